@@ -1,0 +1,218 @@
+"""Facts: typed values read from what a host's tools printed.
+
+A fact is a value, `Absent` (the tool or file is not there) or `Unreadable` (it is, and did not answer).
+`read` gets the raw answer of the fact's probe and returns the value, or raises one of the two.
+"""
+
+from __future__ import annotations
+
+import inspect
+import textwrap
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, ClassVar, Generic, Literal, TypeVar
+
+import msgspec
+
+F = TypeVar("F")
+Kind = Literal["run", "read", "ask", "visit"]
+
+
+class Absent(Exception):
+    """The tool, file or device is not there: a check that needs it does not apply."""
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and self.args == getattr(other, "args", None)
+
+    def __hash__(self) -> int:
+        return hash((type(self), self.args))
+
+
+class Unreadable(Absent):
+    """It is there and could not be read: a check that needs it says *unknown*, and why.
+
+    ``because`` names the check that reports the root cause, if one does.
+    """
+
+    def __init__(self, reason: str, because: str = "") -> None:
+        super().__init__(reason)
+        self.because = because
+
+
+class Output(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What one command, file or question came to on a host."""
+
+    ended: Literal["exited", "absent", "timeout", "error"] = "exited"
+    """exited: with ``code``. absent: no such tool, file or device. error: could not be started or read, see ``err``."""
+    code: int = 0
+    """Exit status; -N for death by signal N."""
+    out: str = ""
+    err: str = ""
+    cut: bool = False
+    """It said more than the probe's limit; ``out`` or ``err`` holds the beginning."""
+    seconds: float = 0.0
+
+
+class Probe(msgspec.Struct, frozen=True):
+    """What is asked of a host to learn one fact. Made by `run`, `read`, `ask` and `visit`."""
+
+    kind: Kind
+    text: str = ""
+    """run: a ``sh`` command. ask: the source of a Python function."""
+    paths: tuple[str, ...] = ()
+    """read: files or globs."""
+    name: str = ""
+    """ask: the function's name."""
+    requires: str = ""
+    """The tool that must be found on the host, else the fact is Absent."""
+    each: str = ""
+    """A glob; the command runs once a match, ``$1`` being the number that ends its name."""
+    root: bool = False
+    """Complete only as root: with ``--sudo`` it runs through ``sudo -n``."""
+    job: bool = False
+    """Looked at where the job runs: inside the container when ``--within`` is given."""
+    lane: str = ""
+    """Commands of one lane never run at the same time on one host (vendor tools that take a lock)."""
+    timeout: float = 10.0
+    """Seconds, for each command."""
+    limit: int = 65536
+    """Bytes kept of stdout, and of stderr, for each command or file."""
+
+
+def run(
+    command: str,
+    *,
+    requires: str = "",
+    each: str = "",
+    root: bool = False,
+    job: bool = False,
+    lane: str = "",
+    timeout: float = 10.0,
+    limit: int = 65536,
+) -> Probe:
+    """A command for ``sh -c``; with ``each`` it runs once a device and finds the device's number in ``$1``."""
+    return Probe("run", command, (), "", requires, each, root, job, lane, timeout, limit)
+
+
+def read(*paths: str, root: bool = False, job: bool = False, limit: int = 65536) -> Probe:
+    """Files, read without starting a process. A glob stands for all that it matches.
+
+    The answer has one output a file, by its path; a plain path that does not exist is ``absent``.
+    """
+    return Probe("read", paths=paths, root=root, job=job, limit=limit)
+
+
+def ask(
+    function: Callable[[dict[str, Any]], Any], *, root: bool = False, job: bool = False, timeout: float = 10.0
+) -> Probe:
+    """A Python function, sent to the host as source: standard library of 3.6 only, imports inside.
+
+    It gets the run's given values (a dict) and returns something that JSON can hold.
+    """
+    source = textwrap.dedent(inspect.getsource(function))
+    return Probe("ask", source, name=function.__name__, root=root, job=job, timeout=timeout, limit=1 << 20)
+
+
+def visit() -> Probe:
+    """Nothing is run: the fact is read from how the visit to the host itself went."""
+    return Probe("visit")
+
+
+class Answer(Mapping[str, Output]):
+    """All outputs of one probe on one host: by path, by device number, or a single one under ``""``."""
+
+    def __init__(self, outputs: Mapping[str, Output], what: str = "") -> None:
+        self._outputs = outputs
+        self.what = what
+        """What was asked, in words, for messages."""
+
+    def __getitem__(self, key: str) -> Output:
+        return self._outputs[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._outputs)
+
+    def __len__(self) -> int:
+        return len(self._outputs)
+
+    def text(self, key: str = "", *, codes: tuple[int, ...] = (0,)) -> str:
+        """stdout of an output that ended well.
+
+        Raises: Absent when there is nothing there; Unreadable on a timeout, an error, a cut answer, or an exit
+        status that is not among ``codes``.
+        """
+        if key not in self._outputs:
+            raise Absent(f"{self.what or 'it'} is not there")
+        output = self._outputs[key]
+        name = key if key.startswith("/") else self.what or "the command"
+        if output.ended == "absent":
+            raise Absent(output.err or f"{name} is not there")
+        why = trouble(output, codes)
+        if why:
+            raise Unreadable(f"{name}: {why}")
+        return output.out
+
+    def json(self) -> Any:
+        """The value that an `ask` function returned. Raises like `text`."""
+        text = self.text()
+        try:
+            return msgspec.json.decode(text)
+        except (msgspec.DecodeError, UnicodeError) as error:
+            raise Unreadable(f"{self.what}: not JSON: {error}") from None
+
+    def devices(self) -> Iterator[tuple[int, Output]]:
+        """The outputs of an ``each`` probe, by device number, in order.
+
+        Raises: Absent when the tool or every device is missing.
+        """
+        if "" in self._outputs:
+            self.text()
+        for number in sorted(int(key) for key in self._outputs if key.isdecimal()):
+            yield number, self._outputs[str(number)]
+
+
+def trouble(output: Output, codes: tuple[int, ...] = (0,)) -> str:
+    """Why an output cannot be used, or the empty string."""
+    if output.ended == "timeout":
+        return f"no answer in {output.seconds:.0f} s"
+    if output.ended == "error":
+        return output.err.strip() or "could not be read"
+    if output.ended == "absent":
+        return output.err.strip() or "not there"
+    if output.code not in codes:
+        words = (output.err.strip() or output.out.strip()).splitlines()
+        ended = f"killed by signal {-output.code}" if output.code < 0 else f"exit status {output.code}"
+        return f"{words[-1].strip()[:200]} ({ended})" if words else ended
+    return "said more than the limit allows" if output.cut else ""
+
+
+class Fact(msgspec.Struct, frozen=True, kw_only=True):
+    """Base of all facts: the subclass's docstring says what it is, ``probe`` how it is learnt."""
+
+    probe: ClassVar[Probe]
+
+    unread: dict[str, str] = {}
+    """Parts of the fact that could not be read (``"NPU 3"``) and why: every check that uses it reports them unknown."""
+
+    @classmethod
+    def read(cls, answer: Answer) -> Fact:
+        """The fact's value. Raises: Absent, Unreadable."""
+        raise NotImplementedError
+
+
+class PerHost(Mapping[str, F], Generic[F]):
+    """One fact of every host that it could be read on, in inventory order."""
+
+    def __init__(self, values: Mapping[str, F]) -> None:
+        self._values = dict(values)
+
+    def __getitem__(self, host: str) -> F:
+        return self._values[host]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __repr__(self) -> str:
+        return f"PerHost({self._values!r})"

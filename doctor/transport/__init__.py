@@ -1,0 +1,77 @@
+"""Ways to a host: one verb, ``run(host, command, stdin, timeout)``.
+
+`local`, `ssh` (paramiko), `openssh` (the ssh binary) and `replay` (a saved run) follow `Transport`.
+A transport knows nothing of facts or checks; it carries bytes and says in plain words why it could not.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, Protocol
+
+import msgspec
+
+Trouble = Literal[
+    "name",  # the host's name does not resolve
+    "refused",  # nothing listens on the port
+    "no-route",  # no route to host, network unreachable
+    "dropped",  # the connection attempt had no answer in time
+    "silent",  # connected, and no SSH banner came in time
+    "not-ssh",  # connected, and what answers does not speak SSH, or no common algorithm
+    "key-unknown",  # the host key is not in known_hosts
+    "key-changed",  # another host key than known_hosts has
+    "key-revoked",
+    "auth",  # the host refused our keys
+    "jump",  # a jump host or ProxyCommand on the way failed
+    "unsupported",  # needs what this transport cannot do; the hint names what can
+    "lost",  # the connection was cut midway
+    "timeout",  # the command did not end in time
+    "flood",  # it said more than the limit
+    "budget",  # the run's budget ended first
+    "shell",  # the login shell could not start the collector
+    "no-python",  # no usable python3 on the host
+    "error",  # anything else; the text says what
+]
+
+
+class Said(msgspec.Struct, frozen=True):
+    """What a command came to on a host."""
+
+    code: int
+    """Exit status; -N for death by signal N."""
+    out: bytes
+    err: bytes
+    sent: float
+    """Our clock (seconds since the epoch) just before the command was sent."""
+    received: float
+    """Our clock when the last byte had come."""
+
+
+class Unreached(Exception):
+    """The command could not be run to its end on the host.
+
+    ``text`` is one plain sentence for that host, without its name; ``hint`` a command or setting that mends it,
+    or empty. ``said`` is what had come until then.
+    """
+
+    def __init__(self, kind: Trouble, text: str, hint: str = "", said: Said | None = None) -> None:
+        super().__init__(text)
+        self.kind, self.text, self.hint, self.said = kind, text, hint, said
+
+
+class Transport(Protocol):
+    """The one verb. `run` is called from many threads at once, one call a host at a time."""
+
+    def run(self, host: str, command: str, stdin: bytes, timeout: float) -> Said:
+        """Runs ``command`` by the login shell of ``host``, feeds it ``stdin``, and waits for its end.
+
+        ``command`` is plain words and single-quoted text, safe for sh, csh and fish alike. stdin stays open after
+        its bytes are sent, until the command ends or we give up: for the program there, its end means that we are
+        gone. ``timeout`` (seconds) is for the command; connecting has a timeout of its own.
+
+        Raises: Unreached.
+        """
+        ...
+
+    def close(self) -> None:
+        """Ends all connections at once, from any thread: a `run` still waiting raises `Unreached("budget", ...)`."""
+        ...

@@ -89,7 +89,7 @@ class Check:
     @property
     def per_host(self) -> bool:
         """The check is called once a host, not once for the fleet."""
-        return any(need.is_fact for need in self.needs) and not any(need.fleet for need in self.needs)
+        return any(need.is_fact and not need.fleet for need in self.needs)
 
     @property
     def facts(self) -> set[type[Fact]]:

@@ -52,6 +52,30 @@ class Output(msgspec.Struct, frozen=True, omit_defaults=True):
     seconds: float = 0.0
 
 
+class Visit(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How the one visit to a host went."""
+
+    trouble: str = ""
+    """Empty when the collector answered; else a `doctor.transport.Trouble`."""
+    text: str = ""
+    """The trouble in one sentence."""
+    hint: str = ""
+    """A command or setting that mends it."""
+    sent: float = 0.0
+    """Our clock, seconds since the epoch, just before the collector was started."""
+    received: float = 0.0
+    """Our clock when its answer had come."""
+    began: float = 0.0
+    """The host's clock when the collector began."""
+    ended: float = 0.0
+    """The host's clock when it answered."""
+    python: str = ""
+    uid: int = -1
+    name: str = ""
+    """What the host calls itself."""
+    local: bool = False
+
+
 class Probe(msgspec.Struct, frozen=True):
     """What is asked of a host to learn one fact. Made by `run`, `read`, `ask` and `visit`."""
 
@@ -120,10 +144,12 @@ def visit() -> Probe:
 class Answer(Mapping[str, Output]):
     """All outputs of one probe on one host: by path, by device number, or a single one under ``""``."""
 
-    def __init__(self, outputs: Mapping[str, Output], what: str = "") -> None:
+    def __init__(self, outputs: Mapping[str, Output], what: str = "", visit: Visit | None = None) -> None:
         self._outputs = outputs
         self.what = what
         """What was asked, in words, for messages."""
+        self.visit = visit or Visit()
+        """How the visit to the host went: what a `visit` probe is read from."""
 
     def __getitem__(self, key: str) -> Output:
         return self._outputs[key]
@@ -174,15 +200,15 @@ def trouble(output: Output, codes: tuple[int, ...] = (0,)) -> str:
     """Why an output cannot be used, or the empty string."""
     if output.ended == "timeout":
         return f"no answer in {output.seconds:.0f} s"
-    if output.ended == "error":
+    if output.ended in ("error", "absent"):
         return output.err.strip() or "could not be read"
-    if output.ended == "absent":
-        return output.err.strip() or "not there"
+    if output.cut:
+        return "said more than the limit allows"
     if output.code not in codes:
         words = (output.err.strip() or output.out.strip()).splitlines()
         ended = f"killed by signal {-output.code}" if output.code < 0 else f"exit status {output.code}"
         return f"{words[-1].strip()[:200]} ({ended})" if words else ended
-    return "said more than the limit allows" if output.cut else ""
+    return ""
 
 
 class Fact(msgspec.Struct, frozen=True, kw_only=True):

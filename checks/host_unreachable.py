@@ -1,0 +1,20 @@
+from collections.abc import Iterator
+
+from doctor import ERROR, Finding, check
+from doctor.facts.visit import Reach
+
+
+@check(severity=ERROR, area="reach")
+def host_unreachable(reach: Reach) -> Iterator[Finding]:
+    """Every host answers over SSH.
+
+    ## Why it matters
+    A host that cannot be reached cannot be judged, and very likely cannot take part in the job.
+    Everything else is unknown on it; this finding stands for all of that.
+
+    ## What to do
+    {hint}
+    Try it by hand: `ssh -v {host} true`.
+    """
+    if reach.trouble and reach.trouble != "no-python":
+        yield Finding("{text}", text=reach.text, trouble=reach.trouble, hint=reach.hint)

@@ -1,0 +1,20 @@
+from collections.abc import Iterator
+
+from doctor import ERROR, Finding, check
+from doctor.facts.visit import Reach
+
+
+@check(severity=ERROR, area="reach")
+def python3_missing(reach: Reach) -> Iterator[Finding]:
+    """Every host has a python3 that can look at it.
+
+    ## Why it matters
+    What is read on a host is read by one short Python program that comes over stdin and is never written to disk.
+    Without an interpreter nothing is known of the host, and the job's own Python is in doubt too.
+
+    ## What to do
+    Install Python 3.6 or later so that a non-interactive shell finds `python3`, or point
+    `--within` to the container that the job runs in.
+    """
+    if reach.trouble == "no-python":
+        yield Finding("{text}", text=reach.text, want="Python 3.6 or later")

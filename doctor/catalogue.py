@@ -1,0 +1,80 @@
+"""Finds and loads checks, by path: ours, and a site's own, through the same door."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from doctor.declaration import BadCheck, Check
+
+HERE = Path(__file__).resolve().parent
+
+
+def home(folder: str) -> Path:
+    """Where ``checks`` or ``playbooks`` of this program lie: inside the package, or beside it in a clone.
+
+    The current directory and ``sys.path`` play no part: a repository's own ``checks/`` is never taken for ours.
+    """
+    installed = HERE / folder
+    return installed if installed.is_dir() else HERE.parent / folder
+
+
+def load(path: Path, package: str = "doctor.checks") -> Check:
+    """The check in one file. Raises: BadCheck when the file does not hold the check that its name says."""
+    stem = path.stem
+    name = f"{package}.{stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise BadCheck(f"{path}: cannot be loaded as Python")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[name]
+        raise BadCheck(f"{path}: {type(error).__name__}: {error}") from error
+    function = getattr(module, stem, None)
+    if not callable(function) or "doctor" not in getattr(function, "__dict__", {}):
+        raise BadCheck(f"{path}: expected a function {stem}() marked with @check")
+    return Check(function, str(path))
+
+
+def checks(extra: Sequence[Path] = ()) -> list[Check]:
+    """All checks: those of this program, then those of the folders in ``extra``, sorted by name within each.
+
+    Raises: BadCheck for a file that breaks the rules, or a name that is there twice.
+    """
+    found: dict[str, Check] = {}
+    for number, folder in enumerate([home("checks"), *extra]):
+        package = f"doctor.site{number}" if number else "doctor.checks"
+        for path in sorted(folder.glob("[a-z]*.py")):
+            one = load(path, package)
+            if one.name in found:
+                raise BadCheck(f"{path}: the check {one.name} is already there, in {found[one.name].path}")
+            found[one.name] = one
+    return list(found.values())
+
+
+def pick(all_checks: Iterable[Check], select: Sequence[str] = (), ignore: Sequence[str] = ()) -> list[Check]:
+    """The checks to run: names or areas of ``select`` (all when empty), less those of ``ignore``.
+
+    Raises: LookupError with one line that names the unknown name and the nearest known one.
+    """
+    everything = list(all_checks)
+    for word in (*select, *ignore):
+        if not any(word in (one.name, one.area) for one in everything):
+            raise LookupError(f"no check or area is named {word!r}{_nearest(word, everything)}")
+
+    def named(one: Check, words: Sequence[str]) -> bool:
+        return one.name in words or one.area in words
+
+    return [one for one in everything if (not select or named(one, select)) and not named(one, ignore)]
+
+
+def _nearest(word: str, everything: Sequence[Check]) -> str:
+    import difflib
+
+    near = difflib.get_close_matches(word, {name for one in everything for name in (one.name, one.area)}, 1)
+    return f"; did you mean {near[0]}?" if near else "; `doctor list` names them all"

@@ -1,0 +1,164 @@
+"""The controller's half of `remote.py`: how the collector is started, what it is asked, how its answer is read."""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from doctor.fact import Fact, Output, Probe, Visit
+from doctor.record import HostRecord
+from doctor.transport import Said, Unreached
+
+SOURCE = Path(__file__).with_name("remote.py").read_bytes()
+
+# Words and single-quoted text alone, so that sh, csh and fish read the same; no exclamation mark, no backslash.
+_PYTHONS = "python3 /usr/bin/python3 /usr/local/bin/python3 /usr/libexec/platform-python"
+_PROGRAM = (
+    "import sys;sys.version_info<(3,6)and sys.exit(repr(sys.version_info));"
+    "b=sys.stdin.buffer;s=b.read(SOURCE);exec(s);main(s,b.read(REQUEST))"
+)
+_BOOT = (
+    f"for p in {_PYTHONS}; do command -v $p >/dev/null 2>&1 && "
+    f'exec $p -I -S -c "{_PROGRAM}"; done; echo doctor-no-python >&2; exit 127'
+)
+
+
+class Ask(msgspec.Struct, frozen=True):
+    """What one visit asks, the same for every host."""
+
+    facts: tuple[type[Fact], ...]
+    given: Mapping[str, Any]
+    sudo: bool = False
+    """Probes that need root go through ``sudo -n``."""
+    within: tuple[str, ...] = ()
+    """Words put before what must look where the job runs: ``docker exec -i NAME``."""
+
+
+class Letter(msgspec.Struct, frozen=True):
+    """One command and its stdin; ``marker`` frames the answer."""
+
+    command: str
+    stdin: bytes
+    marker: str
+
+
+def letter(ask: Ask, seconds: float) -> Letter:
+    """What to send so that the collector answers within ``seconds``."""
+    marker = "doctor-" + secrets.token_hex(8)
+    boot = _BOOT.replace("SOURCE", str(len(SOURCE)))
+    request = {
+        "marker": marker,
+        "seconds": seconds,
+        "given": dict(ask.given),
+        "boot": boot,
+        "parts": [{"prefix": prefix, "probes": probes} for prefix, probes in _parts(ask)],
+    }
+    text = json.dumps(request).encode("ascii")
+    command = "exec sh -c '" + boot.replace("REQUEST", str(len(text))) + "'"
+    return Letter(command, SOURCE + text, marker)
+
+
+def _parts(ask: Ask) -> list[tuple[list[str], dict[str, Any]]]:
+    """The probes by the words to put before them, the host's own first."""
+    parts: dict[tuple[str, ...], dict[str, Any]] = {(): {}}
+    for fact in sorted(set(ask.facts), key=lambda one: one.__name__):
+        probe = fact.probe
+        if probe.kind == "visit":
+            continue
+        prefix = ask.within if probe.job and ask.within else ("sudo", "-n", "--") if probe.root and ask.sudo else ()
+        parts.setdefault(prefix, {})[fact.__name__] = _wire(probe)
+    return [(list(prefix), probes) for prefix, probes in parts.items()]
+
+
+def _wire(probe: Probe) -> dict[str, Any]:
+    kept = msgspec.to_builtins(probe)
+    return {key: value for key, value in kept.items() if value not in ("", (), [], False)}
+
+
+def unframe(said: Said, marker: str, local: bool = False) -> HostRecord:
+    """The record in what a host said, whatever its login shell printed before and after.
+
+    Raises: Unreached when there is none, with the host's own words for why.
+    """
+    text = said.out.decode("utf-8", "replace")
+    _, found, rest = text.partition(f"\n{marker}\n")
+    body, closed, _ = rest.partition(f"\n{marker} end\n")
+    if not (found and closed):
+        raise _no_answer(said, bool(found))
+    try:
+        record = msgspec.json.decode(body, type=_Answer)
+    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        raise Unreached("error", f"the collector's answer cannot be read: {error}", said=said) from None
+    visit = Visit(
+        sent=said.sent,
+        received=said.received,
+        began=record.began,
+        ended=record.ended,
+        python=record.python,
+        uid=record.uid,
+        name=record.name,
+        local=local,
+    )
+    return HostRecord(visit, record.outputs)
+
+
+class _Answer(msgspec.Struct, frozen=True):
+    outputs: dict[str, dict[str, Output]]
+    python: str
+    uid: int
+    name: str
+    began: float
+    ended: float
+
+
+def _no_answer(said: Said, begun: bool) -> Unreached:
+    errors = said.err.decode("utf-8", "replace")
+    old = re.search(r"sys\.version_info\(major=(\d+), minor=(\d+)", errors)
+    if old:
+        return Unreached("no-python", f"python3 is version {old[1]}.{old[2]}; 3.6 or later is needed", said=said)
+    if "doctor-no-python" in errors:
+        return Unreached("no-python", "there is no python3 on the host", said=said)
+    if begun:
+        return Unreached("lost", "the answer broke off midway", said=said)
+    words = plain(_last_line(errors) or _last_line(said.out.decode("utf-8", "replace")))
+    ended = f"signal {-said.code}" if said.code < 0 else f"exit status {said.code}"
+    shown = f": {words}" if words else " and said nothing"
+    return Unreached("shell", f"the login shell did not start the collector ({ended}){shown}", said=said)
+
+
+def _last_line(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1] if lines else ""
+
+
+_CONTROL = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]"
+)
+
+
+def plain(text: str, limit: int = 200) -> str:
+    """Foreign text made safe to show: no control characters or escapes, at most ``limit`` characters."""
+    clean = _CONTROL.sub(" ", text[: limit * 8]).strip()
+    return clean if len(clean) <= limit else clean[: limit - 1] + "…"
+
+
+def union(facts: Iterable[type[Fact]]) -> tuple[type[Fact], ...]:
+    """The facts in a settled order. Raises: ValueError when two have one name."""
+    by_name: dict[str, type[Fact]] = {}
+    for fact in facts:
+        if by_name.setdefault(fact.__name__, fact) is not fact:
+            raise ValueError(f"two facts are named {fact.__name__}")
+    return tuple(by_name[name] for name in sorted(by_name))
+
+
+def words(prefix: str) -> Sequence[str]:
+    """The words of a ``--within`` prefix. Raises: ValueError on an open quote."""
+    import shlex
+
+    return shlex.split(prefix)

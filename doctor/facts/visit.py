@@ -1,0 +1,42 @@
+"""What the visit itself tells of a host: whether it was reached, and what its clock said."""
+
+from __future__ import annotations
+
+from doctor.fact import Answer, Fact, Unreadable, visit
+
+
+class Reach(Fact, frozen=True):
+    """Whether the collector ran on the host, and if not, why."""
+
+    probe = visit()
+
+    trouble: str
+    """Empty, or a `doctor.transport.Trouble`."""
+    text: str
+    hint: str
+
+    @classmethod
+    def read(cls, answer: Answer) -> Reach:
+        seen = answer.visit
+        return cls(trouble=seen.trouble, text=seen.text, hint=seen.hint)
+
+
+class Clock(Fact, frozen=True):
+    """How far the host's clock is from ours: a range that surely holds the difference, in seconds.
+
+    The host began after we sent and ended before we received, so the difference (host minus controller) lies
+    between ``ended - received`` and ``began - sent``, whatever the network did. No symmetry is assumed.
+    """
+
+    probe = visit()
+
+    least: float
+    most: float
+
+    @classmethod
+    def read(cls, answer: Answer) -> Clock:
+        seen = answer.visit
+        if seen.trouble:
+            because = "python3-missing" if seen.trouble == "no-python" else "host-unreachable"
+            raise Unreadable(f"not reached: {seen.text}", because)
+        return cls(least=seen.ended - seen.received, most=seen.began - seen.sent)

@@ -1,0 +1,94 @@
+"""What was brought back from the hosts, as it came: the saved run, and the fixture of tests."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+
+from doctor.fact import Output, Visit
+
+SCHEMA = "doctor.run/1"
+
+
+class HostRecord(msgspec.Struct, frozen=True):
+    """Everything that one host said."""
+
+    visit: Visit
+    outputs: dict[str, dict[str, Output]] = {}
+    """By fact name, then by path, device number, or the empty string."""
+
+
+class Run(msgspec.Struct, frozen=True):
+    """All hosts' records, with what is needed to judge them again later."""
+
+    schema: str
+    source: str
+    started: str
+    seconds: float
+    hosts: dict[str, HostRecord]
+    given: dict[str, Any] = {}
+    """What the probes were given: host names, interpreter, ports."""
+    launch: dict[str, Any] = {}
+    """The job's intent, as `doctor.intent.Launch` was made from it."""
+    rank_table: dict[str, str] = {}
+    """``path`` and ``text`` of the rank table that was judged, or ``path`` and ``error``."""
+    facts: tuple[str, ...] = ()
+    """The facts that were asked for. A check that needs another one is unknown on replay."""
+    notes: tuple[str, ...] = ()
+    version: str = ""
+
+
+_SECRET = re.compile(
+    r"""(?ix)
+    (?P<key>["']?[\w.-]*(?:pass(?:word|wd|phrase)?|secret|token|api[_-]?key|access[_-]?key|credential)[\w.-]*["']?)
+    (?P<between>\s*[=:]\s*|\s+)
+    (?P<value>"[^"\n]*"|'[^'\n]*'|[^\s"',;&|]+)
+    """
+)
+_URL_SECRET = re.compile(r"(?i)(\b[a-z][a-z0-9+.-]*://[^/\s:@]*:)[^@\s/]+@")
+_AUTHORIZATION = re.compile(r"(?i)(\bauthorization:\s*(?:bearer|basic)\s+)\S+")
+HIDDEN = "[hidden]"
+
+
+def redact(text: str) -> str:
+    """``text`` without values that look like secrets: assignments, options, URLs with a password, bearer tokens.
+
+    >>> redact("train.py --api-key abc --lr 3 https://me:pw@x/")
+    'train.py --api-key [hidden] --lr 3 https://me:[hidden]@x/'
+    """
+    text = _URL_SECRET.sub(rf"\1{HIDDEN}@", text)
+    text = _AUTHORIZATION.sub(rf"\1{HIDDEN}", text)
+    return _SECRET.sub(lambda found: found["key"] + found["between"] + HIDDEN, text)
+
+
+def redacted(run: Run) -> Run:
+    """The run with every output, message and table redacted, for writing to disk."""
+    clean = msgspec.to_builtins(run)
+    return msgspec.convert(_walk(clean), Run)
+
+
+def _walk(value: Any) -> Any:
+    if isinstance(value, str):
+        return redact(value)
+    if isinstance(value, dict):
+        return {key: _walk(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_walk(item) for item in value]
+    return value
+
+
+class BadRun(Exception):
+    """A saved run that cannot be read: what, where, what was expected."""
+
+
+def load(data: bytes, name: str) -> Run:
+    """A saved run. Raises: BadRun."""
+    try:
+        run = msgspec.json.decode(data, type=Run)
+    except (msgspec.DecodeError, msgspec.ValidationError, UnicodeError) as error:
+        raise BadRun(f"{name}: not a saved run: {error}") from None
+    if run.schema != SCHEMA:
+        raise BadRun(f"{name}: schema {run.schema!r}, expected {SCHEMA!r}")
+    return run

@@ -1,0 +1,41 @@
+"""The table of faults: every check has at least one row, a fault put into a real host that the check must find.
+
+A file ``tests/faults/<topic>.py`` holds ``ROWS``, a list of `Row`. `tests/test_faults.py` runs them: the healthy fleet
+is silent, the fault is put in, the check finds exactly it, the fault is taken out, the fleet is silent again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Row:
+    """One fault and what must be said of it."""
+
+    check: str
+    fault: str
+    """A ``sh -e`` script, run as root inside the host."""
+    undo: str = ""
+    """A ``sh -e`` script that takes the fault out again; it is run even when the row fails."""
+    fleet: str = "a2"
+    """The kind of fleet: ``cpu``, ``a1``, ``a2`` or ``a3``, of 4 healthy hosts."""
+    host: int = 1
+    """The host that gets the fault, counted from 0."""
+    blamed: Sequence[int] | None = None
+    """The hosts that the finding must name; None stands for the one with the fault."""
+    values: Mapping[str, Any] = field(default_factory=dict)
+    """Values that the finding must hold, as JSON shows them (a subset)."""
+    options: Sequence[str] = ()
+    """More words for ``doctor check``."""
+    environ: Mapping[str, str] = field(default_factory=dict)
+    """Environment of the controller: HCCL_IF_BASE_PORT, MASTER_PORT, ..."""
+    prepare: Callable[[Any, Any], Sequence[str]] | None = None
+    """Called with the fleet and a temporary folder; returns more options (a rank table that it wrote, say)."""
+    healthy_first: bool = True
+    """The row first checks that the same command finds nothing while the host is healthy."""
+
+    def __str__(self) -> str:
+        return f"{self.check}:{self.fault.strip().splitlines()[0][:40] if self.fault else 'intent'}"

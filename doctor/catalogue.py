@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from doctor.declaration import BadCheck, Check
+if TYPE_CHECKING:
+    from doctor.declaration import Check
 
 HERE = Path(__file__).resolve().parent
 
@@ -25,6 +27,8 @@ def load(path: Path, package: str = "doctor.checks") -> Check:
     """The check in one file. Raises: BadCheck when the file does not hold the check that its name says."""
     stem = path.stem
     name = f"{package}.{stem}"
+    from doctor.declaration import BadCheck, Check
+
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise BadCheck(f"{path}: cannot be loaded as Python")
@@ -41,23 +45,42 @@ def load(path: Path, package: str = "doctor.checks") -> Check:
     return Check(function, str(path))
 
 
+def files(extra: Sequence[Path] = ()) -> Iterator[tuple[Path, str]]:
+    """The files that checks are in, each with the package that it is loaded into."""
+    for number, folder in enumerate([home("checks"), *extra]):
+        for path in sorted(folder.glob("[a-z]*.py")):
+            yield path, f"doctor.site{number}" if number else "doctor.checks"
+
+
+class Named(Protocol):
+    """What can be picked: a check, or its line in the list."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def area(self) -> str: ...
+
+
+One = TypeVar("One", bound=Named)
+
+
 def checks(extra: Sequence[Path] = ()) -> list[Check]:
     """All checks: those of this program, then those of the folders in ``extra``, sorted by name within each.
 
     Raises: BadCheck for a file that breaks the rules, or a name that is there twice.
     """
+    from doctor.declaration import BadCheck
+
     found: dict[str, Check] = {}
-    for number, folder in enumerate([home("checks"), *extra]):
-        package = f"doctor.site{number}" if number else "doctor.checks"
-        for path in sorted(folder.glob("[a-z]*.py")):
-            one = load(path, package)
-            if one.name in found:
-                raise BadCheck(f"{path}: the check {one.name} is already there, in {found[one.name].path}")
-            found[one.name] = one
+    for path, package in files(extra):
+        one = load(path, package)
+        if one.name in found:
+            raise BadCheck(f"{path}: the check {one.name} is already there, in {found[one.name].path}")
+        found[one.name] = one
     return list(found.values())
 
 
-def pick(all_checks: Iterable[Check], select: Sequence[str] = (), ignore: Sequence[str] = ()) -> list[Check]:
+def pick(all_checks: Iterable[One], select: Sequence[str] = (), ignore: Sequence[str] = ()) -> list[One]:
     """The checks to run: names or areas of ``select`` (all when empty), less those of ``ignore``.
 
     Raises: LookupError with one line that names the unknown name and the nearest known one.
@@ -67,13 +90,23 @@ def pick(all_checks: Iterable[Check], select: Sequence[str] = (), ignore: Sequen
         if not any(word in (one.name, one.area) for one in everything):
             raise LookupError(f"no check or area is named {word!r}{_nearest(word, everything)}")
 
-    def named(one: Check, words: Sequence[str]) -> bool:
+    def named(one: Named, words: Sequence[str]) -> bool:
         return one.name in words or one.area in words
 
     return [one for one in everything if (not select or named(one, select)) and not named(one, ignore)]
 
 
-def _nearest(word: str, everything: Sequence[Check]) -> str:
+ROOTS = ("host-unreachable", "python3-missing")
+"""What every other check's *not reached* is a consequence of."""
+
+
+def with_roots(picked: Sequence[One], everything: Sequence[One], ignore: Sequence[str]) -> list[One]:
+    """``picked``, and the checks that say why a host could not be looked at, unless they are ignored by name."""
+    names = {one.name for one in picked}
+    return [one for one in everything if one.name in names or (one.name in ROOTS and one.name not in ignore)]
+
+
+def _nearest(word: str, everything: Sequence[Named]) -> str:
     import difflib
 
     near = difflib.get_close_matches(word, {name for one in everything for name in (one.name, one.area)}, 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -77,8 +77,27 @@ def _parts(ask: Ask) -> list[tuple[list[str], dict[str, Any]]]:
 
 
 def _wire(probe: Probe) -> dict[str, Any]:
-    kept = msgspec.to_builtins(probe)
-    return {key: value for key, value in kept.items() if value not in ("", (), [], False)}
+    """A probe as JSON, without what is left at its default."""
+    fields = {name: getattr(probe, name) for name in probe.__struct_fields__ if name != "function"}
+    kept = {name: value for name, value in fields.items() if value not in ("", (), False)}
+    if probe.function is not None:
+        kept.update(text=source(probe.function), name=probe.function.__name__)
+    return kept
+
+
+def source(function: Callable[..., Any]) -> str:
+    """A function's source for Python 3.6: without its annotations, whose names mean nothing on a host."""
+    import ast
+    import inspect
+    import textwrap
+
+    tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef):
+            node.returns = None
+        if isinstance(node, ast.arg):
+            node.annotation = None
+    return ast.unparse(tree)
 
 
 def unframe(said: Said, marker: str, local: bool = False) -> HostRecord:

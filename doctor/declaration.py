@@ -12,13 +12,11 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from doctor.areas import AREAS as AREAS
 from doctor.fact import Fact, PerHost
 from doctor.model import Finding, Severity
 
 Function = TypeVar("Function", bound=Callable[..., Iterable[Finding]])
-
-AREAS = ("reach", "kernel", "firewall", "memory", "devices", "addresses", "links", "versions", "ranks", "smoke", "site")
-"""Groups of a report, in the order in which they are shown."""
 
 
 class Skip(Exception):

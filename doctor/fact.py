@@ -6,8 +6,6 @@ A fact is a value, `Absent` (the tool or file is not there) or `Unreadable` (it 
 
 from __future__ import annotations
 
-import inspect
-import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, Generic, Literal, TypeVar
 
@@ -81,11 +79,11 @@ class Probe(msgspec.Struct, frozen=True):
 
     kind: Kind
     text: str = ""
-    """run: a ``sh`` command. ask: the source of a Python function."""
+    """run: a ``sh`` command."""
     paths: tuple[str, ...] = ()
     """read: files or globs."""
-    name: str = ""
-    """ask: the function's name."""
+    function: Callable[[dict[str, Any]], Any] | None = None
+    """ask: what is sent as source."""
     requires: str = ""
     """The tool that must be found on the host, else the fact is Absent."""
     each: str = ""
@@ -114,7 +112,7 @@ def run(
     limit: int = 65536,
 ) -> Probe:
     """A command for ``sh -c``; with ``each`` it runs once a device and finds the device's number in ``$1``."""
-    return Probe("run", command, (), "", requires, each, root, job, lane, timeout, limit)
+    return Probe("run", command, (), None, requires, each, root, job, lane, timeout, limit)
 
 
 def read(*paths: str, root: bool = False, job: bool = False, limit: int = 65536) -> Probe:
@@ -132,8 +130,7 @@ def ask(
 
     It gets the run's given values (a dict) and returns something that JSON can hold.
     """
-    source = textwrap.dedent(inspect.getsource(function))
-    return Probe("ask", source, name=function.__name__, root=root, job=job, timeout=timeout, limit=1 << 20)
+    return Probe("ask", function=function, root=root, job=job, timeout=timeout, limit=1 << 20)
 
 
 def visit() -> Probe:
@@ -215,6 +212,8 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True):
     """Base of all facts: the subclass's docstring says what it is, ``probe`` how it is learnt."""
 
     probe: ClassVar[Probe]
+    needs: ClassVar[tuple[type[Fact], ...]] = ()
+    """Facts of the first round that `plan` needs: this fact is asked in a second round."""
 
     unread: dict[str, str] = {}
     """Parts of the fact that could not be read (``"NPU 3"``) and why: every check that uses it reports them unknown."""
@@ -222,6 +221,14 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def read(cls, answer: Answer) -> Fact:
         """The fact's value. Raises: Absent, Unreadable."""
+        raise NotImplementedError
+
+    @classmethod
+    def plan(cls, seen: Mapping[type[Fact], PerHost[Any]]) -> Mapping[str, Any]:
+        """What each host is given in the second round, under the fact's name. A host not named is not asked.
+
+        ``seen`` holds each fact of `needs`, of the hosts that it could be read on.
+        """
         raise NotImplementedError
 
 

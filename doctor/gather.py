@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -33,13 +33,14 @@ class Limits(msgspec.Struct, frozen=True):
 def gather(
     hosts: Sequence[str],
     transport: Transport,
-    ask: Ask,
+    ask: Ask | Mapping[str, Ask],
     limits: Limits,
-    *,
     local: bool = False,
     progress: Progress = lambda host, record: None,
 ) -> dict[str, HostRecord]:
-    """One visit to each host. What has not answered at the budget's end is a record that says so.
+    """One visit to each host; ``ask`` is for all, or each host's own.
+
+    What has not answered at the budget's end is a record that says so.
 
     An interrupt (``KeyboardInterrupt`` or `SystemExit` from a signal handler) passes through `Partial`.
     """
@@ -70,7 +71,9 @@ def _complete(hosts: Sequence[str], records: dict[str, HostRecord], text: str) -
 
 
 class _Round:
-    def __init__(self, hosts: Sequence[str], transport: Transport, ask: Ask, limits: Limits, local: bool) -> None:
+    def __init__(
+        self, hosts: Sequence[str], transport: Transport, ask: Ask | Mapping[str, Ask], limits: Limits, local: bool
+    ) -> None:
         self.transport, self.ask, self.limits, self.local = transport, ask, limits, local
         self.todo: queue.SimpleQueue[str] = queue.SimpleQueue()
         self.done: queue.SimpleQueue[tuple[str, HostRecord]] = queue.SimpleQueue()
@@ -110,7 +113,8 @@ class _Round:
     def visit(self, host: str) -> HostRecord:
         left = self.end - time.monotonic()
         seconds = min(self.limits.timeout, left)
-        sheet = letter(self.ask, max(seconds - MARGIN, 0.5))
+        ask = self.ask if isinstance(self.ask, Ask) else self.ask[host]
+        sheet = letter(ask, max(seconds - MARGIN, 0.5))
         try:
             said = self.transport.run(host, sheet.command, sheet.stdin, seconds)
             return unframe(said, sheet.marker, self.local)

@@ -29,6 +29,11 @@ class Book:
             self._read[key] = learn(self.records[host], fact)
         return self._read[key]
 
+    def fleet(self, fact: type[Fact]) -> PerHost[Any]:
+        """The fact of every host that it could be read on."""
+        values = {host: self.look(host, fact) for host in self.records}
+        return PerHost({host: value for host, value in values.items() if isinstance(value, Fact)})
+
 
 def learn(record: HostRecord, fact: type[Fact]) -> Fact | Absent:
     """One fact out of one host's record: its value, `Absent`, or `Unreadable`."""
@@ -48,6 +53,8 @@ def _must_have_answered(record: HostRecord, fact: type[Fact]) -> None:
         because = "python3-missing" if record.visit.trouble in NO_PYTHON else "host-unreachable"
         raise Unreadable(plain(f"not reached: {record.visit.text}"), because)
     if fact.__name__ not in record.outputs:
+        if fact.needs:
+            raise Absent("the first round gave nothing to ask for")
         raise Unreadable("was not asked for in this run")
 
 

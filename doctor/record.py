@@ -40,11 +40,13 @@ class Run(msgspec.Struct, frozen=True):
     version: str = ""
 
 
+_WORD = r"pass(?:word|wd|phrase)|secret|token|api[_-]?key|access[_-]?key|credential"
+_VALUE = r"""(?:"[^"\n]*"|'[^'\n]*'|[^\s"',;&|]+)"""
+# `key=value`, `key: value`, and `--key value`; a bare word before another is no assignment.
 _SECRET = re.compile(
-    r"""(?ix)
-    (?P<key>["']?[\w.-]*(?:pass(?:word|wd|phrase)?|secret|token|api[_-]?key|access[_-]?key|credential)[\w.-]*["']?)
-    (?P<between>\s*[=:]\s*|\s+)
-    (?P<value>"[^"\n]*"|'[^'\n]*'|[^\s"',;&|]+)
+    rf"""(?ix)
+    (?P<key> ["']?[\w.-]*(?:{_WORD})[\w.-]*["']?[ \t]*[=:][ \t]* | --?[\w-]*(?:{_WORD})[\w-]*[ \t]+ )
+    {_VALUE}
     """
 )
 _URL_SECRET = re.compile(r"(?i)(\b[a-z][a-z0-9+.-]*://[^/\s:@]*:)[^@\s/]+@")
@@ -60,7 +62,7 @@ def redact(text: str) -> str:
     """
     text = _URL_SECRET.sub(rf"\1{HIDDEN}@", text)
     text = _AUTHORIZATION.sub(rf"\1{HIDDEN}", text)
-    return _SECRET.sub(lambda found: found["key"] + found["between"] + HIDDEN, text)
+    return _SECRET.sub(lambda found: found["key"] + HIDDEN, text)
 
 
 def redacted(run: Run) -> Run:

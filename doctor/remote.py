@@ -57,13 +57,14 @@ class Job:
         try:
             os.setsid()
             signal.set_wakeup_fd(-1)
-            for number in (signal.SIGPIPE, signal.SIGCHLD):
+            for number in (signal.SIGPIPE, signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
                 signal.signal(number, signal.SIG_DFL)
             for fd, end in enumerate((ends[0][0], ends[1][1], ends[2][1])):
                 os.dup2(end, fd)
             os.chdir("/")
             if self.argv:
                 os.execvpe(self.argv[0], self.argv, environ)
+            os.environ.update(environ)
             space = {}
             exec(self.probe["text"], space)
             answer = json.dumps(space[self.probe["name"]](given))
@@ -196,23 +197,26 @@ class Collector:
         return Job("", part, probe, part["prefix"] + ["sh", "-c", boot], self.source + feed)
 
     def go(self):
-        """Runs all jobs; False when the controller has gone."""
+        """Runs all jobs."""
         poll = select.poll()
         poll.register(0, select.POLLIN)
         poll.register(self.bell, select.POLLIN)
         while self.waiting or self.running:
             self.fill()
             if not self.wait(poll):
-                for job in self.running:
-                    job.end()
-                return False
+                self.quit()
             now = time.time()
             if now > self.deadline:
                 self.give_up()
             for job in [job for job in self.running if job.step(now)]:
                 self.running.remove(job)
                 self.keep(job)
-        return True
+
+    def quit(self, *_):
+        """Nobody waits for the answer any more."""
+        for job in self.running:
+            job.end()
+        os._exit(3)
 
     def fill(self):
         lanes = set(job.lane for job in self.running)
@@ -354,9 +358,10 @@ def main(source, request):
     began = time.time()
     request = json.loads(request.decode("ascii"))
     collector = Collector(source, request)
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, collector.quit)
     collector.plan()
-    if not collector.go():
-        os._exit(3)
+    collector.go()
     record = {
         "outputs": collector.outputs,
         "python": ".".join(str(part) for part in sys.version_info[:3]),

@@ -1,0 +1,45 @@
+from collections.abc import Iterator
+
+from doctor import ERROR, Finding, PerHost, check
+from doctor.facts.hccn import DeviceAddresses
+from doctor.facts.pings import DevicePings
+from doctor.suspects import partners, suspects
+
+
+@check(severity=ERROR, area="links")
+def device_unreachable(pings: PerHost[DevicePings], addresses: PerHost[DeviceAddresses]) -> Iterator[Finding]:
+    """Every NPU reaches the same NPU of other hosts over the device network.
+
+    ## Why it matters
+    HCCL moves gradients from NPU to NPU, past the hosts' own network. An NPU that its peers cannot reach stalls the
+    first collective until a timeout of minutes (EI0006), and the message names the ranks that waited, not the cause.
+
+    ## What to do
+    Look at the NPU that is named: `hccn_tool -i {npu} -link -g`, `-ip -g`, `-gateway -g`, `-net_health -g`; then at
+    the switch port that `hccn_tool -i {npu} -lldp -g` names, its VLAN and its MTU.
+    Try again from {first}: `hccn_tool -i {npu} -ping -g address {address}`.
+
+    ## Source
+    Each NPU pings the NPU of its own number on up to four other hosts, three packets each, with `hccn_tool -ping`.
+    HCCL needs that plane on every product; on A1 each pair of NPUs has a segment of its own, and no other plane is
+    there. The driver's source says what a lost packet looks like.
+    """
+    owner = {str(one.ip): (host, npu) for host, own in addresses.items() for npu, one in own.by_npu.items()}
+    pairs = [
+        ((host, ping.npu), owner[ping.address], ping.received == ping.sent)
+        for host, own in pings.items()
+        for ping in own.pings
+        if ping.address in owner
+    ]
+    tried = partners(pairs)
+    for (host, npu), others in sorted(suspects(pairs).items()):
+        yield Finding(
+            "NPU {npu} ({address}) lost packets to or from {lost} of {tried} peers: {peers}",
+            hosts=[host],
+            npu=npu,
+            address=addresses[host].by_npu[npu].ip,
+            lost=len(others),
+            tried=len(tried[host, npu]),
+            peers=[other[0] for other in others],
+            first=others[0][0],
+        )

@@ -1,0 +1,47 @@
+from collections.abc import Iterator
+
+from doctor import WARNING, Finding, Skip, check
+from doctor.intent import Launch
+
+NAMES = ("HCCL_CONNECT_TIMEOUT", "HCCL_EXEC_TIMEOUT", "HCCL_EVENT_TIMEOUT")
+EXEC_DEFAULT = 1836.0
+
+
+@check(severity=WARNING, area="ranks")
+def launch_timeouts_disordered(launch: Launch) -> Iterator[Finding]:
+    """HCCL waits less for a connection than for an operation, and torch_npu more than both.
+
+    ## Why it matters
+    When the outer time is the shorter one, the job is ended by the wrong watchman, and the message that tells which
+    rank was late never comes. With a rank table, ranks find each other only after all have started: torch_npu asks
+    for at least 300 s to connect.
+
+    ## What to do
+    HCCL_CONNECT_TIMEOUT < HCCL_EXEC_TIMEOUT < HCCL_EVENT_TIMEOUT, for example 300, 1836 and 1868.
+
+    ## Source
+    HCCL documentation, HCCL_CONNECT_TIMEOUT; torch_npu, HCCL_EVENT_TIMEOUT and its warnings.
+    """
+    given = {name: _seconds(launch.env.get(name, "")) for name in NAMES}
+    connect, execute, event = given.values()
+    if connect is None and execute is None and event is None:
+        raise Skip("no timeout is set")
+    limit = execute if execute is not None else EXEC_DEFAULT
+    if connect is not None and limit and connect >= limit:
+        yield Finding(
+            "HCCL_CONNECT_TIMEOUT is not below HCCL_EXEC_TIMEOUT", saw=f"{connect:g} s", want=f"below {limit:g} s"
+        )
+    if event is not None and limit and event <= limit:
+        yield Finding(
+            "HCCL_EVENT_TIMEOUT is not above HCCL_EXEC_TIMEOUT", saw=f"{event:g} s", want=f"above {limit:g} s"
+        )
+    if connect is not None and connect < 300 and launch.rank_table_path:
+        yield Finding(
+            "HCCL_CONNECT_TIMEOUT is short for a start with a rank table", saw=f"{connect:g} s", want="at least 300 s"
+        )
+
+
+def _seconds(text: str) -> float | None:
+    number, _, rest = text.partition(".")
+    right = number.isascii() and number.isdecimal() and len(number) < 11 and (not rest or rest.isdecimal())
+    return float(text) if right and text.isascii() else None

@@ -1,0 +1,42 @@
+from collections.abc import Iterator
+
+from doctor import ERROR, Finding, PerHost, Skip, check
+from doctor.facts.npu import NpuProduct
+from doctor.intent import Launch, RankTable, family, few
+
+
+@check(severity=ERROR, area="ranks")
+def rank_table_a1_layout(table: RankTable, launch: Launch, products: PerHost[NpuProduct] | None) -> Iterator[Finding]:
+    """On the A1 family every host has 1, 2, 4 or 8 devices, as many as the others, and within one half.
+
+    ## Why it matters
+    The eight devices of an A1 host are two rings, 0 to 3 and 4 to 7. HCCL forms no group of two or four that crosses
+    them, nor one of 3, 5, 6 or 7, nor one with unequal hosts. A2 and A3 have no such rule.
+
+    ## What to do
+    Take 0 to 3, or 4 to 7, or all eight on every host.
+
+    ## Source
+    HCCL documentation, cluster sizes of the Atlas training products; MindSpore models `hccl_tools.py`.
+    """
+    if family(launch, products) != "A1":
+        raise Skip("only the A1 family has such a rule")
+    counts: dict[str, int] = {}
+    for server in table.servers:
+        name, ids = server.server_id, sorted({rank.device_id for rank in server.ranks if rank.device_id is not None})
+        counts[name] = len(server.ranks)
+        if counts[name] not in (1, 2, 4, 8):
+            want = "1, 2, 4 or 8"
+            yield Finding("{host} has {count} devices", hosts=(name,), host=name, count=counts[name], want=want)
+        elif counts[name] in (2, 4) and ids and ids[0] < 4 <= ids[-1]:
+            want = "all of them in 0 to 3, or all in 4 to 7"
+            yield Finding("the devices of {host} lie in both halves", hosts=(name,), host=name, saw=ids, want=want)
+    if len(set(counts.values())) > 1:
+        said = {
+            number: few(sorted(h for h, n in counts.items() if n == number), 4)
+            for number in sorted(set(counts.values()))
+        }
+        yield Finding(
+            "the hosts have different numbers of devices: {counts}", counts=said, want="as many on every host"
+        )
+    table.need("device_id", "server_id")

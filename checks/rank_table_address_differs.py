@@ -1,0 +1,53 @@
+from collections.abc import Iterator
+
+from doctor import ERROR, Finding, PerHost, check
+from doctor.fact import Unreadable
+from doctor.facts.hccn import DeviceAddresses
+from doctor.facts.network import HostAddresses
+from doctor.intent import Rank, RankTable, address, few, placed
+
+
+@check(severity=ERROR, area="ranks")
+def rank_table_address_differs(
+    table: RankTable, addresses: PerHost[DeviceAddresses], hosts: PerHost[HostAddresses] | None
+) -> Iterator[Finding]:
+    """The device addresses of the rank table are those that the devices have.
+
+    ## Why it matters
+    HCCL compares them at the start and stops (EI0014, the IP address in the ranktable is inconsistent with the IP
+    address of the network adapter). Tables go stale when a device gets a new address or a host is exchanged.
+
+    ## What to do
+    Make the table anew on the hosts, or correct the entry: `hccn_tool -i N -ip -g` shows the address.
+
+    ## Source
+    HCCL documentation, fault diagnosis, rank table load failure.
+    """
+    here, _ = placed(table, [*addresses, *(hosts or ())], hosts)
+    unsure: list[str] = []
+    for host, servers in here.items():
+        if host not in addresses:
+            continue
+        wrong = []
+        for rank in (rank for server in servers for rank in server.ranks if rank.device_ips):
+            has = _has(rank, addresses[host])
+            if has is None:
+                unsure.append(f"{host} device {rank.device_id}")
+            elif has not in [str(address(ip)) for ip in rank.device_ips]:
+                wrong.append(f"device {rank.device_id} has {has}, not {','.join(rank.device_ips)}")
+        if wrong:
+            template = "{host} has other device addresses than the rank table: {devices}"
+            yield Finding(template, hosts=(host,), host=host, devices=few(wrong))
+    table.need("device_id", "device_ip", "server_id")
+    if unsure or not any(host in addresses for host in here):
+        what = ", ".join(few(unsure)) if unsure else "no host of the table is among those that answered"
+        raise Unreadable(f"could not be compared: {what}", "" if unsure else "rank-table-host-unknown")
+
+
+def _has(rank: Rank, seen: DeviceAddresses) -> str | None:
+    """The device's address, or None where it was not read: only IPv4 is, for a device that has both."""
+    if rank.device_id in seen.unset:
+        return "none"
+    live = seen.by_npu.get(rank.device_id) if rank.device_id is not None else None
+    versions = {found.version for found in map(address, rank.device_ips) if found}
+    return str(live.ip) if live and live.version in versions else None

@@ -1,0 +1,56 @@
+from collections.abc import Iterator
+
+from doctor import ERROR, Finding, PerHost, check
+from doctor.facts.npu import NpuProduct
+from doctor.intent import Launch, RankTable, address, family, few
+
+
+@check(severity=ERROR, area="ranks")
+def rank_table_address_invalid(
+    table: RankTable, launch: Launch, products: PerHost[NpuProduct] | None
+) -> Iterator[Finding]:
+    """Every address of the rank table is one, and is there wherever the product needs it.
+
+    ## Why it matters
+    HCCL refuses what is no IPv4 or IPv6 address (EI0014), and a missing device_ip: always on A1; on A2 as soon as there
+    are two hosts; on A3 between super pods, between hosts without super pods, and when HCCS is switched off.
+
+    ## What to do
+    `hccn_tool -i N -ip -g` on the host shows the device's address.
+
+    ## Source
+    HCOMM `topoinfo_ranktableConcise.cc` (GetSingleDeviceIp); HCCL documentation, `device_ip`, `host_ip`.
+    """
+    for field, owners in (
+        ("device_ip", [(rank.host, str(rank), ip) for rank in table.ranks for ip in rank.device_ips]),
+        ("backup_device_ip", [(rank.host, str(rank), ip) for rank in table.ranks for ip in rank.backup_ips]),
+        ("host_ip", [(server.server_id, server.path, server.host_ip) for server in table.servers if server.host_ip]),
+    ):
+        bad = [(host, f"{ip or 'empty'} ({who})") for host, who, ip in owners if not address(ip)]
+        if bad:
+            hosts = tuple(dict.fromkeys(host for host, _ in bad))
+            saw = few(text for _, text in bad)
+            yield Finding(
+                "{field} is no usable address", hosts=hosts, field=field, saw=saw, want="an IPv4 or IPv6 address"
+            )
+    numbers = sorted({len(rank.device_ips) for rank in table.ranks if rank.device_ips})
+    if len(numbers) > 1:
+        yield Finding("the devices have different numbers of addresses", saw=numbers, want="the same number for all")
+    without = [rank for rank in table.ranks if not rank.device_ips]
+    if without and _needed(table, launch, products):
+        hosts = tuple(dict.fromkeys(rank.host for rank in without))
+        yield Finding("device_ip is missing for {ranks}", hosts=hosts, ranks=few(without))
+    table.need("device_ip", "host_ip")
+
+
+def _needed(table: RankTable, launch: Launch, products: PerHost[NpuProduct] | None) -> bool:
+    """Whether every device must have an address. What is the same for all families needs no family."""
+    many = len({server.server_id for server in table.servers}) > 1
+    with_pods = table.super_pods is not None and all(rank.super_device_id for rank in table.ranks)
+    if many and not with_pods:
+        return True
+    product = family(launch, products)
+    if product == "A3":
+        switched_off = launch.env.get("HCCL_INTER_HCCS_DISABLE", "").upper() == "TRUE"
+        return switched_off or len(table.super_pods or ()) > 1
+    return many or product == "A1"

@@ -1,0 +1,46 @@
+from collections import defaultdict
+from collections.abc import Iterator
+
+from doctor import ERROR, Finding, check
+from doctor.intent import RankTable, address, few
+
+
+@check(severity=ERROR, area="ranks")
+def rank_table_address_repeated(table: RankTable) -> Iterator[Finding]:
+    """No address of the rank table is given to two devices, or to two hosts.
+
+    ## Why it matters
+    HCCL refuses a device_ip that is there twice (EI0014, "IP" is repeate). It does so too for a backup_device_ip, and
+    for one that is the device's own.
+
+    ## What to do
+    Ask each device for its real address, `hccn_tool -i N -ip -g`, and put that into the table. If two devices do have
+    the same address, give one of them another: device-ip-conflict tells how.
+
+    ## Source
+    HCOMM `topoinfo_ranktableParser.cc` (CheckUniqueAndInsertPool), `topoinfo_ranktableConcise.cc`
+    (VerifyBackupDeviceIpAndPort).
+    """
+    owners: dict[str, dict[str, list[tuple[str, str]]]] = {"device_ip": {}, "backup_device_ip": {}, "host_ip": {}}
+    for rank in table.ranks:
+        for field, ips in (("device_ip", rank.device_ips), ("backup_device_ip", rank.backup_ips)):
+            for ip in ips:
+                owner = (rank.host, f"{rank.host} device {rank.device_id}")
+                owners[field].setdefault(str(address(ip) or ip), []).append(owner)
+        own = sorted(set(rank.device_ips) & set(rank.backup_ips))
+        if own:
+            yield Finding(
+                "{rank} names its own address {ip} as its backup", hosts=(rank.host,), rank=str(rank), ip=own[0]
+            )
+    hosts = defaultdict(set)
+    for server in table.servers:
+        if server.host_ip:
+            hosts[str(address(server.host_ip) or server.host_ip)].add(server.server_id)
+    owners["host_ip"] = {ip: [(name, name) for name in sorted(names)] for ip, names in hosts.items()}
+    for field, addresses in owners.items():
+        for ip, who in sorted(addresses.items()):
+            if ip and len(who) > 1:
+                blamed = tuple(dict.fromkeys(host for host, _ in who))
+                said = few([name for _, name in who], 4)
+                yield Finding("{field} {ip} belongs to {owners}", hosts=blamed, field=field, ip=ip, owners=said)
+    table.need("device_ip")

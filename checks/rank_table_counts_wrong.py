@@ -1,0 +1,34 @@
+from collections.abc import Iterator
+
+from doctor import ERROR, Finding, check
+from doctor.intent import RankTable
+
+
+@check(severity=ERROR, area="ranks")
+def rank_table_counts_wrong(table: RankTable) -> Iterator[Finding]:
+    """Every count that the rank table states is what it lists.
+
+    ## Why it matters
+    HCCL compares them and stops (EI0014). A wrong count is often what is left of an edit by hand: a host was added or
+    taken out, and the numbers beside it were not.
+
+    ## What to do
+    Correct the count, after making sure that the list is the one you want.
+
+    ## Source
+    HCOMM `topoinfo_ranktableConcise.cc` (GetServerList), `topoinfo_ranktableStandard.cc` (GetGroupList,
+    GetInstanceList) and `topoinfo_ranktableParser.cc` (CheckAverageDev).
+    """
+    for count in table.counts:
+        if count.stated != count.found:
+            yield Finding("{count} is not what is listed", count=count.path, saw=count.stated, want=count.found)
+    if table.form == "lab":
+        ranks, hosts = len(table.ranks), len(table.servers)
+        if hosts and (ranks % hosts or ranks // hosts not in (1, 2, 4, 8, 16)):
+            yield Finding(
+                "{ranks} devices cannot be shared out evenly among {hosts_listed} hosts",
+                ranks=ranks,
+                hosts_listed=hosts,
+                want="1, 2, 4, 8 or 16 devices on each",
+            )
+    table.need("server_count", "group_count", "instance_count", "device_count", "device_num", "server_num")

@@ -1,0 +1,43 @@
+from collections.abc import Iterator
+
+from doctor import ERROR, Finding, PerHost, check
+from doctor.fact import Unreadable
+from doctor.facts.network import HostAddresses
+from doctor.facts.npu import NpuInventory
+from doctor.intent import RankTable, few, placed
+
+
+@check(severity=ERROR, area="ranks")
+def rank_table_device_missing(
+    table: RankTable, devices: PerHost[NpuInventory], hosts: PerHost[HostAddresses] | None
+) -> Iterator[Finding]:
+    """Every device that the rank table names is there on its host.
+
+    ## Why it matters
+    The process of that rank cannot open its device. All others wait for it until HCCL_CONNECT_TIMEOUT ends.
+
+    ## What to do
+    `ls /dev/davinci[0-9]*` shows the devices. One that is gone may have fallen off the bus (npu-missing), or may not be
+    handed to the container. The table wants physical numbers, also inside a container.
+
+    ## Source
+    HCCL documentation, `device_id`; HCOMM `topoinfo_ranktableConcise.cc` (ParserClusterInfo).
+    """
+    here, _ = placed(table, [*devices, *(hosts or ())], hosts)
+    for host, servers in here.items():
+        if host not in devices:
+            continue
+        there = set(devices[host].devices)
+        named = {rank.device_id for server in servers for rank in server.ranks if rank.device_id is not None}
+        if named - there:
+            yield Finding(
+                "{host} has no device {missing}",
+                hosts=(host,),
+                host=host,
+                missing=few(sorted(named - there)),
+                saw=few(sorted(there), 16),
+                want=few(sorted(named), 16),
+            )
+    table.need("device_id", "server_id")
+    if not any(host in devices for host in here):
+        raise Unreadable("no host of the table is among those that answered", "rank-table-host-unknown")

@@ -1,0 +1,47 @@
+from collections import defaultdict
+from collections.abc import Iterator
+
+from doctor import ERROR, Finding, PerHost, check
+from doctor.facts.npu import NpuProduct
+from doctor.intent import Launch, RankTable, family, few
+
+
+@check(severity=ERROR, area="ranks")
+def rank_table_device_repeated(
+    table: RankTable, launch: Launch, products: PerHost[NpuProduct] | None
+) -> Iterator[Finding]:
+    """Every device_id of the rank table is there once a host, and is a number that the product has.
+
+    ## Why it matters
+    HCCL refuses a device_id that is there twice on a host, above 7 on the A1 family, or above 15 on A2 and A3. The
+    number is the physical one, N of /dev/davinciN: a container that sees two devices may have 6 and 7.
+
+    ## What to do
+    `ls /dev/davinci[0-9]*` on the host shows the numbers; `npu-smi info -m` shows which is which.
+
+    ## Source
+    HCOMM `topoinfo_ranktableConcise.cc` (GetSingleDevice), `topoinfo_ranktableStandard.cc` (GetCloudDevList).
+    """
+    by_host: dict[str, dict[int, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for rank in table.ranks:
+        if rank.device_id is not None:
+            by_host[rank.host][rank.device_id].append(str(rank))
+    for host, devices in sorted(by_host.items()):
+        for device, ranks in sorted(devices.items()):
+            if len(ranks) > 1:
+                said = few(ranks, 4)
+                yield Finding(
+                    "{host} device {device} is given to {ranks}", hosts=(host,), host=host, device=device, ranks=said
+                )
+    highest = {host: max(devices) for host, devices in by_host.items()}
+    if any(7 < number <= 15 for number in highest.values()) and table.form != "group_list":
+        last = 7 if family(launch, products) == "A1" else 15
+    else:
+        last = 15 if table.form != "group_list" else 7
+    for host, number in sorted(highest.items()):
+        if number > last:
+            want = f"0 to {last}"
+            yield Finding(
+                "{host} has no device {device}", hosts=(host,), host=host, device=number, saw=number, want=want
+            )
+    table.need("device_id")

@@ -1,0 +1,42 @@
+import hashlib
+from collections import defaultdict
+from collections.abc import Iterator
+
+from doctor import ERROR, Finding, PerHost, Skip, check
+from doctor.facts.ranks import RankTableOnHost
+from doctor.intent import Launch, RankTableFile, few
+
+
+@check(severity=ERROR, area="ranks")
+def rank_table_differs_between_hosts(
+    file: RankTableFile, launch: Launch, copies: PerHost[RankTableOnHost]
+) -> Iterator[Finding]:
+    """All hosts have the same rank table, and it is the one that was judged.
+
+    ## Why it matters
+    Each rank reads its own copy. With another one it waits for peers that do not exist, or takes another rank's number.
+    A host without the file falls back to another way of starting under torch_npu, and the two never meet.
+
+    ## What to do
+    Copy one file to the same path everywhere. Tables joined by `merge_hccl.py` on each host differ with the order of
+    the arguments.
+
+    ## Source
+    torch_npu `ProcessGroupHCCL` (createHCCLCommEx); MindSpore models `merge_hccl.py`.
+    """
+    without = [host for host, copy in copies.items() if not copy.present]
+    if len(without) == len(copies) and not launch.rank_table_from:
+        raise Skip(f"no host has {file.path}: it was only given to be judged")
+    if without:
+        yield Finding("{path} is not there on {who}", hosts=without, path=file.path, who=few(without))
+    holders: dict[str, list[str]] = defaultdict(list)
+    for host, copy in copies.items():
+        if copy.present:
+            holders[copy.sha256].append(host)
+    exact = not file.error and "\ufffd" not in file.text
+    judged = hashlib.sha256(file.text.encode("utf-8", "surrogatepass")).hexdigest() if exact else ""
+    right = judged or max(holders, key=lambda sha: (len(holders[sha]), sha), default="")
+    for sha, hosts in sorted(holders.items(), key=lambda item: item[1]):
+        if sha != right:
+            template = "another rank table than the one that was judged is on {who}"
+            yield Finding(template, hosts=hosts, who=few(hosts), saw=sha[:12], want=right[:12])

@@ -1,0 +1,39 @@
+from collections import defaultdict
+from collections.abc import Iterator
+
+from doctor import ERROR, Finding, Skip, check
+from doctor.intent import RankTable, address, few
+
+
+@check(severity=ERROR, area="ranks")
+def rank_table_families_mixed(table: RankTable) -> Iterator[Finding]:
+    """All device addresses of the rank table are IPv4, or all are IPv6.
+
+    ## Why it matters
+    HCCL stops with `rank[0] device ip family[2] is not same as others[10]` (2 is IPv4, 10 is IPv6).
+
+    ## What to do
+    Give all devices addresses of one family, and put those into the table.
+
+    ## Source
+    HCCL documentation, `device_ip`; the message is from HCCL `config.cc`.
+    """
+    by_family: dict[int, list[tuple[str, str]]] = defaultdict(list)
+    for rank in table.ranks:
+        for found in filter(None, map(address, rank.device_ips)):
+            by_family[found.version].append((rank.host, f"{rank} ({found})"))
+    if not by_family:
+        table.need("device_ip")
+        raise Skip("the table has no device address")
+    if len(by_family) > 1:
+        few_of = min(by_family, key=lambda version: (len(by_family[version]), version))
+        odd = by_family[few_of]
+        yield Finding(
+            "{count} of {total} device addresses are IPv{version}, the others are not: {which}",
+            hosts=tuple(dict.fromkeys(host for host, _ in odd)),
+            count=len(odd),
+            total=sum(map(len, by_family.values())),
+            version=few_of,
+            which=few(name for _, name in odd),
+        )
+    table.need("device_ip")

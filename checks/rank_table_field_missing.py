@@ -1,0 +1,35 @@
+from collections import defaultdict
+from collections.abc import Iterator
+
+from doctor import ERROR, Finding, check
+from doctor.intent import Problem, RankTable, few
+
+
+@check(severity=ERROR, area="ranks")
+def rank_table_field_missing(table: RankTable) -> Iterator[Finding]:
+    """Every field that the form of the rank table asks for is there, and of its kind.
+
+    ## Why it matters
+    HCCL stops at the first field that is missing or of another kind (EI0017: Config ... is missing in the ranktable
+    file; EI0014 for a number that is none), on every rank, before any communication.
+
+    ## What to do
+    Add the field. `device` and `devices` hold objects; ids are whole numbers from 0, written as text: `"rank_id": "0"`.
+    In a group_list, every group and every pod has a name of its own.
+
+    ## Source
+    HCOMM `topoinfo_ranktableConcise.cc` and `topoinfo_ranktableStandard.cc`; HCCL documentation, rank table tables of
+    910, A2 and A3. `server_count` is required by the documentation for 1.0; recent versions only warn.
+    """
+    missing: dict[str, list[str]] = defaultdict(list)
+    broken: dict[tuple[str, str], list[Problem]] = defaultdict(list)
+    for problem in table.problems:
+        if problem.kind == "missing":
+            missing[problem.field].append(problem.path)
+        elif problem.kind == "value":
+            broken[problem.field, problem.want].append(problem)
+    for field, places in sorted(missing.items()):
+        yield Finding("{field} is missing: {places}", field=field, places=few(places))
+    for (field, want), problems in sorted(broken.items()):
+        places, saw = few(p.path for p in problems), few((p.saw or '""' for p in problems), 3)
+        yield Finding("{field} is not what the form asks for: {places}", field=field, places=places, saw=saw, want=want)

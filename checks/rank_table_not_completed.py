@@ -1,0 +1,26 @@
+from collections.abc import Iterator
+
+from doctor import ERROR, Finding, check
+from doctor.intent import RankTable
+
+
+@check(severity=ERROR, area="ranks")
+def rank_table_not_completed(table: RankTable) -> Iterator[Finding]:
+    """The rank table's status is completed.
+
+    ## Why it matters
+    With any other status HCCL reads the file again every second, for half an hour, before it gives up. The job hangs
+    without a message.
+
+    ## What to do
+    A cluster operator writes `initializing` first and `completed` when all pods have an address: look why it did not
+    come so far. In a table written by hand, set `"status": "completed"`.
+
+    ## Source
+    HCOMM `topoinfo_ranktableParser.cc` (LoadFile, RefreshStatus); MindCluster, hccl.json description.
+    """
+    if table.status and table.status != "completed":
+        yield Finding("the status of {path} is not completed", path=table.path, saw=table.status, want="completed")
+    elif not table.status:
+        table.need("status")
+        yield Finding("the status of {path} is empty", path=table.path, saw='""', want="completed")

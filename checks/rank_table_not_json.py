@@ -1,0 +1,41 @@
+from collections.abc import Iterator
+
+from doctor import ERROR, Finding, check
+from doctor.intent import NotARankTable, RankTableFile, few
+from doctor.intent.table_json import parse, repeated_keys
+
+
+@check(severity=ERROR, area="ranks")
+def rank_table_not_json(file: RankTableFile) -> Iterator[Finding]:
+    """The rank table can be read and is plain JSON.
+
+    ## Why it matters
+    HCCL stops at the first character that is not JSON (EI0004). torch_npu takes no notice of a file that it cannot
+    open, and starts without it. Of a key that comes twice, only the last value counts.
+
+    ## What to do
+    `python3 -m json.tool FILE` shows the same place. Printed examples carry `//` comments, and the MindSpore tutorial
+    a comma before a closing bracket: neither is JSON. Save the file as UTF-8 without a byte order mark.
+
+    ## Source
+    HCOMM `topoinfo_ranktableParser.cc` (ReadFile); MindSpore 0.x tutorial, distributed training on Ascend.
+    """
+    if file.error:
+        yield Finding("{path} cannot be read: {error}", path=file.path, error=file.error)
+        return
+    if file.text.startswith("\ufeff"):
+        yield Finding(
+            "{path} begins with a byte order mark, which Python's JSON reader and so most launchers refuse",
+            path=file.path,
+        )
+    if "\ufffd" in file.text:
+        line = file.text.count("\n", 0, file.text.index("\ufffd")) + 1
+        yield Finding("{path}, line {line}: bytes that are not UTF-8", path=file.path, line=line)
+    try:
+        twice = repeated_keys(parse(file.text))
+    except NotARankTable as why:
+        near = {"saw": why.near} if why.near else {}
+        yield Finding("{path}, {why}", path=file.path, why=str(why), **near)
+        return
+    if twice:
+        yield Finding("{path} has keys that come twice in one object: {keys}", path=file.path, keys=few(twice))

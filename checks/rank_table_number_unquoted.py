@@ -1,0 +1,31 @@
+from collections import defaultdict
+from collections.abc import Iterator
+
+from doctor import ERROR, Finding, check
+from doctor.intent import RankTable, few
+
+
+@check(severity=ERROR, area="ranks")
+def rank_table_number_unquoted(table: RankTable) -> Iterator[Finding]:
+    """All ids, counts and ports of the rank table are written as text, in quotes.
+
+    ## Why it matters
+    The parsers of versions 1.0, 1.2 and of the group_list take text only. A bare number ends the job at its start with
+    EI0017, `json object property value of Name[rank_id] is not string`.
+
+    ## What to do
+    Write `"rank_id": "0"`, not `"rank_id": 0`. In a generator, wrap the numbers in `str()`.
+
+    ## Source
+    HCOMM `topoinfo_ranktableParser.cc` (GetJsonProperty, GetJsonArrayMemberProperty). Numbers belong to version 2.0.
+    """
+    bare: dict[str, list[str]] = defaultdict(list)
+    example: dict[str, tuple[str, str]] = {}
+    for problem in table.problems:
+        if problem.kind == "unquoted":
+            bare[problem.field].append(problem.path)
+            example.setdefault(problem.field, (problem.saw, problem.want))
+    for field, places in sorted(bare.items()):
+        saw, want = example[field]
+        yield Finding("{field} is a bare number: {places}", field=field, places=few(places), saw=saw, want=want)
+    table.need()

@@ -1,0 +1,36 @@
+from collections.abc import Iterator
+
+from doctor import WARNING, Finding, Skip, check
+from doctor.intent import Launch, RankTable
+
+
+@check(severity=WARNING, area="ranks")
+def rank_table_order_not_lexical(table: RankTable, launch: Launch) -> Iterator[Finding]:
+    """The hosts' ranks follow the dictionary order of their server_ids, as MindSpore expects.
+
+    ## Why it matters
+    MindSpore takes the rank order to be the dictionary order of the server_ids. In it 10.0.0.10 comes before
+    10.0.0.2, so a table in numeric order may give a process the number of another host. torch_npu has no such rule.
+
+    ## What to do
+    Order the hosts as `sort` does in the C locale, and number the ranks anew.
+
+    ## Source
+    MindSpore documentation, rank table start-up: rank_id follows the dictionary order of server_id.
+    """
+    if not table.numbered:
+        raise Skip("this form has no rank ids: HCCL numbers by the order of the server_ids itself")
+    if launch.framework == "torch":
+        raise Skip("the job runs under torch, which has no such rule")
+    lowest: dict[str, int] = {}
+    for rank in table.ranks:
+        if rank.rank_id is not None:
+            lowest[rank.host] = min(rank.rank_id, lowest.get(rank.host, rank.rank_id))
+    by_rank = sorted(lowest, key=lambda host: (lowest[host], host))
+    wanted = sorted(lowest)
+    for at, right in zip(by_rank, wanted, strict=True):
+        if at != right:
+            template = "from rank {rank} on, the hosts do not follow the order of their server_ids"
+            yield Finding(template, rank=lowest[at], saw=at, want=right)
+            break
+    table.need("rank_id", "server_id")

@@ -1,0 +1,27 @@
+from collections.abc import Iterator
+
+from doctor import ERROR, Finding, check
+from doctor.intent import RankTableFile
+
+
+@check(severity=ERROR, area="ranks")
+def rank_table_path_refused(file: RankTableFile) -> Iterator[Finding]:
+    """The rank table's name ends in .json, and is no symbolic link.
+
+    ## Why it matters
+    HCCL refuses a path that does not end in `.json`, or has `.json` in it earlier too (EI0004). torch_npu does not
+    follow a symbolic link: it starts as if there were no table.
+
+    ## What to do
+    Copy the file to a plain path on every host, such as /etc/rank_table.json.
+
+    ## Source
+    HCOMM `topoinfo_ranktableParser.cc` (CheckFilePath); torch_npu `ProcessGroupHCCL` (createHCCLCommEx).
+    """
+    place = file.path.find(".json")
+    if not file.path.endswith(".json"):
+        yield Finding("the name of {path} does not end in .json", path=file.path)
+    elif place + len(".json") != len(file.path):
+        yield Finding("{path} has .json in it before its end", path=file.path)
+    if file.link:
+        yield Finding("{path} is a symbolic link to {target}", path=file.path, target=file.link)

@@ -1,0 +1,27 @@
+from collections.abc import Iterator
+
+from doctor import WARNING, Finding, Skip, check
+from doctor.intent import Launch
+
+
+@check(severity=WARNING, area="ranks")
+def rank_table_path_relative(launch: Launch) -> Iterator[Finding]:
+    """The variable that names the rank table holds an absolute path.
+
+    ## Why it matters
+    A relative path means another file as soon as a launch script changes its directory, as the MindSpore tutorial's
+    own does (`cd ./device$i`). torch_npu then starts without the table and says nothing; MindSpore fails.
+
+    ## What to do
+    `export RANK_TABLE_FILE=$(realpath rank_table.json)`
+
+    ## Source
+    torch_npu `ProcessGroupHCCL` (a file that cannot be opened is passed over); MindSpore tutorial, run.sh.
+    """
+    if not launch.rank_table_from:
+        raise Skip("no variable names a rank table")
+    if not launch.rank_table_path.startswith("/"):
+        saw = f"{launch.rank_table_from}={launch.rank_table_path}"
+        yield Finding(
+            "{variable} is relative", variable=launch.rank_table_from, saw=saw, want="a path that begins with /"
+        )

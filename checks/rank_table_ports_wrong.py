@@ -1,0 +1,44 @@
+from collections import defaultdict
+from collections.abc import Iterator
+
+from doctor import ERROR, Finding, check
+from doctor.intent import RankTable, few
+
+
+@check(severity=ERROR, area="ranks")
+def rank_table_ports_wrong(table: RankTable) -> Iterator[Finding]:
+    """Every port of the rank table is from 1 to 65535, and no two devices of a host have one host_port.
+
+    ## Why it matters
+    HCCL stops at a port that is 0, above 65535 or no number. Two processes of one host cannot listen on one host port:
+    the second fails, or answers in the place of the first.
+
+    ## What to do
+    Give each device of a host a host_port of its own, such as 16666 and up, or leave the field out.
+
+    ## Source
+    HCOMM `topoinfo_ranktableConcise.cc` (GetSingleDevicePort, GetSingleDeviceHostPort, VerifyBackupDeviceIpAndPort);
+    HCCL documentation, `device_port`, `host_port`, `backup_device_port`.
+    """
+    ports_of = {ip: rank.ports.get("device_port") for rank in table.ranks for ip in rank.device_ips}
+    wrong: dict[str, list[str]] = defaultdict(list)
+    taken: dict[tuple[str, int], list[str]] = defaultdict(list)
+    for rank in table.ranks:
+        for field, text in rank.ports.items():
+            number = int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else 0
+            if not 1 <= number <= 65535:
+                wrong[field].append(f"{text or 'empty'} ({rank})")
+            elif field == "host_port":
+                taken[rank.host, number].append(str(rank))
+        backup = rank.ports.get("backup_device_port")
+        if backup and backup in [ports_of.get(ip) for ip in rank.backup_ips]:
+            wrong["backup_device_port"].append(f"{backup} ({rank}), which is the other device's own device_port")
+    for field, which in sorted(wrong.items()):
+        yield Finding("{field} cannot be used", field=field, saw=few(which), want="a port from 1 to 65535 of its own")
+    for (host, port), ranks in sorted(taken.items()):
+        if len(ranks) > 1:
+            said = few(ranks, 4)
+            yield Finding(
+                "host_port {port} of {host} is given to {ranks}", hosts=(host,), port=port, host=host, ranks=said
+            )
+    table.need("device_port", "host_port", "backup_device_port")

@@ -1,0 +1,42 @@
+from collections import defaultdict
+from collections.abc import Iterator
+
+from doctor import ERROR, Finding, Skip, check
+from doctor.intent import RankTable, few
+
+
+@check(severity=ERROR, area="ranks")
+def rank_table_ranks_not_contiguous(table: RankTable) -> Iterator[Finding]:
+    """The rank ids are 0 to N-1, each once.
+
+    ## Why it matters
+    HCCL sorts the entries by rank id and expects number n in place n (EI0014). With a gap or a double the group cannot
+    be formed. Tables of single hosts that were joined by hand all begin with rank 0.
+
+    ## What to do
+    Number the ranks anew, host by host; `merge_hccl.py` does that when it joins the files of single hosts.
+
+    ## Source
+    HCOMM `topoinfo_ranktableConcise.cc` (ParserClusterInfo); HCCL documentation, `rank_id`.
+    """
+    if not table.numbered:
+        raise Skip("this form has no rank ids: HCCL numbers the devices itself")
+    holders: dict[int, list[str]] = defaultdict(list)
+    for rank in table.ranks:
+        if rank.rank_id is not None:
+            holders[rank.rank_id].append(f"{rank.host} device {rank.device_id}")
+    total = len(table.ranks)
+    twice = {number: who for number, who in sorted(holders.items()) if len(who) > 1}
+    for number, who in list(twice.items())[:8]:
+        yield Finding("rank {rank} is there {times} times: {who}", rank=number, times=len(who), who=few(who, 4))
+    if len(twice) > 8:
+        yield Finding(
+            "{count} more ranks are there several times: {ranks}", count=len(twice) - 8, ranks=few(list(twice)[8:])
+        )
+    over = [number for number in sorted(holders) if number >= total]
+    if over:
+        yield Finding("ranks beyond the last: {ranks}", ranks=few(over), want=f"0 to {total - 1}, for {total} devices")
+    table.need("rank_id")
+    missing = [number for number in range(total) if number not in holders]
+    if missing:
+        yield Finding("ranks are missing: {ranks}", ranks=few(missing), want=f"0 to {total - 1}, for {total} devices")

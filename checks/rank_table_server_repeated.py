@@ -1,0 +1,43 @@
+from collections.abc import Iterator
+
+from doctor import ERROR, Finding, check
+from doctor.intent import RankTable, few
+from doctor.intent.rank_table import LONGEST_ID
+
+
+@check(severity=ERROR, area="ranks")
+def rank_table_server_repeated(table: RankTable) -> Iterator[Finding]:
+    """Every host of the rank table has a server_id of its own that means no other host.
+
+    ## Why it matters
+    HCCL refuses an id that is empty, longer than 64 characters, or there twice (EI0014). An id of 127.x.x.x or
+    `localhost` comes from a generator that asked /etc/hosts for the host's own name: every host gets the same one.
+
+    ## What to do
+    Use the host's own address or name: `hccl_tools.py --server_ip ADDRESS`, or mend its line in /etc/hosts.
+
+    ## Source
+    HCOMM `topoinfo_ranktableConcise.cc` (GetSingleServer); MindSpore models `hccl_tools.py` (gethostbyname).
+    """
+    first: dict[str, str] = {}
+    unread = {problem.path for problem in table.problems if problem.kind != "unquoted"}
+    for server in table.servers:
+        name = server.server_id
+        if f"{server.path}.server_id" in unread:
+            continue
+        if not name:
+            yield Finding(
+                "{path} has an empty server_id", path=server.path, saw='""', want="the host's address or name"
+            )
+        elif len(name) > LONGEST_ID:
+            limit = f"at most {LONGEST_ID} characters"
+            yield Finding("the server_id of {path} is too long", path=server.path, saw=name, want=limit)
+        elif name in first:
+            both = [first[name], server.path]
+            yield Finding("the server_id {name} is there twice: {places}", hosts=(name,), name=name, places=both)
+        first.setdefault(name, server.path)
+    loose = [s.server_id for s in table.servers if s.server_id.lower() == "localhost" or s.server_id.startswith("127.")]
+    loose += [s.server_id for s in table.servers if s.server_id in ("::1", "0.0.0.0")]
+    if loose and len(table.servers) > 1:
+        yield Finding("{ids} means every host to itself", ids=few(loose), want="the host's own address or name")
+    table.need("server_id")

@@ -1,0 +1,43 @@
+from collections import defaultdict
+from collections.abc import Iterator
+
+from doctor import ERROR, Finding, Skip, check
+from doctor.intent import Rank, RankTable, few
+
+
+@check(severity=ERROR, area="ranks")
+def rank_table_super_device_repeated(table: RankTable) -> Iterator[Finding]:
+    """Every device of a super pod has a super_device_id of its own.
+
+    ## Why it matters
+    HCCL stops at a super_device_id that is empty or no number (EI0014), and at two that are equal in one super pod
+    (`devices have same superDeviceId`). It finds devices by this number: a wrong one is another device.
+
+    ## What to do
+    `npu-smi info -t spod-info -i ID -c CHIP` shows the number as SDID.
+
+    ## Source
+    HCOMM `topoinfo_ranktableConcise.cc` (GetSingleSuperDeviceId, CheckSuperPodInfo); HCCL documentation, A3.
+    """
+    if table.form != "1.2":
+        raise Skip("only version 1.2 has super_device_id")
+    if table.super_pods is None and all(rank.super_device_id is None for rank in table.ranks):
+        table.need("super_device_id")
+        raise Skip("the table lists no super pods: HCCL treats the hosts as single servers")
+    bad: list[tuple[str, str]] = []
+    owners: dict[tuple[str, int], list[Rank]] = defaultdict(list)
+    for rank in table.ranks:
+        text = rank.super_device_id
+        if text is not None and text.isascii() and text.isdecimal() and len(text) < 11 and int(text) < 1 << 32:
+            owners[rank.super_pod_id, int(text)].append(rank)
+        elif text is not None or table.super_pods is not None:
+            bad.append((rank.host, f"{text or 'nothing'} ({rank})"))
+    if bad:
+        hosts, saw = tuple(dict.fromkeys(host for host, _ in bad)), few(text for _, text in bad)
+        yield Finding("super_device_id cannot be used", hosts=hosts, saw=saw, want="the device's SDID, a whole number")
+    for (pod, number), ranks in sorted(owners.items()):
+        if len(ranks) > 1:
+            hosts, pod_said = tuple(dict.fromkeys(rank.host for rank in ranks)), pod or '""'
+            template = "super_device_id {id} of super pod {pod} belongs to {ranks}"
+            yield Finding(template, hosts=hosts, id=number, pod=pod_said, ranks=few(ranks, 4))
+    table.need("super_device_id")

@@ -1,0 +1,48 @@
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from itertools import groupby
+
+from doctor import ERROR, Finding, Skip, check
+from doctor.intent import RankTable, few
+
+
+@check(severity=ERROR, area="ranks")
+def rank_table_super_pod_wrong(table: RankTable) -> Iterator[Finding]:
+    """The super pods have names of their own and list every host of the rank table once.
+
+    ## Why it matters
+    HCCL stops when a super_pod_id is empty or there twice, when a super pod lists a host that the table has not, and
+    when a host is in no super pod. Hosts of one super pod that do not stand together are not supported.
+
+    ## What to do
+    `npu-smi info -t spod-info -i ID -c CHIP` shows each host's Super Pod ID. Put the hosts of one super pod together,
+    in server_list as in super_pod_list.
+
+    ## Source
+    HCOMM `topoinfo_ranktableConcise.cc` (GetSuperPodList, CheckSuperPodInfo); HCCL documentation, A3, last note.
+    """
+    if table.super_pods is None:
+        raise Skip("the table lists no super pods")
+    names = Counter(pod.super_pod_id for pod in table.super_pods)
+    for name, times in sorted(names.items()):
+        if times > 1 or not name:
+            yield Finding(
+                "the super_pod_id {id} is there {times} times", id=name or '""', times=times, want="a name, once"
+            )
+    pods_of: dict[str, list[str]] = defaultdict(list)
+    for pod in table.super_pods:
+        for host in pod.servers:
+            pods_of[host].append(pod.super_pod_id)
+    known = list(dict.fromkeys(server.server_id for server in table.servers))
+    for template, hosts in (
+        ("super pods list hosts that are not in server_list: {which}", sorted(set(pods_of) - set(known))),
+        ("no super pod lists {which}", sorted(set(known) - set(pods_of))),
+        ("listed more than once: {which}", sorted(host for host, pods in pods_of.items() if len(pods) > 1)),
+    ):
+        if hosts:
+            yield Finding(template, hosts=tuple(hosts), which=few(hosts))
+    blocks = Counter(pod for pod, _ in groupby(pods_of[host][0] for host in known if host in pods_of))
+    split = sorted(pod for pod, times in blocks.items() if times > 1)
+    if split:
+        yield Finding("the hosts of super pods {pods} do not stand together in server_list", pods=few(split))
+    table.need("super_pod_list", "super_pod_id", "server_id")

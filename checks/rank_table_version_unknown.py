@@ -1,0 +1,27 @@
+from collections.abc import Iterator
+
+from doctor import ERROR, Finding, check
+from doctor.intent import NotARankTable, RankTableFile
+
+
+@check(severity=ERROR, area="ranks")
+def rank_table_version_unknown(file: RankTableFile) -> Iterator[Finding]:
+    """The rank table is of a form that this program can judge: version 1.0, version 1.2, or a group_list.
+
+    ## Why it matters
+    HCCL chooses its parser by the version. Without one it expects a `group_list` and stops at a `server_list`. A table
+    of another form (1.1 and 2.0 exist, and inference servers have their own) is not guessed at here: no other
+    check of the table can say anything about it.
+
+    ## What to do
+    Set `"version": "1.0"` for servers, `"1.2"` for A3 super pods. For the 950 family, 2.0 is right and not judged yet.
+
+    ## Source
+    HCOMM `topoinfo_ranktableParser.cc` (GetRanktableVersion); HCCL documentation, rank table configuration.
+    """
+    try:
+        file.table()
+    except NotARankTable as why:
+        if why.because != "rank-table-version-unknown":
+            raise
+        yield Finding("{path}: {why}", path=file.path, why=why.reason, want="1.0, 1.2, or a group_list without version")

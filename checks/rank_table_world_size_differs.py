@@ -1,0 +1,39 @@
+from collections.abc import Iterator
+
+from doctor import ERROR, Finding, Skip, check
+from doctor.intent import Launch, RankTable
+
+
+@check(severity=ERROR, area="ranks")
+def rank_table_world_size_differs(table: RankTable, launch: Launch) -> Iterator[Finding]:
+    """The job has as many ranks as the rank table lists.
+
+    ## Why it matters
+    With fewer processes than entries the group waits for ranks that never come; with more, the last ones find no entry
+    of their own and fail (EI0014).
+
+    ## What to do
+    Set WORLD_SIZE, RANK_SIZE or MS_WORKER_NUM to the number of entries, or make the table for this job's hosts.
+
+    ## Source
+    HCOMM `topoinfo_ranktableConcise.cc` (ParserClusterInfo); MindSpore documentation, rank table start-up.
+    """
+    sizes: dict[str, int] = {}
+    for name in ("WORLD_SIZE", "RANK_SIZE", "MS_WORKER_NUM"):
+        text = launch.env.get(name, "")
+        if text.isascii() and text.isdecimal() and len(text) < 10:
+            sizes[name] = int(text)
+    if launch.world_size is not None and launch.world_size not in sizes.values():
+        sizes["the world size"] = launch.world_size
+    if not sizes:
+        raise Skip("nothing says how many ranks the job has")
+    table.need()
+    for name, number in sorted(sizes.items()):
+        if number != len(table.ranks):
+            yield Finding(
+                "{name} is not the number of entries in {path}",
+                name=name,
+                path=table.path,
+                saw=number,
+                want=len(table.ranks),
+            )

@@ -1,0 +1,1 @@
+"""The subcommands: wiring only. What one does is imported when it is called."""

@@ -1,0 +1,226 @@
+"""One examination, from targets to report: the only module that knows both halves, gathering and judging."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from doctor import __version__
+from doctor.collector import Ask, union, words
+from doctor.declaration import Check
+from doctor.fact import Absent, Fact, Output, Unreadable, Visit
+from doctor.gather import Limits, Partial, Progress, gather
+from doctor.intent import Launch, NotARankTable, RankTable, RankTableFile, read_rank_table
+from doctor.intent.launch import relevant
+from doctor.judge import Book, Intent, judge
+from doctor.model import Report
+from doctor.record import SCHEMA, HostRecord, Run
+from doctor.transport.options import Options as SshOptions
+from doctor.transport.options import workers
+
+if TYPE_CHECKING:
+    from doctor.inventory import Inventory
+    from doctor.transport import Transport
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """How hosts are looked at, and how long they may take."""
+
+    transport: str = "ssh"
+    ssh: SshOptions = SshOptions()
+    sudo: bool = False
+    within: str = ""
+    """Words put before what must look where the job runs: ``docker exec -i NAME``."""
+    timeout: float = 60.0
+    """Seconds for a host's answer, once connected."""
+    budget: float = 0.0
+    """Seconds for the whole run; 0 is none."""
+    workers: int = 0
+    """Hosts at once; 0 is as many as the limit on open files allows, up to 256."""
+    launch: dict[str, Any] = {}
+    """What the command line says of the job: the keywords of `doctor.intent.Launch.from_environment`."""
+
+
+class Examination(msgspec.Struct, frozen=True):
+    """A run and what was judged of it; ``stopped`` is the signal's exception when it was cut short."""
+
+    run: Run
+    report: Report
+    stopped: BaseException | None = None
+
+
+def examine(
+    inventory: Inventory,
+    checks: Sequence[Check],
+    options: Options,
+    environ: Mapping[str, str],
+    *,
+    rank_table: str = "",
+    no_hosts: bool = False,
+    progress: Progress = lambda host, record: None,
+) -> Examination:
+    """Visits the hosts and judges what came. Never raises for what a host did.
+
+    Raises: ValueError for options that contradict themselves; `doctor.transport.Unreached` never.
+    """
+    clock, started = time.monotonic(), _now()
+    table = _rank_table_file(rank_table or environ.get("RANK_TABLE_FILE", ""))
+    launch = {"environ": relevant(environ), "rank_table": rank_table, **options.launch}
+    if inventory.slots:
+        launch.setdefault("ranks_per_host", dict(inventory.slots))
+    intent = _intent(launch, table)
+    hosts = () if no_hosts else inventory.hosts
+    facts = union(fact for check in checks for fact in check.facts)
+    given = _given(hosts, intent, table)
+    notes = list(inventory.notes)
+    stopped: BaseException | None = None
+    records: dict[str, HostRecord] = {}
+    if hosts:
+        transport = open_transport(inventory, options)
+        ask = Ask(facts, given, options.sudo, tuple(words(options.within)))
+        limits = Limits(options.timeout, options.budget, options.workers or workers(len(hosts)))
+        try:
+            records = _rounds(hosts, transport, ask, limits, inventory.local, progress)
+        except Partial as partial:
+            records, stopped = partial.records, partial.stop
+            notes.append("interrupted: the report is of what had been read by then")
+        finally:
+            transport.close()
+        notes += transport.warnings
+    run = Run(
+        SCHEMA,
+        "no host was looked at" if no_hosts else inventory.source,
+        started,
+        round(time.monotonic() - clock, 3),
+        records,
+        given,
+        launch,
+        table,
+        tuple(fact.__name__ for fact in facts),
+        tuple(notes),
+        __version__,
+    )
+    return Examination(run, judge(run, checks, intent), stopped)
+
+
+def _rounds(
+    hosts: Sequence[str], transport: Transport, ask: Ask, limits: Limits, local: bool, progress: Progress
+) -> dict[str, HostRecord]:
+    """Round 1 reads state; round 2 reaches from host to host with what round 1 learnt, on the same connections."""
+    began = time.monotonic()
+    second = tuple(fact for fact in ask.facts if fact.needs)
+    first = union([*(fact for fact in ask.facts if not fact.needs), *(need for fact in second for need in fact.needs)])
+    records = gather(hosts, transport, Ask(first, ask.given, ask.sudo, ask.within), limits, local, progress)
+    asks = _second_asks(second, ask, Book(records))
+    left = limits.budget - (time.monotonic() - began) if limits.budget else 0
+    if not asks or left < 0:
+        return _with_answers(records, asks, {})
+    try:
+        answers = gather(list(asks), transport, asks, Limits(limits.timeout, left, limits.workers), local)
+    except Partial as partial:
+        raise Partial(_with_answers(records, asks, partial.records), partial.stop) from None
+    return _with_answers(records, asks, answers)
+
+
+def _second_asks(facts: Sequence[type[Fact]], ask: Ask, book: Book) -> dict[str, Ask]:
+    """What each host is asked in round 2; a host that no fact's plan names is not visited again."""
+    planned: dict[str, dict[type[Fact], Any]] = {}
+    for fact in facts:
+        seen = {need: book.fleet(need) for need in fact.needs}
+        for host, given in fact.plan(seen).items():
+            planned.setdefault(host, {})[fact] = given
+    return {
+        host: Ask(
+            tuple(own), {**ask.given, **{fact.__name__: given for fact, given in own.items()}}, ask.sudo, ask.within
+        )
+        for host, own in planned.items()
+    }
+
+
+def _with_answers(
+    records: Mapping[str, HostRecord], asks: Mapping[str, Ask], answers: Mapping[str, HostRecord]
+) -> dict[str, HostRecord]:
+    """The first round's records with the second's outputs; a second visit that failed is an error for its facts."""
+    merged = dict(records)
+    for host, ask in asks.items():
+        answer = answers.get(host, HostRecord(Visit("budget", "the budget ended before the second round")))
+        failed = Output("error", err=answer.visit.text)
+        for fact in ask.facts:
+            said = answer.outputs.get(fact.__name__) if not answer.visit.trouble else None
+            merged[host].outputs[fact.__name__] = said if said is not None else {"": failed}
+    return merged
+
+
+def replay(run: Run, checks: Sequence[Check]) -> Report:
+    """Judges a saved run again, with the intent that it was made with."""
+    return judge(run, checks, _intent(run.launch, run.rank_table))
+
+
+def open_transport(inventory: Inventory, options: Options) -> Transport:
+    """The way to the hosts that the options ask for."""
+    if inventory.local:
+        from doctor.transport.local import Local
+
+        return Local()
+    if options.transport == "openssh":
+        from doctor.transport.openssh import OpenSsh
+
+        return OpenSsh(options.ssh)
+    from doctor.transport.ssh import Ssh
+
+    return Ssh(options.ssh)
+
+
+def _now() -> str:
+    return datetime.now(timezone.utc).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def _rank_table_file(path: str) -> dict[str, str]:
+    """The rank table as it was found: ``path``, ``link`` when it is one, and ``text`` or ``error``."""
+    if not path:
+        return {}
+    link = str(Path(path).readlink()) if Path(path).is_symlink() else ""
+    file = RankTableFile.load(path, lambda name: Path(name).read_text("utf-8"), link)
+    return {name: value for name, value in msgspec.structs.asdict(file).items() if value}
+
+
+def _intent(launch: Mapping[str, Any], table: Mapping[str, str]) -> Intent:
+    """What the job should be, by type. A value that is Absent says why there is none."""
+    settings = dict(launch)
+    environ = settings.pop("environ", {})
+    found: dict[type, object] = {Launch: Launch.from_environment(environ, **settings)}
+    if not table:
+        found[RankTableFile] = found[RankTable] = Absent("no rank table was given")
+        return found
+    file = RankTableFile(**table)
+    found[RankTableFile] = file
+    if file.error:
+        found[RankTable] = Unreadable(f"{file.path}: {file.error}", "rank-table-not-json")
+        return found
+    try:
+        found[RankTable] = read_rank_table(file.path, file.text)
+    except NotARankTable as error:
+        found[RankTable] = error
+    return found
+
+
+def _given(hosts: Sequence[str], intent: Intent, table: Mapping[str, str]) -> dict[str, Any]:
+    """What the probes on the hosts are told."""
+    launch = intent[Launch]
+    assert isinstance(launch, Launch)
+    path = table.get("path", "")
+    return {
+        "hosts": list(hosts),
+        "python": launch.python,
+        "ports": [
+            launch.master_port,
+            *(port for span in launch.hccl_ports for port in range(span.first, span.last + 1)),
+        ],
+        "rank_table": path if not path or os.path.isabs(path) else str(Path.cwd() / path),
+    }

@@ -1,0 +1,106 @@
+"""The second round's: whether the NPUs of different hosts reach each other over their own network."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from doctor.fact import Answer, Fact, PerHost, ask
+from doctor.facts.hccn import DeviceAddresses
+
+MOST_PEERS = 4
+SECONDS = 40
+
+
+def ping_devices(given: dict[str, Any]) -> Any:
+    import subprocess
+    import time
+
+    task = given["DevicePings"]
+    end = time.time() + task["seconds"]
+    said = []
+    for npu, address in task["pairs"]:
+        words = ["-ping", "-inet6", "-g", "ipv6_address"] if ":" in address else ["-ping", "-g", "address"]
+        text = "not tried: the time was up"
+        while time.time() < end:
+            try:
+                done = subprocess.run(
+                    ["hccn_tool", "-i", str(npu), *words, address],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    timeout=10,
+                )
+            except subprocess.TimeoutExpired:
+                text = "no answer in 10 s"
+                break
+            text = done.stdout[:2000].decode("utf-8", "replace")
+            if "is busy" not in text:  # another caller holds its lock
+                break
+            time.sleep(0.1)
+        said.append([npu, address, text])
+    return said
+
+
+class Ping(msgspec.Struct, frozen=True, order=True):
+    """Three packets from one NPU to the address of another host's."""
+
+    npu: int
+    address: str
+    sent: int
+    received: int
+
+
+class DevicePings(Fact, frozen=True):
+    """What `hccn_tool -ping` said from each NPU to the same NPU of some other hosts.
+
+    Of the exit status nothing is made: it is 1 for a lost packet and for a broken tool alike. The count of
+    packets received decides (driver source, ds_net_ext.c).
+    """
+
+    probe = ask(ping_devices, timeout=SECONDS + 15)
+    needs = (DeviceAddresses,)
+
+    pings: tuple[Ping, ...]
+
+    @classmethod
+    def plan(cls, seen: Mapping[type[Fact], PerHost[Any]]) -> dict[str, Any]:
+        addresses = seen[DeviceAddresses]
+        return {
+            host: {"pairs": pairs, "seconds": SECONDS}
+            for host, peers in partners(list(addresses)).items()
+            if (pairs := list(_pairs(addresses[host], [addresses[peer] for peer in peers])))
+        }
+
+    @classmethod
+    def read(cls, answer: Answer) -> DevicePings:
+        pings, unread = [], {}
+        for npu, address, text in answer.json():
+            found = re.search(r"(\d+) packets transmitted, (\d+) received", text)
+            if found:
+                pings.append(Ping(npu, address, int(found[1]), int(found[2])))
+            else:
+                words = text.strip().splitlines() or ["said nothing"]
+                unread[f"ping from NPU {npu} to {address}"] = words[-1][:100]
+        return cls(pings=tuple(pings), unread=unread)
+
+
+def partners(hosts: Sequence[str]) -> dict[str, list[str]]:
+    """Whom each host pings: those 1, 2, 4, 8 places on, round and round.
+
+    Each host is pinged by as many as it pings, so one deaf host is told from one deaf link; the cost per host does
+    not grow with the fleet.
+    """
+    count = len(hosts)
+    steps = [step for step in (1 << power for power in range(MOST_PEERS)) if step < count]
+    return {host: [hosts[(place + step) % count] for step in steps] for place, host in enumerate(hosts)}
+
+
+def _pairs(own: DeviceAddresses, peers: Sequence[DeviceAddresses]) -> Iterator[tuple[int, str]]:
+    for npu in sorted(own.by_npu):
+        for peer in peers:
+            if npu in peer.by_npu:
+                yield npu, str(peer.by_npu[npu].ip)

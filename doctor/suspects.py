@@ -1,0 +1,48 @@
+"""Who is to blame for failures between pairs: the fewest ends that explain them all."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection
+from typing import TypeVar
+
+End = TypeVar("End", bound=tuple[object, ...])
+
+
+def suspects(pairs: Collection[tuple[End, End, bool]]) -> dict[End, list[End]]:
+    """The ends that failures gather at, each with the other ends of the failed pairs that it explains.
+
+    ``pairs`` are (from, to, whether it worked). The end that failed with the largest share of its partners is taken
+    first, its pairs are explained by it, and so on until none is left. Of two that failed only with each other the
+    one that was reached for is named: it was to answer.
+    """
+    tried = partners(pairs)
+    failed: dict[End, dict[End, bool]] = defaultdict(dict)
+    for source, target, worked in pairs:
+        if not worked:
+            failed[source][target] = False
+            failed[target][source] = True
+    blamed: dict[End, list[End]] = {}
+    while failed:
+        worst = max(
+            failed, key=lambda end: (len(failed[end]) / len(tried[end]), sum(failed[end].values()), *_last(end))
+        )
+        blamed[worst] = sorted(failed.pop(worst))
+        for other in blamed[worst]:
+            del failed[other][worst]
+            if not failed[other]:
+                del failed[other]
+    return blamed
+
+
+def partners(pairs: Collection[tuple[End, End, bool]]) -> dict[End, set[End]]:
+    """Whom each end was tried with, in either direction."""
+    tried: dict[End, set[End]] = defaultdict(set)
+    for source, target, _ in pairs:
+        tried[source].add(target)
+        tried[target].add(source)
+    return tried
+
+
+def _last(end: tuple[object, ...]) -> tuple[str, ...]:
+    return tuple(str(part) for part in end)

@@ -1,0 +1,50 @@
+"""What device-unreachable finds."""
+
+from __future__ import annotations
+
+from ipaddress import ip_interface
+
+from doctor.fact import PerHost
+from doctor.facts.hccn import DeviceAddresses
+from doctor.facts.pings import DevicePings, Ping
+from tests.checks.devices import of
+
+look = of("device_unreachable")
+HOSTS = ("a", "b", "c", "d")
+ADDRESSES = PerHost(
+    {
+        host: DeviceAddresses(by_npu={npu: ip_interface(f"10.0.{npu}.{place + 1}/16") for npu in range(2)})
+        for place, host in enumerate(HOSTS)
+    }
+)
+
+
+def pings(*lost: str) -> PerHost[DevicePings]:
+    """Everybody pings everybody; packets to and from the addresses in ``lost`` do not come through."""
+    said = {}
+    for place, host in enumerate(HOSTS):
+        said[host] = DevicePings(
+            pings=tuple(
+                Ping(npu, target, 3, 0 if {target, f"10.0.{npu}.{place + 1}"} & set(lost) else 3)
+                for npu in range(2)
+                for other in range(4)
+                if other != place and (target := f"10.0.{npu}.{other + 1}")
+            )
+        )
+    return PerHost(said)
+
+
+def test_all_packets_came_through() -> None:
+    assert look(pings(), ADDRESSES) == []
+
+
+def test_the_deaf_npu_is_named_once_not_all_that_waited_for_it() -> None:
+    (found,) = look(pings("10.0.1.3"), ADDRESSES)
+    assert found.hosts == ("c",)
+    assert str(found) == "NPU 1 (10.0.1.3) lost packets to or from 3 of 3 peers: a, b and d"
+
+
+def test_a_single_lost_packet_counts() -> None:
+    few = PerHost({"a": DevicePings(pings=(Ping(0, "10.0.0.2", 3, 2),))})
+    (found,) = look(few, ADDRESSES)
+    assert (found.hosts, found.values["peers"]) == (("b",), ["a"])

@@ -1,0 +1,41 @@
+"""rank-table-counts-wrong."""
+
+from __future__ import annotations
+
+import pytest
+
+from doctor.model import Status
+from tests.checks.tables import a1, judged, lab, legacy, said
+
+NAME = "rank-table-counts-wrong"
+
+
+def test_server_count() -> None:
+    assert said(judged(NAME, {**a1(2), "server_count": "3"})) == ["server_count is not what is listed | saw 3 | want 2"]
+
+
+@pytest.mark.parametrize(("field", "right"), [("instance_count", "2"), ("device_count", "16")])
+def test_group_list(field: str, right: str) -> None:
+    value = legacy(2)
+    value["group_list"][0][field] = "7"
+    assert said(judged(NAME, value)) == [f"group_list[0].{field} is not what is listed | saw 7 | want {right}"]
+
+
+@pytest.mark.parametrize(("field", "right"), [("instance_count", "16"), ("device_num", "16"), ("server_num", "2")])
+def test_lab(field: str, right: str) -> None:
+    value = lab(2)
+    value["group_list"][0][field] = "7"
+    assert said(judged(NAME, value)) == [f"group_list[0].{field} is not what is listed | saw 7 | want {right}"]
+
+
+def test_lab_wants_even_hosts() -> None:
+    (finding,) = said(judged(NAME, lab(1, 3)))
+    assert finding.startswith("3 devices cannot be shared out evenly among 1 hosts")
+
+
+def test_unreadable_counts_are_unknown() -> None:
+    assert judged(NAME, {**a1(), "server_count": "two"}).status is Status.UNKNOWN
+
+
+def test_healthy() -> None:
+    assert judged(NAME, lab(2)).status is Status.PASSED

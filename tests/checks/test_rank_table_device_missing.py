@@ -1,0 +1,35 @@
+"""rank-table-device-missing."""
+
+from __future__ import annotations
+
+import pytest
+
+from doctor.fact import PerHost, Unreadable
+from doctor.model import Finding
+from tests.checks.devices import inventory
+from tests.checks.tables import a1, check, table
+
+NAME = "rank-table-device-missing"
+
+
+def findings(**devices: tuple[int, ...]) -> list[Finding]:
+    value = a1(2, 4)
+    for number, server in enumerate(value["server_list"]):
+        server["server_id"] = f"n{number}"
+    live = {host: inventory(numbers) for host, numbers in devices.items()}
+    return list(check(NAME).function(table=table(value), devices=PerHost(live), hosts=None))
+
+
+def test_a_device_fell_off() -> None:
+    (finding,) = findings(n0=tuple(range(8)), n1=(0, 2, 3))
+    assert (str(finding), finding.hosts) == ("n1 has no device 1", ("n1",))
+    assert (finding.values["saw"], finding.values["want"]) == (["0", "2", "3"], ["0", "1", "2", "3"])
+
+
+def test_healthy() -> None:
+    assert findings(n0=tuple(range(8)), n1=tuple(range(4))) == []
+
+
+def test_no_host_of_the_table_is_unknown() -> None:
+    with pytest.raises(Unreadable):
+        findings(elsewhere=(0,))

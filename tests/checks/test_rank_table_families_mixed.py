@@ -1,0 +1,30 @@
+"""rank-table-families-mixed."""
+
+from __future__ import annotations
+
+from doctor.model import Status
+from tests.checks.tables import a1, judged, said
+
+NAME = "rank-table-families-mixed"
+
+
+def test_the_smaller_part_is_named() -> None:
+    value = a1(2)
+    value["server_list"][1]["device"][0]["device_ip"] = "2001:db8::1"
+    outcome = judged(NAME, value)
+    assert said(outcome) == ["1 of 16 device addresses are IPv6, the others are not: rank 8 (2001:db8::1)"]
+    assert outcome.findings[0].hosts == ("172.16.0.11",)
+
+
+def test_all_ipv6_is_fine() -> None:
+    value = a1(1)
+    for number, device in enumerate(value["server_list"][0]["device"]):
+        device["device_ip"] = f"2001:db8::{number + 1}"
+    assert judged(NAME, value).status is Status.PASSED
+
+
+def test_no_address_at_all() -> None:
+    value = a1(1)
+    for device in value["server_list"][0]["device"]:
+        del device["device_ip"]
+    assert judged(NAME, value).status is Status.SKIPPED

@@ -1,0 +1,30 @@
+"""rank-table-not-completed."""
+
+from __future__ import annotations
+
+import pytest
+
+from doctor.model import Status
+from tests.checks.tables import a1, judged, said
+
+NAME = "rank-table-not-completed"
+
+
+@pytest.mark.parametrize("status", ["initializing", "Completed"])
+def test_not_completed(status: str) -> None:
+    outcome = judged(NAME, {**a1(), "status": status})
+    assert said(outcome) == [f"the status of /job/rank_table.json is not completed | saw {status} | want completed"]
+
+
+def test_empty() -> None:
+    assert judged(NAME, {**a1(), "status": ""}).status is Status.FAILED
+
+
+def test_missing_is_another_check_s_finding() -> None:
+    value = a1()
+    del value["status"]
+    assert judged(NAME, value).unknown[""].because == "rank-table-field-missing"
+
+
+def test_healthy() -> None:
+    assert judged(NAME, a1()).status is Status.PASSED

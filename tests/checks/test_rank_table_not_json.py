@@ -1,0 +1,59 @@
+"""rank-table-not-json."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from doctor.fact import Absent
+from doctor.intent import RankTableFile
+from doctor.judge import Book, judge_one
+from doctor.model import Status
+from tests.checks.tables import a1, check, judged, said
+
+NAME = "rank-table-not-json"
+
+
+def test_the_tutorial_s_trailing_comma() -> None:
+    text = json.dumps(a1(1, 1), indent=1).replace("}\n   ]", "},\n   ]")
+    (finding,) = said(judged(NAME, text))
+    assert finding.startswith(
+        "/job/rank_table.json, line 12 column 6: a comma stands before the closing bracket; remove it"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('{"status": "completed", // usable\n}', "line 1 column 25: a comment; JSON has none, remove it | saw "),
+        ('{"a": 1, "a": 2}', "keys that come twice in one object: a"),
+        ('{"a": "\ufffd"}', "line 1: bytes that are not UTF-8"),
+        ("", "the file is empty"),
+    ],
+)
+def test_what_is_no_plain_json(text: str, words: str) -> None:
+    assert any(words in finding for finding in said(judged(NAME, text)))
+
+
+def test_a_byte_order_mark_is_said_and_the_rest_judged() -> None:
+    text = "\ufeff" + json.dumps(a1())
+    (finding,) = said(judged(NAME, text))
+    assert "byte order mark" in finding
+    assert judged("rank-table-counts-wrong", text).status is Status.PASSED
+
+
+def test_a_file_that_cannot_be_read() -> None:
+    outcome = judge_one(check(NAME), (), Book({}), {RankTableFile: RankTableFile("/t.json", error="Permission denied")})
+    assert said(outcome) == ["/t.json cannot be read: Permission denied"]
+
+
+def test_no_rank_table_is_no_fault() -> None:
+    assert (
+        judge_one(check(NAME), (), Book({}), {RankTableFile: Absent("no rank table was given")}).status
+        is Status.SKIPPED
+    )
+
+
+def test_healthy() -> None:
+    assert judged(NAME, a1()).status is Status.PASSED

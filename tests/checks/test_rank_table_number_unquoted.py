@@ -1,0 +1,32 @@
+"""rank-table-number-unquoted."""
+
+from __future__ import annotations
+
+from doctor.model import Status
+from tests.checks.tables import a1, judged, said
+
+NAME = "rank-table-number-unquoted"
+
+
+def test_bare_numbers() -> None:
+    value = a1(1, 2)
+    for number, device in enumerate(value["server_list"][0]["device"]):
+        device["rank_id"] = number
+    value["version"] = 1.0
+    assert said(judged(NAME, value)) == [
+        (
+            "rank_id is a bare number: server_list[0].device[0].rank_id and server_list[0].device[1].rank_id"
+            ' | saw 0 | want "0"'
+        ),
+        'version is a bare number: version | saw 1.0 | want "1.0"',
+    ]
+
+
+def test_the_numbers_are_judged_all_the_same() -> None:
+    value = a1(1, 2)
+    value["server_list"][0]["device"][1]["rank_id"] = 0
+    assert judged("rank-table-ranks-not-contiguous", value).status is Status.FAILED
+
+
+def test_healthy() -> None:
+    assert judged(NAME, a1()).status is Status.PASSED

@@ -1,0 +1,26 @@
+"""rank-table-order-not-lexical."""
+
+from __future__ import annotations
+
+from doctor.model import Status
+from tests.checks.tables import a1, judged, legacy, said
+
+NAME = "rank-table-order-not-lexical"
+
+
+def test_ten_comes_before_two() -> None:
+    value = a1(2, 2)
+    for server, name in zip(value["server_list"], ("10.0.0.2", "10.0.0.10"), strict=True):
+        server["server_id"] = name
+    outcome = judged(NAME, value)
+    assert said(outcome) == [
+        "from rank 0 on, the hosts do not follow the order of their server_ids | saw 10.0.0.2 | want 10.0.0.10"
+    ]
+    assert outcome.severity.value == "warning"
+    assert judged(NAME, value, MASTER_ADDR="n1").status is Status.SKIPPED
+    assert judged(NAME, value, MS_SCHED_HOST="n1").status is Status.FAILED
+
+
+def test_healthy() -> None:
+    assert judged(NAME, a1(4)).status is Status.PASSED
+    assert judged(NAME, legacy()).status is Status.SKIPPED

@@ -1,0 +1,35 @@
+"""rank-table-ports-wrong."""
+
+from __future__ import annotations
+
+import pytest
+
+from doctor.model import Status
+from tests.checks.tables import a2, a3, judged, said
+
+NAME = "rank-table-ports-wrong"
+
+
+@pytest.mark.parametrize("port", ["0", "65536", "high", "-1", "9" * 30, ""])
+def test_no_port(port: str) -> None:
+    value = a2(1)
+    value["server_list"][0]["device"][2]["device_port"] = port
+    (finding,) = said(judged(NAME, value))
+    assert finding.startswith("device_port cannot be used | saw [") and "(rank 2)" in finding
+
+
+def test_one_host_port_for_two() -> None:
+    value = a2(2)
+    value["server_list"][1]["device"][1]["host_port"] = "16666"
+    assert said(judged(NAME, value)) == ["host_port 16666 of node_1 is given to rank 8 and rank 9"]
+
+
+def test_the_backup_s_own_port() -> None:
+    value = a3(1, 1, 2)
+    value["server_list"][0]["device"][0]["backup_device_port"] = "16667"
+    (finding,) = said(judged(NAME, value))
+    assert "16667 (rank 0), which is the other device's own device_port" in finding
+
+
+def test_healthy() -> None:
+    assert judged(NAME, a3()).status is Status.PASSED

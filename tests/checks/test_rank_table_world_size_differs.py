@@ -1,0 +1,22 @@
+"""rank-table-world-size-differs."""
+
+from __future__ import annotations
+
+import pytest
+
+from doctor.model import Status
+from tests.checks.tables import a1, judged, said
+
+NAME = "rank-table-world-size-differs"
+
+
+@pytest.mark.parametrize("name", ["WORLD_SIZE", "RANK_SIZE", "MS_WORKER_NUM"])
+def test_another_number(name: str) -> None:
+    assert said(judged(NAME, a1(2), **{name: "8"})) == [
+        f"{name} is not the number of entries in /job/rank_table.json | saw 8 | want 16"
+    ]
+
+
+def test_healthy() -> None:
+    assert judged(NAME, a1(2), WORLD_SIZE="16").status is Status.PASSED
+    assert judged(NAME, a1(2)).status is Status.SKIPPED

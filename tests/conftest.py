@@ -1,0 +1,81 @@
+"""Fixtures for all tests: test hosts (see `tests.hosts.fleet`), made when the first test asks for them.
+
+A test that uses them gets the marker ``hosts`` by itself. Where hosts cannot be made it is skipped, and says why; in
+CI it fails instead.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tests.hosts.fleet import Fleet, sweep, unavailable
+from tests.hosts.npu import npu_fleet
+
+FLEETS = pytest.StashKey[list[Fleet]]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[FLEETS] = []
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m selects by marker
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "make_fleet" in getattr(item, "fixturenames", ()):
+            item.add_marker("hosts")
+
+
+@pytest.fixture(scope="session")
+def make_fleet(request: pytest.FixtureRequest) -> Iterator[Callable[..., Fleet]]:
+    """``make_fleet(4, overrides, ...)`` is `Fleet.up`; the fleet is ended with the session, if not before."""
+    reason = unavailable()
+    if reason and os.environ.get("CI") == "true":
+        pytest.fail(reason)
+    if reason:
+        pytest.skip(reason)
+    sweep()
+    made = request.config.stash[FLEETS]
+
+    def make(*args: Any, **options: Any) -> Fleet:
+        made.append(Fleet.up(*args, **options))
+        return made[-1]
+
+    yield make
+    while made:
+        made.pop().down()
+
+
+@pytest.fixture(autouse=True)
+def mended_fleets(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Hosts that a test has changed, other than by ``with fleet.broken(...)``, are made anew after it."""
+    yield
+    for fleet in request.config.stash[FLEETS]:
+        fleet.mend()
+
+
+@pytest.fixture(scope="session")
+def fleet_cpu(make_fleet: Callable[..., Fleet]) -> Fleet:
+    """Four plain hosts, with no accelerator."""
+    return make_fleet(4)
+
+
+@pytest.fixture(scope="session")
+def fleet_a1(make_fleet: Callable[..., Fleet]) -> Fleet:
+    """Four healthy hosts with 8 Ascend 910 NPUs each."""
+    return make_fleet(4, npu_fleet("A1", 4))
+
+
+@pytest.fixture(scope="session")
+def fleet_a2(make_fleet: Callable[..., Fleet]) -> Fleet:
+    """Four healthy hosts with 8 Ascend 910B1 NPUs each."""
+    return make_fleet(4, npu_fleet("A2", 4))
+
+
+@pytest.fixture(scope="session")
+def fleet_a3(make_fleet: Callable[..., Fleet]) -> Fleet:
+    """Four healthy hosts of one super pod, with 16 Ascend 910C dies each and no device addresses."""
+    return make_fleet(4, npu_fleet("A3", 4))

@@ -1,0 +1,66 @@
+"""The second round: which NPUs ping which, and what their answers come to."""
+
+from __future__ import annotations
+
+import json
+from ipaddress import ip_interface
+
+import pytest
+
+from doctor.fact import Fact, Output, PerHost, Visit
+from doctor.facts.hccn import DeviceAddresses
+from doctor.facts.pings import DevicePings, Ping, partners
+from doctor.judge import learn
+from doctor.record import HostRecord
+
+GOOD = "device 3 PING 29.1.0.2\nrecv seq=0,time=1.4ms\n3 packets transmitted, 3 received, 0.00% packet loss\n"
+PARTIAL = "recv time out seq=0\n3 packets transmitted, 2 received, 33.33% packet loss\nCommand execute failed!\n"
+
+
+def pinged(*said: tuple[int, str, str]) -> Fact | Exception:
+    output = Output(out=json.dumps([list(one) for one in said]))
+    return learn(HostRecord(Visit(), {"DevicePings": {"": output}}), DevicePings)
+
+
+def addresses(**by_host: dict[int, str]) -> PerHost[DeviceAddresses]:
+    return PerHost(
+        {
+            host: DeviceAddresses(by_npu={npu: ip_interface(text) for npu, text in own.items()})
+            for host, own in by_host.items()
+        }
+    )
+
+
+def test_packets_received_decide() -> None:
+    fact = pinged((3, "29.1.0.2", GOOD), (4, "29.1.0.3", PARTIAL))
+    assert isinstance(fact, DevicePings)
+    assert fact.pings == (Ping(3, "29.1.0.2", 3, 3), Ping(4, "29.1.0.3", 3, 2))
+
+
+@pytest.mark.parametrize("text", ["hccn_tool is busy, please try again.", "", "no answer in 10 s"])
+def test_a_ping_without_a_count_is_unread_not_lost(text: str) -> None:
+    fact = pinged((3, "29.1.0.2", text))
+    assert isinstance(fact, DevicePings)
+    assert fact.pings == ()
+    assert list(fact.unread) == ["ping from NPU 3 to 29.1.0.2"]
+
+
+def test_two_hosts_ping_each_other() -> None:
+    assert partners(["a", "b"]) == {"a": ["b"], "b": ["a"]}
+
+
+def test_a_host_alone_pings_nobody() -> None:
+    assert partners(["a"]) == {"a": []}
+
+
+def test_in_a_large_fleet_each_host_pings_four_and_is_pinged_by_four() -> None:
+    plan = partners([f"h{number}" for number in range(64)])
+    assert {len(peers) for peers in plan.values()} == {4}
+    assert sum("h7" in peers for peers in plan.values()) == 4
+
+
+def test_npus_ping_their_own_number_where_both_have_an_address() -> None:
+    seen = addresses(a={0: "10.0.0.1/16", 1: "10.0.1.1/16"}, b={0: "10.0.0.2/16"}, c={})
+    plan = DevicePings.plan({DeviceAddresses: seen})
+    assert plan["a"]["pairs"] == [(0, "10.0.0.2")]
+    assert "c" not in plan

@@ -1,0 +1,99 @@
+"""The catalogue: one file a check, one name everywhere, the same door for a site's own."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from doctor.catalogue import checks, home, load, pick
+from doctor.declaration import AREAS, BadCheck, Check
+from doctor.model import fill
+
+ALL = checks()
+
+GOOD = '''
+from doctor import ERROR, Finding, check
+from doctor.facts.visit import Reach
+
+@check(severity=ERROR)
+def {name}(reach: Reach):
+    """Fine."""
+    yield Finding("x")
+'''
+
+
+@pytest.mark.parametrize("one", ALL, ids=lambda one: one.name)
+class TestEveryCheck:
+    def test_has_a_page(self, one: Check) -> None:
+        """A claim that is a sentence, why it matters, what to do."""
+        assert re.match(r"[A-Za-z/`].*\w[`)]?$", one.claim), one.claim
+        assert len(one.claim) <= 110
+        assert one.section("Why it matters")
+        assert one.section("What to do")
+
+    def test_has_an_area_that_reports_know(self, one: Check) -> None:
+        assert one.area in AREAS
+
+    def test_has_a_test_of_its_own(self, one: Check) -> None:
+        name = one.name.replace("-", "_")
+        assert Path(__file__).with_name("checks").joinpath(f"test_{name}.py").exists()
+
+    def test_needs_facts_that_exist(self, one: Check) -> None:
+        assert one.needs
+
+    def test_has_a_page_whose_braces_are_placeholders(self, one: Check) -> None:
+        """A stray brace would show the advice unfilled."""
+        text = one.section("What to do")
+        names = re.findall(r"\{(\w+)\}", text)
+        assert fill(text, dict.fromkeys(names, "VALUE")).count("VALUE") == len(names), text
+
+
+def test_no_two_facts_share_a_name() -> None:
+    facts = {fact for one in ALL for fact in one.facts}
+    assert len({fact.__name__ for fact in facts}) == len(facts)
+
+
+def test_a_sites_own_check_comes_in_by_the_same_door(tmp_path: Path) -> None:
+    (tmp_path / "our_rule.py").write_text(GOOD.format(name="our_rule"))
+    assert [one.name for one in checks([tmp_path])][-1] == "our-rule"
+
+
+def test_a_name_that_is_taken_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "host_unreachable.py").write_text(GOOD.format(name="host_unreachable"))
+    with pytest.raises(BadCheck, match=r"host-unreachable is already there, in .*checks/host_unreachable.py"):
+        checks([tmp_path])
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("def other(): pass", r"expected a function our_rule\(\) marked with @check"),
+        ("def our_rule(): pass", "marked with @check"),
+        ("import nothing_like_it", "ModuleNotFoundError: No module named 'nothing_like_it'"),
+        ("def our_rule(:", "SyntaxError"),
+    ],
+)
+def test_a_file_that_breaks_the_rules_is_one_line(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "our_rule.py"
+    path.write_text(text)
+    with pytest.raises(BadCheck, match=said) as caught:
+        load(path)
+    assert str(path) in str(caught.value)
+
+
+def test_checks_are_picked_by_name_and_by_area() -> None:
+    assert [one.name for one in pick(ALL, ["host-unreachable"])] == ["host-unreachable"]
+    assert {one.area for one in pick(ALL, ["ranks"])} == {"ranks"}
+    assert "ranks" not in {one.area for one in pick(ALL, [], ["ranks"])}
+
+
+def test_an_unknown_name_is_refused_with_the_nearest() -> None:
+    with pytest.raises(LookupError, match="did you mean host-unreachable"):
+        pick(ALL, ["host-unreachible"])
+
+
+def test_nothing_else_lies_among_the_checks() -> None:
+    assert [path.name for path in home("checks").iterdir() if path.suffix != ".py" and path.name != "__pycache__"] == []
+    assert not (home("checks") / "__init__.py").exists()

@@ -1,0 +1,255 @@
+"""The command as a script and a person meet it: exit codes, one line for bad input, nothing lost on the way out."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+CLEAN = {
+    name: value
+    for name, value in os.environ.items()
+    if not name.startswith(("DOCTOR_", "SLURM_", "RANK_", "HCCL_", "MASTER_", "NO_COLOR", "FORCE_COLOR", "PYTHONUTF8"))
+} | {"PYTHONPATH": str(ROOT)}
+
+
+def doctor(*words: str, env: dict[str, str] | None = None, **more: Any) -> subprocess.CompletedProcess[bytes]:
+    more.setdefault("capture_output", True)
+    return subprocess.run(
+        [sys.executable, "-m", "doctor", *words], cwd=ROOT, env={**CLEAN, **(env or {})}, timeout=100, **more
+    )
+
+
+SITE = '''
+from collections.abc import Iterator
+from doctor import {severity}, Finding, check
+from doctor.fact import Answer, Fact, run
+
+class Said(Fact, frozen=True):
+    """What a command said."""
+    probe = run({command!r}, timeout=600)
+    text: str
+
+    @classmethod
+    def read(cls, answer: Answer) -> "Said":
+        return cls(text=answer.text())
+
+@check(severity={severity})
+def our_rule(said: Said) -> Iterator[Finding]:
+    """Every host says yes."""
+    {body}
+    if said.text != "yes\\n":
+        yield Finding("it said {{text}}", text=said.text)
+'''
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Any:
+    """Makes a folder with one check whose fact is what a command says."""
+
+    def make(command: str, severity: str = "ERROR", body: str = "pass") -> list[str]:
+        folder = tmp_path / "site"
+        folder.mkdir(exist_ok=True)
+        (folder / "our_rule.py").write_text(SITE.format(command=command, severity=severity, body=body))
+        return ["--checks", str(folder), "--select", "our-rule"]
+
+    return make
+
+
+class TestExitCodes:
+    def test_healthy_is_0(self, site: Any) -> None:
+        assert doctor("check", *site("echo yes")).returncode == 0
+
+    def test_failed_is_10(self, site: Any) -> None:
+        assert doctor("check", *site("echo no")).returncode == 10
+
+    def test_a_warning_is_0_and_with_strict_11_and_10_where_warnings_fail(self, site: Any) -> None:
+        words = site("echo no", severity="WARNING")
+        assert doctor("check", *words).returncode == 0
+        assert doctor("check", *words, "--strict").returncode == 11
+        assert doctor("check", *words, "--fail-on", "warning").returncode == 10
+
+    def test_unknown_is_12_unless_it_is_allowed(self, site: Any) -> None:
+        words = site("exit 3")
+        assert doctor("check", *words).returncode == 12
+        assert doctor("check", *words, "--on-unknown", "ok").returncode == 0
+        assert doctor("check", *words, "--on-unknown", "warn", "--strict").returncode == 11
+
+    def test_a_check_that_breaks_is_unknown_never_healthy(self, site: Any) -> None:
+        assert doctor("check", *site("echo yes", body="1 / 0")).returncode == 12
+
+    @pytest.mark.parametrize(
+        "words",
+        [
+            ("check", "--no-such-option"),
+            ("check", "--select", "no-such-check"),
+            ("check", "--transport", "telnet"),
+            ("check", "a", "--hosts", "b"),
+            ("check", "--timeout", "soon"),
+            ("no-such-command",),
+            ("explain", "no-such-check"),
+        ],
+    )
+    def test_usage_is_2(self, words: tuple[str, ...]) -> None:
+        done = doctor(*words)
+        assert done.returncode == 2
+        assert b"Traceback" not in done.stderr
+
+    @pytest.mark.parametrize(
+        ("words", "said"),
+        [
+            (("check", "node[1-"), "node[1-"),
+            (("check", ""), ""),
+            (("check", "a,a"), "a"),
+            (("check", "$(reboot)"), "$(reboot)"),
+            (("check", "--hostfile", "/nowhere/at/all"), "/nowhere/at/all"),
+            (("check", "--rank-table", "/nowhere/at/all"), "/nowhere/at/all"),
+            (("check", "--from", "/nowhere/at/all"), "/nowhere/at/all"),
+            (("check", "--from", "/etc/hostname"), "not a saved run"),
+            (("check", "--checks", "/nowhere/at/all"), "/nowhere/at/all"),
+        ],
+    )
+    def test_nothing_to_check_or_unreadable_input_is_78_and_one_line(self, words: tuple[str, ...], said: str) -> None:
+        done = doctor(*words)
+        assert done.returncode == 78
+        assert done.stdout == b""
+        assert done.stderr.decode().count("\n") == 1
+        assert said in done.stderr.decode()
+
+    def test_our_own_bug_is_70_one_line_and_a_file(self, tmp_path: Path) -> None:
+        code = "import doctor.cli as cli\ndef broken(): raise KeyError('token=abc')\ncli.application = lambda words: broken\ncli.main()"
+        done = subprocess.run(
+            [sys.executable, "-c", code], cwd=ROOT, env={**CLEAN, "TMPDIR": str(tmp_path)}, capture_output=True
+        )
+        assert done.returncode == 70
+        assert done.stderr.decode().count("\n") == 1
+        (file,) = tmp_path.iterdir()
+        assert str(file) in done.stderr.decode()
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        assert "KeyError" in file.read_text()
+        assert "abc" not in file.read_text()
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)])
+def test_a_signal_ends_the_run_with_the_partial_report(site: Any, tmp_path: Path, number: int, code: int) -> None:
+    words = site(f"echo $$ > {tmp_path}/pid; exec sleep 1000")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "doctor", "check", "--json", *words], cwd=ROOT, env=CLEAN, stdout=-1, stderr=-1
+    )
+    deadline = time.monotonic() + 50
+    while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=50)
+    assert process.returncode == code
+    assert json.loads(out)["outcomes"][-1]["status"] == "unknown"
+    assert b"Traceback" not in err
+    pid = int((tmp_path / "pid").read_text())
+    while running(pid):
+        assert time.monotonic() < deadline, "the probe is still running"
+        time.sleep(0.01)
+
+
+def running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+class TestOutput:
+    def test_json_is_one_document_on_stdout_also_on_failure(self, site: Any) -> None:
+        done = doctor("check", "--json", *site("echo no"))
+        report = json.loads(done.stdout)
+        assert report["schema"] == "doctor.report/1"
+        assert (report["exit"], done.returncode) == (10, 10)
+
+    def test_a_reader_that_has_gone_changes_no_exit_code(self, site: Any) -> None:
+        read, write = os.pipe()
+        os.close(read)
+        done = doctor("check", *site("echo no"), capture_output=False, stdout=write, stderr=-1)
+        os.close(write)
+        assert (done.returncode, done.stderr) == (10, b"")
+
+    def test_a_closed_stdout_changes_no_exit_code(self, site: Any) -> None:
+        words = " ".join(f"'{word}'" for word in ("check", *site("echo no")))
+        done = subprocess.run(
+            ["sh", "-c", f"'{sys.executable}' -m doctor {words} >&-"], cwd=ROOT, env=CLEAN, capture_output=True
+        )
+        assert done.returncode == 10
+        assert b"Traceback" not in done.stderr
+
+    def test_a_full_stdout_is_said_and_changes_no_exit_code(self, site: Any) -> None:
+        with open("/dev/full", "wb") as full:
+            done = doctor("check", *site("echo no"), capture_output=False, stdout=full, stderr=-1)
+        assert done.returncode == 10
+        assert b"No space left on device" in done.stderr
+
+    @pytest.mark.parametrize("encoding", ["ascii", "gbk", "latin-1", "utf-8"])
+    def test_any_encoding_of_stdout_will_do(self, site: Any, encoding: str) -> None:
+        words = site("printf '\\342\\234\\223 \\346\\227\\245 \\033[31mred\\033[0m [bold]x[/bold]'")
+        done = doctor("check", *words, env={"PYTHONIOENCODING": encoding})
+        assert done.returncode == 10
+        text = done.stdout.decode(encoding)
+        assert "\x1b" not in text
+        assert "[bold]x[/bold]" in text
+
+    def test_a_pipe_has_no_colour_and_no_progress(self, site: Any) -> None:
+        done = doctor("check", *site("echo no"))
+        assert b"\x1b" not in done.stdout + done.stderr
+
+    def test_the_source_of_the_hosts_is_always_said(self, site: Any) -> None:
+        assert b"this host alone" in doctor("check", *site("echo yes")).stdout
+
+
+class TestSavedRuns:
+    def test_a_saved_run_is_judged_to_the_same_outcomes(self, site: Any, tmp_path: Path) -> None:
+        words = site("echo no")
+        live = json.loads(doctor("check", "--json", "--save", str(tmp_path / "run"), *words).stdout)
+        again = doctor("check", "--json", "--from", str(tmp_path / "run"), *words)
+        assert again.returncode == 10
+        assert json.loads(again.stdout)["outcomes"] == live["outcomes"]
+
+    def test_it_is_private_and_holds_no_secret(self, site: Any, tmp_path: Path) -> None:
+        doctor("check", "--save", str(tmp_path / "run"), *site("echo password=hunter2"))
+        assert stat.S_IMODE((tmp_path / "run").stat().st_mode) == 0o600
+        assert "hunter2" not in (tmp_path / "run").read_text()
+
+    def test_a_fact_that_was_not_asked_for_is_unknown(self, site: Any, tmp_path: Path) -> None:
+        doctor("check", "--save", str(tmp_path / "run"), "--select", "host-unreachable")
+        assert doctor("check", "--from", str(tmp_path / "run"), *site("echo yes")).returncode == 12
+
+    def test_a_place_that_cannot_be_written_is_said_and_changes_no_verdict(self, site: Any) -> None:
+        done = doctor("check", "--save", "/proc/nowhere/run", *site("echo yes"))
+        assert done.returncode == 0
+        assert b"was not saved" in done.stderr
+
+
+def test_a_dead_budget_is_unknown_and_says_so(site: Any) -> None:
+    done = doctor("check", "--json", "--budget", "0.8", *site("sleep 1000"))
+    assert done.returncode in (10, 12)
+    assert {one["status"] for one in json.loads(done.stdout)["outcomes"]} & {"unknown", "failed"}
+
+
+def test_list_and_explain_speak_of_every_check(site: Any) -> None:
+    names = [one["name"] for one in json.loads(doctor("list", "--json").stdout)["checks"]]
+    listing = doctor("list").stdout.decode()
+    assert all(name in listing for name in names)
+    page = doctor("explain", "host-unreachable").stdout.decode()
+    assert "Why it matters" in page
+
+
+def test_explain_shows_every_command_that_runs_on_the_hosts(site: Any) -> None:
+    folder = site("echo yes | tr a-z A-Z")[1]
+    page = doctor("explain", "our-rule", "--checks", folder).stdout.decode()
+    assert "echo yes | tr a-z A-Z" in page

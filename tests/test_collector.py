@@ -1,0 +1,267 @@
+"""The collector: one program over stdin, one framed answer, nothing left behind. Run by every python3 that is here."""
+
+from __future__ import annotations
+
+import ast
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from doctor.collector import SOURCE, Ask, letter, plain, source, unframe
+from doctor.fact import Answer, Fact, Output, Probe, ask, read, run
+from doctor.record import HostRecord
+from doctor.transport import Said, Unreached
+
+PYTHONS = sorted(
+    {str(path) for path in Path("/root/.pyenv/versions").glob("3.*/bin/python3")} if os.geteuid() == 0 else set()
+) or [sys.executable]
+
+
+def fact_of(probe: Probe, name: str = "One") -> type[Fact]:
+    """A fact with this probe; what it reads is not looked at here."""
+    space = {"probe": probe, "__module__": __name__, "__annotations__": {}}
+    return type(Fact)(name, (Fact,), space, frozen=True)  # type: ignore[call-arg]
+
+
+def collect(
+    *facts: type[Fact], python: str = "", seconds: float = 10, shell: Sequence[str] = ("sh", "-c"), **options: Any
+) -> HostRecord:
+    """What the collector says on this machine."""
+    given = options.pop("given", {})
+    sheet = letter(Ask(tuple(facts), given, **options), seconds)
+    command = sheet.command.replace("for p in python3 ", f"for p in {python} python3 ") if python else sheet.command
+    process = subprocess.Popen([*shell, command], stdin=-1, stdout=-1, stderr=-1)
+    assert process.stdin and process.stdout and process.stderr
+    process.stdin.write(sheet.stdin)
+    process.stdin.flush()
+    out, err = process.stdout.read(), process.stderr.read()
+    process.stdin.close()
+    code = process.wait()
+    process.stdout.close()
+    process.stderr.close()
+    return unframe(Said(code, out, err, 0.0, 0.0), sheet.marker)
+
+
+def one(record: HostRecord, key: str = "", name: str = "One") -> Output:
+    return record.outputs[name][key]
+
+
+def counts(given: dict[str, Any]) -> Any:
+    return {"hosts": len(given["hosts"])}
+
+
+def breaks(given: dict[str, Any]) -> Any:
+    raise ValueError("by design")
+
+
+@pytest.fixture(params=PYTHONS)
+def python(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def test_every_kind_of_probe_answers(python: str) -> None:
+    facts = (
+        fact_of(run("echo out; echo err >&2; exit 3"), "Run"),
+        fact_of(read("/proc/sys/kernel/ostype", "/nowhere"), "Read"),
+        fact_of(ask(counts), "Ask"),
+    )
+    record = collect(*facts, python=python, given={"hosts": ["a", "b"]})
+    output = one(record, name="Run")
+    assert (output.out, output.err, output.code) == ("out\n", "err\n", 3)
+    assert one(record, "/proc/sys/kernel/ostype", "Read").out == "Linux\n"
+    assert one(record, "/nowhere", "Read").ended == "absent"
+    assert Answer(record.outputs["Ask"]).json() == {"hosts": 2}
+    assert record.visit.python.startswith("3.")
+
+
+def test_the_program_is_ascii_and_parses_as_python_3_6() -> None:
+    ast.parse(SOURCE.decode("ascii"), feature_version=(3, 6))
+
+
+def test_a_command_that_hangs_ends_at_its_timeout_and_the_others_answer(python: str) -> None:
+    facts = fact_of(run("sleep 1000 & sleep 1000", timeout=0.3), "Slow"), fact_of(run("echo here"), "Quick")
+    record = collect(*facts, python=python)
+    assert one(record, name="Slow").ended == "timeout"
+    assert one(record, name="Quick").out == "here\n"
+
+
+def test_what_a_command_leaves_running_is_ended_with_it() -> None:
+    record = collect(fact_of(run("sleep 1000 & echo $!")))
+    pid = int(one(record).out)
+    deadline = time.monotonic() + 10
+    while alive(pid):
+        assert time.monotonic() < deadline, f"process {pid} is still there"
+        time.sleep(0.01)
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_a_command_that_floods_is_cut_at_the_limit() -> None:
+    output = one(collect(fact_of(run("yes", limit=5000))))
+    assert (output.cut, len(output.out)) == (True, 5000)
+
+
+def test_a_tool_that_is_missing_is_absent() -> None:
+    output = one(collect(fact_of(run("no-such-tool -x", requires="no-such-tool"))))
+    assert (output.ended, output.err) == ("absent", "no-such-tool is not installed")
+
+
+def test_a_device_command_runs_once_a_device_in_the_order_of_their_numbers(tmp_path: Path) -> None:
+    for number in (10, 2, 0):
+        (tmp_path / f"davinci{number}").touch()
+    (tmp_path / "davinci_manager").touch()
+    record = collect(fact_of(run('echo "$1"', each=f"{tmp_path}/davinci[0-9]*")))
+    answer = Answer(record.outputs["One"])
+    assert [(number, output.out) for number, output in answer.devices()] == [(0, "0\n"), (2, "2\n"), (10, "10\n")]
+
+
+def test_commands_of_one_lane_never_overlap(tmp_path: Path) -> None:
+    command = f"mkdir {tmp_path}/lock && sleep 0.05 && rmdir {tmp_path}/lock"
+    for number in range(4):
+        (tmp_path / f"d{number}").touch()
+    record = collect(fact_of(run(command, each=f"{tmp_path}/d[0-9]*", lane="tool")))
+    assert [output.code for output in record.outputs["One"].values()] == [0, 0, 0, 0]
+
+
+def test_a_question_is_sent_without_its_annotations() -> None:
+    assert source(counts).startswith("def counts(given):")
+
+
+def test_a_question_that_breaks_says_how() -> None:
+    output = one(collect(fact_of(ask(breaks)), given={}))
+    assert (output.code, output.err) == (1, "ValueError: by design\n")
+
+
+def test_given_values_reach_commands_as_environment() -> None:
+    assert one(collect(fact_of(run('echo "$DOCTOR_PYTHON"')), given={"python": "/opt/$(x)"})).out == "/opt/$(x)\n"
+
+
+def test_bytes_that_are_no_text_do_no_harm() -> None:
+    assert one(collect(fact_of(run(r"printf '\377\000a'")))).out == "\ufffd\x00a"
+
+
+def test_a_probe_for_the_job_runs_behind_the_prefix(python: str) -> None:
+    fact = fact_of(run('echo "$INSIDE"', job=True))
+    record = collect(fact, python=python, within=("env", "INSIDE=yes"))
+    assert one(record).out == "yes\n"
+
+
+def test_a_prefix_that_fails_is_an_error_not_an_absence() -> None:
+    inner, outer = fact_of(run("echo x", job=True), "Inner"), fact_of(run("echo y"), "Outer")
+    record = collect(inner, outer, within=("sh", "-c", "echo no such container >&2; exit 1"))
+    assert one(record, name="Inner").ended == "error"
+    assert "no such container" in one(record, name="Inner").err
+    assert one(record, name="Outer").out == "y\n"
+
+
+def test_when_its_time_is_up_it_says_what_it_has() -> None:
+    facts = [fact_of(run("sleep 1000", timeout=600), f"Slow{n}") for n in range(12)]
+    record = collect(*facts, fact_of(run("echo here"), "Quick"), seconds=1)
+    assert {one(record, name=fact.__name__).ended for fact in facts} == {"timeout"}
+    assert one(record, name="Quick").out == "here\n"
+
+
+def test_when_the_controller_goes_so_does_everything_it_started(tmp_path: Path) -> None:
+    sheet = letter(Ask((fact_of(run(f"echo $$ > {tmp_path}/pid; exec sleep 1000", timeout=600)),), {}), 600)
+    process = subprocess.Popen(["sh", "-c", sheet.command], stdin=-1, stdout=-1)
+    assert process.stdin and process.stdout
+    process.stdin.write(sheet.stdin)
+    process.stdin.flush()
+    deadline = time.monotonic() + 20
+    while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text().strip():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    pid = int((tmp_path / "pid").read_text())
+    process.stdin.close()
+    assert process.wait(timeout=20) == 3
+    process.stdout.close()
+    while alive(pid):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def shells() -> Iterator[Any]:
+    for name in ("sh", "bash", "csh", "tcsh", "fish", "zsh", "dash"):
+        yield pytest.param(name, marks=pytest.mark.skipif(not shutil.which(name), reason=f"{name} is not installed"))
+
+
+@pytest.mark.parametrize("shell", list(shells()))
+def test_every_login_shell_starts_it(shell: str) -> None:
+    assert one(collect(fact_of(run("echo here")), shell=(shell, "-c"))).out == "here\n"
+
+
+def test_the_collector_leaves_no_file_behind(tmp_path: Path) -> None:
+    def files() -> set[str]:
+        return {entry.name for entry in Path("/tmp").iterdir() if "doctor" in entry.name or "remote" in entry.name}
+
+    before = files()
+    collect(fact_of(run("echo here")))
+    assert files() == before
+
+
+def test_banners_before_and_noise_after_do_no_harm() -> None:
+    body = b'{"outputs": {}, "python": "3.6.8", "uid": 0, "name": "x", "began": 1.0, "ended": 2.0}'
+    frame = b"\nM\n" + body + b"\nM end\n"
+    record = unframe(Said(0, b"Welcome to M!\nM\x00" + frame + b"bye M\n", b"", 0.0, 3.0), "M")
+    assert record.visit.python == "3.6.8"
+
+
+@pytest.mark.parametrize(
+    ("code", "out", "err", "kind", "text"),
+    [
+        (127, b"", b"doctor-no-python\n", "no-python", "there is no python3 on the host"),
+        (1, b"", b"sys.version_info(major=3, minor=4, micro=3)\n", "no-python", "version 3.4; 3.6 or later"),
+        (1, b"This account is currently not available.\n", b"", "shell", "This account is currently not available."),
+        (0, b"", b"", "shell", "exit status 0.* and said nothing"),
+        (0, b'\nM\n{"outp', b"", "lost", "broke off midway"),
+        (0, b"\nM\n[]\nM end\n", b"", "error", "cannot be read"),
+        (1, b"", b"\x1b[31mevil\x1b[0m \x07", "shell", "evil"),
+    ],
+)
+def test_no_answer_is_one_plain_sentence(code: int, out: bytes, err: bytes, kind: str, text: str) -> None:
+    with pytest.raises(Unreached, match=text) as caught:
+        unframe(Said(code, out, err, 0.0, 0.0), "M")
+    assert caught.value.kind == kind
+    assert "\x1b" not in caught.value.text
+
+
+@given(st.binary(), st.binary(), st.integers(-64, 255))
+def test_whatever_a_host_says_is_a_record_or_a_sentence(out: bytes, err: bytes, code: int) -> None:
+    with pytest.raises(Unreached):
+        unframe(Said(code, out, err, 0.0, 0.0), "doctor-0123456789abcdef")
+
+
+@given(st.text(max_size=1000))
+def test_plain_text_has_no_controls_and_an_end(text: str) -> None:
+    shown = plain(text)
+    assert len(shown) <= 200
+    assert not any(ord(letter) < 32 or 0x7F <= ord(letter) < 0xA0 or letter in "\u202e\u2066" for letter in shown)
+
+
+def test_a_collector_killed_midway_is_no_answer() -> None:
+    sheet = letter(Ask((fact_of(run("kill -9 $PPID")),), {}), 10)
+    process = subprocess.Popen(["sh", "-c", sheet.command], stdin=-1, stdout=-1)
+    assert process.stdin and process.stdout
+    process.stdin.write(sheet.stdin)
+    process.stdin.flush()
+    out = process.stdout.read()
+    process.stdin.close()
+    process.stdout.close()
+    assert process.wait() == -signal.SIGKILL
+    with pytest.raises(Unreached, match="signal 9"):
+        unframe(Said(-9, out, b"", 0.0, 0.0), sheet.marker)

@@ -1,0 +1,83 @@
+"""Every check finds a fault that was put into a real host, and is silent when the host is healthy."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from doctor.catalogue import checks
+from tests.faults import Row
+
+TABLES = sorted(path.stem for path in Path(__file__).with_name("faults").glob("[a-z]*.py"))
+ROWS: list[Row] = [row for name in TABLES for row in importlib.import_module(f"tests.faults.{name}").ROWS]
+CATALOGUE = {one.name: one for one in checks()}
+
+
+def test_every_check_has_a_row_and_every_row_a_check() -> None:
+    """A check that no fault has ever set off is not proven."""
+    assert {row.check for row in ROWS} == set(CATALOGUE)
+
+
+@pytest.fixture
+def fleet(request: pytest.FixtureRequest) -> Iterator[Any]:
+    yield request.getfixturevalue(f"fleet_{request.param}")
+
+
+def check(fleet: Any, *words: str, environ: dict[str, str] | None = None) -> tuple[int, dict[str, Any]]:
+    """Exit code and JSON report of `doctor check` on the whole fleet, over SSH."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM", "HCCL", "RANK"))}
+    done = fleet.run(
+        [sys.executable, "-m", "doctor", "check", ",".join(fleet.hosts), "-F", str(fleet.ssh_config), "--json", *words],
+        env={**clean, **(environ or {})},
+        text=False,
+        cwd=Path(__file__).parents[1],
+        timeout=100,
+    )
+    assert done.stdout, done.stderr.decode()
+    return done.returncode, json.loads(done.stdout)
+
+
+def outcome(report: dict[str, Any], name: str) -> dict[str, Any]:
+    return next(one for one in report["outcomes"] if one["check"] == name)
+
+
+@pytest.mark.hosts
+@pytest.mark.parametrize(("fleet", "row"), [(row.fleet, row) for row in ROWS], ids=str, indirect=["fleet"])
+def test_the_fault_is_found(fleet: Any, row: Row, tmp_path: Path) -> None:
+    words = ["--select", row.check, *row.options]
+    words += row.prepare(fleet, tmp_path) if row.prepare else []
+    environ = dict(row.environ)
+    if row.healthy_first:
+        code, report = check(fleet, *words, environ=environ)
+        assert outcome(report, row.check)["status"] == "passed", report
+        assert code == 0
+    host = fleet.hosts[row.host]
+    with fleet.broken(host, row.fault) if row.fault else nullcontext():
+        code, report = check(fleet, *words, environ=environ)
+    said = outcome(report, row.check)
+    assert said["status"] == "failed", said
+    blamed = [fleet.hosts[number] for number in ([row.host] if row.blamed is None else row.blamed)]
+    matching = [one for one in said["findings"] if all(one["values"].get(k) == v for k, v in row.values.items())]
+    assert matching, said["findings"]
+    assert {name for one in matching for name in one["hosts"]} >= set(blamed)
+    assert {name for one in said["findings"] for name in one["hosts"]} <= set(blamed)
+    assert code == (10 if CATALOGUE[row.check].severity.value == "error" else 0)
+
+
+@pytest.mark.hosts
+@pytest.mark.parametrize("fleet", ["cpu", "a1", "a2", "a3"], indirect=True)
+def test_a_healthy_fleet_is_silent(fleet: Any) -> None:
+    """The whole catalogue finds nothing, and nothing is unknown."""
+    code, report = check(fleet)
+    assert [(one["check"], one["findings"]) for one in report["outcomes"] if one["findings"]] == []
+    assert [(one["check"], one["unknown"]) for one in report["outcomes"] if one["unknown"]] == []
+    assert [(one["check"], one["crashed"]) for one in report["outcomes"] if one["crashed"]] == []
+    assert code == 0

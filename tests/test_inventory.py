@@ -1,0 +1,278 @@
+"""Which hosts a run looks at, and what is said when the list is wrong."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from doctor.inventory import Inventory, InventoryError, Options, take
+from tests.checks.tables import a2, a3, lab, legacy
+
+
+def files(**texts: str) -> Callable[[str], str]:
+    def read(path: str) -> str:
+        if path not in texts:
+            raise FileNotFoundError(2, "No such file or directory", path)
+        return texts[path]
+
+    return read
+
+
+def named(hosts: str, **environ: str) -> Inventory:
+    return take(Options(hosts=hosts), environ, files())
+
+
+def in_file(text: str, exclude: str | None = None) -> Inventory:
+    return take(Options(hostfile="hosts", exclude=exclude), {}, files(hosts=text))
+
+
+def refused(options: Options, read: Callable[[str], str] | None = None, **environ: str) -> str:
+    with pytest.raises(InventoryError) as caught:
+        take(options, environ, read or files())
+    message = str(caught.value)
+    assert "\n" not in message and len(message) < 500
+    return message
+
+
+@pytest.mark.parametrize(
+    ("text", "hosts"),
+    [
+        ("node[1-3],gpu7", "node1 node2 node3 gpu7"),
+        ("gpu7,node[1-3]", "gpu7 node1 node2 node3"),
+        ("node[008-011]", "node008 node009 node010 node011"),
+        ("10.1.2.[9-11]", "10.1.2.9 10.1.2.10 10.1.2.11"),
+        ("n[0-1]c[1-2]", "n0c1 n0c2 n1c1 n1c2"),
+        ("n[1-5/2]", "n1 n3 n5"),
+        ("a b,c\n d", "a b c d"),
+        ("node[1,2]-ib", "node1-ib node2-ib"),
+        ("2001:db8::[1-2]", "2001:db8::1 2001:db8::2"),
+        ("[2001:db8::7]", "2001:db8::7"),
+        ("node_1.lab.example", "node_1.lab.example"),
+    ],
+)
+def test_node_set_keeps_the_order_given(text: str, hosts: str) -> None:
+    assert named(text).hosts == tuple(hosts.split())
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("", "no host is named"),
+        (" , ", "no host is named"),
+        ("node[1-", "missing bracket"),
+        ("node[5-1]", "5-1"),
+        ("node[a-b]", "cannot convert string to integer"),
+        ("node[]", "empty range"),
+        ("node[1-2][3-4]", "illegal reopening bracket"),
+        ("@gpus", "groups are not looked up"),
+        ("root@node1", "--user"),
+        ("node1:22", "--port"),
+        ("-oProxyCommand=x", "is no host name"),
+        ("a;reboot", "is no host name"),
+        ("$(id)", "is no host name"),
+        ("a!b", "is no host name"),
+        ("a[1-2]!a1", "is no node set"),
+        ("a[1-2]&a1", "is no node set"),
+        ("..", "is no IPv4"),
+        ("10.1.2.300", "is no IPv4 or IPv6 address"),
+        ("[1-3]", "is no IPv4"),
+        ("fe80::1%eth0", "is no IPv4 or IPv6 address"),
+        ("\x1b[31mred", "\\x1b"),
+        ("node[1-99999999]", "more than 10000"),
+        ("a[1-999]b[1-999]", "more than 10000"),
+        ("n[0-99999999999999999999]", "more than 10000"),
+        ("node1,node[1-3]", "node1 is there twice"),
+        ("Node1,node1", "twice"),
+        ("2001:db8::1,2001:0db8::1", "twice"),
+        ("x" * 300, "is no host name"),
+    ],
+)
+def test_wrong_node_set_is_one_line(text: str, part: str) -> None:
+    message = refused(Options(hosts=text))
+    assert part in message
+    assert message.startswith("the command line: ")
+    assert "expected" in message or "is no IPv4" in message
+
+
+def test_the_first_source_wins() -> None:
+    text = json.dumps(a2())
+    read = files(hf="h1\n", other="h2\n", rt=text, rt2=text)
+    environ = {
+        "DOCTOR_HOSTS": "e1",
+        "DOCTOR_HOSTFILE": "other",
+        "SLURM_JOB_NODELIST": "s[1-2]",
+        "RANK_TABLE_FILE": "rt2",
+    }
+    options = Options(hosts="o1", hostfile="hf", rank_table="rt")
+    order = [
+        (options, "1 host from the command line"),
+        (Options(hostfile="hf", rank_table="rt"), "1 host from hostfile hf (bare names)"),
+        (Options(rank_table="rt"), "2 hosts from rank table rt"),
+    ]
+    for given_options, source in order:
+        assert take(given_options, environ, read).source == source
+    for name, source in [
+        ("DOCTOR_HOSTS", "1 host from DOCTOR_HOSTS"),
+        ("DOCTOR_HOSTFILE", "1 host from hostfile other (bare names), named by DOCTOR_HOSTFILE"),
+        ("SLURM_JOB_NODELIST", "2 hosts from SLURM_JOB_NODELIST"),
+        ("RANK_TABLE_FILE", "2 hosts from rank table rt2, named by RANK_TABLE_FILE"),
+    ]:
+        assert take(Options(), environ, read).source == source
+        del environ[name]
+    alone = take(Options(), environ, read)
+    assert (alone.hosts, alone.local, alone.source) == (("localhost",), True, "this host alone")
+    assert "--hostfile" in alone.notes[0]
+
+
+def test_empty_option_is_refused_and_empty_variable_is_unset() -> None:
+    assert "no host is named" in refused(Options(hosts=""))
+    assert take(Options(), {"DOCTOR_HOSTS": "", "SLURM_JOB_NODELIST": ""}, files()).local
+
+
+def test_slurm_names_with_two_brackets() -> None:
+    assert len(take(Options(), {"SLURM_JOB_NODELIST": "r[1-2]n[01-32],login"}, files()).hosts) == 65
+
+
+@pytest.mark.parametrize(
+    ("text", "form", "slots"),
+    [
+        ("n1 slots=8\nn2 slots=4 max_slots=16\n", "host slots=N", {"n1": 8, "n2": 4}),
+        ("n1   slots = 8\r\nn2 max-slots=9 slots=2\r\n", "host slots=N", {"n1": 8, "n2": 2}),
+        ("n1:8\nn2:4\n", "host:N", {"n1": 8, "n2": 4}),
+        ("# all\nn1\n\n  n2  # spare\n", "bare names", {}),
+        ("\ufeffn1\nn2 slots=8", "mixed forms", {"n2": 8}),
+        ("[2001:db8::1]:8\n[2001:db8::2]:8", "host:N", {"2001:db8::1": 8, "2001:db8::2": 8}),
+        ("2001:db8::1 slots=8\n10.0.0.1 slots=8", "host slots=N", {"2001:db8::1": 8, "10.0.0.1": 8}),
+        ("n1 max_slots=4", "bare names", {}),
+    ],
+)
+def test_hostfile_forms(text: str, form: str, slots: dict[str, int]) -> None:
+    inventory = in_file(text)
+    assert inventory.source.endswith(f"hostfile hosts ({form})")
+    assert inventory.slots == slots
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("", "hosts: names no host"),
+        ("# nothing\n\n", "names no host"),
+        ("n1\nn2\nn1\n", "hosts:3: n1 is there twice, first in hosts:1"),
+        ("n1 slots=eight\n", 'hosts:1: "eight" slots; expected a number from 1 to 4096'),
+        ("n1:0\n", '"0" slots'),
+        ("n1\nn2 gpu\n", 'hosts:2: "gpu" is not understood'),
+        ("node[1-4]\n", "is no host name"),
+        ("-v\n", "is no host name"),
+        ("root@n1\n", "--user"),
+        ("\n".join(f"n{n}" for n in range(10_001)), "more than 10000 hosts"),
+    ],
+)
+def test_wrong_hostfile_names_the_line(text: str, part: str) -> None:
+    assert part in refused(Options(hostfile="hosts"), files(hosts=text))
+
+
+def test_unused_settings_of_a_hostfile_are_said() -> None:
+    assert in_file("n1:4 binding=user:0\n").notes == ("hosts:1: not used: binding",)
+
+
+def test_missing_and_unreadable_files() -> None:
+    assert refused(Options(hostfile="h")) == "h: No such file or directory; expected a hostfile that can be read"
+    assert "expected a rank table" in refused(Options(rank_table="r"))
+
+    def binary(path: str) -> str:
+        return b"\xff\xfe".decode()
+
+    assert "not UTF-8" in refused(Options(hostfile="h"), binary)
+
+
+def test_hosts_of_a_rank_table() -> None:
+    inventory = take(Options(rank_table="rt"), {}, files(rt=json.dumps(a3())))
+    assert inventory.hosts == tuple(f"172.16.0.{n}" for n in range(110, 114))
+    assert inventory.slots["172.16.0.110"] == 16
+    for table in (legacy(), lab(2)):
+        assert take(Options(rank_table="rt"), {}, files(rt=json.dumps(table))).hosts == ("172.16.0.10", "172.16.0.11")
+    nameless = a2()
+    for server in nameless["server_list"]:
+        del server["host_ip"]
+    assert take(Options(rank_table="rt"), {}, files(rt=json.dumps(nameless))).hosts == ("node_0", "node_1")
+
+
+def test_rank_table_that_gives_no_hosts() -> None:
+    twice = a2()
+    twice["server_list"][1]["host_ip"] = twice["server_list"][0]["host_ip"]
+    message = refused(Options(rank_table="rt"), files(rt=json.dumps(twice)))
+    assert "rt: server_list[1]: 172.16.0.110 is there twice, first in rt: server_list[0]" in message
+    assert "line 1 column 1" in refused(Options(rank_table="rt"), files(rt="nonsense"))
+    assert "version 2.0" in refused(Options(rank_table="rt"), files(rt='{"version": "2.0"}'))
+    assert "lists no host" in refused(Options(rank_table="rt"), files(rt='{"version": "1.0"}'))
+    bad = a2()
+    bad["server_list"][0].update(host_ip="", server_id="a b")
+    assert '"a b" is no host name' in refused(Options(rank_table="rt"), files(rt=json.dumps(bad)))
+
+
+def test_exclude() -> None:
+    inventory = take(Options(hosts="n[1-5]", exclude="n[2-3],n9"), {}, files())
+    assert inventory.hosts == ("n1", "n4", "n5")
+    assert inventory.source == "5 hosts from the command line, less 2 excluded"
+    assert inventory.notes == ("--exclude: not among the hosts: n9",)
+    assert in_file("n1 slots=8\nn2 slots=8", "n2").slots == {"n1": 8}
+    assert "leaves nothing of 2 hosts" in refused(Options(hosts="a,b", exclude="b,a"))
+    assert refused(Options(hosts="a", exclude="b[")).startswith("--exclude: ")
+
+
+def test_clustershell_is_loaded_only_for_a_range() -> None:
+    program = (
+        "import sys; from doctor.inventory import Options, take;"
+        "take(Options(hosts='a,10.0.0.1'), {}, open);"
+        "assert not [m for m in sys.modules if m.startswith('ClusterShell')]"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=Path(__file__).parents[1])
+
+
+words = st.text(st.sampled_from("abn019[]-,.:/@!&^% \n=#$%*'\"\x1b"), max_size=40) | st.text(max_size=40)
+
+
+@given(words)
+def test_any_text_is_a_node_set_or_refused(text: str) -> None:
+    try:
+        inventory = take(Options(hosts=text), {}, files())
+    except InventoryError as error:
+        assert "\n" not in str(error) and str(error).isprintable()
+    else:
+        _safe(inventory)
+
+
+@given(words)
+def test_any_text_is_a_hostfile_or_refused(text: str) -> None:
+    try:
+        inventory = in_file(text)
+    except InventoryError as error:
+        assert "\n" not in str(error) and str(error).isprintable()
+    else:
+        _safe(inventory)
+
+
+@given(st.text(max_size=60), st.sampled_from(["rank_table", "hostfile", "hosts", "exclude"]))
+def test_any_text_in_any_place(text: str, place: str) -> None:
+    options = Options(**{"hosts": "n1", place: "f"}) if place == "exclude" else Options(**{place: text})
+    try:
+        _safe(take(options, {"RANK_TABLE_FILE": text}, lambda path: text))
+    except InventoryError as error:
+        assert str(error).isprintable()
+
+
+def _safe(inventory: Inventory) -> None:
+    assert inventory.hosts
+    assert len(set(inventory.hosts)) == len(inventory.hosts)
+    for host in inventory.hosts:
+        assert host[0] not in "-." and set(host) <= set(
+            "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-:"
+        )
+    assert set(inventory.slots) <= set(inventory.hosts)

@@ -1,0 +1,233 @@
+"""From raw records to outcomes: not known is never healthy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from doctor import ERROR, Finding, PerHost, Skip, check
+from doctor.declaration import BadCheck, Check
+from doctor.fact import Absent, Answer, Fact, Output, Unreadable, Visit, read, run
+from doctor.judge import Book, judge_one, learn
+from doctor.model import Outcome, Reason, Status
+from doctor.record import HostRecord
+
+
+class Queue(Fact, frozen=True):
+    """The listen queue's length."""
+
+    probe = read("/q")
+
+    length: int
+
+    @classmethod
+    def read(cls, answer: Answer) -> Queue:
+        return cls(length=int(answer.text("/q")))
+
+
+class Addresses(Fact, frozen=True):
+    """Something for each device."""
+
+    probe = run('tool "$1"', requires="tool", each="/dev/d[0-9]*")
+
+    by_npu: dict[int, str]
+
+    @classmethod
+    def read(cls, answer: Answer) -> Addresses:
+        good, bad = {}, {}
+        for number, output in answer.devices():
+            if output.ended == "exited":
+                good[number] = output.out
+            else:
+                bad[f"NPU {number}"] = output.ended
+        return cls(by_npu=good, unread=bad)
+
+
+class Plan:
+    """A part of intent."""
+
+    def __init__(self, least: int) -> None:
+        self.least = least
+
+
+@check(severity=ERROR)
+def queue_short(queue: Queue) -> Iterator[Finding]:
+    """Every queue is long."""
+    if queue.length < 10:
+        yield Finding("{length} is short", length=queue.length)
+
+
+@check(severity=ERROR)
+def queue_differs(queues: PerHost[Queue]) -> Iterator[Finding]:
+    """All queues are alike."""
+    if len({queue.length for queue in queues.values()}) > 1:
+        yield Finding("they differ", hosts=list(queues))
+
+
+@check(severity=ERROR)
+def queue_below_plan(queue: Queue, plan: Plan) -> Iterator[Finding]:
+    """Every queue is as long as planned."""
+    if queue.length < plan.least:
+        yield Finding("{length} < {least}", length=queue.length, least=plan.least)
+
+
+@check(severity=ERROR)
+def address_repeated(addresses: PerHost[Addresses]) -> Iterator[Finding]:
+    """Addresses are unique."""
+    seen = [ip for one in addresses.values() for ip in one.by_npu.values()]
+    if len(set(seen)) < len(seen):
+        yield Finding("repeated")
+
+
+def said(text: str) -> HostRecord:
+    return HostRecord(Visit(), {"Queue": {"/q": Output(out=text)}})
+
+
+GONE = HostRecord(Visit("refused", "connection refused"))
+NOT_THERE = HostRecord(Visit(), {"Queue": {"/q": Output("absent", err="/q does not exist")}})
+DENIED = HostRecord(Visit(), {"Queue": {"/q": Output("error", err="Permission denied")}})
+NOT_ASKED = HostRecord(Visit(), {})
+
+
+def judged(function: Any, records: dict[str, HostRecord], intent: dict[type, object] | None = None) -> Outcome:
+    return judge_one(Check(function), list(records), Book(records), intent or {})
+
+
+def test_a_per_host_check_is_called_once_a_host_and_blames_it() -> None:
+    outcome = judged(queue_short, {"a": said("4096"), "b": said("3")})
+    assert outcome.findings == (Finding("{length} is short", hosts=["b"], length=3),)
+    assert outcome.looked == ("a", "b")
+    assert outcome.status is Status.FAILED
+
+
+def test_a_healthy_fleet_passes_and_says_how_much_was_looked_at() -> None:
+    outcome = judged(queue_short, {"a": said("4096"), "b": said("4096")})
+    assert (outcome.status, outcome.looked) == (Status.PASSED, ("a", "b"))
+
+
+def test_a_host_that_was_not_reached_is_unknown_because_of_that() -> None:
+    outcome = judged(queue_short, {"a": said("4096"), "b": GONE})
+    assert outcome.unknown == {"b": Reason("not reached: connection refused", "host-unreachable")}
+    assert outcome.status is Status.UNKNOWN
+
+
+@pytest.mark.parametrize("record", [DENIED, NOT_ASKED, said("garbage"), said("")])
+def test_what_could_not_be_read_is_unknown_never_passed(record: HostRecord) -> None:
+    outcome = judged(queue_short, {"a": record})
+    assert outcome.status is Status.UNKNOWN
+    assert list(outcome.unknown) == ["a"]
+
+
+def test_what_is_not_there_is_skipped() -> None:
+    outcome = judged(queue_short, {"a": NOT_THERE})
+    assert (outcome.status, outcome.skipped) == (Status.SKIPPED, {"a": "/q does not exist"})
+
+
+def test_a_finding_weighs_more_than_an_unknown_and_both_are_kept() -> None:
+    outcome = judged(queue_short, {"a": said("3"), "b": DENIED})
+    assert outcome.status is Status.FAILED
+    assert list(outcome.unknown) == ["b"]
+
+
+def test_a_fleet_check_sees_the_hosts_that_could_be_read_and_says_which_not() -> None:
+    outcome = judged(queue_differs, {"a": said("1"), "b": GONE, "c": said("2")})
+    assert outcome.findings[0].hosts == ("a", "c")
+    assert outcome.looked == ("a", "c")
+    assert list(outcome.unknown) == ["b"]
+
+
+def test_a_fleet_check_that_saw_no_host_says_nothing_of_health() -> None:
+    assert judged(queue_differs, {"a": GONE, "b": DENIED}).status is Status.UNKNOWN
+    assert judged(queue_differs, {"a": NOT_THERE}).status is Status.SKIPPED
+    assert judged(queue_differs, {}).status is Status.SKIPPED
+
+
+def test_a_device_that_could_not_be_read_hides_no_conflict_among_the_others() -> None:
+    outputs = {"0": Output(out="x"), "1": Output("timeout"), "2": Output(out="x")}
+    outcome = judged(address_repeated, {"a": HostRecord(Visit(), {"Addresses": outputs})})
+    assert outcome.findings == (Finding("repeated"),)
+    assert outcome.unknown == {"a": Reason("NPU 1: timeout")}
+
+
+def test_a_missing_tool_is_absent_for_all_its_devices() -> None:
+    outputs = {"": Output("absent", err="tool is not installed")}
+    outcome = judged(address_repeated, {"a": HostRecord(Visit(), {"Addresses": outputs})})
+    assert outcome.skipped == {"a": "tool is not installed"}
+
+
+def test_intent_that_was_not_given_skips_and_that_cannot_be_used_is_unknown() -> None:
+    records = {"a": said("5")}
+    assert judged(queue_below_plan, records).status is Status.SKIPPED
+    broken = judged(queue_below_plan, records, {Plan: Unreadable("not JSON", "plan-not-json")})
+    assert broken.unknown == {"": Reason("not JSON", "plan-not-json")}
+    assert judged(queue_below_plan, records, {Plan: Plan(9)}).findings[0].values == {"length": 5, "least": 9}
+
+
+def test_an_optional_fact_is_none_where_it_is_absent_and_unknown_where_it_is_unreadable() -> None:
+    seen = []
+
+    @check(severity=ERROR)
+    def maybe(queue: Queue | None) -> Iterator[Finding]:
+        """Fine."""
+        seen.append(queue)
+        yield from ()
+
+    outcome = judged(maybe, {"a": NOT_THERE, "b": DENIED})
+    assert seen == [None]
+    assert (outcome.looked, list(outcome.unknown)) == (("a",), ["b"])
+
+
+def test_a_check_that_breaks_is_an_outcome_with_its_traceback() -> None:
+    @check(severity=ERROR)
+    def breaks(queue: Queue) -> Iterator[Finding]:
+        """Fine."""
+        yield Finding("first")
+        raise ZeroDivisionError("by design")
+
+    outcome = judged(breaks, {"a": said("1")})
+    assert "by design" in outcome.crashed["a"]
+    assert outcome.findings == (Finding("first", hosts=["a"]),)
+
+
+def test_a_check_may_say_that_it_does_not_apply() -> None:
+    @check(severity=ERROR)
+    def skips(queue: Queue) -> Iterator[Finding]:
+        """Fine."""
+        raise Skip("A2 has no such rule")
+        yield
+
+    outcome = judged(skips, {"a": said("1")})
+    assert (outcome.status, outcome.skipped) == (Status.SKIPPED, {"a": "A2 has no such rule"})
+
+
+def test_a_check_with_its_own_facts_and_the_fleets_is_called_once_a_host() -> None:
+    @check(severity=ERROR)
+    def below_best(queue: Queue, queues: PerHost[Queue]) -> Iterator[Finding]:
+        """Every queue is as long as the longest."""
+        best = max(one.length for one in queues.values())
+        if queue.length < best:
+            yield Finding("{length} of {best}", length=queue.length, best=best)
+
+    outcome = judged(below_best, {"a": said("1"), "b": said("9"), "c": GONE})
+    assert outcome.findings == (Finding("{length} of {best}", hosts=["a"], length=1, best=9),)
+    assert outcome.looked == ("a", "b")
+    assert list(outcome.unknown) == ["c"]
+
+
+def test_a_parameter_that_is_no_fact_is_refused_when_the_check_is_read() -> None:
+    @check(severity=ERROR)
+    def odd(queue: list[Queue]) -> Iterator[Finding]:
+        """Fine."""
+        yield from ()
+
+    with pytest.raises(BadCheck, match=r"odd\(queue\): expected a fact"):
+        _ = Check(odd).needs
+
+
+@given(st.text())
+def test_whatever_a_file_says_the_fact_is_a_value_absent_or_unreadable(text: str) -> None:
+    assert isinstance(learn(said(text), Queue), (Queue, Absent))

@@ -1,0 +1,117 @@
+"""The same program as a wheel, as an editable install, from a bare clone, and beside folders of the same names."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import venv
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+COUNT = len(list((ROOT / "checks").glob("[a-z]*.py")))
+
+
+def listed(argv: list[str], cwd: Path) -> int:
+    """How many checks `doctor list` names, run like this from there."""
+    done = subprocess.run([*argv, "list"], cwd=cwd, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr
+    return sum(line.startswith("  ") for line in done.stdout.splitlines())
+
+
+@pytest.fixture(scope="module")
+def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A repository of somebody else, with a `checks` and a `playbooks` folder of its own."""
+    folder = tmp_path_factory.mktemp("elsewhere")
+    for name in ("checks", "playbooks"):
+        (folder / name).mkdir()
+        (folder / name / "__init__.py").write_text("raise SystemExit('not ours')\n")
+        (folder / name / "trap.py").write_text("raise SystemExit('not ours')\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the files, as git would check them out."""
+    folder = tmp_path_factory.mktemp("clone") / "cluster-doctor"
+    names = ("doctor", "checks", "playbooks", "pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md")
+    for name in names:
+        source = ROOT / name
+        if source.is_dir():
+            shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            folder.mkdir(exist_ok=True)
+            shutil.copy(source, folder / name)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheel(clone: Path) -> Iterator[Path]:
+    """Built without a network: hatchling is among the test packages."""
+    subprocess.run(
+        [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(clone.parent), str(clone)],
+        check=True,
+        capture_output=True,
+        timeout=100,
+    )
+    (path,) = clone.parent.glob("*.whl")
+    yield path
+
+
+def environment(folder: Path) -> Path:
+    """A virtual environment that sees the packages of this one; its python."""
+    venv.create(folder, with_pip=False)
+    site = next((folder / "lib").glob("python3*")) / "site-packages"
+    here = [path for path in sys.path if path.endswith("site-packages")]
+    (site / "packages.pth").write_text("\n".join(here) + "\n")
+    return folder / "bin" / "python"
+
+
+def test_a_bare_clone_runs(clone: Path) -> None:
+    assert listed([sys.executable, "-m", "doctor"], clone) == COUNT
+
+
+def test_the_wheel_holds_the_checks_inside_the_package_and_claims_no_other_name(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    assert {name.partition("/")[0].partition("-")[0] for name in names} == {"doctor", "cluster_doctor"}
+    assert sum(name.startswith("doctor/checks/") and name.endswith(".py") for name in names) == COUNT
+    assert not any("__pycache__" in name for name in names)
+
+
+def test_the_wheel_runs_even_beside_folders_of_the_same_names(wheel: Path, elsewhere: Path, tmp_path: Path) -> None:
+    python = environment(tmp_path / "venv")
+    site = next((tmp_path / "venv" / "lib").glob("python3*")) / "site-packages"
+    zipfile.ZipFile(wheel).extractall(site)
+    (site / "packages.pth").unlink()
+    packages = [path for path in sys.path if path.endswith("site-packages")]
+    (site / "packages.pth").write_text("\n".join(packages) + "\n")
+    done = subprocess.run(
+        [str(python), "-c", "import doctor; print(doctor.__file__)"], cwd=elsewhere, capture_output=True, text=True
+    )
+    assert done.stdout.startswith(str(site))
+    assert listed([str(python), "-m", "doctor"], elsewhere) == COUNT
+
+
+def test_an_editable_install_runs_even_beside_folders_of_the_same_names(
+    clone: Path, elsewhere: Path, tmp_path: Path
+) -> None:
+    target = tmp_path / "venv"
+    python = environment(target)
+    site = next((target / "lib").glob("python3*")) / "site-packages"
+    code = "import hatchling.build, os, sys; os.chdir(sys.argv[1]);print(hatchling.build.build_editable(sys.argv[2]))"
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(clone), str(tmp_path)], capture_output=True, text=True, timeout=100
+    )
+    assert done.returncode == 0, done.stderr
+    zipfile.ZipFile(tmp_path / done.stdout.split()[-1]).extractall(site)
+    # The package's own .pth must come before this environment's, where doctor may be installed as well.
+    (site / "packages.pth").rename(site / "zz_packages.pth")
+    done = subprocess.run(
+        [str(python), "-c", "import doctor; print(doctor.__file__)"], cwd=elsewhere, capture_output=True, text=True
+    )
+    assert done.stdout.startswith(str(clone))
+    assert listed([str(python), "-m", "doctor"], elsewhere) == COUNT

@@ -1,0 +1,38 @@
+"""What is not needed is not imported: `--help`, `list` and `explain` start quickly."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+HEAVY = ("paramiko", "torch", "torch_npu", "rich", "ClusterShell", "cryptography")
+
+
+def imported(*words: str) -> set[str]:
+    """The top-level packages that a command imports."""
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "doctor", *words], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    lines = [line for line in done.stderr.splitlines() if line.startswith("import time:")]
+    return {line.rpartition("|")[2].strip().partition(".")[0] for line in lines}
+
+
+@pytest.mark.parametrize(
+    "words", [("--help",), ("check", "--help"), ("--version",), ("list",), ("explain", "host-unreachable")]
+)
+def test_quick_commands_import_nothing_heavy(words: tuple[str, ...]) -> None:
+    assert imported(*words) & set(HEAVY) == set()
+
+
+def test_a_local_check_needs_neither_ssh_nor_torch() -> None:
+    assert imported("check", "--select", "host-unreachable") & {"paramiko", "torch", "torch_npu", "rich"} == set()
+
+
+def test_the_list_would_notice() -> None:
+    """The measure itself works: a package that is imported is seen."""
+    assert "typer" in imported("--help")

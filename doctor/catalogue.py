@@ -6,7 +6,9 @@ import importlib.util
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING
+
+from doctor.areas import Named, One
 
 if TYPE_CHECKING:
     from doctor.declaration import Check
@@ -50,18 +52,6 @@ def files(extra: Sequence[Path] = ()) -> Iterator[tuple[Path, str]]:
     for number, folder in enumerate([home("checks"), *extra]):
         for path in sorted(folder.glob("[a-z]*.py")):
             yield path, f"doctor.site{number}" if number else "doctor.checks"
-
-
-class Named(Protocol):
-    """What can be picked: a check, or its line in the list."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def area(self) -> str: ...
-
-
-One = TypeVar("One", bound=Named)
 
 
 def checks(extra: Sequence[Path] = ()) -> list[Check]:

@@ -20,11 +20,23 @@ _TORCH_NPU_BY_CANN = {
     "8.0.RC1": "2.2.0 2.1.0.post4 1.11.0.post11",
     "7.0.0": "2.1.0 2.0.1.post1 1.11.0.post8",
     "7.0.RC1": "2.1.0.rc1 2.0.1 1.11.0.post4",
+    "6.3.RC3.1": "1.11.0.post3",
+    "6.3.RC3": "1.11.0.post2",
     "6.3.RC2": "2.0.1.rc1 1.11.0.post1 1.8.1.post2",
+    "6.3.RC1": "1.11.0 1.8.1.post1",
 }
 
-CANN_OF_TORCH_NPU = {torch_npu: cann for cann, line in _TORCH_NPU_BY_CANN.items() for torch_npu in line.split()}
-"""The CANN that a release of torch_npu was made for."""
+_CANN_BY_TORCH_NPU = {torch_npu: cann for cann, line in _TORCH_NPU_BY_CANN.items() for torch_npu in line.split()}
+
+
+def cann_of(torch_npu: str) -> str:
+    """The CANN that a release of torch_npu was made for; the empty string when the table does not hold it.
+
+    >>> cann_of("2.7.1.post4"), cann_of("2.1.0rc1+git1234"), cann_of("2.13.0")
+    ('9.0.0', '7.0.RC1', '')
+    """
+    release = re.sub(r"(?<=\d)rc", ".rc", torch_npu.partition("+")[0])
+    return _CANN_BY_TORCH_NPU.get(release, "")
 
 
 def base_version(version: str) -> str:

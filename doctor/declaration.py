@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from doctor.areas import AREAS as AREAS
 from doctor.fact import Fact, PerHost
 from doctor.model import Finding, Severity
 

@@ -70,10 +70,10 @@ def examine(
     Raises: ValueError for options that contradict themselves; `doctor.transport.Unreached` never.
     """
     clock, started = time.monotonic(), _now()
-    table = _rank_table_file(rank_table or environ.get("RANK_TABLE_FILE", ""))
     launch = {"environ": relevant(environ), "rank_table": rank_table, **options.launch}
     if inventory.slots:
         launch.setdefault("ranks_per_host", dict(inventory.slots))
+    table = _rank_table_file(Launch.from_environment(**launch).rank_table_path)
     intent = _intent(launch, table)
     hosts = () if no_hosts else inventory.hosts
     facts = union(fact for check in checks for fact in check.facts)
@@ -192,9 +192,7 @@ def _rank_table_file(path: str) -> dict[str, str]:
 
 def _intent(launch: Mapping[str, Any], table: Mapping[str, str]) -> Intent:
     """What the job should be, by type. A value that is Absent says why there is none."""
-    settings = dict(launch)
-    environ = settings.pop("environ", {})
-    found: dict[type, object] = {Launch: Launch.from_environment(environ, **settings)}
+    found: dict[type, object] = {Launch: Launch.from_environment(**launch)}
     if not table:
         found[RankTableFile] = found[RankTable] = Absent("no rank table was given")
         return found
@@ -218,6 +216,7 @@ def _given(hosts: Sequence[str], intent: Intent, table: Mapping[str, str]) -> di
     return {
         "hosts": list(hosts),
         "python": launch.python,
+        "master_addr": launch.master_addr,
         "ports": [
             launch.master_port,
             *(port for span in launch.hccl_ports for port in range(span.first, span.last + 1)),

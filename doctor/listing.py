@@ -6,11 +6,11 @@ A file that does not look as usual is loaded after all, so that the list is righ
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from doctor.areas import AREAS
+from doctor.areas import by_area
 
 _DECLARATION = re.compile(
     r'^@check\(severity=(?P<severity>ERROR|WARNING), area="(?P<area>[a-z]+)"\)\n'
@@ -38,14 +38,6 @@ def skim(path: Path) -> Listed:
 
     check = load(path, "doctor.listed")
     return Listed(check.name, check.severity.value, check.area, check.claim)
-
-
-def by_area(listed: Iterable[Listed]) -> Iterator[tuple[str, list[Listed]]]:
-    """The areas in their order, each with its checks by name."""
-    place = {area: number for number, area in enumerate(AREAS)}
-    found = sorted(listed, key=lambda one: (place.get(one.area, len(place)), one.area, one.name))
-    for area in dict.fromkeys(one.area for one in found):
-        yield area, [one for one in found if one.area == area]
 
 
 def listing(listed: Sequence[Listed]) -> str:

@@ -12,10 +12,16 @@ from typing import Any
 
 import pytest
 
-from tests.hosts.fleet import Fleet, sweep, unavailable
-from tests.hosts.npu import npu_fleet
+from tests.hosts.fleet import Fleet, Overrides, merge, sweep, unavailable
+from tests.hosts.npu import Family, npu_fleet
 
 FLEETS = pytest.StashKey[list[Fleet]]()
+
+PREPARED: Overrides = {
+    "sysctl": {"net.ipv4.ip_local_reserved_ports": "60000-60031", "net.ipv4.tcp_max_syn_backlog": "4096"},
+    "files": {"/etc/sysctl.d/90-cluster.conf": "net.ipv4.ip_local_reserved_ports = 60000-60031\n"},
+}
+"""What a careful administrator has done on every host of a training cluster."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -57,25 +63,30 @@ def mended_fleets(request: pytest.FixtureRequest) -> Iterator[None]:
         fleet.mend()
 
 
+def prepared(family: Family) -> dict[str, Overrides]:
+    """Four hosts with NPUs, prepared."""
+    return {name: merge(PREPARED, own) for name, own in npu_fleet(family, 4).items()}
+
+
 @pytest.fixture(scope="session")
 def fleet_cpu(make_fleet: Callable[..., Fleet]) -> Fleet:
     """Four plain hosts, with no accelerator."""
-    return make_fleet(4)
+    return make_fleet(4, {"*": PREPARED}, shm="4g")
 
 
 @pytest.fixture(scope="session")
 def fleet_a1(make_fleet: Callable[..., Fleet]) -> Fleet:
     """Four healthy hosts with 8 Ascend 910 NPUs each."""
-    return make_fleet(4, npu_fleet("A1", 4))
+    return make_fleet(4, prepared("A1"), shm="4g")
 
 
 @pytest.fixture(scope="session")
 def fleet_a2(make_fleet: Callable[..., Fleet]) -> Fleet:
     """Four healthy hosts with 8 Ascend 910B1 NPUs each."""
-    return make_fleet(4, npu_fleet("A2", 4))
+    return make_fleet(4, prepared("A2"), shm="4g")
 
 
 @pytest.fixture(scope="session")
 def fleet_a3(make_fleet: Callable[..., Fleet]) -> Fleet:
     """Four healthy hosts of one super pod, with 16 Ascend 910C dies each and no device addresses."""
-    return make_fleet(4, npu_fleet("A3", 4))
+    return make_fleet(4, prepared("A3"), shm="4g")

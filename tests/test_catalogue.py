@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from doctor.areas import AREAS
 from doctor.catalogue import checks, home, load, pick
-from doctor.declaration import AREAS, BadCheck, Check
+from doctor.declaration import BadCheck, Check
 from doctor.model import fill
 
 ALL = checks()

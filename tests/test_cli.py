@@ -126,7 +126,12 @@ class TestExitCodes:
         assert said in done.stderr.decode()
 
     def test_our_own_bug_is_70_one_line_and_a_file(self, tmp_path: Path) -> None:
-        code = "import doctor.cli as cli\ndef broken(): raise KeyError('token=abc')\ncli.application = lambda words: broken\ncli.main()"
+        code = (
+            "import doctor.cli as cli\n"
+            "def broken(): raise KeyError('token=abc')\n"
+            "cli.application = lambda words: broken\n"
+            "cli.main()"
+        )
         done = subprocess.run(
             [sys.executable, "-c", code], cwd=ROOT, env={**CLEAN, "TMPDIR": str(tmp_path)}, capture_output=True
         )

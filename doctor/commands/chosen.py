@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from doctor.catalogue import One, pick, with_roots
+from doctor.areas import One
+from doctor.catalogue import pick, with_roots
 from doctor.cli import Refused
 
 if TYPE_CHECKING:

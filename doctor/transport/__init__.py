@@ -61,6 +61,9 @@ class Unreached(Exception):
 class Transport(Protocol):
     """The one verb. `run` is called from many threads at once, one call a host at a time."""
 
+    warnings: list[str]
+    """What the user must know of how hosts are reached: fallbacks, settings that were not followed."""
+
     def run(self, host: str, command: str, stdin: bytes, timeout: float) -> Said:
         """Runs ``command`` by the login shell of ``host``, feeds it ``stdin``, and waits for its end.
 

@@ -19,7 +19,7 @@ class Row:
     fault: str
     """A ``sh -e`` script, run as root inside the host."""
     undo: str = ""
-    """A ``sh -e`` script that takes the fault out again; it is run even when the row fails."""
+    """Not needed: a host is made anew after its row."""
     fleet: str = "a2"
     """The kind of fleet: ``cpu``, ``a1``, ``a2`` or ``a3``, of 4 healthy hosts."""
     host: int = 1

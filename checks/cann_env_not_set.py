@@ -1,0 +1,30 @@
+from collections.abc import Iterator
+
+from doctor import WARNING, Finding, check
+from doctor.facts.python_env import TorchImport, cause, missing_library
+
+
+@check(severity=WARNING, area="versions")
+def cann_env_not_set(torch: TorchImport) -> Iterator[Finding]:
+    """torch_npu loads after a plain login, without any script being sourced.
+
+    ## Why it matters
+    A launcher that starts ranks over SSH (mpirun, pdsh, DeepSpeed, Slurm's prolog) reads neither /etc/profile nor most
+    of ~/.bashrc. It works in a terminal, and the ranks on the other hosts cannot import torch.
+
+    ## What to do
+    Begin the job's script with `source {set_env}`, or put that line before the part of ~/.bashrc that returns in shells
+    that are not interactive.
+
+    ## Source
+    `import torch` was tried as after a plain login, where it failed, and again with set_env.sh sourced, where it went
+    well. sshd starts commands in a shell that is neither a login shell nor interactive (manual of bash).
+    """
+    if cause(torch.error) == "cann" and not torch.error_after:
+        yield Finding(
+            "import torch succeeds only after sourcing {set_env}",
+            set_env=torch.set_env,
+            library=missing_library(torch.error) or "its environment",
+            saw=torch.error,
+            want="import torch succeeds",
+        )

@@ -1,0 +1,28 @@
+from collections.abc import Iterator
+
+from doctor import ERROR, Finding, Skip, check
+from doctor.facts.npu import NpuInventory
+from doctor.facts.python_env import PythonEnv
+from doctor.facts.versions import CannVersion
+
+
+@check(severity=ERROR, area="versions")
+def cann_missing(inventory: NpuInventory, python: PythonEnv, cann: CannVersion | None) -> Iterator[Finding]:
+    """CANN is installed where torch_npu or MindSpore is.
+
+    ## Why it matters
+    Both are thin layers over CANN's libraries (libascendcl.so, libhccl.so) and do not load without them.
+
+    ## What to do
+    Install the CANN toolkit and its kernels on {host}, in the version that `doctor explain torch-npu-cann-mismatch`
+    names, or give doctor the job's container with --within.
+
+    ## Source
+    Installation guide of torch_npu; the install.info and version.cfg files that CANN's installer leaves under
+    /usr/local/Ascend and ~/Ascend.
+    """
+    layers = [f"{name} {python.packages[name]}" for name in ("torch_npu", "mindspore") if name in python.packages]
+    if not layers:
+        raise Skip("neither torch_npu nor MindSpore is installed here; a job in a container is looked at with --within")
+    if cann is None:
+        yield Finding("{layers} is installed, and CANN is not", layers=layers, saw="no CANN", want="CANN")

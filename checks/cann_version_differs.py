@@ -1,0 +1,25 @@
+from collections.abc import Iterator
+
+from doctor import ERROR, Finding, PerHost, check
+from doctor.facts.versions import CannVersion
+from doctor.majority import differing
+
+
+@check(severity=ERROR, area="versions")
+def cann_version_differs(cann: PerHost[CannVersion]) -> Iterator[Finding]:
+    """All hosts run the job with one version of CANN.
+
+    ## Why it matters
+    HCCL compares versions while it builds a group, and refuses a mixed one (EI0008); versions that it lets through
+    may choose different algorithms for one collective, and hang.
+
+    ## What to do
+    Install CANN {want} on {host}, or let `latest` and the job's environment point to it. Where the job runs in a
+    container, name it with --within.
+
+    ## Source
+    HCCL error EI0008 (public source of HCCL). `version` in the install.info of the toolkit or nnae that the job's
+    environment names, else that `latest` points to; the majority is the norm.
+    """
+    values = {host: own.version for host, own in cann.items()}
+    yield from differing(values, "CANN {saw}; {count} of {total} hosts have {want}")

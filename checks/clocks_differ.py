@@ -1,0 +1,55 @@
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from statistics import median
+
+from doctor import WARNING, Finding, PerHost, Skip, check
+from doctor.facts.visit import Clock
+
+LIMIT = 1.0
+
+
+@check(severity=WARNING, area="kernel")
+def clocks_differ(clocks: PerHost[Clock]) -> Iterator[Finding]:
+    """The clocks of all hosts agree to within one second.
+
+    ## Why it matters
+    When a job hangs, the host that failed first is found by comparing the times in the logs of all ranks (plog, the
+    run log of HCCL, the flight recorder). With clocks apart the wrong host is blamed. Tickets and certificates that
+    are "not yet valid", and builds that think a newer file is older, come from the same fault.
+
+    ## What to do
+    Set the clock of {host} and keep it set: `chronyc makestep` and `systemctl enable --now chronyd`, or
+    `timedatectl set-ntp true`, with the same time server on all hosts.
+
+    ## Source
+    No vendor names a limit. One second is taken from the use: HCCL's own guide to time-outs compares log times of
+    hosts in whole seconds. How far apart two clocks are is measured without trust in the network: each host's clock is
+    read between two readings of ours, so its offset lies in a known range. Two hosts differ for certain by the gap
+    between their ranges, and only that gap is judged.
+    """
+    others = len(clocks) - 1
+    if others < 1:
+        raise Skip("one host alone has no other clock to agree with")
+    least = sorted(one.least for one in clocks.values())
+    most = sorted(one.most for one in clocks.values())
+    apart = {}
+    for host, one in clocks.items():
+        behind = bisect_left(most, one.least - LIMIT)
+        ahead = len(clocks) - bisect_right(least, one.most + LIMIT)
+        if behind + ahead > others // 2:
+            apart[host] = one
+    tie = 2 * len(apart) >= len(clocks)
+    rest = [one for host, one in clocks.items() if tie or host not in apart]
+    low, high = median(one.least for one in rest), median(one.most for one in rest)
+    for host, one in apart.items():
+        seconds, error = (one.least + one.most - low - high) / 2, (one.most - one.least + high - low) / 2
+        yield Finding(
+            "the clock is {seconds} s {way} that of {whom}, to within {error} s",
+            hosts=(host,),
+            seconds=round(abs(seconds), 3),
+            way="ahead of" if seconds > 0 else "behind",
+            error=round(error, 3),
+            whom="the fleet's middle; no majority tells which clock is right" if tie else "most hosts",
+            saw=f"{seconds:+.3f} s",
+            want=f"at most {LIMIT:g} s from the other hosts",
+        )

@@ -1,0 +1,31 @@
+from collections.abc import Iterator
+
+from doctor import WARNING, Finding, check
+from doctor.facts.kernel import Conntrack
+
+SHARE = 0.8
+
+
+@check(severity=WARNING, area="kernel")
+def conntrack_table_full(conntrack: Conntrack) -> Iterator[Finding]:
+    """At least a fifth of the table of tracked connections is free.
+
+    ## Why it matters
+    Where the firewall tracks connections, each takes a place in one table. When the table is full the packets of new
+    connections are dropped ("nf_conntrack: table full, dropping packet"), and ranks wait for each other without a word.
+
+    ## What to do
+    On {host}: `sysctl -w net.netfilter.nf_conntrack_max={double}`, or do not track the training network:
+    `nft add rule ip raw prerouting iif NIC notrack`.
+
+    ## Source
+    Kernel documentation, nf_conntrack-sysctl; the message is the kernel's own. The share is ours.
+    """
+    if conntrack.count > SHARE * conntrack.most:
+        yield Finding(
+            "{saw} connections are tracked, of {most} at most; expected at most {want}",
+            saw=conntrack.count,
+            most=conntrack.most,
+            want=int(SHARE * conntrack.most),
+            double=2 * conntrack.most,
+        )

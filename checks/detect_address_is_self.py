@@ -1,0 +1,25 @@
+from collections.abc import Iterator
+
+from doctor import WARNING, Finding, Skip, check
+from doctor.facts.hccn import DetectAddresses, DeviceAddresses
+
+
+@check(severity=WARNING, area="addresses")
+def detect_address_is_self(detect: DetectAddresses, addresses: DeviceAddresses) -> Iterator[Finding]:
+    """The address that an NPU watches is not its own.
+
+    ## Why it matters
+    An NPU reaches itself without a cable: its net health says `Success` and proves nothing.
+
+    ## What to do
+    `hccn_tool -i {npu} -netdetect -s address A`, where A is the gateway of the NPU's segment, or another NPU in it.
+
+    ## Source
+    The vendor's configuration guide: the detect address is that of the peer's port or of the gateway.
+    """
+    if not detect.by_npu:
+        raise Skip("no NPU watches an address")
+    for npu, watched in detect.by_npu.items():
+        own = addresses.by_npu.get(npu)
+        if own is not None and own.ip == watched:
+            yield Finding("NPU {npu} watches {saw}, its own address; expected another one", npu=npu, saw=watched)

@@ -1,0 +1,30 @@
+from collections.abc import Iterator
+
+from doctor import WARNING, Finding, Skip, check
+from doctor.facts.hccn import DetectAddresses, DeviceAddresses
+
+
+@check(severity=WARNING, area="addresses")
+def detect_address_unset(detect: DetectAddresses, addresses: DeviceAddresses) -> Iterator[Finding]:
+    """Every NPU with a device IP watches another address.
+
+    ## Why it matters
+    An NPU pings its detect address all the time and reports the result as its net health. Without one the health
+    stays at `Init`, which looks calm whatever happens to the cable: neither this program nor a cluster manager sees
+    the NPU fall off the network.
+
+    ## What to do
+    `hccn_tool -i {npu} -netdetect -s address A`, where A is the gateway of the NPU's segment, or another NPU in it.
+
+    ## Source
+    HCCL's documents ask for address, netmask and detect address of every NPU; a tool without one shows 0.0.0.0.
+    """
+    if not addresses.by_npu:
+        raise Skip("no NPU has a device IP")
+    npus = [npu for npu in detect.unset if npu in addresses.by_npu]
+    if npus:
+        yield Finding(
+            "no detect address on NPU {npus}; expected the gateway or another NPU",
+            npu=npus[0],
+            npus=npus,
+        )

@@ -1,0 +1,41 @@
+from collections import defaultdict
+from collections.abc import Iterator
+
+from doctor import ERROR, Finding, PerHost, Skip, check
+from doctor.facts.hccn import DeviceAddresses
+from doctor.facts.hccn.fleet import Npu, names, over
+
+
+@check(severity=ERROR, area="addresses")
+def device_ip_conflict(addresses: PerHost[DeviceAddresses]) -> Iterator[Finding]:
+    """Every NPU in the fleet has a device IP of its own.
+
+    ## Why it matters
+    Two NPUs that answer to one address take each other's traffic: HCCL hangs while it sets up its links, or one rank
+    times out (EI0006) while all the others look healthy. hccn_tool compares an address with those of its own host
+    alone, so nothing else notices two hosts that were given the same plan.
+
+    ## What to do
+    Give one of them a free address: `hccn_tool -i {npu} -ip -s address A netmask M`.
+
+    ## Source
+    The driver's public source: hccn_tool refuses an address that another NPU of the same host has, and looks no
+    further. HCCL's rank table rules: a device_ip is unique in the whole table.
+    """
+    own = over(addresses)
+    if not own:
+        raise Skip("no NPU has a device IP")
+    owners: dict[object, list[Npu]] = defaultdict(list)
+    for one, interface in own.items():
+        owners[interface.ip].append(one)
+    for ip, claims in sorted(owners.items(), key=str):
+        if len(claims) > 1:
+            yield Finding(
+                "{ip} belongs to {owners}; expected one owner",
+                hosts=list(dict.fromkeys(host for host, _ in claims)),
+                ip=ip,
+                npu=claims[-1][1],
+                owners=names(claims),
+                saw=len(claims),
+                want=1,
+            )

@@ -1,0 +1,72 @@
+from collections.abc import Iterator, Mapping
+from ipaddress import IPv4Address, IPv4Interface, IPv4Network
+
+from doctor import ERROR, Finding, Skip, check
+from doctor.facts.hccn import DeviceAddresses, HccnConf, SuperPod
+from doctor.facts.npu import NpuProduct
+
+VIRTUAL = {
+    "A1": ("192.168.1.0/24", "192.168.2.0/24"),
+    "A2": ("192.168.1.0/24", "192.168.2.0/24"),
+    "A3": ("192.168.1.0/24",),
+}
+"""Segments of the virtual ports between host and NPUs."""
+SMP = ("192.168.3.0/24", "192.168.4.0/24", "192.168.5.0/24")
+POD = "192.0.0.0/8"
+SERVERS = 48
+"""Server indices of a super pod are below this."""
+
+
+@check(severity=ERROR, area="addresses")
+def device_ip_refused(
+    addresses: DeviceAddresses, product: NpuProduct, conf: HccnConf | None, pod: SuperPod | None
+) -> Iterator[Finding]:
+    """No device IP is one that the driver keeps for itself or refuses.
+
+    ## Why it matters
+    The driver's virtual ports, and the HCCS addresses of a super pod, live in fixed segments. A device IP among them
+    takes their traffic, or is refused when /etc/hccn.conf is applied at the next start: then the NPU has no address.
+
+    ## What to do
+    Choose another address: `hccn_tool -i {npu} -ip -s address A netmask M`. 10.0.0.0/8 and 172.16.0.0/12 are free
+    on every product.
+
+    ## Source
+    The driver's public source, where hccn_tool sets an address: 192.168.1.0/24 on every product, 192.168.2.0/24 on
+    A1 and A2, 192.168.3.0/24 to 192.168.5.0/24 on A1 in SMP mode, all of 192.0.0.0/8 for an A3 host that is in a
+    super pod; never the segment's own or its broadcast address. A1 counts as SMP here when its NPUs lie in more than
+    one segment.
+    """
+    wished = {npu: ip for npu, settings in (conf.by_npu if conf else {}).items() if (ip := _address(settings))}
+    if not addresses.by_npu and not wished:
+        raise Skip("no NPU has a device IP")
+    closed = [*VIRTUAL.get(product.family, ())]
+    if product.family == "A1" and len({interface.network for interface in addresses.by_npu.values()}) > 1:
+        closed += SMP
+    if product.family == "A3" and pod is not None and pod.server < SERVERS:
+        closed.append(POD)
+    for npu, interface in addresses.by_npu.items():
+        if isinstance(interface, IPv4Interface):
+            yield from _judge(npu, interface.ip, closed, "device IP")
+            net = interface.network
+            if net.prefixlen < 31 and interface.ip in (net.network_address, net.broadcast_address):
+                template = "NPU {npu} has the device IP {saw}, which is not a host's address in {segment}; expected one"
+                yield Finding(template, npu=npu, saw=interface.ip, segment=net)
+    for npu, ip in sorted(wished.items()):
+        live = addresses.by_npu.get(npu)
+        if live is None or live.ip != ip:
+            yield from _judge(npu, ip, closed, "address in /etc/hccn.conf")
+
+
+def _judge(npu: int, ip: IPv4Address, closed: list[str], what: str) -> Iterator[Finding]:
+    segment = next((one for one in closed if ip in IPv4Network(one)), "")
+    if segment:
+        template = "NPU {npu} has {saw} as its {what}; expected one outside {segment}, which the driver keeps"
+        yield Finding(template, npu=npu, saw=ip, what=what, segment=segment)
+
+
+def _address(settings: Mapping[str, str]) -> IPv4Address | None:
+    try:
+        return IPv4Address(settings.get("address", ""))
+    except ValueError:
+        return None

@@ -1,0 +1,118 @@
+from collections.abc import Iterator, Mapping
+from ipaddress import IPv4Network, IPv6Network
+
+from doctor import ERROR, Finding, PerHost, Skip, check
+from doctor.facts.hccn import DeviceAddresses, DeviceGateways, SuperPod
+from doctor.facts.hccn.fleet import Npu, address_use, by_host, families, norm, over, settle, tie
+from doctor.facts.npu import NpuProduct
+from doctor.facts.visit import Reach
+from doctor.intent import Launch
+
+Network = IPv4Network | IPv6Network
+
+
+@check(severity=ERROR, area="addresses")
+def device_ip_segment_wrong(
+    addresses: PerHost[DeviceAddresses],
+    products: PerHost[NpuProduct],
+    gateways: PerHost[DeviceGateways] | None,
+    pods: PerHost[SuperPod] | None,
+    reach: PerHost[Reach],
+    launch: Launch,
+) -> Iterator[Finding]:
+    """The device IPs lie in the segments that the product's network plan asks for.
+
+    ## Why it matters
+    An NPU in a foreign segment, with no gateway to leave it by, reaches none of its peers: HCCL hangs while it sets
+    up its links and times out minutes later, and only on the ranks that talk to that NPU.
+
+    ## What to do
+    Give NPU {npu} of {host} an address in {want}: `hccn_tool -i {npu} -ip -s address A netmask M`; or give it a
+    gateway: `hccn_tool -i {npu} -gateway -s gateway G`.
+
+    ## Source
+    The vendor's configuration guides. A1 in SMP mode: NPUs 0/4, 1/5, 2/6 and 3/7 share a segment, 0 to 3 each have
+    their own, and a position has the same one on all hosts; in AMP mode all are in one. A2, and A3 between super
+    pods: one segment for all is enough, and a segment for each position (hosts joined fibre by fibre, or by a switch
+    for each position) is met too. Which of the plans is meant is read from the addresses: one segment that holds
+    more than half of the NPUs is the plan for all, else each position's commonest one is. Where
+    most NPUs have a gateway in their own segment, those are taken for routed and may lie anywhere.
+    """
+    use = address_use(addresses, launch, products, reach, pods)
+    family = families(launch, products)
+    for product in ("A1", "A2", "A3"):
+        hosts = {host: addresses[host] for host, used in use.items() if used and family[host] == product}
+        own = {one: interface.network for one, interface in over(hosts).items() if interface.version == 4}
+        routed = {one for one, net in own.items() if _routed(one, net, gateways)}
+        excused = routed if 2 * len(routed) > len(own) else set()  # a way out is no use where there is none back
+        stray = {one: net for one, net in own.items() if one not in excused}
+        yield from _strays(own, stray, 4 if product == "A1" else 64)
+    settle(use, [host for host in addresses if addresses[host].by_npu], "NPUs have device IPs")
+    judged = [one for host, used in use.items() if used for one in addresses[host].by_npu.values()]
+    if not any(interface.version == 4 for interface in judged):
+        raise Skip("no NPU has an IPv4 address, and the rules are for IPv4")
+
+
+def _routed(one: Npu, network: Network, gateways: Mapping[str, DeviceGateways] | None) -> bool:
+    """Whether the NPU has a gateway next door; one whose gateway could not be read is not accused."""
+    host, npu = one
+    own = gateways.get(host) if gateways else None
+    if own is None:
+        return gateways is not None
+    return own.by_npu[npu] in network if npu in own.by_npu else npu not in own.unset
+
+
+def _strays(own: Mapping[Npu, Network], stray: Mapping[Npu, Network], positions: int) -> Iterator[Finding]:
+    """``stray``: those of ``own`` that must lie in the plan's segment, for no gateway leads out of theirs."""
+    flat = norm(own.values())
+    if flat and 2 * sum(net == flat for net in own.values()) > len(own):
+        yield from _outside(stray, dict.fromkeys(range(positions), flat), positions)
+        return
+    plan: dict[int, Network] = {}
+    undecided: dict[Npu, Network] = {}
+    for place in range(positions):
+        here = {one: net for one, net in own.items() if one[1] % positions == place}
+        want = norm(here.values())
+        if want:
+            plan[place] = want
+        elif stray.keys() & here.keys():
+            undecided |= here
+    if undecided:
+        yield tie(undecided, want="one segment for each position")
+    yield from _outside(stray, plan, positions)
+    if positions == 4:
+        yield from _shared(own, plan)
+
+
+def _outside(stray: Mapping[Npu, Network], plan: Mapping[int, Network], positions: int) -> Iterator[Finding]:
+    wrong = {}
+    for one, saw in stray.items():
+        want = plan.get(one[1] % positions, saw)
+        if not saw.overlaps(want):  # those that overlap differ by their netmask, which device-netmask-differs tells
+            wrong[one] = (saw, want)
+    for host, (saw, want), npus in by_host(wrong):
+        yield Finding(
+            "segment {saw} on NPU {npus}; expected {want}, and no gateway leads there",
+            hosts=[host],
+            npu=npus[0],
+            npus=npus,
+            saw=saw,
+            want=want,
+        )
+
+
+def _shared(own: Mapping[Npu, Network], plan: Mapping[int, Network]) -> Iterator[Finding]:
+    for place, net in plan.items():
+        twin = next((other for other in range(place) if plan.get(other) == net), None)
+        if twin is not None:
+            npus = [twin, place, twin + 4, place + 4]
+            yield Finding(
+                "one segment, {saw}, on NPU {npus}; expected another one for {twin} and {far_twin} than for the rest",
+                hosts=list(dict.fromkeys(host for (host, npu), at in own.items() if npu in npus and at == net)),
+                npu=place,
+                npus=npus,
+                twin=twin,
+                far_twin=twin + 4,
+                saw=net,
+                want="a segment that no other position has",
+            )

@@ -1,0 +1,44 @@
+from collections.abc import Iterator
+
+from doctor import ERROR, Finding, PerHost, check
+from doctor.facts.hccn import DeviceLinks, SuperPod
+from doctor.facts.hccn.fleet import port_use, settle
+from doctor.facts.npu import NpuProduct
+from doctor.facts.visit import Reach
+from doctor.intent import Launch
+
+
+@check(severity=ERROR, area="links")
+def device_link_down(
+    links: PerHost[DeviceLinks],
+    products: PerHost[NpuProduct],
+    pods: PerHost[SuperPod] | None,
+    reach: PerHost[Reach],
+    launch: Launch,
+) -> Iterator[Finding]:
+    """The network port of every NPU that the job uses has a link.
+
+    ## Why it matters
+    Without a link the NPU is cut off from other hosts. HCCL says `The network port is down` (EI0009), or its peers
+    wait for it until their timeout (EI0006).
+
+    ## What to do
+    On {host}: `hccn_tool -i {npu} -optical -g` and `-link_stat -g`; then the fibre, and the switch port: is it on, is
+    its speed that of the NPU. A port that somebody took down: `hccn_tool -i {npu} -link -s up`.
+
+    ## Source
+    `hccn_tool -link -g`. Ports count where the job uses them: with two hosts or more, on A3 with two
+    super pods or more; an A3 port that is down inside one super pod is healthy.
+    """
+    use = port_use(links, launch, products, reach, pods)
+    down = {host: [npu for npu, state in own.by_npu.items() if state == "DOWN"] for host, own in links.items()}
+    for host, npus in down.items():
+        if npus and use.get(host):
+            yield Finding(
+                "link down on NPU {npus}; expected all {total} up",
+                hosts=[host],
+                npu=npus[0],
+                npus=npus,
+                total=len(links[host].by_npu),
+            )
+    settle(use, [host for host, npus in down.items() if npus], "links of NPUs are down")

@@ -1,0 +1,22 @@
+from collections.abc import Iterator
+
+from doctor import WARNING, Finding, PerHost, check
+from doctor.facts.hccn import DeviceMtu
+from doctor.facts.hccn.fleet import differing, over
+
+
+@check(severity=WARNING, area="links")
+def device_mtu_differs(mtus: PerHost[DeviceMtu]) -> Iterator[Finding]:
+    """All NPUs' network ports have the same MTU.
+
+    ## Why it matters
+    Small packets pass, large ones from the wider end are dropped: links come up, pings answer, and the first large
+    transfer stalls until its retries are used up (EI0013, error CQE) or crawls.
+
+    ## What to do
+    `hccn_tool -i {npu} -mtu -s size {want}`, and see that the switch lets as much pass.
+
+    ## Source
+    How Ethernet works; read with `hccn_tool -mtu -g`, and compared with what most NPUs of the fleet have.
+    """
+    yield from differing(over(mtus), "MTU of {saw} bytes on NPU {npus}; {count} of {total} NPUs have {want} bytes")

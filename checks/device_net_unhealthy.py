@@ -1,0 +1,57 @@
+from collections.abc import Iterator
+
+from doctor import ERROR, Finding, PerHost, check
+from doctor.facts.hccn import DetectAddresses, DeviceHealth, DeviceLinks, SuperPod
+from doctor.facts.hccn.fleet import port_use, settle
+from doctor.facts.npu import NpuProduct
+from doctor.facts.visit import Reach
+from doctor.intent import Launch
+
+CALM = ("Success", "Init")
+
+
+@check(severity=ERROR, area="links")
+def device_net_unhealthy(
+    health: PerHost[DeviceHealth],
+    links: PerHost[DeviceLinks] | None,
+    detect: PerHost[DetectAddresses] | None,
+    products: PerHost[NpuProduct],
+    pods: PerHost[SuperPod] | None,
+    reach: PerHost[Reach],
+    launch: Launch,
+) -> Iterator[Finding]:
+    """No NPU that the job uses reports that its network is broken.
+
+    ## Why it matters
+    Each NPU pings its detect address. `Receive timeout`, `Unreachable` or `Fault` mean that it does not get there:
+    HCCL will not get further.
+
+    ## What to do
+    `hccn_tool -i {npu} -netdetect -g` shows what it pings, `hccn_tool -i {npu} -ping -g address A` tries it by hand.
+    Look at `-ip -g`, `-gateway -g`, `-lldp -g` of that NPU, then at the VLAN of its switch port. `hccn_tool -i {npu}
+    -cfg recovery` sets the NPU up again from /etc/hccn.conf, while no job runs. After a change the answer takes
+    some seconds.
+
+    ## Source
+    `hccn_tool -net_health -g`. As the vendor's own cluster manager does, `Init` counts as neither: it is what an NPU
+    says after a start, and for ever without a detect address. Ports without a link are left to device-link-down.
+    """
+    use = port_use(health, launch, products, reach, pods)
+    sick = {host: _sick(own, links[host] if links and host in links else None) for host, own in health.items()}
+    for host, npus in sick.items():
+        for npu in npus if use.get(host) else ():
+            watched = detect[host].by_npu.get(npu) if detect and host in detect else None
+            yield Finding(
+                "NPU {npu} reports {saw} for its network (it watches {watched}); expected {want}",
+                hosts=[host],
+                npu=npu,
+                watched=watched or "an address that is not known",
+                saw=health[host].by_npu[npu],
+                want="Success",
+            )
+    settle(use, [host for host, npus in sick.items() if npus], "NPUs report a broken network")
+
+
+def _sick(own: DeviceHealth, links: DeviceLinks | None) -> list[int]:
+    down = [npu for npu, state in links.by_npu.items() if state == "DOWN"] if links else []
+    return [npu for npu, word in own.by_npu.items() if word not in CALM and npu not in down]

@@ -1,0 +1,51 @@
+from collections import defaultdict
+from collections.abc import Iterator
+from ipaddress import IPv4Network, IPv6Network
+
+from doctor import ERROR, Finding, PerHost, Skip, check
+from doctor.facts.hccn import DeviceAddresses
+from doctor.facts.hccn.fleet import Npu, by_host, norm, over, tie
+
+Network = IPv4Network | IPv6Network
+
+
+@check(severity=ERROR, area="addresses")
+def device_netmask_differs(addresses: PerHost[DeviceAddresses]) -> Iterator[Finding]:
+    """NPUs that share a segment have the same netmask.
+
+    ## Why it matters
+    An NPU with a narrower mask takes neighbours for strangers and sends their traffic to a gateway, or nowhere; one
+    with a wider mask looks for strangers next door. Either way some pairs of NPUs cannot connect, and HCCL hangs.
+
+    ## What to do
+    `hccn_tool -i {npu} -ip -s address A netmask M` with the address that the NPU has and the netmask of the others,
+    of prefix length {want}.
+
+    ## Source
+    How IP routing works; only segments that overlap are compared, so plans with several segments may mix masks.
+    """
+    own = over(addresses)
+    if len(own) < 2:
+        raise Skip("there are not two device IPs to compare")
+    known = {interface.network for interface in own.values()}
+    lengths = sorted({net.prefixlen for net in known})
+    shared: dict[Network, dict[Npu, int]] = defaultdict(dict)
+    for one, interface in own.items():
+        net = interface.network
+        around = (net.supernet(new_prefix=length) for length in lengths if length <= net.prefixlen)
+        shared[next(wide for wide in around if wide in known)][one] = net.prefixlen
+    for home, masks in shared.items():
+        want = norm(masks.values())
+        if want is None:
+            yield tie({one: f"/{length}" for one, length in masks.items()}, segment=home, want="one netmask")
+            continue
+        for host, saw, npus in by_host({one: length for one, length in masks.items() if length != want}):
+            yield Finding(
+                "netmask of {saw} bits in {segment} on NPU {npus}; most NPUs there have {want} bits",
+                hosts=[host],
+                npu=npus[0],
+                npus=npus,
+                segment=home,
+                saw=saw,
+                want=want,
+            )

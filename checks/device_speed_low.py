@@ -1,0 +1,43 @@
+from collections.abc import Iterator
+
+from doctor import WARNING, Finding, PerHost, Skip, check
+from doctor.fact import Unreadable
+from doctor.facts.hccn import DeviceLinks, DeviceSpeed
+from doctor.facts.hccn.fleet import by_host, families, names, norm, over
+from doctor.facts.npu import NpuProduct
+from doctor.intent import Launch
+
+RATED = {"A1": 100_000, "A2": 200_000}
+"""Mb/s."""
+
+
+@check(severity=WARNING, area="links")
+def device_speed_low(
+    speeds: PerHost[DeviceSpeed], products: PerHost[NpuProduct], links: PerHost[DeviceLinks] | None, launch: Launch
+) -> Iterator[Finding]:
+    """Every NPU link runs at the product's rated speed.
+
+    ## Why it matters
+    Each all-reduce waits for the slowest link: one port at half speed halves the whole job's communication.
+
+    ## What to do
+    Look at the switch port of NPU {npu} on {host} (`hccn_tool -i {npu} -lldp -g` names it): its speed, its module, its
+    breakout mode; then at the NPU's module, `hccn_tool -i {npu} -optical -g`.
+
+    ## Source
+    Rated speed of a port: 100 Gb/s on A1, 200 Gb/s on A2. For others the speed that most NPUs of the fleet have.
+    """
+    family = families(launch, products)
+    own = {one: speed for one, speed in over(speeds).items() if one[0] in family}
+    for product in sorted({family[host] for host, _ in own}):
+        fleet = {one: speed for one, speed in own.items() if family[one[0]] == product}
+        want = RATED.get(product) or norm(fleet.values()) or max(fleet.values())
+        for host, saw, npus in by_host({one: speed for one, speed in fleet.items() if speed < want}):
+            template = "{saw} Mb/s on the link of NPU {npus}; expected {want} Mb/s"
+            yield Finding(template, hosts=[host], npu=npus[0], npus=npus, saw=saw, want=want)
+    up = [one for one, state in over(links or {}).items() if state == "UP"]
+    mute = [(host, npu) for host, npu in up if host in speeds and npu in speeds[host].unknown]
+    if mute:
+        raise Unreadable(f"the link is up, and its speed is not known: {', '.join(names(mute, 3))}")
+    if not own:
+        raise Skip("no link is up")

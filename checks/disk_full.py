@@ -1,0 +1,46 @@
+from collections.abc import Iterator
+
+from doctor import ERROR, Finding, check
+from doctor.facts.disk import DiskRoom
+from doctor.facts.memory import GIB, size
+
+ROOM, SHARE = GIB, 0.05
+FILES, FILES_SHARE = 10_000, 0.01
+
+
+@check(severity=ERROR, area="memory")
+def disk_full(disks: DiskRoom) -> Iterator[Finding]:
+    """The file systems that a job writes to have room.
+
+    ## Why it matters
+    Logs (`~/ascend/log`), compiled kernels, temporary files and checkpoints go to disk. When it is full the job ends
+    with "No space left on device", and often without the log that would tell why.
+
+    ## What to do
+    See what fills it on {host}: `du -xh -d1 {path} | sort -h | tail`, or for files `du -x --inodes -d1 {path}`. Old
+    Ascend logs: `find ~/ascend/log -mtime +7 -delete`. Send new ones elsewhere: `export ASCEND_PROCESS_LOG_PATH=...`.
+
+    ## Source
+    The limits are ours: less than 1 GiB that is also less than 5 %, or fewer than 10000 files that are also less
+    than 1 %. Looked at are /, /tmp, /var/log, the home folder, the Ascend log folder and TMPDIR.
+    """
+    for disk in disks.file_systems:
+        if disk.read_only:
+            continue
+        if disk.free < min(ROOM, SHARE * disk.size):
+            want = size(int(min(ROOM, SHARE * disk.size)))
+            yield Finding(
+                "{path}: {saw} of {size} are free; expected at least {want}",
+                path=disk.path,
+                saw=size(disk.free),
+                size=size(disk.size),
+                want=want,
+            )
+        if disk.files_free < min(FILES, FILES_SHARE * disk.files):
+            yield Finding(
+                "{path}: room for {saw} more files of {size}; expected at least {want}",
+                path=disk.path,
+                saw=disk.files_free,
+                size=disk.files,
+                want=int(min(FILES, FILES_SHARE * disk.files)),
+            )

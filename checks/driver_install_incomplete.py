@@ -1,0 +1,33 @@
+from collections.abc import Iterator
+
+from doctor import ERROR, Finding, Skip, check
+from doctor.facts.npu import NpuTable
+from doctor.facts.versions import NpuVersions
+
+
+@check(severity=ERROR, area="versions")
+def driver_install_incomplete(versions: NpuVersions, table: NpuTable | None) -> Iterator[Finding]:
+    """The installation of the NPU driver came to its end.
+
+    ## Why it matters
+    An installation that broke off leaves parts of two versions behind. It seems to work, and fails under a real job.
+
+    ## What to do
+    Install the driver package again on {host}, read its last lines, and restart the host:
+    `./Ascend-hdk-<chip>-npu-driver_<version>_linux-<arch>.run --full`.
+
+    ## Source
+    `Driver_Install_Status=complete` in /etc/ascend_install.info, and the warning that npu-smi prints below its table
+    when that is missing (public source of npu-smi). Older drivers write no status.
+    """
+    status = versions.install_status
+    if status == "complete":
+        return
+    if status is None and not (table and table.incomplete_install):
+        raise Skip("this driver notes no installation status")
+    yield Finding(
+        "the installation of NPU driver {driver} did not come to its end",
+        driver=versions.driver,
+        saw=status or "no status",
+        want="complete",
+    )

@@ -1,0 +1,23 @@
+from collections.abc import Iterator
+
+from doctor import WARNING, Finding, PerHost, check
+from doctor.facts.versions import NpuVersions
+from doctor.majority import differing
+
+
+@check(severity=WARNING, area="versions")
+def driver_version_differs(versions: PerHost[NpuVersions]) -> Iterator[Finding]:
+    """All hosts have one version of the NPU driver.
+
+    ## Why it matters
+    HCCL, the runtime and the tools answer differently from version to version: one host refuses a setting that all
+    the others take, or is slower, and the rest wait for it.
+
+    ## What to do
+    Install driver {want} on {host}, with the firmware that belongs to it, and restart the host.
+
+    ## Source
+    `Version` in /usr/local/Ascend/driver/version.info; hosts are compared with each other.
+    """
+    values = {host: own.driver for host, own in versions.items()}
+    yield from differing(values, "NPU driver {saw}; {count} of {total} hosts have {want}")

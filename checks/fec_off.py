@@ -1,0 +1,31 @@
+from collections.abc import Iterator
+
+from doctor import WARNING, Finding, Skip, check
+from doctor.facts.hccn import DeviceFec, DeviceLinks
+
+
+@check(severity=WARNING, area="links")
+def fec_off(fec: DeviceFec, links: DeviceLinks | None) -> Iterator[Finding]:
+    """Every NPU link that is up corrects bit errors.
+
+    ## Why it matters
+    At 100 Gb/s and more some bits always flip. Without forward error correction each costs a packet, RoCE repeats
+    whole windows for it, and the job is slow or stops with an error CQE (EI0013).
+
+    ## What to do
+    On A1: `hccn_tool -i {npu} -fec -s encoding rs`, and RS FEC on the switch port. On A2 and A3 the NPU takes what the
+    switch port offers: switch RS FEC on there.
+
+    ## Source
+    `hccn_tool -fec -g`; the vendor's fault diagnosis takes `no FEC mode` for a fault.
+    """
+    states = links.by_npu if links else {}
+    if all(states.get(npu) == "DOWN" for npu in fec.by_npu):
+        raise Skip("no link is up")
+    npus = [npu for npu, mode in fec.by_npu.items() if mode == "no" and states.get(npu, "UP") == "UP"]
+    if npus:
+        yield Finding(
+            "no forward error correction on the link of NPU {npus}; expected RS",
+            npu=npus[0],
+            npus=npus,
+        )

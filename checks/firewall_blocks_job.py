@@ -1,0 +1,61 @@
+from collections.abc import Iterator
+
+from doctor import ERROR, Finding, PerHost, Skip, check
+from doctor.facts.firewall import FirewallRules
+from doctor.facts.firewall.job import blocks, job_ports, spell
+from doctor.facts.firewall.remedy import remedy
+from doctor.facts.firewall.routes import find_master, routes
+from doctor.facts.names import HostNames
+from doctor.facts.network import HostAddresses
+from doctor.facts.npu import NpuInventory
+from doctor.facts.ports import Listeners, ReservedPorts
+from doctor.intent import Launch
+
+
+@check(severity=ERROR, area="firewall")
+def firewall_blocks_job(
+    rules: FirewallRules,
+    own: HostAddresses,
+    addresses: PerHost[HostAddresses],
+    names: HostNames,
+    reserved: ReservedPorts,
+    listeners: Listeners,
+    npus: NpuInventory | None,
+    launch: Launch,
+) -> Iterator[Finding]:
+    """No firewall rule stops the job's TCP connections between the hosts.
+
+    ## Why it matters
+    Ranks that cannot connect wait until a timeout of minutes, and the messages name a timeout, not the firewall. That
+    MASTER_PORT is open is not enough: Gloo, NCCL and HCCL listen on ports that the kernel gives them.
+
+    ## What to do
+    As root on {host}: `{fix}`. It opens these ports to these hosts alone; the firewall stays on. ufw and firewalld
+    keep it. A rule put in with nft or iptables is gone after a restart: write it to `/etc/nftables.conf` as well, or
+    run `netfilter-persistent save` (Debian, Ubuntu) or `service iptables save` (RHEL, openEuler).
+    Where so many ports may not be opened, make the kernel's range small on all hosts, and open that:
+    `sysctl -w net.ipv4.ip_local_port_range="50000 51999"`. With MASTER_ADDR given, MASTER_PORT is judged on that host
+    alone; without it, on every host.
+
+    ## Source
+    The host's own rules of nftables and iptables, followed for every address of the fleet and every port: MASTER_PORT;
+    on hosts with NPUs HCCL's ports (HCCL_IF_BASE_PORT, 32 of them); ip_local_port_range without what is reserved or
+    taken. eBPF programs, the network's own firewalls and security groups are not seen.
+    """
+    if len(addresses) < 2:
+        raise Skip("one host: nothing crosses the network")
+    master = find_master(launch.master_addr, names, own, addresses)
+    ports = job_ports(launch, reserved, listeners, npus is not None)
+    for block in blocks(rules, routes(own, addresses, master), ports, master.host):
+        yield Finding(
+            "{manager} blocks {what} TCP ports {ports} {way} {peers}",
+            manager=block.manager,
+            what=block.what,
+            ports=spell(block.ports),
+            way="of" if block.outgoing else "from",
+            peers=block.peers,
+            rules=block.rules,
+            fix=remedy(block),
+            saw=block.rules[0],
+            want="accepted",
+        )

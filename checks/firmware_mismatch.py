@@ -1,0 +1,40 @@
+from collections.abc import Iterator
+
+from doctor import ERROR, Finding, Skip, check
+from doctor.compatibility import within
+from doctor.fact import Unreadable
+from doctor.facts.versions import NpuVersions
+
+
+@check(severity=ERROR, area="versions")
+def firmware_mismatch(versions: NpuVersions) -> Iterator[Finding]:
+    """The firmware is one that the NPU driver says it fits.
+
+    ## Why it matters
+    Driver and firmware speak a protocol of their own. Outside the range that the driver names, NPUs fail to start, or
+    answer wrongly.
+
+    ## What to do
+    Install the firmware of the same release as driver {driver} on {host}, and restart it. `npu-smi info -t board -i 0`
+    says `Compatibility : OK` afterwards.
+
+    ## Source
+    `compatible_version_fw=[first,last]` in /usr/local/Ascend/driver/version.info, against `Version` in
+    /usr/local/Ascend/firmware/version.info (public source of the driver package).
+    """
+    if versions.firmware is None:
+        raise Skip("the host has no firmware file")
+    if not versions.firmware_ranges:
+        raise Skip("this driver names no range of firmware")
+    firmware, ranges = versions.firmware, versions.firmware_ranges
+    try:
+        fits = any(within(firmware, first, last) for first, last in ranges)
+    except ValueError:
+        raise Unreadable(f"firmware {firmware} cannot be compared with the driver's range {ranges[0]}") from None
+    if not fits:
+        yield Finding(
+            "firmware {saw} is not among those that driver {driver} fits; expected {want}",
+            driver=versions.driver,
+            saw=firmware,
+            want=[f"{first} to {last}" for first, last in ranges],
+        )

@@ -1,0 +1,23 @@
+from collections.abc import Iterator
+
+from doctor import WARNING, Finding, PerHost, check
+from doctor.facts.versions import NpuVersions
+from doctor.majority import differing
+
+
+@check(severity=WARNING, area="versions")
+def firmware_version_differs(versions: PerHost[NpuVersions]) -> Iterator[Finding]:
+    """All hosts have one version of the NPU firmware.
+
+    ## Why it matters
+    Firmware decides how an NPU trains its links, reports faults and throttles. One host with another one is slower, or
+    fails in a way that no other shows.
+
+    ## What to do
+    Install firmware {want} on {host}: `./Ascend-hdk-<chip>-npu-firmware_{want}.run --full`, and restart the host.
+
+    ## Source
+    `Version` in /usr/local/Ascend/firmware/version.info; hosts are compared with each other.
+    """
+    values = {host: own.firmware for host, own in versions.items() if own.firmware}
+    yield from differing(values, "NPU firmware {saw}; {count} of {total} hosts have {want}")

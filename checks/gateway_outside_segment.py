@@ -1,0 +1,34 @@
+from collections.abc import Iterator
+
+from doctor import WARNING, Finding, Skip, check
+from doctor.facts.hccn import DeviceAddresses, DeviceGateways
+from doctor.facts.npu import NpuProduct
+
+
+@check(severity=WARNING, area="addresses")
+def gateway_outside_segment(
+    gateways: DeviceGateways, addresses: DeviceAddresses, product: NpuProduct
+) -> Iterator[Finding]:
+    """An NPU's gateway lies in the NPU's own segment.
+
+    ## Why it matters
+    A gateway that is not next door cannot be reached: all traffic that leaves the segment is lost. Inside the
+    segment everything works, so it shows only with peers in other segments, and in the net health where the gateway
+    is watched.
+
+    ## What to do
+    `hccn_tool -i {npu} -gateway -s gateway G` with a gateway inside {segment}.
+
+    ## Source
+    hccn_tool refuses such a gateway when it is set (driver source), yet not one from DHCP, nor an address that is
+    changed afterwards. On A1 a host has one gateway, which every NPU shows: there any NPU's segment will do.
+    """
+    if not gateways.by_npu or not addresses.by_npu:
+        raise Skip("no NPU has a gateway and a device IP")
+    segments = {npu: interface.network for npu, interface in addresses.by_npu.items()}
+    for npu, gateway in gateways.by_npu.items():
+        near = segments.values() if product.family == "A1" else [segments[npu]] if npu in segments else []
+        if near and not any(gateway in segment for segment in near):
+            own = segments.get(npu, next(iter(near)))
+            template = "NPU {npu} has the gateway {saw}, outside its segment {segment}; expected one inside"
+            yield Finding(template, npu=npu, saw=gateway, segment=own)

@@ -1,0 +1,23 @@
+from collections.abc import Iterator
+
+from doctor import ERROR, Finding, PerHost, check
+from doctor.facts.gpu import GpuInventory
+from doctor.majority import differing
+
+
+@check(severity=ERROR, area="devices")
+def gpu_count_differs(inventory: PerHost[GpuInventory]) -> Iterator[Finding]:
+    """Every host has as many GPUs as the others.
+
+    ## Why it matters
+    A job is started with one number of processes a host. Where a GPU is missing, the last process fails with
+    `invalid device ordinal`, and all the other ranks wait for it.
+
+    ## What to do
+    `nvidia-smi -L` on {host}, then `lspci -n -d 10de:` and `dmesg | grep -i xid`.
+
+    ## Source
+    The hosts are compared with each other by what `nvidia-smi --query-gpu` lists; the majority is the norm.
+    """
+    counts = {host: len(own.gpus) + len(own.unread) for host, own in inventory.items()}
+    yield from differing(counts, "{saw} GPUs; {count} of {total} hosts have {want}")

@@ -1,0 +1,22 @@
+from collections.abc import Iterator
+
+from doctor import WARNING, Finding, PerHost, check
+from doctor.facts.gpu import GpuInventory
+from doctor.majority import differing
+
+
+@check(severity=WARNING, area="devices")
+def gpu_driver_differs(inventory: PerHost[GpuInventory]) -> Iterator[Finding]:
+    """All hosts have one version of the NVIDIA driver.
+
+    ## Why it matters
+    An older driver refuses a newer CUDA on that host alone, and differences in speed and in faults are hard to trace.
+
+    ## What to do
+    Install {want} on {host}, and restart it.
+
+    ## Source
+    The hosts are compared with each other by `driver_version` of `nvidia-smi --query-gpu`; the majority is the norm.
+    """
+    versions = {host: own.gpus[0].driver for host, own in inventory.items() if own.gpus}
+    yield from differing(versions, "NVIDIA driver {saw}; {count} of {total} hosts have {want}")

@@ -1,0 +1,28 @@
+from collections.abc import Iterator
+
+from doctor import ERROR, Finding, check
+from doctor.facts.gpu import GpuCards
+
+
+@check(severity=ERROR, area="devices")
+def gpu_driver_not_loaded(cards: GpuCards) -> Iterator[Finding]:
+    """The NVIDIA driver is loaded on every host with NVIDIA GPUs.
+
+    ## Why it matters
+    Without it no process gets a GPU: `torch.cuda.is_available()` is False, and nvidia-smi says that it could not
+    communicate with the driver.
+
+    ## What to do
+    `modprobe nvidia` on {host}. When that fails, the driver was not built for the running kernel (`uname -r`, `dkms
+    status`): install it anew. Nouveau may hold the card: `lsmod | grep nouveau`.
+
+    ## Source
+    /proc/driver/nvidia/version, which the loaded module provides (README of the NVIDIA driver).
+    """
+    if cards.pci and not cards.driver:
+        yield Finding(
+            "the NVIDIA driver is not loaded, on a host with {gpus} GPUs",
+            gpus=cards.pci,
+            saw="no /proc/driver/nvidia/version",
+            want="the module nvidia is loaded",
+        )

@@ -1,0 +1,22 @@
+from collections.abc import Iterator
+
+from doctor import ERROR, Finding, check
+from doctor.facts.gpu import GpuCards
+
+
+@check(severity=ERROR, area="devices")
+def gpu_tools_missing(cards: GpuCards) -> Iterator[Finding]:
+    """Every host with NVIDIA GPUs has nvidia-smi.
+
+    ## Why it matters
+    It comes with the driver. Where a GPU is there and the tool is not, the driver is not installed, or not wholly, and
+    nothing can be said of the GPUs' health.
+
+    ## What to do
+    Install the NVIDIA driver on {host}, in the version of the other hosts.
+
+    ## Source
+    PCI devices of vendor 10de in the display class, against nvidia-smi in the search path and in /usr/bin.
+    """
+    if cards.pci and not cards.tool:
+        yield Finding("nvidia-smi is not installed, on a host with {gpus} GPUs", gpus=cards.pci)

@@ -1,0 +1,42 @@
+from collections import defaultdict
+from collections.abc import Iterator
+
+from doctor import ERROR, Finding, check
+from doctor.facts.npu import NpuInventory
+from doctor.facts.ports import Listeners, Socket, needed, ranges, spelled
+from doctor.intent import Launch
+
+
+@check(severity=ERROR, area="kernel")
+def hccl_port_taken(listeners: Listeners, npus: NpuInventory, launch: Launch) -> Iterator[Finding]:
+    """HCCL's host ports are free.
+
+    ## Why it matters
+    HCCL listens on fixed host ports. One that another program holds, most often the last run's left-over, ends the job
+    at its start (EI0019, "have already been bound").
+
+    ## What to do
+    See who it is on {host}: `ss -tanp "sport = :{port}"`. End a left-over of yours (`kill {pid}`); leave another user's
+    job alone and give yours other ports: `export HCCL_IF_BASE_PORT=...` on all ranks.
+
+    ## Source
+    HCCL documentation, EI0019 and HCCL_IF_BASE_PORT. A socket of an outgoing connection blocks the port as well as
+    one that listens.
+    """
+    wanted = set(needed(launch))
+    held: dict[tuple[int, str, str], list[Socket]] = defaultdict(list)
+    for one in listeners.sockets:
+        if one.port in wanted:
+            held[one.pid, one.user, one.command].append(one)
+    for sockets in held.values():
+        first, taken = sockets[0], sorted({one.port for one in sockets})
+        yield Finding(
+            "TCP port {ports} is taken by {owner}",
+            ports=spelled(ranges(taken)),
+            port=first.port,
+            owner=first.owner,
+            pid=first.pid or "PID",
+            user=first.user,
+            saw=f"{len(taken)} of {len(wanted)} ports taken",
+            want=f"{spelled(launch.hccl_ports)} free",
+        )

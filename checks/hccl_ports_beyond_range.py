@@ -1,0 +1,34 @@
+from collections.abc import Iterator
+
+from doctor import WARNING, Finding, PerHost, check
+from doctor.facts.npu import NpuInventory
+from doctor.facts.ports import needed
+from doctor.intent import Launch
+from doctor.intent.launch import HCCL_PORTS
+
+
+@check(severity=WARNING, area="ranks")
+def hccl_ports_beyond_range(npus: PerHost[NpuInventory], launch: Launch) -> Iterator[Finding]:
+    """All 32 host ports that HCCL takes from HCCL_IF_BASE_PORT exist.
+
+    ## Why it matters
+    The last port there is has the number 65535. HCCL accepts a base up to 65520, from which 16 ports are left: a host
+    with more ranks, or a second group, finds none (EI0019).
+
+    ## What to do
+    `export HCCL_IF_BASE_PORT=60000` on all ranks, or another base of at most 65504, and reserve the 32 ports from it.
+
+    ## Source
+    HCCL documentation, HCCL_IF_BASE_PORT: range 1024 to 65520, 32 ports from the base.
+    """
+    base = launch.hccl_base_port
+    last = base + HCCL_PORTS - 1
+    if last > 65535 and needed(launch)[:1] == [base]:
+        yield Finding(
+            "HCCL_IF_BASE_PORT is {base}, and {missing} of the {ports} ports from it do not exist",
+            base=base,
+            missing=last - 65535,
+            ports=HCCL_PORTS,
+            saw=base,
+            want=f"at most {65536 - HCCL_PORTS}",
+        )

@@ -1,0 +1,31 @@
+from collections.abc import Iterator
+
+from doctor import WARNING, Finding, check
+from doctor.facts.npu import NpuInventory
+from doctor.facts.ports import ReservedPorts, needed
+from doctor.intent import Launch
+
+
+@check(severity=WARNING, area="kernel")
+def hccl_ports_half_reserved(ports: ReservedPorts, npus: NpuInventory, launch: Launch) -> Iterator[Finding]:
+    """Where HCCL's first 16 host ports are reserved, so are the other 16.
+
+    ## Why it matters
+    Older guides say 60000-60015. HCCL of today takes 32 ports from its base, and the upper half may be in use when the
+    job starts (EI0019, "have already been bound").
+
+    ## What to do
+    On {host}, with what is reserved already kept: `sysctl -w net.ipv4.ip_local_reserved_ports={merged}`, and for good:
+    `echo "net.ipv4.ip_local_reserved_ports = {merged}" >> /etc/sysctl.d/99-zz-cluster.conf`.
+
+    ## Source
+    HCCL documentation, HCCL_IF_BASE_PORT and EI0019 (60000-60031), and `topoinfo_detect.cc` in HCOMM. The page on
+    operator retry, and older guides, still name 16 ports: with such a CANN nothing is wrong yet.
+    """
+    wanted = needed(launch)
+    lost = [port for port in wanted if ports.at_risk(port)]
+    if lost and lost[0] not in wanted[:16]:
+        yield Finding(
+            "ports {ports} may be given to any outgoing connection, from local ports {range}; {saw}, expected {want}",
+            **ports.words(lost, wanted),
+        )

@@ -1,0 +1,34 @@
+from collections.abc import Iterator
+
+from doctor import ERROR, Finding, check
+from doctor.facts.npu import NpuInventory
+from doctor.facts.ports import ReservedPorts, needed
+from doctor.intent import Launch
+
+
+@check(severity=ERROR, area="kernel")
+def hccl_ports_unreserved(ports: ReservedPorts, npus: NpuInventory, launch: Launch) -> Iterator[Finding]:
+    """No program can be given one of HCCL's first 16 host ports by chance.
+
+    ## Why it matters
+    HCCL listens on fixed host ports, 60000 and up unless HCCL_IF_BASE_PORT says otherwise. They lie among those that
+    the kernel hands to outgoing connections, so any program may hold one of them just when the job starts: EI0019,
+    "have already been bound", once in many starts.
+
+    ## What to do
+    On {host}, with what is reserved already kept: `sysctl -w net.ipv4.ip_local_reserved_ports={merged}`, and for good:
+    `echo "net.ipv4.ip_local_reserved_ports = {merged}" >> /etc/sysctl.d/99-zz-cluster.conf`. In a container with a
+    network of its own: `docker run --sysctl net.ipv4.ip_local_reserved_ports={merged}`.
+
+    ## Source
+    HCCL documentation, HCCL_IF_BASE_PORT, HCCL_HOST_SOCKET_PORT_RANGE and EI0019: reserve the ports, 32 from the base.
+    Kernel documentation, ip-sysctl: a write replaces the whole list; ports outside ip_local_port_range are never
+    handed out, so they need no reservation. That 17 to 32 are missing is told by hccl-ports-half-reserved.
+    """
+    wanted = needed(launch)
+    lost = [port for port in wanted[:16] if ports.at_risk(port)]
+    if lost:
+        yield Finding(
+            "ports {ports} may be given to any outgoing connection, from local ports {range}; {saw}, expected {want}",
+            **ports.words(lost, wanted),
+        )

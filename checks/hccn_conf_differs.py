@@ -1,0 +1,78 @@
+from collections.abc import Iterator, Mapping
+
+from doctor import WARNING, Finding, Skip, check
+from doctor.facts.hccn import DetectAddresses, DeviceAddresses, DeviceGateways, HccnConf
+
+KEYS = ("address", "netmask", "gateway", "netdetect")
+NOWHERE = "0.0.0.0"
+
+
+@check(severity=WARNING, area="addresses")
+def hccn_conf_differs(
+    conf: HccnConf | None,
+    addresses: DeviceAddresses,
+    gateways: DeviceGateways | None,
+    detect: DetectAddresses | None,
+) -> Iterator[Finding]:
+    """The NPUs' network settings are those of /etc/hccn.conf.
+
+    ## Why it matters
+    The NPU holds what is in use now, the file what every start of the host sets. Where they differ, the job works
+    until a restart and then does not: the NPU comes up with another address, or none.
+
+    ## What to do
+    Set it again with hccn_tool, which writes both: `hccn_tool -i {npu} -ip -s address A netmask M`,
+    `-gateway -s gateway G`, `-netdetect -s address D`. If the file is right and the NPU wrong:
+    `hccn_tool -i {npu} -cfg recovery`, while no job runs.
+
+    ## Source
+    The driver's public source (cfg.c and the recovery code): hccn_tool's set commands write the file, recovery
+    reads it. With udhcpc_enable the address and the gateway come from DHCP and are not looked at here; a bond has
+    an address of its own.
+    """
+    live = dict(_live(addresses, gateways, detect))
+    held = sorted({npu for (npu, _), value in live.items() if value})
+    if conf is None and not held:
+        raise Skip("no NPU has a setting that could be lost")
+    if conf is None:
+        template = "/etc/hccn.conf does not exist: the next start of the host takes the settings of NPU {npus} away"
+        yield Finding(template, npu=held[0], npus=held)
+        return
+    for npu in sorted({npu for npu, _ in live}):
+        own = {key: live[npu, key] for key in KEYS if (npu, key) in live and not _excused(npu, key, live, conf)}
+        wanted = {key: conf.by_npu.get(npu, {}).get(key, "").replace(NOWHERE, "") for key in own}
+        apart = [key for key in own if own[key] != wanted[key]]
+        if apart:
+            saw, want = ({key: values[key] or "nothing" for key in apart} for values in (own, wanted))
+            yield Finding("NPU {npu} uses {saw}; /etc/hccn.conf has {want}", npu=npu, saw=saw, want=want)
+
+
+def _live(
+    addresses: DeviceAddresses, gateways: DeviceGateways | None, detect: DetectAddresses | None
+) -> Iterator[tuple[tuple[int, str], str]]:
+    """What each NPU uses; empty for what it says is not set. What could not be read, and IPv6, is left out."""
+    for npu, interface in addresses.by_npu.items():
+        if interface.version == 4:
+            yield (npu, "address"), str(interface.ip)
+            yield (npu, "netmask"), str(interface.netmask)
+    facts = (
+        ("address", addresses.unset, {}),
+        *((key, fact.unset, fact.by_npu) for key, fact in (("gateway", gateways), ("netdetect", detect)) if fact),
+    )
+    for key, unset, values in facts:
+        yield from (((npu, key), "") for npu in unset)
+        yield from (((npu, key), str(value)) for npu, value in values.items() if value.version == 4)
+
+
+def _excused(npu: int, key: str, live: Mapping[tuple[int, str], str], conf: HccnConf) -> bool:
+    """Whether the file need not hold this setting of the NPU."""
+    settings = conf.by_npu.get(npu, {})
+    if key == "netdetect":
+        return False
+    if any(owner in settings for owner in ("udhcpc_enable", "udhcpc_ipv6_enable", "bond_address")):
+        return True
+    if key == "netmask":
+        return "address" not in settings  # said once, of the address
+    # A1 keeps the one gateway of a host under the NPU that it was set on, and every NPU shows it.
+    gateways = [one["gateway"] for one in conf.by_npu.values() if "gateway" in one]
+    return key == "gateway" and key not in settings and live[npu, key] in gateways

@@ -1,0 +1,46 @@
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+
+from doctor import WARNING, Finding, PerHost, Skip, check
+from doctor.facts.names import HostNames
+
+
+@check(severity=WARNING, area="addresses")
+def host_name_ambiguous(names: PerHost[HostNames]) -> Iterator[Finding]:
+    """Every host name means the same host everywhere.
+
+    ## Why it matters
+    A stale line in one /etc/hosts sends one host's connections to an address that is gone, or to another machine: the
+    job waits at its start, and all other hosts look fine.
+
+    ## What to do
+    Compare `getent hosts {name}` on {host} with another host and make them agree: correct the line in /etc/hosts on
+    {host}, or the name server's entry. If the hosts are on separate networks on purpose, use addresses.
+
+    ## Source
+    Follows from how names are used (see host-name-unresolved). A name may have several addresses: hosts disagree only
+    when they have no address in common. Loopback addresses are left to host-name-is-loopback.
+    """
+    if len(names) < 2:
+        raise Skip("one host alone agrees with itself")
+    meanings: dict[str, dict[str, frozenset[str]]] = defaultdict(dict)
+    for host, found in names.items():
+        for name, meaning in found.names.items():
+            if meaning.outside:
+                meanings[name][host] = frozenset(meaning.outside)
+    for name, by_host in sorted(meanings.items()):
+        count = Counter(by_host.values())
+        most = max(count.values())
+        norms = [one for one in count if count[one] == most]
+        tie = any(one.isdisjoint(norms[0]) for one in norms)
+        odd = [host for host, one in by_host.items() if tie or one.isdisjoint(norms[0])]
+        for said in sorted({tuple(sorted(by_host[host])) for host in odd}):
+            want = "the same everywhere; no majority tells which" if tie else ", ".join(sorted(norms[0]))
+            yield Finding(
+                "{name} means {addresses} here; expected {want}",
+                hosts=[host for host in odd if by_host[host] == frozenset(said)],
+                name=name,
+                addresses=list(said),
+                saw=", ".join(said),
+                want=want,
+            )

@@ -1,0 +1,38 @@
+from collections.abc import Iterator
+
+from doctor import WARNING, Finding, PerHost, Skip, check
+from doctor.facts.names import HostNames
+from doctor.facts.visit import Reach
+
+
+@check(severity=WARNING, area="addresses")
+def host_name_is_loopback(names: HostNames, fleet: PerHost[Reach]) -> Iterator[Finding]:
+    """Every host's own name leads to an address that the other hosts can reach.
+
+    ## Why it matters
+    A program that looks up its own name to learn its address tells the others 127.0.0.1 or 127.0.1.1, and they connect
+    to themselves. Gloo fails so ("Connection refused, remote=[127.0.0.1]"); a rank table made by `hccl_tools.py` gets a
+    loopback server_id; a launcher that asks for rank 0 by name waits on the wrong address.
+
+    ## What to do
+    On {host}, take the name out of the line of {address} in /etc/hosts and give it a line with the host's real address:
+    `sed -i.bak -E '/^(127\\.|::1)/s/[[:space:]]{name}([[:space:]]|$)/\\1/g' /etc/hosts`, then
+    `echo "ADDRESS {name}" >> /etc/hosts`. Until then: `export GLOO_SOCKET_IFNAME=NIC`.
+
+    ## Source
+    Debian and its children write the line `127.0.1.1 NAME` at installation (Debian Reference, "The hostname
+    resolution"). That Gloo then connects to loopback was measured with PyTorch 2.13; `hccl_tools.py` calls
+    `gethostbyname(gethostname())`.
+    """
+    if len(fleet) < 2:
+        raise Skip("one host alone can use its loopback address")
+    meaning = names.own_meaning
+    if meaning.loopback:
+        address = next(one for one in meaning.addresses if one not in meaning.outside)
+        yield Finding(
+            "its own name {name} means {address} on it",
+            name=names.own,
+            address=address,
+            saw=f"{names.own} is {', '.join(meaning.addresses)}",
+            want="an address that other hosts reach",
+        )

@@ -1,0 +1,38 @@
+from collections import defaultdict
+from collections.abc import Iterator
+
+from doctor import ERROR, Finding, PerHost, Skip, check
+from doctor.facts.names import HostNames
+
+
+@check(severity=ERROR, area="addresses")
+def host_name_repeated(names: PerHost[HostNames]) -> Iterator[Finding]:
+    """Every host calls itself by a name of its own.
+
+    ## Why it matters
+    MindSpore and MPI launchers count the ranks of a host by its name. Two hosts with one name look like a single host
+    with twice the ranks: device numbers run past the last device ("Got device count[8] and device id[9]") or two ranks
+    take one device. NCCL and HCCL logs of the two can no longer be told apart.
+
+    ## What to do
+    Give each a name of its own: `hostnamectl set-hostname NAME` on {host}, and the same name in /etc/hosts everywhere.
+    In containers: `docker run --hostname NAME`, or `--net=host --uts=host`.
+
+    ## Source
+    MindSpore documentation, msrun ("host names must differ on all nodes"), and its FAQ on distributed configuration.
+    """
+    if len(names) < 2:
+        raise Skip("one host alone shares its name with no other")
+    called = defaultdict(list)
+    for host, found in names.items():
+        called[found.own.lower()].append(host)
+    for name, hosts in sorted(called.items()):
+        if len(hosts) > 1:
+            yield Finding(
+                "{count} hosts call themselves {name}",
+                hosts=hosts,
+                name=name,
+                count=len(hosts),
+                saw=f"{len(hosts)} hosts named {name}",
+                want="one name a host",
+            )

@@ -1,0 +1,42 @@
+from collections.abc import Iterator
+
+from doctor import WARNING, Finding, PerHost, Skip, check
+from doctor.facts.names import HostNames
+from doctor.intent import few
+
+
+@check(severity=WARNING, area="addresses")
+def host_name_unresolved(names: PerHost[HostNames]) -> Iterator[Finding]:
+    """Every host finds the address of every host of the fleet by its name.
+
+    ## Why it matters
+    torchrun, mpirun, DeepSpeed and msrun hand host names from host to host: rank 0 announces its name, the others look
+    it up. One host that cannot ends with "Name or service not known", all others wait for it until the time-out.
+
+    ## What to do
+    Add the missing lines to /etc/hosts on {host}, the same as on the other hosts, or mend its name server:
+    `getent hosts {first}` must print an address. In a container: `--net=host`, or `--add-host NAME:ADDRESS`.
+
+    ## Source
+    PyTorch `dynamic_rendezvous.py` (the agent of rank 0 publishes its own host name as MASTER_ADDR); MindSpore
+    documentation, msrun ("DNS resolution failed: Name or service not known"). A name of the host list that no host at
+    all can resolve, and that none calls itself, is taken for an alias of the SSH configuration and not judged.
+    """
+    if len(names) < 2:
+        raise Skip("one host alone looks up no other")
+    known = {name for found in names.values() for name, meaning in found.names.items() if meaning.addresses}
+    known |= {found.own for found in names.values()}
+    for host, found in names.items():
+        lost = {name: meaning for name, meaning in found.names.items() if name in known and not meaning.addresses}
+        if lost:
+            said = few(sorted(lost), 4)
+            yield Finding(
+                "cannot resolve {names}: {reason}",
+                hosts=(host,),
+                names=said,
+                first=min(lost),
+                count=len(lost),
+                reason=lost[min(lost)].error,
+                saw=f"{len(lost)} of {len(found.names)} names without an address",
+                want="an address for every name",
+            )

@@ -1,0 +1,36 @@
+from collections.abc import Iterator
+from datetime import timedelta
+
+from doctor import WARNING, Finding, check
+from doctor.facts.hccn import LinkHistory
+
+WINDOW = timedelta(hours=24)
+MOST = 4
+"""Changes in the window that are still taken for calm: a restart and a cable pulled once make as many."""
+
+
+@check(severity=WARNING, area="links")
+def link_flapping(history: LinkHistory) -> Iterator[Finding]:
+    """No NPU's link went up and down again and again in the last 24 hours.
+
+    ## Why it matters
+    Each gap costs the transfers on it their retries; a longer one ends the job with an error CQE (EI0013), hours
+    into it. A link that flaps is on its way out: a dirty or loose module, a bad fibre, a failing switch port.
+
+    ## What to do
+    `hccn_tool -i {npu} -link_stat -g` for the times, `-optical -g` for the module; clean or reseat it, then the
+    fibre, then the switch port.
+
+    ## Source
+    `hccn_tool -link_stat -g`, judged by the NPU's own clock. HCCL's fault guide looks there for error CQEs.
+    """
+    for npu, record in history.by_npu.items():
+        recent = [when for when, _ in record.changes if when > record.now - WINDOW]
+        if len(recent) > MOST:
+            yield Finding(
+                "the link of NPU {npu} changed {saw} times in 24 hours, last at {last}; expected at most {want}",
+                npu=npu,
+                last=max(recent).isoformat(sep=" "),
+                saw=len(recent),
+                want=MOST,
+            )

@@ -1,0 +1,34 @@
+from collections.abc import Iterator
+
+from doctor import WARNING, Finding, PerHost, Skip, check
+from doctor.facts.hccn import DeviceLinks, Neighbours
+
+
+@check(severity=WARNING, area="links")
+def lldp_empty(neighbours: PerHost[Neighbours], links: PerHost[DeviceLinks] | None) -> Iterator[Finding]:
+    """Every NPU whose link is up hears its neighbour.
+
+    ## Why it matters
+    Where the other NPUs hear their switch, one that does not is on a wrong or misconfigured port, or its link is up
+    and carries nothing.
+
+    ## What to do
+    Follow the cable of NPU {npu} on {host}; see that the switch port sends LLDP. `hccn_tool -i {npu} -lldp -g`
+    stays empty for up to 30 s after a link comes up.
+
+    ## Source
+    `hccn_tool -lldp -g`; the vendor's configuration guide takes an empty answer for a fault. Where no NPU hears
+    anything, LLDP is switched off, and nothing is said.
+    """
+    if not any(own.by_npu for own in neighbours.values()):
+        raise Skip("no NPU hears a neighbour: no switch here sends LLDP")
+    for host, own in neighbours.items():
+        states = links[host].by_npu if links and host in links else {}
+        npus = [npu for npu in own.silent if states.get(npu, "UP") == "UP"]
+        if npus:
+            yield Finding(
+                "no neighbour heard by NPU {npus}, although the link is up; others hear theirs",
+                hosts=[host],
+                npu=npus[0],
+                npus=npus,
+            )

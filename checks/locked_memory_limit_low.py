@@ -1,0 +1,50 @@
+from collections.abc import Iterator
+
+from doctor import WARNING, Finding, Skip, check
+from doctor.facts.gpu import GpuCards
+from doctor.facts.limits import Limits, RdmaAdapters
+from doctor.facts.memory import MIB, HostMemory, size
+from doctor.facts.npu import NpuInventory
+
+DEFAULT = 8 * MIB
+
+
+@check(severity=WARNING, area="kernel")
+def locked_memory_limit_low(
+    limits: Limits,
+    memory: HostMemory,
+    npus: NpuInventory | None,
+    gpus: GpuCards | None,
+    adapters: RdmaAdapters | None,
+) -> Iterator[Finding]:
+    """A process of the job may lock as much memory as its devices need.
+
+    ## Why it matters
+    Memory that a network adapter or an accelerator reads by itself must stay where it is: it is locked. Where the limit
+    is small, registering it fails: "ibv_reg_mr failed with error Cannot allocate memory", "ibv_create_qp failed".
+
+    ## What to do
+    On {host}: a line `* - memlock unlimited` in /etc/security/limits.conf, then log in again. In a container:
+    `docker run --ulimit memlock=-1`. For a service: `LimitMEMLOCK=infinity`; slurmd and sshd hand theirs to the job.
+
+    ## Source
+    NVIDIA, NCCL troubleshooting and container guides (`--ulimit memlock=-1`); ibv_reg_mr(3) and mlock(2): pinned
+    memory counts against RLIMIT_MEMLOCK. With a GPU or an RDMA adapter there should be no limit, or one as large as the
+    host's memory. HCCL uses the NPU's own adapter, whose driver locks memory by itself, and Huawei names no value:
+    with NPUs alone, less than 8 MiB is low, the kernel's default since Linux 5.16. Root with CAP_IPC_LOCK is not held
+    to the limit; other users, and root in a container without that right, are.
+    """
+    if adapters or (gpus and gpus.pci):
+        wanted, words = memory.total, "no limit"
+    elif npus:
+        wanted, words = DEFAULT, f"{size(DEFAULT)}, better no limit"
+    else:
+        raise Skip("no NPU, no NVIDIA GPU and no RDMA adapter")
+    limit = limits.memlock
+    if not limit.holds(wanted):
+        yield Finding(
+            "a process may lock {saw} of memory; expected {want}",
+            saw=size(limit.soft or 0),
+            want=words,
+            hard="unlimited" if limit.hard is None else size(limit.hard),
+        )

@@ -1,0 +1,38 @@
+from collections.abc import Iterator
+
+from doctor import ERROR, Finding, Skip, check
+from doctor.facts.names import HostNames, is_address
+from doctor.intent import Launch
+
+
+@check(severity=ERROR, area="addresses")
+def master_address_unresolved(names: HostNames, launch: Launch) -> Iterator[Finding]:
+    """Every host finds the address of MASTER_ADDR.
+
+    ## Why it matters
+    Each rank connects to MASTER_ADDR before anything else. Where the name has no address the ranks of that host end at
+    once ("host not found: Name or service not known"), and those of the other hosts wait for them.
+
+    ## What to do
+    On {host}: `echo "ADDRESS {name}" >> /etc/hosts`, or use an address instead of the name:
+    `export MASTER_ADDR=ADDRESS`. `getent hosts {name}` must print the same address on every host.
+
+    ## Source
+    PyTorch, environment variable initialization (MASTER_ADDR "must be set", an address or a host name that resolves);
+    for MindSpore the variable is MS_SCHED_HOST.
+    """
+    if not launch.master_addr:
+        raise Skip("MASTER_ADDR is not given")
+    if is_address(launch.master_addr):
+        raise Skip("MASTER_ADDR is an address, not a name")
+    if launch.master_addr not in names.names:
+        raise Skip(f"{launch.master_addr} was not looked up")
+    meaning = names.names[launch.master_addr]
+    if not meaning.addresses:
+        yield Finding(
+            "MASTER_ADDR {name} has no address: {reason}",
+            name=launch.master_addr,
+            reason=meaning.error,
+            saw=meaning.error,
+            want="an address",
+        )

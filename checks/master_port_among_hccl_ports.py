@@ -1,0 +1,32 @@
+from collections.abc import Iterator
+
+from doctor import ERROR, Finding, PerHost, Skip, check
+from doctor.facts.npu import NpuInventory
+from doctor.facts.ports import needed, spelled
+from doctor.intent import Launch
+
+
+@check(severity=ERROR, area="ranks")
+def master_port_among_hccl_ports(npus: PerHost[NpuInventory], launch: Launch) -> Iterator[Finding]:
+    """MASTER_PORT is none of the host ports that HCCL takes.
+
+    ## Why it matters
+    The store listens on MASTER_PORT before HCCL starts. HCCL then finds its own port taken (EI0019, "have already been
+    bound") on the host of rank 0, at every start.
+
+    ## What to do
+    Choose another port, on all hosts: `export MASTER_PORT=29500`, or move HCCL's: `export HCCL_IF_BASE_PORT=...`.
+
+    ## Source
+    HCCL documentation, HCCL_IF_BASE_PORT (32 ports from the base) and EI0019.
+    """
+    if not launch.master_addr:
+        raise Skip("MASTER_ADDR is not given, so nothing tells of a MASTER_PORT")
+    if launch.master_port in needed(launch):
+        yield Finding(
+            "MASTER_PORT {port} is one of HCCL's ports, {hccl}",
+            port=launch.master_port,
+            hccl=spelled(launch.hccl_ports),
+            saw=launch.master_port,
+            want=f"a port outside {spelled(launch.hccl_ports)}",
+        )

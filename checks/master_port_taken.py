@@ -1,0 +1,43 @@
+from collections.abc import Iterator
+
+from doctor import ERROR, Finding, Skip, check
+from doctor.facts.names import HostNames
+from doctor.facts.network import HostAddresses
+from doctor.facts.ports import Listeners
+from doctor.intent import Launch
+
+
+@check(severity=ERROR, area="kernel")
+def master_port_taken(
+    listeners: Listeners, names: HostNames, addresses: HostAddresses, launch: Launch
+) -> Iterator[Finding]:
+    """MASTER_PORT is free on the host of MASTER_ADDR.
+
+    ## Why it matters
+    Rank 0 listens there. If another program does already, rank 0 ends with "Address already in use"; if that program is
+    the store of another run, the ranks join the wrong job or wait for ever.
+
+    ## What to do
+    See who it is on {host}: `ss -tlnp "sport = :{port}"`. End a left-over of yours (`kill {pid}`), or choose another
+    port on all hosts: `export MASTER_PORT=...`. If that is the job that you look at, all is well.
+
+    ## Source
+    PyTorch, environment variable initialization (MASTER_PORT: "a free port on the machine with rank 0"); for MindSpore
+    it is MS_SCHED_PORT.
+    """
+    if not launch.master_addr:
+        raise Skip("MASTER_ADDR is not given")
+    if not names.is_master(launch.master_addr, addresses.addresses):
+        raise Skip(f"it is not the host of MASTER_ADDR, {launch.master_addr}")
+    holders = [one for one in listeners.holding(launch.master_port) if one.listening]
+    if holders:
+        first = holders[0]
+        yield Finding(
+            "MASTER_PORT {port} is taken by {owner}",
+            port=first.port,
+            owner=first.owner,
+            pid=first.pid or "PID",
+            user=first.user,
+            saw=f"{first.owner} listens",
+            want="a free port",
+        )

@@ -1,0 +1,36 @@
+from collections.abc import Iterator
+
+from doctor import WARNING, Finding, Skip, check
+from doctor.facts.names import HostNames
+from doctor.facts.network import HostAddresses
+from doctor.facts.ports import ReservedPorts
+from doctor.intent import Launch
+
+
+@check(severity=WARNING, area="kernel")
+def master_port_unreserved(
+    ports: ReservedPorts, names: HostNames, addresses: HostAddresses, launch: Launch
+) -> Iterator[Finding]:
+    """No program can be given MASTER_PORT by chance on the host of MASTER_ADDR.
+
+    ## Why it matters
+    A port from the range of outgoing connections may be held by any program just when the job starts: "Address already
+    in use", once in many starts, and not to be repeated.
+
+    ## What to do
+    Choose a port below {first} on all hosts (`export MASTER_PORT=29500`), or reserve this one on {host}:
+    `sysctl -w net.ipv4.ip_local_reserved_ports={merged}`.
+
+    ## Source
+    Kernel documentation, ip-sysctl: ip_local_port_range, ip_local_reserved_ports. The defaults of PyTorch (29500) and
+    MindSpore (8118) lie outside the kernel's default range, 32768 to 60999.
+    """
+    if not launch.master_addr:
+        raise Skip("MASTER_ADDR is not given")
+    if not names.is_master(launch.master_addr, addresses.addresses):
+        raise Skip(f"it is not the host of MASTER_ADDR, {launch.master_addr}")
+    if ports.at_risk(launch.master_port):
+        yield Finding(
+            "port {ports} may be given to any outgoing connection, from local ports {range}; {saw}, expected {want}",
+            **ports.words([launch.master_port], [launch.master_port]),
+        )

@@ -1,0 +1,29 @@
+from collections.abc import Iterator
+
+from doctor import WARNING, Finding, check
+from doctor.facts.memory import HostMemory, size
+
+SHARE = 0.1
+
+
+@check(severity=WARNING, area="memory")
+def memory_short(memory: HostMemory) -> Iterator[Finding]:
+    """At least a tenth of the host's memory is available.
+
+    ## Why it matters
+    Where memory ends the kernel kills the largest process, most often a rank (exit by signal 9), or HCCL cannot get its
+    buffers (EI0007). A host that is short before the job starts is in use by somebody else, or by a left-over.
+
+    ## What to do
+    See who has it on {host}: `ps -eo pid,user,rss,etime,args --sort=-rss | head`.
+
+    ## Source
+    proc_meminfo(5), MemAvailable: what programs can get without swapping. The share is ours.
+    """
+    if memory.available < SHARE * memory.total:
+        yield Finding(
+            "{saw} of {total} of memory are available; expected at least {want}",
+            saw=size(memory.available),
+            total=size(memory.total),
+            want=size(int(SHARE * memory.total)),
+        )

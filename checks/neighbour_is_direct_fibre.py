@@ -1,0 +1,46 @@
+from collections.abc import Iterator
+
+from doctor import ERROR, Finding, PerHost, Skip, check
+from doctor.facts.hccn import DeviceAddresses, Neighbours
+from doctor.facts.hccn.fleet import over
+from doctor.facts.visit import Reach
+
+
+@check(severity=ERROR, area="links")
+def neighbour_is_direct_fibre(
+    neighbours: PerHost[Neighbours], addresses: PerHost[DeviceAddresses] | None, reach: PerHost[Reach]
+) -> Iterator[Finding]:
+    """Between more than two hosts every NPU hangs on a switch; between two, a fibre joins equal NPU numbers.
+
+    ## Why it matters
+    A fibre from NPU to NPU joins those two and nobody else: with a third host HCCL finds no way and times out. Two
+    hosts may be joined that way, number by number; a crossed fibre then leads to an NPU in another segment.
+
+    ## What to do
+    Put NPU {npu} of {host} on the switch; or for two hosts, move the fibre to the NPU of the same number.
+
+    ## Source
+    The vendor's pre-check reads the system description in `hccn_tool -lldp -g`: `Routing` is a switch, `AscendNPU` a
+    direct fibre. HCCL builds no full mesh over direct fibres. Pairs of hosts joined number by number are in use.
+    """
+    if len(reach) < 2:
+        raise Skip("there is one host, and its neighbours may be anything")
+    heard = over(neighbours)
+    if not heard:
+        raise Skip("no NPU hears a neighbour")
+    owners = {str(interface.ip): one for one, interface in over(addresses or {}).items()}
+    for (host, npu), neighbour in heard.items():
+        if neighbour.kind != "npu":
+            continue
+        far = owners.get(neighbour.address)
+        if len(reach) == 2 and (far is None or (far[0] != host and far[1] == npu)):
+            continue
+        other = f"NPU {far[1]} of {far[0]}" if far else f"an NPU, {neighbour.address or neighbour.mac}"
+        want = f"NPU {npu} of the other host" if len(reach) == 2 else f"a switch, for {len(reach)} hosts"
+        yield Finding(
+            "a fibre leads from NPU {npu} straight to {saw}; expected {want}",
+            hosts=[host],
+            npu=npu,
+            saw=other,
+            want=want,
+        )

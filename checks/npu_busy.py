@@ -1,0 +1,34 @@
+from collections.abc import Iterator
+
+from doctor import ERROR, Finding, check
+from doctor.facts.npu import NpuTable
+from doctor.facts.processes import NpuProcesses
+
+
+@check(severity=ERROR, area="devices")
+def npu_busy(table: NpuTable, holders: NpuProcesses | None) -> Iterator[Finding]:
+    """No process is left on an NPU.
+
+    ## Why it matters
+    What an earlier job left behind keeps its memory and its ports on the NPU: the next job fails with `Failed to
+    initialize the HCCP process ... Maybe the last training process is running` (EJ0001), with a port in use (EI0020),
+    or for want of memory.
+
+    ## What to do
+    See whose it is: `ps -o user,pid,lstart,args -p {pid}` on {host}. When nobody needs it: `kill {pid}`, then
+    `kill -9 {pid}`, and wait ten seconds.
+
+    ## Source
+    The process table of `npu-smi info`, not the memory in use, which is 3 to 4 GB on an idle NPU.
+    """
+    for one in table.processes:
+        holder = holders.of(one.pid) if holders else None
+        yield Finding(
+            "NPU {npu} is held by process {pid} ({name}), {megabytes} MB; expected none",
+            npu=table.device(one),
+            pid=one.pid,
+            name=one.name or (holder.name if holder else "name not known"),
+            megabytes=one.megabytes,
+            user=holder.user if holder else "not known",
+            running=f"{holder.seconds} s" if holder else "not known",
+        )

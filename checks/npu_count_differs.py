@@ -1,0 +1,26 @@
+from collections.abc import Iterator
+
+from doctor import ERROR, Finding, PerHost, check
+from doctor.facts.npu import NpuInventory
+from doctor.majority import differing
+
+
+@check(severity=ERROR, area="devices")
+def npu_count_differs(inventory: PerHost[NpuInventory]) -> Iterator[Finding]:
+    """Every host has as many NPUs as the others.
+
+    ## Why it matters
+    A job is started with one number of processes a host. Where an NPU is missing, the last process gets
+    `Invalid device ID` (107001), and all the other ranks wait for it.
+
+    ## What to do
+    Compare the PCI bus with the device files: `lspci -n -d 19e5: | wc -l` and `ls /dev/davinci[0-9]*`. An NPU that is
+    missing on the bus too is a matter of card, slot or BIOS; one that is on the bus only is a matter of the driver.
+
+    ## Source
+    The hosts are compared with each other by the files /dev/davinci0 and on; the majority is the norm.
+    """
+    counts = {host: len(own.devices) for host, own in inventory.items()}
+    for found in differing(counts, "{saw} NPUs; {count} of {total} hosts have {want}"):
+        on_bus = {host: inventory[host].pci_count for host in found.hosts}
+        yield Finding(found.template, hosts=found.hosts, **found.values, on_pci_bus=on_bus)

@@ -1,0 +1,47 @@
+from collections.abc import Iterator
+
+from doctor import ERROR, Finding, check
+from doctor.fact import Unreadable
+from doctor.facts.npu import NpuInventory, NpuStart
+
+
+@check(severity=ERROR, area="devices")
+def npu_driver_not_loaded(start: NpuStart, inventory: NpuInventory) -> Iterator[Finding]:
+    """The NPU driver is loaded and answers npu-smi.
+
+    ## Why it matters
+    Without it no process gets an NPU. Three things end in the same message of npu-smi (-8005): the module is not
+    loaded, driver or firmware was installed and the host not restarted, or the user may not open the device files.
+
+    ## What to do
+    Not loaded: `lsmod | grep -i drv_` is empty; a kernel that changed after the driver was installed needs the driver
+    installed anew, then `reboot`. Installed since the last start: `reboot`. In use (-8020): end what
+    `fuser -v /dev/davinci*` names. Libraries: look at `ldconfig -p | grep libdcmi` and /usr/local/dcmi.
+
+    ## Source
+    Public source of npu-smi and DCMI (-8005 is an inner error, -8020 a resource in use); the mind-cluster FAQ for the
+    missing restart. The module's own file /dev/davinci_manager tells whether it is loaded; a version file changed
+    after the kernel started tells of the missing restart.
+    """
+    failure = start.failure
+    if failure is None:
+        return
+    if failure.kind == "library":
+        yield Finding("npu-smi cannot load its libraries: {saw}", saw=failure.said, want="npu-smi starts")
+    elif failure.kind == "busy":
+        yield Finding("npu-smi finds the NPUs in use by another: {saw}", saw=failure.said, want="npu-smi starts")
+    elif inventory.refused:
+        raise Unreadable(f"this user may not open {inventory.refused[0]}, so npu-smi fails", "npu-user-not-in-group")
+    elif not inventory.manager:
+        yield Finding(
+            "the NPU driver is not loaded: there is no /dev/davinci_manager", saw=failure.said, want="npu-smi starts"
+        )
+    elif inventory.newer_than_boot:
+        yield Finding(
+            "{files} changed after the last start of the host, and the driver does not answer: restart it",
+            files=list(inventory.newer_than_boot),
+            saw=failure.said,
+            want="npu-smi starts",
+        )
+    else:
+        yield Finding("the NPU driver is loaded and does not answer", saw=failure.said, want="npu-smi starts")

@@ -1,0 +1,44 @@
+from collections.abc import Iterator
+
+from doctor import WARNING, Finding, check
+from doctor.facts.npu import NpuTable
+
+RATED = {
+    "910A": 32768,
+    "910B": 32768,
+    "910ProA": 32768,
+    "910ProB": 32768,
+    "910B1": 65536,
+    "910B2": 65536,
+    "910B3": 65536,
+    "910B4": 32768,
+    "Ascend910": 65536,
+}
+"""MB, by the name that npu-smi shows."""
+
+
+@check(severity=WARNING, area="devices")
+def npu_hbm_low(table: NpuTable) -> Iterator[Finding]:
+    """Every NPU has the memory that its type is rated for.
+
+    ## Why it matters
+    Memory pages that failed are taken out of use. With much of it gone, a job that fits elsewhere runs out of memory
+    on this one rank.
+
+    ## What to do
+    Look at the isolated pages: `npu-smi info -t ecc -i {card}` on {host}; have the card replaced.
+
+    ## Source
+    The fault diagnosis of mind-cluster calls less than 95 % of the rated capacity abnormal, and holds the rated values.
+    """
+    for one in table.npus:
+        rated = RATED.get(one.name)
+        if rated and one.hbm_total < 0.95 * rated:
+            yield Finding(
+                "NPU {npu} has {saw} of memory; expected at least 95 % of {want}",
+                npu=one.device,
+                card=one.npu,
+                name=one.name,
+                saw=f"{one.hbm_total} MB",
+                want=f"{rated} MB",
+            )

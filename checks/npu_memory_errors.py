@@ -1,0 +1,30 @@
+from collections.abc import Iterator
+
+from doctor import WARNING, Finding, check
+from doctor.facts.npu import NpuMemoryErrors
+
+
+@check(severity=WARNING, area="devices")
+def npu_memory_errors(memory: NpuMemoryErrors) -> Iterator[Finding]:
+    """No NPU has counted memory errors that it could not correct.
+
+    ## Why it matters
+    A double-bit error ends the job that touches the page. The page is taken out of use at the next reset; where one
+    has failed, others tend to follow.
+
+    ## What to do
+    Reset the NPU while nobody uses it: `npu-smi set -t reset -i {card} -c 0` on {host}, or restart the host. Have the
+    card replaced when the count grows again.
+
+    ## Source
+    `HBM Double Bit Error Count` of `npu-smi info -t ecc` (documentation of npu-smi).
+    """
+    for card, errors in memory.by_card.items():
+        if errors.double_bit:
+            yield Finding(
+                "NPU card {card} has counted {saw} memory errors that it could not correct; expected {want}",
+                card=card,
+                isolated_pages=errors.isolated,
+                saw=errors.double_bit,
+                want=0,
+            )

@@ -1,0 +1,48 @@
+from collections.abc import Iterator
+
+from doctor import ERROR, Finding, check
+from doctor.facts.npu import NpuChips, NpuInventory
+
+
+@check(severity=ERROR, area="devices")
+def npu_missing(inventory: NpuInventory, chips: NpuChips | None) -> Iterator[Finding]:
+    """Every NPU on the PCI bus has a device file, and npu-smi lists it.
+
+    ## Why it matters
+    An NPU that dropped out is not announced anywhere: the job fails on that host alone, with `Invalid device ID`.
+
+    ## What to do
+    Read the kernel's words on {host}: `dmesg | grep -iE "davinci|ascend|pcie"`. On the bus without a device file: the
+    driver did not take it; restart the host, then reinstall the driver. A gap in the numbers with nothing more on the
+    bus: the card itself is gone; seat it anew or replace it.
+
+    ## Source
+    PCI ids 19e5:d801, d802, d803 and d806, the files /dev/davinci0 and on, and `npu-smi info -m` must agree (public
+    source of the driver; the fault diagnosis of mind-cluster counts them in the same way).
+    """
+    devices = inventory.devices
+    last = max((inventory.pci_count, *(device + 1 for device in devices)))
+    gap = sorted(set(range(last)) - set(devices))
+    if inventory.pci_count > len(devices):
+        yield Finding(
+            "NPU {npus} is on the PCI bus and has no device file: the driver did not take it",
+            npus=gap,
+            saw=f"{len(devices)} device files",
+            want=f"{inventory.pci_count} device files",
+        )
+    elif gap:
+        yield Finding(
+            "NPU {npus} has no device file, and the PCI bus shows {on_bus} NPUs: the card has dropped out",
+            npus=gap,
+            on_bus=inventory.pci_count,
+            saw=f"{len(devices)} device files",
+            want=f"{last} device files",
+        )
+    unlisted = sorted(set(devices) - {chip.device for chip in chips.chips}) if chips else []
+    if chips and unlisted:
+        yield Finding(
+            "NPU {npus} has a device file, and npu-smi does not list it",
+            npus=unlisted,
+            saw=f"{len(chips.chips)} NPUs listed",
+            want=f"{len(devices)} NPUs listed",
+        )

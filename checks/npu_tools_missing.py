@@ -1,0 +1,33 @@
+from collections.abc import Iterator
+
+from doctor import ERROR, Finding, check
+from doctor.facts.npu import NpuInventory
+
+
+@check(severity=ERROR, area="devices")
+def npu_tools_missing(inventory: NpuInventory) -> Iterator[Finding]:
+    """Every host with NPUs has the driver's tools, npu-smi and hccn_tool.
+
+    ## Why it matters
+    Both come with the driver package. Where an NPU is there and they are not, the driver is not installed, or not
+    wholly, and nothing can be said of the NPUs' health, addresses and links.
+
+    ## What to do
+    Install the NPU driver package on {host}: `./Ascend-hdk-<chip>-npu-driver_<version>_linux-<arch>.run --full`, then
+    restart the host.
+
+    ## Source
+    The public source of the driver package: npu-smi is linked into /usr/local/bin or /usr/local/sbin, hccn_tool lies
+    in /usr/local/Ascend/driver/tools.
+    """
+    if not (inventory.pci_count or inventory.devices):
+        return
+    missing = [tool for tool in ("npu-smi", "hccn_tool") if tool not in inventory.tools]
+    if missing:
+        yield Finding(
+            "{missing} not installed, on a host with {npus} NPUs",
+            missing=missing,
+            npus=max(inventory.pci_count, len(inventory.devices)),
+            saw=list(inventory.tools),
+            want=["npu-smi", "hccn_tool"],
+        )

@@ -1,0 +1,32 @@
+from collections.abc import Iterator
+
+from doctor import ERROR, Finding, check
+from doctor.facts.npu import NpuTable
+
+
+@check(severity=ERROR, area="devices")
+def npu_unhealthy(table: NpuTable) -> Iterator[Finding]:
+    """Every NPU says that its health is OK.
+
+    ## Why it matters
+    Warning, Alarm and Critical stand for faults that the NPU itself has found: memory errors, heat, lost links. A job
+    on it ends with a device error or computes wrong numbers.
+
+    ## What to do
+    Ask {host} for the codes: `npu-smi info -t health -i {card} -c {chip}` and `npu-smi info -t ecc -i {card}`. Leave
+    the host out of the job until they are gone; a code that returns after a restart is a matter for the vendor.
+
+    ## Source
+    The Health column of `npu-smi info`; its words are OK, Warning, Alarm, Critical and UNKNOWN (public source of
+    npu-smi).
+    """
+    for one in table.npus:
+        if one.health != "OK":
+            yield Finding(
+                "NPU {npu} says {saw}; expected {want}",
+                npu=one.device,
+                card=one.npu,
+                chip=one.chip,
+                saw=one.health,
+                want="OK",
+            )

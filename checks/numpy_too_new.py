@@ -1,0 +1,25 @@
+from collections.abc import Iterator
+
+from doctor import WARNING, Finding, Skip, check
+from doctor.facts.python_env import PythonEnv
+
+
+@check(severity=WARNING, area="versions")
+def numpy_too_new(python: PythonEnv) -> Iterator[Finding]:
+    """numpy is of version 1 beside torch_npu.
+
+    ## Why it matters
+    The operator compiler of CANN (tbe) uses names that numpy 2 has dropped: the first operator that must be compiled
+    fails with `module 'numpy' has no attribute`, long after the job has started.
+
+    ## What to do
+    `{python} -m pip install "numpy<2"` on {host}.
+
+    ## Source
+    Reports of users, not the vendor's word: newer releases of CANN may do with numpy 2.
+    """
+    if "torch_npu" not in python.packages:
+        raise Skip("torch_npu is not installed for the job's interpreter")
+    numpy = python.packages.get("numpy", "")
+    if numpy.partition(".")[0].isdecimal() and int(numpy.partition(".")[0]) >= 2:
+        yield Finding("numpy {saw} beside torch_npu; expected {want}", python=python.path, saw=numpy, want="1.x")

@@ -1,0 +1,49 @@
+from collections.abc import Iterator
+
+from doctor import WARNING, Finding, PerHost, check
+from doctor.facts.gpu import GpuCards
+from doctor.facts.kernel import arriving
+from doctor.facts.limits import Limits
+from doctor.facts.npu import NpuInventory
+from doctor.facts.visit import Reach
+from doctor.intent import Launch
+
+LEAST, OF_A_RANK, ADVISED = 16384, 16, 65535
+
+
+@check(severity=WARNING, area="kernel")
+def open_files_limit_low(
+    limits: Limits,
+    fleet: PerHost[Reach],
+    npus: PerHost[NpuInventory] | None,
+    gpus: PerHost[GpuCards] | None,
+    launch: Launch,
+) -> Iterator[Finding]:
+    """A process of the job may open as many files as it needs.
+
+    ## Why it matters
+    Sockets to all peers, the tensors that loader workers share, data files and logs all count. At the limit a rank ends
+    with "Too many open files", or a loader with "received 0 items of ancdata", often hours into the run.
+
+    ## What to do
+    In the script that starts the job: `ulimit -n 65535`{raise_first}. In a container: `docker run --ulimit
+    nofile=65535:65535`. For a service: `LimitNOFILE=65535`. This is the limit of a session on {host}; a job that a
+    scheduler starts has that one's.
+
+    ## Source
+    Huawei, HCCL Test guide, "Execution": set the limit of open files to 65535 before the run. That is enough for the
+    largest jobs; smaller ones do with less, so a limit counts as low below 16 files for each rank of the job, and
+    below 16384: a few thousand go to loader workers alone. The usual 1024 is too low for any.
+    """
+    ranks, _ = arriving(launch, fleet, npus, gpus)
+    limit, wanted = limits.nofile, min(ADVISED, max(LEAST, OF_A_RANK * ranks))
+    if not limit.holds(wanted):
+        first = ", which needs a line `* - nofile 65535` in /etc/security/limits.conf and a new login first"
+        yield Finding(
+            "a process may open {saw} files; expected at least {want}, better {advised}",
+            saw=limit.soft,
+            want=wanted,
+            advised=ADVISED,
+            hard="unlimited" if limit.hard is None else limit.hard,
+            raise_first="" if limit.can_hold(ADVISED) else first,
+        )

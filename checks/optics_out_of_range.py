@@ -1,0 +1,73 @@
+from collections.abc import Iterator, Mapping
+
+from doctor import WARNING, Finding, PerHost, check
+from doctor.facts.hccn import DeviceLinks, Module, Optics, SuperPod
+from doctor.facts.hccn.fleet import Npu, by_host, families, over, port_use
+from doctor.facts.npu import NpuProduct
+from doctor.facts.visit import Reach
+from doctor.intent import Launch
+
+
+@check(severity=WARNING, area="links")
+def optics_out_of_range(
+    optics: PerHost[Optics],
+    links: PerHost[DeviceLinks] | None,
+    products: PerHost[NpuProduct],
+    pods: PerHost[SuperPod] | None,
+    reach: PerHost[Reach],
+    launch: Launch,
+) -> Iterator[Finding]:
+    """Every optical module in use is there, answers, and works within its own limits.
+
+    ## Why it matters
+    Weak light, a hot module or a lost lane come before flapping links and error CQEs (EI0013): the job still runs,
+    slower, until it does not.
+
+    ## What to do
+    `hccn_tool -i {npu} -optical -g` on {host}. Low Rx power: clean the fibre and look at the far end's Tx power. Low Tx
+    power, temperature or voltage: change the module.
+
+    ## Source
+    The module's own thresholds and its loss of signal and lock flags. A missing module counts where most NPUs of the
+    same product have one (boards with a backplane have none); modules on a port that is down and that the job does
+    not use do not count.
+    """
+    family = families(launch, products)
+    use = port_use(optics, launch, products, reach, pods)
+    idle = {one for one, state in over(links or {}).items() if state == "DOWN" and not use.get(one[0])}
+    for (host, npu), module in over(optics).items():
+        for finding in _faults(npu, module) if (host, npu) not in idle else ():
+            yield finding.on(host)
+    for product in sorted(set(family.values())):
+        own = {host: fact for host, fact in optics.items() if family.get(host) == product}
+        empty: dict[Npu, str] = {(host, npu): "" for host, fact in own.items() for npu in fact.empty}
+        count = len(over(own))
+        for host, _, npus in by_host(empty) if count > len(empty) else ():
+            template = "no optical module in NPU {npus}; {count} NPUs of {family} have one"
+            yield Finding(template, hosts=[host], npu=npus[0], npus=npus, count=count, family=product)
+
+
+def _faults(npu: int, module: Module) -> Iterator[Finding]:
+    if not module.reachable:
+        yield Finding("the optical module of NPU {npu} does not answer on its control link", npu=npu)
+    dark = {
+        name: one
+        for name, one in module.readings.items()
+        if one.low < one.high and not one.low <= one.value <= one.high
+    }
+    for what in dict.fromkeys(name.rstrip("0123456789") for name in dark):
+        lanes = {name: one for name, one in dark.items() if name.rstrip("0123456789") == what}
+        one = next(iter(lanes.values()))
+        yield Finding(
+            "the optical module of NPU {npu} has {saw} {unit}; expected {low} to {high} {unit}",
+            npu=npu,
+            what=what,
+            saw={name: reading.value for name, reading in lanes.items()},
+            low=one.low,
+            high=one.high,
+            unit=one.unit,
+        )
+    raised: Mapping[str, str] = {name: hex(bits) for name, bits in module.flags.items() if bits}
+    if raised:
+        template = "the optical module of NPU {npu} signals {saw}; expected no loss of signal or lock"
+        yield Finding(template, npu=npu, saw=raised)

@@ -1,0 +1,33 @@
+from collections.abc import Iterator
+
+from doctor import WARNING, Finding, check
+from doctor.facts.limits import Limits
+
+WANTED = 4096
+
+
+@check(severity=WARNING, area="kernel")
+def process_limit_low(limits: Limits) -> Iterator[Finding]:
+    """A user of the host may start at least 4096 processes and threads.
+
+    ## Why it matters
+    Every thread counts. One rank with its communication threads, its math library and a few loader workers starts some
+    hundreds. At the limit threads cannot be made: "Resource temporarily unavailable", "can't start new thread",
+    `pthread_create failed`.
+
+    ## What to do
+    On {host}: a line `* - nproc unlimited` in /etc/security/limits.conf (and see /etc/security/limits.d), then log in
+    again. In a container: `docker run --ulimit nproc=-1`, and `--pids-limit -1`.
+
+    ## Source
+    No vendor names a number. 4096 is the lowest value that a distribution of today sets (Red Hat's 20-nproc.conf);
+    8 ranks with 512 threads each reach it. Root is not held to it.
+    """
+    limit = limits.nproc
+    if not limit.holds(WANTED):
+        yield Finding(
+            "a user may have {saw} processes and threads; expected at least {want}",
+            saw=limit.soft,
+            want=WANTED,
+            hard="unlimited" if limit.hard is None else limit.hard,
+        )

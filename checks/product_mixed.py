@@ -1,0 +1,24 @@
+from collections.abc import Iterator
+
+from doctor import ERROR, Finding, PerHost, check
+from doctor.facts.npu import NpuProduct
+from doctor.majority import differing
+
+
+@check(severity=ERROR, area="devices")
+def product_mixed(products: PerHost[NpuProduct]) -> Iterator[Finding]:
+    """All hosts have NPUs of one family.
+
+    ## Why it matters
+    The families differ in ranks a host, in number formats and in how their NPUs are wired; HCCL builds no group over
+    two of them.
+
+    ## What to do
+    Leave {host} out of the job, or start a job for each family.
+
+    ## Source
+    The PCI ids of the NPUs: d801 is A1 (910), d802 is A2 (910B1 to 910B4), d803 is A3, d806 is A5 (950). A chip that
+    npu-smi calls `910B` without a digit is A1. HCCL documentation, supported products of a group.
+    """
+    families = {host: own.family for host, own in products.items()}
+    yield from differing(families, "NPUs of family {saw}; {count} of {total} hosts have {want}")

@@ -1,0 +1,23 @@
+from collections.abc import Iterator
+
+from doctor import WARNING, Finding, PerHost, check
+from doctor.facts.python_env import PythonEnv
+from doctor.majority import differing
+
+
+@check(severity=WARNING, area="versions")
+def python_version_differs(python: PerHost[PythonEnv]) -> Iterator[Finding]:
+    """The job's interpreter is of one Python version on all hosts.
+
+    ## Why it matters
+    Packages are installed for each version apart, so one host may run other code; objects that are sent between ranks
+    with pickle may not load.
+
+    ## What to do
+    Name the job's interpreter with --python, by its full path; install Python {want} on {host}.
+
+    ## Source
+    The version that the interpreter itself reports, major and minor number; the majority is the norm.
+    """
+    values = {host: own.line for host, own in python.items()}
+    yield from differing(values, "Python {saw}; {count} of {total} hosts have {want}")

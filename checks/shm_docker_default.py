@@ -1,0 +1,30 @@
+from collections.abc import Iterator
+
+from doctor import ERROR, Finding, check
+from doctor.facts.memory import DOCKER_DEFAULT, SharedMemory, size
+
+
+@check(severity=ERROR, area="memory")
+def shm_docker_default(shm: SharedMemory) -> Iterator[Finding]:
+    """/dev/shm is larger than the 64 MiB that a container gets when nobody asks for more.
+
+    ## Why it matters
+    Two loader workers with a batch of images each fill 64 MiB, and so do the segments of NCCL for a few ranks of one
+    host (9.2 MiB each). The job ends with "Bus error", "No space left on device" or "failed to extend /dev/shm".
+
+    ## What to do
+    Start the container of {host} anew with `--shm-size=32g`, or with `--ipc=host`. For all containers:
+    `"default-shm-size": "8G"` in /etc/docker/daemon.json. In Kubernetes mount an emptyDir with `medium: Memory` on
+    /dev/shm. For the running container, as root on its host: `nsenter -t PID -m mount -o remount,size=32g /dev/shm`.
+
+    ## Source
+    Docker documentation, `docker run --shm-size` (default 64 MB); containerd and the kubelet have the same.
+    NCCL and PyTorch issues on containers with 64 MB name these errors.
+    """
+    if shm.size == DOCKER_DEFAULT:
+        yield Finding(
+            "/dev/shm holds {saw}, the default of a container; expected {want}",
+            saw=size(shm.size),
+            want="--shm-size or --ipc=host",
+            container=shm.container,
+        )

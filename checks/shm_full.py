@@ -1,0 +1,34 @@
+from collections.abc import Iterator
+
+from doctor import ERROR, Finding, check
+from doctor.facts.gpu import GpuCards
+from doctor.facts.memory import SharedMemory, ranks_here, size, wanted_shm
+from doctor.facts.npu import NpuInventory
+from doctor.intent import Launch
+
+SHARE = 0.1
+
+
+@check(severity=ERROR, area="memory")
+def shm_full(shm: SharedMemory, npus: NpuInventory | None, gpus: GpuCards | None, launch: Launch) -> Iterator[Finding]:
+    """At least a tenth of /dev/shm is free, or as much as the job needs.
+
+    ## Why it matters
+    A full /dev/shm fails a job like one that is too small: "No space left on device", "failed to extend /dev/shm", or
+    a bus error in a loader worker.
+
+    ## What to do
+    See what fills it on {host}: `du -ah /dev/shm | sort -h | tail`. Left-overs of dead jobs are named by
+    shm-stale-segments; remove only what no process uses: `fuser -v /dev/shm/NAME`.
+
+    ## Source
+    tmpfs(5). The share is ours: a tenth, and only when less is free than shm-too-small asks for.
+    """
+    wanted = wanted_shm(ranks_here(launch, len(npus.devices) if npus else gpus.pci if gpus else 0))
+    if shm.limited and shm.free < SHARE * shm.size and shm.free < wanted:
+        yield Finding(
+            "{saw} of {size} are free in /dev/shm; expected at least {want}",
+            saw=size(shm.free),
+            size=size(shm.size),
+            want=size(min(wanted, int(SHARE * shm.size))),
+        )

@@ -1,0 +1,36 @@
+from collections.abc import Iterator
+
+from doctor import WARNING, Finding, check
+from doctor.facts.memory import MIB, IdleSegments, size
+from doctor.intent import few
+
+
+@check(severity=WARNING, area="memory")
+def shm_stale_segments(segments: IdleSegments) -> Iterator[Finding]:
+    """No shared memory is left behind by programs that have ended.
+
+    ## Why it matters
+    A job that was killed does not remove its shared memory. It takes memory of the host until the next start, and fills
+    /dev/shm run by run until a job finds no room.
+
+    ## What to do
+    See them on {host}: `ls -l /dev/shm`, `ipcs -m`. Remove what is a dead job's: {remove}.
+
+    ## Source
+    shm_overview(7), shmctl(2): shared memory lives until it is removed. A file counts as left behind when no process
+    has it open or mapped (the kernel would not grant a lease, fcntl(2) F_SETLEASE), a System V segment when none is
+    attached; both when older than ten minutes, and from 1 MiB in all: a few pages harm nobody.
+    """
+    found = [*segments.files, *segments.sysv]
+    total = sum(one.bytes for one in found)
+    if total >= MIB:
+        names = [one.path if one.path.startswith("/") else f"segment {one.path}" for one in found]
+        remove = [f"`rm {one.path}`" for one in segments.files] + [f"`ipcrm -m {one.path}`" for one in segments.sysv]
+        yield Finding(
+            "{saw} of shared memory are used by nobody: {names}",
+            saw=size(total),
+            want="none",
+            names=few(names, 4),
+            remove=few(remove, 8),
+            count=len(found),
+        )

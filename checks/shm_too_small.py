@@ -1,0 +1,37 @@
+from collections.abc import Iterator
+
+from doctor import WARNING, Finding, check
+from doctor.facts.gpu import GpuCards
+from doctor.facts.memory import DOCKER_DEFAULT, SharedMemory, ranks_here, size, wanted_shm
+from doctor.facts.npu import NpuInventory
+from doctor.intent import Launch
+
+
+@check(severity=WARNING, area="memory")
+def shm_too_small(
+    shm: SharedMemory, npus: NpuInventory | None, gpus: GpuCards | None, launch: Launch
+) -> Iterator[Finding]:
+    """/dev/shm has room for the shared memory of all ranks on the host.
+
+    ## Why it matters
+    Loader workers hand their batches over in /dev/shm, and communication libraries use it between the ranks of a host.
+    When it is full: "No space left on device", or a plain bus error in a worker.
+
+    ## What to do
+    In a container: `docker run --shm-size=32g` or `--ipc=host`; in Kubernetes an emptyDir with `medium: Memory` on
+    /dev/shm. On {host} itself: `mount -o remount,size=50% /dev/shm`.
+
+    ## Source
+    No vendor names a minimum. Wanted are 1 GiB, the smallest value in Huawei's published container examples
+    (vllm-ascend: `--shm-size=1g`), and 128 MiB a rank where that is more: two loader workers with two batches of
+    32 MiB each. Exactly 64 MiB is told by shm-docker-default.
+    """
+    ranks = ranks_here(launch, len(npus.devices) if npus else gpus.pci if gpus else 0)
+    wanted = wanted_shm(ranks)
+    if shm.size < wanted and shm.limited and shm.size != DOCKER_DEFAULT:
+        yield Finding(
+            "/dev/shm holds {saw}; expected at least {want}",
+            saw=size(shm.size),
+            want=size(wanted),
+            ranks=ranks,
+        )

@@ -1,0 +1,40 @@
+from collections import defaultdict
+from collections.abc import Iterator
+
+from doctor import WARNING, Finding, PerHost, Skip, check
+from doctor.facts.hccn import Neighbours
+from doctor.facts.hccn.fleet import Npu, names, over
+
+
+@check(severity=WARNING, area="links")
+def switch_port_shared(neighbours: PerHost[Neighbours]) -> Iterator[Finding]:
+    """Every NPU hangs on a switch port of its own.
+
+    ## Why it matters
+    Two NPUs that hear the same port of the same switch share its bandwidth through something in between, or one of
+    them still shows a neighbour from before its cable was moved. Either way the cabling is not as planned.
+
+    ## What to do
+    Follow the cable of NPU {npu} on {host}; look at {port} on the switch {mac}.
+
+    ## Source
+    LLDP (`hccn_tool -lldp -g`): chassis MAC and interface name together name one port.
+    """
+    ports: dict[tuple[str, str], list[Npu]] = defaultdict(list)
+    for one, neighbour in over(neighbours).items():
+        if neighbour.kind != "npu" and neighbour.mac and neighbour.port:
+            ports[neighbour.mac, neighbour.port].append(one)
+    if not ports:
+        raise Skip("no NPU names the port of a switch")
+    for (mac, port), npus in sorted(ports.items()):
+        if len(npus) > 1:
+            yield Finding(
+                "{npus} are on one port, {port} of the switch {mac}; expected a port for each",
+                hosts=list(dict.fromkeys(host for host, _ in npus)),
+                npu=npus[-1][1],
+                npus=names(npus),
+                port=port,
+                mac=mac,
+                saw=len(npus),
+                want=1,
+            )

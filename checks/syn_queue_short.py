@@ -1,0 +1,46 @@
+from collections.abc import Iterator
+from math import ceil
+
+from doctor import WARNING, Finding, PerHost, check
+from doctor.facts.gpu import GpuCards
+from doctor.facts.kernel import ListenQueues, arriving
+from doctor.facts.npu import NpuInventory
+from doctor.facts.visit import Reach
+from doctor.intent import Launch
+
+
+@check(severity=WARNING, area="kernel")
+def syn_queue_short(
+    queues: ListenQueues,
+    fleet: PerHost[Reach],
+    npus: PerHost[NpuInventory] | None,
+    gpus: PerHost[GpuCards] | None,
+    launch: Launch,
+) -> Iterator[Finding]:
+    """The queue of half-open connections (net.ipv4.tcp_max_syn_backlog) holds those of all ranks.
+
+    ## Why it matters
+    Beside the queue of accepted connections (listen-queue-short) there is one for handshakes under way. Where it is
+    full the first packet of a connection is dropped and sent again after 1, 3, 7 seconds: ranks arrive late, or never.
+
+    ## What to do
+    On {host}: `sysctl -w net.ipv4.tcp_max_syn_backlog=65535`, and to keep it:
+    `echo "net.ipv4.tcp_max_syn_backlog = 65535" >> /etc/sysctl.d/99-zz-cluster.conf`.
+
+    ## Source
+    Huawei, HCCL Test guide, "Execution": raise both somaxconn and tcp_max_syn_backlog with the size of the cluster,
+    for example to 65535. The number wanted is that of listen-queue-short. With tcp_syncookies=0 the kernel keeps the
+    last quarter of the queue for peers that it knows (`tcp_conn_request` in tcp_input.c), so a third more is wanted.
+    With syncookies the kernel does not drop, yet before Linux 4.4 it answers with cookies, which lose TCP options.
+    """
+    ranks, wanted = arriving(launch, fleet, npus, gpus)
+    if not queues.syncookies:
+        wanted = ceil(wanted * 4 / 3)
+    if queues.syn_backlog < wanted:
+        yield Finding(
+            "net.ipv4.tcp_max_syn_backlog is {saw}; expected at least {want} for {ranks} ranks",
+            saw=queues.syn_backlog,
+            want=wanted,
+            ranks=ranks,
+            syncookies=queues.syncookies,
+        )

@@ -1,0 +1,51 @@
+from collections.abc import Iterator
+
+from doctor import WARNING, Finding, check
+from doctor.facts.kernel import MAIN_FILE, RESERVED_PORTS, LiveSettings, SysctlFiles, may_be_default
+from doctor.facts.ports import parse_ports
+
+
+@check(severity=WARNING, area="kernel")
+def sysctl_lost_at_reboot(live: LiveSettings, files: SysctlFiles) -> Iterator[Finding]:
+    """The kernel settings that a job needs are those that the host's files set at boot.
+
+    ## Why it matters
+    `sysctl -w` lasts until the next start. A cluster that was tuned by hand works until a host is restarted, and then
+    fails on that host alone.
+
+    ## What to do
+    To keep the value of now on {host}: `echo "{key} = {live}" >> /etc/sysctl.d/99-zz-cluster.conf`. To take that of
+    the files instead: `sysctl --system`. Where something else sets it at each start (tuned, the kubelet, a container's
+    runtime), nothing needs to be done.
+
+    ## Source
+    sysctl.conf(5), sysctl.d(5), `sysctl --system`: files are applied by the order of their names, a file hides those
+    of its name in later folders, the last line wins. systemd does not read /etc/sysctl.conf by itself. Judged are
+    somaxconn, tcp_max_syn_backlog, ip_local_reserved_ports (as a set) and ip_local_port_range. A value that no file
+    sets is lost only if it is none that a kernel starts with.
+    """
+    for key, value in live.values.items():
+        line = files.at_boot(key)
+        if line is None and may_be_default(key, value):
+            continue
+        if line is not None and _same(key, value, line.value):
+            continue
+        unheeded = any(other.key == key for other in files.unheeded)
+        nobody = f"only {MAIN_FILE} sets it, which systemd does not read" if unheeded else "no file sets it"
+        yield Finding(
+            "{key} is {live} now, and {boot}",
+            key=key,
+            live=value,
+            boot=f"{line.path} sets {line.value or 'nothing'} at boot" if line else nobody,
+            saw=value or "none",
+            want=(line.value or "none") if line else "a file that sets it",
+        )
+
+
+def _same(key: str, live: str, boot: str) -> bool:
+    if key != RESERVED_PORTS:
+        return live == boot
+    try:
+        return parse_ports(live) == parse_ports(boot)
+    except ValueError:
+        return False

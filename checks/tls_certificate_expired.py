@@ -1,0 +1,22 @@
+from collections.abc import Iterator
+
+from doctor import ERROR, Finding, check
+from doctor.facts.hccn import TlsSwitches
+
+
+@check(severity=ERROR, area="links")
+def tls_certificate_expired(switches: TlsSwitches) -> Iterator[Finding]:
+    """No NPU that encrypts does so with an expired certificate.
+
+    ## Why it matters
+    With TLS on, an expired certificate ends the handshake: the NPU connects to no other, and HCCL times out.
+
+    ## What to do
+    Install new certificates on NPU {npu} of {host}, or turn TLS off on all NPUs: `hccn_tool -i {npu} -tls -s enable 0`.
+
+    ## Source
+    `hccn_tool -tls -g` of newer drivers shows `tls expiration status[2]`, has expired; older ones do not tell.
+    """
+    for npu in switches.expired:
+        if switches.by_npu[npu]:
+            yield Finding("NPU {npu} has TLS on, and its certificate has expired", npu=npu, want="a valid certificate")

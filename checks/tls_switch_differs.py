@@ -1,0 +1,24 @@
+from collections.abc import Iterator
+
+from doctor import ERROR, Finding, PerHost, check
+from doctor.facts.hccn import TlsSwitches
+from doctor.facts.hccn.fleet import differing, over
+
+
+@check(severity=ERROR, area="links")
+def tls_switch_differs(switches: PerHost[TlsSwitches]) -> Iterator[Finding]:
+    """The TLS switch is the same on all NPUs.
+
+    ## Why it matters
+    An NPU that encrypts and one that does not cannot connect: HCCL times out while it sets up its links, on newer
+    drivers with EI0016, which names the ranks. Boards that were replaced often come with the other setting.
+
+    ## What to do
+    Set it everywhere alike, as root: `hccn_tool -i {npu} -tls -s enable 0`, or `enable 1` where certificates are in
+    place on all NPUs.
+
+    ## Source
+    HCCL's error code EI0016, "all ranks are consistent"; read with `hccn_tool -tls -g`, which answers root alone.
+    """
+    words = {one: "on" if on else "off" for one, on in over(switches).items()}
+    yield from differing(words, "TLS is {saw} for NPU {npus}; it is {want} for {count} of {total} NPUs")

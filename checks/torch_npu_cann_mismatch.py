@@ -1,0 +1,38 @@
+from collections.abc import Iterator
+
+from doctor import WARNING, Finding, Skip, check
+from doctor.compatibility import DATED, cann_of, same_cann
+from doctor.fact import Unreadable
+from doctor.facts.python_env import PythonEnv
+from doctor.facts.versions import CannVersion
+
+
+@check(severity=WARNING, area="versions")
+def torch_npu_cann_mismatch(python: PythonEnv, cann: CannVersion) -> Iterator[Finding]:
+    """torch_npu runs on the CANN that it was released for.
+
+    ## Why it matters
+    A function that the one calls and the other does not have fails at import (`undefined symbol`) or at the first use
+    (`error code is 15`, an operator that is not supported). Other pairs may work, and nobody has tested them.
+
+    ## What to do
+    Install CANN {want} on {host}, or a torch_npu that belongs to CANN {saw}.
+
+    ## Source
+    The table of COMPATIBILITY.en.md of torch_npu, of the day that doctor/compatibility.py names. Patches of one line
+    of CANN (8.5.0 and 8.5.1) count as one. A torch_npu that the table does not hold is unknown, not wrong.
+    """
+    torch_npu = python.packages.get("torch_npu")
+    if torch_npu is None:
+        raise Skip("torch_npu is not installed for the job's interpreter")
+    want = cann_of(torch_npu)
+    if not want:
+        raise Unreadable(f"torch_npu {torch_npu} is not in the compatibility table of {DATED}")
+    if not same_cann(cann.version, want):
+        yield Finding(
+            "torch_npu {torch_npu} on CANN {saw}; it was released for CANN {want}",
+            torch_npu=torch_npu,
+            path=cann.path,
+            saw=cann.version,
+            want=want,
+        )

@@ -1,0 +1,45 @@
+from collections.abc import Iterator
+
+from doctor import ERROR, Finding, check
+from doctor.facts.python_env import TorchImport, cause, missing_library
+
+
+@check(severity=ERROR, area="versions")
+def torch_npu_cannot_load(torch: TorchImport) -> Iterator[Finding]:
+    """torch loads together with torch_npu.
+
+    ## Why it matters
+    From torch 2.5 on a plain `import torch` loads torch_npu too, so it fails for every program on the host, also for
+    those that use no NPU.
+
+    ## What to do
+    {remedy}
+    A program that needs no NPU runs with `TORCH_DEVICE_BACKEND_AUTOLOAD=0`.
+
+    ## Source
+    The messages of torch_npu at import (its public source): libhccl.so and libascendcl.so are CANN's, libascend_hal.so
+    is the driver's. The import is tried as after a plain login, and again with CANN's set_env.sh sourced.
+    """
+    kind = cause(torch.error_after)
+    if kind == "driver":
+        remedy = (
+            "Make the driver's libraries visible: `export LD_LIBRARY_PATH=/usr/local/Ascend/driver/lib64/driver:"
+            "/usr/local/Ascend/driver/lib64/common:$LD_LIBRARY_PATH`; in a container, mount /usr/local/Ascend/driver."
+        )
+        template = "import torch fails: {library} of the NPU driver is not found"
+    elif kind == "cann" and torch.set_env:
+        remedy = f"CANN is there and does not load: `source {torch.set_env}`, then read the error; reinstall CANN."
+        template = "import torch fails for want of CANN ({library}), also after sourcing {set_env}"
+    elif kind == "cann":
+        remedy = "Install CANN on this host; then `source /usr/local/Ascend/ascend-toolkit/set_env.sh`."
+        template = "import torch fails for want of CANN ({library}), and there is no set_env.sh to source"
+    else:
+        return
+    yield Finding(
+        template,
+        library=missing_library(torch.error_after) or "its environment",
+        set_env=torch.set_env,
+        remedy=remedy,
+        saw=torch.error_after,
+        want="import torch succeeds",
+    )

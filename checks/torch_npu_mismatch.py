@@ -1,0 +1,48 @@
+from collections.abc import Iterator
+
+from doctor import ERROR, Finding, Skip, check
+from doctor.compatibility import base_version
+from doctor.fact import Unreadable
+from doctor.facts.python_env import PythonEnv
+
+
+@check(severity=ERROR, area="versions")
+def torch_npu_mismatch(python: PythonEnv) -> Iterator[Finding]:
+    """torch_npu was built for the torch that is installed beside it.
+
+    ## Why it matters
+    torch_npu is linked against one release of torch. With another it fails to load with an undefined symbol, or calls
+    functions that have changed.
+
+    ## What to do
+    Install the torch that belongs to it, on {host}: `{python} -m pip install torch=={want}` (on x86-64 hosts from the
+    CPU index of PyTorch).
+
+    ## Source
+    COMPATIBILITY.en.md of torch_npu: its version is that of torch, with a `.postN` of its own behind it.
+    """
+    torch, torch_npu = python.packages.get("torch"), python.packages.get("torch_npu")
+    if torch_npu is None:
+        raise Skip("torch_npu is not installed for the job's interpreter")
+    if "torch" in python.unread:
+        raise Unreadable(f"torch: {python.unread['torch']}")
+    if torch is None:
+        yield Finding(
+            "torch_npu {torch_npu} is installed, and torch is not",
+            torch_npu=torch_npu,
+            python=python.path,
+            saw="no torch",
+            want=base_version(torch_npu),
+        )
+        return
+    want = base_version(torch_npu)
+    if not (want and base_version(torch)):
+        raise Unreadable(f"torch {torch} and torch_npu {torch_npu} cannot be compared")
+    if base_version(torch) != want:
+        yield Finding(
+            "torch {saw} beside torch_npu {torch_npu}; expected torch {want}",
+            torch_npu=torch_npu,
+            python=python.path,
+            saw=torch,
+            want=want,
+        )

@@ -1,0 +1,32 @@
+from collections.abc import Iterator
+
+from doctor import ERROR, Finding, PerHost, Skip, check
+from doctor.facts.python_env import PythonEnv
+from doctor.majority import differing
+
+
+@check(severity=ERROR, area="versions")
+def torch_version_differs(python: PerHost[PythonEnv]) -> Iterator[Finding]:
+    """All hosts have one version of torch, torch_npu and MindSpore.
+
+    ## Why it matters
+    Ranks of different versions disagree on the wire: a rendezvous that does not come about, collectives in another
+    order, or a checkpoint that one host cannot load.
+
+    ## What to do
+    Install {package} {want} for the job's interpreter on {host}; name the interpreter with --python when the job has
+    one of its own.
+
+    ## Source
+    The installed distributions of the job's interpreter; the hosts are compared with each other, and the majority is
+    the norm.
+    """
+    names = [n for n in ("torch", "torch_npu", "mindspore") if any(n in own.packages for own in python.values())]
+    if not names:
+        raise Skip("neither torch nor MindSpore is installed for the job's interpreter; --python names another")
+    for name in names:
+        # A package that is there in several versions could not be told: its host is unknown, not different.
+        known = {
+            host: own.packages.get(name, "not installed") for host, own in python.items() if name not in own.unread
+        }
+        yield from differing(known, "{package} {saw}; {count} of {total} hosts have {want}", package=name)

@@ -1,0 +1,78 @@
+"""Whether the user that the doctor logs in as, and that the job runs as, may use the NPUs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from doctor.fact import Absent, Answer, Fact, ask
+
+
+def look_at_access(given: dict[str, Any]) -> dict[str, Any]:
+    import glob
+    import grp
+    import os
+    import pwd
+
+    def name(table: Any, number: int) -> str:
+        try:
+            return str(table(number)[0])
+        except KeyError:
+            return str(number)
+
+    files = {}
+    others = ["/dev/davinci_manager", "/dev/devmm_svm", "/dev/hisi_hdc"]
+    for path in sorted(glob.glob("/dev/davinci[0-9]*")) + others:
+        try:
+            info = os.stat(path)
+        except OSError:
+            continue
+        files[path] = {
+            "mode": "%03o" % (info.st_mode & 0o777),
+            "user": name(pwd.getpwuid, info.st_uid),
+            "group": name(grp.getgrgid, info.st_gid),
+            "open": os.access(path, os.R_OK | os.W_OK),
+        }
+    numbers = sorted(set(os.getgroups()) | {os.getegid()})
+    groups = [name(grp.getgrgid, number) for number in numbers]
+    return {"uid": os.geteuid(), "user": name(pwd.getpwuid, os.geteuid()), "groups": groups, "files": files}
+
+
+class DeviceFile(msgspec.Struct, frozen=True):
+    """One of the driver's device files."""
+
+    mode: str
+    """Octal, such as 660."""
+    user: str
+    group: str
+    open: bool
+    """We may read and write it."""
+
+
+class JobAccess(Fact, frozen=True):
+    """Who we are where the job runs, and which of the NPU driver's device files we may open."""
+
+    probe = ask(look_at_access, job=True)
+
+    uid: int
+    user: str
+    groups: tuple[str, ...]
+    files: dict[str, DeviceFile]
+    """By path: ``/dev/davinci0`` and on, and the driver's own."""
+
+    @property
+    def in_hwhiaiuser(self) -> bool:
+        return "HwHiAiUser" in self.groups
+
+    @property
+    def refused(self) -> tuple[str, ...]:
+        """The device files that we may not open."""
+        return tuple(path for path, file in self.files.items() if not file.open)
+
+    @classmethod
+    def read(cls, answer: Answer) -> JobAccess:
+        said = answer.json()
+        if not said["files"]:
+            raise Absent("there are no NPU device files where the job runs")
+        return msgspec.convert(said, cls)

@@ -1,0 +1,63 @@
+"""Room on the file systems that a job writes to."""
+
+from __future__ import annotations
+
+import msgspec
+
+from doctor.fact import Answer, Fact, Unreadable, ask
+
+
+def look_at_disks(given: dict) -> list:  # type: ignore[type-arg]
+    import os
+
+    home = os.path.expanduser("~")
+    logs = os.environ.get("ASCEND_PROCESS_LOG_PATH") or os.path.join(home, "ascend", "log")
+    found, seen = [], set()
+    for path in ("/", "/tmp", "/var/log", home, logs, os.environ.get("TMPDIR") or "/tmp"):
+        while not os.path.isdir(path) and path != "/":
+            path = os.path.dirname(path) or "/"
+        device = os.stat(path).st_dev
+        if device in seen:
+            continue
+        seen.add(device)
+        room = os.statvfs(path)
+        found.append(
+            {
+                "path": path,
+                "size": room.f_blocks * room.f_frsize,
+                "free": room.f_bavail * room.f_frsize,
+                "files": room.f_files,
+                "files_free": room.f_favail,
+                "read_only": bool(room.f_flag & os.ST_RDONLY),
+            }
+        )
+    return found
+
+
+class FileSystem(msgspec.Struct, frozen=True):
+    """One file system, by the first path that lies on it."""
+
+    path: str
+    size: int
+    """Bytes."""
+    free: int
+    """Bytes that this user may still write."""
+    files: int
+    """How many files it can hold; 0: no such limit."""
+    files_free: int
+    read_only: bool
+
+
+class DiskRoom(Fact, frozen=True):
+    """The file systems of /, /tmp, /var/log, the home folder and the Ascend logs, where the job runs."""
+
+    probe = ask(look_at_disks, job=True, timeout=15)
+
+    file_systems: tuple[FileSystem, ...]
+
+    @classmethod
+    def read(cls, answer: Answer) -> DiskRoom:
+        found = tuple(msgspec.convert(answer.json(), list[FileSystem]))
+        if not found or any(not 0 <= one.free <= one.size for one in found):
+            raise Unreadable("the sizes of the file systems make no sense")
+        return cls(file_systems=found)

@@ -1,0 +1,228 @@
+"""The rules of a host's firewall: nftables, and iptables in both its kinds. ufw and firewalld end up in one of them."""
+
+from __future__ import annotations
+
+import base64
+import ipaddress
+import zlib
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from doctor.fact import Answer, Fact, Output, Unreadable, ask, trouble
+from doctor.facts.firewall.ipset import read_ipsets
+from doctor.facts.firewall.iptables import read_saved
+from doctor.facts.firewall.nft import read_nft
+from doctor.facts.firewall.rules import Table, Tool
+
+NEEDS_ROOT = "only root may read the firewall's rules: go in as root, or use --sudo"
+LARGEST = 64 << 20
+
+
+def list_rules(given: dict) -> dict:  # type: ignore[type-arg]
+    import base64
+    import errno
+    import glob
+    import os
+    import re
+    import socket
+    import struct
+    import subprocess
+    import zlib
+
+    environ = dict(os.environ, LC_ALL="C")
+
+    def tool(*words: str) -> dict:  # type: ignore[type-arg]
+        try:
+            process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environ)
+            out, err = process.communicate(timeout=8)
+        except FileNotFoundError:
+            return {"ended": "absent", "err": words[0] + " is not installed"}
+        except subprocess.TimeoutExpired:
+            process.kill()
+            return {"ended": "timeout", "seconds": 8}
+        text = out.decode("utf-8", "replace")
+        if len(out) > 100000:
+            text = "zlib:" + base64.b64encode(zlib.compress(out)).decode("ascii")
+        return {"code": process.returncode, "out": text, "err": err.decode("utf-8", "replace")[-2000:]}
+
+    def file(path: str) -> str:
+        try:
+            with open(path) as opened:
+                return opened.read()
+        except FileNotFoundError:
+            return ""
+
+    def known_to_kernel() -> list:  # type: ignore[type-arg]
+        # The kernel's own list of the nftables tables that are in force: a table that no tool tells of is then noticed.
+        families = {1: "inet", 2: "ip", 3: "arp", 5: "netdev", 7: "bridge", 10: "ip6"}
+        found: list = []  # type: ignore[type-arg]
+        with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 12) as netfilter:
+            netfilter.bind((0, 0))
+            netfilter.settimeout(5)
+            netfilter.send(struct.pack("=IHHIIBBH", 20, 10 << 8 | 1, 0x301, 1, 0, 0, 0, 0))
+            while True:
+                data = netfilter.recv(1 << 20)
+                while len(data) >= 16:
+                    length, kind = struct.unpack("=IH", data[:6])
+                    if kind == 3:
+                        return found
+                    if kind == 2:
+                        code = -struct.unpack("=i", data[16:20])[0]
+                        if code in (errno.EINVAL, errno.EOPNOTSUPP):
+                            return found  # a kernel without nftables
+                        raise OSError(code, os.strerror(code))
+                    if kind == 10 << 8:
+                        rest, values = data[20:length], {2: b"\0\0\0\0"}
+                        while len(rest) >= 4:
+                            size, attribute = struct.unpack("=HH", rest[:4])
+                            values[attribute] = rest[4:size]
+                            rest = rest[(size + 3) & ~3 :]
+                        if not struct.unpack("!I", values[2])[0] & 1:  # not dormant
+                            name = values[1].rstrip(b"\0").decode("utf-8", "replace")
+                            found.append([families.get(data[16], str(data[16])), name])
+                    data = data[(length + 3) & ~3 :]
+
+    seen: dict = {"outputs": {}}  # type: ignore[type-arg]
+    try:
+        seen["tables"] = known_to_kernel()
+        seen["legacy"] = {
+            "ip": file("/proc/net/ip_tables_names").split(),
+            "ip6": file("/proc/net/ip6_tables_names").split(),
+        }
+    except OSError as error:
+        seen["refused"] = error.errno in (errno.EPERM, errno.EACCES)
+        seen["error"] = (error.filename or "nftables") + ": " + (error.strerror or str(error))
+        return seen
+    outputs = seen["outputs"]
+    if seen["tables"]:
+        outputs["nft"] = tool("nft", "-j", "-s", "list", "ruleset")
+        outputs["nft -a"] = tool("nft", "-s", "-a", "list", "ruleset")
+        for family, command in (("ip", "iptables"), ("ip6", "ip6tables")):
+            # What iptables put into nftables and nft cannot tell in its own words, iptables can.
+            if any(table[0] == family for table in seen["tables"]):
+                saved = tool(command + "-nft-save")
+                outputs[command] = tool(command + "-save") if saved.get("ended") == "absent" else saved
+    for family, command in (("ip", "iptables"), ("ip6", "ip6tables")):
+        if seen["legacy"][family]:
+            saved = tool(command + "-legacy-save")
+            outputs[command + "-legacy"] = tool(command + "-save") if saved.get("ended") == "absent" else saved
+    if any("match-set" in output.get("out", "") or "zlib:" in output.get("out", "") for output in outputs.values()):
+        outputs["ipset"] = tool("ipset", "save")
+    trie = re.findall(r"\|-- (\S+)\n\s+/32 host LOCAL", file("/proc/net/fib_trie"))
+    hexes = [line.split()[0] for line in file("/proc/net/if_inet6").splitlines()]
+    seen["local"] = sorted(set(trie)) + [socket.inet_ntop(socket.AF_INET6, bytes.fromhex(one)) for one in hexes]
+    seen["bridges"] = sorted(path.split("/")[4] for path in glob.glob("/sys/class/net/*/bridge"))
+    return seen
+
+
+class _Seen(msgspec.Struct, frozen=True):
+    """What `list_rules` returns."""
+
+    outputs: dict[str, Output] = {}
+    tables: list[tuple[str, str]] = []
+    legacy: dict[str, list[str]] = {}
+    local: list[str] = []
+    bridges: list[str] = []
+    refused: bool = False
+    error: str = ""
+
+
+class FirewallRules(Fact, frozen=True):
+    """All packet filter rules of a host, of nftables and of iptables, as its kernel holds them."""
+
+    probe = ask(list_rules, root=True, timeout=40)
+
+    tables: tuple[Table, ...]
+    """Those that hold rules or chains; none at all on a host without a firewall."""
+    local: tuple[str, ...]
+    """The addresses of the network namespace that these rules are for."""
+    bridges: tuple[str, ...]
+
+    @classmethod
+    def read(cls, answer: Answer) -> FirewallRules:
+        seen = msgspec.convert(answer.json(), _Seen)
+        if seen.error:
+            raise Unreadable(NEEDS_ROOT if seen.refused else seen.error)
+        if not seen.local:
+            raise Unreadable("the kernel names no address of the host")
+        for one in seen.local:
+            ipaddress.ip_address(one)
+        unread: dict[str, str] = {}
+        found = (*_nftables(seen, unread), *_legacy(seen, unread))
+        return cls(tables=found, local=tuple(seen.local), bridges=tuple(seen.bridges), unread=unread)
+
+
+def _nftables(seen: _Seen, unread: dict[str, str]) -> Iterator[Table]:
+    """The tables in nftables: as nft tells them, or as iptables does where nft has no words for their rules."""
+    wanted = [table for table in seen.tables if table[0] != "arp"]
+    if not wanted:
+        return
+    listed, why_nft = _listed(seen.outputs)
+    saved, why_saved = _saved(seen, "iptables", "(nf_tables)")
+    for key in wanted:
+        table = listed.get(key)
+        if table is not None and not (_opaque(table) and key in saved):
+            yield table
+        elif key in saved:
+            yield saved[key]
+        else:
+            unread[f"table {' '.join(key)}"] = "; ".join(filter(None, (why_nft, why_saved)))
+
+
+def _opaque(table: Table) -> bool:
+    """nft knows the names of iptables' own matches, and not what they are to match."""
+    return any('{"xt":' in rule.source for chain in table.chains for rule in chain.rules)
+
+
+def _listed(outputs: Mapping[str, Output]) -> tuple[dict[tuple[str, str], Table], str]:
+    """The tables by family and name, or why nft did not tell them."""
+    said, why = _text(outputs, "nft")
+    if why:
+        return {}, why
+    plain, _ = _text(outputs, "nft -a")
+    return {(table.family, table.name): table for table in read_nft(said, plain)}, ""
+
+
+def _saved(seen: _Seen, command: str, kind: str) -> tuple[dict[tuple[str, str], Table], str]:
+    """The tables that iptables-save and ip6tables-save tell, when they are of the kind that was asked for."""
+    tables, why = {}, ""
+    sets = read_ipsets(_text(seen.outputs, "ipset")[0])
+    tool: Tool = "iptables-legacy" if command.endswith("legacy") else "iptables"
+    for family in ("ip", "ip6"):
+        said, failed = _text(seen.outputs, command.replace("ip", family, 1))
+        first = said.partition("\n")[0]
+        if failed or (("(nf_tables)" in first) != (kind == "(nf_tables)")):
+            why = failed or why
+            continue
+        for table in read_saved(said, tool, family, sets):
+            tables[family, table.name] = table
+    return tables, why
+
+
+def _legacy(seen: _Seen, unread: dict[str, str]) -> Iterator[Table]:
+    saved, why = _saved(seen, "iptables-legacy", "")
+    for family, names in seen.legacy.items():
+        for name in names:
+            if (family, name) in saved:
+                yield saved[family, name]
+            else:
+                unread[f"table {name} of legacy {family}tables"] = why or "not in what iptables-save told"
+
+
+def _text(outputs: Mapping[str, Output], name: str) -> tuple[str, str]:
+    """What a tool printed, or why there is nothing."""
+    if name not in outputs:
+        return "", ""
+    output = outputs[name]
+    why = trouble(output)
+    if why:
+        return "", NEEDS_ROOT if "not permitted" in why or "ermission denied" in why else why
+    if not output.out.startswith("zlib:"):
+        return output.out, ""
+    unpack = zlib.decompressobj()
+    try:
+        whole = unpack.decompress(base64.b64decode(output.out[5:], validate=True), LARGEST)
+    except (ValueError, zlib.error) as error:
+        return "", f"{name}: {error}"
+    return ("", f"{name}: more than 64 MiB") if unpack.unconsumed_tail else (whole.decode("utf-8", "replace"), "")

@@ -1,0 +1,78 @@
+"""Rule sets as they are followed, whichever tool's syntax they came in."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from doctor.facts.firewall.packets import Condition
+
+Tool = Literal["nft", "iptables", "iptables-legacy"]
+Verb = Literal["accept", "block", "jump", "goto", "return", "continue", "unclear", "mark", "forget", "untrack"]
+
+
+class Act(msgspec.Struct, frozen=True):
+    """What a rule does with a packet."""
+
+    verb: Verb
+    target: str = ""
+    """jump and goto: the chain. forget: the field that is no longer known."""
+    keep: int = 0
+    """mark: the bits that stay as they are."""
+    flip: int = 0
+    """mark: the bits that are flipped after that."""
+
+
+class Choose(msgspec.Struct, frozen=True):
+    """The first choice whose condition holds is done; where none holds, the rule does not match."""
+
+    choices: tuple[tuple[Condition, Act], ...]
+
+
+class Lookup(msgspec.Struct, frozen=True):
+    """A condition or choice by a named set of the table; what the set holds is known when the rule is followed."""
+
+    name: str
+    key: str
+    """What is looked up, in the tool's own words."""
+    negated: bool = False
+    choose: bool = False
+
+
+Step = Condition | Act | Choose | Lookup
+
+
+class Rule(msgspec.Struct, frozen=True):
+    """One rule as its tool shows it, and the source that the tool's reader makes steps of."""
+
+    text: str
+    source: str
+
+
+class Chain(msgspec.Struct, frozen=True):
+    """A chain; with a hook, one that the kernel itself sends packets to."""
+
+    name: str
+    rules: tuple[Rule, ...] = ()
+    hook: str = ""
+    priority: int = 0
+    policy: str = "accept"
+    kind: str = "filter"
+    devices: tuple[str, ...] = ()
+
+
+class Table(msgspec.Struct, frozen=True):
+    """One table of one tool."""
+
+    tool: Tool
+    family: str
+    """ip, ip6, inet (both), netdev or bridge."""
+    name: str
+    chains: tuple[Chain, ...]
+    sets: tuple[tuple[str, str], ...] = ()
+    """Named sets and maps, and what they hold, in the tool's own words."""
+
+
+class Odd(ValueError):
+    """A part of a rule that is not understood: its outcome is unclear."""

@@ -1,0 +1,50 @@
+"""What every NPU's own network port says of itself through hccn_tool, and what /etc/hccn.conf wants of it."""
+
+from doctor.facts.hccn.addresses import (
+    Address,
+    DetectAddresses,
+    DeviceAddresses,
+    DeviceGateways,
+    Interface,
+    Vnic,
+    VnicAddresses,
+)
+from doctor.facts.hccn.conf import HccnConf
+from doctor.facts.hccn.link import (
+    DeviceFec,
+    DeviceHealth,
+    DeviceLinks,
+    DeviceMtu,
+    DeviceSpeed,
+    LinkHistory,
+    Record,
+)
+from doctor.facts.hccn.neighbour import Neighbour, Neighbours
+from doctor.facts.hccn.optics import Module, Optics, Reading
+from doctor.facts.hccn.super_pod import SuperPod
+from doctor.facts.hccn.tls import TlsSwitches
+
+__all__ = [
+    "Address",
+    "DetectAddresses",
+    "DeviceAddresses",
+    "DeviceFec",
+    "DeviceGateways",
+    "DeviceHealth",
+    "DeviceLinks",
+    "DeviceMtu",
+    "DeviceSpeed",
+    "HccnConf",
+    "Interface",
+    "LinkHistory",
+    "Module",
+    "Neighbour",
+    "Neighbours",
+    "Optics",
+    "Reading",
+    "Record",
+    "SuperPod",
+    "TlsSwitches",
+    "Vnic",
+    "VnicAddresses",
+]

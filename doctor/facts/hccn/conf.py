@@ -1,0 +1,34 @@
+"""/etc/hccn.conf: what the NPUs' network ports are set to at every start of the host."""
+
+from __future__ import annotations
+
+import re
+
+from doctor.fact import Answer, Fact, read
+
+PATH = "/etc/hccn.conf"
+
+
+class HccnConf(Fact, frozen=True):
+    """The wanted settings of every NPU's network port (``address``, ``netmask``, ``gateway``, ``netdetect`` ...)."""
+
+    probe = read(PATH, root=True)
+
+    by_npu: dict[int, dict[str, str]]
+
+    @classmethod
+    def read(cls, answer: Answer) -> HccnConf:
+        by_npu: dict[int, dict[str, str]] = {}
+        unread: dict[str, str] = {}
+        if "" in answer:
+            answer.text()  # sudo did not get as far as the file
+        for number, line in enumerate(answer.text(PATH).splitlines(), 1):
+            line = line.partition("#")[0].strip()
+            setting = re.fullmatch(r"([a-z]\w*)_(\d{1,2})\s*=\s*(\S.*|)", line)
+            if setting:
+                kept = by_npu.setdefault(int(setting[2]), {})
+                if kept.setdefault(setting[1], setting[3]) != setting[3]:
+                    unread[f"{PATH} line {number}"] = f"{setting[1]}_{setting[2]} is set twice, to different values"
+            elif line and not re.fullmatch(r"\w+\s*=.*", line):
+                unread[f"{PATH} line {number}"] = "not understood, expected key_N=value"
+        return cls(by_npu=by_npu, unread=unread)

@@ -1,0 +1,69 @@
+"""What is at the other end of every NPU's cable, in its own words (LLDP)."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+import msgspec
+
+from doctor.fact import Answer, Fact
+from doctor.facts.hccn.tool import each_npu, hccn, missing, there, told
+
+
+class Neighbour(msgspec.Struct, frozen=True):
+    """One neighbour, as it announces itself."""
+
+    kind: Literal["switch", "npu", "unknown"]
+    """npu: a fibre leads straight to another NPU."""
+    mac: str = ""
+    """Chassis MAC."""
+    port: str = ""
+    """The port that the cable ends in, by its owner's name for it."""
+    name: str = ""
+    address: str = ""
+    """Management address; that of an NPU is its network port's own address."""
+
+
+class Neighbours(Fact, frozen=True):
+    """The neighbour of every NPU's network port."""
+
+    probe = hccn("-lldp -g")
+
+    by_npu: dict[int, Neighbour]
+    silent: tuple[int, ...] = ()
+    """NPUs that have heard of no neighbour."""
+
+    @classmethod
+    def read(cls, answer: Answer) -> Neighbours:
+        seen, unread = each_npu(answer, told(_neighbour))
+        return cls(by_npu=there(seen), silent=missing(seen), unread=unread)
+
+
+def _neighbour(text: str) -> Neighbour | None:
+    if not text.strip():
+        return None
+    parts = _parts(text)
+    description = parts.get("System Description", "")
+    able = parts.get("System Capabilities", "")
+    switch = "Routing" in description or re.search(r"Enabled capabilities:.*\b(Bridge|Router)\b", able)
+    return Neighbour(
+        kind="npu" if "AscendNPU" in description else "switch" if switch else "unknown",
+        mac=_entry("MAC", parts["Chassis ID"]).lower(),
+        port=_entry("Ifname|MAC|Local", parts["Port ID"]),
+        name=parts.get("System Name", "").strip(),
+        address=_entry("IPv4|IPv6", parts.get("Management Address", "")),
+    )
+
+
+def _parts(text: str) -> dict[str, str]:
+    """The text under each ``... TLV`` line. Raises: ValueError when the text does not begin with one."""
+    pieces = re.split(r"^[ \t]*(\S.*?) TLV[ \t\r]*$", text, flags=re.M)
+    if pieces[0].strip() or len(pieces) < 3:
+        raise ValueError("not LLDP")
+    return dict(zip(pieces[1::2], pieces[2::2], strict=True))
+
+
+def _entry(names: str, text: str) -> str:
+    found = re.search(rf"^[ \t]*(?:{names})[ \t]*:[ \t]*(\S.*?)[ \t\r]*$", text, re.M)
+    return found[1] if found else ""

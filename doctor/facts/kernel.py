@@ -1,0 +1,227 @@
+"""Kernel settings of a host: as they are now, and as its files will set them at the next start."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
+
+import msgspec
+
+from doctor.fact import Absent, Answer, Fact, Unreadable, read, trouble
+from doctor.facts.gpu import GpuCards
+from doctor.facts.npu import NpuInventory
+from doctor.intent import Launch
+
+SOMAXCONN = "net.core.somaxconn"
+SYN_BACKLOG = "net.ipv4.tcp_max_syn_backlog"
+SYNCOOKIES = "net.ipv4.tcp_syncookies"
+RESERVED_PORTS = "net.ipv4.ip_local_reserved_ports"
+PORT_RANGE = "net.ipv4.ip_local_port_range"
+JUDGED = (SOMAXCONN, PORT_RANGE, RESERVED_PORTS, SYN_BACKLOG)
+"""The settings that the checks of this program judge, and that a file may set."""
+
+
+def path_of(key: str) -> str:
+    """Where the kernel shows a setting.
+
+    >>> path_of("net.core.somaxconn")
+    '/proc/sys/net/core/somaxconn'
+    """
+    return "/proc/sys/" + key.replace(".", "/")
+
+
+def number(answer: Answer, path: str) -> int:
+    """The one number in a file. Raises: Absent, Unreadable."""
+    text = answer.text(path).strip()
+    if not re.fullmatch(r"[0-9]{1,19}", text, re.ASCII):
+        raise Unreadable(f"{path}: {text[:40]!r}, expected a number")
+    return int(text)
+
+
+class ListenQueues(Fact, frozen=True):
+    """How many TCP connections may wait on one listening socket, in the job's network namespace."""
+
+    probe = read(path_of(SOMAXCONN), path_of(SYN_BACKLOG), path_of(SYNCOOKIES), job=True)
+
+    somaxconn: int
+    """Connections that are made and not yet accepted."""
+    syn_backlog: int
+    """Connections whose handshake is under way."""
+    syncookies: int
+    """0: never; 1: when the queue is full; 2: always."""
+
+    @classmethod
+    def read(cls, answer: Answer) -> ListenQueues:
+        return cls(
+            somaxconn=number(answer, path_of(SOMAXCONN)),
+            syn_backlog=number(answer, path_of(SYN_BACKLOG)),
+            syncookies=number(answer, path_of(SYNCOOKIES)),
+        )
+
+
+RANKS_OF_A_HOST = 8
+"""Taken for a host whose devices are not known."""
+CONNECTIONS_OF_A_RANK = 4
+LEAST_QUEUE = 256
+
+
+def arriving(
+    launch: Launch,
+    hosts: Iterable[str],
+    npus: Mapping[str, NpuInventory] | None,
+    gpus: Mapping[str, GpuCards] | None,
+) -> tuple[int, int]:
+    """The number of ranks, and of connections that one host may have to take at once when the job starts.
+
+    Every rank connects several times to the host of rank 0: to the store (two or three clients a process) and to the
+    root of each communication group. Hence four connections a rank, and never fewer than 256: twice the limit of
+    kernels before 5.4, which was raised because it had "caused numerous problems".
+    """
+    devices = {host: cards.pci for host, cards in (gpus or {}).items()}
+    devices |= {host: len(found.devices) for host, found in (npus or {}).items()}
+    given = launch.ranks_per_host
+    ranks = launch.world_size or sum(
+        (given.get(host) if isinstance(given, Mapping) else given) or devices.get(host) or RANKS_OF_A_HOST
+        for host in hosts
+    )
+    return ranks, max(LEAST_QUEUE, CONNECTIONS_OF_A_RANK * ranks)
+
+
+class LiveSettings(Fact, frozen=True):
+    """The judged kernel settings as they are on the host itself, whatever a container sees."""
+
+    probe = read(*(path_of(key) for key in JUDGED), limit=1 << 20)
+
+    values: dict[str, str]
+    """By key; white space made single. A setting that the kernel does not have is left out."""
+
+    @classmethod
+    def read(cls, answer: Answer) -> LiveSettings:
+        values = {}
+        for key in JUDGED:
+            output = answer.get(path_of(key))
+            if output is not None and output.ended != "absent":
+                values[key] = " ".join(answer.text(path_of(key)).split())
+        if not values:
+            raise Absent("the host does not show its kernel settings in /proc/sys")
+        return cls(values=values)
+
+
+def may_be_default(key: str, value: str) -> bool:
+    """A kernel may start with this value when no file sets the key.
+
+    somaxconn is 128 before Linux 5.4 and 4096 since; tcp_max_syn_backlog grows with memory, by powers of two, from
+    128 to 4096; no port is reserved; local ports are 32768 to 60999 (61000 before Linux 4.2).
+    """
+    defaults = {
+        SOMAXCONN: {"128", "4096"},
+        SYN_BACKLOG: {str(2**power) for power in range(7, 13)},
+        RESERVED_PORTS: {""},
+        PORT_RANGE: {"32768 60999", "32768 61000"},
+    }
+    return value in defaults[key]
+
+
+class Setting(msgspec.Struct, frozen=True):
+    """One line of a file that is read at boot."""
+
+    key: str
+    """With dots; may be a glob."""
+    value: str
+    path: str
+
+
+MAIN_FILE = "/etc/sysctl.conf"
+FOLDERS = ("/etc/sysctl.d", "/run/sysctl.d", "/usr/local/lib/sysctl.d", "/usr/lib/sysctl.d", "/lib/sysctl.d")
+"""A file hides those of the same name in the folders after its own."""
+
+
+class SysctlFiles(Fact, frozen=True):
+    """What the files of sysctl set when the host starts.
+
+    Files are applied by the order of their names, whatever their folder; ``/etc/sysctl.conf`` comes last with
+    ``sysctl --system``, and is not read at all by systemd, unless a link in ``/etc/sysctl.d`` leads to it.
+    """
+
+    probe = read(*(f"{folder}/*.conf" for folder in FOLDERS), MAIN_FILE, "/proc/1/comm", root=True, limit=1 << 18)
+
+    settings: tuple[Setting, ...]
+    """In the order in which they are applied."""
+    unheeded: tuple[Setting, ...]
+    """Lines of ``/etc/sysctl.conf`` on a host where nothing reads that file."""
+    excluded: tuple[str, ...] = ()
+    """Keys that no glob may set: lines such as ``-net.ipv4.conf.all.rp_filter``."""
+
+    @classmethod
+    def read(cls, answer: Answer) -> SysctlFiles:
+        files = {path: _text(answer, path) for path in answer if path.endswith(".conf")}
+        chosen = {path: parse(files[path], path) for path in _in_order(files)}
+        main = parse(files.get(MAIN_FILE, ""), MAIN_FILE)
+        init = answer["/proc/1/comm"].out.strip() if "/proc/1/comm" in answer else ""
+        if init != "systemd":
+            chosen[MAIN_FILE], main = main, ()
+        lines = [line for group in chosen.values() for line in group]
+        return cls(
+            settings=tuple(line for line in lines if line.key[0] != "-"),
+            unheeded=tuple(line for line in main if line.key[0] != "-"),
+            excluded=tuple(line.key[1:] for line in lines if line.key[0] == "-"),
+        )
+
+    def at_boot(self, key: str) -> Setting | None:
+        """What is set in the end: the last line that names the key, else the last glob that fits."""
+        named = [line for line in self.settings if line.key == key]
+        globs = [line for line in self.settings if key not in self.excluded and fnmatchcase(key, line.key)]
+        fitting = named or globs
+        return fitting[-1] if fitting else None
+
+
+def _in_order(files: Iterable[str]) -> list[str]:
+    by_name: dict[str, str] = {}
+    for folder in FOLDERS:
+        for path in sorted(files):
+            if posixpath.dirname(path) == folder:
+                by_name.setdefault(posixpath.basename(path), path)
+    return [by_name[name] for name in sorted(by_name)]
+
+
+def _text(answer: Answer, path: str) -> str:
+    """A file's text; empty for a link that leads nowhere. Raises: Unreadable."""
+    output = answer[path]
+    if output.ended == "absent":
+        return ""
+    why = trouble(output)
+    if why:
+        raise Unreadable(f"{path}: {why}; it can be read as root, with --sudo")
+    return output.out
+
+
+def parse(text: str, path: str) -> tuple[Setting, ...]:
+    """The settings in a file; a line ``-key`` without a value keeps its minus and excludes the key from globs."""
+    found = []
+    for line in text.splitlines():
+        line = line.strip()
+        if not line or line[0] in "#;":
+            continue
+        key, equals, value = line.partition("=")
+        if equals:
+            key = key.removeprefix("-")
+        key = key.strip().replace("/", ".")
+        if key and (equals or key[0] == "-"):
+            found.append(Setting(key, " ".join(value.split()), path))
+    return tuple(found)
+
+
+class Conntrack(Fact, frozen=True):
+    """How full the kernel's table of tracked connections is."""
+
+    probe = read("/proc/sys/net/netfilter/nf_conntrack_count", "/proc/sys/net/netfilter/nf_conntrack_max")
+
+    count: int
+    most: int
+
+    @classmethod
+    def read(cls, answer: Answer) -> Conntrack:
+        count, most = (number(answer, path) for path in cls.probe.paths)
+        return cls(count=count, most=most)

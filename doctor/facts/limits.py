@@ -1,0 +1,70 @@
+"""What one process of the job may use, by the limits that it is started with."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from doctor.fact import Absent, Answer, Fact, Unreadable, read
+
+
+class Limit(msgspec.Struct, frozen=True):
+    """Soft and hard limit; None is unlimited."""
+
+    soft: int | None
+    hard: int | None
+
+    def holds(self, want: int) -> bool:
+        return self.soft is None or self.soft >= want
+
+    def can_hold(self, want: int) -> bool:
+        """A process may raise its own limit so far."""
+        return self.hard is None or self.hard >= want
+
+
+class Limits(Fact, frozen=True):
+    """The limits of a session on the host, or of a process started in the job's container.
+
+    A job that a scheduler or service starts gets that one's limits, which may differ.
+    """
+
+    probe = read("/proc/self/limits", job=True)
+
+    nofile: Limit
+    """Open files."""
+    memlock: Limit
+    """Locked memory, in bytes."""
+    nproc: Limit
+    """Processes and threads of the user."""
+
+    @classmethod
+    def read(cls, answer: Answer) -> Limits:
+        text = answer.text("/proc/self/limits")
+        return cls(
+            nofile=_limit(text, "Max open files"),
+            memlock=_limit(text, "Max locked memory"),
+            nproc=_limit(text, "Max processes"),
+        )
+
+
+def _limit(text: str, name: str) -> Limit:
+    found = re.search(rf"^{name}\s+([0-9]{{1,20}}|unlimited)\s+([0-9]{{1,20}}|unlimited)\s", text, re.M | re.A)
+    if not found:
+        raise Unreadable(f"/proc/self/limits: no line {name!r} with two values")
+    soft, hard = (None if value == "unlimited" else int(value) for value in found.groups())
+    return Limit(soft, hard)
+
+
+class RdmaAdapters(Fact, frozen=True):
+    """The host's RDMA adapters (InfiniBand or RoCE), by name."""
+
+    probe = read("/sys/class/infiniband/*/node_guid")
+
+    names: tuple[str, ...]
+
+    @classmethod
+    def read(cls, answer: Answer) -> RdmaAdapters:
+        if not len(answer):
+            raise Absent("the host has no RDMA adapter")
+        return cls(names=tuple(path.split("/")[4] for path in answer))

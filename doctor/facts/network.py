@@ -1,0 +1,69 @@
+"""The host's own addresses."""
+
+from __future__ import annotations
+
+import ipaddress
+
+import msgspec
+
+from doctor.fact import Answer, Fact, Unreadable, ask
+
+
+def list_addresses(given: dict) -> list:  # type: ignore[type-arg]
+    import socket
+    import struct
+
+    # The kernel's own list, over netlink: `ip` may be missing in a container, and the older ioctl tells one
+    # address an interface only.
+    new_address, get_addresses, dump = 20, 22, 0x301
+    found: list = []  # type: ignore[type-arg]
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0) as route:
+        route.bind((0, 0))
+        route.send(struct.pack("=IHHIIB3x", 20, get_addresses, dump, 1, 0, socket.AF_UNSPEC))
+        while True:
+            data = route.recv(1 << 20)
+            while len(data) >= 16:
+                length, kind = struct.unpack("=IH", data[:6])
+                if kind == 3:
+                    return found
+                if kind == 2:
+                    raise OSError(-struct.unpack("=i", data[16:20])[0], "netlink refuses")
+                if kind == new_address:
+                    family, prefix, _, _, index = struct.unpack("=BBBBI", data[16:24])
+                    rest, values = data[24:length], {}
+                    while len(rest) >= 4:
+                        size, attribute = struct.unpack("=HH", rest[:4])
+                        values[attribute] = rest[4:size]
+                        rest = rest[(size + 3) & ~3 :]
+                    value = values.get(2) or values.get(1)  # the local end of a point-to-point link, else the address
+                    if family in (socket.AF_INET, socket.AF_INET6) and value:
+                        name = socket.if_indextoname(index)
+                        found.append([name, socket.inet_ntop(family, value), prefix])
+                data = data[(length + 3) & ~3 :]
+
+
+class InterfaceAddress(msgspec.Struct, frozen=True, array_like=True):
+    interface: str
+    address: str
+    prefix: int
+
+
+class HostAddresses(Fact, frozen=True):
+    """Every address of the host's own interfaces, IPv4 and IPv6, where the job runs."""
+
+    probe = ask(list_addresses, job=True)
+
+    interfaces: tuple[InterfaceAddress, ...]
+
+    @classmethod
+    def read(cls, answer: Answer) -> HostAddresses:
+        found = msgspec.convert(answer.json(), list[InterfaceAddress])
+        if not found:
+            raise Unreadable("the kernel names no address at all, not even that of lo")
+        for one in found:
+            ipaddress.ip_interface(f"{one.address}/{one.prefix}")
+        return cls(interfaces=tuple(found))
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        return tuple(one.address for one in self.interfaces)

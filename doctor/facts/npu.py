@@ -1,0 +1,438 @@
+"""What NPUs a host has: on the PCI bus, as device files, and in the words of npu-smi."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import msgspec
+
+from doctor.fact import Absent, Answer, Fact, Output, Unreadable, ask, run, trouble
+
+Family = Literal["A1", "A2", "A3", "A5", "inference"]
+
+FAMILY_OF_PCI: dict[str, Family] = {
+    "d801": "A1",
+    "d802": "A2",
+    "d803": "A3",
+    "d806": "A5",
+    "d100": "inference",
+    "d500": "inference",
+}
+"""PCI device ids of vendor 19e5, from the public source of the driver."""
+
+
+def look_for_npus(given: dict[str, Any]) -> dict[str, Any]:
+    import glob
+    import os
+    import re
+    import shutil
+    import subprocess
+
+    def read(path: str) -> str:
+        try:
+            with open(path) as file:
+                return file.read().strip().lower()
+        except (OSError, UnicodeDecodeError):
+            return ""
+
+    base, library = "/usr/local/Ascend/", "/usr/local/Ascend/driver/lib64"
+    places = os.environ.get("PATH", "") + ":/usr/local/sbin:/usr/local/bin:/usr/local/dcmi:" + base + "driver/tools"
+    tools = {tool: shutil.which(tool, path=places) for tool in ("npu-smi", "hccn_tool")}
+    vendors = glob.glob("/sys/bus/pci/devices/*/vendor")
+    folders = [os.path.dirname(path) for path in vendors if read(path) == "0x19e5"]
+    ids = {os.path.basename(folder): read(folder + "/device")[2:] for folder in folders}
+    pci = {slot: one for slot, one in ids.items() if re.match("d8|d100$|d500$", one)}
+    boot = re.search("^btime ([0-9]+)", read("/proc/stat"), re.M)
+    since = int(boot.group(1)) + 60 if boot else None
+    chips = None
+    if tools["npu-smi"] and not pci:
+        paths = [os.environ.get("LD_LIBRARY_PATH", ""), library, library + "/driver", library + "/common"]
+        environ = dict(os.environ, LC_ALL="C", LD_LIBRARY_PATH=":".join(path for path in paths if path))
+        command = [tools["npu-smi"], "info", "-m"]
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environ)
+        chips = {"out": done.stdout.decode("utf-8", "replace")[:65536], "code": done.returncode}
+    files = glob.glob("/dev/davinci[0-9]*") + glob.glob("/dev/davinci_manager")
+    return {
+        "pci": pci,
+        "files": files,
+        "refused": [path for path in files if not os.access(path, os.R_OK | os.W_OK)],
+        "tools": sorted(tool for tool in tools if tools[tool]),
+        "chips": chips,
+        "newer": [
+            path for path in sorted(glob.glob(base + "*/version.info")) if since and os.stat(path).st_ctime > since
+        ],
+    }
+
+
+class _Seen(msgspec.Struct, frozen=True):
+    """What `look_for_npus` returns."""
+
+    pci: dict[str, str]
+    files: list[str]
+    refused: list[str]
+    tools: list[str]
+    chips: Output | None
+    newer: list[str]
+
+
+def _seen(answer: Answer) -> _Seen:
+    seen = msgspec.convert(answer.json(), _Seen)
+    if not (seen.pci or seen.files or "npu-smi" in seen.tools):
+        raise Absent("the host has no NPU")
+    return seen
+
+
+class NpuProduct(Fact, frozen=True):
+    """The hardware family of the host's NPUs: by PCI id, else by the chip names of npu-smi, never by a bare name."""
+
+    probe = ask(look_for_npus, root=True, timeout=20)
+
+    family: Family
+    evidence: str
+
+    @classmethod
+    def read(cls, answer: Answer) -> NpuProduct:
+        seen = _seen(answer)
+        if seen.pci:
+            ids = sorted(set(seen.pci.values()))
+            families = {FAMILY_OF_PCI.get(one) for one in ids}
+            evidence = "PCI id " + ", ".join(f"19e5:{one}" for one in ids)
+        elif seen.chips is not None:
+            chips = _chips(seen.chips)
+            families = {family_of_chip(chip.name, chip.has_phy_id) for chip in chips}
+            evidence = "chip name " + ", ".join(sorted({chip.name for chip in chips}))
+        else:
+            raise Unreadable("the family of the NPUs cannot be told: neither the PCI bus nor npu-smi shows them")
+        if len(families) != 1:
+            raise Unreadable(f"the family of the NPUs is not one: {evidence}")
+        (family,) = families
+        if family is None:
+            raise Unreadable(f"the family of the NPUs is not known: {evidence}")
+        return cls(family=family, evidence=evidence)
+
+
+class NpuInventory(Fact, frozen=True):
+    """How many NPUs there are on the PCI bus and as device files, and which of the vendor's tools are installed."""
+
+    probe = ask(look_for_npus, root=True, timeout=20)
+
+    devices: tuple[int, ...]
+    """Physical ids, from ``/dev/davinci0`` and on."""
+    pci_count: int
+    """NPUs on the PCI bus; a die of A3 is one."""
+    manager: bool
+    """``/dev/davinci_manager`` exists: the driver's module is loaded."""
+    refused: tuple[str, ...]
+    """Device files that the user who asks npu-smi may not open."""
+    tools: tuple[str, ...]
+    """Which of npu-smi and hccn_tool are installed."""
+    newer_than_boot: tuple[str, ...]
+    """Version files of driver and firmware that were written after the host's last start."""
+
+    @classmethod
+    def read(cls, answer: Answer) -> NpuInventory:
+        seen = _seen(answer)
+        numbers = sorted(int(path[len("/dev/davinci") :]) for path in seen.files if path[12:].isdecimal())
+        return cls(
+            devices=tuple(numbers),
+            pci_count=len(seen.pci),
+            manager="/dev/davinci_manager" in seen.files,
+            refused=tuple(sorted(seen.refused)),
+            tools=tuple(seen.tools),
+            newer_than_boot=tuple(seen.newer),
+        )
+
+
+def family_of_chip(name: str, has_phy_id: bool) -> Family | None:
+    """The family of a chip name of npu-smi; a bare ``910B`` is the first generation, 910B1 and on the second."""
+    bare = re.sub(r"^Ascend\s*", "", name)
+    if re.fullmatch(r"910(A|B|ProA|ProB|PremiumA)", bare):
+        return "A1"
+    if re.fullmatch(r"910B\d\S*", bare):
+        return "A2"
+    if has_phy_id and re.fullmatch(r"910(_93\d\d)?", bare):
+        return "A3"
+    if re.match(r"950", bare):
+        return "A5"
+    return "inference" if re.match(r"310", bare) else None
+
+
+class StartFailure(msgspec.Struct, frozen=True):
+    """Why npu-smi did not start."""
+
+    kind: Literal["driver", "busy", "library"]
+    """driver: DCMI could not be initialised (-8005). busy: the device is in use (-8020). library: cannot be loaded."""
+    said: str
+
+
+def start_failure(output: Output) -> StartFailure | None:
+    """The known ways in which npu-smi fails before it looks at any card."""
+    said = f"{output.out}\n{output.err}"
+    kinds: tuple[tuple[str, Literal["driver", "busy", "library"]], ...] = (
+        (r"dcmi mod(?:ule|el) initialized? failed.*-8020.*", "busy"),
+        (r"dcmi mod(?:ule|el) initialized? failed.*", "driver"),
+        (r"(?:npu-smi: )?error while loading shared libraries.*", "library"),
+    )
+    for pattern, kind in kinds:
+        found = re.search(pattern, said)
+        if found:
+            return StartFailure(kind, found.group(0).strip())
+    return None
+
+
+def _text(output: Output) -> str:
+    """What npu-smi printed. Raises: Absent, Unreadable with the check that tells why it did not start."""
+    if output.ended == "absent":
+        raise Absent(output.err or "npu-smi is not installed")
+    failure = start_failure(output)
+    if failure:
+        raise Unreadable(f"npu-smi does not start: {failure.said}", "npu-driver-not-loaded")
+    why = trouble(output)
+    if why:
+        raise Unreadable(f"npu-smi: {why}")
+    return output.out
+
+
+class NpuStart(Fact, frozen=True):
+    """Whether npu-smi starts, which it does when the driver answers and the user may ask it."""
+
+    probe = run("npu-smi info -l", requires="npu-smi", root=True, lane="npu-smi", timeout=12)
+
+    failure: StartFailure | None
+    cards: int
+    """Cards, not devices; 0 when it did not start."""
+
+    @classmethod
+    def read(cls, answer: Answer) -> NpuStart:
+        output = answer[""]
+        failure = start_failure(output)
+        if failure:
+            return cls(failure=failure, cards=0)
+        text = _text(output)
+        if "There is no NPU card on this server" in text:
+            return cls(failure=None, cards=0)
+        total = re.search(r"^\s*Total Count\s*:\s*(\d+)\s*$", text, re.M)
+        if not total:
+            raise Unreadable("npu-smi info -l: no total count")
+        return cls(failure=None, cards=int(total[1]))
+
+
+class Chip(msgspec.Struct, frozen=True):
+    """One row of ``npu-smi info -m``."""
+
+    npu: int
+    """The card."""
+    chip: int
+    device: int
+    """Physical id, the number of ``/dev/davinci``."""
+    name: str
+    has_phy_id: bool = False
+
+
+class NpuChips(Fact, frozen=True):
+    """Every NPU chip that npu-smi knows, with its name (``npu-smi info -m``); none when it knows none."""
+
+    probe = run("npu-smi info -m", requires="npu-smi", root=True, lane="npu-smi", timeout=12)
+
+    chips: tuple[Chip, ...]
+
+    @classmethod
+    def read(cls, answer: Answer) -> NpuChips:
+        return cls(chips=_chips(answer[""]))
+
+
+def _chips(output: Output) -> tuple[Chip, ...]:
+    lines = [re.split(r"\s{2,}|\t", line.strip()) for line in _text(output).splitlines() if line.strip()]
+    start = next((number for number, cells in enumerate(lines) if cells[0] == "NPU ID"), None)
+    if start is None:
+        raise Unreadable("npu-smi info -m: no table")
+    rows = [row for cells in lines[start + 1 :] if (row := _row(lines[start], cells))]
+    # Logic ids are counted anew when a card drops out; the card's own number is not, and where a card is one chip
+    # it is the device's. Cards of two chips without a physical id have no better one than the logic id.
+    single = not any(row["Chip ID"] != "0" for row in rows)
+    key = "Chip Phy-ID" if "Chip Phy-ID" in lines[start] else "NPU ID" if single else "Chip Logic ID"
+    return tuple(
+        Chip(int(row["NPU ID"]), int(row["Chip ID"]), int(row[key]), row["Chip Name"], key == "Chip Phy-ID")
+        for row in rows
+    )
+
+
+def _row(header: list[str], cells: list[str]) -> dict[str, str] | None:
+    """One row by its column; None for a controller (Mcu), which has no number as a device."""
+    if len(cells) != len(header):
+        raise Unreadable(f"npu-smi info -m: {len(cells)} columns, expected {len(header)}: {' | '.join(cells)[:80]}")
+    row = dict(zip(header, cells, strict=True))
+    numbers = [row.get(name, "0") for name in ("NPU ID", "Chip ID", "Chip Logic ID", "Chip Phy-ID")]
+    if row.get("Chip Name") == "Mcu" or "-" in numbers:
+        return None
+    if not all(number.isdecimal() for number in numbers) or not {"Chip ID", "Chip Name"} <= set(row):
+        raise Unreadable(f"npu-smi info -m: not understood: {' | '.join(cells)[:80]}")
+    return row
+
+
+class NpuState(msgspec.Struct, frozen=True):
+    """One NPU in the table of ``npu-smi info``."""
+
+    npu: int
+    chip: int
+    device: int
+    """Physical id where the table shows one (A3), else the card's number."""
+    name: str
+    health: str
+    """OK, Warning, Alarm, Critical or UNKNOWN."""
+    bus: str
+    hbm_used: int
+    """MB."""
+    hbm_total: int
+    """MB."""
+
+
+class NpuProcess(msgspec.Struct, frozen=True):
+    """One process on an NPU, in the table of ``npu-smi info``."""
+
+    npu: int
+    chip: int
+    pid: int
+    name: str
+    megabytes: int
+
+
+class NpuTable(Fact, frozen=True):
+    """The table of ``npu-smi info``: health, HBM and processes of every NPU."""
+
+    probe = run("npu-smi info", requires="npu-smi", root=True, lane="npu-smi", timeout=20)
+
+    npus: tuple[NpuState, ...]
+    processes: tuple[NpuProcess, ...]
+    incomplete_install: bool
+    """npu-smi warns that the driver package may not be completely installed."""
+
+    def device(self, process: NpuProcess) -> int:
+        """The physical id of the NPU that a process is on."""
+        for one in self.npus:
+            if (one.npu, one.chip) == (process.npu, process.chip):
+                return one.device
+        return process.npu
+
+    @classmethod
+    def read(cls, answer: Answer) -> NpuTable:
+        text = _text(answer[""])
+        above, found, below = text.partition("Process id")
+        if not found:
+            raise Unreadable("npu-smi info: the list of processes is not there")
+        unread: dict[str, str] = {}
+        npus = tuple(_states(above, unread))
+        if not npus:
+            raise Unreadable("npu-smi info: no NPU in the table")
+        return cls(
+            npus=npus,
+            processes=tuple(_processes(below, npus, unread)),
+            incomplete_install="may not be completely installed" in text,
+            unread=unread,
+        )
+
+
+def _rows(text: str) -> Iterator[list[str]]:
+    for line in text.splitlines():
+        if line.strip().startswith("|"):
+            yield [cell.strip() for cell in line.strip().strip("|").split("|")]
+
+
+def _states(text: str, unread: dict[str, str]) -> Iterator[NpuState]:
+    """Pairs of lines: card, name, health; then chip, bus, memory."""
+    upper: list[str] | None = None
+    for cells in _rows(text.partition("+===")[2]):
+        if len(cells) != 3:
+            continue
+        if upper is None:
+            upper = cells
+            continue
+        card = re.fullmatch(r"(\d+)\s+(\S.*)", upper[0])
+        chip = re.fullmatch(r"(\d+)(?:\s+(\d+))?", cells[0])
+        memory = re.findall(r"(\d+)\s*/\s*(\d+)", cells[2])
+        if card and chip and memory and upper[1]:
+            device = int(chip[2] or card[1])
+            used, total = memory[-1]
+            yield NpuState(
+                npu=int(card[1]),
+                chip=int(chip[1]),
+                device=device,
+                name=card[2],
+                health=upper[1],
+                bus=cells[1],
+                hbm_used=int(used),
+                hbm_total=int(total),
+            )
+        else:
+            unread[f"NPU {upper[0].split(' ')[0]}"] = f"not understood: {' | '.join(upper + cells)[:120]}"
+        upper = None
+
+
+def _processes(text: str, npus: tuple[NpuState, ...], unread: dict[str, str]) -> Iterator[NpuProcess]:
+    """Raises: Unreadable when an NPU of the table is neither said to be free nor has a process: the list was cut."""
+    told: set[int] = set()
+    for cells in _rows(text.partition("+===")[2]):
+        free = re.fullmatch(r"No running processes found in NPU (\d+)", cells[0])
+        place = re.fullmatch(r"(\d+)(?:\s+(\d+))?", cells[0])
+        if free:
+            told.add(int(free[1]))
+        elif place and len(cells) == 4 and cells[1].isdecimal() and cells[3].isdecimal():
+            told.add(int(place[1]))
+            yield NpuProcess(int(place[1]), int(place[2] or 0), int(cells[1]), cells[2], int(cells[3]))
+        else:
+            unread["processes"] = f"not understood: {' | '.join(cells)[:120]}"
+    silent = sorted({one.npu for one in npus} - told)
+    if silent and not unread:
+        raise Unreadable(f"npu-smi info: nothing is said of processes on NPU {silent[0]}")
+
+
+class MemoryErrors(msgspec.Struct, frozen=True):
+    """Errors of an NPU card's HBM, summed over its chips."""
+
+    double_bit: int
+    """That could not be corrected."""
+    isolated: int
+    """Pages taken out of use for such errors."""
+
+
+class NpuMemoryErrors(Fact, frozen=True):
+    """The memory errors that each NPU card has counted (``npu-smi info -t ecc``)."""
+
+    probe = run(
+        'npu-smi info -t ecc -i "$1"',
+        requires="npu-smi",
+        each="/dev/davinci[0-9]*",
+        root=True,
+        lane="npu-smi",
+        timeout=8,
+    )
+
+    by_card: dict[int, MemoryErrors]
+
+    @classmethod
+    def read(cls, answer: Answer) -> NpuMemoryErrors:
+        by_card: dict[int, MemoryErrors] = {}
+        silent: dict[str, Absent] = {}
+        for number, output in answer.devices():
+            # There are more devices than cards where a card has two chips: no card has the higher numbers.
+            if "Invalid card id" in output.out + output.err:
+                continue
+            try:
+                by_card[number] = _memory_errors(_text(output))
+            except Absent as why:
+                silent[f"NPU card {number}"] = why
+        if not by_card:
+            raise next(iter(silent.values()), Unreadable("npu-smi info -t ecc: it knows no card"))
+        return cls(by_card=by_card, unread={card: str(why) for card, why in silent.items()})
+
+
+def _memory_errors(text: str) -> MemoryErrors:
+    counts = []
+    for label in ("HBM Double Bit Error Count", "HBM Double Bit Isolated Pages Count"):
+        found = re.findall(rf"^\s*{label}\s*:\s*(\d+)\s*$", text, re.M)
+        if not found:
+            raise Unreadable(f"npu-smi info -t ecc: no {label}")
+        counts.append(sum(map(int, found)))
+    return MemoryErrors(*counts)

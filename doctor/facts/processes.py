@@ -1,0 +1,80 @@
+"""Who holds the NPUs' device files open."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from doctor.fact import Absent, Answer, Fact, ask
+
+
+def look_for_holders(given: dict[str, Any]) -> dict[str, Any]:
+    import os
+    import pwd
+    import re
+
+    holders, hidden = [], 0
+    ticks = os.sysconf("SC_CLK_TCK")
+    with open("/proc/uptime") as file:
+        uptime = float(file.read().split()[0])
+    for pid in [name for name in os.listdir("/proc") if name.isdigit()]:
+        npus = set()
+        try:
+            for fd in os.listdir("/proc/" + pid + "/fd"):
+                found = re.match("/dev/davinci([0-9]+)$", os.readlink("/proc/" + pid + "/fd/" + fd))
+                if found:
+                    npus.add(int(found.group(1)))
+        except PermissionError:
+            hidden += 1
+            continue
+        except OSError:
+            pass
+        if not npus:
+            continue
+        try:
+            uid = os.stat("/proc/" + pid).st_uid
+            with open("/proc/" + pid + "/stat", errors="replace") as file:
+                name, rest = re.match(r"\d+ \((.*)\) (.*)", file.read(), re.S).groups()  # type: ignore[union-attr]
+        except OSError:
+            continue
+        try:
+            user = pwd.getpwuid(uid).pw_name
+        except KeyError:
+            user = str(uid)
+        age = int(uptime - int(rest.split()[19]) / ticks)
+        holders.append({"pid": int(pid), "name": name, "user": user, "seconds": age, "npus": sorted(npus)})
+    there = any(re.match("davinci[0-9]", name) for name in os.listdir("/dev"))
+    return {"there": there, "holders": holders, "hidden": hidden}
+
+
+class Holder(msgspec.Struct, frozen=True):
+    """A process that has an NPU's device file open."""
+
+    pid: int
+    name: str
+    user: str
+    seconds: int
+    """Since it started."""
+    npus: tuple[int, ...]
+
+
+class NpuProcesses(Fact, frozen=True):
+    """The processes that have ``/dev/davinci0`` and on open; without root, those of the login user alone."""
+
+    probe = ask(look_for_holders, root=True)
+
+    holders: tuple[Holder, ...]
+    hidden: int
+    """Processes that could not be looked into: with any, an empty list proves nothing."""
+
+    def of(self, pid: int) -> Holder | None:
+        return next((one for one in self.holders if one.pid == pid), None)
+
+    @classmethod
+    def read(cls, answer: Answer) -> NpuProcesses:
+        said = answer.json()
+        if not said["there"]:
+            raise Absent("the host has no NPU device files")
+        holders = msgspec.convert(said["holders"], tuple[Holder, ...])
+        return cls(holders=tuple(sorted(holders, key=lambda one: one.pid)), hidden=msgspec.convert(said["hidden"], int))

@@ -1,0 +1,39 @@
+"""The rank table as it lies on the hosts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from doctor.fact import Absent, Answer, Fact, ask
+
+
+def look_at_rank_table(given: dict[str, Any]) -> dict[str, Any]:
+    import hashlib
+
+    path = given.get("rank_table", "")
+    if not path:
+        return {"path": ""}
+    try:
+        with open(path, "rb") as file:
+            sha256 = hashlib.sha256(file.read(64 << 20)).hexdigest()
+    except (FileNotFoundError, NotADirectoryError):
+        return {"path": path, "present": False, "sha256": ""}
+    return {"path": path, "present": True, "sha256": sha256}
+
+
+class RankTableOnHost(Fact, frozen=True):
+    """Whether the rank table lies at the job's path on the host, and which one it is."""
+
+    probe = ask(look_at_rank_table, job=True)
+
+    path: str
+    present: bool
+    sha256: str
+    """Of its bytes; empty when it is not there."""
+
+    @classmethod
+    def read(cls, answer: Answer) -> RankTableOnHost:
+        said = answer.json()
+        if not said["path"]:
+            raise Absent("no rank table was given")
+        return cls(path=said["path"], present=said["present"], sha256=said["sha256"])

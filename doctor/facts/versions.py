@@ -1,0 +1,125 @@
+"""Versions of the NPU driver, its firmware and CANN, from the files that their installers leave."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from doctor.fact import Absent, Answer, Fact, Unreadable, ask, read
+
+DRIVER = "/usr/local/Ascend/driver/version.info"
+FIRMWARE = "/usr/local/Ascend/firmware/version.info"
+INSTALL = "/etc/ascend_install.info"
+
+
+def _fields(text: str) -> dict[str, str]:
+    """``name=value`` lines, without the spaces around them."""
+    pairs = (line.partition("=") for line in text.splitlines() if "=" in line and not line.lstrip().startswith("#"))
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+def _version(text: str, path: str) -> str:
+    found = _fields(text).get("Version", "")
+    if not re.fullmatch(r"\d[\w.+-]{0,60}", found, re.ASCII):
+        raise Unreadable(f"{path} names no version")
+    return found
+
+
+class NpuVersions(Fact, frozen=True):
+    """The installed NPU driver and firmware, and how their installation ended."""
+
+    probe = read(DRIVER, FIRMWARE, INSTALL)
+
+    driver: str
+    firmware: str | None
+    """None: the host has no firmware file."""
+    firmware_ranges: tuple[tuple[str, str], ...]
+    """First and last firmware that the driver says it fits; empty when it does not say."""
+    install_status: str | None
+    """``complete`` when the driver's installation ended well; None when the installer's note does not say."""
+
+    @classmethod
+    def read(cls, answer: Answer) -> NpuVersions:
+        install = _fields(_optional(answer, INSTALL) or "")
+        if answer[DRIVER].ended == "absent":
+            where = install.get("Driver_Install_Path_Param", "/usr/local/Ascend")
+            if where.rstrip("/") != "/usr/local/Ascend":
+                raise Unreadable(f"the driver is installed under {where}, not /usr/local/Ascend")
+            raise Absent("no NPU driver is installed: " + answer[DRIVER].err)
+        text = answer.text(DRIVER)
+        firmware = _optional(answer, FIRMWARE)
+        ranges = re.findall(r"\[\s*([\w.]+)\s*,\s*([\w.]+)\s*\]", _fields(text).get("compatible_version_fw", ""))
+        return cls(
+            driver=_version(text, DRIVER),
+            firmware=_version(firmware, FIRMWARE) if firmware is not None else None,
+            firmware_ranges=tuple(ranges),
+            install_status=install.get("Driver_Install_Status"),
+        )
+
+
+def _optional(answer: Answer, path: str) -> str | None:
+    """A file's text; None when it does not exist. Raises: Unreadable."""
+    return None if answer[path].ended == "absent" else answer.text(path)
+
+
+def look_for_cann(given: dict[str, Any]) -> list[Any]:
+    import glob
+    import os
+
+    home = os.environ.get("HOME", "")
+    roots = [os.environ.get("ASCEND_HOME_PATH", ""), os.environ.get("ASCEND_TOOLKIT_HOME", "")]
+    for top in ("/usr/local/Ascend", home + "/Ascend"):
+        roots += [top + part for part in ("/cann", "/ascend-toolkit/latest", "/nnae/latest", "/latest")]
+    trees = []
+    for root in [root for root in roots if root]:
+        names = ["/ascend_toolkit_install.info", "/*-linux/ascend_toolkit_install.info", "/ascend_nnae_install.info"]
+        paths = [path for name in names for path in sorted(glob.glob(root + name))]
+        for path in [*paths, root + "/version.cfg"]:
+            try:
+                with open(path, errors="replace") as file:
+                    trees.append({"root": root, "path": path, "text": file.read(16384)})
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            except OSError as error:
+                trees.append({"root": root, "path": path, "error": error.strerror or "not readable"})
+    return trees
+
+
+class CannVersion(Fact, frozen=True):
+    """The CANN that the job gets: that of its environment, else the one that ``latest`` points to."""
+
+    probe = ask(look_for_cann, job=True)
+
+    version: str
+    path: str
+    """The folder that it was found in."""
+    installed: dict[str, str]
+    """All that were found, by folder."""
+
+    @classmethod
+    def read(cls, answer: Answer) -> CannVersion:
+        installed: dict[str, str] = {}
+        silent: dict[str, str] = {}
+        for one in answer.json():
+            if "error" in one:
+                silent[one["path"]] = one["error"]
+            elif found := _cann_version(one["text"]):
+                installed.setdefault(one["root"], found)
+            else:
+                silent[one["path"]] = "names no version"
+        if installed:
+            root = next(iter(installed))
+            return cls(version=installed[root], path=root, installed=installed)
+        if silent:
+            raise Unreadable("; ".join(f"{path}: {why}" for path, why in silent.items()))
+        raise Absent("CANN is not installed where the job runs")
+
+
+def _cann_version(text: str) -> str:
+    """From an install.info (``version=8.1.RC1``) or a version.cfg (``..._running_version=[7.6.0.1.220:8.0.0]``)."""
+    fields = _fields(text)
+    found = fields.get("version", "")
+    for name in ("toolkit_running_version", "runtime_running_version"):
+        match = re.fullmatch(r"\[.*:([^:\]]+)\]", fields.get(name, ""))
+        found = found or (match[1] if match else "")
+    return found if re.fullmatch(r"\d[\w.+-]{0,60}", found, re.ASCII) else ""

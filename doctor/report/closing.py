@@ -1,0 +1,77 @@
+"""The last lines of a report: notes, where to start, where the hosts came from, and the verdict."""
+
+from __future__ import annotations
+
+import msgspec
+
+from doctor.model import Report
+from doctor.report.fold import Folded
+from doctor.report.tally import Counts
+from doctor.report.words import clean, count, duration, moment
+from doctor.verdict import Verdict, verdict
+
+_WORDS = {
+    Verdict.HEALTHY: "ok",
+    Verdict.FAILED: "FAIL",
+    Verdict.WARNINGS: "warn",
+    Verdict.UNKNOWN: "unknown",
+    Verdict.NOTHING: "unknown",
+}
+
+
+class Closing(msgspec.Struct, frozen=True):
+    """How a report ends."""
+
+    notes: tuple[str, ...]
+    source: str
+    start: str
+    """What to mend first; empty when there is no choice."""
+    word: str
+    """The status whose look the verdict has."""
+    verdict: str
+
+
+def closing(report: Report, folded: Folded, code: int | None = None) -> Closing:
+    """The end of the report."""
+    word = verdict(report, code)
+    when = [moment(report.started)] if report.started else []
+    source = ", ".join([clean(report.source) or "hosts of unknown origin", *when, duration(report.seconds)])
+    notes = tuple(clean(note, 1000) for note in report.notes)
+    return Closing(notes, source, _start(folded), _WORDS[word], f"{word.name}: {_said(word, folded)}")
+
+
+def _start(folded: Folded) -> str:
+    first = folded.first
+    if first is None or sum(len(area.failures) for area in folded.areas) < 2:
+        return ""
+    where = folded.fleet.where(first.hosts, first.outcome.looked)
+    return f"Start with {first.outcome.check}{' on ' + where if where else ''}"
+
+
+def _said(word: Verdict, folded: Folded) -> str:
+    counts = folded.counts
+    if word is Verdict.NOTHING:
+        return f"none of {count(counts.skipped, 'check')} applies" if counts.checks else "there was no check to run"
+    parts = [_found(counts)] if counts.findings else []
+    if not parts and word is Verdict.HEALTHY:
+        parts = [_passed(counts)]
+    unknown = {name for gap in folded.unknown for name in gap.checks}
+    parts += [f"{count(len(unknown), 'check')} unknown"] if unknown else []
+    if word is Verdict.UNKNOWN and counts.hidden:
+        parts.append(f"{count(counts.hidden, 'check')} unknown because of what was found")
+    crashed = sum(len(area.crashed) for area in folded.areas)
+    parts += [f"{count(crashed, 'check')} crashed"] if crashed else []
+    parts += [f"{counts.skipped} {'does' if counts.skipped == 1 else 'do'} not apply"] if counts.skipped else []
+    return "; ".join(parts)
+
+
+def _passed(counts: Counts) -> str:
+    where = f"on {count(counts.hosts, 'host')}" if counts.hosts else "of the job itself, no host looked at"
+    return f"{count(counts.passed, 'check')} {where}"
+
+
+def _found(counts: Counts) -> str:
+    kinds = [count(counts.errors, "error")] if counts.errors else []
+    kinds += [count(counts.warnings, "warning")] if counts.warnings else []
+    where = f" on {counts.blamed} of {count(counts.hosts, 'host')}" if counts.blamed else ""
+    return ", ".join(kinds) + where

@@ -1,0 +1,65 @@
+"""What a report says, in words and without a layout: the ground that every text format stands on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+Details = tuple[tuple[str, str], ...]
+"""Labels and texts; an empty label goes on with the one before."""
+
+
+class Part(msgspec.Struct, frozen=True):
+    """One message of an entry."""
+
+    text: str
+    hosts: str = ""
+    where: str = ""
+    """The hosts with their share of the fleet."""
+    details: Details = ()
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """What is said under one status word."""
+
+    word: str
+    name: str
+    """A check, an area, or a number of checks."""
+    parts: tuple[Part, ...]
+    where: str = ""
+    details: Details = ()
+    claim: bool = False
+    """The text is the healthy claim of the check ``name``."""
+
+
+class Section(msgspec.Struct, frozen=True):
+    """Entries under a heading; without a title, lines that need none."""
+
+    title: str
+    entries: tuple[Entry, ...]
+
+
+class Scope(msgspec.Struct, frozen=True):
+    """How much is said."""
+
+    most: int
+    """Groups of one check, and reasons for what is unknown, that are shown."""
+    skips: int
+    """Reasons for what was skipped that are shown."""
+    each: bool
+    """Every check has a line of its own, and every group its remedy."""
+    names: bool
+    """Checks that are counted are also named."""
+    longest: int = 0
+    """Characters of a host list; 0 is no limit."""
+
+    @property
+    def all_of_it(self) -> str:
+        """Where the rest can be seen."""
+        return "--json has all" if self.names else "-v shows all"
+
+
+def labelled(label: str, lines: Iterable[str]) -> list[tuple[str, str]]:
+    """Lines as details under one label."""
+    return [("" if number else label, line) for number, line in enumerate(lines)]

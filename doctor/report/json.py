@@ -1,0 +1,120 @@
+"""The report as one JSON document, ``doctor.report/1``; ``schema/doctor.report.1.json`` is its JSON Schema.
+
+Pure ASCII, so that no terminal, log or locale is harmed by what a host printed. Keys are sorted, outcomes and hosts
+have a settled order, and only ``started`` and ``seconds`` differ between two runs that saw the same.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from doctor import __version__
+from doctor.model import Finding, Outcome, Report
+from doctor.report.fold import in_order
+from doctor.report.hosts import Fleet
+from doctor.report.tally import tally
+from doctor.report.words import clean
+from doctor.verdict import verdict
+
+SCHEMA = "doctor.report/1"
+SCHEMA_FILE = Path(__file__).with_name("schema") / "doctor.report.1.json"
+DEEPEST = 50
+
+
+def encode(report: Report, code: int) -> bytes:
+    """The document; ``code`` is the exit code that it comes with."""
+    text = json.dumps(document(report, code), ensure_ascii=True, allow_nan=False, sort_keys=True)
+    return msgspec.json.format(text.encode("ascii"), indent=2) + b"\n"
+
+
+def document(report: Report, code: int) -> dict[str, Any]:
+    """The document as plain Python values."""
+    fleet = Fleet(report.hosts)
+    return {
+        "schema": SCHEMA,
+        "version": __version__,
+        "verdict": verdict(report, code).value,
+        "exit": int(code),
+        "source": _text(report.source),
+        "started": _text(report.started),
+        "seconds": round(report.seconds, 3) if math.isfinite(report.seconds) else 0.0,
+        "hosts": [_text(host) for host in report.hosts],
+        "counts": msgspec.to_builtins(tally(report)),
+        "outcomes": [_outcome(one, fleet) for one in in_order(report.outcomes)],
+        "notes": [_text(note) for note in report.notes],
+    }
+
+
+def _outcome(outcome: Outcome, fleet: Fleet) -> dict[str, Any]:
+    unknown = {host: (why.text, why.because) for host, why in outcome.unknown.items()}
+    return {
+        "check": outcome.check,
+        "area": outcome.area,
+        "severity": outcome.severity.value,
+        "status": outcome.status.value,
+        "claim": _text(outcome.claim),
+        "looked": [_text(host) for host in outcome.looked],
+        "findings": [_finding(one, fleet) for one in outcome.findings],
+        "unknown": _gaps(unknown, fleet, ("reason", "because")),
+        "skipped": _gaps({host: (why,) for host, why in outcome.skipped.items()}, fleet, ("reason",)),
+        "crashed": _gaps({host: (trace,) for host, trace in outcome.crashed.items()}, fleet, ("traceback",)),
+    }
+
+
+def _finding(finding: Finding, fleet: Fleet) -> dict[str, Any]:
+    from doctor.model import fill
+
+    return {
+        "message": clean(fill(finding.template, fleet.words(finding.values)), 2000),
+        "template": _text(finding.template),
+        "hosts": [_text(host) for host in fleet.ordered(finding.hosts)],
+        "values": {_text(name): plain_value(value) for name, value in finding.values.items()},
+    }
+
+
+def _gaps(by_host: Mapping[str, tuple[str, ...]], fleet: Fleet, names: tuple[str, ...]) -> list[dict[str, Any]]:
+    """Hosts that share a reason, together; no hosts stand for the fleet as a whole."""
+    hosts: dict[tuple[bool, tuple[str, ...]], list[str]] = {}
+    for host, texts in by_host.items():
+        hosts.setdefault((bool(host), texts), []).append(host)
+    return [
+        {"hosts": [_text(host) for host in fleet.ordered(named)], **dict(zip(names, map(_text, texts), strict=True))}
+        for (_, texts), named in sorted(hosts.items())
+    ]
+
+
+def plain_value(value: Any, depth: int = 0) -> Any:
+    """Any value as JSON can hold it: tuples and sets as lists, bytes and all other things as text."""
+    if isinstance(value, enum.Enum):
+        value = value.value
+    if value is None or isinstance(value, (bool, int)):
+        return value
+    if isinstance(value, str):
+        return _text(value)
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, (bytes, bytearray)):
+        return _text(bytes(value).decode("utf-8", "backslashreplace"))
+    if depth < DEEPEST and isinstance(value, Mapping):
+        return {_text(str(_key(key))): plain_value(item, depth + 1) for key, item in value.items()}
+    if depth < DEEPEST and isinstance(value, (list, tuple)):
+        return [plain_value(item, depth + 1) for item in value]
+    if depth < DEEPEST and isinstance(value, (set, frozenset)):
+        return [plain_value(item, depth + 1) for item in sorted(value, key=str)]
+    return _text(str(value))
+
+
+def _key(key: Any) -> Any:
+    return key.value if isinstance(key, enum.Enum) else key
+
+
+def _text(text: str) -> str:
+    """Without lone surrogates, which no strict JSON reader takes."""
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode("utf-8")

@@ -1,0 +1,166 @@
+"""A child process that cannot outstay its time, say more than its limit, or leave anything behind."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from doctor.transport import Said
+from doctor.transport.wording import seconds, size, unreached
+
+_CHUNK = 1 << 16
+NO_STATUS = -1
+"""For what was said by a command whose end was not seen."""
+
+
+class Children:
+    """The children of one transport, so that all can be ended at once."""
+
+    def __init__(self) -> None:
+        self._running: set[subprocess.Popen[bytes]] = set()
+        self._lock = threading.Lock()
+        self.closed = False
+
+    def start(self, argv: Sequence[str], env: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
+        """Starts a child as the leader of its own process group, with three pipes.
+
+        Raises: Unreached, when it cannot be started or all was closed.
+        """
+        pipe = subprocess.PIPE
+        try:
+            child = subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe, env=env, start_new_session=True)
+        except OSError as error:
+            raise unreached("error", f"{Path(argv[0]).name} could not be started: {error.strerror}") from None
+        with self._lock:
+            self._running.add(child)
+        if self.closed:
+            self.end(child)
+            raise unreached("budget", "the run's time was up")
+        return child
+
+    def end(self, child: subprocess.Popen[bytes], kill: bool = True) -> int:
+        """Reaps the child, its whole group killed first unless told otherwise. Returns its exit status.
+
+        The leader is reaped last: until then its number cannot pass to a stranger.
+        """
+        with self._lock:
+            self._running.discard(child)
+            if kill:
+                _kill(child)
+        for stream in (child.stdin, child.stdout, child.stderr):
+            if stream:
+                with contextlib.suppress(OSError):
+                    stream.close()
+        return child.wait()
+
+    def reap(self, child: subprocess.Popen[bytes], deadline: float) -> int | None:
+        """Waits until ``deadline`` for a child that has closed its output. None: it goes on all the same."""
+        waited = 0.001
+        while not os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+            if time.monotonic() > deadline or self.closed:
+                return None
+            time.sleep(waited)
+            waited = min(waited * 2, 0.1)
+        return self.end(child, kill=False)
+
+    def close(self) -> None:
+        """Kills all that runs: whoever waits for it learns so at once."""
+        with self._lock:
+            self.closed = True
+            for child in self._running:
+                _kill(child)
+
+
+def _kill(child: subprocess.Popen[bytes]) -> None:
+    if child.returncode is None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(child.pid, signal.SIGKILL)
+
+
+def converse(
+    children: Children,
+    argv: Sequence[str],
+    stdin: bytes,
+    timeout: float,
+    limit: int,
+    env: Mapping[str, str] | None = None,
+) -> Said:
+    """Runs ``argv``, feeds it ``stdin`` while reading what it says, and keeps its stdin open until it ends.
+
+    ``timeout`` in seconds; ``limit`` in bytes for stdout and stderr together.
+    Raises: Unreached, of kind timeout, flood, budget or error, with what was said until then.
+    """
+    sent = time.time()
+    child = children.start(argv, env)
+    talk = _Talk(child, stdin, limit)
+    deadline = time.monotonic() + timeout
+    code: int | None = None
+    try:
+        if talk.until(deadline):
+            code = children.reap(child, deadline)
+    finally:
+        if code is None:
+            children.end(child)
+    said = Said(NO_STATUS if code is None else code, bytes(talk.out), bytes(talk.err), sent, time.time())
+    if children.closed:
+        raise unreached("budget", "the run's time was up before it answered", said=said)
+    if talk.said > limit:
+        raise unreached("flood", f"it printed more than {size(limit)}, and was cut off", said=said)
+    if code is None:
+        raise unreached("timeout", f"the command did not end within {seconds(timeout)}", said=said)
+    return said
+
+
+class _Talk:
+    """Both directions of a child's pipes."""
+
+    def __init__(self, child: subprocess.Popen[bytes], stdin: bytes, limit: int) -> None:
+        assert child.stdin and child.stdout and child.stderr
+        self.out, self.err = bytearray(), bytearray()
+        self._limit, self._left = limit, memoryview(stdin)
+        self._stdin = child.stdin.fileno()
+        self._readers = {child.stdout.fileno(): self.out, child.stderr.fileno(): self.err}
+        self._poll = select.poll()
+        for file in self._readers:
+            self._poll.register(file, select.POLLIN)
+        if stdin:
+            os.set_blocking(self._stdin, False)
+            self._poll.register(self._stdin, select.POLLOUT)
+
+    @property
+    def said(self) -> int:
+        return len(self.out) + len(self.err)
+
+    def until(self, deadline: float) -> bool:
+        """Whether both outputs came to their end before ``deadline``, within the limit."""
+        while self._readers:
+            left = deadline - time.monotonic()
+            if left <= 0 or self.said > self._limit:
+                return False
+            for file, _ in self._poll.poll(left * 1000):
+                self._write() if file == self._stdin else self._read(file)
+        return self.said <= self._limit
+
+    def _read(self, file: int) -> None:
+        chunk = os.read(file, _CHUNK)
+        self._readers[file] += chunk
+        if not chunk:
+            self._poll.unregister(file)
+            del self._readers[file]
+
+    def _write(self) -> None:
+        try:
+            self._left = self._left[os.write(self._stdin, self._left[:_CHUNK]) :]
+        except BlockingIOError:
+            return
+        except OSError:  # it reads no more; what it says still counts
+            self._left = self._left[:0]
+        if not self._left:
+            self._poll.unregister(self._stdin)

@@ -1,0 +1,107 @@
+"""Fleets of NPU hosts as typed facts of their network ports, and the way to put them before a check."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from ipaddress import ip_address, ip_interface
+from typing import Any
+
+from doctor.catalogue import home, load
+from doctor.fact import PerHost
+from doctor.facts.hccn import DetectAddresses, DeviceAddresses, DeviceGateways, DeviceLinks, HccnConf, SuperPod
+from doctor.facts.npu import NpuProduct
+from doctor.facts.visit import Reach
+from doctor.intent import Launch
+from doctor.model import Finding
+
+HOSTS = ("h1", "h2", "h3", "h4")
+Hosts = tuple[str, ...]
+
+
+def judged(name: str, **facts: Any) -> list[Finding]:
+    """What the check finds; it is given those of ``facts`` that it asks for. Raises what the check raises."""
+    check = load(home("checks") / f"{name}.py")
+    return list(check.function(**{need.parameter: facts.get(need.parameter) for need in check.needs}))
+
+
+def per(hosts: Hosts, fact: Any) -> PerHost[Any]:
+    """The same fact on every host."""
+    return PerHost(dict.fromkeys(hosts, fact))
+
+
+def product(family: str) -> NpuProduct:
+    return NpuProduct(family=family, evidence="")  # type: ignore[arg-type]
+
+
+def fleet(family: str = "A2", hosts: Hosts = HOSTS, pods: int = 1, **env: str) -> dict[str, Any]:
+    """What a check asks of a fleet beside its own facts."""
+    placed = {host: SuperPod(id=number % pods, server=number, size=4) for number, host in enumerate(hosts)}
+    return {
+        "products": per(hosts, product(family)),
+        "reach": per(hosts, Reach(trouble="", text="", hint="")),
+        "pods": PerHost(placed) if family == "A3" else None,
+        "launch": Launch(env=env),
+    }
+
+
+def _plan(hosts: Hosts, npus: int, address: Callable[[int, int], str]) -> PerHost[DeviceAddresses]:
+    return PerHost(
+        {
+            host: DeviceAddresses(by_npu={npu: ip_interface(address(number, npu)) for npu in range(npus)})
+            for number, host in enumerate(hosts)
+        }
+    )
+
+
+def a1(hosts: Hosts = HOSTS, npus: int = 8) -> PerHost[DeviceAddresses]:
+    """SMP mode: 0/4, 1/5, 2/6, 3/7 share a segment, which is the same on all hosts."""
+    return _plan(hosts, npus, lambda host, npu: f"10.0.{npu % 4}.{2 * host + npu // 4 + 1}/24")
+
+
+def a2(hosts: Hosts = HOSTS, npus: int = 8) -> PerHost[DeviceAddresses]:
+    """All in one segment."""
+    return _plan(hosts, npus, lambda host, npu: f"29.1.{host}.{npu + 10}/16")
+
+
+def rails(hosts: Hosts = HOSTS, npus: int = 8) -> PerHost[DeviceAddresses]:
+    """A segment for each position."""
+    return _plan(hosts, npus, lambda host, npu: f"172.16.{npu}.{host + 1}/24")
+
+
+def moved(addresses: PerHost[DeviceAddresses], changes: Mapping[tuple[str, int], str]) -> PerHost[DeviceAddresses]:
+    """Some NPUs at other addresses; an empty one takes the address away."""
+    result = dict(addresses)
+    for (host, npu), text in changes.items():
+        own, unset = dict(result[host].by_npu), result[host].unset
+        own.pop(npu, None)
+        if text:
+            own[npu] = ip_interface(text)
+        else:
+            unset = (*unset, npu)
+        result[host] = DeviceAddresses(by_npu=own, unset=unset)
+    return PerHost(result)
+
+
+def gateways(addresses: PerHost[DeviceAddresses]) -> PerHost[DeviceGateways]:
+    """The last usable address of each NPU's own segment."""
+    return PerHost(
+        {
+            host: DeviceGateways(by_npu={npu: one.network[-2] for npu, one in own.by_npu.items()})
+            for host, own in addresses.items()
+        }
+    )
+
+
+def watching(address: str, npus: int = 8) -> DetectAddresses:
+    return DetectAddresses(by_npu={npu: ip_address(address) for npu in range(npus)})
+
+
+def links(down: tuple[int, ...] = (), npus: int = 8) -> DeviceLinks:
+    return DeviceLinks(by_npu={npu: "DOWN" if npu in down else "UP" for npu in range(npus)})
+
+
+def written(own: DeviceAddresses, **more: str) -> HccnConf:
+    """The file that fits one host's addresses, with more settings for every NPU."""
+    return HccnConf(
+        by_npu={npu: {"address": str(one.ip), "netmask": str(one.netmask), **more} for npu, one in own.by_npu.items()}
+    )

@@ -1,0 +1,11 @@
+"""Limits of a process in a line."""
+
+from __future__ import annotations
+
+from doctor.facts.limits import Limit, Limits
+
+FREE = Limit(None, None)
+
+
+def limits(nofile: Limit = FREE, memlock: Limit = FREE, nproc: Limit = FREE) -> Limits:
+    return Limits(nofile=nofile, memlock=memlock, nproc=nproc)

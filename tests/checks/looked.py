@@ -1,0 +1,66 @@
+"""Puts facts before a check, as the judge does, and tells what it says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from doctor.catalogue import home, load
+from doctor.declaration import Check
+from doctor.fact import Absent, Fact
+from doctor.facts.visit import Reach
+from doctor.intent import Launch
+from doctor.judge import Book, judge_one
+from doctor.model import Outcome
+
+Seen = Mapping[str, Sequence[Fact]]
+"""The facts of each host, by its name."""
+
+REACHED = Reach(trouble="", text="", hint="")
+
+
+class Facts(Book):
+    """A book of facts that were never read: one that a host lacks is Absent."""
+
+    def __init__(self, hosts: Seen) -> None:
+        super().__init__({})
+        self._facts = {(host, type(fact)): fact for host, facts in hosts.items() for fact in (REACHED, *facts)}
+
+    def look(self, host: str, fact: type[Fact]) -> Fact | Absent:
+        return self._facts.get((host, fact), Absent(f"no {fact.__name__}"))
+
+
+def check(name: str) -> Check:
+    return load(home("checks") / f"{name.replace('-', '_')}.py")
+
+
+def judged(name: str, hosts: Seen, launch: Launch | None = None) -> Outcome:
+    """What the check makes of the hosts' facts."""
+    return judge_one(check(name), tuple(hosts), Facts(hosts), {Launch: launch or Launch.from_environment({})})
+
+
+def fleet(count: int, *facts: Fact) -> dict[str, list[Fact]]:
+    """Hosts w1, w2, ... that are all alike."""
+    return {f"w{number}": list(facts) for number in range(1, count + 1)}
+
+
+def job(**environ: str) -> Launch:
+    """A job as these environment variables make it."""
+    return Launch.from_environment(environ)
+
+
+def said(outcome: Outcome) -> list[tuple[str, str]]:
+    """Host and sentence of each finding."""
+    return [(" ".join(finding.hosts), str(finding)) for finding in outcome.findings]
+
+
+def skipped(outcome: Outcome) -> set[str]:
+    """The reasons for which hosts, or the fleet, were not judged."""
+    return set(outcome.skipped.values())
+
+
+def advice(name: str, outcome: Outcome) -> str:
+    """What to do, with the values of the first finding."""
+    from doctor.model import fill
+
+    finding = outcome.findings[0]
+    return fill(check(name).section("What to do"), {**finding.values, "host": finding.hosts[0]})

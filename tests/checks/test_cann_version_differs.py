@@ -1,0 +1,17 @@
+"""What cann-version-differs finds."""
+
+from __future__ import annotations
+
+from tests.checks.devices import cann, fleet, of
+
+look = of("cann_version_differs")
+
+
+def test_equal_hosts() -> None:
+    assert look(fleet(cann(), cann())) == []
+
+
+def test_the_odd_host_is_named() -> None:
+    (found,) = look(fleet(cann(), cann("8.0.0"), cann()))
+    assert found.hosts == ("b",)
+    assert str(found) == "CANN 8.0.0; 2 of 3 hosts have 8.3.RC1"

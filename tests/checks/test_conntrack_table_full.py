@@ -1,0 +1,18 @@
+from doctor.facts.kernel import Conntrack
+from tests.checks.looked import advice, judged, said
+
+NAME = "conntrack-table-full"
+
+
+def test_a_fifth_free_is_well() -> None:
+    assert said(judged(NAME, {"a": [Conntrack(count=80, most=100)]})) == []
+
+
+def test_less_is_full() -> None:
+    outcome = judged(NAME, {"a": [Conntrack(count=262000, most=262144)]})
+    assert said(outcome) == [("a", "262000 connections are tracked, of 262144 at most; expected at most 209715")]
+    assert "nf_conntrack_max=524288" in advice(NAME, outcome)
+
+
+def test_a_kernel_that_tracks_nothing_is_not_judged() -> None:
+    assert judged(NAME, {"a": []}).status.value == "skipped"

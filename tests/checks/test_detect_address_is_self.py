@@ -1,0 +1,19 @@
+import pytest
+
+from doctor import Skip
+from doctor.facts.hccn import DetectAddresses
+from tests.checks.device_network import a2, judged, watching
+
+
+def test_another_address() -> None:
+    assert judged("detect_address_is_self", addresses=a2()["h1"], detect=watching("29.1.0.1")) == []
+
+
+def test_its_own_address() -> None:
+    [one] = judged("detect_address_is_self", addresses=a2()["h1"], detect=watching("29.1.0.12"))
+    assert str(one) == "NPU 2 watches 29.1.0.12, its own address; expected another one"
+
+
+def test_nothing_is_watched() -> None:
+    with pytest.raises(Skip):
+        judged("detect_address_is_self", addresses=a2()["h1"], detect=DetectAddresses(by_npu={}, unset=(0, 1)))

@@ -1,0 +1,68 @@
+from ipaddress import ip_interface
+from typing import Any
+
+import pytest
+
+from doctor import Finding, Skip
+from doctor.facts.hccn import DeviceAddresses, HccnConf, SuperPod
+from tests.checks.device_network import a1, judged, product
+
+
+def found(family: str, *addresses: str, **more: Any) -> list[Finding]:
+    own = DeviceAddresses(by_npu={npu: ip_interface(text) for npu, text in enumerate(addresses)})
+    return judged("device_ip_refused", addresses=own, product=product(family), **more)
+
+
+@pytest.mark.parametrize("family", ["A1", "A2", "A3"])
+def test_addresses_of_a_plan(family: str) -> None:
+    assert found(family, "10.0.0.1/24", "172.16.1.1/24", "192.168.100.1/24") == []
+
+
+@pytest.mark.parametrize(
+    ("family", "address", "segment"),
+    [
+        ("A1", "192.168.1.7/24", "192.168.1.0/24"),
+        ("A1", "192.168.2.7/24", "192.168.2.0/24"),
+        ("A2", "192.168.2.7/16", "192.168.2.0/24"),
+        ("A3", "192.168.1.7/24", "192.168.1.0/24"),
+    ],
+)
+def test_segments_of_the_virtual_ports(family: str, address: str, segment: str) -> None:
+    [one] = found(family, "10.0.0.1/24", address)
+    assert (one.values["npu"], one.values["segment"]) == (1, segment)
+
+
+@pytest.mark.parametrize(("family", "address"), [("A2", "192.168.3.7/24"), ("A3", "192.168.2.7/24")])
+def test_segments_that_only_others_close(family: str, address: str) -> None:
+    assert found(family, address) == []
+
+
+def test_a1_in_smp_mode_closes_three_more() -> None:
+    assert found("A1", "192.168.3.7/24", "192.168.3.8/24") == [], "one segment is AMP mode"
+    assert [one.values["npu"] for one in found("A1", "192.168.3.7/24", "10.0.1.1/24")] == [0]
+    assert found("A1", *(str(one) for one in a1()["h1"].by_npu.values())) == []
+
+
+def test_a3_inside_a_super_pod() -> None:
+    inside, outside = (SuperPod(id=0, server=server, size=384) for server in (9, 255))
+    [one] = found("A3", "192.1.3.199/24", pod=inside)
+    assert one.values["segment"] == "192.0.0.0/8"
+    assert found("A3", "192.1.3.199/24", pod=outside) == []
+    assert found("A2", "192.1.3.199/24", pod=inside) == []
+
+
+@pytest.mark.parametrize("address", ["10.0.0.0/24", "10.0.0.255/24"])
+def test_addresses_that_no_host_can_have(address: str) -> None:
+    [one] = found("A2", address)
+    assert str(one.values["segment"]) == "10.0.0.0/24"
+
+
+def test_the_file_is_judged_where_it_says_something_else() -> None:
+    conf = HccnConf(by_npu={0: {"address": "192.168.1.5"}, 1: {"address": "10.0.0.2"}, 2: {"address": "nonsense"}})
+    [one] = found("A2", "10.0.0.1/24", "10.0.0.2/24", conf=conf)
+    assert (one.values["npu"], one.values["what"]) == (0, "address in /etc/hccn.conf")
+
+
+def test_no_address_at_all() -> None:
+    with pytest.raises(Skip):
+        found("A2")

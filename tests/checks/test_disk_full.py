@@ -1,0 +1,35 @@
+import pytest
+
+from doctor.facts.disk import DiskRoom, FileSystem
+from doctor.facts.memory import GIB, MIB
+from tests.checks.looked import judged, said
+
+
+def disk(size: int, free: int, files: int = 10**6, files_free: int = 10**6, read_only: bool = False) -> DiskRoom:
+    return DiskRoom(file_systems=(FileSystem("/tmp", size, free, files, files_free, read_only),))
+
+
+@pytest.mark.parametrize(
+    "room",
+    [
+        disk(1000 * GIB, 2 * GIB),
+        disk(64 * MIB, 32 * MIB),
+        disk(GIB, GIB, files=0, files_free=0),
+        disk(GIB, 0, read_only=True),
+        disk(GIB, GIB, files=1000, files_free=500),
+    ],
+    ids=["large and nearly full", "small by design", "without a count of files", "read-only", "few files by design"],
+)
+def test_room_is_well(room: DiskRoom) -> None:
+    assert said(judged("disk-full", {"a": [room]})) == []
+
+
+def test_no_room() -> None:
+    outcome = judged("disk-full", {"a": [disk(1000 * GIB, 200 * MIB)]})
+    assert said(outcome) == [("a", "/tmp: 200 MiB of 1000 GiB are free; expected at least 1 GiB")]
+    assert said(judged("disk-full", {"a": [disk(64 * MIB, 0)]}))
+
+
+def test_no_more_files() -> None:
+    outcome = judged("disk-full", {"a": [disk(1000 * GIB, 900 * GIB, files_free=3)]})
+    assert said(outcome) == [("a", "/tmp: room for 3 more files of 1000000; expected at least 10000")]

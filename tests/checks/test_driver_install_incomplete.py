@@ -1,0 +1,27 @@
+"""What driver-install-incomplete finds."""
+
+from __future__ import annotations
+
+from tests.checks.devices import of, skipped, table, versions
+
+look = of("driver_install_incomplete")
+
+
+def test_a_complete_installation() -> None:
+    assert look(versions(), table()) == look(versions(), None) == []
+
+
+def test_a_status_that_is_not_complete() -> None:
+    (found,) = look(versions(install_status="failed"), table())
+    assert str(found) == "the installation of NPU driver 25.5.2 did not come to its end"
+    assert (found.values["saw"], found.values["want"]) == ("failed", "complete")
+
+
+def test_no_status_and_the_warning_of_npu_smi() -> None:
+    (found,) = look(versions(install_status=None), table(incomplete_install=True))
+    assert found.values["saw"] == "no status"
+
+
+def test_an_older_driver_notes_no_status() -> None:
+    assert skipped(look, versions(install_status=None), table()) == "this driver notes no installation status"
+    assert skipped(look, versions(install_status=None), None)

@@ -1,0 +1,17 @@
+"""What driver-version-differs finds."""
+
+from __future__ import annotations
+
+from tests.checks.devices import fleet, of, versions
+
+look = of("driver_version_differs")
+
+
+def test_equal_hosts() -> None:
+    assert look(fleet(versions(), versions())) == []
+
+
+def test_the_odd_host_is_named() -> None:
+    (found,) = look(fleet(versions(), versions(), versions(driver="24.1.0")))
+    assert found.hosts == ("c",)
+    assert str(found) == "NPU driver 24.1.0; 2 of 3 hosts have 25.5.2"

@@ -1,0 +1,26 @@
+import pytest
+
+from doctor import Skip
+from doctor.facts.hccn import DeviceFec
+from tests.checks.device_network import judged, links
+
+MIXED = DeviceFec(by_npu={0: "rs", 1: "no", 2: "base"})
+
+
+def test_on() -> None:
+    assert judged("fec_off", fec=DeviceFec(by_npu={0: "rs", 1: "base"}), links=links()) == []
+
+
+def test_off() -> None:
+    for own in (links(), None):
+        [one] = judged("fec_off", fec=MIXED, links=own)
+        assert one.values["npus"] == [1]
+
+
+def test_off_on_a_link_that_is_down() -> None:
+    assert judged("fec_off", fec=MIXED, links=links(down=(1,))) == []
+
+
+def test_no_link_is_up() -> None:
+    with pytest.raises(Skip):
+        judged("fec_off", fec=MIXED, links=links(down=tuple(range(8))))

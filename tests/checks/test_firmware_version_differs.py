@@ -1,0 +1,22 @@
+"""What firmware-version-differs finds."""
+
+from __future__ import annotations
+
+from tests.checks.devices import fleet, of, skipped, versions
+
+look = of("firmware_version_differs")
+
+
+def test_equal_hosts() -> None:
+    assert look(fleet(versions(), versions())) == []
+
+
+def test_the_odd_host_is_named() -> None:
+    (found,) = look(fleet(versions(), versions(firmware="7.1.0.11.220"), versions()))
+    assert found.hosts == ("b",)
+    assert str(found) == "NPU firmware 7.1.0.11.220; 2 of 3 hosts have 7.8.0.7.220"
+
+
+def test_hosts_that_show_no_firmware_are_not_compared() -> None:
+    assert look(fleet(versions(), versions(firmware=None), versions())) == []
+    assert skipped(look, fleet(versions(firmware=None), versions(firmware=None)))

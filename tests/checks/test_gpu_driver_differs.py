@@ -1,0 +1,16 @@
+"""What gpu-driver-differs finds."""
+
+from __future__ import annotations
+
+from tests.checks.devices import fleet, gpus, of
+
+look = of("gpu_driver_differs")
+
+
+def test_equal_hosts() -> None:
+    assert look(fleet(gpus(), gpus())) == []
+
+
+def test_the_odd_host_is_named() -> None:
+    (found,) = look(fleet(gpus(), gpus(driver="535.129.03"), gpus()))
+    assert (found.hosts, found.values["saw"], found.values["want"]) == (("b",), "535.129.03", "550.54.15")

@@ -1,0 +1,17 @@
+"""What gpu-missing finds."""
+
+from __future__ import annotations
+
+from doctor.facts.gpu import GpuCards
+from tests.checks.devices import gpus, of
+
+look = of("gpu_missing")
+
+
+def test_all_gpus_are_listed() -> None:
+    assert look(GpuCards(pci=8, driver="NVRM", tool=True), gpus()) == []
+
+
+def test_a_gpu_that_is_on_the_bus_alone() -> None:
+    (found,) = look(GpuCards(pci=8, driver="NVRM", tool=True), gpus(7))
+    assert str(found) == "nvidia-smi lists 7 GPUs, and the PCI bus shows 8"

@@ -1,0 +1,18 @@
+"""What gpu-tools-missing finds."""
+
+from __future__ import annotations
+
+from doctor.facts.gpu import GpuCards
+from tests.checks.devices import of
+
+look = of("gpu_tools_missing")
+
+
+def test_a_host_with_its_tool() -> None:
+    assert look(GpuCards(pci=8, driver="NVRM", tool=True)) == []
+    assert look(GpuCards(pci=0, driver="", tool=True)) == []
+
+
+def test_a_host_without() -> None:
+    (found,) = look(GpuCards(pci=8, driver="NVRM", tool=False))
+    assert str(found) == "nvidia-smi is not installed, on a host with 8 GPUs"

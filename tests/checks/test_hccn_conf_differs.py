@@ -1,0 +1,99 @@
+from ipaddress import ip_address, ip_interface
+from typing import Any
+
+import pytest
+
+from doctor import Finding, Skip
+from doctor.facts.hccn import DetectAddresses, DeviceAddresses, DeviceGateways, HccnConf
+from tests.checks.device_network import a2, judged, watching, written
+
+OWN = a2()["h1"]
+GATEWAY = "29.1.0.1"
+
+
+def found(conf: HccnConf | None, **facts: Any) -> list[Finding]:
+    given = {
+        "addresses": OWN,
+        "gateways": DeviceGateways(by_npu=dict.fromkeys(range(8), ip_address(GATEWAY))),
+        "detect": watching(GATEWAY),
+    }
+    return judged("hccn_conf_differs", conf=conf, **{**given, **facts})
+
+
+def full(**changes: dict[str, str]) -> HccnConf:
+    """The right file, with the settings of some NPUs (``npu3=...``) changed; an empty one is left out."""
+    by_npu = dict(written(OWN, gateway=GATEWAY, netdetect=GATEWAY).by_npu)
+    for name, settings in changes.items():
+        npu = int(name.removeprefix("npu"))
+        by_npu[npu] = {key: value for key, value in {**by_npu[npu], **settings}.items() if value}
+    return HccnConf(by_npu=by_npu)
+
+
+def test_file_and_npus_agree() -> None:
+    assert found(full()) == []
+
+
+def test_another_address_in_the_file() -> None:
+    [one] = found(full(npu3={"address": "29.1.0.99"}))
+    assert str(one) == "NPU 3 uses address: 29.1.0.13; /etc/hccn.conf has address: 29.1.0.99"
+
+
+def test_an_npu_that_the_file_does_not_know() -> None:
+    [one] = found(full(npu3={"address": "", "netmask": "", "gateway": "", "netdetect": ""}), gateways=None, detect=None)
+    assert one.values["saw"] == {"address": "29.1.0.13"}
+    assert one.values["want"] == {"address": "nothing"}
+
+
+def test_an_address_that_only_the_file_has() -> None:
+    own = DeviceAddresses(by_npu={n: one for n, one in OWN.by_npu.items() if n != 3}, unset=(3,))
+    [one] = found(full(), addresses=own)
+    assert one.values["saw"] == {"address": "nothing"}
+    assert one.values["want"] == {"address": "29.1.0.13"}
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("netmask", "255.0.0.0"), ("gateway", "29.1.0.2"), ("netdetect", "29.1.0.2")]
+)
+def test_every_setting_is_compared(key: str, value: str) -> None:
+    [one] = found(full(npu5={key: value}))
+    assert (one.values["npu"], one.values["want"]) == (5, {key: value})
+
+
+def test_an_npu_that_could_not_be_read_is_not_said_to_differ() -> None:
+    own = DeviceAddresses(by_npu={n: one for n, one in OWN.by_npu.items() if n != 3}, unread={"NPU 3": "busy"})
+    assert found(full(), addresses=own) == []
+
+
+def test_dhcp_owns_address_and_gateway() -> None:
+    leased = {"address": "", "netmask": "", "gateway": "", "udhcpc_enable": "on"}
+    assert found(full(npu3=leased)) == []
+
+
+def test_a_bond_has_an_address_of_its_own() -> None:
+    assert found(full(npu3={"address": "", "netmask": "", "gateway": "", "bond_address": "29.1.0.77"})) == []
+
+
+def test_a_gateway_that_the_file_keeps_under_another_npu() -> None:
+    conf = full(**{f"npu{npu}": {"gateway": ""} for npu in range(1, 8)})
+    assert found(conf) == []
+
+
+def test_no_detect_address_is_written_as_nothing_or_as_zeros() -> None:
+    none = DetectAddresses(by_npu={}, unset=tuple(range(8)))
+    assert found(written(OWN, gateway=GATEWAY), detect=none) == []
+    assert found(written(OWN, gateway=GATEWAY, netdetect="0.0.0.0"), detect=none) == []
+
+
+def test_ipv6_is_not_compared() -> None:
+    six = DeviceAddresses(by_npu={0: ip_interface("2001:db8::1/64")})
+    assert found(HccnConf(by_npu={}), addresses=six, gateways=None, detect=None) == []
+
+
+def test_no_file() -> None:
+    [one] = found(None)
+    assert one.values["npus"] == list(range(8))
+
+
+def test_no_file_and_nothing_set() -> None:
+    with pytest.raises(Skip):
+        found(None, addresses=DeviceAddresses(by_npu={}, unset=(0, 1)), gateways=None, detect=None)

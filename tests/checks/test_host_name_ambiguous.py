@@ -1,0 +1,35 @@
+from doctor.facts.names import HostNames, Meaning
+from tests.checks.looked import judged, said, skipped
+
+
+def sees(own: str, *addresses: str) -> list[HostNames]:
+    return [HostNames(own=own, names={own: Meaning(("127.0.1.1",)), "n1": Meaning(addresses)}, fleet=2)]
+
+
+def test_one_meaning_everywhere_is_well() -> None:
+    assert said(judged("host-name-ambiguous", {"a": sees("a", "10.0.0.1"), "b": sees("b", "10.0.0.1")})) == []
+
+
+def test_the_host_with_another_address_is_blamed() -> None:
+    hosts = {"a": sees("a", "10.0.0.1"), "b": sees("b", "10.9.9.9"), "c": sees("c", "10.0.0.1")}
+    assert said(judged("host-name-ambiguous", hosts)) == [("b", "n1 means 10.9.9.9 here; expected 10.0.0.1")]
+
+
+def test_an_address_in_common_is_enough() -> None:
+    """A host may name all of its own addresses where others know one."""
+    hosts = {"a": sees("a", "10.0.0.1", "172.17.0.1"), "b": sees("b", "10.0.0.1"), "c": sees("c", "10.0.0.1")}
+    assert said(judged("host-name-ambiguous", hosts)) == []
+
+
+def test_loopback_is_left_to_its_own_check() -> None:
+    assert said(judged("host-name-ambiguous", {"a": sees("a", "127.0.1.1"), "b": sees("b", "10.0.0.1")})) == []
+
+
+def test_a_tie_blames_both() -> None:
+    outcome = judged("host-name-ambiguous", {"a": sees("a", "10.0.0.1"), "b": sees("b", "10.0.0.2")})
+    assert [host for host, _ in said(outcome)] == ["a", "b"]
+    assert "no majority" in outcome.findings[0].values["want"]
+
+
+def test_one_host_alone_is_not_judged() -> None:
+    assert skipped(judged("host-name-ambiguous", {"a": sees("a", "10.0.0.1")}))

@@ -1,0 +1,20 @@
+from doctor.facts.names import HostNames, Meaning
+from tests.checks.looked import judged, said, skipped
+
+
+def called(name: str) -> list[HostNames]:
+    return [HostNames(own=name, names={name: Meaning(("10.0.0.1",))}, fleet=3)]
+
+
+def test_names_of_their_own_are_well() -> None:
+    assert said(judged("host-name-repeated", {"a": called("n1"), "b": called("n2")})) == []
+
+
+def test_hosts_with_one_name_are_all_blamed() -> None:
+    outcome = judged("host-name-repeated", {"a": called("localhost"), "b": called("n2"), "c": called("LocalHost")})
+    assert said(outcome) == [("a c", "2 hosts call themselves localhost")]
+    assert outcome.findings[0].values["name"] == "localhost"
+
+
+def test_one_host_alone_is_not_judged() -> None:
+    assert skipped(judged("host-name-repeated", {"a": called("n1")}))

@@ -1,0 +1,26 @@
+from datetime import datetime, timedelta
+
+from doctor.facts.hccn import LinkHistory, Record
+from tests.checks.device_network import judged
+
+NOW = datetime(2025, 10, 28, 21, 46, 46)
+
+
+def history(*ages: timedelta) -> LinkHistory:
+    """Changes that long ago, newest first, DOWN and UP by turns."""
+    changes = tuple((NOW - age, "DOWN" if number % 2 else "UP") for number, age in enumerate(ages))
+    return LinkHistory(by_npu={0: Record(NOW, ()), 1: Record(NOW, changes)})  # type: ignore[arg-type]
+
+
+def test_a_start_and_a_cable_pulled_once() -> None:
+    assert judged("link_flapping", history=history(*[timedelta(minutes=n) for n in range(4)])) == []
+
+
+def test_again_and_again() -> None:
+    [one] = judged("link_flapping", history=history(*[timedelta(hours=n) for n in range(5)]))
+    want = "the link of NPU 1 changed 5 times in 24 hours, last at 2025-10-28 21:46:46; expected at most 4"
+    assert str(one) == want
+
+
+def test_long_ago() -> None:
+    assert judged("link_flapping", history=history(*[timedelta(hours=24 + n) for n in range(20)])) == []

@@ -1,0 +1,25 @@
+from doctor.facts.names import HostNames, Meaning
+from tests.checks.looked import job, judged, said, skipped
+
+SEES = [HostNames(own="a", names={"a": Meaning(("10.0.0.1",)), "m": Meaning(("10.0.0.5",))}, fleet=2)]
+BLIND = [HostNames(own="b", names={"b": Meaning(("10.0.0.2",)), "m": Meaning(error="no answer in 8 s")}, fleet=2)]
+
+
+def test_a_name_that_all_hosts_know_is_well() -> None:
+    assert said(judged("master-address-unresolved", {"a": SEES}, job(MASTER_ADDR="m"))) == []
+
+
+def test_the_host_that_cannot_find_it_is_blamed() -> None:
+    outcome = judged("master-address-unresolved", {"a": SEES, "b": BLIND}, job(MASTER_ADDR="m"))
+    assert said(outcome) == [("b", "MASTER_ADDR m has no address: no answer in 8 s")]
+
+
+def test_what_needs_no_look_up_is_not_judged() -> None:
+    assert skipped(judged("master-address-unresolved", {"b": BLIND})) == {"MASTER_ADDR is not given"}
+    for address in ("10.0.0.5", "fd00::5"):
+        outcome = judged("master-address-unresolved", {"b": BLIND}, job(MASTER_ADDR=address))
+        assert skipped(outcome) == {"MASTER_ADDR is an address, not a name"}
+
+
+def test_a_name_that_nobody_asked_for_is_not_well() -> None:
+    assert skipped(judged("master-address-unresolved", {"a": SEES}, job(MASTER_ADDR="z"))) == {"z was not looked up"}

@@ -1,0 +1,34 @@
+import pytest
+
+from tests.checks.looked import job, judged, said, skipped
+from tests.checks.ports import known_as, taken
+
+NAME = "master-port-taken"
+HOSTS = {"w1": [taken(29500, 29501), *known_as("w1", "10.0.0.1")], "w2": [taken(29500), *known_as("w2", "10.0.0.2")]}
+
+
+@pytest.mark.parametrize("master", ["w1", "W1.example.org", "10.0.0.1"])
+def test_only_the_host_of_rank_0_is_judged(master: str) -> None:
+    outcome = judged(NAME, HOSTS, job(MASTER_ADDR=master))
+    assert said(outcome) == [("w1", "MASTER_PORT 29500 is taken by python train.py (pid 77, user ann)")]
+    assert set(outcome.skipped) == {"w2"}
+
+
+def test_a_free_port_is_well() -> None:
+    assert said(judged(NAME, HOSTS, job(MASTER_ADDR="w1", MASTER_PORT="29502"))) == []
+    assert judged(NAME, HOSTS, job(MASTER_ADDR="w1", MASTER_PORT="29502")).status.value == "passed"
+
+
+def test_an_outgoing_connection_is_no_listener() -> None:
+    host = {"w1": [taken(29500, listening=False), *known_as("w1", "10.0.0.1")]}
+    assert said(judged(NAME, host, job(MASTER_ADDR="w1"))) == []
+
+
+def test_mindspores_names_for_it() -> None:
+    outcome = judged(NAME, HOSTS, job(MS_SCHED_HOST="10.0.0.1", MS_SCHED_PORT="29501"))
+    assert outcome.findings[0].values["port"] == 29501
+
+
+def test_no_master_is_not_judged() -> None:
+    assert skipped(judged(NAME, HOSTS)) == {"MASTER_ADDR is not given"}
+    assert judged(NAME, HOSTS, job(MASTER_ADDR="10.9.9.9")).status.value == "skipped"

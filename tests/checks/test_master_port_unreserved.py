@@ -1,0 +1,27 @@
+from tests.checks.looked import advice, job, judged, said, skipped
+from tests.checks.ports import known_as, reserved
+
+NAME = "master-port-unreserved"
+HOSTS = {"w1": [reserved("60000-60031"), *known_as("w1", "10.0.0.1")]}
+
+
+def test_the_defaults_lie_outside_the_range() -> None:
+    assert said(judged(NAME, HOSTS, job(MASTER_ADDR="w1"))) == []
+    assert said(judged(NAME, HOSTS, job(MS_SCHED_HOST="w1"))) == []
+
+
+def test_a_port_that_may_be_given_away() -> None:
+    outcome = judged(NAME, HOSTS, job(MASTER_ADDR="w1", MASTER_PORT="45000"))
+    assert [text.partition(",")[0] for _, text in said(outcome)] == [
+        "port 45000 may be given to any outgoing connection"
+    ]
+    assert "ip_local_reserved_ports=45000,60000-60031" in advice(NAME, outcome)
+
+
+def test_a_reserved_port_is_well() -> None:
+    assert said(judged(NAME, HOSTS, job(MASTER_ADDR="w1", MASTER_PORT="60000"))) == []
+
+
+def test_other_hosts_are_not_judged() -> None:
+    assert judged(NAME, HOSTS, job(MASTER_ADDR="w2", MASTER_PORT="45000")).status.value == "skipped"
+    assert skipped(judged(NAME, HOSTS, job(MASTER_PORT="45000"))) == {"MASTER_ADDR is not given"}

@@ -1,0 +1,28 @@
+"""What npu-count-differs finds."""
+
+from __future__ import annotations
+
+from tests.checks.devices import fleet, inventory, of, skipped
+
+look = of("npu_count_differs")
+
+
+def test_equal_hosts() -> None:
+    assert look(fleet(inventory(), inventory())) == []
+
+
+def test_the_minority_is_blamed_and_its_bus_is_shown() -> None:
+    (found,) = look(fleet(inventory(), inventory(range(7), pci_count=8), inventory()))
+    assert found.hosts == ("b",)
+    assert str(found) == "7 NPUs; 2 of 3 hosts have 8"
+    assert (found.values["saw"], found.values["want"], found.values["on_pci_bus"]) == (7, 8, {"b": 8})
+
+
+def test_a_tie_blames_both_sides() -> None:
+    (found,) = look(fleet(inventory(), inventory(range(7))))
+    assert found.hosts == ("a", "b")
+    assert found.values["groups"] == {"7": ["b"], "8": ["a"]}
+
+
+def test_one_host_has_nothing_to_be_compared_with() -> None:
+    assert "one host" in skipped(look, fleet(inventory()))

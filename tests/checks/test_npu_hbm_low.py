@@ -1,0 +1,20 @@
+"""What npu-hbm-low finds."""
+
+from __future__ import annotations
+
+from tests.checks.devices import of, state, table
+
+look = of("npu_hbm_low")
+
+
+def test_rated_memory() -> None:
+    assert look(table(state(name="910B3"), state(1, name="Ascend910"), state(2, name="910B", hbm_total=32768))) == []
+
+
+def test_less_than_95_percent() -> None:
+    (found,) = look(table(state(0), state(5, hbm_total=61440)))
+    assert str(found) == "NPU 5 has 61440 MB of memory; expected at least 95 % of 65536 MB"
+
+
+def test_a_type_that_is_not_known_is_not_judged() -> None:
+    assert look(table(state(name="910B4-1", hbm_total=1))) == []

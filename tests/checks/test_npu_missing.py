@@ -1,0 +1,38 @@
+"""What npu-missing finds."""
+
+from __future__ import annotations
+
+from doctor.facts.npu import Chip, NpuChips
+from tests.checks.devices import inventory, of
+
+look = of("npu_missing")
+
+
+def chips(*devices: int) -> NpuChips:
+    return NpuChips(chips=tuple(Chip(n, 0, n, "Ascend 910B3") for n in devices))
+
+
+def test_all_three_agree() -> None:
+    assert look(inventory(), chips(*range(8))) == []
+    assert look(inventory(), None) == []
+
+
+def test_on_the_bus_without_a_device_file_is_the_driver() -> None:
+    (found,) = look(inventory((0, 1, 3), pci_count=4), chips(0, 1, 3))
+    assert str(found) == "NPU 2 is on the PCI bus and has no device file: the driver did not take it"
+    assert (found.values["saw"], found.values["want"]) == ("3 device files", "4 device files")
+    (found,) = look(inventory((0, 1, 2), pci_count=4), chips(0, 1, 2))
+    assert found.values["npus"] == [3]
+    (found,) = look(inventory((), pci_count=8), None)
+    assert found.values["npus"] == list(range(8))
+
+
+def test_a_gap_with_nothing_more_on_the_bus_is_the_card() -> None:
+    (found,) = look(inventory((0, 1, 3)), chips(0, 1, 3))
+    assert str(found) == "NPU 2 has no device file, and the PCI bus shows 3 NPUs: the card has dropped out"
+
+
+def test_a_device_file_that_npu_smi_does_not_list() -> None:
+    (found,) = look(inventory(range(4)), chips(0, 1, 2))
+    assert found.values["npus"] == [3]
+    assert str(found) == "NPU 3 has a device file, and npu-smi does not list it"

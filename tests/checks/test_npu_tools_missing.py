@@ -1,0 +1,24 @@
+"""What npu-tools-missing finds."""
+
+from __future__ import annotations
+
+from tests.checks.devices import inventory, of
+
+look = of("npu_tools_missing")
+
+
+def test_a_host_with_both_tools() -> None:
+    assert look(inventory()) == []
+
+
+def test_each_missing_tool_is_named() -> None:
+    (found,) = look(inventory(tools=("npu-smi",)))
+    assert found.values["missing"] == ["hccn_tool"]
+    assert str(found) == "hccn_tool not installed, on a host with 8 NPUs"
+    (found,) = look(inventory((), pci_count=8, tools=()))
+    assert found.values["missing"] == ["npu-smi", "hccn_tool"]
+    assert found.values["npus"] == 8
+
+
+def test_a_tool_without_an_npu_misses_nothing() -> None:
+    assert look(inventory((), tools=("npu-smi",))) == []

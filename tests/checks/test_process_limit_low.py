@@ -1,0 +1,16 @@
+import pytest
+
+from doctor.facts.limits import Limit
+from tests.checks.limits import FREE, limits
+from tests.checks.looked import judged, said
+
+
+@pytest.mark.parametrize("limit", [FREE, Limit(4096, 4096), Limit(127000, None)])
+def test_enough_is_well(limit: Limit) -> None:
+    assert said(judged("process-limit-low", {"a": [limits(nproc=limit)]})) == []
+
+
+def test_too_few() -> None:
+    outcome = judged("process-limit-low", {"a": [limits(nproc=Limit(1024, None))]})
+    assert said(outcome) == [("a", "a user may have 1024 processes and threads; expected at least 4096")]
+    assert outcome.findings[0].values["hard"] == "unlimited"

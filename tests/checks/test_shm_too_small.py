@@ -1,0 +1,39 @@
+import pytest
+
+from doctor.fact import Fact
+from doctor.facts.gpu import GpuCards
+from doctor.facts.memory import GIB, MIB
+from tests.checks.looked import job, judged, said
+from tests.checks.npus import npus
+from tests.checks.shm import shm
+
+NAME = "shm-too-small"
+
+
+@pytest.mark.parametrize(
+    ("size", "devices"), [(GIB, []), (GIB, [npus(8)]), (2 * GIB, [npus(16)]), (0, [npus(16)]), (500 * GIB, [])]
+)
+def test_enough_is_well(size: int, devices: list[Fact]) -> None:
+    """A size of 0 is one without a limit."""
+    assert said(judged(NAME, {"a": [shm(size), *devices]})) == []
+
+
+def test_less_than_a_gibibyte_is_too_small_for_any_host() -> None:
+    outcome = judged(NAME, {"a": [shm(512 * MIB)]})
+    assert said(outcome) == [("a", "/dev/shm holds 512 MiB; expected at least 1 GiB")]
+    assert said(judged(NAME, {"a": [shm(32 * MIB)]}))
+
+
+@pytest.mark.parametrize("devices", [npus(16), GpuCards(pci=16, driver="", tool=False)])
+def test_more_ranks_want_more(devices: Fact) -> None:
+    outcome = judged(NAME, {"a": [shm(GIB), devices]})
+    assert outcome.findings[0].values["want"] == "2 GiB"
+
+
+def test_ranks_that_are_given_win() -> None:
+    launch = job().from_environment({}, ranks_per_host=32)
+    assert judged(NAME, {"a": [shm(GIB), npus(8)]}, launch).findings[0].values["want"] == "4 GiB"
+
+
+def test_the_default_of_docker_is_left_to_its_own_check() -> None:
+    assert said(judged(NAME, {"a": [shm(64 * MIB)]})) == []

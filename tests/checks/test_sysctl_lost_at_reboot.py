@@ -1,0 +1,57 @@
+from doctor.facts.kernel import LiveSettings, Setting, SysctlFiles
+from tests.checks.looked import Seen, advice, judged, said
+
+SOMAXCONN, PORTS = "net.core.somaxconn", "net.ipv4.ip_local_reserved_ports"
+SYN, RANGE = "net.ipv4.tcp_max_syn_backlog", "net.ipv4.ip_local_port_range"
+FILE = "/etc/sysctl.d/90-cluster.conf"
+
+
+def host(live: dict[str, str], *files: tuple[str, str], unheeded: tuple[str, str] | None = None) -> Seen:
+    lines = tuple(Setting(key, value, FILE) for key, value in files)
+    other = (Setting(*unheeded, "/etc/sysctl.conf"),) if unheeded else ()
+    return {"a": [LiveSettings(values=live), SysctlFiles(settings=lines, unheeded=other)]}
+
+
+def findings(*args: object, **kwargs: object) -> list[str]:
+    return [text for _, text in said(judged("sysctl-lost-at-reboot", host(*args, **kwargs)))]  # type: ignore[arg-type]
+
+
+def test_what_files_set_is_well() -> None:
+    assert findings({SOMAXCONN: "65535", PORTS: "60000-60031"}, (SOMAXCONN, "65535"), (PORTS, "60000-60031")) == []
+
+
+def test_what_a_kernel_starts_with_needs_no_file() -> None:
+    assert findings({SOMAXCONN: "4096", SYN: "2048", PORTS: "", RANGE: "32768 60999"}) == []
+    assert findings({SOMAXCONN: "128", SYN: "128"}) == []
+
+
+def test_a_value_set_by_hand_is_lost() -> None:
+    assert findings({SOMAXCONN: "65535"}) == ["net.core.somaxconn is 65535 now, and no file sets it"]
+    assert len(findings({PORTS: "60000-60031", SYN: "65535", RANGE: "1024 65535"})) == 3
+
+
+def test_a_file_that_says_otherwise() -> None:
+    assert findings({SOMAXCONN: "65535"}, (SOMAXCONN, "1024")) == [
+        f"net.core.somaxconn is 65535 now, and {FILE} sets 1024 at boot"
+    ]
+
+
+def test_the_last_line_counts() -> None:
+    assert findings({SOMAXCONN: "2"}, (SOMAXCONN, "1"), (SOMAXCONN, "2")) == []
+
+
+def test_reserved_ports_are_compared_as_sets() -> None:
+    assert findings({PORTS: "8080,60000-60031"}, (PORTS, "60016-60031, 60000-60015,8080")) == []
+    assert findings({PORTS: "60000-60031"}, (PORTS, "60000-60015")) != []
+    assert findings({PORTS: "60000-60031"}, (PORTS, "sixty")) != []
+
+
+def test_a_line_in_a_file_that_nothing_reads() -> None:
+    assert findings({SOMAXCONN: "65535"}, unheeded=(SOMAXCONN, "65535")) == [
+        "net.core.somaxconn is 65535 now, and only /etc/sysctl.conf sets it, which systemd does not read"
+    ]
+
+
+def test_the_advice_keeps_the_value_of_now() -> None:
+    outcome = judged("sysctl-lost-at-reboot", host({SOMAXCONN: "65535"}))
+    assert 'echo "net.core.somaxconn = 65535" >>' in advice("sysctl-lost-at-reboot", outcome)

@@ -1,0 +1,36 @@
+import pytest
+
+from doctor import PerHost, Skip
+from doctor.facts.hccn import TlsSwitches
+from tests.checks.device_network import HOSTS, judged, per
+
+
+def switches(*on: bool) -> TlsSwitches:
+    return TlsSwitches(by_npu=dict(enumerate(on)))
+
+
+@pytest.mark.parametrize("on", [True, False])
+def test_alike(on: bool) -> None:
+    assert judged("tls_switch_differs", switches=per(HOSTS, switches(*[on] * 8))) == []
+
+
+def test_the_minority_is_named() -> None:
+    facts = PerHost({**per(HOSTS, switches(*[False] * 8)), "h2": switches(*[False] * 6, True, True)})
+    [one] = judged("tls_switch_differs", switches=facts)
+    assert one.hosts == ("h2",)
+    assert str(one) == "TLS is on for NPU 6 and 7; it is off for 30 of 32 NPUs"
+
+
+def test_within_one_host() -> None:
+    [one] = judged("tls_switch_differs", switches=PerHost({"h1": switches(True, True, False)}))
+    assert one.values["npus"] == [2]
+
+
+def test_a_tie_blames_both() -> None:
+    [one] = judged("tls_switch_differs", switches=PerHost({"h1": switches(True), "h2": switches(False)}))
+    assert one.hosts == ("h1", "h2")
+
+
+def test_one_npu() -> None:
+    with pytest.raises(Skip):
+        judged("tls_switch_differs", switches=PerHost({"h1": switches(True)}))

@@ -1,0 +1,26 @@
+"""What torch-import-fails finds."""
+
+from __future__ import annotations
+
+from tests.checks.devices import HAL, HCCL, SET_ENV, of, torch
+
+look = of("torch_import_fails")
+YAML = "ModuleNotFoundError: No module named 'yaml'"
+
+
+def test_an_import_that_goes_well() -> None:
+    assert look(torch()) == []
+
+
+def test_what_was_raised_is_shown() -> None:
+    (found,) = look(torch(YAML, YAML))
+    assert str(found) == f"import torch fails: {YAML}"
+
+
+def test_what_is_raised_once_cann_is_there_counts() -> None:
+    (found,) = look(torch(HCCL, YAML, SET_ENV))
+    assert found.values["saw"] == YAML
+
+
+def test_cann_and_driver_are_left_to_the_other_check() -> None:
+    assert look(torch(HCCL, HCCL)) == look(torch(HAL, HAL)) == []

@@ -1,0 +1,27 @@
+from ipaddress import IPv4Interface
+
+import pytest
+
+from doctor import Skip
+from doctor.facts.hccn import Vnic, VnicAddresses
+from tests.checks.device_network import judged, product
+
+
+def vnics(*states: str) -> VnicAddresses:
+    return VnicAddresses(
+        by_npu={n: Vnic(state, IPv4Interface(f"192.1.2.{199 - n}/24")) for n, state in enumerate(states)}  # type: ignore[arg-type]
+    )
+
+
+def test_up() -> None:
+    assert judged("vnic_link_down", vnics=vnics("UP", "UP"), product=product("A3")) == []
+
+
+def test_down() -> None:
+    [one] = judged("vnic_link_down", vnics=vnics("UP", "DOWN"), product=product("A3"))
+    assert one.values["npus"] == [1]
+
+
+def test_only_a3_lives_by_it() -> None:
+    with pytest.raises(Skip):
+        judged("vnic_link_down", vnics=vnics("DOWN"), product=product("A2"))

@@ -1,0 +1,31 @@
+"""Puts what a tool might say before a fact, as the judge does."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from doctor.fact import Absent, Fact, Output, Visit
+from doctor.judge import learn
+from doctor.record import HostRecord
+
+
+def said(fact: type[Fact], **outputs: Output) -> Any:
+    """The fact's value, `Absent` or `Unreadable`; ``one=`` is the output of a probe that has a single one."""
+    return learned(fact, {"" if key == "one" else key: output for key, output in outputs.items()})
+
+
+def learned(fact: type[Fact], outputs: dict[str, Output]) -> Any:
+    return learn(HostRecord(Visit(), {fact.__name__: outputs}), fact)
+
+
+def answered(fact: type[Fact], value: Any) -> Any:
+    """What an `ask` fact makes of the value that its function returned."""
+    return learned(fact, {"": Output(out=json.dumps(value))})
+
+
+def refused(fact: type[Fact], outputs: dict[str, Output]) -> str:
+    """The reason that a fact gives for having no value."""
+    why = learned(fact, outputs)
+    assert isinstance(why, Absent), why
+    return str(why)

@@ -1,0 +1,166 @@
+"""Two network namespaces with a wire between them, to ask the real kernel what a rule set lets through.
+
+Each end is a process of its own in its own namespace, which does what it is told over a pipe; both go when the
+process that made them does. The one named `host` gets the rules, `peer` is the other host of the fleet.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import itertools
+import json
+import select
+import socket
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+HOST, PEERS = "10.9.0.1", ("10.9.0.2", "10.9.0.77", "10.9.3.9")
+EPHEMERAL = (40001, 59999)
+local = itertools.cycle(range(EPHEMERAL[0], EPHEMERAL[1] + 1))
+Wish = tuple[str, str, int]
+"""A connection: from this address, to that one, to this port."""
+
+
+class End:
+    """One end of the wire, as the test sees it."""
+
+    def __init__(self) -> None:
+        self.process = subprocess.Popen(
+            [
+                "unshare",
+                "--net",
+                "--mount",
+                sys.executable,
+                "-c",
+                "from tests.facts.firewall_wire import serve; serve()",
+            ],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+        )
+        self.ask("sh", "mount -t tmpfs none /run; ip link set lo up")
+
+    def ask(self, verb: str, *given: Any) -> Any:
+        assert self.process.stdin and self.process.stdout
+        self.process.stdin.write(json.dumps([verb, *given]) + "\n")
+        self.process.stdin.flush()
+        answer = json.loads(self.process.stdout.readline())
+        if "error" in answer:
+            raise RuntimeError(answer["error"])
+        return answer["value"]
+
+    def end(self) -> None:
+        assert self.process.stdin and self.process.stdout
+        self.process.stdin.close()
+        self.process.wait()
+        self.process.stdout.close()
+
+
+class Wire:
+    """Both ends, connected."""
+
+    def __init__(self, ports: Sequence[int]) -> None:
+        self.host, self.peer = End(), End()
+        self.host.ask("sh", f"ip link add eth0 type veth peer name eth0 netns {self.peer.process.pid}")
+        first, last = EPHEMERAL
+        for end, addresses in ((self.host, (HOST,)), (self.peer, PEERS)):
+            lines = "".join(f"ip addr add {address}/16 dev eth0\n" for address in addresses)
+            end.ask("sh", f"{lines}ip link set eth0 up; sysctl -qw net.ipv4.ip_local_port_range='{first} {last}'")
+            end.ask("listen", list(ports))
+
+    def end(self) -> None:
+        self.host.end()
+        self.peer.end()
+
+    def passes(self, wishes: Iterable[Wish], patience: float = 0.15) -> dict[Wish, bool]:
+        """Which connections are made, and carry a byte."""
+        wishes = list(wishes)
+        for end in (self.host, self.peer):
+            end.ask("forget")
+        out = self.host.ask("connect", [wish for wish in wishes if wish[0] == HOST], patience)
+        back = self.peer.ask("connect", [wish for wish in wishes if wish[0] != HOST], patience)
+        return {(source, target, port): made for source, target, port, made in (*out, *back)}
+
+
+# ---- the other side of the pipe
+
+
+def serve() -> None:
+    listeners: list[socket.socket] = []
+    for line in sys.stdin:
+        verb, *given = json.loads(line)
+        try:
+            value = VERBS[verb](listeners, *given)
+            print(json.dumps({"value": value}), flush=True)
+        except Exception as error:  # noqa: BLE001 - the test gets it
+            print(json.dumps({"error": f"{type(error).__name__}: {error}"}), flush=True)
+
+
+def shell(listeners: list[socket.socket], script: str) -> str:
+    done = subprocess.run(["sh", "-ec", script], capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"{script[-2000:]}\n{done.stderr}")
+    return done.stdout
+
+
+def listen(listeners: list[socket.socket], ports: list[int]) -> None:
+    listeners += [socket.create_server(("0.0.0.0", port), backlog=256) for port in ports]
+    for one in listeners:
+        one.setblocking(False)
+
+
+def forget(listeners: list[socket.socket]) -> None:
+    """Takes what was connected off the queues, lest they fill."""
+    for one in listeners:
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                one.accept()[0].close()
+
+
+def connect(listeners: list[socket.socket], wishes: list[Wish], patience: float) -> list[tuple[str, str, int, bool]]:
+    """Both halves of each handshake, and the way of a byte, are the kernel's work alone: no program need be quick."""
+    made = {tuple(wish): False for wish in wishes}
+    waiting, connected = {}, {}
+    poll = select.poll()
+    for wish in made:
+        one = socket.socket()
+        one.setblocking(False)
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        # Never the same ports twice: what a rule kept from closing would still be there.
+        one.bind((wish[0], next(local)))
+        if one.connect_ex((wish[1], wish[2])) in (0, 115):
+            waiting[one.fileno()] = (wish, one)
+            poll.register(one, select.POLLOUT)
+    end = time.monotonic() + patience
+    while waiting and time.monotonic() < end:
+        for fd, _ in poll.poll(max(0, (end - time.monotonic()) * 1000)):
+            poll.unregister(fd)
+            wish, one = waiting.pop(fd)
+            if one.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == 0:
+                one.send(b"x")
+                connected[wish] = one
+                end = time.monotonic() + patience
+    while not all(made[wish] for wish in connected) and time.monotonic() < end:
+        for wish, one in connected.items():
+            made[wish] = struct.unpack("i", fcntl.ioctl(one, termios.TIOCOUTQ, b"    "))[0] == 0
+    for _, one in (*waiting.values(), *connected.items()):
+        one.close()
+    return [(*wish, done) for wish, done in made.items()]
+
+
+def rules(listeners: list[socket.socket]) -> Any:
+    from doctor.facts.firewall import list_rules
+
+    return list_rules({})
+
+
+VERBS = {"forget": forget, "sh": shell, "listen": listen, "connect": connect, "rules": rules}

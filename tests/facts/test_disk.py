@@ -1,0 +1,43 @@
+"""Room on the file systems that a job writes to."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+
+from doctor.fact import Unreadable
+from doctor.facts.disk import DiskRoom, look_at_disks
+from tests.facts.answers import answered
+from tests.facts.garbage import JSON, runs_on_python_3_6
+
+ONE = {"path": "/", "size": 100, "free": 50, "files": 10, "files_free": 5, "read_only": False}
+
+
+def test_what_this_machine_says() -> None:
+    found = answered(DiskRoom, look_at_disks({}))
+    assert found.file_systems[0].path == "/"
+    assert found.file_systems[0].size > 0
+
+
+def test_a_folder_that_is_not_there_yet_stands_for_its_parent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ASCEND_PROCESS_LOG_PATH", "/no/such/folder")
+    assert "/no/such/folder" not in [one["path"] for one in look_at_disks({})]
+
+
+def test_every_file_system_once() -> None:
+    paths = [one["path"] for one in look_at_disks({})]
+    assert len(paths) == len(set(paths))
+
+
+@pytest.mark.parametrize("seen", [[], [{**ONE, "free": 101}], [{**ONE, "free": -1}]])
+def test_what_makes_no_sense(seen: object) -> None:
+    assert isinstance(answered(DiskRoom, seen), Unreadable)
+
+
+@given(JSON)
+def test_anything_else(value: object) -> None:
+    assert isinstance(answered(DiskRoom, value), Unreadable)
+
+
+def test_the_source_that_is_sent() -> None:
+    assert runs_on_python_3_6(look_at_disks)

@@ -1,0 +1,72 @@
+"""What nvidia-smi says by its manual, and what is made of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from doctor.fact import Absent, Output, Unreadable
+from doctor.facts.gpu import Gpu, GpuCards, GpuInventory, look_for_gpus
+from tests.facts.answers import answered, learned, said
+
+TWO = """\
+0, NVIDIA A100-SXM4-80GB, GPU-aa, 535.129.03, 81920, 0
+1, NVIDIA A100-SXM4-80GB, GPU-bb, 535.129.03, 81920, 3
+"""
+
+
+def test_the_list_of_gpus() -> None:
+    assert said(GpuInventory, one=Output(out=TWO)) == GpuInventory(
+        gpus=(
+            Gpu(0, "NVIDIA A100-SXM4-80GB", "GPU-aa", "535.129.03", 81920, 0),
+            Gpu(1, "NVIDIA A100-SXM4-80GB", "GPU-bb", "535.129.03", 81920, 3),
+        )
+    )
+
+
+@pytest.mark.parametrize("none", ["[N/A]", "N/A", "[Not Supported]"])
+def test_a_gpu_without_ecc(none: str) -> None:
+    (gpu,) = said(GpuInventory, one=Output(out=f"0, RTX, GPU-cc, 550.54.15, 24564, {none}\n")).gpus
+    assert gpu.ecc_errors is None
+
+
+def test_a_gpu_that_does_not_answer_is_unread_and_the_others_stay() -> None:
+    lost = "2, [Unknown Error], [GPU is lost], 535.129.03, [GPU is lost], [GPU is lost]\n"
+    value = said(GpuInventory, one=Output(out=TWO + lost))
+    assert len(value.gpus) == 2
+    assert list(value.unread) == ["GPU 2"]
+
+
+def test_no_gpu_is_a_value() -> None:
+    assert said(GpuInventory, one=Output(out="No devices were found\n")) == GpuInventory(gpus=())
+
+
+def test_a_tool_that_fails() -> None:
+    words = "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n"
+    assert isinstance(said(GpuInventory, one=Output(code=9, out=words)), Unreadable)
+    assert isinstance(said(GpuInventory, one=Output(out="")), Unreadable)
+    assert said(GpuInventory, one=Output(ended="absent", err="nvidia-smi is not installed")) == Absent(
+        "nvidia-smi is not installed"
+    )
+
+
+def test_the_cards() -> None:
+    assert answered(GpuCards, {"pci": 8, "driver": "NVRM version: x", "tool": True}) == GpuCards(
+        pci=8, driver="NVRM version: x", tool=True
+    )
+    assert type(answered(GpuCards, {"pci": 0, "driver": "", "tool": False})) is Absent
+    assert type(answered(GpuCards, look_for_gpus({}))) in (Absent, GpuCards)
+
+
+@given(st.one_of(st.none(), st.text(), st.fixed_dictionaries({"pci": st.just(1)})))
+def test_any_other_answer_is_unreadable(value: Any) -> None:
+    assert isinstance(answered(GpuCards, value), Absent)
+
+
+@given(st.binary(max_size=300))
+def test_noise_is_never_a_healthy_gpu(noise: bytes) -> None:
+    value = learned(GpuInventory, {"": Output(out=noise.decode("utf-8", "replace"))})
+    assert isinstance(value, Absent) or (value.unread and not value.gpus)

@@ -1,0 +1,547 @@
+"""hccn_tool's answers, as it prints them, and what is made of them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from datetime import datetime
+from ipaddress import IPv4Address, IPv4Interface, IPv6Interface
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from doctor.fact import Absent, Fact, Output, Unreadable, Visit
+from doctor.facts.hccn import (
+    DetectAddresses,
+    DeviceAddresses,
+    DeviceFec,
+    DeviceGateways,
+    DeviceHealth,
+    DeviceLinks,
+    DeviceMtu,
+    DeviceSpeed,
+    HccnConf,
+    LinkHistory,
+    Module,
+    Neighbour,
+    Neighbours,
+    Optics,
+    Reading,
+    Record,
+    SuperPod,
+    TlsSwitches,
+    Vnic,
+    VnicAddresses,
+)
+from doctor.judge import learn
+from doctor.record import HostRecord
+
+PER_NPU: list[type[Fact]] = [
+    DetectAddresses,
+    DeviceAddresses,
+    DeviceFec,
+    DeviceGateways,
+    DeviceHealth,
+    DeviceLinks,
+    DeviceMtu,
+    DeviceSpeed,
+    LinkHistory,
+    Neighbours,
+    Optics,
+    TlsSwitches,
+    VnicAddresses,
+]
+
+UNSET = "Get ipconf failed, because no ip was preset there!\n"
+SIX = "-- inet6 --\n"
+BUSY = "hccn_tool is busy, please try again.\n"
+
+
+def learned(fact: type[Fact], *outputs: Output) -> Any:
+    """The fact, from one output an NPU."""
+    by_key = {str(npu): output for npu, output in enumerate(outputs)}
+    return learn(HostRecord(Visit(), {fact.__name__: by_key}), fact)
+
+
+def said(text: str) -> Output:
+    return Output(out=text)
+
+
+def failed(code: int, err: str = "", out: str = "") -> Output:
+    return Output(code=code, out=out, err=err)
+
+
+def test_an_address_and_its_mask() -> None:
+    fact = learned(DeviceAddresses, said("ipaddr:29.1.112.213\nnetmask:255.255.0.0\n"))
+    assert fact == DeviceAddresses(by_npu={0: IPv4Interface("29.1.112.213/16")})
+
+
+def test_no_address_is_an_answer_by_its_text_whatever_the_exit_code() -> None:
+    outputs = [failed(code, out=UNSET + SIX + UNSET) for code in (13, 1, 0)]
+    assert learned(DeviceAddresses, *outputs) == DeviceAddresses(by_npu={}, unset=(0, 1, 2))
+
+
+def test_exit_code_13_alone_is_no_answer() -> None:
+    """It also means that the product does not support the command."""
+    fact = learned(DeviceAddresses, failed(13, out="Command execute failed!\n" + SIX + "Command execute failed!\n"))
+    assert fact == Unreadable("Command execute failed!")
+
+
+@pytest.mark.parametrize("six", ["Get unknown option!\n", "Get invalid parameters!\n", "Command execute failed!\n"])
+def test_a_tool_that_knows_no_ipv6_does_not_hide_that_there_is_no_ipv4(six: str) -> None:
+    assert learned(DeviceAddresses, failed(1, out=UNSET + SIX + six)).unset == (0,)
+
+
+def test_ipv6_where_there_is_no_ipv4() -> None:
+    six = "ipv6_address:2001:db8::7\nprefix_length:64\n"
+    fact = learned(DeviceAddresses, said(UNSET + SIX + six), said(UNSET + SIX + six.replace("2001:db8", "fe80")))
+    assert fact.by_npu == {0: IPv6Interface("2001:db8::7/64")}
+    assert fact.unset == (1,), "a link-local address is none that HCCL can use"
+
+
+def test_busy_while_asked_for_ipv6_is_not_unset() -> None:
+    fact = learned(DeviceAddresses, failed(11, out=UNSET + SIX + BUSY), said("ipaddr:10.0.0.1\nnetmask:255.0.0.0"))
+    assert fact.unset == ()
+    assert "busy" in fact.unread["NPU 0"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ipaddr:29.1.112.213\n",
+        "ipaddr:29.1.112.999\nnetmask:255.255.0.0\n",
+        "ipaddr:29.1.112.213\nnetmask:255.0.255.0\n",
+        "ipaddr:29.1.112.213\nnetmask:0.0.0.255\n",
+        "ipaddr:29.1.112.213\nnetmask:16\n",
+        "ipaddr:29.1.112.213\nipaddr:29.1.112.214\nnetmask:255.255.0.0\n",
+        "",
+    ],
+)
+def test_half_an_address_is_none(text: str) -> None:
+    assert type(learned(DeviceAddresses, said(text))) is Unreadable
+
+
+def test_one_dead_npu_does_not_hide_the_others() -> None:
+    dead = Output(ended="timeout", seconds=5)
+    fact = learned(DeviceLinks, said("link status: UP\n"), dead, said("link status: DOWN\n"))
+    assert fact.by_npu == {0: "UP", 2: "DOWN"}
+    assert fact.unread == {"NPU 1": "no answer in 5 s"}
+
+
+def test_tries_that_found_the_tool_busy_are_forgotten() -> None:
+    assert learned(DeviceLinks, said(BUSY + BUSY + "link status: UP\n")).by_npu == {0: "UP"}
+
+
+def test_a_tool_that_stays_busy_is_unread() -> None:
+    assert learned(DeviceLinks, failed(11, out=BUSY * 4)) == Unreadable(
+        "hccn_tool stayed busy: another program holds its lock"
+    )
+
+
+def test_a_good_line_with_a_bad_exit_code_is_not_believed() -> None:
+    assert type(learned(DeviceLinks, failed(1, out="link status: UP\n"))) is Unreadable
+
+
+def test_one_reason_for_all_is_said_once() -> None:
+    refused = failed(12, "permission denied: pls check this cmd run permission.\n")
+    why = learned(TlsSwitches, refused, refused)
+    assert type(why) is Unreadable
+    assert str(why) == "hccn_tool answers this to root alone: log in as root, or add --sudo"
+
+
+def test_different_reasons_are_counted() -> None:
+    why = learned(DeviceLinks, Output(ended="timeout", seconds=5), failed(1, "Command execute failed!"))
+    assert str(why) == "NPU 0: no answer in 5 s (and 1 more)"
+
+
+def test_what_the_product_does_not_have_is_absent() -> None:
+    refused = failed(13, "The command is not supported on this product.\n")
+    assert type(learned(DeviceFec, refused, refused)) is Absent
+    assert type(learned(DeviceFec, refused, failed(1, "Command execute failed!"))) is Unreadable
+
+
+def test_a_host_without_the_tool_has_no_such_fact() -> None:
+    missing = Output(ended="absent", err="hccn_tool is not installed")
+    for fact in PER_NPU:
+        why = learn(HostRecord(Visit(), {fact.__name__: {"": missing}}), fact)
+        assert type(why) is Absent
+        assert str(why) == "hccn_tool is not installed"
+
+
+def test_sudo_that_asks_for_a_password_is_said() -> None:
+    refused = Output(ended="error", err="sudo -n --: sudo: a password is required")
+    why = learn(HostRecord(Visit(), {"TlsSwitches": {"": refused}}), TlsSwitches)
+    assert type(why) is Unreadable
+    assert "password" in str(why)
+
+
+@pytest.mark.parametrize("text", ["default gateway:11.12.165.1, Iface:eth0\n", "default gateway: 11.12.165.1\n"])
+def test_a_gateway_with_and_without_its_interface(text: str) -> None:
+    assert learned(DeviceGateways, said(text)).by_npu == {0: IPv4Address("11.12.165.1")}
+
+
+def test_no_gateway() -> None:
+    unset = failed(2, "Get gateway failed, because no gateway was preset there!\n")
+    assert learned(DeviceGateways, unset) == DeviceGateways(by_npu={}, unset=(0,))
+
+
+def test_detect_addresses_in_both_spellings() -> None:
+    fact = learned(
+        DetectAddresses,
+        said("netdetect addr: 11.12.165.1\n"),
+        said("netdetect address: 11.12.165.2\n"),
+        said("netdetect addr: 0.0.0.0\n"),
+    )
+    assert fact.by_npu == {0: IPv4Address("11.12.165.1"), 1: IPv4Address("11.12.165.2")}
+    assert fact.unset == (2,)
+
+
+def test_a_vnic() -> None:
+    text = "vnic link status: UP\nvnic ipaddr: 192.168.2.199\nvnic netmask: 255.255.255.0\n"
+    assert learned(VnicAddresses, said(text)).by_npu == {0: Vnic("UP", IPv4Interface("192.168.2.199/24"))}
+
+
+@pytest.mark.parametrize(
+    "word", ["Success", "Init", "Socket fail", "Receive timeout", "Unreachable", "Time exceeded", "Fault"]
+)
+def test_the_words_for_health(word: str) -> None:
+    assert learned(DeviceHealth, said(f"net health status: {word}\n")).by_npu == {0: word}
+
+
+def test_older_tools_say_socket_failed() -> None:
+    assert learned(DeviceHealth, said("net health status: Socket failed\n")).by_npu == {0: "Socket fail"}
+
+
+@pytest.mark.parametrize("word", ["Unknown", "Splendid", ""])
+def test_health_that_the_tool_does_not_know_is_unread(word: str) -> None:
+    assert type(learned(DeviceHealth, said(f"net health status: {word}\n"))) is Unreadable
+
+
+HISTORY = """[devid 0]current time        : Tue Oct 28 21:46:46 2025
+[devid 0]link up count       : 2
+[devid 0]link down count     : 1
+[devid 0]link change records :
+[devid 0]    Sun Oct  5 10:13:51 2025    LINK UP
+[devid 0]    Sun Oct  5 10:13:50 2025    LINK DOWN
+[devid 0]    Sun Oct  5 10:13:35 2025    LINK UP
+"""
+
+
+@pytest.mark.parametrize("text", [HISTORY, HISTORY.replace("devid", "device"), HISTORY.replace("\n", "\r\n")])
+def test_a_link_history(text: str) -> None:
+    day = datetime(2025, 10, 5)
+    changes = (
+        (day.replace(hour=10, minute=13, second=51), "UP"),
+        (day.replace(hour=10, minute=13, second=50), "DOWN"),
+        (day.replace(hour=10, minute=13, second=35), "UP"),
+    )
+    assert learned(LinkHistory, said(text)).by_npu == {0: Record(datetime(2025, 10, 28, 21, 46, 46), changes)}
+
+
+def test_a_change_that_cannot_be_read_is_not_left_out() -> None:
+    assert type(learned(LinkHistory, said(HISTORY.replace("Sun Oct  5 10:13:50", "Sun Oct")))) is Unreadable
+
+
+def test_a_history_without_changes() -> None:
+    text = "[devid 3]current time        : Tue Oct 28 21:46:46 2025\n[devid 3]link change records : NA\n"
+    assert learned(LinkHistory, said(text)).by_npu[0].changes == ()
+
+
+def test_speed_with_and_without_a_space() -> None:
+    fact = learned(DeviceSpeed, said("Speed: 100000 Mb/s\n"), said("Speed: 200000Mb/s\n"), said("Speed: Unknown!\n"))
+    assert fact == DeviceSpeed(by_npu={0: 100000, 1: 200000}, unknown=(2,))
+
+
+def test_mtu() -> None:
+    assert learned(DeviceMtu, said("mtu:4200\n")).by_npu == {0: 4200}
+
+
+def test_error_correction() -> None:
+    fact = learned(DeviceFec, said("fec mode: rs FEC mode\n"), said("fec mode: no FEC mode\n"))
+    assert fact.by_npu == {0: "rs", 1: "no"}
+    assert type(learned(DeviceFec, said("fec mode: \n"))) is Unreadable
+
+
+SWITCH = """Chassis ID TLV
+        MAC: A0:B1:c2:d3:e4:f5
+Port ID TLV
+        Ifname: 400GE1/1/20:2
+Time to Live TLV
+        120
+System Name TLV
+        leaf-1
+System Description TLV
+        Versatile Routing Platform Software
+VRP (R) software, Version 8.211 (DX511 V200R021C10SPC600)
+
+Huarong DX511
+
+System Capabilities TLV
+        Enabled capabilities: Bridge, Router
+Management Address TLV
+        IPv4: 26.1.2.3
+Maximum Frame Size TLV
+        9216
+End of LLDPDU TLV
+"""
+FIBRE = """Chassis ID TLV
+        MAC: fc:18:03:57:0b:30
+Port ID TLV
+        MAC: fc:18:03:57:0b:30
+System Name TLV
+        other
+System Description TLV
+        AscendNPU Linux 5.10
+Management Address TLV
+        IPv4: 172.16.36.101
+End of LLDPDU TLV
+"""
+
+
+def test_a_switch_as_neighbour() -> None:
+    want = Neighbour("switch", "a0:b1:c2:d3:e4:f5", "400GE1/1/20:2", "leaf-1", "26.1.2.3")
+    assert learned(Neighbours, said(SWITCH)).by_npu == {0: want}
+
+
+def test_another_npu_as_neighbour() -> None:
+    mac = "fc:18:03:57:0b:30"
+    assert learned(Neighbours, said(FIBRE)).by_npu == {0: Neighbour("npu", mac, mac, "other", "172.16.36.101")}
+
+
+def test_a_neighbour_that_does_not_say_what_it_is() -> None:
+    text = "Chassis ID TLV\n\tMAC: a0:b1:c2:d3:e4:f5\nPort ID TLV\n\tIfname: Eth1/7\nEnd of LLDPDU TLV\n"
+    assert learned(Neighbours, said(text)).by_npu == {0: Neighbour("unknown", "a0:b1:c2:d3:e4:f5", "Eth1/7")}
+
+
+def test_no_neighbour() -> None:
+    assert learned(Neighbours, said("\n")) == Neighbours(by_npu={}, silent=(0,))
+
+
+TLS = """dev_id:0, tls switch[0](0:disable, 1:enable), tls preconfigured[1](0:non-preset, 1:preset), tls alarm time threshold[60]days
+dev_id:0, [pub cert] info:
+         issuer[/C=CN/ST=GD/O=HUAWEI/OU=2012/CN=2_1thCA]
+         start_time[Wed Feb 19 03:19:21 2020 GMT]
+         end_time[Sat Feb 16 03:19:21 2030 GMT]
+"""  # noqa: E501
+
+
+def test_tls() -> None:
+    fact = learned(
+        TlsSwitches,
+        said(TLS),
+        said(TLS.replace("switch[0]", "switch[1]")),
+        said(TLS + "dev_id:0, tls expiration status[2](0:normal, 1:near expiration, 2:has expired)\n"),
+        failed(14, "No certificate found, please set certs firstly!\n"),
+    )
+    assert fact == TlsSwitches(by_npu={0: False, 1: True, 2: False}, expired=(2,), bare=(3,))
+
+
+OPTICAL = """optical info:
+present              : present
+temperature          : 47 C
+high power enable reg: enabled
+vendor name          : Hisense
+Vcc                  : 3262.90 mV
+Tx Power0            : 1.4035 mW
+Rx Power0            : 1.0189 mW
+Vcc High Thres       : 3465.00 mV
+Vcc Low Thres        : 3135.00 mV
+Temp High Thres      : 70 C
+Temp Low Thres       : 0 C
+TxPower High Thres   : 3.5481 mW
+TxPower Low Thres    : 0.2818 mW
+RxPower High Thres   : 3.5481 mW
+RxPower Low Thres    : 0.1445 mW
+Tx Bias0             : 7.9360 mA
+Tx Los Flag          : 0x0
+Rx Los Flag          : 0xff
+Tx LoL Flag          : 0x0
+Rx LoL Flag          : 0xff
+Host SNR Lane0       : not supported
+Media SNR Lane0      : 23.1211 dB
+"""
+MODULE = Module(
+    readings={
+        "temperature": Reading(47, 0, 70, "C"),
+        "Vcc": Reading(3262.9, 3135, 3465, "mV"),
+        "Tx Power0": Reading(1.4035, 0.2818, 3.5481, "mW"),
+        "Rx Power0": Reading(1.0189, 0.1445, 3.5481, "mW"),
+    },
+    flags={"Tx Los": 0, "Rx Los": 255, "Tx LoL": 0, "Rx LoL": 255},
+    vendor="Hisense",
+)
+
+
+def test_an_optical_module() -> None:
+    assert learned(Optics, said(OPTICAL)).by_npu == {0: MODULE}
+
+
+def test_modules_that_are_not_there_or_do_not_answer() -> None:
+    fact = learned(
+        Optics,
+        said(OPTICAL.replace(": present", ": not present")),
+        failed(20, "Optical module is not present.\n"),
+        failed(15, "Control link unreachable.\n"),
+    )
+    assert fact == Optics(by_npu={2: Module(reachable=False)}, empty=(0, 1))
+
+
+def test_an_older_module_has_power_without_lanes() -> None:
+    readings = learned(Optics, said(OPTICAL.replace("Power0", "Power"))).by_npu[0].readings
+    assert readings["Rx Power"].value == 1.0189
+
+
+@pytest.mark.parametrize("text", ["present              : present\n", OPTICAL.replace("1.0189 mW", "lots")])
+def test_a_module_that_cannot_be_read_is_not_a_healthy_one(text: str) -> None:
+    assert type(learned(Optics, said(text))) is Unreadable
+
+
+def conf(text: str) -> Any:
+    return learn(HostRecord(Visit(), {"HccnConf": {"/etc/hccn.conf": said(text)}}), HccnConf)
+
+
+def test_hccn_conf() -> None:
+    fact = conf("# written by hccn_tool\naddress_0=29.1.137.205\nnetmask_0=255.255.0.0\naddress_10 = 29.1.1.1\nx=y\n")
+    assert fact.by_npu == {0: {"address": "29.1.137.205", "netmask": "255.255.0.0"}, 10: {"address": "29.1.1.1"}}
+    assert fact.unread == {}
+
+
+def test_lines_of_hccn_conf_that_are_not_settings() -> None:
+    assert list(conf("address_0=10.0.0.1\nhello\naddress_0=10.0.0.2\n").unread) == [
+        "/etc/hccn.conf line 2",
+        "/etc/hccn.conf line 3",
+    ]
+
+
+def test_no_hccn_conf() -> None:
+    none = Output(ended="absent", err="/etc/hccn.conf does not exist")
+    why = learn(HostRecord(Visit(), {"HccnConf": {"/etc/hccn.conf": none}}), HccnConf)
+    assert type(why) is Absent
+
+
+def test_sudo_that_fails_is_not_a_missing_file() -> None:
+    refused = Output(ended="error", err="sudo -n --: sudo: a password is required")
+    why = learn(HostRecord(Visit(), {"HccnConf": {"": refused}}), HccnConf)
+    assert type(why) is Unreadable
+    assert "password" in str(why)
+
+
+SPOD = """	SDID                           : 37748736
+	Super Pod Size                 : 384
+	Super Pod ID                   : 0
+	Server Index                   : 9
+"""
+
+
+def test_a_super_pod() -> None:
+    one = learn(HostRecord(Visit(), {"SuperPod": {"": said(SPOD)}}), SuperPod)
+    assert one == SuperPod(id=0, server=9, size=384)
+
+
+def test_products_without_super_pods() -> None:
+    refused = failed(217, out="This device does not support querying spod-info.\n")
+    assert type(learn(HostRecord(Visit(), {"SuperPod": {"": refused}}), SuperPod)) is Absent
+
+
+# What runs on a host, with a tool that answers what it is told to.
+
+FAKE = """#!/bin/sh
+echo "$@" >>"$HERE/calls"
+read -r left <"$HERE/busy"
+if [ "$left" -gt 0 ]; then
+  echo $((left - 1)) >"$HERE/busy"
+  echo 'hccn_tool is busy, please try again.'
+  exit 11
+fi
+case $* in
+*inet6*) echo 'ipv6_address:2001:db8::7'; echo prefix_length:64 ;;
+*) echo 'Get ipconf failed, because no ip was preset there!' >&2; exit 13 ;;
+esac
+"""
+
+
+def asked(home: Path, fact: type[Fact], busy: int) -> Output:
+    """What the fact's command comes to for NPU 3 where the tool is busy that many times."""
+    (home / "hccn_tool").write_text(FAKE)
+    (home / "hccn_tool").chmod(0o755)
+    (home / "busy").write_text(f"{busy}\n")
+    command = ["/bin/sh", "-c", fact.probe.text, "sh", "3"]
+    path = f"{home}:{os.environ['PATH']}"
+    done = subprocess.run(command, env={"PATH": path, "HERE": str(home)}, capture_output=True, text=True, timeout=20)
+    return Output(code=done.returncode, out=done.stdout, err=done.stderr)
+
+
+def test_a_busy_tool_is_asked_again(tmp_path: Path) -> None:
+    output = asked(tmp_path, DeviceAddresses, busy=2)
+    assert learned(DeviceAddresses, output).by_npu == {0: IPv6Interface("2001:db8::7/64")}
+    v4, v6 = "-i 3 -ip -g", "-i 3 -ip -inet6 -g"
+    assert (tmp_path / "calls").read_text().splitlines() == [v4, v4, v4, v6]
+
+
+def test_a_tool_that_stays_busy_is_given_up(tmp_path: Path) -> None:
+    output = asked(tmp_path, DeviceLinks, busy=99)
+    assert output.code == 11
+    assert len((tmp_path / "calls").read_text().splitlines()) == 6
+    assert "busy" in str(learned(DeviceLinks, output))
+
+
+def test_the_exit_code_of_the_tool_is_the_commands(tmp_path: Path) -> None:
+    output = asked(tmp_path, DeviceGateways, busy=0)
+    assert (output.code, output.out) == (13, "")
+    assert "no ip was preset" in output.err
+
+
+# Whatever a tool prints: a value, Absent or Unreadable; and noise is never a healthy value.
+
+OUTPUTS = st.builds(
+    Output,
+    out=st.binary(max_size=200).map(lambda data: data.decode("utf-8", "replace")),
+    err=st.binary(max_size=80).map(lambda data: data.decode("utf-8", "replace")),
+    code=st.sampled_from([0, 0, 0, 1, 2, 11, 13, 14, 15, 20, 187, -9]),
+    ended=st.sampled_from(["exited", "exited", "exited", "timeout", "error", "absent"]),
+)
+
+
+@pytest.mark.parametrize("fact", PER_NPU, ids=lambda one: str(one.__name__))
+@given(output=OUTPUTS)
+def test_noise_is_unread(fact: type[Fact], output: Output) -> None:
+    why = learned(fact, output)
+    silent = fact is Neighbours and not f"{output.out}{output.err}".strip()
+    assert type(why) is Unreadable or silent, why
+
+
+@pytest.mark.parametrize("fact", PER_NPU, ids=lambda one: str(one.__name__))
+@given(output=OUTPUTS)
+def test_noise_from_one_npu_leaves_the_host_not_wholly_judged(fact: type[Fact], output: Output) -> None:
+    good = {
+        DetectAddresses: "netdetect addr: 10.0.0.1",
+        DeviceAddresses: "ipaddr:10.0.0.1\nnetmask:255.0.0.0",
+        DeviceFec: "fec mode: rs FEC mode",
+        DeviceGateways: "default gateway:10.0.0.1",
+        DeviceHealth: "net health status: Success",
+        DeviceLinks: "link status: UP",
+        DeviceMtu: "mtu:1500",
+        DeviceSpeed: "Speed: 200000 Mb/s",
+        LinkHistory: HISTORY,
+        Neighbours: SWITCH,
+        Optics: OPTICAL,
+        TlsSwitches: TLS,
+        VnicAddresses: "vnic link status: UP\nvnic ipaddr: 192.168.2.199\nvnic netmask: 255.255.255.0",
+    }[fact]
+    value = learned(fact, said(good), output)
+    assert isinstance(value, fact)
+    assert list(value.unread) == ["NPU 1"] or (fact is Neighbours and value.silent == (1,))
+
+
+@given(text=st.binary(max_size=300).map(lambda data: data.decode("utf-8", "replace")))
+def test_noise_in_hccn_conf_sets_nothing(text: str) -> None:
+    fact = conf(text)
+    assert type(fact) is Unreadable or fact.by_npu == {}
+
+
+@given(output=OUTPUTS)
+def test_noise_is_no_super_pod(output: Output) -> None:
+    assert isinstance(learn(HostRecord(Visit(), {"SuperPod": {"": output}}), SuperPod), Absent)

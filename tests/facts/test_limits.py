@@ -1,0 +1,54 @@
+"""Limits of a process, as /proc/self/limits shows them, and RDMA adapters."""
+
+from __future__ import annotations
+
+from hypothesis import given
+
+from doctor.fact import Absent, Output, Unreadable
+from doctor.facts.limits import Limit, Limits, RdmaAdapters
+from tests.facts.answers import learned
+from tests.facts.garbage import ANYTHING, value_of
+
+TEXT = """\
+Limit                     Soft Limit           Hard Limit           Units
+Max cpu time              unlimited            unlimited            seconds
+Max processes             127235               127235               processes
+Max open files            1024                 1048576              files
+Max locked memory         65536                unlimited            bytes
+Max address space         unlimited            unlimited            bytes
+"""
+
+
+def test_the_kernels_table() -> None:
+    assert value_of(Limits, TEXT) == Limits(
+        nofile=Limit(1024, 1048576), memlock=Limit(65536, None), nproc=Limit(127235, 127235)
+    )
+
+
+def test_the_limits_of_this_process() -> None:
+    with open("/proc/self/limits") as file:
+        assert isinstance(value_of(Limits, file.read()), Limits)
+
+
+def test_a_table_that_ends_early() -> None:
+    assert value_of(Limits, TEXT[:250]) == Unreadable("/proc/self/limits: no line 'Max open files' with two values")
+
+
+def test_what_holds() -> None:
+    assert Limit(None, None).holds(10**9)
+    assert Limit(5, None).holds(5)
+    assert not Limit(5, None).holds(6)
+    assert Limit(5, None).can_hold(6)
+    assert not Limit(5, 5).can_hold(6)
+
+
+@given(ANYTHING)
+def test_garbage_is_no_limit(text: str) -> None:
+    assert isinstance(value_of(Limits, text), Unreadable)
+
+
+def test_adapters() -> None:
+    path = "/sys/class/infiniband/{}/node_guid"
+    seen = {path.format(name): Output(out="0c42:a103:0065:1f2e\n") for name in ("mlx5_0", "mlx5_1")}
+    assert learned(RdmaAdapters, seen) == RdmaAdapters(names=("mlx5_0", "mlx5_1"))
+    assert learned(RdmaAdapters, {}) == Absent("the host has no RDMA adapter")

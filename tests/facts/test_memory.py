@@ -1,0 +1,181 @@
+"""Memory, shared memory, and what dead jobs leave in it."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from doctor.fact import Absent, Output, Unreadable
+from doctor.facts.memory import (
+    GIB,
+    MIB,
+    HostMemory,
+    IdleSegments,
+    Segment,
+    SharedMemory,
+    look_at_shm,
+    look_for_segments,
+    ranks_here,
+    size,
+    wanted_shm,
+)
+from doctor.intent import Launch
+from tests.facts.answers import answered, learned
+from tests.facts.garbage import ANYTHING, JSON, runs_on_python_3_6, value_of
+
+SYSV = """\
+       key      shmid perms                  size  cpid  lpid nattch   uid   gid  cuid  cgid      atime      dtime      ctime                   rss                  swap
+         0          3  1600               4194304   100   100      {nattch}     0     0     0     0 {then}          0 {then}               8192                     0
+"""  # noqa: E501
+
+
+class TestSharedMemory:
+    def test_what_this_machine_says(self) -> None:
+        found = answered(SharedMemory, look_at_shm({}))
+        assert isinstance(found, SharedMemory)
+        assert 0 <= found.free <= found.size
+
+    def test_none(self) -> None:
+        assert answered(SharedMemory, {"there": False}) == Absent("there is no /dev/shm")
+
+    @given(JSON)
+    def test_anything_else(self, value: object) -> None:
+        assert isinstance(answered(SharedMemory, value), Unreadable)
+
+    def test_the_source_that_is_sent(self) -> None:
+        assert runs_on_python_3_6(look_at_shm)
+        assert runs_on_python_3_6(look_for_segments)
+
+
+class TestWanted:
+    def test_the_ranks_of_a_host(self) -> None:
+        assert ranks_here(Launch.from_environment({}), 8) == 8
+        assert ranks_here(Launch.from_environment({}, ranks_per_host=4), 8) == 4
+        assert ranks_here(Launch.from_environment({}, ranks_per_host={"a": 4, "b": 6}), 8) == 6
+
+    @given(st.integers(0, 1000))
+    def test_a_gibibyte_at_least_and_128_mib_a_rank(self, ranks: int) -> None:
+        assert wanted_shm(ranks) >= max(GIB, ranks * 128 * MIB)
+        assert wanted_shm(ranks + 1) >= wanted_shm(ranks)
+
+
+@pytest.fixture
+def segments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], IdleSegments]:
+    """What is found when /dev/shm is a folder of the test's own."""
+    walk = os.walk
+    monkeypatch.setattr(os, "walk", lambda top: walk(tmp_path if top == "/dev/shm" else top))
+
+    def found() -> IdleSegments:
+        value = answered(IdleSegments, look_for_segments({}))
+        assert isinstance(value, IdleSegments)
+        return value
+
+    return found
+
+
+def old(path: Path, age: int = 7200) -> Path:
+    path.write_bytes(b"x" * 8192)
+    os.utime(path, (0, time.time() - age))
+    return path
+
+
+NEW_ENOUGH = tuple(int(part) for part in os.uname().release.split(".")[:2]) >= (5, 3)
+
+
+@pytest.mark.skipif(not NEW_ENOUGH, reason="this kernel cannot tell who uses a file in memory")
+class TestIdleSegments:
+    def test_an_old_file_that_nobody_uses(self, tmp_path: Path, segments: Callable[[], IdleSegments]) -> None:
+        path = old(tmp_path / "nccl-dead")
+        (one,) = segments().files
+        assert (one.path, one.bytes) == (str(path), 8192)
+        assert 7200 <= one.age < 7300
+
+    def test_a_young_file_may_be_on_its_way(self, tmp_path: Path, segments: Callable[[], IdleSegments]) -> None:
+        old(tmp_path / "young", age=60)
+        assert segments().files == ()
+
+    def test_a_file_that_is_open(self, tmp_path: Path, segments: Callable[[], IdleSegments]) -> None:
+        with old(tmp_path / "open").open("rb"):
+            assert segments().files == ()
+        assert segments().files
+
+    def test_a_file_that_is_mapped_and_closed(self, tmp_path: Path, segments: Callable[[], IdleSegments]) -> None:
+        with old(tmp_path / "mapped").open("r+b") as file:
+            memory = mmap.mmap(file.fileno(), 0)
+        with memory:
+            assert segments().files == ()
+        assert segments().files
+
+    def test_looking_changes_nothing(self, tmp_path: Path, segments: Callable[[], IdleSegments]) -> None:
+        path = old(tmp_path / "dead")
+        before = path.stat()
+        segments()
+        assert path.stat() == before
+
+
+class TestSegmentsSaid:
+    def said(self, sysv: str = "", **more: object) -> IdleSegments | Absent:
+        found = answered(IdleSegments, {"files": [], "untold": 0, "sysv": sysv, "now": 10_000, **more})
+        assert isinstance(found, (IdleSegments, Absent))
+        return found
+
+    def test_a_system_v_segment_without_a_process(self) -> None:
+        table = SYSV.format(nattch=0, then=" " * 6 + "9000")
+        assert self.said(table) == IdleSegments(files=(), sysv=(Segment("3", 8192, 1000),))
+
+    @pytest.mark.parametrize(("nattch", "then"), [(1, "9000"), (0, "9500")], ids=["attached", "young"])
+    def test_one_that_is_used_or_young(self, nattch: int, then: str) -> None:
+        assert self.said(SYSV.format(nattch=nattch, then=then)) == IdleSegments(files=(), sysv=())
+
+    def test_an_old_kernel_cannot_tell(self) -> None:
+        why = answered(IdleSegments, {"release": "4.19.90-2003.4.0"})
+        assert type(why) is Absent
+        assert "4.19.90" in str(why)
+
+    def test_files_that_could_not_be_asked_about(self) -> None:
+        found = self.said(untold=2)
+        assert isinstance(found, IdleSegments)
+        assert "--sudo" in found.unread["/dev/shm"]
+
+    @given(ANYTHING.filter(str.strip))
+    def test_a_table_that_is_none(self, text: str) -> None:
+        assert isinstance(self.said(text), Unreadable)
+
+    @given(JSON)
+    def test_anything_else(self, value: object) -> None:
+        assert isinstance(answered(IdleSegments, value), Absent)
+
+
+class TestHostMemory:
+    TEXT = "MemTotal:       24684096 kB\nMemFree:        20000000 kB\nMemAvailable:   24199000 kB\n"
+
+    def test_the_kernels_table(self) -> None:
+        assert value_of(HostMemory, self.TEXT) == HostMemory(total=24684096 << 10, available=24199000 << 10)
+
+    def test_an_old_kernel_does_not_estimate(self) -> None:
+        assert value_of(HostMemory, self.TEXT.partition("MemAvail")[0]) == Unreadable("/proc/meminfo: no MemAvailable")
+
+    @pytest.mark.parametrize("total", ["0", "1"])
+    def test_numbers_that_make_no_sense(self, total: str) -> None:
+        assert isinstance(value_of(HostMemory, self.TEXT.replace("24684096", total)), Unreadable)
+
+    @given(ANYTHING)
+    def test_garbage(self, text: str) -> None:
+        assert isinstance(value_of(HostMemory, text), Unreadable)
+
+    def test_cut_short(self) -> None:
+        assert isinstance(learned(HostMemory, {"/proc/meminfo": Output(out=self.TEXT, cut=True)}), Unreadable)
+
+
+@pytest.mark.parametrize(
+    ("count", "words"), [(0, "0 bytes"), (1023, "1023 bytes"), (MIB, "1 MiB"), (GIB + GIB // 2, "1.5 GiB")]
+)
+def test_sizes_in_words(count: int, words: str) -> None:
+    assert size(count) == words

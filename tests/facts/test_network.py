@@ -1,0 +1,38 @@
+"""The host's own addresses, from the kernel."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+
+from doctor.fact import Unreadable
+from doctor.facts.network import HostAddresses, InterfaceAddress, list_addresses
+from tests.facts.answers import answered
+from tests.facts.garbage import JSON, runs_on_python_3_6
+
+SEEN = [["lo", "127.0.0.1", 8], ["eth0", "10.0.0.1", 24], ["eth0", "fe80::1", 64], ["eth0", "fd00::1", 64]]
+
+
+def test_addresses_with_their_interfaces() -> None:
+    found = answered(HostAddresses, SEEN)
+    assert found.interfaces[1] == InterfaceAddress("eth0", "10.0.0.1", 24)
+    assert found.addresses == ("127.0.0.1", "10.0.0.1", "fe80::1", "fd00::1")
+
+
+def test_what_this_machine_says() -> None:
+    found = answered(HostAddresses, list_addresses({}))
+    assert InterfaceAddress("lo", "127.0.0.1", 8) in found.interfaces
+
+
+@pytest.mark.parametrize("seen", [[], [["lo", "localhost", 8]], [["lo", "127.0.0.1", 99]]])
+def test_what_makes_no_sense(seen: list[list[object]]) -> None:
+    assert isinstance(answered(HostAddresses, seen), Unreadable)
+
+
+@given(JSON)
+def test_anything_else(value: object) -> None:
+    assert isinstance(answered(HostAddresses, value), Unreadable)
+
+
+def test_the_source_that_is_sent() -> None:
+    assert runs_on_python_3_6(list_addresses)

@@ -1,0 +1,144 @@
+"""Reserved ports, and who holds a port."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from doctor.fact import Absent, Unreadable
+from doctor.facts.ports import (
+    Listeners,
+    ReservedPorts,
+    Socket,
+    covers,
+    look_at_ports,
+    merged,
+    needed,
+    parse_ports,
+    ranges,
+    spelled,
+)
+from doctor.intent import Launch, PortRange
+from tests.facts.answers import answered
+from tests.facts.garbage import ANYTHING, JSON, runs_on_python_3_6, value_of
+
+PORT = st.integers(1, 65535)
+
+
+class TestRanges:
+    @pytest.mark.parametrize(
+        ("text", "said"),
+        [
+            ("", "none"),
+            ("\n", "none"),
+            ("8080\n", "8080"),
+            ("60000-60031\n", "60000-60031"),
+            ("60016-60031,60000-60015", "60000-60031"),
+            ("1,2,3,5", "1-3,5"),
+            (" 10-20 , 15-30 ", "10-30"),
+        ],
+    )
+    def test_lists_and_ranges(self, text: str, said: str) -> None:
+        assert spelled(parse_ports(text)) == said
+
+    @pytest.mark.parametrize("text", ["sixty", "70000", "2-1", "0-5x", "-5", "1-2-3", "٣"])
+    def test_what_is_no_port(self, text: str) -> None:
+        with pytest.raises(ValueError, match="is no port"):
+            parse_ports(text)
+
+    @given(st.lists(st.tuples(PORT, PORT).map(sorted)))
+    def test_the_same_ports_in_other_words(self, pairs: list[list[int]]) -> None:
+        given_ = [PortRange(first, last) for first, last in pairs]
+        found = merged(given_)
+        assert all(before.last + 1 < after.first for before, after in pairwise(found))
+        for port in {edge + step for pair in pairs for edge in pair for step in (-1, 0, 1)}:
+            assert covers(found, port) == covers(given_, port)
+
+    @given(st.sets(PORT, max_size=50))
+    def test_what_is_spelled_can_be_read(self, ports: set[int]) -> None:
+        text = spelled(ranges(ports))
+        assert parse_ports("" if text == "none" else text) == ranges(ports)
+
+
+class TestReservedPorts:
+    def test_the_two_files(self) -> None:
+        assert value_of(ReservedPorts, "8080,60000-60031\n", "32768\t60999\n") == ReservedPorts(
+            reserved=(PortRange(8080, 8080), PortRange(60000, 60031)), ephemeral=PortRange(32768, 60999)
+        )
+
+    def test_a_port_at_risk(self) -> None:
+        found = value_of(ReservedPorts, "60000-60015\n", "32768 60999\n")
+        assert isinstance(found, ReservedPorts)
+        assert [port for port in (29500, 60015, 60016, 60999, 61000) if found.at_risk(port)] == [60016, 60999]
+
+    @pytest.mark.parametrize("text", ["", "1", "60999 32768", "1 2 3", "a b", "0 70000"])
+    def test_a_range_that_is_none(self, text: str) -> None:
+        assert isinstance(value_of(ReservedPorts, "", text), Unreadable)
+
+    @given(ANYTHING.filter(lambda text: text.replace("\n", "").strip()))
+    def test_garbage_reserves_nothing_silently(self, text: str) -> None:
+        found = value_of(ReservedPorts, text, "32768 60999")
+        if isinstance(found, ReservedPorts):
+            assert set(text) <= set("0123456789-, \n\t\r\x0b\x0c\x1c\x1d\x1e\x1f\x85\xa0"), text
+        else:
+            assert isinstance(found, Unreadable)
+
+
+class TestNeeded:
+    def test_thirty_two_from_the_base(self) -> None:
+        assert needed(Launch.from_environment({})) == list(range(60000, 60032))
+
+    def test_the_kernel_chooses(self) -> None:
+        with pytest.raises(Absent, match="auto"):
+            needed(Launch.from_environment({"HCCL_HOST_SOCKET_PORT_RANGE": "auto"}))
+
+
+@pytest.fixture(params=[(socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")], ids=["IPv4", "IPv6"])
+def listener(request: pytest.FixtureRequest) -> Iterator[socket.socket]:
+    family, address = request.param
+    with socket.socket(family) as one:
+        try:
+            one.bind((address, 0))
+        except OSError as error:
+            pytest.skip(f"{address}: {error}")
+        one.listen()
+        yield one
+
+
+class TestListeners:
+    def test_a_port_and_who_holds_it(self, listener: socket.socket) -> None:
+        address, port = listener.getsockname()[:2]
+        found = answered(Listeners, look_at_ports({}))
+        (one,) = found.holding(port)
+        assert (one.address, one.listening, one.pid) == (address, True, os.getpid())
+        assert "python" in one.command
+
+    def test_a_connection_counts_for_the_ports_that_are_asked_for(self, listener: socket.socket) -> None:
+        with socket.create_connection(listener.getsockname()[:2]) as mine:
+            port = mine.getsockname()[1]
+            assert answered(Listeners, look_at_ports({})).holding(port) == ()
+            (one,) = answered(Listeners, look_at_ports({"ports": [port]})).holding(port)
+            assert not one.listening
+
+    def test_another_users_process_is_not_seen(self) -> None:
+        seen = {"tables": 2, "sockets": [{"port": 5, "address": "::", "listening": True, "user": "ann"}]}
+        (one,) = answered(Listeners, seen).sockets
+        assert one == Socket(5, "::", True, "ann")
+        assert "user ann" in one.owner
+        assert "without root" in one.owner
+
+    def test_no_table_is_not_no_listener(self) -> None:
+        assert isinstance(answered(Listeners, {"tables": 0, "sockets": []}), Unreadable)
+
+    @given(JSON)
+    def test_anything_else(self, value: object) -> None:
+        assert isinstance(answered(Listeners, value), Unreadable)
+
+    def test_the_source_that_is_sent(self) -> None:
+        assert runs_on_python_3_6(look_at_ports)

@@ -1,0 +1,153 @@
+"""The job's interpreter: its packages, and what its import of torch raised."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from doctor.fact import Absent, Output, Unreadable
+from doctor.facts.python_env import (
+    JobPython,
+    PythonEnv,
+    TorchImport,
+    cause,
+    find_python,
+    look_at_packages,
+    missing_library,
+)
+from tests.facts.answers import answered, learned
+
+HCCL = """\
+Traceback (most recent call last):
+  File "/opt/job/torch/__init__.py", line 2475, in _import_device_backends
+    entrypoint()
+ImportError: libhccl.so: cannot open shared object file: No such file or directory. Please check that the cann \
+package is installed. Please run 'source set_env.sh' in the CANN installation path.
+
+The above exception was the direct cause of the following exception:
+
+Traceback (most recent call last):
+  File "<string>", line 4, in <module>
+RuntimeError: Failed to load the backend extension: torch_npu. You can disable extension auto-loading with \
+TORCH_DEVICE_BACKEND_AUTOLOAD=0.
+"""
+HAL = "ImportError: libascend_hal.so: cannot open shared object file: No such file or directory\n"
+YAML = "ModuleNotFoundError: No module named 'yaml'\n"
+GOOD = {"code": 0, "out": "doctor-imported 2.7.1\n", "err": ""}
+
+
+def tried(*tries: dict[str, Any], set_env: str = "", path: str = "/usr/bin/python3", asked: str = "") -> Any:
+    return answered(TorchImport, {"asked": asked, "path": path, "set_env": set_env, "tries": list(tries)})
+
+
+def raised(err: str, code: int = 1) -> dict[str, Any]:
+    return {"code": code, "out": "", "err": err}
+
+
+def test_an_import_that_goes_well() -> None:
+    assert tried(GOOD) == TorchImport(error="", set_env="", error_after="")
+
+
+def test_the_root_of_a_failed_import_is_what_is_told() -> None:
+    value = tried(raised(HCCL))
+    assert value.error == value.error_after
+    assert value.error.startswith("ImportError: libhccl.so: cannot open")
+    assert missing_library(value.error) == "libhccl.so"
+
+
+def test_an_import_that_goes_well_once_cann_is_sourced() -> None:
+    value = tried(raised(HCCL), GOOD, set_env="/usr/local/Ascend/cann/set_env.sh")
+    assert value.error and not value.error_after
+    assert value.set_env == "/usr/local/Ascend/cann/set_env.sh"
+
+
+def test_an_interpreter_that_dies_without_a_word() -> None:
+    assert tried(raised("", -11)).error == "killed by signal 11"
+    assert tried(raised("free(): invalid pointer\n", -6)).error == "free(): invalid pointer (killed by signal 6)"
+
+
+def test_what_is_no_answer() -> None:
+    assert type(tried({"code": 0, "out": "doctor-no-torch\n", "err": ""})) is Absent
+    assert isinstance(tried({"code": 0, "out": "", "err": ""}), Unreadable)
+    assert isinstance(tried({"timeout": 40}), Unreadable)
+    assert type(tried(path="")) is Absent
+    assert tried(path="", asked="/opt/x").because == "job-python-missing"
+
+
+@pytest.mark.parametrize(
+    ("error", "whose"),
+    [
+        ("", ""),
+        (HCCL.splitlines()[3], "cann"),
+        ("ImportError: libascendcl.so: cannot open shared object file: No such file or directory.", "cann"),
+        ("Exception: ASCEND_HOME_PATH : /x does not exist. Please run 'source set_env.sh'", "cann"),
+        ("Exception: ASCEND_OPP_PATH environment variable is not set. Please check ...", "cann"),
+        (HAL, "driver"),
+        (YAML, "other"),
+        ("ImportError: libgomp.so.1: cannot open shared object file: No such file or directory", "other"),
+        ("killed by signal 11", "other"),
+    ],
+)
+def test_whose_part_is_missing(error: str, whose: str) -> None:
+    assert cause(error) == whose
+
+
+def seen(**more: Any) -> dict[str, Any]:
+    return {"asked": "", "path": "/usr/bin/python3", "version": "3.10.12", "packages": {}, **more}
+
+
+def test_the_packages() -> None:
+    value = answered(PythonEnv, seen(packages={"torch_npu": ["2.7.1.post4"], "torch": ["2.7.1+cpu"]}))
+    assert value == PythonEnv(
+        path="/usr/bin/python3", version="3.10.12", packages={"torch": "2.7.1+cpu", "torch_npu": "2.7.1.post4"}
+    )
+    assert value.line == "3.10"
+
+
+def test_a_package_that_is_there_twice_is_unread() -> None:
+    value = answered(PythonEnv, seen(packages={"torch": ["2.6.0", "2.7.1"]}))
+    assert value.packages == {}
+    assert value.unread == {"torch": "several versions are installed: 2.6.0, 2.7.1"}
+
+
+def test_an_interpreter_that_is_not_there_or_does_not_run() -> None:
+    assert type(answered(PythonEnv, {"asked": "", "path": ""})) is Absent
+    assert answered(PythonEnv, {"asked": "/opt/x", "path": ""}).because == "job-python-missing"
+    assert isinstance(answered(PythonEnv, {"asked": "", "path": "/p", "error": "no"}), Unreadable)
+
+
+def test_the_functions_find_this_interpreter(tmp_path: Any) -> None:
+    import sys
+
+    (tmp_path / "torch_npu-2.7.1.post4.dist-info").mkdir()
+    wrapper = tmp_path / "python"
+    wrapper.write_text(f'#!/bin/sh\nPYTHONPATH={tmp_path} exec {sys.executable} "$@"\n')
+    wrapper.chmod(0o755)
+    value = answered(PythonEnv, look_at_packages({"python": str(wrapper)}))
+    assert value.packages["torch_npu"] == "2.7.1.post4"
+    assert value.path == str(wrapper)
+    assert answered(JobPython, find_python({"python": str(wrapper)})) == JobPython(
+        asked=str(wrapper), path=str(wrapper)
+    )
+    assert answered(JobPython, find_python({"python": "/none"})) == JobPython(asked="/none", path="")
+    assert answered(PythonEnv, look_at_packages({"python": "/none"})).because == "job-python-missing"
+
+
+@given(st.one_of(st.none(), st.text(), st.fixed_dictionaries({"path": st.just("/p"), "asked": st.just("")})))
+@pytest.mark.parametrize("fact", [JobPython, PythonEnv, TorchImport])
+def test_anything_else_is_unreadable(fact: Any, value: Any) -> None:
+    assert isinstance(answered(fact, value), (Absent, JobPython))
+
+
+@given(st.binary(max_size=200))
+@pytest.mark.parametrize("fact", [JobPython, PythonEnv, TorchImport])
+def test_noise_is_unreadable(fact: Any, noise: bytes) -> None:
+    assert isinstance(learned(fact, {"": Output(out=noise.decode("utf-8", "replace"))}), Absent)
+
+
+@given(st.text(max_size=300), st.integers(1, 255))
+def test_a_failed_import_is_never_a_good_one(words: str, code: int) -> None:
+    assert tried(raised(words, code)).error

@@ -1,0 +1,133 @@
+"""Faults of the NPUs' addresses, put into the state that the emulated hccn_tool answers from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.faults import Row
+
+CONF = "/etc/hccn.conf"
+
+
+def npu_row(check: str, title: str, npu: int, script: str, **more: Any) -> Row:
+    """A row whose script runs in the state directory of one NPU, which is put back as it was."""
+    home, kept = f"/run/npu/{npu}", "/run/kept"
+    return Row(
+        check,
+        f"# {title}\ncp -a {home} {kept}\ncd {home}\n{script}",
+        f"rm -rf {home}\nmv {kept} {home}",
+        **more,
+    )
+
+
+def file_row(check: str, title: str, script: str, **more: Any) -> Row:
+    """A row that changes /etc/hccn.conf."""
+    return Row(check, f"# {title}\ncp -a {CONF} /run/kept\n{script}", f"mv /run/kept {CONF}", **more)
+
+
+ROWS: list[Row] = [
+    npu_row(
+        "device-ip-conflict",
+        "the address of another host's NPU",
+        5,
+        "echo 29.1.101.203 >ip",
+        blamed=(0, 1),
+        values={"ip": "29.1.101.203", "saw": 2},
+    ),
+    npu_row(
+        "device-ip-conflict",
+        "the address of another NPU of this host",
+        5,
+        "cat ../6/ip >ip",
+        values={"ip": "29.1.102.206"},
+    ),
+    npu_row(
+        "device-ip-conflict",
+        "an address twice on A1",
+        0,
+        "echo 10.0.0.1 >ip",
+        fleet="a1",
+        blamed=(0, 1),
+        values={"ip": "10.0.0.1"},
+    ),
+    npu_row("device-ip-unset", "no address", 3, "rm ip netmask", values={"npus": [3]}),
+    npu_row("device-ip-unset", "no address on A1", 7, "rm ip netmask", fleet="a1", values={"npus": [7]}),
+    Row(
+        "device-ip-unset",
+        "# a second super pod, and no addresses\necho 1 >/run/npu/super_pod_id",
+        "echo 0 >/run/npu/super_pod_id",
+        fleet="a3",
+        blamed=(0, 1, 2, 3),
+        values={"npus": list(range(16))},
+        healthy_first=False,
+    ),
+    npu_row(
+        "device-ip-segment-wrong",
+        "an address out of the plan",
+        3,
+        "echo 10.9.9.9 >ip",
+        values={"npus": [3], "saw": "10.9.0.0/16", "want": "29.1.0.0/16"},
+    ),
+    npu_row(
+        "device-ip-segment-wrong",
+        "the segment of another position on A1",
+        5,
+        "echo 10.0.2.99 >ip",
+        fleet="a1",
+        values={"npus": [5], "saw": "10.0.2.0/24", "want": "10.0.1.0/24"},
+    ),
+    npu_row(
+        "device-ip-refused",
+        "the segment of the virtual ports",
+        3,
+        "echo 192.168.2.77 >ip\necho 255.255.255.0 >netmask",
+        values={"npu": 3, "saw": "192.168.2.77", "segment": "192.168.2.0/24"},
+    ),
+    file_row(
+        "device-ip-refused",
+        "the file asks for such a segment",
+        f"sed -i 's/^address_3=.*/address_3=192.168.1.77/' {CONF}",
+        values={"npu": 3, "saw": "192.168.1.77", "what": "address in /etc/hccn.conf"},
+    ),
+    npu_row(
+        "device-ip-refused",
+        "an HCCS address on the RoCE port of an A3 host",
+        3,
+        "echo 192.1.3.99 >ip\necho 255.255.255.0 >netmask",
+        fleet="a3",
+        values={"npu": 3, "segment": "192.0.0.0/8"},
+        healthy_first=False,
+    ),
+    npu_row(
+        "device-netmask-differs",
+        "a narrower netmask",
+        3,
+        "echo 255.255.255.0 >netmask",
+        values={"npus": [3], "saw": 24, "want": 16},
+    ),
+    npu_row(
+        "device-ip-families-mixed",
+        "IPv6 among IPv4",
+        3,
+        "rm ip netmask\necho 2001:db8::3 >ip6\necho 64 >prefix",
+        values={"npus": [3], "saw": "IPv6", "want": "IPv4"},
+    ),
+    file_row(
+        "hccn-conf-differs",
+        "another address in the file",
+        f"sed -i 's/^address_3=.*/address_3=29.1.102.99/' {CONF}",
+        values={"npu": 3, "saw": {"address": "29.1.102.203"}, "want": {"address": "29.1.102.99"}},
+    ),
+    file_row("hccn-conf-differs", "the file is gone", f"rm {CONF}", values={"npus": list(range(8))}),
+    npu_row("detect-address-unset", "nothing is watched", 3, "rm netdetect", values={"npus": [3]}),
+    npu_row(
+        "detect-address-is-self", "watches itself", 3, "cat ip >netdetect", values={"npu": 3, "saw": "29.1.102.203"}
+    ),
+    npu_row(
+        "gateway-outside-segment",
+        "a gateway in another segment",
+        3,
+        "echo 29.2.0.1 >gateway",
+        values={"npu": 3, "saw": "29.2.0.1", "segment": "29.1.0.0/16"},
+    ),
+]

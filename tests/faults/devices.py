@@ -1,0 +1,101 @@
+"""NPUs and GPUs that are missing, ill, held by somebody, or out of reach.
+
+The hosts have no hardware: NPUs are emulated (`tests.hosts`), GPUs are a PCI bus made of files and an nvidia-smi that
+prints the lines that its manual describes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tests.faults import Row
+
+NPU = "/run/npu"
+PCI = "/sys/bus/pci/devices"
+
+GPUS = f"""
+mount -t tmpfs none {PCI}
+mount -t tmpfs none /proc/driver
+mkdir -p /run/gpu /proc/driver/nvidia
+echo 'NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15' >/proc/driver/nvidia/version
+for n in 0 1 2 3; do
+    mkdir {PCI}/0000:0$n:00.0
+    echo 0x10de >{PCI}/0000:0$n:00.0/vendor
+    echo 0x030200 >{PCI}/0000:0$n:00.0/class
+    echo "$n, NVIDIA H100 80GB HBM3, GPU-$n, 550.54.15, 81559, 0" >/run/gpu/$n
+done
+"""
+
+
+def gpus(fleet: Any, folder: Any) -> Sequence[str]:
+    """Gives every host four GPUs."""
+    for host in fleet.hosts:
+        fleet.change(host, setup=GPUS, path={"nvidia-smi": "#!/bin/sh\ncat /run/gpu/*\n"})
+    return []
+
+
+def ordinary_user(fleet: Any, folder: Any) -> Sequence[str]:
+    """Logs in as a user who is a member of the driver's group on every host."""
+    for host in fleet.hosts:
+        fleet.change(host, users={"ann": {"groups": ["HwHiAiUser"]}})
+    return ["--user", "ann"]
+
+
+def gpu_row(check: str, fault: str, **values: Any) -> Row:
+    return Row(check, fault, fleet="cpu", values=values, prepare=gpus)
+
+
+def npu_row(check: str, fault: str, fleet: str = "a2", **values: Any) -> Row:
+    return Row(check, fault, fleet=fleet, values=values)
+
+
+ROWS: list[Row] = [
+    npu_row("npu-tools-missing", "rm /usr/local/Ascend/driver/tools/hccn_tool", missing=["hccn_tool"], npus=8),
+    npu_row("npu-tools-missing", "rm /usr/local/bin/npu-smi", fleet="a1", missing=["npu-smi"]),
+    npu_row("npu-count-differs", "rm /dev/davinci7", saw=7, want=8, count=3, total=4),
+    npu_row("npu-missing", f"rm /dev/davinci5; touch {NPU}/5/gone", npus=[5], want="8 device files"),
+    npu_row("npu-missing", f"touch {NPU}/12/gone", fleet="a3", saw="15 NPUs listed", npus=[12]),
+    npu_row(
+        "npu-missing",
+        f"rm /dev/davinci2; touch {NPU}/2/gone; for d in {PCI}/*; do case $(cat $d/device) in\n"
+        f"0xd802) mount -t tmpfs none $d; break ;; esac; done",
+        npus=[2],
+        on_bus=7,
+    ),
+    npu_row("npu-unhealthy", f"echo Warning >{NPU}/3/health", npu=3, saw="Warning"),
+    npu_row("npu-unhealthy", f"echo Critical >{NPU}/9/health", fleet="a3", npu=9, card=4, chip=1),
+    npu_row("npu-driver-not-loaded", f"touch {NPU}/drvmng", want="npu-smi starts"),
+    npu_row("npu-driver-not-loaded", "rm /dev/davinci*", fleet="a1", saw="dcmi module initialize failed. ret is -8005"),
+    npu_row("npu-driver-not-loaded", f"touch {NPU}/occupied"),
+    Row(
+        "npu-user-not-in-group",
+        "sed -i '/^HwHiAiUser:/s/ann//' /etc/group",
+        values={"user": "ann", "group": "HwHiAiUser", "first": "/dev/davinci0", "mode": "660"},
+        prepare=ordinary_user,
+    ),
+    npu_row(
+        "npu-busy",
+        f"setsid sleep 300 </dev/davinci6 >/dev/null 2>&1 & echo $! sleep 3400 >{NPU}/6/processes",
+        npu=6,
+        name="sleep",
+        megabytes=3400,
+        user="root",
+    ),
+    npu_row("npu-busy", f"echo 4242 - 58601 >{NPU}/15/processes", fleet="a3", npu=15, pid=4242, user="not known"),
+    npu_row("npu-hbm-low", f"echo 61440 >{NPU}/1/hbm_total", npu=1, saw="61440 MB"),
+    npu_row("npu-memory-errors", f"echo 'HBM Double Bit Error Count=3' >{NPU}/4/ecc", card=4, saw=3),
+    npu_row("npu-memory-errors", f"echo 'HBM Double Bit Error Count=2' >{NPU}/13/ecc", fleet="a3", card=6, saw=2),
+    npu_row(
+        "product-mixed",
+        f"for d in {PCI}/*; do case $(cat $d/device) in 0xd802) echo 0xd801 >$d/device ;; esac; done",
+        saw="A1",
+        want="A2",
+    ),
+    gpu_row("gpu-count-differs", "rm /run/gpu/3", saw=3, want=4, count=3, total=4),
+    gpu_row("gpu-missing", "rm /run/gpu/3", saw=3, want=4),
+    gpu_row("gpu-driver-differs", "sed -i s/550.54.15/535.129.03/ /run/gpu/*", saw="535.129.03", want="550.54.15"),
+    gpu_row("gpu-ecc-errors", "sed -i 's/ 0$/ 7/' /run/gpu/2", gpu=2, saw=7),
+    gpu_row("gpu-tools-missing", "rm /usr/local/sbin/nvidia-smi", gpus=4),
+    gpu_row("gpu-driver-not-loaded", "rm -r /proc/driver/nvidia", gpus=4),
+]

@@ -1,0 +1,131 @@
+"""Faults of kernel settings, ports and limits."""
+
+from __future__ import annotations
+
+from tests.faults import Row
+
+
+def setting(key: str, value: str) -> tuple[str, str]:
+    """Sets a sysctl of the host, and sets it back."""
+    path = "/proc/sys/" + key.replace(".", "/")
+    return f"cat {path} >/run/kept.{key}\necho '{value}' >{path}", f"cat /run/kept.{key} >{path}"
+
+
+def limit(name: str, soft: int) -> tuple[str, str]:
+    """Lowers the soft limit of sshd, and so of every new session, and raises it to where it was."""
+    keep = f"prlimit --pid 1 --{name} --noheadings --raw -o SOFT >/run/kept.{name}\n"
+    return keep + f"prlimit --pid 1 --{name}={soft}:", f'prlimit --pid 1 --{name}="$(cat /run/kept.{name}):"'
+
+
+def held(statements: str) -> tuple[str, str]:
+    """Runs Python in the background, which holds what it has made until it is ended."""
+    fault = f"""\
+mkfifo /run/held
+python3 - >/dev/null 2>&1 <<'END' &
+import os, signal, socket
+{statements}
+with open("/run/held", "w") as ready:
+    ready.write(str(os.getpid()))
+signal.pause()
+END
+cat /run/held >/run/held.pid
+"""
+    return fault, 'kill "$(cat /run/held.pid)"; rm /run/held /run/held.pid'
+
+
+def shown(path: str, text: str) -> tuple[str, str]:
+    """Shows the host another text in a file of /proc."""
+    return f"echo '{text}' >/run/shown; mount --bind /run/shown {path}", f"umount {path}"
+
+
+SOMAXCONN, PORTS = "net.core.somaxconn", "net.ipv4.ip_local_reserved_ports"
+LISTEN = 'one = socket.create_server(("", {port}))'
+CONNECT = 'one = socket.create_connection(("127.0.0.1", 22), source_address=("127.0.0.1", {port}))'
+SET, SYSTEMD = setting(SOMAXCONN, "8192"), shown("/proc/1/comm", "systemd")
+HIDE_LINK = """\
+mkdir /run/kept.sysctl
+for path in /etc/sysctl.conf /etc/sysctl.d/99-sysctl.conf; do
+    if [ -e $path ] || [ -L $path ]; then mv $path /run/kept.sysctl/; fi
+done
+"""
+SHOW_LINK = """\
+rm /etc/sysctl.conf
+if [ -e /run/kept.sysctl/sysctl.conf ]; then mv /run/kept.sysctl/sysctl.conf /etc/; fi
+if [ -L /run/kept.sysctl/99-sysctl.conf ]; then mv /run/kept.sysctl/99-sysctl.conf /etc/sysctl.d/; fi
+"""
+
+ROWS = [
+    Row("listen-queue-short", *setting(SOMAXCONN, "128"), values={"saw": 128, "want": 256, "ranks": 32}),
+    Row("listen-queue-short", *setting(SOMAXCONN, "128"), fleet="cpu"),
+    Row(
+        "listen-queue-short",
+        *setting(SOMAXCONN, "4000"),
+        environ={"WORLD_SIZE": "1024"},
+        values={"want": 4096, "ranks": 1024},
+    ),
+    Row("syn-queue-short", *setting("net.ipv4.tcp_max_syn_backlog", "128"), values={"saw": 128, "want": 256}),
+    Row("hccl-ports-unreserved", *setting(PORTS, ""), values={"ports": "60000-60015", "merged": "60000-60031"}),
+    Row("hccl-ports-unreserved", *setting(PORTS, "8080"), fleet="a3", values={"merged": "8080,60000-60031"}),
+    Row("hccl-ports-half-reserved", *setting(PORTS, "60000-60015"), fleet="a1", values={"ports": "60016-60031"}),
+    Row(
+        "hccl-ports-beyond-range",
+        "",
+        environ={"HCCL_IF_BASE_PORT": "65520"},
+        blamed=(),
+        values={"base": 65520, "missing": 16},
+        healthy_first=False,
+    ),
+    Row(
+        "master-port-among-hccl-ports",
+        "",
+        environ={"MASTER_ADDR": "sb0001", "MASTER_PORT": "60005"},
+        blamed=(),
+        values={"port": 60005},
+        healthy_first=False,
+    ),
+    Row("hccl-port-taken", *held(LISTEN.format(port=60005)), values={"port": 60005, "user": "root"}),
+    Row("hccl-port-taken", *held(CONNECT.format(port=60006)), values={"port": 60006}),
+    Row(
+        "master-port-taken",
+        *held(LISTEN.format(port=29500)),
+        fleet="cpu",
+        environ={"MASTER_ADDR": "sb0002"},
+        values={"port": 29500},
+    ),
+    Row(
+        "master-port-unreserved",
+        *setting("net.ipv4.ip_local_port_range", "20000 60999"),
+        fleet="cpu",
+        environ={"MASTER_ADDR": "sb0002", "MASTER_PORT": "31000"},
+        values={"ports": "31000"},
+    ),
+    Row("open-files-limit-low", *limit("nofile", 1024), fleet="cpu", values={"saw": 1024}),
+    Row("locked-memory-limit-low", *limit("memlock", 65536), values={"saw": "64 KiB"}),
+    Row("process-limit-low", *limit("nproc", 1024), fleet="cpu", values={"saw": 1024}),
+    Row(
+        "sysctl-lost-at-reboot",
+        *setting(SOMAXCONN, "8192"),
+        fleet="cpu",
+        values={"key": SOMAXCONN, "live": "8192", "boot": "no file sets it"},
+    ),
+    Row(
+        "sysctl-lost-at-reboot",
+        f"echo '{SOMAXCONN} = 128' >/etc/sysctl.d/99-zz.conf",
+        "rm /etc/sysctl.d/99-zz.conf",
+        fleet="cpu",
+        values={"key": SOMAXCONN, "boot": "/etc/sysctl.d/99-zz.conf sets 128 at boot"},
+    ),
+    Row(
+        "sysctl-lost-at-reboot",
+        "\n".join([HIDE_LINK, SET[0], f"echo '{SOMAXCONN} = 8192' >/etc/sysctl.conf", SYSTEMD[0]]),
+        "\n".join([SYSTEMD[1], SET[1], SHOW_LINK]),
+        fleet="cpu",
+        values={"key": SOMAXCONN, "boot": "only /etc/sysctl.conf sets it, which systemd does not read"},
+    ),
+    Row(
+        "conntrack-table-full",
+        *shown("/proc/sys/net/netfilter/nf_conntrack_count", "999999999"),
+        fleet="cpu",
+        values={"saw": 999999999},
+    ),
+]

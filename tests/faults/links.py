@@ -1,0 +1,69 @@
+"""Faults of the NPUs' network ports and what they are joined to, put into the state of the emulated hccn_tool."""
+
+from __future__ import annotations
+
+from tests.faults import Row
+from tests.faults.addresses import npu_row
+
+FLAPS = """\
+now=$(date +%s)
+for age in 60 120 180 240 300 360; do
+  case $state in DOWN) state=UP ;; *) state=DOWN ;; esac
+  echo "$(date -d "@$((now - age))" "+%a %b %e %T %Y")    LINK $state"
+done >link_changes"""
+
+ROWS: list[Row] = [
+    npu_row("device-link-down", "link down", 3, "echo DOWN >link", values={"npus": [3]}),
+    npu_row("device-link-down", "link down on A1", 3, "echo DOWN >link", fleet="a1", values={"npus": [3]}),
+    npu_row(
+        "device-net-unhealthy",
+        "an address to watch that does not answer",
+        3,
+        "echo 29.1.0.99 >netdetect",
+        values={"npu": 3, "saw": "Unreachable", "watched": "29.1.0.99"},
+    ),
+    npu_row(
+        "device-net-unhealthy",
+        "the word of older tools",
+        3,
+        "echo Socket failed >net_health",
+        fleet="a1",
+        values={"npu": 3, "saw": "Socket fail"},
+    ),
+    npu_row("lldp-empty", "no neighbour", 3, "echo empty >lldp", values={"npus": [3]}),
+    npu_row("neighbour-is-direct-fibre", "a fibre to another NPU", 3, "echo fibre >lldp", values={"npu": 3}),
+    npu_row(
+        "switch-port-shared",
+        "two NPUs on one switch port",
+        3,
+        "echo 400GE1/2/5:1 >ifname",
+        values={"port": "400GE1/2/5:1", "saw": 2},
+    ),
+    npu_row("tls-switch-differs", "TLS on", 3, "echo 1 >tls", values={"npus": [3], "saw": "on", "want": "off"}),
+    npu_row(
+        "tls-certificate-expired", "an expired certificate", 3, "echo 1 >tls\necho 2 >tls_expiry", values={"npu": 3}
+    ),
+    npu_row("link-flapping", "a link that flaps", 3, FLAPS, values={"npu": 3, "saw": 6}),
+    npu_row("fec-off", "no error correction", 3, "echo no >fec", values={"npus": [3]}),
+    npu_row(
+        "optics-out-of-range",
+        "weak light on one lane",
+        3,
+        "echo 'Rx Power2=0.0100 mW' >optical",
+        values={"npu": 3, "saw": {"Rx Power2": 0.01}},
+    ),
+    npu_row(
+        "optics-out-of-range",
+        "lost lock",
+        3,
+        "echo 'Rx LoL Flag=0xff' >optical",
+        values={"npu": 3, "saw": {"Rx LoL": "0xff"}},
+    ),
+    npu_row("optics-out-of-range", "no module", 3, "echo absent >optical", values={"npus": [3], "count": 31}),
+    npu_row("optics-out-of-range", "a module that does not answer", 3, "echo unreachable >optical", values={"npu": 3}),
+    npu_row("device-mtu-differs", "another MTU", 3, "echo 1500 >mtu", values={"npus": [3], "saw": 1500, "want": 4096}),
+    npu_row(
+        "device-speed-low", "half speed", 3, "echo 100000 >speed", values={"npus": [3], "saw": 100000, "want": 200000}
+    ),
+    npu_row("vnic-link-down", "a virtual port down", 3, "echo DOWN >vnic_link", fleet="a3", values={"npus": [3]}),
+]

@@ -1,0 +1,49 @@
+"""Faults of memory, shared memory and disks."""
+
+from __future__ import annotations
+
+from tests.faults import Row
+
+SIZE = "findmnt -n -o OPTIONS /dev/shm | tr , '\\n' | grep ^size="
+
+
+def shm(size: str, more: str = "") -> tuple[str, str]:
+    """Makes /dev/shm of another size, and as large as it was."""
+    keep = f"{SIZE} >/run/kept.shm\nmount -o remount,size={size} /dev/shm\n"
+    return keep + more, 'rm -f /dev/shm/full\nmount -o remount,"$(cat /run/kept.shm)" /dev/shm'
+
+
+def small_tmp(options: str, fill: str) -> tuple[str, str]:
+    """A /tmp of its own, that is filled."""
+    return f"mount -t tmpfs -o {options} none /tmp\n{fill}", "umount /tmp"
+
+
+FILL = "head -c {count} /dev/zero >{path} 2>/dev/null || true"
+MEMINFO = "sed 's/^MemAvailable:.*/MemAvailable:    1024 kB/' /proc/meminfo >/run/meminfo\n"
+
+ROWS = [
+    Row("shm-docker-default", *shm("64m"), values={"saw": "64 MiB"}),
+    Row("shm-docker-default", *shm("64m"), fleet="cpu"),
+    Row("shm-too-small", *shm("512m"), values={"saw": "512 MiB", "want": "1 GiB", "ranks": 8}),
+    Row("shm-too-small", *shm("1g"), fleet="a3", values={"saw": "1 GiB", "want": "2 GiB", "ranks": 16}),
+    Row("shm-full", *shm("20m", FILL.format(count=20 << 20, path="/dev/shm/full")), values={"size": "20 MiB"}),
+    Row(
+        "shm-stale-segments",
+        FILL.format(count=4 << 20, path="/dev/shm/nccl-dead") + "\ntouch -d '2 hours ago' /dev/shm/nccl-dead",
+        "rm /dev/shm/nccl-dead",
+        values={"saw": "4 MiB", "count": 1, "remove": ["`rm /dev/shm/nccl-dead`"]},
+    ),
+    Row("memory-short", MEMINFO + "mount --bind /run/meminfo /proc/meminfo", "umount /proc/meminfo", fleet="cpu"),
+    Row(
+        "disk-full",
+        *small_tmp("size=8m", FILL.format(count=9 << 20, path="/tmp/full")),
+        fleet="cpu",
+        values={"path": "/tmp", "saw": "0 bytes"},
+    ),
+    Row(
+        "disk-full",
+        *small_tmp("size=8m,nr_inodes=100", "for n in $(seq 99); do : >/tmp/$n; done"),
+        fleet="cpu",
+        values={"path": "/tmp", "saw": 0, "size": 100},
+    ),
+]

@@ -1,0 +1,100 @@
+"""Faults of the way to a host, of its clock and of its names."""
+
+from __future__ import annotations
+
+from tests.faults import Row
+
+DROP_SSH = """\
+nft -f - <<'END'
+table inet doctor_fault {
+ chain in {
+  type filter hook input priority 0
+  tcp dport 22 drop
+ }
+}
+END
+"""
+
+HIDE_PYTHON = """\
+for folder in /usr/local/sbin /usr/local/bin /usr/sbin /usr/bin /sbin /bin /usr/libexec; do
+    for name in python3 platform-python; do
+        if [ -e $folder/$name ]; then mv $folder/$name $folder/$name.hidden; fi
+    done
+done
+"""
+SHOW_PYTHON = """\
+for folder in /usr/local/sbin /usr/local/bin /usr/sbin /usr/bin /sbin /bin /usr/libexec; do
+    for name in python3 platform-python; do
+        if [ -L $folder/$name.hidden ] || [ -e $folder/$name.hidden ]; then
+            mv $folder/$name.hidden $folder/$name
+        fi
+    done
+done
+"""
+
+AHEAD = """\
+cat >/usr/local/sbin/python3 <<'END'
+#!/bin/sh
+# The interpreter of a host whose clock is 90 s ahead.
+exec /usr/bin/python3 -I -S -c "import time; real = time.time; time.time = lambda: real() + 90; $4"
+END
+chmod 755 /usr/local/sbin/python3
+"""
+
+KEEP_HOSTS = "cp /etc/hosts /run/hosts.kept\n"
+RESTORE_HOSTS = "cat /run/hosts.kept >/etc/hosts"
+
+ROWS = [
+    Row(
+        "host-unreachable",
+        DROP_SSH,
+        "nft delete table inet doctor_fault",
+        fleet="cpu",
+        values={"trouble": "dropped"},
+        options=("--connect-timeout", "3"),
+    ),
+    Row(
+        "python3-missing",
+        HIDE_PYTHON,
+        SHOW_PYTHON,
+        fleet="cpu",
+        values={"text": "there is no python3 on the host"},
+    ),
+    Row("clocks-differ", AHEAD, "rm /usr/local/sbin/python3", fleet="cpu", values={"way": "ahead of"}),
+    Row(
+        "host-name-repeated",
+        "hostname sb0001",
+        'hostname "$(cat /etc/hostname)"',
+        blamed=(0, 1),
+        values={"name": "sb0001", "count": 2},
+    ),
+    Row(
+        "host-name-is-loopback",
+        KEEP_HOSTS + 'sed -i "/ $(hostname)$/d" /etc/hosts; echo "127.0.1.1 $(hostname)" >>/etc/hosts',
+        RESTORE_HOSTS,
+        fleet="cpu",
+        values={"name": "sb0002", "address": "127.0.1.1"},
+    ),
+    Row(
+        "host-name-unresolved",
+        KEEP_HOSTS + "sed -i '/ sb0003$/d' /etc/hosts",
+        RESTORE_HOSTS,
+        fleet="cpu",
+        values={"first": "sb0003", "count": 1},
+    ),
+    Row(
+        "host-name-ambiguous",
+        KEEP_HOSTS + "sed -i 's/^.* sb0003$/10.99.99.99 sb0003/' /etc/hosts",
+        RESTORE_HOSTS,
+        fleet="cpu",
+        values={"name": "sb0003", "addresses": ["10.99.99.99"]},
+    ),
+    Row(
+        "master-address-unresolved",
+        KEEP_HOSTS + "sed -i '/ sb0004$/d' /etc/hosts",
+        RESTORE_HOSTS,
+        fleet="cpu",
+        values={"name": "sb0004"},
+        environ={"MASTER_ADDR": "sb0004"},
+    ),
+]

@@ -1,0 +1,54 @@
+"""What the reports of `reports` look like, kept as text. ``python -m tests.report.golden`` writes the files anew."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from doctor.model import Report
+from doctor.report import plain, text
+from doctor.report.look import Look
+from tests.report import reports
+
+FOLDER = Path(__file__).with_name("golden")
+Render = Callable[[Report], str]
+
+
+def _terminal(width: int, *, verbose: bool = False, unicode: bool = True, colour: bool = False) -> Render:
+    look = Look(tty=True, colour=colour, unicode=unicode, width=width)
+    return lambda report: text.render(report, reports.CHECKS, look=look, verbose=verbose)
+
+
+def _plain(*, verbose: bool = False, unicode: bool = True) -> Render:
+    look = Look(unicode=unicode)
+    return lambda report: plain.render(report, reports.CHECKS, look=look, verbose=verbose)
+
+
+EVERY: dict[str, Render] = {"tty80": _terminal(80), "tty120": _terminal(120), "plain": _plain()}
+VERBOSE: dict[str, Render] = {"tty80-v": _terminal(80, verbose=True), "plain-v": _plain(verbose=True)}
+ASCII: dict[str, Render] = {"ascii80": _terminal(80, unicode=False), "plain-ascii": _plain(unicode=False)}
+COLOUR: dict[str, Render] = {"colour80": _terminal(80, colour=True)}
+MORE = {
+    "healthy": VERBOSE,
+    "folded": {**VERBOSE, **COLOUR},
+    "unknown": {**VERBOSE, **ASCII},
+    "dead_host": VERBOSE,
+    "crashed": {**VERBOSE, **COLOUR},
+    "hostile": ASCII,
+}
+
+
+def files() -> Iterator[tuple[str, Callable[[], str]]]:
+    """Every golden file's name, and what it should hold."""
+    for name, make in reports.ALL.items():
+        for variant, render in {**EVERY, **MORE.get(name, {})}.items():
+            yield f"{name}.{variant}.txt", lambda render=render, make=make: render(make())  # type: ignore[misc]
+
+
+if __name__ == "__main__":
+    FOLDER.mkdir(exist_ok=True)
+    made = {name: shown() for name, shown in files()}
+    for file in FOLDER.glob("*.txt"):
+        file.unlink()
+    for name, shown in made.items():
+        (FOLDER / name).write_text(shown, "utf-8")

@@ -1,0 +1,254 @@
+"""Made-up reports: a fleet of 64 hosts in all the states that a report must show."""
+
+from __future__ import annotations
+
+from ipaddress import IPv4Address
+
+from doctor.declaration import Check, check
+from doctor.model import ERROR, WARNING, Finding, Outcome, Reason, Report, Severity
+
+HOSTS = tuple(f"node{number:03d}" for number in range(1, 65))
+DEAD = "node009"
+
+
+def make(name: str, severity: Severity, area: str, doc: str) -> Check:
+    def function():  # type: ignore[no-untyped-def]
+        return iter(())
+
+    function.__name__ = name.replace("-", "_")
+    function.__doc__ = doc
+    return Check(check(severity=severity, area=area)(function))
+
+
+CHECKS = {
+    one.name: one
+    for one in (
+        make(
+            "host-unreachable",
+            ERROR,
+            "reach",
+            """Every host answers over SSH.
+
+    ## Why it matters
+    A host that cannot be reached cannot be judged, and very likely cannot take part in the job.
+    Everything else is unknown on it; this finding stands for all of that.
+
+    ## What to do
+    {hint}
+    Try it by hand: `ssh -v {host} true`.
+    """,
+        ),
+        make("python3-missing", ERROR, "reach", "Every host has a python3 that can look at it."),
+        make(
+            "ip-forward-off",
+            WARNING,
+            "kernel",
+            """Every host forwards packets for its containers.
+
+    ## Why it matters
+    Without it, a container on a bridge network reaches nobody.
+
+    ## What to do
+    Switch it on until the next boot: `sysctl -w net.ipv4.ip_forward=1`.
+
+    - For good: put `net.ipv4.ip_forward = 1` into /etc/sysctl.d/90-forward.conf, which is read at every boot, and
+      load it with `sysctl --system`.
+    - Or leave it off, and run the job with host networking.
+    """,
+        ),
+        make("somaxconn-low", WARNING, "kernel", "Every host queues enough connections for the whole fleet."),
+        make("pid-limit-low", ERROR, "kernel", "Every host can start enough processes."),
+        make(
+            "device-ip-conflict",
+            ERROR,
+            "addresses",
+            """Every NPU in the fleet has a device IP of its own.
+
+    ## Why it matters
+    Two NPUs that answer to one address take each other's traffic: HCCL hangs at link setup, or one rank times out
+    while the rest look healthy.
+
+    ## What to do
+    Give one of them a free address: `hccn_tool -i {npu} -ip -s address ADDRESS netmask MASK`.
+    """,
+        ),
+        make(
+            "link-down",
+            ERROR,
+            "links",
+            """The link of every NPU is up.
+
+    ## Why it matters
+    HCCL waits for a link that is down until its timeout, on every rank.
+
+    ## What to do
+    Look at the port and the optical module: `hccn_tool -i {npu} -link -g` on {host}.
+    """,
+        ),
+        make(
+            "driver-differs",
+            ERROR,
+            "versions",
+            """All hosts have one driver version.
+
+    ## Why it matters
+    Ranks with different drivers may fail at the first collective.
+
+    ## What to do
+    Install the driver {want} on {host}.
+    """,
+        ),
+        make("cann-differs", WARNING, "versions", "All hosts have one CANN version."),
+        make("rank-table-hole", ERROR, "ranks", "The rank table names every rank once."),
+        make("rank-table-ports-wrong", ERROR, "ranks", "Every port of the rank table can be used."),
+    )
+}
+
+
+def outcome(name: str, *findings: Finding, **more: object) -> Outcome:
+    made = CHECKS[name]
+    more.setdefault("looked", HOSTS)
+    more.setdefault("complete", True)
+    return Outcome(made.name, made.severity, made.area, made.claim, findings, **more)  # type: ignore[arg-type]
+
+
+def report(*outcomes: Outcome, hosts: tuple[str, ...] = HOSTS, **more: object) -> Report:
+    settled = {
+        "started": "2026-11-20T10:15:02Z",
+        "seconds": 4.12,
+        "source": f"{len(hosts)} hosts from SLURM_JOB_NODELIST",
+    }
+    return Report(hosts=hosts, outcomes=outcomes, **{**settled, **more})  # type: ignore[arg-type]
+
+
+def healthy() -> Report:
+    no_table = {"looked": (), "complete": False, "skipped": {"": "no RankTable was given"}}
+    names = [name for name in CHECKS if not name.startswith("rank")]
+    passed = [outcome(name) for name in names]
+    return report(*passed, outcome("rank-table-hole", **no_table), outcome("rank-table-ports-wrong", **no_table))
+
+
+def small() -> Report:
+    """One check on four hosts."""
+    return report(outcome("device-ip-conflict", looked=HOSTS[:4]), hosts=HOSTS[:4])
+
+
+def folded() -> Report:
+    """Two failures on 64 hosts, one of them with values that differ."""
+    off = [Finding("net.ipv4.ip_forward is off", hosts=(host,), saw=0, want=1) for host in (HOSTS[6], HOSTS[22])]
+    versions = {"node003": "23.0.1", "node011": "23.0.1", "node012": "23.0.1", "node040": "24.1.rc2"}
+    drivers = [
+        Finding("the driver is not the fleet's", hosts=(host,), saw=version, want="24.1.0")
+        for host, version in versions.items()
+    ]
+    mixed = [
+        Finding("CANN is {saw}, and {want} elsewhere", hosts=(host,), saw=f"8.0.{number}", want="8.0.0")
+        for number, host in enumerate(HOSTS[1:21], 1)
+    ]
+    return report(
+        outcome("host-unreachable"),
+        outcome("python3-missing"),
+        outcome("ip-forward-off", *off),
+        outcome("somaxconn-low"),
+        outcome("pid-limit-low"),
+        outcome("driver-differs", *drivers),
+        outcome("cann-differs", *mixed),
+    )
+
+
+def dead_host() -> Report:
+    """A host that cannot be reached, and what follows from it."""
+    rest = tuple(host for host in HOSTS if host != DEAD)
+    blind = {DEAD: Reason("not reached: connection refused", "host-unreachable")}
+    said = Finding(
+        "{text}", hosts=(DEAD,), text="connection refused on port 22", trouble="refused", hint="Start sshd there."
+    )
+    names = [name for name in CHECKS if name not in ("host-unreachable", "python3-missing") and "rank" not in name]
+    return report(
+        outcome("host-unreachable", said),
+        outcome("python3-missing"),
+        *(outcome(name, looked=rest, unknown=blind) for name in names),
+    )
+
+
+def unknown() -> Report:
+    """sudo that wants a password, a tool that does not answer, a link that is down elsewhere."""
+    locked = Reason("sudo -n: a password is required")
+    three = dict.fromkeys(HOSTS[:3], locked)
+    left = HOSTS[3:]
+    silent = {"node020": Reason("NPU 3: no answer in 10 s; NPU 4: no answer in 10 s")}
+    down = [Finding("the link of NPU {npu} is down", hosts=("node030",), npu=npu) for npu in (0, 1, 2, 3, 6)]
+    return report(
+        outcome("ip-forward-off", unknown=three, looked=left),
+        outcome("somaxconn-low", unknown=three, looked=left),
+        outcome("pid-limit-low", unknown=three, looked=left),
+        outcome("device-ip-conflict", unknown=silent),
+        outcome("link-down", *down, unknown=silent),
+        notes=("The budget of 20 s ended before 2 hosts had answered.",),
+    )
+
+
+TRACE = """Traceback (most recent call last):
+  File "/site/checks/cann_differs.py", line 31, in cann_differs
+    for version in seen[host]:
+KeyError: 'node007'
+"""
+
+
+def crashed() -> Report:
+    return report(
+        outcome("driver-differs"),
+        outcome("cann-differs", looked=(), complete=False, crashed={"": TRACE}),
+        outcome("pid-limit-low", crashed={"node001": TRACE, "node002": TRACE}),
+    )
+
+
+EVIL = (
+    "\x1b[31mred\x1b]0;title\x07 [bold red]markup[/bold red] \u202egnp.exe\u2069 \x9b2J \ud800"
+    " `rm -rf /`\r\nok      all is well"
+)
+
+
+def hostile() -> Report:
+    """What a host might print to fool the reader."""
+    conflict = Finding(
+        "{ip} belongs to {owners}",
+        hosts=("node001", "node002"),
+        ip=IPv4Address("10.0.0.1"),
+        owners=[EVIL, "x"],
+        npu="0; reboot",
+    )
+    strangers = ("a[1-3]", "fe80::1", "@all", "$(reboot)", "node[", EVIL)
+    return report(
+        outcome("device-ip-conflict", conflict),
+        outcome("link-down", Finding("{" + "what} is {evil} {", hosts=strangers, evil=EVIL, npu=EVIL)),
+        outcome("driver-differs", Finding("driver {saw}", hosts=(HOSTS[5],), saw="x" * 5000, want=EVIL)),
+        outcome("cann-differs", looked=(), complete=False, unknown={"node004": Reason(EVIL)}),
+        outcome("somaxconn-low", looked=(), complete=False, skipped={"node004": EVIL}),
+        outcome("pid-limit-low", looked=(), complete=False, crashed={"node004": EVIL}),
+        source=EVIL,
+        notes=(EVIL,),
+        started=EVIL,
+    )
+
+
+def intent_alone() -> Report:
+    """No host at all: the rank table is judged by itself."""
+    hole = Finding("ranks {ranks} are missing", ranks=[4, 5])
+    return report(
+        outcome("rank-table-hole", hole, looked=()),
+        outcome("rank-table-ports-wrong", looked=()),
+        hosts=(),
+        source="no host was looked at",
+    )
+
+
+def nothing() -> Report:
+    no_table = {"looked": (), "complete": False, "skipped": {"": "no RankTable was given"}}
+    return report(outcome("rank-table-hole", **no_table), outcome("rank-table-ports-wrong", **no_table))
+
+
+ALL = {
+    made.__name__: made
+    for made in (healthy, small, folded, dead_host, unknown, crashed, hostile, intent_alone, nothing)
+}

@@ -1,0 +1,162 @@
+from __future__ import annotations
+
+import msgspec
+from hypothesis import given, settings
+
+from doctor.model import Finding, Reason, Report
+from doctor.report.fold import fold, in_order
+from doctor.report.group import grouped, ranges
+from doctor.report.hosts import Fleet
+from doctor.report.tally import tally
+from tests.report import reports as made
+from tests.report.strategies import reports
+
+FLEET = Fleet(made.HOSTS)
+SAID = Finding("{text}", hosts=(made.DEAD,), text="refused")
+
+
+def test_equal_findings_on_many_hosts_are_one_group() -> None:
+    (group,) = grouped([Finding("off", hosts=(host,), saw=0) for host in ("node002", "node001")], FLEET)
+    assert group.hosts == ("node001", "node002")
+    assert group.count == 2
+
+
+def test_other_values_are_other_groups_the_largest_first() -> None:
+    found = [Finding("off", hosts=(host,), saw=saw) for host, saw in (("node001", 1), ("node002", 2), ("node003", 2))]
+    assert [group.hosts for group in grouped(found, FLEET)] == [("node002", "node003"), ("node001",)]
+
+
+def test_one_and_true_are_not_the_same_value() -> None:
+    assert len(grouped([Finding("x", saw=1), Finding("x", saw=True), Finding("x", saw="1")], FLEET)) == 3
+
+
+def test_sets_have_no_order() -> None:
+    some, same = {8, 0}, {0, 8}
+    assert len(grouped([Finding("x", saw=some), Finding("x", saw=same)], FLEET)) == 1
+
+
+def test_a_remedy_that_names_its_own_host_does_not_part_the_hosts() -> None:
+    def refused(host: str, hint: str, **more: object) -> Finding:
+        return Finding("{text}", hosts=(host,), text="login refused", hint=hint, **more)
+
+    alike = [refused("node1", "ssh-copy-id node1"), refused("node10", "ssh-copy-id node10")]
+    assert len(grouped(alike, FLEET)) == 1
+    assert len(grouped([*alike, refused("node1", "ssh-copy-id node10")], FLEET)) == 2
+    shown = [refused("node1", "", saw="node1"), refused("node10", "", saw="node10")]
+    assert len(grouped(shown, FLEET)) == 2
+
+
+def test_devices_of_a_host_that_say_the_same_become_a_range() -> None:
+    found = [Finding("NPU {npu} is down", hosts=("node001",), npu=npu, want="up") for npu in (0, 1, 2, 5)]
+    (group,) = grouped(found, FLEET)
+    assert str(group.finding) == "NPU 0-2,5 is down"
+    assert group.example.values["npu"] == 0
+    assert group.count == 4
+
+
+def test_devices_with_other_values_do_not() -> None:
+    found = [Finding("x", hosts=("node001",), npu=npu, saw=npu) for npu in range(3)]
+    assert len(grouped(found, FLEET)) == 3
+
+
+def test_ranges() -> None:
+    assert ranges([0, 1, 2, 5, 7, 8]) == "0-2,5,7-8"
+
+
+def test_a_dead_host_is_one_finding_and_no_unknowns() -> None:
+    folded = fold(made.dead_host())
+    assert folded.unknown == ()
+    assert folded.first is not None
+    assert folded.first.outcome.check == "host-unreachable"
+    assert len(folded.first.hides) == folded.counts.hidden == 7
+    assert folded.counts.unknown == 0
+
+
+def test_a_consequence_is_shown_when_its_root_cause_was_not_found_there() -> None:
+    blind = {"node002": Reason("not reached", "host-unreachable")}
+    for root in ([], [made.outcome("host-unreachable")], [made.outcome("host-unreachable", SAID)]):
+        folded = fold(made.report(*root, made.outcome("link-down", unknown=blind)))
+        assert [(gap.hosts, gap.checks) for gap in folded.unknown] == [(("node002",), ("link-down",))]
+
+
+def test_a_chain_of_consequences_leads_to_its_root() -> None:
+    chain = made.report(
+        made.outcome("host-unreachable", SAID),
+        made.outcome("driver-differs", unknown={made.DEAD: Reason("not reached", "host-unreachable")}),
+        made.outcome("link-down", unknown={made.DEAD: Reason("no driver known", "driver-differs")}),
+    )
+    folded = fold(chain)
+    assert folded.unknown == ()
+    assert folded.first is not None
+    assert folded.first.hides == ("driver-differs", "link-down")
+
+
+def test_a_circle_of_consequences_ends() -> None:
+    circle = made.report(
+        made.outcome("driver-differs", unknown={"node001": Reason("a", "link-down")}),
+        made.outcome("link-down", unknown={"node001": Reason("b", "driver-differs")}),
+    )
+    assert len(fold(circle).unknown) == 2
+
+
+def test_what_is_wrong_with_the_job_explains_what_the_fleet_lacks() -> None:
+    table = made.report(
+        made.outcome("rank-table-hole", Finding("no rank"), looked=()),
+        made.outcome("rank-table-ports-wrong", looked=(), complete=False, unknown={"": Reason("x", "rank-table-hole")}),
+    )
+    assert fold(table).unknown == ()
+
+
+def test_one_reason_over_many_checks_is_one_gap() -> None:
+    gaps = fold(made.unknown()).unknown
+    assert [len(gap.checks) for gap in gaps] == [3, 2]
+    assert gaps[0].hosts == made.HOSTS[:3]
+
+
+def test_what_hides_most_comes_first_then_errors() -> None:
+    first = fold(made.folded()).first
+    assert first is not None
+    assert first.outcome.check == "driver-differs"
+
+
+def test_areas_are_in_the_order_in_which_a_job_meets_them() -> None:
+    shuffled = [*reversed(made.folded().outcomes)]
+    assert [one.check for one in in_order(shuffled)] == [one.check for one in in_order(made.folded().outcomes)]
+    assert [area.name for area in fold(made.healthy()).areas][:3] == ["reach", "kernel", "addresses"]
+
+
+@settings(max_examples=40, deadline=None)
+@given(reports())
+def test_each_check_is_counted_once(report: Report) -> None:
+    counts = msgspec.to_builtins(tally(report))
+    assert counts == msgspec.to_builtins(fold(report).counts)
+    kinds = ("passed", "errors", "warnings", "crashed", "unknown", "hidden", "skipped")
+    assert sum(counts[kind] for kind in kinds) == counts["checks"] == len(report.outcomes)
+
+
+@settings(max_examples=40, deadline=None)
+@given(reports())
+def test_nothing_is_lost(report: Report) -> None:
+    folded = fold(report)
+    failures = {failure.outcome.check: failure for area in folded.areas for failure in area.failures}
+    for outcome in report.outcomes:
+        if outcome.findings:
+            assert sum(group.count for group in failures[outcome.check].groups) == len(outcome.findings)
+        gaps = [gap for gap in folded.skipped if outcome.check in gap.checks]
+        said = {(host, gap.reason) for gap in gaps for host in gap.hosts or ("",)}
+        everywhere = (
+            {("", why) for why in outcome.skipped.values()} if set(outcome.skipped) == set(report.hosts) else ()
+        )
+        assert said in (set(outcome.skipped.items()), everywhere)
+        unknown = {host for gap in folded.unknown if outcome.check in gap.checks for host in gap.hosts or ("",)}
+        hidden = set(outcome.unknown) - unknown
+        assert not hidden or any(outcome.check in failure.hides for failure in failures.values())
+
+
+@settings(max_examples=40, deadline=None)
+@given(reports())
+def test_it_depends_on_no_order_of_outcomes(report: Report) -> None:
+    turned = msgspec.structs.replace(report, outcomes=tuple(reversed(report.outcomes)))
+    assert fold(report).unknown == fold(turned).unknown
+    assert fold(report).skipped == fold(turned).skipped
+    assert fold(report).areas == fold(turned).areas

@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+import enum
+import json
+from ipaddress import IPv4Interface
+from typing import Any
+
+import jsonschema
+import msgspec
+import pytest
+from hypothesis import given, settings
+
+from doctor.model import Finding, Report, Severity
+from doctor.report.json import SCHEMA_FILE, encode, plain_value
+from doctor.verdict import exit_code
+from tests.report import reports as made
+from tests.report.strategies import reports
+
+SCHEMA = json.loads(SCHEMA_FILE.read_text("utf-8"))
+VALID = jsonschema.Draft202012Validator(SCHEMA)
+
+
+def told(report: Report) -> Any:
+    return json.loads(encode(report, exit_code(report)))
+
+
+def test_the_schema_is_a_schema() -> None:
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+
+
+def test_the_schema_lets_nothing_in_that_it_does_not_name() -> None:
+    def objects(part: Any) -> list[Any]:
+        inner = part.values() if isinstance(part, dict) else part if isinstance(part, list) else []
+        own = [part] if isinstance(part, dict) and part.get("type") == "object" else []
+        return own + [found for one in inner for found in objects(one)]
+
+    open_ones = [one for one in objects(SCHEMA) if one.get("additionalProperties") is not False]
+    assert open_ones == [SCHEMA["$defs"]["finding"]["properties"]["values"]]
+    assert all(set(one["required"]) == set(one["properties"]) for one in objects(SCHEMA) if one not in open_ones)
+
+
+@pytest.mark.parametrize("name", made.ALL)
+def test_every_kind_of_report_fits_the_schema(name: str) -> None:
+    VALID.validate(told(made.ALL[name]()))
+
+
+@settings(max_examples=60, deadline=None)
+@given(reports())
+def test_any_report_fits_the_schema_and_is_ascii(report: Report) -> None:
+    data = encode(report, exit_code(report))
+    VALID.validate(json.loads(data))
+    assert data.isascii()
+    msgspec.json.decode(data)  # a strict reader: no lone surrogates, no NaN
+    assert not set(data) & set(range(32)) - {10}
+
+
+@pytest.mark.parametrize(("key", "value"), [("verdict", "fine"), ("extra", 1), ("exit", 1), ("hosts", ["a", "a"])])
+def test_the_schema_can_refuse(key: str, value: object) -> None:
+    assert not VALID.is_valid({**told(made.folded()), key: value})
+
+
+def test_what_it_says_of_a_finding() -> None:
+    document = told(made.folded())
+    (drivers,) = [one for one in document["outcomes"] if one["check"] == "driver-differs"]
+    assert drivers["status"] == "failed"
+    assert drivers["findings"][0] == {
+        "message": "the driver is not the fleet's",
+        "template": "the driver is not the fleet's",
+        "hosts": ["node003"],
+        "values": {"saw": "23.0.1", "want": "24.1.0"},
+    }
+    assert (document["verdict"], document["exit"]) == ("failed", 10)
+    assert document["counts"]["errors"] == 1
+
+
+def test_hosts_with_one_reason_stand_together_and_none_are_the_fleet() -> None:
+    (sudo,) = told(made.unknown())["outcomes"][0]["unknown"]
+    assert sudo == {
+        "hosts": ["node001", "node002", "node003"],
+        "reason": "sudo -n: a password is required",
+        "because": "",
+    }
+    table = told(made.nothing())["outcomes"][0]
+    assert table["skipped"] == [{"hosts": [], "reason": "no RankTable was given"}]
+    assert table["looked"] == []
+
+
+def test_two_runs_that_saw_the_same_differ_in_their_times_alone() -> None:
+    one = made.folded()
+    later = msgspec.structs.replace(one, started="2026-11-21T00:00:00Z", seconds=9.0, outcomes=one.outcomes[::-1])
+    lines = [encode(report, 10).splitlines() for report in (one, later)]
+    differ = [first.split(b":")[0].strip() for first, second in zip(*lines, strict=True) if first != second]
+    assert differ == [b'"seconds"', b'"started"']
+
+
+def test_a_verdict_that_an_option_made_stricter() -> None:
+    report = made.report(made.outcome("cann-differs", Finding("x", hosts=("node001",))))
+    assert json.loads(encode(report, 10))["verdict"] == "failed"
+    assert json.loads(encode(report, 0))["verdict"] == "warnings"
+
+
+class Number(enum.IntEnum):
+    ONE = 1
+
+
+@pytest.mark.parametrize(
+    ("value", "plain"),
+    [
+        (IPv4Interface("10.0.0.1/24"), "10.0.0.1/24"),
+        (Severity.ERROR, "error"),
+        (Number.ONE, 1),
+        ({2, 1}, [1, 2]),
+        ((1, ("a", None)), [1, ["a", None]]),
+        (b"\xff\x00a", "\\xff\x00a"),
+        (float("nan"), "nan"),
+        ("\ud800", "\\ud800"),
+        ({1: {Severity.ERROR: True}}, {"1": {"error": True}}),
+        (range(2), "range(0, 2)"),
+        (10**30, 10**30),
+    ],
+)
+def test_every_value_can_be_held(value: object, plain: object) -> None:
+    assert plain_value(value) == plain
+    json.dumps(plain_value(value), allow_nan=False)
+
+
+def test_a_value_that_holds_itself_ends() -> None:
+    endless: list[Any] = []
+    endless.append(endless)
+    json.dumps(plain_value(endless))

@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from doctor import ERROR, Finding, PerHost, check
+from doctor.catalogue import checks
+from doctor.declaration import Check
+from doctor.fact import Answer, Fact, ask, read, run
+from doctor.facts.visit import Reach
+from doctor.report.pages import catalogue_markdown, listing_json, page
+from tests.report import reports as made
+
+
+def look_around(given: dict[str, object]) -> int:
+    return 1
+
+
+class Question(Fact, frozen=True):
+    """What a function finds."""
+
+    probe = ask(look_around, job=True, timeout=7)
+
+
+class Files(Fact, frozen=True):
+    """What two files hold."""
+
+    probe = read("/etc/hosts", "/proc/sys/net/*")
+
+
+class Command(Fact, frozen=True):
+    """What a tool says of each NPU."""
+
+    probe = run("hccn_tool -i $1 -ip -g", requires="hccn_tool", each="/dev/davinci[0-9]*", root=True, lane="hccn")
+
+
+class Second(Fact, frozen=True):
+    """What is asked once the files are known."""
+
+    probe = run("true")
+    needs = (Files,)
+
+    @classmethod
+    def read(cls, answer: Answer) -> Second:
+        return cls()
+
+
+@check(severity=ERROR, area="links")
+def link_odd(
+    question: PerHost[Question], command: PerHost[Command], second: PerHost[Second], reach: PerHost[Reach]
+) -> Iterator[Finding]:
+    """No link is odd | or even.
+
+    ## Why it matters
+    Because
+    it does.
+
+    ## What to do
+    {hint}
+    Run `hccn_tool -i {npu}`.
+    """
+    yield from ()
+
+
+PAGE = """link-odd
+error, area links
+
+When all is well: No link is odd | or even.
+
+Why it matters
+  Because it does.
+
+What to do
+  Run `hccn_tool -i {npu}`.
+
+What is run on the hosts
+  Command: What a tool says of each NPU
+      $ hccn_tool -i $1 -ip -g
+      (only where hccn_tool is installed; once for each /dev/davinci[0-9]*, $1 is its number; complete only as root; \
+with --sudo through sudo -n; one hccn command at a time on a host; at most 10 s)
+  Question: What a function finds
+      runs the Python function look_around of tests.report.test_pages (2 lines)
+      (looked at where the job runs, inside the container of --within; at most 7 s)
+  Reach: Whether the collector ran on the host, and if not, why
+      runs nothing: it is read from how the visit to the host went
+  Files: What two files hold
+      reads /etc/hosts
+      reads /proc/sys/net/*
+  Second: What is asked once the files are known
+      $ true
+      (at most 10 s; asked in a second round)
+"""
+
+
+def test_a_page_shows_every_probe() -> None:
+    assert page(Check(link_odd)) == PAGE
+
+
+def test_a_page_names_what_it_needs_to_know_of_the_job_and_its_file(tmp_path: Path) -> None:
+    made_check = made.make("rank-table-hole", ERROR, "ranks", "The table is whole.")
+    assert "What is run on the hosts\n  Nothing.\n" in page(made_check)
+
+
+OURS = checks()
+
+
+@pytest.mark.parametrize("one", OURS, ids=lambda one: one.name)
+def test_every_check_has_a_page(one: Check) -> None:
+    said = page(one)
+    assert said.isprintable() or said.replace("\n", "").isprintable()
+    for title in ("Why it matters", "What to do", "What is run on the hosts"):
+        assert f"\n{title}\n  " in said
+
+
+def test_the_list_as_json() -> None:
+    document = json.loads(listing_json([Check(link_odd)]))
+    assert document == {
+        "schema": "doctor.list/1",
+        "checks": [
+            {
+                "name": "link-odd",
+                "severity": "error",
+                "area": "links",
+                "claim": "No link is odd | or even",
+                "facts": ["Command", "Question", "Reach", "Second"],
+            }
+        ],
+    }
+
+
+def test_the_table_of_the_readme() -> None:
+    assert catalogue_markdown([Check(link_odd), made.CHECKS["cann-differs"]]) == (
+        "### links\n\n| check | severity | when all is well |\n|---|---|---|\n"
+        "| `link-odd` | error | No link is odd \\| or even |\n\n"
+        "### versions\n\n| check | severity | when all is well |\n|---|---|---|\n"
+        "| `cann-differs` | warning | All hosts have one CANN version |\n"
+    )

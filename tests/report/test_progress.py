@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from doctor.fact import Visit
+from doctor.record import HostRecord
+from doctor.report import progress
+from doctor.report.progress import Progress
+
+FINE, LOST = HostRecord(Visit()), HostRecord(Visit("refused", "connection refused"))
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_it_counts_hosts_and_leaves_no_trace() -> None:
+    stream = Terminal()
+    seen = Progress(2, stream)
+    seen.step("a", FINE)
+    seen.step("b", LOST)
+    assert stream.getvalue().endswith("\r1 of 2 hosts answered, 1 could not be reached\x1b[K")
+    seen.close()
+    seen.close()
+    assert stream.getvalue().endswith("\x1b[K\r\x1b[K")
+
+
+def test_it_writes_nothing_where_nobody_watches() -> None:
+    stream = io.StringIO()
+    for watched in (stream, None):
+        seen = Progress(1, watched)
+        seen.step("a", FINE)
+        seen.close()
+    assert stream.getvalue() == ""
+
+
+def test_it_writes_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress.time, "monotonic", lambda: 0.0)
+    stream = Terminal()
+    seen = Progress(1000, stream)
+    for number in range(1000):
+        seen.step(str(number), FINE)
+    assert stream.getvalue().count("\r") == 2
+
+
+def test_a_terminal_that_is_gone_ends_no_run() -> None:
+    class Gone(Terminal):
+        def write(self, text: str) -> int:
+            raise OSError("gone")
+
+    seen = Progress(1, Gone())
+    seen.step("a", FINE)
+    seen.close()

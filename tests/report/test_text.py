@@ -1,0 +1,203 @@
+"""What a report says, in both text formats, whatever its hosts printed."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+
+from doctor.model import Finding, Report
+from doctor.report import plain, text
+from doctor.report.look import Look
+from doctor.report.words import cells
+from tests.report import reports as made
+from tests.report.strategies import reports
+
+WORDS = ("ok", "FAIL", "warn", "crash", "unknown", "skip", "note", "from", "first")
+VERDICTS = ("HEALTHY: ", "FAILED: ", "WARNINGS: ", "UNKNOWN: ", "NOTHING: ")
+Render = Callable[..., str]
+
+
+def terminal(report: Report, verbose: bool = False, **look: object) -> str:
+    return text.render(report, made.CHECKS, look=Look(**{"tty": True, **look}), verbose=verbose)  # type: ignore[arg-type]
+
+
+def lines(report: Report, verbose: bool = False) -> list[str]:
+    return plain.render(report, made.CHECKS, verbose=verbose).splitlines()
+
+
+@settings(max_examples=60, deadline=None)
+@given(reports())
+def test_no_host_can_write_a_control_character_or_a_line_of_its_own(report: Report) -> None:
+    for verbose in (False, True):
+        for said in (terminal(report, verbose), "\n".join(lines(report, verbose))):
+            assert said.replace("\n", "").isprintable()
+        for line in lines(report, verbose)[:-1]:
+            assert line.startswith(" " * 8) or line[:8].rstrip() in WORDS
+        assert lines(report, verbose)[-1].startswith(VERDICTS)
+        assert terminal(report, verbose).splitlines()[-1].split(" ", 1)
+
+
+@settings(max_examples=30, deadline=None)
+@given(reports())
+def test_colour_adds_colour_and_nothing_else(report: Report) -> None:
+    coloured = terminal(report, colour=True)
+    assert re.sub(r"\x1b\[[\d;]*m", "", coloured) == terminal(report)
+
+
+def test_markup_of_a_host_is_text() -> None:
+    assert "[bold red]markup[/bold red]" in terminal(made.hostile(), width=120)
+
+
+def test_a_host_cannot_make_the_report_long() -> None:
+    many = [Finding("NPU {npu} {saw}", hosts=("node001",), npu=npu, saw=f"x{npu}\n" * 999) for npu in range(20000)]
+    report = made.report(made.outcome("link-down", *many))
+    assert len(terminal(report).splitlines()) < 100
+    assert len(lines(report)) < 2 * plain.MOST + 20
+    assert max(map(len, lines(report))) < 1000
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "gbk", "latin-1", "utf-8"])
+@pytest.mark.parametrize("name", made.ALL)
+def test_no_encoding_of_stdout_is_too_small(name: str, encoding: str) -> None:
+    look = Look(unicode=encoding == "utf-8")
+    for said in (
+        text.render(made.ALL[name](), made.CHECKS, look=look),
+        plain.render(made.ALL[name](), made.CHECKS, look=look),
+    ):
+        said.encode(encoding)
+
+
+def test_signs_of_ascii_have_words_beside_them() -> None:
+    said = terminal(made.unknown(), unicode=False)
+    assert said.isascii()
+    assert "x FAIL     link-down" in said
+    assert "? unknown  " in said
+
+
+@pytest.mark.parametrize("width", [40, 80, 120])
+@pytest.mark.parametrize("name", ["healthy", "folded", "dead_host", "unknown", "crashed"])
+def test_lines_fit_the_terminal_unless_they_hold_a_command(name: str, width: int) -> None:
+    long = [line for line in terminal(made.ALL[name](), width=width).splitlines() if cells(line) > width]
+    assert all(" " not in line.strip() or "`" in line for line in long)
+
+
+def test_a_command_is_never_broken() -> None:
+    command = "`" + "hccn_tool -i 0 -ip -s address 10.0.0.1 netmask 255.255.255.0 " * 3 + "`"
+    check = made.make("link-down", made.ERROR, "links", f"Up.\n\n## What to do\nTry {command} on {{host}}.")
+    report = made.report(made.outcome("link-down", Finding("down", hosts=("node001",))))
+    said = text.render(report, {"link-down": check}, look=Look(tty=True, width=60))
+    assert command in said
+
+
+def test_what_is_not_known_of_a_check_is_left_out() -> None:
+    said = plain.render(made.folded(), {})
+    assert "driver-differs on node[003,011-012] (3/64): the driver is not the fleet's" in said
+    assert "fix:" not in said
+
+
+def test_healthy_is_short() -> None:
+    assert len(terminal(made.healthy()).splitlines()) <= 12
+    assert "HEALTHY: 9 checks on 64 hosts; 2 do not apply" in terminal(made.healthy())
+
+
+def test_an_area_whose_checks_saw_other_hosts_says_so() -> None:
+    names = [name for name in made.CHECKS if "rank" not in name]
+    some = [made.outcome(name, looked=made.HOSTS[: 60 + number]) for number, name in enumerate(names[:4])]
+    report = made.report(*some, *(made.outcome(name) for name in names[4:]))
+    assert "ok      kernel: 3 checks on 62 to 64 of 64 hosts" in lines(report)
+
+
+def test_plain_lines_can_be_grepped_by_status_name_and_host() -> None:
+    said = lines(made.unknown())
+    assert "FAIL    link-down on node030 (1/64): the link of NPU 0-3,6 is down" in said
+    assert (
+        "unknown device-ip-conflict, link-down on node020 (1/64): NPU 3: no answer in 10 s; NPU 4: no answer in 10 s"
+        in said
+    )
+    assert said[-1] == "FAILED: 1 error on 1 of 64 hosts; 5 checks unknown"
+
+
+def test_plain_colour_is_on_the_status_alone() -> None:
+    said = plain.render(made.folded(), made.CHECKS, look=Look(colour=True)).splitlines()
+    assert said[2].startswith("\x1b[33mwarn   \x1b[0m ip-forward-off on ")
+
+
+def test_a_warning_that_fails_the_run() -> None:
+    report = made.report(made.outcome("cann-differs", Finding("x", hosts=("node001",))))
+    assert plain.render(report, {}).splitlines()[-1] == "WARNINGS: 1 warning on 1 of 64 hosts"
+    assert plain.render(report, {}, code=10).splitlines()[-1] == "FAILED: 1 warning on 1 of 64 hosts"
+
+
+def test_verbose_shows_every_check_group_and_traceback() -> None:
+    said = terminal(made.folded(), verbose=True)
+    assert "node021: CANN is 8.0.20" in said
+    assert "... and" not in said
+    assert 'File "/site/checks/cann_differs.py", line 31' in terminal(made.crashed(), verbose=True)
+    hidden = [line for line in lines(made.dead_host(), verbose=True) if line.strip().startswith("hides:")]
+    assert "cann-differs, device-ip-conflict" in hidden[0]
+
+
+def test_saw_and_want_are_not_said_twice() -> None:
+    finding = Finding("CANN is {saw}", hosts=("node001",), saw="8.0", want="8.1")
+    said = lines(made.report(made.outcome("cann-differs", finding)))
+    assert "        want: 8.1" in said
+    assert not any("saw:" in line for line in said)
+
+
+def test_plain_text_needs_no_rich() -> None:
+    code = (
+        "import sys, doctor.report.plain, doctor.report.look, doctor.report.pages, doctor.report.progress;"
+        "sys.exit(str([name for name in ('rich', 'ClusterShell', 'paramiko', 'typer') if name in sys.modules]))"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert ended.stderr.strip() == "[]"
+
+
+def test_a_thousand_hosts_and_a_hundred_checks_take_no_time() -> None:
+    hosts = tuple(f"node{number:04d}" for number in range(1000))
+    found = [Finding("it is {saw}", hosts=(host,), saw=number % 10) for number, host in enumerate(hosts)]
+    base = made.outcome("link-down", *found, looked=hosts)
+    import msgspec
+
+    outcomes = [msgspec.structs.replace(base, check=f"check-{number}") for number in range(100)]
+    began = time.process_time()
+    plain.render(made.report(*outcomes, hosts=hosts), {})
+    assert time.process_time() - began < 2
+
+
+def unreachable(hints: list[str]) -> Report:
+    said = [Finding("{text}", hosts=(f"node{n:03d}",), text=hint, hint=hint) for n, hint in enumerate(hints, 1)]
+    return made.report(made.outcome("host-unreachable", *said))
+
+
+def test_hosts_that_need_another_remedy_have_their_own() -> None:
+    said = lines(unreachable(["Start sshd.", "Mend the route."]))
+    assert said.count("        fix: Start sshd.") == said.count("        fix: Mend the route.") == 1
+    assert not any("likewise" in line for line in said)
+
+
+def test_a_remedy_that_differs_by_the_host_alone_is_said_once() -> None:
+    said = lines(unreachable(["Start sshd."] * 3))
+    assert "          Try it by hand: `ssh -v node001 true`." in said
+    assert "          That is for node001; likewise for the other 2 hosts." in said
+    assert not any("node002 true" in line for line in said)
+
+
+def test_hosts_that_need_another_remedy_in_groups_say_for_whom_each_is() -> None:
+    said = lines(unreachable(["Start sshd.", "Start sshd.", "Mend the route."]))
+    assert said.count("          That is for node001; likewise for the other host.") == 1
+    assert not any("That is for node003" in line for line in said)
+
+
+def test_a_skip_that_holds_for_every_host_names_none() -> None:
+    blank = {"looked": (), "complete": False}
+    everywhere = made.outcome("link-down", **blank, skipped=dict.fromkeys(made.HOSTS, "there is no NPU"))
+    assert "skip    link-down: there is no NPU" in lines(made.report(everywhere))
+    somewhere = made.outcome("link-down", looked=made.HOSTS[1:], skipped={"node001": "there is no NPU"})
+    assert "skip    link-down on node001 (1/64): there is no NPU" in lines(made.report(somewhere))

@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+
+from doctor.model import Finding, Outcome, Reason, Report
+from doctor.verdict import Exit, Verdict, exit_code, verdict
+from tests.report import reports as made
+from tests.report.strategies import reports
+
+ERROR_CHECK, WARNING_CHECK, OTHER = "link-down", "cann-differs", "driver-differs"
+FOUND = Finding("it is wrong", hosts=("node001",))
+BLIND = {"looked": (), "complete": False, "unknown": dict.fromkeys(made.HOSTS, Reason("no answer"))}
+
+
+def one(name: str, *findings: Finding, **more: object) -> Outcome:
+    return made.outcome(name, *findings, **more)
+
+
+healthy = made.report(one(ERROR_CHECK))
+error = made.report(one(ERROR_CHECK, FOUND), one(OTHER))
+warning = made.report(one(WARNING_CHECK, FOUND), one(OTHER))
+gap = made.report(one(OTHER, unknown={"node003": Reason("no answer")}))
+torn = made.report(one(WARNING_CHECK, FOUND, unknown={"node003": Reason("no answer")}))
+error_and_gap = made.report(one(ERROR_CHECK, FOUND), one(OTHER, unknown={"node003": Reason("no answer")}))
+crash = made.report(one(OTHER, crashed={"node003": "Traceback"}))
+blind = made.report(one(OTHER, **BLIND))
+nothing = made.nothing()
+no_check = made.report()
+intent = made.report(one("rank-table-hole", looked=()), hosts=())
+
+
+@pytest.mark.parametrize(
+    ("report", "options", "code"),
+    [
+        (healthy, {}, 0),
+        (healthy, {"strict": True, "fail_on": "warning"}, 0),
+        (intent, {}, 0),
+        (error, {}, 10),
+        (error, {"on_unknown": "ok"}, 10),
+        (error_and_gap, {}, 10),
+        (warning, {}, 0),
+        (warning, {"strict": True}, 11),
+        (warning, {"fail_on": "warning"}, 10),
+        (gap, {}, 12),
+        (gap, {"strict": True}, 12),
+        (gap, {"on_unknown": "warn"}, 0),
+        (gap, {"on_unknown": "warn", "strict": True}, 11),
+        (gap, {"on_unknown": "warn", "fail_on": "warning"}, 0),
+        (gap, {"on_unknown": "ok", "strict": True}, 0),
+        (torn, {}, 12),
+        (torn, {"fail_on": "warning"}, 10),
+        (torn, {"on_unknown": "ok", "strict": True}, 11),
+        (crash, {}, 12),
+        (crash, {"on_unknown": "ok"}, 12),
+        (blind, {}, 12),
+        (blind, {"on_unknown": "ok"}, 12),
+        (nothing, {}, 78),
+        (nothing, {"on_unknown": "ok"}, 78),
+        (no_check, {}, 78),
+        (made.dead_host(), {"on_unknown": "ok"}, 10),
+    ],
+)
+def test_exit_codes(report: Report, options: dict[str, object], code: int) -> None:
+    assert exit_code(report, **options) == code  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("report", "word"),
+    [
+        (healthy, Verdict.HEALTHY),
+        (error_and_gap, Verdict.FAILED),
+        (warning, Verdict.WARNINGS),
+        (torn, Verdict.UNKNOWN),
+        (crash, Verdict.UNKNOWN),
+        (nothing, Verdict.NOTHING),
+    ],
+)
+def test_words(report: Report, word: Verdict) -> None:
+    assert verdict(report) is word
+
+
+def test_a_warning_that_fails_the_run_is_called_failed() -> None:
+    assert verdict(warning, exit_code(warning, fail_on="warning")) is Verdict.FAILED
+
+
+@settings(max_examples=40, deadline=None)
+@given(reports())
+def test_healthy_only_when_all_that_applies_was_seen_and_nothing_found(report: Report) -> None:
+    code = exit_code(report, strict=True)
+    if code == Exit.HEALTHY:
+        assert any(one.complete for one in report.outcomes)
+        assert not any(one.findings or one.unknown or one.crashed for one in report.outcomes)
+    assert code in (0, 10, 11, 12, 78)
+
+
+@settings(max_examples=40, deadline=None)
+@given(reports())
+def test_no_option_makes_an_error_healthy(report: Report) -> None:
+    if exit_code(report) == Exit.FAILED:
+        assert exit_code(report, on_unknown="ok") == Exit.FAILED

@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from doctor.report.words import blocks, cells, clean, count, duration, moment, wrapped
+from tests.report.strategies import texts
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("plain", "plain"),
+        ("\x1b[31mred\x1b[0m", "red"),
+        ("a\r\nok  fine", "a ok fine"),
+        ("\u202eexe.gnp", "exe.gnp"),
+        ("zero\u200bwidth\ufeff", "zero width"),
+        ("\ud800x", "x"),
+        ("主机", "主机"),
+        ("x" * 500, "x" * 399 + "…"),
+    ],
+)
+def test_foreign_text_is_made_safe(said: str, shown: str) -> None:
+    assert clean(said) == shown
+
+
+@settings(deadline=None)
+@given(texts)
+def test_any_text_is_one_printable_line(said: str) -> None:
+    assert clean(said, 50).isprintable()
+    assert len(clean(said, 50)) <= 50
+
+
+def test_numbers_have_nouns_and_units() -> None:
+    assert (count(1, "check"), count(0, "check")) == ("1 check", "0 checks")
+    assert [duration(seconds) for seconds in (0, 4.12, 99.96, 192, float("nan"))] == [
+        "0.0 s",
+        "4.1 s",
+        "1 min 39 s",
+        "3 min 12 s",
+        "? s",
+    ]
+    assert moment("2026-11-20T10:15:02.123Z") == moment("2026-11-20T10:15:02+00:00") == "2026-11-20 10:15:02 UTC"
+    assert moment("yesterday") == "yesterday"
+
+
+def test_soft_line_breaks_are_undone_and_others_kept() -> None:
+    page = "One\nsentence.\n\nAnother\n- item that\n  goes on\n- second\n{hint}\nAfter.\n\n    indented\n    code\n"
+    assert blocks(page + "```\nx\n y\n```\nEnd") == [
+        "One sentence.",
+        "Another",
+        "- item that goes on",
+        "- second",
+        "{hint}",
+        "After.",
+        "    indented",
+        "    code",
+        "  x",
+        "   y",
+        "End",
+    ]
+
+
+def test_wrapping_keeps_commands_whole_and_items_hung() -> None:
+    assert wrapped("- do `a b c d` now", 8) == ["- do", "  `a b c d`", "  now"]
+    assert wrapped("", 8) == [""]
+
+
+@settings(deadline=None)
+@given(st.text(), st.integers(5, 60))
+def test_wrapping_loses_no_word(text: str, width: int) -> None:
+    lines = wrapped(text, width)
+    assert " ".join(lines).split() == text.split()
+    assert all(cells(line) <= width for line in lines if len(line.split()) > 1 and "`" not in line)
+
+
+def test_width_in_a_terminal() -> None:
+    assert cells("主机a") == 5
+    assert cells("e\u0301") == 1

@@ -1,0 +1,168 @@
+"""The same hosts and faults by the ssh program: the same kinds of trouble, in the same time."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from doctor.transport import Said, Unreached
+
+if TYPE_CHECKING:
+    from tests.transport.conftest import Ground
+
+pytestmark = pytest.mark.hosts
+
+
+def stop(ground: Ground, host: str, command: str = "true", timeout: float = 5.0, **options: object) -> Unreached:
+    with pytest.raises(Unreached) as error:
+        ground.openssh(**options).run(host, command, b"x" * 60_000, timeout)  # type: ignore[arg-type]
+    return error.value
+
+
+def children() -> set[int]:
+    """The processes that this one has started and not yet reaped."""
+    return {int(pid) for task in Path("/proc/self/task").iterdir() for pid in (task / "children").read_text().split()}
+
+
+class TestAGoodHost:
+    def test_says_how_a_command_went(self, ground: Ground) -> None:
+        said = ground.openssh().run(ground.good[0], "hostname; head -c 60000 | wc -c >&2; exit 3", b"x" * 60_000, 10)
+        assert (said.code, said.out, said.err) == (3, f"{ground.good[0]}\n".encode(), b"60000\n")
+
+    def test_exit_status_255_is_the_commands_own(self, ground: Ground) -> None:
+        said = ground.openssh().run(ground.good[0], "echo Permission denied >&2; exit 255", b"", 10)
+        assert (said.code, said.err) == (255, b"Permission denied\n")
+
+    def test_a_command_ended_by_a_signal_did_not_go_well(self, ground: Ground) -> None:
+        error = stop(ground, ground.good[0], "kill -9 $$")
+        assert (error.kind, error.text) == ("error", "the command was ended by a signal")
+
+    def test_sees_no_end_of_stdin_before_the_command_has_ended(self, ground: Ground) -> None:
+        error = stop(ground, ground.good[0], "cat >/dev/null; echo its end", timeout=0.5, connect_timeout=1.0)
+        assert error.kind == "timeout"
+        assert error.said is not None
+        assert error.said.out == b""
+
+    def test_is_reached_as_its_configuration_says(self, ground: Ground) -> None:
+        first, second, host = ground.good[:3]
+        lines = f"Host {host}\n ProxyJump {first},{second}\n RemoteCommand false\n RequestTTY force\n"
+        lines += " ControlMaster auto\n ControlPath ~/.ssh/should-not-be-%C\n ControlPersist yes\n"
+        said = ground.openssh(lines).run(host, "echo ${SSH_CONNECTION%% *}; tty", b"", 10)
+        assert said.out.decode().split("\n")[0] == ground.fleet.addresses[second]
+        assert b"not a tty" in said.out
+        assert not list(Path("~/.ssh").expanduser().glob("should-not-be*"))
+
+
+class TestFaults:
+    @pytest.mark.parametrize(
+        ("fault", "kind", "words"),
+        [
+            ("refuse", "refused", "port 22 of 10.78.1.9 refuses connections: nothing listens there"),
+            ("drop", "dropped", "no answer from port 22 of 10.78.1.10"),
+            ("silent", "silent", "port 22 of 10.78.1.11 accepts connections, and sent no SSH banner"),
+            ("wrong-key", "key-changed", "its host key has changed: it shows SHA256:"),
+            ("deny", "auth", "the login as root was refused: root@10.78.1.13: Permission denied (publickey)."),
+            ("hang", "timeout", "the command did not end within 0.5 s"),
+            ("flood", "flood", "it printed more than 8 MiB, and was cut off"),
+            ("cut", "lost", "the connection was cut: Connection to 10.78.1.16 closed by remote host."),
+        ],
+    )
+    def test_each_has_its_kind(self, ground: Ground, fault: str, kind: str, words: str) -> None:
+        before, began = children(), time.monotonic()
+        error = stop(ground, ground.faulty[fault], timeout=0.5 if fault == "hang" else 20, connect_timeout=1.0)
+        assert (error.kind, error.text[: len(words)]) == (kind, words)
+        assert time.monotonic() - began < 8
+        assert children() <= before
+
+    def test_the_hint_for_a_changed_key_is_the_command(self, ground: Ground) -> None:
+        host = ground.faulty["wrong-key"]
+        hint = f"ssh-keygen -R {ground.fleet.addresses[host]} -f {ground.fleet.known_hosts}"
+        assert stop(ground, host).hint == hint
+
+    def test_an_unknown_key(self, ground: Ground, tmp_path: Path) -> None:
+        known = tmp_path / "known"
+        config = {"UserKnownHostsFile": str(known)}
+        error = stop(ground, ground.good[0], config=config)
+        address = ground.fleet.addresses[ground.good[0]]
+        assert (error.kind, error.hint) == ("key-unknown", f"ssh-keyscan -p 22 -t ed25519 {address} >> {known}")
+        assert ground.openssh(config=config, accept_new=True).run(ground.good[0], "true", b"", 10).code == 0
+        assert known.read_text().startswith(address)
+
+    def test_a_name_that_does_not_resolve(self, ground: Ground) -> None:
+        error = stop(ground, "far", lines="Host far\n HostName far.invalid\n")
+        assert (error.kind, error.text) == ("name", "the name far.invalid does not resolve")
+
+    @pytest.mark.parametrize(
+        ("fault", "words"), [("refuse", "Connection refused"), ("wrong-key", "Host key verification failed")]
+    )
+    def test_a_jump_host_that_fails_is_named(self, ground: Ground, fault: str, words: str) -> None:
+        gate = ground.faulty[fault]
+        error = stop(ground, ground.good[0], lines=f"Host {ground.good[0]}\n ProxyJump {gate}\n")
+        assert error.kind == "jump"
+        assert error.text.startswith(f"its jump host {gate} did not lead to it: ")
+        assert words in error.text
+
+    def test_a_late_command_ends_on_the_host_too(self, ground: Ground) -> None:
+        error = stop(ground, ground.good[1], "echo $$; cat >/dev/null", timeout=0.5, connect_timeout=1.0)
+        assert error.said is not None
+        assert ground.gone(ground.good[1], error.said.out.decode())
+        assert ground.sessions(ground.good[1]) == 0
+
+
+def test_a_fleet_with_faults_ends_in_time_and_every_good_host_is_complete(ground: Ground) -> None:
+    openssh, connect_timeout, before = ground.openssh(connect_timeout=3.0), 3.0, children()
+
+    def run(host: str) -> Said | Unreached:
+        try:
+            return openssh.run(host, "hostname; seq 1000", b"x" * 60_000, 4.0)
+        except Unreached as error:
+            return error
+
+    began = time.monotonic()
+    with ThreadPoolExecutor(16) as pool:
+        found = dict(zip(ground.fleet.hosts, pool.map(run, ground.fleet.hosts), strict=True))
+    assert time.monotonic() - began < connect_timeout + 5
+    complete = "".join(f"{number}\n" for number in range(1, 1001))
+    assert {host: getattr(found[host], "out", None) for host in ground.good} == {
+        host: f"{host}\n{complete}".encode() for host in ground.good
+    }
+    assert [getattr(found[host], "kind", "reached") for host in ground.faulty.values()] == [
+        "refused",
+        "dropped",
+        "silent",
+        "key-changed",
+        "auth",
+        "timeout",
+        "flood",
+        "lost",
+    ]
+    openssh.close()
+    assert children() <= before
+
+
+def test_close_ends_what_runs_and_leaves_nothing(ground: Ground) -> None:
+    openssh, before = ground.openssh(), children()
+    folder, stops = openssh._folder, []
+
+    def run() -> None:
+        with pytest.raises(Unreached) as error:
+            openssh.run(ground.good[0], "echo up >/tmp/up; cat >/dev/null", b"", 60)
+        stops.append(error.value.kind)
+
+    ground.fleet.enter(ground.good[0], "rm -f /tmp/up")
+    thread = threading.Thread(target=run)
+    thread.start()
+    ground.fleet.enter(ground.good[0], "for i in $(seq 200); do [ -e /tmp/up ] && exit; sleep .05; done; exit 1")
+    assert oct(os.stat(folder).st_mode & 0o777) == "0o700"
+    openssh.close()
+    thread.join(5)
+    assert stops == ["budget"]
+    assert not folder.exists()
+    assert children() <= before
+    assert ground.sessions(ground.good[0]) == 0

@@ -1,0 +1,146 @@
+"""ssh itself is asked what its configuration says, once for hosts that cannot differ."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from doctor.transport import Unreached
+from doctor.transport.options import Options
+from doctor.transport.process import Children
+from doctor.transport.resolver import Resolver
+
+needs_ssh = pytest.mark.skipif(not shutil.which("ssh"), reason="no ssh program here")
+Make = Callable[..., Resolver]
+
+
+@pytest.fixture
+def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file that gets one line for each call of ssh, which is put first in the PATH."""
+    calls, folder = tmp_path / "calls", tmp_path / "bin"
+    folder.mkdir()
+    (folder / "ssh").write_text(f'#!/bin/sh\necho "$@" >>{calls}\nexec {shutil.which("ssh")} "$@"\n')
+    (folder / "ssh").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    calls.touch()
+    return calls
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Iterator[Make]:
+    children = Children()
+
+    def resolver(config: str, warnings: list[str] | None = None, **options: object) -> Resolver:
+        (tmp_path / "config").write_text(config)
+        given = Options(config=str(tmp_path / "config"), **options)  # type: ignore[arg-type]
+        return Resolver(given, children, [] if warnings is None else warnings)
+
+    yield resolver
+    children.close()
+
+
+@needs_ssh
+class TestOnceForAll:
+    def test_hosts_of_one_pattern_are_asked_for_twice(self, make: Make, calls: Path) -> None:
+        resolver = make("Host node*\n User alice\n Port 2222\n ProxyCommand nc %h %p\nHost *\n User bob\n")
+        with ThreadPoolExecutor(16) as pool:
+            found = list(pool.map(resolver.of, [f"node{n}" for n in range(64)]))
+        assert [one.name for one in found] == [f"node{n}" for n in range(64)]
+        assert {(one.user, one.port) for one in found} == {("alice", 2222)}
+        assert found[9].proxy == "nc node9 2222"
+        assert len(calls.read_text().splitlines()) == 2
+
+    def test_a_host_with_lines_of_its_own_is_asked_for_itself(self, make: Make, calls: Path) -> None:
+        resolver = make("Host node2\n HostName 10.0.0.2\nHost node3\n Port 3\nHost *\n User bob\n")
+        found = {name: resolver.of(name) for name in ("node1", "node2", "node3", "node4", "node5")}
+        assert [(one.name, one.port) for one in found.values()] == [
+            ("node1", 22),
+            ("10.0.0.2", 22),
+            ("node3", 3),
+            ("node4", 22),
+            ("node5", 22),
+        ]
+        assert len(calls.read_text().splitlines()) == 4
+
+    @pytest.mark.parametrize(
+        "config",
+        [
+            "HostName %h.example.com\n",
+            "UserKnownHostsFile /known/%h\n",
+            "Match host node1\n Port 7\n",
+            'Match exec "test %h = node2"\n Port 7\n',
+        ],
+    )
+    def test_where_the_name_makes_a_difference_each_is_asked_for(self, make: Make, calls: Path, config: str) -> None:
+        resolver = make(config)
+        found = [resolver.of(f"node{n}") for n in range(5)]
+        assert len(calls.read_text().splitlines()) == 5
+        assert len({(one.name, one.known_hosts, one.port) for one in found}) > 1
+
+    def test_users_are_kept_apart(self, make: Make) -> None:
+        resolver = make("Match user zoe\n Port 7\nHost *\n User bob\n")
+        assert [(one.user, one.port) for one in map(resolver.of, ("a", "zoe@b", "c"))] == [
+            ("bob", 22),
+            ("zoe", 7),
+            ("bob", 22),
+        ]
+
+
+@needs_ssh
+class TestOptions:
+    def test_they_go_before_the_configuration(self, make: Make) -> None:
+        resolver = make("User bob\nPort 2\nIdentityFile /a\n", user="eve", port=3, identity=("/b",))
+        found = resolver.of("node1")
+        assert (found.user, found.port, found.identities[0]) == ("eve", 3, "/b")
+
+    def test_what_stands_with_the_host_goes_before_them(self, make: Make) -> None:
+        found = make("User bob\n", user="eve", port=3).of("ssh://ann@node1:4")
+        assert (found.user, found.port) == ("ann", 4)
+
+    def test_they_are_not_for_jump_hosts(self, make: Make) -> None:
+        found = make("User bob\n", user="eve", port=3, identity=("/b",)).of_hop("gate:77")
+        assert (found.user, found.port) == ("bob", 77)
+        assert "/b" not in found.identities
+
+    def test_settings_are_like_ssh_o(self, make: Make) -> None:
+        assert make("ConnectTimeout 3\n", settings=("ConnectTimeout=9", "HostKeyAlias=x")).of("a").alias == "x"
+
+
+@needs_ssh
+def test_a_configuration_that_ssh_does_not_take_is_told_in_its_words(make: Make) -> None:
+    with pytest.raises(Unreached) as stop:
+        make("Host *\n Nonsense yes\n").of("node1")
+    assert stop.value.kind == "error"
+    assert "Bad configuration option: nonsense" in stop.value.text
+    assert stop.value.hint == "ssh -G node1"
+
+
+class TestWithoutSsh:
+    @pytest.fixture(autouse=True)
+    def no_ssh(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        monkeypatch.setenv("PATH", str(tmp_path))
+
+    def test_paramiko_reads_the_configuration_and_we_say_so(self, make: Make) -> None:
+        warnings: list[str] = []
+        config = "Host node*\n User alice\n HostName %h.lan\n Port 2222\n ProxyJump gate\n ConnectTimeout 4\n"
+        found = make(config, warnings).of("node1")
+        assert (found.user, found.name, found.port, found.jumps, found.connect_timeout) == (
+            "alice",
+            "node1.lan",
+            2222,
+            ("gate",),
+            4.0,
+        )
+        assert found.known_hosts[0].endswith("/.ssh/known_hosts")
+        assert "no ssh program" in warnings[0]
+
+    def test_options_go_before_it(self, make: Make) -> None:
+        resolver = make("User bob\n", user="eve", identity=("/a", "/b"), settings=("Port=5",))
+        found = resolver.of("node1")
+        assert (found.user, found.port, found.identities) == ("eve", 5, ("/a", "/b"))
+        assert resolver.of_hop("gate").user == "bob"

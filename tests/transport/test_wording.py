@@ -1,0 +1,54 @@
+"""What hosts and tools print is untrusted: it is shown on one line, bounded, and with nothing that a terminal obeys."""
+
+from __future__ import annotations
+
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from doctor.transport.wording import plain, seconds, size, unreached
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        ("a\nb\tc", "a b c"),
+        ("\x1b[2J\x1b[31mred", "red"),
+        ("\x1b]0;title\x07text", "text"),
+        ("user\u202egnp.exe", "user gnp.exe"),
+        (b"caf\xc3\xa9 \xff", "café �"),
+        ("", ""),
+    ],
+)
+def test_control_characters_are_gone(words: str | bytes, shown: str) -> None:
+    assert plain(words) == shown
+
+
+@given(st.text() | st.binary())
+def test_nothing_that_a_terminal_obeys_is_left(words: str | bytes) -> None:
+    shown = plain(words)
+    assert len(shown) <= 200
+    assert all(letter == " " or unicodedata.category(letter)[0] not in "CZ" for letter in shown)
+
+
+def test_a_long_text_is_cut_and_says_so() -> None:
+    assert plain("x" * 10_000_000, 10) == "x" * 9 + "…"
+
+
+def test_an_error_is_safe_whatever_was_put_into_it() -> None:
+    error = unreached("error", "said \x1b[31m" + "x" * 5000, "\x07hint")
+    assert "\x1b" not in error.text
+    assert len(error.text) <= 400
+    assert error.hint == "hint"
+
+
+def test_spans_and_sizes_are_short() -> None:
+    assert (seconds(10.0), seconds(0.5), size(8 << 20), size(1536), size(7)) == (
+        "10 s",
+        "0.5 s",
+        "8 MiB",
+        "1.5 KiB",
+        "7 bytes",
+    )

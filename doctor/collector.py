@@ -6,6 +6,7 @@ import json
 import re
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -48,20 +49,24 @@ class Letter(msgspec.Struct, frozen=True):
     marker: str
 
 
-def letter(ask: Ask, seconds: float) -> Letter:
-    """What to send so that the collector answers within ``seconds``."""
-    marker = "doctor-" + secrets.token_hex(8)
-    boot = _BOOT.replace("SOURCE", str(len(SOURCE)))
-    request = {
-        "marker": marker,
-        "seconds": seconds,
-        "given": dict(ask.given),
-        "boot": boot,
-        "parts": [{"prefix": prefix, "probes": probes} for prefix, probes in _parts(ask)],
-    }
-    text = json.dumps(request).encode("ascii")
-    command = "exec sh -c '" + boot.replace("REQUEST", str(len(text))) + "'"
-    return Letter(command, SOURCE + text, marker)
+class Sheet:
+    """An `Ask` made ready once, to be sent to many hosts."""
+
+    def __init__(self, ask: Ask) -> None:
+        self._boot = _BOOT.replace("SOURCE", str(len(SOURCE)))
+        fixed = {
+            "given": dict(ask.given),
+            "boot": self._boot,
+            "parts": [{"prefix": prefix, "probes": probes} for prefix, probes in _parts(ask)],
+        }
+        self._fixed = json.dumps(fixed)[1:]
+
+    def letter(self, seconds: float) -> Letter:
+        """What to send so that the collector answers within ``seconds``."""
+        marker = "doctor-" + secrets.token_hex(8)
+        text = f'{{"marker": "{marker}", "seconds": {seconds}, {self._fixed}'.encode("ascii")
+        command = "exec sh -c '" + self._boot.replace("REQUEST", str(len(text))) + "'"
+        return Letter(command, SOURCE + text, marker)
 
 
 def _parts(ask: Ask) -> list[tuple[list[str], dict[str, Any]]]:
@@ -71,7 +76,7 @@ def _parts(ask: Ask) -> list[tuple[list[str], dict[str, Any]]]:
         probe = fact.probe
         if probe.kind == "visit":
             continue
-        prefix = ask.within if probe.job and ask.within else ("sudo", "-n", "--") if probe.root and ask.sudo else ()
+        prefix = ask.within if probe.job and ask.within else ("sudo", "-n") if probe.root and ask.sudo else ()
         parts.setdefault(prefix, {})[fact.__name__] = _wire(probe)
     return [(list(prefix), probes) for prefix, probes in parts.items()]
 
@@ -85,6 +90,7 @@ def _wire(probe: Probe) -> dict[str, Any]:
     return kept
 
 
+@cache
 def source(function: Callable[..., Any]) -> str:
     """A function's source for Python 3.6: without its annotations, whose names mean nothing on a host."""
     import ast

@@ -163,9 +163,10 @@ class Answer(Mapping[str, Output]):
         Raises: Absent when there is nothing there; Unreadable on a timeout, an error, a cut answer, or an exit
         status that is not among ``codes``.
         """
-        if key not in self._outputs:
+        if key not in self._outputs and "" not in self._outputs:
             raise Absent(f"{self.what or 'it'} is not there")
-        output = self._outputs[key]
+        # Where sudo or the container failed, one output under "" stands for all that was asked.
+        output = self._outputs.get(key, self._outputs.get("", Output()))
         name = key if key.startswith("/") else self.what or "the command"
         if output.ended == "absent":
             raise Absent(output.err or f"{name} is not there")

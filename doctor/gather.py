@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from doctor.collector import Ask, letter, unframe
+from doctor.collector import Ask, Sheet, unframe
 from doctor.fact import Visit
 from doctor.record import HostRecord
 from doctor.transport import Transport, Unreached
@@ -74,7 +74,11 @@ class _Round:
     def __init__(
         self, hosts: Sequence[str], transport: Transport, ask: Ask | Mapping[str, Ask], limits: Limits, local: bool
     ) -> None:
-        self.transport, self.ask, self.limits, self.local = transport, ask, limits, local
+        self.transport, self.limits, self.local = transport, limits, local
+        if isinstance(ask, Ask):
+            self.sheets = dict.fromkeys(hosts, Sheet(ask))
+        else:
+            self.sheets = {host: Sheet(ask[host]) for host in hosts}
         self.todo: queue.SimpleQueue[str] = queue.SimpleQueue()
         self.done: queue.SimpleQueue[tuple[str, HostRecord]] = queue.SimpleQueue()
         self.count = len(hosts)
@@ -113,8 +117,7 @@ class _Round:
     def visit(self, host: str) -> HostRecord:
         left = self.end - time.monotonic()
         seconds = min(self.limits.timeout, left)
-        ask = self.ask if isinstance(self.ask, Ask) else self.ask[host]
-        sheet = letter(ask, max(seconds - MARGIN, 0.5))
+        sheet = self.sheets[host].letter(max(seconds - MARGIN, 0.5))
         try:
             said = self.transport.run(host, sheet.command, sheet.stdin, seconds)
             return unframe(said, sheet.marker, self.local)

@@ -265,7 +265,16 @@ class Collector:
             self.keep(job)
         self.waiting = []
 
+    def spare(self, job):
+        """A device whose tool hung once is not waited for again: the others need the time."""
+        for other in [other for other in self.waiting if (other.lane, other.key) == (job.lane, job.key)]:
+            self.waiting.remove(other)
+            other.output = {"ended": "error", "err": "not tried: an earlier command to it did not answer"}
+            self.keep(other)
+
     def keep(self, job):
+        if job.lane and job.key and job.output.get("ended") == "timeout":
+            self.spare(job)
         if isinstance(job.key, dict):
             self.outputs.update(unframe(job, self.request["marker"]))
         else:

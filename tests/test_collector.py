@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doctor.collector import SOURCE, Ask, letter, plain, source, unframe
+from doctor.collector import SOURCE, Ask, Letter, Sheet, plain, source, unframe
 from doctor.fact import Answer, Fact, Output, Probe, ask, read, run
 from doctor.record import HostRecord
 from doctor.transport import Said, Unreached
@@ -31,6 +31,10 @@ def fact_of(probe: Probe, name: str = "One") -> type[Fact]:
     """A fact with this probe; what it reads is not looked at here."""
     space = {"probe": probe, "__module__": __name__, "__annotations__": {}}
     return type(Fact)(name, (Fact,), space, frozen=True)  # type: ignore[call-arg]
+
+
+def letter(ask: Ask, seconds: float) -> Letter:
+    return Sheet(ask).letter(seconds)
 
 
 def collect(
@@ -136,6 +140,20 @@ def test_commands_of_one_lane_never_overlap(tmp_path: Path) -> None:
         (tmp_path / f"d{number}").touch()
     record = collect(fact_of(run(command, each=f"{tmp_path}/d[0-9]*", lane="tool")))
     assert [output.code for output in record.outputs["One"].values()] == [0, 0, 0, 0]
+
+
+def test_a_device_that_hung_once_is_not_waited_for_again(tmp_path: Path) -> None:
+    for number in (0, 1):
+        (tmp_path / f"d{number}").touch()
+    command = 'echo "$1" >>PLACE/calls; [ "$1" = 1 ] || sleep 1000'.replace("PLACE", str(tmp_path))
+    facts = [
+        fact_of(run(command, each=f"{tmp_path}/d[0-9]*", lane="tool", timeout=0.3), f"Fact{number}")
+        for number in range(3)
+    ]
+    record = collect(*facts)
+    assert [record.outputs[f"Fact{number}"]["1"].ended for number in range(3)] == ["exited"] * 3
+    assert sorted(record.outputs[f"Fact{number}"]["0"].ended for number in range(3)) == ["error", "error", "timeout"]
+    assert (tmp_path / "calls").read_text().split().count("0") == 1
 
 
 def test_a_question_is_sent_without_its_annotations() -> None:

@@ -122,6 +122,11 @@ def test_what_could_not_be_read_is_unknown_never_passed(record: HostRecord) -> N
     assert list(outcome.unknown) == ["a"]
 
 
+def test_where_sudo_failed_a_file_is_unknown_not_absent() -> None:
+    record = HostRecord(Visit(), {"Queue": {"": Output("error", err="sudo -n: a password is required")}})
+    assert judged(queue_short, {"a": record}).unknown == {"a": Reason("/q: sudo -n: a password is required")}
+
+
 def test_what_is_not_there_is_skipped() -> None:
     outcome = judged(queue_short, {"a": NOT_THERE})
     assert (outcome.status, outcome.skipped) == (Status.SKIPPED, {"a": "/q does not exist"})

@@ -24,6 +24,8 @@ from doctor.transport.wording import plain, seconds, unreached
 
 _MOST_HOPS = 8
 _PROHIBITED = 1
+_PARTING = 1.0
+"""Seconds that a broken connection's thread has to notice."""
 _FAR_SIDE: tuple[tuple[str, Trouble], ...] = (
     ("refused", "refused"),
     ("timed out", "dropped"),
@@ -65,8 +67,12 @@ class Connector:
         with self._lock:
             self._closed = True
             streams = list(self._streams)
+            gates = [made.result() for made in self._gates.values() if made.done() and not made.exception()]
         for stream in streams:
             stream.abort()
+        for gate in gates:
+            gate.close()
+            gate.join(_PARTING)
 
     def _timed(self, settings: Settings) -> Settings:
         timeout = self._options.connect_timeout or settings.connect_timeout or CONNECT_TIMEOUT
@@ -179,9 +185,8 @@ def _tunnel(gate: Wire, hop: Settings, settings: Settings) -> paramiko.Channel:
     except paramiko.ChannelException as error:
         if error.code == _PROHIBITED:
             text = f"its jump host {hop.host} does not let us through to {there}"
-            raise unreached(
-                "jump", text, f"AllowTcpForwarding and PermitOpen in the sshd_config of {hop.host}"
-            ) from None
+            hint = f"AllowTcpForwarding and PermitOpen in the sshd_config of {hop.host}"
+            raise unreached("jump", text, hint) from None
         why = gate.refusals.get(gate.number()) or plain(str(error.text))
         kind: Trouble = next((kind for words, kind in _FAR_SIDE if words in why.lower()), "jump")
         raise unreached(kind, f"its jump host {hop.host} cannot reach {there}: {why}") from None

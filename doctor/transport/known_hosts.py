@@ -46,6 +46,7 @@ class KnownHosts:
         self._named: dict[str, list[Line]] = defaultdict(list)
         self._patterned: list[tuple[tuple[str, ...], Line]] = []
         self._hashed: list[Hashed] = []
+        self._found: dict[str, list[Line]] = {}
         for number, words in enumerate(text.splitlines(), 1):
             self._read(words.split(), file, number)
 
@@ -59,6 +60,7 @@ class KnownHosts:
 
     def add(self, names: str, line: Line) -> None:
         """Enters a line under the names that stand at its beginning."""
+        self._found.clear()
         if names.startswith("|1|"):
             hashed = _hashed(names, line)
             if hashed:
@@ -72,6 +74,12 @@ class KnownHosts:
     def find(self, name: str) -> list[Line]:
         """Every line that holds for ``name``: a host name, or ``[name]:port``."""
         name = name.lower()
+        found = self._found.get(name)
+        if found is None:
+            found = self._found[name] = self._search(name)
+        return found
+
+    def _search(self, name: str) -> list[Line]:
         found = list(self._named.get(name, ()))
         found += [line for patterns, line in self._patterned if matches(name, patterns)]
         asked = name.encode()

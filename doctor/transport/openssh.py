@@ -41,7 +41,8 @@ class OpenSsh:
         self._options = options or Options()
         self._children = Children()
         self._resolver = Resolver(self._options, self._children, self.warnings)
-        self._folder = Path(tempfile.mkdtemp(prefix="doctor-"))  # for its owner alone
+        self._temporary = tempfile.TemporaryDirectory(prefix="doctor-", ignore_cleanup_errors=True)
+        self._folder = Path(self._temporary.name)  # for its owner alone
         self._number = itertools.count()
         self._ssh = shutil.which("ssh")
 
@@ -69,7 +70,7 @@ class OpenSsh:
 
     def close(self) -> None:
         self._children.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._temporary.cleanup()
 
     def _converse(self, argv: list[str], stdin: bytes, timeout: float, log: Path, settings: Settings) -> Said:
         limit, whole = self._options.max_output, settings.connect_timeout * (1 + len(settings.jumps)) + timeout

@@ -12,6 +12,7 @@ from doctor.transport.trust import name
 from doctor.transport.wording import plain, seconds, unreached
 
 SSH_FAILED = 255
+_SENT = "debug1: Sending command"
 
 _SIGNS: tuple[tuple[str, Trouble, str], ...] = (
     (r"REVOKED HOST KEY|key is marked as revoked|is revoked by", "key-revoked", "its host key is revoked"),
@@ -43,6 +44,8 @@ def trouble(log: str, err: bytes, settings: Settings) -> Unreached:
     words = _own_words(log)
     if re.search(r"rtype exit-signal", log):
         return unreached("error", "the command was ended by a signal")
+    if _SENT in log:
+        return unreached("lost", "the connection was cut before the command ended")
     proxied = bool(settings.jumps or settings.proxy)
     if proxied and "Remote protocol version" not in log:
         said = err.decode("utf-8", "replace") or words
@@ -58,7 +61,7 @@ def trouble(log: str, err: bytes, settings: Settings) -> Unreached:
 def late(log: str, settings: Settings, timeout: float) -> Unreached:
     """How far ssh had come when its time was up."""
     waited = seconds(settings.connect_timeout)
-    if "Sending command" in log:
+    if _SENT in log:
         return unreached("timeout", f"the command did not end within {seconds(timeout)}")
     if "Remote protocol version" in log:
         return unreached("silent", f"{port(settings)} speaks SSH, and the login was not done within {waited}")

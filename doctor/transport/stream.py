@@ -19,6 +19,8 @@ _CHUNK = 1 << 16
 _PREAMBLE = 8192
 """Bytes that a server may say before its SSH banner."""
 _STALL = 0.5
+_CHANNEL_STALL = 2.0
+"""Seconds between two looks at the deadline while the other side takes nothing in."""
 _QUICKACK = getattr(socket, "TCP_QUICKACK", None)
 
 
@@ -109,12 +111,12 @@ class Stream:
         self._patient()
 
     def _patient(self) -> None:
-        """Reads wait for ever from now on; sends look at the deadline twice a second."""
+        """Reads wait for ever from now on; sends look at the deadline now and then."""
         if isinstance(self._pipe, socket.socket):
             self._pipe.settimeout(None)
             self._pipe.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", 0, int(_STALL * 1e6)))
         else:
-            self._pipe.settimeout(_STALL)
+            self._pipe.settimeout(_CHANNEL_STALL)  # for reads too: it has one for both
 
 
 def _banner(heard: bytes) -> bytes | None:
@@ -173,8 +175,8 @@ class Dialer:
                 link.settimeout(timeout)
                 if settings.bind:
                     link.bind((settings.bind, 0))
-                link.connect(address)
                 link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                link.connect(address)
         except BaseException:
             link.close()
             raise
@@ -243,6 +245,8 @@ def _unconnected(error: OSError, settings: Settings) -> Unreached:
         return unreached("dropped", text, f"is it up, and does every firewall let port {settings.port} through?")
     if isinstance(error, ConnectionRefusedError):
         return unreached("refused", f"{where} refuses connections: nothing listens there", "is its sshd running?")
+    if isinstance(error, ConnectionResetError):
+        return _hung_up(b"", where)
     if error.errno in _NO_ROUTE:
         return unreached("no-route", f"there is no way to {where}: {error.strerror}")
     return unreached("error", f"no connection to {where}: {error.strerror or error}")

@@ -22,7 +22,7 @@ class Trust:
         self._warnings = warnings
         self._accept_new = accept_new
         self._known = KnownFiles(warnings)
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     def kinds(self, settings: Settings) -> list[str]:
         """The types of key that are known for the host, to ask it for one of these."""
@@ -55,7 +55,8 @@ class Trust:
             raise unreached("key-unknown", text, _adding(settings, kind, key))
 
     def _lines(self, settings: Settings, sought: str) -> list[Line]:
-        return self._known.find((*settings.known_hosts, *settings.global_known_hosts), sought)
+        with self._lock:
+            return self._known.find((*settings.known_hosts, *settings.global_known_hosts), sought)
 
     def _known_without_port(self, settings: Settings, key: str) -> bool:
         """As with ssh, a host known at port 22 is known at all its ports, by the same key."""

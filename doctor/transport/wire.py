@@ -6,6 +6,7 @@ message is lost and nothing else.
 
 from __future__ import annotations
 
+import logging
 import signal
 import threading
 import time
@@ -18,6 +19,7 @@ from doctor.transport import Unreached
 from doctor.transport.stream import Stream
 from doctor.transport.wording import plain, seconds, unreached
 
+logging.getLogger("paramiko").addHandler(logging.NullHandler())  # else its errors go to stderr
 _LARGEST_PACKET = 1 << 20
 _CHANNEL_REQUEST = 98
 _QUICK_KEX = ("curve25519-sha256@libssh.org",)
@@ -100,6 +102,10 @@ class Wire(paramiko.Transport):
             return unreached("error", f"{stage} with {self.where} failed: {plain(str(error))}")
         said = f": {self.parting}" if self.parting else ""
         return unreached("lost", f"the connection was cut during {stage}{said}")
+
+    def close(self) -> None:
+        super().close()
+        self.stream.close()
 
     def number(self) -> int:
         """The channel that this thread opened, or tried to open, last."""

@@ -26,7 +26,7 @@ def plain(words: str | bytes, limit: int = 200) -> str:
 
 def unreached(kind: Trouble, text: str, hint: str = "", said: Said | None = None) -> Unreached:
     """The error, its text safe to print whatever was put into it."""
-    return Unreached(kind, plain(text, 400), plain(hint, 1000), said)
+    return Unreached(kind, plain(text, 400), plain(hint, 4000), said)
 
 
 def seconds(span: float) -> str:

@@ -21,8 +21,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.facts.firewall_random import HOST, PEERS
+
 ROOT = Path(__file__).parents[2]
-HOST, PEERS = "10.9.0.1", ("10.9.0.2", "10.9.0.77", "10.9.3.9")
 EPHEMERAL = (40001, 59999)
 local = itertools.cycle(range(EPHEMERAL[0], EPHEMERAL[1] + 1))
 Wish = tuple[str, str, int]
@@ -50,9 +51,16 @@ class End:
         self.ask("sh", "mount -t tmpfs none /run; ip link set lo up")
 
     def ask(self, verb: str, *given: Any) -> Any:
-        assert self.process.stdin and self.process.stdout
+        self.tell(verb, *given)
+        return self.hear()
+
+    def tell(self, verb: str, *given: Any) -> None:
+        assert self.process.stdin
         self.process.stdin.write(json.dumps([verb, *given]) + "\n")
         self.process.stdin.flush()
+
+    def hear(self) -> Any:
+        assert self.process.stdout
         answer = json.loads(self.process.stdout.readline())
         if "error" in answer:
             raise RuntimeError(answer["error"])
@@ -81,14 +89,14 @@ class Wire:
         self.host.end()
         self.peer.end()
 
-    def passes(self, wishes: Iterable[Wish], patience: float = 0.15) -> dict[Wish, bool]:
+    def passes(self, wishes: Iterable[Wish], patience: float = 0.12) -> dict[Wish, bool]:
         """Which connections are made, and carry a byte."""
-        wishes = list(wishes)
-        for end in (self.host, self.peer):
-            end.ask("forget")
-        out = self.host.ask("connect", [wish for wish in wishes if wish[0] == HOST], patience)
-        back = self.peer.ask("connect", [wish for wish in wishes if wish[0] != HOST], patience)
-        return {(source, target, port): made for source, target, port, made in (*out, *back)}
+        wishes, ends = list(wishes), (self.host, self.peer)
+        for end in ends:
+            end.ask("empty")
+        for end in ends:
+            end.tell("connect", [wish for wish in wishes if (wish[0] == HOST) == (end is self.host)], patience)
+        return {(source, target, port): made for end in ends for source, target, port, made in end.hear()}
 
 
 # ---- the other side of the pipe
@@ -118,7 +126,7 @@ def listen(listeners: list[socket.socket], ports: list[int]) -> None:
         one.setblocking(False)
 
 
-def forget(listeners: list[socket.socket]) -> None:
+def empty(listeners: list[socket.socket]) -> None:
     """Takes what was connected off the queues, lest they fill."""
     for one in listeners:
         with contextlib.suppress(BlockingIOError):
@@ -152,6 +160,7 @@ def connect(listeners: list[socket.socket], wishes: list[Wish], patience: float)
     while not all(made[wish] for wish in connected) and time.monotonic() < end:
         for wish, one in connected.items():
             made[wish] = struct.unpack("i", fcntl.ioctl(one, termios.TIOCOUTQ, b"    "))[0] == 0
+        poll.poll(2)  # nothing tells when a byte is acknowledged
     for _, one in (*waiting.values(), *connected.items()):
         one.close()
     return [(*wish, done) for wish, done in made.items()]
@@ -163,4 +172,4 @@ def rules(listeners: list[socket.socket]) -> Any:
     return list_rules({})
 
 
-VERBS = {"forget": forget, "sh": shell, "listen": listen, "connect": connect, "rules": rules}
+VERBS = {"sh": shell, "listen": listen, "connect": connect, "rules": rules, "empty": empty}

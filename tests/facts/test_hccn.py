@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from datetime import datetime
@@ -13,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doctor.fact import Absent, Fact, Output, Unreadable, Visit
+from doctor.fact import Absent, Fact, Output, PerHost, Unreadable, Visit
 from doctor.facts.hccn import (
     DetectAddresses,
     DeviceAddresses,
@@ -36,6 +37,7 @@ from doctor.facts.hccn import (
     Vnic,
     VnicAddresses,
 )
+from doctor.facts.hccn.hccs import HccsPing, HccsPings
 from doctor.judge import learn
 from doctor.record import HostRecord
 
@@ -444,6 +446,72 @@ def test_a_super_pod() -> None:
 def test_products_without_super_pods() -> None:
     refused = failed(217, out="This device does not support querying spod-info.\n")
     assert type(learn(HostRecord(Visit(), {"SuperPod": {"": refused}}), SuperPod)) is Absent
+
+
+PING = """device 3 PING 192.1.2.199
+
+This pkt ping success!
+recv seq 0, time = 25.250us, L1 plane check result = 0x0
+
+This pkt ping success!
+recv seq 1, time = 20.110us, L1 plane check result = 0x0
+
+2 packets transmitted, 2 received, 0.00% packets loss
+max time 25.250us
+Cmd executed successfully!
+"""
+
+
+def pinged(*texts: str) -> Any:
+    said = json.dumps([[3, f"192.1.2.{number}", text] for number, text in enumerate(texts)])
+    return learn(HostRecord(Visit(), {"HccsPings": {"": Output(out=said)}}), HccsPings)
+
+
+def test_an_hccs_ping() -> None:
+    assert pinged(PING).pings == (HccsPing(3, "192.1.2.0", 2, 2, ()),)
+
+
+def test_an_hccs_ping_that_lost_all_packets_and_ended_well() -> None:
+    assert pinged(PING.replace("2 received", "0 received")).pings == (HccsPing(3, "192.1.2.0", 2, 0, ()),)
+
+
+def test_an_hccs_ping_on_another_plane() -> None:
+    text = PING.replace("result = 0x0", "result = 0x4", 1)
+    assert pinged(text).pings[0].planes == ("0x4",)
+
+
+def test_an_hccs_ping_without_a_count_is_unread() -> None:
+    fact = pinged(PING, "not tried: the time was up", "Command execute failed!\n", "")
+    assert len(fact.pings) == 1
+    assert list(fact.unread.values()) == [
+        "not tried: the time was up",
+        "Command execute failed!",
+        "hccn_tool said nothing",
+    ]
+
+
+def test_hccs_pings_as_an_ordinary_user() -> None:
+    why = pinged("permission denied: pls check this cmd run permission.\n")
+    assert type(why) is Unreadable
+    assert "root" in str(why)
+
+
+def test_hosts_ping_within_their_super_pod() -> None:
+    vnics = PerHost(
+        {f"h{n}": VnicAddresses(by_npu={0: Vnic("UP", IPv4Interface(f"192.{n}.2.199/24"))}) for n in range(4)}
+    )
+    pods = PerHost({f"h{n}": SuperPod(id=n % 2, server=n, size=2) for n in range(4)})
+    plan = HccsPings.plan({VnicAddresses: vnics, SuperPod: pods})
+    assert {host: task["pairs"] for host, task in plan.items()} == {
+        "h0": [(0, "192.2.2.199")],
+        "h2": [(0, "192.0.2.199")],
+        "h1": [(0, "192.3.2.199")],
+        "h3": [(0, "192.1.2.199")],
+    }
+
+
+def test_there_is_nothing_to_ping_without_super_pods() -> None:
+    assert HccsPings.plan({VnicAddresses: PerHost({}), SuperPod: PerHost({})}) == {}
 
 
 # What runs on a host, with a tool that answers what it is told to.

@@ -66,4 +66,12 @@ ROWS: list[Row] = [
         "device-speed-low", "half speed", 3, "echo 100000 >speed", values={"npus": [3], "saw": 100000, "want": 200000}
     ),
     npu_row("vnic-link-down", "a virtual port down", 3, "echo DOWN >vnic_link", fleet="a3", values={"npus": [3]}),
+    npu_row(
+        "hccs-unreachable",
+        "an NPU that no HCCS packet reaches",
+        3,
+        "echo '*' >hccs_unreachable",
+        fleet="a3",
+        values={"npu": 3, "address": "192.1.3.196", "lost": 3},
+    ),
 ]

@@ -171,6 +171,13 @@ class TestPasswords:
             ground.openssh(password="open-pepper").run(asking, "true", b"", 5)
         assert stopped.value.kind == "auth"
 
+    def test_a_key_and_a_password(self, ground: Ground, host: str) -> None:
+        given = ["PasswordAuthentication yes", "PermitRootLogin yes", "AuthenticationMethods publickey,password"]
+        with ground.fleet.broken(host, setup="echo root:open-sesame | chpasswd", sshd=given):
+            assert ground.ssh(password="open-sesame").run(host, "id -un", b"", 10).out == b"root\n"
+            error = stop(ground, host, {})
+            assert (error.kind, "it takes password" in error.text) == ("auth", True)
+
     def test_none_at_all(self, ground: Ground, asking: str) -> None:
         error = stop(ground, asking, {"IdentityFile": "none"})
         assert (error.kind, error.hint) == ("auth", "--identity FILE, or ssh-add")

@@ -44,7 +44,7 @@ class TestAGoodHost:
         assert (error.kind, error.text) == ("error", "the command was ended by a signal")
 
     def test_sees_no_end_of_stdin_before_the_command_has_ended(self, ground: Ground) -> None:
-        error = stop(ground, ground.good[0], "cat >/dev/null; echo its end", timeout=0.5, connect_timeout=1.0)
+        error = stop(ground, ground.good[0], "cat >/dev/null; echo its end", timeout=0.5, connect_timeout=2.0)
         assert error.kind == "timeout"
         assert error.said is not None
         assert error.said.out == b""
@@ -70,7 +70,7 @@ class TestFaults:
             ("deny", "auth", "the login as root was refused: root@10.78.1.13: Permission denied (publickey)."),
             ("hang", "timeout", "the command did not end within 0.5 s"),
             ("flood", "flood", "it printed more than 8 MiB, and was cut off"),
-            ("cut", "lost", "the connection was cut: Connection to 10.78.1.16 closed by remote host."),
+            ("cut", "lost", "the connection was cut before the command ended"),
         ],
     )
     def test_each_has_its_kind(self, ground: Ground, fault: str, kind: str, words: str) -> None:
@@ -109,7 +109,7 @@ class TestFaults:
         assert words in error.text
 
     def test_a_late_command_ends_on_the_host_too(self, ground: Ground) -> None:
-        error = stop(ground, ground.good[1], "echo $$; cat >/dev/null", timeout=0.5, connect_timeout=1.0)
+        error = stop(ground, ground.good[1], "echo $$; cat >/dev/null", timeout=1.0, connect_timeout=2.0)
         assert error.said is not None
         assert ground.gone(ground.good[1], error.said.out.decode())
         assert ground.sessions(ground.good[1]) == 0

@@ -142,7 +142,7 @@ class TestTheKeyExchange:
 
     def test_without_a_common_algorithm(self, client: Client) -> None:
         def old(link: socket.socket) -> None:
-            link.sendall(BANNER + offer("diffie-hellman-group1-sha1"))
+            link.sendall(BANNER + offer("kex-of-tomorrow"))
             wait(link)
 
         stop = client.stop(old)

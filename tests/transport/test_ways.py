@@ -49,7 +49,7 @@ class TestJumpHosts:
         assert ssh.run(host, FROM, b"", 10).out.decode().strip() == ground.fleet.addresses[gate]
 
     def test_one_connection_to_it_serves_all_hosts(self, ground: Ground) -> None:
-        gate, hosts = ground.good[0], ground.good[1:]
+        gate, hosts, before = ground.good[0], ground.good[1:], threading.active_count()
         ssh = ground.ssh(f"Host {' '.join(hosts)}\n ProxyJump {gate}\n")
         with ThreadPoolExecutor(len(hosts)) as pool:
             found = list(pool.map(lambda host: ssh.run(host, "hostname", b"x" * 60_000, 10).out, hosts))
@@ -57,6 +57,7 @@ class TestJumpHosts:
         came = ground.fleet.enter(gate, "ss -Htn state established '( sport = :22 )'").stdout
         assert len(came.splitlines()) == 1
         ssh.close()
+        assert threading.active_count() == before
         assert [ground.sessions(host) for host in ground.good] == [0] * len(ground.good)
 
     def test_its_key_is_checked_too(self, ground: Ground) -> None:

@@ -15,7 +15,7 @@ from doctor.facts.firewall.iptables import read_saved
 from doctor.facts.firewall.nft import read_nft
 from doctor.facts.firewall.rules import Table, Tool
 
-NEEDS_ROOT = "only root may read the firewall's rules: go in as root, or use --sudo"
+NEEDS_ROOT = "only root may read the firewall's rules: log in as root, or use --sudo"
 LARGEST = 64 << 20
 
 
@@ -57,7 +57,16 @@ def list_rules(given: dict) -> dict:  # type: ignore[type-arg]
         # The kernel's own list of the nftables tables that are in force: a table that no tool tells of is then noticed.
         families = {1: "inet", 2: "ip", 3: "arp", 5: "netdev", 7: "bridge", 10: "ip6"}
         found: list = []  # type: ignore[type-arg]
-        with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 12) as netfilter:
+        modules, builtin = file("/proc/modules"), file("/lib/modules/" + os.uname()[2] + "/modules.builtin")
+        if modules and builtin and "nf_tables " not in modules and "/nf_tables.ko" not in builtin:
+            return found  # to ask would load the module
+        try:
+            netfilter = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 12)
+        except OSError as error:
+            if error.errno == errno.EPROTONOSUPPORT:
+                return found
+            raise
+        with netfilter:
             netfilter.bind((0, 0))
             netfilter.settimeout(5)
             netfilter.send(struct.pack("=IHHIIBBH", 20, 10 << 8 | 1, 0x301, 1, 0, 0, 0, 0))
@@ -83,7 +92,9 @@ def list_rules(given: dict) -> dict:  # type: ignore[type-arg]
                             found.append([families.get(data[16], str(data[16])), name])
                     data = data[(length + 3) & ~3 :]
 
-    seen: dict = {"outputs": {}}  # type: ignore[type-arg]
+    outputs: dict = {}  # type: ignore[type-arg]
+    seen: dict = {"outputs": outputs, "error": "", "refused": False}  # type: ignore[type-arg]
+    seen.update(tables=[], legacy={}, local=[], bridges=[])
     try:
         seen["tables"] = known_to_kernel()
         seen["legacy"] = {
@@ -94,7 +105,6 @@ def list_rules(given: dict) -> dict:  # type: ignore[type-arg]
         seen["refused"] = error.errno in (errno.EPERM, errno.EACCES)
         seen["error"] = (error.filename or "nftables") + ": " + (error.strerror or str(error))
         return seen
-    outputs = seen["outputs"]
     if seen["tables"]:
         outputs["nft"] = tool("nft", "-j", "-s", "list", "ruleset")
         outputs["nft -a"] = tool("nft", "-s", "-a", "list", "ruleset")
@@ -119,13 +129,13 @@ def list_rules(given: dict) -> dict:  # type: ignore[type-arg]
 class _Seen(msgspec.Struct, frozen=True):
     """What `list_rules` returns."""
 
-    outputs: dict[str, Output] = {}
-    tables: list[tuple[str, str]] = []
-    legacy: dict[str, list[str]] = {}
-    local: list[str] = []
-    bridges: list[str] = []
-    refused: bool = False
-    error: str = ""
+    outputs: dict[str, Output]
+    tables: list[tuple[str, str]]
+    legacy: dict[str, list[str]]
+    local: list[str]
+    bridges: list[str]
+    refused: bool
+    error: str
 
 
 class FirewallRules(Fact, frozen=True):

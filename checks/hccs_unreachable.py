@@ -1,0 +1,51 @@
+from collections.abc import Iterator
+
+from doctor import ERROR, Finding, PerHost, check
+from doctor.facts.hccn import SuperPod, VnicAddresses
+from doctor.facts.hccn.hccs import HccsPings
+from doctor.suspects import partners, suspects
+
+
+@check(severity=ERROR, area="links")
+def hccs_unreachable(
+    pings: PerHost[HccsPings], vnics: PerHost[VnicAddresses], pods: PerHost[SuperPod]
+) -> Iterator[Finding]:
+    """Every A3 NPU reaches the same NPU of other hosts in its super pod over HCCS, on the right plane.
+
+    ## Why it matters
+    Inside a super pod gradients move over HCCS. An NPU that its peers cannot reach there stalls the first collective
+    until a timeout of minutes, and the message names the ranks that waited, not the cause.
+
+    ## What to do
+    Look at the NPU that is named: `hccn_tool -i {npu} -vnic -g`, `npu-smi info -t spod-info -i CARD -c CHIP`, then at
+    the super pod's switches. Try again from {first}, as root: `hccn_tool -i {npu} -hccs_ping -g address {address}`.
+
+    ## Source
+    Each NPU pings the NPU of its own number on up to four other hosts of its super pod with `hccn_tool -hccs_ping`,
+    whose exit status says nothing (driver source): packets received and the L1 plane check decide. Addresses are
+    those of the virtual ports; the same one may exist in another super pod.
+    """
+    ends = {
+        (pods[host].id, str(vnic.address.ip)): (host, npu)
+        for host, own in vnics.items()
+        if host in pods
+        for npu, vnic in own.by_npu.items()
+    }
+    pairs = [
+        ((host, ping.npu), ends[pods[host].id, ping.address], ping.received == ping.sent and not ping.planes)
+        for host, own in pings.items()
+        for ping in own.pings
+        if host in pods and (pods[host].id, ping.address) in ends
+    ]
+    tried = partners(pairs)
+    for (host, npu), others in sorted(suspects(pairs).items()):
+        yield Finding(
+            "NPU {npu} ({address}) lost HCCS packets to or from {lost} of {tried} peers: {peers}",
+            hosts=[host],
+            npu=npu,
+            address=vnics[host].by_npu[npu].address.ip,
+            lost=len(others),
+            tried=len(tried[host, npu]),
+            peers=[other[0] for other in others],
+            first=others[0][0],
+        )

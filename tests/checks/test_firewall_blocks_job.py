@@ -1,0 +1,278 @@
+"""What firewall-blocks-job finds."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from doctor.fact import Fact
+from doctor.facts.names import HostNames, Meaning
+from doctor.facts.network import HostAddresses, InterfaceAddress
+from doctor.facts.ports import Listeners, Socket
+from doctor.model import Outcome, Status
+from tests.checks.looked import advice, job, judged, said
+from tests.checks.npus import npus
+from tests.checks.ports import reserved
+from tests.facts.firewall_hosts import brought, rules, saved
+
+ESTABLISHED = "-A INPUT -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT"
+SSH = "-A INPUT -p tcp -m tcp --dport 22 -j ACCEPT"
+ALL = "29500, 32768-60999"
+
+
+def host(
+    number: int,
+    seen: dict[str, Any] | None = None,
+    *more: Fact,
+    networks: tuple[str, ...] = ("10.1.0",),
+    count: int = 3,
+) -> list[Fact]:
+    """Host w1, w2, ...: eth0 in the first network, eth1 in the next; every one has the same docker0."""
+    own = [f"{network}.{number}" for network in networks]
+    wires = [InterfaceAddress(f"eth{at}", address, 24) for at, address in enumerate(own)]
+    fixed = [InterfaceAddress("lo", "127.0.0.1", 8), InterfaceAddress("docker0", "172.17.0.1", 16)]
+    names = {f"w{one}": Meaning(addresses=(f"10.1.0.{one}",)) for one in range(1, count + 1)}
+    facts = [
+        rules(seen or brought(), *own),
+        HostAddresses(interfaces=(*fixed, *wires)),
+        HostNames(own=f"w{number}", names=names, fleet=count),
+        reserved(""),
+        Listeners(sockets=()),
+    ]
+    return list({type(fact): fact for fact in (*facts, *more)}.values())
+
+
+def look(seen: dict[str, Any] | None, *more: Fact, **environ: str) -> Outcome:
+    """Three hosts, of which the second has these rules."""
+    hosts = {f"w{one}": host(one, seen if one == 2 else None, *more) for one in (1, 2, 3)}
+    return judged("firewall-blocks-job", hosts, job(**environ))
+
+
+def test_hosts_without_a_firewall() -> None:
+    found = look(None)
+    assert (found.status, found.looked) == (Status.PASSED, ("w1", "w2", "w3"))
+
+
+def test_an_active_firewall_that_lets_the_fleet_in_passes() -> None:
+    open_ = ("-A INPUT -i lo -j ACCEPT", SSH, "-A INPUT -s 10.1.0.0/24 -p tcp -j ACCEPT", "-A INPUT -j REJECT")
+    assert look(saved(ESTABLISHED, *open_, policy="DROP")).status is Status.PASSED
+
+
+def test_an_active_firewall_that_opens_just_the_ports_passes() -> None:
+    ports = "-A INPUT -p tcp -m multiport --dports 29500,32768:60999 -j ACCEPT"
+    assert look(saved(ESTABLISHED, SSH, ports, policy="DROP")).status is Status.PASSED
+
+
+def test_a_firewall_that_lets_in_ssh_alone() -> None:
+    found = look(saved(ESTABLISHED, SSH, policy="DROP"))
+    sentence = f"iptables-legacy blocks incoming connections to TCP ports {ALL} from every other host"
+    assert said(found) == [("w2", sentence)]
+    assert found.findings[0].values["saw"] == "policy drop of the chain INPUT"
+
+
+def test_master_port_open_and_the_ports_that_the_kernel_gives_closed() -> None:
+    """The commonest half-open firewall: rendezvous works, and the first collective hangs."""
+    found = look(saved(ESTABLISHED, SSH, "-A INPUT -p tcp -m tcp --dport 29500 -j ACCEPT", policy="DROP"))
+    assert found.findings[0].values["ports"] == "32768-60999"
+
+
+def test_the_ports_of_hccl_on_hosts_with_npus_alone() -> None:
+    closed = saved("-A INPUT -p tcp -m tcp --dport 60000:60031 -j DROP")
+    set_aside = reserved("60000-60031")
+    assert look(closed, set_aside).status is Status.PASSED
+    assert look(closed, set_aside, npus(8)).findings[0].values["ports"] == "60000-60031"
+
+
+def test_other_ports_of_hccl() -> None:
+    closed = saved("-A INPUT -p tcp -m tcp --dport 21000:21010 -j DROP")
+    found = look(closed, npus(8), HCCL_IF_BASE_PORT="21005")
+    assert found.findings[0].values["ports"] == "21005-21010"
+
+
+def test_one_host_kept_out() -> None:
+    found = look(saved("-A INPUT -s 10.1.0.3/32 -p tcp -j REJECT --reject-with icmp-host-prohibited"))
+    (finding,) = found.findings
+    assert finding.values["peers"] == ["w3"]
+    assert "-s 10.1.0.3 " in finding.values["fix"]
+
+
+def test_connections_that_may_not_leave() -> None:
+    found = look(saved("-A OUTPUT -p tcp -m tcp --dport 29500 -j DROP"))
+    assert said(found) == [("w2", "iptables-legacy blocks outgoing connections to TCP ports 29500 of every other host")]
+
+
+def test_connections_that_are_opened_and_carry_nothing() -> None:
+    found = look(saved("-A INPUT -p tcp -m conntrack --ctstate NEW -j ACCEPT", policy="DROP"))
+    (finding,) = found.findings
+    assert str(finding).startswith("iptables-legacy blocks the later packets of connections to TCP ports")
+    assert finding.values["fix"].endswith("-m conntrack --ctstate ESTABLISHED,RELATED -j ACCEPT")
+
+
+def test_a_port_that_the_job_cannot_get_may_be_closed() -> None:
+    closed = saved("-A INPUT -p tcp -m tcp --dport 33060 -j DROP")
+    assert look(closed).findings[0].values["ports"] == "33060"
+    assert look(closed, reserved("33060")).status is Status.PASSED
+    held = Listeners(sockets=(Socket(33060, "0.0.0.0", True, "mysql"),))
+    assert look(closed, held).status is Status.PASSED
+    narrow = Listeners(sockets=(Socket(33060, "127.0.0.1", True, "mysql"),))
+    assert look(closed, narrow).status is Status.FAILED
+
+
+def test_a_rule_about_the_other_ends_port() -> None:
+    assert (
+        look(saved("-A INPUT -p tcp -m tcp --sport 40000:40009 -j DROP")).findings[0].values["ports"] == "40000-40009"
+    )
+    assert look(saved("-A INPUT -p tcp -m tcp --sport 1:32767 -j DROP"), reserved("")).status is Status.FAILED
+
+
+# ---- MASTER_PORT
+
+
+CLOSED_MASTER = saved("-A INPUT -p tcp -m tcp --dport 29500 -j DROP")
+
+
+def test_without_a_known_master_every_host_may_be_it() -> None:
+    assert look(CLOSED_MASTER).status is Status.FAILED
+    assert look(CLOSED_MASTER, MASTER_ADDR="elsewhere.example").status is Status.FAILED
+
+
+@pytest.mark.parametrize("master", ["10.1.0.1", "w1"])
+def test_master_port_is_needed_on_its_host_alone(master: str) -> None:
+    assert look(CLOSED_MASTER, MASTER_ADDR=master).status is Status.PASSED
+
+
+@pytest.mark.parametrize("master", ["10.1.0.2", "w2"])
+def test_master_port_closed_on_its_host(master: str) -> None:
+    assert look(CLOSED_MASTER, MASTER_ADDR=master).findings[0].values["ports"] == "29500"
+
+
+def test_the_way_out_to_the_master() -> None:
+    found = look(saved("-A OUTPUT -p tcp -m tcp --dport 29500 -j DROP"), MASTER_ADDR="10.1.0.3")
+    assert found.findings[0].values["peers"] == ["w3"]
+
+
+def test_another_port_of_the_master() -> None:
+    assert look(CLOSED_MASTER, MASTER_PORT="29400").status is Status.PASSED
+    assert look(saved("-A INPUT -p tcp -m tcp --dport 29400 -j DROP"), MASTER_PORT="29400").status is Status.FAILED
+
+
+# ---- several networks
+
+
+def two_networks(seen: dict[str, Any], **environ: str) -> Outcome:
+    both = ("10.1.0", "10.2.0")
+    hosts = {f"w{one}": host(one, seen if one == 2 else None, networks=both) for one in (1, 2, 3)}
+    return judged("firewall-blocks-job", hosts, job(**environ))
+
+
+ONE_NETWORK = saved("-A INPUT -i eth0 -p tcp -j DROP")
+
+
+def test_a_network_that_is_closed_beside_one_that_is_open() -> None:
+    found = two_networks(ONE_NETWORK)
+    assert found.status is Status.UNKNOWN
+    assert "eth1 (10.2.0.2) lets the job's ports through, eth0 (10.1.0.2) does not" in found.unknown["w2"].text
+
+
+def test_the_masters_network_is_the_jobs() -> None:
+    assert two_networks(ONE_NETWORK, MASTER_ADDR="10.2.0.1").status is Status.PASSED
+    assert two_networks(ONE_NETWORK, MASTER_ADDR="10.1.0.1").status is Status.FAILED
+
+
+def test_both_networks_closed() -> None:
+    found = two_networks(saved("-A INPUT ! -i lo -p tcp -j DROP"))
+    assert found.status is Status.FAILED
+    assert {finding.hosts for finding in found.findings} == {("w2",)}
+
+
+def test_hosts_of_several_networks_with_routes_between_them() -> None:
+    hosts = {f"w{one}": host(one, networks=(f"10.{one}.0",)) for one in (1, 2, 3)}
+    hosts["w2"] = host(2, saved("-A INPUT -s 10.3.0.0/24 -j DROP"), networks=("10.2.0",))
+    found = judged("firewall-blocks-job", hosts)
+    assert found.findings[0].values["peers"] == ["w3"]
+
+
+# ---- not known
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "-A INPUT -p tcp -m limit --limit 100/sec -j DROP",
+        "-A INPUT -p tcp -m set --match-set nobody src -j DROP",
+        "-A INPUT -p tcp -m newer-than-us --with words -j DROP",
+        "-A INPUT -p tcp -j NFQUEUE --queue-num 0",
+        "-A OUTPUT -p tcp -m owner --uid-owner 1000 -j REJECT",
+    ],
+)
+def test_a_rule_that_cannot_be_judged_is_named(rule: str) -> None:
+    found = look(saved(rule))
+    assert found.status is Status.UNKNOWN
+    assert rule in found.unknown["w2"].text
+    assert found.looked == ("w1", "w3")
+
+
+def test_a_rule_that_cannot_be_judged_and_makes_no_difference() -> None:
+    shown = saved("-A INPUT -p tcp -m limit --limit 3/min -j LOG", "-A INPUT -m set --match-set x src -j ACCEPT")
+    assert look(shown).status is Status.PASSED
+    closed = look(saved("-A INPUT -m limit --limit 3/min -j DROP", "-A INPUT -p tcp -j DROP"))
+    assert closed.status is Status.FAILED
+
+
+def test_a_container_with_a_network_of_its_own() -> None:
+    hosts = {f"w{one}": host(one) for one in (1, 2, 3)}
+    hosts["w2"][0] = rules(saved("-A INPUT -j DROP"), "192.168.7.7")
+    found = judged("firewall-blocks-job", hosts)
+    assert "the job's container has the address 10.1.0.2 of its own" in found.unknown["w2"].text
+
+
+def test_a_bridge_with_rules_of_its_own() -> None:
+    rule = {"rule": {"family": "bridge", "table": "f", "chain": "c", "handle": 1, "expr": [{"drop": None}]}}
+    chain = {"family": "bridge", "table": "f", "name": "c", "type": "filter", "hook": "input", "prio": 0}
+    parts = [{"table": {"family": "bridge", "name": "f"}}, {"chain": chain}, rule]
+    text = json.dumps({"nftables": parts})
+    seen = brought(tables=[["bridge", "f"]], outputs={"nft": {"out": text}})
+    assert look({**seen, "bridges": ["br0"]}).status is Status.PASSED
+    assert look({**seen, "bridges": ["eth0"]}).status is Status.UNKNOWN
+
+
+def test_one_host() -> None:
+    found = judged("firewall-blocks-job", {"w1": host(1, saved("-A INPUT -j DROP"), count=1)})
+    assert (found.status, list(found.skipped.values())) == (Status.SKIPPED, ["one host: nothing crosses the network"])
+
+
+# ---- what to do
+
+
+@pytest.mark.parametrize(
+    ("seen", "command"),
+    [
+        (
+            saved(ESTABLISHED, SSH, policy="DROP"),
+            "iptables-legacy -I INPUT -p tcp -s 10.1.0.1,10.1.0.3 -m multiport --dports 29500,32768:60999 -j ACCEPT",
+        ),
+        (
+            saved("-A ufw-before-input -i lo -j ACCEPT", "-A INPUT -j ufw-before-input", policy="DROP"),
+            "for a in 10.1.0.1 10.1.0.3; do ufw allow proto tcp from $a to any port 29500,32768:60999; done",
+        ),
+        (
+            saved("-A PREROUTING -p tcp -m tcp --dport 29500 -j DROP", table="raw"),
+            "iptables-legacy -t raw -I PREROUTING -p tcp -s 10.1.0.1,10.1.0.3 -m multiport --dports 29500 -j ACCEPT",
+        ),
+    ],
+)
+def test_the_command_that_opens_the_ports(seen: dict[str, Any], command: str) -> None:
+    found = look(seen)
+    assert found.findings[0].values["fix"] == command
+    assert command in advice("firewall-blocks-job", found)
+    assert "disable" not in advice("firewall-blocks-job", found)
+
+
+def test_hosts_with_the_same_rules_get_the_same_finding() -> None:
+    """So that a report can say it once."""
+    closed = saved(ESTABLISHED, SSH, policy="DROP")
+    found = judged("firewall-blocks-job", {f"w{one}": host(one, closed) for one in (1, 2, 3)})
+    assert len({str(finding) for finding in found.findings}) == 1
+    assert [finding.hosts for finding in found.findings] == [("w1",), ("w2",), ("w3",)]

@@ -1,0 +1,52 @@
+"""What hccs-unreachable finds."""
+
+from __future__ import annotations
+
+from ipaddress import IPv4Interface
+
+from doctor import Finding, PerHost
+from doctor.facts.hccn import SuperPod, Vnic, VnicAddresses
+from doctor.facts.hccn.hccs import HccsPing, HccsPings
+from tests.checks.device_network import HOSTS, judged
+
+VNICS = PerHost(
+    {
+        host: VnicAddresses(
+            by_npu={npu: Vnic("UP", IPv4Interface(f"192.{server}.{2 + npu % 2}.{199 - npu}/24")) for npu in range(4)}
+        )
+        for server, host in enumerate(HOSTS)
+    }
+)
+
+
+def found(lost: tuple[str, int] | None = None, planes: tuple[str, ...] = (), pods: int = 1) -> list[Finding]:
+    """Every NPU pings its own number on all hosts; packets to and from ``lost`` fail."""
+    said = {}
+    for host in HOSTS:
+        pings = []
+        for npu in range(4):
+            for other in HOSTS:
+                bad = lost is not None and npu == lost[1] and lost[0] in (host, other)
+                received = 0 if bad and not planes else 3
+                if other != host and HOSTS.index(host) % pods == HOSTS.index(other) % pods:
+                    address = str(VNICS[other].by_npu[npu].address.ip)
+                    pings.append(HccsPing(npu, address, 3, received, planes if bad else ()))
+        said[host] = HccsPings(pings=tuple(pings))
+    placed = PerHost({host: SuperPod(id=n % pods, server=n, size=4) for n, host in enumerate(HOSTS)})
+    return judged("hccs_unreachable", pings=PerHost(said), vnics=VNICS, pods=placed)
+
+
+def test_all_packets_came_through() -> None:
+    assert found() == []
+    assert found(pods=2) == []
+
+
+def test_the_npu_that_all_failures_meet_at_is_named() -> None:
+    [one] = found(("h2", 3))
+    assert one.hosts == ("h2",)
+    assert str(one) == "NPU 3 (192.1.3.196) lost HCCS packets to or from 3 of 3 peers: h1, h3 and h4"
+
+
+def test_packets_on_the_wrong_plane_are_lost_ones() -> None:
+    [one] = found(("h2", 3), planes=("0x1",))
+    assert one.hosts == ("h2",)

@@ -1,0 +1,383 @@
+"""The rules of a host's firewall: read as its tools print them, and followed as the kernel would.
+
+That they are followed rightly is shown against the kernel itself, in `test_firewall_kernel`.
+"""
+
+from __future__ import annotations
+
+import base64
+import ipaddress
+import json
+import zlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from doctor.fact import Fact, Unreadable
+from doctor.facts.firewall import FirewallRules, list_rules
+from doctor.facts.firewall.gate import Ask, Gate, gate
+from doctor.facts.firewall.packets import (
+    All,
+    Condition,
+    Is,
+    Not,
+    OneOf,
+    Packets,
+    Unclear,
+    any_row,
+    count,
+    invert,
+    less,
+    meet,
+    ranges,
+)
+from doctor.facts.firewall.rules import Table
+from tests.facts.answers import answered
+from tests.facts.firewall_hosts import HEAD, brought, rules, saved
+from tests.facts.garbage import JSON, runs_on_python_3_6
+
+FIREWALLD = json.loads(Path(__file__).with_name("recorded").joinpath("firewalld.json").read_text())
+"""firewalld 1.3.3 as Debian 12 installs it, with its public zone: what nft 1.0.6 printed."""
+NFT = {"metainfo": {"version": "1.0.6", "release_name": "Lester Gooch #5", "json_schema_version": 1}}
+LOCAL = "10.1.0.1"
+
+
+def listing(*rules: Any, policy: str = "accept", hook: str = "input", family: str = "inet", **more: Any) -> str:
+    """``nft -j list ruleset`` of a table f with a chain c that has these rules."""
+    chain = {"family": family, "table": "f", "name": "c", "type": "filter", "hook": hook, "prio": 0, "policy": policy}
+    one = {"family": family, "table": "f", "chain": "c"}
+    parts = [NFT, {"table": {"family": family, "name": "f"}}, {"chain": {**chain, **more}}]
+    parts += [{"rule": {**one, "handle": at, "expr": expr}} for at, expr in enumerate(rules)]
+    return json.dumps({"nftables": parts})
+
+
+def nft(*rules: Any, plain: str = "", family: str = "inet", **more: Any) -> dict[str, Any]:
+    outputs = {"nft": {"out": listing(*rules, family=family, **more)}, "nft -a": {"out": plain}}
+    return brought(tables=[[family, "f"]], outputs=outputs)
+
+
+def judged(seen: dict[str, Any], family: int = 4) -> Gate:
+    network = "10.1.0.0/30" if family == 4 else "fd00::/126"
+    whole = ipaddress.ip_network(network)
+    fleet = ranges([(int(whole[1]), int(whole[2]))])
+    ask = Ask("eth0", family, fleet, ranges([(29500, 29500), (60000, 60031)]), ranges([(32768, 59999)]), True)
+    return gate(rules(seen, LOCAL).tables, ask)
+
+
+def blocked(seen: dict[str, Any], family: int = 4) -> list[tuple[str, str]]:
+    """Each rule that surely blocks, with the ports."""
+    found = judged(seen, family)
+    assert not found.unclear, found.unclear
+    return [(one.place.rule, str(one.ports)) for one in found.blocked if one.part == "opening"]
+
+
+def unclear(seen: dict[str, Any]) -> list[str]:
+    found = judged(seen)
+    assert not found.blocked
+    return [one.place.rule for one in found.unclear]
+
+
+def matched(left: Any, right: Any, op: str = "==") -> dict[str, Any]:
+    return {"match": {"op": op, "left": left, "right": right}}
+
+
+DPORT = {"payload": {"protocol": "tcp", "field": "dport"}}
+SADDR = {"payload": {"protocol": "ip", "field": "saddr"}}
+DROP, ACCEPT = {"drop": None}, {"accept": None}
+
+
+# ---- reading
+
+
+def refusal(seen: Any) -> str:
+    found = answered(FirewallRules, seen)
+    assert isinstance(found, Unreadable), found
+    return str(found)
+
+
+def test_a_host_without_a_firewall() -> None:
+    found = rules(brought())
+    assert (found.tables, found.unread) == ((), {})
+
+
+def test_without_root() -> None:
+    said = refusal({**brought(), "local": [], "refused": True, "error": "nftables: Operation not permitted"})
+    assert said == "only root may read the firewall's rules: log in as root, or use --sudo"
+
+
+def test_tables_that_no_tool_tells_of() -> None:
+    """The kernel holds one, and nft is not installed: not known, and never no rules."""
+    absent = {"ended": "absent", "err": "nft is not installed"}
+    assert rules(brought(tables=[["inet", "f"]], outputs={"nft": absent})).unread == {
+        "table inet f": "nft is not installed"
+    }
+    old = {"code": 1, "err": "Error: JSON support not compiled-in"}
+    assert "JSON support" in rules(brought(tables=[["ip", "f"]], outputs={"nft": old})).unread["table ip f"]
+
+
+def test_legacy_tables_that_no_tool_tells_of() -> None:
+    found = rules(brought(legacy={"ip": ["filter"], "ip6": []}))
+    assert list(found.unread) == ["table filter of legacy iptables"]
+    other = {"iptables-legacy": {"out": HEAD.replace("v1.8.9", "v1.8.9 (nf_tables)") + "*filter\nCOMMIT\n"}}
+    assert rules(brought(legacy={"ip": ["filter"], "ip6": []}, outputs=other)).unread
+
+
+def test_nft_is_preferred_and_iptables_asked_where_nft_has_no_words() -> None:
+    plain = HEAD.replace("v1.8.9", "v1.8.9 (nf_tables)") + (
+        "*filter\n:INPUT ACCEPT [0:0]\n-A INPUT -p tcp -m multiport --ports 29500 -j DROP\nCOMMIT\n"
+    )
+    chain = {"family": "ip", "table": "filter", "name": "INPUT", "type": "filter", "hook": "input", "prio": 0}
+    for expr, tool in (([{"xt": {"type": "match", "name": "multiport"}}, DROP], "iptables"), ([DROP], "nft")):
+        rule = {"family": "ip", "table": "filter", "chain": "INPUT", "handle": 1, "expr": expr}
+        parts = [{"table": {"family": "ip", "name": "filter"}}, {"chain": chain}, {"rule": rule}]
+        outputs = {"nft": {"out": json.dumps({"nftables": parts})}, "iptables": {"out": plain}}
+        (table,) = rules(brought(tables=[["ip", "filter"]], outputs=outputs)).tables
+        assert table.tool == tool
+
+
+def test_without_iptables_its_matches_are_not_known() -> None:
+    assert unclear(nft([{"xt": {"type": "match", "name": "multiport"}}, DROP]))
+    assert unclear(nft([{"xt": {"type": "target", "name": "REJECT"}}]))
+
+
+def test_a_long_listing_is_packed() -> None:
+    seen = nft([DROP], policy="drop")
+    text = seen["outputs"]["nft"]["out"]
+    packed = "zlib:" + base64.b64encode(zlib.compress(text.encode())).decode()
+    assert rules(brought(tables=seen["tables"], outputs={"nft": {"out": packed}})) == rules(seen)
+    for broken in ("zlib:", "zlib:!", "zlib:" + base64.b64encode(b"no").decode()):
+        found = answered(FirewallRules, {**brought(tables=seen["tables"], outputs={"nft": {"out": broken}})})
+        assert isinstance(found, Unreadable) or found.unread
+
+
+def test_counters_do_not_make_two_rule_sets_differ() -> None:
+    assert rules(nft([{"counter": {"packets": 1, "bytes": 60}}, DROP])) == rules(nft([DROP]))
+
+
+def test_rules_are_shown_as_nft_shows_them() -> None:
+    plain = "table inet f { # handle 1\n\tchain c { # handle 1\n\t\ttcp dport 29500 drop # handle 0\n\t}\n}\n"
+    assert blocked(nft([matched(DPORT, 29500), DROP], plain=plain))[0][0] == "tcp dport 29500 drop"
+    assert '"drop"' in blocked(nft([matched(DPORT, 29500), DROP]))[0][0]
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"nftables": 1}', '{"nftables": [{"rule": {}}]}'])
+def test_listings_that_are_none(text: str) -> None:
+    assert "not understood" in refusal(brought(tables=[["inet", "f"]], outputs={"nft": {"out": text}}))
+
+
+@pytest.mark.parametrize("text", [HEAD + "*filter\n", HEAD + "*filter\n:INPUT MAYBE [0:0]\nCOMMIT\n", HEAD + "hello\n"])
+def test_saves_that_are_none(text: str) -> None:
+    refusal(brought(legacy={"ip": ["filter"], "ip6": []}, outputs={"iptables-legacy": {"out": text}}))
+
+
+@given(JSON)
+def test_anything_else(value: object) -> None:
+    assert isinstance(answered(FirewallRules, value), Unreadable)
+
+
+@given(st.text() | st.binary().map(lambda raw: raw.decode("utf-8", "replace")), st.sampled_from(["nft", "iptables"]))
+def test_any_text_as_a_tools_answer(text: str, tool: str) -> None:
+    """A table that exists is told, or unread, or the fact is unreadable: it never just vanishes."""
+    tables = [["ip", "filter"]] if tool == "nft" else []
+    legacy = {"ip": [] if tool == "nft" else ["filter"], "ip6": []}
+    outputs = {"nft" if tool == "nft" else "iptables-legacy": {"out": text}}
+    found = answered(FirewallRules, brought(tables=tables, legacy=legacy, outputs=outputs))
+    assert isinstance(found, Unreadable) or (isinstance(found, Fact) and found.unread)
+
+
+@given(st.lists(st.dictionaries(st.sampled_from(["match", "drop", "vmap", "set", "mangle", "new"]), JSON, min_size=1)))
+def test_any_rule_can_be_followed(parts: list[Any]) -> None:
+    found = answered(FirewallRules, brought(tables=[["inet", "f"]], outputs={"nft": {"out": listing(parts)}}))
+    if isinstance(found, FirewallRules):
+        gate(found.tables, Ask("eth0", 4, ((1, 2),), ((29500, 29500),), ((32768, 60999),), True))
+
+
+@given(st.lists(st.text(st.characters(codec="ascii", exclude_characters="\n"), max_size=12), max_size=8))
+def test_any_words_of_iptables_can_be_followed(words: list[str]) -> None:
+    found = answered(FirewallRules, saved("-A INPUT " + " ".join(words)))
+    if isinstance(found, FirewallRules):
+        gate(found.tables, Ask("eth0", 4, ((1, 2),), ((29500, 29500),), ((32768, 60999),), True))
+
+
+def test_the_source_that_is_sent() -> None:
+    assert runs_on_python_3_6(list_rules)
+
+
+# ---- following: a choice of what the comparison with the kernel does not draw
+
+
+def test_firewalld_as_it_is_installed() -> None:
+    seen = brought(tables=[["inet", "firewalld"]], outputs={name: {"out": text} for name, text in FIREWALLD.items()})
+    assert {rule for rule, _ in blocked(seen)} == {"reject with icmpx admin-prohibited"}
+    (one, *_) = [found for found in judged(seen).blocked if found.part == "opening"]
+    assert (one.place.base.name, one.place.chain, one.outgoing) == ("filter_INPUT", "filter_IN_public", False)
+
+
+@pytest.mark.parametrize("family", [4, 6])
+def test_a_table_of_both_families(family: int) -> None:
+    assert blocked(nft([matched(DPORT, 29500), DROP]), family) != []
+
+
+def test_a_table_of_one_family() -> None:
+    assert blocked(nft([DROP], family="ip6"), 4) == []
+    assert blocked(nft([DROP], family="ip6"), 6) != []
+    assert blocked(saved("-A INPUT -s fd00::/64 -j DROP", family="ip6"), 6) != []
+
+
+def test_an_address_of_one_family_never_fits_the_other() -> None:
+    """nft looks at the family first, whatever the comparison: ``ip6 saddr != ::1`` is no IPv4 packet."""
+    other = {"payload": {"protocol": "ip6", "field": "saddr"}}
+    assert blocked(nft([matched(other, "::1", "!="), DROP])) == []
+    assert blocked(nft([matched(other, "::1", "!="), DROP]), 6) != []
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"limit": {"rate": 10, "burst": 5, "per": "second"}},
+        {"quota": {"val": 100, "val_unit": "mbytes"}},
+        {"ct count": {"val": 10}},
+        {"set": {"op": "add", "elem": SADDR, "set": "@x", "stmt": [{"limit": {"rate": 1, "per": "second"}}]}},
+        matched({"meta": {"key": "skuid"}}, 1000),
+        matched({"meta": {"key": "time"}}, "2020-01-01 00:00:00"),
+        matched(SADDR, "@not-listed"),
+        matched({"payload": {"base": "th", "offset": 16, "len": 16}}, 29500),
+        matched({"something": "new"}, 1),
+        {"something": "new"},
+    ],
+)
+def test_what_is_not_known_stays_so(part: Any) -> None:
+    assert unclear(nft([part, DROP])) != []
+    assert unclear(nft([part, ACCEPT], policy="drop")) != []
+    assert judged(nft([part, {"log": None}])) == Gate() or "new" in str(part)
+    assert judged(nft([part, DROP], [DROP])).unclear == () or "new" in str(part)
+
+
+@pytest.mark.parametrize("part", [{"redirect": {"port": 8080}}, {"dnat": {"addr": "10.0.0.1"}}, {"queue": {"num": 0}}])
+def test_what_becomes_of_packets_elsewhere_is_not_known(part: Any) -> None:
+    assert unclear(nft([matched(DPORT, 29500), part])) != []
+
+
+def test_a_set_that_rules_fill_as_it_is_now() -> None:
+    blocklist = {"set": {"family": "inet", "table": "f", "name": "bad", "type": "ipv4_addr", "elem": ["10.1.0.2"]}}
+    parts = json.loads(listing([matched(SADDR, "@bad"), DROP]))
+    parts["nftables"].insert(2, blocklist)
+    seen = brought(tables=[["inet", "f"]], outputs={"nft": {"out": json.dumps(parts)}})
+    assert [str(one.peers) for one in judged(seen).blocked if one.part == "opening"] == [
+        str(ranges([(int(ipaddress.ip_address("10.1.0.2")),) * 2]))
+    ]
+
+
+def test_ipsets() -> None:
+    drop = saved("-A INPUT -m set --match-set some src,dst -j DROP")
+
+    def with_sets(text: str) -> dict[str, Any]:
+        return {**drop, "outputs": {**drop["outputs"], "ipset": {"out": text}}}
+
+    assert unclear(drop) != []
+    pair = "create some hash:ip,port family inet hashsize 1024 maxelem 65536\nadd some 10.1.0.2,tcp:29500\n"
+    assert [one.ports for one in judged(with_sets(pair)).blocked if one.part == "opening"] == [((29500, 29500),)]
+    net = "create some hash:net family inet hashsize 1024 maxelem 65536\nadd some 10.1.0.0/24\n"
+    assert blocked(with_sets(net)) != []
+    assert blocked(with_sets("create some hash:net family inet\nadd some 10.7.0.0/24\n")) == []
+    assert unclear(with_sets("create some list:set size 8\nadd some other\n")) != []
+    assert unclear(with_sets(net + "add some 10.1.0.2 nomatch\n")) != []
+
+
+def test_the_way_back_is_known_only_within_the_interfaces_own_network() -> None:
+    missing = nft([matched({"fib": {"result": "oif", "flags": ["saddr", "iif"]}}, False), DROP])
+    assert blocked(missing) == []
+    ask = Ask("eth0", 4, ((1, 2),), ((29500, 29500),), ((32768, 60999),), False)
+    assert gate(rules(missing).tables, ask).unclear != ()
+
+
+def test_rules_without_end() -> None:
+    """Chains that call each other cannot be loaded; a listing that says so is not followed for ever."""
+    assert unclear(saved("-A A -j B", "-A B -j A", "-A INPUT -j A")) != []
+
+
+def test_a_thousand_pairs_are_looked_at_in_no_time() -> None:
+    """One look for all hosts and ports at once: what decides is how many rules there are, not how many packets."""
+    pairs = [{"concat": [f"10.1.{at // 250}.{at % 250}", port]} for at in range(1000) for port in (22, 29500)]
+    key = {"concat": [SADDR, DPORT]}
+    seen = nft([matched(key, {"set": pairs}), ACCEPT], policy="drop")
+    table: Table = rules(seen).tables[0]
+    fleet = ranges([(int(ipaddress.ip_address("10.1.0.0")), int(ipaddress.ip_address("10.1.3.249")))])
+    found = gate((table,), Ask("eth0", 4, fleet, ((29500, 29500),), ((32768, 60999),), True))
+    assert len(found.blocked) < 50
+
+
+# ---- sets of numbers and of packets
+
+SPANS = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)).map(lambda ends: tuple(sorted(ends))), max_size=5)
+ROOM = range(41)
+
+
+def numbers(spans: Any) -> set[int]:
+    return {one for low, high in spans for one in range(low, min(high, 40) + 1)}
+
+
+@given(SPANS, SPANS)
+def test_ranges_are_sets(one: Any, other: Any) -> None:
+    first, second = ranges(one), ranges(other)
+    assert numbers(first) == numbers(one)
+    assert count(first) == len(numbers(one))
+    assert numbers(meet(first, second)) == numbers(one) & numbers(other)
+    assert numbers(less(first, second)) == numbers(one) - numbers(other)
+    assert numbers(invert(first)) == set(ROOM) - numbers(one)
+    assert invert(invert(first)) == first
+
+
+LEAF = st.builds(Is, st.sampled_from(["sport", "dport"]), SPANS.map(ranges)) | st.builds(Unclear)
+CONDITION: st.SearchStrategy[Condition] = st.recursive(
+    LEAF,
+    lambda inner: (
+        st.builds(Not, inner)
+        | st.builds(All, st.lists(inner, max_size=3).map(tuple))
+        | st.builds(OneOf, st.lists(inner, max_size=3).map(tuple))
+    ),
+    max_leaves=6,
+)
+
+
+def truth(condition: Condition, sport: int, dport: int) -> bool | None:
+    """The condition for one packet, in three values."""
+    if isinstance(condition, Is):
+        return any(low <= (sport if condition.field == "sport" else dport) <= high for low, high in condition.values)
+    if isinstance(condition, Not):
+        inner = truth(condition.part, sport, dport)
+        return None if inner is None else not inner
+    if isinstance(condition, (All, OneOf)):
+        found = {truth(part, sport, dport) for part in condition.parts}
+        decisive = isinstance(condition, OneOf)
+        return decisive if decisive in found else None if None in found else not decisive
+    return None
+
+
+@given(CONDITION)
+def test_a_condition_divides_packets_and_loses_none(condition: Condition) -> None:
+    whole = ((0, 12),)
+    found = condition.split(Packets({"sport": whole, "dport": whole, "saddr": whole, "daddr": whole}, {}))
+    for sport in range(13):
+        for dport in range(13):
+            here = [
+                value
+                for value, many in ((True, found.yes), (False, found.no), (None, found.unclear))
+                for one in many
+                if meet(one.fields["sport"], ((sport, sport),)) and meet(one.fields["dport"], ((dport, dport),))
+            ]
+            assert here == [truth(condition, sport, dport)]
+
+
+ROW = st.tuples(
+    SPANS.map(lambda spans: Is("sport", ranges(spans))), SPANS.map(lambda spans: Is("dport", ranges(spans)))
+)
+
+
+@given(st.lists(ROW, max_size=5), st.integers(0, 40), st.integers(0, 40))
+def test_rows_are_put_together_without_a_change(rows: Any, sport: int, dport: int) -> None:
+    each = any(all(truth(part, sport, dport) for part in row) for row in rows)
+    assert truth(any_row(rows), sport, dport) == each

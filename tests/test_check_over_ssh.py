@@ -1,0 +1,172 @@
+"""`doctor check` end to end over real SSH: every trouble ends in one plain sentence, and delays nobody else."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.hosts.fleet import Fleet
+
+pytestmark = pytest.mark.hosts
+ROOT = Path(__file__).resolve().parents[1]
+CLEAN = {name: value for name, value in os.environ.items() if not name.startswith(("DOCTOR_", "SLURM_", "RANK_"))}
+FAULTS = ("refuse", "drop", "silent", "wrong-key", "deny", "hang", "flood", "cut")
+CONNECT_TIMEOUT = 4.0
+
+
+def check(fleet: Fleet, hosts: list[str], *words: str) -> tuple[int, dict[str, Any], float]:
+    """Exit code, report, and seconds of wall time."""
+    began = time.monotonic()
+    argv = [sys.executable, "-m", "doctor", "check", ",".join(hosts), "-F", str(fleet.ssh_config), "--json", *words]
+    done = fleet.run(argv, env=CLEAN, cwd=ROOT, timeout=100)
+    assert done.stdout, done.stderr
+    assert "Traceback" not in done.stderr
+    return done.returncode, json.loads(done.stdout), time.monotonic() - began
+
+
+def outcome(report: dict[str, Any], name: str) -> dict[str, Any]:
+    return next(one for one in report["outcomes"] if one["check"] == name)
+
+
+def unreached(report: dict[str, Any]) -> dict[str, str]:
+    """What host-unreachable says, by host."""
+    found = outcome(report, "host-unreachable")["findings"]
+    return {host: one["values"]["trouble"] for one in found for host in one["hosts"]}
+
+
+@pytest.fixture(scope="module")
+def mixed(make_fleet: Callable[..., Fleet]) -> Fleet:
+    """Sixteen hosts: one for each transport fault, and eight good ones between them."""
+    return make_fleet(16, {f"mix{2 * place + 1:04d}": {"fault": name} for place, name in enumerate(FAULTS)}, name="mix")
+
+
+@pytest.mark.parametrize("transport", ["ssh", "openssh"])
+def test_eight_faults_among_sixteen_hosts(mixed: Fleet, transport: str) -> None:
+    """Each is named, none delays the others, and the good hosts are complete."""
+    words = ["--connect-timeout", str(CONNECT_TIMEOUT), "--timeout", str(CONNECT_TIMEOUT + 2)]
+    words += ["--transport", transport, "--select", "host-unreachable", "--select", "listen-queue-short"]
+    code, report, seconds = check(mixed, list(mixed.hosts), *words)
+    bad, good = mixed.hosts[::2], mixed.hosts[1::2]
+    assert code == 10
+    assert outcome(report, "listen-queue-short")["looked"] == list(good)
+    said = unreached(report)
+    assert set(said) == set(bad)
+    assert dict(zip(FAULTS, (said[host] for host in bad), strict=True)) == {
+        "refuse": "refused",
+        "drop": "dropped",
+        "silent": "silent",
+        "wrong-key": "key-changed",
+        "deny": "auth",
+        "hang": "timeout",
+        "flood": "flood",
+        "cut": "lost",
+    }
+    assert seconds < CONNECT_TIMEOUT + 2 + 5
+
+
+def test_the_whole_fleet_gone_is_one_finding_not_a_hundred_unknowns(mixed: Fleet) -> None:
+    code, report, _ = check(mixed, [mixed.hosts[0]])
+    assert code == 10
+    assert {one["status"] for one in report["outcomes"]} <= {"failed", "passed", "unknown", "skipped"}
+    reasons = {one["because"] for outcome in report["outcomes"] for one in outcome["unknown"]}
+    assert reasons == {"host-unreachable"}
+
+
+@pytest.fixture(scope="module")
+def odd(make_fleet: Callable[..., Fleet]) -> Fleet:
+    """Hosts that work, each odd in its own way."""
+    noise = ["\033[31mWELCOME\033[0m to [bold]odd[/bold]\n", "bye\n"]
+    users = {
+        "may": {"uid": 2001, "groups": [], "sudo": "nopasswd"},
+        "asks": {"uid": 2002, "groups": [], "sudo": "password", "password": "not-this-one"},
+    }
+    return make_fleet(
+        7,
+        {
+            "*": {"users": users},
+            "odd0001": {"python": False},
+            "odd0002": {"shell": "/usr/bin/fish"},
+            "odd0003": {"shell": "/bin/csh"},
+            "odd0004": {"noise": noise},
+            "odd0005": {"full_disk": True},
+            "odd0006": {"nft": "table inet f {\n chain in {\n type filter hook input priority 0\n }\n}\n"},
+        },
+        name="odd",
+        shm="4g",
+    )
+
+
+def test_a_host_without_python_is_said_to_be_one(odd: Fleet) -> None:
+    code, report, _ = check(odd, [odd.hosts[0], odd.hosts[6]], "--select", "listen-queue-short")
+    assert code == 10
+    (found,) = outcome(report, "python3-missing")["findings"]
+    assert found["hosts"] == [odd.hosts[0]]
+    assert outcome(report, "host-unreachable")["status"] == "passed"
+    assert outcome(report, "listen-queue-short")["unknown"][0]["because"] == "python3-missing"
+
+
+@pytest.mark.parametrize(("place", "what"), [(1, "fish"), (2, "csh"), (3, "banners and noise"), (4, "a full disk")])
+def test_an_odd_host_is_read_like_any_other(odd: Fleet, place: int, what: str) -> None:
+    del what
+    code, report, _ = check(odd, [odd.hosts[place]], "--select", "listen-queue-short")
+    assert outcome(report, "listen-queue-short")["looked"] == [odd.hosts[place]]
+    assert code == 0
+
+
+def test_a_firewall_that_an_ordinary_user_cannot_read_is_unknown(odd: Fleet) -> None:
+    hosts = list(odd.hosts[5:7])
+    code, report, _ = check(odd, hosts, "-l", "may", "--select", "firewall-blocks-job")
+    assert code == 12
+    assert "root" in outcome(report, "firewall-blocks-job")["unknown"][0]["reason"]
+
+
+def test_with_sudo_it_is_read(odd: Fleet) -> None:
+    hosts = list(odd.hosts[5:7])
+    code, report, _ = check(odd, hosts, "-l", "may", "--sudo", "--select", "firewall-blocks-job")
+    assert outcome(report, "firewall-blocks-job")["unknown"] == []
+    assert code == 0
+
+
+def test_sudo_that_asks_for_a_password_is_unknown_not_absent(odd: Fleet) -> None:
+    hosts = list(odd.hosts[5:7])
+    code, report, _ = check(odd, hosts, "-l", "asks", "--sudo", "--select", "firewall-blocks-job")
+    assert code == 12
+    assert "password is required" in outcome(report, "firewall-blocks-job")["unknown"][0]["reason"]
+
+
+def test_within_looks_where_the_job_runs(odd: Fleet) -> None:
+    """A container with Docker's /dev/shm on a host with a large one."""
+    host = odd.hosts[6]
+    script = '#!/bin/sh\nmount -t tmpfs -o size=64m none /dev/shm && exec "$@"\n'
+    odd.write(host, "/usr/local/bin/in-container", script, mode="755")
+    _, outside, _ = check(odd, [host], "--select", "shm-docker-default")
+    assert outcome(outside, "shm-docker-default")["status"] == "passed"
+    code, inside, _ = check(
+        odd, [host], "--select", "shm-docker-default", "--within", "unshare --mount /usr/local/bin/in-container"
+    )
+    assert outcome(inside, "shm-docker-default")["status"] == "failed"
+    assert code == 10
+
+
+def test_a_container_that_is_not_there_is_unknown(odd: Fleet) -> None:
+    code, report, _ = check(
+        odd, [odd.hosts[6]], "--select", "shm-docker-default", "--within", "sh -c 'echo No such container >&2; exit 1'"
+    )
+    assert code == 12
+    assert "No such container" in outcome(report, "shm-docker-default")["unknown"][0]["reason"]
+
+
+def test_the_report_is_the_same_from_the_saved_run(odd: Fleet, tmp_path: Path) -> None:
+    saved = tmp_path / "run.json"
+    _, live, _ = check(odd, list(odd.hosts), "--save", str(saved))
+    argv = [sys.executable, "-m", "doctor", "check", "--from", str(saved), "--json"]
+    again = json.loads(odd.run(argv, env=CLEAN, cwd=ROOT).stdout)
+    assert again["outcomes"] == live["outcomes"]
+    assert again["hosts"] == live["hosts"]

@@ -3,7 +3,7 @@ from collections.abc import Iterator
 from doctor import ERROR, Finding, PerHost, Skip, check
 from doctor.facts.firewall import FirewallRules
 from doctor.facts.firewall.job import blocks, job_ports, spell
-from doctor.facts.firewall.remedy import remedy
+from doctor.facts.firewall.remedy import KEEP, remedy
 from doctor.facts.firewall.routes import find_master, routes
 from doctor.facts.names import HostNames
 from doctor.facts.network import HostAddresses
@@ -30,9 +30,7 @@ def firewall_blocks_job(
     MASTER_PORT is open is not enough: Gloo, NCCL and HCCL listen on ports that the kernel gives them.
 
     ## What to do
-    As root on {host}: `{fix}`. It opens these ports to these hosts alone; the firewall stays on. ufw and firewalld
-    keep it. A rule put in with nft or iptables is gone after a restart: write it to `/etc/nftables.conf` as well, or
-    run `netfilter-persistent save` (Debian, Ubuntu) or `service iptables save` (RHEL, openEuler).
+    As root on {host}: `{fix}`. {keep} It opens these ports to these hosts alone; the firewall stays on.
     Where so many ports may not be opened, make the kernel's range small on all hosts, and open that:
     `sysctl -w net.ipv4.ip_local_port_range="50000 51999"`. With MASTER_ADDR given, MASTER_PORT is judged on that host
     alone; without it, on every host.
@@ -56,6 +54,7 @@ def firewall_blocks_job(
             peers=block.peers,
             rules=block.rules,
             fix=remedy(block),
+            keep=KEEP[block.manager],
             saw=block.rules[0],
             want="accepted",
         )

@@ -13,8 +13,8 @@ def npu_memory_errors(memory: NpuMemoryErrors) -> Iterator[Finding]:
     has failed, others tend to follow.
 
     ## What to do
-    Restart {host} while no job runs, which takes the pages out of use. Have the card replaced when the count grows again:
-    `npu-smi info -t ecc -i {card}` shows it.
+    Restart {host} while no job runs, which takes the pages out of use. Have the card replaced when the count grows
+    again: `npu-smi info -t ecc -i {card}` shows it.
 
     ## Source
     `HBM Double Bit Error Count` of `npu-smi info -t ecc` (documentation of npu-smi).

@@ -96,8 +96,8 @@ def test_the_fault_is_found(fleet: Any, row: Row, tmp_path: Path) -> None:
     assert code == (10 if CATALOGUE[row.check].severity.value == "error" else 0)
 
 
-ALONE = {"host-unreachable", "python3-missing"}
-"""A host that cannot be read hides its other faults: that is what these two are for."""
+ALONE = {"host-unreachable", "python3-missing", "npu-tools-missing", "npu-driver-not-loaded"}
+"""Faults that keep the host, or its NPUs, from being read at all: they stand for what they hide."""
 
 
 def pairs() -> list[tuple[Row, Row]]:

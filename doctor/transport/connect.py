@@ -11,13 +11,14 @@ from pathlib import Path
 import paramiko
 
 from doctor.transport import Trouble, Unreached
+from doctor.transport.dial import Dialer
 from doctor.transport.identity import Identity, Keyring, Keys
 from doctor.transport.login import Login
 from doctor.transport.options import CONNECT_TIMEOUT, Options
 from doctor.transport.proxy import Proxy
 from doctor.transport.resolver import Resolver
 from doctor.transport.ssh_config import Settings, timed
-from doctor.transport.stream import Dialer, Stream, port
+from doctor.transport.stream import Stream, port
 from doctor.transport.trust import Trust
 from doctor.transport.wire import Wire
 from doctor.transport.wording import plain, seconds, unreached

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from doctor.transport.wording import plain, unreached
 
 _BEFORE_PASSWORD = 4
 """Keys to try when there is a password too: sshd hangs up after six failures."""
+_BY_PASSWORD = ("password", "keyboard-interactive")
 _STAGE = "the login"
 
 
@@ -40,7 +42,7 @@ class Login:
         for identity in keys[: _BEFORE_PASSWORD if self._password else None]:
             if self._takes("publickey") and self._offer(identity):
                 return identity
-        if self._password and not self._done and self._takes("password", "keyboard-interactive"):
+        if self._password and not self._done and self._takes(*_BY_PASSWORD):
             self._attempt(lambda: self._wire.auth_password(self._settings.user, self._password, fallback=True))
         if not self._done:
             raise self._refused()
@@ -56,8 +58,9 @@ class Login:
     def _offer(self, identity: Identity) -> bool:
         answered = threading.Event()
         self._tried.append(identity)
-        self._wire.auth_publickey(self._settings.user, identity, answered)  # type: ignore[arg-type]
-        answered.wait(max(self._wire.deadline - time.monotonic(), 0))
+        with contextlib.suppress(paramiko.SSHException, EOFError, OSError):  # the connection has ended: told below
+            self._wire.auth_publickey(self._settings.user, identity, answered)  # type: ignore[arg-type]
+            answered.wait(max(self._wire.deadline - time.monotonic(), 0))
         self._settle(self._wire.get_exception(), answered.is_set())
         return self._done
 
@@ -95,9 +98,8 @@ class Login:
         unsigned = [f"{identity.label} ({identity.trouble})" for identity in self._tried if identity.trouble]
         words = [identity.label for identity in self._tried if not identity.trouble]
         shown = [f"tried {', '.join(words[:4])}{' and others' if words[4:] else ''}"] if words else []
-        shown += (
-            ["the password was wrong"] if self._password and self._takes("password", "keyboard-interactive") else []
-        )
+        wrong = self._password and self._takes(*_BY_PASSWORD)
+        shown += ["the password was wrong"] if wrong else []
         shown += [f"could not sign with {', '.join(unsigned[:2])}"] if unsigned else []
         shown += [f"{', '.join(self._keys.locked[:2])} needs its passphrase"] if self._keys.locked else []
         return "; ".join([*shown, *self._keys.notes[:1]]) or "there is no key to offer"

@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from doctor.transport import Said
+from doctor.transport import Said, Unreached
 from doctor.transport.wording import seconds, size, unreached
 
 _CHUNK = 1 << 16
@@ -111,11 +111,15 @@ def converse(
     said = Said(NO_STATUS if code is None else code, bytes(talk.out), bytes(talk.err), sent, time.time())
     if children.closed:
         raise unreached("budget", "the run's time was up before it answered", said=said)
-    if talk.said > limit:
-        raise unreached("flood", f"it printed more than {size(limit)}, and was cut off", said=said)
     if code is None:
-        raise unreached("timeout", f"the command did not end within {seconds(timeout)}", said=said)
+        raise _unfinished(said, talk.said > limit, timeout, limit)
     return said
+
+
+def _unfinished(said: Said, flooding: bool, timeout: float, limit: int) -> Unreached:
+    if flooding:
+        return unreached("flood", f"it printed more than {size(limit)}, and was cut off", said=said)
+    return unreached("timeout", f"the command did not end within {seconds(timeout)}", said=said)
 
 
 class _Talk:

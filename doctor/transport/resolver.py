@@ -9,7 +9,7 @@ import shutil
 import threading
 from pathlib import Path
 
-from doctor.transport import ssh_config
+from doctor.transport import config_files, ssh_config
 from doctor.transport.known_hosts import matches
 from doctor.transport.options import Options
 from doctor.transport.process import Children, converse
@@ -44,7 +44,7 @@ class Resolver:
         self._lock = threading.Lock()
         self._ssh = shutil.which("ssh")
         texts = self._texts() if self._ssh else None
-        self._patterns = None if texts is None else ssh_config.patterns(texts)
+        self._patterns = None if texts is None else config_files.patterns(texts)
         self._globs = sorted(word for word in self._patterns or () if re.search(r"[*?]", word))
         if not self._ssh:
             warnings.append(
@@ -115,9 +115,9 @@ class Resolver:
         chosen = self._options.config
         if chosen:
             paths = [] if chosen == "none" else [Path(chosen)]
-            return ssh_config.config_texts(paths, home, home / ".ssh") if paths else [""]
-        mine = ssh_config.config_texts([home / ".ssh" / "config"], home, home / ".ssh")
-        system = ssh_config.config_texts([Path("/etc/ssh/ssh_config")], home, Path("/etc/ssh"))
+            return config_files.config_texts(paths, home, home / ".ssh") if paths else [""]
+        mine = config_files.config_texts([home / ".ssh" / "config"], home, home / ".ssh")
+        system = config_files.config_texts([Path("/etc/ssh/ssh_config")], home, Path("/etc/ssh"))
         return None if mine is None or system is None else [*mine, *system, ""]
 
     def _by_paramiko(self, target: Target, own: bool) -> Values:

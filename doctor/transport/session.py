@@ -51,11 +51,11 @@ class Session:
             self._channel = self._wire.open_session(window_size=_WINDOW, timeout=timeout)
         except paramiko.ChannelException as error:
             why = self._wire.refusals.get(self._wire.number()) or plain(str(error.text))
-            raise unreached(
-                "error", f"it refused to open a session: {why}", "see MaxSessions in its sshd_config"
-            ) from None
+            text = f"it refused to open a session: {why}"
+            raise unreached("error", text, "see MaxSessions in its sshd_config") from None
         except (paramiko.SSHException, EOFError, OSError):
-            raise self._wire.broken("the opening of a session") from None
+            stage = "the opening of a session"
+            raise (self._wire.late(stage) if self._wire.is_active() else self._wire.broken(stage)) from None
         for buffer in (self._channel.in_buffer, self._channel.in_stderr_buffer):
             buffer.set_event(self._bell)
 
@@ -66,15 +66,22 @@ class Session:
         channel.event = _Patience(deadline)
         self._sent = time.time()
         try:
-            channel.exec_command(command)
+            self._ask(channel, command)
             channel.settimeout(0.0)
             self._talk(channel, memoryview(stdin), deadline)
         except TimeoutError:
             self._late(timeout)
         except (paramiko.SSHException, EOFError, OSError):
+            if time.monotonic() > deadline:
+                self._late(timeout)
+        return self._end(channel)
+
+    def _ask(self, channel: paramiko.Channel, command: str) -> None:
+        try:
+            channel.exec_command(command)
+        except paramiko.SSHException:
             if self._wire.is_active():
                 self._fail("error", "it refused to run the command")
-        return self._end(channel)
 
     def _talk(self, channel: paramiko.Channel, stdin: memoryview, deadline: float) -> None:
         """Both directions at once, until the command has ended. Raises: TimeoutError, OSError."""
@@ -109,6 +116,9 @@ class Session:
                 stdin = stdin[channel.send(bytes(stdin[:_SLICE])) :]
         except TimeoutError:
             pass  # the window is full
+        except OSError:  # it may have ended just now
+            if not channel.closed:
+                raise
         return stdin[:0] if channel.closed else stdin
 
     def _end(self, channel: paramiko.Channel) -> Said:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import pwd
 import re
-import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 
 from doctor.transport.wording import unreached
 
+_TRUE = ("yes", "true", "ask", "unbound", "host-bound")
 DEFAULT_IDENTITIES = ("id_rsa", "id_ecdsa", "id_ecdsa_sk", "id_ed25519", "id_ed25519_sk")
 
 
@@ -96,6 +96,10 @@ def timed(settings: Settings, connect_timeout: float) -> Settings:
     return msgspec.structs.replace(settings, connect_timeout=connect_timeout)
 
 
+Values = Mapping[str, list[str]]
+"""What ssh -G says: the values of each keyword."""
+
+
 def read(answer: str) -> dict[str, list[str]]:
     """What ``ssh -G`` printed: the values of each keyword, in order."""
     values: dict[str, list[str]] = {}
@@ -105,146 +109,104 @@ def read(answer: str) -> dict[str, list[str]]:
     return values
 
 
-def settings(host: str, values: Mapping[str, list[str]]) -> Settings:
+def settings(host: str, values: Values) -> Settings:
     """The settings that `read` gives for ``host``. Raises: Unreached, when they make no sense."""
-
-    def one(keyword: str, default: str = "") -> str:
-        value = next(iter(values.get(keyword, ())), default)
-        return "" if value.lower() == "none" else value
-
-    def truth(keyword: str, default: str = "no") -> bool:
-        return one(keyword, default).lower() in ("yes", "true", "ask")
-
-    name, user = one("hostname", host).strip("[]"), one("user") or pwd.getpwuid(os.getuid()).pw_name
-    try:
-        port = int(one("port") or 22)
-        timeout = float(one("connecttimeout") or 0)
-    except ValueError as error:
-        raise unreached("error", f"its ssh configuration makes no sense: {error}") from None
-    alias = one("hostkeyalias").lower()
-    tokens = {"h": name, "p": str(port), "r": user, "n": host, "k": alias or name, "%": "%", "d": _home()}
-    tokens |= {"u": pwd.getpwuid(os.getuid()).pw_name, "i": str(os.getuid())}
+    answer = _Answer(host, values)
     return Settings(
         host=host,
-        name=name,
-        port=port,
-        user=user,
-        identities=_files(values, "identityfile", tokens),
-        certificates=_files(values, "certificatefile", tokens),
-        identities_only=truth("identitiesonly"),
-        agent=_agent(one("identityagent", "SSH_AUTH_SOCK"), tokens),
-        known_hosts=known_files(one("userknownhostsfile"), tokens),
-        global_known_hosts=known_files(one("globalknownhostsfile"), tokens),
-        revoked_keys=expand(one("revokedhostkeys"), tokens),
-        known_hosts_command=one("knownhostscommand"),
-        alias=alias,
-        hash_known_hosts=truth("hashknownhosts"),
-        jumps=tuple(part.strip() for part in one("proxyjump").split(",") if part.strip()),
-        proxy=fill(one("proxycommand"), tokens),
-        connect_timeout=timeout,
-        family=one("addressfamily", "any").lower(),
-        bind=one("bindaddress"),
-        use_keys=truth("pubkeyauthentication", "yes") or one("pubkeyauthentication") in ("unbound", "host-bound"),
-        use_password=truth("passwordauthentication", "yes") or truth("kbdinteractiveauthentication", "yes"),
-        gssapi=truth("gssapiauthentication"),
-        unsupported="ProxyUseFdpass" if truth("proxyusefdpass") else "",
+        name=answer.name,
+        port=answer.port,
+        user=answer.user,
+        identities=answer.paths("identityfile"),
+        certificates=answer.paths("certificatefile"),
+        identities_only=answer.truth("identitiesonly"),
+        agent=_agent(answer),
+        known_hosts=answer.path_list("userknownhostsfile"),
+        global_known_hosts=answer.path_list("globalknownhostsfile"),
+        revoked_keys=answer.expand(answer.one("revokedhostkeys")),
+        known_hosts_command=answer.one("knownhostscommand"),
+        alias=answer.alias,
+        hash_known_hosts=answer.truth("hashknownhosts"),
+        jumps=tuple(part.strip() for part in answer.one("proxyjump").split(",") if part.strip()),
+        proxy=answer.fill(answer.one("proxycommand")),
+        connect_timeout=answer.number("connecttimeout", 0),
+        family=answer.one("addressfamily", "any").lower(),
+        bind=answer.one("bindaddress"),
+        use_keys=answer.truth("pubkeyauthentication", "yes"),
+        use_password=any(answer.truth(f"{way}authentication", "yes") for way in ("password", "kbdinteractive")),
+        gssapi=answer.truth("gssapiauthentication"),
+        unsupported="ProxyUseFdpass" if answer.truth("proxyusefdpass") else "",
     )
 
 
-def _home() -> str:
-    return pwd.getpwuid(os.getuid()).pw_dir
+class _Answer:
+    """The values that ssh gave for a host, and the tokens that may stand in them."""
+
+    def __init__(self, host: str, values: Values) -> None:
+        self._values = values
+        account = pwd.getpwuid(os.getuid())
+        self.name = self.one("hostname", host).strip("[]")
+        self.port = int(self.number("port", 22))
+        self.user = self.one("user") or account.pw_name
+        self.alias = self.one("hostkeyalias").lower()
+        self._home = account.pw_dir
+        self._tokens = {"h": self.name, "n": host, "p": str(self.port), "r": self.user, "k": self.alias or self.name}
+        self._tokens |= {"%": "%", "d": self._home, "u": account.pw_name, "i": str(account.pw_uid)}
+
+    def one(self, keyword: str, default: str = "") -> str:
+        value = next(iter(self._values.get(keyword, ())), default)
+        return "" if value.lower() == "none" else value
+
+    def truth(self, keyword: str, default: str = "no") -> bool:
+        return self.one(keyword, default).lower() in _TRUE
+
+    def number(self, keyword: str, default: float) -> float:
+        """Raises: Unreached."""
+        try:
+            return float(self.one(keyword) or default)
+        except ValueError:
+            text = f"its ssh configuration makes no sense: {keyword} is {self.one(keyword)!r}"
+            raise unreached("error", text) from None
+
+    def fill(self, words: str) -> str:
+        """Fills in ``%h``, ``%p`` and the like; what is not known stays."""
+        return re.sub(r"%(.)", lambda found: self._tokens.get(found[1], found[0]), words)
+
+    def expand(self, path: str) -> str:
+        """Fills in tokens, ``~`` and ``${VARIABLES}``."""
+        path = re.sub(r"\$\{(\w+)\}", lambda found: os.environ.get(found[1], ""), self.fill(path))
+        return self._home + path[1:] if path == "~" or path.startswith("~/") else path
+
+    def paths(self, keyword: str) -> tuple[str, ...]:
+        """The files of a keyword that has one on each line."""
+        given = (value.strip('"') for value in self._values.get(keyword, ()))
+        return tuple(dict.fromkeys(self.expand(value) for value in given if value.lower() != "none"))
+
+    def path_list(self, keyword: str) -> tuple[str, ...]:
+        """The files of a keyword that has all on one line.
+
+        ssh -G prints them without quotes: a word that begins no path goes on with the one before.
+        """
+        words, files = self.one(keyword), list[str]()
+        for word in words.replace('"', " ").split():
+            path = self.expand(word)
+            if files and not path.startswith("/"):
+                files[-1] += " " + path
+            elif path.lower() != "none":
+                files.append(path)
+        return tuple(files)
 
 
-def fill(words: str, tokens: Mapping[str, str]) -> str:
-    """Replaces ``%h``, ``%p`` and the like; what is not known stays."""
-    return re.sub(r"%(.)", lambda found: tokens.get(found[1], found[0]), words)
-
-
-def expand(path: str, tokens: Mapping[str, str]) -> str:
-    """A path with its tokens, ``~`` and ``${VARIABLES}`` filled in."""
-    path = re.sub(r"\$\{(\w+)\}", lambda found: os.environ.get(found[1], ""), fill(path, tokens))
-    return _home() + path[1:] if path == "~" or path.startswith("~/") else path
-
-
-def _files(values: Mapping[str, list[str]], keyword: str, tokens: Mapping[str, str]) -> tuple[str, ...]:
-    given = (value.strip('"') for value in values.get(keyword, ()))
-    return tuple(dict.fromkeys(expand(value, tokens) for value in given if value.lower() != "none"))
-
-
-def known_files(words: str, tokens: Mapping[str, str]) -> tuple[str, ...]:
-    """Several files on one line. ssh -G prints no quotes: a word that begins no path goes on with the last one."""
-    files: list[str] = []
-    for word in shlex.split(words) if '"' in words else words.split():
-        path = expand(word, tokens)
-        if files and not path.startswith(("/", "~")):
-            files[-1] += " " + path
-        elif path.lower() != "none":
-            files.append(path)
-    return tuple(files)
-
-
-def _agent(words: str, tokens: Mapping[str, str]) -> str:
+def _agent(answer: _Answer) -> str:
+    words = answer.one("identityagent", "SSH_AUTH_SOCK")
     if words == "SSH_AUTH_SOCK":
         return os.environ.get("SSH_AUTH_SOCK", "")
-    return os.environ.get(words[1:], "") if words.startswith("$") and "{" not in words else expand(words, tokens)
+    return os.environ.get(words[1:], "") if re.fullmatch(r"\$\w+", words) else answer.expand(words)
 
 
-def patterns(texts: Iterable[str]) -> frozenset[str] | None:
-    """The patterns of all ``Host`` lines in configuration files, or None when there is more than these to look at.
-
-    Two hosts that fit the same patterns get the same answer from ssh, unless a ``Match``, a canonical name or a
-    token makes a difference.
-    """
-    found: set[str] = set()
-    for text in texts:
-        for line in text.splitlines():
-            keyword, value = _keyword(line)
-            if keyword == "host":
-                found.update(word.lstrip("!") for word in value.replace('"', " ").split())
-            elif (keyword == "match" and value.lower() != "all") or keyword.startswith("canonical"):
-                return None
-    return frozenset(found)
-
-
-def _keyword(line: str) -> tuple[str, str]:
-    found = re.match(r"\s*([A-Za-z0-9]+)(?:\s*=\s*|\s+)(.*)", line)
-    return (found[1].lower(), found[2].strip()) if found else ("", "")
-
-
-def config_texts(paths: Iterable[Path], home: Path, base: Path, depth: int = 0) -> list[str] | None:
-    """The text of configuration files and of all that they include, or None when one cannot be followed."""
-    texts: list[str] = []
-    for path in paths:
-        try:
-            text = path.read_text(errors="replace")
-        except FileNotFoundError:
-            continue
-        except OSError:
-            return None
-        included = _includes(text, home, base)
-        inner = None if included is None or depth > 16 else config_texts(included, home, base, depth + 1)
-        if inner is None:
-            return None
-        texts += [text, *inner]
-    return texts
-
-
-def _includes(text: str, home: Path, base: Path) -> list[Path] | None:
-    """The files that ``Include`` lines name; None when that depends on the host or the environment."""
-    found: list[Path] = []
-    for line in text.splitlines():
-        keyword, value = _keyword(line)
-        for word in shlex.split(value) if keyword == "include" else ():
-            if "%" in word or "$" in word or (word.startswith("~") and not word.startswith("~/")):
-                return None
-            path = home / word[2:] if word.startswith("~/") else base / word
-            found += sorted(Path(path.anchor).glob(str(path.relative_to(path.anchor))))
-    return found
-
-
-def defaults(values: Mapping[str, list[str]]) -> dict[str, list[str]]:
+def defaults(values: Values) -> dict[str, list[str]]:
     """What ssh would have filled in, for the answers of a reader that does not."""
-    ssh = Path(_home(), ".ssh")
+    ssh = Path(pwd.getpwuid(os.getuid()).pw_dir, ".ssh")
     given = {
         "identityfile": [str(ssh / name) for name in DEFAULT_IDENTITIES],
         "userknownhostsfile": [f"{ssh}/known_hosts {ssh}/known_hosts2"],

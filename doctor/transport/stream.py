@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import socket
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from doctor.transport import Unreached
@@ -98,7 +97,7 @@ class Stream:
                 chunk = self._pipe.recv(_CHUNK)
                 heard += chunk
                 if not chunk:
-                    raise _hung_up(heard, where)
+                    raise hung_up(heard, where)
                 if len(heard) > _PREAMBLE:
                     raise _no_ssh(heard, where)
         except TimeoutError:
@@ -132,124 +131,15 @@ def port(settings: Settings) -> str:
 
 def _silent(settings: Settings) -> Unreached:
     waited = seconds(settings.connect_timeout)
-    text = (
-        f"{port(settings)} accepts connections, and sent no SSH banner within {waited}: sshd hangs, or it is not sshd"
-    )
-    return unreached("silent", text)
+    text = f"{port(settings)} accepts connections, and sent no SSH banner within {waited}"
+    return unreached("silent", f"{text}: sshd hangs, or it is not sshd")
 
 
 def _no_ssh(heard: bytes, where: str) -> Unreached:
     return unreached("not-ssh", f"{where} does not speak SSH 2: it says {plain(heard, 60)!r}")
 
 
-def _hung_up(heard: bytes, where: str) -> Unreached:
+def hung_up(heard: bytes, where: str) -> Unreached:
     said = f", saying {plain(heard, 60)!r}" if heard.strip() else ""
     hint = "see MaxStartups in its sshd_config, and its sshd's log"
     return unreached("lost", f"{where} closed the connection at once, without an SSH banner{said}", hint)
-
-
-class Dialer:
-    """Makes TCP connections that can be given up from another thread."""
-
-    def __init__(self) -> None:
-        self._enders: set[Callable[[], None]] = set()
-        self._lock = threading.Lock()
-        self._given_up = False
-
-    def dial(self, settings: Settings, deadline: float) -> socket.socket:
-        """Connects to a host's port. Raises: Unreached."""
-        addresses = self._addresses(settings, deadline)
-        last = OSError("no address")
-        for tried, (family, _, _, _, address) in enumerate(addresses):
-            share = (deadline - time.monotonic()) / (len(addresses) - tried)
-            try:
-                return self._connect(family, address, settings, max(share, 0.05))
-            except OSError as error:
-                last = error
-        raise _unconnected(last, settings)
-
-    def _connect(self, family: int, address: Any, settings: Settings, timeout: float) -> socket.socket:
-        link = socket.socket(family, socket.SOCK_STREAM)
-        try:
-            with self._ended_by(lambda: link.shutdown(socket.SHUT_RDWR)):
-                link.settimeout(timeout)
-                if settings.bind:
-                    link.bind((settings.bind, 0))
-                link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                link.connect(address)
-        except BaseException:
-            link.close()
-            raise
-        return link
-
-    def _addresses(self, settings: Settings, deadline: float) -> list[Any]:
-        """Asks the resolver in a thread of its own: nothing else can stop waiting for a name server that is silent."""
-        family = {"inet": socket.AF_INET, "inet6": socket.AF_INET6}.get(settings.family, socket.AF_UNSPEC)
-        answer: list[Any] = []
-        done = threading.Event()
-
-        def look_up() -> None:
-            try:
-                answer.extend(socket.getaddrinfo(settings.name, settings.port, family, socket.SOCK_STREAM))
-            except (OSError, UnicodeError) as error:
-                answer.append(error)
-            done.set()
-
-        if _numeric(settings.name):
-            look_up()
-        else:
-            threading.Thread(target=look_up, daemon=True).start()
-        with self._ended_by(done.set):
-            done.wait(max(deadline - time.monotonic(), 0))
-        if not answer:
-            raise unreached("name", f"the name {settings.name} was not resolved in time: the name server is silent")
-        if isinstance(answer[0], Exception):
-            why = getattr(answer[0], "strerror", None) or answer[0]
-            raise unreached("name", f"the name {settings.name} does not resolve: {why}")
-        return answer
-
-    @contextlib.contextmanager
-    def _ended_by(self, end: Callable[[], None]) -> Iterator[None]:
-        """Something that `give_up` ends by calling ``end``."""
-        late = unreached("budget", "the run's time was up before it was connected")
-        with self._lock:
-            if self._given_up:
-                raise late
-            self._enders.add(end)
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._enders.discard(end)
-            if self._given_up:
-                raise late from None
-
-    def give_up(self) -> None:
-        """Ends every attempt that is under way, and all to come."""
-        with self._lock:
-            self._given_up = True
-            for end in self._enders:
-                with contextlib.suppress(OSError):
-                    end()
-
-
-def _numeric(name: str) -> bool:
-    return ":" in name or name.replace(".", "").isdecimal()
-
-
-def _unconnected(error: OSError, settings: Settings) -> Unreached:
-    where = port(settings)
-    if isinstance(error, TimeoutError):
-        waited = seconds(settings.connect_timeout)
-        text = f"no answer from {where} within {waited}: packets are dropped on the way, or it is down"
-        return unreached("dropped", text, f"is it up, and does every firewall let port {settings.port} through?")
-    if isinstance(error, ConnectionRefusedError):
-        return unreached("refused", f"{where} refuses connections: nothing listens there", "is its sshd running?")
-    if isinstance(error, ConnectionResetError):
-        return _hung_up(b"", where)
-    if error.errno in _NO_ROUTE:
-        return unreached("no-route", f"there is no way to {where}: {error.strerror}")
-    return unreached("error", f"no connection to {where}: {error.strerror or error}")
-
-
-_NO_ROUTE = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EHOSTDOWN, errno.ENONET, errno.ENETDOWN)

@@ -28,7 +28,7 @@ def host(
     *more: Fact,
     networks: tuple[str, ...] = ("10.1.0",),
     count: int = 3,
-) -> list[Fact]:
+) -> list[Any]:
     """Host w1, w2, ...: eth0 in the first network, eth1 in the next; every one has the same docker0."""
     own = [f"{network}.{number}" for network in networks]
     wires = [InterfaceAddress(f"eth{at}", address, 24) for at, address in enumerate(own)]
@@ -192,6 +192,25 @@ def test_hosts_of_several_networks_with_routes_between_them() -> None:
     hosts["w2"] = host(2, saved("-A INPUT -s 10.3.0.0/24 -j DROP"), networks=("10.2.0",))
     found = judged("firewall-blocks-job", hosts)
     assert found.findings[0].values["peers"] == ["w3"]
+
+
+def test_the_networks_of_containers_are_not_the_jobs() -> None:
+    hosts = {}
+    for one in (1, 2, 3):
+        closed = saved("-A INPUT -i cni0 -j DROP", "-A INPUT -i tun9 -j DROP") if one == 2 else None
+        hosts[f"w{one}"] = facts = host(one, closed)
+        wires = (InterfaceAddress("cni0", f"10.244.{one}.1", 24), InterfaceAddress("tun9", f"10.9.{one}.1", 32))
+        facts[1] = HostAddresses(interfaces=(*facts[1].interfaces, *wires))
+        facts[0] = rules(closed or brought(), f"10.1.0.{one}", f"10.244.{one}.1", f"10.9.{one}.1")
+    assert judged("firewall-blocks-job", hosts).status is Status.PASSED
+
+
+def test_a_host_that_cannot_be_met() -> None:
+    hosts = {f"w{one}": host(one) for one in (1, 2, 3)}
+    hosts["w3"][1] = HostAddresses(interfaces=(InterfaceAddress("lo", "127.0.0.1", 8),))
+    found = judged("firewall-blocks-job", hosts)
+    assert found.status is Status.UNKNOWN
+    assert found.unknown["w1"].text == "no address that it and w3 could meet at is known"
 
 
 # ---- not known

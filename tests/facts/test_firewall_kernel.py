@@ -155,6 +155,38 @@ def test_a_published_port_is_not_known_and_the_others_are(wire: Wire) -> None:
     assert unlike(wire, said) == []
 
 
+UNTRACKED = """\
+iptables-nft -t raw -A PREROUTING -p tcp -j CT --notrack
+iptables-nft -A INPUT -p tcp --dport 29500:60031 -m conntrack --ctstate UNTRACKED -j ACCEPT
+iptables-nft -P INPUT DROP
+"""
+MARKED = """\
+iptables-nft -t mangle -A PREROUTING -p tcp --dport 80 -j MARK --set-mark 7
+iptables-nft -A INPUT -m mark --mark 7 -j REJECT
+"""
+NEVER_BACK = """\
+iptables-nft -N A
+iptables-nft -A INPUT -p tcp --dport 80 -g A
+iptables-nft -A INPUT -p tcp -j DROP
+"""
+NEW_ALONE = """\
+nft -f - <<'END'
+table ip t {
+    chain c {
+        type nat hook input priority 100
+        ct state established drop
+    }
+}
+END
+"""
+
+
+@pytest.mark.parametrize("script", [UNTRACKED, MARKED, NEVER_BACK, NEW_ALONE])
+def test_what_chance_seldom_draws(wire: Wire, script: str) -> None:
+    wire.host.ask("sh", script)
+    assert unlike(wire, judged(wire)) == []
+
+
 def test_tables_of_nft_that_are_switched_off(wire: Wire) -> None:
     chain = "chain c { type filter hook input priority 0; policy drop; }"
     wire.host.ask("sh", f"nft -f - <<'END'\ntable ip t {{ flags dormant\n {chain}\n}}\nEND")

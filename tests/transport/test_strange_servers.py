@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import socket
 import struct
 import threading
@@ -13,6 +14,7 @@ import paramiko
 import pytest
 
 from doctor.transport import Unreached
+from doctor.transport.agent import text
 from tests.transport.fake import Client, Server, listening
 
 BANNER = b"SSH-2.0-Strange_1.0\r\n"
@@ -208,6 +210,16 @@ class TestTheLogin:
 
         stop = Client(tmp_path, password="").stop(lambda link: Kerberos().serve(link), lines="GSSAPIAuthentication yes")
         assert (stop.kind, stop.hint) == ("unsupported", "--transport openssh")
+
+    def test_a_security_key_is_for_the_other_transport(self, tmp_path: Path) -> None:
+        path = tmp_path / "id_ed25519_sk"
+        path.write_text("-----BEGIN OPENSSH PRIVATE KEY-----\n")
+        blob = base64.b64encode(text(b"sk-ssh-ed25519@openssh.com")).decode()
+        (tmp_path / "id_ed25519_sk.pub").write_text(f"sk-ssh-ed25519@openssh.com {blob}\n")
+        client = Client(tmp_path, password="")
+        stop = client.stop(lambda link: Server().serve(link), lines=f"IdentityFile {path}")
+        assert (stop.kind, stop.hint) == ("unsupported", "--transport openssh")
+        assert f"the only key for tester, {path}, is on a security key" in stop.text
 
 
 class TestACommand:

@@ -51,7 +51,6 @@ MAYBE = frozenset(["limit", "quota", "ct count", "meter"])
 NOT_TCP = frozenset(
     ["udp", "udplite", "icmp", "icmpv6", "igmp", "sctp", "dccp", "ah", "esp", "comp", "gre", "gretap", "arp", "vxlan"]
 )
-IS_TCP = Is("protocol", ((6, 6),))
 
 
 class Key(msgspec.Struct, frozen=True):
@@ -229,7 +228,7 @@ def _payload(protocol: str, field: str) -> Key:
         family = 4 if protocol == "ip" else 6
         return Key(*ADDRESSES.get(field, ("", "")), needs=(Is("family", ((family, family),)),))
     if protocol in ("tcp", "th"):
-        return Key(*PORTS.get(field, ("", "")), needs=(IS_TCP,) if protocol == "tcp" else ())
+        return Key(*PORTS.get(field, ("", "")))
     return Key("")
 
 

@@ -8,6 +8,18 @@ from doctor.facts.firewall.job import Block
 from doctor.facts.firewall.packets import Ranges
 
 MOST = 32
+"""Addresses that a command lists; for more it names the network that they are in."""
+
+_SAVE = "It is gone after a restart, unless it is saved: `netfilter-persistent save` (Debian, Ubuntu), or "
+_SAVE += "`service iptables save` (RHEL, openEuler)."
+KEEP = {
+    "ufw": "ufw keeps it.",
+    "firewalld": "firewalld keeps it.",
+    "nftables": "It is gone after a restart: write the rule to `/etc/nftables.conf` as well.",
+    "iptables": _SAVE,
+    "iptables-legacy": _SAVE,
+}
+"""Whether the command outlives a restart."""
 
 
 def remedy(block: Block) -> str:

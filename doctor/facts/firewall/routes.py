@@ -10,10 +10,14 @@ from typing import Literal
 
 import msgspec
 
-from doctor.fact import PerHost
+from doctor.fact import PerHost, Unreadable
 from doctor.facts.firewall.packets import Ranges, meet, ranges
-from doctor.facts.names import HostNames, is_address, plain
-from doctor.facts.network import HostAddresses
+from doctor.facts.names import HostNames, is_address
+from doctor.facts.network import HostAddresses, InterfaceAddress
+from doctor.intent import few
+
+OF_CONTAINERS = ("docker", "br-", "virbr", "veth", "cni", "flannel", "cali", "tunl", "vxlan", "kube-", "podman")
+"""Interfaces between a host and its own containers, by the first letters of their names."""
 
 Network = tuple[Literal[4, 6], int, int]
 
@@ -51,7 +55,7 @@ class _Fleet:
             host: tuple(
                 _place(one.interface, one.address, one.prefix)
                 for one in own.interfaces
-                if count[one.address] == 1 and _leads_out(one.address)
+                if count[one.address] == 1 and _leads_out(one)
             )
             for host, own in addresses.items()
         }
@@ -68,9 +72,9 @@ class _Fleet:
         }
 
 
-def _leads_out(address: str) -> bool:
-    one = ipaddress.ip_address(address)
-    return not (one.is_loopback or one.is_link_local)
+def _leads_out(one: InterfaceAddress) -> bool:
+    address = ipaddress.ip_address(one.address)
+    return not (address.is_loopback or address.is_link_local or one.interface.startswith(OF_CONTAINERS))
 
 
 def _place(device: str, address: str, prefix: int) -> Place:
@@ -113,17 +117,25 @@ def find_master(said: str, names: HostNames, own: HostAddresses, addresses: PerH
     known = names.names[said].outside if said in names.names else (said,) if is_address(said) else ()
     if names.is_master(said, own.addresses):
         return Master(fleet.hosts[id(own)], known)
-    found = {host for host, places in fleet.places.items() for place in places if place.text in map(plain, known)}
+    numbers = {int(ipaddress.ip_address(one)) for one in known}
+    found = {host for host, places in fleet.places.items() for place in places if place.number in numbers}
     return Master(found.pop() if len(found) == 1 else "", known)
 
 
 def routes(own: HostAddresses, addresses: PerHost[HostAddresses], master: Master) -> list[Route]:
-    """The ways on which the host can meet most of the others; with the master's address known, the way to it alone."""
+    """The ways on which the host can meet all others; with the master's address known, the one that leads to it.
+
+    Raises: Unreadable when there is none.
+    """
     fleet = _fleet(_Same(addresses))
     host = fleet.hosts[id(own)]
-    found = [route for place in fleet.places[host] if (route := _route(fleet, host, place)) is not None]
-    most = max((len(route.peers) for route in found), default=0)
-    found = [route for route in found if len(route.peers) == most]
+    every = [route for place in fleet.places[host] if (route := _route(fleet, host, place)) is not None]
+    found = [route for route in every if len(route.peers) == len(fleet.places) - 1]
+    found = [route for route in found if route.on_link] or found
+    if not found:
+        met = max((set(route.peers) for route in every), key=len, default=set())
+        lost = few(sorted(set(fleet.places) - met - {host}))
+        raise Unreadable(f"no address that it and {', '.join(lost)} could meet at is known")
     numbers = [int(ipaddress.ip_address(one)) for one in master.addresses]
     families = {6 if ":" in one else 4 for one in master.addresses} or {4}
     sought = [route for route in found if any(_holds(route, number) for number in numbers)]

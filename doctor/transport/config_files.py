@@ -1,0 +1,60 @@
+"""The text of ssh configuration files: not what it means, which ssh knows best, but for which hosts it can differ."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+
+def patterns(texts: Iterable[str]) -> frozenset[str] | None:
+    """The patterns of all ``Host`` lines in configuration files, or None when there is more than these to look at.
+
+    Two hosts that fit the same patterns get the same answer from ssh, unless a ``Match``, a canonical name or a
+    token makes a difference.
+    """
+    found: set[str] = set()
+    for text in texts:
+        for line in text.splitlines():
+            keyword, value = _keyword(line)
+            if keyword == "host":
+                found.update(word.lstrip("!") for word in value.replace('"', " ").split())
+            elif (keyword == "match" and value.lower() != "all") or keyword.startswith("canonical"):
+                return None
+    return frozenset(found)
+
+
+def _keyword(line: str) -> tuple[str, str]:
+    found = re.match(r"\s*([A-Za-z0-9]+)(?:\s*=\s*|\s+)(.*)", line)
+    return (found[1].lower(), found[2].strip()) if found else ("", "")
+
+
+def config_texts(paths: Iterable[Path], home: Path, base: Path, depth: int = 0) -> list[str] | None:
+    """The text of configuration files and of all that they include, or None when one cannot be followed."""
+    texts: list[str] = []
+    for path in paths:
+        try:
+            text = path.read_text(errors="replace")
+        except FileNotFoundError:
+            continue
+        except OSError:
+            return None
+        included = _includes(text, home, base)
+        inner = None if included is None or depth > 16 else config_texts(included, home, base, depth + 1)
+        if inner is None:
+            return None
+        texts += [text, *inner]
+    return texts
+
+
+def _includes(text: str, home: Path, base: Path) -> list[Path] | None:
+    """The files that ``Include`` lines name; None when that depends on the host or the environment."""
+    found: list[Path] = []
+    included = [value for keyword, value in map(_keyword, text.splitlines()) if keyword == "include"]
+    for value in included:
+        for word in value.replace('"', " ").split():
+            if "%" in word or "$" in word or (word.startswith("~") and not word.startswith("~/")):
+                return None
+            path = home / word[2:] if word.startswith("~/") else base / word
+            found += sorted(Path(path.anchor).glob(str(path.relative_to(path.anchor))))
+    return found

@@ -3,7 +3,7 @@ from collections.abc import Iterator
 from doctor import ERROR, Finding, PerHost, Skip, check
 from doctor.facts.firewall import FirewallRules
 from doctor.facts.firewall.job import blocks, job_ports, spell
-from doctor.facts.firewall.remedy import KEEP, remedy
+from doctor.facts.firewall.remedy import kept, remedy
 from doctor.facts.firewall.routes import find_master, routes
 from doctor.facts.names import HostNames
 from doctor.facts.network import HostAddresses
@@ -54,7 +54,7 @@ def firewall_blocks_job(
             peers=block.peers,
             rules=block.rules,
             fix=remedy(block),
-            keep=KEEP[block.manager],
+            keep=kept(block),
             saw=block.rules[0],
             want="accepted",
         )

@@ -1,24 +1,16 @@
-"""The `doctor` command. A subcommand's module is loaded when it is called, so that `--help` stays quick."""
+"""The `doctor` command: the ways in and out of the program."""
 
 from __future__ import annotations
 
 import os
 import signal
 import sys
-from collections.abc import Sequence
-from importlib import import_module
-from typing import Annotated
-
-import typer
+from pathlib import Path
 
 NOTHING_TO_CHECK = 78
 OUR_BUG = 70
-
-COMMANDS = {
-    "check": "Check hosts: read each one over SSH, judge, report.",
-    "list": "List the checks: name, severity, and what is so when all is well.",
-    "explain": "Explain a check: why it matters, what to do, what runs on the hosts.",
-}
+HELP = Path(__file__).with_name("help.txt")
+"""What `application` says to ``--help``; a test tells when it is stale."""
 
 
 class Refused(Exception):
@@ -27,44 +19,6 @@ class Refused(Exception):
     def __init__(self, text: str, code: int = NOTHING_TO_CHECK) -> None:
         super().__init__(text)
         self.code = code
-
-
-def application(words: Sequence[str]) -> typer.Typer:
-    """The command line for these words: whole for the subcommand among them, one line for each of the others."""
-    app = typer.Typer(
-        name="doctor",
-        no_args_is_help=True,
-        rich_markup_mode=None,
-        add_completion=False,
-        pretty_exceptions_enable=False,
-        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    )
-    app.callback()(root)
-    wanted = next((word for word in words if not word.startswith("-")), "")
-    for name, summary in COMMANDS.items():
-        function = import_module(f"doctor.commands.{name}").command if name == wanted else _unloaded
-        app.command(name, help=None if name == wanted else summary)(function)
-    return app
-
-
-def _unloaded() -> None:
-    """Stands for a subcommand that these words do not call."""
-
-
-def _version(wanted: bool) -> None:
-    if wanted:
-        from doctor import __version__
-
-        typer.echo(f"cluster-doctor {__version__}")
-        raise typer.Exit
-
-
-def root(
-    version: Annotated[
-        bool, typer.Option("--version", help="Show the version and stop.", callback=_version, is_eager=True)
-    ] = False,
-) -> None:
-    """Tells what is wrong with a training cluster, where, why, and how to mend it."""
 
 
 def write(text: str) -> None:
@@ -85,6 +39,20 @@ def write(text: str) -> None:
             sys.stdout.write(data)
 
 
+def quick(words: list[str]) -> bool:
+    """Answers what people type most, and needs no more than a file or two, without the weight of a command line."""
+    if words in (["--help"], ["-h"]):
+        write(HELP.read_text("utf-8"))
+    elif words == ["list"]:
+        from doctor.catalogue import files
+        from doctor.listing import listing, skim
+
+        write(listing([skim(path) for path, _ in files()]))
+    else:
+        return False
+    return True
+
+
 def _stop(number: int, frame: object) -> None:
     signal.signal(number, signal.SIG_IGN)
     raise SystemExit(128 + number)
@@ -95,7 +63,10 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _stop)
     try:
-        application(sys.argv[1:])()
+        if not quick(sys.argv[1:]):
+            from doctor.commands import application
+
+            application(sys.argv[1:])()
     except Refused as refusal:
         print(f"doctor: {refusal}", file=sys.stderr)
         sys.exit(refusal.code)

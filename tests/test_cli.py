@@ -129,7 +129,7 @@ class TestExitCodes:
         code = (
             "import doctor.cli as cli\n"
             "def broken(): raise KeyError('token=abc')\n"
-            "cli.application = lambda words: broken\n"
+            "cli.quick = lambda words: broken()\n"
             "cli.main()"
         )
         done = subprocess.run(

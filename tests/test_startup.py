@@ -35,4 +35,4 @@ def test_a_local_check_needs_neither_ssh_nor_torch() -> None:
 
 def test_the_list_would_notice() -> None:
     """The measure itself works: a package that is imported is seen."""
-    assert "typer" in imported("--help")
+    assert "typer" in imported("check", "--help")

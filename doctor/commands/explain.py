@@ -16,7 +16,7 @@ def command(
     name: Annotated[str, typer.Argument(metavar="NAME", help="A check, as `doctor list` names it.")],
     checks: Sites = [],  # noqa: B006
 ) -> None:
-    """Explain a check: why it matters, what to do, and every probe that runs on the hosts for it."""
+    """Explain a check: why it matters, what to do, what runs on the hosts."""
     with loading(checks):
         found = {path.stem.replace("_", "-"): path for path, _ in files(checks)}
         if name not in found:

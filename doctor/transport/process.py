@@ -16,6 +16,8 @@ from doctor.transport import Said, Unreached
 from doctor.transport.wording import seconds, size, unreached
 
 _CHUNK = 1 << 16
+_GRACE = 1.0
+"""Seconds between asking a child to end and killing it."""
 NO_STATUS = -1
 """For what was said by a command whose end was not seen."""
 
@@ -52,8 +54,8 @@ class Children:
         """
         with self._lock:
             self._running.discard(child)
-            if kill:
-                _kill(child)
+        if kill:
+            _kill(child)
         for stream in (child.stdin, child.stdout, child.stderr):
             if stream:
                 with contextlib.suppress(OSError):
@@ -74,14 +76,29 @@ class Children:
         """Kills all that runs: whoever waits for it learns so at once."""
         with self._lock:
             self.closed = True
-            for child in self._running:
-                _kill(child)
+            running = list(self._running)
+        _kill(*running)
 
 
-def _kill(child: subprocess.Popen[bytes]) -> None:
-    if child.returncode is None:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(child.pid, signal.SIGKILL)
+def _kill(*children: subprocess.Popen[bytes]) -> None:
+    """Asks first: a collector then ends what it started in sessions of their own. Whoever stays is killed."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        for child in children:
+            if child.returncode is None:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.killpg(child.pid, number)
+        deadline = time.monotonic() + _GRACE
+        while number == signal.SIGTERM and time.monotonic() < deadline and not all(map(_has_ended, children)):
+            time.sleep(0.002)
+
+
+def _has_ended(child: subprocess.Popen[bytes]) -> bool:
+    if child.returncode is not None:
+        return True
+    try:
+        return bool(os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT))
+    except ChildProcessError:
+        return True
 
 
 def converse(

@@ -274,7 +274,7 @@ def test_one_host() -> None:
         ),
         (
             saved("-A ufw-before-input -i lo -j ACCEPT", "-A INPUT -j ufw-before-input", policy="DROP"),
-            "for a in 10.1.0.1 10.1.0.3; do ufw allow proto tcp from $a to any port 29500,32768:60999; done",
+            "for a in 10.1.0.1 10.1.0.3; do ufw prepend allow in proto tcp from $a to any port 29500,32768:60999; done",
         ),
         (
             saved("-A PREROUTING -p tcp -m tcp --dport 29500 -j DROP", table="raw"),
@@ -287,6 +287,40 @@ def test_the_command_that_opens_the_ports(seen: dict[str, Any], command: str) ->
     assert found.findings[0].values["fix"] == command
     assert command in advice("firewall-blocks-job", found)
     assert "disable" not in advice("firewall-blocks-job", found)
+
+
+@pytest.mark.parametrize("outgoing", [False, True])
+def test_what_firewalld_is_told(outgoing: bool) -> None:
+    chain, base = ("OUT_x_deny", "OUTPUT") if outgoing else ("IN_x_deny", "INPUT")
+    found = look(
+        saved("-A INPUT_ZONES -j RETURN", f"-A {base} -j {chain}", f"-A {chain} -p tcp -m tcp --dport 29500 -j DROP")
+    )
+    fix = found.findings[0].values["fix"]
+    assert found.findings[0].values["manager"] == "firewalld"
+    assert fix.startswith("firewall-cmd --permanent --new-policy=training; " if outgoing else "z=$(firewall-cmd ")
+    assert "for a in 10.1.0.1 10.1.0.3; do for p in 29500; do firewall-cmd" in fix
+    assert "rule priority=-1 family=ipv4" in fix
+    assert fix.endswith("; done; done; firewall-cmd --reload")
+
+
+def test_a_rule_that_ufw_itself_cannot_overrule() -> None:
+    found = look(saved("-A INPUT -j ufw-before-input", "-A ufw-before-input -p tcp -m tcp --dport 29500 -j DROP"))
+    assert found.findings[0].values["fix"].startswith("iptables-legacy -I INPUT ")
+    assert "before.rules" in advice("firewall-blocks-job", found)
+
+
+def test_very_many_hosts_are_named_by_their_network() -> None:
+    closed = saved(ESTABLISHED, SSH, policy="DROP")
+    hosts = {f"w{one}": host(one, closed if one == 2 else None, count=120) for one in range(2, 121, 2)}
+    found = judged("firewall-blocks-job", hosts)
+    assert "-s 10.1.0.0/24 " in found.findings[0].values["fix"]
+    assert found.findings[0].values["peers"] == "every other host"
+
+
+def test_a_rule_is_shown_without_what_it_does_to_a_terminal() -> None:
+    found = look(saved('-A INPUT -p tcp -m comment --comment "\x1b[31m' + "x" * 400 + '" -j DROP'))
+    assert "\x1b" not in found.findings[0].values["saw"]
+    assert len(found.findings[0].values["saw"]) <= 160
 
 
 def test_hosts_with_the_same_rules_get_the_same_finding() -> None:

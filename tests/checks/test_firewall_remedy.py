@@ -47,6 +47,7 @@ CLOSED = {
     "iptables": TABLES.format("iptables-nft"),
     "iptables-legacy": TABLES.format("iptables-legacy"),
     "ufw": "ufw allow 22/tcp && ufw --force enable",
+    "ufw with a rule of its own": "ufw default allow incoming && ufw deny 29500/tcp && ufw --force enable",
     "ufw that lets nothing out": "ufw allow 22/tcp && ufw default deny outgoing && ufw --force enable",
 }
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from doctor.collector import plain
 from doctor.fact import Unreadable
 from doctor.facts.firewall import FirewallRules
 from doctor.facts.firewall.gate import Ask, Obstacle, gate
@@ -212,7 +213,6 @@ def spell(ports: Ranges, most: int = 8) -> str:
     return ", ".join(words[:most]) + (f" and {len(words) - most} more ranges" if len(words) > most else "")
 
 
-def short(rule: str, limit: int = 160) -> str:
-    """A rule that may be long."""
-    words = " ".join(rule.split())
-    return words if len(words) <= limit else words[: limit - 1] + "…"
+def short(rule: str) -> str:
+    """A rule, which may be long, and is foreign text."""
+    return plain(" ".join(rule.split()), 160)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import shlex
 
 from doctor.facts.firewall.job import Block
 from doctor.facts.firewall.packets import Ranges
@@ -12,14 +13,18 @@ MOST = 32
 
 _SAVE = "It is gone after a restart, unless it is saved: `netfilter-persistent save` (Debian, Ubuntu), or "
 _SAVE += "`service iptables save` (RHEL, openEuler)."
-KEEP = {
+_KEPT = {
     "ufw": "ufw keeps it.",
     "firewalld": "firewalld keeps it.",
     "nftables": "It is gone after a restart: write the rule to `/etc/nftables.conf` as well.",
-    "iptables": _SAVE,
-    "iptables-legacy": _SAVE,
 }
-"""Whether the command outlives a restart."""
+
+
+def kept(block: Block) -> str:
+    """Whether the command outlives a restart."""
+    if _before_ufw(block):
+        return "It is gone after a restart: the rule that is in the way stands in `/etc/ufw/before.rules`."
+    return _SAVE if block.later and block.manager == "ufw" else _KEPT.get(block.manager, _SAVE)
 
 
 def remedy(block: Block) -> str:
@@ -30,7 +35,14 @@ def remedy(block: Block) -> str:
     if len(sources) > MOST and block.route.on_link:
         _, low, high = block.route.own.network
         sources = networks(((low, high),))
+    if _before_ufw(block):
+        return _iptables(block, sources)
     return {"ufw": _ufw, "firewalld": _firewalld, "nftables": _nft}.get(block.manager, _iptables)(block, sources)
+
+
+def _before_ufw(block: Block) -> bool:
+    """The rule comes before all that the command ufw can add."""
+    return block.places[0].chain.startswith(("ufw-before", "ufw6-before"))
 
 
 def networks(addresses: Ranges) -> list[str]:
@@ -49,33 +61,42 @@ def _spans(ports: Ranges, between: str) -> list[str]:
 
 
 def _ufw(block: Block, sources: list[str]) -> str:
-    way, end = ("allow out", "from any to $a") if block.outgoing else ("allow", "from $a to any")
+    way, end = ("out", "from any to $a") if block.outgoing else ("in", "from $a to any")
     ports = ",".join(_spans(block.ports, ":"))
-    return f"for a in {' '.join(sources)}; do ufw {way} proto tcp {end} port {ports}; done"
+    return f"for a in {' '.join(sources)}; do ufw prepend allow {way} proto tcp {end} port {ports}; done"
 
 
 def _firewalld(block: Block, sources: list[str]) -> str:
     family = "ipv6" if ":" in sources[0] else "ipv4"
     each = f"for a in {' '.join(sources)}; do for p in {' '.join(_spans(block.ports, '-'))}; do"
+    first = " priority=-1" if block.places[0].chain.endswith("_deny") else ""
+    end = "destination" if block.outgoing else "source"
+    rule = f'--add-rich-rule="rule{first} family={family} {end} address=$a port port=$p protocol=tcp accept"'
     if block.outgoing:
-        rule = f"firewall-cmd --permanent --direct --add-rule {family} filter OUTPUT 0 -d $a -p tcp --dport"
-        ports = " ".join(_spans(block.ports, ":"))
-        return f"for a in {' '.join(sources)}; do for p in {ports}; do {rule} $p -j ACCEPT; done; done; {_RELOAD}"
-    zone = f"z=$(firewall-cmd --get-zone-of-interface={block.route.own.device} || firewall-cmd --get-default-zone)"
-    rule = f'"rule family={family} source address=$a port port=$p protocol=tcp accept"'
-    return f"{zone}; {each} firewall-cmd --permanent --zone=$z --add-rich-rule={rule}; done; done; {_RELOAD}"
+        policy = "firewall-cmd --permanent --policy=training"
+        made = f"firewall-cmd --permanent --new-policy=training; {policy} --set-priority=-100"
+        made += f"; {policy} --add-ingress-zone=HOST; {policy} --add-egress-zone=ANY"
+        return f"{made}; {each} {policy} {rule}; done; done; {_RELOAD}"
+    device = shlex.quote(block.route.own.device)
+    zone = f"z=$(firewall-cmd --get-zone-of-interface={device} || firewall-cmd --get-default-zone)"
+    return f"{zone}; {each} firewall-cmd --permanent --zone=$z {rule}; done; done; {_RELOAD}"
 
 
 _RELOAD = "firewall-cmd --reload"
 
 
 def _nft(block: Block, sources: list[str]) -> str:
-    place = block.places[0]
     family = "ip6" if ":" in sources[0] else "ip"
     end = "daddr" if block.outgoing else "saddr"
     hosts, ports = ", ".join(sources), ", ".join(_spans(block.ports, "-"))
     match = f"{family} {end} {{ {hosts} }} tcp dport {{ {ports} }}"
-    return f"nft 'insert rule {place.table.family} {place.table.name} {place.base.name} {match} accept'"
+    return _nft_rule(block, f"{match} accept")
+
+
+def _nft_rule(block: Block, rule: str) -> str:
+    place = block.places[0]
+    where = f"{place.table.family} {place.table.name} {place.base.name}"
+    return f"nft {shlex.quote(f'insert rule {where} {rule}')}"
 
 
 def _iptables(block: Block, sources: list[str]) -> str:
@@ -91,12 +112,10 @@ def _insert(block: Block) -> str:
     command = "ip6tables" if place.table.family == "ip6" else "iptables"
     command += "-legacy" if place.table.tool == "iptables-legacy" else ""
     table = "" if place.table.name == "filter" else f" -t {place.table.name}"
-    return f"{command}{table} -I {place.base.name}"
+    return f"{command}{table} -I {shlex.quote(place.base.name)}"
 
 
 def _let_later(block: Block) -> str:
-    place = block.places[0]
     if block.manager in ("nftables", "firewalld"):
-        where = f"{place.table.family} {place.table.name} {place.base.name}"
-        return f"nft 'insert rule {where} ct state established,related accept'"
+        return _nft_rule(block, "ct state established,related accept")
     return f"{_insert(block)} -m conntrack --ctstate ESTABLISHED,RELATED -j ACCEPT"

@@ -8,7 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
+
+
+class Prepared(NamedTuple):
+    """More words and environment for one run of ``doctor check``."""
+
+    words: Sequence[str]
+    environ: Mapping[str, str] = {}
 
 
 @dataclass(frozen=True)
@@ -28,12 +36,14 @@ class Row:
     """The hosts that the finding must name; None stands for the one with the fault."""
     values: Mapping[str, Any] = field(default_factory=dict)
     """Values that the finding must hold, as JSON shows them (a subset)."""
+    says: str = ""
+    """Words that the finding's message must hold."""
     options: Sequence[str] = ()
     """More words for ``doctor check``."""
     environ: Mapping[str, str] = field(default_factory=dict)
     """Environment of the controller: HCCL_IF_BASE_PORT, MASTER_PORT, ..."""
-    prepare: Callable[[Any, Any], Sequence[str]] | None = None
-    """Called with the fleet and a temporary folder; returns more options (a rank table that it wrote, say)."""
+    prepare: Callable[[Any, Path, bool], Prepared] | None = None
+    """Called with the fleet, a temporary folder, and whether all is to be well: what the run is started with."""
     healthy_first: bool = True
     """The row first checks that the same command finds nothing while the host is healthy."""
 

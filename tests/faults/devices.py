@@ -6,10 +6,9 @@ prints the lines that its manual describes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-from tests.faults import Row
+from tests.faults import Prepared, Row
 
 NPU = "/run/npu"
 PCI = "/sys/bus/pci/devices"
@@ -28,18 +27,18 @@ done
 """
 
 
-def gpus(fleet: Any, folder: Any) -> Sequence[str]:
+def gpus(fleet: Any, folder: Any, healthy: bool) -> Prepared:
     """Gives every host four GPUs."""
     for host in fleet.hosts:
         fleet.change(host, setup=GPUS, path={"nvidia-smi": "#!/bin/sh\ncat /run/gpu/*\n"})
-    return []
+    return Prepared([])
 
 
-def ordinary_user(fleet: Any, folder: Any) -> Sequence[str]:
+def ordinary_user(fleet: Any, folder: Any, healthy: bool) -> Prepared:
     """Logs in as a user who is a member of the driver's group on every host."""
     for host in fleet.hosts:
         fleet.change(host, users={"ann": {"groups": ["HwHiAiUser"]}})
-    return ["--user", "ann"]
+    return Prepared(["--user", "ann"])
 
 
 def gpu_row(check: str, fault: str, **values: Any) -> Row:

@@ -5,10 +5,9 @@ torch and torch_npu are a few lines of Python here, which fail as the real ones 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-from tests.faults import Row
+from tests.faults import Prepared, Row
 from tests.hosts.npu import job_python
 
 PYTHON = "/opt/job/bin/python"
@@ -22,13 +21,13 @@ INFO = f"{TOOLKIT}/latest/*-linux/ascend_toolkit_install.info"
 SITE = "/opt/job/lib/python*/site-packages"
 
 
-def job(fleet: Any, folder: Any) -> Sequence[str]:
+def job(fleet: Any, folder: Any, healthy: bool) -> Prepared:
     """A virtual environment with torch, torch_npu and numpy on every host, and a login that sources CANN's script."""
     made = job_python(f"{TORCH}+cpu", TORCH_NPU, cann=CANN, numpy="1.26.4")
     made["files"]["/root/.bashrc"] = f". {TOOLKIT}/set_env.sh\n"
     for host in fleet.hosts:
         fleet.change(host, **made)
-    return ["--python", PYTHON]
+    return Prepared(["--python", PYTHON])
 
 
 def job_row(check: str, fault: str, **values: Any) -> Row:

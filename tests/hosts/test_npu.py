@@ -310,7 +310,8 @@ def test_busy_for_some_calls(fleet_a2: Fleet) -> None:
 
 def test_a_call_keeps_others_out_until_it_ends(fleet_a2: Fleet) -> None:
     with state(fleet_a2, n0__sleep="infinity"):
-        hang = f"setsid {HCCN_TOOL} -i 0 -link -g >/dev/null 2>&1 & echo $!"
+        # Again and again: the look at the lock below holds it for a moment, which makes the call busy itself.
+        hang = f"setsid sh -c 'until {HCCN_TOOL} -i 0 -link -g; do :; done' >/dev/null 2>&1 & echo $!"
         pid = fleet_a2.enter(HOST, hang).stdout.strip()
         fleet_a2.enter(HOST, "while flock -n /run/npu/lock true; do :; done")
         said = hccn(fleet_a2, "-i", 5, "-link", "-g")

@@ -1,0 +1,253 @@
+"""Faults in what the job intends: a rank table of the live fleet with one thing wrong, or a setting out of range."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tests.checks.tables import sdid
+from tests.faults import Prepared, Row
+
+Json = Any
+Spoil = Callable[[Json], Json]
+
+
+def table_of(fleet: Any) -> Json:
+    """The rank table that a careful user would write for these hosts: version 1.2 where they form a super pod."""
+    servers, rank = [], 0
+    for host in fleet.hosts:
+        devices = []
+        said = fleet.enter(host, "cd /run/npu; for n in [0-9]*; do echo $n $(cat $n/ip 2>/dev/null); done").stdout
+        for number, *ip in sorted((line.split() for line in said.splitlines()), key=lambda words: int(words[0])):
+            address = {"device_ip": ip[0]} if ip else {}
+            devices.append({"device_id": number, **address, "rank_id": str(rank)})
+            rank += 1
+        servers.append({"server_id": host, "host_ip": fleet.addresses[host], "device": devices})
+    table = {"version": "1.0", "status": "completed", "server_count": str(len(servers)), "server_list": servers}
+    return super_pod(table) if "device_ip" not in servers[0]["device"][0] else table
+
+
+def super_pod(table: Json) -> Json:
+    table["version"] = "1.2"
+    for number, server in enumerate(table["server_list"]):
+        for device in server["device"]:
+            device["super_device_id"] = str(sdid(number, int(device["device_id"])))
+    names = [{"server_id": server["server_id"]} for server in table["server_list"]]
+    table["super_pod_list"] = [{"super_pod_id": "0", "server_list": names}]
+    return table
+
+
+def prepare(spoil: Spoil, name: str, fleet: Any, folder: Path, healthy: bool) -> Prepared:
+    """Writes the table, spoilt or not, and names it on the command line."""
+    table = table_of(fleet)
+    if not healthy:
+        table = spoil(table)
+    path = folder / ("rank_table.json" if healthy else name)
+    path.write_text(table if isinstance(table, str) else json.dumps(table))
+    return Prepared(["--rank-table", str(path), "--hosts", ",".join(fleet.hosts)])
+
+
+def table(check: str, spoil: Spoil, *, name: str = "rank_table.json", **more: Any) -> Row:
+    """A row about the table."""
+    return Row(check, "", prepare=partial(prepare, spoil, name), **{"blamed": (), **more})
+
+
+def device(host: int, number: int, **fields: Any) -> Spoil:
+    """Sets fields of one device's entry; None takes a field out."""
+
+    def spoil(table: Json) -> Json:
+        entry = table["server_list"][host]["device"][number]
+        for field, value in fields.items():
+            entry.pop(field, None)
+            if value is not None:
+                entry[field] = value
+        return table
+
+    return spoil
+
+
+def top(**fields: Any) -> Spoil:
+    return lambda table: {**table, **fields}
+
+
+def server(host: int, **fields: Any) -> Spoil:
+    def spoil(table: Json) -> Json:
+        table["server_list"][host].update(fields)
+        return table
+
+    return spoil
+
+
+def swapped(field: str, one: tuple[int, int], two: tuple[int, int]) -> Spoil:
+    """Exchanges a field of two devices."""
+
+    def spoil(table: Json) -> Json:
+        a, b = (table["server_list"][host]["device"][number] for host, number in (one, two))
+        a[field], b[field] = b[field], a[field]
+        return table
+
+    return spoil
+
+
+def copied(field: str, source: tuple[int, int], target: tuple[int, int]) -> Spoil:
+    """Gives one device the value of another."""
+
+    def spoil(table: Json) -> Json:
+        a, b = (table["server_list"][host]["device"][number] for host, number in (source, target))
+        b[field] = a[field]
+        return table
+
+    return spoil
+
+
+def first_devices(host: int, count: int) -> Spoil:
+    """Only ``count`` devices of a host take part; the ranks stay contiguous."""
+
+    def spoil(table: Json) -> Json:
+        table["server_list"][host]["device"] = table["server_list"][host]["device"][:count]
+        entries = [entry for one in table["server_list"] for entry in one["device"]]
+        for rank, entry in enumerate(entries):
+            entry["rank_id"] = str(rank)
+        return table
+
+    return spoil
+
+
+def reversed_hosts(table: Json) -> Json:
+    """The hosts in reverse order, ranks following."""
+    table["server_list"].reverse()
+    return first_devices(0, 8)(table)
+
+
+def without(field: str) -> Spoil:
+    return lambda table: {name: value for name, value in table.items() if name != field}
+
+
+def pods_without_last(table: Json) -> Json:
+    table["super_pod_list"][0]["server_list"].pop()
+    return table
+
+
+def by_variable(fleet: Any, folder: Path, healthy: bool) -> Prepared:
+    """The table is named by RANK_TABLE_FILE, absolutely or relative to the working directory."""
+    path = folder / "rank_table.json"
+    path.write_text(json.dumps(table_of(fleet)))
+    shown = str(path) if healthy else os.path.relpath(path, Path(__file__).parents[2])
+    return Prepared(["--hosts", ",".join(fleet.hosts)], {"RANK_TABLE_FILE": shown})
+
+
+def on_every_host(fleet: Any, folder: Path, healthy: bool) -> Prepared:
+    """The hosts have the file too, at the same place."""
+    made = prepare(lambda table: table, "rank_table.json", fleet, folder, True)
+    for host in fleet.hosts:
+        text = (folder / "rank_table.json").read_text()
+        fleet.write(host, str(folder / "rank_table.json"), text if healthy or host != fleet.hosts[2] else text + " ")
+    return made
+
+
+def with_world_size(fleet: Any, folder: Path, healthy: bool) -> Prepared:
+    """WORLD_SIZE as the table has it, or as another job had it."""
+    words = prepare(lambda table: table, "rank_table.json", fleet, folder, True).words
+    return Prepared(words, {"WORLD_SIZE": "32" if healthy else "64"})
+
+
+def setting(check: str, healthy: Mapping[str, str], spoilt: Mapping[str, str], **more: Any) -> Row:
+    """A row about the job's environment on the controller."""
+
+    def choose(fleet: Any, folder: Path, is_healthy: bool) -> Prepared:
+        return Prepared(["--hosts", ",".join(fleet.hosts)], healthy if is_healthy else spoilt)
+
+    return Row(check, "", prepare=choose, **{"blamed": (), **more})
+
+
+ROWS = [
+    table(
+        "rank-table-not-json",
+        lambda table: json.dumps(table)[:-2] + ",]}",
+        says="a comma stands before the closing bracket",
+    ),
+    table("rank-table-version-unknown", top(version="3.0"), says="version 3.0"),
+    table("rank-table-not-completed", top(status="initializing"), values={"saw": "initializing"}),
+    table(
+        "rank-table-field-missing",
+        device(1, 3, rank_id=None),
+        values={"places": ["server_list[1].device[3].rank_id"]},
+    ),
+    table("rank-table-number-unquoted", device(1, 3, rank_id=11), values={"saw": "11", "want": '"11"'}),
+    table("rank-table-counts-wrong", top(server_count="5"), values={"saw": 5, "want": 4}),
+    table("rank-table-ranks-not-contiguous", device(3, 7, rank_id="99"), values={"ranks": ["99"]}),
+    table("rank-table-ranks-interleave", swapped("rank_id", (0, 2), (1, 2)), blamed=[0, 1], values={"last": 10}),
+    table("rank-table-server-repeated", server(1, server_id="127.0.0.1"), values={"ids": ["127.0.0.1"]}),
+    table(
+        "rank-table-device-repeated",
+        copied("device_id", (1, 2), (1, 3)),
+        blamed=[1],
+        values={"device": 2, "ranks": ["rank 10", "rank 11"]},
+    ),
+    table(
+        "rank-table-address-invalid",
+        device(2, 5, device_ip="29.1.300.1"),
+        blamed=[2],
+        values={"saw": ["29.1.300.1 (rank 21)"]},
+    ),
+    table("rank-table-address-repeated", copied("device_ip", (0, 4), (2, 4)), blamed=[0, 2], says="device 4"),
+    table("rank-table-families-mixed", device(2, 5, device_ip="fd00::7"), blamed=[2], values={"version": 6}),
+    table("rank-table-ports-wrong", device(2, 5, device_port="70000"), values={"saw": ["70000 (rank 21)"]}),
+    table("rank-table-a1-layout", first_devices(1, 3), fleet="a1", values={"host": "sb0002", "count": 3}),
+    table("rank-table-super-pod-wrong", pods_without_last, fleet="a3", blamed=[3], values={"which": ["sb0004"]}),
+    table(
+        "rank-table-super-device-repeated",
+        copied("super_device_id", (0, 1), (1, 1)),
+        fleet="a3",
+        blamed=[0, 1],
+        values={"ranks": ["rank 1", "rank 17"]},
+    ),
+    table(
+        "rank-table-super-device-differs",
+        device(1, 4, super_device_id=str(sdid(1, 5))),
+        fleet="a3",
+        blamed=[1],
+        values={"rank": "rank 20", "saw": "device 5", "want": "device 4"},
+    ),
+    table("rank-table-super-pod-absent", without("super_pod_list"), fleet="a3", says="no super_pod_list"),
+    table("rank-table-order-not-lexical", reversed_hosts, values={"saw": "sb0004", "want": "sb0001"}),
+    table("rank-table-path-refused", lambda table: table, name="rank_table.txt", says="does not end in .json"),
+    Row(
+        "rank-table-path-relative",
+        "",
+        blamed=(),
+        values={"variable": "RANK_TABLE_FILE"},
+        prepare=by_variable,
+    ),
+    table(
+        "rank-table-address-differs",
+        swapped("device_ip", (1, 0), (1, 1)),
+        blamed=[1],
+        says="device 0 has 29.1.102.200, not 29.1.102.201",
+    ),
+    table("rank-table-device-missing", device(1, 3, device_id="12"), blamed=[1], values={"missing": ["12"]}),
+    table(
+        "rank-table-host-unknown",
+        server(3, server_id="elsewhere", host_ip="10.99.0.1"),
+        blamed=[3],
+        values={"which": ["sb0004"]},
+    ),
+    Row("rank-table-differs-between-hosts", "", host=2, prepare=on_every_host),
+    Row("rank-table-world-size-differs", "", blamed=(), values={"saw": 64, "want": 32}, prepare=with_world_size),
+    setting(
+        "launch-settings-invalid",
+        {"HCCL_CONNECT_TIMEOUT": "300"},
+        {"HCCL_CONNECT_TIMEOUT": "5"},
+        values={"variable": "HCCL_CONNECT_TIMEOUT", "saw": "5"},
+    ),
+    setting(
+        "launch-timeouts-disordered",
+        {"HCCL_CONNECT_TIMEOUT": "300", "HCCL_EXEC_TIMEOUT": "1800"},
+        {"HCCL_CONNECT_TIMEOUT": "3600", "HCCL_EXEC_TIMEOUT": "1800"},
+        values={"saw": "3600 s"},
+    ),
+]

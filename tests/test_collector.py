@@ -22,9 +22,15 @@ from doctor.fact import Answer, Fact, Output, Probe, ask, read, run
 from doctor.record import HostRecord
 from doctor.transport import Said, Unreached
 
-PYTHONS = sorted(
-    {str(path) for path in Path("/root/.pyenv/versions").glob("3.*/bin/python3")} if os.geteuid() == 0 else set()
-) or [sys.executable]
+
+def pythons() -> list[str]:
+    """Every python3 of the versions that hosts may have."""
+    kept = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"), "versions").glob("3.*/bin/python3")
+    found = [shutil.which(f"python3.{minor}") for minor in range(6, 15)]
+    return sorted({str(path) for path in kept} or {path for path in found if path} or {sys.executable})
+
+
+PYTHONS = pythons()
 
 
 def fact_of(probe: Probe, name: str = "One") -> type[Fact]:

@@ -13,17 +13,19 @@ from doctor.facts.hccn import DeviceAddresses
 
 MOST_PEERS = 4
 SECONDS = 40
+IPV4 = ("-g", "address")
+IPV6 = ("-inet6", "-g", "ipv6_address")
 
 
-def ping_devices(given: dict[str, Any]) -> Any:
+def call_tool(given: dict[str, Any]) -> Any:
+    """Runs hccn_tool with each of the fact's calls, one after another, for it takes a lock."""
     import subprocess
     import time
 
-    task = given["DevicePings"]
+    task = given[given["asked"]]
     end = time.time() + task["seconds"]
     said = []
-    for npu, address in task["pairs"]:
-        words = ["-ping", "-inet6", "-g", "ipv6_address"] if ":" in address else ["-ping", "-g", "address"]
+    for npu, address, words in task["calls"]:
         text = "not tried: the time was up"
         while time.time() < end:
             try:
@@ -37,7 +39,7 @@ def ping_devices(given: dict[str, Any]) -> Any:
             except subprocess.TimeoutExpired:
                 text = "no answer in 10 s"
                 break
-            text = done.stdout[:2000].decode("utf-8", "replace")
+            text = done.stdout[:4000].decode("utf-8", "replace")
             if "is busy" not in text:  # another caller holds its lock
                 break
             time.sleep(0.1)
@@ -61,7 +63,7 @@ class DevicePings(Fact, frozen=True):
     packets received decides (driver source, ds_net_ext.c).
     """
 
-    probe = ask(ping_devices, timeout=SECONDS + 15)
+    probe = ask(call_tool, timeout=SECONDS + 15)
     needs = (DeviceAddresses,)
 
     pings: tuple[Ping, ...]
@@ -70,9 +72,9 @@ class DevicePings(Fact, frozen=True):
     def plan(cls, seen: Mapping[type[Fact], PerHost[Any]]) -> dict[str, Any]:
         addresses = seen[DeviceAddresses]
         return {
-            host: {"pairs": pairs, "seconds": SECONDS}
+            host: {"calls": calls, "seconds": SECONDS}
             for host, peers in partners(list(addresses)).items()
-            if (pairs := list(_pairs(addresses[host], [addresses[peer] for peer in peers])))
+            if (calls := list(_calls(addresses[host], [addresses[peer] for peer in peers])))
         }
 
     @classmethod
@@ -99,8 +101,9 @@ def partners(hosts: Sequence[str]) -> dict[str, list[str]]:
     return {host: [hosts[(place + step) % count] for step in steps] for place, host in enumerate(hosts)}
 
 
-def _pairs(own: DeviceAddresses, peers: Sequence[DeviceAddresses]) -> Iterator[tuple[int, str]]:
+def _calls(own: DeviceAddresses, peers: Sequence[DeviceAddresses]) -> Iterator[tuple[int, str, list[str]]]:
     for npu in sorted(own.by_npu):
         for peer in peers:
             if npu in peer.by_npu:
-                yield npu, str(peer.by_npu[npu].ip)
+                address = str(peer.by_npu[npu].ip)
+                yield npu, address, ["-ping", *(IPV6 if ":" in address else IPV4)]

@@ -502,7 +502,7 @@ def test_hosts_ping_within_their_super_pod() -> None:
     )
     pods = PerHost({f"h{n}": SuperPod(id=n % 2, server=n, size=2) for n in range(4)})
     plan = HccsPings.plan({VnicAddresses: vnics, SuperPod: pods})
-    assert {host: task["pairs"] for host, task in plan.items()} == {
+    assert {host: [call[:2] for call in task["calls"]] for host, task in plan.items()} == {
         "h0": [(0, "192.2.2.199")],
         "h2": [(0, "192.0.2.199")],
         "h1": [(0, "192.3.2.199")],

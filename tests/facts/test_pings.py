@@ -62,5 +62,5 @@ def test_in_a_large_fleet_each_host_pings_four_and_is_pinged_by_four() -> None:
 def test_npus_ping_their_own_number_where_both_have_an_address() -> None:
     seen = addresses(a={0: "10.0.0.1/16", 1: "10.0.1.1/16"}, b={0: "10.0.0.2/16"}, c={})
     plan = DevicePings.plan({DeviceAddresses: seen})
-    assert plan["a"]["pairs"] == [(0, "10.0.0.2")]
+    assert plan["a"]["calls"] == [(0, "10.0.0.2", ["-ping", "-g", "address"])]
     assert "c" not in plan

@@ -12,38 +12,9 @@ from doctor.fact import Absent, Answer, Fact, PerHost, Unreadable, ask
 from doctor.facts.hccn.addresses import VnicAddresses
 from doctor.facts.hccn.super_pod import SuperPod
 from doctor.facts.hccn.tool import last_words, refuse
-from doctor.facts.pings import partners
+from doctor.facts.pings import SECONDS, call_tool, partners
 
-SECONDS = 40
-
-
-def ping_over_hccs(given: dict[str, Any]) -> Any:
-    import subprocess
-    import time
-
-    task = given["HccsPings"]
-    end = time.time() + task["seconds"]
-    said = []
-    for npu, address in task["pairs"]:
-        text = "not tried: the time was up"
-        while time.time() < end:
-            try:
-                done = subprocess.run(
-                    ["hccn_tool", "-i", str(npu), "-hccs_ping", "-g", "address", address],
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.STDOUT,
-                    timeout=10,
-                )
-            except subprocess.TimeoutExpired:
-                text = "no answer in 10 s"
-                break
-            text = done.stdout[:4000].decode("utf-8", "replace")
-            if "is busy" not in text:  # another caller holds its lock
-                break
-            time.sleep(0.1)
-        said.append([npu, address, text])
-    return said
+WORDS = ["-hccs_ping", "-g", "address"]
 
 
 class HccsPing(msgspec.Struct, frozen=True, order=True):
@@ -63,7 +34,7 @@ class HccsPings(Fact, frozen=True):
     The tool ends with status 0 and `Cmd executed successfully!` when every packet is lost: the count decides.
     """
 
-    probe = ask(ping_over_hccs, root=True, timeout=SECONDS + 15)
+    probe = ask(call_tool, root=True, timeout=SECONDS + 15)
     needs = (VnicAddresses, SuperPod)
 
     pings: tuple[HccsPing, ...]
@@ -75,14 +46,14 @@ class HccsPings(Fact, frozen=True):
         for pod in sorted({one.id for one in pods.values()}):
             hosts = [host for host, one in pods.items() if one.id == pod and host in vnics]
             for host, peers in partners(hosts).items():
-                pairs = [
-                    (npu, str(vnics[peer].by_npu[npu].address.ip))
+                calls = [
+                    (npu, str(vnics[peer].by_npu[npu].address.ip), WORDS)
                     for npu in sorted(vnics[host].by_npu)
                     for peer in peers
                     if npu in vnics[peer].by_npu
                 ]
-                if pairs:
-                    tasks[host] = {"pairs": pairs, "seconds": SECONDS}
+                if calls:
+                    tasks[host] = {"calls": calls, "seconds": SECONDS}
         return tasks
 
     @classmethod

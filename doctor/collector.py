@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import json
 import re
 import secrets
+import textwrap
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -56,6 +60,7 @@ class Sheet:
         self._boot = _BOOT.replace("SOURCE", str(len(SOURCE)))
         fixed = {
             "given": dict(ask.given),
+            "modules": shared_modules(ask.facts),
             "boot": self._boot,
             "parts": [{"prefix": prefix, "probes": probes} for prefix, probes in _parts(ask)],
         }
@@ -91,19 +96,30 @@ def _wire(probe: Probe) -> dict[str, Any]:
 
 
 @cache
-def source(function: Callable[..., Any]) -> str:
-    """A function's source for Python 3.6: without its annotations, whose names mean nothing on a host."""
-    import ast
-    import inspect
-    import textwrap
-
-    tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
-    for node in ast.walk(tree):
+def tree(function: Callable[..., Any]) -> ast.Module:
+    """A function's syntax, without its annotations: their names mean nothing on a host."""
+    parsed = ast.parse(textwrap.dedent(inspect.getsource(function)))
+    for node in ast.walk(parsed):
         if isinstance(node, ast.FunctionDef):
             node.returns = None
         if isinstance(node, ast.arg):
             node.annotation = None
-    return ast.unparse(tree)
+    return parsed
+
+
+@cache
+def source(function: Callable[..., Any]) -> str:
+    """A function's source, as it is sent."""
+    return ast.unparse(tree(function))
+
+
+def shared_modules(facts: Iterable[type[Fact]]) -> list[str]:
+    """What several questions import: the collector loads it once, before it forks for each of them."""
+    seen: Counter[str] = Counter()
+    for function in {fact.probe.function for fact in facts if fact.probe.function}:
+        nodes = [node for node in ast.walk(tree(function)) if isinstance(node, ast.Import)]
+        seen.update({alias.name for node in nodes for alias in node.names})
+    return sorted(name for name, count in seen.items() if count > 1)
 
 
 def unframe(said: Said, marker: str, local: bool = False) -> HostRecord:

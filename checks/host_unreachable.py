@@ -1,6 +1,7 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, check
+from doctor.fact import Unreadable
 from doctor.facts.visit import Reach
 
 
@@ -16,5 +17,7 @@ def host_unreachable(reach: Reach) -> Iterator[Finding]:
     {hint}
     Try it by hand: `ssh -v {host} true`.
     """
+    if reach.trouble == "budget":
+        raise Unreadable(f"not reached: {reach.text}")
     if reach.trouble and reach.trouble != "no-python":
         yield Finding("{text}", text=reach.text, trouble=reach.trouble, hint=reach.hint)

@@ -8,11 +8,9 @@ from typing import Any
 
 from doctor.collector import plain
 from doctor.declaration import Check, Need, Skip
-from doctor.fact import Absent, Answer, Fact, PerHost, Unreadable
+from doctor.fact import Absent, Answer, Fact, PerHost, Unreadable, not_reached
 from doctor.model import Finding, Outcome, Reason, Report
 from doctor.record import HostRecord, Run
-
-NO_PYTHON = frozenset({"no-python"})
 
 
 class Book:
@@ -50,8 +48,7 @@ def learn(record: HostRecord, fact: type[Fact]) -> Fact | Absent:
 
 def _must_have_answered(record: HostRecord, fact: type[Fact]) -> None:
     if record.visit.trouble:
-        because = "python3-missing" if record.visit.trouble in NO_PYTHON else "host-unreachable"
-        raise Unreadable(plain(f"not reached: {record.visit.text}"), because)
+        raise not_reached(record.visit)
     if fact.__name__ not in record.outputs:
         if fact.needs:
             raise Absent("the first round gave nothing to ask for")

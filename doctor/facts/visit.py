@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from doctor.fact import Answer, Fact, Unreadable, visit
+from doctor.fact import Answer, Fact, not_reached, visit
 
 
 class Reach(Fact, frozen=True):
@@ -37,6 +37,5 @@ class Clock(Fact, frozen=True):
     def read(cls, answer: Answer) -> Clock:
         seen = answer.visit
         if seen.trouble:
-            because = "python3-missing" if seen.trouble == "no-python" else "host-unreachable"
-            raise Unreadable(f"not reached: {seen.text}", because)
+            raise not_reached(seen)
         return cls(least=seen.ended - seen.received, most=seen.began - seen.sent)

@@ -26,3 +26,9 @@ def test_the_transports_own_words_are_the_finding() -> None:
 
 def test_a_host_without_python_was_reached() -> None:
     assert said(judged(a=Reach(trouble="no-python", text="there is no python3", hint=""))) == []
+
+
+def test_a_host_that_had_not_answered_when_time_was_up_is_unknown_not_guilty() -> None:
+    outcome = judged(a=WELL, b=Reach(trouble="budget", text="no answer within the budget of 3 s", hint=""))
+    assert outcome.findings == ()
+    assert outcome.unknown["b"].text == "not reached: no answer within the budget of 3 s"

@@ -100,6 +100,6 @@ class Check:
         fleet = typing.get_origin(hint) is PerHost
         if fleet:
             (hint,) = typing.get_args(hint)
-        if not isinstance(hint, type):
+        if not isinstance(hint, type) or typing.get_origin(hint):  # Python 3.10 takes list[X] for a type
             raise BadCheck(f"{self.path}: {self.function.__name__}({name}): expected a fact, PerHost[fact] or intent")
         return Need(name, hint, fleet, optional)

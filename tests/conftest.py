@@ -33,6 +33,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "make_fleet" in getattr(item, "fixturenames", ()):
             item.add_marker("hosts")
+    items.sort(key=lambda item: item.get_closest_marker("hosts") is not None)  # the quick ones first
 
 
 @pytest.fixture(scope="session")

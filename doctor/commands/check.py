@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from doctor.model import Report
     from doctor.record import Run
 
+TABLE_VARIABLES = ("RANK_TABLE_FILE", "MINDSPORE_HCCL_CONFIG_PATH")
+
 
 def command(
     nodes: Annotated[str | None, typer.Argument(metavar="[HOSTS]", help="Hosts, as in node[001-064],gpu7.")] = None,
@@ -133,6 +135,8 @@ def _inventory(asked: dict[str, Any]) -> Inventory:
     if asked["nodes"] and asked["hosts"]:
         raise Refused("HOSTS and --hosts are both given: expected one of them", 2)
     if asked["no_hosts"]:
+        if not (asked["rank_table"] or any(os.environ.get(name) for name in TABLE_VARIABLES)):
+            raise Refused("--no-hosts leaves nothing to check; expected --rank-table FILE with it")
         return Inventory((), "no host was looked at")
     names = ("hostfile", "rank_table", "exclude")
     wanted = Options(
@@ -145,9 +149,14 @@ def _inventory(asked: dict[str, Any]) -> Inventory:
 
 
 def _options(asked: dict[str, Any]) -> Options:
+    from doctor.collector import words
     from doctor.examine import Options
     from doctor.transport.options import Options as SshOptions
 
+    try:
+        words(asked["within"])
+    except ValueError as error:
+        raise Refused(f"--within {asked['within']!r}: {error}; expected words as a shell would split them", 2) from None
     ssh = SshOptions(
         config=asked["ssh_config"],
         user=asked["user"],

@@ -1,13 +1,13 @@
 from collections.abc import Iterator
 
-from doctor import WARNING, Finding, PerHost, check
+from doctor import ERROR, Finding, PerHost, check
 from doctor.facts.npu import NpuInventory
 from doctor.facts.ports import needed
 from doctor.intent import Launch
 from doctor.intent.launch import HCCL_PORTS
 
 
-@check(severity=WARNING, area="ranks")
+@check(severity=ERROR, area="ranks")
 def hccl_ports_beyond_range(npus: PerHost[NpuInventory], launch: Launch) -> Iterator[Finding]:
     """All 32 host ports that HCCL takes from HCCL_IF_BASE_PORT exist.
 

@@ -51,8 +51,15 @@ def _must_have_answered(record: HostRecord, fact: type[Fact]) -> None:
         raise not_reached(record.visit)
     if fact.__name__ not in record.outputs:
         if fact.needs:
-            raise Absent("the first round gave nothing to ask for")
+            raise _not_planned(record, fact)
         raise Unreadable("was not asked for in this run")
+
+
+def _not_planned(record: HostRecord, fact: type[Fact]) -> Absent:
+    """Why the second round did not ask a host: what it goes by could not be read, or there was nothing to ask for."""
+    reasons = [found for need in fact.needs if isinstance(found := learn(record, need), Absent)]
+    reasons.sort(key=lambda why: not isinstance(why, Unreadable))
+    return reasons[0] if reasons else Absent("no other host to ask about was found")
 
 
 def _what(fact: type[Fact]) -> str:

@@ -236,3 +236,28 @@ def test_a_parameter_that_is_no_fact_is_refused_when_the_check_is_read() -> None
 @given(st.text())
 def test_whatever_a_file_says_the_fact_is_a_value_absent_or_unreadable(text: str) -> None:
     assert isinstance(learn(said(text), Queue), (Queue, Absent))
+
+
+class Reply(Fact, frozen=True):
+    """What the second round asks for, going by the queues."""
+
+    probe = run("reply")
+    needs = (Queue,)
+
+    @classmethod
+    def read(cls, answer: Answer) -> Reply:
+        answer.text()
+        return cls()
+
+
+@pytest.mark.parametrize(
+    ("record", "why"),
+    [
+        (DENIED, Unreadable("/q: Permission denied")),
+        (NOT_THERE, Absent("/q does not exist")),
+        (said("5"), Absent("no other host to ask about was found")),
+        (GONE, Unreadable("not reached: connection refused")),
+    ],
+)
+def test_a_host_that_the_second_round_did_not_ask_says_why(record: HostRecord, why: Absent) -> None:
+    assert learn(record, Reply) == why

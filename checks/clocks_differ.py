@@ -8,7 +8,7 @@ from doctor.facts.visit import Clock
 LIMIT = 1.0
 
 
-@check(severity=WARNING, area="kernel")
+@check(severity=WARNING, area="reach")
 def clocks_differ(clocks: PerHost[Clock]) -> Iterator[Finding]:
     """The clocks of all hosts agree to within one second.
 

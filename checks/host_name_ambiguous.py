@@ -5,7 +5,7 @@ from doctor import WARNING, Finding, PerHost, Skip, check
 from doctor.facts.names import HostNames
 
 
-@check(severity=WARNING, area="addresses")
+@check(severity=WARNING, area="reach")
 def host_name_ambiguous(names: PerHost[HostNames]) -> Iterator[Finding]:
     """Every host name means the same host everywhere.
 

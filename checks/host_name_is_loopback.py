@@ -5,7 +5,7 @@ from doctor.facts.names import HostNames
 from doctor.facts.visit import Reach
 
 
-@check(severity=WARNING, area="addresses")
+@check(severity=WARNING, area="reach")
 def host_name_is_loopback(names: HostNames, fleet: PerHost[Reach]) -> Iterator[Finding]:
     """Every host's own name leads to an address that the other hosts can reach.
 

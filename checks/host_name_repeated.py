@@ -5,7 +5,7 @@ from doctor import ERROR, Finding, PerHost, Skip, check
 from doctor.facts.names import HostNames
 
 
-@check(severity=ERROR, area="addresses")
+@check(severity=ERROR, area="reach")
 def host_name_repeated(names: PerHost[HostNames]) -> Iterator[Finding]:
     """Every host calls itself by a name of its own.
 

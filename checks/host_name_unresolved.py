@@ -5,7 +5,7 @@ from doctor.facts.names import HostNames
 from doctor.intent import few
 
 
-@check(severity=WARNING, area="addresses")
+@check(severity=WARNING, area="reach")
 def host_name_unresolved(names: PerHost[HostNames]) -> Iterator[Finding]:
     """Every host finds the address of every host of the fleet by its name.
 

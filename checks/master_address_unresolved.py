@@ -5,7 +5,7 @@ from doctor.facts.names import HostNames, is_address
 from doctor.intent import Launch
 
 
-@check(severity=ERROR, area="addresses")
+@check(severity=ERROR, area="reach")
 def master_address_unresolved(names: HostNames, launch: Launch) -> Iterator[Finding]:
     """Every host finds the address of MASTER_ADDR.
 

@@ -111,7 +111,7 @@ def _one_of(option: str, value: str, known: tuple[str, ...]) -> None:
 def _examine(asked: dict[str, Any], picked: list[Check]) -> Examination:
     from doctor.examine import examine
 
-    inventory = _inventory(asked)
+    inventory, options = _inventory(asked), _options(asked)
     from doctor.report.progress import Progress
 
     progress = Progress(len(inventory.hosts), sys.stderr)
@@ -119,7 +119,7 @@ def _examine(asked: dict[str, Any], picked: list[Check]) -> Examination:
         return examine(
             inventory,
             picked,
-            _options(asked),
+            options,
             os.environ,
             rank_table=asked["rank_table"] or "",
             no_hosts=asked["no_hosts"],

@@ -221,6 +221,8 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True):
     probe: ClassVar[Probe]
     needs: ClassVar[tuple[type[Fact], ...]] = ()
     """Facts of the first round that `plan` needs: this fact is asked in a second round."""
+    unasked: ClassVar[str] = "no other host to ask about was found"
+    """Why the second round asks a host nothing, where all that `plan` needs could be read."""
 
     unread: dict[str, str] = {}
     """Parts of the fact that could not be read (``"NPU 3"``) and why: every check that uses it reports them unknown."""

@@ -59,7 +59,7 @@ def _not_planned(record: HostRecord, fact: type[Fact]) -> Absent:
     """Why the second round did not ask a host: what it goes by could not be read, or there was nothing to ask for."""
     reasons = [found for need in fact.needs if isinstance(found := learn(record, need), Absent)]
     reasons.sort(key=lambda why: not isinstance(why, Unreadable))
-    return reasons[0] if reasons else Absent("no other host to ask about was found")
+    return reasons[0] if reasons else Absent(fact.unasked)
 
 
 def _what(fact: type[Fact]) -> str:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import msgspec
 
-from doctor.fact import Absent, Answer, Fact, Unreadable, ask
+from doctor.fact import Absent, Answer, Fact, PerHost, Unreadable, ask
 
 
 def find_python(given: dict[str, Any]) -> dict[str, Any]:
@@ -46,7 +47,7 @@ def look_at_packages(given: dict[str, Any]) -> dict[str, Any]:
     if not python:
         return {"asked": asked, "path": ""}
     program = """
-import json, os, re, sys
+import importlib.util, json, os, re, sys
 form = r"(torch|torch[-_]npu|mindspore|numpy)-([^-]+)(?:-[^-]+)?[.](?:dist|egg)-info$"
 found = {}
 for folder in sys.path[1:]:
@@ -58,7 +59,8 @@ for folder in sys.path[1:]:
     for name in here:
         found.setdefault(name, sorted(set(here[name])))
 version = ".".join(str(part) for part in sys.version_info[:3])
-print("doctor " + json.dumps({"version": version, "packages": found}))
+torch = importlib.util.find_spec("torch") is not None
+print("doctor " + json.dumps({"version": version, "packages": found, "torch": torch}))
 """
     done = subprocess.run([python, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=18)  # noqa: UP022
     answers = [line for line in done.stdout.decode("utf-8", "replace").splitlines() if line.startswith("doctor ")]
@@ -78,6 +80,8 @@ class PythonEnv(Fact, frozen=True):
     """Such as 3.10.12."""
     packages: dict[str, str]
     """Versions of torch, torch_npu, mindspore and numpy, those that are installed."""
+    finds_torch: bool
+    """``import torch`` would find something, installed as a distribution or not."""
 
     @property
     def line(self) -> str:
@@ -92,7 +96,8 @@ class PythonEnv(Fact, frozen=True):
         unread = {name: f"several versions are installed: {', '.join(v)}" for name, v in found.items() if len(v) > 1}
         packages = {name: versions[0] for name, versions in sorted(found.items()) if len(versions) == 1}
         version = msgspec.convert(said["version"], str)
-        return cls(path=said["path"], version=version, packages=packages, unread=unread)
+        finds = msgspec.convert(said["torch"], bool)
+        return cls(path=said["path"], version=version, packages=packages, finds_torch=finds, unread=unread)
 
 
 def _must_be_there(said: dict[str, Any]) -> None:
@@ -159,6 +164,8 @@ class TorchImport(Fact, frozen=True):
     """
 
     probe = ask(try_import, job=True, timeout=55)
+    needs = (PythonEnv,)
+    unasked = "torch is not installed for the job's interpreter"
 
     error: str
     """What the plain login's import raised, at its root; empty when it went well."""
@@ -166,6 +173,11 @@ class TorchImport(Fact, frozen=True):
     """CANN's script on this host; empty when there is none."""
     error_after: str
     """What was raised with that script sourced, or without one; empty when it went well."""
+
+    @classmethod
+    def plan(cls, seen: Mapping[type[Fact], PerHost[Any]]) -> dict[str, Any]:
+        """Only where there is a torch: an interpreter is not started for nothing on every host."""
+        return {host: True for host, env in seen[PythonEnv].items() if env.finds_torch}
 
     @classmethod
     def read(cls, answer: Answer) -> TorchImport:

@@ -85,7 +85,8 @@ def cann(version: str = "8.3.RC1") -> CannVersion:
 
 
 def python(version: str = "3.10.12", unread: dict[str, str] | None = None, **packages: str) -> PythonEnv:
-    return PythonEnv(path="/opt/job/python", version=version, packages=packages, unread=unread or {})
+    found = "torch" in packages
+    return PythonEnv(path="/opt/job/python", version=version, packages=packages, finds_torch=found, unread=unread or {})
 
 
 def torch(error: str = "", error_after: str = "", set_env: str = "") -> TorchImport:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doctor.fact import Absent, Output, Unreadable
+from doctor.fact import Absent, Output, PerHost, Unreadable
 from doctor.facts.python_env import (
     JobPython,
     PythonEnv,
@@ -96,13 +96,16 @@ def test_whose_part_is_missing(error: str, whose: str) -> None:
 
 
 def seen(**more: Any) -> dict[str, Any]:
-    return {"asked": "", "path": "/usr/bin/python3", "version": "3.10.12", "packages": {}, **more}
+    return {"asked": "", "path": "/usr/bin/python3", "version": "3.10.12", "packages": {}, "torch": False, **more}
 
 
 def test_the_packages() -> None:
-    value = answered(PythonEnv, seen(packages={"torch_npu": ["2.7.1.post4"], "torch": ["2.7.1+cpu"]}))
+    value = answered(PythonEnv, seen(packages={"torch_npu": ["2.7.1.post4"], "torch": ["2.7.1+cpu"]}, torch=True))
     assert value == PythonEnv(
-        path="/usr/bin/python3", version="3.10.12", packages={"torch": "2.7.1+cpu", "torch_npu": "2.7.1.post4"}
+        path="/usr/bin/python3",
+        version="3.10.12",
+        packages={"torch": "2.7.1+cpu", "torch_npu": "2.7.1.post4"},
+        finds_torch=True,
     )
     assert value.line == "3.10"
 
@@ -111,6 +114,11 @@ def test_a_package_that_is_there_twice_is_unread() -> None:
     value = answered(PythonEnv, seen(packages={"torch": ["2.6.0", "2.7.1"]}))
     assert value.packages == {}
     assert value.unread == {"torch": "several versions are installed: 2.6.0, 2.7.1"}
+
+
+def test_torch_is_tried_only_where_there_is_one() -> None:
+    there, gone = answered(PythonEnv, seen(torch=True)), answered(PythonEnv, seen())
+    assert TorchImport.plan({PythonEnv: PerHost({"a": there, "b": gone})}) == {"a": True}
 
 
 def test_an_interpreter_that_is_not_there_or_does_not_run() -> None:
@@ -123,12 +131,14 @@ def test_the_functions_find_this_interpreter(tmp_path: Any) -> None:
     import sys
 
     (tmp_path / "torch_npu-2.7.1.post4.dist-info").mkdir()
+    (tmp_path / "torch.py").write_text("raise SystemExit('not to be imported')")
     wrapper = tmp_path / "python"
     wrapper.write_text(f'#!/bin/sh\nPYTHONPATH={tmp_path} exec {sys.executable} "$@"\n')
     wrapper.chmod(0o755)
     value = answered(PythonEnv, look_at_packages({"python": str(wrapper)}))
     assert value.packages["torch_npu"] == "2.7.1.post4"
     assert value.path == str(wrapper)
+    assert value.finds_torch
     assert answered(JobPython, find_python({"python": str(wrapper)})) == JobPython(
         asked=str(wrapper), path=str(wrapper)
     )

@@ -19,6 +19,7 @@ import msgspec
 from doctor.fact import Fact, Output, Probe, Visit
 from doctor.record import HostRecord
 from doctor.transport import Said, Unreached
+from doctor.wording import plain
 
 SOURCE = Path(__file__).with_name("remote.py").read_bytes()
 
@@ -176,17 +177,6 @@ def _no_answer(said: Said, begun: bool) -> Unreached:
 def _last_line(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return lines[-1] if lines else ""
-
-
-_CONTROL = re.compile(
-    r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]"
-)
-
-
-def plain(text: str, limit: int = 200) -> str:
-    """Foreign text made safe to show: no control characters or escapes, at most ``limit`` characters."""
-    clean = _CONTROL.sub(" ", text[: limit * 8]).strip()
-    return clean if len(clean) <= limit else clean[: limit - 1] + "…"
 
 
 def union(facts: Iterable[type[Fact]]) -> tuple[type[Fact], ...]:

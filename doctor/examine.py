@@ -63,7 +63,6 @@ def examine(
     environ: Mapping[str, str],
     *,
     rank_table: str = "",
-    no_hosts: bool = False,
     progress: Progress = lambda host, record: None,
 ) -> Examination:
     """Visits the hosts and judges what came. Never raises for what a host did.
@@ -76,7 +75,7 @@ def examine(
         launch.setdefault("ranks_per_host", dict(inventory.slots))
     table = _rank_table_file(Launch.from_environment(**launch).rank_table_path)
     intent = _intent(launch, table)
-    hosts = () if no_hosts else inventory.hosts
+    hosts = inventory.hosts
     facts = union(fact for check in checks for fact in check.facts)
     given = _given(hosts, intent, table)
     notes = list(inventory.notes)
@@ -96,14 +95,13 @@ def examine(
         notes += transport.warnings
     run = Run(
         SCHEMA,
-        "no host was looked at" if no_hosts else inventory.source,
+        inventory.source,
         started,
         round(time.monotonic() - clock, 3),
         records,
         given,
         launch,
         table,
-        tuple(fact.__name__ for fact in facts),
         tuple(notes),
         __version__,
     )

@@ -9,6 +9,8 @@ from __future__ import annotations
 import ipaddress
 import re
 
+from doctor.wording import printable
+
 MOST = 10_000
 """Hosts. More than this is a slip in a range, not a cluster."""
 
@@ -93,5 +95,4 @@ def quote(text: str) -> str:
 
 def shown(text: str, limit: int = 60) -> str:
     """Foreign text for a message: printable and bounded."""
-    clean = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text[:limit])
-    return clean + ("…" if len(text) > limit else "")
+    return printable(text, limit)

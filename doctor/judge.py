@@ -6,11 +6,11 @@ import traceback
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from doctor.collector import plain
 from doctor.declaration import Check, Need, Skip
 from doctor.fact import Absent, Answer, Fact, PerHost, Unreadable, not_reached
 from doctor.model import Finding, Outcome, Reason, Report
 from doctor.record import HostRecord, Run
+from doctor.wording import plain
 
 
 class Book:

@@ -148,6 +148,3 @@ class Report(msgspec.Struct, frozen=True):
     seconds: float = 0.0
     notes: tuple[str, ...] = ()
     """What the reader must know beside the outcomes: not looked at, cut short, fallbacks."""
-
-    def with_status(self, *wanted: Status) -> list[Outcome]:
-        return [outcome for outcome in self.outcomes if outcome.status in wanted]

@@ -34,8 +34,6 @@ class Run(msgspec.Struct, frozen=True):
     """The job's intent, as `doctor.intent.Launch` was made from it."""
     rank_table: dict[str, str] = {}
     """``path`` and ``text`` of the rank table that was judged, or ``path`` and ``error``."""
-    facts: tuple[str, ...] = ()
-    """The facts that were asked for. A check that needs another one is unknown on replay."""
     notes: tuple[str, ...] = ()
     version: str = ""
 

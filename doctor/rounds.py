@@ -24,7 +24,7 @@ def rounds(
     records = gather(hosts, transport, Ask(first, ask.given, ask.sudo, ask.within), limits, local, progress)
     asks = _second_asks(second, ask, Book(records))
     left = limits.budget - (time.monotonic() - began) if limits.budget else 0
-    if not asks or left < 0:
+    if not asks or (limits.budget and left <= 0):
         return _with_answers(records, asks, {})
     try:
         answers = gather(list(asks), transport, asks, Limits(limits.timeout, left, limits.workers), local)
@@ -56,7 +56,6 @@ def _with_answers(
     for host, ask in asks.items():
         answer = answers.get(host, HostRecord(Visit("budget", "the budget ended before the second round")))
         failed = Output("error", err=answer.visit.text)
-        for fact in ask.facts:
-            said = answer.outputs.get(fact.__name__) if not answer.visit.trouble else None
-            merged[host].outputs[fact.__name__] = said if said is not None else {"": failed}
+        said = {fact.__name__: answer.outputs.get(fact.__name__, {"": failed}) for fact in ask.facts}
+        merged[host] = HostRecord(records[host].visit, {**records[host].outputs, **said})
     return merged

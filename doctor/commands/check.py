@@ -122,7 +122,6 @@ def _examine(asked: dict[str, Any], picked: list[Check]) -> Examination:
             options,
             os.environ,
             rank_table=asked["rank_table"] or "",
-            no_hosts=asked["no_hosts"],
             progress=progress.step,
         )
     finally:

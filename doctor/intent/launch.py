@@ -9,7 +9,7 @@ from typing import Literal
 import msgspec
 
 from doctor.intent.settings import Setting, port_ranges, unusable
-from doctor.intent.table_json import printable
+from doctor.wording import printable
 
 TORCH_PORT = 29500
 MINDSPORE_PORT = 8118

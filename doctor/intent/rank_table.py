@@ -9,7 +9,7 @@ from typing import Literal
 import msgspec
 
 from doctor.fact import Unreadable
-from doctor.intent.table_json import printable
+from doctor.wording import printable
 
 LONGEST_ID = 64
 """Characters of a server_id."""

@@ -9,7 +9,7 @@ from itertools import pairwise
 import msgspec
 
 from doctor.intent.rank_table import address
-from doctor.intent.table_json import printable
+from doctor.wording import printable
 
 Family = str
 """A1, A2 or A3; the empty string where it is not known, and then what any of them accepts is right."""

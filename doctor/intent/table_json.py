@@ -8,6 +8,7 @@ from collections import Counter
 from typing import Any
 
 from doctor.fact import Unreadable
+from doctor.wording import printable
 
 LIMIT = 64 << 20
 """Characters. A table of 10000 ranks has about 2 million."""
@@ -42,12 +43,6 @@ class Members(dict[str, Any]):
             times = Counter(name for name, _ in pairs)
             members.repeated = tuple(sorted(name for name, number in times.items() if number > 1))
         return members
-
-
-def printable(text: str, limit: int = 200) -> str:
-    """Text from a file, safe to print: no control characters, bounded."""
-    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text[:limit])
-    return shown + "…" if len(text) > limit else shown
 
 
 def parse(text: str) -> Members:

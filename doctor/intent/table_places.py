@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from doctor.intent.rank_table import Problem, Rank
-from doctor.intent.table_json import Members, Unquoted, printable
+from doctor.intent.table_json import Members, Unquoted
+from doctor.wording import printable
 
 PORTS = ("device_port", "host_port", "backup_device_port", "device_vnic_port")
 

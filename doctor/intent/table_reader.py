@@ -6,8 +6,9 @@ import msgspec
 
 from doctor.intent.rank_table import Count, Form, Problem, RankTable, Server, SuperPod
 from doctor.intent.table_groups import group_list, numbered
-from doctor.intent.table_json import Members, NotARankTable, parse, printable
+from doctor.intent.table_json import Members, NotARankTable, parse
 from doctor.intent.table_places import Places, kind, read_device
+from doctor.wording import printable
 
 
 def read(path: str, text: str) -> RankTable:

@@ -40,10 +40,9 @@ def clean(text: str, limit: int = LONGEST) -> str:
     """Foreign text made safe: no escapes, control, bidi or invisible characters, one line, at most ``limit`` long."""
     if len(text) <= limit and text.isprintable():
         return text.strip()
-    from doctor.collector import plain
+    from doctor.wording import plain
 
-    text = plain(text, limit)
-    return " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
+    return plain(text, limit)
 
 
 def count(number: int, noun: str) -> str:

@@ -21,7 +21,8 @@ from doctor.transport.ssh_config import Settings, timed
 from doctor.transport.stream import Stream, port
 from doctor.transport.trust import Trust
 from doctor.transport.wire import Wire
-from doctor.transport.wording import plain, seconds, unreached
+from doctor.transport.wording import seconds, unreached
+from doctor.wording import plain
 
 _MOST_HOPS = 8
 _PROHIBITED = 1

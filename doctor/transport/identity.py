@@ -13,7 +13,7 @@ import paramiko
 
 from doctor.transport import agent
 from doctor.transport.ssh_config import Settings
-from doctor.transport.wording import plain
+from doctor.wording import plain
 
 _MAGIC = b"openssh-key-v1\0"
 _CERTIFICATE = "-cert-v01@openssh.com"

@@ -15,7 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from doctor.transport.wording import plain
+from doctor.wording import plain
 
 Verdict = Literal["known", "unknown", "changed", "revoked", "authority"]
 """authority: no key of the host itself is known, only one that may sign host certificates."""

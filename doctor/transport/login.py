@@ -13,7 +13,8 @@ from doctor.transport import Unreached
 from doctor.transport.identity import Identity, Keys
 from doctor.transport.ssh_config import Settings
 from doctor.transport.wire import Wire
-from doctor.transport.wording import plain, unreached
+from doctor.transport.wording import unreached
+from doctor.wording import plain
 
 _BEFORE_PASSWORD = 4
 """Keys to try when there is a password too: sshd hangs up after six failures."""

@@ -9,7 +9,8 @@ from doctor.transport import Trouble, Unreached
 from doctor.transport.ssh_config import Settings
 from doctor.transport.stream import port
 from doctor.transport.trust import name
-from doctor.transport.wording import plain, seconds, unreached
+from doctor.transport.wording import seconds, unreached
+from doctor.wording import plain
 
 SSH_FAILED = 255
 _SENT = "debug1: Sending command"

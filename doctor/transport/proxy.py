@@ -9,7 +9,8 @@ import socket
 import subprocess
 import tempfile
 
-from doctor.transport.wording import plain, unreached
+from doctor.transport.wording import unreached
+from doctor.wording import plain
 
 _TOLD = 4096
 

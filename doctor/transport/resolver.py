@@ -14,7 +14,8 @@ from doctor.transport.known_hosts import matches
 from doctor.transport.options import Options
 from doctor.transport.process import Children, converse
 from doctor.transport.ssh_config import Settings, Target
-from doctor.transport.wording import plain, unreached
+from doctor.transport.wording import unreached
+from doctor.wording import plain
 
 _AT_ONCE = 16
 _PATIENCE = 30.0

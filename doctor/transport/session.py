@@ -11,7 +11,8 @@ import paramiko
 from doctor.transport import Said, Trouble
 from doctor.transport.process import NO_STATUS
 from doctor.transport.wire import Bell, Wire, signal_number
-from doctor.transport.wording import plain, seconds, size, unreached
+from doctor.transport.wording import seconds, size, unreached
+from doctor.wording import plain
 
 _WINDOW = 1 << 18
 """Bytes that a host may be ahead of us: what a flood can pile up, for each host, before we look."""

@@ -13,7 +13,8 @@ from doctor.transport.process import Children
 from doctor.transport.resolver import Resolver
 from doctor.transport.session import Session
 from doctor.transport.wire import Wire
-from doctor.transport.wording import plain, unreached
+from doctor.transport.wording import unreached
+from doctor.wording import plain
 
 _CLOSING = 2.0
 """Seconds that `close` waits for the threads of broken connections."""

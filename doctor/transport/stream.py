@@ -12,7 +12,8 @@ from typing import Any
 
 from doctor.transport import Unreached
 from doctor.transport.ssh_config import Settings
-from doctor.transport.wording import plain, seconds, unreached
+from doctor.transport.wording import seconds, unreached
+from doctor.wording import plain
 
 _CHUNK = 1 << 16
 _PREAMBLE = 8192

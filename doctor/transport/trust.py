@@ -9,7 +9,8 @@ from pathlib import Path
 from doctor.transport import Unreached
 from doctor.transport.known_hosts import KnownFiles, Line, fingerprint, judge, spelled
 from doctor.transport.ssh_config import Settings
-from doctor.transport.wording import plain, unreached
+from doctor.transport.wording import unreached
+from doctor.wording import plain
 
 _NOWHERE = ("/dev/null", "")
 _KEYSCAN = {"ssh-ed25519": "ed25519", "ssh-rsa": "rsa"}

@@ -17,7 +17,8 @@ from paramiko.packet import Packetizer
 
 from doctor.transport import Unreached
 from doctor.transport.stream import Stream
-from doctor.transport.wording import plain, seconds, unreached
+from doctor.transport.wording import seconds, unreached
+from doctor.wording import plain
 
 logging.getLogger("paramiko").addHandler(logging.NullHandler())  # else its errors go to stderr
 _LARGEST_PACKET = 1 << 20

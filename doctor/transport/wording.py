@@ -1,27 +1,9 @@
-"""Words from elsewhere, made fit to show: what a host or a tool prints is untrusted."""
+"""How troubles on the way to a host are worded."""
 
 from __future__ import annotations
 
-import re
-import unicodedata
-
 from doctor.transport import Said, Trouble, Unreached
-
-_ESCAPES = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)?|[@-Z\\-_])")
-
-
-def plain(words: str | bytes, limit: int = 200) -> str:
-    """``words`` on one line, without control characters and escape sequences, at most ``limit`` characters.
-
-    >>> plain(b"\\x1b[31mred\\x1b[0m\\r\\n  alert\\x07")
-    'red alert'
-    """
-    if isinstance(words, bytes):
-        words = words[: limit * 8].decode("utf-8", "replace")
-    words = _ESCAPES.sub(" ", words[: limit * 8])
-    shown = "".join(" " if unicodedata.category(letter)[0] in "CZ" else letter for letter in words)
-    shown = " ".join(shown.split())
-    return shown if len(shown) <= limit else shown[: limit - 1] + "…"
+from doctor.wording import plain
 
 
 def unreached(kind: Trouble, text: str, hint: str = "", said: Said | None = None) -> Unreached:

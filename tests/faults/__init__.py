@@ -26,8 +26,6 @@ class Row:
     check: str
     fault: str
     """A ``sh -e`` script, run as root inside the host."""
-    undo: str = ""
-    """Not needed: a host is made anew after its row."""
     fleet: str = "a2"
     """The kind of fleet: ``cpu``, ``a1``, ``a2`` or ``a3``, of 4 healthy hosts."""
     host: int = 1

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doctor.transport.wording import plain, seconds, size, unreached
+from doctor.transport.wording import seconds, size, unreached
+from doctor.wording import plain
 
 
 @pytest.mark.parametrize(

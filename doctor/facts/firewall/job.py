@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import msgspec
 
-from doctor.collector import plain
 from doctor.fact import Unreadable
 from doctor.facts.firewall import FirewallRules
 from doctor.facts.firewall.gate import Ask, Obstacle, gate
@@ -16,6 +15,7 @@ from doctor.facts.firewall.rules import Chain, Table
 from doctor.facts.firewall.walk import Place
 from doctor.facts.ports import Listeners, ReservedPorts
 from doctor.intent import Launch, few
+from doctor.wording import plain
 
 WILDCARDS = ("0.0.0.0", "::")
 

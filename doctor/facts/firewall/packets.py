@@ -73,9 +73,6 @@ class Packets(msgspec.Struct, frozen=True):
         kept = {name: held for name, held in self.fields.items() if name != field}
         return Packets(kept if values is None else {**kept, field: values}, self.names)
 
-    def with_names(self, **names: str) -> Packets:
-        return Packets(self.fields, {**self.names, **names})
-
     def within(self, other: Packets) -> bool:
         """Whether ``other`` holds all of these."""
         if self.names != other.names or self.fields.keys() != other.fields.keys():

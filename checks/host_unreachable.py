@@ -1,7 +1,7 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, check
-from doctor.fact import Unreadable
+from doctor.fact import not_reached
 from doctor.facts.visit import Reach
 
 
@@ -18,6 +18,6 @@ def host_unreachable(reach: Reach) -> Iterator[Finding]:
     Try it by hand: `ssh -v {host} true`.
     """
     if reach.trouble == "budget":
-        raise Unreadable(f"not reached: {reach.text}")
+        raise not_reached(reach.trouble, reach.text)
     if reach.trouble and reach.trouble != "no-python":
         yield Finding("{text}", text=reach.text, trouble=reach.trouble, hint=reach.hint)

@@ -1,6 +1,7 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, check
+from doctor.fact import not_reached
 from doctor.facts.visit import Reach
 
 
@@ -16,5 +17,7 @@ def python3_missing(reach: Reach) -> Iterator[Finding]:
     Install Python 3.6 or later so that a non-interactive shell finds `python3`, or point
     `--within` to the container that the job runs in.
     """
-    if reach.trouble == "no-python":
+    if reach.trouble and reach.trouble != "no-python":
+        raise not_reached(reach.trouble, reach.text)
+    if reach.trouble:
         yield Finding("{text}", text=reach.text, want="Python 3.6 or later")

@@ -194,10 +194,10 @@ class Answer(Mapping[str, Output]):
             yield number, self._outputs[str(number)]
 
 
-def not_reached(visit: Visit) -> Unreadable:
+def not_reached(trouble: str, text: str) -> Unreadable:
     """Why nothing is known of a host, and which check holds the cause. Time that ran out is nobody's fault."""
     causes = {"no-python": "python3-missing", "budget": ""}
-    return Unreadable(f"not reached: {visit.text}", causes.get(visit.trouble, "host-unreachable"))
+    return Unreadable(f"not reached: {text}", causes.get(trouble, "host-unreachable"))
 
 
 def trouble(output: Output, codes: tuple[int, ...] = (0,)) -> str:

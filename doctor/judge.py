@@ -48,7 +48,7 @@ def learn(record: HostRecord, fact: type[Fact]) -> Fact | Absent:
 
 def _must_have_answered(record: HostRecord, fact: type[Fact]) -> None:
     if record.visit.trouble:
-        raise not_reached(record.visit)
+        raise not_reached(record.visit.trouble, record.visit.text)
     if fact.__name__ not in record.outputs:
         if fact.needs:
             raise _not_planned(record, fact)

@@ -58,6 +58,7 @@ def test_eight_faults_among_sixteen_hosts(mixed: Fleet, transport: str) -> None:
     assert outcome(report, "listen-queue-short")["looked"] == list(good)
     said = unreached(report)
     assert set(said) == set(bad)
+    assert outcome(report, "python3-missing")["looked"] == list(good)
     assert dict(zip(FAULTS, (said[host] for host in bad), strict=True)) == {
         "refuse": "refused",
         "drop": "dropped",

@@ -37,5 +37,5 @@ class Clock(Fact, frozen=True):
     def read(cls, answer: Answer) -> Clock:
         seen = answer.visit
         if seen.trouble:
-            raise not_reached(seen)
+            raise not_reached(seen.trouble, seen.text)
         return cls(least=seen.ended - seen.received, most=seen.began - seen.sent)

@@ -26,6 +26,8 @@ class Row:
     check: str
     fault: str
     """A ``sh -e`` script, run as root inside the host."""
+    undo: str = ""
+    """How the fault is taken out by hand; the tests make the host anew instead."""
     fleet: str = "a2"
     """The kind of fleet: ``cpu``, ``a1``, ``a2`` or ``a3``, of 4 healthy hosts."""
     host: int = 1

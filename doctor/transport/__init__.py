@@ -1,4 +1,4 @@
-"""Ways to a host: one verb, ``run(host, command, stdin, timeout)``.
+"""Ways to a host. Two verbs: ``run(host, command, stdin, timeout)``, and ``talk(host, command)`` for what goes on.
 
 `local`, `ssh` (paramiko), `openssh` (the ssh binary) and `replay` (a saved run) follow `Transport`.
 A transport knows nothing of facts or checks; it carries bytes and says in plain words why it could not.
@@ -6,6 +6,7 @@ A transport knows nothing of facts or checks; it carries bytes and says in plain
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Literal, Protocol
 
 import msgspec
@@ -58,8 +59,51 @@ class Unreached(Exception):
         self.kind, self.text, self.hint, self.said = kind, text, hint, said
 
 
+class Conversation(Protocol):
+    """Lines both ways with a program that runs on a host.
+
+    One thread iterates, and so carries both directions: nothing is sent before it does, so its work for each line
+    should be short. Lines come without their newline. Iteration ends when the program has ended or we `close`.
+
+    Iterating raises Unreached: lost (the connection was cut, or nothing has come through for some seconds), flood
+    (too long a line, or too much), budget (the transport was closed).
+    """
+
+    host: str
+
+    def send(self, data: bytes) -> None:
+        """Sends whole lines behind all others, from any thread, without waiting for them to go out.
+
+        Raises: Unreached, of kind lost when nobody hears them any more, timeout when too much waits to be sent.
+        """
+        ...
+
+    def __iter__(self) -> Iterator[bytes]: ...
+
+    def end(self) -> None:
+        """Closes the program's stdin behind what was sent; its last lines still come. Returns at once."""
+        ...
+
+    def close(self, grace: float = 1.0) -> None:
+        """Like `end`, then waits at most ``grace`` seconds for the program's end, and does without it after that.
+
+        From any thread. What the program says meanwhile is not heard.
+        """
+        ...
+
+    @property
+    def err(self) -> bytes:
+        """The last of what came on stderr."""
+        ...
+
+    @property
+    def code(self) -> int | None:
+        """Exit status, or -N for death by signal N; None while it runs, and where its end was not seen."""
+        ...
+
+
 class Transport(Protocol):
-    """The one verb. `run` is called from many threads at once, one call a host at a time."""
+    """The verbs are called from many threads at once, one call a host at a time."""
 
     warnings: list[str]
     """What the user must know of how hosts are reached: fallbacks, settings that were not followed."""
@@ -75,6 +119,13 @@ class Transport(Protocol):
         """
         ...
 
+    def talk(self, host: str, command: str) -> Conversation:
+        """Starts ``command`` like `run`, to go on until its stdin ends. Returns as soon as it was asked for.
+
+        Raises: Unreached.
+        """
+        ...
+
     def close(self) -> None:
-        """Ends all connections at once, from any thread: a `run` still waiting raises `Unreached("budget", ...)`."""
+        """Ends all connections at once, from any thread: who still waits gets `Unreached("budget", ...)`."""
         ...

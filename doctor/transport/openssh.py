@@ -8,9 +8,12 @@ import math
 import os
 import shutil
 import tempfile
+import time
 from pathlib import Path
 
-from doctor.transport import Said, Unreached, openssh_log, ssh_config
+from doctor.transport import Conversation, Said, Unreached, openssh_log, ssh_config
+from doctor.transport.conversation import SILENCE, Lines
+from doctor.transport.files import Pipes
 from doctor.transport.options import CONNECT_TIMEOUT, Options
 from doctor.transport.process import Children, converse
 from doctor.transport.resolver import Resolver
@@ -27,6 +30,9 @@ _FIXED = (
     "NumberOfPasswordPrompts=1",
     "LogLevel=DEBUG1",
 )
+_ALIVE = (f"ServerAliveInterval={round(SILENCE / 3)}", "ServerAliveCountMax=2")
+_LOOK = 0.02
+"""Seconds between two looks at how far ssh has come."""
 _ANSWER = """\
 #!/bin/sh
 case $1 in *passphrase*) exit 1 ;; *"$DOCTOR_ASKED_FOR"*) printf '%s\\n' "$DOCTOR_PASSWORD" ;; *) exit 1 ;; esac
@@ -52,15 +58,9 @@ class OpenSsh:
         ``sent`` is when ssh was started: here nothing tells when the command itself was. A command that hangs is
         ended when the time to connect and its own time are over.
         """
-        if not self._ssh:
-            raise unreached("error", "there is no ssh program here", "--transport ssh")
-        target, settings = ssh_config.target(host), self._resolver.of(host)
-        patience = self._options.connect_timeout or settings.connect_timeout or CONNECT_TIMEOUT
-        settings = ssh_config.timed(settings, patience)
-        log = self._folder / f"{next(self._number)}.log"
-        argv = [self._ssh, "-E", str(log), *self._argv(settings), *_aim(target, self._options), "--", target.name]
+        settings, log, argv = self._prepare(host, command)
         try:
-            said = self._converse([*argv, command], stdin, timeout, log, settings)
+            said = self._converse(argv, stdin, timeout, log, settings)
             if said.code == openssh_log.SSH_FAILED and not openssh_log.ended(_tail(log)):
                 error = openssh_log.trouble(_tail(log), said.err, settings)
                 raise Unreached(error.kind, error.text, error.hint, said)
@@ -68,9 +68,52 @@ class OpenSsh:
             log.unlink(missing_ok=True)
         return said
 
+    def talk(self, host: str, command: str) -> Conversation:
+        """See `doctor.transport.Transport.talk`."""
+        settings, log, argv = self._prepare(host, command, *_ALIVE)
+        patience = settings.connect_timeout * (1 + len(settings.jumps))
+        child = self._children.start(argv, self._environment(settings))
+
+        def judge(code: int) -> int | None:
+            words = _tail(log)
+            log.unlink(missing_ok=True)
+            if code == openssh_log.SSH_FAILED and not openssh_log.ended(words):
+                raise openssh_log.trouble(words, lines.err, settings)
+            return code if code >= 0 else None  # ssh itself was killed
+
+        far = Pipes(self._children, child, judge)
+        lines = Lines(host, far)
+        try:
+            self._await(far, log, settings, patience)
+        except BaseException:
+            lines.close(0.0)
+            raise
+        if far.ended() and not openssh_log.started(_tail(log)):
+            list(lines)  # raises why
+        return lines
+
+    def _await(self, far: Pipes, log: Path, settings: Settings, patience: float) -> None:
+        """Until the command was asked for, or ssh has ended. Raises: Unreached."""
+        deadline = time.monotonic() + patience
+        while not openssh_log.started(_tail(log)) and not far.ended():
+            if time.monotonic() > deadline:
+                raise openssh_log.late(_tail(log), settings, patience)
+            time.sleep(_LOOK)
+
     def close(self) -> None:
         self._children.close()
         self._temporary.cleanup()
+
+    def _prepare(self, host: str, command: str, *extra: str) -> tuple[Settings, Path, list[str]]:
+        """The settings for a host, ssh's log, and its command line."""
+        if not self._ssh:
+            raise unreached("error", "there is no ssh program here", "--transport ssh")
+        target, settings = ssh_config.target(host), self._resolver.of(host)
+        patience = self._options.connect_timeout or settings.connect_timeout or CONNECT_TIMEOUT
+        settings = ssh_config.timed(settings, patience)
+        log = self._folder / f"{next(self._number)}.log"
+        argv = [self._ssh, "-E", str(log), *self._argv(settings, *extra), *_aim(target, self._options)]
+        return settings, log, [*argv, "--", target.name, command]
 
     def _converse(self, argv: list[str], stdin: bytes, timeout: float, log: Path, settings: Settings) -> Said:
         limit, whole = self._options.max_output, settings.connect_timeout * (1 + len(settings.jumps)) + timeout
@@ -82,7 +125,7 @@ class OpenSsh:
             reason = openssh_log.late(_tail(log), settings, timeout)
             raise Unreached(reason.kind, reason.text, reason.hint, error.said) from None
 
-    def _argv(self, settings: Settings) -> list[str]:
+    def _argv(self, settings: Settings, *extra: str) -> list[str]:
         options = self._options
         given = [
             *_FIXED,
@@ -91,6 +134,7 @@ class OpenSsh:
             f"ConnectTimeout={max(1, math.ceil(settings.connect_timeout))}",
             *([] if options.agent else ["IdentityAgent=none"]),
             *options.settings,
+            *extra,
         ]
         argv = ["-T", "-a", "-x", *(["-F", options.config] if options.config else [])]
         return argv + [word for setting in given for word in ("-o", setting)]

@@ -34,6 +34,11 @@ _SIGNS: tuple[tuple[str, Trouble, str], ...] = (
 )
 
 
+def started(log: str) -> bool:
+    """Whether the host was asked to run the command."""
+    return _SENT in log
+
+
 def ended(log: str) -> bool:
     """Whether the host told the exit status of the command: then 255 is the command's own."""
     found = re.findall(r"^debug1: Exit status (-?\d+)", log, re.MULTILINE)

@@ -88,11 +88,11 @@ def _kill(*children: subprocess.Popen[bytes]) -> None:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.killpg(child.pid, number)
         deadline = time.monotonic() + _GRACE
-        while number == signal.SIGTERM and time.monotonic() < deadline and not all(map(_has_ended, children)):
+        while number == signal.SIGTERM and time.monotonic() < deadline and not all(map(has_ended, children)):
             time.sleep(0.002)
 
 
-def _has_ended(child: subprocess.Popen[bytes]) -> bool:
+def has_ended(child: subprocess.Popen[bytes]) -> bool:
     if child.returncode is not None:
         return True
     try:

@@ -37,7 +37,7 @@ class _Patience(threading.Event):
 
 
 class Session:
-    """One command: `open`, then `run`, once each."""
+    """One command: `open`, then `run` or `start`, once each."""
 
     def __init__(self, wire: Wire, limit: int) -> None:
         self._wire, self._limit = wire, limit
@@ -76,6 +76,19 @@ class Session:
             if time.monotonic() > deadline:
                 self._late(timeout)
         return self._end(channel)
+
+    def start(self, command: str) -> paramiko.Channel:
+        """Starts the command, and leaves it to the caller. Raises: Unreached."""
+        deadline = time.monotonic() + self._wire.timeout
+        self._channel.event = _Patience(deadline)
+        try:
+            self._ask(self._channel, command)
+        except TimeoutError:
+            raise self._wire.late("the start of the command") from None
+        if not self._wire.is_active():
+            raise self._wire.broken("the start of the command")
+        self._wire.stream.deadline = float("inf")
+        return self._channel
 
     def _ask(self, channel: paramiko.Channel, command: str) -> None:
         try:

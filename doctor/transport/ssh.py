@@ -5,9 +5,12 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
+from functools import partial
 
-from doctor.transport import Said, Unreached
+from doctor.transport import Conversation, Said, Unreached
+from doctor.transport.channel import Channel
 from doctor.transport.connect import Connector
+from doctor.transport.conversation import SILENCE, Lines
 from doctor.transport.options import Options, kept_connections
 from doctor.transport.process import Children
 from doctor.transport.resolver import Resolver
@@ -30,6 +33,7 @@ class Ssh:
         resolver = Resolver(self._options, self._children, self.warnings)
         self._connector = Connector(self._options, resolver, self.warnings)
         self._kept: OrderedDict[str, Wire] = OrderedDict()
+        self._talking: set[Wire] = set()
         self._lock = threading.Lock()
         self._closed = False
 
@@ -43,19 +47,35 @@ class Ssh:
                 wire.close()
                 raise
         except Unreached as error:
-            if self._closed:
-                raise unreached("budget", "the run's time was up before it answered", said=error.said) from None
-            raise
+            raise self._stopped(error) from None
         except Exception as error:  # noqa: BLE001 -- whatever paramiko trips over is one host's trouble, not the run's
             raise unreached("error", f"SSH failed: {plain(str(error)) or type(error).__name__}") from None
         self._keep(host, wire)
         return said
 
+    def talk(self, host: str, command: str) -> Conversation:
+        """See `doctor.transport.Transport.talk`. The connection is kept for the next round if the program ends well."""
+        try:
+            wire, session = self._session(host)
+            try:
+                channel = session.start(command)
+                wire.stream.watch(SILENCE)
+            except BaseException:
+                wire.close()
+                raise
+        except Unreached as error:
+            raise self._stopped(error) from None
+        except Exception as error:  # noqa: BLE001 -- as in `run`
+            raise unreached("error", f"SSH failed: {plain(str(error)) or type(error).__name__}") from None
+        with self._lock:
+            self._talking.add(wire)
+        return Lines(host, Channel(wire, channel, partial(self._leave, host, wire)))
+
     def close(self) -> None:
         """See `doctor.transport.Transport.close`."""
         with self._lock:
             self._closed = True
-            kept = list(self._kept.values())
+            kept = [*self._kept.values(), *self._talking]
             self._kept.clear()
         self._children.close()
         self._connector.close()
@@ -86,6 +106,21 @@ class Ssh:
             wire.close()
             raise
         return wire, session
+
+    def _stopped(self, error: Unreached) -> Unreached:
+        """An error, or what is behind it when all was closed."""
+        return (
+            unreached("budget", "the run's time was up before it answered", said=error.said) if self._closed else error
+        )
+
+    def _leave(self, host: str, wire: Wire, error: Unreached | None) -> None:
+        """The end of a conversation. Raises: Unreached."""
+        with self._lock:
+            self._talking.discard(wire)
+        if error:
+            wire.close()
+            raise self._stopped(error)
+        self._keep(host, wire)
 
     def _keep(self, host: str, wire: Wire) -> None:
         """Keeps a connection for the next round; the one longest unused goes when there are too many."""

@@ -67,6 +67,17 @@ class Stream:
     def getpeername(self) -> Any:
         return self._pipe.getpeername()
 
+    def watch(self, silence: float) -> None:
+        """Has the kernel break the connection when the other side's gives no sign of life for so many seconds."""
+        carrier = self._pipe
+        if isinstance(carrier, socket.socket):
+            with contextlib.suppress(OSError):  # a ProxyCommand's
+                carrier.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+                for name, value in _alive(silence).items():
+                    carrier.setsockopt(socket.IPPROTO_TCP, name, value)
+        elif stream := getattr(getattr(carrier, "transport", None), "stream", None):
+            stream.watch(silence)  # through a jump host: the connection to it
+
     def abort(self) -> None:
         """Ends both directions: whoever waits to read or write is woken."""
         with contextlib.suppress(OSError, EOFError):
@@ -117,6 +128,18 @@ class Stream:
             self._pipe.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", 0, int(_STALL * 1e6)))
         else:
             self._pipe.settimeout(_CHANNEL_STALL)  # for reads too: it has one for both
+
+
+def _alive(silence: float) -> dict[int, int]:
+    """Socket options: questions in quiet times, and an end to unanswered ones as to unanswered data."""
+    share = max(1, round(silence / 3))
+    values = {
+        "TCP_KEEPIDLE": share,
+        "TCP_KEEPINTVL": share,
+        "TCP_KEEPCNT": 2,
+        "TCP_USER_TIMEOUT": round(silence * 1000),
+    }
+    return {getattr(socket, name): value for name, value in values.items() if hasattr(socket, name)}
 
 
 def _banner(heard: bytes) -> bytes | None:

@@ -1,0 +1,464 @@
+"""Lines both ways: on this machine, and by both kinds of SSH over real hosts; every end is seen, and leaves nothing."""
+
+from __future__ import annotations
+
+import os
+import queue
+import shlex
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from doctor.transport import Conversation, Transport, Unreached
+from doctor.transport import conversation as module
+from doctor.transport.conversation import Lines, close_all
+from doctor.transport.files import Socket
+from doctor.transport.local import Local
+
+if TYPE_CHECKING:
+    from tests.transport.conftest import Ground
+
+ECHO = """
+import os, sys
+sys.stdout.write("%d\\n" % os.getpid())
+sys.stdout.flush()
+for line in sys.stdin.buffer:
+    sys.stdout.buffer.write(line)
+    sys.stdout.buffer.flush()
+sys.stdout.write("bye\\n")
+sys.stdout.flush()
+sys.exit(3)
+"""
+
+
+def python(source: str, interpreter: str = sys.executable) -> str:
+    return f"exec {interpreter} -c {shlex.quote(source)}"
+
+
+class Heard:
+    """What a conversation says, read by a thread of its own as the supervisor does."""
+
+    def __init__(self, conversation: Conversation) -> None:
+        self.lines: queue.Queue[bytes] = queue.Queue()
+        self.error: Unreached | None = None
+        self._conversation = conversation
+        self._thread = threading.Thread(target=self._read)
+        self._thread.start()
+
+    def _read(self) -> None:
+        try:
+            for line in self._conversation:
+                self.lines.put(line)
+        except Unreached as error:
+            self.error = error
+
+    def line(self) -> bytes:
+        return self.lines.get(timeout=10)
+
+    def rest(self, timeout: float = 10) -> list[bytes]:
+        """All that is left, once there will be no more."""
+        self._thread.join(timeout)
+        assert not self._thread.is_alive()
+        return [self.lines.get() for _ in range(self.lines.qsize())]
+
+
+def files() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def gone(pid: int, seconds: float = 5.0) -> bool:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except (FileNotFoundError, ProcessLookupError):
+            return True
+        if state == "Z":
+            return True
+        time.sleep(0.005)
+    return False
+
+
+@pytest.fixture
+def local() -> Iterator[Local]:
+    before = files()
+    transport = Local()
+    yield transport
+    transport.close()
+    assert files() == before
+
+
+class TestHere:
+    def test_lines_go_both_ways_until_the_input_ends(self, local: Local) -> None:
+        talk = local.talk("here", python(ECHO))
+        heard = Heard(talk)
+        assert int(heard.line()) > 1
+        talk.send(b"one\n\ntw")
+        talk.send(b"o\n")
+        assert [heard.line() for _ in range(3)] == [b"one", b"", b"two"]
+        assert talk.code is None
+        talk.end()
+        assert heard.rest() == [b"bye"]
+        assert (talk.host, talk.code, heard.error) == ("here", 3, None)
+
+    def test_what_is_sent_before_anybody_reads_is_sent_then(self, local: Local) -> None:
+        talk = local.talk("here", python(ECHO))
+        talk.send(b"early\n")
+        talk.end()
+        assert list(talk)[1:] == [b"early", b"bye"]
+
+    def test_from_many_threads_no_two_are_mixed(self, local: Local) -> None:
+        talk = local.talk("here", python(ECHO))
+        heard = Heard(talk)
+        sent = [bytes([65 + who]) * 50_000 for who in range(8)]
+        threads = [
+            threading.Thread(target=lambda line=line: [talk.send(line + b"\n") for _ in range(5)]) for line in sent
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        talk.end()
+        assert sorted(heard.rest()[1:-1]) == sorted(sent * 5)
+
+    def test_a_large_line_comes_whole(self, local: Local) -> None:
+        talk = local.talk("here", python(ECHO))
+        heard = Heard(talk)
+        line = os.urandom(1_500_000).replace(b"\n", b" ") * 2
+        talk.send(line + b"\n")
+        heard.line()
+        assert heard.line() == line
+        talk.close()
+
+    def test_a_line_without_an_end_is_a_flood(self, local: Local) -> None:
+        talk = local.talk("here", "echo $$; exec head -c 5000000 /dev/zero")
+        heard = Heard(talk)
+        pid = int(heard.line())
+        assert heard.rest() == []
+        assert heard.error is not None
+        assert (heard.error.kind, heard.error.text) == (
+            "flood",
+            "it printed a line of more than 4 MiB, and was cut off",
+        )
+        assert gone(pid)
+
+    @pytest.mark.parametrize("where", ["", " >&2"])
+    def test_more_than_the_rate_for_long_is_a_flood(
+        self, local: Local, where: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(module, "BURST", 1 << 20)
+        monkeypatch.setattr(module, "RATE", 1 << 10)
+        talk = local.talk("here", f"yes{where}; true")
+        with pytest.raises(Unreached) as stop:
+            for _ in talk:
+                pass
+        assert stop.value.kind == "flood"
+        assert len(talk.err) <= 1 << 16
+        with pytest.raises(Unreached):
+            talk.send(b"x\n")
+
+    def test_much_within_the_rate_is_none(self, local: Local) -> None:
+        talk = local.talk("here", "exec seq 1000000")
+        assert sum(1 for _ in talk) == 1_000_000
+        assert talk.code == 0
+
+    def test_a_program_that_takes_nothing_in_holds_nobody_up(self, local: Local) -> None:
+        talk = local.talk("here", "exec sleep 60")
+        heard, began = Heard(talk), time.monotonic()
+        with pytest.raises(Unreached) as stop:
+            for _ in range(20):
+                talk.send(b"x" * (1 << 20))
+        assert (stop.value.kind, "wait to be sent" in stop.value.text) == ("timeout", True)
+        talk.close(0.1)
+        assert time.monotonic() - began < 3
+        assert heard.rest() == []
+
+    def test_the_end_of_a_killed_program_is_seen_at_once(self, local: Local) -> None:
+        """Even when what it started holds its output open; and that goes with it."""
+        talk = local.talk(
+            "here",
+            python(
+                "import os, subprocess; started = subprocess.Popen(['sleep', '60']);"
+                "print(started.pid, os.getpid(), flush=True); input()"
+            ),
+        )
+        heard = Heard(talk)
+        child, leader = map(int, heard.line().split())
+        os.kill(leader, 9)
+        assert heard.rest(2) == []
+        assert (talk.code, heard.error) == (-9, None)
+        assert gone(child)
+        with pytest.raises(Unreached) as stop:
+            talk.send(b"x\n")
+        assert stop.value.kind == "lost"
+
+    def test_its_end_is_seen_where_the_kernel_does_not_tell(
+        self, local: Local, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def absent(pid: int) -> int:
+            raise OSError(38, "Function not implemented")
+
+        monkeypatch.setattr(os, "pidfd_open", absent)
+        talk = local.talk("here", "sleep 60 & echo here; exit 4")
+        assert list(talk) == [b"here"]
+        assert talk.code == 4
+
+    def test_close_ends_a_program_that_listens_to_its_input(self, local: Local) -> None:
+        talk = local.talk("here", python(ECHO))
+        heard = Heard(talk)
+        pid = int(heard.line())
+        began = time.monotonic()
+        talk.close(5)
+        assert time.monotonic() - began < 2
+        assert talk.code == 3
+        assert gone(pid, 0.1)
+        heard.rest()
+        talk.close()
+
+    def test_close_kills_one_that_does_not(self, local: Local) -> None:
+        talk = local.talk("here", "trap '' TERM; echo $$; while :; do sleep 60; done")
+        heard = Heard(talk)
+        pid = int(heard.line())
+        talk.close(0.1)
+        assert talk.code == -9
+        assert gone(pid, 0.1)
+        assert heard.rest() == []
+        assert heard.error is None
+
+    def test_close_needs_no_reader(self, local: Local) -> None:
+        talk = local.talk("here", "yes | head -c 1000000; read line; exit 7")
+        talk.send(b"go\n")
+        talk.close(5)
+        assert talk.code == 7
+
+    def test_stderr_is_kept_to_its_last_words(self, local: Local) -> None:
+        talk = local.talk("here", "seq 100000 >&2; echo last words >&2; echo done")
+        assert list(talk) == [b"done"]
+        assert len(talk.err) == 1 << 16
+        assert talk.err.endswith(b"last words\n")
+
+    def test_a_program_that_reads_no_more_is_still_heard(self, local: Local) -> None:
+        talk = local.talk("here", "exec <&-; echo closed; sleep 0.3; echo more")
+        heard = Heard(talk)
+        assert heard.line() == b"closed"
+        talk.send(b"x\n")
+        assert heard.rest() == [b"more"]
+        assert talk.code == 0
+
+    def test_closing_the_transport_is_told_to_who_reads(self, local: Local) -> None:
+        talk = local.talk("here", python(ECHO))
+        heard = Heard(talk)
+        pid = int(heard.line())
+        local.close()
+        assert heard.rest() == []
+        assert heard.error is not None
+        assert heard.error.kind == "budget"
+        assert gone(pid, 0.1)
+        with pytest.raises(Unreached) as stop:
+            local.talk("here", "true")
+        assert stop.value.kind == "budget"
+
+    def test_many_end_with_one_grace(self, local: Local) -> None:
+        talks = [local.talk("here", "trap '' TERM; exec sleep 60") for _ in range(4)]
+        talks += [local.talk("here", "cat >/dev/null") for _ in range(12)]
+        heard, began = [Heard(talk) for talk in talks[::2]], time.monotonic()
+        close_all(talks, 0.3)
+        assert time.monotonic() - began < 0.3 + 2
+        assert [talk.code for talk in talks] == [-9] * 4 + [0] * 12
+        for one in heard:
+            assert one.rest() == []
+
+
+class TestSockets:
+    def test_the_other_sides_end_ends_it(self) -> None:
+        before = files()
+        ours, theirs = socket.socketpair()
+        talk = Lines("far", Socket(ours))
+        heard = Heard(talk)
+        talk.send(b"hello\n")
+        assert theirs.recv(100) == b"hello\n"
+        theirs.sendall(b"one\ntwo")
+        theirs.close()
+        assert heard.rest() == [b"one", b"two"]
+        assert files() == before
+
+    def test_end_closes_our_direction_alone(self) -> None:
+        ours, theirs = socket.socketpair()
+        talk = Lines("far", Socket(ours))
+        talk.send(b"x" * 1_000_000)
+        heard = Heard(talk)
+        talk.end()
+        with theirs.makefile("rb") as file:
+            assert len(file.read()) == 1_000_000
+        theirs.sendall(b"bye\n")
+        theirs.close()
+        assert heard.rest() == [b"bye"]
+
+    def test_a_reset_is_a_cut(self) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            ours = socket.create_connection(server.getsockname())
+            theirs, _ = server.accept()
+        talk = Lines("far", Socket(ours))
+        theirs.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+        theirs.close()
+        with pytest.raises(Unreached) as stop:
+            list(talk)
+        assert stop.value.kind == "lost"
+
+
+Open = Callable[..., Transport]
+
+
+@pytest.fixture(params=["ssh", "openssh"])
+def open_ssh(request: pytest.FixtureRequest, ground: Ground) -> Open:
+    way = getattr(ground, request.param)
+
+    def make(*args: object, **options: object) -> Transport:
+        made: Transport = way(*args, **options)
+        return made
+
+    return make
+
+
+@pytest.mark.hosts
+class TestHosts:
+    def test_lines_go_both_ways(self, ground: Ground, open_ssh: Open) -> None:
+        talk = open_ssh().talk(ground.good[0], python(ECHO, "python3"))
+        heard = Heard(talk)
+        pid = heard.line()
+        line = os.urandom(1_500_000).replace(b"\n", b" ") * 2
+        talk.send(line + b"\nshort\n")
+        assert heard.line() == line
+        assert heard.line() == b"short"
+        talk.end()
+        assert heard.rest() == [b"bye"]
+        assert (talk.code, heard.error) == (3, None)
+        assert ground.gone(ground.good[0], pid.decode())
+
+    def test_an_answer_takes_no_time(self, ground: Ground, open_ssh: Open) -> None:
+        talk = open_ssh().talk(ground.good[0], python(ECHO, "python3"))
+        heard = Heard(talk)
+        heard.line()
+        began = time.monotonic()
+        for number in range(50):
+            talk.send(b"%d\n" % number)
+            assert heard.line() == b"%d" % number
+        assert (time.monotonic() - began) / 50 < 0.1
+        talk.close()
+
+    @pytest.mark.parametrize(
+        ("fault", "kind"),
+        [
+            ("refuse", "refused"),
+            ("drop", "dropped"),
+            ("silent", "silent"),
+            ("wrong-key", "key-changed"),
+            ("deny", "auth"),
+        ],
+    )
+    def test_a_host_that_is_not_reached_is_named_as_for_run(
+        self, ground: Ground, open_ssh: Open, fault: str, kind: str
+    ) -> None:
+        with pytest.raises(Unreached) as stop:
+            open_ssh(connect_timeout=1.0).talk(ground.faulty[fault], "cat")
+        assert stop.value.kind == kind
+
+    def test_a_flood_is_cut_off(self, ground: Ground, open_ssh: Open) -> None:
+        talk = open_ssh().talk(ground.good[0], "exec head -c 9000000 /dev/zero")
+        with pytest.raises(Unreached) as stop:
+            list(talk)
+        assert stop.value.kind == "flood"
+        assert ground.sessions(ground.good[0]) == 0
+
+    def test_the_end_of_a_killed_program_is_seen(self, ground: Ground, open_ssh: Open) -> None:
+        talk = open_ssh().talk(ground.good[0], "echo $$; exec cat")
+        heard = Heard(talk)
+        ground.fleet.enter(ground.good[0], ["kill", "-9", heard.line().decode()])
+        assert heard.rest(3) == []
+        if heard.error:  # ssh does not tell which signal it was
+            assert (heard.error.kind, heard.error.text) == ("error", "the command was ended by a signal")
+        else:
+            assert talk.code == -9
+
+    def test_a_connection_that_is_cut_is_lost(self, ground: Ground, open_ssh: Open) -> None:
+        talk = open_ssh().talk(ground.good[0], "echo $PPID; cat")
+        heard = Heard(talk)
+        ground.fleet.enter(ground.good[0], ["kill", "-9", heard.line().decode()])
+        assert heard.rest(3) == []
+        assert heard.error is not None
+        assert heard.error.kind == "lost"
+
+    def test_packets_that_stop_are_noticed(
+        self, ground: Ground, open_ssh: Open, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """With nothing to send as well as with much."""
+        for place in ("ssh", "channel", "openssh"):
+            monkeypatch.setattr(f"doctor.transport.{place}.SILENCE", 3.0)
+        monkeypatch.setattr("doctor.transport.openssh._ALIVE", ("ServerAliveInterval=1", "ServerAliveCountMax=2"))
+        transport, (quiet, busy) = open_ssh(), ground.good[:2]
+        with ground.fleet.broken([quiet, busy]):
+            talks = [transport.talk(host, "echo here; cat") for host in (quiet, busy)]
+            heard = [Heard(talk) for talk in talks]
+            assert [one.line() for one in heard] == [b"here"] * 2
+            for host in (quiet, busy):
+                chain = "table inet cut {\n chain in {\n type filter hook input priority 0\n drop\n }\n}\n"
+                ground.fleet.enter(host, ["nft", "-f", "-"], input=chain)
+            talks[1].send(b"x" * 4_000_000)
+            for one in heard:
+                assert one.rest(10) == []
+                assert one.error is not None
+                assert one.error.kind == "lost"
+
+    def test_close_ends_the_program_there_at_once(self, ground: Ground, open_ssh: Open) -> None:
+        transport = open_ssh()
+        talk = transport.talk(ground.good[0], python(ECHO, "python3"))
+        heard = Heard(talk)
+        pid = heard.line()
+        began = time.monotonic()
+        talk.close(5)
+        assert time.monotonic() - began < 2
+        assert talk.code == 3
+        assert heard.rest() == []
+        assert ground.gone(ground.good[0], pid.decode())
+        transport.close()
+        assert ground.sessions(ground.good[0]) == 0
+
+    def test_close_does_not_wait_for_one_that_stays(self, ground: Ground, open_ssh: Open) -> None:
+        talk = open_ssh().talk(ground.good[0], "trap '' TERM HUP; echo $$; exec sleep 30")
+        heard = Heard(talk)
+        pid, began = heard.line(), time.monotonic()
+        talk.close(0.2)
+        assert time.monotonic() - began < 3
+        assert heard.rest() == []
+        assert heard.error is None or heard.error.kind in ("timeout", "lost")
+        ground.fleet.enter(ground.good[0], ["kill", "-9", pid.decode()])
+
+    def test_closing_the_transport_ends_all(self, ground: Ground, open_ssh: Open) -> None:
+        transport = open_ssh()
+        talks = [transport.talk(host, "echo $$; exec cat") for host in ground.good]
+        heard = [Heard(talk) for talk in talks]
+        pids = [one.line().decode() for one in heard]
+        transport.close()
+        for one in heard:
+            assert one.rest() == []
+            assert one.error is not None
+            assert one.error.kind == "budget"
+        assert all(ground.gone(host, pid) for host, pid in zip(ground.good, pids, strict=True))
+        assert [ground.sessions(host) for host in ground.good] == [0] * len(ground.good)
+
+
+@pytest.mark.hosts
+def test_a_connection_serves_the_next_round_too(ground: Ground) -> None:
+    ssh = ground.ssh()
+    talk = ssh.talk(ground.good[0], "echo $PPID; cat")
+    heard = Heard(talk)
+    parent = heard.line()
+    talk.close()
+    heard.rest()
+    assert ssh.run(ground.good[0], "echo $PPID", b"", 10).out.strip() == parent

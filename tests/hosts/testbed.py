@@ -64,6 +64,8 @@ into it (see `merge`). The keys, all optional; those marked * can also be given 
     "sshd": ["MaxSessions 1"]   sshd_config lines, put before the others
     "share": "/run/npu"         this directory of the host lies in --dir, where it can be written without entering
                                 the host, and all hosts see one another's, read-only: /run/npu-all/HOST
+    "shows": ["/root/.pyenv"]   directories of the machine that the host shows, read-only, where it has its own
+                                /root, /tmp or /run
     "fault": one of
         "refuse"     nothing listens on port 22
         "drop"       packets to port 22 are dropped
@@ -160,9 +162,10 @@ DEFAULTS: Overrides = {
     "setup": "",
     "sshd": [],
     "share": "",
+    "shows": [],
     "fault": "",
 }
-NOT_LIVE = {"shm", "disk", "sshd", "share", "fault"}  # these need a new host
+NOT_LIVE = {"shm", "disk", "sshd", "share", "shows", "fault"}  # these need a new host
 
 FAULTS: dict[str, Overrides] = {
     "refuse": {},
@@ -332,6 +335,8 @@ def host_files(host: Host, shared: dict[str, Any]) -> None:
         own.mkdir()
         own.chmod(mode)
         mount(own, root / name, None, MS_BIND)
+    for directory in host["shows"]:
+        bind(pathlib.Path(directory), root / directory.strip("/"), MS_RDONLY)
     if host["share"]:
         everyone = pathlib.Path(shared["dir"], "share")
         bind(everyone / host["name"], root / host["share"].strip("/"))

@@ -1,0 +1,212 @@
+"""What a smoke run is made of: the plan, what is seen of a rank, and what went wrong. Frozen values."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+Backend = Literal["gloo", "nccl", "hccl"]
+
+STAGES = ("start", "rendezvous", "collectives", "pairs", "training", "learning", "loader", "pace", "native", "teardown")
+"""In the order in which every rank goes through them."""
+
+
+class Layout(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How one model is spread over the ranks: pp x dp x tp, tp fastest."""
+
+    dp: int = 1
+    tp: int = 1
+    pp: int = 1
+    zero: bool = False
+    """ZeRO-1: the optimizer's state is sharded over dp."""
+    accumulate: int = 1
+    """Micro-batches whose gradients are added before one reduction."""
+    recompute: bool = False
+    """Activations are computed again in the backward pass."""
+
+    @property
+    def name(self) -> str:
+        """Such as ``dp2 tp2``, ``dp4 zero1``."""
+        sizes = [f"{word}{size}" for word, size in (("pp", self.pp), ("dp", self.dp), ("tp", self.tp)) if size > 1]
+        extras = [("zero1", self.zero), (f"acc{self.accumulate}", self.accumulate > 1), ("recompute", self.recompute)]
+        return " ".join([*(sizes or ["serial"]), *(word for word, wanted in extras if wanted)])
+
+    @property
+    def world(self) -> int:
+        return self.dp * self.tp * self.pp
+
+
+class Place(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Where one rank runs."""
+
+    rank: int
+    host: str
+    local: int = 0
+    """Its number on the host, from 0."""
+    device: int = -1
+    """Number of its NPU or GPU on the host; -1 for a CPU."""
+
+
+class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Everything that agents and workers are told. It goes to them as JSON, and into the saved run."""
+
+    backend: Backend
+    places: tuple[Place, ...]
+    layouts: tuple[Layout, ...]
+    stages: tuple[str, ...] = STAGES
+    steps: int = 4
+    """Steps of each layout that are compared with the serial twin."""
+    learn_steps: int = 10
+    seed: int = 1
+    max_bytes: int = 1 << 20
+    master_addr: str = ""
+    """As the hosts are told it; each resolves it by itself."""
+    master_port: int = 0
+    """0: the first host picks a free one."""
+    timeout: float = 60.0
+    """Seconds: the process groups' own timeout, and HCCL's, for this run alone."""
+    budget: float = 120.0
+    """Seconds for all stages together."""
+    python: str = ""
+    """The job's interpreter; empty: the host's own rule."""
+    interface: str = ""
+    """GLOO_SOCKET_IFNAME and its like; empty: the one on the way to the master."""
+
+    @property
+    def world(self) -> int:
+        return len(self.places)
+
+    def host_of(self, rank: int) -> str:
+        return self.places[rank].host
+
+
+class Call(msgspec.Struct, frozen=True, array_like=True):
+    """One collective as a rank entered it. A send and its recv are one two-member group, named ``p2p 0>1``."""
+
+    group: int
+    seq: int
+    """From 1, counted by this rank in this group."""
+    op: str
+    dtype: str
+    numel: int
+    root: int
+    """Global rank of the root or the peer; -1 for none."""
+    step: int
+    stage: str
+
+
+State = Literal["start", "input", "compute", "collective", "done"]
+
+
+class Snapshot(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One rank as its host's agent saw it at one moment. Ages are seconds by the host's own clock."""
+
+    rank: int
+    stamp: int
+    """Grows with every change of the black box: equal stamps mean that nothing happened in between."""
+    state: State
+    stage: str
+    step: int = 0
+    group: int = 0
+    seq: int = 0
+    op: str = ""
+    dtype: str = ""
+    numel: int = 0
+    root: int = -1
+    age: float = 0.0
+    """Since the stamp last changed."""
+    effective: float = 0.0
+    """``age`` less the time that its threads were runnable and waited for a CPU."""
+    cpu: float = 0.0
+    """CPU seconds of the main thread since the stamp last changed."""
+    process: str = "R"
+    """State letter of /proc/PID/stat; F: frozen by a cgroup; X: gone."""
+    entered: dict[int, int] = {}
+    """Collectives that it has entered, by group."""
+    calls: tuple[Call, ...] = ()
+    """Entered since the last snapshot, oldest first."""
+    dead: str = ""
+    """How it ended: ``signal 9``, ``exit status 1``; empty while it lives."""
+    error: str = ""
+    """Its own last error, if it told one before it ended."""
+    secondary: bool = False
+    """The error is of the kind that follows from another rank's end (a closed connection, a timeout)."""
+    oom: bool = False
+    """The kernel's log or the cgroup says that it was killed for memory."""
+    waits_for: str = ""
+    """The kernel function that it sleeps in, if /proc/PID/wchan tells."""
+
+
+TroubleKind = Literal[
+    "not-started",  # interpreter, import, device
+    "never-joined",  # did not get through the rendezvous
+    "mismatch",  # another op, dtype, size or root in the same place of the sequence
+    "order",  # a cycle of ranks that wait for each other in different collectives
+    "dead",  # killed by a signal, or an error of its own
+    "left",  # ended well or left the loop while others wait for it
+    "stopped",  # SIGSTOP or a debugger
+    "frozen",  # cgroup freezer
+    "blocked",  # sleeps or waits outside of a collective
+    "busy",  # computes and does not come back
+    "input",  # waits for its data loader
+    "network",  # everybody entered, bytes do not arrive
+    "silent",  # the agent of a whole host says nothing any more
+    "budget",  # the time for the run was up
+]
+
+
+class Trouble(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What stopped a run: one cause, the ranks that are to blame, and those that only waited."""
+
+    kind: TroubleKind
+    guilty: tuple[int, ...] = ()
+    """Ranks."""
+    victims: tuple[int, ...] = ()
+    links: tuple[tuple[str, str], ...] = ()
+    """Pairs of hosts (from, to) that bytes do not get through between."""
+    certainty: Literal["certain", "evidence", "timeout"] = "certain"
+    """certain: follows from what was recorded; evidence: the system's counters say so; timeout: an adaptive limit."""
+    stage: str = ""
+    layout: str = ""
+    step: int = 0
+    group: str = ""
+    """Name of the process group."""
+    seq: int = 0
+    op: str = ""
+    numel: int = 0
+    dtype: str = ""
+    text: str = ""
+    """The cause in words of its own: an error message, ``signal 9``."""
+    calls: dict[int, str] = {}
+    """What each rank concerned was doing: ``all_reduce of 128 float32 in dp2, number 7``."""
+    states: dict[int, str] = {}
+    limit: float = 0.0
+    """Seconds of the adaptive limit that was passed; 0 where none was needed."""
+    seconds: float = 0.0
+    """From when the guilty rank's last sign of progress to this verdict."""
+    stacks: dict[int, str] = {}
+    """Python stacks, innermost call first."""
+    evidence: tuple[str, ...] = ()
+    """Plain sentences: sockets, probes, kernel log."""
+
+
+class SmokeRun(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The whole run as the supervisor saw it; what each rank said is in the hosts' own facts."""
+
+    plan: Plan
+    troubles: tuple[Trouble, ...] = ()
+    """The first is the cause of all that was not reached."""
+    ended: Literal["complete", "trouble", "budget", "interrupted"] = "complete"
+    reached: dict[str, float] = {}
+    """Stages that every rank finished, with the seconds since the start when the last one did."""
+    groups: dict[int, tuple[str, tuple[int, ...]]] = {}
+    """Process groups by number: name and ranks."""
+    seconds: float = 0.0
+    import_seconds: float = 0.0
+    """The slowest host's ``import torch``."""
+    notes: tuple[str, ...] = ()
+
+    def hosts(self, ranks: tuple[int, ...]) -> tuple[str, ...]:
+        """The hosts of these ranks, in plan order, each once."""
+        return tuple(dict.fromkeys(self.plan.host_of(rank) for rank in sorted(ranks)))

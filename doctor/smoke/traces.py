@@ -1,0 +1,178 @@
+"""What the ranks called, side by side: whether they agree, and which of them strays from its own habit. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from doctor.smoke.model import STAGES, Call
+
+STEPPED = frozenset({"training", "learning"})
+"""Stages in which all ranks count the same steps, so that a call of another step is another call."""
+
+PAIRED = frozenset({"send", "recv"})
+
+OPENING = frozenset({"barrier", "broadcast"})
+"""What a layout begins with, before its first step."""
+
+Form = tuple[str, str, int, int, int]
+
+
+def form(call: Call) -> Form:
+    """What must be the same on all ranks in one place of a group's sequence."""
+    step = call.step if call.stage in STEPPED and call.op not in OPENING else -1
+    if call.op in PAIRED:
+        return ("send", call.dtype, call.numel, -1, step)
+    return (call.op, call.dtype, call.numel, call.root, step)
+
+
+class Place:
+    """One place of a group's sequence: the calls that were made in it."""
+
+    __slots__ = ("calls", "form")
+
+    def __init__(self, first: Form) -> None:
+        self.form = first
+        self.calls: dict[int, Call] = {}
+
+
+class Ledger:
+    """All places that not every member has entered yet. The others agreed, and are forgotten."""
+
+    def __init__(self, members: Callable[[int], Sequence[int]]) -> None:
+        self.members = members
+        self.open: dict[int, dict[int, Place]] = {}
+        self.clash: tuple[int, int] | None = None
+        """The first place that was seen to hold two forms."""
+
+    def add(self, rank: int, call: Call) -> None:
+        places = self.open.setdefault(call.group, {})
+        place = places.get(call.seq)
+        shape = form(call)
+        if place is None:
+            place = places[call.seq] = Place(shape)
+        elif shape != place.form and self.clash is None:
+            self.clash = (call.group, call.seq)
+        place.calls[rank] = call
+        if len(place.calls) == len(self.members(call.group)) and self.clash is None:
+            self._close(places, call.seq)
+
+    def _close(self, places: dict[int, Place], seq: int) -> None:
+        """Who entered this place has entered all before it, even where that was not heard."""
+        del places[seq]
+        while places and (oldest := next(iter(places))) < seq:
+            del places[oldest]
+
+    def settle(self, group: int) -> None:
+        """Forgets what turns out to be complete once the group's members are known."""
+        places, size = self.open.get(group, {}), len(self.members(group))
+        for seq in [seq for seq, place in places.items() if len(place.calls) == size]:
+            if self.clash is None and seq in places:
+                self._close(places, seq)
+
+    def calls(self, group: int, seq: int) -> dict[int, Call]:
+        """The calls of a place that is still open; empty for one that all have entered, or nobody."""
+        place = self.open.get(group, {}).get(seq)
+        return place.calls if place else {}
+
+
+class Step:
+    """The calls of one rank in one step, in order."""
+
+    __slots__ = ("calls", "opening", "opens", "run", "stage", "step")
+    LONGEST = 256
+
+    def __init__(self, stage: str, run: int, step: int, opens: bool) -> None:
+        self.stage, self.run, self.step = stage, run, step
+        self.calls: list[tuple[int, str, str, int, int]] = []
+        self.opening = 0
+        """How many of the calls belong to the layout's beginning, which no other step has."""
+        self.opens = opens and stage in STEPPED
+
+    def add(self, call: Call) -> None:
+        self.opens = self.opens and call.op in OPENING
+        if len(self.calls) < self.LONGEST:
+            self.opening += self.opens
+            self.calls.append((call.group, call.op, call.dtype, call.numel, call.root))
+
+    @property
+    def usual(self) -> list[tuple[int, str, str, int, int]]:
+        """What every step of the run should have."""
+        return self.calls[self.opening :]
+
+
+class Trace:
+    """The last few steps of one rank. Steps that count upwards in one stage are one run: one layout."""
+
+    __slots__ = ("last", "steps")
+    KEPT = 4
+
+    def __init__(self) -> None:
+        self.steps: list[Step] = []
+        self.last: Call | None = None
+
+    def add(self, call: Call) -> None:
+        self.last = call
+        now = self.steps[-1] if self.steps else None
+        if now is None or now.step != call.step or now.stage != call.stage:
+            now = self._begin(now, call)
+        now.add(call)
+
+    def _begin(self, before: Step | None, call: Call) -> Step:
+        if before is None or before.stage != call.stage:
+            step = Step(call.stage, 0, call.step, opens=True)
+        else:
+            anew = call.step < before.step
+            step = Step(call.stage, before.run + anew, call.step, opens=anew)
+        self.steps = [*self.steps[1 - self.KEPT :], step]
+        return step
+
+    @property
+    def progress(self) -> tuple[int, int, bool]:
+        """Stage, run, and whether the rank is through with the loop over its steps."""
+        if not self.last:
+            return (0, 0, False)
+        return (
+            STAGES.index(self.last.stage),
+            self.steps[-1].run,
+            self.last.stage in STEPPED and self.last.op == "barrier",
+        )
+
+    def strays(self) -> bool:
+        """Whether this step, or the one before it, departs from the rank's own earlier steps of the same run."""
+        same = [step for step in self.steps if (step.stage, step.run) == (self.steps[-1].stage, self.steps[-1].run)]
+        if len(same) < 2:
+            return False
+        earlier, now = same[:-1], same[-1]
+        if now.step != earlier[-1].step + 1 or not any(_begins(step.usual, now.usual) for step in earlier):
+            return True
+        return len(earlier) > 1 and not any(step.usual == earlier[-1].usual for step in earlier[:-1])
+
+
+def _begins(whole: Sequence[object], part: Sequence[object]) -> bool:
+    return len(part) <= len(whole) and list(whole[: len(part)]) == list(part)
+
+
+def akin(one: Trace, other: Trace, members: Callable[[int], Sequence[int]]) -> bool:
+    """Whether two ranks made the same calls so far in the steps that both remember, each in groups of its own."""
+    theirs = {(step.stage, step.run, step.step): step for step in other.steps}
+    pairs = [(step, theirs[key]) for step in one.steps if (key := (step.stage, step.run, step.step)) in theirs]
+    return bool(pairs) and all(
+        _alike(_parts(mine, members), mine is not one.steps[-1], _parts(its, members), its is not other.steps[-1])
+        for mine, its in pairs
+    )
+
+
+def _parts(step: Step, members: Callable[[int], Sequence[int]]) -> list[tuple[object, ...]]:
+    """The calls without the groups' numbers: with their sizes, and the root's place in them."""
+    parts: list[tuple[object, ...]] = []
+    for group, op, dtype, numel, root in step.calls:
+        ranks = members(group)
+        place = ranks.index(root) if root in ranks and op not in PAIRED else -1
+        parts.append((len(ranks), op, dtype, numel, place))
+    return parts
+
+
+def _alike(mine: Sequence[object], mine_over: bool, theirs: Sequence[object], theirs_over: bool) -> bool:
+    """Of two steps that are over, none may be longer; one that is not over may still grow."""
+    may_grow = (_begins(mine, theirs) and not theirs_over) or (_begins(theirs, mine) and not mine_over)
+    return mine == theirs or may_grow

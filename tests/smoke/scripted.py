@@ -1,0 +1,115 @@
+"""Agents that only play their parts: what the supervisor makes of what hosts say, without a host."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import queue
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from doctor.transport import Conversation, Said, Unreached
+
+Line = Mapping[str, Any] | bytes | float | Exception | None
+"""To be said; or seconds to be silent for; or how the conversation breaks; None: the agent ends."""
+
+
+def hello(host: str = "a", **more: Any) -> dict[str, Any]:
+    known = {"host": host, "pid": 7, "python": "3.9.2", "cpus": 2, "addresses": {"lo": ["127.0.0.1"]}, "port": 29400}
+    return {"hello": {**known, **more}}
+
+
+def event(rank: int, ev: str, **values: Any) -> dict[str, Any]:
+    return {"event": {"rank": rank, "ev": ev, **values}}
+
+
+def life(ranks: Sequence[int], stages: Sequence[str] = ("start", "rendezvous", "training")) -> list[Line]:
+    """What a host says of ranks that do well."""
+    said: list[Line] = [event(-1, "imported", seconds=1.5)]
+    said += [event(rank, "joined") for rank in ranks]
+    said += [event(rank, "stage", stage=stage) for stage in stages for rank in ranks]
+    return said
+
+
+def done(ranks: Sequence[int]) -> list[Line]:
+    return [event(rank, "done") for rank in ranks]
+
+
+class Agent:
+    """A conversation with one of them. ``start`` is said after the orders to start have come."""
+
+    err = b""
+
+    def __init__(self, host: str, greeting: Sequence[Line], start: Callable[[Sequence[int]], Sequence[Line]]) -> None:
+        self.host, self.greeting, self.starts = host, greeting, start
+        self.code: int | None = None
+        self.orders: list[dict[str, Any]] = []
+        self.answers: dict[str, Sequence[Line]] = {"end": [{"bye": {"left": []}}, None], "stacks": [{"stacks": {}}]}
+        self.say: queue.SimpleQueue[list[Line]] = queue.SimpleQueue()
+        self.marker = b""
+
+    def send(self, data: bytes) -> None:
+        if not self.marker:
+            request = json.loads(data[data.rindex(b'{"marker"') :])
+            self.marker = request["marker"].encode()
+            self.orders.append(request)
+            self.say.put(list(self.greeting))
+            return
+        order = json.loads(data)
+        self.orders.append(order)
+        self.say.put(list(self.starts(order["mine"]) if order["do"] == "start" else self.answers.get(order["do"], ())))
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Answers come before the rest of what was to be said."""
+        lines: deque[Line] = deque()
+        while True:
+            pause = 0.0
+            if lines:
+                line = lines.popleft()
+                pause = line if isinstance(line, float) else 0.0
+                if line is None:
+                    self.code = 0
+                    return
+                if isinstance(line, Exception):
+                    raise line
+                if isinstance(line, bytes):
+                    yield line.replace(b"MARKER", self.marker)
+                elif not isinstance(line, float):
+                    yield self.marker + b" " + json.dumps(line).encode()
+            with contextlib.suppress(queue.Empty):
+                more = self.say.get(timeout=pause) if lines or pause else self.say.get()
+                lines.extendleft(reversed(more))
+
+    def end(self) -> None:
+        self.say.put([None])
+
+    def close(self, grace: float = 1.0) -> None:
+        self.say.put([None])
+
+    def told(self, do: str) -> list[dict[str, Any]]:
+        return [order for order in self.orders if order.get("do") == do]
+
+
+def alive(ranks: Sequence[int]) -> list[Line]:
+    """Goes on saying that nothing is new, for some seconds."""
+    return [line for _ in range(100) for line in ({"snaps": []}, 0.1)]
+
+
+class Stage:
+    """A transport whose hosts are played."""
+
+    def __init__(self, **agents: Agent | Unreached) -> None:
+        self.agents, self.warnings = agents, []
+
+    def talk(self, host: str, command: str) -> Conversation:
+        found = self.agents[host]
+        if isinstance(found, Unreached):
+            raise found
+        return found
+
+    def run(self, host: str, command: str, stdin: bytes, timeout: float) -> Said:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        pass

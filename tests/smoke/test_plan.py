@@ -1,0 +1,168 @@
+"""Hosts become ranks, the world's size becomes layouts; what cannot be is said in one sentence."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from doctor.smoke.model import STAGES, Layout, Plan
+from doctor.smoke.plan import HEADS, LAYERS, Host, Wish, layouts, make, parse_layout, spelled_out
+
+NPUS = Host(devices={"npu": (0, 1, 2, 3), "gpu": ()})
+GPUS = Host(devices={"npu": (), "gpu": (0, 1)})
+ONE = {"localhost": Host()}
+
+
+def ranks(plan: Plan) -> list[tuple[int, str, int, int]]:
+    return [(place.rank, place.host, place.local, place.device) for place in plan.places]
+
+
+def test_this_machine_alone_has_four_ranks_on_its_cpus() -> None:
+    plan = make(ONE, Wish())
+    assert plan.backend == "gloo"
+    assert ranks(plan) == [
+        (0, "localhost", 0, -1),
+        (1, "localhost", 1, -1),
+        (2, "localhost", 2, -1),
+        (3, "localhost", 3, -1),
+    ]
+    assert plan.master_addr == "127.0.0.1"
+    assert plan.layouts == layouts(4)
+    assert plan.stages == tuple(stage for stage in STAGES if stage != "native")
+
+
+def test_native_is_asked_for() -> None:
+    assert make(ONE, Wish(native=True)).stages == STAGES
+
+
+def test_ranks_follow_the_inventory_host_by_host() -> None:
+    plan = make({"b": Host(slots=1), "a": Host(slots=2)}, Wish())
+    assert ranks(plan) == [(0, "b", 0, -1), (1, "a", 0, -1), (2, "a", 1, -1)]
+
+
+def test_ranks_per_host_wins_over_slots() -> None:
+    assert len(make({"a": Host(slots=8), "b": Host()}, Wish(ranks_per_host=3)).places) == 6
+
+
+def test_several_hosts_without_slots_have_two_ranks_each() -> None:
+    assert len(make({"a": Host(), "b": Host(), "c": Host()}, Wish()).places) == 6
+
+
+@pytest.mark.parametrize(("host", "backend"), [(NPUS, "hccl"), (GPUS, "nccl")])
+def test_accelerators_that_every_host_has_are_used(host: Host, backend: str) -> None:
+    plan = make({"a": host, "b": host}, Wish())
+    kind = {"hccl": "npu", "nccl": "gpu"}[backend]
+    assert plan.backend == backend
+    assert [place.device for place in plan.places] == list(host.devices[kind]) * 2
+
+
+def test_one_host_without_accelerators_leaves_the_cpus() -> None:
+    assert make({"a": NPUS, "b": Host(slots=2)}, Wish()).backend == "gloo"
+
+
+def test_chosen_devices() -> None:
+    plan = make({"a": NPUS, "b": NPUS}, Wish(devices=(1, 3)))
+    assert [place.device for place in plan.places] == [1, 3, 1, 3]
+
+
+def test_the_master_is_the_first_host_as_it_was_reached() -> None:
+    assert make({"a": Host(server="10.0.0.7"), "b": Host(server="10.0.0.8")}, Wish()).master_addr == "10.0.0.7"
+    assert make({"a": Host(), "b": Host()}, Wish()).master_addr == "a"
+    assert make({"a": Host(server="10.0.0.7"), "b": Host()}, Wish(master_addr="m")).master_addr == "m"
+
+
+@pytest.mark.parametrize(
+    ("hosts", "wish", "message"),
+    [
+        ({"a": NPUS}, Wish(devices=(7,)), "a: no NPU 7; it has 0, 1, 2, 3"),
+        ({"a": NPUS}, Wish(ranks_per_host=5), "a: 5 ranks for 4 NPUs; expected one NPU a rank"),
+        ({"a": Host()}, Wish(backend="nccl"), "a: has no GPU; expected at least one for nccl"),
+        ({"a": Host(slots=4)}, Wish(layouts=("dp=3",)), "dp 3 x tp 1 x pp 1 = 3; expected 4, the number of ranks"),
+    ],
+)
+def test_what_the_hosts_do_not_allow(hosts: dict[str, Host], wish: Wish, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make(hosts, wish)
+
+
+def test_layouts_of_four() -> None:
+    assert [layout.name for layout in layouts(4)] == [
+        "dp4",
+        "dp4 zero1",
+        "tp4",
+        "pp2 dp2",
+        "dp2 tp2",
+        "pp2 tp2",
+        "dp4 acc2",
+        "tp4 recompute",
+    ]
+
+
+def test_eight_ranks_have_three_dimensions_at_once() -> None:
+    assert Layout(dp=2, tp=2, pp=2) in layouts(8)
+    assert Layout(tp=8) in layouts(8)
+
+
+@given(st.integers(1, 512))
+def test_every_layout_fits_the_world_and_the_model(world: int) -> None:
+    found = layouts(world)
+    assert len(set(found)) == len(found)
+    for layout in found:
+        assert layout.world == world
+        assert HEADS % layout.tp == 0
+        assert layout.pp <= LAYERS
+    assert Layout(dp=world) in found
+
+
+def test_a_layout_in_words() -> None:
+    assert parse_layout("dp=4,tp=2,pp=1", 8) == Layout(dp=4, tp=2)
+    assert parse_layout("dp=2, zero=1, acc=2, recompute", 2) == Layout(dp=2, zero=True, accumulate=2, recompute=True)
+    assert parse_layout("dp=2,zero=0", 2) == Layout(dp=2)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "'' is not a part of a layout; expected dp=4,tp=2,pp=1"),
+        ("ep=2", "'ep' is not a part of a layout"),
+        ("zero", "names none of dp, tp, pp"),
+        ("dp=4,dp=2", "dp is there twice; expected each part once"),
+        ("dp=x", "dp=x; expected a whole number from 1 on"),
+        ("dp=0", "dp=0; expected a whole number from 1 on"),
+        ("dp", "dp=; expected a whole number from 1 on"),
+        ("dp=٤", "expected a whole number from 1 on"),
+        ("dp=4,zero=2", "zero=2; expected 0 or 1"),
+        ("dp=4,tp=2", "dp 4 x tp 2 x pp 1 = 8; expected 4, the number of ranks"),
+        ("pp=4", "pp=4; expected at most 2, the layers of the model"),
+        ("dp=4,acc=3", "acc=3; expected 1, 2 or 4"),
+    ],
+)
+def test_a_layout_that_cannot_be(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=f"layout .*: .*{message}"):
+        parse_layout(text, 4)
+
+
+def test_tensor_parallelism_divides_the_heads() -> None:
+    with pytest.raises(ValueError, match="tp=3; expected a divisor of 8, the attention heads of the model"):
+        parse_layout("tp=3", 3)
+
+
+@given(st.text(max_size=30))
+def test_any_text_is_a_layout_or_a_value_error(text: str) -> None:
+    try:
+        assert parse_layout(text, 4).world == 4
+    except ValueError as error:
+        assert str(error).startswith("layout ")
+
+
+@given(st.integers(1, 16), st.booleans())
+def test_what_hosts_are_told_has_every_field(count: int, native: bool) -> None:
+    plan = make({"a": Host(slots=count)}, Wish(native=native))
+    told = json.loads(json.dumps(spelled_out(plan)))
+    assert set(told) == set(Plan.__struct_fields__)
+    assert all(set(layout) == set(Layout.__struct_fields__) for layout in told["layouts"])
+    assert msgspec.convert(told, Plan) == plan

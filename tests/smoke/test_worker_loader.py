@@ -1,0 +1,146 @@
+"""Loader workers: what they draw, what is said of a full /dev/shm and of dead workers, how a stuck one is looked at."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from doctor.smoke.model import Layout
+from tests.smoke.ranks import Ranks
+
+torch = pytest.importorskip("torch")
+
+HYBRID = [Layout(dp=4), Layout(dp=2, tp=2)]
+
+
+def test_ranks_that_read_the_same_data_draw_the_same() -> None:
+    ranks = Ranks(4, ["loader"], layouts=HYBRID)
+    told = ranks.of("loader")
+    assert [(event["layout"], event["dp"], event["text"]) for event in told] == [
+        (1, 0, ""),
+        (1, 0, ""),
+        (1, 1, ""),
+        (1, 1, ""),
+    ]
+    for key in ("digests", "seeds"):
+        assert told[0][key] == told[1][key] != told[2][key] == told[3][key]
+    assert set(told[0]["digests"]) >= {"python", "torch"}
+    assert not set(told[0]["digests"].values()) & set(told[2]["digests"].values())
+    assert all(len(event["seeds"]) == event["workers"] == 2 for event in told)
+    assert len(ranks.of("done")) == 4
+
+
+def test_the_same_seed_draws_the_same_another_does_not() -> None:
+    first, again, other = (Ranks(1, ["loader"], seed=seed).of("loader")[0] for seed in (3, 3, 4))
+    assert first["digests"] == again["digests"]
+    assert not set(first["digests"].values()) & set(other["digests"].values())
+
+
+def test_a_worker_that_seeds_one_generator_by_itself_shows_in_that_generator_alone() -> None:
+    faults = """
+        _begin = begin_worker
+        def begin_worker(parent):
+            begin = _begin(parent)
+            def worse(number):
+                begin(number)
+                random.seed(os.getpid())
+            return worse
+    """
+    ranks = Ranks(2, ["loader"], faults, layouts=[Layout(tp=2)])
+    one, two = (event["digests"] for event in ranks.of("loader"))
+    assert [name for name in one if one[name] != two[name]] == ["python"]
+
+
+SMALL_SHM = """
+def stage_small(one):
+    import subprocess
+    # CLONE_NEWNS: the mount is this rank's alone.
+    assert ctypes.CDLL(None).unshare(0x20000) == 0
+    subprocess.run(["mount", "--make-rprivate", "/"], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", "/dev/shm"], check=True)
+    stage_loader(one)
+
+STAGE_FUNCTIONS["loader"] = stage_small
+"""
+
+
+@pytest.mark.hosts
+@pytest.mark.skipif(os.geteuid() != 0, reason="a mount namespace needs root")
+def test_a_full_shm_is_told_in_clear_words_and_the_run_goes_on() -> None:
+    ranks = Ranks(2, ["loader", "pace"], SMALL_SHM)
+    for event in ranks.of("loader"):
+        assert "unable to allocate shared memory" in event["text"]
+        assert "No space left on device" in event["text"]
+        assert "/dev/shm has 1.0 MB" in event["text"]
+        assert event["digests"] == {}
+        assert event["seconds"] < 10
+    assert len(ranks.of("loader")) == len(ranks.of("pace")) == len(ranks.of("done")) == 2
+
+
+def test_a_dead_worker_is_told_with_its_signal() -> None:
+    faults = """
+        class Rows(Rows):
+            def __getitem__(self, index):
+                if index == 9:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                return super().__getitem__(index)
+    """
+    ranks = Ranks(1, ["loader"], faults)
+    (event,) = ranks.of("loader")
+    assert "DataLoader worker" in event["text"]
+    assert "killed by signal: Killed" in event["text"] or "exited unexpectedly" in event["text"]
+    assert len(ranks.of("done")) == 1
+
+
+def test_an_error_while_reading_is_told_with_its_own_words() -> None:
+    faults = """
+        class Rows(Rows):
+            def __getitem__(self, index):
+                raise OSError(5, "Input/output error")
+    """
+    (event,) = Ranks(1, ["loader"], faults).of("loader")
+    assert event["text"].startswith("OSError: [Errno 5] Input/output error")
+
+
+STUCK = """
+class Rows(Rows):
+    def __getitem__(self, index):
+        if index == 9:
+            self.wait_for_the_disk()
+        return super().__getitem__(index)
+
+    def wait_for_the_disk(self):
+        time.sleep(1000)
+"""
+
+
+def children(pid: int) -> list[int]:
+    return [
+        int(word) for task in Path(f"/proc/{pid}/task").iterdir() for word in (task / "children").read_text().split()
+    ]
+
+
+def test_a_stuck_worker_shows_its_stack_and_dies_with_its_rank() -> None:
+    seen: dict[int, str] = {}
+
+    def watch(ranks: Ranks) -> bool:
+        if not ranks.of("stage", stage="rendezvous") or ranks.state(0) != "input":
+            return False
+        for child in children(ranks.pid(0)):
+            before = ranks.stack(0)
+            os.kill(child, signal.SIGUSR1)
+            while ranks.stack(0) == before:
+                time.sleep(0.01)
+            seen[child] = ranks.stack(0)[len(before) :]
+        return any("wait_for_the_disk" in text for text in seen.values())
+
+    Ranks(1, ["loader"], STUCK, watch=watch)
+    assert sum("wait_for_the_disk" in text for text in seen.values()) == 1
+    end = time.monotonic() + 5
+    while any(Path(f"/proc/{child}").exists() for child in seen) and time.monotonic() < end:
+        time.sleep(0.01)
+    assert not any(Path(f"/proc/{child}").exists() for child in seen)

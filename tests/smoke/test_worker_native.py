@@ -1,0 +1,93 @@
+"""What users train with is the serial twin too, layout by layout; what this torch lacks is said, and never passed."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from doctor.smoke.model import Layout
+from doctor.smoke.plan import layouts
+from tests.smoke.ranks import WORKER, Ranks
+
+torch = pytest.importorskip("torch", reason="torch is not installed: its parallel wrappers are not tried")
+
+WRAPPERS = Path(WORKER).with_name("wrappers.py").read_text()
+WAYS = {
+    Layout(dp=4): {"DistributedDataParallel", "fully_shard"},
+    Layout(dp=4, zero=True): {"DistributedDataParallel, ZeroRedundancyOptimizer"},
+    Layout(tp=4): {"parallelize_module"},
+    Layout(pp=2, dp=2): {"ScheduleGPipe, fully_shard"},
+    Layout(dp=2, tp=2): {"parallelize_module, fully_shard"},
+    Layout(pp=2, tp=2): {"ScheduleGPipe, parallelize_module"},
+    Layout(dp=4, accumulate=2): {"DistributedDataParallel, no_sync"},
+    Layout(tp=4, recompute=True): {"parallelize_module, checkpoint"},
+}
+
+
+@functools.cache
+def trained() -> Ranks:
+    return Ranks(4, ("training", "native"), WRAPPERS, layouts=layouts(4), seconds=90)
+
+
+def test_every_layout_of_the_plan_is_tried_by_every_way_that_there_is() -> None:
+    run = trained()
+    tried: dict[Layout, set[str]] = {}
+    for said in run.of("native"):
+        tried.setdefault(run.plan.layouts[said["layout"]], set()).add(said["api"])
+    assert tried == WAYS
+    assert len(run.of("native")) == 4 * sum(map(len, WAYS.values()))
+
+
+def test_each_has_the_losses_of_the_serial_twin_on_every_rank() -> None:
+    run = trained()
+    twin = run.of("twin")[0]["losses"]
+    ran = [said for said in run.of("native") if not said["text"]]
+    for said in ran:
+        assert said["losses"] == pytest.approx(twin, rel=1e-6), said["api"]
+        assert said["twin"] == pytest.approx(twin, rel=1e-6)
+    assert {said["api"] for said in ran} >= {"DistributedDataParallel", "DistributedDataParallel, no_sync"}
+
+
+def test_what_did_not_run_has_a_reason_and_no_losses() -> None:
+    for said in trained().of("native"):
+        assert bool(said["losses"]) != bool(said["text"]), said
+
+
+def test_a_way_that_this_torch_lacks_is_said_with_its_reason() -> None:
+    lacks = "IMPORTS.clear()\nsys.modules['torch.distributed.device_mesh'] = None\n"
+    run = Ranks(2, ("native",), WRAPPERS + lacks, layouts=(Layout(dp=2),), seconds=90)
+    ddp, sharded = run.of("native", rank=0)
+    assert (ddp["text"], len(ddp["losses"])) == ("", 4)
+    assert sharded["losses"] == []
+    assert "torch.distributed.device_mesh" in sharded["text"]
+    assert torch.__version__ in sharded["text"]
+
+
+def test_what_one_rank_cannot_no_rank_waits_for() -> None:
+    lacks = """
+    IMPORTS.clear()
+    def wrapped(self, module):
+        if self.one.rank == 1:
+            raise NotImplementedError("not on this device")
+        return module
+    Composed.wrapped = wrapped
+    """
+    run = Ranks(2, ("native",), WRAPPERS + dedent(lacks), layouts=(Layout(dp=2),), seconds=90)
+    texts = [said["text"] for said in run.of("native", api="fully_shard")]
+    assert texts == ["another rank could not", f"torch {torch.__version__}: NotImplementedError: not on this device"]
+
+
+def test_a_wrapper_that_does_not_synchronise_is_not_the_twin() -> None:
+    wrong = """
+    IMPORTS.clear()
+    def adding(self, last):
+        return self.module.no_sync()
+    Replicated.adding = adding
+    """
+    run = Ranks(2, ("native",), WRAPPERS + dedent(wrong), layouts=(Layout(dp=2, accumulate=2),), seconds=90)
+    (said, _) = run.of("native")
+    assert said["losses"][0] == pytest.approx(said["twin"][0], rel=1e-6)
+    assert said["losses"][2] != pytest.approx(said["twin"][2], rel=1e-3)

@@ -1,0 +1,81 @@
+"""Who exchanges with whom, and which pairs are measured once more."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import pytest
+
+from tests.smoke.ranks import Ranks, worker
+
+pytest.importorskip("torch")
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 8, 31, 32])
+def test_up_to_32_all_meet_once(count: int) -> None:
+    rounds = list(worker()["rounds"](count))
+    met = [pair for pairs in rounds for pair in pairs]
+    assert sorted(met) == sorted(combinations(range(count), 2))
+    assert len(rounds) == (count - 1 if count % 2 == 0 else count if count > 1 else 1)
+    for pairs in rounds:
+        assert len({one for pair in pairs for one in pair}) == 2 * len(pairs)
+        assert len(pairs) == count // 2
+
+
+@pytest.mark.parametrize("count", [33, 256, 1001])
+def test_more_meet_in_a_few_rounds(count: int) -> None:
+    rounds = list(worker()["rounds"](count, seed=5))
+    assert len(rounds) == count.bit_length() + 2
+    assert rounds == list(worker()["rounds"](count, seed=5)), "all ranks must come to the same"
+    met = [pair for pairs in rounds for pair in pairs]
+    assert len(set(met)) == len(met) == (count // 2) * len(rounds)
+
+
+def test_the_first_rank_of_each_host_meets_the_others() -> None:
+    ranks = Ranks(5, ["pairs"], hosts=["a", "a", "b", "b", "c"])
+    met = {(event["rank"], event["peer"], event["round"]) for event in ranks.of("pair", confirm=False)}
+    assert {(rank, peer) for rank, peer, _ in met} == {(0, 2), (2, 0), (0, 4), (4, 0), (2, 4), (4, 2)}
+    assert len({turn for *_, turn in met}) == 3
+    assert len(ranks.of("done")) == 5
+    assert all(len(event["seconds"]) == 3 and event["bytes"] == 1 << 20 for event in ranks.of("pair", confirm=False))
+
+
+SLOW = """
+class Comm(Comm):
+    def exchange(self, out, tensor, peer):
+        if {self.rank, peer} == {1, 3} and tensor.numel() > 1:
+            time.sleep(0.1)
+        super().exchange(out, tensor, peer)
+"""
+
+
+def test_a_slow_pair_is_measured_again_alone() -> None:
+    ranks = Ranks(4, ["pairs"], SLOW, max_bytes=1 << 16)
+    again = ranks.of("pair", confirm=True)
+    assert {(1, 3), (3, 1)} <= {(event["rank"], event["peer"]) for event in again}
+    for event in ranks.of("pair"):
+        assert event["bytes"] == 1 << 16
+        assert len(event["seconds"]) == (6 if event["confirm"] else 3)
+        if {event["rank"], event["peer"]} == {1, 3}:
+            assert min(event["seconds"]) > 0.1
+
+
+def test_suspects_are_pairs_far_above_most_the_worst_first() -> None:
+    schedule = list(worker()["rounds"](4))
+    times = [[1.0, 1.0, 1.0] for _ in range(4)]
+    for turn, pairs in enumerate(schedule):
+        for low, high in pairs:
+            if (low, high) == (0, 2):
+                times[low][turn] = 9.0  # either side may have seen it
+            if (low, high) == (1, 3):
+                times[high][turn] = 2.6
+            if (low, high) == (2, 3):
+                times[low][turn] = 2.4
+    found = worker()["suspects"](schedule, times)
+    assert [pair for pair, _ in found] == [(0, 2), (1, 3)]
+    assert all(pair in schedule[turn] for pair, turn in found)
+
+
+def test_alone_there_is_nobody_to_meet() -> None:
+    assert not Ranks(1, ["pairs"]).of("pair")
+    assert worker()["suspects"]([[]], [[0.0]]) == []

@@ -1,0 +1,286 @@
+"""The worker trains one model in every layout: each of them is the serial twin, and the digests tell who holds what."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from doctor.smoke.model import Layout
+from doctor.smoke.plan import layouts
+from tests.smoke.ranks import Event, Ranks, worker
+
+torch = pytest.importorskip("torch", reason="torch is not installed: the training stage of the smoke run is not tried")
+
+MORE = {
+    2: [Layout(pp=2, accumulate=4), Layout(dp=2, zero=True, accumulate=2), Layout(pp=2, recompute=True)],
+    3: [Layout(pp=3), Layout(dp=3, zero=True, recompute=True)],
+    4: [Layout(pp=2, dp=2, zero=True, recompute=True), Layout(dp=2, tp=2, accumulate=2)],
+    8: [Layout(pp=2, dp=2, tp=2, zero=True), Layout(dp=2, tp=4, zero=True)],
+}
+
+
+@functools.cache
+def trained(world: int) -> Ranks:
+    """One launch with every layout of the plan for so many ranks, and a few stranger ones."""
+    chosen = (*layouts(world), *MORE.get(world, ()))
+    return Ranks(world, ("training", "learning"), layouts=chosen, seconds=90)
+
+
+def courses(run: Ranks) -> Iterator[tuple[Layout, int, dict[int, list[Event]]]]:
+    """Each layout with its number and its steps: what every rank said of them."""
+    for number, layout in enumerate(run.plan.layouts):
+        yield layout, number, {step: run.of("step", layout=number, step=step) for step in range(run.plan.steps)}
+
+
+def mean(values: list[float]) -> float:
+    return sum(values) / len(values)
+
+
+def alike(layout: Layout, axes: str) -> list[list[int]]:
+    """Ranks that differ in these axes alone (``p``, ``d``, ``t``)."""
+    groups = defaultdict(list)
+    for rank in range(layout.world):
+        place = {"p": rank // (layout.dp * layout.tp), "d": rank // layout.tp % layout.dp, "t": rank % layout.tp}
+        groups[tuple(place[axis] for axis in "pdt" if axis not in axes)].append(rank)
+    return list(groups.values())
+
+
+WORLDS = pytest.mark.parametrize("world", [1, 2, 3, 4, 8])
+
+
+@WORLDS
+def test_every_layout_has_the_losses_of_the_serial_twin(world: int) -> None:
+    run = trained(world)
+    twin = run.of("twin")[0]
+    for layout, _, steps in courses(run):
+        losses = [mean([said["loss"] for said in steps[step] if said["loss"] is not None]) for step in steps]
+        assert losses == pytest.approx(twin["losses"], rel=1e-6), layout.name
+
+
+@WORLDS
+def test_the_gradients_of_the_ranks_that_hold_one_model_add_up_to_the_twins(world: int) -> None:
+    run = trained(world)
+    twin = run.of("twin")[0]
+    for layout, _, steps in courses(run):
+        model = alike(layout, "pdt" if layout.zero else "pt")[0]
+        norms = [math.sqrt(sum(steps[step][rank]["grad"] ** 2 for rank in model)) for step in steps]
+        assert norms == pytest.approx(twin["grads"], rel=1e-5), layout.name
+
+
+@WORLDS
+def test_so_do_the_updates_of_every_tensor(world: int) -> None:
+    run = trained(world)
+    twin = run.of("twin-update")[0]["update"]
+    for layout, number, _ in courses(run):
+        total: dict[str, float] = defaultdict(float)
+        ended = run.of("end", layout=number)
+        for rank in alike(layout, "pt")[0]:
+            for name, square in ended[rank]["update"].items():
+                total[name] += square
+        assert total == pytest.approx(twin, rel=1e-4), layout.name
+
+
+@WORLDS
+def test_replicas_are_equal_bit_for_bit_and_shards_are_not(world: int) -> None:
+    run = trained(world)
+    for layout, _, steps in courses(run):
+        for said in steps.values():
+            for group in alike(layout, "d"):
+                assert len({said[rank]["params"] for rank in group}) == 1, layout.name
+                digests = {said[rank]["grad_digest"] for rank in group}
+                assert len(digests) == (layout.dp if layout.zero else 1), layout.name
+            for group in alike(layout, "t"):
+                assert len({said[rank]["replicated"] for rank in group}) == 1, layout.name
+                assert len({said[rank]["params"] for rank in group}) == layout.tp, layout.name
+
+
+@WORLDS
+def test_the_broadcast_makes_different_parameters_the_same(world: int) -> None:
+    run = trained(world)
+    for layout, number, _ in courses(run):
+        begun = run.of("begin", layout=number)
+        for group in alike(layout, "d"):
+            assert len({begun[rank]["before"] for rank in group}) == layout.dp, layout.name
+            assert {begun[rank]["params"] for rank in group} == {begun[group[0]]["before"]}, layout.name
+
+
+@WORLDS
+def test_every_block_is_read_by_one_data_parallel_index_with_the_twins_ids_and_masks(world: int) -> None:
+    run = trained(world)
+    blocks = run.of("twin-blocks")
+    for layout, _, steps in courses(run):
+        for step, said in steps.items():
+            for event in said:
+                assert event["ids"] == [blocks[step]["ids"][block] for block in event["blocks"]]
+                assert event["masks"] == [blocks[step]["masks"][block] for block in event["blocks"]]
+            firsts = [said[group[0]] for group in alike(layout, "pt")]
+            assert sorted(block for event in firsts for block in event["blocks"]) == list(range(len(blocks[0]["ids"])))
+
+
+@WORLDS
+def test_draws_are_equal_inside_a_model_and_differ_over_data_parallel_ranks(world: int) -> None:
+    run = trained(world)
+    for layout, _, steps in courses(run):
+        for said in steps.values():
+            for kind in said[0]["rng"]:
+                inside = [{said[rank]["rng"][kind] for rank in group} for group in alike(layout, "pt")]
+                assert all(len(digests) == 1 for digests in inside), (layout.name, kind)
+                assert len(set.union(*inside)) == layout.dp, (layout.name, kind)
+
+
+@WORLDS
+def test_nothing_bad_is_seen_and_only_the_last_stage_tells_a_loss(world: int) -> None:
+    run = trained(world)
+    for layout, _, steps in courses(run):
+        for said in steps.values():
+            assert {event["bad"] for event in said} == {""}
+            last = layout.dp * layout.tp * (layout.pp - 1)
+            assert [event["loss"] is None for event in said] == [rank < last for rank in range(world)]
+
+
+def test_all_ranks_compute_the_same_twin_whatever_the_world_is() -> None:
+    # Two, four and eight ranks read the same eight blocks.
+    told = [{**said, "rank": 0} for world in (2, 4, 8) for said in trained(world).of("twin")]
+    assert len(told) == 14
+    assert all(said == told[0] for said in told)
+    assert trained(3).of("twin")[0]["losses"] != told[0]["losses"]
+
+
+def test_recomputing_changes_no_bit() -> None:
+    run = trained(4)
+    plain = run.plan.layouts.index(Layout(tp=4))
+    again = run.plan.layouts.index(Layout(tp=4, recompute=True))
+    for step in range(run.plan.steps):
+        told = run.of("step", layout=plain, step=step)
+        assert [{**said, "layout": again} for said in told] == run.of("step", layout=again, step=step)
+
+
+@WORLDS
+def test_the_learning_stage_learns_within_ten_steps(world: int) -> None:
+    run = trained(world)
+    losses = [mean([said["loss"] for said in run.of("learn", step=step)]) for step in range(10)]
+    assert losses[0] > math.log(64) - 0.2
+    assert mean(losses[-3:]) < math.log(64) - 0.5
+
+
+def test_events_fit_into_one_write() -> None:
+    worlds = (trained(world) for world in (2, 3, 4, 8))
+    assert max(len(str(event)) for run in worlds for event in run.events) < 2048
+
+
+def test_a_sum_for_a_mean_is_not_the_twin() -> None:
+    run = Ranks(2, ("training",), "mean = Model.reduce\nModel.reduce = lambda self: mean(self) * self.mesh.dp")
+    twin, said = run.of("twin")[0], run.of("step", step=1)
+    assert mean([one["loss"] for one in said]) != pytest.approx(twin["losses"][1], rel=1e-2)
+    assert run.of("step", step=0)[0]["grad"] == pytest.approx(2 * twin["grads"][0], rel=1e-5)
+
+
+SPOIL = """
+place = "{place}"
+def spoilt(model):
+    return model.comm and model.comm.rank == 1 and model.comm.box.step == 2
+def changed(name, change):
+    as_told = getattr(Model, name)
+    setattr(Model, name, lambda self, *rest: change(self, as_told, *rest))
+def bad(tensor):
+    tensor = tensor.clone()
+    tensor.view(-1)[3] = float("nan")
+    return tensor
+def argument(self, as_told, tensor):
+    return as_told(self, bad(tensor) if spoilt(self) else tensor)
+def outcome(self, as_told, batch):
+    loss = as_told(self, batch)
+    if spoilt(self):
+        self.gradient[3] = float("inf")
+    return loss
+def after(self, as_told, *rest):
+    as_told(self, *rest)
+    if spoilt(self):
+        self.flat[3] = float("nan")
+changed(*{{
+    "activations": ("out_of", argument), "scores": ("gathered", argument), "back": ("into_backward", argument),
+    "gradient": ("learn", outcome), "parameters": ("update", after),
+}}[place])
+"""
+
+
+@pytest.mark.parametrize(
+    ("place", "kind"),
+    [
+        ("activations", "activations"),
+        ("scores", "activations"),
+        ("back", "gradient"),
+        ("gradient", "gradient"),
+        ("parameters", "parameters"),
+    ],
+)
+def test_the_rank_that_makes_a_number_bad_is_told_from_those_that_are_given_it(place: str, kind: str) -> None:
+    run = Ranks(2, ("training",), SPOIL.format(place=place), layouts=(Layout(dp=2), Layout(tp=2), Layout(pp=2)))
+    for layout, number, steps in courses(run):
+        if layout.pp > 1 and place in ("activations", "scores"):
+            continue  # below, with the first stage as the guilty one
+        first = next(step for step, said in steps.items() if any(one["bad"] for one in said))
+        said = run.of("step", layout=number, step=first)
+        assert (first, said[1]["bad"]) == (2, kind), layout.name
+        assert said[0]["bad"] in ("", "input", "parameters"), layout.name
+
+
+def test_a_stage_that_is_sent_a_bad_number_says_so() -> None:
+    text = SPOIL.format(place="activations").replace("rank == 1", "rank == 0")
+    run = Ranks(2, ("training",), text, layouts=(Layout(pp=2),))
+    assert [said["bad"] for said in run.of("step", step=2)] == ["activations", "input"]
+
+
+# What the data are made of.
+
+
+def names() -> Any:
+    return worker()
+
+
+def test_no_two_blocks_of_a_step_are_the_same_sample() -> None:
+    for count in (8, 12, 2401):
+        assert len(set(names()["samples"](1, 0, count))) == count
+    assert len(names()["samples"](1, 0, 3000)) == 3000
+
+
+def test_every_generator_has_a_say_in_the_mask() -> None:
+    dice = names()["Dice"](1, torch.device("cpu"))
+    drawn = dice.scores(0, 0)
+    masks = [names()["masked_places"]({**drawn, kind: dice.scores(0, 1)[kind]}) for kind in drawn]
+    masks.append(names()["masked_places"](drawn))
+    assert len({str(mask) for mask in masks}) == len(drawn) + 1
+    assert all(len(row) == 2 for mask in masks for row in mask)
+
+
+def test_a_draw_does_not_depend_on_the_draws_before_it() -> None:
+    one, other = (names()["Dice"](1, torch.device("cpu")) for _ in range(2))
+    other.scores(3, 5)
+    assert one.scores(1, 2) == other.scores(1, 2)
+    assert torch.equal(one.kept(1, 2, 2), other.kept(1, 2, 2))
+
+
+def test_only_the_other_words_of_a_row_tell_its_topic() -> None:
+    rows = names()["rows_of"](6 + 7 * 3)
+    assert [row[0] for row in rows] == [7, 4, 1, 1]
+    assert all(0 < word < 64 for row in rows for word in row)
+    assert all(word - row[0] == 7 * place for row in rows for place, word in enumerate(row))
+
+
+def test_micro_batches_cover_all_rows_once() -> None:
+    batch = names()["Batch"].__new__(names()["Batch"])
+    batch.words = [None] * 10
+    for count in (1, 2, 3, 4, 10, 99):
+        parts = batch.parts(count)
+        assert [row for part in parts for row in range(10)[part]] == list(range(10))
+        assert len(parts) == min(count, 10)
+
+
+def test_a_layout_that_does_not_fit_is_refused() -> None:
+    with pytest.raises(ValueError, match="8 heads"):
+        names()["Mesh"]({"tp": 3})

@@ -1,0 +1,123 @@
+"""One layout of the training as all of its ranks told it, and who of them differs from most. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from typing import Any, TypeVar
+
+import msgspec
+
+from doctor.facts.smoke import Begun, Ended, SmokeTraining, Stepped
+from doctor.smoke.model import Layout, Plan
+
+Value = TypeVar("Value", bound=Hashable)
+Kind = TypeVar("Kind", Begun, Ended)
+BEGIN = -1
+"""The step of what is wrong before the first step."""
+
+
+class Course(msgspec.Struct, frozen=True):
+    """Every event of one layout, by rank. A rank that said nothing is not in it."""
+
+    plan: Plan
+    number: int
+    """Of the layout in the plan."""
+    begun: dict[int, Begun]
+    steps: tuple[dict[int, Stepped], ...]
+    ended: dict[int, Ended]
+
+    @property
+    def layout(self) -> Layout:
+        return self.plan.layouts[self.number]
+
+    @property
+    def ranks(self) -> range:
+        return range(self.layout.world)
+
+    def place(self, rank: int) -> tuple[int, int, int]:
+        """Pipeline stage, data-parallel index, tensor-parallel index."""
+        layout = self.layout
+        return rank // (layout.dp * layout.tp), rank // layout.tp % layout.dp, rank % layout.tp
+
+    def groups(self, *same: int) -> list[tuple[int, ...]]:
+        """The ranks that have these coordinates in common: 0 the stage, 1 the data-parallel index, 2 the tensor's."""
+        found: dict[tuple[int, ...], list[int]] = {}
+        for rank in self.ranks:
+            found.setdefault(tuple(self.place(rank)[one] for one in same), []).append(rank)
+        return [tuple(ranks) for ranks in found.values()]
+
+    @property
+    def replicas(self) -> list[tuple[int, ...]]:
+        """Groups whose ranks hold the same parameters, and train them on different data."""
+        return self.groups(0, 2)
+
+    @property
+    def models(self) -> list[tuple[int, ...]]:
+        """Groups whose ranks hold one model together, and must see the same data and draw the same numbers."""
+        return self.groups(1)
+
+    @property
+    def slices(self) -> list[tuple[int, ...]]:
+        """Groups whose ranks hold slices of the same tensors: one stage, one data-parallel index."""
+        return self.groups(0, 1)
+
+    def after(self) -> Iterator[tuple[int, dict[int, Stepped]]]:
+        """The steps, numbered."""
+        yield from enumerate(self.steps)
+
+
+class Split(msgspec.Struct, frozen=True):
+    """Ranks that should agree and do not."""
+
+    against: tuple[int, ...]
+    """Those that stand against the rest; all of them when no value has most of the votes."""
+    agree: tuple[int, ...]
+    """Those that hold the commonest value; empty for a tie."""
+
+    @property
+    def tie(self) -> bool:
+        return not self.agree
+
+
+def split(values: Mapping[int, Value], casting: Value | None = None) -> Split | None:
+    """Who differs from most; ``casting`` decides a tie. None when all agree."""
+    votes = Counter(values.values())
+    if len(votes) < 2:
+        return None
+    most = max(votes.values())
+    top = [value for value, count in votes.items() if count == most]
+    norm = top[0] if len(top) == 1 else casting if casting in top else None
+    if norm is None:
+        return Split(tuple(sorted(values)), ())
+    return Split(
+        tuple(sorted(rank for rank in values if values[rank] != norm)),
+        tuple(sorted(rank for rank in values if values[rank] == norm)),
+    )
+
+
+def pick(said: Mapping[int, Any], ranks: Iterable[int], name: str) -> dict[int, Any]:
+    """One field of what these ranks said; ranks that did not say it are left out."""
+    found = {rank: getattr(said[rank], name) for rank in ranks if rank in said}
+    return {rank: value for rank, value in found.items() if value is not None}
+
+
+def courses(plan: Plan, training: Mapping[str, SmokeTraining]) -> list[Course]:
+    """The layouts that were begun, in the plan's order."""
+    made = []
+    for number in range(len(plan.layouts)):
+        steps: dict[int, dict[int, Stepped]] = {}
+        for fact in training.values():
+            for event in fact.steps:
+                if event.layout == number:
+                    steps.setdefault(event.step, {})[event.rank] = event
+        begun = _by_rank(number, (event for fact in training.values() for event in fact.begun))
+        ended = _by_rank(number, (event for fact in training.values() for event in fact.ended))
+        ordered = tuple(steps[step] for step in range(len(steps)) if step in steps)
+        if begun or ordered:
+            made.append(Course(plan, number, begun, ordered, ended))
+    return made
+
+
+def _by_rank(number: int, events: Iterable[Kind]) -> dict[int, Kind]:
+    return {event.rank: event for event in events if event.layout == number}

@@ -1,0 +1,99 @@
+"""What agents say, line by line, checked before anything is made of it: hosts are not trusted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from doctor.smoke.model import Snapshot
+
+
+class Hello(msgspec.Struct, frozen=True):
+    """An agent is there."""
+
+    host: str
+    pid: int
+    python: str
+    cpus: int
+    addresses: dict[str, list[str]]
+    """By interface."""
+    port: int = 0
+    """Where the ranks can meet; 0 on hosts that were not asked."""
+    port_error: str = ""
+    server: str = ""
+    """The address that an SSH connection came in on."""
+    devices: dict[str, list[int]] = {}
+
+
+class Bye(msgspec.Struct, frozen=True):
+    """All that an agent started is gone, but for what is named."""
+
+    left: list[tuple[int, str, str]] = []
+    """Process id, state letter, command line."""
+    cpu: float = 0.0
+    """Seconds that the agent itself took."""
+
+
+class Line(msgspec.Struct, frozen=True):
+    """One of these; the time is in ``late``."""
+
+    hello: Hello | None = None
+    event: msgspec.Raw = msgspec.Raw()
+    snaps: tuple[Snapshot, ...] | None = None
+    late: float = 0.0
+    """Seconds that the agent waited for a CPU."""
+    evidence: tuple[tuple[int, str, int, int, int], ...] = ()
+    """Rank, its peer's address and port, unacknowledged bytes, retransmits."""
+    stacks: dict[int, str] | None = None
+    sockets: tuple[tuple[int, str, int, int, int], ...] | None = None
+    listening: tuple[tuple[int, str, int], ...] = ()
+    probes: tuple[tuple[str, int, str, float], ...] | None = None
+    fault: str = ""
+    bye: Bye | None = None
+
+
+class Event(msgspec.Struct, frozen=True):
+    """The parts of a rank's events that the run itself needs; the rest is for the facts."""
+
+    ev: str
+    rank: int
+    stage: str = ""
+    status: int = 0
+    gid: int = 0
+    name: str = ""
+    ranks: tuple[int, ...] = ()
+    layout: int = -1
+    kind: str = ""
+    text: str = ""
+    problem: str = ""
+    tail: str = ""
+    log: str = ""
+
+
+class Imported(msgspec.Struct, frozen=True):
+    seconds: float
+
+
+_LINE = msgspec.json.Decoder(Line)
+_EVENT = msgspec.json.Decoder(Event)
+
+
+class NotUnderstood(Exception):
+    """A line that no agent of ours would say; the text says why."""
+
+
+def read_line(data: bytes) -> Line:
+    """Raises: NotUnderstood."""
+    try:
+        return _LINE.decode(data)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise NotUnderstood(str(error)) from None
+
+
+def read_event(raw: msgspec.Raw) -> tuple[Event, dict[str, Any]]:
+    """The event's known part, and all of it. Raises: NotUnderstood."""
+    try:
+        return _EVENT.decode(raw), msgspec.json.decode(raw, type=dict[str, Any])
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise NotUnderstood(str(error)) from None

@@ -1,0 +1,124 @@
+"""Which ranks do the same work more slowly than their peers. Pure: times in, verdicts out.
+
+A rank is slow when its usual time lies over its peers', and so does that of its quickest pieces of work: what runs at
+full speed now and then is disturbed, not slow. Both must be `SLOW` times the peers' or more, and more than the noise of
+these very times makes likely, with every rank counted as a chance to be wrong.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from statistics import NormalDist, fmean, median, variance
+from typing import TypeVar
+
+import msgspec
+
+Key = TypeVar("Key")
+
+SLOW = 1.10
+"""Times the peers' pace. One that is really 15 % slower is over it but for noise; healthy ones stay below."""
+SURE = 0.9999
+"""The least confidence of a verdict, over all ranks together."""
+PLAIN, PLAINLY_SURE = 1.17, 0.995
+"""From so many times the peers' pace on, in both respects, less confidence will do."""
+SPREAD = 4.0
+"""Times the usual difference between ranks, where there are enough of them to know it."""
+MANY = 5
+"""Ranks from which on the usual difference between them is known."""
+BURSTS = 6
+"""So many bursts, or the times are cut into `PIECES`."""
+PIECES = 10
+LEAST = 12
+"""Times of a rank without which nothing is said of it."""
+
+
+class Slow(msgspec.Struct, frozen=True):
+    """One rank's pace against its peers'."""
+
+    ratio: float
+    """Times the peers' time."""
+    seconds: float
+    norm: float
+    """The peers' seconds."""
+    confidence: float
+    """That in a fleet of equals chance calls nobody as slow as this."""
+    peers: int
+
+
+class _Pace(msgspec.Struct, frozen=True):
+    """One rank's times, as logarithms."""
+
+    usual: float
+    """The mean without the fifth at either end: neither a spike nor a lucky moment counts."""
+    quick: float
+    """What the quickest tenth takes at most."""
+    error: float
+    """Variance of ``usual``, from how much the times differ, or the bursts if they differ more."""
+
+
+def stragglers(bursts: Mapping[Key, Sequence[Sequence[float]]]) -> dict[Key, Slow]:
+    """The slow ones of ranks that do the same work, by their times in bursts; the slowest first.
+
+    Ranks with fewer than `LEAST` times are left out.
+    """
+    paces = {key: pace for key, own in bursts.items() if (pace := _pace(own))}
+    if len(paces) < 2:
+        return {}
+    usual = _beyond({key: pace.usual for key, pace in paces.items()})
+    quick = _beyond({key: pace.quick for key, pace in paces.items()})
+    others = 2 if len(paces) == 2 else 1 + 1.57 / (len(paces) - 1)
+    error = math.sqrt(others * median([pace.error for pace in paces.values()]))
+    spread = 1.4826 * median(map(abs, usual.values())) if len(paces) >= MANY else 0.0
+    found = {}
+    for key, more in usual.items():
+        sure, both = _confidence(more, error, len(paces)), min(more, quick[key])
+        enough = PLAINLY_SURE if both >= math.log(PLAIN) else SURE
+        if both >= math.log(SLOW) and more >= SPREAD * spread and sure >= enough:
+            seconds, ratio = math.exp(paces[key].usual), math.exp(more)
+            found[key] = Slow(ratio, seconds, seconds / ratio, sure, len(paces) - 1)
+    return dict(sorted(found.items(), key=lambda item: -item[1].ratio))
+
+
+def _pace(bursts: Sequence[Sequence[float]]) -> _Pace | None:
+    """None when there are too few times to say anything."""
+    logs = [[math.log(time) for time in burst if math.isfinite(time) and time > 0] for burst in bursts]
+    times = [time for burst in logs for time in burst]
+    if len(times) < LEAST:
+        return None
+    pieces = [burst for burst in logs if burst]
+    if len(pieces) < BURSTS:
+        edges = [len(times) * number // PIECES for number in range(PIECES + 1)]
+        pieces = [times[first:last] for first, last in zip(edges, edges[1:], strict=False)]
+    ordered, cut = sorted(times), len(times) // 5
+    return _Pace(fmean(ordered[cut : len(times) - cut]), ordered[len(times) // 10], _error(times, pieces))
+
+
+def _error(times: Sequence[float], pieces: Sequence[Sequence[float]]) -> float:
+    """The variance of the trimmed mean. Pieces may each have a disturbance of their own, so they count as one time."""
+    return max(_variance(times) / len(times), _variance([median(piece) for piece in pieces]) / len(pieces))
+
+
+def _variance(values: Sequence[float]) -> float:
+    """Of a mean that is trimmed by a fifth at either end, times the number of values (Tukey and McLaughlin)."""
+    ordered, cut = sorted(values), len(values) // 5
+    drawn = [min(max(value, ordered[cut]), ordered[-1 - cut]) for value in ordered]
+    return variance(drawn) / (1 - 2 * cut / len(values)) ** 2
+
+
+def _beyond(values: Mapping[Key, float]) -> dict[Key, float]:
+    """What each lies over the middle one of all others; of two middle ones, the lower."""
+    ordered = sorted(values.values())
+    middle = (len(ordered) - 2) // 2
+    found = {}
+    for key, value in values.items():
+        found[key] = value - ordered[middle + (bisect_left(ordered, value) <= middle)]
+    return found
+
+
+def _confidence(more: float, error: float, ranks: int) -> float:
+    """Against a normal deviate, with Bonferroni's correction for all ranks."""
+    if not error:
+        return 1.0 if more > 0 else 0.0
+    return max(0.0, 1 - ranks * (1 - NormalDist().cdf(more / error)))

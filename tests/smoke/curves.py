@@ -1,0 +1,110 @@
+"""The loss rule on real trainings: the worker's own model, in one process, many seeds of seven kinds.
+
+    python -m tests.smoke.curves [--seeds 1000] [--processes 2]
+
+Two kinds learn, and must be called falling; five do not, and must not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from multiprocessing import get_context
+from types import SimpleNamespace
+from typing import Any
+
+from doctor.smoke.curve import ENOUGH, level, mistaken, stalled
+from tests.smoke.ranks import worker
+
+LEARNING = ("learns", "learns slowly")
+"""Slowly: with a quarter of the learning rate."""
+STUCK = ("frozen", "a hundredth of the rate", "labels at random", "no context", "ascent")
+"""No context: every place of a row has a topic of its own, so that no other word tells anything."""
+RATES = {"learns slowly": 0.25, "frozen": 0.0, "a hundredth of the rate": 0.01, "ascent": -1.0}
+
+
+def curve(kind: str, seed: int, steps: int = ENOUGH) -> list[float]:
+    """The losses of one training."""
+    names = worker()
+    torch = names["torch"]
+    one = SimpleNamespace(plan={"layouts": [{}]}, world=1, rank=0, device=torch.device("cpu"))
+    model, dice, adam = names["Model"](one, {}, seed), names["Dice"](seed, one.device), names["Adam"]()
+    chance = torch.Generator().manual_seed(seed)
+    losses = []
+    for step in range(steps):
+        batch = names["Batch"](one, dice, step, range(names["block_count"](1)), False)
+        spoil(kind, batch, chance, names)
+        losses.append(float(model.learn(batch)))
+        before = model.flat.clone()
+        model.update(model.reduce(), adam)
+        model.flat.copy_(before + RATES.get(kind, 1.0) * (model.flat - before))
+    return losses
+
+
+def spoil(kind: str, batch: Any, chance: Any, names: dict[str, Any]) -> None:
+    """Other labels, or other words, for the kinds that are wrong in their data."""
+    torch, words, topics = names["torch"], names["WORDS"], names["TOPICS"]
+    if kind == "labels at random":
+        batch.targets = torch.eye(words)[torch.randint(1, words, batch.targets.shape[:2], generator=chance)]
+    if kind == "no context":
+        places = names["SEQUENCE"]
+        rows = torch.arange(places) * topics + 1
+        rows = rows + torch.randint(0, topics, (len(batch.words), places), generator=chance)
+        masked = batch.picks.argmax(-1)
+        batch.words = torch.eye(words)[rows.scatter(1, masked, 0)]
+        batch.targets = torch.eye(words)[rows.gather(1, masked)]
+
+
+def levels(seeds: Sequence[int], kinds: Sequence[str] = (*LEARNING, *STUCK)) -> Iterator[tuple[str, int, list[float]]]:
+    """Every kind with every seed."""
+    for seed in seeds:
+        for kind in kinds:
+            yield kind, seed, curve(kind, seed)
+
+
+def mistakes(curves: Sequence[tuple[str, int, list[float]]]) -> list[str]:
+    """Where the rule is wrong."""
+    return [
+        f"{kind}, seed {seed}: ends at {level(losses):.2f}, called {stalled(losses) or 'falling'}"
+        for kind, seed, losses in curves
+        if bool(stalled(losses)) != (kind in STUCK)
+    ]
+
+
+def chunk(seeds: Sequence[int]) -> list[tuple[str, int, list[float]]]:
+    worker()["torch"].set_num_threads(1)
+    return list(levels(seeds))
+
+
+def main() -> int:
+    wanted = argparse.ArgumentParser(description=__doc__)
+    wanted.add_argument("--seeds", type=int, default=1000)
+    wanted.add_argument("--processes", type=int, default=2)
+    given = wanted.parse_args()
+    told: list[tuple[str, int, list[float]]] = []
+    parts = [range(start, min(start + 10, given.seeds)) for start in range(0, given.seeds, 10)]
+    with ProcessPoolExecutor(given.processes, mp_context=get_context("forkserver")) as pool:
+        for number, part in enumerate(pool.map(partial(chunk), parts)):
+            told += part
+            if number % 10 == 9:
+                print(f"{len(told)} trainings, {len(mistakes(told))} mistakes", flush=True)
+    ends = defaultdict(list)
+    for kind, _, losses in told:
+        ends[kind].append(level(losses))
+    for kind, own in ends.items():
+        own.sort()
+        print(f"{kind:24s} ends at {own[0]:.2f} .. {own[len(own) // 2]:.2f} .. {own[-1]:.2f}")
+    wrong = mistakes(told)
+    print("\n".join(wrong))
+    print(
+        f"{len(wrong)} mistakes in {len(told)} trainings; none in so many means under {mistaken(given.seeds):.1%} (95 %)"
+    )
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

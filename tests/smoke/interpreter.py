@@ -1,0 +1,15 @@
+"""The interpreter that runs the tests, as the job's interpreter on test hosts."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+OF_THE_HOST = ("/root", "/tmp", "/run")
+"""Where a test host has files of its own; the rest of the machine it sees."""
+
+
+def shown() -> list[str]:
+    """The override "shows" that makes it visible there."""
+    places = {str(Path(path).resolve()) for path in (sys.prefix, sys.base_prefix)}
+    return sorted(path for path in places if path.startswith(OF_THE_HOST))

@@ -1,0 +1,736 @@
+"""Programs that train wrongly, each in one way: what they are, which check catches them, and why.
+
+    python -m tests.smoke.mutants [--ranks 2 4] [--seeds 3] [NAME ...]
+
+runs all of them on real processes, with guilty ranks drawn at random, and says how many were told rightly.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from doctor.catalogue import checks
+from doctor.declaration import Check
+from doctor.fact import Fact
+from doctor.facts.smoke import (
+    Begun,
+    Ended,
+    Imported,
+    Joined,
+    Learnt,
+    Loaded,
+    Native,
+    SmokeLearning,
+    SmokeLoader,
+    SmokeNative,
+    SmokeStart,
+    SmokeTraining,
+    Stepped,
+    Twin,
+    TwinBlocks,
+    TwinUpdate,
+)
+from doctor.facts.smoke.told import only
+from doctor.judge import judge_one
+from doctor.model import Finding, Outcome
+from doctor.smoke.course import Course
+from doctor.smoke.losses import error
+from doctor.smoke.model import Layout, SmokeRun
+from doctor.smoke.plan import layouts
+from doctor.smoke.training import judge_training
+from doctor.smoke.twin import twins
+from tests.checks.looked import Facts
+from tests.smoke.ranks import WORKER, Event, Ranks
+
+WRAPPERS = WORKER.with_name("wrappers.py").read_text()
+ZERO, MICRO = "zero", "accumulate"
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One wrong program."""
+
+    name: str
+    check: str
+    """The one that must lead."""
+    why: str
+    """Why that check catches it."""
+    text: str
+    """Appended to the worker's source, after ``GUILTY = ...`` and ``STEP = ...``."""
+    ranks: str = "all"
+    """Whom the finding must name: ``all``; ``guilty``; ``guilty or tie``: both, where nobody is there to side with;
+    ``any``."""
+    where: str = "all"
+    """In which layouts, as `applies` reads it."""
+    stages: tuple[str, ...] = ("training",)
+    says: str = ""
+    """What the message must hold."""
+    least: int = 2
+    """Ranks that it takes."""
+    sample: bool = False
+    """It is among those that every test run tries."""
+
+
+DRAWS = """
+seed_as_told, batch_as_told = Dice.seed_of, batch_of
+
+def seed_of(self, kind, step, block):
+    number = seed_as_told(self, kind, step, block)
+    return number + 1 if kind == getattr(self, "spoilt", "") and step >= FROM else number
+
+def batch_of(one, model, dice, step, dropout):
+    if model.comm and one.rank == GUILTY:
+        dice.spoilt = KIND
+    return batch_as_told(one, model, dice, step, dropout)
+
+Dice.seed_of = seed_of
+"""
+
+NUMBERS = """
+def spoil(method, rank_of=lambda self: self.comm.rank if self.comm else -1):
+    '''Replaces a method of Model on the guilty rank, once it trains in parallel.'''
+    told = getattr(Model, method.__name__)
+    setattr(Model, method.__name__, lambda self, *rest: (method(self, told, *rest)
+            if rank_of(self) == GUILTY and box_step(self) == STEP else told(self, *rest)))
+
+def box_step(self):
+    return self.comm.box.step
+"""
+
+
+def draws(kind: str, since: str = "0") -> str:
+    return f"KIND, FROM = {kind!r}, {since}\n{DRAWS}"
+
+
+MUTANTS = [
+    Mutant(
+        "sum for mean",
+        "smoke-gradient-summed",
+        "the reduced gradient is dp times as long as the serial twin's",
+        "Model.reduce_as_told = Model.reduce\nModel.reduce = lambda self: self.reduce_as_told().mul_(self.mesh.dp)",
+        where="dp",
+        says="times the serial twin's: a sum over",
+        sample=True,
+    ),
+    Mutant(
+        "sum over ranks and micro-batches",
+        "smoke-gradient-summed",
+        "the gradient is as many times too long as there are ranks and micro-batches",
+        "REDUCE = Model.reduce\n"
+        "Model.reduce = lambda self: REDUCE(self).mul_(self.mesh.dp * (self.micro if self.mesh.pp == 1 else 1))",
+        where="dp",
+    ),
+    Mutant(
+        "sum over micro-batches",
+        "smoke-gradient-summed",
+        "the gradient is as many times too long as there are micro-batches",
+        "LEARN = Model.learn\n"
+        "def learn(self, batch):\n"
+        "    loss = LEARN(self, batch)\n"
+        "    self.gradient.mul_(self.micro if self.mesh.pp == 1 else 1)\n"
+        "    return loss\n"
+        "Model.learn = learn",
+        where=MICRO,
+        says="micro-batches",
+        sample=True,
+    ),
+    Mutant(
+        "no sync",
+        "smoke-gradient-not-synchronised",
+        "each rank's gradient is the same number before and after the reduction, and another on every rank",
+        "REDUCE = Model.reduce\nModel.reduce = lambda self: REDUCE(self) if self.zero else self.gradient",
+        where="dp, not zero",
+        says="was not reduced",
+        sample=True,
+    ),
+    Mutant(
+        "no sync of a ZeRO shard",
+        "smoke-loss-differs",
+        "shards are pieces of local gradients, whose norms do not add up to the twin's",
+        "REDUCE = Model.reduce\n"
+        "Model.reduce = lambda self: self.gradient[self.own].clone() if self.zero else REDUCE(self)",
+        where=ZERO,
+    ),
+    Mutant(
+        "one rank keeps its own gradient",
+        "smoke-gradient-not-synchronised",
+        "its gradient alone is the same number before and after the reduction",
+        NUMBERS
+        + "def reduce(self, told):\n"
+        + "    mine, mean = self.gradient.clone(), told(self)\n"
+        + "    return mean if self.zero else self.gradient.copy_(mine)\n"
+        + "spoil(reduce)",
+        ranks="guilty",
+        where="dp, not zero",
+    ),
+    Mutant(
+        "other init of the first rank",
+        "smoke-loss-differs",
+        "all ranks agree, the loss of step 0 is off, and the parameters have another digest than the twin's",
+        "model_as_told = Model.__init__\n"
+        "def init(self, one, layout, seed, comm=None):\n"
+        "    model_as_told(self, one, layout, seed + (comm is not None), comm)\n"
+        "Model.__init__ = init",
+        where="dp alone",
+        says="begins with other parameters",
+        sample=True,
+    ),
+    Mutant(
+        "other init of one tp rank",
+        "smoke-parameters-diverge",
+        "tensors that are not cut differ inside the tensor-parallel group before the first step",
+        "model_as_told = Model.__init__\n"
+        "def init(self, one, layout, seed, comm=None):\n"
+        "    model_as_told(self, one, layout, seed + (comm is not None and one.rank == GUILTY), comm)\n"
+        "Model.__init__ = init",
+        ranks="guilty or tie",
+        where="tp alone",
+        says="before the first step",
+        sample=True,
+    ),
+    Mutant(
+        "no broadcast",
+        "smoke-parameters-not-broadcast",
+        "the other data-parallel ranks have the same digest before and after it",
+        "Model.spread = lambda self: None",
+        ranks="any",
+        where="dp",
+        says="still has the parameters that it made itself",
+        sample=True,
+    ),
+    Mutant(
+        "broadcast of another root",
+        "smoke-parameters-not-broadcast",
+        "the digest after the broadcast is what the second rank had before",
+        "def spread(self):\n"
+        "    if self.mesh.dp > 1:\n"
+        "        self.comm.broadcast(self.flat, self.mesh.dp_group.ranks[1], self.mesh.dp_group)\n"
+        "Model.spread = spread",
+        ranks="any",
+        where="dp",
+    ),
+    Mutant(
+        "duplicate shard",
+        "smoke-shards-wrong",
+        "block numbers and tokens are those of the first rank's blocks",
+        "blocks_as_told = Mesh.blocks\n"
+        "def blocks(self, count):\n"
+        "    share = count // self.dp\n"
+        "    return range(share) if self.dp_at == self.dp - 1 else blocks_as_told(self, count)\n"
+        "Mesh.blocks = blocks",
+        ranks="any",
+        where="dp",
+        says="are read twice",
+        sample=True,
+    ),
+    Mutant(
+        "overlapping shard",
+        "smoke-shards-wrong",
+        "one block of its share is its neighbour's",
+        "blocks_as_told = Mesh.blocks\n"
+        "def blocks(self, count):\n"
+        "    mine = blocks_as_told(self, count)\n"
+        "    return range(mine.start - 1, mine.stop - 1) if mine.start and self.dp_at == self.dp - 1 else mine\n"
+        "Mesh.blocks = blocks",
+        ranks="any",
+        where="dp",
+        says="are read twice",
+    ),
+    Mutant(
+        "missing shard",
+        "smoke-shards-wrong",
+        "one block of the last share is read by nobody",
+        "blocks_as_told = Mesh.blocks\n"
+        "def blocks(self, count):\n"
+        "    mine = blocks_as_told(self, count)\n"
+        "    return mine[:-1] if self.dp > 1 and self.dp_at == self.dp - 1 else mine\n"
+        "Mesh.blocks = blocks",
+        ranks="any",
+        where="dp",
+        says="nobody reads blocks",
+        sample=True,
+    ),
+    Mutant(
+        "shards swapped",
+        "smoke-shards-wrong",
+        "every block is read once, but not by the rank that it is meant for; no loss would show it",
+        "blocks_as_told = Mesh.blocks\n"
+        "def blocks(self, count):\n"
+        "    if self.dp > 1 and self.dp_at < 2:\n"
+        "        share = count // self.dp\n"
+        "        return range((1 - self.dp_at) * share, (2 - self.dp_at) * share)\n"
+        "    return blocks_as_told(self, count)\n"
+        "Mesh.blocks = blocks",
+        ranks="any",
+        where="dp",
+        says="by the wrong rank",
+        sample=True,
+    ),
+    Mutant(
+        "another order of the data on one rank",
+        "smoke-shards-wrong",
+        "its tokens have the digests of other blocks than it says",
+        "samples_as_told = samples\n"
+        "batch_as_told = batch_of\n"
+        "shift = [0]\n"
+        "def samples(seed, step, count):\n"
+        "    drawn = samples_as_told(seed, step, count)\n"
+        "    return drawn[shift[0]:] + drawn[:shift[0]]\n"
+        "def batch_of(one, model, dice, step, dropout):\n"
+        "    shift[0] = int(model.comm is not None and one.rank == GUILTY)\n"
+        "    return batch_as_told(one, model, dice, step, dropout)\n",
+        ranks="guilty",
+    ),
+    *[
+        Mutant(
+            f"mask: {kind} alone",
+            "smoke-mask-differs",
+            f"the digest of what {kind} drew differs inside one model, and with it the mask's",
+            draws(kind),
+            ranks="guilty",
+            says=f"{kind}'s draws",
+            sample=kind == "numpy",
+        )
+        for kind in ("python", "numpy", "torch", "device")
+    ],
+    Mutant(
+        "mask: late",
+        "smoke-mask-differs",
+        "until step 1 the digests agree, from step 2 on they do not",
+        draws("torch", "2"),
+        ranks="guilty",
+        says="from step 2 on",
+        sample=True,
+    ),
+    Mutant(
+        "dropout under tensor parallelism",
+        "smoke-mask-differs",
+        "what dropout kept has another digest inside one model; the masks agree",
+        draws("dropout"),
+        ranks="guilty or tie",
+        where="model",
+        says="dropout numbers",
+        sample=True,
+    ),
+    Mutant(
+        "no NumPy on one rank",
+        "smoke-mask-differs",
+        "the mask lacks one generator's say; the serial twin differs too, and is explained by it",
+        "load_as_told = load\n"
+        "live_as_told = live\n"
+        "def live(orders, rank, voice, box):\n"
+        "    global numpy\n"
+        "    numpy = None if rank == GUILTY else numpy\n"
+        "    live_as_told(orders, rank, voice, box)\n",
+        ranks="guilty or tie",
+        where="model",
+    ),
+    Mutant(
+        "equal seeds on all dp ranks",
+        "smoke-mask-repeated",
+        "every generator's draws have the digests of the first data-parallel rank's",
+        "seed_as_told = Dice.seed_of\n"
+        "batch_as_told = batch_of\n"
+        "def seed_of(self, kind, step, block):\n"
+        "    return seed_as_told(self, kind, step, block - getattr(self, 'origin', 0))\n"
+        "def batch_of(one, model, dice, step, dropout):\n"
+        "    if model.comm:\n"
+        "        dice.origin = model.mesh.blocks(block_count(one.world)).start\n"
+        "    return batch_as_told(one, model, dice, step, dropout)\n"
+        "Dice.seed_of = seed_of",
+        ranks="any",
+        where="dp",
+        says="for other data",
+    ),
+    Mutant(
+        "equal NumPy seeds on all dp ranks",
+        "smoke-mask-repeated",
+        "NumPy's draws alone have the digests of the first data-parallel rank's",
+        "seed_as_told = Dice.seed_of\n"
+        "batch_as_told = batch_of\n"
+        "def seed_of(self, kind, step, block):\n"
+        "    return seed_as_told(self, kind, step, block - (getattr(self, 'origin', 0) if kind == 'numpy' else 0))\n"
+        "def batch_of(one, model, dice, step, dropout):\n"
+        "    if model.comm:\n"
+        "        dice.origin = model.mesh.blocks(block_count(one.world)).start\n"
+        "    return batch_as_told(one, model, dice, step, dropout)\n"
+        "Dice.seed_of = seed_of",
+        ranks="any",
+        where="dp",
+        says="numpy's draws",
+        sample=True,
+    ),
+    Mutant(
+        "shifted ZeRO shard",
+        "smoke-loss-differs",
+        "the gradient is right in step 0, the loss off in step 1, with ZeRO alone",
+        "reduce_as_told = Model.reduce\n"
+        "def reduce(self):\n"
+        "    if self.zero:\n"
+        "        self.gradient.copy_(self.gradient.view(self.mesh.dp, -1).roll(1, 0).reshape(-1))\n"
+        "    return reduce_as_told(self)\n"
+        "Model.reduce = reduce",
+        where=ZERO,
+        says="another shard of the parameters",
+        sample=True,
+    ),
+    Mutant(
+        "no all-reduce in the forward pass",
+        "smoke-loss-differs",
+        "the loss of step 0 is off, and tensors that are not cut part in the same step",
+        "def out_of(self, part):\n    self.watch.made('activations', part)\n    return part\nModel.out_of = out_of",
+        where="tp",
+        says="the forward pass lacks an all-reduce",
+        sample=True,
+    ),
+    Mutant(
+        "no all-reduce in the backward pass",
+        "smoke-loss-differs",
+        "the loss of step 0 is right, its gradient is not; tensors that are not cut part in the same step",
+        "Model.into_backward = lambda self, gradient: gradient",
+        where="tp",
+        says="the backward pass lacks an all-reduce",
+        sample=True,
+    ),
+    Mutant(
+        "permuted tensor-parallel shard",
+        "smoke-loss-differs",
+        "the loss of step 0 is off, and tensors that are not cut stay alike: a whole model, but another one",
+        "share_as_told = Model.share\n"
+        "def share(self, name, weight):\n"
+        "    other = weight.roll(len(weight) // self.mesh.tp, 0)\n"
+        "    return share_as_told(self, name, other if name == '0.up' else weight)\n"
+        "Model.share = share",
+        where="tp",
+        says="permuted shards",
+        sample=True,
+    ),
+    Mutant(
+        "learning rate 0",
+        "smoke-update-missing",
+        "no tensor changed while the gradient was not zero",
+        "update_as_told = Model.update\n"
+        "Model.update = lambda self, gradient, optimizer: (\n"
+        "    None if self.comm else update_as_told(self, gradient, optimizer))",
+        says="moved no parameter",
+        sample=True,
+    ),
+    Mutant(
+        "frozen tensor",
+        "smoke-update-missing",
+        "its change has the norm 0, the serial twin's has not",
+        "update_as_told = Model.update\n"
+        "def update(self, gradient, optimizer):\n"
+        "    before = self.flat.clone()\n"
+        "    update_as_told(self, gradient, optimizer)\n"
+        "    if self.comm and '1.up' in self.spans:\n"
+        "        self.flat[self.spans['1.up']] = before[self.spans['1.up']]\n"
+        "Model.update = update",
+        ranks="any",
+        says="1.up did not move",
+        sample=True,
+    ),
+    Mutant(
+        "learning rate too high",
+        "smoke-loss-differs",
+        "the gradient of step 0 is right, all updates are larger by one factor",
+        "sgd_as_told = sgd\n"
+        "train_as_told = train\n"
+        "rate = [0.5]\n"
+        "def sgd(weights, gradient):\n"
+        "    weights.add_(gradient, alpha=-rate[0])\n"
+        "def train(one, index, layout):\n"
+        "    rate[0] = 0.55\n"
+        "    train_as_told(one, index, layout)\n",
+    ),
+    Mutant(
+        "NaN in one rank's activations",
+        "smoke-not-finite",
+        "that rank's part is bad before the others' is added to it",
+        NUMBERS + "def out_of(self, told, part):\n    return told(self, part * float('nan'))\nspoil(out_of)",
+        ranks="guilty",
+        says="activations",
+        sample=True,
+    ),
+    Mutant(
+        "Inf in one rank's gradient",
+        "smoke-not-finite",
+        "its local norm is not finite before the reduction",
+        NUMBERS
+        + "def reduce(self, told):\n    return told(self)\n"
+        + "trained_as_told = trained\n"
+        + "norm_as_told = Model.norm\n"
+        + "def learn(self, told, batch):\n"
+        + "    loss = told(self, batch)\n"
+        + "    self.gradient[3] = float('inf')\n"
+        + "    return loss\n"
+        + "spoil(learn)",
+        ranks="guilty",
+        says="gradient",
+    ),
+    Mutant(
+        "bit flip in a reduced gradient",
+        "smoke-gradient-not-synchronised",
+        "one rank's digest differs from its data-parallel group's",
+        NUMBERS
+        + "def reduce(self, told):\n"
+        + "    mean = told(self)\n"
+        + "    mean.view(torch.int32)[7] ^= (1 << 3) * (self.mesh.dp > 1)\n"
+        + "    return mean\n"
+        + "spoil(reduce)",
+        ranks="guilty or tie",
+        where="dp, not zero",
+        says="another gradient than",
+        sample=True,
+    ),
+    Mutant(
+        "wrong sum on one rank",
+        "smoke-gradient-not-synchronised",
+        "one rank's digest differs from its data-parallel group's",
+        NUMBERS
+        + "def reduce(self, told):\n"
+        + "    return told(self).mul_(1 if self.zero or self.mesh.dp == 1 else 1.001)\n"
+        + "spoil(reduce)",
+        ranks="guilty or tie",
+        where="dp, not zero",
+    ),
+    Mutant(
+        "bit flip in a parameter",
+        "smoke-parameters-diverge",
+        "all gradients agree, the parameters of one rank do not",
+        NUMBERS
+        + "def update(self, told, gradient, optimizer):\n"
+        + "    told(self, gradient, optimizer)\n"
+        + "    self.flat.view(torch.int32)[11] ^= 1 << 5\n"
+        + "spoil(update)",
+        ranks="guilty or tie",
+        where="dp",
+        sample=True,
+    ),
+    Mutant(
+        "wrong arithmetic on one rank",
+        "smoke-twin-differs",
+        "the rank's own serial twin is another one than the others'",
+        "embed_as_told = Model.embed\n"
+        "guilty = [False]\n"
+        "live_as_told = live\n"
+        "def live(orders, rank, voice, box):\n"
+        "    guilty[0] = rank == GUILTY\n"
+        "    live_as_told(orders, rank, voice, box)\n"
+        "def embed(self, words):\n"
+        "    return embed_as_told(self, words) * (1.01 if guilty[0] else 1)\n"
+        "Model.embed = embed",
+        ranks="guilty or tie",
+        sample=True,
+    ),
+    Mutant(
+        "loader worker",
+        "smoke-loader-seed-differs",
+        "its workers drew other numbers than those of the rank that holds the same model",
+        "seed_as_told = loader_seed\nloader_seed = lambda one: seed_as_told(one) + 7 * (one.rank == GUILTY)",
+        ranks="guilty or tie",
+        where="model",
+        stages=("loader",),
+        least=4,
+    ),
+    Mutant(
+        "loader workers alike on all dp ranks",
+        "smoke-loader-seed-differs",
+        "data-parallel ranks' workers drew the same numbers",
+        "loader_seed = lambda one: 5",
+        ranks="any",
+        where="dp",
+        stages=("loader",),
+        says="same numbers",
+        sample=True,
+    ),
+    Mutant(
+        "wrapper left in no_sync",
+        "smoke-native-differs",
+        "the wrapper never reduces, so its loss of step 1 is off; the layouts of plain collectives are the twin",
+        "Replicated.adding = lambda self, last: self.module.no_sync()",
+        ranks="any",
+        where="dp",
+        stages=("training", "native"),
+        says="DistributedDataParallel",
+        sample=True,
+    ),
+    Mutant(
+        "learning rate a hundredth",
+        "smoke-loss-stalled",
+        "after ten steps the loss is still at ln 64",
+        "adam_as_told = Adam.__call__\n"
+        "def adam(self, weights, gradient):\n"
+        "    before = weights.clone()\n"
+        "    adam_as_told(self, weights, gradient)\n"
+        "    weights.copy_(before + (weights - before) / 100)\n"
+        "Adam.__call__ = adam",
+        ranks="any",
+        stages=("learning",),
+        sample=True,
+    ),
+]
+
+
+def applies(mutant: Mutant, layout: Layout) -> bool:
+    """Whether the wrong program is wrong in this layout."""
+    return {
+        "all": True,
+        "dp": layout.dp > 1,
+        "dp, not zero": layout.dp > 1 and not layout.zero,
+        "dp alone": layout.tp == layout.pp == 1,
+        "tp": layout.tp > 1,
+        "tp alone": layout.tp > 1 and layout.dp == layout.pp == 1,
+        "model": layout.tp * layout.pp > 1,
+        ZERO: layout.zero,
+        MICRO: layout.accumulate > 1,
+    }[mutant.where]
+
+
+def fits(mutant: Mutant, world: int) -> bool:
+    return world >= mutant.least and any(applies(mutant, layout) for layout in layouts(world))
+
+
+def run(mutant: Mutant | None, world: int, guilty: int, step: int = 1, **more: Any) -> Ranks:
+    """The wrong program, or the right one, on real processes."""
+    stages = mutant.stages if mutant else ("training", "learning", "loader")
+    text = f"GUILTY, STEP = {guilty}, {step}\n{mutant.text}\n" if mutant else ""
+    if "native" in stages:
+        text = f"{WRAPPERS}\nIMPORTS.clear()\n{text}"
+    chosen = {"layouts": layouts(world), "seed": 1000 + world, "seconds": 90.0, **more}
+    ranks = Ranks(world, stages, text, **chosen)
+    assert not ranks.of("error"), ranks.of("error")
+    assert len(ranks.of("done")) == world, ranks.said
+    return ranks
+
+
+KINDS: dict[type[Fact], dict[str, type[Any]]] = {
+    SmokeStart: {"imported": Imported, "joined": Joined},
+    SmokeTraining: {
+        "twin": Twin,
+        "twin_blocks": TwinBlocks,
+        "twin_update": TwinUpdate,
+        "begun": Begun,
+        "steps": Stepped,
+        "ended": Ended,
+    },
+    SmokeLearning: {"steps": Learnt},
+    SmokeLoader: {"loaded": Loaded},
+    SmokeNative: {"native": Native},
+}
+OURS = {
+    "smoke-mask-differs",
+    "smoke-mask-repeated",
+    "smoke-shards-wrong",
+    "smoke-parameters-not-broadcast",
+    "smoke-parameters-diverge",
+    "smoke-gradient-summed",
+    "smoke-gradient-not-synchronised",
+    "smoke-update-missing",
+    "smoke-loss-differs",
+    "smoke-loss-stalled",
+    "smoke-not-finite",
+    "smoke-twin-differs",
+    "smoke-loader-seed-differs",
+    "smoke-native-differs",
+}
+"""The checks that judge what was trained."""
+
+
+def facts(ranks: Ranks) -> dict[str, list[Fact]]:
+    """What the ranks said, as the facts of their hosts."""
+    hosts: dict[str, list[Fact]] = {}
+    for host in dict.fromkeys(place.host for place in ranks.plan.places):
+        own = [event for event in ranks.events if ranks.plan.host_of(max(event["rank"], 0)) == host]
+        for fact, kinds in KINDS.items():
+            events = {name: _events(own, kind) for name, kind in kinds.items()}
+            if any(events.values()):
+                hosts.setdefault(host, []).append(fact(**events))
+    return hosts
+
+
+def _events(events: Sequence[Event], kind: type[Any]) -> tuple[Any, ...]:
+    tag = kind.__struct_config__.tag
+    return only(msgspec.convert([one for one in events if one["ev"] == tag], tuple[kind, ...]), kind)
+
+
+def outcomes(ranks: Ranks) -> dict[str, Outcome]:
+    """What our checks make of it."""
+    by_name: Mapping[str, Check] = {one.name: one for one in checks() if one.name in OURS}
+    hosts = facts(ranks)
+    intent = {SmokeRun: SmokeRun(plan=ranks.plan)}
+    return {name: judge_one(one, tuple(hosts), Facts(hosts), intent) for name, one in by_name.items()}
+
+
+def found(ranks: Ranks) -> dict[str, tuple[Finding, ...]]:
+    """The findings, by check."""
+    said = outcomes(ranks)
+    broken = {name: one.crashed for name, one in said.items() if one.crashed}
+    assert not broken, broken
+    return {name: one.findings for name, one in said.items() if one.findings}
+
+
+def errors(ranks: Ranks) -> dict[str, float]:
+    """The largest relative difference from the twin, by layout."""
+    training = {host: own for host, all_of in facts(ranks).items() for own in all_of if isinstance(own, SmokeTraining)}
+    twin = twins(training)
+    assert twin is not None
+    trained: Sequence[Course] = judge_training(ranks.plan, training).courses
+    return {course.layout.name: error(course, twin) for course in trained}
+
+
+def problems(mutant: Mutant, ranks: Ranks, guilty: int) -> Iterator[str]:
+    """What is not as it should be about the verdict: the check, alone; the layouts; the ranks; the words."""
+    said = found(ranks)
+    if set(said) != {mutant.check}:
+        yield f"found by {', '.join(said) or 'nothing'}; expected {mutant.check} alone"
+    for finding in said.get(mutant.check, ()):
+        values = finding.values
+        if mutant.says not in str(finding):
+            yield f"says {finding}; expected {mutant.says!r} in it"
+        wanted = {
+            "all": [*range(len(ranks.plan.places))],
+            "guilty": [guilty],
+        }.get(mutant.ranks)
+        if mutant.ranks == "guilty or tie":
+            wanted = values["ranks"] if values["tie"] and guilty in values["ranks"] else [guilty]
+        if wanted is not None and sorted(values["ranks"]) != wanted:
+            yield f"names ranks {values['ranks']}; expected {wanted}: {finding}"
+    named = {name for finding in said.get(mutant.check, ()) for name in finding.values.get("layouts", ())}
+    missed = {one.name for one in ranks.plan.layouts if applies(mutant, one)} - named
+    if mutant.check in said and named and missed:
+        yield f"not seen in {', '.join(sorted(missed))}"
+
+
+def main() -> int:
+    wanted = argparse.ArgumentParser(description=__doc__)
+    wanted.add_argument("names", nargs="*", help="mutants; default all")
+    wanted.add_argument("--ranks", type=int, nargs="+", default=[2, 4])
+    wanted.add_argument("--seeds", type=int, default=1)
+    given = wanted.parse_args()
+    dice, wrong, trials, began = random.Random(1), 0, 0, time.monotonic()
+    for mutant in MUTANTS:
+        for world in given.ranks:
+            for _ in range(given.seeds):
+                guilty = dice.randrange(world)
+                if (given.names and mutant.name not in given.names) or not fits(mutant, world):
+                    continue
+                found_wrong = list(problems(mutant, run(mutant, world, guilty), guilty))
+                trials, wrong = trials + 1, wrong + bool(found_wrong)
+                print(f"{'WRONG' if found_wrong else 'right'} {mutant.name}, {world} ranks, rank {guilty}", flush=True)
+                for line in found_wrong:
+                    print("      " + line, flush=True)
+    print(f"{trials - wrong} of {trials} told rightly in {time.monotonic() - began:.0f} s")
+    return 1 if wrong or not trials else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

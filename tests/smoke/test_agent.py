@@ -1,0 +1,458 @@
+"""The agent on a host: what it sees of ranks from outside, and that it leaves nothing behind. By every python3 here."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from doctor.smoke import agent
+from doctor.smoke.lines import read_line
+from doctor.smoke.model import STAGES
+from tests.smoke.stub import ENDS, WAITS, Client, gone
+from tests.test_collector import PYTHONS
+
+FREEZER = Path("/sys/fs/cgroup/freezer")
+MEMORY = Path("/sys/fs/cgroup/memory")
+
+
+@pytest.fixture(params=PYTHONS, ids=lambda path: Path(path).parts[-3])
+def any_python(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def client() -> Iterator[Client]:
+    with Client() as one:
+        yield one
+
+
+def running(client: Client, live: str = WAITS, world: int = 2) -> None:
+    """Until all ranks are in their collective."""
+    client.start(live, world, python=sys.executable)
+    for rank in range(world):
+        client.until("snap", rank=rank, state="collective")
+
+
+def test_its_source_is_plain() -> None:
+    text = Path(agent.__file__).read_text("ascii")
+    assert "DOCTOR" not in re.sub(r"DOCTOR_SMOKE", "", text)
+    assert agent.STAGES == STAGES
+
+
+def test_every_python_runs_it(any_python: str) -> None:
+    with Client(any_python, listen=True) as client:
+        hello = client.until("hello")
+        assert hello["python"].split(".")[:2] == Path(any_python).parts[-3].split(".")[:2]
+        assert hello["port"] > 0
+        assert "127.0.0.1" in hello["addresses"]["lo"]
+        running(client)
+        client.tell("stacks")
+        assert set(client.until("stacks")) == {"0", "1"}
+        client.tell("sockets")
+        assert client.until("sockets") == []
+        client.tell("probe", targets=[["127.0.0.1", 1]], seconds=0.2)
+        assert client.until("probes")[0][:3] == ["127.0.0.1", 1, "refused"]
+        client.tell("end")
+        assert client.until("bye")["left"] == []
+        assert client.process.wait(5) == 0
+        assert not client.pids()
+
+
+def test_a_login_shell_may_say_what_it_likes() -> None:
+    chatty = "echo welcome; printf 'no newline'; eval \"$1\""
+    with Client(shell=("sh", "-c", chatty, "sh")) as client:
+        client.until("hello")
+        assert [line.strip() for line in client.noise] == [b"welcome", b"no newline"]
+
+
+def test_lines_are_what_the_controller_expects(client: Client) -> None:
+    import json
+
+    running(client)
+    client.tell("end")
+    client.until("bye")
+    for line in client.heard:
+        read_line(json.dumps(line).encode())
+
+
+def test_a_snapshot_of_a_rank_in_a_collective(client: Client) -> None:
+    client.start("def live(rank, box, say, orders):\n    box.enter(2, 1, 4, 77, 3, 1)\n    time.sleep(1000)\n", 1)
+    seen = client.until("snap", state="collective")
+    assert seen["calls"] == [[2, 1, "broadcast", "bfloat16", 77, 1, 3, "training"]]
+    assert {name: seen[name] for name in ("group", "seq", "op", "dtype", "numel", "root", "step", "stage")} == {
+        "group": 2,
+        "seq": 1,
+        "op": "broadcast",
+        "dtype": "bfloat16",
+        "numel": 77,
+        "root": 1,
+        "step": 3,
+        "stage": "training",
+    }
+    assert seen["entered"] == {"2": 1}
+    again = client.until("snap", rank=0)
+    assert "calls" not in again
+    assert again["age"] > seen["age"]
+    assert 0 < again["effective"] <= again["age"]
+
+
+def test_no_call_is_lost_and_none_comes_twice(client: Client) -> None:
+    client.start(
+        """
+def live(rank, box, say, orders):
+    for n in range(3000):
+        box.enter()
+        time.sleep(0.0003)
+""",
+        1,
+    )
+    client.until("event", ev="exit", seconds=20)
+    client.until("snap", dead="exit status 0")
+    seqs = [call[1] for line in client.heard for snap in line.get("snaps", ()) for call in snap.get("calls", ())]
+    assert seqs == list(range(1, 3001))
+
+
+def test_more_calls_than_the_ring_holds_still_count(client: Client) -> None:
+    client.start(
+        "def live(rank, box, say, orders):\n    for n in range(5000):\n        box.enter()\n    time.sleep(99)", 1
+    )
+    while client.until("snap").get("entered", {"0": 0})["0"] < 5000:
+        pass
+
+
+def test_ends_of_ranks(client: Client) -> None:
+    live = """
+def live(rank, box, say, orders):
+    if rank == 0:
+        raise ValueError("by design")
+    if rank == 1:
+        print("my last words", flush=True)
+        os.kill(os.getpid(), 9)
+    if rank == 2:
+        os._exit(7)
+"""
+    client.start(live, 4)
+    ends = {}
+    while len(ends) < 4:
+        snap = client.until("snap")
+        if snap.get("dead"):
+            ends[snap["rank"]] = snap
+    assert [ends[rank]["dead"] for rank in range(4)] == ["exit status 13", "signal 9", "exit status 7", "exit status 0"]
+    assert [ends[rank]["state"] for rank in range(4)] == ["compute", "compute", "compute", "done"]
+    assert ends[0]["error"] == "by design"
+    assert not any(end.get("oom") for end in ends.values())
+    exits = {e["rank"]: e for line in client.heard if (e := line.get("event", {})).get("ev") == "exit"}
+    assert exits[1]["tail"] == "my last words\n"
+    assert [exits[rank]["status"] for rank in (0, 1, 2, 3)] == [13 << 8, 9, 7 << 8, 0]
+
+
+def test_a_stopped_rank(client: Client) -> None:
+    running(client, "def live(rank, box, say, orders):\n    box.enter()\n    os.kill(os.getpid(), signal.SIGSTOP)\n", 1)
+    while client.until("snap").get("process") != "T":
+        pass
+    client.tell("end")
+    assert client.until("bye")["left"] == []
+
+
+def test_a_rank_that_waits_for_a_cpu_is_not_held_against_it(client: Client) -> None:
+    """Effective time is what is left of the age when the waiting for a CPU is taken off."""
+    spin = "def live(rank, box, say, orders):\n    os.sched_setaffinity(0, {0})\n    while True: pass\n"
+    client.start(spin, 6)
+    ages = {}
+    while len(ages) < 6 or min(snap["age"] for snap in ages.values()) < 1.0:
+        snap = client.until("snap")
+        ages[snap["rank"]] = snap
+    # Six on one CPU: each of them ran for about a sixth of the time.
+    assert all(snap["effective"] < 0.6 * snap["age"] for snap in ages.values())
+    assert all(snap["cpu"] < 0.6 * snap["age"] for snap in ages.values())
+
+
+def test_the_stack_of_a_rank_and_of_its_loader_workers(client: Client) -> None:
+    live = """
+def fetching_a_sample():
+    time.sleep(1000)
+
+def live(rank, box, say, orders):
+    box.enter()
+    if rank == 0 and os.fork() == 0:
+        fetching_a_sample()
+    time.sleep(1000)
+"""
+    running(client, live)
+    client.tell("stacks")
+    stacks = client.until("stacks")
+    assert "in live" in stacks["0"]
+    assert "loader worker" in stacks["0"]
+    assert "in fetching_a_sample" in stacks["0"]
+    assert "in fetching_a_sample" not in stacks["1"]
+    client.tell("stacks")
+    assert client.until("stacks")["1"].count("in live") == 1
+
+
+def test_what_has_no_handler_is_not_signalled(client: Client) -> None:
+    running(
+        client,
+        "def live(rank, box, say, orders):\n    faulthandler.unregister(signal.SIGUSR1)\n" + WAITS.partition("\n")[2],
+        1,
+    )
+    client.tell("stacks")
+    assert client.until("stacks") == {"0": ""}
+    time.sleep(0.1)
+    assert "dead" not in client.until("snap", rank=0)
+
+
+def test_the_interpreter_inherits_what_it_was_meant_to(client: Client) -> None:
+    """Nothing of the agent's own: a socket kept open by a stranger hides its owner's death."""
+    client.start(ENDS, 3)
+    fds = client.until("event", ev="imported")["fds"]
+    # stdin, stdout, stderr; box, events; stacks and errors of three ranks; and the folder that is being listed.
+    assert len(fds) == 3 + 2 + 6 + 1
+
+
+@pytest.mark.parametrize(
+    "python", ["/no/such/python", f"{sys.executable} -c 'raise SystemExit(9)'", "sh -c 'exit 9' -"]
+)
+def test_an_interpreter_that_does_not_start(client: Client, python: str) -> None:
+    client.start(ENDS, 2, python=python)
+    ended = client.until("event", ev="exit", rank=-1)
+    assert ended["status"] >> 8 in (9, 127)
+    if python.startswith("/no"):
+        assert ended["tail"] == "/no/such/python: No such file or directory\n"
+
+
+def test_an_interpreter_that_reads_nothing(client: Client) -> None:
+    """The worker's text is more than a pipe holds: the agent must not wait for it to be read."""
+    client.start("#" * 2_000_000 + "\n" + ENDS, 1, python="sh -c 'sleep 1000' -")
+    client.until("snaps")
+    client.tell("end")
+    assert client.until("bye", 3)["left"] == []
+
+
+def test_one_interpreter_a_rank(client: Client) -> None:
+    client.start(WAITS, 2, start="exec")
+    pids = {client.until("snap", rank=rank, state="collective")["rank"] for rank in (0, 1)}
+    assert pids == {0, 1}
+    os.kill(max(client.pids()), 9)
+    assert client.until("event", ev="exit")["status"] == 9
+
+
+def test_the_end_of_the_one_that_ranks_come_from(client: Client) -> None:
+    running(client)
+    os.kill(min(client.pids()), 9)
+    ends = [client.until("event", ev="exit") for _ in range(3)]
+    assert {(end["rank"], end["status"]) for end in ends} == {(-1, 9), (0, 9), (1, 9)}
+    assert gone(client)
+
+
+@pytest.mark.parametrize("how", ["eof", "sigterm", "sighup", "sigkill", "end"])
+def test_nothing_is_left_behind(how: str) -> None:
+    shared = set(os.listdir("/dev/shm")), set(os.listdir("/tmp"))
+    strays = """
+def live(rank, box, say, orders):
+    box.enter()
+    parent = os.getpid()
+    if os.fork() == 0:
+        die_with(parent)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        open("/dev/shm/torch_%d_1_0" % os.getpid(), "w").close() if KEEPS else None
+        time.sleep(1000)
+    time.sleep(1000)
+""".replace("KEEPS", str(how != "sigkill"))
+    with Client(listen=True) as client:
+        port = client.until("hello")["port"]
+        running(client, strays)
+        assert within(3, lambda: len(client.pids()) == 5)
+        if how == "eof":
+            assert client.process.stdin
+            client.process.stdin.close()
+        elif how == "end":
+            client.tell("end")
+        else:
+            os.kill(client.process.pid, getattr(signal, how.upper()))
+        began = time.monotonic()
+        assert gone(client)
+        assert time.monotonic() - began < 1.0
+        client.process.wait(5)
+    with socket.socket() as probe:
+        assert probe.connect_ex(("127.0.0.1", port)) != 0
+    assert {name for name in set(os.listdir("/dev/shm")) - shared[0] if name.startswith("torch_")} == set()
+    assert {name for name in set(os.listdir("/tmp")) - shared[1] if name.startswith("doctor-")} == set()
+
+
+def within(seconds: float, holds: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + seconds
+    while not holds() and time.monotonic() < deadline:
+        time.sleep(0.005)
+    return holds()
+
+
+def test_it_ends_by_itself_when_its_time_is_up(client: Client) -> None:
+    client.start(WAITS, 1, seconds=1.0)
+    client.until("snap")
+    assert client.process.wait(5) == 3
+    assert gone(client)
+
+
+def test_a_controller_that_takes_nothing_in_loses_no_call() -> None:
+    """Looks are skipped while lines wait; the ranks are not held up."""
+    live = """
+def live(rank, box, say, orders):
+    for n in range(1500):
+        say("note", text="x" * 4000)
+        box.enter()
+    say("through")
+    time.sleep(1000)
+"""
+    with Client() as client:
+        client.until("hello")
+        client.heed.clear()
+        client.start(live, 1)
+        time.sleep(1.0)
+        client.heed.set()
+        client.until("event", ev="through")
+        while {"0": 1500} not in [snap.get("entered") for line in client.heard for snap in line.get("snaps", ())]:
+            client.until("snaps")
+        assert sum(line.get("event", {}).get("ev") == "note" for line in client.heard) == 1500
+
+
+@pytest.mark.skipif(not FREEZER.is_dir() or os.geteuid() != 0, reason="needs root and the freezer of cgroup v1")
+def test_a_frozen_rank_cannot_hold_up_the_end(client: Client) -> None:
+    folder = FREEZER / f"doctor-test-{os.getpid()}"
+    folder.mkdir()
+    try:
+        running(client, world=1)
+        pid = max(client.pids())
+        (folder / "cgroup.procs").write_text(str(pid))
+        (folder / "freezer.state").write_text("FROZEN")
+        while client.until("snap").get("process") != "F":
+            pass
+        client.tell("end")
+        assert [left[0] for left in client.until("bye", 3)["left"]] == [pid]
+    finally:
+        (folder / "freezer.state").write_text("THAWED")
+        assert gone(client)
+        remove(folder)
+
+
+@pytest.mark.skipif(not MEMORY.is_dir() or os.geteuid() != 0, reason="needs root and the memory limits of cgroup v1")
+def test_a_rank_killed_for_memory(client: Client) -> None:
+    folder = MEMORY / f"doctor-test-{os.getpid()}"
+    folder.mkdir()
+    try:
+        (folder / "memory.limit_in_bytes").write_text(str(32 << 20))
+        live = f"""
+def live(rank, box, say, orders):
+    open("{folder}/cgroup.procs", "w").write(str(os.getpid()))
+    box.enter()
+    bytearray(1 << 28)
+"""
+        client.start(live, 1)
+        ended = client.until("event", ev="exit", rank=0)
+        assert ended["oom"] is True
+        assert client.until("snap", dead="signal 9")["oom"] is True
+        if shutil.which("dmesg"):
+            assert "Killed process" in ended["log"]
+    finally:
+        remove(folder)
+
+
+def remove(folder: Path) -> None:
+    deadline = time.monotonic() + 3
+    while True:
+        try:
+            return folder.rmdir()
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+
+
+def test_sockets_of_a_rank(client: Client) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        live = f"""
+def live(rank, box, say, orders):
+    link = socket.create_connection(("127.0.0.1", {port}))
+    door = socket.socket()
+    door.bind(("127.0.0.1", 0))
+    door.listen(1)
+    box.enter()
+    time.sleep(1000)
+"""
+        running(client, live, 1)
+        client.tell("sockets")
+        client.until("sockets")
+        said = client.heard[-1]
+        assert said["sockets"] == [[0, "127.0.0.1", port, 0, 0]]
+        assert [door[:2] for door in said["listening"]] == [[0, "127.0.0.1"]]
+
+
+def test_a_broken_event_is_a_fault_and_not_the_end(client: Client) -> None:
+    live = "def live(rank, box, say, orders):\n    os.write(orders['events'], b'no event\\n')\n    say('after')\n"
+    client.start(live, 1)
+    assert "no event" in client.until("fault")
+    client.until("event", ev="after")
+
+
+def test_an_order_that_is_none_is_a_fault_and_not_the_end(client: Client) -> None:
+    client.tell("dance")
+    assert "do_dance" in client.until("fault")
+    client.tell("probe", targets=[], seconds=0.1)
+    assert client.until("probes") == []
+
+
+def test_a_port_that_is_taken() -> None:
+    with socket.create_server(("0.0.0.0", 0)) as server:
+        port = server.getsockname()[1]
+        with Client(listen=True, port=port) as client:
+            hello = client.until("hello")
+            assert hello["port"] == 0
+            assert hello["port_error"] == f"port {port}: Address already in use"
+
+
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [
+        ("0100007F:1F90", ("127.0.0.1", 8080)),
+        ("00000000000000000000000001000000:0016", ("::1", 22)),
+        ("0000000000000000FFFF00000100A8C0:0016", ("192.168.0.1", 22)),
+    ],
+)
+@pytest.mark.skipif(sys.byteorder != "little", reason="the words are those of a little-endian machine")
+def test_addresses_in_proc_net_tcp(word: str, expected: tuple[str, int]) -> None:
+    assert agent.address(word) == expected
+
+
+@given(st.integers(0, 300))
+def test_a_code_out_of_range_is_no_crash(code: int) -> None:
+    assert agent.word(agent.OPS, code) == (agent.OPS[code] if code < len(agent.OPS) else "?")
+
+
+def test_settings_are_for_the_children_alone() -> None:
+    plan = {"backend": "hccl", "timeout": 60, "interface": "", "places": [{"host": "a"}, {"host": "b"}]}
+    before = dict(os.environ)
+    found = agent.environment(plan, ["127.0.0.1", 1], b"mark ")
+    assert dict(os.environ) == before
+    assert (found["HCCL_CONNECT_TIMEOUT"], found["HCCL_EXEC_TIMEOUT"]) == ("120", "68")
+    assert "HCCL_SOCKET_IFNAME" not in found  # the loopback is nothing that another host could reach
+    assert found["DOCTOR_SMOKE"] == "mark"
+
+
+def test_the_interface_of_one_host_is_the_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GLOO_SOCKET_IFNAME", raising=False)
+    plan = {"backend": "gloo", "interface": "", "places": [{"host": "a"}, {"host": "a"}]}
+    assert agent.environment(plan, ["10.9.9.9", 1], b"m ")["GLOO_SOCKET_IFNAME"] == "lo"
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "eth7")
+    assert agent.environment(plan, ["10.9.9.9", 1], b"m ")["GLOO_SOCKET_IFNAME"] == "eth7"
+    assert agent.environment(dict(plan, interface="ib0"), ["10.9.9.9", 1], b"m ")["GLOO_SOCKET_IFNAME"] == "ib0"

@@ -1,0 +1,239 @@
+"""`doctor smoke` as a person and a script meet it: real ranks on this machine, and every way to stop them."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from doctor.cli import Refused
+from doctor.commands import smoke
+from doctor.commands.hosts import Job
+from doctor.report.json import SCHEMA_FILE
+from tests.smoke.interpreter import shown
+from tests.test_cli import CLEAN, ROOT, doctor
+
+SCHEMA = jsonschema.Draft202012Validator(json.loads(SCHEMA_FILE.read_text("utf-8")))
+TWO = ("smoke", "--ranks-per-host", "2")
+
+needs_torch = pytest.mark.skipif(
+    importlib.util.find_spec("torch") is None and os.environ.get("CI") != "true", reason="torch is not installed here"
+)
+
+
+def outcome(report: dict[str, Any], name: str) -> dict[str, Any]:
+    return next(one for one in report["outcomes"] if one["check"] == name)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.CompletedProcess[bytes]]:
+    """One run on two ranks, saved."""
+    path = tmp_path_factory.mktemp("smoke") / "run"
+    return path, doctor(*TWO, "--layout", "dp=2", "--layout", "tp=2", "--json", "--save", str(path))
+
+
+@needs_torch
+class TestTwoRanksOnThisMachine:
+    def test_all_is_well(self, made: Any) -> None:
+        _, done = made
+        report = json.loads(done.stdout)
+        failed = [one["check"] for one in report["outcomes"] if one["status"] not in ("passed", "skipped")]
+        assert (done.returncode, [name for name in failed if outcome(report, name)["severity"] == "error"]) == (0, [])
+        assert {one["area"] for one in report["outcomes"]} == {"reach", "smoke"}
+
+    def test_the_figures_fit_the_schema_and_tell_what_ran(self, made: Any) -> None:
+        report = json.loads(made[1].stdout)
+        SCHEMA.validate(report)
+        run = report["smoke"]
+        assert (run["backend"], run["ended"]) == ("gloo", "complete")
+        assert run["hosts"] == [{"host": "localhost", "ranks": 2}]
+        assert [(one["layout"], one["steps"]) for one in run["layouts"]] == [("dp2", 4), ("tp2", 4)]
+        assert all(one["error"] < 1e-5 for one in run["layouts"])
+        assert [one["name"] for one in run["stages"]][:3] == ["start", "rendezvous", "collectives"]
+        assert run["not_reached"] == run["troubles"] == []
+        assert run["seats"][0]["ranks"] == [0, 1]
+        assert {one["op"] for one in run["figures"]} >= {"all_reduce", "all_gather", "reduce_scatter"}
+
+    def test_the_saved_run_gives_the_identical_report(self, made: Any) -> None:
+        path, live = made
+        again = doctor("smoke", "--json", "--from", str(path))
+        assert (again.returncode, again.stdout) == (live.returncode, live.stdout)
+
+    def test_the_report_for_a_pipe(self, made: Any) -> None:
+        said = doctor("smoke", "--from", str(made[0])).stdout.decode()
+        assert "smoke   ran: gloo, 2 ranks on 1 host, " in said
+        assert "smoke   layouts: dp2 " in said
+        assert "\x1b" not in said
+
+    def test_a_run_of_everything_judges_it_too_and_only_then(self, made: Any) -> None:
+        report = json.loads(doctor("check", "--json", "--from", str(made[0])).stdout)
+        assert "smoke" in {one["area"] for one in report["outcomes"]}
+        assert outcome(report, "smoke-rank-died")["status"] == "passed"
+
+    def test_check_makes_one_after_its_rounds(self) -> None:
+        words = ("--select", "reach", "--ranks-per-host", "2", "--json")
+        report = json.loads(doctor("check", "--smoke", *words).stdout)
+        assert report["smoke"]["ended"] == "complete"
+        assert outcome(report, "smoke-rank-died")["status"] == "passed"
+        assert outcome(report, "clocks-differ")["status"] == "skipped"
+
+
+def test_a_check_without_a_smoke_run_does_not_speak_of_it() -> None:
+    words = ("check", "--no-hosts", "--rank-table", "/etc/hostname", "--json")
+    report = json.loads(doctor(*words).stdout)
+    assert report["smoke"] is None
+    assert "smoke" not in {one["area"] for one in report["outcomes"]}
+
+
+def test_unless_its_checks_are_selected() -> None:
+    report = json.loads(doctor("check", "--select", "smoke", "--json").stdout)
+    reasons = {gap["reason"] for one in report["outcomes"] if one["area"] == "smoke" for gap in one["skipped"]}
+    assert reasons == {"no smoke run was made; doctor smoke makes one"}
+
+
+def test_an_interpreter_without_torch_is_one_clear_finding(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "bare")], check=True)
+    done = doctor(*TWO, "--json", "--python", str(tmp_path / "bare/bin/python"))
+    report = json.loads(done.stdout)
+    SCHEMA.validate(report)
+    assert done.returncode == 10
+    failed = [one for one in report["outcomes"] if one["findings"]]
+    assert [one["check"] for one in failed] == ["smoke-rank-not-started"]
+    (finding,) = failed[0]["findings"]
+    assert "No module named 'torch'" in finding["message"]
+    text = doctor(*TWO, "--python", str(tmp_path / "bare/bin/python")).stdout.decode()
+    assert f"{tmp_path}/bare/bin/python -m pip install" in text
+    assert not [line for line in text.splitlines() if line.startswith("unknown")]
+
+
+def test_an_interpreter_that_is_not_there_is_one_too() -> None:
+    done = doctor(*TWO, "--json", "--python", "/nowhere/python")
+    report = json.loads(done.stdout)
+    assert done.returncode == 10
+    assert [one["check"] for one in report["outcomes"] if one["findings"]] == ["smoke-rank-not-started"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--layout", "dp=3"), "expected 2, the number of ranks"),
+        (("--layout", "dp"), "expected a whole number"),
+        (("--layout", "cp=2"), "'cp' is not a part of a layout"),
+        (("--layout", "zero=1"), "names none of dp, tp, pp"),
+        (("--layout", "dp=2", "--layout", "tp=x"), "'tp=x'"),
+        (("--devices", "0-"), "--devices '0-'"),
+        (("--devices", "0,0-1"), "twice"),
+        (("--devices", "0"), "gloo runs on CPUs"),
+        (("--backend", "mpi"), "--backend 'mpi'"),
+        (("--max-bytes", "lots"), "--max-bytes 'lots'"),
+        (("--within", "docker exec 'x"), "--within"),
+        (("--transport", "telnet"), "--transport"),
+        (("--color", "pink"), "--color"),
+    ],
+)
+def test_what_cannot_be_is_one_line_and_exit_2(words: tuple[str, ...], said: str) -> None:
+    done = doctor(*TWO, *words)
+    err = done.stderr.decode()
+    assert (done.returncode, done.stdout, err.count("\n")) == (2, b"", 1)
+    assert said in err
+
+
+def test_sizes_and_lists() -> None:
+    def wish(**words: Any) -> Any:
+        return smoke.asked(smoke.Training(**words), Job(python="p", master_port=5))
+
+    assert [wish(max_bytes=text).max_bytes for text in ("4", "64K", "64kib", "4M", "2G")] == [
+        4,
+        1 << 16,
+        1 << 16,
+        4 << 20,
+        2 << 30,
+    ]
+    assert wish(devices="0-2,7").devices == (0, 1, 2, 7)
+    assert (wish().python, wish().master_port, wish().backend, wish().max_bytes) == ("p", 5, None, 1 << 20)
+    for bad in ("3", "4G", "-1", "1.5M", ""):
+        with pytest.raises(Refused):
+            wish(max_bytes=bad)
+
+
+@needs_torch
+@pytest.mark.hosts
+def test_a_check_trains_on_the_hosts_that_it_reached_and_says_on_which_not(make_fleet: Any) -> None:
+    fleet = make_fleet(3, {"*": {"shows": shown()}, "cli0002": {"fault": "refuse"}}, name="cli")
+    words = ["--select", "reach", "--ranks-per-host", "1", "--python", sys.executable, "--json"]
+    argv = [sys.executable, "-m", "doctor", "check", ",".join(fleet.hosts), "-F", str(fleet.ssh_config), "--smoke"]
+    done = fleet.run([*argv, *words], env=CLEAN, cwd=ROOT, timeout=100)
+    report = json.loads(done.stdout)
+    SCHEMA.validate(report)
+    assert done.returncode == 10
+    assert [one["check"] for one in report["outcomes"] if one["findings"]] == ["host-unreachable"]
+    assert report["smoke"]["ended"] == "complete"
+    assert [one["host"] for one in report["smoke"]["hosts"]] == ["cli0001", "cli0003"]
+    assert "the smoke run was made without 1 of 3 hosts, which were not reached" in report["notes"]
+    losses = outcome(report, "smoke-loss-differs")
+    assert losses["looked"] == ["cli0001", "cli0003"]
+    assert [(gap["hosts"], gap["because"]) for gap in losses["unknown"]] == [(["cli0002"], "host-unreachable")]
+
+
+def relatives(mark: str) -> dict[int, str]:
+    """Processes that have this mark in their environment, with their command lines."""
+    found = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal() and int(entry.name) != os.getpid():
+            try:
+                if mark.encode() in (entry / "environ").read_bytes():
+                    found[int(entry.name)] = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()[:200]
+            except OSError:
+                continue
+    return found
+
+
+def wait_for(what: Any, seconds: float = 30.0) -> Any:
+    deadline = time.monotonic() + seconds
+    while not (seen := what()):
+        assert time.monotonic() < deadline, "it did not come to that in time"
+        time.sleep(0.01)
+    return seen
+
+
+def ranks_of(mark: str) -> list[int]:
+    """Processes of a run whose memory maps show torch: the ranks, and what they come from."""
+
+    def has_torch(pid: int) -> bool:
+        try:
+            return "libtorch" in Path(f"/proc/{pid}/maps").read_text()
+        except OSError:
+            return False
+
+    return [pid for pid in relatives(mark) if has_torch(pid)]
+
+
+@needs_torch
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)])
+def test_a_signal_leaves_nothing_behind(number: int, code: int, tmp_path: Path) -> None:
+    mark = f"DOCTOR_TEST_MARK={os.getpid()}-{number}"
+    env = {**CLEAN, **dict([mark.split("=")]), "TMPDIR": str(tmp_path)}
+    shared = set(os.listdir("/dev/shm"))
+    words = [sys.executable, "-m", "doctor", *TWO, "--steps", "100", "--json"]
+    process = subprocess.Popen(words, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    wait_for(lambda: ranks_of(mark))
+    process.send_signal(number)
+    out, err = process.communicate(timeout=50)
+    wait_for(lambda: not relatives(mark), 10.0)
+    assert process.returncode == code
+    assert b"Traceback" not in err
+    assert list(tmp_path.iterdir()) == []
+    assert not [name for name in set(os.listdir("/dev/shm")) - shared if name.startswith("torch")]
+    if code > 0:
+        report = json.loads(out)
+        SCHEMA.validate(report)
+        assert (report["exit"], report["smoke"]["ended"], report["verdict"]) == (code, "interrupted", "unknown")

@@ -1,0 +1,29 @@
+"""The detector against real processes: a seeded sample of `tests.smoke.campaign`, each kind of fault once."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.smoke.faults import CGROUPS, HARMLESS, KINDS, SHORT, WHOLE, Trial, carry_out, trials, usable, worth_showing
+
+pytest.importorskip("torch")
+
+SAMPLE = tuple(trials(len(KINDS), seed=11, worlds=(2, 4)))
+SLOW = tuple(trials(len(HARMLESS), seed=12, faults=HARMLESS, worlds=(2, 4)))
+
+
+@pytest.mark.parametrize("trial", SAMPLE, ids=lambda trial: trial.fault)
+def test_the_guilty_rank_is_named_for_what_it_did(trial: Trial) -> None:
+    result = carry_out(trial, SHORT)
+    assert result.right, worth_showing(result)
+
+
+@pytest.mark.parametrize("trial", SLOW, ids=lambda trial: trial.fault)
+def test_nobody_is_blamed_for_being_slow(trial: Trial) -> None:
+    result = carry_out(trial, WHOLE if trial.fault == "none" else SHORT)
+    assert result.right, worth_showing(result)
+
+
+def test_the_sample_has_every_kind_of_fault() -> None:
+    there = {fault for fault in KINDS if fault not in CGROUPS or usable(fault)}
+    assert {trial.fault for trial in SAMPLE} == there

@@ -1,0 +1,184 @@
+"""The smoke run on real hosts, over real SSH: whom it names when a host or the network between hosts fails it.
+
+Faults of the network are put in by a rank, as root of its own host, in the midst of training: real rules of nft, on a
+host's real interface. What follows from the host's own configuration is set up before.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.hosts.fleet import Fleet
+from tests.smoke.interpreter import shown
+
+pytestmark = [pytest.mark.hosts, pytest.mark.timeout(180)]
+pytest.importorskip("torch", reason="needs torch for the ranks")
+ROOT = Path(__file__).resolve().parents[2]
+CLEAN = {name: value for name, value in os.environ.items() if not name.startswith(("DOCTOR_", "SLURM_", "RANK_"))}
+
+AT_A_CALL = """
+import subprocess
+
+_plain_call = Comm.call
+
+def _call(self, op, *rest, **more):
+    if self.rank == {rank} and STAGES[self.box.stage] == "training" and not hasattr(self, "struck"):
+        self.struck = 0
+    if getattr(self, "struck", -1) >= 0:
+        self.struck += 1
+        if self.struck == 20:
+            subprocess.run(["sh", "-c", {command!r}], check=True)
+    return _plain_call(self, op, *rest, **more)
+
+Comm.call = _call
+"""
+
+
+@pytest.fixture(scope="module")
+def fleet(make_fleet: Callable[..., Fleet]) -> Fleet:
+    return make_fleet(4, {"*": {"shows": shown()}}, name="smk")
+
+
+@pytest.fixture
+def smoke(fleet: Fleet) -> Iterator[Callable[..., tuple[int, dict[str, Any]]]]:
+    """Runs `doctor smoke` on the fleet; ``at`` (rank, shell command) strikes in the midst of training."""
+
+    struck: list[str] = []
+
+    def run(*words: str, at: tuple[int, str] | None = None, hosts: tuple[str, ...] = ()) -> tuple[int, dict[str, Any]]:
+        struck.extend([fleet.hosts[at[0]]] if at else [])
+        with tempfile.NamedTemporaryFile("w", suffix=".py") as file:
+            file.write(AT_A_CALL.format(rank=at[0], command=at[1]) if at else "")
+            file.flush()
+            argv = [sys.executable, "-m", "tests.smoke.faulty", file.name, "smoke", ",".join(hosts or fleet.hosts)]
+            argv += ["-F", str(fleet.ssh_config), "--python", sys.executable, "--ranks-per-host", "1", "--json", *words]
+            done = fleet.run(argv, env=CLEAN, cwd=ROOT, timeout=150)
+        assert "Traceback" not in done.stderr
+        assert done.stdout, done.stderr
+        if os.environ.get("SHOW"):
+            print(json.dumps(json.loads(done.stdout).get("smoke"), indent=1)[:6000], done.stderr)
+        return done.returncode, json.loads(done.stdout)
+
+    yield run
+    fleet.mend()
+    if struck:
+        fleet.renew(*struck)
+
+
+def failed(report: dict[str, Any]) -> dict[str, list[str]]:
+    """The hosts that each failed check blames."""
+    return {
+        one["check"]: sorted({host for found in one["findings"] for host in found["hosts"]})
+        for one in report["outcomes"]
+        if one["status"] == "failed"
+    }
+
+
+def said(report: dict[str, Any], check: str) -> str:
+    return json.dumps([one["findings"] for one in report["outcomes"] if one["check"] == check])
+
+
+def left_behind(fleet: Fleet) -> list[str]:
+    """Processes of a run, on any host."""
+    look = "grep -l -a DOCTOR_SMOKE= /proc/[0-9]*/environ 2>/dev/null || true"
+    return [host for host in fleet.hosts if fleet.enter(host, look).stdout.strip()]
+
+
+def test_healthy_hosts_have_no_finding(smoke: Callable[..., Any], fleet: Fleet) -> None:
+    code, report = smoke()
+    assert failed(report) == {}
+    assert code == 0
+    assert left_behind(fleet) == []
+
+
+def drop(*rules: str) -> str:
+    chain = "type filter hook input priority 0;"
+    return f"nft 'table inet strike {{ chain in {{ {chain} {' ; '.join(rules)} ; }}; }}'"
+
+
+@pytest.mark.parametrize("ways", ["both", "one"])
+def test_a_link_between_two_hosts_that_drops_everything(smoke: Callable[..., Any], fleet: Fleet, ways: str) -> None:
+    one, two = fleet.hosts[1], fleet.hosts[2]
+    address = fleet.addresses[two]
+    rules = drop(f"ip saddr {address} drop")
+    if ways == "both":
+        rules += (
+            f" && nft 'add chain inet strike out {{ type filter hook output priority 0; ip daddr {address} drop; }}'"
+        )
+    code, report = smoke(at=(1, rules))
+    assert code == 10
+    assert failed(report) == {"smoke-network-silent": sorted([one, two])}
+
+
+def test_a_link_that_drops_large_packets_alone(smoke: Callable[..., Any], fleet: Fleet) -> None:
+    one, two = fleet.hosts[1], fleet.hosts[2]
+    code, report = smoke(at=(1, drop(f"ip saddr {fleet.addresses[two]} meta length 1000-65535 drop")))
+    assert code == 10
+    assert failed(report) == {"smoke-network-silent": sorted([one, two])}
+    assert "MTU" in said(report, "smoke-network-silent")
+
+
+def test_a_host_that_reaches_nobody_but_us(smoke: Callable[..., Any], fleet: Fleet) -> None:
+    others = ", ".join(fleet.addresses[host] for host in fleet.hosts)
+    code, report = smoke(at=(1, drop(f"ip saddr {{ {others} }} drop")))
+    assert code == 10
+    assert failed(report) == {"smoke-network-silent": [fleet.hosts[1]]}
+
+
+def test_a_host_that_falls_silent(smoke: Callable[..., Any], fleet: Fleet) -> None:
+    code, report = smoke(at=(1, "ip link set eth0 down"))
+    assert code == 10
+    assert failed(report) == {"smoke-host-silent": [fleet.hosts[1]]}
+
+
+def test_the_port_that_the_ranks_meet_at_is_taken(smoke: Callable[..., Any], fleet: Fleet) -> None:
+    listens = "import socket, time; s = socket.create_server(('', 29500)); print(flush=True); time.sleep(100)"
+    script = (
+        f'{sys.executable} -c "{listens}" >/tmp/ready 2>&1 </dev/null & until [ -s /tmp/ready ]; do sleep 0.01; done'
+    )
+    with fleet.broken(fleet.hosts[0], script):
+        code, report = smoke("--master-port", "29500")
+    assert code == 10
+    assert failed(report) == {"smoke-rank-never-joined": [fleet.hosts[0]]}
+    assert "29500" in said(report, "smoke-rank-never-joined")
+
+
+def test_a_master_address_that_one_host_resolves_wrongly(smoke: Callable[..., Any], fleet: Fleet) -> None:
+    for host in fleet.hosts:
+        address = "127.0.0.9" if host == fleet.hosts[2] else fleet.addresses[fleet.hosts[0]]
+        fleet.write(host, "/etc/hosts", f"127.0.0.1 localhost\n{address} head\n")
+    code, report = smoke("--master-addr", "head", "--master-port", "29500")
+    assert code == 10
+    assert failed(report) == {"smoke-rank-never-joined": [fleet.hosts[2]]}
+    assert "127.0.0.9" in said(report, "smoke-rank-never-joined")
+
+
+def test_a_firewall_before_the_port_that_the_ranks_meet_at(smoke: Callable[..., Any], fleet: Fleet) -> None:
+    fleet.nft(fleet.hosts[0], drop(f"ip saddr {fleet.addresses[fleet.hosts[3]]} tcp dport 29500 drop")[5:-1])
+    code, report = smoke("--master-port", "29500")
+    assert code == 10
+    assert failed(report) == {"smoke-rank-never-joined": [fleet.hosts[3]]}
+    assert "does not answer" in said(report, "smoke-rank-never-joined")
+
+
+def test_a_host_without_torch(smoke: Callable[..., Any], fleet: Fleet) -> None:
+    code, report = smoke("--python", "/usr/bin/python3", hosts=fleet.hosts[:2])
+    assert code == 10
+    assert failed(report) == {"smoke-rank-not-started": sorted(fleet.hosts[:2])}
+    assert "torch" in said(report, "smoke-rank-not-started")
+
+
+def test_a_host_with_one_megabyte_of_shared_memory(smoke: Callable[..., Any], fleet: Fleet) -> None:
+    fleet.renew(fleet.hosts[3], shm="1m")
+    code, report = smoke()
+    assert code == 10
+    assert failed(report) == {"smoke-loader-failed": [fleet.hosts[3]]}
+    assert "/dev/shm" in said(report, "smoke-loader-failed")

@@ -1,0 +1,488 @@
+"""The supervisor: whatever hosts say or fail to say ends in one plain trouble, and everything is ended."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from doctor.smoke import launch, progress, sources
+from doctor.smoke.launch import Ready, Smoked, adopt, smoke
+from doctor.smoke.lines import NotUnderstood, read_event, read_line
+from doctor.smoke.model import Trouble
+from doctor.smoke.plan import Host, Wish, make
+from doctor.transport import Unreached
+from doctor.transport.local import Local
+from tests.smoke.scripted import Agent, Line, Stage, alive, done, event, hello, life
+
+ROOT = Path(__file__).resolve().parents[2]
+STAGES = ("start", "rendezvous", "collectives", "pairs", "training", "learning", "loader", "pace")
+WISH = Wish(backend="gloo", ranks_per_host=2)
+
+
+def well(ranks: Sequence[int]) -> list[Line]:
+    return [*life(ranks, STAGES), *done(ranks), *alive(ranks)]
+
+
+def agent(host: str, start: Callable[[Sequence[int]], Sequence[Line]] = well, **more: Any) -> Agent:
+    return Agent(host, [hello(host, **more)], start)
+
+
+def play(
+    b: Agent | Unreached, a: Agent | None = None, wish: Wish = WISH, **options: Any
+) -> tuple[Smoked, Agent, float]:
+    """A run on two hosts, a being sound, and the seconds that it took."""
+    a = a or agent("a", lambda ranks: [*life(ranks), *alive(ranks)])
+    began = time.monotonic()
+    smoked = smoke({"a": 0, "b": 0}, Stage(a=a, b=b), wish, **options)
+    return smoked, a, time.monotonic() - began
+
+
+def trouble(smoked: Smoked) -> Trouble:
+    assert smoked.run.ended == "trouble"
+    (found,) = smoked.run.troubles
+    return found
+
+
+def facts(smoked: Smoked, host: str) -> dict[str, dict[str, Any]]:
+    return {name: json.loads(outputs[""].out) for name, outputs in smoked.records[host].outputs.items()}
+
+
+# ---- all is well
+
+
+def test_a_run_that_comes_to_its_end() -> None:
+    heard: list[str] = []
+    b = agent("b")
+    smoked, a, seconds = play(b, agent("a"), told=lambda stage, seconds: heard.append(stage))
+    assert smoked.run.ended == "complete"
+    assert smoked.run.troubles == ()
+    assert tuple(heard) == (*STAGES, "teardown")
+    assert tuple(smoked.run.reached) == (*STAGES, "teardown")
+    assert smoked.run.import_seconds == 1.5
+    assert seconds < 1.0
+    assert a.told("end") and b.told("end")
+    assert [order["mine"] for order in a.told("start") + b.told("start")] == [[0, 1], [2, 3]]
+    assert [order["hosts_store"] for order in a.told("start") + b.told("start")] == [True, False]
+    assert a.told("start")[0]["master"] == b.told("start")[0]["master"]
+    for host, ranks in (("a", {0, 1}), ("b", {2, 3})):
+        said = facts(smoked, host)
+        assert all(fact["reached"] for name, fact in said.items() if name != "SmokeNative")
+        assert said["SmokeNative"]["why"] == "the native stage was not asked for"
+        assert {one["rank"] for one in said["SmokeStart"]["events"]} - {-1} == ranks
+
+
+def test_noise_and_empty_lines_are_nothing() -> None:
+    b = Agent("b", [b"Welcome!", b"", b"doctor-0000 {}", hello("b"), b"motd", b"{}"], well)
+    assert play(b, agent("a"))[0].run.ended == "complete"
+
+
+def test_agents_that_were_there_already() -> None:
+    plan = make({"a": Host(slots=1), "b": Host(slots=1)}, Wish(backend="gloo", master_addr="10.0.0.9"))
+    agents = [Agent(host, [hello(host)], well) for host in ("a", "b")]
+    ready = [Ready(one.host, (rank,), one, "10.0.0.1") for rank, one in enumerate(agents)]
+    smoked = adopt(plan, ready)
+    assert smoked.run.ended == "complete"
+    assert [one.orders[0]["prepare"]["listen"] for one in agents] == [True, False]
+    assert {order["start"] for one in agents for order in one.told("start")} == {"exec"}
+    assert agents[1].told("start")[0]["master"] == ["10.0.0.9", 29400]
+
+
+# ---- hosts that fail
+
+
+def test_a_host_that_cannot_be_reached() -> None:
+    smoked, a, _ = play(Unreached("refused", "port 22 refuses connections", "start sshd"))
+    found = trouble(smoked)
+    assert (found.kind, found.guilty, found.victims) == ("not-started", (2, 3), (0, 1))
+    assert found.text == "b: port 22 refuses connections"
+    visit = smoked.records["b"].visit
+    assert (visit.trouble, visit.text, visit.hint) == ("refused", "port 22 refuses connections", "start sshd")
+    assert smoked.records["b"].outputs == {}
+    assert a.told("end") and not a.told("start")
+    why = facts(smoked, "a")["SmokeStart"]
+    assert (why["reached"], why["because"]) == (False, "smoke-rank-not-started")
+
+
+def test_a_host_whose_agent_does_not_start() -> None:
+    b = Agent("b", [b"bash: python3: command not found", None], well)
+    b.err = b"doctor-no-python\n"
+    smoked, _, _ = play(b)
+    assert trouble(smoked).kind == "not-started"
+    assert smoked.records["b"].visit.trouble == "no-python"
+    assert "command not found" in smoked.records["b"].visit.text
+
+
+def test_an_agent_that_ends_midway() -> None:
+    found = trouble(play(agent("b", lambda ranks: [*life(ranks), None]))[0])
+    assert (found.kind, found.guilty, found.certainty) == ("silent", (2, 3), "certain")
+    assert found.text == "b: its agent ended (exit status 0)"
+    assert found.stage == "collectives"
+
+
+def test_a_connection_that_breaks() -> None:
+    found = trouble(play(agent("b", lambda ranks: [*life(ranks), Unreached("lost", "the connection was cut")]))[0])
+    assert (found.kind, found.guilty, found.text) == ("silent", (2, 3), "b: the connection was cut")
+
+
+def test_a_host_that_falls_silent() -> None:
+    b = agent("b", lambda ranks: [*life(ranks), 30.0])
+    smoked, _, seconds = play(b)
+    found = trouble(smoked)
+    assert (found.kind, found.guilty, found.victims, found.limit) == ("silent", (2, 3), (0, 1), 1.0)
+    assert 1.0 < seconds < 4.0
+
+
+def test_who_waited_for_a_late_host_was_not_silent() -> None:
+    late = Agent("b", [1.5, hello("b")], well)
+    slow = agent("a", lambda ranks: [0.3, *well(ranks)])
+    assert play(late, slow)[0].run.ended == "complete"
+
+
+def test_a_supervisor_that_sleeps_accuses_nobody() -> None:
+    def told(stage: str, seconds: float) -> None:
+        if stage == "start":
+            time.sleep(1.6)
+
+    late = agent(
+        "b", lambda ranks: [*life(ranks), *alive(ranks)[:30], *life(ranks, STAGES), *done(ranks), *alive(ranks)]
+    )
+    assert play(late, agent("a"), told=told)[0].run.ended == "complete"
+
+
+def test_agents_hear_that_we_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch, "STAY", 0.1)
+    b = agent("b", lambda ranks: [*life(ranks, STAGES), *alive(ranks)[:8], *done(ranks), *alive(ranks)])
+    play(b, agent("a"))
+    assert len(b.told("stay")) > 1
+
+
+# ---- what hosts say is not trusted
+
+FOREIGN: dict[str, Line] = {
+    "no JSON": b"MARKER {",
+    "no UTF-8": b"MARKER \xff\xfe",
+    "no object": b"MARKER []",
+    "other types": {"snaps": [{"rank": "two"}]},
+    "a state that is none": {"snaps": [{"rank": 2, "stamp": 1, "state": "asleep", "stage": "training"}]},
+    "a rank of another host": {"snaps": [{"rank": 0, "stamp": 1, "state": "compute", "stage": "training"}]},
+    "no rank": {"snaps": [{"rank": 99, "stamp": 1, "state": "compute", "stage": "training"}]},
+    "an event of another host's rank": event(0, "done"),
+    "an event that is none": {"event": [1, 2]},
+    "an event without a name": {"event": {"rank": 2}},
+    "an import that took no time": event(-1, "imported", seconds="long"),
+    "a group of ranks that are not": event(2, "group", gid=1, name="dp", ranks=[2, 77]),
+    "an endless nest": b'MARKER {"event":' + b"[" * 100_000,
+    "a number beyond all": b'MARKER {"late":1e999,"snaps":[{"rank":2,"stamp":1e999}]}',
+}
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_a_line_that_cannot_be_understood(name: str) -> None:
+    found = trouble(play(agent("b", lambda ranks: [*life(ranks), FOREIGN[name], *alive(ranks)]))[0])
+    assert (found.kind, found.guilty) == ("silent", (2, 3))
+    assert found.text.startswith("b: its agent says what cannot be understood: ")
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_a_line_or_not_understood(data: bytes) -> None:
+    with contextlib.suppress(NotUnderstood):
+        read_line(data)
+
+
+WORDS = st.sampled_from(["event", "snaps", "rank", "ev", "hello", "stacks", "late"])
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(WORDS, inner),
+    max_leaves=20,
+)
+
+
+@given(JSON)
+def test_any_json_is_a_line_or_not_understood(value: Any) -> None:
+    with contextlib.suppress(NotUnderstood):
+        line = read_line(json.dumps(value).encode())
+        if line.event:
+            read_event(line.event)
+
+
+def test_more_events_than_any_run_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "MOST_EVENTS", 50)
+    b = agent("b", lambda ranks: [*life(ranks), *[event(2, "learn", step=n) for n in range(100)], *alive(ranks)])
+    assert "more than 50 events" in trouble(play(b)[0]).text
+
+
+def test_what_a_host_says_is_shown_plain() -> None:
+    b = agent("b", lambda ranks: [{"fault": "\x1b[31mred\x07"}, *well(ranks)])
+    assert play(b, agent("a"))[0].run.notes == ("b: red",)
+
+
+# ---- ranks that do not come along
+
+
+def waits(ranks: Sequence[int]) -> list[Line]:
+    return [event(-1, "imported", seconds=0.5), *alive(ranks)]
+
+
+def test_an_import_that_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "START", 0.5)
+    found = trouble(play(agent("b", alive))[0])
+    assert (found.kind, found.guilty, found.stage, found.certainty) == ("not-started", (2, 3), "start", "timeout")
+    assert found.text == "torch was not imported within 0.5 s"
+
+
+def test_an_import_that_fails_on_some_hosts() -> None:
+    def fails(ranks: Sequence[int]) -> list[Line]:
+        words = {"kind": "ModuleNotFoundError", "text": "No module named 'torch'", "stage": "start"}
+        return [event(-1, "error", **words), event(-1, "exit", status=4 << 8), *alive(ranks)]
+
+    smoked, _, _ = play(agent("b", fails), agent("a", fails))
+    found = trouble(smoked)
+    assert (found.kind, found.guilty) == ("not-started", (0, 1, 2, 3))
+    assert found.text == "ModuleNotFoundError: No module named 'torch'"
+
+
+def test_an_interpreter_that_is_not_there() -> None:
+    ends = event(-1, "exit", status=127 << 8, tail="/opt/python: No such file or directory\n")
+    found = trouble(play(agent("b", lambda ranks: [ends, *alive(ranks)]))[0])
+    assert (found.kind, found.text) == ("not-started", "/opt/python: No such file or directory")
+
+
+def test_the_process_that_ranks_come_from_is_killed() -> None:
+    b = agent("b", lambda ranks: [*life(ranks), event(-1, "exit", status=9), *alive(ranks)])
+    found = trouble(play(b)[0])
+    assert (found.kind, found.guilty) == ("dead", (2, 3))
+    assert found.text == "the process that its ranks come from: killed by signal 9"
+
+
+def test_a_rank_that_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "TRY", 0.2)
+    tries = event(3, "try", problem="refused", text="10.0.0.1 port 9 refuses connections", address="10.0.0.1:9")
+    found = trouble(play(agent("b", lambda ranks: [waits(ranks)[0], tries, *alive(ranks)]), agent("a", waits))[0])
+    assert (found.kind, found.guilty, found.stage) == ("never-joined", (3,), "rendezvous")
+    assert found.text == "10.0.0.1 port 9 refuses connections"
+
+
+def test_a_rank_that_does_not_join(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "JOIN", 0.5)
+    half = agent("b", lambda ranks: [waits(ranks)[0], event(2, "joined"), *alive(ranks)])
+    found = trouble(play(half)[0])
+    assert (found.kind, found.guilty, found.limit) == ("never-joined", (3,), 0.5)
+    assert found.text == "it did not join within 0.5 s of the last import"
+
+
+def test_the_port_to_meet_at_is_taken() -> None:
+    a = agent("a", port=0, port_error="port 29500: Address already in use")
+    found = trouble(play(agent("b"), a)[0])
+    assert (found.kind, found.guilty) == ("never-joined", (0,))
+    assert found.text == "nothing can listen where the ranks are to meet: port 29500: Address already in use"
+    assert not a.told("start")
+
+
+def test_the_budget_is_spent() -> None:
+    wish = Wish(backend="gloo", ranks_per_host=2, budget=0.5)
+    smoked, a, _ = play(agent("b", lambda ranks: [*life(ranks, STAGES[:3]), *alive(ranks)]), wish=wish)
+    assert smoked.run.ended == "budget"
+    (found,) = smoked.run.troubles
+    assert (found.kind, found.stage, found.guilty) == ("budget", "collectives", (0, 1))
+    assert a.told("end")
+
+
+def test_an_interrupt_ends_all_and_keeps_what_came() -> None:
+    def told(stage: str, seconds: float) -> None:
+        if stage == "rendezvous":
+            raise KeyboardInterrupt
+
+    def halfway(ranks: Sequence[int]) -> list[Line]:
+        return [*life(ranks), *alive(ranks)]
+
+    b = agent("b", halfway)
+    smoked, a, _ = play(b, agent("a", halfway), told=told)
+    assert smoked.run.ended == "interrupted"
+    assert smoked.run.troubles == ()
+    assert "rendezvous" in smoked.run.reached
+    assert a.told("end") and b.told("end")
+    assert facts(smoked, "a")["SmokePairs"]["why"] == "the smoke run was interrupted before"
+
+
+def test_a_wish_that_cannot_be_is_an_error_and_everything_is_ended() -> None:
+    a, b = agent("a"), agent("b")
+    with pytest.raises(ValueError, match="expected 4, the number of ranks"):
+        play(b, a, Wish(backend="gloo", ranks_per_host=2, layouts=("dp=3",)))
+    assert a.told("end") and b.told("end")
+
+
+def test_what_could_not_be_ended_is_told() -> None:
+    b = agent("b")
+    b.answers["end"] = [{"bye": {"left": [[77, "D", "python -c x"]]}}, None]
+    assert play(b, agent("a"))[0].run.notes == ("b: process 77 (python -c x) could not be ended: state D",)
+
+
+def test_an_agent_that_does_not_say_goodbye_is_not_waited_for_long() -> None:
+    b = agent("b")
+    b.answers["end"] = []
+    smoked, _, seconds = play(b, agent("a"))
+    assert smoked.run.ended == "complete"
+    assert seconds < 4
+
+
+def test_stacks_of_a_trouble() -> None:
+    text = (
+        "Thread 0x1 (most recent call first):\n  other\n\nCurrent thread 0x2 (most recent call first):\n  File x in y\n"
+    )
+
+    def dies(ranks: Sequence[int]) -> list[Line]:
+        snap = {"rank": 2, "stamp": 9, "state": "compute", "stage": "training", "dead": "signal 9", "process": "X"}
+        return [*life(ranks), {"snaps": [snap]}, *[line for _ in range(50) for line in ({"snaps": []}, 0.02)]]
+
+    a = agent("a", lambda ranks: [*life(ranks), *alive(ranks)])
+    a.answers["stacks"] = [{"stacks": {"0": text, "1": ""}}]
+    found = trouble(play(agent("b", dies), a)[0])
+    assert (found.kind, found.guilty) == ("dead", (2,))
+    assert found.stacks == {0: "Current thread 0x2 (most recent call first):\n  File x in y"}
+
+
+# ---- for real
+
+
+@pytest.fixture
+def marker(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    if not importlib.util.find_spec("torch"):
+        pytest.skip("torch is not installed")
+    mark = f"doctor-test-launch-{os.getpid()}-{time.monotonic_ns()}"
+    monkeypatch.setattr(launch, "_marker", lambda: mark)
+    yield mark
+    assert not processes(mark)
+
+
+def processes(marker: str) -> list[int]:
+    """What a run started and has not ended."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if f"DOCTOR_SMOKE={marker}".encode() in (process / "environ").read_bytes().split(b"\0"):
+                found.append(int(process.name))
+    return found
+
+
+def fault(rank: int, code: str) -> str:
+    """Worker text: in the third step of the training, before its first collective, this rank does this."""
+    return textwrap.dedent(
+        f"""
+        plain_call = Comm.call
+
+        def call(self, op, tensor, group, function, root=-1, number=None):
+            if self.rank == {rank} and self.box.stage == STAGES.index("training") and self.box.step == 2:
+                {code}
+            return plain_call(self, op, tensor, group, function, root, number)
+
+        Comm.call = call
+        """
+    )
+
+
+def real(monkeypatch: pytest.MonkeyPatch, worker: str = "", ranks: int = 2) -> Smoked:
+    text = sources.worker() + worker
+    monkeypatch.setattr(sources, "worker", lambda: text)
+    return smoke({"localhost": ranks}, Local(), Wish(backend="gloo"), local=True)
+
+
+def test_two_ranks_train(marker: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = set(os.listdir("/dev/shm")), set(os.listdir("/tmp"))
+    smoked = real(monkeypatch)
+    assert smoked.run.ended == "complete", smoked.run.troubles
+    assert tuple(smoked.run.reached) == (*STAGES, "teardown")
+    assert smoked.run.notes == ()
+    assert all(fact["reached"] for name, fact in facts(smoked, "localhost").items() if name != "SmokeNative")
+    assert not {name for name in set(os.listdir("/dev/shm")) - before[0] if name.startswith("torch_")}
+    assert not {name for name in set(os.listdir("/tmp")) - before[1] if name.startswith("doctor-")}
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        ("os.kill(os.getpid(), signal.SIGKILL)", "dead"),
+        ("os.kill(os.getpid(), signal.SIGSTOP)", "stopped"),
+        ("raise ValueError('of my own')", "dead"),
+        ("time.sleep(1000)", "blocked"),
+    ],
+)
+def test_the_guilty_rank_is_named_with_its_stack(
+    marker: str, monkeypatch: pytest.MonkeyPatch, code: str, kind: str
+) -> None:
+    found = trouble(real(monkeypatch, fault(1, code)))
+    assert (found.kind, found.guilty, found.victims) == (kind, (1,), (0,))
+    assert (found.stage, found.layout, found.step) == ("training", "dp2", 2)
+    if kind == "blocked":
+        assert "in call" in found.stacks[1]
+    if kind == "dead" and "ValueError" in code:
+        assert "of my own" in found.text
+
+
+SUPERVISOR = """
+import sys
+from doctor.smoke import launch, sources
+from doctor.smoke.plan import Wish
+from doctor.transport.local import Local
+import doctor.smoke.sources
+text = sources.worker() + '''
+STAGE_FUNCTIONS["collectives"] = lambda one: time.sleep(1000)
+'''
+sources.worker = lambda: text
+launch._marker = lambda: sys.argv[1]
+def told(stage, seconds):
+    print(stage, flush=True)
+smoked = launch.smoke({"localhost": 2}, Local(), Wish(backend="gloo"), local=True, told=told)
+print(smoked.run.ended, flush=True)
+"""
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_nothing_outlives_the_supervisor(marker: str, how: signal.Signals) -> None:
+    argv = [sys.executable, "-c", SUPERVISOR, marker]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, cwd=ROOT) as supervisor:
+        assert supervisor.stdout
+        while supervisor.stdout.readline() != "rendezvous\n":
+            assert supervisor.poll() is None
+        assert len(processes(marker)) == 3
+        supervisor.send_signal(how)
+        began = time.monotonic()
+        while processes(marker) and time.monotonic() - began < 5:
+            time.sleep(0.01)
+        assert not processes(marker)
+        assert time.monotonic() - began < 2.5
+        rest = supervisor.stdout.read()
+    assert rest == ("" if how == signal.SIGKILL else "interrupted\n")
+
+
+def test_no_descriptor_and_no_thread_stays_open() -> None:
+    import threading
+
+    play(agent("b"), agent("a"))
+    before = threading.active_count(), len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        play(agent("b"), agent("a"))
+    time.sleep(0.05)
+    assert (threading.active_count(), len(os.listdir("/proc/self/fd"))) == before
+
+
+def test_channels_are_for_many_hosts() -> None:
+    """A hundred agents say hello at once."""
+    parties = {f"h{n}": 0 for n in range(100)}
+    agents = {name: Agent(name, [hello(name)], well) for name in parties}
+    smoked = smoke(parties, Stage(**agents), Wish(backend="gloo", ranks_per_host=1))
+    assert smoked.run.ended == "complete"
+    assert len(smoked.records) == 100

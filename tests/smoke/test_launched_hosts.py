@@ -1,0 +1,90 @@
+"""``python -m doctor.smoke`` on several real hosts, started on each as a launcher would, with networks that fail it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.hosts.fleet import INSIDE, Fleet
+from tests.smoke.interpreter import shown
+
+pytestmark = [pytest.mark.hosts, pytest.mark.timeout(180)]
+pytest.importorskip("torch", reason="needs torch for the ranks")
+ROOT = Path(__file__).resolve().parents[2]
+PORT = 29500
+Done = subprocess.CompletedProcess[str]
+NOBODY = "10.66.255.250"
+
+
+@pytest.fixture(scope="module")
+def fleet(make_fleet: Callable[..., Fleet]) -> Fleet:
+    return make_fleet(2, {"*": {"shows": shown()}}, name="lnc", subnet="10.66.0.0/16")
+
+
+def job(fleet: Fleet, ranks: list[tuple[str, Mapping[str, Any]]], *words: str) -> list[Done]:
+    """Runs a process for each (host, variables), and says how each ended."""
+    argv = [sys.executable, "-m", "doctor.smoke", "--steps", "2", "--json", *words]
+
+    def run(number: int) -> Done:
+        host, own = ranks[number]
+        shared = {"RANK": number, "WORLD_SIZE": len(ranks), "MASTER_ADDR": fleet.addresses[fleet.hosts[0]]}
+        values = {"PYTHONPATH": ROOT, "MASTER_PORT": PORT, **shared, **own}
+        env = INSIDE | {name: str(value) for name, value in values.items()}
+        return fleet.enter(host, argv, check=False, env=env, timeout=120)
+
+    with ThreadPoolExecutor(len(ranks)) as pool:
+        return list(pool.map(run, range(len(ranks))))
+
+
+def trouble(done: list[Done]) -> dict[str, Any]:
+    assert done[0].stdout, done[0].stderr
+    found: dict[str, Any] = json.loads(done[0].stdout)["smoke"]["troubles"][0]
+    assert found["kind"] == "never-joined"
+    return found
+
+
+def test_ranks_of_two_hosts_train_together(fleet: Fleet) -> None:
+    done = job(fleet, [(host, {}) for host in fleet.hosts], "--layout", "dp=2")
+    assert [(one.returncode, one.stderr) for one in done] == [(0, "")] * 2
+    report = json.loads(done[0].stdout)
+    assert report["smoke"]["hosts"] == [{"host": host, "ranks": 1} for host in fleet.hosts]
+    assert done[1].stdout == ""
+
+
+def test_the_way_round_leads_by_a_sound_rank_of_the_same_host(fleet: Fleet) -> None:
+    """The lost rank's host is not the leader's."""
+    first, second = fleet.hosts
+    done = job(fleet, [(first, {}), (second, {}), (second, {"MASTER_ADDR": NOBODY})])
+    found = trouble(done)
+    assert (found["guilty"], found["certainty"]) == ([2], "evidence")
+    assert found["text"].startswith(f"MASTER_ADDR={NOBODY} ")
+    assert found["seconds"] < 15
+    assert len({one.returncode for one in done}) == 1
+
+
+def test_a_host_that_is_led_elsewhere_says_so_itself_and_is_missed(fleet: Fleet) -> None:
+    first, second = fleet.hosts
+    done = job(fleet, [(first, {}), (second, {"MASTER_ADDR": NOBODY})], "--budget", "5")
+    found = trouble(done)
+    assert (found["guilty"], found["certainty"], found["limit"]) == ([1], "timeout", 5.0)
+    assert "nothing came within 5 s" in found["text"]
+    assert done[1].stderr.startswith(f"doctor: rank 1 cannot reach rank 0: MASTER_ADDR={NOBODY} ")
+    assert done[1].returncode == 10
+
+
+def test_packets_that_are_dropped_are_told_from_a_host_that_refuses(fleet: Fleet) -> None:
+    first, second = fleet.hosts
+    rules = "table inet shut {\n chain in {\n type filter hook input priority 0\n tcp dport 20000-29999 drop\n }\n}\n"
+    with fleet.broken(first, nft=rules):
+        done = job(fleet, [(second, {"MASTER_ADDR": fleet.addresses[second]}), (second, {})], "--budget", "5")
+        assert "does not answer: packets are dropped on the way, or it is down" in done[1].stderr
+    done = job(fleet, [(second, {"MASTER_ADDR": fleet.addresses[second]}), (second, {})], "--budget", "5")
+    assert "refuses connections: nothing of this job listens there" in done[1].stderr
+    assert trouble(done)["text"].startswith(f"MASTER_ADDR={fleet.addresses[first]} refuses connections")

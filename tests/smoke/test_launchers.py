@@ -1,0 +1,407 @@
+"""``python -m doctor.smoke`` under real launchers: a healthy run, and jobs that are launched wrongly."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import pytest
+
+from doctor.smoke.adopt import adopt
+from doctor.smoke.link import Door, Guest, ports, token
+from doctor.smoke.model import Layout, Place, Plan
+from tests.smoke import slurm
+
+pytest.importorskip("torch")
+
+ROOT = Path(__file__).resolve().parents[2]
+RUN = (sys.executable, "-m", "doctor.smoke")
+SHORT = ("--steps", "2", "--layout", "dp=2", "--json")
+LAUNCHERS = ("TORCHELASTIC_", "OMPI_", "PMIX_", "SLURM_", "MS_", "RANK", "WORLD_SIZE", "LOCAL_", "MASTER_", "DEVICE_ID")
+SPAWN = """
+import sys
+import torch.multiprocessing
+from doctor.smoke.__main__ import spawned
+if __name__ == "__main__":
+    torch.multiprocessing.spawn(spawned, (2, sys.argv[1:]), 2)
+"""
+
+
+def environment(**values: Any) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith((*LAUNCHERS, "DOCTOR_"))}
+    kept |= {"PYTHONPATH": str(ROOT), "DOCTORS_TEST": str(os.getpid())}
+    return {**kept, **{name: str(value) for name, value in values.items()}}
+
+
+def free_port() -> int:
+    with socket.create_server(("", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+class Ended(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+    @property
+    def report(self) -> dict[str, Any]:
+        assert self.out, self.err
+        found: dict[str, Any] = json.loads(self.out)
+        return found
+
+
+JOBS: list[Job] = []
+
+
+class Job:
+    """The processes of one job, each with variables of its own."""
+
+    def __init__(self, ranks: Sequence[dict[str, Any]], *words: str) -> None:
+        JOBS.append(self)
+        self.began = time.monotonic()
+        self.processes = [
+            subprocess.Popen(
+                [*RUN, *(words or SHORT)],
+                env=environment(**rank),
+                cwd="/",
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            for rank in ranks
+        ]
+
+    def ends(self, timeout: float = 60.0) -> list[Ended]:
+        ended = []
+        for process in self.processes:
+            out, err = process.communicate(timeout=timeout)
+            ended.append(Ended(process.returncode, out, err))
+        self.seconds = time.monotonic() - self.began
+        return ended
+
+    def kill(self) -> None:
+        for process in self.processes:
+            process.kill()
+            with contextlib.suppress(ValueError):  # all was read already
+                process.communicate()
+
+
+def shell(rank: int, world: int, port: int, address: str = "127.0.0.1", **more: Any) -> dict[str, Any]:
+    """As a loop in a shell sets them for torch."""
+    own = {"RANK": rank, "WORLD_SIZE": world, "LOCAL_RANK": rank, "MASTER_ADDR": address, "MASTER_PORT": port}
+    return {**own, **more}
+
+
+def ascend(rank: int, world: int, port: int) -> dict[str, Any]:
+    """As a loop in a shell sets them for Ascend."""
+    own = {"RANK_ID": rank, "RANK_SIZE": world, "DEVICE_ID": rank}
+    return {**own, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+
+
+def ours() -> set[str]:
+    """Processes of this test run's jobs that live: whatever they start has their environment."""
+    found = set()
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            marked = f"DOCTORS_TEST={os.getpid()}".encode() in (folder / "environ").read_bytes().split(b"\0")
+            state = (folder / "stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            continue
+        if marked and state != "Z":
+            found.add((folder / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+    return found
+
+
+@pytest.fixture(autouse=True)
+def nothing_left() -> Iterator[None]:
+    yield
+    deadline = time.monotonic() + 5
+    while (left := ours()) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    for job in JOBS:
+        job.kill()
+    JOBS.clear()
+    assert not left
+
+
+def healthy(report: dict[str, Any], launcher: str, world: int = 2) -> None:
+    assert report["exit"] == 0
+    assert report["source"] == f"{launcher}, {world} ranks"
+    assert report["smoke"]["ended"] == "complete"
+
+
+def launched(*argv: str, timeout: float = 110.0, **values: Any) -> Ended:
+    done = subprocess.run(
+        argv, env=environment(**values), cwd="/", capture_output=True, text=True, timeout=timeout, check=False
+    )
+    return Ended(done.returncode, done.stdout, done.stderr)
+
+
+class TestHealthy:
+    @pytest.mark.parametrize("style", [shell, ascend])
+    def test_a_loop_in_a_shell(self, style: Any) -> None:
+        port = free_port()
+        first, second = Job([style(rank, 2, port) for rank in range(2)]).ends(100)
+        healthy(first.report, "environment")
+        assert (first.code, second.code, second.out, second.err) == (0, 0, "", "")
+
+    def test_spawn(self, tmp_path: Path) -> None:
+        script = tmp_path / "script.py"
+        script.write_text(SPAWN)
+        done = launched(sys.executable, str(script), *SHORT)
+        assert done.code == 0, done.err
+        healthy(done.report, "spawn")
+
+    def test_torchrun(self) -> None:
+        argv = (sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "-m", "doctor.smoke", *SHORT)
+        done = launched(*argv, OMP_NUM_THREADS="1")
+        assert done.code == 0, done.err
+        healthy(done.report, "torchrun")
+
+    def test_torch_distributed_launch(self) -> None:
+        """It puts ``--local-rank`` behind the program's name."""
+        port = str(free_port())
+        argv = ("-m", "torch.distributed.launch", "--nproc-per-node", "2", "--master-port", port, "-m", "doctor.smoke")
+        done = launched(sys.executable, *argv, *SHORT, OMP_NUM_THREADS="1")
+        assert done.code == 0, done.err
+        healthy(done.report, "torchrun")
+
+    @pytest.mark.skipif(not shutil.which("mpirun"), reason="there is no mpirun (Debian package: openmpi-bin)")
+    def test_mpirun(self) -> None:
+        mpirun = ("mpirun", "--allow-run-as-root", "--oversubscribe", "-np", "2")
+        done = launched(*mpirun, *RUN, *SHORT)
+        assert done.code == 0, done.err
+        healthy(done.report, "mpirun")
+
+    def test_msrun_style_variables_with_a_scheduler(self) -> None:
+        """The scheduler runs the same command, is told RANK_ID=0 too, and leads without being a rank."""
+        shared = {"MS_WORKER_NUM": 2, "MS_SCHED_HOST": "127.0.0.1", "MS_SCHED_PORT": free_port(), "RANK_SIZE": 2}
+        workers = [
+            {**shared, "MS_ROLE": "MS_WORKER", "MS_NODE_ID": rank, "RANK_ID": rank, "DEVICE_ID": rank}
+            for rank in range(2)
+        ]
+        scheduler = {**shared, "MS_ROLE": "MS_SCHED", "MS_NODE_ID": "sched", "RANK_ID": 0}
+        ended = Job([scheduler, *workers]).ends(100)
+        healthy(ended[0].report, "msrun")
+        assert [(one.code, one.err) for one in ended] == [(0, "")] * 3
+        assert [one.out for one in ended[1:]] == ["", ""]
+
+    def test_without_a_launcher_it_is_doctor_smoke(self) -> None:
+        done = launched(*RUN, "--help")
+        assert done.code == 0
+        assert "doctor smoke" in done.out
+
+
+needs_slurm = pytest.mark.skipif(
+    bool(slurm.MISSING) or os.geteuid() != 0,
+    reason=f"needs root, and {', '.join(slurm.MISSING)} (Debian packages: slurm-wlm, munge)",
+)
+
+
+@pytest.fixture(scope="class")
+def cluster() -> Iterator[dict[str, str]]:
+    """The variables that a client of a Slurm of our own needs."""
+    with tempfile.TemporaryDirectory(prefix="doctor-slurm-") as folder:
+        made = slurm.Slurm(Path(folder))
+        try:
+            yield made.environ
+        finally:
+            made.end()
+
+
+@needs_slurm
+class TestSlurm:
+    def test_srun_on_two_nodes_whose_names_do_not_resolve(self, cluster: dict[str, str]) -> None:
+        done = launched("srun", "-N2", "-n2", *RUN, *SHORT, **cluster)
+        assert done.code == 0, done.err
+        healthy(done.report, "srun")
+        assert [one["host"] for one in done.report["smoke"]["hosts"]] == ["n0", "n1"]
+
+    def test_torchrun_inside_of_srun(self, cluster: dict[str, str]) -> None:
+        argv = ("-m", "torch.distributed.run", "--nproc-per-node", "2", "-m", "doctor.smoke", *SHORT)
+        done = launched("srun", "-N1", "-n1", sys.executable, *argv, OMP_NUM_THREADS="1", **cluster)
+        assert done.code == 0, done.err
+        healthy(done.report, "torchrun")
+        assert "started by torchrun inside of srun: the ranks are those of torchrun" in done.report["smoke"]["notes"]
+
+    def test_a_task_that_is_led_elsewhere(self, cluster: dict[str, str]) -> None:
+        """A wrapper that sets MASTER_ADDR for one task alone."""
+        wrapper = 'test "$SLURM_PROCID" = 1 && export MASTER_ADDR=nosuch.invalid; exec "$@"'
+        done = launched("srun", "-N2", "-n3", "sh", "-c", wrapper, "sh", *RUN, *SHORT, **cluster)
+        assert done.code in (10, 12)
+        found = cause(json.loads(done.out))
+        assert (found["guilty"], found["text"][:42]) == ([1], "MASTER_ADDR=nosuch.invalid does not resolv")
+
+
+def cause(report: dict[str, Any]) -> dict[str, Any]:
+    """The trouble that the report names."""
+    found: dict[str, Any] = report["smoke"]["troubles"][0]
+    assert found["kind"] == "never-joined"
+    return found
+
+
+def refused(job: Job, leader: int = 0) -> tuple[dict[str, Any], list[Ended]]:
+    """The trouble, and the ends of all processes, which agree that the run has failed."""
+    ended = job.ends()
+    report = ended[leader].report
+    assert {one.code for one in ended} == {report["exit"]}
+    assert report["exit"] in (10, 12)
+    assert job.seconds < 25
+    return cause(report), ended
+
+
+class TestLaunchedWrongly:
+    def test_another_master_addr_on_one_rank(self) -> None:
+        """The rank itself says it on stderr; rank 0 hears of it by way of a sound rank of the same host."""
+        port = free_port()
+        job = Job([shell(0, 3, port), shell(1, 3, port), shell(2, 3, port, "nosuch.invalid")])
+        found, ended = refused(job)
+        assert found["guilty"] == [2]
+        assert found["text"].startswith("MASTER_ADDR=nosuch.invalid does not resolve: ")
+        assert ended[1].err == ""
+
+    def test_another_world_size_on_one_rank(self) -> None:
+        port = free_port()
+        found, _ = refused(Job([shell(0, 3, port), shell(1, 3, port), shell(2, 4, port)]))
+        assert found["guilty"] == [2]
+        assert found["text"] == "the world's size is 4 on rank 2, and 3 on ranks 0-1"
+
+    def test_another_world_size_on_rank_0(self) -> None:
+        port = free_port()
+        found, _ = refused(Job([shell(0, 2, port), shell(1, 3, port), shell(2, 3, port)]))
+        assert found["guilty"] == [0]
+
+    def test_one_rank_twice(self) -> None:
+        port = free_port()
+        job = Job([shell(0, 3, port), shell(1, 3, port), shell(1, 3, port)])
+        found, _ = refused(job)
+        first, second = sorted(process.pid for process in job.processes[1:])
+        host = os.uname().nodename
+        assert found["guilty"] == [1]
+        twins = f"process {first} on {host} and process {second} on {host}"
+        assert found["text"] == f"rank 1 is there 2 times: {twins}; nobody is rank 2"
+
+    def test_a_rank_that_is_no_number(self) -> None:
+        port = free_port()
+        found, ended = refused(Job([shell(0, 2, port), shell(1, 2, port, RANK="one")]))
+        assert found["guilty"] == [1]
+        assert "RANK='one', expected a whole number from 0 to 1" in found["text"]
+        assert ended[1].err == "doctor: RANK='one', expected a whole number from 0 to 1\n"
+
+    def test_master_port_is_taken(self) -> None:
+        with socket.create_server(("", 0)) as server:
+            port = int(server.getsockname()[1])
+            found, _ = refused(Job([shell(rank, 2, port) for rank in range(2)]))
+        assert found["guilty"] == [0]
+        assert f"port {port}: Address already in use" in found["text"]
+
+    def test_master_addr_that_leads_rank_0_elsewhere(self) -> None:
+        port = free_port()
+        found, _ = refused(Job([shell(0, 2, port, "nosuch.invalid"), shell(1, 2, port)]))
+        assert found["guilty"] == [0]
+        assert found["text"].startswith("MASTER_ADDR=nosuch.invalid does not resolve: ")
+
+    def test_a_layout_that_does_not_fit_is_a_mistake_of_usage_everywhere(self) -> None:
+        port = free_port()
+        ended = Job([shell(rank, 2, port) for rank in range(2)], "--layout", "dp=3").ends()
+        assert [one.code for one in ended] == [2, 2]
+        assert "expected 2, the number of ranks" in ended[0].err
+        assert ended[1].err == ""
+
+    def test_a_rank_that_never_comes(self) -> None:
+        port = free_port()
+        found, _ = refused(Job([shell(rank, 3, port) for rank in (0, 2)], "--budget", "3", "--json"))
+        assert (found["guilty"], found["certainty"]) == ([1], "timeout")
+        assert found["text"].startswith("nothing came within 3 s: not started, led elsewhere by MASTER_ADDR")
+
+    def test_no_port_is_left_for_the_others_to_come_to(self) -> None:
+        port = free_port()
+        adopted = adopt({name: str(value) for name, value in shell(0, 2, port).items()})
+        assert adopted
+        with contextlib.ExitStack() as stack:
+            for number in ports(token(adopted, os.geteuid()), port):
+                stack.enter_context(socket.create_server(("", number)))
+            first, second = Job([shell(rank, 2, port) for rank in range(2)], "--budget", "2").ends()
+        assert (first.code, first.out, first.err.count("\n")) == (78, "", 1)
+        assert "rank 0 can listen on none of the ports that the others would come to" in first.err
+        assert second.code == 10
+        assert "what listens there does not belong to this job" in second.err
+
+
+class TestTrust:
+    def test_a_process_runs_its_own_rank_and_its_own_programs_alone(self) -> None:
+        """Whoever knows the token can lead; what it sends is still only data."""
+        port = free_port()
+        mine = shell(1, 2, port)
+        adopted = adopt({name: str(value) for name, value in mine.items()})
+        assert adopted
+        key, guests = token(adopted, os.geteuid()), queue.Queue[Guest]()
+        door = Door(key, ports(key, port), guests.put)
+        job = Job([mine])
+        links = {guest.card.use: guest.link for guest in (guests.get(timeout=30), guests.get(timeout=30))}
+        plan = msgspec.to_builtins(Plan("gloo", (Place(0, "a"), Place(1, "b")), (Layout(dp=2),)))
+        orders = {
+            "do": "start",
+            "plan": plan,
+            "master": ["127.0.0.1", port],
+            "worker": "def main(): open('/tmp/doctors-test-evil', 'w')",
+            "python": "/bin/touch /tmp/doctors-test-evil",
+        }
+        lines = [
+            {"marker": "m", "prepare": {"listen": False, "port": 0}},
+            {**orders, "mine": [0]},
+            {**orders, "mine": [1]},
+        ]
+        links["lines"].sendall(b"".join(json.dumps(line).encode() + b"\n" for line in lines))
+        links["lines"].settimeout(60)
+        with links["lines"].makefile("rb") as said:
+            heard = [next(line for line in said if word in line) for word in (b"fault", b"imported")]
+        assert b"rank 1 runs here, not [0]" in heard[0]
+        assert b'"backend_ok":true' in heard[1]
+        assert not Path("/tmp/doctors-test-evil").exists()
+        links["wait"].sendall(b'{"verdict":0}\n')
+        assert job.ends()[0].code == 0
+        for link in links.values():
+            link.close()
+        door.close()
+
+
+class TestEnds:
+    def test_the_death_of_rank_0_ends_all(self) -> None:
+        port = free_port()
+        job = Job([shell(rank, 3, port) for rank in range(2)])  # the third never comes
+        wait_for_guests(job)
+        job.processes[0].kill()
+        ended = job.ends()
+        assert [one.code for one in ended] == [-9, 12]
+        assert ended[1].err == "doctor: rank 1 lost its connection to rank 0, which has ended\n"
+
+    def test_the_launchers_signal_ends_rank_0_with_a_report(self) -> None:
+        port = free_port()
+        job = Job([shell(rank, 3, port) for rank in range(2)])
+        wait_for_guests(job)
+        job.processes[0].send_signal(signal.SIGTERM)
+        ended = job.ends()
+        assert [one.code for one in ended] == [143, 143]
+
+
+def wait_for_guests(job: Job) -> None:
+    """Until the second process has started its agent, which it does once it has been let in."""
+    children = Path(f"/proc/{job.processes[1].pid}/task/{job.processes[1].pid}/children")
+    deadline = time.monotonic() + 20
+    while not children.read_text().split():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)

@@ -1,0 +1,310 @@
+"""Processes of a job find the one that leads it; strangers are kept out, and why one cannot come is said in words."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import queue
+import socket
+import struct
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from doctor.smoke import link as module
+from doctor.smoke import reach as way
+from doctor.smoke.launchers import Adopted
+from doctor.smoke.link import Card, Door, Guest, Mail, Stranger, introduce, ports, read_line, token
+from doctor.smoke.mailbox import Mailbox, Sender, Verdict
+from doctor.smoke.reach import Unmet, attempt, reach
+
+
+def job(**changes: Any) -> Adopted:
+    values = {"addresses": ("127.0.0.1",), "address_from": "MASTER_ADDR", "identity": f"test {os.getpid()}", **changes}
+    return Adopted("environment", "rank", 1, 2, **values)
+
+
+CARD = Card(1, 2, "w1", 7, boot="b")
+KEY = token(job(), 0)
+
+
+class Reception:
+    def __init__(self, key: bytes = KEY) -> None:
+        self.guests: queue.Queue[Guest] = queue.Queue()
+        self._links: list[socket.socket] = []
+        self.door = Door(key, ports(KEY), self._take)
+
+    def _take(self, guest: Guest) -> None:
+        self._links.append(guest.link)
+        self.guests.put(guest)
+
+    def close(self) -> None:
+        self.door.close()
+        for link in self._links:
+            link.close()
+
+
+@pytest.fixture
+def reception() -> Iterator[Reception]:
+    made = Reception()
+    yield made
+    made.close()
+
+
+def unmet(adopted: Adopted, key: bytes = KEY) -> Unmet:
+    found = attempt(adopted, key, CARD)
+    assert isinstance(found, Unmet)
+    return found
+
+
+class TestTheToken:
+    def test_is_the_jobs_own(self) -> None:
+        assert token(job(), 0) == token(job(addresses=("w9",)), 0)
+        others = [token(job(identity="another"), 0), token(job(), 1000), token(job(), 0, "secret")]
+        assert len({KEY, *others}) == 4
+
+    def test_gives_ports_that_are_not_the_jobs(self) -> None:
+        numbers = ports(KEY)
+        assert len(numbers) == 4
+        assert all(20000 <= number < 29500 for number in numbers)
+        assert numbers[0] not in ports(KEY, avoid=numbers[0])
+
+
+class TestTheDoor:
+    def test_lets_in_who_belongs_to_the_job(self, reception: Reception) -> None:
+        link = attempt(job(), KEY, CARD)
+        assert isinstance(link, socket.socket)
+        guest = reception.guests.get(timeout=5)
+        assert (guest.card, guest.address) == (CARD, "127.0.0.1")
+        guest.link.sendall(b"hello\nmore")
+        assert read_line(link, time.monotonic() + 5) == b"hello\n"
+        assert link.recv(100) == b"more"
+        link.close()
+
+    def test_takes_another_port_when_one_is_taken(self) -> None:
+        with socket.create_server(("", ports(KEY)[0])):
+            made = Reception()
+            try:
+                assert made.door.port == ports(KEY)[1]
+                link = attempt(job(), KEY, CARD)
+                assert isinstance(link, socket.socket)
+                link.close()
+            finally:
+                made.close()
+
+    def test_says_so_when_all_are_taken(self) -> None:
+        with contextlib.ExitStack() as stack:
+            for number in ports(KEY):
+                stack.enter_context(socket.create_server(("", number)))
+            with pytest.raises(OSError, match="in use"):
+                Reception()
+
+    @pytest.mark.parametrize(
+        "words",
+        [
+            b"GET / HTTP/1.1\r\n\r\n",
+            b"\n",
+            b"x" * 40_000,
+            b"[" * 10_000 + b"\n",
+            b'{"nonce":"a","proof":"b","card":{}}\n',
+            msgspec.json.encode(module.Knock("00", "00" * 32, CARD)) + b"\n",
+        ],
+    )
+    def test_lets_in_nobody_else(self, reception: Reception, words: bytes) -> None:
+        with socket.create_connection(("127.0.0.1", reception.door.port)) as stranger:
+            stranger.settimeout(5)
+            assert b"doctor smoke 1" in stranger.recv(1000)
+            stranger.sendall(words)
+            with contextlib.suppress(ConnectionResetError):
+                assert stranger.recv(1000) == b""
+        assert reception.guests.empty()
+
+    def test_gives_nothing_away_that_could_be_said_again(self, reception: Reception) -> None:
+        """What one process sent does not open the door for another."""
+        sent = []
+
+        class Ear(socket.socket):
+            def sendall(self, data: Any, flags: int = 0) -> None:
+                sent.append(bytes(data))
+                super().sendall(data, flags)
+
+        with Ear(socket.AF_INET, socket.SOCK_STREAM) as link:
+            link.connect(("127.0.0.1", reception.door.port))
+            introduce(link, KEY, CARD)
+        reception.guests.get(timeout=5).link.close()
+        with socket.create_connection(("127.0.0.1", reception.door.port)) as thief:
+            thief.settimeout(5)
+            thief.recv(1000)
+            thief.sendall(sent[0])
+            assert thief.recv(1000) == b""
+        assert reception.guests.empty()
+
+    def test_is_not_held_shut_by_who_says_nothing(self, reception: Reception, monkeypatch: pytest.MonkeyPatch) -> None:
+        silent = [socket.create_connection(("127.0.0.1", reception.door.port)) for _ in range(20)]
+        link = attempt(job(), KEY, CARD)
+        assert isinstance(link, socket.socket)
+        for one in [link, *silent]:
+            one.close()
+
+
+class TestWhyNot:
+    def test_nothing_listens(self) -> None:
+        found = unmet(job())
+        assert found.reason == "refused"
+        assert found.text.startswith("MASTER_ADDR=127.0.0.1 refuses connections: nothing of this job listens there")
+
+    def test_a_name_that_does_not_resolve(self) -> None:
+        found = unmet(job(addresses=("nosuch.invalid",)))
+        assert (found.reason, found.text[:45]) == ("name", "MASTER_ADDR=nosuch.invalid does not resolve: ")
+
+    def test_no_address_at_all(self) -> None:
+        found = unmet(job(addresses=(), address_from="MASTER_ADDR"))
+        assert (found.reason, "MASTER_ADDR is unset" in found.text) == ("name", True)
+
+    def test_another_program_listens_there(self) -> None:
+        def answer(server: socket.socket) -> None:
+            with contextlib.suppress(OSError):
+                link, _ = server.accept()
+                with link:
+                    link.sendall(b"SSH-2.0-OpenSSH_9.2\r\n")
+
+        with contextlib.ExitStack() as stack:
+            for number in ports(KEY):
+                server = stack.enter_context(socket.create_server(("127.0.0.1", number)))
+                threading.Thread(target=answer, args=(server,), daemon=True).start()
+            found = unmet(job())
+        assert (found.reason, "does not belong to this job" in found.text) == ("stranger", True)
+
+    def test_another_jobs_leader_listens_there(self) -> None:
+        made = Reception(token(job(identity="another"), 0))
+        try:
+            assert unmet(job()).reason in ("stranger", "refused")
+            assert made.guests.empty()
+        finally:
+            made.close()
+
+    @pytest.mark.parametrize(
+        ("code", "reason"), [(errno.EHOSTUNREACH, "no-route"), (errno.ENETUNREACH, "no-route"), (errno.EACCES, "other")]
+    )
+    def test_what_the_kernel_says(self, monkeypatch: pytest.MonkeyPatch, code: int, reason: str) -> None:
+        class Stuck(socket.socket):
+            def connect_ex(self, address: Any) -> int:
+                return code
+
+        monkeypatch.setattr(way.socket, "socket", Stuck)
+        assert unmet(job()).reason == reason
+
+    def test_no_answer(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A listener whose queue is full answers nothing to the next who knocks."""
+        monkeypatch.setattr(way, "SECONDS", 0.2)
+        with contextlib.ExitStack() as stack:
+            for number in ports(KEY):
+                server = stack.enter_context(socket.create_server(("127.0.0.1", number), backlog=0))
+                for _ in range(3):
+                    filler = stack.enter_context(socket.socket())
+                    filler.setblocking(False)
+                    filler.connect_ex(server.getsockname())
+            found = unmet(job())
+        assert found.reason == "dropped"
+        assert found.text.startswith("MASTER_ADDR=127.0.0.1 does not answer: packets are dropped on the way")
+
+    def test_one_of_several_addresses_is_enough(self, reception: Reception) -> None:
+        link = attempt(job(addresses=("nosuch.invalid", "127.0.0.1")), KEY, CARD)
+        assert isinstance(link, socket.socket)
+        link.close()
+
+
+def test_a_leader_that_comes_late_is_reached() -> None:
+    heard: list[Unmet] = []
+
+    def told(why: Unmet) -> bool:
+        heard.append(why)
+        if len(heard) == 2:
+            made.append(Reception())
+        return False
+
+    made: list[Reception] = []
+    link = reach(job(), KEY, CARD, time.monotonic() + 10, told)
+    assert isinstance(link, socket.socket)
+    assert [why.reason for why in heard] == ["refused", "refused"]
+    link.close()
+    made[0].close()
+
+
+def test_reaching_is_given_up_in_time() -> None:
+    began = time.monotonic()
+    assert isinstance(reach(job(), KEY, CARD, time.monotonic() + 0.3, lambda why: False), Unmet)
+    assert isinstance(reach(job(), KEY, CARD, time.monotonic() + 99, lambda why: True), Unmet)
+    assert time.monotonic() - began < 5
+
+
+class TestTheMailbox:
+    WHY = Unmet("name", "MASTER_ADDR=x does not resolve")
+
+    def test_brings_what_a_process_cannot_say_itself_and_the_verdict_back(self) -> None:
+        box, sender = Mailbox(KEY), Sender(KEY, CARD)
+        assert sender.told(self.WHY) is False
+        assert box.take() == Mail(CARD, "name", self.WHY.text)
+        assert sender.told(self.WHY) is False
+        assert box.take() is None
+        box.close(10)
+        assert sender.told(self.WHY) is True
+        assert sender.verdict == 10
+        sender.close()
+
+    def test_is_one_for_a_host(self) -> None:
+        first, second = Mailbox(KEY), Mailbox(KEY)
+        assert (first.fileno() >= 0, second.fileno()) == (True, -1)
+        assert second.take() is None
+        first.close(None)
+        third = Mailbox(KEY)
+        assert third.fileno() >= 0
+        third.close(None)
+
+    def test_a_letter_is_sent_again_when_its_box_is_gone(self) -> None:
+        sender = Sender(KEY, CARD)
+        assert sender.told(self.WHY) is False  # nobody there yet
+        first = Mailbox(KEY)
+        assert sender.told(self.WHY) is False
+        assert first.take()
+        first.close(None)
+        second = Mailbox(KEY)
+        assert [sender.told(self.WHY) for _ in range(2)] == [False, False]
+        assert second.take()
+        second.close(None)
+        sender.close()
+
+    def test_takes_no_rubbish(self) -> None:
+        box = Mailbox(KEY)
+        for words in (b"rubbish\n", b"{}\n", b"[" * 5000 + b"\n"):
+            with socket.socket(socket.AF_UNIX) as stranger:
+                stranger.connect(f"\0doctor-smoke-{KEY.hex()[:24]}")
+                stranger.sendall(words)
+                assert box.take() is None
+        box.close(None)
+
+    def test_takes_nothing_of_another_user(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        box, sender = Mailbox(KEY), Sender(KEY, CARD)
+        sender.told(self.WHY)
+        monkeypatch.setattr(os, "geteuid", lambda: 12345)
+        assert box.take() is None
+        sender.close()
+        box.close(None)
+
+
+def test_a_line_is_read_to_its_end_and_no_further() -> None:
+    ours, theirs = socket.socketpair()
+    theirs.sendall(msgspec.json.encode(Verdict(3)) + b"\nrest")
+    assert read_line(ours, time.monotonic() + 1) == b'{"verdict":3}\n'
+    assert ours.recv(10) == b"rest"
+    theirs.sendall(b"x" * 20_000)
+    with pytest.raises(Stranger):
+        read_line(ours, time.monotonic() + 1)
+    theirs.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    theirs.close()
+    ours.close()

@@ -1,0 +1,52 @@
+"""Wrong programs are told, each by the check that it is meant for and by no other; the right one by none."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from doctor.smoke.plan import layouts
+from tests.smoke.mutants import MUTANTS, OURS, Mutant, applies, errors, fits, found, outcomes, problems, run
+
+pytest.importorskip("torch", reason="torch is not installed: the training of the smoke run is not tried")
+
+SAMPLE = [one for one in MUTANTS if one.sample]
+
+
+@pytest.mark.parametrize("mutant", SAMPLE, ids=lambda one: one.name)
+def test_a_wrong_program_is_told_by_its_check_alone(mutant: Mutant) -> None:
+    """On the fewest ranks that it is wrong on, with a guilty rank that the name decides."""
+    world = next(world for world in (2, 4) if fits(mutant, world))
+    guilty = random.Random(mutant.name).randrange(world)
+    assert not list(problems(mutant, run(mutant, world, guilty), guilty)), mutant.why
+
+
+@pytest.mark.parametrize("name", ["mask: numpy alone", "bit flip in a reduced gradient", "loader worker"])
+def test_of_four_ranks_the_guilty_one_is_named_without_a_tie(name: str) -> None:
+    [mutant] = [one for one in MUTANTS if one.name == name]
+    assert not list(problems(mutant, run(mutant, 4, 2), 2)), mutant.why
+
+
+@pytest.mark.parametrize("world", [2, 3, 4])
+def test_the_right_program_has_no_finding_and_is_the_twin(world: int) -> None:
+    ranks = run(None, world, 0)
+    assert not found(ranks)
+    told = outcomes(ranks)
+    assert not [name for name, one in told.items() if one.unknown]
+    assert {name for name, one in told.items() if not one.complete} <= {"smoke-native-differs"}
+    off = errors(ranks)
+    assert off.keys() == {layout.name for layout in layouts(world)}
+    assert max(off.values()) <= 1e-6
+
+
+def test_every_check_has_a_wrong_program_and_every_wrong_program_a_reason() -> None:
+    assert {one.check for one in MUTANTS} == OURS
+    assert {one.check for one in SAMPLE} == OURS
+    assert all(one.why and one.text for one in MUTANTS)
+    assert len({one.name for one in MUTANTS}) == len(MUTANTS)
+
+
+def test_every_wrong_program_is_wrong_somewhere() -> None:
+    for mutant in MUTANTS:
+        assert any(applies(mutant, layout) for world in (2, 4) for layout in layouts(world))

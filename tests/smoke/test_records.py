@@ -1,0 +1,68 @@
+"""A run as facts: what was reached, and for the rest the reason and the check that reports it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, get_args
+
+import pytest
+
+from doctor.smoke.model import Layout, Place, Plan, SmokeRun, Trouble, TroubleKind
+from doctor.smoke.progress import Progress, ended, last_words
+from doctor.smoke.records import CHECKS, in_words, outputs
+
+PLACES = tuple(Place(rank, "ab"[rank // 2]) for rank in range(4))
+PLAN = Plan("gloo", PLACES, (Layout(dp=4),), stages=("start", "rendezvous", "collectives", "training"))
+
+
+def passed(stage: str, *ranks: int) -> list[dict[str, Any]]:
+    return [{"ev": "stage", "stage": stage, "rank": rank} for rank in ranks]
+
+
+def facts(run: SmokeRun, host: str, events: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    return {name: json.loads(output[""].out) for name, output in outputs(run, host, events).items()}
+
+
+def test_a_stage_is_reached_when_all_ranks_of_the_host_have_finished_it() -> None:
+    events = [*passed("collectives", 0, 1), *passed("training", 0), {"ev": "checked", "rank": 0, "op": "reduce"}]
+    run = SmokeRun(PLAN, (Trouble("dead", (3,), stage="training", text="signal 9"),), "trouble")
+    said = facts(run, "a", events)
+    assert (said["SmokeCollectives"]["reached"], said["SmokeCollectives"]["why"]) == (True, "")
+    assert said["SmokeCollectives"]["events"] == [events[3]]
+    assert said["SmokeTraining"]["reached"] is False
+    assert said["SmokeTraining"]["why"] == "the smoke run ended before: rank 3 (b) dead in training, signal 9"
+    assert said["SmokeTraining"]["because"] == "smoke-rank-died"
+    assert said["SmokePairs"]["why"] == "the pairs stage was not asked for"
+    assert said["SmokePairs"]["because"] == ""
+
+
+def test_of_the_start_everything_counts() -> None:
+    tried = [{"ev": "try", "rank": 0, "problem": "refused"}]
+    assert facts(SmokeRun(PLAN), "a", tried)["SmokeStart"]["reached"] is True
+    assert facts(SmokeRun(PLAN), "a", [])["SmokeStart"]["reached"] is False
+
+
+def test_every_kind_of_trouble_has_its_check() -> None:
+    assert set(CHECKS) == set(get_args(TroubleKind))
+
+
+def test_many_ranks_in_words() -> None:
+    plan = Plan("gloo", tuple(Place(rank, "a") for rank in range(8)), ())
+    said = in_words(SmokeRun(plan), Trouble("blocked", tuple(range(7))))
+    assert said == "ranks 0 (a), 1 (a), 2 (a), 3 (a) and 3 more blocked"
+
+
+@pytest.mark.parametrize(
+    ("status", "words"), [(9, "killed by signal 9"), (11 | 0x80, "killed by signal 11"), (4 << 8, "exit status 4")]
+)
+def test_wait_statuses(status: int, words: str) -> None:
+    assert ended(status) == words
+
+
+def test_last_words() -> None:
+    assert last_words("a\n\n  Error: b \x1b[0m\n\n") == "Error: b"
+    assert last_words("") == ""
+
+
+def test_nobody_is_overdue_who_is_done() -> None:
+    assert Progress(PLAN, 0.0).overdue(1.0) is None

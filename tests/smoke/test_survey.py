@@ -1,0 +1,122 @@
+"""Which link or host bytes do not get through, from what sockets and connection attempts say."""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+from doctor.smoke.inquiry import stack
+from doctor.smoke.survey import Addresses, by_host, failed_links, sentences, stuck_links, targets
+
+HOSTS = {f"w{n}": [f"10.0.0.{n}", "127.0.0.1", "172.17.0.1"] for n in range(4)}
+KNOWN = Addresses(HOSTS)
+
+
+def probes(cut: set[tuple[str, str]], result: str = "dropped") -> dict[str, list[tuple[str, int, str, float]]]:
+    """All pairs tried; those in ``cut`` without an answer."""
+    said: dict[str, list[tuple[str, int, str, float]]] = {host: [] for host in HOSTS}
+    for source, target in permutations(HOSTS, 2):
+        said[source].append((HOSTS[target][0], 4000, result if (source, target) in cut else "ok", 0.1))
+    return said
+
+
+def test_whose_address_it_is() -> None:
+    assert KNOWN.host("10.0.0.2", "w0") == "w2"
+    assert KNOWN.host("127.0.0.1", "w0") == "w0"
+    assert KNOWN.host("::1", "w3") == "w3"
+    assert KNOWN.host("172.17.0.1", "w0") == "172.17.0.1"  # every host's bridge has it: it tells nothing
+    assert KNOWN.host("8.8.8.8", "w0") == "8.8.8.8"
+
+
+def test_sockets_that_send_again() -> None:
+    rows = {
+        "w0": [
+            (0, "10.0.0.1", 5, 900, 3),
+            (0, "10.0.0.1", 6, 100, 4),
+            (0, "10.0.0.2", 7, 50, 0),
+            (0, "10.0.0.3", 8, 0, 2),
+        ],
+        "w1": [(1, "10.0.0.1", 5, 900, 3), (1, "127.0.0.1", 5, 900, 3)],
+    }
+    assert stuck_links(rows, KNOWN) == {("w0", "w1"): (900, 4)}
+
+
+def test_several_agents_of_one_host() -> None:
+    said = {"w0 rank 0": ([(0, "10.0.0.1", 5, 1, 2)], [(0, "10.0.0.0", 9)]), "w0 rank 1": ([], [(1, "10.0.0.0", 10)])}
+    rows, doors = by_host({"w0 rank 0": "w0", "w0 rank 1": "w0"}, said)
+    assert rows == {"w0": [(0, "10.0.0.1", 5, 1, 2)]}
+    assert doors == {"w0": [(0, "10.0.0.0", 9), (1, "10.0.0.0", 10)]}
+
+
+def test_every_host_tries_one_port_of_every_other() -> None:
+    doors = {host: [(n, "0.0.0.0", 1), (n, f"10.0.0.{n}", 4000 + n)] for n, host in enumerate(HOSTS)}
+    aims = targets(doors, KNOWN, list(HOSTS))
+    assert aims["w1"] == [("10.0.0.0", 4000), ("10.0.0.2", 4002), ("10.0.0.3", 4003)]
+    assert set(aims) == set(HOSTS)
+
+
+def test_of_many_hosts_only_those_concerned_try() -> None:
+    many = Addresses({f"h{n}": [f"10.1.0.{n}"] for n in range(100)})
+    doors = {f"h{n}": [(n, f"10.1.0.{n}", 4000)] for n in range(100)}
+    assert targets(doors, many, ["h7", "h9"]) == {"h7": [("10.1.0.9", 4000)], "h9": [("10.1.0.7", 4000)]}
+
+
+def test_one_link() -> None:
+    assert failed_links(probes({("w1", "w2"), ("w2", "w1")}), KNOWN) == ((("w1", "w2"), ("w2", "w1")), ())
+
+
+def test_one_host() -> None:
+    cut = {pair for pair in permutations(HOSTS, 2) if "w2" in pair}
+    links, hosts = failed_links(probes(cut), KNOWN)
+    assert set(links) == cut
+    assert hosts == ("w2",)
+
+
+def test_two_hosts_of_two_do_not_tell_which() -> None:
+    said = {"w0": [("10.0.0.1", 4000, "dropped", 0.6)], "w1": [("10.0.0.0", 4000, "dropped", 0.6)]}
+    assert failed_links(said, KNOWN) == ((("w0", "w1"), ("w1", "w0")), ())
+
+
+def test_two_links_of_one_host_are_links() -> None:
+    cut = {("w1", "w2"), ("w2", "w1"), ("w2", "w3"), ("w3", "w2")}
+    links, hosts = failed_links(probes(cut), KNOWN)
+    assert (set(links), hosts) == (cut, ())
+
+
+def test_refused_is_an_answer() -> None:
+    assert failed_links(probes({("w1", "w2")}, "refused"), KNOWN) == ((), ())
+    assert failed_links(probes({("w1", "w2")}, "no-route"), KNOWN) == ((("w1", "w2"),), ())
+
+
+def test_small_packets_pass_and_large_ones_do_not() -> None:
+    said = sentences({("w1", "w2"): (21000, 4)}, (), (), probed=True)
+    assert said[0] == "w1 to w2: 21000 bytes unacknowledged, sent again 4 times"
+    assert "MTU" in said[1]
+    assert len(sentences({("w1", "w2"): (21000, 4)}, (), (), probed=False)) == 1
+    assert len(sentences({}, (), (), probed=True)) == 0
+
+
+def test_a_cut_host_in_words() -> None:
+    said = sentences({}, (("w1", "w2"),), ("w2",), probed=True)
+    assert said == ("w1 to w2: a new connection gets no answer", "w2: no other host gets an answer from it")
+
+
+def test_the_main_threads_stack_and_the_loader_workers() -> None:
+    text = (
+        "Thread 0x01 (most recent call first):\n  <no Python frame>\n\n"
+        'Current thread 0x02 (most recent call first):\n  File "worker.py", line 3 in live\n'
+        "\nloader worker 77, in futex_wait:\n"
+        'Current thread 0x03 (most recent call first):\n  File "user.py", line 9 in __getitem__\n'
+    )
+    assert stack(text).splitlines() == [
+        "Current thread 0x02 (most recent call first):",
+        '  File "worker.py", line 3 in live',
+        "loader worker 77, in futex_wait:",
+        "Current thread 0x03 (most recent call first):",
+        '  File "user.py", line 9 in __getitem__',
+    ]
+
+
+def test_a_stack_is_bounded_and_plain() -> None:
+    assert len(stack("Current thread\n" + "  \x1b[31mred\n" * 10_000)) <= 4000
+    assert "\x1b" not in stack("Current thread\n  \x1b[31mred\n")
+    assert stack("") == ""

@@ -80,7 +80,7 @@ def _parts(ask: Ask) -> list[tuple[list[str], dict[str, Any]]]:
     parts: dict[tuple[str, ...], dict[str, Any]] = {(): {}}
     for fact in sorted(set(ask.facts), key=lambda one: one.__name__):
         probe = fact.probe
-        if probe.kind == "visit":
+        if probe.kind in ("visit", "smoke"):
             continue
         prefix = ask.within if probe.job and ask.within else ("sudo", "-n") if probe.root and ask.sudo else ()
         parts.setdefault(prefix, {})[fact.__name__] = _wire(probe)

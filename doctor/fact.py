@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Generic, Literal, TypeVar
 import msgspec
 
 F = TypeVar("F")
-Kind = Literal["run", "read", "ask", "visit"]
+Kind = Literal["run", "read", "ask", "visit", "smoke"]
 
 
 class Absent(Exception):
@@ -75,7 +75,7 @@ class Visit(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Probe(msgspec.Struct, frozen=True):
-    """What is asked of a host to learn one fact. Made by `run`, `read`, `ask` and `visit`."""
+    """What is asked of a host to learn one fact. Made by `run`, `read`, `ask`, `visit` and `smoke`."""
 
     kind: Kind
     text: str = ""
@@ -136,6 +136,11 @@ def ask(
 def visit() -> Probe:
     """Nothing is run: the fact is read from how the visit to the host itself went."""
     return Probe("visit")
+
+
+def smoke() -> Probe:
+    """No host is asked: the smoke run puts what its ranks on the host said into the host's record."""
+    return Probe("smoke")
 
 
 class Answer(Mapping[str, Output]):

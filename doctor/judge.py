@@ -50,6 +50,8 @@ def _must_have_answered(record: HostRecord, fact: type[Fact]) -> None:
     if record.visit.trouble:
         raise not_reached(record.visit.trouble, record.visit.text)
     if fact.__name__ not in record.outputs:
+        if fact.probe.kind == "smoke":
+            raise Absent("no smoke run was made; doctor smoke makes one")
         if fact.needs:
             raise _not_planned(record, fact)
         raise Unreadable("was not asked for in this run")

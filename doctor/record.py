@@ -36,6 +36,8 @@ class Run(msgspec.Struct, frozen=True):
     """``path`` and ``text`` of the rank table that was judged, or ``path`` and ``error``."""
     notes: tuple[str, ...] = ()
     version: str = ""
+    smoke: dict[str, Any] = {}
+    """`doctor.smoke.model.SmokeRun` as builtins with keys of text; empty when no smoke run was made."""
 
 
 _WORD = r"pass(?:word|wd|phrase)|secret|token|api[_-]?key|access[_-]?key|credential"

@@ -20,7 +20,8 @@ def rounds(
     """Both rounds, on the same connections. Raises: Partial, with what had come when the run was interrupted."""
     began = time.monotonic()
     second = tuple(fact for fact in ask.facts if fact.needs)
-    first = union([*(fact for fact in ask.facts if not fact.needs), *(need for fact in second for need in fact.needs)])
+    state = (fact for fact in ask.facts if not fact.needs and fact.probe.kind != "smoke")
+    first = union([*state, *(need for fact in second for need in fact.needs)])
     records = gather(hosts, transport, Ask(first, ask.given, ask.sudo, ask.within), limits, local, progress)
     asks = _second_asks(second, ask, Book(records))
     left = limits.budget - (time.monotonic() - began) if limits.budget else 0

@@ -1,0 +1,32 @@
+from collections.abc import Iterator
+
+from doctor import ERROR, Finding, PerHost, check
+from doctor.facts.smoke import SmokeStart
+from doctor.smoke.blame import found
+from doctor.smoke.model import SmokeRun
+
+
+@check(severity=ERROR, area="smoke")
+def smoke_collective_mismatched(run: SmokeRun, started: PerHost[SmokeStart] | None) -> Iterator[Finding]:
+    """All ranks of a group call the same collective, of the same size, type and root.
+
+    ## Why it matters
+    Collectives carry no name: the third call of a group meets the third call of the others. If one rank calls
+    another operation there, or with another size, type or root, the job hangs, aborts, or goes on with wrong
+    numbers.
+
+    ## What to do
+    Compare both sides: {sides}. Look at the guilty rank's stack, {frame}, and for what can differ between ranks
+    there: a condition on the rank, on the data or on the loss, an uneven last batch, a shape that depends on the
+    data, an unused parameter.
+
+    ## Source
+    Each rank writes every call into its black box before it makes it; the same number in the same group must be the
+    same call. Of two sides that is to blame whose calls differ from its own previous step, then the minority.
+    PyTorch and NCCL document that calls must match on all ranks.
+    """
+    yield from found(
+        run,
+        "{who} called {doing} {where}, where the others did not",
+        "mismatch",
+    )

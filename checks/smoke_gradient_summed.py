@@ -1,0 +1,27 @@
+from collections.abc import Iterator
+
+from doctor import ERROR, Finding, PerHost, check
+from doctor.facts.smoke import SmokeTraining
+from doctor.smoke.model import SmokeRun
+from doctor.smoke.training import findings
+
+
+@check(severity=ERROR, area="smoke")
+def smoke_gradient_summed(run: SmokeRun, training: PerHost[SmokeTraining]) -> Iterator[Finding]:
+    """The reduced gradient is the mean over ranks and micro-batches, not their sum.
+
+    ## Why it matters
+    A sum is a mean with a learning rate that is {count} times as high. Adam hides it, because it divides by the
+    gradient's own size; SGD, gradient clipping and weight decay do not, and a job that ran well on few ranks breaks on
+    many.
+
+    ## What to do
+    Divide by the number of data-parallel ranks after the all-reduce (or use `ReduceOp.AVG` where the backend has it),
+    and divide each micro-batch's loss by the number of micro-batches. If the loss is divided by the global batch
+    already, divide only once.
+
+    ## Source
+    The norm of the whole reduced gradient, put together from the ranks' shares, against the serial twin's for the same
+    rows: healthy runs agree to 2e-7. A mean is never longer than the longest of its parts, whatever else is wrong.
+    """
+    yield from findings("smoke-gradient-summed", run, training)

@@ -1,0 +1,30 @@
+from collections.abc import Iterator
+
+from doctor import ERROR, Finding, PerHost, check
+from doctor.facts.smoke import SmokeStart
+from doctor.smoke.blame import found
+from doctor.smoke.model import SmokeRun
+
+
+@check(severity=ERROR, area="smoke")
+def smoke_host_silent(run: SmokeRun, started: PerHost[SmokeStart] | None) -> Iterator[Finding]:
+    """Every host is heard of throughout the run.
+
+    ## Why it matters
+    A host that falls silent has crashed, has lost its network, or is so busy that nothing runs on it. Its ranks
+    never come back, and all the others wait.
+
+    ## What to do
+    {text}. Look at its console or its management controller (`ipmitool power status`), then at `last -x`,
+    `journalctl -b -1 -e` and `dmesg -T` once it is back. If it answers: its network or SSH was cut, see its switch
+    port.
+
+    ## Source
+    The agent of each host says something five times a second over the connection that it was started with; one
+    second without a word, beyond our own lateness, is silence.
+    """
+    yield from found(
+        run,
+        "{who} cannot be heard of any more {where}: {text}",
+        "silent",
+    )

@@ -1,0 +1,30 @@
+from collections.abc import Iterator
+
+from doctor import ERROR, Finding, PerHost, check
+from doctor.facts.smoke import SmokeStart
+from doctor.smoke.blame import found
+from doctor.smoke.model import SmokeRun
+
+
+@check(severity=ERROR, area="smoke")
+def smoke_input_stalled(run: SmokeRun, started: PerHost[SmokeStart] | None) -> Iterator[Finding]:
+    """Every rank gets its data in the usual time.
+
+    ## Why it matters
+    A rank whose data loader stands still never enters the next collective, and looks like a network problem from
+    everywhere else.
+
+    ## What to do
+    It waits for its loader: {frame}. Look at /dev/shm (`df -h /dev/shm`; loader workers hand over their tensors
+    there), at the workers' processes and what they sleep in (`cat /proc/PID/wchan`), at the storage that they read.
+    A lock held while workers were forked never opens: use `multiprocessing_context='spawn'`. The DataLoader's own
+    timeout is 0, for ever: pass `timeout=`.
+
+    ## Source
+    As for blocked ranks, where the rank itself says that it waits for input.
+    """
+    yield from found(
+        run,
+        "{who} waits for its data {where}: {state}",
+        "input",
+    )

@@ -1,0 +1,37 @@
+from collections import defaultdict
+from collections.abc import Iterator
+
+from doctor import ERROR, Finding, PerHost, check
+from doctor.facts.smoke import SmokeLoader
+from doctor.smoke.blame import ranks
+from doctor.smoke.model import SmokeRun
+from doctor.wording import plain
+
+
+@check(severity=ERROR, area="smoke")
+def smoke_loader_failed(run: SmokeRun, loaders: PerHost[SmokeLoader]) -> Iterator[Finding]:
+    """A data loader with worker processes works on every rank.
+
+    ## Why it matters
+    Workers hand their tensors over through /dev/shm. Where that is 64 MB, the default of containers, a job with large
+    batches dies in its first steps, or after hours, when all workers happen to be ahead: with a bus error, or with
+    "unable to allocate shared memory".
+
+    ## What to do
+    Look at `df -h /dev/shm` on {host}, and at what fills it (`ls -lS /dev/shm`; `torch_*` files of processes that are
+    gone may be removed). Make it larger: `mount -o remount,size=64G /dev/shm` on a host, `docker run --shm-size=64g` or
+    `--ipc=host`, an emptyDir of medium Memory in Kubernetes. A worker that was killed: see `dmesg -T` for memory.
+
+    ## Source
+    Each rank of the smoke run reads a few megabytes through torch's DataLoader with two workers. torch keeps the
+    tensors that workers return in files of /dev/shm (multiprocessing, sharing strategy file_descriptor).
+    """
+    for host, fact in loaders.items():
+        failed: dict[str, list[int]] = defaultdict(list)
+        for event in fact.loaded:
+            if event.text:
+                failed[plain(event.text, 300)].append(event.rank)
+        for text, some in sorted(failed.items()):
+            yield Finding(
+                "the data loader of {who} failed: {text}", hosts=[host], who=ranks(run, some), ranks=some, text=text
+            )

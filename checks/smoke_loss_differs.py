@@ -1,0 +1,29 @@
+from collections.abc import Iterator
+
+from doctor import ERROR, Finding, PerHost, check
+from doctor.facts.smoke import SmokeTraining
+from doctor.smoke.model import SmokeRun
+from doctor.smoke.training import findings
+
+
+@check(severity=ERROR, area="smoke")
+def smoke_loss_differs(run: SmokeRun, training: PerHost[SmokeTraining]) -> Iterator[Finding]:
+    """Every layout trains exactly as the same model does in one process.
+
+    ## Why it matters
+    Parallel training is the serial one, spread out: same rows, same draws, same start, so the same losses and gradients
+    to about seven digits. A layout that is off by more computes something else, however well its loss falls.
+
+    ## What to do
+    The layouts that are off, the step, and whether loss or gradient is off first, tell the errors apart: most likely
+    {likely}. See it in the job: take two ranks, no dropout, a fixed batch and SGD, and compare the first three losses
+    with one process. The job's own wrong program is not in this run; if the smoke run differs, look for what its ranks
+    do not share: torch, the collective library, its algorithm settings, a rank's device.
+
+    ## Source
+    SGD at a rate of 0.5 for a few steps, compared at 1e-4 relative. Healthy runs differ by up to 2e-7; of 15 wrong
+    programs that were tried, the mildest by 2e-2. Without an all-reduce in the forward pass the loss of step 0 is off
+    and whole tensors part; with permuted shards it is off and they do not; without one in the backward pass the loss of
+    step 0 is right and its gradient is off; with a shifted ZeRO shard the gradient of step 0 is right too.
+    """
+    yield from findings("smoke-loss-differs", run, training)

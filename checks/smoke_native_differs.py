@@ -1,0 +1,52 @@
+from collections.abc import Iterator
+
+from doctor import ERROR, Finding, PerHost, check
+from doctor.fact import Unreadable
+from doctor.facts.smoke import SmokeNative, SmokeTraining
+from doctor.smoke.model import SmokeRun
+from doctor.smoke.native import not_run, off
+from doctor.smoke.training import judge_training
+from doctor.smoke.twin import twins
+
+
+@check(severity=ERROR, area="smoke")
+def smoke_native_differs(
+    run: SmokeRun, native: PerHost[SmokeNative], training: PerHost[SmokeTraining]
+) -> Iterator[Finding]:
+    """torch's own parallel wrappers train exactly as the same model does in one process.
+
+    ## Why it matters
+    The layouts of the smoke run are made of plain collectives. Jobs use DDP, FSDP2, DTensor and pipelines, which call
+    others, in another order, on streams of their own. Where those go wrong and the plain ones do not, the fault lies in
+    that wrapper, in its version, or in how it meets the backend.
+
+    ## What to do
+    The same layout ({layout}) made of plain collectives is sound, so it is {api}. Try it with the next torch (and
+    torch_npu) release, or without its options one by one (overlap, mixed precision, bucket sizes,
+    `reshard_after_forward`), and compare the first three losses with one process.
+
+    ## Source
+    Same rows, same start and same optimizer as the serial twin; losses compared at 1e-4 relative. On gloo all of them
+    agree with it to 2e-7.
+    """
+    twin = twins(training)
+    if twin is None:
+        raise Unreadable("no rank told of its serial twin")
+    wrong = list(off(run.plan, native, twin))
+    causes = judge_training(run.plan, training).causes
+    if wrong and causes:
+        raise Unreadable(f"{causes[0].check} explains that wrappers differ", causes[0].check)
+    for one in wrong:
+        yield Finding(
+            "{api} in {layout}: the loss of step {step} is {saw}, in one process {want}",
+            hosts=run.hosts(one.ranks),
+            api=one.api,
+            layout=one.layout,
+            step=one.step,
+            saw=one.saw,
+            want=one.want,
+            ranks=list(one.ranks),
+        )
+    missing = not_run(run.plan, native)
+    if missing:
+        raise Unreadable("; ".join(missing))

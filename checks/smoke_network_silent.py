@@ -1,0 +1,33 @@
+from collections.abc import Iterator
+
+from doctor import ERROR, Finding, PerHost, check
+from doctor.facts.smoke import SmokeStart
+from doctor.smoke.blame import found
+from doctor.smoke.model import SmokeRun
+
+
+@check(severity=ERROR, area="smoke")
+def smoke_network_silent(run: SmokeRun, started: PerHost[SmokeStart] | None) -> Iterator[Finding]:
+    """What one rank sends, the other receives.
+
+    ## Why it matters
+    Every rank has entered the collective and the bytes do not arrive: a link that drops packets, a firewall with a
+    rule for new ports, a jumbo frame that a switch swallows. Small messages often pass, so that the job starts and
+    hangs at its first large one.
+
+    ## What to do
+    What was seen: {evidence}. Between the hosts named: `ping -M do -s 8972 HOST` for an MTU of 9000 and `-s 1472`
+    for 1500; `ip -s link` and `ethtool -S` for drops; `hccn_tool -i N -ping -g address A pkt 1500` for NPUs; the
+    firewall's rules for ports above 1024. Where HCCL, NCCL or gloo took the wrong interface: HCCL_SOCKET_IFNAME,
+    NCCL_SOCKET_IFNAME, GLOO_SOCKET_IFNAME.
+
+    ## Source
+    All members entered and none came out for longer than ten times the longest normal transfer and at least 1.5 s;
+    or half a second, if the kernel's counters show that a waiting rank's socket sends the same bytes again. Then
+    every host connects to every other: where that fails for all pairs of a host, the host is named, else the pair.
+    """
+    yield from found(
+        run,
+        "bytes do not arrive {where}: {links}; {call}",
+        "network",
+    )

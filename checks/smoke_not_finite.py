@@ -1,0 +1,40 @@
+from collections.abc import Iterator
+
+from doctor import ERROR, Finding, PerHost, check
+from doctor.facts.smoke import SmokeLearning, SmokeTraining
+from doctor.smoke.model import SmokeRun
+from doctor.smoke.training import findings
+
+
+@check(severity=ERROR, area="smoke")
+def smoke_not_finite(
+    run: SmokeRun, training: PerHost[SmokeTraining], learning: PerHost[SmokeLearning] | None
+) -> Iterator[Finding]:
+    """All losses, gradients and parameters are finite numbers.
+
+    ## Why it matters
+    One NaN on one rank is everybody's after the next reduction, and every parameter's after the next update. Then all
+    ranks look alike, and the one that it came from is no longer to be told.
+
+    ## What to do
+    Run the smoke run again with other devices or another order of hosts: if the NaN moves with {who}, its device is
+    bad, so look at its memory errors. If it stays with the place in the layout, or all ranks have it at once, it is
+    arithmetic: half precision without loss scaling, a kernel of one library version, a division by a count of zero.
+
+    ## Source
+    Every rank sums up what goes into each part of its model and what comes out, before anything is mixed with other
+    ranks' numbers. A rank that turned finite numbers into others made them; one that was given them is a victim.
+    """
+    found = list(findings("smoke-not-finite", run, training))
+    yield from found
+    told = [event for fact in (learning or {}).values() for event in fact.steps if event.loss is None]
+    if told and not found:
+        step = min(event.step for event in told)
+        ranks = sorted(event.rank for event in told if event.step == step)
+        yield Finding(
+            "the loss of step {step} of the learning stage is NaN or Inf on {who}; the layouts' short runs were finite",
+            hosts=run.hosts(tuple(ranks)),
+            who=f"{len(ranks)} ranks" if len(ranks) > 1 else f"rank {ranks[0]}",
+            ranks=ranks,
+            step=step,
+        )

@@ -1,0 +1,32 @@
+from collections.abc import Iterator
+
+from doctor import ERROR, Finding, PerHost, check
+from doctor.facts.smoke import SmokeStart
+from doctor.smoke.blame import found
+from doctor.smoke.model import SmokeRun
+
+
+@check(severity=ERROR, area="smoke")
+def smoke_rank_blocked(run: SmokeRun, started: PerHost[SmokeStart] | None) -> Iterator[Finding]:
+    """Every rank comes to each collective in its usual time.
+
+    ## Why it matters
+    A rank that is stuck in a lock, a file system, a download or an endless loop never enters the next collective.
+    All the others time out there, after half an hour, and none of their messages names it.
+
+    ## What to do
+    It is at {frame}. Waiting: what it sleeps in is in its state ({state}); look at that file system, lock or server
+    from {host}. Computing: an endless loop, or work that only this rank does (a checkpoint, an evaluation, a
+    compile): let the others know, or use a barrier with a longer timeout.
+
+    ## Source
+    Others wait in a collective that this rank has not entered, for longer than ten times the longest normal phase
+    and at least 1 s, in time that does not count waiting for a CPU. Sleeping and computing are told apart by the
+    CPU time of its main thread.
+    """
+    yield from found(
+        run,
+        "{who} does not come to {call} {where}: {state}",
+        "blocked",
+        "busy",
+    )

@@ -1,0 +1,31 @@
+from collections.abc import Iterator
+
+from doctor import ERROR, Finding, PerHost, check
+from doctor.facts.smoke import SmokeStart
+from doctor.smoke.blame import found
+from doctor.smoke.model import SmokeRun
+
+
+@check(severity=ERROR, area="smoke")
+def smoke_rank_died(run: SmokeRun, started: PerHost[SmokeStart] | None) -> Iterator[Finding]:
+    """No rank dies while the others still need it.
+
+    ## Why it matters
+    When a rank dies, the others find a closed connection or wait for a timeout, and the loudest error comes from a
+    victim. Of all that ended, the first is named here; the rest are consequences.
+
+    ## What to do
+    It ended with: {text}. Signal 9 and no memory left: `dmesg -T | grep -i -E 'oom|killed process'`, give the job
+    or its cgroup more memory, or use less. Signal 11 or 6: a crash in native code; compare the versions of torch,
+    torch_npu and the driver with the other hosts. An error of its own: read it in the job's log of that rank. A
+    device error: `npu-smi info -t health -i N`, `dmesg | grep -i xid`.
+
+    ## Source
+    The host's agent reaps each rank and knows its exit status, whether the kernel killed it for memory (kernel log,
+    cgroup), and its last words. Errors that follow from a lost connection are told from errors of a rank's own.
+    """
+    yield from found(
+        run,
+        "{who} died {where}: {text}",
+        "dead",
+    )

@@ -1,0 +1,34 @@
+from collections.abc import Iterator
+
+from doctor import ERROR, Finding, PerHost, check
+from doctor.facts.smoke import SmokeStart
+from doctor.smoke.blame import found
+from doctor.smoke.model import SmokeRun
+
+
+@check(severity=ERROR, area="smoke")
+def smoke_rank_never_joined(run: SmokeRun, started: PerHost[SmokeStart] | None) -> Iterator[Finding]:
+    """Every rank gets through the rendezvous.
+
+    ## Why it matters
+    `init_process_group` waits for every rank. One that resolves MASTER_ADDR wrongly, is refused, is dropped by a
+    firewall, or has another idea of the world's size, holds up all, for 30 minutes by default, and the message on
+    the other ranks says only that somebody is missing.
+
+    ## What to do
+    What it met: {text}. A name that does not resolve, or to another address than elsewhere: compare `getent hosts`
+    of the master's name on {host} and on the others; put it into `/etc/hosts`. Refused: nothing listens there, or
+    it is the wrong host or port; something else may hold the port (`ss -ltnp`). No answer: a firewall, or no route
+    (`doctor check` looks into both). World size: every rank must be given the same WORLD_SIZE, and each rank number
+    once.
+
+    ## Source
+    Before torch's own client connects, each rank resolves the master's address and connects to it with plain
+    sockets, and says what it meets; at the store it claims its number and the world's size. Ranks that have not
+    joined 20 s after the last import are named.
+    """
+    yield from found(
+        run,
+        "{who} never joined: {text}",
+        "never-joined",
+    )

@@ -1,0 +1,30 @@
+from collections.abc import Iterator
+
+from doctor import ERROR, Finding, PerHost, check
+from doctor.facts.smoke import SmokeStart
+from doctor.smoke.blame import found
+from doctor.smoke.model import SmokeRun
+
+
+@check(severity=ERROR, area="smoke")
+def smoke_rank_stopped(run: SmokeRun, started: PerHost[SmokeStart] | None) -> Iterator[Finding]:
+    """No rank is stopped or frozen.
+
+    ## Why it matters
+    A process that is stopped (SIGSTOP, a debugger, Ctrl-Z) or frozen (docker pause, the cgroup freezer, a suspended
+    virtual machine) says nothing and does not die; all others wait for it.
+
+    ## What to do
+    It was {state}. Stopped: `kill -CONT PID`, after a look at who stopped it (a debugger shows as TracerPid in
+    `/proc/PID/status`). Frozen: `docker unpause NAME`, or `echo THAWED` to the freezer's state, or `echo 0` to
+    `cgroup.freeze`. Slurm suspends jobs that it preempts: `scontrol resume`.
+
+    ## Source
+    The process state of /proc/PID/stat (T, or D in the freezer) for more than a quarter of a second.
+    """
+    yield from found(
+        run,
+        "{who} is {text} {where}; {waiting} wait for it",
+        "stopped",
+        "frozen",
+    )

@@ -1,0 +1,28 @@
+from collections.abc import Iterator
+
+from doctor import ERROR, Finding, PerHost, check
+from doctor.facts.smoke import SmokeTraining
+from doctor.smoke.model import SmokeRun
+from doctor.smoke.training import findings
+
+
+@check(severity=ERROR, area="smoke")
+def smoke_shards_wrong(run: SmokeRun, training: PerHost[SmokeTraining]) -> Iterator[Finding]:
+    """Every rank reads its own share of the data: each block once, none left out.
+
+    ## Why it matters
+    A share that is read twice counts double, one that nobody reads is never learned from, and shares that overlap make
+    the batch smaller than it says. Ranks of one model that read different rows compute nonsense together. The loss may
+    fall all the same.
+
+    ## What to do
+    Compare how the job's sampler gets its rank and size: `DistributedSampler(num_replicas=DP, rank=dp_rank)` takes the
+    data-parallel size and index, not the world's size and the rank. Look at {who} first. If rows are left out at the
+    end of an epoch, use `drop_last=True` everywhere or nowhere.
+
+    ## Source
+    In the smoke run the rows of a step come in numbered blocks; every rank tells the numbers that it read and the
+    digests of their tokens, which are compared with the shares of its data-parallel index and with the serial twin's
+    data.
+    """
+    yield from findings("smoke-shards-wrong", run, training)

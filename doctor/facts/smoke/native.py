@@ -1,0 +1,33 @@
+"""The native stage: the layouts once more, with torch's own parallel wrappers."""
+
+from __future__ import annotations
+
+from doctor.fact import Answer, Fact, smoke
+from doctor.facts.smoke.told import Event, Told, hear, only
+
+
+class Native(Event, frozen=True, tag="native"):
+    """The losses of one layout under one of torch's wrappers."""
+
+    layout: int
+    api: str
+    """Such as DDP, fully_shard, parallelize_module."""
+    losses: tuple[float | None, ...] = ()
+    """Over all rows, the same on every rank."""
+    text: str = ""
+    """Why it could not run."""
+    twin: tuple[float | None, ...] = ()
+    """The losses of the same module in one process, without a wrapper."""
+
+
+class SmokeNative(Fact, frozen=True):
+    """What DDP, FSDP2, DTensor and pipelining made of the same model and data."""
+
+    probe = smoke()
+
+    native: tuple[Native, ...] = ()
+
+    @classmethod
+    def read(cls, answer: Answer) -> SmokeNative:
+        told = hear(answer, Told[Native])
+        return cls(native=only(told.events, Native), unread=told.silent())

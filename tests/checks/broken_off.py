@@ -1,0 +1,46 @@
+"""What all checks of a run that was broken off have in common."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from doctor.model import Finding
+from doctor.smoke.model import SmokeRun, Trouble, TroubleKind
+from tests.checks.smoke import found, judged, page, ran, started
+
+KINDS: tuple[TroubleKind, ...] = (
+    "not-started", "never-joined", "mismatch", "order", "dead", "left", "stopped", "frozen", "blocked", "busy", "input",
+    "network", "silent", "budget",
+)  # fmt: skip
+
+
+def trouble(kind: TroubleKind, *guilty: int, **more: Any) -> Trouble:
+    """In the second step of a layout, while the others of four ranks wait."""
+    victims = tuple(rank for rank in range(4) if rank not in guilty)
+    chosen = {"stage": "training", "layout": "dp4", "step": 2, "group": "dp4", "seq": 7, "op": "all_reduce"}
+    return Trouble(
+        **{"kind": kind, "guilty": guilty, "victims": victims, **chosen, "numel": 128, "dtype": "float32", **more}
+    )
+
+
+def only(name: str, *kinds: TroubleKind) -> None:
+    """The check fires for these kinds alone, is content with a whole run, and claims nothing of another broken one."""
+    assert judged(name, ran(), started(ran())).findings == ()
+    for kind in KINDS:
+        run = ran(4, 2, trouble(kind, 2))
+        outcome = judged(name, run, started(run))
+        assert not outcome.crashed, outcome.crashed
+        assert bool(outcome.findings) == (kind in kinds), kind
+        if kind not in kinds:
+            assert outcome.unknown, kind
+    interrupted = judged(name, ran(4, 2, ended="interrupted"))
+    assert interrupted.unknown and not interrupted.findings
+
+
+def one(name: str, run: SmokeRun) -> tuple[Finding, str]:
+    """The only finding of the check, and what is to be done about it."""
+    (finding,) = found(name, run, started(run))
+    return finding, page(name, finding)
+
+
+__all__ = ["one", "only", "trouble"]

@@ -1,0 +1,18 @@
+from __future__ import annotations
+
+from tests.checks.broken_off import one, only, trouble
+from tests.checks.smoke import ran
+
+NAME = "smoke_budget_spent"
+
+
+def test_it_fires_for_its_own_kind_of_trouble_alone() -> None:
+    only(NAME, "budget")
+
+
+def test_nobody_is_blamed_alone() -> None:
+    run = ran(4, 2, trouble("budget", text="120 s were not enough for the training stage"), ended="budget")
+    finding, todo = one(NAME, run)
+    assert finding.hosts == ("w1", "w2")
+    assert "120 s were not enough" in str(finding)
+    assert "--budget" in todo

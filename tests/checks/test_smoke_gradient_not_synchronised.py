@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+from doctor.smoke.model import Layout
+from tests.checks.trained import DP2TP2, DP4, ZERO, Trained, healthy, leading
+
+NAME = "smoke_gradient_not_synchronised"
+
+
+def test_one_gradient_for_all() -> None:
+    healthy(NAME)
+
+
+def test_no_rank_reduces() -> None:
+    trained = Trained(DP4, DP2TP2)
+    trained.steps(lambda one: {"grad": one.grad_local, "grad_digest": one.grad_digest + trained.place(one)[1]})
+    one = trained.one(NAME)
+    assert str(one).startswith("the gradient of every rank is the same before and after the reduction in step 0")
+    assert one.hosts == ("w1", "w2")
+    assert leading(trained) == {NAME}
+
+
+def test_one_rank_keeps_its_own() -> None:
+    trained = Trained(DP4).steps(
+        lambda one: {"grad": one.grad_local, "grad_digest": 1} if one.rank == 3 and one.step >= 1 else None
+    )
+    one = trained.one(NAME)
+    assert (one.values["ranks"], one.values["step"], one.hosts) == ([3], 1, ("w2",))
+    assert "was not reduced" in str(one)
+
+
+def test_a_spoilt_sum_on_one_rank() -> None:
+    one = Trained(DP4).steps(lambda one: {"grad_digest": 1} if one.rank == 1 else None).one(NAME)
+    assert one.values["ranks"] == [1]
+    assert str(one) == (
+        "after its reduction in step 0 rank 1 (w1; dp1) has another gradient than its data-parallel group, "
+        "whose ranks 0, 2-3 agree (in dp4)"
+    )
+
+
+def test_of_two_ranks_none_has_a_majority() -> None:
+    trained = Trained(Layout(dp=2), ranks=2).steps(lambda one: {"grad_digest": 1} if one.rank else None)
+    assert trained.one(NAME).values["tie"]
+
+
+def test_shards_of_zero_differ_by_right() -> None:
+    assert not Trained(ZERO).findings(NAME)

@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from doctor.smoke.model import Layout
+from tests.checks.trained import DP2TP2, DP4, PP2DP2, TP4, ZERO, Trained, healthy, leading
+
+NAME = "smoke_gradient_summed"
+
+
+def summed(trained: Trained) -> Trained:
+    """From step 0 on gradients are sums, and from step 1 on losses show it."""
+
+    def change(one: Any) -> dict[str, Any]:
+        times = trained.layout(one).dp if one.step == 0 else 3.7
+        return {"grad": one.grad * times, "loss": one.loss + 0.2 * one.step}
+
+    return trained.steps(change)
+
+
+def test_means() -> None:
+    healthy(NAME)
+
+
+@pytest.mark.parametrize("layout", [DP4, ZERO, DP2TP2, PP2DP2], ids=lambda one: one.name)
+def test_sums(layout: Layout) -> None:
+    trained = summed(Trained(layout))
+    one = trained.one(NAME)
+    assert one.values["count"] == layout.dp
+    assert one.values["step"] == 0
+    assert f"is {float(layout.dp)} times the serial twin's: a sum over {layout.dp} data-parallel ranks" in str(one)
+    assert leading(trained) == {NAME}
+    assert trained.because("smoke_loss_differs") == "smoke-gradient-summed"
+
+
+def test_layouts_without_data_parallelism_have_nothing_to_sum() -> None:
+    assert not Trained(TP4).findings(NAME)
+
+
+def test_a_sum_over_micro_batches() -> None:
+    trained = Trained(Layout(dp=4, accumulate=2))
+    trained.steps(lambda one: {"grad": 2 * one.grad, "grad_local": 2 * one.grad_local})
+    assert "a sum over 2 micro-batches" in str(trained.one(NAME))
+
+
+def test_as_many_micro_batches_as_ranks() -> None:
+    """The local gradients tell: a mean of sums is no longer than they are, a sum of means is."""
+    layout = Layout(dp=2, accumulate=2)
+    over_micro = Trained(layout, ranks=2).steps(lambda one: {"grad": 2 * one.grad, "grad_local": 2 * one.grad_local})
+    over_ranks = Trained(layout, ranks=2).steps(lambda one: {"grad": 2 * one.grad})
+    assert over_micro.one(NAME).values["over"] == "micro-batches"
+    assert over_ranks.one(NAME).values["over"] == "data-parallel ranks"
+
+
+def test_longer_than_any_mean_is_a_sum_whatever_else_is_wrong() -> None:
+    trained = Trained(DP4).steps(lambda one: {"grad": 2.9 * one.grad, "masks": (one.rank,)})
+    assert "no mean can be" in str(trained.one(NAME))

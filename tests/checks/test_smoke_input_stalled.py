@@ -1,0 +1,18 @@
+from __future__ import annotations
+
+from tests.checks.broken_off import one, only, trouble
+from tests.checks.smoke import ran
+
+NAME = "smoke_input_stalled"
+
+
+def test_it_fires_for_its_own_kind_of_trouble_alone() -> None:
+    only(NAME, "input")
+
+
+def test_the_rank_that_waits_for_its_loader() -> None:
+    finding, todo = one(
+        NAME, ran(4, 2, trouble("input", 1, stage="loader", layout="", states={1: "in input for 1.1 s"}))
+    )
+    assert str(finding) == "rank 1 waits for its data in the loader stage: in input for 1.1 s"
+    assert "df -h /dev/shm" in todo

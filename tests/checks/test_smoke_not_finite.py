@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+from typing import Any
+
+from doctor.smoke.model import Layout
+from tests.checks.smoke import found, learning, training
+from tests.checks.trained import DP4, PP2DP2, TP4, Trained, healthy, leading
+
+NAME = "smoke_not_finite"
+
+
+def bad(trained: Trained, told: dict[int, str], step: int = 1) -> Trained:
+    """What each rank says of the step; after it all is lost."""
+
+    def change(one: Any) -> dict[str, Any] | None:
+        if one.step < step:
+            return None
+        lost = {"loss": None, "grad": None, "grad_local": None}
+        return {**lost, "bad": told.get(one.rank, "parameters") if one.step == step else "activations"}
+
+    trained.ended(lambda one: {"update": dict.fromkeys(one.update)})
+    return trained.steps(change)
+
+
+def test_all_numbers_are_finite() -> None:
+    healthy(NAME)
+
+
+def test_the_rank_that_made_it() -> None:
+    trained = bad(Trained(DP4), {2: "gradient"})
+    one = trained.one(NAME)
+    assert one.hosts == ("w2",)
+    assert (one.values["ranks"], one.values["step"]) == ([2], 1)
+    assert str(one) == (
+        "rank 2 (w2; dp2) turned finite numbers into NaN or Inf: the gradient of step 1, before any reduction; "
+        "on 3 other ranks it came from there (in dp4)"
+    )
+    assert leading(trained) == {NAME}
+
+
+def test_those_that_were_given_it_are_victims() -> None:
+    one = bad(Trained(TP4), {0: "input", 1: "input", 2: "input", 3: "activations"}).one(NAME)
+    assert one.values["ranks"] == [3]
+    assert one.values["victims"] == "0-2"
+
+
+def test_a_pipeline_hands_it_on() -> None:
+    one = bad(Trained(PP2DP2), {1: "activations", 3: "input"}, step=0).one(NAME)
+    assert one.values["ranks"] == [1]
+    assert "pp0 dp1" in one.values["who"]
+
+
+def test_good_gradients_and_bad_parameters() -> None:
+    one = bad(Trained(DP4), {}).one(NAME)
+    assert "the parameters of every rank are NaN or Inf after step 1: all local gradients were finite before" in str(
+        one
+    )
+
+
+def test_all_at_once_is_arithmetic() -> None:
+    one = bad(Trained(DP4), dict.fromkeys(range(4), "loss")).one(NAME)
+    assert str(one).startswith("every rank turned finite numbers into NaN or Inf: the loss of step 1")
+
+
+def test_the_learning_stage_may_be_the_first_to_show_it() -> None:
+    trained = Trained(Layout(dp=4))
+    losses = learning(trained.run, {rank: [4.6, 4.0, None if rank == 3 else 3.5, None] for rank in range(4)})
+    [one] = found(NAME, trained.run, training(trained.run, trained.events), losses)
+    assert one.hosts == ("w2",)
+    assert (one.values["ranks"], one.values["step"]) == ([3], 2)

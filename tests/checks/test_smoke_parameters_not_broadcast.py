@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+from typing import Any
+
+from tests.checks.smoke import page
+from tests.checks.trained import DP2TP2, DP4, TP4, Trained, healthy, leading
+
+NAME = "smoke_parameters_not_broadcast"
+
+
+def test_all_have_the_first_ones() -> None:
+    healthy(NAME)
+
+
+def test_nobody_got_them() -> None:
+    trained = Trained(DP4, DP2TP2, TP4).begun(lambda one: {"params": one.before})
+    one = trained.one(NAME)
+    assert one.values["layouts"] == ["dp4", "dp2 tp2"]
+    assert str(one).startswith(
+        "after the first broadcast every rank but the first of its data-parallel group still has"
+    )
+    assert leading(trained) == {NAME}
+
+
+def test_one_rank_did_not() -> None:
+    one = Trained(DP4).begun(lambda one: {"params": one.before} if one.rank == 2 else None).one(NAME)
+    assert one.hosts == ("w2",)
+    assert one.values["ranks"] == [2]
+    assert str(one) == (
+        "after the first broadcast rank 2 (w2; dp2) still has the parameters that it made itself; expected those of "
+        "rank 0, the first of its data-parallel group (in dp4)"
+    )
+    assert "global rank 0 as the source" in page(NAME, one).replace("\n", " ")
+
+
+def test_they_came_from_another_rank() -> None:
+    def change(one: Any) -> dict[str, Any]:
+        return {"params": 7501}
+
+    one = Trained(DP4).begun(change).one(NAME)
+    assert "has the parameters that another rank made" in str(one)
+
+
+def test_they_were_spoilt_on_the_way() -> None:
+    one = Trained(DP4).begun(lambda one: {"params": 1} if one.rank == 3 else None).one(NAME)
+    assert one.values["ranks"] == [3]
+    assert "has parameters that no rank made" in str(one)
+
+
+def test_later_differences_follow_from_it() -> None:
+    trained = Trained(DP4).begun(lambda one: {"params": one.before})
+    trained.steps(lambda one: {"params": one.params + one.rank, "loss": one.loss + 0.1})
+    assert leading(trained) == {NAME}
+    assert trained.because("smoke_loss_differs") == "smoke-parameters-not-broadcast"

@@ -1,0 +1,19 @@
+from __future__ import annotations
+
+from tests.checks.broken_off import one, only, trouble
+from tests.checks.smoke import ran
+
+NAME = "smoke_rank_died"
+
+
+def test_it_fires_for_its_own_kind_of_trouble_alone() -> None:
+    only(NAME, "dead")
+
+
+def test_the_first_to_die_and_how() -> None:
+    run = ran(4, 2, trouble("dead", 1, text="signal 9", evidence=("Rank 1 was killed for memory.",)), devices=True)
+    finding, todo = one(NAME, run)
+    assert str(finding) == "rank 1 (GPU 1) died in step 2 of dp4: signal 9"
+    assert finding.values["waiting"] == "ranks 0, 2 and 3"
+    assert finding.values["evidence"] == ["Rank 1 was killed for memory."]
+    assert "dmesg" in todo

@@ -1,0 +1,18 @@
+from __future__ import annotations
+
+from tests.checks.broken_off import one, only, trouble
+from tests.checks.smoke import ran
+
+NAME = "smoke_rank_not_started"
+
+
+def test_it_fires_for_its_own_kind_of_trouble_alone() -> None:
+    only(NAME, "not-started")
+
+
+def test_the_rank_and_its_words() -> None:
+    text = "ModuleNotFoundError: No module named 'torch'"
+    finding, todo = one(NAME, ran(4, 2, trouble("not-started", 2, 3, stage="start", text=text)))
+    assert str(finding) == f"ranks 2 and 3 did not start: {text}"
+    assert finding.hosts == ("w2",)
+    assert "cluster-doctor[smoke]" in todo

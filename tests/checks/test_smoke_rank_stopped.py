@@ -1,0 +1,22 @@
+from __future__ import annotations
+
+from tests.checks.broken_off import one, only, trouble
+from tests.checks.smoke import ran
+
+NAME = "smoke_rank_stopped"
+
+
+def test_it_fires_for_its_own_kind_of_trouble_alone() -> None:
+    only(NAME, "stopped", "frozen")
+
+
+def test_stopped_by_a_signal() -> None:
+    finding, todo = one(NAME, ran(4, 2, trouble("stopped", 3, text="stopped by a signal or a debugger")))
+    assert str(finding).startswith("rank 3 is stopped by a signal or a debugger in step 2 of dp4")
+    assert finding.hosts == ("w2",)
+    assert "kill -CONT" in todo
+
+
+def test_frozen_by_a_control_group() -> None:
+    _, todo = one(NAME, ran(4, 2, trouble("frozen", 3, text="frozen")))
+    assert "docker unpause" in todo

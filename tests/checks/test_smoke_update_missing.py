@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+from typing import Any
+
+from doctor.facts.smoke import TwinUpdate
+from tests.checks.smoke import page
+from tests.checks.trained import DP4, TP4, Trained, healthy, leading
+
+NAME = "smoke_update_missing"
+
+
+def still(*tensors: str, ranks: tuple[int, ...] = (0, 1, 2, 3)) -> Any:
+    def change(one: Any) -> dict[str, Any] | None:
+        kept = {name: 0.0 if name in tensors or not tensors else square for name, square in one.update.items()}
+        return {"update": kept} if one.rank in ranks else None
+
+    return change
+
+
+def test_everything_moves() -> None:
+    healthy(NAME)
+
+
+def test_a_learning_rate_of_0() -> None:
+    trained = Trained(DP4, TP4).ended(still()).steps(lambda one: {"loss": 4.6})
+    one = trained.one(NAME)
+    assert str(one) == (
+        "every rank moved no parameter in 4 steps, though the gradient had a norm of 1.5 (in all 2 layouts)"
+    )
+    assert leading(trained) == {NAME}
+    assert trained.because("smoke_loss_differs") == "smoke-update-missing"
+
+
+def test_one_tensor_is_frozen() -> None:
+    one = Trained(DP4, TP4).ended(still("block0.mlp")).one(NAME)
+    assert one.values["tensors"] == ["block0.mlp"]
+    assert str(one).startswith("block0.mlp did not move in 4 steps on every rank; the serial twin's did")
+    assert "For block0.mlp alone" in page(NAME, one)
+
+
+def test_it_is_frozen_on_one_rank() -> None:
+    one = Trained(DP4).ended(still("head", ranks=(2,))).one(NAME)
+    assert one.values["ranks"] == [2]
+    assert one.hosts == ("w2",)
+
+
+def test_one_rank_never_updates() -> None:
+    trained = Trained(DP4).ended(still(ranks=(1,))).steps(lambda one: {"params": 1} if one.rank == 1 else None)
+    one = trained.one(NAME)
+    assert one.values["ranks"] == [1]
+    assert leading(trained) == {NAME}
+
+
+def test_what_the_twin_does_not_move_either_is_well() -> None:
+    trained = Trained(DP4).ended(still("head"))
+    trained.spoil(TwinUpdate, lambda one: {"update": {**one.update, "head": 0.0}})
+    assert not trained.findings(NAME)

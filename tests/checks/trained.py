@@ -1,0 +1,107 @@
+"""Smoke runs that trained wrongly, made from a healthy one, and what a check says of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from doctor.facts.smoke import Begun, Ended, Stepped
+from doctor.facts.smoke.told import Event
+from doctor.model import Finding, Outcome
+from doctor.smoke.model import Layout, SmokeRun
+from doctor.smoke.plan import layouts
+from tests.checks.smoke import found, judged, place_in, ran, training, training_events
+
+DP4, TP4, DP2TP2, PP2DP2, ZERO = (
+    Layout(dp=4),
+    Layout(tp=4),
+    Layout(dp=2, tp=2),
+    Layout(pp=2, dp=2),
+    Layout(dp=4, zero=True),
+)
+
+Change = Callable[[Any], dict[str, Any] | None]
+"""What becomes of an event: new values of some fields, or None for none."""
+
+
+class Trained:
+    """A run of some layouts, with events that can be spoilt."""
+
+    def __init__(self, *chosen: Layout, ranks: int = 4, steps: int = 4, devices: bool = False) -> None:
+        self.run: SmokeRun = ran(ranks, 2, layouts=chosen or layouts(ranks), devices=devices)
+        self.events: list[Event] = training_events(self.run, steps=steps)
+
+    def spoil(self, kind: type[Event], change: Change) -> Trained:
+        self.events = [
+            msgspec.structs.replace(one, **(change(one) or {})) if isinstance(one, kind) else one for one in self.events
+        ]
+        return self
+
+    def steps(self, change: Change) -> Trained:
+        return self.spoil(Stepped, change)
+
+    def begun(self, change: Change) -> Trained:
+        return self.spoil(Begun, change)
+
+    def ended(self, change: Change) -> Trained:
+        return self.spoil(Ended, change)
+
+    def layout(self, event: Any) -> Layout:
+        return self.run.plan.layouts[event.layout]
+
+    def place(self, event: Any) -> tuple[int, int, int]:
+        """Pipeline stage, data-parallel index, tensor-parallel index of who said it."""
+        return place_in(self.layout(event), event.rank)
+
+    def findings(self, check: str) -> tuple[Finding, ...]:
+        return found(check, self.run, training(self.run, self.events))
+
+    def one(self, check: str) -> Finding:
+        """The only finding of the check."""
+        findings = self.findings(check)
+        assert len(findings) == 1, [str(one) for one in findings]
+        return findings[0]
+
+    def outcome(self, check: str) -> Outcome:
+        return judged(check, self.run, training(self.run, self.events))
+
+    def because(self, check: str) -> str:
+        """The check that explains what this one saw, where it found nothing of its own."""
+        outcome = self.outcome(check)
+        assert not outcome.findings
+        return outcome.unknown[""].because if outcome.unknown else ""
+
+
+TRAINED = (
+    "smoke_gradient_not_synchronised",
+    "smoke_gradient_summed",
+    "smoke_loss_differs",
+    "smoke_mask_differs",
+    "smoke_mask_repeated",
+    "smoke_not_finite",
+    "smoke_parameters_diverge",
+    "smoke_parameters_not_broadcast",
+    "smoke_shards_wrong",
+    "smoke_twin_differs",
+    "smoke_update_missing",
+)
+"""The checks that judge the layouts."""
+
+
+def leading(trained: Trained) -> set[str]:
+    """The checks that find something: one defect has one."""
+    return {name for name in TRAINED if trained.findings(name)}
+
+
+def healthy(check: str) -> None:
+    """Every layout of two, three, four and eight ranks, without a finding and wholly judged."""
+    for ranks in (2, 3, 4, 8):
+        outcome = Trained(ranks=ranks).outcome(check)
+        assert outcome.complete
+        assert not outcome.findings and not outcome.unknown and not outcome.crashed
+
+
+def off(value: Sequence[Any]) -> tuple[Any, ...]:
+    return tuple(one + 5_000_000 for one in value)

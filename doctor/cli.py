@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 NOTHING_TO_CHECK = 78
@@ -59,14 +60,23 @@ def _stop(number: int, frame: object) -> None:
 
 
 def main() -> None:
-    """The `doctor` command: every way out has a documented exit code, and none shows a traceback unasked."""
+    """The `doctor` command."""
+    guarded(_command)
+
+
+def _command() -> None:
+    if not quick(sys.argv[1:]):
+        from doctor.commands import application
+
+        application(sys.argv[1:])()
+
+
+def guarded(run: Callable[[], None]) -> None:
+    """Every way out has a documented exit code, and none shows a traceback unasked."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _stop)
     try:
-        if not quick(sys.argv[1:]):
-            from doctor.commands import application
-
-            application(sys.argv[1:])()
+        run()
     except Refused as refusal:
         print(f"doctor: {refusal}", file=sys.stderr)
         sys.exit(refusal.code)

@@ -18,15 +18,17 @@ from doctor.fact import Absent, Unreadable
 from doctor.gather import Limits, Partial, Progress
 from doctor.intent import Launch, NotARankTable, RankTable, RankTableFile, read_rank_table
 from doctor.intent.launch import relevant
-from doctor.judge import Intent, judge
+from doctor.judge import Book, Intent, judge
 from doctor.model import Report
 from doctor.record import SCHEMA, HostRecord, Run
 from doctor.rounds import rounds
+from doctor.smoke.model import SmokeRun
 from doctor.transport.options import Options as SshOptions
 from doctor.transport.options import workers
 
 if TYPE_CHECKING:
     from doctor.inventory import Inventory
+    from doctor.smoke.third import Stage, Third
     from doctor.transport import Transport
 
 
@@ -46,6 +48,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Hosts at once; 0 is as many as the limit on open files allows, up to 256."""
     launch: dict[str, Any] = {}
     """What the command line says of the job: the keywords of `doctor.intent.Launch.from_environment`."""
+    smoke: Any = None
+    """A `doctor.smoke.plan.Wish` for the smoke run that follows; None makes none."""
 
 
 class Examination(msgspec.Struct, frozen=True):
@@ -54,6 +58,8 @@ class Examination(msgspec.Struct, frozen=True):
     run: Run
     report: Report
     stopped: BaseException | None = None
+    refused: str = ""
+    """Why the smoke run that was wished for cannot be."""
 
 
 def examine(
@@ -64,6 +70,7 @@ def examine(
     *,
     rank_table: str = "",
     progress: Progress = lambda host, record: None,
+    stage: Stage = lambda name, seconds: None,
 ) -> Examination:
     """Visits the hosts and judges what came. Never raises for what a host did.
 
@@ -81,18 +88,26 @@ def examine(
     notes = list(inventory.notes)
     stopped: BaseException | None = None
     records: dict[str, HostRecord] = {}
+    third: Third | None = None
     if hosts:
         transport = open_transport(inventory, options)
         ask = Ask(facts, given, options.sudo, tuple(words(options.within)))
         limits = Limits(options.timeout, options.budget, options.workers or workers(len(hosts)))
         try:
             records = rounds(hosts, transport, ask, limits, inventory.local, progress)
+            if options.smoke:
+                third = _third_round(records, inventory, transport, options, clock, stage)
+                stopped = third.stopped
         except Partial as partial:
             records, stopped = partial.records, partial.stop
-            notes.append("interrupted: the report is of what had been read by then")
         finally:
             transport.close()
         notes += transport.warnings
+    if stopped is not None:
+        notes.append("interrupted: the report is of what had been read by then")
+    if third:
+        records = third.records
+        notes += third.notes
     run = Run(
         SCHEMA,
         inventory.source,
@@ -104,13 +119,42 @@ def examine(
         table,
         tuple(notes),
         __version__,
+        third.smoke if third else {},
     )
-    return Examination(run, judge(run, checks, intent), stopped)
+    return Examination(run, replay(run, checks), stopped, third.refused if third else "")
 
 
 def replay(run: Run, checks: Sequence[Check]) -> Report:
-    """Judges a saved run again, with the intent that it was made with."""
-    return judge(run, checks, _intent(run.launch, run.rank_table))
+    """Judges a run, made now or saved before, with the intent that it was made with."""
+    intent = _intent(run.launch, run.rank_table, run.smoke)
+    report = judge(run, checks, intent)
+    smoke = intent[SmokeRun]
+    if not isinstance(smoke, SmokeRun):
+        return report
+    from doctor.smoke.figures import summarise
+
+    return msgspec.structs.replace(report, smoke=summarise(smoke, Book(run.hosts)))
+
+
+def _third_round(
+    records: dict[str, HostRecord],
+    inventory: Inventory,
+    transport: Transport,
+    options: Options,
+    clock: float,
+    stage: Stage,
+) -> Third:
+    """The smoke run, within what is left of the budget."""
+    from doctor.smoke.third import not_started, third_round
+
+    assert options.smoke
+    wish, left = options.smoke, options.budget - (time.monotonic() - clock)
+    if options.budget and left < 1:
+        return not_started(records, f"the budget of {options.budget:g} s ended before it")
+    if options.budget:
+        wish = msgspec.structs.replace(wish, budget=min(wish.budget, left))
+    within = tuple(words(options.within))
+    return third_round(records, inventory.slots, transport, wish, local=inventory.local, within=within, stage=stage)
 
 
 def open_transport(inventory: Inventory, options: Options) -> Transport:
@@ -141,9 +185,9 @@ def _rank_table_file(path: str) -> dict[str, str]:
     return {name: value for name, value in msgspec.structs.asdict(file).items() if value}
 
 
-def _intent(launch: Mapping[str, Any], table: Mapping[str, str]) -> Intent:
-    """What the job should be, by type. A value that is Absent says why there is none."""
-    found: dict[type, object] = {Launch: Launch.from_environment(**launch)}
+def _intent(launch: Mapping[str, Any], table: Mapping[str, str], smoke: Mapping[str, Any] | None = None) -> Intent:
+    """What the job should be, by type, and the smoke run. A value that is Absent says why there is none."""
+    found: dict[type, object] = {Launch: Launch.from_environment(**launch), SmokeRun: smoke_run(smoke or {})}
     if not table:
         found[RankTableFile] = found[RankTable] = Absent("no rank table was given")
         return found
@@ -157,6 +201,18 @@ def _intent(launch: Mapping[str, Any], table: Mapping[str, str]) -> Intent:
     except NotARankTable as error:
         found[RankTable] = error
     return found
+
+
+def smoke_run(saved: Mapping[str, Any]) -> SmokeRun | Absent:
+    """The smoke run out of a `Run`'s field."""
+    if not saved:
+        return Absent("no smoke run was made; doctor smoke makes one")
+    if "not_started" in saved:
+        return Unreadable(f"the smoke run was not started: {saved['not_started']}")
+    try:
+        return msgspec.convert(saved, SmokeRun, str_keys=True)
+    except msgspec.ValidationError as error:
+        return Unreadable(f"the smoke run cannot be read: {error}")
 
 
 def _given(hosts: Sequence[str], intent: Intent, table: Mapping[str, str]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from doctor.hostnames import MOST, InventoryError, expand, same, shown, valid
 __all__ = ["Inventory", "InventoryError", "Options", "take"]
 
 HINT = (
-    "to look at more hosts, name them: doctor check 'node[01-16]', --hostfile FILE or --rank-table FILE; "
+    "to look at more hosts, name them: 'node[01-16]', --hostfile FILE or --rank-table FILE; "
     "in a Slurm job they are found"
 )
 

@@ -8,6 +8,8 @@ from typing import Any
 
 import msgspec
 
+from doctor.smoke.summary import Summary
+
 
 class Severity(enum.Enum):
     """How bad a finding of a check is; one for the whole check."""
@@ -148,3 +150,5 @@ class Report(msgspec.Struct, frozen=True):
     seconds: float = 0.0
     notes: tuple[str, ...] = ()
     """What the reader must know beside the outcomes: not looked at, cut short, fallbacks."""
+    smoke: Summary | None = None
+    """The smoke run in figures, if one was made."""

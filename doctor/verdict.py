@@ -52,7 +52,7 @@ def verdict(report: Report, code: int | None = None) -> Verdict:
     failed = {one.severity for one in outcomes if one.status is Status.FAILED}
     if Severity.ERROR in failed or code == Exit.FAILED:
         return Verdict.FAILED
-    if any(one.unknown or one.crashed for one in outcomes):
+    if any(one.unknown or one.crashed for one in outcomes) or (report.smoke and report.smoke.ended != "complete"):
         return Verdict.UNKNOWN
     if failed:
         return Verdict.WARNINGS

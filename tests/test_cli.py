@@ -96,6 +96,7 @@ class TestExitCodes:
             ("check", "a", "--hosts", "b"),
             ("check", "--timeout", "soon"),
             ("check", "--within", "docker exec 'x"),
+            ("check", "--smoke", "--no-hosts", "--rank-table", "/etc/hostname"),
             ("no-such-command",),
             ("explain", "no-such-check"),
         ],

@@ -10,6 +10,7 @@ import typer
 
 COMMANDS = {
     "check": "Check hosts: read each one over SSH, judge, report.",
+    "smoke": "Train a tiny model in parallel on the hosts, and name the rank that breaks it.",
     "list": "List the checks: name, severity, and what is so when all is well.",
     "explain": "Explain a check: why it matters, what to do, what runs on the hosts.",
 }

@@ -37,7 +37,7 @@ def closing(report: Report, folded: Folded, code: int | None = None) -> Closing:
     when = [moment(report.started)] if report.started else []
     source = ", ".join([clean(report.source) or "hosts of unknown origin", *when, duration(report.seconds)])
     notes = tuple(clean(note, 1000) for note in report.notes)
-    return Closing(notes, source, _start(folded), _WORDS[word], f"{word.name}: {_said(word, folded)}")
+    return Closing(notes, source, _start(folded), _WORDS[word], f"{word.name}: {_said(word, folded, _is_cut(report))}")
 
 
 def _start(folded: Folded) -> str:
@@ -48,7 +48,11 @@ def _start(folded: Folded) -> str:
     return f"Start with {first.outcome.check}{' on ' + where if where else ''}"
 
 
-def _said(word: Verdict, folded: Folded) -> str:
+def _is_cut(report: Report) -> bool:
+    return report.smoke is not None and report.smoke.ended != "complete"
+
+
+def _said(word: Verdict, folded: Folded, cut: bool) -> str:
     counts = folded.counts
     if word is Verdict.NOTHING:
         return f"none of {count(counts.skipped, 'check')} applies" if counts.checks else "there was no check to run"
@@ -59,6 +63,7 @@ def _said(word: Verdict, folded: Folded) -> str:
     parts += [f"{count(len(unknown), 'check')} unknown"] if unknown else []
     if word is Verdict.UNKNOWN and counts.hidden:
         parts.append(f"{count(counts.hidden, 'check')} unknown because of what was found")
+    parts += ["the smoke run did not come to its end"] if word is Verdict.UNKNOWN and cut else []
     crashed = sum(len(area.crashed) for area in folded.areas)
     parts += [f"{count(crashed, 'check')} crashed"] if crashed else []
     parts += [f"{counts.skipped} {'does' if counts.skipped == 1 else 'do'} not apply"] if counts.skipped else []

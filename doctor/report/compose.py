@@ -9,9 +9,10 @@ import msgspec
 
 from doctor.model import Outcome, Report
 from doctor.report.closing import Closing, closing
-from doctor.report.entry import Entry, Part, Scope, Section, labelled
+from doctor.report.entry import Details, Entry, Part, Scope, Section, labelled
 from doctor.report.failing import failing
 from doctor.report.fold import Area, Folded, Gap, fold
+from doctor.report.smoke import told
 from doctor.report.words import clean, count
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ class Page(msgspec.Struct, frozen=True):
 
     sections: tuple[Section, ...]
     closing: Closing
+    smoke: Details = ()
+    """The smoke run, if one was made."""
 
 
 def compose(report: Report, checks: Mapping[str, Check], scope: Scope, code: int | None = None) -> Page:
@@ -37,7 +40,8 @@ def compose(report: Report, checks: Mapping[str, Check], scope: Scope, code: int
     sections = [speaker.area(area) for area in folded.areas]
     sections.append(Section("not known", speaker.gaps("unknown", folded.unknown, scope.most)))
     sections.append(Section("not looked at", speaker.gaps("skip", folded.skipped, scope.skips)))
-    return Page(tuple(one for one in sections if one.entries), closing(report, folded, code))
+    smoke = told(report.smoke, scope.each) if report.smoke else ()
+    return Page(tuple(one for one in sections if one.entries), closing(report, folded, code), smoke)
 
 
 class _Speaker:

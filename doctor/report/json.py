@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,8 @@ from doctor.report.fold import in_order
 from doctor.report.hosts import Fleet
 from doctor.report.tally import tally
 from doctor.report.words import clean
+from doctor.smoke.model import Trouble
+from doctor.smoke.summary import Summary
 from doctor.verdict import verdict
 
 SCHEMA = "doctor.report/1"
@@ -49,7 +51,29 @@ def document(report: Report, code: int) -> dict[str, Any]:
         "counts": msgspec.to_builtins(tally(report)),
         "outcomes": [_outcome(one, fleet) for one in in_order(report.outcomes)],
         "notes": [_text(note) for note in report.notes],
+        "smoke": _smoke(report.smoke) if report.smoke else None,
     }
+
+
+def _smoke(summary: Summary) -> dict[str, Any]:
+    fields = {name: plain_value(value) for name, value in msgspec.structs.asdict(summary).items()}
+    return {
+        **fields,
+        "hosts": [{"host": _text(host), "ranks": ranks} for host, ranks in summary.hosts.items()],
+        **{name: _structs(getattr(summary, name)) for name in ("stages", "layouts", "seats", "figures")},
+        "troubles": [_trouble(one) for one in summary.troubles],
+    }
+
+
+def _structs(values: Iterable[msgspec.Struct]) -> list[Any]:
+    return [plain_value(msgspec.structs.asdict(one)) for one in values]
+
+
+def _trouble(trouble: Trouble) -> dict[str, Any]:
+    by_rank = {name: sorted(getattr(trouble, name).items()) for name in ("calls", "states", "stacks")}
+    listed = {name: [{"rank": rank, "text": _text(text)} for rank, text in rows] for name, rows in by_rank.items()}
+    links = [{"from": _text(one), "to": _text(other)} for one, other in trouble.links]
+    return {**plain_value(msgspec.structs.asdict(trouble)), **listed, "links": links}
 
 
 def _outcome(outcome: Outcome, fleet: Fleet) -> dict[str, Any]:

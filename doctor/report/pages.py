@@ -80,11 +80,15 @@ def _visit(fact: type[Fact]) -> Iterator[str]:
     yield "runs nothing: it is read from how the visit to the host went"
 
 
-_PROBES = {"run": _command, "read": _files, "ask": _question, "visit": _visit}
+def _smoke(fact: type[Fact]) -> Iterator[str]:
+    yield "asks no host: the ranks of the smoke run tell it"
+
+
+_PROBES = {"run": _command, "read": _files, "ask": _question, "visit": _visit, "smoke": _smoke}
 
 
 def _rules(probe: Probe) -> Iterator[str]:
-    if probe.kind == "visit":
+    if probe.kind in ("visit", "smoke"):
         return
     if probe.requires:
         yield f"only where {probe.requires} is installed"

@@ -43,6 +43,7 @@ def render(
     for section in page.sections:
         for entry in section.entries:
             lines += _entry(entry, look.colour)
+    lines += _smoke(page.smoke)
     lines += _closing(page.closing, look.colour)
     text = "\n".join(lines) + "\n"
     return text if look.unicode else text.replace("…", "...")
@@ -61,6 +62,11 @@ def _entry(entry: Entry, colour: bool) -> Iterator[str]:
 def _details(details: Details) -> Iterator[str]:
     for label, text in details:
         yield f"        {label}: {text}" if label else f"          {text}"
+
+
+def _smoke(smoke: Details) -> Iterator[str]:
+    for label, text in smoke:
+        yield f"smoke   {label}: {text}" if label else f"          {text}"
 
 
 def _closing(closing: Closing, colour: bool) -> Iterator[str]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, TextIO
 
+from doctor.report.words import clean
+
 if TYPE_CHECKING:
     from doctor.record import HostRecord
 
@@ -39,6 +41,13 @@ class Progress:
         missed = f", {self.missed} could not be reached" if self.missed else ""
         self.put(f"\r{self.answered} of {self.total} hosts answered{missed}\x1b[K")
         self.shown = True
+
+    def stage(self, name: str, seconds: float) -> None:
+        """All ranks of the smoke run have finished a stage, so many seconds after its start; no name: it starts."""
+        if self.live:
+            words = f"{clean(name, 40)} done after {seconds:.1f} s" if name else "starting"
+            self.put(f"\rsmoke run: {words}\x1b[K")
+            self.shown = True
 
     @property
     def done(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -34,12 +34,20 @@ def tally(report: Report) -> Counts:
     return counted(report, {one.check: standing(one, causes.own(one)) for one in report.outcomes})
 
 
+def _blamed(outcome: Outcome) -> Iterator[str]:
+    """The hosts that its findings explain; what stops a smoke run stops it on every host."""
+    for found in outcome.findings:
+        yield from found.hosts or ("",)
+        if outcome.area == "smoke":
+            yield ""
+
+
 class Causes:
     """Which check's finding explains that another one could not look."""
 
     def __init__(self, outcomes: Iterable[Outcome]) -> None:
         self.unknown = {one.check: one.unknown for one in outcomes}
-        self.blamed = {one.check: {host for found in one.findings for host in found.hosts or ("",)} for one in outcomes}
+        self.blamed = {one.check: set(_blamed(one)) for one in outcomes}
         self.hides: dict[str, set[str]] = {}
 
     def own(self, outcome: Outcome) -> dict[str, Reason]:

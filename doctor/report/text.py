@@ -11,7 +11,7 @@ from rich.text import Text
 
 from doctor.report.closing import Closing
 from doctor.report.compose import Page, compose
-from doctor.report.entry import Entry, Scope, Section
+from doctor.report.entry import Details, Entry, Scope, Section
 from doctor.report.failing import BOTH
 from doctor.report.look import Look
 from doctor.report.words import STYLES, cells, wrapped
@@ -73,7 +73,15 @@ class _Sheet:
             spaced = not section.title
         if spaced:
             yield Text()
+        yield from self.smoke(page.smoke)
         yield from self.closing(page.closing)
+
+    def smoke(self, smoke: Details) -> Iterator[Text]:
+        if smoke:
+            yield Text("smoke run", "bold")
+            for label, text in smoke:
+                yield from self.hung(f"  {label:<{MARGIN - 2}}", text, "dim")
+            yield Text()
 
     def section(self, section: Section) -> Iterator[Text]:
         if section.title:

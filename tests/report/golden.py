@@ -16,12 +16,12 @@ Render = Callable[[Report], str]
 
 def _terminal(width: int, *, verbose: bool = False, unicode: bool = True, colour: bool = False) -> Render:
     look = Look(tty=True, colour=colour, unicode=unicode, width=width)
-    return lambda report: text.render(report, reports.CHECKS, look=look, verbose=verbose)
+    return lambda report: text.render(report, reports.PAGES, look=look, verbose=verbose)
 
 
 def _plain(*, verbose: bool = False, unicode: bool = True) -> Render:
     look = Look(unicode=unicode)
-    return lambda report: plain.render(report, reports.CHECKS, look=look, verbose=verbose)
+    return lambda report: plain.render(report, reports.PAGES, look=look, verbose=verbose)
 
 
 EVERY: dict[str, Render] = {"tty80": _terminal(80), "tty120": _terminal(120), "plain": _plain()}
@@ -35,6 +35,9 @@ MORE = {
     "dead_host": VERBOSE,
     "crashed": {**VERBOSE, **COLOUR},
     "hostile": ASCII,
+    "smoke_fine": VERBOSE,
+    "smoke_hang": {**VERBOSE, **COLOUR},
+    "smoke_hostile": ASCII,
 }
 
 

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from ipaddress import IPv4Address
 
+import msgspec
+
 from doctor.declaration import Check, check
 from doctor.model import ERROR, WARNING, Finding, Outcome, Reason, Report, Severity
+from doctor.smoke.model import Trouble
+from doctor.smoke.summary import Figure, Seat, Stage, Summary, Trained
 
 HOSTS = tuple(f"node{number:03d}" for number in range(1, 65))
 DEAD = "node009"
@@ -105,8 +109,32 @@ CHECKS = {
 }
 
 
+SMOKE = {
+    one.name: one
+    for one in (
+        make(
+            "rank-blocked",
+            ERROR,
+            "smoke",
+            """No rank sleeps or waits outside of the collectives while others wait for it.
+
+    ## Why it matters
+    All other ranks wait for it until a timeout of half an hour, and none of them can tell whom they wait for.
+
+    ## What to do
+    Look at the stack of rank {rank} on {host}, which names the line that it waits in.
+    """,
+        ),
+        make("twin-differs", ERROR, "smoke", "Every layout loses as one process alone would."),
+        make("rank-slow", WARNING, "smoke", "No rank computes slower than the others."),
+    )
+}
+PAGES = CHECKS | SMOKE
+"""All made-up checks by name; those of a smoke run are not in the reports without one."""
+
+
 def outcome(name: str, *findings: Finding, **more: object) -> Outcome:
-    made = CHECKS[name]
+    made = PAGES[name]
     more.setdefault("looked", HOSTS)
     more.setdefault("complete", True)
     return Outcome(made.name, made.severity, made.area, made.claim, findings, **more)  # type: ignore[arg-type]
@@ -248,7 +276,127 @@ def nothing() -> Report:
     return report(outcome("rank-table-hole", **no_table), outcome("rank-table-ports-wrong", **no_table))
 
 
+STAGES = {"start": 1.31, "rendezvous": 0.042, "collectives": 0.61, "pairs": 0.3}
+LATER = {"training": 2.04, "learning": 0.55, "loader": 0.4, "pace": 0.2, "teardown": 0.01}
+LAYOUTS = {"dp8": 2.1e-7, "tp8": 1.3e-7, "pp2 dp2 tp2 zero1": 3.2e-7}
+PAIR = HOSTS[:2]
+
+
+def figures() -> tuple[Figure, ...]:
+    seconds = {4: 0.00031, 65536: 0.0021, 4 << 20: 0.0121}
+    world = [Figure("all_reduce", "world", 8, size, s, size / s, size / s * 1.75) for size, s in seconds.items()]
+    return (
+        *world,
+        Figure("all_reduce", "dp2", 2, 4096, 0.0004, 1.024e7, 1.024e7),
+        Figure("barrier", "world", 8, 0, 0.0003, 0, 0),
+    )
+
+
+def summary(**more: object) -> Summary:
+    places = tuple(f"{host}, NPU {npu}" for host in PAIR for npu in range(4))
+    settled = {
+        "backend": "hccl",
+        "hosts": dict.fromkeys(PAIR, 4),
+        "ended": "complete",
+        "seconds": 6.21,
+        "import_seconds": 1.12,
+        "stages": tuple(Stage(name, seconds) for name, seconds in {**STAGES, **LATER}.items()),
+        "layouts": tuple(Trained(name, 4, error) for name, error in LAYOUTS.items()),
+        "seats": (
+            Seat("2.9.0", "1.26.4", "3.11.7", "Ascend910B2", (0, 1, 2, 3, 4, 5, 7)),
+            Seat("2.9.1", "", "3.11.7", "Ascend910B2", (6,)),
+        ),
+        "figures": figures(),
+        "places": places,
+        "notes": ("native was not asked for",),
+    }
+    return Summary(**{**settled, **more})  # type: ignore[arg-type]
+
+
+STACK = "Current thread 0x00007f6466c13b80 (most recent call first):\n" + "\n".join(
+    f'  File "train.py", line {40 + number} in step_{number}' for number in range(20)
+)
+
+
+def smoke_fine() -> Report:
+    """A smoke run without a fault on two hosts."""
+    passed = [outcome(name, looked=PAIR) for name in ("host-unreachable", *SMOKE)]
+    return report(*passed, hosts=PAIR, smoke=summary())
+
+
+def smoke_hang() -> Report:
+    """A rank that sleeps, and seven that wait for it."""
+    trouble = Trouble(
+        "blocked",
+        guilty=(5,),
+        victims=(0, 1, 2, 3, 4, 6, 7),
+        certainty="timeout",
+        stage="training",
+        layout="pp2 dp2 tp2",
+        step=2,
+        group="dp2",
+        seq=7,
+        op="all_reduce",
+        numel=128,
+        dtype="float32",
+        text="sleeps in hrtimer_nanosleep",
+        calls={
+            **dict.fromkeys((0, 2, 4), "all_reduce of 128 float32 in dp2, number 7"),
+            **dict.fromkeys((1, 3, 6, 7), "recv of 256 float32 in p2p 4>6, number 3"),
+            5: "compute, after all_reduce of 128 float32 in dp2, number 6",
+        },
+        states={5: "compute"},
+        limit=1.0,
+        seconds=1.04,
+        stacks={0: STACK, 5: STACK},
+        evidence=("rank 5 used 0.00 s of CPU in 1.04 s",),
+    )
+    later = Trouble("dead", guilty=(5,), text="signal 9")
+    said = Finding("rank {rank} sleeps outside of a collective for {seconds} s", hosts=PAIR[1:], rank=5, seconds=1.04)
+    reason = dict.fromkeys(PAIR, Reason("not reached: rank 5 stopped the run", "rank-blocked"))
+    run = summary(
+        ended="trouble",
+        seconds=4.4,
+        stages=tuple(Stage(name, seconds) for name, seconds in STAGES.items()),
+        not_reached=tuple(LATER),
+        layouts=(Trained("dp8", 4, 2.1e-7), Trained("pp2 dp2 tp2", 0, None)),
+        troubles=(trouble, later),
+        notes=(),
+    )
+    return report(
+        outcome("host-unreachable", looked=PAIR),
+        outcome("rank-blocked", said, looked=PAIR),
+        outcome("twin-differs", looked=(), complete=False, unknown=reason),
+        outcome("rank-slow", looked=(), complete=False, unknown=reason),
+        hosts=PAIR,
+        smoke=run,
+    )
+
+
+def smoke_hostile() -> Report:
+    """What a rank might say to fool the reader."""
+    trouble = Trouble(
+        "network",
+        guilty=(0, 99),
+        victims=(1,),
+        links=((EVIL, "node002"),),
+        layout="dp8",
+        text=EVIL,
+        calls={0: EVIL, 1: EVIL},
+        states={0: EVIL},
+        stacks={0: EVIL * 200},
+        evidence=(EVIL,),
+    )
+    seat = Seat(EVIL, EVIL, EVIL, EVIL, (0,))
+    run = summary(ended="trouble", seats=(seat,), troubles=(trouble,), places=(EVIL,) * 8, notes=(EVIL,))
+    odd = msgspec.structs.replace(run, layouts=(Trained("dp8", 4, float("nan")), Trained("tp8", 4, float("inf"))))
+    return report(outcome("rank-blocked", looked=PAIR), hosts=PAIR, smoke=odd)
+
+
 ALL = {
     made.__name__: made
-    for made in (healthy, small, folded, dead_host, unknown, crashed, hostile, intent_alone, nothing)
+    for made in (
+        *(healthy, small, folded, dead_host, unknown, crashed, hostile, intent_alone, nothing),
+        *(smoke_fine, smoke_hang, smoke_hostile),
+    )
 }

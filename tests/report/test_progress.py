@@ -54,3 +54,18 @@ def test_a_terminal_that_is_gone_ends_no_run() -> None:
     seen = Progress(1, Gone())
     seen.step("a", FINE)
     seen.close()
+
+
+def test_the_stages_of_a_smoke_run_take_its_place() -> None:
+    stream = Terminal()
+    seen = Progress(1, stream)
+    seen.step("a", FINE)
+    seen.stage("", 0.0)
+    assert stream.getvalue().endswith("\rsmoke run: starting\x1b[K")
+    seen.stage("pairs\x1b[2J", 2.31)
+    assert stream.getvalue().endswith("\rsmoke run: pairs done after 2.3 s\x1b[K")
+    seen.close()
+    assert stream.getvalue().endswith("\r\x1b[K")
+    silent = io.StringIO()
+    Progress(1, silent).stage("pairs", 2.0)
+    assert silent.getvalue() == ""

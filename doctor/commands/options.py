@@ -1,0 +1,46 @@
+"""Options that several subcommands have: written once, as a named tuple, and spread over each one's command line."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any, get_type_hints
+
+from doctor.cli import Refused
+
+
+def spread(command: Callable[..., None]) -> Callable[..., None]:
+    """``command`` as typer is to see it: in the place of a parameter that is a named tuple stand its fields."""
+    hints = get_type_hints(command, include_extras=True)
+    groups = {name: hint for name, hint in hints.items() if hasattr(hint, "_fields")}
+
+    @functools.wraps(command)
+    def called(**given: Any) -> None:
+        grouped = {name: group(*(given.pop(field) for field in group._fields)) for name, group in groups.items()}
+        command(**given, **grouped)
+
+    def parameters() -> Iterator[inspect.Parameter]:
+        for name, parameter in inspect.signature(command).parameters.items():
+            if name in groups:
+                yield from _fields(groups[name])
+            else:
+                yield parameter.replace(annotation=hints[name], kind=inspect.Parameter.KEYWORD_ONLY)
+
+    shown = inspect.Signature(list(parameters()))
+    called.__signature__ = shown  # type: ignore[attr-defined]
+    called.__annotations__ = {one.name: one.annotation for one in shown.parameters.values()}
+    return called
+
+
+def _fields(group: Any) -> Iterator[inspect.Parameter]:
+    hints = get_type_hints(group, include_extras=True)
+    for name in group._fields:
+        default = group._field_defaults[name]
+        yield inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hints[name])
+
+
+def one_of(option: str, value: str, known: tuple[str, ...]) -> None:
+    """Raises: Refused when ``value`` is not among the known ones."""
+    if value not in known:
+        raise Refused(f"{option} {value!r}: expected {', '.join(word for word in known if word)}", 2)

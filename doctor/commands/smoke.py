@@ -1,0 +1,139 @@
+"""`doctor smoke`."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+from doctor.cli import Refused
+from doctor.commands.chosen import Names, Not, Sites, catalogue, chosen
+from doctor.commands.hosts import Hosts, Job, Ways, inventory, refuse_ways, ssh_options
+from doctor.commands.options import one_of, spread
+from doctor.commands.output import Output, again, finish, refuse_output, saved
+
+if TYPE_CHECKING:
+    from doctor.smoke.plan import Wish
+
+BACKENDS = ("auto", "gloo", "nccl", "hccl")
+_UNITS = {"": 0, "K": 10, "M": 20, "G": 30}
+
+
+class Training(NamedTuple):
+    """What is trained, and how."""
+
+    backend: Annotated[str, typer.Option(metavar="|".join(BACKENDS), help="How ranks talk.")] = "auto"
+    devices: Annotated[str, typer.Option(metavar="LIST", help="NPUs or GPUs of each host, as in 0-3,6.")] = ""
+    layout: Annotated[
+        list[str], typer.Option(metavar="dp=4,tp=2,pp=1", help="Only this layout; may be given again.")
+    ] = []
+    native: Annotated[bool, typer.Option("--native", help="Also with DDP, FSDP2, DTensor and pipelining.")] = False
+    steps: Annotated[int, typer.Option(metavar="N", min=1, max=100, help="Steps of each layout.")] = 4
+    seed: Annotated[int, typer.Option(metavar="N", min=0, max=2**31 - 1, help="Seed of the data and the model.")] = 1
+    max_bytes: Annotated[str, typer.Option(metavar="SIZE", help="Largest collective, as in 64K or 4M.")] = "1M"
+    interface: Annotated[str, typer.Option(metavar="NAME", help="Network interface of the ranks.")] = ""
+    budget: Annotated[float, typer.Option(metavar="SECONDS", min=1, help="For all stages together.")] = 120.0
+
+
+@spread
+def command(
+    *,
+    hosts: Hosts,
+    training: Training,
+    job: Job,
+    ways: Ways,
+    select: Names = [],  # noqa: B006 - typer's way
+    ignore: Not = [],  # noqa: B006
+    checks: Sites = [],  # noqa: B006
+    output: Output,
+) -> None:
+    """Train a tiny model in parallel on the hosts, and name the rank that breaks it.
+
+    With no hosts: on this machine, 4 ranks on its CPUs. Hosts come from where `doctor check` takes them. It needs
+    torch for the job's interpreter on every host (--python), starts nothing that outlives it, and writes nothing there.
+
+    Exit codes: as `doctor check`.
+    """
+    refuse_ways(ways)
+    refuse_output(output)
+    wish = asked(training, job)
+    known = catalogue(checks)
+    picked = chosen(known, select or ["smoke"], ignore, roots=True)
+    if output.from_file:
+        again(saved(output.from_file), picked, known, output)
+    fleet = inventory(hosts)
+    from doctor.examine import Options, examine
+    from doctor.report.progress import Progress
+
+    options = Options(
+        transport=ways.transport, ssh=ssh_options(ways), within=ways.within, launch=job.launch, smoke=wish
+    )
+    progress = Progress(len(fleet.hosts), sys.stderr)
+    try:
+        done = examine(
+            fleet,
+            picked,
+            options,
+            os.environ,
+            rank_table=hosts.rank_table or "",
+            progress=progress.step,
+            stage=progress.stage,
+        )
+    finally:
+        progress.close()
+    if done.refused:
+        raise Refused(done.refused, 2)
+    finish(done, known, output)
+
+
+def asked(training: Training, job: Job) -> Wish:
+    """What the words ask for. Raises: Refused."""
+    from doctor.smoke.plan import Wish, read_layout
+
+    one_of("--backend", training.backend, BACKENDS)
+    try:
+        for text in training.layout:
+            read_layout(text)
+    except ValueError as error:
+        raise Refused(f"--{error}", 2) from None
+    return Wish(
+        backend=None if training.backend == "auto" else training.backend,  # type: ignore[arg-type]
+        ranks_per_host=job.ranks_per_host,
+        devices=_numbers(training.devices),
+        layouts=tuple(training.layout),
+        native=training.native,
+        steps=training.steps,
+        seed=training.seed,
+        max_bytes=_bytes(training.max_bytes),
+        master_addr=job.master_addr,
+        master_port=job.master_port,
+        budget=training.budget,
+        python=job.python,
+        interface=training.interface,
+    )
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    """``0-3,6`` as numbers, each once. Raises: Refused."""
+    found: list[int] = []
+    for part in text.split(",") if text else ():
+        ends = re.fullmatch(r"(\d{1,4})(?:-(\d{1,4}))?", part.strip(), re.ASCII)
+        first, last = (int(ends[1]), int(ends[2] or ends[1])) if ends else (1, 0)
+        if first > last or last - first > 255:
+            raise Refused(f"--devices {text!r}: expected device numbers, as in 0-3,6", 2)
+        found += range(first, last + 1)
+    if len(set(found)) < len(found):
+        raise Refused(f"--devices {text!r}: a number is there twice; expected each once", 2)
+    return tuple(found)
+
+
+def _bytes(text: str) -> int:
+    """``4M`` as a number. Raises: Refused."""
+    found = re.fullmatch(r"(\d{1,10})\s*([KMG]?)(?:i?B)?", text.strip(), re.ASCII | re.IGNORECASE)
+    size = int(found[1]) << _UNITS[found[2].upper()] if found else 0
+    if not 4 <= size <= 1 << 31:
+        raise Refused(f"--max-bytes {text!r}: expected a size from 4 to 2G, as in 64K or 4M", 2)
+    return size

@@ -1,0 +1,145 @@
+"""What the section on a smoke run says, and never says."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import jsonschema
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from doctor.model import Report
+from doctor.report import plain
+from doctor.report.json import SCHEMA_FILE, encode
+from doctor.report.smoke import FRAMES, ranks_in_words, size, told
+from doctor.smoke.model import Trouble
+from doctor.verdict import Verdict, exit_code, verdict
+from tests.report import reports as made
+
+VALID = jsonschema.Draft202012Validator(json.loads(SCHEMA_FILE.read_text("utf-8")))
+
+
+def lines(report: Report, **more: Any) -> list[str]:
+    return plain.render(report, made.PAGES, **more).splitlines()
+
+
+def under(label: str, report: Report, whole: bool = False) -> list[str]:
+    """The lines of one label."""
+    found: list[str] = []
+    last = ""
+    assert report.smoke
+    for name, text in told(report.smoke, whole):
+        last = name or last
+        found += [text] if last == label else []
+    return found
+
+
+def test_the_cause_comes_first_with_where_it_is_and_what_it_did() -> None:
+    said = [line for line in lines(made.smoke_hang()) if line.startswith("smoke   ")]
+    assert said[0] == (
+        "smoke   cause: rank 5 (node002, NPU 1) blocked outside of a collective, stage training, "
+        "layout pp2 dp2 tp2, step 2: sleeps in hrtimer_nanosleep"
+    )
+    assert said[1] == "smoke   call: rank 5: compute, after all_reduce of 128 float32 in dp2, number 6"
+
+
+def test_who_waits_in_one_call_stands_together() -> None:
+    assert under("waited", made.smoke_hang()) == [
+        "ranks 0,2,4: all_reduce of 128 float32 in dp2, number 7",
+        "ranks 1,3,6-7: recv of 256 float32 in p2p 4>6, number 3",
+    ]
+
+
+def test_the_stack_is_the_guilty_ranks_and_bounded() -> None:
+    stack = under("stack", made.smoke_hang())
+    assert stack[0] == "rank 5, innermost call first:"
+    assert stack[1] == '  File "train.py", line 40 in step_0'
+    assert len(stack) == FRAMES + 2
+    assert stack[-1] == "  ... 8 more lines"
+    assert len(under("stack", made.smoke_hang(), whole=True)) == 2 * (FRAMES + 2)
+
+
+def test_what_was_not_reached_is_said() -> None:
+    assert under("not done", made.smoke_hang()) == ["training, learning, loader, pace, teardown"]
+    assert under("not done", made.smoke_fine()) == []
+
+
+def test_only_the_largest_message_of_each_collective_unless_all_is_asked_for() -> None:
+    brief, whole = under("speed", made.smoke_fine()), under("speed", made.smoke_fine(), whole=True)
+    assert [line.split(",")[0] for line in brief[1:]] == ["all_reduce 4 MiB", "barrier"]
+    assert len(whole) == 6
+    assert brief[1] == "all_reduce 4 MiB, world of 8: 12.1 ms, 347 / 607 MB/s"
+
+
+def test_what_a_consequence_hides_is_not_unknown_on_hosts_without_a_finding() -> None:
+    """One rank stops the run on all hosts: nobody is to look for a second reason on the others."""
+    assert not [line for line in lines(made.smoke_hang()) if line.startswith("unknown")]
+
+
+def test_every_kind_of_trouble_has_words() -> None:
+    kinds = Trouble.__annotations__["kind"]
+    names = set(msgspec.json.schema(Trouble)["$defs"]["Trouble"]["properties"]["kind"]["enum"])
+    assert kinds == "TroubleKind"
+    for kind in sorted(names):
+        run = made.summary(ended="trouble", troubles=(Trouble(kind, guilty=(1,)),))
+        report = made.report(hosts=made.PAIR, smoke=run)
+        (cause,) = under("cause", report)
+        assert cause.startswith("rank 1 (node001, NPU 1) ")
+        VALID.validate(json.loads(encode(report, exit_code(report))))
+
+
+def test_a_run_that_was_cut_short_is_never_healthy() -> None:
+    for ended in ("trouble", "budget", "interrupted"):
+        report = made.report(made.outcome("host-unreachable"), smoke=made.summary(ended=ended))
+        assert verdict(report) is Verdict.UNKNOWN
+        assert exit_code(report) == 12
+        assert lines(report)[-1] == "UNKNOWN: the smoke run did not come to its end"
+
+
+def test_json_has_all_of_it_with_its_types() -> None:
+    document = json.loads(encode(made.smoke_hang(), 10))
+    VALID.validate(document)
+    run = document["smoke"]
+    assert run["hosts"] == [{"host": "node001", "ranks": 4}, {"host": "node002", "ranks": 4}]
+    assert run["layouts"][1] == {"layout": "pp2 dp2 tp2", "steps": 0, "error": None}
+    assert run["figures"][2]["busbw"] == pytest.approx((4 << 20) / 0.0121 * 1.75)
+    (trouble, later) = run["troubles"]
+    assert (trouble["kind"], trouble["guilty"], trouble["seq"]) == ("blocked", [5], 7)
+    assert trouble["calls"][5] == {"rank": 5, "text": "compute, after all_reduce of 128 float32 in dp2, number 6"}
+    assert later["text"] == "signal 9"
+    assert json.loads(encode(made.healthy(), 0))["smoke"] is None
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.text(max_size=300), st.floats(), st.integers(-(1 << 63), 1 << 64))
+def test_no_word_of_a_rank_breaks_the_layout_or_the_schema(evil: str, number: float, odd: int) -> None:
+    trouble = Trouble(
+        "dead", (0, 7), (1,), ((evil, evil),), "certain", evil, evil, odd, evil, odd, evil, odd, evil, evil
+    )
+    trouble = msgspec.structs.replace(trouble, calls={0: evil, 1: evil}, stacks={0: evil}, evidence=(evil,))
+    run = made.summary(
+        troubles=(trouble,),
+        seats=(msgspec.structs.replace(made.summary().seats[0], torch=evil, device=evil),),
+        layouts=(msgspec.structs.replace(made.summary().layouts[0], error=abs(number)),),
+        notes=(evil,),
+        places=(evil,) * 8,
+    )
+    report = made.report(made.outcome("host-unreachable"), smoke=run)
+    shown = plain.render(report, made.PAGES)
+    assert all(line.isprintable() for line in shown.splitlines())
+    assert all(line[:8].strip() in ("ok", "smoke", "from", "") for line in shown.splitlines()[:-1])
+    VALID.validate(json.loads(encode(report, exit_code(report))))
+
+
+def test_ranks_and_sizes_in_words() -> None:
+    assert [ranks_in_words(ranks) for ranks in ((3,), (0, 1, 2, 5), (7, 5))] == ["rank 3", "ranks 0-2,5", "ranks 5,7"]
+    assert [size(number) for number in (4, 1023, 65536, 4 << 20, 3 << 29)] == [
+        "4 B",
+        "1023 B",
+        "64 KiB",
+        "4 MiB",
+        "1.5 GiB",
+    ]

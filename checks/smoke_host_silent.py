@@ -15,7 +15,7 @@ def smoke_host_silent(run: SmokeRun, started: PerHost[SmokeStart] | None) -> Ite
     never come back, and all the others wait.
 
     ## What to do
-    {text}. Look at its console or its management controller (`ipmitool power status`), then at `last -x`,
+    Look at its console or its management controller (`ipmitool power status`), then at `last -x`,
     `journalctl -b -1 -e` and `dmesg -T` once it is back. If it answers: its network or SSH was cut, see its switch
     port.
 

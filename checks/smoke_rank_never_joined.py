@@ -16,11 +16,10 @@ def smoke_rank_never_joined(run: SmokeRun, started: PerHost[SmokeStart] | None) 
     the other ranks says only that somebody is missing.
 
     ## What to do
-    What it met: {text}. A name that does not resolve, or to another address than elsewhere: compare `getent hosts`
-    of the master's name on {host} and on the others; put it into `/etc/hosts`. Refused: nothing listens there, or
-    it is the wrong host or port; something else may hold the port (`ss -ltnp`). No answer: a firewall, or no route
-    (`doctor check` looks into both). World size: every rank must be given the same WORLD_SIZE, and each rank number
-    once.
+    A name that does not resolve, or to another address than elsewhere: compare `getent hosts` of the master's name
+    on {host} and on the others; put it into `/etc/hosts`. Refused: nothing listens there, or it is the wrong host
+    or port; something else may hold the port (`ss -ltnp`). No answer: a firewall, or no route (`doctor check` looks
+    into both). World size: every rank must be given the same WORLD_SIZE, and each rank number once.
 
     ## Source
     Before torch's own client connects, each rank resolves the master's address and connects to it with plain

@@ -15,12 +15,12 @@ def smoke_rank_not_started(run: SmokeRun, started: PerHost[SmokeStart] | None) -
     names the store, not the rank.
 
     ## What to do
-    What it said: {text}. Try it on {host} by hand, with the job's own interpreter and environment: `{python} -c
-    "import torch, torch.distributed; print(torch.__version__)"`. No module named torch: install it for that
-    interpreter (`{python} -m pip install torch`; on this machine `pip install 'cluster-doctor[smoke]'`), or name
-    the job's own with `--python`. An error of torch_npu: CANN's environment is not set (`source
-    /usr/local/Ascend/ascend-toolkit/set_env.sh`), or the driver's libraries are not on LD_LIBRARY_PATH. A device
-    that cannot be set: look at `npu-smi info` or `nvidia-smi`, at ASCEND_RT_VISIBLE_DEVICES and
+    Try it on {host} by hand, with the job's own interpreter and environment:
+    `{python} -c "import torch, torch.distributed; print(torch.__version__)"`. No module named torch: install it for
+    that interpreter (`{python} -m pip install torch`; on this machine `pip install 'cluster-doctor[smoke]'`), or
+    name the job's own with `--python`. An error of torch_npu: CANN's environment is not set
+    (`source /usr/local/Ascend/ascend-toolkit/set_env.sh`), or the driver's libraries are not on LD_LIBRARY_PATH. A
+    device that cannot be set: look at `npu-smi info` or `nvidia-smi`, at ASCEND_RT_VISIBLE_DEVICES and
     CUDA_VISIBLE_DEVICES, and at who holds it.
 
     ## Source

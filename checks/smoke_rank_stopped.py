@@ -24,7 +24,7 @@ def smoke_rank_stopped(run: SmokeRun, started: PerHost[SmokeStart] | None) -> It
     """
     yield from found(
         run,
-        "{who} is {text} {where}; {waiting} wait for it",
+        "{who} is {text} {where}; waiting for it: {waiting}",
         "stopped",
         "frozen",
     )

@@ -59,6 +59,11 @@ def checks(extra: Sequence[Path] = ()) -> list[Check]:
 
     Raises: BadCheck for a file that breaks the rules, or a name that is there twice.
     """
+    return list(one_by_one(extra))
+
+
+def one_by_one(extra: Sequence[Path] = ()) -> Iterator[Check]:
+    """The same, each as it is loaded."""
     from doctor.declaration import BadCheck
 
     found: dict[str, Check] = {}
@@ -67,7 +72,7 @@ def checks(extra: Sequence[Path] = ()) -> list[Check]:
         if one.name in found:
             raise BadCheck(f"{path}: the check {one.name} is already there, in {found[one.name].path}")
         found[one.name] = one
-    return list(found.values())
+        yield one
 
 
 def pick(all_checks: Iterable[One], select: Sequence[str] = (), ignore: Sequence[str] = ()) -> list[One]:

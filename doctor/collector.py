@@ -132,7 +132,7 @@ def unframe(said: Said, marker: str, local: bool = False) -> HostRecord:
     _, found, rest = text.partition(f"\n{marker}\n")
     body, closed, _ = rest.partition(f"\n{marker} end\n")
     if not (found and closed):
-        raise _no_answer(said, bool(found))
+        raise no_answer(said, bool(found))
     try:
         record = msgspec.json.decode(body, type=_Answer)
     except (msgspec.DecodeError, msgspec.ValidationError) as error:
@@ -159,7 +159,8 @@ class _Answer(msgspec.Struct, frozen=True):
     ended: float
 
 
-def _no_answer(said: Said, begun: bool) -> Unreached:
+def no_answer(said: Said, begun: bool) -> Unreached:
+    """Why a host's Python said nothing that was meant for us, in the host's own words."""
     errors = said.err.decode("utf-8", "replace")
     old = re.search(r"sys\.version_info\(major=(\d+), minor=(\d+)", errors)
     if old:

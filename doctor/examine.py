@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,11 +23,13 @@ from doctor.model import Report
 from doctor.record import SCHEMA, HostRecord, Run
 from doctor.rounds import rounds
 from doctor.smoke.model import SmokeRun
+from doctor.transport.choice import open_transport
 from doctor.transport.options import Options as SshOptions
 from doctor.transport.options import workers
 
 if TYPE_CHECKING:
     from doctor.inventory import Inventory
+    from doctor.smoke.calling import Call
     from doctor.smoke.third import Stage, Third
     from doctor.transport import Transport
 
@@ -77,21 +79,16 @@ def examine(
     Raises: ValueError for options that contradict themselves; `doctor.transport.Unreached` never.
     """
     clock, started = time.monotonic(), _now()
-    launch = {"environ": relevant(environ), "rank_table": rank_table, **options.launch}
-    if inventory.slots:
-        launch.setdefault("ranks_per_host", dict(inventory.slots))
-    table = _rank_table_file(Launch.from_environment(**launch).rank_table_path)
-    intent = _intent(launch, table)
+    job = _Job(inventory, options, environ, rank_table)
     hosts = inventory.hosts
-    facts = union(fact for check in checks for fact in check.facts)
-    given = _given(hosts, intent, table)
-    notes = list(inventory.notes)
     stopped: BaseException | None = None
     records: dict[str, HostRecord] = {}
+    warnings: list[str] = []
     third: Third | None = None
     if hosts:
-        transport = open_transport(inventory, options)
-        ask = Ask(facts, given, options.sudo, tuple(words(options.within)))
+        transport = open_transport(inventory.local, options.transport, options.ssh)
+        facts = union(fact for check in checks for fact in check.facts)
+        ask = Ask(facts, job.given, options.sudo, tuple(words(options.within)))
         limits = Limits(options.timeout, options.budget, options.workers or workers(len(hosts)))
         try:
             records = rounds(hosts, transport, ask, limits, inventory.local, progress)
@@ -102,26 +99,76 @@ def examine(
             records, stopped = partial.records, partial.stop
         finally:
             transport.close()
-        notes += transport.warnings
-    if stopped is not None:
-        notes.append("interrupted: the report is of what had been read by then")
-    if third:
-        records = third.records
-        notes += third.notes
-    run = Run(
-        SCHEMA,
-        inventory.source,
-        started,
-        round(time.monotonic() - clock, 3),
-        records,
-        given,
-        launch,
-        table,
-        tuple(notes),
-        __version__,
-        third.smoke if third else {},
-    )
+        warnings = transport.warnings
+    run = job.run(started, clock, third.records if third else records, warnings, third, stopped)
     return Examination(run, replay(run, checks), stopped, third.refused if third else "")
+
+
+def examine_smoke(
+    inventory: Inventory,
+    called: Call,
+    transport: Transport,
+    checks: Callable[[], Sequence[Check]],
+    options: Options,
+    environ: Mapping[str, str],
+    *,
+    rank_table: str = "",
+    progress: Progress = lambda host, record: None,
+    stage: Stage = lambda name, seconds: None,
+    meanwhile: Iterator[object] = iter(()),
+) -> Examination:
+    """The smoke run alone, on hosts that were called already: its agents' visit is the only one.
+
+    ``meanwhile``: work for the time in which hosts import torch; ``checks`` is called when it is done. They must need
+    nothing but the smoke run, and what any visit tells.
+    """
+    from doctor.smoke.third import only_round
+
+    started, job = _now(), _Job(inventory, options, environ, rank_table)
+    try:
+        third = only_round(called, options.smoke, stage=stage, met=progress, meanwhile=meanwhile)
+    finally:
+        transport.close()
+    run = job.run(started, called.began, third.records, transport.warnings, third, third.stopped)
+    return Examination(run, replay(run, checks()), third.stopped, third.refused)
+
+
+class _Job:
+    """What the command line and the environment say of the job, and the run that is made of it."""
+
+    def __init__(self, inventory: Inventory, options: Options, environ: Mapping[str, str], rank_table: str) -> None:
+        self.inventory = inventory
+        self.launch = {"environ": relevant(environ), "rank_table": rank_table, **options.launch}
+        if inventory.slots:
+            self.launch.setdefault("ranks_per_host", dict(inventory.slots))
+        self.table = _rank_table_file(Launch.from_environment(**self.launch).rank_table_path)
+        self.given = _given(inventory.hosts, _intent(self.launch, self.table), self.table)
+
+    def run(
+        self,
+        started: str,
+        clock: float,
+        records: dict[str, HostRecord],
+        warnings: Sequence[str],
+        third: Third | None,
+        stopped: BaseException | None,
+    ) -> Run:
+        notes = [*self.inventory.notes, *warnings]
+        if stopped is not None:
+            notes.append("interrupted: the report is of what had been read by then")
+        return Run(
+            SCHEMA,
+            self.inventory.source,
+            started,
+            round(time.monotonic() - clock, 3),
+            records,
+            self.given,
+            self.launch,
+            self.table,
+            (*notes, *(third.notes if third else ())),
+            __version__,
+            third.smoke if third else {},
+        )
 
 
 def replay(run: Run, checks: Sequence[Check]) -> Report:
@@ -155,21 +202,6 @@ def _third_round(
         wish = msgspec.structs.replace(wish, budget=min(wish.budget, left))
     within = tuple(words(options.within))
     return third_round(records, inventory.slots, transport, wish, local=inventory.local, within=within, stage=stage)
-
-
-def open_transport(inventory: Inventory, options: Options) -> Transport:
-    """The way to the hosts that the options ask for."""
-    if inventory.local:
-        from doctor.transport.local import Local
-
-        return Local()
-    if options.transport == "openssh":
-        from doctor.transport.openssh import OpenSsh
-
-        return OpenSsh(options.ssh)
-    from doctor.transport.ssh import Ssh
-
-    return Ssh(options.ssh)
 
 
 def _now() -> str:

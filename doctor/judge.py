@@ -168,7 +168,7 @@ def _fleet_arguments(
             if isinstance(fact, Fact):
                 values[host] = fact
                 outcome.note_unread(host, fact)
-            elif not need.optional:
+            elif not _may_be_missing(need, fact):
                 outcome.refuse(host, fact)
         if not values and not need.optional:
             if not hosts:

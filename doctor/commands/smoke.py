@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
@@ -16,6 +17,9 @@ from doctor.commands.options import one_of, spread
 from doctor.commands.output import Output, again, finish, refuse_output, saved
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from doctor.declaration import Check
     from doctor.smoke.plan import Wish
 
 BACKENDS = ("auto", "gloo", "nccl", "hccl")
@@ -31,7 +35,7 @@ class Training(NamedTuple):
         list[str], typer.Option(metavar="dp=4,tp=2,pp=1", help="Only this layout; may be given again.")
     ] = []
     native: Annotated[bool, typer.Option("--native", help="Also with DDP, FSDP2, DTensor and pipelining.")] = False
-    steps: Annotated[int, typer.Option(metavar="N", min=1, max=100, help="Steps of each layout.")] = 4
+    steps: Annotated[int, typer.Option(metavar="N", min=1, max=100, help="Steps of each layout.")] = 3
     seed: Annotated[int, typer.Option(metavar="N", min=0, max=2**31 - 1, help="Seed of the data and the model.")] = 1
     max_bytes: Annotated[str, typer.Option(metavar="SIZE", help="Largest collective, as in 64K or 4M.")] = "1M"
     interface: Annotated[str, typer.Option(metavar="NAME", help="Network interface of the ranks.")] = ""
@@ -60,33 +64,67 @@ def command(
     refuse_ways(ways)
     refuse_output(output)
     wish = asked(training, job)
-    known = catalogue(checks)
-    picked = chosen(known, select or ["smoke"], ignore, roots=True)
+    plain = not (select or ignore or checks or ways.within or output.from_file)
+    known = [] if plain else catalogue(checks)
+    picked = [] if plain else chosen(known, select or ["smoke"], ignore, roots=True)
     if output.from_file:
         again(saved(output.from_file), picked, known, output)
-    fleet = inventory(hosts)
-    from doctor.examine import Options, examine
+    fleet, ssh = inventory(hosts), ssh_options(ways)
+    from doctor.transport.choice import open_transport
+
+    # With the run's own checks alone, the hosts' agents start while the rest is loaded.
+    transport = open_transport(fleet.local, ways.transport, ssh) if plain else None
+    if transport:
+        from doctor.smoke.calling import call
+
+        slots = {host: fleet.slots.get(host, 0) for host in fleet.hosts}
+        called = call(slots, transport, wish.master_port, local=fleet.local)
+    from doctor.examine import Options, examine, examine_smoke
     from doctor.report.progress import Progress
 
-    options = Options(
-        transport=ways.transport, ssh=ssh_options(ways), within=ways.within, launch=job.launch, smoke=wish
-    )
+    options = Options(transport=ways.transport, ssh=ssh, within=ways.within, launch=job.launch, smoke=wish)
     progress = Progress(len(fleet.hosts), sys.stderr)
+    table = hosts.rank_table or ""
     try:
-        done = examine(
-            fleet,
-            picked,
-            options,
-            os.environ,
-            rank_table=hosts.rank_table or "",
-            progress=progress.step,
-            stage=progress.stage,
-        )
+        if transport:
+            done = examine_smoke(
+                fleet,
+                called,
+                transport,
+                lambda: chosen(known, ["smoke"], roots=True),
+                options,
+                os.environ,
+                rank_table=table,
+                progress=progress.step,
+                stage=progress.stage,
+                meanwhile=ready(known),
+            )
+        else:
+            done = examine(
+                fleet,
+                picked,
+                options,
+                os.environ,
+                rank_table=table,
+                progress=progress.step,
+                stage=progress.stage,
+            )
     finally:
         progress.close()
     if done.refused:
         raise Refused(done.refused, 2)
     finish(done, known, output)
+
+
+def ready(known: list[Check]) -> Iterator[object]:
+    """Loads in small pieces what the end of the run needs: every check, into ``known``, and the report's parts."""
+    from doctor.catalogue import one_by_one
+
+    for one in one_by_one():
+        known.append(one)
+        yield one.needs
+    for name in ("doctor.smoke.figures", "doctor.verdict", "doctor.report.plain", "doctor.report.json"):
+        yield import_module(name)
 
 
 def asked(training: Training, job: Job) -> Wish:

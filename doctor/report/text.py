@@ -80,7 +80,8 @@ class _Sheet:
         if smoke:
             yield Text("smoke run", "bold")
             for label, text in smoke:
-                yield from self.hung(f"  {label:<{MARGIN - 2}}", text, "dim")
+                style = "bold" if label == "cause" else ""
+                yield from self.hung(f"  {label:<{MARGIN - 2}}", text, "dim", style)
             yield Text()
 
     def section(self, section: Section) -> Iterator[Text]:

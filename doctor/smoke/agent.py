@@ -21,7 +21,6 @@ import signal
 import socket
 import struct
 import sys
-import tempfile
 import time
 
 # The black box, as the worker writes it.
@@ -40,7 +39,7 @@ OPS = (
     "gather", "scatter",
 )  # fmt: skip
 DTYPES = ("", "float32", "float64", "float16", "bfloat16", "int8", "uint8", "int16", "int32", "int64", "bool")
-COLLECTIVE = STATES.index("collective")
+INPUT, COLLECTIVE = STATES.index("input"), STATES.index("collective")
 
 LOOK = 0.02  # seconds between two looks at the boxes
 SEND = 0.05  # seconds between two lines about them, at least
@@ -50,7 +49,7 @@ WAITS = 0.4  # a rank that has been in one collective for so long has its socket
 TAIL = 8192  # bytes kept of what a rank prints
 PATIENCE = 15.0  # seconds without a word of the controller, which says something every other second
 BACKLOG = 4 << 20  # bytes that may wait for the controller before looks are skipped
-BOOT = "import sys;exec(compile(sys.stdin.buffer.read(int(sys.argv[1])),'worker.py','exec'));main()"
+BOOT = "import gc,sys;gc.disable();exec(compile(sys.stdin.buffer.read(int(sys.argv[1])),'worker.py','exec'));main()"
 
 
 # ---- what /proc tells
@@ -133,6 +132,14 @@ def schedule(pid, threads):
                 more = read("/proc/%d/task/%s/schedstat" % (pid, name)).split()
                 everyone += int(more[1]) / 1e9 if len(more) > 1 else 0.0
     return ran, delay, everyone
+
+
+def children(pid):
+    """Processes that the main thread has forked."""
+    path = "/proc/%d/task/%d/children" % (pid, pid)
+    if os.path.exists(path):
+        return [int(word) for word in read(path).split()]
+    return [child for child, (_, parent, _) in processes().items() if parent == pid]
 
 
 def cgroups(pid):
@@ -273,6 +280,7 @@ class Seen:
         self.entered = {}
         self.fresh = []  # calls entered since the last line
         self.base = self.base_stamp = None
+        self.workers, self.held = {}, 0.0  # delay of each loader worker at the stamp, and the longest since
         self.told = (-1, "")
         self.letter, self.waits_for = "R", ""
         self.looked = 0.0
@@ -344,15 +352,27 @@ class Seen:
             self.letter = "F"
         self.waits_for = read("/proc/%d/wchan" % self.pid, 64).strip("0")
         spent = schedule(self.pid, waiting)
-        if self.base_stamp != self.stamp:
-            self.base, self.base_stamp = spent, self.stamp
+        anew, self.base_stamp = self.base_stamp != self.stamp, self.stamp
+        if anew:
+            self.base = spent
         if not spent or not self.base:
             # The kernel does not tell who waited for a CPU: only half of the time is held against the rank.
             self.effective = age / 2
             return
         self.cpu = spent[0] - self.base[0]
         delay = spent[2] - self.base[2] if waiting else spent[1] - self.base[1]
+        if self.now[1] == INPUT:
+            delay += self.held_up(anew)
         self.effective = max(0.0, age - delay)
+
+    def held_up(self, anew):
+        """Seconds since the stamp that a loader worker waited for a CPU, of the one that waited longest."""
+        found = dict((pid, schedule(pid, False)) for pid in children(self.pid))
+        delays = dict((pid, spent[1]) for pid, spent in found.items() if spent)
+        if anew:
+            self.workers, self.held = delays, 0.0
+        self.held = max([self.held] + [delay - self.workers.get(pid, 0.0) for pid, delay in delays.items()])
+        return self.held
 
     def snapshot(self, clock):
         """What is new, as the controller's Snapshot; None when nothing is. Defaults are left out."""
@@ -436,7 +456,7 @@ class Agent:
         self.store = None
         self.plan = {}
         self.ranks = {}  # number -> Seen
-        self.known = set()  # pids of all that was ended
+        self.known = set()  # pids of all that has ended
         self.sessions = set()  # that we began
         self.roots = {}  # pid of what we started -> its ranks, None for the one process of them all
         self.events = None
@@ -623,6 +643,7 @@ class Agent:
                 return
             if not pid:
                 return
+            self.known.add(pid)
             if pid in self.roots:
                 self.hear_all()
                 ranks = self.roots.pop(pid)
@@ -666,6 +687,8 @@ class Agent:
                 "port_error": problem,
                 "server": server[2] if len(server) == 4 else "",
                 "devices": devices(),
+                "uid": os.getuid(),
+                "now": time.time(),
             }
         )
 
@@ -880,14 +903,15 @@ class Agent:
         return mark.decode("ascii") in read("/proc/%d/environ" % pid, 1 << 20).split("\0")
 
     def sweep(self):
-        """Shared memory that killed loader workers had no time to remove."""
+        """Shared memory and semaphores that killed ranks and loader workers had no time to remove."""
+        self.known.update(seen.pid for seen in self.ranks.values())
         try:
             names = os.listdir("/dev/shm")
         except OSError:
             return
         for name in names:
-            match = re.match(r"torch_(\d+)_", name)
-            if match and int(match.group(1)) in self.known:
+            match = re.match(r"(?:sem\.)?torch_(\d+)_", name)
+            if match and int(match.group(1)) in self.known and not os.path.exists("/proc/" + match.group(1)):
                 try:
                     os.unlink("/dev/shm/" + name)
                 except OSError:
@@ -925,6 +949,8 @@ def anonymous(name, size):
     if hasattr(os, "memfd_create"):
         fd = os.memfd_create("doctor-" + name)
     else:
+        import tempfile  # it takes as long to load as all else together
+
         fd, path = tempfile.mkstemp(prefix="doctor-")
         os.unlink(path)
     if size:

@@ -30,12 +30,17 @@ class Letter(msgspec.Struct, frozen=True):
     stdin: bytes
 
 
-def letter(marker: str, listen: bool = False, port: int = 0, within: tuple[str, ...] = ()) -> Letter:
-    """For one host; ``within`` is put before the command, to start it in a container."""
+def letter(marker: str, listen: bool = False, port: int = 0, within: tuple[str, ...] = (), python: str = "") -> Letter:
+    """For one host; ``within`` is put before the command, to start it in a container.
+
+    ``python`` is the interpreter's path, where it is known; otherwise the host looks for one.
+    """
     source, first = sources.agent(), request(marker, listen, port)
-    boot = _BOOT.replace("SOURCE", str(len(source))).replace("REQUEST", str(len(first)))
-    command = " ".join(["exec", *map(shlex.quote, within), "sh", "-c", f"'{boot}'"])
-    return Letter(command, source + first)
+    boot = f'exec {shlex.quote(python)} -I -S -c "{_PROGRAM}"' if python else f"exec sh -c '{_BOOT}'"
+    boot = boot.replace("SOURCE", str(len(source))).replace("REQUEST", str(len(first)))
+    if within:
+        boot = " ".join(["exec", *map(shlex.quote, within), boot.removeprefix("exec ")])
+    return Letter(boot, source + first)
 
 
 def request(marker: str, listen: bool, port: int) -> bytes:

@@ -43,19 +43,26 @@ class Gone(msgspec.Struct, frozen=True):
     text: str
     kind: str = "lost"
     hint: str = ""
+    code: int | None = None
+    """The exit status, if it ended."""
+    err: bytes = b""
 
 
 class Channels:
     """All agents, by name: a host's, or one of several on it."""
 
-    def __init__(self, parties: Mapping[str, Party], marker: str, hear: Hear) -> None:
+    def __init__(self, parties: Mapping[str, Party], marker: str) -> None:
         self.parties = dict(parties)
-        self._marker, self._hear = marker.encode("ascii") + b" ", hear
+        self.hear: Hear = lambda name, line: None
+        """Is given every line that was understood, as `pump` takes it in."""
+        self._marker = marker.encode("ascii") + b" "
         self._inbox: queue.SimpleQueue[tuple[str, bytes | Conversation | Gone]] = queue.SimpleQueue()
         self._conversations: dict[str, Conversation] = {}
         self._replies: dict[str, dict[str, Line]] = {}
         self._ticked = time.monotonic()
         self.hellos: dict[str, Hello] = {}
+        self.met: dict[str, float] = {}
+        """Our clock when they came."""
         self.gone: dict[str, Gone] = {}
         self.left: dict[str, list[tuple[int, str, str]]] = {}
         """What an agent could not end, by its farewell."""
@@ -96,11 +103,21 @@ class Channels:
         for name in self.quiet:
             self.quiet[name] += min(gap, 0.1)
 
+    def forget(self, name: str) -> None:
+        """Goes on without an agent; what it still says is not heard. It is ended with the others."""
+        del self.parties[name]
+        del self.quiet[name]
+        self.hellos.pop(name, None)
+        self.gone.pop(name, None)
+
     def _take(self, name: str, what: bytes | Conversation | Gone) -> None:
-        if isinstance(what, Gone):
-            self.gone.setdefault(name, what)
-        elif not isinstance(what, bytes):
+        if not isinstance(what, (bytes, Gone)):
             self._conversations[name] = what
+        elif name not in self.parties:
+            if isinstance(what, Gone):
+                self._conversations.pop(name, None)
+        elif isinstance(what, Gone):
+            self.gone.setdefault(name, what)
         elif what.startswith(self._marker):
             self._read(name, what[len(self._marker) :])
         elif name not in self.hellos:
@@ -114,13 +131,14 @@ class Channels:
             line = read_line(data)
             if line.hello:
                 self.hellos[name] = line.hello
+                self.met.setdefault(name, time.time())
             for key in ("stacks", "sockets", "probes"):
                 if getattr(line, key) is not None:
                     self._replies.setdefault(key, {})[name] = line
             if line.bye:
                 self.left[name] = line.bye.left
             self.late = max(self.late, min(line.late, 5.0))
-            self._hear(name, line)
+            self.hear(name, line)
         except NotUnderstood as error:
             self.gone[name] = Gone(f"its agent says what cannot be understood: {plain(str(error))}", "error")
 
@@ -158,4 +176,5 @@ class Channels:
 def _ended(conversation: Conversation) -> Gone:
     code, words = conversation.code, plain(conversation.err[-400:])
     how = "" if code is None else f" (signal {-code})" if code < 0 else f" (exit status {code})"
-    return Gone(f"its agent ended{how}{': ' if words else ''}{words}", why_none(words))
+    text = f"its agent ended{how}{': ' if words else ''}{words}"
+    return Gone(text, why_none(words), code=code, err=conversation.err)

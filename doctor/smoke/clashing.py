@@ -10,8 +10,8 @@ from doctor.smoke.telling import current
 from doctor.smoke.traces import form
 from doctor.smoke.waiting import Wait, Where, deadlock
 
-ANSWER = 0.3
-"""Seconds that the others of a group get to show their side of a mismatch."""
+ANSWER, ARRIVAL = 0.3, 3.0
+"""Seconds that the others of a group get to show their side of a mismatch, and those on their way, at most."""
 STANDING = 0.5
 """Effective seconds that a circle must have stood still when one of its ranks may get out by itself."""
 HABIT = "Rank {} departs from its own previous step; the others do as before."
@@ -34,14 +34,27 @@ class Clash:
         calls = scene.ledger.calls(group, seq)
         self._since = scene.now if self._since is None else self._since
         strays = scene.straying(calls)
-        heard_all = len(calls) == len(scene.members(group))
-        if len(strays) != 1 and not heard_all and scene.now - self._since < ANSWER:
+        if len(strays) != 1 and self._may_hear_more(scene, scene.now - self._since):
             return None
         guilty, why = blame(scene, calls, strays)
         others = [rank for rank in sorted(calls) if rank not in guilty]
         kind: TroubleKind = "left" if sorted(guilty) == scene.ahead(calls) else "mismatch"
         sides = {rank: scene.words(call) for rank, call in sorted(calls.items())}
         return scene.tell(kind, guilty, about=calls[(others or guilty)[0]], sides=sides, evidence=(why,))
+
+    def _may_hear_more(self, scene: Scene, waited: float) -> bool:
+        """Whether another member's side may come yet, and help to tell who is wrong."""
+        assert scene.ledger.clash
+        if not scene.members(scene.ledger.clash[0]):
+            return waited < ANSWER
+        silent = scene.missing(*scene.ledger.clash)
+        coming = any(rank in scene.snaps and on_its_way(scene.snaps[rank]) for rank in silent)
+        return bool(silent) and waited < (ARRIVAL if coming else ANSWER)
+
+
+def on_its_way(snap: Snapshot) -> bool:
+    """Whether a rank seems to work, or to wait for a CPU."""
+    return snap.state in ("input", "compute") and not snap.dead and snap.effective < ANSWER
 
 
 def blame(scene: Scene, calls: Mapping[int, Call], strays: Sequence[int]) -> tuple[Sequence[int], str]:

@@ -18,7 +18,7 @@ BEGIN = -1
 
 
 class Course(msgspec.Struct, frozen=True):
-    """Every event of one layout, by rank. A rank that said nothing is not in it."""
+    """Every event of one layout, by rank. A rank that said nothing is not in it. Made by `course`."""
 
     plan: Plan
     number: int
@@ -26,6 +26,12 @@ class Course(msgspec.Struct, frozen=True):
     begun: dict[int, Begun]
     steps: tuple[dict[int, Stepped], ...]
     ended: dict[int, Ended]
+    replicas: tuple[tuple[int, ...], ...]
+    """Groups whose ranks hold the same parameters, and train them on different data."""
+    models: tuple[tuple[int, ...], ...]
+    """Groups whose ranks hold one model together, and must see the same data and draw the same numbers."""
+    slices: tuple[tuple[int, ...], ...]
+    """Groups whose ranks hold slices of the same tensors: one stage, one data-parallel index."""
 
     @property
     def layout(self) -> Layout:
@@ -37,34 +43,33 @@ class Course(msgspec.Struct, frozen=True):
 
     def place(self, rank: int) -> tuple[int, int, int]:
         """Pipeline stage, data-parallel index, tensor-parallel index."""
-        layout = self.layout
-        return rank // (layout.dp * layout.tp), rank // layout.tp % layout.dp, rank % layout.tp
-
-    def groups(self, *same: int) -> list[tuple[int, ...]]:
-        """The ranks that have these coordinates in common: 0 the stage, 1 the data-parallel index, 2 the tensor's."""
-        found: dict[tuple[int, ...], list[int]] = {}
-        for rank in self.ranks:
-            found.setdefault(tuple(self.place(rank)[one] for one in same), []).append(rank)
-        return [tuple(ranks) for ranks in found.values()]
-
-    @property
-    def replicas(self) -> list[tuple[int, ...]]:
-        """Groups whose ranks hold the same parameters, and train them on different data."""
-        return self.groups(0, 2)
-
-    @property
-    def models(self) -> list[tuple[int, ...]]:
-        """Groups whose ranks hold one model together, and must see the same data and draw the same numbers."""
-        return self.groups(1)
-
-    @property
-    def slices(self) -> list[tuple[int, ...]]:
-        """Groups whose ranks hold slices of the same tensors: one stage, one data-parallel index."""
-        return self.groups(0, 1)
+        return place_in(self.layout, rank)
 
     def after(self) -> Iterator[tuple[int, dict[int, Stepped]]]:
         """The steps, numbered."""
         yield from enumerate(self.steps)
+
+
+def place_in(layout: Layout, rank: int) -> tuple[int, int, int]:
+    """Pipeline stage, data-parallel index, tensor-parallel index."""
+    return rank // (layout.dp * layout.tp), rank // layout.tp % layout.dp, rank % layout.tp
+
+
+def course(
+    plan: Plan,
+    number: int,
+    begun: Mapping[int, Begun] | None = None,
+    steps: Iterable[dict[int, Stepped]] = (),
+    ended: Mapping[int, Ended] | None = None,
+) -> Course:
+    """A layout, with the groups that its ranks fall into."""
+    groups: tuple[dict[tuple[int, ...], list[int]], ...] = ({}, {}, {})
+    for rank in range(plan.layouts[number].world):
+        stage, data, part = place_in(plan.layouts[number], rank)
+        for group, same in zip(groups, ((stage, part), (data,), (stage, data)), strict=True):
+            group.setdefault(same, []).append(rank)
+    replicas, models, slices = (tuple(map(tuple, group.values())) for group in groups)
+    return Course(plan, number, dict(begun or {}), tuple(steps), dict(ended or {}), replicas, models, slices)
 
 
 class Split(msgspec.Struct, frozen=True):
@@ -115,7 +120,7 @@ def courses(plan: Plan, training: Mapping[str, SmokeTraining]) -> list[Course]:
         ended = _by_rank(number, (event for fact in training.values() for event in fact.ended))
         ordered = tuple(steps[step] for step in range(len(steps)) if step in steps)
         if begun or ordered:
-            made.append(Course(plan, number, begun, ordered, ended))
+            made.append(course(plan, number, begun, ordered, ended))
     return made
 
 

@@ -6,13 +6,14 @@ from collections.abc import Iterable, Sequence
 
 from doctor.facts.smoke import Stepped
 from doctor.smoke.course import Course
-from doctor.smoke.shards import misread
-from doctor.smoke.twin import Twins
+from doctor.smoke.shards import Misread
 
 
-def well_read(course: Course, twin: Twins) -> list[dict[int, Stepped]]:
+def well_read(course: Course, wrong: Iterable[Misread]) -> list[dict[int, Stepped]]:
     """The steps, without ranks that read other data than planned: they draw for other blocks, too."""
-    elsewhere = {(one.rank, one.step) for one in misread(course, twin)}
+    elsewhere = {(one.rank, one.step) for one in wrong}
+    if not elsewhere:
+        return list(course.steps)
     return [{rank: one for rank, one in said.items() if (rank, step) not in elsewhere} for step, said in course.after()]
 
 

@@ -61,7 +61,8 @@ def _with_links(trouble: Trouble, plan: Plan, channels: Channels, addresses: sur
 
 def _with_words(trouble: Trouble, progress: Progress) -> Trouble:
     """The layout, the kernel's log, and what the guilty ranks printed last."""
-    ranks = (*trouble.guilty, *trouble.victims)
+    # Who left may be in another layout by now.
+    ranks = (*trouble.victims, *trouble.guilty) if trouble.kind == "left" else (*trouble.guilty, *trouble.victims)
     layout = trouble.layout or (progress.in_layout(ranks) if trouble.stage == "training" else "")
     logs = [progress.logs[rank] for rank in trouble.guilty if rank in progress.logs]
     said = [progress.errors[rank] for rank in trouble.guilty if rank in progress.errors]

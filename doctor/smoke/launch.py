@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import secrets
-import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from importlib.util import find_spec
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -15,8 +12,9 @@ from doctor.fact import Visit
 from doctor.record import HostRecord
 from doctor.smoke import plan as planning
 from doctor.smoke import records, sources
-from doctor.smoke.boot import letter, request
-from doctor.smoke.channels import Channels, Gone, Party, Talk
+from doctor.smoke.boot import request
+from doctor.smoke.calling import Call, call, marker
+from doctor.smoke.channels import TICK, Gone, Party, Talk
 from doctor.smoke.detect import Detector, Resend, joined
 from doctor.smoke.inquiry import inquire
 from doctor.smoke.lines import Line, NotUnderstood, read_event
@@ -24,13 +22,20 @@ from doctor.smoke.model import Plan, SmokeRun, Snapshot, Trouble, TroubleKind
 from doctor.smoke.plan import Wish
 from doctor.smoke.progress import Progress
 from doctor.smoke.survey import Addresses
-from doctor.transport import Conversation, Transport
+from doctor.transport import Conversation, Said, Transport
+from doctor.transport.wording import seconds
 from doctor.wording import plain
 
 HELLO = 30.0
 """Seconds for a host to be reached and to start its agent."""
+VISIT = 60.0
+"""The same, when a host that takes longer is left out."""
+ANSWER = 10.0
+"""Seconds for an agent that is there to answer."""
 SILENT = 1.0
 """Seconds without a line after which a host is silent: agents say something five times a second."""
+SILENT_HERE = 5.0
+"""On this machine no network can be cut, and an agent that waits for a CPU is not gone."""
 WARMUP = 30.0
 """Seconds that accelerators may take to connect a group's ranks, and to compile what a first step needs."""
 FEED = 0.05
@@ -41,9 +46,14 @@ MARGIN = 30.0
 """Seconds that an agent lives longer than the budget, should the controller vanish without a trace."""
 
 Told = Callable[[str, float], None]
+Met = Callable[[str, HostRecord], None]
 
 
 def _quietly(stage: str, seconds: float) -> None:
+    pass
+
+
+def _nobody(host: str, record: HostRecord) -> None:
     pass
 
 
@@ -80,49 +90,39 @@ def smoke(
 
     Raises: ValueError, when the hosts do not allow what was wished for.
     """
-    marker = _marker()
-    parties = {
-        host: Party(host, _opening(transport, host, marker, not number, wish.master_port, within))
-        for number, host in enumerate(hosts)
-    }
-    return _Run(parties, marker, wish, None, hosts, _python() if local else "", local, told).whole()
+    return _Run(call(hosts, transport, wish.master_port, local=local, within=within), wish, told=told).whole()
+
+
+def carry_out(
+    called: Call, wish: Wish, told: Told = _quietly, met: Met = _nobody, meanwhile: Iterator[object] = iter(())
+) -> Smoked:
+    """Like `smoke`, on hosts that were called already; those that cannot be reached are left out, and told so.
+
+    ``met`` hears of each host that answered, or will not. ``meanwhile``: work in small pieces, for the time in which
+    hosts start and import torch; all of it is done before this returns.
+    """
+    return _Run(called, wish, told=told, met=met, meanwhile=meanwhile, spare=True).whole()
 
 
 def adopt(plan: Plan, ready: Sequence[Ready], told: Told = _quietly) -> Smoked:
     """Trains on the ranks that a launcher has started, by a plan that is settled but for the port."""
-    marker = _marker()
+    mark = marker()
     parties = {
-        f"{one.host} rank {one.ranks[0]}": Party(one.host, _greeting(one, marker, plan), one.ranks, one.address)
+        f"{one.host} rank {one.ranks[0]}": Party(one.host, _greeting(one, mark, plan), one.ranks, one.address)
         for one in sorted(ready, key=lambda one: one.ranks)
     }
-    return _Run(parties, marker, Wish(budget=plan.budget), plan, {}, "", False, told).whole()
+    return _Run(Call(parties, mark, {}, "", False), Wish(budget=plan.budget), plan, told=told).whole()
 
 
-def _python() -> str:
-    """Our own interpreter, if the job's torch is in it; empty: what the agent finds."""
-    return sys.executable if find_spec("torch") else ""
-
-
-def _marker() -> str:
-    return "doctor-" + secrets.token_hex(8)
-
-
-def _opening(transport: Transport, host: str, marker: str, listen: bool, port: int, within: tuple[str, ...]) -> Talk:
+def _greeting(one: Ready, mark: str, plan: Plan) -> Talk:
     def talk() -> Conversation:
-        sent = letter(marker, listen, port, within)
-        conversation = transport.talk(host, sent.command)
-        conversation.send(sent.stdin)
-        return conversation
-
-    return talk
-
-
-def _greeting(one: Ready, marker: str, plan: Plan) -> Talk:
-    def talk() -> Conversation:
-        one.conversation.send(request(marker, 0 in one.ranks, plan.master_port) + b"\n")
+        one.conversation.send(request(mark, 0 in one.ranks, plan.master_port) + b"\n")
         return one.conversation
 
     return talk
+
+
+_OVER = object()
 
 
 class _Stop(Exception):
@@ -138,19 +138,22 @@ class _Run:
 
     def __init__(
         self,
-        parties: Mapping[str, Party],
-        marker: str,
+        called: Call,
         wish: Wish,
-        plan: Plan | None,
-        slots: Mapping[str, int],
-        python: str,
-        local: bool,
+        plan: Plan | None = None,
+        *,
         told: Told,
+        met: Met = _nobody,
+        meanwhile: Iterator[object] = iter(()),
+        spare: bool = False,
     ) -> None:
-        self.began, self.started = time.monotonic(), time.time()
-        self.parties, self.wish, self.slots = dict(parties), wish, slots
-        self.hosts = tuple(dict.fromkeys(party.host for party in parties.values()))
-        self.plan, self.python, self.local, self.told = plan, python, local, told
+        self.began, self.started = called.began, called.started
+        self.parties, self.wish, self.slots = called.parties, wish, called.slots
+        self.hosts = tuple(dict.fromkeys(party.host for party in self.parties.values()))
+        self.plan, self.python, self.local = plan, called.python, called.local
+        self.told, self.met, self.meanwhile, self.spare = told, met, meanwhile, spare
+        self.missed: dict[str, HostRecord] = {}
+        """Hosts that were left out."""
         self.progress: Progress | None = None
         self.detector: Detector | None = None
         self.addresses = Addresses({})
@@ -162,7 +165,8 @@ class _Run:
         self.troubles: tuple[Trouble, ...] = ()
         self.notes: list[str] = []
         self.shown: set[str] = set()
-        self.channels = Channels(parties, marker, self.hear)
+        self.channels = called.channels
+        self.channels.hear = self.hear
 
     def whole(self) -> Smoked:
         stopped: BaseException | None = None
@@ -172,6 +176,8 @@ class _Run:
             self.ended, stopped = "interrupted", stop
         finally:
             self.channels.close()
+        for _ in self.meanwhile:
+            pass
         return msgspec.structs.replace(self.result(), stopped=stopped)
 
     def go(self) -> None:
@@ -180,7 +186,7 @@ class _Run:
             self.meet()
             self.start()
             while True:
-                self.channels.pump()
+                self.pump()
                 self.check(time.monotonic())
         except _Stop as stop:
             if stop.trouble:
@@ -192,15 +198,50 @@ class _Run:
 
     # -- before the ranks
 
+    def pump(self) -> None:
+        """Takes in what has come. When nothing has, there is other work to do."""
+        busy = next(self.meanwhile, _OVER) is not _OVER
+        self.channels.pump(0 if busy else TICK)
+
     def meet(self) -> None:
         """Until every agent has said hello. Raises: _Stop."""
-        channels = self.channels
-        while len(channels.hellos) < len(self.parties):
-            channels.pump()
-            if channels.gone or time.monotonic() - self.began > HELLO:
-                raise _Stop(self.not_met())
+        channels, shown = self.channels, set[str]()
+        while set(self.parties) - set(channels.hellos) - set(channels.gone if self.spare else ()):
+            self.pump()
+            for name in {*channels.hellos, *channels.gone} - shown:
+                shown.add(name)
+                self.met(self.parties[name].host, self.visited(name))
+            if (channels.gone and not self.spare) or time.monotonic() - self.began > (VISIT if self.spare else HELLO):
+                break
+        absent = [name for name in self.parties if name not in channels.hellos]
+        if channels.gone.keys() & channels.hellos.keys() or (absent and not self.spare):
+            raise _Stop(self.not_met())
+        if absent:
+            self.leave_out(absent)
         if self.plan is None:
             self.plan = planning.make({host: self.as_planned(host) for host in self.hosts}, self.wish)
+
+    def leave_out(self, absent: Sequence[str]) -> None:
+        """Goes on without these. Raises: _Stop."""
+        if len(absent) == len(self.parties):
+            raise _Stop(self.not_met())
+        first = next(iter(self.parties))
+        for name in absent:
+            self.missed[self.parties[name].host] = self.visited(name)
+            self.channels.forget(name)
+            del self.parties[name]
+        self.hosts = tuple(host for host in self.hosts if host not in self.missed)
+        if first not in absent:
+            return
+        # The ranks meet at the first host, which another one is now.
+        name = next(iter(self.parties))
+        del self.channels.hellos[name]
+        self.channels.tell(name, {"do": "prepare", "listen": True, "port": self.wish.master_port})
+        limit = time.monotonic() + ANSWER
+        while name not in self.channels.hellos:
+            self.pump()
+            if self.channels.gone or time.monotonic() > limit:
+                raise _Stop(self.not_met())
 
     def as_planned(self, host: str) -> planning.Host:
         hello, slots = self.channels.hellos.get(host), self.slots.get(host, 0)
@@ -290,10 +331,11 @@ class _Run:
             self.spoke = now
             for name in self.parties:
                 channels.tell(name, {"do": "stay"})
-        silent = [name for name, seconds in channels.quiet.items() if seconds > SILENT + channels.late]
+        limit = SILENT_HERE if self.local else SILENT
+        silent = [name for name, seconds in channels.quiet.items() if seconds > limit + channels.late]
         if silent:
-            text = f"nothing was heard of {_named(silent)} for {SILENT:g} s"
-            raise _Stop(self.blame("silent", silent, text, limit=SILENT))
+            text = f"nothing was heard of {_named(silent)} for {limit:g} s"
+            raise _Stop(self.blame("silent", silent, text, limit=limit))
         overdue = self.progress.overdue(now)
         if overdue:
             raise _Stop(overdue)
@@ -328,10 +370,10 @@ class _Run:
         self.progress.hear(host, event, whole, time.monotonic())
         if event.ev == "group":
             self.detector.learn_group(event.gid, *self.progress.groups[event.gid])
-        for stage, seconds in self.progress.reached.items():
+        for stage, took in self.progress.reached.items():
             if stage not in self.shown:
                 self.shown.add(stage)
-                self.told(stage, seconds)
+                self.told(stage, took)
 
     def hear_snapshot(self, name: str, snap: Snapshot) -> None:
         if not self.plan or snap.rank not in self.ranks_of(name):
@@ -362,18 +404,49 @@ class _Run:
             import_seconds=max(progress.imports.values(), default=0.0),
             notes=tuple(dict.fromkeys([*self.notes, *left])),
         )
-        return Smoked(run, {host: self.record(run, progress, host) for host in self.hosts})
+        told = {host: self.record(run, progress, host) for host in self.hosts}
+        return Smoked(run, {**told, **self.missed})
 
     def record(self, run: SmokeRun, progress: Progress, host: str) -> HostRecord:
         name = next(name for name, party in self.parties.items() if party.host == host)
-        hello = self.channels.hellos.get(name)
-        if not hello:
-            gone = self.channels.gone.get(name, Gone("it did not answer in time", "timeout"))
-            noise = self.channels.noise.get(name, "")
-            text = f"{gone.text}{'; it said: ' if noise else ''}{noise}"
-            return HostRecord(Visit(gone.kind, text, gone.hint, local=self.local))
-        visit = Visit(sent=self.started, received=time.time(), python=hello.python, name=hello.host, local=self.local)
-        return HostRecord(visit, records.outputs(run, host, progress.events.get(host, []), progress.kinds))
+        visited = self.visited(name)
+        if visited.visit.trouble:
+            return visited
+        return HostRecord(visited.visit, records.outputs(run, host, progress.events.get(host, []), progress.kinds))
+
+    def visited(self, name: str) -> HostRecord:
+        """How a host was reached, without what it had to say."""
+        hello, channels = self.channels.hellos.get(name), self.channels
+        if hello:
+            visit = Visit(
+                sent=self.started,
+                received=channels.met[name],
+                began=hello.now,
+                ended=hello.now,
+                python=hello.python,
+                uid=hello.uid,
+                name=hello.host,
+                local=self.local,
+            )
+            return HostRecord(visit)
+        noise = channels.noise.get(name, "")
+        if self.spare:
+            return HostRecord(unanswered(channels.gone.get(name), noise, self.local))
+        gone = channels.gone.get(name, Gone("it did not answer in time", "timeout"))
+        text = f"{gone.text}{'; it said: ' if noise else ''}{noise}"
+        return HostRecord(Visit(gone.kind, text, gone.hint, local=self.local))
+
+
+def unanswered(gone: Gone | None, noise: str, local: bool) -> Visit:
+    """A visit that came to nothing, in the same words as when the collector makes it."""
+    from doctor.collector import no_answer
+
+    if gone is None:
+        return Visit("timeout", f"the command did not end within {seconds(VISIT)}", local=local)
+    if gone.code is None:
+        return Visit(gone.kind, gone.text, gone.hint, local=local)
+    why = no_answer(Said(gone.code, noise.encode(), gone.err, 0.0, 0.0), begun=False)
+    return Visit(why.kind, why.text, local=local)
 
 
 def _named(names: Sequence[str]) -> str:

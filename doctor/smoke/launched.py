@@ -21,7 +21,7 @@ from doctor.smoke.launch import Smoked, Told
 from doctor.smoke.launchers import Adopted
 from doctor.smoke.lead import Lead
 from doctor.smoke.link import Card, token
-from doctor.smoke.member import die_with, follow
+from doctor.smoke.member import die_with, follow, fork
 from doctor.smoke.plan import Wish
 from doctor.verdict import Exit
 
@@ -41,9 +41,10 @@ def take_part(adopted: Adopted, wish: Wish, report: Callable[[Smoked], int], tol
     card = card_of(adopted, os.environ)
     if not adopted.leads:
         return follow(adopted, key, card, patience)
-    child = _fork(adopted, key, card, patience) if adopted.role == "rank" else 0
+    lead = Lead(adopted, key)
+    child = _fork(lead, key, card, patience) if adopted.role == "rank" else 0
     try:
-        return _lead(adopted, key, wish, patience, report, told)
+        return _lead(lead, wish, patience, report, told)
     except BaseException:
         if child:
             os.kill(child, signal.SIGTERM)
@@ -53,13 +54,11 @@ def take_part(adopted: Adopted, wish: Wish, report: Callable[[Smoked], int], tol
             os.waitpid(child, 0)
 
 
-def _lead(
-    adopted: Adopted, key: bytes, wish: Wish, patience: float, report: Callable[[Smoked], int], told: Told
-) -> int:
+def _lead(lead: Lead, wish: Wish, patience: float, report: Callable[[Smoked], int], told: Told) -> int:
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (limits[1], limits[1]))  # four files a rank
     try:
-        with Lead(adopted, key) as lead:
+        with lead:
             try:
                 lead.code = report(lead.smoke(wish, patience, told))
             except ValueError:
@@ -73,15 +72,16 @@ def _lead(
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
-def _fork(adopted: Adopted, key: bytes, card: Card, patience: float) -> int:
+def _fork(lead: Lead, key: bytes, card: Card, patience: float) -> int:
     """Rank 0 goes the same way as all others, in a process of its own."""
-    parent, child = os.getpid(), os.fork()
+    parent, child = os.getpid(), fork()
     if child:
         return child
     code: int = Exit.BUG
     try:
         die_with(parent)
-        code = follow(adopted, key, msgspec.structs.replace(card, pid=os.getpid()), patience)
+        lead.abandon()
+        code = follow(lead.adopted, key, msgspec.structs.replace(card, pid=os.getpid()), patience)
     except SystemExit as stop:
         code = stop.code if isinstance(stop.code, int) else code
     finally:

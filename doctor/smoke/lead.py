@@ -24,6 +24,7 @@ from doctor.smoke.plan import Wish
 from doctor.smoke.seating import hosts, plan_for
 from doctor.transport.conversation import Lines
 from doctor.transport.files import Socket
+from doctor.wording import plain
 
 _LOOK = 0.05
 _LINE = 1.0
@@ -32,7 +33,7 @@ _MOST = 1 << 16
 
 
 class Lead:
-    """Use it in a ``with``: at its end everybody is told how it went."""
+    """Used in a ``with``, it answers who comes; at its end everybody is told how it went."""
 
     def __init__(self, adopted: Adopted, key: bytes) -> None:
         """Raises: OSError, when none of the ports is free."""
@@ -46,7 +47,13 @@ class Lead:
         self._door = Door(key, ports(key, adopted.port), self._inbox.put)
 
     def __enter__(self) -> Lead:
+        self._door.open()
         return self
+
+    def abandon(self) -> None:
+        """In a process that has forked off the leader."""
+        self._door.abandon()
+        self._mailbox.abandon()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -77,7 +84,7 @@ class Lead:
             for guest in self._lines
         ]
         made = adopt(plan, ready, told)
-        notes = dict.fromkeys([*made.run.notes, *(note for card in cards for note in card.notes)])
+        notes = dict.fromkeys([*made.run.notes, *_notes(cards)])
         return msgspec.structs.replace(made, run=msgspec.structs.replace(made.run, notes=tuple(notes)))
 
     # ---- gathering
@@ -161,10 +168,13 @@ class Lead:
         victims = tuple(rank for rank in range(plan.world) if rank not in guilty)
         waited = round(time.monotonic() - self._began, 3)
         told = msgspec.structs.replace(trouble, guilty=guilty, victims=victims, seconds=waited)
-        notes = dict.fromkeys(note for card in cards for note in card.notes)
-        run = SmokeRun(plan, (told,), "trouble", seconds=waited, notes=tuple(notes))
+        run = SmokeRun(plan, (told,), "trouble", seconds=waited, notes=tuple(dict.fromkeys(_notes(cards))))
         now = time.time()
         found = {}
         for host in dict.fromkeys(place.host for place in plan.places if place.host != UNKNOWN):
             found[host] = HostRecord(Visit(sent=now, received=now), records.outputs(run, host, ()))
         return Smoked(run, found)
+
+
+def _notes(cards: Sequence[Card]) -> list[str]:
+    return [plain(note, 300) for card in cards for note in card.notes[:4]]

@@ -24,6 +24,9 @@ class Hello(msgspec.Struct, frozen=True):
     server: str = ""
     """The address that an SSH connection came in on."""
     devices: dict[str, list[int]] = {}
+    uid: int = -1
+    now: float = 0.0
+    """Its clock."""
 
 
 class Bye(msgspec.Struct, frozen=True):

@@ -155,14 +155,21 @@ class Door:
         self._server = _listen(numbers)
         self.port: int = self._server.getsockname()[1]
         self._room = threading.Semaphore(_AT_ONCE)
-        threading.Thread(target=self._open, daemon=True).start()
+
+    def open(self) -> None:
+        """From now on it answers."""
+        threading.Thread(target=self._answer, daemon=True).start()
 
     def close(self) -> None:
         with contextlib.suppress(OSError):
             self._server.shutdown(socket.SHUT_RDWR)
         self._server.close()
 
-    def _open(self) -> None:
+    def abandon(self) -> None:
+        """Leaves it to another process that has it, too."""
+        self._server.close()
+
+    def _answer(self) -> None:
         while True:
             try:
                 link, address = self._server.accept()

@@ -2,7 +2,8 @@
 
 No vendor's table is asked: the pairs are measured against each other. An end is slow when its exchanges with nearly all
 its partners are, and the exchanges of the others among themselves are not. What stays slow when the slow ends are set
-aside, and is slow again when it is measured alone, is a slow link. With two ends there is one pair, and nothing to measure it against.
+aside, and is slow again when it is measured alone, is a slow link. With two ends there is one pair, and nothing to
+measure it against.
 """
 
 from __future__ import annotations
@@ -10,12 +11,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import median, median_low, pstdev
-from typing import Generic, TypeVar
 
 import msgspec
 
-End = TypeVar("End", str, int)
-Pair = tuple[End, End]
+Pair = tuple[int, int]
+"""Two ranks, the lower one first."""
 
 SLOW_END = 1.15
 """Times what the pairs of the others take; more where few pairs or great noise make chance likely."""
@@ -27,19 +27,19 @@ LEAST_NOISE = 0.04
 """Pairs that are alike differ by so much, whatever their repeats say."""
 
 
-class Exchange(msgspec.Struct, Generic[End], frozen=True):
+class Exchange(msgspec.Struct, frozen=True):
     """The times of one pair, both ways at once."""
 
-    pair: tuple[End, End]
+    pair: Pair
     seconds: tuple[float, ...]
     confirm: bool = False
     """Measured again, with no other pair at work."""
 
 
-class Measured(msgspec.Struct, Generic[End], frozen=True):
+class Measured(msgspec.Struct, frozen=True):
     """One slow end or link, against the others."""
 
-    ends: tuple[End, ...]
+    ends: tuple[int, ...]
     """One end, or the two of a link."""
     ratio: float
     seconds: float
@@ -52,21 +52,19 @@ class Measured(msgspec.Struct, Generic[End], frozen=True):
     tried: int
 
 
-class Links(msgspec.Struct, Generic[End], frozen=True):
-    """What the pairs of one kind tell."""
+class Links(msgspec.Struct, frozen=True):
+    """What the pairs tell."""
 
-    ends: tuple[Measured[End], ...] = ()
-    links: tuple[Measured[End], ...] = ()
-    pairs: int = 0
-    """Pairs that were measured; below three they tell nothing."""
+    ends: tuple[Measured, ...] = ()
+    links: tuple[Measured, ...] = ()
 
 
-class _Table(Generic[End]):
+class _Table:
     """Logarithms of each pair's time, first and second measurement, and how exact they are."""
 
-    def __init__(self, exchanges: Iterable[Exchange[End]]) -> None:
-        first: dict[tuple[End, End], list[float]] = {}
-        again: dict[tuple[End, End], list[float]] = {}
+    def __init__(self, exchanges: Iterable[Exchange]) -> None:
+        first: dict[Pair, list[float]] = {}
+        again: dict[Pair, list[float]] = {}
         for one in exchanges:
             low, high = sorted(one.pair)
             logs = [math.log(time) for time in one.seconds if math.isfinite(time) and time > 0]
@@ -77,29 +75,31 @@ class _Table(Generic[End]):
         counts = [max(1.0, len(first[pair]) / 2) for pair in self.first]
         own = median([pstdev(first[pair]) for pair in self.first]) if self.first else 0.0
         self.noise = max(LEAST_NOISE, 1.36 * own / math.sqrt(median(counts)) if counts else 0.0)
+        # Of few pairs not even the noise is well known.
+        self.noise *= 1 + 1 / max(1, len(counts))
 
-    def without(self, ends: Iterable[End]) -> dict[tuple[End, End], float]:
+    def without(self, ends: Iterable[int]) -> dict[Pair, float]:
         gone = set(ends)
         return {pair: time for pair, time in self.first.items() if not gone & set(pair)}
 
 
-def compare(exchanges: Iterable[Exchange[End]]) -> Links[End]:
+def compare(exchanges: Iterable[Exchange]) -> Links:
     """The slow ends and links among pairs that are alike by construction."""
     table = _Table(exchanges)
-    ends: list[Measured[End]] = []
+    ends: list[Measured] = []
     while worst := _worst_end(table, table.without(end for one in ends for end in one.ends)):
         ends.append(worst)
     links = _slow_links(table, table.without(end for one in ends for end in one.ends))
-    return Links(tuple(sorted(ends, key=_by_ratio)), tuple(sorted(links, key=_by_ratio)), len(table.first))
+    return Links(tuple(sorted(ends, key=_by_ratio)), tuple(sorted(links, key=_by_ratio)))
 
 
-def _by_ratio(one: Measured[End]) -> float:
+def _by_ratio(one: Measured) -> float:
     return -one.ratio
 
 
-def _worst_end(table: _Table[End], times: Mapping[tuple[End, End], float]) -> Measured[End] | None:
+def _worst_end(table: _Table, times: Mapping[Pair, float]) -> Measured | None:
     """The end that stands out most, by standard deviations; None when nobody stands out enough."""
-    own: dict[End, list[tuple[End, End]]] = {}
+    own: dict[int, list[Pair]] = {}
     for pair in times:
         for end in pair:
             own.setdefault(end, []).append(pair)
@@ -107,9 +107,7 @@ def _worst_end(table: _Table[End], times: Mapping[tuple[End, End], float]) -> Me
     return max(found, key=lambda one: (one.sigmas, one.ratio), default=None)
 
 
-def _slow_end(
-    table: _Table[End], times: Mapping[tuple[End, End], float], end: End, pairs: Sequence[tuple[End, End]]
-) -> Measured[End] | None:
+def _slow_end(table: _Table, times: Mapping[Pair, float], end: int, pairs: Sequence[Pair]) -> Measured | None:
     others = [time for pair, time in times.items() if end not in pair]
     mine = [times[pair] for pair in pairs]
     if len(mine) < 2 or not others:
@@ -127,7 +125,7 @@ def _slow_end(
     return Measured((end,), math.exp(more), math.exp(usual), math.exp(norm), more / chance, slow, len(mine))
 
 
-def _slow_links(table: _Table[End], times: Mapping[tuple[End, End], float]) -> list[Measured[End]]:
+def _slow_links(table: _Table, times: Mapping[Pair, float]) -> list[Measured]:
     """Pairs far above the middle one. Of two pairs nobody can tell which is as it should be."""
     if len(times) < 3:
         return []

@@ -62,6 +62,10 @@ class Mailbox:
         self._senders.append(link)
         return mail
 
+    def abandon(self) -> None:
+        """Leaves it to another process that has it, too."""
+        self._server.close()
+
     def close(self, code: int | None) -> None:
         """Tells all who wrote what it came to, if that is known."""
         for link in self._senders:

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from doctor.facts.smoke import Stepped
 from doctor.smoke.course import Course, Split, split
 from doctor.smoke.defect import Defect, spans
-from doctor.smoke.draws import drawn, generators, names, well_read
-from doctor.smoke.repeats import repeated
+from doctor.smoke.draws import drawn, generators, names
 from doctor.smoke.shards import blocks_of
 from doctor.smoke.twin import Twins
 
 DIFFERS = "smoke-mask-differs"
 
 
-def masks_wrong(course: Course, twin: Twins) -> Iterator[Defect]:
-    """Ranks that draw something else than they should, each with its first step."""
+def masks_wrong(
+    course: Course, twin: Twins, steps: Sequence[dict[int, Stepped]], repeats: Iterable[Defect] = ()
+) -> Iterator[Defect]:
+    """Ranks that draw something else than they should, each with its first step. ``steps`` are well read."""
     # Who draws another rank's numbers is told by that check.
-    seen = {rank for one in repeated(course, twin) for rank in one.ranks or course.ranks}
-    for step, said in enumerate(well_read(course, twin)):
+    seen = {rank for one in repeats for rank in one.ranks or course.ranks}
+    for step, said in enumerate(steps):
         for group in course.models:
             for one in _disagree(course, twin, step, {rank: said[rank] for rank in group if rank in said}):
                 # The first step is the telling one: what is drawn later may depend on it.

@@ -98,13 +98,21 @@ def _start_agent(adopted: Adopted, key: bytes, card: Card) -> int:
         time.sleep(0.1)
     else:
         return 0  # the leader says so
-    parent = os.getpid()
-    signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)  # else one may strike the child with our own handler
-    child = os.fork()
+    parent, child = os.getpid(), fork()
     if child == 0:
         _become_agent(parent, link, adopted.rank)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
     link.close()
+    return child
+
+
+def fork() -> int:
+    """Like `os.fork`, but the child takes the signals of a launcher as they are meant, not as our handlers do."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    child = os.fork()
+    if child == 0:
+        for number in _SIGNALS:
+            signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
     return child
 
 
@@ -113,9 +121,6 @@ def _become_agent(parent: int, link: socket.socket, rank: int) -> None:
     code = 3
     try:
         die_with(parent)
-        for number in _SIGNALS:
-            signal.signal(number, signal.SIG_DFL)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
         request = read_line(link, float("inf"))
         link.setblocking(True)
         os.dup2(link.fileno(), 0)

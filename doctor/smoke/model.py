@@ -55,7 +55,7 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
     places: tuple[Place, ...]
     layouts: tuple[Layout, ...]
     stages: tuple[str, ...] = STAGES
-    steps: int = 4
+    steps: int = 3
     """Steps of each layout that are compared with the serial twin."""
     learn_steps: int = 10
     seed: int = 1

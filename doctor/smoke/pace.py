@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from statistics import NormalDist, fmean, median, variance
+from itertools import pairwise
+from statistics import NormalDist, fmean, median, median_low, variance
 from typing import TypeVar
 
 import msgspec
@@ -21,7 +22,7 @@ SLOW = 1.10
 """Times the peers' pace. One that is really 15 % slower is over it but for noise; healthy ones stay below."""
 SURE = 0.9999
 """The least confidence of a verdict, over all ranks together."""
-PLAIN, PLAINLY_SURE = 1.17, 0.995
+PLAIN, PLAINLY_SURE = 1.17, 0.999
 """From so many times the peers' pace on, in both respects, less confidence will do."""
 SPREAD = 4.0
 """Times the usual difference between ranks, where there are enough of them to know it."""
@@ -70,7 +71,7 @@ def stragglers(bursts: Mapping[Key, Sequence[Sequence[float]]]) -> dict[Key, Slo
     quick = _beyond({key: pace.quick for key, pace in paces.items()})
     others = 2 if len(paces) == 2 else 1 + 1.57 / (len(paces) - 1)
     error = math.sqrt(others * median([pace.error for pace in paces.values()]))
-    spread = 1.4826 * median(map(abs, usual.values())) if len(paces) >= MANY else 0.0
+    spread = _spread([pace.usual for pace in paces.values()]) if len(paces) >= MANY else 0.0
     found = {}
     for key, more in usual.items():
         sure, both = _confidence(more, error, len(paces)), min(more, quick[key])
@@ -90,21 +91,19 @@ def _pace(bursts: Sequence[Sequence[float]]) -> _Pace | None:
     pieces = [burst for burst in logs if burst]
     if len(pieces) < BURSTS:
         edges = [len(times) * number // PIECES for number in range(PIECES + 1)]
-        pieces = [times[first:last] for first, last in zip(edges, edges[1:], strict=False)]
+        pieces = [times[first:last] for first, last in pairwise(edges)]
     ordered, cut = sorted(times), len(times) // 5
     return _Pace(fmean(ordered[cut : len(times) - cut]), ordered[len(times) // 10], _error(times, pieces))
 
 
 def _error(times: Sequence[float], pieces: Sequence[Sequence[float]]) -> float:
-    """The variance of the trimmed mean. Pieces may each have a disturbance of their own, so they count as one time."""
-    return max(_variance(times) / len(times), _variance([median(piece) for piece in pieces]) / len(pieces))
-
-
-def _variance(values: Sequence[float]) -> float:
-    """Of a mean that is trimmed by a fifth at either end, times the number of values (Tukey and McLaughlin)."""
-    ordered, cut = sorted(values), len(values) // 5
-    drawn = [min(max(value, ordered[cut]), ordered[-1 - cut]) for value in ordered]
-    return variance(drawn) / (1 - 2 * cut / len(values)) ** 2
+    """The variance of the trimmed mean (Tukey and McLaughlin). A disturbance may last for a whole piece, so that its
+    times count as one."""
+    ordered, cut = sorted(times), len(times) // 5
+    low, high, share = ordered[cut], ordered[-1 - cut], 1 - 2 * cut / len(times)
+    means = [fmean([min(max(time, low), high) for time in piece]) for piece in pieces]
+    single = [min(max(time, low), high) for time in times]
+    return max(variance(single) / len(single), variance(means) / len(means)) / share**2
 
 
 def _beyond(values: Mapping[Key, float]) -> dict[Key, float]:
@@ -115,6 +114,12 @@ def _beyond(values: Mapping[Key, float]) -> dict[Key, float]:
     for key, value in values.items():
         found[key] = value - ordered[middle + (bisect_left(ordered, value) <= middle)]
     return found
+
+
+def _spread(values: Sequence[float]) -> float:
+    """How much those that are alike differ, be it no more than half of them."""
+    middle = median_low(values)
+    return 1.4826 * median_low([abs(value - middle) for value in values])
 
 
 def _confidence(more: float, error: float, ranks: int) -> float:

@@ -44,7 +44,7 @@ class Wish(msgspec.Struct, frozen=True):
     layouts: tuple[str, ...] = ()
     """Each as `parse_layout` reads it."""
     native: bool = False
-    steps: int = 4
+    steps: int = 3
     seed: int = 1
     max_bytes: int = 1 << 20
     master_addr: str = ""
@@ -87,14 +87,16 @@ def spelled_out(plan: Plan) -> dict[str, Any]:
 
 
 def layouts(world: int) -> tuple[Layout, ...]:
-    """Every layout that the world's size allows, from plain to mixed, each once."""
+    """Every way to be parallel that the world's size allows, from plain to mixed, each once.
+
+    Accumulation and recomputation come with others: where they cost no collective, or few in small groups.
+    """
     tensor = next(size for size in (8, 4, 2, 1) if world % size == 0)
-    found = [Layout(dp=world), Layout(dp=world, zero=True), Layout(dp=world // tensor, tp=tensor)]
-    found += [Layout(dp=world // 2, pp=2)] if world % 2 == 0 else []
-    found += [Layout(dp=world // 2, tp=2)] if world % 2 == 0 else []
+    found = [Layout(dp=world), Layout(dp=world, zero=True, accumulate=2), Layout(dp=world // tensor, tp=tensor)]
+    found += [Layout(dp=world // 2, tp=2), Layout(dp=world // 2, pp=2)] if world % 2 == 0 else []
     found += [Layout(dp=world // 4, pp=2, tp=2)] if world % 4 == 0 else []
-    found += [Layout(dp=world, accumulate=2), Layout(dp=world // tensor, tp=tensor, recompute=True)]
-    return tuple(dict.fromkeys(found))
+    *plain, last = dict.fromkeys(found)
+    return (*plain, msgspec.structs.replace(last, recompute=True))
 
 
 def parse_layout(text: str, world: int) -> Layout:

@@ -7,16 +7,16 @@ from collections.abc import Iterator, Sequence
 from doctor.facts.smoke import Stepped
 from doctor.smoke.course import Course
 from doctor.smoke.defect import Defect, spans
-from doctor.smoke.draws import drawn, generators, names, well_read
+from doctor.smoke.draws import drawn, generators, names
 from doctor.smoke.shards import blocks_of
 from doctor.smoke.twin import Twins
 
 REPEATED = "smoke-mask-repeated"
 
 
-def repeated(course: Course, twin: Twins) -> Iterator[Defect]:
-    """Ranks that drew the same numbers for different data: told once, at the first step."""
-    for step, said in enumerate(well_read(course, twin)):
+def repeated(course: Course, twin: Twins, steps: Sequence[dict[int, Stepped]]) -> Iterator[Defect]:
+    """Ranks that drew the same numbers for different data: told once, at the first step. ``steps`` are well read."""
+    for step, said in enumerate(steps):
         pairs: dict[tuple[int, ...], list[str]] = {}
         for name in generators(said.values()):
             for group in course.replicas:

@@ -65,9 +65,8 @@ def _block(twin: Twins, step: int, claimed: int, ids: int, mask: tuple[int, ...]
     return best[0] if best else FOREIGN
 
 
-def shards_wrong(course: Course, twin: Twins) -> Iterator[Defect]:
+def shards_wrong(course: Course, twin: Twins, wrong: Sequence[Misread]) -> Iterator[Defect]:
     """One defect a layout: who reads what instead of what, and what nobody reads or two read."""
-    wrong = misread(course, twin)
     if not wrong:
         return
     step = wrong[0].step

@@ -81,12 +81,14 @@ class Teller:
         concerned = sorted({*blamed, *waiting, *(sides or {})})
         shown = {rank: self.doing(snaps[rank], traces.get(rank)) for rank in concerned}
         seen = about or current(first)
+        # Who left is somewhere else by now: where it is missed is what counts.
+        at = seen if kind == "left" and seen.op else first
         return Trouble(
             kind=kind,
             guilty=blamed,
             victims=tuple(rank for rank in waiting if rank not in blamed),
-            stage=first.stage,
-            step=first.step,
+            stage=at.stage,
+            step=at.step,
             group=self.name(seen.group) if seen.op else "",
             seq=seen.seq,
             op=seen.op,

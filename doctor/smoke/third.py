@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -11,7 +11,8 @@ from doctor.fact import Output
 from doctor.facts import smoke as facts
 from doctor.record import HostRecord
 from doctor.smoke import records as told
-from doctor.smoke.launch import Smoked, smoke
+from doctor.smoke.calling import Call
+from doctor.smoke.launch import Met, Smoked, carry_out, smoke
 from doctor.smoke.plan import Wish
 from doctor.transport import Transport
 
@@ -44,15 +45,36 @@ def third_round(
     reached = {host: slots.get(host, 0) for host, record in records.items() if not record.visit.trouble}
     if not reached:
         return not_started(records, "no host could be reached")
-    missed = len(records) - len(reached)
-    notes = (f"the smoke run was made without {missed} of {len(records)} hosts, which were not reached",) * bool(missed)
     stage("", 0.0)
     try:
         made = smoke(reached, transport, wish, local=local, within=within, told=stage)
     except ValueError as error:
         return msgspec.structs.replace(not_started(records, str(error)), refused=str(error))
     run = msgspec.to_builtins(made.run, str_keys=True)
-    return Third({**records, **_merged(records, made)}, run, notes, stopped=made.stopped)
+    return Third({**records, **_merged(records, made)}, run, _without(records), stopped=made.stopped)
+
+
+def only_round(called: Call, wish: Wish, *, stage: Stage, met: Met, meanwhile: Iterator[object] = iter(())) -> Third:
+    """Trains on every host that answers the call, which is the only visit that is made."""
+    hosts = called.slots
+    stage("", 0.0)
+    try:
+        made = carry_out(called, wish, told=stage, met=met, meanwhile=meanwhile)
+    except ValueError as error:
+        return msgspec.structs.replace(not_started({}, str(error)), refused=str(error))
+    reached = {host: record for host, record in made.records.items() if not record.visit.trouble}
+    if not reached:
+        return msgspec.structs.replace(not_started(made.records, "no host could be reached"), stopped=made.stopped)
+    smoked = msgspec.structs.replace(made, records=reached)
+    records = {host: made.records[host] for host in hosts}
+    run = msgspec.to_builtins(made.run, str_keys=True)
+    return Third({**records, **_merged(records, smoked)}, run, _without(made.records), stopped=made.stopped)
+
+
+def _without(records: Mapping[str, HostRecord]) -> tuple[str, ...]:
+    missed = sum(bool(record.visit.trouble) for record in records.values())
+    text = f"the smoke run was made without {missed} of {len(records)} hosts, which were not reached"
+    return (text,) * bool(missed)
 
 
 def not_started(records: Mapping[str, HostRecord], why: str) -> Third:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 from doctor.smoke.model import STAGES, Call
 
@@ -138,14 +139,17 @@ class Trace:
         )
 
     def strays(self) -> bool:
-        """Whether this step, or the one before it, departs from the rank's own earlier steps of the same run."""
+        """Whether one of the last steps departs from the rank's own other steps of the same run."""
         same = [step for step in self.steps if (step.stage, step.run) == (self.steps[-1].stage, self.steps[-1].run)]
         if len(same) < 2:
             return False
-        earlier, now = same[:-1], same[-1]
-        if now.step != earlier[-1].step + 1 or not any(_begins(step.usual, now.usual) for step in earlier):
+        if any(after.step != before.step + 1 for before, after in pairwise(same)):
             return True
-        return len(earlier) > 1 and not any(step.usual == earlier[-1].usual for step in earlier[:-1])
+        habit, now = same[0].usual, same[-1].usual
+        if any(step.usual != habit for step in same[:-1]):
+            return True
+        over = self.last is not None and self.last.op == "barrier" and now[:-1] == habit  # the end of the stage
+        return not over and not _begins(habit, now)
 
 
 def _begins(whole: Sequence[object], part: Sequence[object]) -> bool:

@@ -25,6 +25,7 @@ from doctor.facts.smoke import SmokeStart, SmokeTraining
 from doctor.model import Finding
 from doctor.smoke.course import Course, courses
 from doctor.smoke.defect import Defect, finding, merged
+from doctor.smoke.draws import well_read
 from doctor.smoke.finite import not_finite
 from doctor.smoke.gradients import gradients_wrong
 from doctor.smoke.losses import losses_wrong
@@ -33,7 +34,7 @@ from doctor.smoke.model import Plan, SmokeRun
 from doctor.smoke.odd import Odd, odd_twins
 from doctor.smoke.repeats import repeated
 from doctor.smoke.replicas import replicas_wrong
-from doctor.smoke.shards import shards_wrong
+from doctor.smoke.shards import misread, shards_wrong
 from doctor.smoke.twin import LOSS, Twins, by_rank, twins
 from doctor.smoke.updates import updates_missing
 
@@ -118,8 +119,11 @@ def defects(trained: Sequence[Course], twin: Twins) -> list[Defect]:
     """All that any rule has against any layout, causes and consequences alike."""
     found: list[Defect] = []
     for course in trained:
-        for rule in (shards_wrong, repeated, masks_wrong, gradients_wrong, updates_missing):
-            found += rule(course, twin)
+        wrong = misread(course, twin)
+        steps = well_read(course, wrong)
+        repeats = list(repeated(course, twin, steps))
+        found += [*shards_wrong(course, twin, wrong), *repeats, *masks_wrong(course, twin, steps, repeats)]
+        found += [*gradients_wrong(course, twin), *updates_missing(course, twin)]
         found += [*replicas_wrong(course), *not_finite(course)]
     return found + list(losses_wrong(trained, twin))
 

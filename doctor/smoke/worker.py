@@ -10,12 +10,16 @@ once and becomes the ranks. Every stage says what it saw in one line of JSON an 
 import contextlib
 import ctypes
 import faulthandler
+import fcntl
+import gc
 import importlib
 import json
 import math
 import mmap
+import multiprocessing
 import os
 import random
+import select
 import signal
 import socket
 import struct
@@ -41,7 +45,7 @@ numpy = None
 
 PLAN = {
     "stages": STAGES,
-    "steps": 4,
+    "steps": 3,
     "learn_steps": 10,
     "seed": 1,
     "max_bytes": 1 << 20,
@@ -652,9 +656,9 @@ def depth(plan):
     return max([2] + [layout.get("pp", 1) for layout in plan["layouts"]])
 
 
-def block_count(world):
-    """Blocks of one step: at least eight, and the same number for every rank."""
-    return world * -(-8 // world)
+def block_count(world, least=8):
+    """Blocks of one step: at least so many, and the same number for every rank."""
+    return world * -(-least // world)
 
 
 class Dice:
@@ -721,8 +725,8 @@ class Batch:
     The device sees one-hot rows and products alone: the gradient of a lookup would be a scattered sum, in any order.
     """
 
-    def __init__(self, one, dice, step, blocks, dropout):
-        chosen = samples(dice.seed, step, block_count(one.world))
+    def __init__(self, one, dice, step, blocks, dropout, count=0):
+        chosen = samples(dice.seed, step, count or block_count(one.world))
         rows, places, self.ids, self.masks, kept = [], [], [], [], []
         prints = {kind: b"" for kind in dice.KINDS}
         for block in blocks:
@@ -1106,7 +1110,9 @@ def batch_of(one, model, dice, step, dropout):
     """The rank's rows of a step."""
     one.box.step = step
     one.box.note("input")
-    batch = Batch(one, dice, step, model.mesh.blocks(block_count(one.world)), dropout)
+    # Without dropout it is for learning, where the mean of a few words would tell too little of a loss that falls.
+    count = block_count(one.world) if dropout else block_count(one.world, 32)
+    batch = Batch(one, dice, step, model.mesh.blocks(count), dropout, count)
     one.box.note("compute")
     return batch
 
@@ -1184,8 +1190,11 @@ def trained(model, batch):
 
 
 def learning(one):
-    """The layout with the most ways of being parallel at once, trained until it must have learned something."""
-    layout = max(one.plan["layouts"], key=ways)
+    """The layout with the most ways of being parallel at once, trained until it must have learned something.
+
+    Nothing is recomputed: that changes no number, as the training has shown.
+    """
+    layout = dict(max(one.plan["layouts"], key=ways), recompute=False)
     model, dice = Model(one, layout, own_seed(one, layout), one.comm), Dice(one.plan["seed"], one.device)
     adam = Adam()
     model.spread()
@@ -1256,6 +1265,8 @@ def read_all(one):
 
     Without a timeout, as everybody has it: with one, torch would look only at its end whether the workers live.
     """
+    # A semaphore has a name for a moment; it says whose it is, should we be killed in that moment.
+    multiprocessing.current_process()._config["semprefix"] = "/torch_%d_" % os.getpid()
     loader = torch.utils.data.DataLoader(
         Rows(), batch_size=ROWS, num_workers=WORKERS, worker_init_fn=begin_worker(os.getpid()),
         generator=torch.Generator().manual_seed(loader_seed(one)), multiprocessing_context="fork",
@@ -1440,6 +1451,25 @@ def die_with(parent):
         os._exit(0)
 
 
+def die_with_agent(agent):
+    """The same for the interpreter that an agent has started, which may have come by way of a wrapper.
+
+    That one can outlive the agent. But the other end of stdin cannot: when it is closed, the kernel kills as well.
+    """
+    if os.getppid() == agent:
+        die_with(agent)
+        return
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)
+    with contextlib.suppress(OSError):
+        fcntl.fcntl(0, fcntl.F_SETOWN, os.getpid())
+        fcntl.fcntl(0, 10, signal.SIGKILL)  # F_SETSIG
+        fcntl.fcntl(0, fcntl.F_SETFL, fcntl.fcntl(0, fcntl.F_GETFL) | os.O_ASYNC)
+    closed = select.poll()
+    closed.register(0, 0)
+    if closed.poll(0):
+        os._exit(0)
+
+
 def load(orders, voice):
     """Imports torch, and what the devices need, and says how long it took."""
     global torch, dist, numpy
@@ -1470,6 +1500,9 @@ def load(orders, voice):
     for name in IMPORTS:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
+    # Looking for garbage among what torch has just made takes a tenth of the time that making it does.
+    gc.freeze()
+    gc.enable()
 
 
 def take_device(plan, rank):
@@ -1604,7 +1637,8 @@ def main():
     """Reads the orders and carries them out."""
     orders = json.loads(sys.stdin.buffer.readline())
     orders["plan"] = dict(PLAN, **orders["plan"])
-    die_with(orders["agent"])
+    die_with_agent(orders["agent"])
+    inherited(orders)
     forks = orders["start"] == "fork"
     voice = Voice(orders["events"], -1 if forks else orders["mine"][0])
     try:
@@ -1618,9 +1652,28 @@ def main():
     become(orders, orders["mine"][0])
 
 
+def inherited(orders):
+    """Ends where nothing could be told: some ways to start an interpreter close what it should inherit."""
+    try:
+        os.fstat(orders["events"]), os.fstat(orders["box"])
+    except OSError:
+        text = "what starts this Python closes the files that it should inherit, as conda run does: name %s itself\n"
+        os.write(2, (text % sys.executable).encode("ascii", "replace"))
+        os._exit(5)
+
+
 def tell_import(voice, error):
-    text = (str(error).strip().splitlines() or [""])[0][:600]
-    voice.say("error", kind=type(error).__name__, text=text, secondary=False, stage="start", trace=[])
+    voice.say("error", kind=type(error).__name__, text=in_a_line(error), secondary=False, stage="start", trace=[])
+
+
+def in_a_line(error):
+    """What an error says first, and what was at the bottom of it: torch wraps the library that did not load."""
+    first = (str(error).strip().splitlines() or [""])[0][:400]
+    bottom = error
+    while bottom.__cause__ or bottom.__context__:
+        bottom = bottom.__cause__ or bottom.__context__
+    deep = (str(bottom).strip().splitlines() or [""])[0][:200]
+    return first if not deep or deep in first else "%s (%s: %s)" % (first, type(bottom).__name__, deep)
 
 
 def keep_errors(orders):

@@ -34,7 +34,7 @@ def test_of_two_that_hold_one_model_none_has_a_majority() -> None:
     [one] = said(ran(4, 2, layouts=(DP2TP2,)), {3: {"digests": {"python": 5, "numpy": 6, "torch": 7}}})
     assert one.values["tie"]
     assert str(one) == (
-        "the loader workers of ranks 2-3, which hold one model, drew different python, numpy and torch numbers; "
+        "the loader workers of ranks 2-3, which hold one model, drew different numpy, python and torch numbers; "
         "expected the same"
     )
 

@@ -22,6 +22,7 @@ def main() -> int:
     parser.add_argument("what", choices=("faults", "clean"))
     parser.add_argument("count", type=int)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--first", type=int, default=0, help="number of the first run, to go on with")
     parser.add_argument("--only", default="", help="these faults, with commas between them")
     parser.add_argument("--load", type=int, default=0, help="processes that keep CPUs busy meanwhile")
     asked = parser.parse_args()
@@ -30,6 +31,8 @@ def main() -> int:
     loads, results = [os.getloadavg()[0]], []
     with busy(asked.load):
         for number, trial in enumerate(trials(asked.count, asked.seed, faults)):
+            if number < asked.first:
+                continue
             result = carry_out(trial, SHORT if asked.what == "faults" else WHOLE)
             results.append(result)
             loads.append(os.getloadavg()[0])

@@ -178,6 +178,27 @@ def test_a_rank_that_waits_for_a_cpu_is_not_held_against_it(client: Client) -> N
     assert all(snap["cpu"] < 0.6 * snap["age"] for snap in ages.values())
 
 
+@pytest.mark.parametrize("state", ["input", "compute"])
+def test_a_rank_whose_loader_worker_waits_for_a_cpu(client: Client, state: str) -> None:
+    """The rank sleeps until its worker is done, which shares a CPU with many."""
+    live = f"""
+def live(rank, box, say, orders):
+    parent = os.getpid()
+    for n in range(6):
+        if os.fork() == 0:
+            die_with(parent)
+            os.sched_setaffinity(0, {{0}})
+            while True: pass
+    box.note({state!r})
+    time.sleep(1000)
+"""
+    client.start(live, 1)
+    while (snap := client.until("snap"))["age"] < 1.0:
+        pass
+    assert snap["state"] == state
+    assert snap["effective"] < 0.6 * snap["age"] if state == "input" else snap["effective"] > 0.6 * snap["age"]
+
+
 def test_the_stack_of_a_rank_and_of_its_loader_workers(client: Client) -> None:
     live = """
 def fetching_a_sample():
@@ -265,7 +286,8 @@ def live(rank, box, say, orders):
     if os.fork() == 0:
         die_with(parent)
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        open("/dev/shm/torch_%d_1_0" % os.getpid(), "w").close() if KEEPS else None
+        for name in ("torch_%d_1_0", "sem.torch_%d_-x8ab") if KEEPS else ():
+            open("/dev/shm/" + name % os.getpid(), "w").close()
         time.sleep(1000)
     time.sleep(1000)
 """.replace("KEEPS", str(how != "sigkill"))
@@ -286,7 +308,7 @@ def live(rank, box, say, orders):
         client.process.wait(5)
     with socket.socket() as probe:
         assert probe.connect_ex(("127.0.0.1", port)) != 0
-    assert {name for name in set(os.listdir("/dev/shm")) - shared[0] if name.startswith("torch_")} == set()
+    assert {name for name in set(os.listdir("/dev/shm")) - shared[0] if "torch_" in name} == set()
     assert {name for name in set(os.listdir("/tmp")) - shared[1] if name.startswith("doctor-")} == set()
 
 

@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doctor.smoke import launch, progress, sources
+from doctor.smoke import calling, launch, progress, sources
 from doctor.smoke.launch import Ready, Smoked, adopt, smoke
 from doctor.smoke.lines import NotUnderstood, read_event, read_line
 from doctor.smoke.model import Trouble
@@ -363,7 +363,7 @@ def marker(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     if not importlib.util.find_spec("torch"):
         pytest.skip("torch is not installed")
     mark = f"doctor-test-launch-{os.getpid()}-{time.monotonic_ns()}"
-    monkeypatch.setattr(launch, "_marker", lambda: mark)
+    monkeypatch.setattr(calling, "marker", lambda: mark)
     yield mark
     assert not processes(mark)
 
@@ -432,9 +432,38 @@ def test_the_guilty_rank_is_named_with_its_stack(
         assert "of my own" in found.text
 
 
+WRAPPERS = {
+    "a shell script": '#!/bin/sh\n%s "$@"\nexit $?\n',
+    "two of them": '#!/bin/sh\nsh -c \'%s "$@"; exit $?\' sh "$@"\nexit $?\n',
+    "one that closes files": "#!%s\nimport subprocess, sys\nsys.exit(subprocess.call([sys.executable] + sys.argv[1:]))\n",
+}
+
+
+def wrapped(folder: Path, name: str) -> str:
+    """An interpreter that starts ours and waits for it."""
+    path = folder / "python"
+    path.write_text(WRAPPERS[name] % sys.executable)
+    path.chmod(0o755)
+    return str(path)
+
+
+@pytest.mark.parametrize("name", ["a shell script", "two of them"])
+def test_an_interpreter_in_a_wrapper_trains(marker: str, tmp_path: Path, name: str) -> None:
+    wish = Wish(backend="gloo", python=wrapped(tmp_path, name), layouts=("dp=2",))
+    smoked = smoke({"localhost": 2}, Local(), wish, local=True)
+    assert smoked.run.ended == "complete", smoked.run.troubles
+
+
+def test_a_wrapper_that_closes_what_should_be_inherited_is_told(marker: str, tmp_path: Path) -> None:
+    wish = Wish(backend="gloo", python=wrapped(tmp_path, "one that closes files"), layouts=("dp=2",))
+    found = trouble(smoke({"localhost": 2}, Local(), wish, local=True))
+    assert (found.kind, found.guilty) == ("not-started", (0, 1))
+    assert f"as conda run does: name {sys.executable} itself" in " ".join((found.text, *found.evidence))
+
+
 SUPERVISOR = """
 import sys
-from doctor.smoke import launch, sources
+from doctor.smoke import calling, launch, sources
 from doctor.smoke.plan import Wish
 from doctor.transport.local import Local
 import doctor.smoke.sources
@@ -442,17 +471,18 @@ text = sources.worker() + '''
 STAGE_FUNCTIONS["collectives"] = lambda one: time.sleep(1000)
 '''
 sources.worker = lambda: text
-launch._marker = lambda: sys.argv[1]
+calling.marker = lambda: sys.argv[1]
 def told(stage, seconds):
     print(stage, flush=True)
-smoked = launch.smoke({"localhost": 2}, Local(), Wish(backend="gloo"), local=True, told=told)
+wish = Wish(backend="gloo", python=sys.argv[2])
+smoked = launch.smoke({"localhost": 2}, Local(), wish, local=True, told=told)
 print(smoked.run.ended, flush=True)
 """
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_nothing_outlives_the_supervisor(marker: str, how: signal.Signals) -> None:
-    argv = [sys.executable, "-c", SUPERVISOR, marker]
+    argv = [sys.executable, "-c", SUPERVISOR, marker, ""]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, cwd=ROOT) as supervisor:
         assert supervisor.stdout
         while supervisor.stdout.readline() != "rendezvous\n":
@@ -466,6 +496,22 @@ def test_nothing_outlives_the_supervisor(marker: str, how: signal.Signals) -> No
         assert time.monotonic() - began < 2.5
         rest = supervisor.stdout.read()
     assert rest == ("" if how == signal.SIGKILL else "interrupted\n")
+
+
+def test_nothing_outlives_the_agent_behind_two_wrappers(marker: str, tmp_path: Path) -> None:
+    """What the kernel kills with the agent is the first of them; the others have no parent that is watched."""
+    argv = [sys.executable, "-c", SUPERVISOR, marker, wrapped(tmp_path, "two of them")]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, cwd=ROOT) as supervisor:
+        assert supervisor.stdout
+        while supervisor.stdout.readline() != "rendezvous\n":
+            assert supervisor.poll() is None
+        assert len(processes(marker)) == 5
+        agent_pid = int(Path(f"/proc/{min(processes(marker))}/stat").read_text().rsplit(")", 1)[1].split()[1])
+        os.kill(agent_pid, signal.SIGKILL)
+        assert "trouble" in supervisor.stdout.read()
+    began = time.monotonic()
+    while processes(marker) and time.monotonic() - began < 5:
+        time.sleep(0.01)
 
 
 def test_no_descriptor_and_no_thread_stays_open() -> None:

@@ -38,6 +38,7 @@ class Reception:
         self.guests: queue.Queue[Guest] = queue.Queue()
         self._links: list[socket.socket] = []
         self.door = Door(key, ports(KEY), self._take)
+        self.door.open()
 
     def _take(self, guest: Guest) -> None:
         self._links.append(guest.link)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import time
 from pathlib import Path
@@ -104,6 +105,27 @@ def test_an_error_while_reading_is_told_with_its_own_words() -> None:
     """
     (event,) = Ranks(1, ["loader"], faults).of("loader")
     assert event["text"].startswith("OSError: [Errno 5] Input/output error")
+
+
+def test_semaphores_bear_the_number_of_their_rank() -> None:
+    """So that the agent knows which to remove of those whose maker was killed before it could."""
+    faults = """
+        import _multiprocessing
+        plain = _multiprocessing.SemLock
+
+        class SemLock(plain):
+            def __new__(cls, kind, value, most, name, unlink):
+                os.write(2, b"%s\\n" % name.encode())
+                return plain.__new__(cls, kind, value, most, name, unlink)
+
+        _multiprocessing.SemLock = SemLock
+    """
+    ranks = Ranks(1, ["loader"], faults)
+    assert ranks.of("loader")[0]["text"] == ""
+    names = [line for line in ranks.said.splitlines() if line.startswith("/")]
+    assert len(names) > 2
+    assert len({name.partition("-")[0] for name in names if re.match(r"/torch_\d+_-", name)}) == 1
+    assert not [name for name in names if not name.startswith("/torch_")]
 
 
 STUCK = """

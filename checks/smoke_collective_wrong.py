@@ -1,0 +1,55 @@
+from collections.abc import Iterator
+
+from doctor import ERROR, Finding, PerHost, check
+from doctor.facts.smoke import SmokeCollectives
+from doctor.smoke.blame import ranks
+from doctor.smoke.buffers import looks
+from doctor.smoke.model import SmokeRun
+from doctor.smoke.wrongs import blamed
+
+
+@check(severity=ERROR, area="smoke")
+def smoke_collective_wrong(run: SmokeRun, collectives: PerHost[SmokeCollectives]) -> Iterator[Finding]:
+    """Every collective gives the values that it must give.
+
+    ## Why it matters
+    A collective that loses, repeats or changes values does not fail: the job goes on with gradients that are a little
+    wrong, and its loss stands still or blows up days later. Ranks that are mapped to the wrong device or in the wrong
+    order look the same.
+
+    ## What to do
+    On {host}: `npu-smi info -t ecc -i N` or `nvidia-smi -q -d ECC` for memory errors, `dmesg -T` for PCIe and machine
+    check errors, `hccn_tool -i N -stat -g` or `ethtool -S` for bad packets. Compare driver, firmware, CANN, NCCL and
+    torch with the other hosts. Values of a whole other rank point to the mapping: compare the rank table, RANK and the
+    visible devices. Run `doctor smoke` again without this host; if all is right then, take it out.
+
+    ## Source
+    Each rank puts in small numbers of its own (a formula of rank and place), so that every result is known in advance,
+    exactly, in every dtype. The fewest ranks that explain all wrong values are named: the rank whose segment is wrong,
+    the root, the one that alone has another sum.
+    """
+    wrong = [event for fact in collectives.values() for event in fact.wrong]
+    for blame in blamed(wrong, run.groups, run.plan.world):
+        first = blame.events[0]
+        ops = sorted({event.op for event in blame.events})
+        name, members = run.groups.get(first.gid, (f"group {first.gid}", tuple(range(run.plan.world))))
+        kind = looks(first, members)
+        yield Finding(
+            "{blame} {who}: {op} of {numel} {dtype} in {group} gave {saw} at element {index} on rank {seen}, "
+            "expected {want}{looks}; wrong elements in all: {wrong}, in {ops}",
+            hosts=run.hosts(blame.ranks),
+            blame="the fault lies with" if len(blame.ranks) == 1 else "the fault lies with one of",
+            who=ranks(run, blame.ranks),
+            ranks=list(blame.ranks),
+            op=first.op,
+            numel=first.numel,
+            dtype=first.dtype,
+            group=name,
+            index=first.index,
+            seen=first.rank,
+            saw=first.got,
+            want=first.expected,
+            looks=f" ({kind})" if kind else "",
+            wrong=sum(event.wrong for event in blame.events),
+            ops=ops,
+        )

@@ -1,0 +1,54 @@
+from collections import defaultdict
+from collections.abc import Iterator
+
+from doctor import ERROR, Finding, PerHost, Skip, check
+from doctor.facts.smoke import SmokeStart
+from doctor.smoke.blame import DEVICES
+from doctor.smoke.model import SmokeRun
+from doctor.wording import plain
+
+
+@check(severity=ERROR, area="smoke")
+def smoke_device_wrong(run: SmokeRun, started: PerHost[SmokeStart]) -> Iterator[Finding]:
+    """Every rank has the device that it was to have, for itself alone.
+
+    ## Why it matters
+    Two ranks on one NPU or GPU share its memory and wait for each other; NCCL and HCCL refuse such a job, or hang. A
+    rank on another device than the rank table says is connected to the wrong neighbours.
+
+    ## What to do
+    On {host}: look at ASCEND_RT_VISIBLE_DEVICES or CUDA_VISIBLE_DEVICES of each rank, at LOCAL_RANK, and at where the
+    program calls `set_device`: it must come before the first tensor, with the local rank. In containers compare the
+    devices that are mounted with those that the rank table names.
+
+    ## Source
+    Each rank takes its device and tells the number and the identity (UUID or PCI address) that the driver gives it.
+    """
+    kind = DEVICES[run.plan.backend]
+    if not kind:
+        raise Skip("the ranks run on CPUs")
+    for host, fact in started.items():
+        holders: dict[str, dict[int, int]] = defaultdict(dict)
+        for event in fact.joined:
+            wanted = run.plan.places[event.rank].device
+            if event.device.index == wanted:
+                # A plan may give one device to several ranks.
+                holders[plain(str(event.device.id or event.device.index), 80)].setdefault(wanted, event.rank)
+            else:
+                yield Finding(
+                    "rank {rank} has {kind} {saw}, expected {kind} {want}",
+                    hosts=[host],
+                    rank=event.rank,
+                    kind=kind,
+                    saw=event.device.index,
+                    want=wanted,
+                )
+        for device, ranks in sorted(holders.items()):
+            if len(ranks) > 1:
+                yield Finding(
+                    "ranks {ranks} are all on {kind} {device}, expected one rank on each",
+                    hosts=[host],
+                    ranks=sorted(ranks.values()),
+                    kind=kind,
+                    device=device,
+                )

@@ -1,0 +1,47 @@
+from collections.abc import Iterator
+
+from doctor import WARNING, Finding, PerHost, check
+from doctor.facts.smoke import SmokePairs
+from doctor.smoke.model import SmokeRun
+from doctor.smoke.speeds import duration, end, measured, megabytes
+
+
+@check(severity=WARNING, area="smoke")
+def smoke_host_slow(run: SmokeRun, pairs: PerHost[SmokePairs]) -> Iterator[Finding]:
+    """No host exchanges data more slowly with all others than these do among themselves.
+
+    ## Why it matters
+    A ring or a tree of ranks is as quick as its slowest member. A card that came up at a tenth of its speed, a PCIe
+    slot with half its lanes, or a CPU that is busy elsewhere slows every collective down, and a measurement of the
+    whole collective does not tell whose fault it is.
+
+    ## What to do
+    On {host}: `ip -s link` (errors, drops), `ethtool NIC | grep Speed`, `ethtool -S NIC | grep -i -E 'err|drop|pause'`,
+    `lspci -vv | grep -E 'LnkCap|LnkSta'` (a width or speed below what the card can do), `top -b -n 1 | head -20`. NPU:
+    `hccn_tool -i N -speed -g`, `hccn_tool -i N -link_stat -g`, `hccn_tool -i N -stat -g`, `hccn_tool -i N -optical -g`.
+    GPU: `ibstat`, `nvidia-smi topo -m`. Then measure again: `doctor smoke --select smoke-host-slow`.
+
+    ## Source
+    Everybody exchanges a message with everybody in rounds in which nobody has two partners; with more than 32 hosts,
+    in as many rounds as tell hosts apart. A host is named when its exchanges with at least three quarters of its
+    partners are slower than those of the others among themselves, by 15 % and by five standard deviations of what
+    these times vary by. There is no table of what a network should do: hosts are compared with each other, so that a
+    fleet that is slow as a whole is not seen, nor who of two hosts it is.
+    """
+    links, size = measured(pairs)
+    for one in links.ends:
+        rank = one.ends[0]
+        yield Finding(
+            "exchanges of {size} with {who} take {ratio} times as long as those of the others among themselves: "
+            "{seconds} against {norm}, with {slow} of {tried} partners",
+            hosts=[run.plan.host_of(rank)],
+            who=end(run, rank),
+            rank=rank,
+            size=megabytes(size),
+            ratio=round(one.ratio, 2),
+            seconds=duration(one.seconds),
+            norm=duration(one.norm),
+            slow=one.slow,
+            tried=one.tried,
+            sigmas=round(one.sigmas, 1),
+        )

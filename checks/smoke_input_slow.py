@@ -1,0 +1,46 @@
+from collections.abc import Iterator
+
+from doctor import WARNING, Finding, PerHost, check
+from doctor.facts.smoke import SmokePace, SmokeStart
+from doctor.smoke.blame import ranks
+from doctor.smoke.model import SmokeRun
+from doctor.smoke.speeds import by_host, duration, input_alone, percent, slow_ranks
+
+
+@check(severity=WARNING, area="smoke")
+def smoke_input_slow(
+    run: SmokeRun, paces: PerHost[SmokePace], started: PerHost[SmokeStart] | None
+) -> Iterator[Finding]:
+    """No rank prepares its input more slowly than its peers.
+
+    ## Why it matters
+    A rank whose batches come late enters every collective late, and all the others wait for it there. Their profiles
+    show slow communication, its own an idle device.
+
+    ## What to do
+    On {host}, look for what keeps the CPU and memory from its data: `top -b -n 1 | head -20`, `vmstat 1 5` (swap in
+    and out, wait for I/O), `numactl --hardware` and `taskset -cp PID` (a rank that is bound to few CPUs, or to the
+    far socket), `grep throttled /sys/fs/cgroup/cpu.stat`. Then at the way to the data set: `mount | grep DATA`,
+    `nfsiostat 1 3`. More loader workers, or a copy of the data on a local disk, help where the host itself is sound.
+
+    ## Source
+    All ranks draw, sort and move the same numbers to their device again and again; time spent waiting for a CPU does
+    not count. The rule is that of smoke-rank-slow. A rank that is as slow in computing on the same CPU is left to
+    that check.
+    """
+    found = input_alone(slow_ranks("input", paces, started), paces, started)
+    for host, some, whole in by_host(run, found):
+        worst = max((found[rank] for rank in some), key=lambda slow: slow.ratio)
+        yield Finding(
+            "the same input takes {who} {ratio} times as long to prepare as the middle one of its peers: {seconds} "
+            "against {norm} (confidence {confidence})",
+            hosts=[host],
+            who=ranks(run, some),
+            ranks=some,
+            ratio=round(worst.ratio, 2),
+            seconds=duration(worst.seconds),
+            norm=duration(worst.norm),
+            confidence=percent(min(found[rank].confidence for rank in some)),
+            peers=worst.peers,
+            whole=whole,
+        )

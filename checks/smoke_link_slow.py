@@ -1,0 +1,47 @@
+from collections.abc import Iterator
+
+from doctor import WARNING, Finding, PerHost, check
+from doctor.facts.smoke import SmokePairs
+from doctor.smoke.model import SmokeRun
+from doctor.smoke.speeds import duration, end, measured, megabytes
+
+
+@check(severity=WARNING, area="smoke")
+def smoke_link_slow(run: SmokeRun, pairs: PerHost[SmokePairs]) -> Iterator[Finding]:
+    """No two hosts exchange data more slowly than most pairs.
+
+    ## Why it matters
+    One bad link between two sound hosts (a cable, an uplink of a switch, a route that takes the long way) slows down
+    each ring that passes over it. Tests of whole collectives hardly show it: the library may not use that link today,
+    and does tomorrow.
+
+    ## What to do
+    Each of the two is quick with its other partners, so look between them. `tracepath {other}` from {one}, and back,
+    against a pair that is quick: a hop more, a smaller MTU? Then the counters of the switch ports on that way (CRC and
+    symbol errors, pauses, drops) and how its uplinks are shared out (ECMP, LAG members). NPU: `hccn_tool -i N -lldp -g`
+    names the port, `hccn_tool -i N -traceroute -g` the way. Measure again: `doctor smoke --select smoke-link-slow`.
+
+    ## Source
+    Everybody exchanges a message with everybody in rounds in which nobody has two partners; suspicious pairs do it
+    again with nobody else at work. When hosts that are slow with all their partners are set aside, a pair is named
+    that takes 1.5 times as long as the middle one or more, by six standard deviations of what pairs vary by, and does
+    so again when measured alone. With more than 32 hosts only some of the pairs meet.
+    """
+    links, size = measured(pairs)
+    for link in links.links:
+        one, other = link.ends
+        yield Finding(
+            "{first} and {second} take {ratio} times as long as most pairs to exchange {size}: {seconds} against "
+            "{norm}, and are quick with most others, so it is the way between them",
+            hosts=run.hosts(link.ends),
+            first=end(run, one),
+            second=end(run, other),
+            one=run.plan.host_of(one),
+            other=run.plan.host_of(other),
+            ranks=list(link.ends),
+            size=megabytes(size),
+            ratio=round(link.ratio, 2),
+            seconds=duration(link.seconds),
+            norm=duration(link.norm),
+            sigmas=round(link.sigmas, 1),
+        )

@@ -1,0 +1,46 @@
+from collections.abc import Iterator
+
+from doctor import WARNING, Finding, PerHost, check
+from doctor.facts.smoke import SmokePace, SmokeStart
+from doctor.smoke.blame import ranks
+from doctor.smoke.model import SmokeRun
+from doctor.smoke.speeds import by_host, duration, percent, slow_ranks
+
+
+@check(severity=WARNING, area="smoke")
+def smoke_rank_slow(run: SmokeRun, paces: PerHost[SmokePace], started: PerHost[SmokeStart] | None) -> Iterator[Finding]:
+    """No rank computes more slowly than its peers.
+
+    ## Why it matters
+    Every step waits for the slowest rank: one that is 20 % slower costs all the others 20 % of their time, and in
+    their own profiles that looks like slow communication.
+
+    ## What to do
+    On {host}, who else uses it, and is it held back: `top -b -n 1 | head -20`,
+    `grep throttled /sys/fs/cgroup/cpu.stat`, `cat /sys/devices/system/cpu/cpu0/cpufreq/scaling_governor` (expected
+    performance), `taskset -cp PID` of a rank. NPU: `npu-smi info -t temp -i N`, `npu-smi info -t power -i N`,
+    `npu-smi info -t usages -i N`. GPU: `nvidia-smi -q -d CLOCK,PERFORMANCE,TEMPERATURE` (a clock that is throttled, a
+    power cap). Compare with a sound host, clean or reseat what is too hot, and leave the host out until then.
+
+    ## Source
+    All ranks do the same matrix products again and again, without exchanging anything; time spent waiting for a CPU
+    does not count. A rank is slow when its usual time and the time of its quickest tenth are both 10 % over those of
+    the middle rank with the same kind of device, and more than the noise of these times makes likely for any rank
+    (the confidence). In simulated healthy fleets with 12 % of noise none was called slow in 1000.
+    """
+    found = slow_ranks("compute", paces, started)
+    for host, some, whole in by_host(run, found):
+        worst = max((found[rank] for rank in some), key=lambda slow: slow.ratio)
+        yield Finding(
+            "the same computation takes {who} {ratio} times as long as the middle one of its peers: {seconds} against "
+            "{norm} (confidence {confidence})",
+            hosts=[host],
+            who=ranks(run, some),
+            ranks=some,
+            ratio=round(worst.ratio, 2),
+            seconds=duration(worst.seconds),
+            norm=duration(worst.norm),
+            confidence=percent(min(found[rank].confidence for rank in some)),
+            peers=worst.peers,
+            whole=whole,
+        )

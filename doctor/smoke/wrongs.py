@@ -1,0 +1,64 @@
+"""Who is to blame for collectives that gave wrong values: the fewest ranks that explain them all. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from doctor.facts.smoke.collectives import Wrong
+
+Groups = Mapping[int, tuple[str, tuple[int, ...]]]
+SEGMENTED = ("all_gather", "all_to_all")
+"""Each member's values come to lie in a segment of their own."""
+
+
+class Blame(msgspec.Struct, frozen=True):
+    """Wrong values that the same ranks explain."""
+
+    ranks: tuple[int, ...]
+    """More than one: it is one of them, and these values do not tell which."""
+    events: tuple[Wrong, ...]
+
+
+def blamed(events: Iterable[Wrong], groups: Groups, world: int) -> list[Blame]:
+    """Every event is explained once, by the rank that explains the most of them first."""
+    told: dict[tuple[int, str, str], list[Wrong]] = defaultdict(list)
+    for event in events:
+        told[event.gid, event.op, event.dtype].append(event)
+    left = [(own, _candidates(own, groups.get(gid, ("", tuple(range(world))))[1])) for (gid, _, _), own in told.items()]
+    found: list[Blame] = []
+    while left:
+        reach: dict[int, list[int]] = defaultdict(list)
+        for number, (_, ranks) in enumerate(left):
+            for rank in ranks:
+                reach[rank].append(number)
+        explained = max((reach[rank] for rank in sorted(reach)), key=len)
+        # Ranks that explain the same events cannot be told apart.
+        worst = tuple(sorted(rank for rank, numbers in reach.items() if numbers == explained))
+        found.append(Blame(worst, tuple(event for number in explained for event in left[number][0])))
+        left = [one for number, one in enumerate(left) if number not in explained]
+    return found
+
+
+def _candidates(events: Sequence[Wrong], members: Sequence[int]) -> set[int]:
+    """The ranks that one collective's wrong values can come from."""
+    first, saw = events[0], {event.rank for event in events}
+    op = first.op.split()[0]
+    if op in SEGMENTED or op == "send_recv":
+        sources = {_source(event, op, members) for event in events}
+        return sources if len(saw) > 1 else sources | saw
+    if op == "broadcast":
+        roots = {event.root for event in events}
+        return roots if len(saw) > 1 or len(members) == 2 else roots | saw
+    if op in ("all_reduce", "barrier") and len(saw) == 1 and len(members) > 1:
+        return saw  # the others have the right sum: what they gave was right
+    return set(members)
+
+
+def _source(event: Wrong, op: str, members: Sequence[int]) -> int:
+    """Whose values lie at the first wrong place."""
+    if op == "send_recv":
+        return event.root if event.root >= 0 else members[members.index(event.rank) - 1]
+    return members[min(event.index * len(members) // max(event.numel, 1), len(members) - 1)]

@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from doctor.facts.smoke import Wrong
+from doctor.smoke.buffers import sent
+from tests.checks.smoke import collectives, found, judged, page, ran
+
+NAME = "smoke_collective_wrong"
+
+
+def wrong(rank: int, op: str = "all_reduce", **more: Any) -> Wrong:
+    chosen = {"gid": 0, "dtype": "float32", "numel": 1021, "root": -1, "index": 17, "expected": 22.0, "got": 23.0}
+    return Wrong(rank=rank, op=op, **{**chosen, "wrong": 1, **more})
+
+
+def test_right_numbers_are_fine() -> None:
+    run = ran(4, 2)
+    assert judged(NAME, run, collectives(run)).complete
+    assert not found(NAME, run, collectives(run))
+
+
+def test_a_wrong_sum_on_one_rank() -> None:
+    run = ran(4, 2)
+    (finding,) = found(NAME, run, collectives(run, wrong(2)))
+    assert finding.hosts == ("w2",)
+    assert str(finding) == (
+        "the fault lies with rank 2: all_reduce of 1021 float32 in world gave 23.0 at element 17 on rank 2, "
+        "expected 22.0 (one element alone: a bit that flipped); wrong elements in all: 1, in all_reduce"
+    )
+    assert "ECC" in page(NAME, finding)
+
+
+def test_all_that_one_rank_gets_wrong_is_one_finding() -> None:
+    run = ran(4, 2, groups={0: ("world", (0, 1, 2, 3)), 1: ("dp2 2,3", (2, 3))})
+    said = [wrong(3, dtype=dtype, wrong=count) for dtype in ("float16", "float32") for count in (5, 900)]
+    (finding,) = found(NAME, run, collectives(run, *said, wrong(3, gid=1), wrong(3, "all_gather", numel=4084, index=5)))
+    assert finding.hosts == ("w2",) and finding.values["ranks"] == [3]
+    assert finding.values["ops"] == ["all_gather", "all_reduce"]
+
+
+def test_what_one_rank_sent_wrong_is_its_own_fault_wherever_it_arrives() -> None:
+    run = ran(4, 2)
+    said = [wrong(rank, "all_gather", numel=4084, index=3 * 1021 + 5, got=3.5) for rank in (0, 1, 2)]
+    (finding,) = found(NAME, run, collectives(run, *said))
+    assert finding.hosts == ("w2",) and finding.values["ranks"] == [3]
+
+
+def test_a_sum_that_is_wrong_everywhere_does_not_tell_whose_part_it_is() -> None:
+    run = ran(4, 2)
+    (finding,) = found(NAME, run, collectives(run, *(wrong(rank, wrong=1021, index=0) for rank in range(4))))
+    assert finding.hosts == ("w1", "w2")
+    assert str(finding).startswith("the fault lies with one of ranks 0, 1, 2 and 3")
+
+
+def test_groups_together_tell_whose_part_it_is() -> None:
+    groups = {0: ("world", (0, 1, 2, 3)), 1: ("dp2 0,2", (0, 2)), 2: ("tp2 2,3", (2, 3)), 3: ("dp2 1,3", (1, 3))}
+    run = ran(4, 2, groups=groups)
+    said = [wrong(rank, gid=gid, wrong=1021) for gid in (0, 1, 2) for rank in groups[gid][1]]
+    (finding,) = found(NAME, run, collectives(run, *said))
+    assert finding.values["ranks"] == [2]
+
+
+def test_a_wrong_root() -> None:
+    run = ran(4, 2)
+    values = {"root": 3, "index": 0, "numel": 1, "expected": float(sent(4, 3, 0)), "got": float(sent(4, 0, 0))}
+    (finding,) = found(NAME, run, collectives(run, *(wrong(rank, "broadcast", **values) for rank in range(4))))
+    assert "it is what rank 0 sends: ranks or devices changed places" in str(finding)
+
+
+def test_ranks_that_changed_places_are_recognised_by_what_they_send() -> None:
+    run = ran(4, 2)
+    values = {
+        "numel": 4084,
+        "index": 1021,
+        "wrong": 2042,
+        "got": float(sent(4, 2, 0)),
+        "expected": float(sent(4, 1, 0)),
+    }
+    (finding,) = found(NAME, run, collectives(run, *(wrong(rank, "all_gather", **values) for rank in range(4))))
+    assert "it is what rank 2 sends" in str(finding)
+
+
+@pytest.mark.parametrize(
+    ("more", "looks"),
+    [
+        ({"index": 900, "wrong": 121, "op": "all_gather", "got": 1.0}, "a transfer cut short"),
+        ({"got": 35.0, "op": "all_to_all"}, "nothing was ever written"),
+        ({"got": "nan", "dtype": "float16"}, ""),
+        ({"got": None}, ""),
+        ({"got": 3.0, "wrong": 300}, ""),
+    ],
+)
+def test_damage_of_known_kinds_is_named(more: dict[str, Any], looks: str) -> None:
+    run = ran(4, 2)
+    (finding,) = found(NAME, run, collectives(run, wrong(1, **more)))
+    assert looks in finding.values["looks"] and bool(looks) == bool(finding.values["looks"])

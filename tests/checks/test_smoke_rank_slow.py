@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+import msgspec
+
+from doctor.facts.smoke import Device, Joined
+from tests.checks.smoke import alter, found, judged, pace, page, ran, start_events, started
+
+NAME = "smoke_rank_slow"
+
+
+def times(ratio: float = 1.0, seed: int = 0, count: int = 60) -> Sequence[float]:
+    noise = random.Random(seed)
+    return tuple(0.002 * ratio * noise.lognormvariate(0, 0.03) for _ in range(count))
+
+
+def fleet(world: int, **ratios: float) -> dict[int, Sequence[float]]:
+    return {rank: times(ratios.get(f"r{rank}", 1.0), rank) for rank in range(world)}
+
+
+def test_ranks_that_are_alike_are_fine() -> None:
+    run = ran(4, 2)
+    assert judged(NAME, run, pace(run, fleet(4))).complete
+    assert not found(NAME, run, pace(run, fleet(4)))
+
+
+def test_a_slow_rank_is_named_with_how_slow_and_how_sure() -> None:
+    run = ran(4, 2, devices=True)
+    (finding,) = found(NAME, run, pace(run, fleet(4, r2=1.3)), started(run))
+    assert finding.hosts == ("w2",)
+    assert finding.values["ranks"] == [2]
+    assert 1.27 < finding.values["ratio"] < 1.33
+    assert str(finding).startswith("the same computation takes rank 2 (GPU 0) 1.")
+    assert "(confidence 99.99 %)" in str(finding)
+    assert "nvidia-smi -q" in page(NAME, finding)
+
+
+def test_ranks_of_one_host_are_one_finding() -> None:
+    run = ran(8, 4)
+    (finding,) = found(NAME, run, pace(run, fleet(8, r2=1.2, r3=1.3)))
+    assert finding.hosts == ("w2",)
+    assert finding.values["ranks"] == [2, 3] and finding.values["whole"]
+    assert 1.27 < finding.values["ratio"] < 1.33
+
+
+def test_other_devices_may_be_slower() -> None:
+    run = ran(4, 2, devices=True)
+    events = alter(start_events(run), (2, 3), Joined, device=Device(0, "NVIDIA A30", "GPU-x"))
+    slower = pace(run, fleet(4, r2=1.6, r3=1.6))
+    assert not found(NAME, run, slower, started(run, events))
+    assert found(NAME, run, slower, started(run))[0].hosts == ("w2",)
+
+
+def test_a_rank_that_runs_at_full_speed_now_and_then_is_disturbed_not_slow() -> None:
+    run = ran(4, 2)
+    disturbed = fleet(4)
+    disturbed[1] = tuple(time * (1.4 if number % 4 else 1) for number, time in enumerate(disturbed[1]))
+    assert not found(NAME, run, pace(run, disturbed))
+
+
+def test_one_rank_alone_has_no_peers() -> None:
+    run = ran(1, 1)
+    assert judged(NAME, run, pace(run, fleet(1))).skipped
+
+
+def test_too_few_times_are_unknown() -> None:
+    run = ran(4, 2)
+    outcome = judged(NAME, run, pace(run, {rank: times(count=5) for rank in range(4)}))
+    assert outcome.unknown and not outcome.findings
+
+
+def test_a_host_that_told_nothing_does_not_stand_for_a_sound_one() -> None:
+    run = ran(4, 2)
+    facts = pace(run, fleet(4, r1=1.4))
+    silent = msgspec.structs.replace(facts["w2"], unread={"rank 3": "it said nothing of this stage"})
+    outcome = judged(NAME, run, {**facts, "w2": silent})
+    assert outcome.findings and "w2" in outcome.unknown

@@ -1,0 +1,41 @@
+"""The loss rule on real trainings: a sample; ``python -m tests.smoke.curves`` tries all of them."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from doctor.smoke.curve import PLENTY, level, mistaken, stalled, together
+from tests.smoke.curves import LEARNING, STUCK, curve, levels, mistakes
+
+pytest.importorskip("torch", reason="torch is not installed: no loss is tried")
+
+
+def test_it_tells_learning_from_not_learning() -> None:
+    told = list(levels(range(5000, 5004)))
+    assert {kind for kind, _, _ in told} == {*LEARNING, *STUCK}
+    assert not mistakes(told)
+
+
+def test_after_more_steps_it_tells_who_uses_the_context() -> None:
+    assert not stalled(curve("learns", 5000, PLENTY))
+    assert stalled(curve("no context", 5000, PLENTY))
+
+
+def test_the_levels() -> None:
+    assert stalled([4.6] * 10) == "nothing"
+    assert stalled([4.6 + step for step in range(10)]) == "rose"
+    assert not stalled([4.6 - 0.2 * step for step in range(10)])
+    assert not stalled([2.5] * (PLENTY - 1))
+    assert stalled([2.5] * PLENTY) == "place"
+    assert level([9.0, 1.0, 2.0, 3.0]) == 2.0
+
+
+def test_the_loss_of_all_ranks_is_their_mean() -> None:
+    assert together([(0, 4.0), (0, 5.0), (1, 3.0), (1, None)]) == [4.5, None]
+
+
+def test_a_rule_that_was_never_wrong_may_still_be() -> None:
+    """The rule of three: of n trials without an event, its rate is below 3 / n at 95 %."""
+    assert math.isclose(mistaken(1000), 0.003)

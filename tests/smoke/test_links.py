@@ -1,0 +1,146 @@
+"""The rule for slow hosts and links, over seeded tournaments: right ends, right links, and none in healthy fleets."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from doctor.smoke.links import Exchange, Pair, compare
+from tests.smoke.ranks import worker
+
+SUSPICIOUS = 1.5
+"""Times what most pairs take, from which on a pair is measured again."""
+
+
+def turns(count: int, most: int = 0) -> Iterator[list[Pair]]:
+    """The worker's own rounds."""
+    made = list(worker()["rounds"](count))
+    yield from made[:most] if most else made
+
+
+def heavy(dice: random.Random) -> float:
+    """Every second exchange is disturbed, by about as long again."""
+    return 1 + (dice.expovariate(1) if dice.random() < 0.5 else 0)
+
+
+def tournament(
+    dice: random.Random,
+    ends: int,
+    slow: Mapping[int, float] | None = None,
+    links: Mapping[Pair, float] | None = None,
+    sigma: float = 0.12,
+    repeats: int = 3,
+    most: int = 0,
+) -> list[Exchange]:
+    """As the worker does it: each pair once, then the suspicious ones alone. Without ``sigma`` the noise is heavy."""
+    slowed, bad = slow or {}, links or {}
+
+    def measure(pair: Pair, count: int) -> tuple[float, ...]:
+        times = max(slowed.get(pair[0], 1.0), slowed.get(pair[1], 1.0), bad.get(pair, 1.0))
+        return tuple(0.002 * times * (dice.lognormvariate(0, sigma) if sigma else heavy(dice)) for _ in range(count))
+
+    first = {pair: measure(pair, repeats) for pairs in turns(ends, most) for pair in pairs}
+    usual = sorted(map(min, first.values()))[int(len(first) * 0.35)]
+    again = [pair for pair, times in first.items() if min(times) > SUSPICIOUS * usual]
+    told = [Exchange(pair, times) for pair, times in first.items() for _ in "both"]
+    return told + [Exchange(pair, times, True) for pair in again for times in [measure(pair, 6)] for _ in "both"]
+
+
+def ends_of(told: list[Exchange]) -> tuple[set[int], set[Pair]]:
+    links = compare(told)
+    return {one.ends[0] for one in links.ends}, {(one.ends[0], one.ends[1]) for one in links.links}
+
+
+@pytest.mark.parametrize("sigma", [0.12, 0.05, 0.3, 0.0], ids=["12 %", "5 %", "30 %", "heavy"])
+def test_of_hundreds_of_healthy_fleets_none_has_a_slow_host_or_link(sigma: float) -> None:
+    dice = random.Random(1)
+    for ends, fleets in ((3, 80), (4, 80), (5, 40), (8, 40), (16, 6)):
+        for number in range(fleets):
+            assert ends_of(tournament(dice, ends, sigma=sigma)) == (set(), set()), (ends, number)
+
+
+@pytest.mark.parametrize(
+    ("ends", "slow", "sigma", "least"),
+    [
+        (3, 2.0, 0.05, 0.95),
+        (4, 2.0, 0.12, 0.9),
+        (4, 1.3, 0.03, 0.75),
+        (8, 1.3, 0.05, 0.95),
+        (8, 1.5, 0.12, 0.95),
+        (16, 1.3, 0.12, 0.9),
+    ],
+)
+def test_a_slow_host_is_found_and_no_other(ends: int, slow: float, sigma: float, least: float) -> None:
+    dice, hits, runs = random.Random(2), 0, 40 if ends < 16 else 10
+    for _ in range(runs):
+        guilty = dice.randrange(ends)
+        hosts, links = ends_of(tournament(dice, ends, {guilty: slow}, sigma=sigma))
+        assert hosts <= {guilty} and not links
+        hits += hosts == {guilty}
+    assert hits >= least * runs, f"{hits} of {runs}"
+
+
+def test_two_slow_hosts_are_both_found() -> None:
+    dice = random.Random(3)
+    for _ in range(40):
+        guilty = dice.sample(range(8), 2)
+        assert ends_of(tournament(dice, 8, dict.fromkeys(guilty, 2.0))) == (set(guilty), set())
+
+
+@pytest.mark.parametrize(("ends", "times", "sigma"), [(4, 3.0, 0.05), (6, 2.0, 0.05), (8, 3.0, 0.12), (16, 3.0, 0.12)])
+def test_a_bad_link_is_found_and_no_host(ends: int, times: float, sigma: float) -> None:
+    dice = random.Random(4)
+    for _ in range(40 if ends < 16 else 8):
+        low, high = sorted(dice.sample(range(ends), 2))
+        assert ends_of(tournament(dice, ends, links={(low, high): times}, sigma=sigma)) == (set(), {(low, high)})
+
+
+def test_a_slow_host_and_a_bad_link_between_others() -> None:
+    dice = random.Random(5)
+    for _ in range(40):
+        guilty, low, high = dice.sample(range(8), 3)
+        pair = (min(low, high), max(low, high))
+        assert ends_of(tournament(dice, 8, {guilty: 2.0}, {pair: 4.0}, sigma=0.05)) == ({guilty}, {pair})
+
+
+def test_many_hosts_meet_only_some_of_the_others() -> None:
+    dice = random.Random(6)
+    for _ in range(3):
+        guilty = dice.randrange(64)
+        assert ends_of(tournament(dice, 64, {guilty: 1.5}, most=9)) == ({guilty}, set())
+        assert ends_of(tournament(dice, 64, most=9)) == (set(), set())
+
+
+def test_what_was_slow_once_and_not_again_alone_is_no_slow_link() -> None:
+    told = tournament(random.Random(7), 6, sigma=0.03)
+    told = [Exchange(one.pair, (0.02, 0.02, 0.02)) if one.pair == (1, 4) else one for one in told]
+    assert ends_of(told) == (set(), set())
+    assert ends_of([*told, Exchange((1, 4), (0.002,) * 6, True)]) == (set(), set())
+    assert ends_of([*told, Exchange((1, 4), (0.02,) * 6, True)]) == (set(), {(1, 4)})
+
+
+def test_two_ends_have_nothing_to_be_compared_with() -> None:
+    assert ends_of([Exchange((0, 1), (5.0, 5.0, 5.0))]) == (set(), set())
+    assert ends_of([]) == (set(), set())
+
+
+def test_the_ratio_and_the_partners_are_told() -> None:
+    (one,) = compare(tournament(random.Random(8), 8, {3: 2.0}, sigma=0.03)).ends
+    assert one.ratio == pytest.approx(2, rel=0.1)
+    assert one.norm == pytest.approx(0.002, rel=0.1)
+    assert (one.slow, one.tried) == (7, 7)
+    assert one.sigmas > 5
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 5), st.integers(0, 5), st.lists(st.floats(), max_size=5), st.booleans()), max_size=30
+    )
+)
+def test_nothing_that_a_rank_tells_breaks_the_rule(told: list[tuple[int, int, list[float], bool]]) -> None:
+    compare(Exchange((one, other), tuple(times), again) for one, other, times, again in told if one != other)

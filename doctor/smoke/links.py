@@ -22,6 +22,9 @@ SLOW_END = 1.15
 SLOW_LINK = 1.5
 SURE_END, SURE_LINK, SURE_AGAIN = 5.0, 6.0, 3.0
 """Standard deviations of chance that a verdict lies above: of an end, of a link, of a link's second measurement."""
+CLEAR_LINK = 2.5
+"""Times the slowest pair that nobody suspects, by its quickest exchange with nobody else at work: clear on a busy host,
+too, where pairs vary by more than any link does."""
 NEARLY_ALL = 0.75
 LEAST_NOISE = 0.04
 """Pairs that are alike differ by so much, whatever their repeats say."""
@@ -67,10 +70,13 @@ class _Table:
         again: dict[Pair, list[float]] = {}
         for one in exchanges:
             low, high = sorted(one.pair)
-            logs = [math.log(time) for time in one.seconds if math.isfinite(time) and time > 0]
+            # The first exchange of several touches fresh memory and wakes the connection.
+            warm = one.seconds[1:] if len(one.seconds) > 2 else one.seconds
+            logs = [math.log(time) for time in warm if math.isfinite(time) and time > 0]
             (again if one.confirm else first).setdefault((low, high), []).extend(logs)
         self.first = {pair: _quick(logs) for pair, logs in first.items() if logs}
         self.again = {pair: _quick(logs) for pair, logs in again.items() if logs and pair in self.first}
+        self.alone = {pair: min(again[pair]) for pair in self.again if len(again[pair]) >= 6}
         # Both ends time the same exchange: half of the numbers are new.
         counts = [max(1.0, len(first[pair]) / 2) for pair in self.first]
         own = median([pstdev(first[pair]) for pair in self.first]) if self.first else 0.0
@@ -131,16 +137,16 @@ def _slow_links(table: _Table, times: Mapping[Pair, float]) -> list[Measured]:
         return []
     norm = median_low(times.values())
     noise = _between(table.noise, [time - norm for time in times.values()])
+    unsuspected = [time for pair, time in times.items() if pair not in table.again]
     found = []
     for pair, time in times.items():
-        more = time - norm
-        if more < max(math.log(SLOW_LINK), SURE_LINK * noise) or pair not in table.again:
+        if pair not in table.again:
             continue
-        more = min(more, table.again[pair] - norm)
-        if more < max(math.log(SLOW_LINK), SURE_AGAIN * noise):
-            continue
-        seconds = math.exp(norm + more)
-        found.append(Measured(pair, math.exp(more), seconds, math.exp(norm), more / noise, 1, 1))
+        more = min(time, table.again[pair]) - norm
+        sure = time - norm >= SURE_LINK * noise and more >= SURE_AGAIN * noise
+        clear = len(unsuspected) > 1 and table.alone.get(pair, norm) - max(unsuspected) >= math.log(CLEAR_LINK)
+        if more >= math.log(SLOW_LINK) and (sure or clear):
+            found.append(Measured(pair, math.exp(more), math.exp(norm + more), math.exp(norm), more / noise, 1, 1))
     return found
 
 

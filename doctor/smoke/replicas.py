@@ -54,10 +54,11 @@ def _begun_apart(course: Course) -> Iterator[Defect]:
     for group in course.slices:
         found = split(pick(course.begun, group, "replicated"))
         if found:
-            template = (
-                "before the first step {who} holds other values of the tensors that tensor parallelism keeps whole"
-            )
-            yield _diverge(course, BEGIN, "begin", found, template + " than the rest of {group}", group, root=True)
+            what = "the tensors that tensor parallelism keeps whole"
+            template = f"before the first step {{who}} holds other values of {what} than the rest of ranks {{group}}"
+            if found.tie:
+                template = f"before the first step the ranks {{group}} hold different values of {what}"
+            yield _diverge(course, BEGIN, "begin", found, template, group, root=True)
             return
 
 
@@ -74,9 +75,7 @@ def _diverged(course: Course) -> Iterator[Defect]:
 
 
 def _parted(course: Course, step: int, kind: str, parted: dict[tuple[int, ...], Split], everywhere: bool) -> Defect:
-    """Replicas that no longer agree. Where they do from the first step on, in every group and without a majority,
-    it is the program.
-    """
+    """Replicas that no longer agree. From the first step on, in every group and without a majority: the program."""
     clear = {group: found for group, found in parted.items() if not found.tie}
     what = "parameters" if kind == "data" else "values of the tensors that are not cut"
     if everywhere and not clear and not step:

@@ -251,10 +251,10 @@ MUTANTS = [
         "blocks_as_told = Mesh.blocks\n"
         "def blocks(self, count):\n"
         "    mine = blocks_as_told(self, count)\n"
-        "    return mine[:-1] if self.dp > 1 and self.dp_at == self.dp - 1 else mine\n"
+        "    return mine[:-1] if self.dp > 1 and self.dp_at == self.dp - 1 and len(mine) > 1 else mine\n"
         "Mesh.blocks = blocks",
         ranks="any",
-        where="dp",
+        where="dp, shares of several blocks",
         says="nobody reads blocks",
         sample=True,
     ),
@@ -586,6 +586,7 @@ def applies(mutant: Mutant, layout: Layout) -> bool:
         "all": True,
         "dp": layout.dp > 1,
         "dp, not zero": layout.dp > 1 and not layout.zero,
+        "dp, shares of several blocks": layout.dp > 1 and -(-8 // layout.world) * layout.world > layout.dp,
         "dp alone": layout.tp == layout.pp == 1,
         "tp": layout.tp > 1,
         "tp alone": layout.tp > 1 and layout.dp == layout.pp == 1,
@@ -710,6 +711,13 @@ def problems(mutant: Mutant, ranks: Ranks, guilty: int) -> Iterator[str]:
         yield f"not seen in {', '.join(sorted(missed))}"
 
 
+def tried(mutant: Mutant, world: int, guilty: int) -> list[str]:
+    try:
+        return list(problems(mutant, run(mutant, world, guilty), guilty))
+    except (AssertionError, TimeoutError) as error:
+        return [f"it did not run: {str(error)[:300]}"]
+
+
 def main() -> int:
     wanted = argparse.ArgumentParser(description=__doc__)
     wanted.add_argument("names", nargs="*", help="mutants; default all")
@@ -723,7 +731,7 @@ def main() -> int:
                 guilty = dice.randrange(world)
                 if (given.names and mutant.name not in given.names) or not fits(mutant, world):
                     continue
-                found_wrong = list(problems(mutant, run(mutant, world, guilty), guilty))
+                found_wrong = tried(mutant, world, guilty)
                 trials, wrong = trials + 1, wrong + bool(found_wrong)
                 print(f"{'WRONG' if found_wrong else 'right'} {mutant.name}, {world} ranks, rank {guilty}", flush=True)
                 for line in found_wrong:

@@ -182,3 +182,30 @@ def test_a_host_with_one_megabyte_of_shared_memory(smoke: Callable[..., Any], fl
     assert code == 10
     assert failed(report) == {"smoke-loader-failed": [fleet.hosts[3]]}
     assert "/dev/shm" in said(report, "smoke-loader-failed")
+
+
+SHAPED = "tc qdisc add dev eth0 root {}tbf rate 40mbit burst 64kb latency 400ms"
+
+
+def test_a_host_whose_network_is_slow(smoke: Callable[..., Any], fleet: Fleet) -> None:
+    fleet.enter(fleet.hosts[1], SHAPED.format(""))
+    code, report = smoke()
+    fleet.renew(fleet.hosts[1])
+    assert failed(report) == {"smoke-host-slow": [fleet.hosts[1]]}
+    assert code in (0, 10)
+
+
+def test_a_link_that_is_slow(smoke: Callable[..., Any], fleet: Fleet) -> None:
+    """Only what goes from one host to one other is held back."""
+    one, two = fleet.hosts[1], fleet.hosts[2]
+    shape = [
+        "tc qdisc add dev eth0 root handle 1: htb",
+        "tc class add dev eth0 parent 1: classid 1:2 htb rate 40mbit quantum 1514",
+        "nft 'table inet shape { chain out { type filter hook output priority 0; "
+        f"ip daddr {fleet.addresses[two]} meta priority set 0x10002; }}; }}'",
+    ]
+    fleet.enter(one, " && ".join(shape))
+    code, report = smoke()
+    fleet.renew(one)
+    assert failed(report) == {"smoke-link-slow": sorted([one, two])}
+    assert code in (0, 10)

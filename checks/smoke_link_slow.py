@@ -25,7 +25,8 @@ def smoke_link_slow(run: SmokeRun, pairs: PerHost[SmokePairs]) -> Iterator[Findi
     Everybody exchanges a message with everybody in rounds in which nobody has two partners; suspicious pairs do it
     again with nobody else at work. When hosts that are slow with all their partners are set aside, a pair is named
     that takes 1.5 times as long as the middle one or more, by six standard deviations of what pairs vary by, and does
-    so again when measured alone; or whose quickest exchange alone takes 2.5 times as long as any unsuspected pair. With more than 32 hosts only some of the pairs meet.
+    so again when measured alone; or whose quickest exchange alone takes 2.5 times as long as any unsuspected pair.
+    With more than 32 hosts only some of the pairs meet.
     """
     links, size = measured(pairs)
     for link in links.links:

@@ -73,12 +73,34 @@ def redacted(run: Run) -> Run:
 
 def _walk(value: Any) -> Any:
     if isinstance(value, str):
-        return redact(value)
+        return _hide(value)
     if isinstance(value, dict):
         return {key: _walk(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [_walk(item) for item in value]
     return value
+
+
+def _hide(text: str) -> str:
+    """Redacted; what is JSON stays JSON, or nobody could judge it again."""
+    hidden = redact(text)
+    if hidden == text or text[:1] not in ("{", "["):
+        return hidden
+    try:
+        return msgspec.json.encode(_without_secrets(msgspec.json.decode(text))).decode()
+    except (msgspec.DecodeError, UnicodeError):
+        return hidden
+
+
+def _without_secrets(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {
+            key: HIDDEN if isinstance(item, str) and redact(f"{key}=x") != f"{key}=x" else _without_secrets(item)
+            for key, item in value.items()
+        }
+    if isinstance(value, list):
+        return [_without_secrets(item) for item in value]
+    return redact(value) if isinstance(value, str) else value
 
 
 class BadRun(Exception):

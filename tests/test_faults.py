@@ -15,16 +15,26 @@ import pytest
 
 from doctor.catalogue import checks
 from tests.faults import Prepared, Row
+from tests.smoke.proofs import TESTS, proven
 
 TABLES = sorted(path.stem for path in Path(__file__).with_name("faults").glob("[a-z]*.py"))
 ROWS: list[Row] = [row for name in TABLES for row in importlib.import_module(f"tests.faults.{name}").ROWS]
 KINDS = ("cpu", "a1", "a2", "a3")
 CATALOGUE = {one.name: one for one in checks()}
+SMOKE = {name for name, one in CATALOGUE.items() if one.area == "smoke"}
 
 
 def test_every_check_has_a_row_and_every_row_a_check() -> None:
     """A check that no fault has ever set off is not proven."""
-    assert {row.check for row in ROWS} == set(CATALOGUE)
+    assert {row.check for row in ROWS} == set(CATALOGUE) - SMOKE
+
+
+def test_every_check_of_the_smoke_run_has_a_real_run_that_sets_it_off() -> None:
+    """Their faults lie in the programs of ranks, and are tried on real processes by the tests in tests/smoke."""
+    assert proven() == SMOKE
+    for name, where in TESTS.items():
+        file, _, test = where.partition("::")
+        assert f"def {test}(" in Path(__file__).with_name("smoke").joinpath(file).read_text(), name
 
 
 @pytest.fixture

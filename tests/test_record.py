@@ -78,3 +78,10 @@ def test_any_bytes_are_a_run_or_one_line(data: bytes) -> None:
 def test_redacting_twice_changes_nothing_more(text: str) -> None:
     once = redact(text)
     assert redact(once) == once
+
+
+def test_json_stays_json_without_its_secrets() -> None:
+    said = {"events": [{"text": 'Invalid token: "abc"', "trace": ["a.py:3 read"], "api_key": "k-1", "loss": 1.5}]}
+    run = redacted(run_of(One=Output(out=msgspec.json.encode(said).decode())))
+    (event,) = msgspec.json.decode(run.hosts["a"].outputs["One"][""].out)["events"]
+    assert event == {"text": "Invalid token: [hidden]", "trace": ["a.py:3 read"], "api_key": "[hidden]", "loss": 1.5}

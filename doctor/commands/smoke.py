@@ -83,7 +83,7 @@ def command(
     from doctor.report.progress import Progress
 
     options = Options(transport=ways.transport, ssh=ssh, within=ways.within, launch=job.launch, smoke=wish)
-    progress = Progress(len(fleet.hosts), sys.stderr)
+    progress, later = Progress(len(fleet.hosts), sys.stderr), Later()
     table = hosts.rank_table or ""
     try:
         if transport:
@@ -91,13 +91,13 @@ def command(
                 fleet,
                 called,
                 transport,
-                lambda: chosen(known, ["smoke"], roots=True),
+                later.picked,
                 options,
                 os.environ,
                 rank_table=table,
                 progress=progress.step,
                 stage=progress.stage,
-                meanwhile=ready(known),
+                meanwhile=later.load(),
             )
         else:
             done = examine(
@@ -113,18 +113,31 @@ def command(
         progress.close()
     if done.refused:
         raise Refused(done.refused, 2)
-    finish(done, known, output)
+    finish(done, later.known or known, output)
 
 
-def ready(known: list[Check]) -> Iterator[object]:
-    """Loads in small pieces what the end of the run needs: every check, into ``known``, and the report's parts."""
-    from doctor.catalogue import one_by_one
+class Later:
+    """What the end of the run needs, loaded in small pieces: every check, and the report's parts."""
 
-    for one in one_by_one():
-        known.append(one)
-        yield one.needs
-    for name in ("doctor.smoke.figures", "doctor.verdict", "doctor.report.plain", "doctor.report.json"):
-        yield import_module(name)
+    def __init__(self) -> None:
+        self.known: list[Check] = []
+        self._whole = False
+
+    def load(self) -> Iterator[object]:
+        from doctor.catalogue import one_by_one
+
+        for one in one_by_one():
+            self.known.append(one)
+            yield one.needs
+        self._whole = True
+        for name in ("doctor.smoke.figures", "doctor.verdict", "doctor.report.plain", "doctor.report.json"):
+            yield import_module(name)
+
+    def picked(self) -> list[Check]:
+        """The run's own checks. If an interrupt fell into the loading, it is done anew."""
+        if not self._whole:
+            self.known = catalogue([])
+        return chosen(self.known, ["smoke"], roots=True)
 
 
 def asked(training: Training, job: Job) -> Wish:

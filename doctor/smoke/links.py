@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from statistics import median, median_low, pstdev
+from statistics import fmean, median, median_low, pstdev
 
 import msgspec
 
@@ -79,7 +79,7 @@ class _Table:
         self.alone = {pair: min(again[pair]) for pair in self.again if len(again[pair]) >= 6}
         # Both ends time the same exchange: half of the numbers are new.
         counts = [max(1.0, len(first[pair]) / 2) for pair in self.first]
-        own = median([pstdev(first[pair]) for pair in self.first]) if self.first else 0.0
+        own = fmean([pstdev(first[pair]) for pair in self.first]) if self.first else 0.0
         self.noise = max(LEAST_NOISE, 1.36 * own / math.sqrt(median(counts)) if counts else 0.0)
         # Of few pairs not even the noise is well known.
         self.noise *= 1 + 1 / max(1, len(counts))

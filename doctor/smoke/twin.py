@@ -10,7 +10,7 @@ import msgspec
 from doctor.facts.smoke import SmokeTraining, Twin
 
 LOSS = 1e-4
-"""Relative. Healthy runs differ by up to 2e-7 in fp32, the mildest wrong program that was tried by 2e-2."""
+"""Relative. Healthy runs differ by up to 2e-7 in fp32, the mildest wrong program that was tried by 1e-3."""
 ROUGHEST = 1e-2
 """Relative. What is allowed where devices multiply float32 with fewer bits."""
 

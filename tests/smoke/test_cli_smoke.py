@@ -56,7 +56,7 @@ class TestTwoRanksOnThisMachine:
         run = report["smoke"]
         assert (run["backend"], run["ended"]) == ("gloo", "complete")
         assert run["hosts"] == [{"host": "localhost", "ranks": 2}]
-        assert [(one["layout"], one["steps"]) for one in run["layouts"]] == [("dp2", 4), ("tp2", 4)]
+        assert [(one["layout"], one["steps"]) for one in run["layouts"]] == [("dp2", 3), ("tp2", 3)]
         assert all(one["error"] < 1e-5 for one in run["layouts"])
         assert [one["name"] for one in run["stages"]][:3] == ["start", "rendezvous", "collectives"]
         assert run["not_reached"] == run["troubles"] == []

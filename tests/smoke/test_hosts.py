@@ -201,8 +201,8 @@ def test_a_link_that_is_slow(smoke: Callable[..., Any], fleet: Fleet) -> None:
     shape = [
         "tc qdisc add dev eth0 root handle 1: htb",
         "tc class add dev eth0 parent 1: classid 1:2 htb rate 40mbit quantum 1514",
-        "nft 'table inet shape { chain out { type filter hook output priority 0; "
-        f"ip daddr {fleet.addresses[two]} meta priority set 0x10002; }}; }}'",
+        "nft 'add table inet shape; add chain inet shape out { type filter hook output priority 0; }'",
+        f"nft add rule inet shape out ip daddr {fleet.addresses[two]} meta priority set 0x10002",
     ]
     fleet.enter(one, " && ".join(shape))
     code, report = smoke()

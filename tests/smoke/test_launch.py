@@ -15,15 +15,19 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from doctor.record import HostRecord
 from doctor.smoke import calling, launch, progress, sources
+from doctor.smoke.calling import call
 from doctor.smoke.launch import Ready, Smoked, adopt, smoke
 from doctor.smoke.lines import NotUnderstood, read_event, read_line
-from doctor.smoke.model import Trouble
+from doctor.smoke.model import SmokeRun, Trouble
 from doctor.smoke.plan import Host, Wish, make
+from doctor.smoke.third import only_round
 from doctor.transport import Unreached
 from doctor.transport.local import Local
 from tests.smoke.scripted import Agent, Line, Stage, alive, done, event, hello, life
@@ -115,6 +119,80 @@ def test_a_host_that_cannot_be_reached() -> None:
     assert a.told("end") and not a.told("start")
     why = facts(smoked, "a")["SmokeStart"]
     assert (why["reached"], why["because"]) == (False, "smoke-rank-not-started")
+
+
+class Visits:
+    """A run whose agents' visit is the only one: a is sound, b is as it is."""
+
+    def __init__(self, a: Agent | Unreached, b: Agent | Unreached, wish: Wish = WISH) -> None:
+        self.met: dict[str, str] = {}
+        self.worked = 0
+        called = call({"a": 0, "b": 0}, Stage(a=a, b=b), wish.master_port)
+        self.third = only_round(called, wish, stage=lambda *_: None, met=self.meets, meanwhile=self.work())
+
+    def meets(self, host: str, record: HostRecord) -> None:
+        self.met[host] = record.visit.trouble
+
+    def work(self) -> Iterator[None]:
+        for self.worked in range(1, 2001):
+            yield
+
+    @property
+    def run(self) -> SmokeRun:
+        return msgspec.convert(self.third.smoke, SmokeRun, str_keys=True)
+
+    @property
+    def ranks(self) -> list[str]:
+        return [place.host for place in self.run.plan.places]
+
+
+class TestTheOnlyVisit:
+    def test_all_answer(self) -> None:
+        seen = Visits(agent("a"), agent("b", uid=7, now=12.0))
+        assert (seen.met, seen.worked) == ({"a": "", "b": ""}, 2000)
+        assert (seen.run.ended, seen.third.notes) == ("complete", ())
+        visit = seen.third.records["b"].visit
+        assert (visit.trouble, visit.python, visit.uid, visit.began) == ("", "3.9.2", 7, 12.0)
+        assert 0 < visit.sent <= visit.received
+
+    def test_a_host_that_cannot_be_reached_is_left_out(self) -> None:
+        seen = Visits(agent("a"), Unreached("refused", "port 22 refuses connections", "start sshd"))
+        assert seen.met == {"a": "", "b": "refused"}
+        assert seen.run.ended == "complete"
+        assert seen.ranks == ["a", "a"]
+        visit = seen.third.records["b"].visit
+        assert (visit.trouble, visit.text, visit.hint) == ("refused", "port 22 refuses connections", "start sshd")
+        assert seen.third.records["b"].outputs == {}
+        assert seen.third.notes == ("the smoke run was made without 1 of 2 hosts, which were not reached",)
+        assert list(seen.third.records) == ["a", "b"]
+
+    def test_where_the_first_is_left_out_the_ranks_meet_at_another(self) -> None:
+        b = agent("b", port=0)
+        b.answers = {**b.answers, "prepare": [hello("b", port=2222)]}
+        seen = Visits(Unreached("dropped", "no answer"), b, Wish(backend="gloo", ranks_per_host=2, master_port=2222))
+        assert seen.run.ended == "complete"
+        assert seen.ranks == ["b", "b"]
+        assert b.told("prepare") == [{"do": "prepare", "listen": True, "port": 2222}]
+        assert b.told("start")[0]["master"] == ["b", 2222]
+        assert b.told("start")[0]["hosts_store"] is True
+
+    def test_the_words_are_those_of_any_other_visit(self) -> None:
+        b = Agent("b", [b"This account is closed.", None], lambda ranks: [])
+        visit = Visits(agent("a"), b).third.records["b"].visit
+        text = "the login shell did not start the collector (exit status 0): This account is closed."
+        assert (visit.trouble, visit.text) == ("shell", text)
+
+    def test_nobody_answers(self) -> None:
+        seen = Visits(Unreached("dropped", "no answer"), Unreached("auth", "no key"))
+        assert seen.third.smoke == {"not_started": "no host could be reached"}
+        assert {host: one.visit.trouble for host, one in seen.third.records.items()} == {"a": "dropped", "b": "auth"}
+        assert seen.worked == 2000
+
+    def test_what_the_hosts_do_not_allow_is_refused(self) -> None:
+        a, b = agent("a"), agent("b")
+        seen = Visits(a, b, Wish(backend="gloo", ranks_per_host=2, layouts=("dp=3",)))
+        assert "expected 4, the number of ranks" in seen.third.refused
+        assert a.told("end") and b.told("end")
 
 
 def test_a_host_whose_agent_does_not_start() -> None:
@@ -435,7 +513,9 @@ def test_the_guilty_rank_is_named_with_its_stack(
 WRAPPERS = {
     "a shell script": '#!/bin/sh\n%s "$@"\nexit $?\n',
     "two of them": '#!/bin/sh\nsh -c \'%s "$@"; exit $?\' sh "$@"\nexit $?\n',
-    "one that closes files": "#!%s\nimport subprocess, sys\nsys.exit(subprocess.call([sys.executable] + sys.argv[1:]))\n",
+    "one that closes files": (
+        "#!%s\nimport subprocess, sys\nsys.exit(subprocess.call([sys.executable] + sys.argv[1:]))\n"
+    ),
 }
 
 

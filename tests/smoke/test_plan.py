@@ -92,18 +92,17 @@ def test_what_the_hosts_do_not_allow(hosts: dict[str, Host], wish: Wish, message
 def test_layouts_of_four() -> None:
     assert [layout.name for layout in layouts(4)] == [
         "dp4",
-        "dp4 zero1",
+        "dp4 zero1 acc2",
         "tp4",
-        "pp2 dp2",
         "dp2 tp2",
-        "pp2 tp2",
-        "dp4 acc2",
-        "tp4 recompute",
+        "pp2 dp2",
+        "pp2 tp2 recompute",
     ]
+    assert [layout.name for layout in layouts(2)] == ["dp2", "dp2 zero1 acc2", "tp2", "pp2 recompute"]
 
 
 def test_eight_ranks_have_three_dimensions_at_once() -> None:
-    assert Layout(dp=2, tp=2, pp=2) in layouts(8)
+    assert Layout(dp=2, tp=2, pp=2, recompute=True) in layouts(8)
     assert Layout(tp=8) in layouts(8)
 
 
@@ -115,7 +114,9 @@ def test_every_layout_fits_the_world_and_the_model(world: int) -> None:
         assert layout.world == world
         assert HEADS % layout.tp == 0
         assert layout.pp <= LAYERS
-    assert Layout(dp=world) in found
+    assert any(layout.dp == world and not layout.zero for layout in found)
+    assert any(layout.accumulate > 1 for layout in found)
+    assert any(layout.recompute for layout in found)
 
 
 def test_a_layout_in_words() -> None:

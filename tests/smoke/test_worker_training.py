@@ -17,9 +17,13 @@ from tests.smoke.ranks import Event, Ranks, worker
 torch = pytest.importorskip("torch", reason="torch is not installed: the training stage of the smoke run is not tried")
 
 MORE = {
-    2: [Layout(pp=2, accumulate=4), Layout(dp=2, zero=True, accumulate=2), Layout(pp=2, recompute=True)],
+    2: [Layout(pp=2, accumulate=4), Layout(dp=2, zero=True), Layout(dp=2, accumulate=2), Layout(pp=2)],
     3: [Layout(pp=3), Layout(dp=3, zero=True, recompute=True)],
-    4: [Layout(pp=2, dp=2, zero=True, recompute=True), Layout(dp=2, tp=2, accumulate=2)],
+    4: [
+        Layout(pp=2, dp=2, zero=True, recompute=True),
+        Layout(dp=2, tp=2, accumulate=2),
+        Layout(tp=4, recompute=True),
+    ],
     8: [Layout(pp=2, dp=2, tp=2, zero=True), Layout(dp=2, tp=4, zero=True)],
 }
 

@@ -1,0 +1,143 @@
+"""Ranks of real processes that compute, load or exchange slowly, or hold wrong numbers: what is said of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import pytest
+
+from doctor.facts.smoke import SmokeCollectives, SmokePace, SmokePairs, SmokeStart
+from doctor.judge import Book, judge_one
+from doctor.model import Finding
+from doctor.record import HostRecord, Visit
+from doctor.smoke.model import Place, SmokeRun
+from doctor.smoke.records import outputs
+from tests.checks.looked import check
+from tests.smoke.ranks import Ranks
+
+pytest.importorskip("torch", reason="needs torch for the ranks")
+GUILTY = 2
+FACTS = (SmokeCollectives, SmokePace, SmokePairs, SmokeStart)
+
+SLOW_WORK = """
+def slowed(work):
+    def longer(*args):
+        began = time.thread_time()
+        work(*args)
+        end = time.thread_time() + 1.5 * (time.thread_time() - began)
+        while args[0].rank == 2 and time.thread_time() < end:
+            pass
+    return longer
+
+{work} = slowed({work})
+"""
+SLOW_EXCHANGE = """
+class Comm(Comm):
+    def exchange(self, out, tensor, peer):
+        super().exchange(out, tensor, peer)
+        if WHEN and tensor.numel() > 1:
+            time.sleep(0.15)
+"""
+WRONG_SUM = """
+class Comm(Comm):
+    def all_reduce(self, tensor, group, op=None):
+        super().all_reduce(tensor, group, op)
+        if self.rank == 2 and tensor.numel() > 100:
+            tensor[100] += 1
+"""
+SWAPPED = """
+SWAP = {1: 2, 2: 1}
+
+class Drill(Drill):
+    def mine(self, dtype, count):
+        return self.of(SWAP.get(self.one.rank, self.one.rank), dtype, count).to(self.one.device)
+"""
+WRONG_DEVICE = """
+def take_device(plan, rank):
+    number = 1 if rank == 2 else rank
+    return torch.device("cpu"), {"index": number, "name": "stand-in", "id": "GPU-%d" % number}, lambda: None
+"""
+SHARED_DEVICE = """
+def take_device(plan, rank):
+    return torch.device("cpu"), {"index": rank, "name": "stand-in", "id": "GPU-%d" % (rank % 3)}, lambda: None
+"""
+
+
+def said(name: str, faults: str, stages: Sequence[str], world: int = 4, devices: bool = False) -> tuple[Finding, ...]:
+    """What the check finds in a run with these faults on the only host."""
+    ranks = Ranks(world, stages, faults)
+    assert len(ranks.of("done")) == world, ranks.events[-5:]
+    plan = ranks.plan
+    if devices:  # the check speaks of devices alone, and there are none here
+        places = tuple(Place(place.rank, place.host, place.rank, place.rank) for place in plan.places)
+        plan = msgspec.structs.replace(plan, backend="nccl", places=places)
+    groups: dict[int, tuple[str, tuple[int, ...]]] = {0: ("world", tuple(range(world)))}
+    groups.update({event["gid"]: (event["name"], tuple(event["ranks"])) for event in ranks.of("group")})
+    run = SmokeRun(plan=plan, groups=groups)
+    book = Book({"here": HostRecord(Visit(), outputs(run, "here", ranks.events))})
+    outcome = judge_one(check(name), ("here",), book, {SmokeRun: run})
+    assert outcome.complete and not outcome.unknown, outcome
+    return outcome.findings
+
+
+@pytest.mark.parametrize("work", ["compute", "input"])
+def test_a_slow_rank_is_told_by_what_it_is_slow_in(work: str) -> None:
+    faults = SLOW_WORK.format(work=f"{work}_work")
+    names = {"compute": "smoke_rank_slow", "input": "smoke_input_slow"}
+    (finding,) = said(names.pop(work), faults, ["pace"])
+    assert finding.values["ranks"] == [GUILTY]
+    assert finding.values["ratio"] > 1.5
+    assert not said(names.popitem()[1], faults, ["pace"])
+
+
+def test_a_rank_whose_exchanges_are_all_slow() -> None:
+    faults = SLOW_EXCHANGE.replace("WHEN", "2 in (self.rank, peer)")
+    (finding,) = said("smoke_host_slow", faults, ["pairs"], 6)
+    assert finding.values["rank"] == GUILTY
+    assert not said("smoke_link_slow", faults, ["pairs"], 6)
+
+
+def test_a_pair_of_ranks_whose_exchanges_are_slow() -> None:
+    faults = SLOW_EXCHANGE.replace("WHEN", "{self.rank, peer} == {2, 4}")
+    (finding,) = said("smoke_link_slow", faults, ["pairs"], 6)
+    assert finding.values["ranks"] == [GUILTY, 4]
+    assert not said("smoke_host_slow", faults, ["pairs"], 6)
+
+
+def test_a_wrong_sum_on_one_rank() -> None:
+    (finding,) = said("smoke_collective_wrong", WRONG_SUM, ["collectives"])
+    assert finding.values["ranks"] == [GUILTY]
+    assert finding.values["index"] == 100
+    assert finding.values["saw"] == finding.values["want"] + 1
+    assert "one element alone" in str(finding)
+
+
+def test_two_ranks_that_changed_places() -> None:
+    found = said("smoke_collective_wrong", SWAPPED, ["collectives"])
+    assert {rank for finding in found for rank in finding.values["ranks"]} == {1, 2}
+    assert any("ranks or devices changed places" in str(finding) for finding in found)
+
+
+@pytest.mark.parametrize(
+    ("faults", "words"),
+    [(WRONG_DEVICE, "rank 2 has GPU 1, expected GPU 2"), (SHARED_DEVICE, "ranks 0 and 3 are all on GPU GPU-0")],
+)
+def test_a_rank_on_another_device_or_on_anothers(faults: str, words: str) -> None:
+    (finding,) = said("smoke_device_wrong", faults, ["start"], devices=True)
+    assert words in str(finding)
+
+
+@pytest.mark.parametrize(
+    ("name", "stages"),
+    [
+        ("smoke_rank_slow", ["pace"]),
+        ("smoke_input_slow", ["pace"]),
+        ("smoke_host_slow", ["pairs"]),
+        ("smoke_link_slow", ["pairs"]),
+        ("smoke_collective_wrong", ["collectives"]),
+    ],
+)
+def test_of_sound_ranks_nothing_is_said(name: str, stages: Any) -> None:
+    assert not said(name, "", stages)

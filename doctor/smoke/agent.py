@@ -280,6 +280,8 @@ class Seen:
         self.entered = {}
         self.fresh = []  # calls entered since the last line
         self.base = self.base_stamp = None
+        self.unseen = 0.0
+        self.spent, self.moved = None, 0.0  # what it ran and waited, and when that last changed
         self.workers, self.held = {}, 0.0  # delay of each loader worker at the stamp, and the longest since
         self.told = (-1, "")
         self.letter, self.waits_for = "R", ""
@@ -354,7 +356,8 @@ class Seen:
         spent = schedule(self.pid, waiting)
         anew, self.base_stamp = self.base_stamp != self.stamp, self.stamp
         if anew:
-            self.base = spent
+            # Of the time before this first look nobody knows how long the rank waited for a CPU.
+            self.base, self.unseen = spent, max(0.0, age - STUCK)
         if not spent or not self.base:
             # The kernel does not tell who waited for a CPU: only half of the time is held against the rank.
             self.effective = age / 2
@@ -363,7 +366,10 @@ class Seen:
         delay = spent[2] - self.base[2] if waiting else spent[1] - self.base[1]
         if self.now[1] == INPUT:
             delay += self.held_up(anew)
-        self.effective = max(0.0, age - delay)
+        if anew or spent != self.spent or self.letter != "R":
+            self.spent, self.moved = spent, clock
+        # A wait for a CPU is booked when it ends; one that goes on is a rank that could run and does not.
+        self.effective = max(0.0, age - self.unseen - delay - (clock - self.moved))
 
     def held_up(self, anew):
         """Seconds since the stamp that a loader worker waited for a CPU, of the one that waited longest."""
@@ -706,7 +712,6 @@ class Agent:
             "plan": plan, "box": box, "index": dict((rank, index) for index, rank in enumerate(mine)), "start": start,
             "master": master, "stacks": self.stacks, "agent": os.getpid(),
         }  # fmt: skip
-        become_reaper()
         event_pipe = os.pipe()
         orders["events"] = event_pipe[1]
         self.events = event_pipe[0]
@@ -1023,6 +1028,9 @@ def environment(plan, master, marker):
     backend = plan["backend"]
     if backend == "gloo":
         environ["OMP_NUM_THREADS"] = "1"
+        if os.sysconf("SC_PAGE_SIZE") == 4096:
+            # Fork copies an entry for every page: the loader's workers begin and end in half the time.
+            environ.setdefault("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1")
     name = {"gloo": "GLOO_SOCKET_IFNAME", "nccl": "NCCL_SOCKET_IFNAME", "hccl": "HCCL_SOCKET_IFNAME"}[backend]
     chosen = plan.get("interface", "")
     if not chosen and not environ.get(name):
@@ -1049,6 +1057,7 @@ def main(request):
     os.write(1, b"\n")  # behind whatever a login shell left on its last line
     if "prepare" in request:
         agent.do_prepare(**request["prepare"])
+    become_reaper()
     try:
         agent.go()
     except Exception as error:

@@ -173,7 +173,7 @@ class TestTheOnlyVisit:
         assert seen.run.ended == "complete"
         assert seen.ranks == ["b", "b"]
         assert b.told("prepare") == [{"do": "prepare", "listen": True, "port": 2222}]
-        assert b.told("start")[0]["master"] == ["b", 2222]
+        assert b.told("start")[0]["master"] == ["127.0.0.1", 2222]
         assert b.told("start")[0]["hosts_store"] is True
 
     def test_the_words_are_those_of_any_other_visit(self) -> None:

@@ -1,0 +1,122 @@
+"""Causes and consequences in the training: what is not told accuses nobody, and one fault has one finding."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from doctor.facts.smoke import Stepped
+from doctor.facts.smoke.told import Event
+from doctor.smoke.course import Split, split
+from doctor.smoke.defect import spans
+from doctor.smoke.model import Layout
+from doctor.smoke.training import judge_training
+from tests.checks.smoke import training
+from tests.checks.trained import DP2TP2, DP4, TP4, TRAINED, Trained, leading, off
+
+EVENTS = len(Trained(DP4, DP2TP2, steps=2).events)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sets(st.integers(1, EVENTS - 1), max_size=12), st.sampled_from([None, 0, 1, 2, 3]))
+def test_what_was_not_told_accuses_nobody(lost: set[int], silent: int | None) -> None:
+    """Any events may be missing, and all of a rank's."""
+    trained = Trained(DP4, DP2TP2, steps=2)
+    trained.events = [
+        one for number, one in enumerate(trained.events) if number not in lost and (one.rank != silent or number == 0)
+    ]
+    for name in TRAINED:
+        outcome = trained.outcome(name)
+        assert not outcome.crashed, outcome.crashed
+        assert not outcome.findings, outcome.findings
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_no_event_breaks_it(data: st.DataObject) -> None:
+    """Whatever numbers the ranks tell."""
+    trained = Trained(DP4, DP2TP2, Layout(pp=2, dp=2), steps=2)
+    number = st.none() | st.floats(allow_nan=False, allow_infinity=False) | st.just(0.0)
+    digest = st.integers(0, 3)
+
+    def change(one: Stepped) -> dict[str, Any] | None:
+        if not data.draw(st.booleans()):
+            return None
+        return {
+            "loss": data.draw(number),
+            "grad": data.draw(number),
+            "grad_local": data.draw(number),
+            "grad_digest": data.draw(digest),
+            "params": data.draw(digest),
+            "blocks": tuple(data.draw(st.lists(st.integers(-1, 99), max_size=3))),
+            "ids": tuple(data.draw(st.lists(digest, max_size=3))),
+            "masks": tuple(data.draw(st.lists(digest, max_size=3))),
+            "rng": {"python": data.draw(digest)},
+            "bad": data.draw(st.sampled_from(["", "input", "loss", "gradient", "parameters"])),
+        }
+
+    trained.steps(change)
+    for name in TRAINED:
+        outcome = trained.outcome(name)
+        assert not outcome.crashed, outcome.crashed
+        assert all(str(one) for one in outcome.findings)
+
+
+def test_of_two_faults_that_cannot_cause_each_other_both_are_told() -> None:
+    def change(one: Stepped) -> dict[str, Any] | None:
+        if one.rank != 3:
+            return None
+        if trained.layout(one) == TP4:
+            return {"masks": off(one.masks)}
+        return {"ids": (1, *one.ids[1:])}
+
+    trained = Trained(TP4, DP4)
+    assert leading(trained.steps(change)) == {"smoke_mask_differs", "smoke_shards_wrong"}
+
+
+def test_in_time_the_first_one_is_the_cause() -> None:
+    trained = Trained(DP4).steps(lambda one: {"grad_digest": one.rank} if one.step >= 1 else None)
+    trained.steps(lambda one: {"params": one.rank} if one.step >= 1 else None)
+    trained.steps(lambda one: {"loss": one.loss + 1} if one.step >= 2 else None)
+    verdict = judge_training(trained.run.plan, training(trained.run, trained.events))
+    assert [one.check for one in verdict.causes] == ["smoke-gradient-not-synchronised"]
+    assert {one.check for one, _ in verdict.explained} == {"smoke-parameters-diverge", "smoke-loss-differs"}
+    assert {cause for _, cause in verdict.explained} == {"smoke-gradient-not-synchronised"}
+
+
+def test_layouts_are_named_up_to_three() -> None:
+    trained = Trained(DP4, TP4, DP2TP2, Layout(pp=2, dp=2), Layout(dp=4, recompute=True))
+    trained.steps(lambda one: {"ids": (1, *one.ids[1:])} if one.rank == 3 and one.layout < 4 else None)
+    assert str(trained.one("smoke_shards_wrong")).endswith("(in dp4, tp4, dp2 tp2 and 1 more; 4 of 5 layouts)")
+
+
+def test_devices_are_named() -> None:
+    trained = Trained(DP4, devices=True).steps(lambda one: {"grad_digest": 1} if one.rank == 3 else None)
+    assert "rank 3 (w2, GPU 1; dp3)" in str(trained.one("smoke_gradient_not_synchronised"))
+
+
+@pytest.mark.parametrize(
+    ("values", "casting", "expected"),
+    [
+        ({0: 1, 1: 1}, None, None),
+        ({0: 1, 1: 1, 2: 2}, None, Split((2,), (0, 1))),
+        ({0: 1, 1: 2}, None, Split((0, 1), ())),
+        ({0: 1, 1: 2}, 2, Split((0,), (1,))),
+        ({0: 1, 1: 2}, 3, Split((0, 1), ())),
+        ({0: 1, 1: 1, 2: 2}, 2, Split((2,), (0, 1))),
+    ],
+)
+def test_who_stands_against_the_rest(values: dict[int, int], casting: int | None, expected: Split | None) -> None:
+    assert split(values, casting) == expected
+
+
+def test_runs_of_numbers() -> None:
+    assert spans([7, 0, 2, 1, 2]) == "0-2, 7"
+    assert spans([]) == "none"
+
+
+def test_every_event_of_the_builder_has_a_rank() -> None:
+    assert all(isinstance(one, Event) and one.rank >= 0 for one in Trained(DP4).events)

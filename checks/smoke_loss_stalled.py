@@ -33,7 +33,7 @@ def smoke_loss_stalled(
     turned round, gradients set to zero before the update.
 
     ## Source
-    Mean of the last three losses after 10 steps of Adam against ln 64 - 0.5, after 40 steps against ln 7 too. In 1000
+    Mean of the last three losses after 10 steps of Adam against ln 64 - 0.6, after 40 steps against ln 7 too. In 1000
     trainings of each of seven kinds (learning, learning slowly, frozen, too slow, labels at random, no context,
     ascending) it made no mistake, so it is wrong in fewer than 0.3 % of runs (95 %).
     """

@@ -255,7 +255,7 @@ class _Run:
     def not_met(self) -> Trouble:
         self.plan = self.plan or self.guess()
         gone = self.channels.gone
-        absent = [name for name in self.parties if name not in self.channels.hellos or name in gone]
+        absent = [name for name in self.parties if name in gone or not (gone or name in self.channels.hellos)]
         texts = [f"{name}: {gone[name].text if name in gone else 'no answer in time'}" for name in absent]
         return self.blame("not-started", absent, "; ".join(texts[:4]), stage="start")
 

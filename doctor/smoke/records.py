@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from doctor.fact import Output
-from doctor.smoke.model import SmokeRun, Trouble, TroubleKind
+from doctor.smoke.model import Plan, SmokeRun, Trouble, TroubleKind
 
 _FACTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "SmokeStart": ("start", ("imported", "try", "joined", "error", "exit")),
@@ -61,6 +61,8 @@ def outputs(
         if reached and not said and set(kinds) & set(elsewhere):
             # Only some ranks compute a loss, and only some exchange with other hosts.
             planned, why = False, f"the {stage} stage gives this host's ranks nothing to tell"
+        if reached and not said and name == "SmokePairs" and _one_host_of_cpus(run.plan):
+            planned, why = False, "the ranks run on the CPUs of one host: there is no link between them"
         body = {
             "reached": reached,
             "why": why,
@@ -71,6 +73,10 @@ def outputs(
         }
         found[name] = {"": Output(out=msgspec.json.encode(body).decode())}
     return found
+
+
+def _one_host_of_cpus(plan: Plan) -> bool:
+    return plan.backend == "gloo" and len({place.host for place in plan.places}) == 1
 
 
 def unreached(run: SmokeRun, stage: str) -> tuple[str, str]:

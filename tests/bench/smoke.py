@@ -79,13 +79,23 @@ def doctor(ranks: int, *words: str, faults: str = "") -> tuple[float, dict[str, 
 
 # ---- launch to verdict, all layouts
 
+IMPORT = """
+import os, time
+began = time.perf_counter()
+import torch
+os.write(1, b"%f" % (time.perf_counter() - began))
+os._exit(0)
+"""
+
 
 def launch(rounds: int) -> None:
     """The whole command, from its start to its end, and to `import torch` of the same run."""
     print("\nlaunch to verdict, all stages and layouts, against `import torch` in the same run")
     seen: dict[int, list[tuple[float, dict[str, Any]]]] = {world: [] for world in WORLDS}
+    plain: dict[int, list[float]] = {world: [] for world in WORLDS}
     for _ in range(rounds):
         for world in WORLDS:
+            plain[world].append(float(timed([sys.executable, "-c", IMPORT])[1].stdout))
             seen[world].append(doctor(world))
     for world, runs in seen.items():
         odd = [report["smoke"]["ended"] for _, report in runs if report["smoke"]["ended"] != "complete"]
@@ -95,7 +105,9 @@ def launch(rounds: int) -> None:
         layouts = len(runs[0][1]["smoke"]["layouts"])
         print(
             f"  {world} ranks, {layouts:2} layouts: {shown(wall, ' s')}  ratio {shown(ratio)}"
-            f"  without the command's own start and report {shown(bare)}  {' '.join(odd)}"
+            f"  without the command's own start and report {shown(bare)}"
+            f"  to another interpreter's import {shown([a / b for a, b in zip(wall, plain[world], strict=True)])}"
+            f"  {' '.join(odd)}"
         )
         stages: dict[str, list[float]] = {}
         for _, report in runs:

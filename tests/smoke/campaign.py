@@ -38,8 +38,8 @@ def main() -> int:
             loads.append(os.getloadavg()[0])
             if not result.right:
                 print(f"{number}: {worth_showing(result)}", flush=True)
-            if sys.stderr.isatty():
-                print(f"\r{number + 1}/{asked.count}", end="", file=sys.stderr)
+            if len(results) % 50 == 0:
+                print(f"{sum(one.right for one in results)} of {len(results)} right", flush=True)
     table(results)
     print(f"load {min(loads):.0f}..{max(loads):.0f} on {os.cpu_count()} CPUs, seed {asked.seed}")
     return 0 if all(result.right for result in results) else 1

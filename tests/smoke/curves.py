@@ -1,6 +1,6 @@
 """The loss rule on real trainings: the worker's own model, in one process, many seeds of seven kinds.
 
-    python -m tests.smoke.curves [--seeds 1000] [--processes 2]
+    python -m tests.smoke.curves [--seeds 1000] [--first 0] [--processes 2]
 
 Two kinds learn, and must be called falling; five do not, and must not.
 """
@@ -31,6 +31,7 @@ def curve(kind: str, seed: int, steps: int = ENOUGH) -> list[float]:
     """The losses of one training."""
     names = worker()
     torch = names["torch"]
+    torch.set_num_threads(1)
     box = SimpleNamespace(note=lambda state: None, step=0)
     one = SimpleNamespace(plan={"layouts": [{}]}, world=1, rank=0, device=torch.device("cpu"), box=box)
     model, dice, adam = names["Model"](one, {}, seed), names["Dice"](seed, one.device), names["Adam"]()
@@ -77,17 +78,18 @@ def mistakes(curves: Sequence[tuple[str, int, list[float]]]) -> list[str]:
 
 
 def chunk(seeds: Sequence[int]) -> list[tuple[str, int, list[float]]]:
-    worker()["torch"].set_num_threads(1)
     return list(levels(seeds))
 
 
 def main() -> int:
     wanted = argparse.ArgumentParser(description=__doc__)
     wanted.add_argument("--seeds", type=int, default=1000)
+    wanted.add_argument("--first", type=int, default=0)
     wanted.add_argument("--processes", type=int, default=2)
     given = wanted.parse_args()
     told: list[tuple[str, int, list[float]]] = []
-    parts = [range(start, min(start + 10, given.seeds)) for start in range(0, given.seeds, 10)]
+    end = given.first + given.seeds
+    parts = [range(start, min(start + 10, end)) for start in range(given.first, end, 10)]
     with ProcessPoolExecutor(given.processes, mp_context=get_context("forkserver")) as pool:
         for number, part in enumerate(pool.map(partial(chunk), parts)):
             told += part

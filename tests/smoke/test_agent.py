@@ -496,3 +496,19 @@ def test_the_interface_of_one_host_is_the_loopback(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "eth7")
     assert agent.environment(plan, ["10.9.9.9", 1], b"m ")["GLOO_SOCKET_IFNAME"] == "eth7"
     assert agent.environment(dict(plan, interface="ib0"), ["10.9.9.9", 1], b"m ")["GLOO_SOCKET_IFNAME"] == "ib0"
+
+
+def test_huge_pages_are_asked_for_where_they_are_small_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = {"backend": "gloo", "interface": "lo", "places": [{"host": "a"}]}
+
+    def asked(backend: str = "gloo") -> str:
+        return str(agent.environment(dict(plan, backend=backend), ["127.0.0.1", 1], b"m ").get("GLIBC_TUNABLES"))
+
+    monkeypatch.delenv("GLIBC_TUNABLES", raising=False)
+    monkeypatch.setattr(os, "sysconf", lambda name: 4096)
+    assert (asked(), asked("nccl")) == ("glibc.malloc.hugetlb=1", "None")
+    monkeypatch.setenv("GLIBC_TUNABLES", "glibc.malloc.check=3")
+    assert asked() == "glibc.malloc.check=3"
+    monkeypatch.delenv("GLIBC_TUNABLES")
+    monkeypatch.setattr(os, "sysconf", lambda name: 65536)
+    assert asked() == "None"

@@ -87,6 +87,11 @@ class TestTwoRanksOnThisMachine:
         assert outcome(report, "clocks-differ")["status"] == "skipped"
 
 
+def test_what_it_judges_needs_no_visit_but_that_of_the_runs_agents() -> None:
+    kinds = {fact.probe.kind for one in smoke.Later().picked() for fact in one.facts}
+    assert kinds == {"smoke", "visit"}
+
+
 def test_a_check_without_a_smoke_run_does_not_speak_of_it() -> None:
     words = ("check", "--no-hosts", "--rank-table", "/etc/hostname", "--json")
     report = json.loads(doctor(*words).stdout)

@@ -66,3 +66,16 @@ def test_last_words() -> None:
 
 def test_nobody_is_overdue_who_is_done() -> None:
     assert Progress(PLAN, 0.0).overdue(1.0) is None
+
+
+def test_cpus_of_one_host_have_no_links_to_measure() -> None:
+    events = [{"ev": "stage", "stage": "pairs", "rank": rank} for rank in range(4)]
+    stages = (*PLAN.stages, "pairs")
+    alone = Plan("gloo", tuple(Place(rank, "a") for rank in range(4)), PLAN.layouts, stages=stages)
+    said = facts(SmokeRun(alone), "a", events)["SmokePairs"]
+    assert (said["planned"], said["why"]) == (
+        False,
+        "the ranks run on the CPUs of one host: there is no link between them",
+    )
+    several = Plan("gloo", PLACES, PLAN.layouts, stages=stages)
+    assert facts(SmokeRun(several), "a", events)["SmokePairs"]["planned"]

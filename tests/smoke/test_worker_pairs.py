@@ -50,7 +50,7 @@ class Comm(Comm):
 
 
 def test_a_slow_pair_is_measured_again_alone() -> None:
-    ranks = Ranks(4, ["pairs"], SLOW, max_bytes=1 << 16)
+    ranks = Ranks(4, ["pairs"], SLOW, max_bytes=1 << 16, hosts="abcd")
     again = ranks.of("pair", confirm=True)
     assert {(1, 3), (3, 1)} <= {(event["rank"], event["peer"]) for event in again}
     for event in ranks.of("pair"):
@@ -78,4 +78,5 @@ def test_suspects_are_pairs_far_above_most_the_worst_first() -> None:
 
 def test_alone_there_is_nobody_to_meet() -> None:
     assert not Ranks(1, ["pairs"]).of("pair")
+    assert not Ranks(3, ["pairs"]).of("pair"), "one host's CPUs"
     assert worker()["suspects"]([[]], [[0.0]]) == []

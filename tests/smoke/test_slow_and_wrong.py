@@ -65,9 +65,12 @@ def take_device(plan, rank):
 """
 
 
-def said(name: str, faults: str, stages: Sequence[str], world: int = 4, devices: bool = False) -> tuple[Finding, ...]:
-    """What the check finds in a run with these faults on the only host."""
-    ranks = Ranks(world, stages, faults)
+def said(
+    name: str, faults: str, stages: Sequence[str], world: int = 4, devices: bool = False, apart: bool = False
+) -> tuple[Finding, ...]:
+    """What the check finds in a run with these faults, on one host, or on as many hosts as ranks."""
+    hosts = [f"h{rank}" if apart else "here" for rank in range(world)]
+    ranks = Ranks(world, stages, faults, hosts=hosts)
     assert len(ranks.of("done")) == world, ranks.events[-5:]
     plan = ranks.plan
     if devices:  # the check speaks of devices alone, and there are none here
@@ -76,8 +79,11 @@ def said(name: str, faults: str, stages: Sequence[str], world: int = 4, devices:
     groups: dict[int, tuple[str, tuple[int, ...]]] = {0: ("world", tuple(range(world)))}
     groups.update({event["gid"]: (event["name"], tuple(event["ranks"])) for event in ranks.of("group")})
     run = SmokeRun(plan=plan, groups=groups)
-    book = Book({"here": HostRecord(Visit(), outputs(run, "here", ranks.events))})
-    outcome = judge_one(check(name), ("here",), book, {SmokeRun: run})
+    told = {
+        host: [event for event in ranks.events if hosts[max(event["rank"], 0)] == host] for host in dict.fromkeys(hosts)
+    }
+    book = Book({host: HostRecord(Visit(), outputs(run, host, events)) for host, events in told.items()})
+    outcome = judge_one(check(name), tuple(told), book, {SmokeRun: run})
     assert outcome.complete and not outcome.unknown, outcome
     return outcome.findings
 
@@ -94,16 +100,16 @@ def test_a_slow_rank_is_told_by_what_it_is_slow_in(work: str) -> None:
 
 def test_a_rank_whose_exchanges_are_all_slow() -> None:
     faults = SLOW_EXCHANGE.replace("WHEN", "2 in (self.rank, peer)")
-    (finding,) = said("smoke_host_slow", faults, ["pairs"], 6)
+    (finding,) = said("smoke_host_slow", faults, ["pairs"], 6, apart=True)
     assert finding.values["rank"] == GUILTY
-    assert not said("smoke_link_slow", faults, ["pairs"], 6)
+    assert not said("smoke_link_slow", faults, ["pairs"], 6, apart=True)
 
 
 def test_a_pair_of_ranks_whose_exchanges_are_slow() -> None:
     faults = SLOW_EXCHANGE.replace("WHEN", "{self.rank, peer} == {2, 4}")
-    (finding,) = said("smoke_link_slow", faults, ["pairs"], 6)
+    (finding,) = said("smoke_link_slow", faults, ["pairs"], 6, apart=True)
     assert finding.values["ranks"] == [GUILTY, 4]
-    assert not said("smoke_host_slow", faults, ["pairs"], 6)
+    assert not said("smoke_host_slow", faults, ["pairs"], 6, apart=True)
 
 
 def test_a_wrong_sum_on_one_rank() -> None:
@@ -140,4 +146,4 @@ def test_a_rank_on_another_device_or_on_anothers(faults: str, words: str) -> Non
     ],
 )
 def test_of_sound_ranks_nothing_is_said(name: str, stages: Any) -> None:
-    assert not said(name, "", stages)
+    assert not said(name, "", stages, apart="pairs" in stages)

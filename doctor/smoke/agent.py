@@ -293,7 +293,11 @@ class Seen:
         self.tail = b""
 
     def read_box(self):
-        """Takes over what has changed in the box since the last time."""
+        """Takes over what has changed in the box since the last time.
+
+        The worker may be in the middle of writing, which begins with zeros: what is not of one piece, or would be
+        older than what was seen, is left for the next look.
+        """
         if not self.pid and not self.ended:
             magic, pid, _ = HEAD.unpack_from(self.box, self.place)
             if magic != MAGIC:
@@ -301,17 +305,17 @@ class Seen:
             self.pid = pid if descends(pid) else 0
         for _ in range(5):
             now = NOW.unpack_from(self.box, self.place + AT_NOW)
-            if now[0] == now[11]:
+            if now[0] == now[11] and now == NOW.unpack_from(self.box, self.place + AT_NOW):
                 break
         else:
             return
-        if now[0] == self.stamp:
+        if now[0] <= self.stamp:
             return
         self.stamp, self.now = now[0], now
         self.effective = self.cpu = 0.0
         if self.letter != "X":
             self.letter, self.waits_for = "R", ""
-        count = TIMES.unpack_from(self.box, self.place + AT_TIMES)[3]
+        count = max(self.calls, TIMES.unpack_from(self.box, self.place + AT_TIMES)[3])
         if count - self.calls > RING:
             self.read_counts()
         for number in range(max(self.calls, count - RING), count):
@@ -329,7 +333,7 @@ class Seen:
         for slot in range(SLOTS):
             group, entered, _ = COUNT.unpack_from(self.box, self.place + AT_COUNTS + slot * COUNT.size)
             if group:
-                self.entered[group - 1] = entered
+                self.entered[group - 1] = max(entered, self.entered.get(group - 1, 0))
 
     def age(self, clock):
         return max(0.0, clock - self.now[10] / 1e9)
@@ -836,8 +840,11 @@ class Agent:
             else:
                 results[place] = outcome(code), time.monotonic() - began
                 link.close()
-        while tries and time.monotonic() < began + seconds:
-            for fd, _ in poll.poll(max(0, began + seconds - time.monotonic()) * 1000):
+        left = seconds
+        while tries and left > 0:
+            # However late this program is itself, it looks once more after the time is over.
+            left = began + seconds - time.monotonic()
+            for fd, _ in poll.poll(max(0, left) * 1000):
                 place, link = tries.pop(fd)
                 poll.unregister(fd)
                 code = link.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)

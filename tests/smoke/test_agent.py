@@ -123,6 +123,31 @@ def live(rank, box, say, orders):
     assert seqs == list(range(1, 3001))
 
 
+def test_a_box_that_is_being_written_is_left_for_the_next_look() -> None:
+    """Packing begins with zeros: a look in between is neither a rank at its start nor one that made no calls."""
+    page = bytearray(agent.PAGE)
+
+    def write(stamp: int, calls: int) -> None:
+        for number in range(calls):
+            agent.CALL.pack_into(page, agent.AT_RING + number * agent.CALL.size, 0, number + 1, 3, 1, 4, 0, -1, 8, 0, 0)
+        agent.TIMES.pack_into(page, agent.AT_TIMES, 1, 2, 3, calls)
+        agent.NOW.pack_into(page, agent.AT_NOW, stamp, 3, 4, 3, 1, 0, 0, calls, -1, 8, 10**9, stamp)
+
+    seen = agent.Seen(0, page, 0)  # type: ignore[no-untyped-call]
+    seen.pid = os.getpid()
+    write(7, 5)
+    seen.read_box()
+    page[agent.AT_NOW : agent.AT_NOW + agent.NOW.size] = bytes(agent.NOW.size)
+    seen.read_box()
+    assert (seen.now[1], seen.calls) == (3, 5)
+    write(8, 0)
+    seen.read_box()
+    assert (seen.stamp, seen.calls) == (8, 5)
+    write(9, 6)
+    seen.read_box()
+    assert [call[1] for call in seen.fresh] == [1, 2, 3, 4, 5, 6]
+
+
 def test_more_calls_than_the_ring_holds_still_count(client: Client) -> None:
     client.start(
         "def live(rank, box, say, orders):\n    for n in range(5000):\n        box.enter()\n    time.sleep(99)", 1

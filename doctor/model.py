@@ -108,6 +108,15 @@ class Reason(msgspec.Struct, frozen=True, order=True):
     because: str = ""
 
 
+class Waived(msgspec.Struct, frozen=True):
+    """A finding that the site has put up with for a time: shown and counted, and no failure."""
+
+    finding: Finding
+    reason: str
+    until: str
+    """The last day on which it holds, ISO 8601."""
+
+
 class Outcome(msgspec.Struct, frozen=True):
     """What one check found over the whole fleet, and how much it looked at."""
 
@@ -126,6 +135,8 @@ class Outcome(msgspec.Struct, frozen=True):
     """Hosts, or the fleet under the empty name, on which the check itself broke: a traceback."""
     complete: bool = False
     """The check was called at least once and came to its end."""
+    waived: tuple[Waived, ...] = ()
+    """What would be findings without a waiver."""
 
     @property
     def status(self) -> Status:

@@ -80,23 +80,14 @@ def put_out(examination: Examination, known: list[Check], output: Output) -> int
 
 def _save(path: Path, run: Run) -> None:
     """Writes the run whole or not at all, readable for its owner alone. A failure is said, and changes no verdict."""
-    import tempfile
-
     import msgspec
 
     from doctor.record import redacted
+    from doctor.whole import write_whole
 
     try:
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent or ".")
+        write_whole(path, msgspec.json.encode(redacted(run)) + b"\n")
     except OSError as error:
-        typer.echo(f"doctor: --save {path}: {error.strerror}; the run was not saved", err=True)
-        return
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(msgspec.json.encode(redacted(run)) + b"\n")
-        os.replace(name, path)
-    except OSError as error:
-        Path(name).unlink(missing_ok=True)
         typer.echo(f"doctor: --save {path}: {error.strerror}; the run was not saved", err=True)
 
 

@@ -22,7 +22,7 @@ SLOW_END = 1.15
 SLOW_LINK = 1.5
 SURE_END, SURE_LINK, SURE_AGAIN = 5.0, 6.0, 3.0
 """Standard deviations of chance that a verdict lies above: of an end, of a link, of a link's second measurement."""
-CLEAR_LINK = 2.5
+CLEAR_LINK = 6.0
 """Times the slowest pair that nobody suspects, by its quickest exchange with nobody else at work: clear on a busy host,
 too, where pairs vary by more than any link does."""
 NEARLY_ALL = 0.75

@@ -49,7 +49,7 @@ def command(
     """
     one_of("--product", product, ("", "A1", "A2", "A3"))
     refuse_ways(ways)
-    refuse_output(output)
+    refuse_output(output, checks)
     if smoke and no_hosts:
         raise Refused("--smoke needs hosts to train on; expected it without --no-hosts", 2)
     known = catalogue(checks)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple, NoReturn
 
@@ -11,6 +12,7 @@ import typer
 
 from doctor.cli import Refused, write
 from doctor.commands.options import one_of
+from doctor.commands.waived import refuse_settings, settled
 
 if TYPE_CHECKING:
     from doctor.declaration import Check
@@ -25,6 +27,7 @@ class Output(NamedTuple):
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False
     save: Annotated[Path | None, typer.Option(metavar="FILE", help="Keep what the hosts said, for --from.")] = None
     from_file: Annotated[Path | None, typer.Option("--from", metavar="FILE", help="Judge a saved run again.")] = None
+    config: Annotated[Path | None, typer.Option(metavar="FILE", help="Waivers, instead of doctor.toml.")] = None
     strict: Annotated[bool, typer.Option("--strict", help="Exit 11 when there are warnings.")] = False
     fail_on: Annotated[str, typer.Option(metavar="error|warning", help="What makes the run fail.")] = "error"
     on_unknown: Annotated[str, typer.Option(metavar="fail|warn|ok", help="What an unknown outcome is.")] = "fail"
@@ -33,11 +36,12 @@ class Output(NamedTuple):
     debug: Annotated[bool, typer.Option("--debug", help="Show a traceback of our own bugs.")] = False
 
 
-def refuse_output(output: Output) -> None:
-    """Raises: Refused for what cannot be followed, before anything is done."""
+def refuse_output(output: Output, folders: Sequence[Path] = ()) -> None:
+    """Raises: Refused for what cannot be followed, before anything is done. ``folders`` are those of ``--checks``."""
     one_of("--fail-on", output.fail_on, ("error", "warning"))
     one_of("--on-unknown", output.on_unknown, ("fail", "warn", "ok"))
     one_of("--color", output.color, ("auto", "always", "never"))
+    refuse_settings(output.config, folders)
 
 
 def saved(path: Path) -> Run:
@@ -68,9 +72,10 @@ def put_out(examination: Examination, known: list[Check], output: Output) -> int
     """Saves and reports. Returns the exit code."""
     from doctor.verdict import exit_code
 
-    report, stopped = examination.report, examination.stopped
+    stopped = examination.stopped
     if output.save:
         _save(output.save, examination.run)
+    report = settled(examination.report, output.config, known)
     code = exit_code(report, strict=output.strict, on_unknown=output.on_unknown, fail_on=output.fail_on)  # type: ignore[arg-type]
     if stopped is not None:
         code = stopped.code if isinstance(stopped, SystemExit) and isinstance(stopped.code, int) else 130

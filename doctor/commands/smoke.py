@@ -62,7 +62,7 @@ def command(
     Exit codes: as `doctor check`.
     """
     refuse_ways(ways)
-    refuse_output(output)
+    refuse_output(output, checks)
     wish = asked(training, job)
     plain = not (select or ignore or checks or ways.within or output.from_file)
     known = [] if plain else catalogue(checks)

@@ -133,6 +133,24 @@ def examine_smoke(
     return Examination(run, replay(run, () if third.refused else checks()), third.stopped, third.refused)
 
 
+def cut_short(
+    inventory: Inventory,
+    records: Mapping[str, HostRecord],
+    checks: Sequence[Check],
+    options: Options,
+    environ: Mapping[str, str],
+    why: str,
+    stopped: BaseException | None,
+    *,
+    rank_table: str = "",
+) -> Examination:
+    """What can be said with the records that there are; of every other host only why there is none."""
+    missing = HostRecord(Visit("budget", why))
+    complete = {host: records.get(host, missing) for host in inventory.hosts}
+    run = _Job(inventory, options, environ, rank_table).run(_now(), time.monotonic(), complete, (), None, stopped)
+    return Examination(run, replay(run, checks), stopped)
+
+
 class _Job:
     """What the command line and the environment say of the job, and the run that is made of it."""
 
@@ -142,7 +160,7 @@ class _Job:
         if inventory.slots:
             self.launch.setdefault("ranks_per_host", dict(inventory.slots))
         self.table = _rank_table_file(Launch.from_environment(**self.launch).rank_table_path)
-        self.given = _given(inventory.hosts, _intent(self.launch, self.table), self.table)
+        self.given = _given(inventory.fleet or inventory.hosts, _intent(self.launch, self.table), self.table)
 
     def run(
         self,

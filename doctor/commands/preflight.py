@@ -1,0 +1,160 @@
+"""`doctor preflight`."""
+
+from __future__ import annotations
+
+from typing import Annotated, NamedTuple
+
+import typer
+
+from doctor.cli import Refused
+from doctor.commands.chosen import Names, Not, Sites
+from doctor.commands.hosts import Hosts, Job, Ways, refuse_ways, ssh_options
+from doctor.commands.options import one_of, spread
+from doctor.preflight.ending import Ending
+from doctor.preflight.tiers import BUDGET, TIERS, seconds
+from doctor.preflight.wanted import Wanted
+
+NODE_FORMATS = ("plain", "comma", "folded", "openmpi", "deepspeed", "slurm-exclude", "k8s-cordon", "ranktable")
+
+
+class Bounds(NamedTuple):
+    """How deep, how long, and where."""
+
+    tier: Annotated[str, typer.Option("--tier", "-t", metavar="|".join(TIERS), help="How deep to look.")] = ""
+    budget: Annotated[
+        str, typer.Option(metavar="TIME", help="Hard end, as in 90s or 2m; 20s, 60s or 180s by tier.")
+    ] = ""
+    scope: Annotated[
+        str, typer.Option(metavar="auto|local|cluster", help="This host alone, or all; auto goes by the launcher.")
+    ] = "auto"
+    profile: Annotated[
+        str, typer.Option(metavar="job|prolog", help="prolog: this host, quickly, and only its faults stop it.")
+    ] = "job"
+
+
+class Spares(NamedTuple):
+    """Hosts to go on with."""
+
+    need: Annotated[int, typer.Option(metavar="N", min=0, help="So many healthy hosts are enough.")] = 0
+    write_nodes: Annotated[str, typer.Option(metavar="FILE", help="Write the healthy hosts.")] = ""
+    write_bad: Annotated[str, typer.Option(metavar="FILE", help="Write the others.")] = ""
+    node_format: Annotated[str, typer.Option(metavar="FORMAT", help=f"Of both: {', '.join(NODE_FORMATS)}.")] = "plain"
+
+
+class Told(NamedTuple):
+    """What is told, and with which exit code."""
+
+    report: Annotated[str, typer.Option(metavar="FILE", help="Write the report as JSON.")] = ""
+    formats: Annotated[
+        list[str], typer.Option("--format", "-f", metavar="FORMAT=FILE", help="Write it in this format, too.")
+    ] = []
+    redact: Annotated[bool, typer.Option("--redact", help="Pseudonyms for hosts and addresses.")] = False
+    save: Annotated[str, typer.Option(metavar="FILE", help="Keep what the hosts said, for --from.")] = ""
+    config: Annotated[str, typer.Option(metavar="FILE", help="Settings and waivers, instead of doctor.toml.")] = ""
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Nothing but the one line.")] = False
+    strict: Annotated[bool, typer.Option("--strict", help="Exit 11 when there are warnings.")] = False
+    fail_on: Annotated[str, typer.Option(metavar="error|warning", help="What makes the run fail.")] = "error"
+    on_unknown: Annotated[str, typer.Option(metavar="fail|warn|ok", help="What an unknown outcome is.")] = "fail"
+    fail_exit: Annotated[
+        int, typer.Option(metavar="N", min=0, max=255, help="Exit code in place of 10, 11 and 12.")
+    ] = 0
+    exit_style: Annotated[str, typer.Option(metavar="doctor|nagios", help="Meaning of exit codes.")] = "doctor"
+    debug: Annotated[bool, typer.Option("--debug", help="Show a traceback of our own bugs.")] = False
+
+
+@spread
+def command(
+    *,
+    hosts: Hosts,
+    bounds: Bounds,
+    spares: Spares,
+    select: Names = [],  # noqa: B006 - typer's way
+    ignore: Not = [],  # noqa: B006
+    checks: Sites = [],  # noqa: B006
+    job: Job,
+    ways: Ways,
+    sudo: Annotated[bool, typer.Option("--sudo", help="Read with sudo -n what only root can read.")] = False,
+    told: Told,
+) -> None:
+    """Decide in a job script whether the job may start: one line, one exit code, within a budget.
+
+    Finds out what it was started by, and which hosts the job has. One process looks at all of them; started on every
+    host or rank (srun, mpirun, torchrun), each host looks at itself, and rank 0 at all.
+
+    Exit codes: as `doctor check`; 0 alone means that the job may start.
+    """
+    from doctor.preflight.run import go
+
+    raise typer.Exit(go(_wanted(hosts, bounds, spares, job, ways, told, select, ignore, checks, sudo)))
+
+
+def _wanted(
+    hosts: Hosts,
+    bounds: Bounds,
+    spares: Spares,
+    job: Job,
+    ways: Ways,
+    told: Told,
+    select: list[str],
+    ignore: list[str],
+    checks: list[object],
+    sudo: bool,
+) -> Wanted:
+    """The words understood. Raises: Refused."""
+    refuse_ways(ways)
+    _refuse(bounds, spares, told)
+    prolog = bounds.profile == "prolog"
+    tier = bounds.tier or ("quick" if prolog else "standard")
+    return Wanted(
+        hosts=hosts,
+        ssh=ssh_options(ways),
+        transport=ways.transport,
+        within=ways.within,
+        sudo=sudo,
+        tier=tier,  # type: ignore[arg-type]
+        budget=_budget(bounds.budget, BUDGET[tier]),  # type: ignore[index]
+        scope="local" if prolog and bounds.scope == "auto" else bounds.scope,  # type: ignore[arg-type]
+        launch=job.launch,
+        job=job._asdict(),
+        select=tuple(select),
+        ignore=tuple(ignore),
+        checks=tuple(checks),  # type: ignore[arg-type]
+        need=spares.need,
+        write_nodes=spares.write_nodes,
+        write_bad=spares.write_bad,
+        node_format=spares.node_format,
+        report=told.report,
+        save=told.save,
+        formats=tuple(told.formats),
+        redact=told.redact,
+        quiet=told.quiet,
+        config=told.config,
+        strict=told.strict,
+        fail_on=told.fail_on,  # type: ignore[arg-type]
+        on_unknown=told.on_unknown,  # type: ignore[arg-type]
+        ending=Ending(told.fail_exit, told.exit_style, bounds.profile),  # type: ignore[arg-type]
+    )
+
+
+
+def _refuse(bounds: Bounds, spares: Spares, told: Told) -> None:
+    """Raises: Refused for what cannot be followed."""
+    one_of("--tier", bounds.tier, ("", *TIERS))
+    one_of("--scope", bounds.scope, ("auto", "local", "cluster"))
+    one_of("--profile", bounds.profile, ("job", "prolog"))
+    one_of("--node-format", spares.node_format, NODE_FORMATS)
+    one_of("--fail-on", told.fail_on, ("error", "warning"))
+    one_of("--on-unknown", told.on_unknown, ("fail", "warn", "ok"))
+    one_of("--exit-style", told.exit_style, ("doctor", "nagios"))
+    if told.fail_exit and told.exit_style != "doctor":
+        raise Refused("--fail-exit and --exit-style are both given: expected one of them", 2)
+    for text in told.formats:
+        if not text.partition("=")[2]:
+            raise Refused(f"--format {text}: expected FORMAT=FILE; stdout is for the one line", 2)
+
+
+def _budget(text: str, usual: float) -> float:
+    try:
+        return seconds(text) if text else usual
+    except ValueError:
+        raise Refused(f"--budget {text!r}: expected a time from 1s to 24h, as in 90s or 2m", 2) from None

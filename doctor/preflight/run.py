@@ -1,0 +1,221 @@
+"""One preflight, from its first moment to its one line."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from doctor.cli import Refused
+from doctor.model import Outcome, Reason, Report
+from doctor.preflight.tiers import within
+from doctor.preflight.wanted import Wanted
+from doctor.preflight.watch import Deadline, Heartbeat
+from doctor.verdict import Exit, exit_code
+
+if TYPE_CHECKING:
+    from doctor.declaration import Check
+    from doctor.examine import Examination, Options
+    from doctor.inventory import Inventory
+    from doctor.preflight.place import Place
+    from doctor.preflight.spares import Choice
+    from doctor.record import HostRecord
+
+RESERVE = 1.0
+"""Seconds of the budget that are kept to judge and to report, and a part for each host beside them."""
+FOR_A_HOST = 0.008
+WAIT_FOR_TABLE = 0.5
+"""Part of the budget that an unfinished rank table is waited for."""
+
+
+class Preflight:
+    """What is known so far. At every moment it can be brought to an end, and says what is known then."""
+
+    def __init__(self, wanted: Wanted, environ: Mapping[str, str], began: float) -> None:
+        self.wanted, self.environ, self.began = wanted, environ, began
+        self.end = began + wanted.budget
+        self.known: list[Check] = []
+        self.picked: list[Check] = []
+        self.left_out: list[str] = []
+        self.inventory: Inventory | None = None
+        self.place: Place | None = None
+        self.records: dict[str, HostRecord] = {}
+        self.notes: list[str] = []
+        self.skipped: tuple[str, ...] = ()
+        """What DOCTOR_SKIP leaves out."""
+        self.code: int | None = None
+        self.line = ""
+        self._telling = threading.Lock()
+        self.beat = Heartbeat(None if wanted.quiet else sys.stderr, began)
+
+    def run(self) -> int:
+        """Looks, judges, tells. Returns the exit code; whatever happens, there is one line and a whole report."""
+        deadline = Deadline(self.end, self.last_words)
+        try:
+            return self._look_and_tell()
+        except Refused as refusal:
+            return self._give_up(str(refusal), refusal.code)
+        except (KeyboardInterrupt, SystemExit) as stop:
+            return self._stopped(stop)
+        finally:
+            self.beat.close()
+            deadline.call_off()
+
+    def left(self) -> float:
+        """Seconds of the budget."""
+        return self.end - time.monotonic()
+
+    # -- looking
+
+    def _look_and_tell(self) -> int:
+        from doctor.preflight.looking import look, skips_all
+
+        if skips_all(self.environ):
+            self.skipped = ("all",)
+            self.notes.append("DOCTOR_SKIP=all: nothing was looked at")
+            return self._put_out(self.nothing_known("DOCTOR_SKIP=all"), None, Exit.HEALTHY)
+        found = look(self)
+        if isinstance(found, int):  # another process of this host has looked
+            return found
+        return self._tell(found)
+
+    def _stopped(self, stop: BaseException) -> int:
+        """A signal: what had been read by then is judged."""
+        if self.code is not None:
+            return self.code
+        from doctor.examine import cut_short
+
+        fleet = self.inventory
+        if fleet is None or not self.picked:
+            report = self.nothing_known("interrupted before any host was looked at")
+            return self._put_out(report, None, _signal_code(stop))
+        words = self.wanted.hosts.rank_table or ""
+        why = "the run was interrupted before it answered"
+        done = cut_short(fleet, self.records, self.picked, self.options(), self.environ, why, stop, rank_table=words)
+        return self._tell(done)
+
+    def options(self) -> Options:
+        """How hosts are looked at, in the time that is left."""
+        from doctor.examine import Options
+        from doctor.smoke.plan import Wish
+
+        wanted, count = self.wanted, len(self.inventory.hosts) if self.inventory else 0
+        reserve = min(self.left() / 4, RESERVE + FOR_A_HOST * count)
+        budget = max(0.1, self.left() - reserve)
+        return Options(
+            transport=wanted.transport,
+            ssh=wanted.ssh,
+            sudo=wanted.sudo,
+            within=wanted.within,
+            timeout=min(60.0, budget),
+            budget=budget,
+            launch=dict(wanted.launch),
+            smoke=Wish(**wanted.job) if wanted.tier == "smoke" else None,
+        )
+
+    # -- telling
+
+    def _tell(self, done: Examination) -> int:
+        """Judgement, spares, files, the line."""
+        wanted = self.wanted
+        report = self.settled(done.report)
+        own = exit_code(report, strict=wanted.strict, on_unknown=wanted.on_unknown, fail_on=wanted.fail_on)
+        if done.stopped is not None:
+            own = _signal_code(done.stopped)
+        choice = self._choose(done, report) if wanted.need or wanted.write_nodes or wanted.write_bad else None
+        if choice is not None and wanted.need and done.stopped is None:
+            own = choice.code
+        return self._put_out(report, done, int(own), choice)
+
+    def settled(self, report: Report) -> Report:
+        """With waivers and skips applied, and the notes that are ours. Raises: Refused."""
+        from doctor.commands.waived import settled
+
+        report = msgspec.structs.replace(report, notes=(*self.notes, *report.notes))
+        return settled(report, Path(self.wanted.config) if self.wanted.config else None, self.known)
+
+    def _choose(self, done: Examination, report: Report) -> Choice:
+        from doctor.examine import replay
+        from doctor.preflight.spares import choose
+
+        wanted = self.wanted
+        judge: Callable[..., Report] = lambda run: self.settled(replay(run, self.picked))  # noqa: E731
+        return choose(
+            done.run, report, judge, wanted.need, fail_on=wanted.fail_on, on_unknown=wanted.on_unknown
+        )
+
+    def _put_out(self, report: Report, done: Examination | None, own: int, choice: Choice | None = None) -> int:
+        from doctor.preflight import telling
+
+        self.code = self.wanted.ending.code(own)
+        self.beat.close()
+        telling.files(self, report, done, own, choice)
+        self._say(telling.line(self, report, own, self.code, choice))
+        if not self.wanted.quiet:
+            telling.advise(self, report, own)
+        return self.code
+
+    def _say(self, line: str) -> None:
+        """Once, from whatever thread comes first."""
+        from doctor.cli import write
+        from doctor.preflight.telling import termination_log
+
+        with self._telling:
+            if self.line:
+                return
+            self.line = line
+            write(line)
+            termination_log(line, self.environ)
+
+    def _give_up(self, why: str, code: int) -> int:
+        """Nothing could be looked at: bad input."""
+        print(f"doctor: {why}", file=sys.stderr)
+        self.notes.append(why)
+        return self._put_out(self.nothing_known(why), None, code)
+
+    def nothing_known(self, why: str) -> Report:
+        """A report in which every check is unknown on every host that we have heard of."""
+        hosts: Sequence[str] = self.inventory.hosts if self.inventory else ()
+        gaps = {host: Reason(why) for host in hosts or ("",)}
+        outcomes = tuple(
+            Outcome(one.name, one.severity, one.area, one.claim, unknown=dict(gaps)) for one in self.picked
+        )
+        source = self.inventory.source if self.inventory else "no hosts"
+        seconds = round(time.monotonic() - self.began, 3)
+        return Report(source, tuple(hosts), outcomes, "", seconds, tuple(self.notes) or (why,))
+
+    def last_words(self) -> int:
+        """The budget has ended and something hangs. In a thread of its own; the process ends after it."""
+        if self.code is None:
+            report = self.nothing_known(f"the budget of {self.wanted.budget:g} s ended")
+            return self._put_out(report, None, Exit.UNKNOWN)
+        if not self.line:
+            from doctor.preflight import telling
+
+            self._say(telling.line(self, self.nothing_known("the budget ended"), self.code, self.code, None))
+        return self.code
+
+
+def _signal_code(stop: BaseException) -> int:
+    return stop.code if isinstance(stop, SystemExit) and isinstance(stop.code, int) else Exit.INTERRUPTED
+
+
+def started() -> float:
+    """The monotonic clock when this process was started."""
+    from doctor.preflight.watch import age
+
+    return time.monotonic() - age()
+
+
+def go(wanted: Wanted) -> int:
+    """Runs one preflight of this process and its environment."""
+    return Preflight(wanted, os.environ, started()).run()
+
+
+__all__ = ["Preflight", "go", "within"]

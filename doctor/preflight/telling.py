@@ -1,0 +1,112 @@
+"""What a preflight leaves behind: its one line, its report, the lists of hosts."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from doctor.whole import write_whole
+
+if TYPE_CHECKING:
+    from doctor.examine import Examination
+    from doctor.model import Report
+    from doctor.preflight.run import Preflight
+    from doctor.preflight.spares import Choice
+
+TERMINATION_LOG = "/dev/termination-log"
+"""Kubernetes shows what is in it as the container's last message; 4096 bytes of it."""
+
+
+def line(flight: Preflight, report: Report, own: int, code: int, choice: Choice | None) -> str:
+    """The one line on stdout. ``own`` is the verdict's code, ``code`` what the process ends with."""
+    import time
+
+    from doctor.report import oneline
+
+    wanted = flight.wanted
+    return oneline.line(
+        report,
+        code,
+        command="preflight",
+        where=flight.place.tag if flight.place else "",
+        tier=wanted.tier,
+        skipped=flight.skipped,
+        need=wanted.need,
+        path=wanted.report,
+        seconds=time.monotonic() - flight.began,
+        word=word(flight, report, own, choice),
+    )
+
+
+def word(flight: Preflight, report: Report, own: int, choice: Choice | None) -> str:
+    """What the verdict's code means, before anything was made of it."""
+    from doctor.report.oneline import word_of
+    from doctor.verdict import Exit
+
+    if flight.skipped == ("all",):
+        return "SKIP"
+    if own == Exit.HEALTHY and choice is not None and flight.wanted.need:
+        return "OK"
+    known = {Exit.FAILED: "FAIL", Exit.UNKNOWN: "UNKNOWN"}
+    return known.get(Exit(own), word_of(report, own)) if own in tuple(Exit) else "UNKNOWN"
+
+
+def advise(flight: Preflight, report: Report, own: int) -> None:
+    """Up to five lines on stderr: what is wrong, and what mends it."""
+    from doctor.report import oneline
+
+    if own == 0:
+        return
+    pages = {one.name: one for one in flight.known}
+    for text in oneline.advice(report, pages):
+        say(text)
+
+
+def files(flight: Preflight, report: Report, done: Examination | None, own: int, choice: Choice | None) -> None:
+    """The report and whatever else was asked for. A file that cannot be written is said, and changes no verdict."""
+    wanted = flight.wanted
+    for option, path, data in _files(flight, report, done, own):
+        try:
+            write_whole(path, data)
+        except OSError as error:
+            say(f"doctor: {option} {path}: {error.strerror or error}; it was not written")
+    if choice is not None:
+        from doctor.preflight.nodefiles import write
+
+        for text in write(choice, wanted, done):
+            say(f"doctor: {text}")
+
+
+def _files(flight: Preflight, report: Report, done: Examination | None, own: int) -> Iterator[tuple[str, str, bytes]]:
+    from doctor.report.json import encode
+
+    wanted = flight.wanted
+    if wanted.report:
+        yield "--report", wanted.report, encode(report, own)
+    if wanted.save and done is not None:
+        import msgspec
+
+        from doctor.record import redacted
+
+        yield "--save", wanted.save, msgspec.json.encode(redacted(done.run)) + b"\n"
+
+
+def termination_log(text: str, environ: Mapping[str, str]) -> None:
+    """In a pod, the line goes where `kubectl describe` shows it. Who cannot write there says nothing."""
+    if not environ.get("KUBERNETES_SERVICE_HOST") or not os.access(TERMINATION_LOG, os.W_OK):
+        return
+    try:
+        with open(TERMINATION_LOG, "wb", buffering=0) as file:
+            file.write(text.encode("utf-8", "backslashreplace")[:4000] + b"\n")
+    except OSError:
+        pass
+
+
+def say(text: str) -> None:
+    """On stderr, whether or not anybody reads it."""
+    try:
+        print(text, file=sys.stderr, flush=True)
+    except (OSError, ValueError):
+        pass

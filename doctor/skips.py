@@ -11,6 +11,8 @@ from doctor.hostnames import quote
 from doctor.model import Outcome, Report
 from doctor.settings import BadSettings, nearest
 
+__all__ = ["ALL", "REASON", "VARIABLE", "BadSettings", "Skips", "leave_out", "skipped"]
+
 VARIABLE = "DOCTOR_SKIP"
 ALL = "all"
 REASON = f"{VARIABLE} names it"

@@ -57,8 +57,10 @@ def _said(word: Verdict, folded: Folded, cut: bool) -> str:
     if word is Verdict.NOTHING:
         return f"none of {count(counts.skipped, 'check')} applies" if counts.checks else "there was no check to run"
     parts = [_found(counts)] if counts.findings else []
-    if not parts and word is Verdict.HEALTHY:
+    waived = len({one.check for one in folded.waived})
+    if not parts and word is Verdict.HEALTHY and (counts.passed or not waived):
         parts = [_passed(counts)]
+    parts += [f"{count(waived, 'check')} waived"] if waived else []
     unknown = {name for gap in folded.unknown for name in gap.checks}
     parts += [f"{count(len(unknown), 'check')} unknown"] if unknown else []
     if word is Verdict.UNKNOWN and counts.hidden:

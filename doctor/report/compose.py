@@ -10,8 +10,8 @@ import msgspec
 from doctor.model import Outcome, Report
 from doctor.report.closing import Closing, closing
 from doctor.report.entry import Details, Entry, Part, Scope, Section, labelled
-from doctor.report.failing import failing
-from doctor.report.fold import Area, Folded, Gap, fold
+from doctor.report.failing import LONGEST_MESSAGE, failing
+from doctor.report.fold import Area, Exemption, Folded, Gap, fold
 from doctor.report.smoke import told
 from doctor.report.words import clean, count
 
@@ -38,6 +38,7 @@ def compose(report: Report, checks: Mapping[str, Check], scope: Scope, code: int
     folded = fold(report, scope.longest)
     speaker = _Speaker(checks, scope, folded)
     sections = [speaker.area(area) for area in folded.areas]
+    sections.append(Section("waived", tuple(map(speaker.waived, folded.waived))))
     sections.append(Section("not known", speaker.gaps("unknown", folded.unknown, scope.most)))
     sections.append(Section("not looked at", speaker.gaps("skip", folded.skipped, scope.skips)))
     smoke = told(report.smoke, scope.each) if report.smoke else ()
@@ -91,6 +92,12 @@ class _Speaker:
         details += labelled("trace", lines) if self.scope.each else []
         where = self.fleet.where(self.fleet.ordered(hosts))
         return Entry("crash", outcome.check, (Part(lines[-1].strip()),), where, tuple(details))
+
+    def waived(self, waived: Exemption) -> Entry:
+        told = clean(f"{waived.reason} (until {waived.until})", LONGEST_MESSAGE)
+        found = [self.fleet.message(group.finding, LONGEST_MESSAGE) for group in waived.groups[: self.scope.most]]
+        details = tuple(labelled("found", found)) if self.scope.each else ()
+        return Entry("waived", waived.check, (Part(told),), self.fleet.where(waived.hosts), details)
 
     def gaps(self, word: str, gaps: Sequence[Gap], most: int) -> tuple[Entry, ...]:
         shown = [self.gap(word, gap) for gap in gaps[:most]]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from doctor.model import fill
 from doctor.report.entry import Entry, Part, Scope, labelled
 from doctor.report.fold import Failure
 from doctor.report.group import Group, unhosted
@@ -67,7 +66,7 @@ class _Failing:
         )
 
     def part(self, group: Group) -> Part:
-        message = clean(fill(group.finding.template, self.fleet.words(group.finding.values)), LONGEST_MESSAGE)
+        message = self.fleet.message(group.finding, LONGEST_MESSAGE)
         details = self.saw(group, set(BOTH) - self.shared)
         details += self.remedy(group, len(group.hosts), False) if self.apart else []
         where = self.fleet.where(group.hosts, self.failure.outcome.looked)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
 from doctor.areas import AREAS
-from doctor.model import Outcome, Report, Severity
+from doctor.model import Finding, Outcome, Report, Severity
 from doctor.report.group import Group, grouped
 from doctor.report.hosts import Fleet
 from doctor.report.tally import Causes, Counts, counted, standing
@@ -36,6 +36,16 @@ class Gap(msgspec.Struct, frozen=True):
     checks: tuple[str, ...]
 
 
+class Exemption(msgspec.Struct, frozen=True):
+    """Findings of one check that are waived for one reason until one day."""
+
+    check: str
+    reason: str
+    until: str
+    groups: tuple[Group, ...]
+    hosts: tuple[str, ...]
+
+
 class Area(msgspec.Struct, frozen=True):
     """One group of checks, less those that do not apply."""
 
@@ -53,6 +63,7 @@ class Folded(msgspec.Struct, frozen=True):
     areas: tuple[Area, ...]
     unknown: tuple[Gap, ...]
     skipped: tuple[Gap, ...]
+    waived: tuple[Exemption, ...]
     counts: Counts
 
     @property
@@ -81,12 +92,14 @@ def fold(report: Report, longest: int = 0) -> Folded:
     ]
     unknown = _gaps(fleet, {one: {host: why.text for host, why in own[one].items()} for one in own})
     skipped = _gaps(fleet, {one.check: _anywhere(one.skipped, fleet) for one in outcomes})
-    return Folded(fleet, tuple(areas), unknown, skipped, counted(report, standings))
+    waived = tuple(exemption for one in outcomes for exemption in _exemptions(one, fleet))
+    return Folded(fleet, tuple(areas), unknown, skipped, waived, counted(report, standings))
 
 
 def _area(name: str, outcomes: Sequence[Outcome], standings: Mapping[str, str], causes: Causes, fleet: Fleet) -> Area:
     failures = [_failure(one, causes, fleet) for one in outcomes if one.findings]
-    healthy = [one for one in outcomes if one.complete and standings[one.check] in ("passed", "hidden")]
+    clear = [one for one in outcomes if one.complete and not one.waived]
+    healthy = [one for one in clear if standings[one.check] in ("passed", "hidden")]
     return Area(
         name,
         tuple(sorted(failures, key=lambda one: (not one.is_error, -len(one.hides)))),
@@ -100,6 +113,15 @@ def _failure(outcome: Outcome, causes: Causes, fleet: Fleet) -> Failure:
     hosts = fleet.ordered(host for finding in outcome.findings for host in finding.hosts)
     hides = tuple(sorted(causes.hides.get(outcome.check, ())))
     return Failure(outcome, grouped(outcome.findings, fleet), hosts, hides)
+
+
+def _exemptions(outcome: Outcome, fleet: Fleet) -> Iterator[Exemption]:
+    alike: dict[tuple[str, str], list[Finding]] = {}
+    for one in outcome.waived:
+        alike.setdefault((one.until, one.reason), []).append(one.finding)
+    for (until, reason), findings in sorted(alike.items(), key=lambda one: one[0]):
+        hosts = fleet.ordered(host for finding in findings for host in finding.hosts)
+        yield Exemption(outcome.check, reason, until, grouped(findings, fleet), hosts)
 
 
 def _anywhere(skipped: Mapping[str, str], fleet: Fleet) -> Mapping[str, str]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from doctor.model import say
+from doctor.model import Finding, fill, say
 from doctor.report.words import LONGEST, clean, count
 
 # What ClusterShell reads as one name and writes back as it was: no group, operator, bracket, wildcard, no IPv6.
@@ -57,6 +57,10 @@ class Fleet:
     def words(self, values: Mapping[str, Any], limit: int = LONGEST) -> dict[str, str]:
         """Each value of a finding in plain, safe words; a list of many hosts of this run is folded."""
         return {name: self._word(value, limit) for name, value in values.items()}
+
+    def message(self, finding: Finding, limit: int) -> str:
+        """What a finding says, in safe words."""
+        return clean(fill(finding.template, self.words(finding.values)), limit)
 
     def _word(self, value: Any, limit: int) -> str:
         many = isinstance(value, (list, tuple)) and len(value) > 2

@@ -22,6 +22,8 @@ class Counts(msgspec.Struct, frozen=True):
     hidden: int = 0
     """Unknown on some hosts only because of a root cause that another check found there."""
     skipped: int = 0
+    waived: int = 0
+    """Nothing is wrong but what the site has waived."""
     findings: int = 0
     hosts: int = 0
     blamed: int = 0
@@ -82,6 +84,8 @@ def standing(outcome: Outcome, own: Mapping[str, Reason]) -> str:
         return "crashed"
     if outcome.unknown:
         return "unknown" if own else "hidden"
+    if outcome.waived:
+        return "waived"
     return "passed" if outcome.complete else "skipped"
 
 

@@ -32,6 +32,7 @@ STYLES = {
         Style("crash", "✗", "x", "bold magenta", "1;35"),
         Style("unknown", "?", "?", "magenta", "35"),
         Style("skip", "-", "-", "dim", "2"),
+        Style("waived", "~", "~", "cyan", "36"),
     )
 }
 

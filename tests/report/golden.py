@@ -35,6 +35,7 @@ MORE = {
     "dead_host": VERBOSE,
     "crashed": {**VERBOSE, **COLOUR},
     "hostile": ASCII,
+    "waived": {**VERBOSE, **ASCII, **COLOUR},
     "smoke_fine": VERBOSE,
     "smoke_hang": {**VERBOSE, **COLOUR},
     "smoke_hostile": ASCII,

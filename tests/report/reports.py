@@ -7,7 +7,7 @@ from ipaddress import IPv4Address
 import msgspec
 
 from doctor.declaration import Check, check
-from doctor.model import ERROR, WARNING, Finding, Outcome, Reason, Report, Severity
+from doctor.model import ERROR, WARNING, Finding, Outcome, Reason, Report, Severity, Waived
 from doctor.smoke.model import Trouble
 from doctor.smoke.summary import Figure, Seat, Stage, Summary, Trained
 
@@ -216,6 +216,31 @@ def unknown() -> Report:
     )
 
 
+def waived() -> Report:
+    """Small hosts, and two drivers, that the site has waived; a third driver that it has not."""
+    small = [Finding("{saw} processes may run", hosts=(host,), saw=4096, want=32768) for host in HOSTS[:4]]
+    old = [Finding("the driver is {saw}", hosts=(host,), saw="23.0.1", want="24.1.0") for host in HOSTS[9:13]]
+    spring = "replaced in spring, order 2026-0815"
+    return report(
+        outcome("host-unreachable"),
+        outcome("python3-missing"),
+        outcome("pid-limit-low", waived=tuple(Waived(one, "small by design", "2026-12-31") for one in small)),
+        outcome("somaxconn-low"),
+        outcome("driver-differs", *old[3:], waived=tuple(Waived(one, spring, "2027-03-31") for one in old[:3])),
+        notes=("settings: doctor.toml: 2 waivers",),
+    )
+
+
+def all_waived() -> Report:
+    """Nothing is left that fails, and nothing that passed."""
+    odd = Finding("rank {rank} is odd", rank=3)
+    return report(
+        outcome("rank-table-hole", looked=(), waived=(Waived(odd, "a test table", "2026-12-31"),)),
+        hosts=(),
+        source="no host was looked at",
+    )
+
+
 TRACE = """Traceback (most recent call last):
   File "/site/checks/cann_differs.py", line 31, in cann_differs
     for version in seen[host]:
@@ -397,6 +422,7 @@ ALL = {
     made.__name__: made
     for made in (
         *(healthy, small, folded, dead_host, unknown, crashed, hostile, intent_alone, nothing),
+        *(waived, all_waived),
         *(smoke_fine, smoke_hang, smoke_hostile),
     )
 }

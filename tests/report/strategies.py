@@ -8,7 +8,7 @@ from ipaddress import IPv4Address, IPv6Interface
 from hypothesis import strategies as st
 
 from doctor.areas import AREAS
-from doctor.model import Finding, Outcome, Reason, Report, Severity
+from doctor.model import Finding, Outcome, Reason, Report, Severity, Waived
 
 
 class Colour(enum.Enum):
@@ -71,6 +71,7 @@ def outcomes(draw: st.DrawFn, name: str, hosts: tuple[str, ...]) -> Outcome:
         draw(st.dictionaries(places, texts, max_size=3)),
         draw(st.dictionaries(places, texts, max_size=2)),
         draw(st.booleans()),
+        tuple(draw(st.lists(st.builds(Waived, findings(hosts), texts, texts), max_size=2))),
     )
 
 

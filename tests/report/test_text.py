@@ -18,7 +18,7 @@ from doctor.report.words import cells
 from tests.report import reports as made
 from tests.report.strategies import reports
 
-WORDS = ("ok", "FAIL", "warn", "crash", "unknown", "skip", "note", "from", "first")
+WORDS = ("ok", "FAIL", "warn", "crash", "unknown", "skip", "waived", "note", "from", "first")
 VERDICTS = ("HEALTHY: ", "FAILED: ", "WARNINGS: ", "UNKNOWN: ", "NOTHING: ")
 Render = Callable[..., str]
 

@@ -23,6 +23,9 @@ _OURS = re.compile(
 )
 _SECRET = re.compile(r"PASS|SECRET|TOKEN|CREDENTIAL|(^|_)(API)?KEY(_|$)")
 
+JOB_WIDE = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK_SIZE", "MS_SCHED_HOST", "MS_SCHED_PORT", "MS_WORKER_NUM")
+"""Where all ranks meet, and how many they are: one value for the whole job."""
+
 Product = Literal["A1", "A2", "A3"]
 
 
@@ -53,6 +56,8 @@ class Launch(msgspec.Struct, frozen=True):
     env: dict[str, str] = {}
     """The variables that matter to the job and are set; never one that looks like a secret."""
     problems: tuple[Setting, ...] = ()
+    by_host: dict[str, dict[str, str]] = {}
+    """What each host's own environment says of `JOB_WIDE`, where hosts looked at themselves (`doctor merge`)."""
 
     @classmethod
     def from_environment(
@@ -67,6 +72,7 @@ class Launch(msgspec.Struct, frozen=True):
         rank_table: str = "",
         python: str = "",
         product: str = "",
+        by_host: dict[str, dict[str, str]] | None = None,
     ) -> Launch:
         """Options win over variables. Never raises: what cannot be used is kept in ``problems``."""
         env = relevant(environ)
@@ -92,6 +98,7 @@ class Launch(msgspec.Struct, frozen=True):
             product=family,
             env=env,
             problems=tuple(sorted(problems)),
+            by_host=by_host or {},
         )
 
 

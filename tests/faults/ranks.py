@@ -9,6 +9,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
+from doctor.fact import Visit
+from doctor.record import SCHEMA, HostRecord, Run
 from tests.checks.tables import sdid
 from tests.faults import Prepared, Row
 
@@ -164,6 +168,17 @@ def setting(check: str, healthy: Mapping[str, str], spoilt: Mapping[str, str], *
     return Row(check, "", prepare=choose, **{"blamed": (), **more})
 
 
+def told(fleet: Any, folder: Path, healthy: bool) -> Prepared:
+    """A run as `doctor merge --save` keeps it; tests/test_node.py makes one of what real hosts were told."""
+    by_host = {host: {"MASTER_ADDR": fleet.hosts[0], "WORLD_SIZE": "32"} for host in fleet.hosts}
+    by_host[fleet.hosts[1]]["MASTER_ADDR"] = fleet.hosts[0 if healthy else 3]
+    hosts = {host: HostRecord(Visit(local=True)) for host in fleet.hosts}
+    run = Run(SCHEMA, "4 hosts, by node files", "2026-01-01T00:00:00Z", 1.0, hosts, launch={"by_host": by_host})
+    path = folder / f"told-{healthy}.json"
+    path.write_bytes(msgspec.json.encode(run))
+    return Prepared(["--from", str(path)])
+
+
 ROWS = [
     table(
         "rank-table-not-json",
@@ -238,6 +253,7 @@ ROWS = [
     ),
     Row("rank-table-differs-between-hosts", "", host=2, prepare=on_every_host),
     Row("rank-table-world-size-differs", "", blamed=(), values={"saw": 64, "want": 32}, prepare=with_world_size),
+    Row("launch-differs", "", fleet="cpu", prepare=told, values={"variable": "MASTER_ADDR", "saw": "sb0004"}),
     setting(
         "launch-settings-invalid",
         {"HCCL_CONNECT_TIMEOUT": "300"},

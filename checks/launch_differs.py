@@ -1,0 +1,64 @@
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+
+from doctor import ERROR, Finding, Skip, check
+from doctor.facts.names import is_address, plain
+from doctor.intent import Launch
+from doctor.intent.launch import JOB_WIDE
+
+
+@check(severity=ERROR, area="ranks")
+def launch_differs(launch: Launch) -> Iterator[Finding]:
+    """Every host is told the same meeting place and the same number of ranks.
+
+    ## Why it matters
+    Ranks with another MASTER_ADDR or MASTER_PORT wait for a store that nobody opens; with another WORLD_SIZE the store
+    waits for ranks that do not exist. Either way the job hangs at its start until a timeout of minutes.
+
+    ## What to do
+    Set {variable} once, where the job is launched, and pass it on to all hosts: a line in one host's ~/.bashrc, or an
+    `export` that only the first host runs, overrides it there. On {host}: `printenv {variable}`.
+
+    ## Source
+    PyTorch, environment variable initialization (MASTER_ADDR, MASTER_PORT, WORLD_SIZE); MindSpore documentation,
+    dynamic cluster (MS_SCHED_HOST, MS_SCHED_PORT, MS_WORKER_NUM). Only `doctor merge` knows what each host was told:
+    SSH does not see a job's environment. The master itself may be told localhost, as the PyTorch operator of
+    Kubernetes does.
+    """
+    if not launch.by_host:
+        raise Skip("only doctor node sees each host's own environment")
+    for variable in JOB_WIDE:
+        said: dict[str, list[str]] = defaultdict(list)
+        for host, environ in launch.by_host.items():
+            said[_spelled(environ.get(variable, ""))].append(host)
+        if variable.endswith(("_ADDR", "_HOST")):
+            _less_master(said)
+        if len(said) > 1:
+            yield from _findings(variable, said)
+
+
+def _spelled(value: str) -> str:
+    return plain(value) if is_address(value) else value.lower().partition(".")[0]
+
+
+def _less_master(said: dict[str, list[str]]) -> None:
+    """Takes out the one host that is told to look for the master on itself."""
+    here = [value for value in said if value == "localhost" or value.startswith("127.") or value == "::1"]
+    if len(here) == 1 and len(said[here[0]]) == 1:
+        del said[here[0]]
+
+
+def _findings(variable: str, said: Mapping[str, list[str]]) -> Iterator[Finding]:
+    most = max(len(hosts) for hosts in said.values())
+    norms = [value for value, hosts in said.items() if len(hosts) == most]
+    want = norms[0] or "not set" if len(norms) == 1 else "the same everywhere; no majority tells which"
+    for value, hosts in sorted(said.items()):
+        if len(norms) > 1 or value != norms[0]:
+            yield Finding(
+                "{variable} is {value} here; expected {want}",
+                hosts=hosts,
+                variable=variable,
+                value=value or "not set",
+                saw=value or "not set",
+                want=want,
+            )

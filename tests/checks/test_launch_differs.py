@@ -1,0 +1,56 @@
+"""launch-differs: what each host's own environment says of the job."""
+
+from __future__ import annotations
+
+import pytest
+
+from doctor.intent import Launch
+from doctor.judge import Book, judge_one
+from doctor.model import Outcome, Status
+from tests.checks.tables import check, said
+
+
+def judged(**by_host: dict[str, str]) -> Outcome:
+    launch = Launch.from_environment({}, by_host=by_host)
+    return judge_one(check("launch-differs"), (), Book({}), {Launch: launch})
+
+
+JOB = {"MASTER_ADDR": "w1", "MASTER_PORT": "29500", "WORLD_SIZE": "24"}
+
+
+def test_hosts_that_are_told_the_same_are_well() -> None:
+    assert judged(w1=JOB, w2=JOB, w3=JOB).status is Status.PASSED
+
+
+def test_without_each_hosts_own_word_nothing_is_said() -> None:
+    assert judged().status is Status.SKIPPED
+
+
+@pytest.mark.parametrize(("variable", "value"), [("MASTER_ADDR", "w9"), ("MASTER_PORT", "29501"), ("WORLD_SIZE", "16")])
+def test_the_host_that_is_told_something_else_is_named(variable: str, value: str) -> None:
+    outcome = judged(w1=JOB, w2={**JOB, variable: value}, w3=JOB)
+    assert [one.hosts for one in outcome.findings] == [("w2",)]
+    (told,) = said(outcome)
+    assert told == f"{variable} is {value} here; expected {JOB[variable]} | saw {value} | want {JOB[variable]}"
+
+
+def test_one_that_is_told_nothing_is_named() -> None:
+    outcome = judged(w1=JOB, w2=JOB, w3={})
+    assert {one.values["saw"] for one in outcome.findings} == {"not set"}
+    assert {one.hosts for one in outcome.findings} == {("w3",)}
+
+
+def test_of_two_that_differ_both_are_named() -> None:
+    outcome = judged(w1=JOB, w2={**JOB, "MASTER_ADDR": "w2"})
+    assert [one.hosts for one in outcome.findings] == [("w1",), ("w2",)]
+    assert "no majority" in outcome.findings[0].values["want"]
+
+
+def test_a_name_with_and_without_its_domain_is_one_name() -> None:
+    assert judged(w1=JOB, w2={**JOB, "MASTER_ADDR": "W1.cluster.example"}).findings == ()
+
+
+def test_the_master_alone_may_look_for_itself() -> None:
+    here = {**JOB, "MASTER_ADDR": "localhost"}
+    assert judged(w1=here, w2=JOB, w3=JOB).findings == ()
+    assert [one.hosts for one in judged(w1=here, w2=here, w3=JOB).findings] == [("w3",)]

@@ -17,7 +17,7 @@ def host_unreachable(reach: Reach) -> Iterator[Finding]:
     {hint}
     Try it by hand: `ssh -v {host} true`.
     """
-    if reach.trouble == "budget":
+    if reach.trouble in ("budget", "no-file"):
         raise not_reached(reach.trouble, reach.text)
     if reach.trouble and reach.trouble != "no-python":
         yield Finding("{text}", text=reach.text, trouble=reach.trouble, hint=reach.hint)

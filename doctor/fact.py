@@ -200,9 +200,12 @@ class Answer(Mapping[str, Output]):
 
 
 def not_reached(trouble: str, text: str) -> Unreadable:
-    """Why nothing is known of a host, and which check holds the cause. Time that ran out is nobody's fault."""
-    causes = {"no-python": "python3-missing", "budget": ""}
-    return Unreadable(f"not reached: {text}", causes.get(trouble, "host-unreachable"))
+    """Why nothing is known of a host, and which check holds the cause. Time that ran out is nobody's fault, and a host
+    that left no file may be well.
+    """
+    causes = {"no-python": "python3-missing", "budget": "", "no-file": ""}
+    how = "not known" if trouble == "no-file" else "not reached"
+    return Unreadable(f"{how}: {text}", causes.get(trouble, "host-unreachable"))
 
 
 def trouble(output: Output, codes: tuple[int, ...] = (0,)) -> str:

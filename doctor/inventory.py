@@ -40,6 +40,8 @@ class Inventory(msgspec.Struct, frozen=True):
     local: bool = False
     """Nothing was named: this host alone, without SSH."""
     notes: tuple[str, ...] = ()
+    fleet: tuple[str, ...] = ()
+    """The names of the whole fleet, where ``hosts`` are only some of it."""
 
 
 class _Named(msgspec.Struct, frozen=True):

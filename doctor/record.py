@@ -111,7 +111,7 @@ def load(data: bytes, name: str) -> Run:
     """A saved run. Raises: BadRun."""
     try:
         run = msgspec.json.decode(data, type=Run)
-    except (msgspec.DecodeError, msgspec.ValidationError, UnicodeError) as error:
+    except (msgspec.DecodeError, msgspec.ValidationError, UnicodeError, RecursionError) as error:
         raise BadRun(f"{name}: not a saved run: {error}") from None
     if run.schema != SCHEMA:
         raise BadRun(f"{name}: schema {run.schema!r}, expected {SCHEMA!r}")

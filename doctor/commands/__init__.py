@@ -11,6 +11,9 @@ import typer
 COMMANDS = {
     "check": "Check hosts: read each one over SSH, judge, report.",
     "smoke": "Train a tiny model in parallel on the hosts, and name the rank that breaks it.",
+    "preflight": "Decide in a job script whether the job may start: one line, one exit code, within a budget.",
+    "node": "Look at this host alone, without SSH, and report or leave a file for doctor merge.",
+    "merge": "Judge a fleet by the files that doctor node left on each of its hosts.",
     "list": "List the checks: name, severity, and what is so when all is well.",
     "explain": "Explain a check: why it matters, what to do, what runs on the hosts.",
 }

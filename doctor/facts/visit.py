@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from doctor.fact import Answer, Fact, not_reached, visit
+from doctor.fact import Absent, Answer, Fact, not_reached, visit
 
 
 class Reach(Fact, frozen=True):
@@ -38,4 +38,6 @@ class Clock(Fact, frozen=True):
         seen = answer.visit
         if seen.trouble:
             raise not_reached(seen.trouble, seen.text)
+        if seen.local:
+            raise Absent("the host looked at itself: no other clock was read beside its own")
         return cls(least=seen.ended - seen.received, most=seen.began - seen.sent)

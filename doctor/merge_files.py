@@ -1,0 +1,177 @@
+"""Reads what `doctor node` left: a folder of files, or files with one record a line. What is in them is foreign."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+import sys
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from doctor import __version__
+from doctor.hostnames import MOST, InventoryError, valid
+from doctor.record import BadRun, HostRecord, Run, load
+from doctor.wording import plain
+
+LARGEST = 32 << 20
+"""Bytes of one host's record. They are some tens of thousands; a host's whole answer is cut at 8 MiB."""
+MOST_FILES = 2 * MOST
+STDIN = Path("-")
+_LABEL = re.compile(rb"\A\s*\d+: ?(?=\{)")  # of `srun --label`
+
+
+class Look(msgspec.Struct, frozen=True):
+    """One host's own record."""
+
+    name: str
+    place: str
+    """The file, and the line in it."""
+    run: Run
+    began: datetime
+
+    @property
+    def record(self) -> HostRecord:
+        return self.run.hosts[self.name]
+
+
+class Unusable(msgspec.Struct, frozen=True):
+    """A file that cannot be judged by."""
+
+    host: str
+    """Whom it is named after; empty where nothing tells."""
+    place: str
+    why: str
+
+
+class Pile(msgspec.Struct, frozen=True):
+    """All that was found."""
+
+    looks: tuple[Look, ...]
+    unusable: tuple[Unusable, ...] = ()
+
+
+class _Told(msgspec.Struct, forbid_unknown_fields=True):
+    """The keywords of `doctor.intent.Launch.from_environment` that a run may hold."""
+
+    environ: dict[str, str] = {}
+    framework: str = ""
+    master_addr: str = ""
+    master_port: int | None = None
+    world_size: int | None = None
+    ranks_per_host: dict[str, int] | int | None = None
+    rank_table: str = ""
+    python: str = ""
+    product: str = ""
+
+
+class _Table(msgspec.Struct, forbid_unknown_fields=True):
+    path: str
+    text: str = ""
+    error: str = ""
+    link: str = ""
+
+
+def read(paths: Sequence[Path]) -> Pile:
+    """Every record under ``paths``. Raises: OSError for a path that is not there, or a folder that cannot be listed."""
+    looks: list[Look] = []
+    unusable: list[Unusable] = []
+    for path, listed in _files(paths):
+        for found in _records(path, listed):
+            if isinstance(found, Look):
+                looks.append(found)
+            else:
+                unusable.append(found)
+    return Pile(tuple(looks), tuple(unusable))
+
+
+def _files(paths: Sequence[Path]) -> Iterator[tuple[Path, bool]]:
+    """The files, and whether they were found in a folder, where anybody may have put them."""
+    for path in paths:
+        if not path.is_dir():
+            if path != STDIN:
+                path.stat()
+            yield path, False
+            continue
+        names = sorted(name for name in os.listdir(path) if name.endswith((".json", ".jsonl")) and name[0] != ".")
+        if len(names) > MOST_FILES:
+            raise OSError(errno.E2BIG, f"{len(names)} files; expected at most {MOST_FILES}", str(path))
+        yield from ((path / name, True) for name in names)
+
+
+def _records(path: Path, listed: bool) -> Iterator[Look | Unusable]:
+    """The records of one file: one, or one a line."""
+    place, host = plain(str(path)), path.stem if path.suffix == ".json" else ""
+    if path == STDIN:
+        yield from _lines(sys.stdin.buffer, "stdin")
+        return
+    try:
+        # In a folder a link could lead anywhere, and a pipe never end.
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | (os.O_NOFOLLOW | os.O_NONBLOCK if listed else 0))
+        with open(handle, "rb") as file:
+            if stat.S_ISREG(os.fstat(handle).st_mode):
+                yield from _plain_file(file, host, place)
+            elif listed:
+                yield Unusable(host, place, "not a plain file")
+            else:
+                yield from _lines(file, place)
+    except OSError as error:
+        link = listed and error.errno == errno.ELOOP
+        yield Unusable(host, place, "a symbolic link; expected a file" if link else error.strerror or str(error))
+
+
+def _plain_file(file: BinaryIO, host: str, place: str) -> Iterator[Look | Unusable]:
+    whole = file.read(LARGEST + 1)
+    one = _record(whole, host, place)
+    head, _, rest = whole.partition(b"\n")
+    # Of a file that is one host's and cannot be read, one word is enough.
+    if isinstance(one, Look) or not rest.strip() or (host and isinstance(_record(head), Unusable)):
+        yield one
+        return
+    file.seek(0)
+    yield from _lines(file, place)
+
+
+def _lines(file: BinaryIO, place: str) -> Iterator[Look | Unusable]:
+    for number, line in enumerate(iter(lambda: file.readline(LARGEST + 1), b""), 1):
+        if number > MOST_FILES:
+            yield Unusable("", place, f"more than {MOST_FILES} lines")
+            return
+        if line.strip():
+            yield _record(line, "", f"{place}:{number}")
+
+
+def _record(data: bytes, host: str = "", place: str = "") -> Look | Unusable:
+    try:
+        if len(data) > LARGEST:
+            raise BadRun(f"larger than {LARGEST >> 20} MiB")
+        return looked(load(_LABEL.sub(b"", data), place), place)
+    except BadRun as error:
+        return Unusable(host, place, plain(str(error).removeprefix(f"{place}: ")))
+
+
+def looked(run: Run, place: str) -> Look:
+    """The look that a run is. Raises: BadRun when it is not of `doctor node`, or cannot be judged with others."""
+    if run.version != __version__:
+        raise BadRun(f"made by version {run.version or 'unknown'} of doctor; expected {__version__}")
+    if len(run.hosts) != 1:
+        raise BadRun(f"holds {len(run.hosts)} hosts; expected the one that doctor node ran on")
+    ((name, record),) = run.hosts.items()
+    if not record.visit.local:
+        raise BadRun("not made by doctor node on the host itself")
+    try:
+        valid(name, "the file")
+        began = datetime.fromisoformat(run.started.replace("Z", "+00:00"))
+        msgspec.convert(run.launch, _Told)
+        if run.rank_table:
+            msgspec.convert(run.rank_table, _Table)
+    except (InventoryError, ValueError) as error:
+        raise BadRun(f"not made by doctor node: {error}") from None
+    if began.tzinfo is None:
+        raise BadRun("not made by doctor node: the time of its start has no zone")
+    return Look(name, place, run, began)

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from doctor import __version__
-from doctor.model import Finding, Outcome, Report
+from doctor.model import Finding, Outcome, Report, fill
 from doctor.report.fold import in_order
 from doctor.report.hosts import Fleet
 from doctor.report.tally import tally
@@ -38,7 +38,7 @@ def encode(report: Report, code: int) -> bytes:
 
 def document(report: Report, code: int) -> dict[str, Any]:
     """The document as plain Python values."""
-    fleet = Fleet(report.hosts)
+    fleet = Fleet(map(_text, report.hosts))
     return {
         "schema": SCHEMA,
         "version": __version__,
@@ -49,7 +49,7 @@ def document(report: Report, code: int) -> dict[str, Any]:
         "seconds": round(report.seconds, 3) if math.isfinite(report.seconds) else 0.0,
         "hosts": [_text(host) for host in report.hosts],
         "counts": msgspec.to_builtins(tally(report)),
-        "outcomes": [_outcome(one, fleet) for one in in_order(report.outcomes)],
+        "outcomes": [outcome_document(one, fleet) for one in in_order(report.outcomes)],
         "notes": [_text(note) for note in report.notes],
         "smoke": _smoke(report.smoke) if report.smoke else None,
     }
@@ -76,7 +76,8 @@ def _trouble(trouble: Trouble) -> dict[str, Any]:
     return {**plain_value(msgspec.structs.asdict(trouble)), **listed, "links": links}
 
 
-def _outcome(outcome: Outcome, fleet: Fleet) -> dict[str, Any]:
+def outcome_document(outcome: Outcome, fleet: Fleet) -> dict[str, Any]:
+    """One check's part of the document."""
     unknown = {host: (why.text, why.because) for host, why in outcome.unknown.items()}
     return {
         "check": outcome.check,
@@ -89,17 +90,22 @@ def _outcome(outcome: Outcome, fleet: Fleet) -> dict[str, Any]:
         "unknown": _gaps(unknown, fleet, ("reason", "because")),
         "skipped": _gaps({host: (why,) for host, why in outcome.skipped.items()}, fleet, ("reason",)),
         "crashed": _gaps({host: (trace,) for host, trace in outcome.crashed.items()}, fleet, ("traceback",)),
+        "complete": outcome.complete,
+        "waived": [
+            {**_finding(one.finding, fleet), "reason": _text(one.reason), "until": _text(one.until)}
+            for one in outcome.waived
+        ],
     }
 
 
 def _finding(finding: Finding, fleet: Fleet) -> dict[str, Any]:
-    from doctor.model import fill
-
+    """The message is made of what the document holds, so that a reader of the document makes the same one."""
+    template, values = _text(finding.template), {_text(key): plain_value(one) for key, one in finding.values.items()}
     return {
-        "message": clean(fill(finding.template, fleet.words(finding.values)), 2000),
-        "template": _text(finding.template),
-        "hosts": [_text(host) for host in fleet.ordered(finding.hosts)],
-        "values": {_text(name): plain_value(value) for name, value in finding.values.items()},
+        "message": clean(fill(template, fleet.words(values)), 2000),
+        "template": template,
+        "hosts": list(fleet.ordered(map(_text, finding.hosts))),
+        "values": values,
     }
 
 
@@ -107,9 +113,9 @@ def _gaps(by_host: Mapping[str, tuple[str, ...]], fleet: Fleet, names: tuple[str
     """Hosts that share a reason, together; no hosts stand for the fleet as a whole."""
     hosts: dict[tuple[bool, tuple[str, ...]], list[str]] = {}
     for host, texts in by_host.items():
-        hosts.setdefault((bool(host), texts), []).append(host)
+        hosts.setdefault((bool(host), tuple(map(_text, texts))), []).append(_text(host))
     return [
-        {"hosts": [_text(host) for host in fleet.ordered(named)], **dict(zip(names, map(_text, texts), strict=True))}
+        {"hosts": list(fleet.ordered(named)), **dict(zip(names, texts, strict=True))}
         for (_, texts), named in sorted(hosts.items())
     ]
 
@@ -127,12 +133,19 @@ def plain_value(value: Any, depth: int = 0) -> Any:
     if isinstance(value, (bytes, bytearray)):
         return _text(bytes(value).decode("utf-8", "backslashreplace"))
     if depth < DEEPEST and isinstance(value, Mapping):
-        return {_text(str(_key(key))): plain_value(item, depth + 1) for key, item in value.items()}
+        held = {_text(str(_key(key))): plain_value(item, depth + 1) for key, item in value.items()}
+        return dict(sorted(held.items(), key=_natural))
     if depth < DEEPEST and isinstance(value, (list, tuple)):
         return [plain_value(item, depth + 1) for item in value]
     if depth < DEEPEST and isinstance(value, (set, frozenset)):
         return [plain_value(item, depth + 1) for item in sorted(value, key=str)]
     return _text(str(value))
+
+
+def _natural(item: tuple[str, Any]) -> tuple[int, str]:
+    """Numbers by their size: the document's own order of keys is the alphabet's, and a reader has no other."""
+    key = item[0]
+    return (int(key) if key.isascii() and key.isdecimal() and len(key) < 19 else -1, key)
 
 
 def _key(key: Any) -> Any:

@@ -1,0 +1,77 @@
+"""What DOCTOR_SKIP leaves out, and the trace of it."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from doctor.model import Report, Status
+from doctor.report import plain
+from doctor.skips import BadSettings, Skips, leave_out, skipped
+from doctor.verdict import Exit, exit_code
+from tests.report import reports as made
+from tests.report.strategies import NAMES, reports
+
+KNOWN = [*made.CHECKS]
+
+
+def skips(text: str) -> Skips:
+    return skipped({"DOCTOR_SKIP": text}, KNOWN)
+
+
+@pytest.mark.parametrize("text", ["link-down,cann-differs", " cann-differs  link-down,", "link-down\ncann-differs"])
+def test_names_are_parted_by_commas_or_white_space(text: str) -> None:
+    assert skips(text) == Skips(
+        names=frozenset({"link-down", "cann-differs"}), text="DOCTOR_SKIP=cann-differs,link-down"
+    )
+
+
+def test_without_it_nothing_is_left_out() -> None:
+    assert skipped({}, KNOWN) == skips("") == skips(" , ") == Skips()
+    assert leave_out(made.folded(), Skips()) == made.folded()
+
+
+def test_all_is_all_whatever_else_is_there() -> None:
+    assert skips("link-down,all") == Skips(all=True, text="DOCTOR_SKIP=all")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("link-donw", 'DOCTOR_SKIP: no check is named "link-donw"; did you mean link-down?'),
+        ("al", 'DOCTOR_SKIP: no check is named "al"; did you mean all?'),
+        ("zzz", 'DOCTOR_SKIP: no check is named "zzz"; `doctor list` names them all'),
+    ],
+)
+def test_a_name_that_is_not_known_is_refused(text: str, said: str) -> None:
+    with pytest.raises(BadSettings) as caught:
+        skips(text)
+    assert str(caught.value).startswith(said)
+
+
+def test_a_check_that_is_left_out_is_neither_failed_nor_passed_and_is_named() -> None:
+    report = leave_out(made.folded(), skips("driver-differs,link-down"))
+    assert exit_code(made.folded()) == Exit.FAILED
+    assert exit_code(report) == Exit.HEALTHY
+    (left_out,) = [one for one in report.outcomes if one.check == "driver-differs"]
+    assert left_out.status is Status.SKIPPED
+    said = plain.render(report, made.PAGES).splitlines()
+    assert "skip    driver-differs: DOCTOR_SKIP names it" in said
+    assert "note    DOCTOR_SKIP: not judged: driver-differs" in said
+
+
+def test_what_a_check_that_is_left_out_would_explain_stays_unknown() -> None:
+    assert exit_code(leave_out(made.dead_host(), skips("host-unreachable"))) == Exit.UNKNOWN
+
+
+def test_nothing_is_healthy_when_everything_is_left_out() -> None:
+    assert exit_code(leave_out(made.healthy(), skips("all"))) == Exit.NOTHING
+
+
+@settings(max_examples=30, deadline=None)
+@given(reports(), st.frozensets(st.sampled_from(NAMES)))
+def test_only_what_is_named_is_touched(report: Report, names: frozenset[str]) -> None:
+    after = leave_out(report, Skips(names=names))
+    for old, new in zip(report.outcomes, after.outcomes, strict=True):
+        assert (new == old) if old.check not in names else (new.status is Status.SKIPPED and not new.waived)

@@ -35,9 +35,9 @@ def found(places: dict[str, Path], named: Path | None = None, **environ: str) ->
 
 class TestWhichOne:
     def test_what_is_named_goes_before_what_is_found(self, places: dict[str, Path]) -> None:
-        variable = {"DOCTOR_CONFIG": str(places["variable"])}
-        assert found(places, places["named"], **variable).text == "# named"
-        assert found(places, **variable).text == "# variable"
+        variable = str(places["variable"])
+        assert found(places, places["named"], DOCTOR_CONFIG=variable).text == "# named"
+        assert found(places, DOCTOR_CONFIG=variable).text == "# variable"
         assert found(places, DOCTOR_CONFIG="").text == "# here"
         places["here"].unlink()
         assert found(places).text == "# user"

@@ -45,7 +45,10 @@ def _blamed(outcome: Outcome) -> Iterator[str]:
 
 
 class Causes:
-    """Which check's finding explains that another one could not look."""
+    """Which check's finding explains that another one could not look.
+
+    What is waived explains nothing: behind it, what is unknown stays in plain sight.
+    """
 
     def __init__(self, outcomes: Iterable[Outcome]) -> None:
         self.unknown = {one.check: one.unknown for one in outcomes}

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 
-from doctor.model import Finding, Outcome, Reason, Report
+from doctor.model import Finding, Outcome, Reason, Report, Waived
 from doctor.verdict import Exit, Verdict, exit_code, verdict
 from tests.report import reports as made
 from tests.report.strategies import reports
@@ -20,6 +20,9 @@ def one(name: str, *findings: Finding, **more: object) -> Outcome:
 healthy = made.report(one(ERROR_CHECK))
 error = made.report(one(ERROR_CHECK, FOUND), one(OTHER))
 warning = made.report(one(WARNING_CHECK, FOUND), one(OTHER))
+put_up = (Waived(FOUND, "known", "2026-12-31"),)
+waived = made.report(one(ERROR_CHECK, waived=put_up), one(WARNING_CHECK, waived=put_up))
+waived_and_gap = made.report(one(ERROR_CHECK, waived=put_up, unknown={"node003": Reason("no answer")}))
 gap = made.report(one(OTHER, unknown={"node003": Reason("no answer")}))
 torn = made.report(one(WARNING_CHECK, FOUND, unknown={"node003": Reason("no answer")}))
 error_and_gap = made.report(one(ERROR_CHECK, FOUND), one(OTHER, unknown={"node003": Reason("no answer")}))
@@ -36,6 +39,9 @@ intent = made.report(one("rank-table-hole", looked=()), hosts=())
         (healthy, {}, 0),
         (healthy, {"strict": True, "fail_on": "warning"}, 0),
         (intent, {}, 0),
+        (waived, {}, 0),
+        (waived, {"strict": True, "fail_on": "warning"}, 0),
+        (waived_and_gap, {}, 12),
         (error, {}, 10),
         (error, {"on_unknown": "ok"}, 10),
         (error_and_gap, {}, 10),
@@ -69,6 +75,7 @@ def test_exit_codes(report: Report, options: dict[str, object], code: int) -> No
     ("report", "word"),
     [
         (healthy, Verdict.HEALTHY),
+        (waived, Verdict.HEALTHY),
         (error_and_gap, Verdict.FAILED),
         (warning, Verdict.WARNINGS),
         (torn, Verdict.UNKNOWN),

@@ -46,8 +46,8 @@ def verdict(report: Report, code: int | None = None) -> Verdict:
     """The word for the run, whatever the options; ``code`` is the exit code, which options can make stricter.
 
     An error outweighs what is unknown (it is certain), and what is unknown outweighs a warning (it may be an error).
-    What is unknown only because of a root cause that was found counts like all the rest. What is waived is neither error
-    nor warning; what is unknown cannot be waived.
+    What is unknown only because of a root cause that was found counts like all the rest. What is waived is neither
+    error nor warning; what is unknown cannot be waived.
     """
     outcomes = report.outcomes
     failed = {one.severity for one in outcomes if one.status is Status.FAILED}

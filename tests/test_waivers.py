@@ -174,7 +174,9 @@ class TestApplying:
         assert "waiver of pid-limit-low for every host expired on 2026-11-19: new ones come" in report.notes
 
     def test_an_expired_waiver_that_would_waive_nothing_is_not_worth_a_note(self) -> None:
-        assert not any("expired" in note for note in judged(waive=waiver(until="2026-11-19")).notes)
+        old = {"until": "2026-11-19"}
+        assert not any("expired" in note for note in judged(waive=waiver(**old)).notes)
+        assert not any("expired" in note for note in judged(small("node001"), waive=waiver("link-down", **old)).notes)
 
     def test_a_waiver_renewed_beside_the_expired_one_holds(self) -> None:
         report = judged(small("node001"), waive=waiver(until="2026-11-19") + waiver())
@@ -249,6 +251,13 @@ class TestReports:
         assert "waived  pid-limit-low on node001 (1/64): small by design (until 2026-12-31)" in said
         assert not any(line.startswith("ok ") for line in said)
         assert said[-1] == "HEALTHY: 1 check waived"
+
+    def test_nor_has_one_that_could_not_look_everywhere(self) -> None:
+        dead = made.outcome("host-unreachable", small(made.DEAD))
+        blind = {made.DEAD: Reason("not reached", "host-unreachable")}
+        low = made.outcome("pid-limit-low", small("node001"), unknown=blind)
+        said = plain.render(apply(made.report(dead, low), read(GOOD), DAY), made.PAGES)
+        assert made.PAGES["pid-limit-low"].claim not in said
 
     def test_a_check_that_fails_elsewhere_is_told_both_ways(self) -> None:
         said = plain.render(judged(small("node001"), small("node005"), waive=GOOD), made.PAGES).splitlines()

@@ -1,0 +1,51 @@
+"""Files as `doctor node` leaves them, for tests of what is made of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from doctor import __version__
+from doctor.fact import Output, Visit
+from doctor.record import SCHEMA, HostRecord, Run
+
+STARTED = "2026-01-01T12:00:00Z"
+
+
+def run_of(
+    name: str,
+    *,
+    own: str = "",
+    addresses: Sequence[str] = (),
+    said: dict[str, dict[str, Output]] | None = None,
+    **more: Any,
+) -> Run:
+    """The run of one host; ``addresses`` are its own, ``said`` is more that it said, by fact."""
+    interfaces = json.dumps([["lo", "127.0.0.1", 8], *(["eth0", address, 24] for address in addresses)])
+    outputs = {"HostAddresses": {"": Output(out=interfaces)}, **(said or {})}
+    visit = Visit(began=1.0, ended=2.0, sent=1.0, received=2.0, python="3.11.2", uid=0, name=own or name, local=True)
+    fields = {
+        "source": "this host alone",
+        "started": STARTED,
+        "launch": {"environ": {}},
+        "seconds": 0.5,
+        "version": __version__,
+        **more,
+    }
+    return Run(SCHEMA, hosts={name: HostRecord(visit, outputs)}, **fields)
+
+
+def line(run: Run) -> bytes:
+    return msgspec.json.encode(run) + b"\n"
+
+
+def leave(folder: Path, *runs: Run) -> Path:
+    """One file a run, named after its host."""
+    for run in runs:
+        (name,) = run.hosts
+        (folder / f"{name}.json").write_bytes(line(run))
+    return folder

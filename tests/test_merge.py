@@ -1,0 +1,374 @@
+"""`doctor merge`: what is missing is never healthy, and no file, whatever it holds, breaks the others' judgement."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from doctor import merge_files
+from doctor.catalogue import checks
+from doctor.collector import union
+from doctor.examine import replay
+from doctor.fact import Output
+from doctor.inventory import Inventory
+from doctor.merge import APART, job, merge
+from doctor.merge_files import STDIN, read
+from doctor.merge_names import Known, matched
+from doctor.model import Outcome, Report, Status
+from doctor.record import Run
+from tests.node_files import leave as left
+from tests.node_files import line, run_of
+from tests.test_cli import CLEAN, doctor
+
+KNOWN = [one for one in checks() if one.area != "smoke"]
+FACTS = union(fact for one in KNOWN for fact in one.facts)
+
+
+def merged(folder: Path, *hosts: str, now: str = "") -> Run:
+    """The run of what lies in the folder; without ``hosts``, none is expected."""
+    fleet = Inventory(hosts, f"{len(hosts)} hosts") if hosts else None
+    return merge(read([folder]), fleet, FACTS, "DIR", now)
+
+
+def why(run: Run, host: str) -> str:
+    """Why the host is unknown, or the empty string."""
+    visit = run.hosts[host].visit
+    assert visit.trouble in ("", "no-file")
+    return visit.text
+
+
+def outcome(report: Report, name: str) -> Outcome:
+    return next(one for one in report.outcomes if one.check == name)
+
+
+class TestHosts:
+    def test_stand_in_the_order_of_the_list(self, tmp_path: Path) -> None:
+        left(tmp_path, *(run_of(name) for name in ("a", "b", "c")))
+        run = merged(tmp_path, "c", "a", "b")
+        assert list(run.hosts) == ["c", "a", "b"]
+        assert [one.visit.name for one in run.hosts.values()] == ["c", "a", "b"]
+        assert run.notes == ()
+
+    def test_without_a_file_are_unknown_and_not_guilty(self, tmp_path: Path) -> None:
+        left(tmp_path, run_of("a"))
+        run = merged(tmp_path, "a", "b")
+        assert why(run, "b") == "there is no file of it in DIR: did doctor node run there?"
+        reached = outcome(replay(run, KNOWN), "host-unreachable")
+        assert (reached.status, reached.looked, list(reached.unknown)) == (Status.UNKNOWN, ("a",), ["b"])
+
+    def test_that_nobody_expects_are_said_and_not_judged(self, tmp_path: Path) -> None:
+        left(tmp_path, run_of("a"), run_of("z"))
+        run = merged(tmp_path, "a")
+        assert list(run.hosts) == ["a"]
+        assert run.notes == (f"{tmp_path}/z.json: of a host that is not expected; not judged",)
+
+    def test_are_what_is_there_where_no_list_is(self, tmp_path: Path) -> None:
+        """And what left a broken file was there, too."""
+        left(tmp_path, *(run_of(f"n{number}") for number in (10, 9, 1)))
+        (tmp_path / "n2.json").write_bytes(b"{")
+        run = merged(tmp_path)
+        assert list(run.hosts) == ["n1", "n2", "n9", "n10"]
+        assert why(run, "n2") and "a host that left no file is not missed" in run.notes[0]
+
+    def test_that_left_two_records_are_judged_by_the_newer(self, tmp_path: Path) -> None:
+        left(tmp_path, run_of("a", seconds=2.0))
+        (tmp_path / "b.json").write_bytes(line(run_of("A", seconds=1.0, started="2026-01-01T12:00:05Z")))
+        run = merged(tmp_path, "a")
+        assert run.seconds == 1.0
+        assert run.notes == (f"A left more than one record: {tmp_path}/b.json is judged, {tmp_path}/a.json is older",)
+
+
+@pytest.mark.parametrize(
+    ("expected", "known", "found"),
+    [
+        (["n1", "n2"], [Known("n2"), Known("n1")], {"n1": 1, "n2": 0}),
+        (["N1"], [Known("n1")], {"N1": 0}),
+        (["n1"], [Known("n1.site.example")], {"n1": 0}),
+        (["n1.site.example"], [Known("n1")], {"n1.site.example": 0}),
+        (["n1.east"], [Known("n1.west")], {}),
+        (["n1"], [Known("n1.east"), Known("n1.west")], {}),
+        (["n1.east", "n1.west"], [Known("n1")], {}),
+        (["n1", "n1.east"], [Known("n1.east"), Known("n1.west")], {"n1.east": 0, "n1": 1}),
+        (["slurm7"], [Known("pod-x", own="slurm7.site")], {"slurm7": 0}),
+        (["10.0.0.2"], [Known("n1", addresses=("10.0.0.1",)), Known("n2", addresses=("10.0.0.2",))], {"10.0.0.2": 1}),
+        (["fd00:0::2"], [Known("n2", addresses=("fd00::2",))], {"fd00:0::2": 0}),
+        (["172.17.0.1"], [Known(name, addresses=("172.17.0.1",)) for name in ("n1", "n2")], {}),
+        (["127.0.0.1"], [Known("n1", addresses=("127.0.0.1",))], {}),
+        (["n1", "10.0.0.1"], [Known("n1", addresses=("10.0.0.1",))], {"n1": 0}),
+        (["10"], [Known("10.0.0.1")], {}),
+    ],
+)
+def test_whose_record_it_is(expected: list[str], known: list[Known], found: dict[str, int]) -> None:
+    """A name that may mean two hosts means none."""
+    assert matched(expected, known) == found
+
+
+def test_a_large_fleet_is_matched_whole() -> None:
+    hosts = [f"n{number}" for number in range(2000)]
+    assert len(matched(hosts, [Known(f"{host}.site") for host in hosts])) == 2000
+
+
+GOOD = run_of("a")
+
+
+def changed(**fields: Any) -> bytes:
+    return line(msgspec.structs.replace(GOOD, **fields))
+
+
+class TestFilesThatCannotBeUsed:
+    @pytest.mark.parametrize(
+        ("data", "said"),
+        [
+            (b"", "not a saved run"),
+            (line(GOOD)[:200], "not a saved run"),
+            (b"[" * 100_000, "not a saved run"),
+            (b'{"schema": 1}\n\n\n{}', "not a saved run"),
+            (changed(schema="doctor.run/9"), "schema 'doctor.run/9', expected 'doctor.run/1'"),
+            (changed(version="0.0.1"), "made by version 0.0.1 of doctor; expected"),
+            (changed(hosts={}), "holds 0 hosts"),
+            (changed(hosts={**GOOD.hosts, "b": GOOD.hosts["a"]}), "holds 2 hosts"),
+            (changed(hosts={"../a": GOOD.hosts["a"]}), '"../a" is no host name'),
+            (changed(started="yesterday"), "yesterday"),
+            (changed(started="2026-01-01T12:00:00"), "has no zone"),
+            (changed(launch={"environ": {"A": 1}}), "not made by doctor node"),
+            (changed(launch={"exec": "rm"}), "not made by doctor node"),
+            (changed(rank_table={"path": "/t", "more": "x"}), "not made by doctor node"),
+            (
+                line(run_of("a")).replace(b'"local":true', b'"local":false'),
+                "not made by doctor node on the host itself",
+            ),
+            (b"\x1b[31mred\n", "not a saved run"),
+        ],
+    )
+    def test_make_their_host_unknown_and_say_why(self, tmp_path: Path, data: bytes, said: str) -> None:
+        left(tmp_path, run_of("b"))
+        (tmp_path / "a.json").write_bytes(data)
+        run = merged(tmp_path, "a", "b")
+        assert why(run, "a").startswith(f"{tmp_path}/a.json: ") and said in why(run, "a")
+        assert why(run, "a").isprintable() and len(why(run, "a")) < 400
+        assert why(run, "b") == "" and run.notes == ()
+
+    def test_are_links_pipes_folders_and_what_is_too_large(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        folder = tmp_path / "files"
+        folder.mkdir()
+        (tmp_path / "secret").write_bytes(line(run_of("link")))
+        (folder / "link.json").symlink_to(tmp_path / "secret")
+        os.mkfifo(folder / "pipe.json")
+        (folder / "folder.json").mkdir()
+        monkeypatch.setattr(merge_files, "LARGEST", 1 << 20)
+        (folder / "large.json").write_bytes(b" " * (2 << 20))
+        run = merged(folder, "link", "pipe", "folder", "large")
+        assert [why(run, host).partition(".json: ")[2] for host in run.hosts] == [
+            "a symbolic link; expected a file",
+            "not a plain file",
+            "Is a directory",
+            "larger than 1 MiB",
+        ]
+
+    def test_of_no_expected_host_are_noted_and_bounded(self, tmp_path: Path) -> None:
+        left(tmp_path, run_of("a"))
+        for number in range(50):
+            (tmp_path / f"junk{number}.json").write_bytes(b"junk")
+        run = merged(tmp_path, "a")
+        assert len(run.notes) == 9 and run.notes[-1] == "42 more files like that"
+
+    def test_do_not_hide_a_good_record_elsewhere(self, tmp_path: Path) -> None:
+        left(tmp_path, run_of("a"))
+        (tmp_path / "a.site.json").write_bytes(b"{")
+        assert why(merged(tmp_path, "a"), "a") == ""
+
+    def test_are_not_what_another_program_keeps_there(self, tmp_path: Path) -> None:
+        left(tmp_path, run_of("a"))
+        for name in (".a.json.x1y2", ".hidden.json", "slurm-12.out"):
+            (tmp_path / name).write_bytes(b"half")
+        assert merged(tmp_path, "a").notes == ()
+
+    @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
+    @given(st.one_of(st.binary(max_size=300), st.integers(0, len(line(GOOD))).map(lambda size: line(GOOD)[:size])))
+    def test_whatever_they_hold_the_host_is_there(self, tmp_path: Path, data: bytes) -> None:
+        (tmp_path / "a.json").write_bytes(data)
+        report = replay(merged(tmp_path, "a"), KNOWN)
+        assert report.hosts == ("a",)
+
+    @settings(max_examples=60, deadline=None)
+    @given(
+        st.dictionaries(
+            st.sampled_from([fact.__name__ for fact in FACTS]),
+            st.dictionaries(
+                st.sampled_from(["", "0", "/x"]),
+                st.builds(Output, out=st.sampled_from(["", "[]", "{}", "[" * 3000, "null"])),
+            ),
+            max_size=6,
+        )
+    )
+    def test_what_a_host_said_crashes_nothing(self, said: dict[str, dict[str, Output]]) -> None:
+        looks = tuple(merge_files.looked(run_of(name, said=said), name) for name in ("a", "b"))
+        report = replay(merge(merge_files.Pile(looks), Inventory(("a", "b"), "2 hosts"), FACTS, "DIR"), KNOWN)
+        assert [one.check for one in report.outcomes if one.crashed] == []
+
+
+class TestFilesOfAnEarlierRun:
+    def test_make_their_host_unknown_for_it_may_be_dead(self, tmp_path: Path) -> None:
+        left(tmp_path, run_of("a"), run_of("b", started="2026-01-01T10:30:00Z"))
+        run = merged(tmp_path, "a", "b")
+        assert why(run, "b").startswith(f"{tmp_path}/b.json: 1.5 h older than {tmp_path}/a.json")
+        assert run.started == "2026-01-01T12:00:00Z"
+
+    def test_are_told_by_the_job_where_there_is_one(self, tmp_path: Path) -> None:
+        left(tmp_path, run_of("a", given={"job": "12.1"}), run_of("b", given={"job": "12.0"}), run_of("c"))
+        run = merged(tmp_path, "a", "b", "c", now="12.1")
+        assert [why(run, host) for host in "ac"] == ["", ""]
+        assert why(run, "b") == f"{tmp_path}/b.json: of Slurm job 12.0, this is 12.1"
+
+    def test_a_wrong_clock_within_the_job_is_no_earlier_run(self, tmp_path: Path) -> None:
+        late = "2026-01-01T10:00:00Z"
+        left(tmp_path, run_of("a", given={"job": "7.0"}), run_of("b", given={"job": "7.0"}, started=late))
+        assert why(merged(tmp_path, "a", "b", now="7.0"), "b") == ""
+
+    def test_all_old_alike_is_a_run_of_then(self, tmp_path: Path) -> None:
+        """Kept files can be judged a year later."""
+        left(tmp_path, *(run_of(name, started="2020-01-01T00:00:00Z") for name in "ab"))
+        assert [why(merged(tmp_path, "a", "b"), host) for host in "ab"] == ["", ""]
+        assert APART.total_seconds() == 3600
+
+    @pytest.mark.parametrize(
+        ("environ", "name"),
+        [({}, ""), ({"SLURM_JOB_ID": "9"}, "9.0"), ({"SLURM_JOB_ID": "9", "SLURM_RESTART_COUNT": "2"}, "9.2")],
+    )
+    def test_a_requeued_job_is_another(self, environ: dict[str, str], name: str) -> None:
+        assert job(environ) == name
+
+
+def npus(address: str) -> dict[str, dict[str, Output]]:
+    return {"DeviceAddresses": {"0": Output(out=f"ipaddr:{address}\nnetmask:255.255.0.0\n")}}
+
+
+class TestWhatOneHostAloneCannotTell:
+    def test_clocks_are_not_compared(self, tmp_path: Path) -> None:
+        left(tmp_path, run_of("a"), run_of("b"))
+        clocks = outcome(replay(merged(tmp_path, "a", "b"), KNOWN), "clocks-differ")
+        assert (clocks.status, clocks.looked) == (Status.SKIPPED, ())
+        assert "no other clock" in clocks.skipped["a"]
+
+    def test_npus_that_no_other_host_pinged_are_unknown(self, tmp_path: Path) -> None:
+        left(tmp_path, run_of("a", said=npus("29.1.0.1")), run_of("b", said=npus("29.1.0.2")))
+        pings = outcome(replay(merged(tmp_path, "a", "b"), KNOWN), "device-unreachable")
+        assert pings.status is Status.UNKNOWN
+        assert "node files hold no second round" in pings.unknown["a"].text
+
+    def test_a_host_with_no_other_to_ping_is_not(self, tmp_path: Path) -> None:
+        left(tmp_path, run_of("a", said=npus("29.1.0.1")))
+        assert outcome(replay(merged(tmp_path, "a"), KNOWN), "device-unreachable").status is Status.SKIPPED
+
+    def test_names_that_it_was_not_told_are_unknown_on_it(self, tmp_path: Path) -> None:
+        def names(own: str) -> dict[str, dict[str, Output]]:
+            said = {"own": own, "names": {own: {"addresses": ["10.0.0.1"]}}, "fleet": 1}
+            return {"HostNames": {"": Output(out=json.dumps(said))}}
+
+        left(tmp_path, run_of("a", said=names("a"), given={"hosts": ["A", "b"]}), run_of("b", said=names("b")))
+        found = outcome(replay(merged(tmp_path, "a", "b"), KNOWN), "host-name-unresolved")
+        assert found.status is Status.UNKNOWN and list(found.unknown) == ["b"]
+        assert "give it --expect too" in found.unknown["b"].text
+
+
+class TestTheJob:
+    def test_is_what_the_first_host_was_told_with_the_lists_own_slots(self, tmp_path: Path) -> None:
+        environ = {"MASTER_ADDR": "a", "HCCL_CONNECT_TIMEOUT": "600"}
+        left(tmp_path, run_of("a", launch={"environ": environ, "rank_table": ""}), run_of("b"))
+        run = merge(read([tmp_path]), Inventory(("a", "b"), "2 hosts", {"a": 8, "b": 4}), FACTS, "DIR")
+        assert run.launch == {
+            "environ": environ,
+            "rank_table": "",
+            "ranks_per_host": {"a": 8, "b": 4},
+            "by_host": {"a": {"MASTER_ADDR": "a"}, "b": {}},
+        }
+
+    def test_that_differs_from_host_to_host_is_a_failure(self, tmp_path: Path) -> None:
+        left(tmp_path, *(run_of(name, launch={"environ": {"MASTER_ADDR": name}}) for name in "ab"))
+        assert outcome(replay(merged(tmp_path, "a", "b"), KNOWN), "launch-differs").status is Status.FAILED
+
+    def test_has_the_first_rank_table_that_could_be_read(self, tmp_path: Path) -> None:
+        bad, good = {"path": "/t", "error": "is not there"}, {"path": "/t", "text": "{}"}
+        left(tmp_path, run_of("a", rank_table=bad), run_of("b", rank_table=good))
+        assert merged(tmp_path, "a", "b").rank_table == good
+        assert merged(tmp_path, "a").rank_table == bad
+
+
+def of_lines(folder: Path, lines: Sequence[bytes], *hosts: str) -> Run:
+    path = folder / "all"
+    path.write_bytes(b"".join(lines))
+    return merge(read([path]), Inventory(hosts, "hosts"), FACTS, "all")
+
+
+class TestLines:
+    def test_hold_one_record_each(self, tmp_path: Path) -> None:
+        run = of_lines(tmp_path, [line(run_of(name)) for name in "abc"], "a", "b", "c")
+        assert [why(run, host) for host in "abc"] == ["", "", ""] and run.notes == ()
+
+    def test_may_have_the_labels_of_srun(self, tmp_path: Path) -> None:
+        run = of_lines(tmp_path, [b"0: " + line(run_of("a")), b" 1: " + line(run_of("b"))], "a", "b")
+        assert [why(run, host) for host in "ab"] == ["", ""]
+
+    def test_that_are_broken_cost_their_own_host_alone(self, tmp_path: Path) -> None:
+        lines = [b"a word before\n", line(run_of("a")), line(run_of("b"))[:150] + b"\n", b"\n", line(run_of("c"))[:-1]]
+        run = of_lines(tmp_path, lines, "a", "b", "c")
+        assert [bool(why(run, host)) for host in "abc"] == [False, True, False]
+        assert [note.partition(": not a saved run")[0] for note in run.notes] == [
+            f"{tmp_path}/all:1",
+            f"{tmp_path}/all:3",
+        ]
+
+    def test_may_be_pretty_where_the_file_is_one_hosts(self, tmp_path: Path) -> None:
+        (tmp_path / "a.json").write_bytes(msgspec.json.format(line(run_of("a")), indent=2))
+        assert why(merged(tmp_path, "a"), "a") == ""
+
+    def test_come_from_stdin_too(self, tmp_path: Path) -> None:
+        assert Path("-") == STDIN
+        words = ("merge", "-", "--expect", "a,b", "--select", "host-unreachable", "--json")
+        done = doctor(*words, input=line(run_of("a")) + line(run_of("b")))
+        report = json.loads(done.stdout)
+        assert (done.returncode, report["hosts"], report["verdict"]) == (0, ["a", "b"], "healthy")
+        assert report["source"] == "2 hosts from the command line, by node files in -"
+
+
+class TestTheCommand:
+    def test_a_missing_host_is_no_verdict_but_unknown(self, tmp_path: Path) -> None:
+        done = doctor("merge", str(left(tmp_path, run_of("a"))), "--expect", "a,b", "--select", "host-unreachable")
+        assert done.returncode == 12
+        assert b"UNKNOWN" in done.stdout and b"there is no file of it in" in done.stdout
+
+    def test_what_it_saves_is_judged_alike(self, tmp_path: Path) -> None:
+        folder = tmp_path / "files"
+        folder.mkdir()
+        left(folder, run_of("a"), run_of("b", said=npus("29.1.0.1")))
+        words = ("merge", str(folder), "--expect", "c,a,b", "--json", "--save", str(tmp_path / "run"))
+        now = json.loads(doctor(*words).stdout)
+        later = json.loads(doctor("check", "--from", str(tmp_path / "run"), "--json").stdout)
+        assert now["outcomes"] == later["outcomes"] and now["hosts"] == later["hosts"] == ["c", "a", "b"]
+
+    @pytest.mark.parametrize(
+        ("words", "code", "said"),
+        [
+            (["nowhere"], 78, "doctor: nowhere: No such file or directory; expected files of doctor node"),
+            (["."], 78, "doctor: .: holds no file of doctor node, and no host is expected; expected --expect NODES"),
+            ([".", "--expect", "n[1-"], 78, 'doctor: the command line: "n[1-"'),
+            ([".", "--from", "x"], 2, "doctor: --from judges a saved run: expected it with doctor check"),
+        ],
+    )
+    def test_bad_input_is_one_line(self, tmp_path: Path, words: list[str], code: int, said: str) -> None:
+        argv = [sys.executable, "-m", "doctor", "merge", *words]
+        done = subprocess.run(argv, cwd=tmp_path, env=CLEAN, capture_output=True, text=True)
+        assert (done.returncode, done.stdout) == (code, "")
+        assert done.stderr.startswith(said) and done.stderr.count("\n") == 1

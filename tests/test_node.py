@@ -1,0 +1,228 @@
+"""`doctor node`: one host looks at itself, quickly, and what it leaves is worth as much as a visit over SSH."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import stat
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from doctor import merge_files
+from doctor.cli import Refused
+from doctor.hostnames import InventoryError, valid
+from doctor.inventory import Inventory
+from doctor.node import alone, called
+from tests.conftest import PREPARED, merge
+from tests.hosts.fleet import Fleet
+from tests.hosts.npu import npu_fleet
+from tests.smoke.interpreter import shown
+from tests.test_cli import CLEAN, ROOT, doctor
+from tests.test_cli import site as site
+from tests.test_startup import imported
+
+QUICK = ("--select", "host-unreachable")
+
+
+def looks(path: Path) -> list[merge_files.Look]:
+    pile = merge_files.read([path])
+    assert pile.unusable == ()
+    return list(pile.looks)
+
+
+class TestTheFile:
+    def test_is_named_after_the_host_and_its_owners_alone(self, tmp_path: Path) -> None:
+        done = doctor("node", *QUICK, "--name", "n7", "--out", str(tmp_path / "new" / "folder"))
+        assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+        (path,) = (tmp_path / "new" / "folder").iterdir()
+        assert path.name == "n7.json"
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        (look,) = looks(path)
+        assert look.name == "n7" and look.record.visit.local
+
+    def test_may_be_read_by_others_where_that_is_asked_for(self, tmp_path: Path) -> None:
+        assert doctor("node", *QUICK, "--name", "n7", "--out", str(tmp_path), "--mode", "0640").returncode == 0
+        assert stat.S_IMODE((tmp_path / "n7.json").stat().st_mode) == 0o640
+
+    def test_tells_the_job_and_the_fleet(self, tmp_path: Path) -> None:
+        env = {"SLURM_JOB_ID": "5", "SLURM_JOB_NODELIST": "n[7-8]", "SLURMD_NODENAME": "n8", "MASTER_ADDR": "n7"}
+        assert doctor("node", *QUICK, "--out", str(tmp_path), env=env).returncode == 0
+        (look,) = looks(tmp_path)
+        assert (look.name, look.run.given["hosts"], look.run.given["job"]) == ("n8", ["n7", "n8"], "5.0")
+        assert look.run.launch["environ"] == {"MASTER_ADDR": "n7"}
+
+    def test_holds_no_secret(self, tmp_path: Path, site: Any) -> None:
+        words = [*site("echo --api-key k-123"), "--out", str(tmp_path), "--name", "n1"]
+        assert doctor("node", *words).returncode == 0
+        assert "k-123" not in (tmp_path / "n1.json").read_text()
+
+    def test_can_be_a_line_on_stdout(self) -> None:
+        lines = b"".join(doctor("node", *QUICK, "--out", "-", "--name", name).stdout for name in ("n1", "n2"))
+        assert lines.count(b"\n") == 2
+        done = doctor("merge", "-", "--expect", "n[1-2]", *QUICK, "--json", input=lines)
+        assert (done.returncode, json.loads(done.stdout)["hosts"]) == (0, ["n1", "n2"])
+
+
+class TestTheExitCode:
+    def test_alone_is_what_is_wrong_with_this_host(self, site: Any) -> None:
+        words = site("echo no", body="pass")
+        assert doctor("node", *words).returncode == 10
+        assert b"our-rule" in doctor("node", *words).stdout
+
+    def test_with_a_file_is_0_so_that_the_merge_can_judge(self, site: Any, tmp_path: Path) -> None:
+        words = [*site("echo no"), "--out", str(tmp_path)]
+        done = doctor("node", *words)
+        assert (done.returncode, done.stdout) == (0, b"")
+        judged = doctor("node", *words, "--judge")
+        assert judged.returncode == 10 and b"our-rule" in judged.stdout
+
+    @pytest.mark.parametrize(("out", "said"), [("/dev/null/x", "Not a directory"), ("/proc/1", "/proc/1/n1.json")])
+    def test_is_12_where_nothing_could_be_written(self, out: str, said: str) -> None:
+        done = doctor("node", *QUICK, "--name", "n1", "--out", out)
+        assert (done.returncode, done.stdout) == (12, b"")
+        assert said.encode() in done.stderr and done.stderr.count(b"\n") == 1
+
+    def test_is_12_where_stdout_is_full(self) -> None:
+        with open("/dev/full", "wb") as full:
+            done = doctor("node", *QUICK, "--out", "-", capture_output=False, stdout=full, stderr=subprocess.PIPE)
+        assert done.returncode == 12
+        assert b"No space left on device" in done.stderr and done.stderr.count(b"\n") == 1
+
+    @pytest.mark.parametrize(
+        ("words", "said"),
+        [
+            (["--judge"], "--judge goes with a folder: expected --out DIR"),
+            (["--out", "-", "--judge"], "--judge goes with a folder: expected --out DIR"),
+            (["--mode", "rw"], "--mode 'rw': expected octal digits such as 0640"),
+            (["--name", "a/b"], '--name: "a/b" is no host name'),
+            (["--within", "'"], "--within"),
+            (["--from", "x"], "--from judges a saved run"),
+        ],
+    )
+    def test_is_2_for_words_that_cannot_be_followed(self, words: list[str], said: str) -> None:
+        done = doctor("node", *QUICK, *words)
+        assert (done.returncode, done.stdout) == (2, b"")
+        assert done.stderr.decode().startswith(f"doctor: {said}") and done.stderr.count(b"\n") == 1
+
+
+def test_it_needs_neither_ssh_nor_torch_nor_colours() -> None:
+    assert (
+        imported("node", *QUICK) & {"paramiko", "cryptography", "torch", "torch_npu", "rich", "ClusterShell"} == set()
+    )
+
+
+OWN = os.uname().nodename
+SHORT = OWN.partition(".")[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "hosts", "environ", "found"),
+    [
+        ("given", (OWN,), {"SLURMD_NODENAME": "slurm"}, "given"),
+        ("", (OWN,), {"SLURMD_NODENAME": "slurm"}, "slurm"),
+        ("", ("other", f"{SHORT}.site.example"), {}, f"{SHORT}.site.example" if SHORT == OWN else SHORT),
+        ("", ("other",), {}, SHORT),
+        ("", (), {}, SHORT),
+    ],
+)
+def test_what_a_host_is_called(name: str, hosts: tuple[str, ...], environ: Mapping[str, str], found: str) -> None:
+    assert called(name, Inventory(hosts, "") if hosts else None, environ) == found
+
+
+def test_it_finds_its_own_address_in_the_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("doctor.node._addresses", lambda: ("127.0.0.1", "fe80::1%eth0", "10.1.2.3"))
+    assert called("", Inventory(("10.1.2.2", "10.1.2.3"), ""), {}) == "10.1.2.3"
+
+
+def test_a_name_that_is_none_is_refused() -> None:
+    with pytest.raises(Refused, match="--name gives it one"):
+        called("", None, {"SLURMD_NODENAME": "a b"})
+    with pytest.raises(InventoryError):
+        valid("a b", "")
+
+
+def test_how_the_host_is_stands_in_a_note() -> None:
+    """psutil's numbers of this machine."""
+    (note,) = alone("n1", None).notes
+    assert note.startswith("this host: up ") and " load " in note and note.endswith(" GiB in use")
+
+
+# ---- real hosts
+
+
+@pytest.fixture(scope="module")
+def fleet(make_fleet: Callable[..., Fleet]) -> Fleet:
+    """Three healthy hosts with NPUs."""
+    family = npu_fleet("A2", 3, name="nod")
+    return make_fleet(
+        3, {name: merge(merge(PREPARED, own), {"shows": shown()}) for name, own in family.items()}, name="nod"
+    )
+
+
+def on(fleet: Fleet, host: str, *words: str, env: str = "") -> subprocess.CompletedProcess[Any]:
+    """`doctor node` on a host, in a login of its own there."""
+    argv = shlex.join([sys.executable, "-m", "doctor", "node", *words])
+    return fleet.ssh(host, f"PYTHONPATH={shlex.quote(str(ROOT))} {env} exec {argv}")
+
+
+def gathered(fleet: Fleet, folder: Path, hosts: Sequence[str], *words: str, env: Mapping[str, str] = {}) -> str:
+    """Every host's own file, written there, all at once, in one folder here."""
+
+    def look(host: str) -> None:
+        options = ("--out", "/tmp/looks", "--expect", ",".join(fleet.hosts), *words)
+        done = on(fleet, host, *options, env=env.get(host, ""))
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+        (folder / f"{host}.json").write_text(fleet.read(host, f"/tmp/looks/{host}.json"))
+
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(look, hosts))
+    return str(folder)
+
+
+def report(fleet: Fleet, *words: str) -> tuple[int, dict[str, Any]]:
+    done = fleet.run([sys.executable, "-m", "doctor", *words, "--json"], env=CLEAN, cwd=ROOT, timeout=100)
+    assert done.stdout, done.stderr
+    return done.returncode, json.loads(done.stdout)
+
+
+def by_check(report: dict[str, Any]) -> dict[str, Any]:
+    return {one["check"]: one for one in report["outcomes"]}
+
+
+SEEN_FROM_OUTSIDE = {"clocks-differ", "device-unreachable"}
+"""What no host can tell of itself alone."""
+
+
+@pytest.mark.hosts
+def test_files_come_to_the_same_as_visits_over_ssh(fleet: Fleet, tmp_path: Path) -> None:
+    fleet.sysctl(fleet.hosts[1], "net.core.somaxconn", 128)
+    hosts = ",".join(fleet.hosts)
+    code, visited = report(fleet, "check", hosts, "-F", str(fleet.ssh_config))
+    again, merged = report(fleet, "merge", gathered(fleet, tmp_path, fleet.hosts), "--expect", hosts)
+    ours, theirs = by_check(merged), by_check(visited)
+    assert code == again == 10
+    assert [one["hosts"] for one in ours["listen-queue-short"]["findings"]] == [[fleet.hosts[1]]]
+    assert {name for name in theirs if ours[name] != theirs[name]} == SEEN_FROM_OUTSIDE
+    assert ours["clocks-differ"]["status"] == "skipped"
+    assert ours["device-unreachable"]["status"] == "unknown"
+    assert theirs["device-unreachable"]["status"] == theirs["clocks-differ"]["status"] == "passed"
+
+
+@pytest.mark.hosts
+def test_one_host_is_gone_and_the_others_were_told_different_masters(fleet: Fleet, tmp_path: Path) -> None:
+    one, two, three = fleet.hosts
+    chosen = ("--select", "launch-differs", "--select", "listen-queue-short")
+    told = {one: f"MASTER_ADDR={one}", two: f"MASTER_ADDR={two}"}
+    folder = gathered(fleet, tmp_path, (one, two), *chosen, env=told)
+    code, merged = report(fleet, "merge", folder, "--expect", ",".join(fleet.hosts), *chosen)
+    ours = by_check(merged)
+    assert code == 10
+    assert [found["hosts"] for found in ours["launch-differs"]["findings"]] == [[one], [two]]
+    assert [gap["hosts"] for gap in ours["listen-queue-short"]["unknown"]] == [[three]]

@@ -170,11 +170,11 @@ def _without_second_round(records: dict[str, HostRecord], facts: Iterable[type[F
 def _launch(used: Mapping[str, Look], fleet: Inventory | None) -> dict[str, Any]:
     """The job as the first host sees it, and what each host's own environment says of it."""
     if not used:
-        return {}
+        return {"environ": {}}
     launch = dict(next(iter(used.values())).run.launch)
     if fleet and fleet.slots:
         launch["ranks_per_host"] = dict(fleet.slots)
-    said = {host: look.run.launch.get("environ", {}) for host, look in used.items()}
+    said = {host: look.run.launch["environ"] for host, look in used.items()}
     by_host = {host: {name: environ[name] for name in JOB_WIDE if name in environ} for host, environ in said.items()}
     return {**launch, "by_host": by_host} if any(by_host.values()) else launch
 

@@ -59,7 +59,7 @@ class Pile(msgspec.Struct, frozen=True):
 class _Told(msgspec.Struct, forbid_unknown_fields=True):
     """The keywords of `doctor.intent.Launch.from_environment` that a run may hold."""
 
-    environ: dict[str, str] = {}
+    environ: dict[str, str]
     framework: str = ""
     master_addr: str = ""
     master_port: int | None = None

@@ -60,6 +60,13 @@ class TestReading:
         text = GOOD.replace('check = "pid-limit-low"', 'checks = ["pid-limit-low", "link-down"]')
         assert [one.check for one in read(text).each] == ["pid-limit-low", "link-down"]
 
+    def test_a_long_list_of_hosts_is_counted_when_it_is_told(self) -> None:
+        many = ",".join(f"node{number}" for number in range(0, 90, 2))
+        assert [one.where for one in read(waiver(hosts=many) + waiver(hosts="a[1-2],  b")).each] == [
+            "45 hosts",
+            "a[1-2], b",
+        ]
+
     @pytest.mark.parametrize("hosts", ["", 'hosts = "*"'])
     def test_without_hosts_it_holds_for_all(self, hosts: str) -> None:
         text = re.sub(r"hosts = .*", hosts, GOOD)

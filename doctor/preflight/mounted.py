@@ -35,6 +35,7 @@ class Seat(NamedTuple):
     local: int
     local_world: int
     node: int
+    world: int
 
 
 class Table(msgspec.Struct, frozen=True):
@@ -75,7 +76,7 @@ class Table(msgspec.Struct, frozen=True):
         for node, server in enumerate(table.servers if table else ()):
             numbers = sorted(one.rank_id for one in server.ranks if one.rank_id is not None)
             if rank in numbers and len(numbers) == len(server.ranks):
-                return Seat(numbers.index(rank), len(numbers), node)
+                return Seat(numbers.index(rank), len(numbers), node, len(table.ranks) if table else 0)
         return None
 
 

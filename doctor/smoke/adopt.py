@@ -6,17 +6,17 @@ Launchers nest: torchrun under srun, mpirun in an allocation. The innermost one 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from doctor.smoke.launchers import ENVIRONMENT, KINDS, Adopted, Kind, Reader, environment
 
 
-def adopt(environ: Mapping[str, str]) -> Adopted | None:
+def adopt(environ: Mapping[str, str], kinds: Sequence[Kind] = KINDS) -> Adopted | None:
     """This process as its innermost launcher describes it; None where there was none. Never raises."""
     reader = Reader(environ)
-    found = [kind for kind in KINDS if all(mark in reader.environ for mark in kind.marks)]
+    found = [kind for kind in kinds if all(mark in reader.environ for mark in kind.marks)]
     names = tuple(kind.name for kind in found)
     by_hand = 0 if {"torchrun", "msrun"} & set(names) else _by_hand(reader)  # those set the same variables
     # Of what a launcher started as a single process, a loop in a shell has made more.
@@ -26,7 +26,7 @@ def adopt(environ: Mapping[str, str]) -> Adopted | None:
         return None
     kind = inner[0] if inner else ENVIRONMENT
     adopted = kind.read(reader)
-    notes = (*adopted.notes, *_nesting(kind, seen), *(_contradiction(reader, adopted) if inner else ()))
+    notes = (*adopted.notes, *_nesting(kind, seen), *(contradiction(reader, adopted) if inner else ()))
     return msgspec.structs.replace(adopted, seen=seen, notes=notes, problems=tuple(dict.fromkeys(reader.problems)))
 
 
@@ -59,7 +59,7 @@ def _nesting(kind: Kind, seen: tuple[str, ...]) -> tuple[str, ...]:
     return (f"started by {shown} inside of {' and '.join(outer)}: the ranks are those of {shown}",)
 
 
-def _contradiction(reader: Reader, adopted: Adopted) -> tuple[str, ...]:
+def contradiction(reader: Reader, adopted: Adopted) -> tuple[str, ...]:
     """A script that reads RANK would take itself for another rank than the launcher does."""
     says = {"RANK": adopted.rank, "WORLD_SIZE": adopted.world} if adopted.role == "rank" else {}
     wrong = [

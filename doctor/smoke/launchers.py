@@ -10,7 +10,7 @@ import msgspec
 
 from doctor.wording import printable
 
-Launcher = Literal["torchrun", "mpirun", "msrun", "srun", "environment", "spawn"]
+Launcher = Literal["torchrun", "mpirun", "mpiexec", "msrun", "srun", "environment", "spawn"]
 _MOST_RANKS = 9_999_999
 SCHEDULER_PORT = 8118
 
@@ -171,6 +171,25 @@ def _mpirun(reader: Reader) -> Adopted:
     )
 
 
+def _mpiexec(reader: Reader) -> Adopted:
+    """Hydra, the launcher of MPICH and Intel MPI."""
+    rank, world = reader.rank("PMI_RANK", "PMI_SIZE")
+    local = reader.number("MPI_LOCALRANKID", needed=False)
+    return Adopted(
+        "mpiexec",
+        "rank",
+        rank,
+        world,
+        local,
+        reader.number("MPI_LOCALNRANKS", least=1, needed=False),
+        device=local,
+        addresses=_addresses(reader, "MASTER_ADDR"),
+        address_from="MASTER_ADDR",
+        port=reader.port("MASTER_PORT"),
+        identity=f"mpiexec {reader.text(reader.first('PMI_JOBID', 'MASTER_PORT'))}",
+    )
+
+
 def _msrun(reader: Reader) -> Adopted:
     schedules = reader.text("MS_ROLE") == "MS_SCHED"
     world = reader.number("MS_WORKER_NUM", least=1)
@@ -245,6 +264,8 @@ KINDS = (
     Kind("srun", ("SLURM_STEP_ID", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"), "SLURM_STEP_NUM_TASKS", _srun),
 )
 """Innermost first."""
+HYDRA = Kind("mpiexec", ("PMI_RANK", "MPI_LOCALRANKID"), "PMI_SIZE", _mpiexec)
+"""No smoke run is led by it: it says nowhere how rank 0 is reached."""
 
 
 def _addresses(reader: Reader, name: str) -> tuple[str, ...]:

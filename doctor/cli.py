@@ -86,10 +86,11 @@ def guarded(run: Callable[[], None]) -> None:
         print(f"doctor: {refusal}", file=sys.stderr)
         sys.exit(refusal.code)
     except Exception as error:  # noqa: BLE001 - the rim: our own bug becomes one line, a file, and exit code 70
-        sys.exit(_own_bug(error))
+        sys.exit(own_bug(error))
 
 
-def _own_bug(error: Exception) -> int:
+def own_bug(error: Exception) -> int:
+    """Says so in one line, keeps the traceback in a file, and returns the exit code."""
     import tempfile
     import traceback
 

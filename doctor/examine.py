@@ -14,7 +14,7 @@ import msgspec
 from doctor import __version__
 from doctor.collector import Ask, union, words
 from doctor.declaration import Check
-from doctor.fact import Absent, Unreadable
+from doctor.fact import Absent, Unreadable, Visit
 from doctor.gather import Limits, Partial, Progress
 from doctor.intent import Launch, NotARankTable, RankTable, RankTableFile, read_rank_table
 from doctor.intent.launch import relevant

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, NamedTuple
 
 import typer
@@ -11,10 +12,9 @@ from doctor.commands.chosen import Names, Not, Sites
 from doctor.commands.hosts import Hosts, Job, Ways, refuse_ways, ssh_options
 from doctor.commands.options import one_of, spread
 from doctor.preflight.ending import Ending
+from doctor.preflight.nodefiles import FORMATS, misfit
 from doctor.preflight.tiers import BUDGET, TIERS, seconds
 from doctor.preflight.wanted import Wanted
-
-NODE_FORMATS = ("plain", "comma", "folded", "openmpi", "deepspeed", "slurm-exclude", "k8s-cordon", "ranktable")
 
 
 class Bounds(NamedTuple):
@@ -38,7 +38,7 @@ class Spares(NamedTuple):
     need: Annotated[int, typer.Option(metavar="N", min=0, help="So many healthy hosts are enough.")] = 0
     write_nodes: Annotated[str, typer.Option(metavar="FILE", help="Write the healthy hosts.")] = ""
     write_bad: Annotated[str, typer.Option(metavar="FILE", help="Write the others.")] = ""
-    node_format: Annotated[str, typer.Option(metavar="FORMAT", help=f"Of both: {', '.join(NODE_FORMATS)}.")] = "plain"
+    node_format: Annotated[str, typer.Option(metavar="FORMAT", help=f"Of both: {', '.join(FORMATS)}.")] = "plain"
 
 
 class Told(NamedTuple):
@@ -97,7 +97,7 @@ def _wanted(
     told: Told,
     select: list[str],
     ignore: list[str],
-    checks: list[object],
+    checks: list[Path],
     sudo: bool,
 ) -> Wanted:
     """The words understood. Raises: Refused."""
@@ -118,7 +118,7 @@ def _wanted(
         job=job._asdict(),
         select=tuple(select),
         ignore=tuple(ignore),
-        checks=tuple(checks),  # type: ignore[arg-type]
+        checks=tuple(checks),
         need=spares.need,
         write_nodes=spares.write_nodes,
         write_bad=spares.write_bad,
@@ -136,16 +136,17 @@ def _wanted(
     )
 
 
-
 def _refuse(bounds: Bounds, spares: Spares, told: Told) -> None:
     """Raises: Refused for what cannot be followed."""
     one_of("--tier", bounds.tier, ("", *TIERS))
     one_of("--scope", bounds.scope, ("auto", "local", "cluster"))
     one_of("--profile", bounds.profile, ("job", "prolog"))
-    one_of("--node-format", spares.node_format, NODE_FORMATS)
+    one_of("--node-format", spares.node_format, FORMATS)
     one_of("--fail-on", told.fail_on, ("error", "warning"))
     one_of("--on-unknown", told.on_unknown, ("fail", "warn", "ok"))
     one_of("--exit-style", told.exit_style, ("doctor", "nagios"))
+    if why := misfit(spares.node_format, spares.write_nodes, spares.write_bad):
+        raise Refused(why, 2)
     if told.fail_exit and told.exit_style != "doctor":
         raise Refused("--fail-exit and --exit-style are both given: expected one of them", 2)
     for text in told.formats:

@@ -13,27 +13,35 @@ from doctor.preflight.tiers import within
 if TYPE_CHECKING:
     from doctor.examine import Examination
     from doctor.inventory import Inventory
-    from doctor.preflight.place import Place
+    from doctor.preflight.place import Place, Scope
     from doctor.preflight.run import Preflight
+
+
+class NotReady(Exception):
+    """Nothing can be judged: the platform has not said what the job has, or nobody what was found."""
 
 
 def look(flight: Preflight) -> Examination | int:
     """Visits the hosts and judges them. An exit code, when another process of this host did so for all.
 
-    Raises: Refused.
+    Raises: Refused, NotReady.
     """
     from doctor.preflight.place import find, scope
 
-    flight.place = place = find(flight.environ, _read_file)
+    place = flight.place = find(flight.environ, _read_file)
+    chosen = scope(place, flight.wanted.scope)
+    if chosen == "cluster" and place.table_waits:
+        _wait_for_table(flight, place)
+        place = flight.place = find(flight.environ, _read_file)
     flight.notes.append(f"started in: {place.words}")
     flight.notes += [f"contradiction: {one}" for one in place.conflicts]
-    chosen = scope(place, flight.wanted.scope)
+    heard = _meet(flight, place, chosen)
+    if heard is not None:
+        return heard
+    if chosen == "follower":  # it waited for another one, and leads now
+        chosen = "local"
     _checks(flight)
-    if chosen == "follower":
-        return _follow(flight, place)
     flight.inventory = _fleet(flight, place, chosen)
-    if chosen == "cluster":
-        _wait_for_table(flight, place)
     return _examine(flight, flight.inventory)
 
 
@@ -71,39 +79,35 @@ def _fleet(flight: Preflight, place: Place, chosen: str) -> Inventory:
     import msgspec
 
     from doctor.commands.hosts import inventory
-    from doctor.inventory import Inventory
+    from doctor.inventory import Inventory, InventoryError
+    from doctor.preflight import place as places
 
     if chosen == "local":
-        return Inventory((own_name(flight),), f"this host alone ({place.words})", local=True)
+        return Inventory((own_name(flight.environ),), f"this host alone ({place.words})", local=True)
     fleet = inventory(flight.wanted.hosts)
-    if fleet.local and place.hosts:
-        from doctor.hostnames import InventoryError, valid
-
-        try:
-            hosts = tuple(valid(host, place.source) for host in place.hosts)
-        except InventoryError as error:
-            raise Refused(str(error)) from None
-        return Inventory(hosts, f"{len(hosts)} host{'' if len(hosts) == 1 else 's'} from {place.source}")
-    if fleet.local:
-        return msgspec.structs.replace(fleet, hosts=(own_name(flight),))
-    return fleet
+    if not fleet.local:
+        return fleet
+    try:
+        named = places.inventory(place)
+    except InventoryError as error:
+        raise Refused(str(error)) from None
+    return named or msgspec.structs.replace(fleet, hosts=(own_name(flight.environ),))
 
 
-def own_name(flight: Preflight) -> str:
+def own_name(environ: Mapping[str, str]) -> str:
     """What this host is called in a report that lies beside those of others."""
-    return flight.environ.get("SLURMD_NODENAME") or os.uname().nodename.partition(".")[0] or "localhost"
+    return environ.get("SLURMD_NODENAME") or os.uname().nodename.partition(".")[0] or "localhost"
 
 
 def _wait_for_table(flight: Preflight, place: Place) -> None:
-    """MindCluster writes the rank table while pods come up; until it is complete there is nothing to judge."""
+    """Until it is complete there is nothing to judge. Raises: NotReady, when it never is."""
     from doctor.preflight.place import wait_for_table
     from doctor.preflight.run import WAIT_FOR_TABLE
 
-    if not place.rank_table or place.kind != "mindcluster":
-        return
     flight.beat.doing = "waiting for the rank table to be completed"
-    note = wait_for_table(place.rank_table, flight.began + flight.wanted.budget * WAIT_FOR_TABLE)
-    flight.notes += [note] if note else []
+    why = wait_for_table(place.rank_table, flight.began + flight.wanted.budget * WAIT_FOR_TABLE)
+    if why:
+        raise NotReady(why)
 
 
 def _examine(flight: Preflight, fleet: Inventory) -> Examination:
@@ -126,10 +130,23 @@ def _examine(flight: Preflight, fleet: Inventory) -> Examination:
     )
 
 
-def _follow(flight: Preflight, place: Place) -> int:
-    from doctor.preflight.company import follow
+def _meet(flight: Preflight, place: Place, chosen: Scope) -> int | None:
+    """The code of the process that looks for all of this host's; None when that is this one."""
+    import shlex
+    import sys
 
-    return follow(flight, place)
+    from doctor.preflight.company import Verdict, join
+
+    flight.beat.doing = "waiting for the process that looks for this host"
+    met = join(place, chosen, flight.end - 1.0, environ=flight.environ, about=shlex.join(sys.argv[1:]))
+    if isinstance(met, Verdict):
+        if met.why:
+            raise NotReady(met.why)
+        flight.beat.close()
+        return met.code
+    flight.party = met
+    flight.notes += [met.note] if met.note else []
+    return None
 
 
 def _read_file(path: str) -> str:

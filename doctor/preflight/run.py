@@ -14,7 +14,7 @@ import msgspec
 
 from doctor.cli import Refused
 from doctor.model import Outcome, Reason, Report
-from doctor.preflight.tiers import within
+from doctor.preflight.looking import NotReady, look, skips_all
 from doctor.preflight.wanted import Wanted
 from doctor.preflight.watch import Deadline, Heartbeat
 from doctor.verdict import Exit, exit_code
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from doctor.declaration import Check
     from doctor.examine import Examination, Options
     from doctor.inventory import Inventory
+    from doctor.preflight.company import Leader
     from doctor.preflight.place import Place
     from doctor.preflight.spares import Choice
     from doctor.record import HostRecord
@@ -45,10 +46,13 @@ class Preflight:
         self.left_out: list[str] = []
         self.inventory: Inventory | None = None
         self.place: Place | None = None
+        self.party: Leader | None = None
+        """Those for whom this process looks, too."""
         self.records: dict[str, HostRecord] = {}
         self.notes: list[str] = []
         self.skipped: tuple[str, ...] = ()
         """What DOCTOR_SKIP leaves out."""
+        self.written: set[str] = set()
         self.code: int | None = None
         self.line = ""
         self._telling = threading.Lock()
@@ -61,8 +65,12 @@ class Preflight:
             return self._look_and_tell()
         except Refused as refusal:
             return self._give_up(str(refusal), refusal.code)
+        except NotReady as why:
+            return self._give_up(str(why), Exit.UNKNOWN)
         except (KeyboardInterrupt, SystemExit) as stop:
             return self._stopped(stop)
+        except Exception as error:  # noqa: BLE001 - the rim: the line and the report are told of our own bugs, too
+            return self._broken(error)
         finally:
             self.beat.close()
             deadline.call_off()
@@ -74,8 +82,6 @@ class Preflight:
     # -- looking
 
     def _look_and_tell(self) -> int:
-        from doctor.preflight.looking import look, skips_all
-
         if skips_all(self.environ):
             self.skipped = ("all",)
             self.notes.append("DOCTOR_SKIP=all: nothing was looked at")
@@ -131,6 +137,7 @@ class Preflight:
         choice = self._choose(done, report) if wanted.need or wanted.write_nodes or wanted.write_bad else None
         if choice is not None and wanted.need and done.stopped is None:
             own = choice.code
+            report = msgspec.structs.replace(report, notes=(*report.notes, *_said(choice)))
         return self._put_out(report, done, int(own), choice)
 
     def settled(self, report: Report) -> Report:
@@ -147,7 +154,14 @@ class Preflight:
         wanted = self.wanted
         judge: Callable[..., Report] = lambda run: self.settled(replay(run, self.picked))  # noqa: E731
         return choose(
-            done.run, report, judge, wanted.need, fail_on=wanted.fail_on, on_unknown=wanted.on_unknown
+            done.run,
+            report,
+            judge,
+            wanted.need,
+            fail_on=wanted.fail_on,
+            on_unknown=wanted.on_unknown,
+            strict=wanted.strict,
+            writes_table=wanted.node_format == "ranktable" and bool(wanted.write_nodes),
         )
 
     def _put_out(self, report: Report, done: Examination | None, own: int, choice: Choice | None = None) -> int:
@@ -159,6 +173,9 @@ class Preflight:
         self._say(telling.line(self, report, own, self.code, choice))
         if not self.wanted.quiet:
             telling.advise(self, report, own)
+        if self.party is not None:
+            with self.party as party:
+                party.say(self.code, self.line, self.end)
         return self.code
 
     def _say(self, line: str) -> None:
@@ -178,6 +195,14 @@ class Preflight:
         print(f"doctor: {why}", file=sys.stderr)
         self.notes.append(why)
         return self._put_out(self.nothing_known(why), None, code)
+
+    def _broken(self, error: Exception) -> int:
+        """A bug of ours."""
+        from doctor.cli import own_bug
+
+        code = own_bug(error)
+        self.notes.append(f"a bug of doctor itself ended the run: {type(error).__name__}")
+        return self._put_out(self.nothing_known("a bug of doctor itself ended the run"), None, code)
 
     def nothing_known(self, why: str) -> Report:
         """A report in which every check is unknown on every host that we have heard of."""
@@ -202,6 +227,15 @@ class Preflight:
         return self.code
 
 
+def _said(choice: Choice) -> list[str]:
+    """What became of the search for enough hosts."""
+    if not choice.enough or choice.lines:
+        return [f"--need {choice.need}: {line}" for line in choice.lines]
+    out = "; ".join(f"{host} ({', '.join(checks)})" for host, checks in choice.left_out.items())
+    spare = f", {len(choice.spare)} healthy spares" if choice.spare else ""
+    return [f"--need {choice.need}: met{spare}{'; left out: ' if out else ''}{out}"]
+
+
 def _signal_code(stop: BaseException) -> int:
     return stop.code if isinstance(stop, SystemExit) and isinstance(stop.code, int) else Exit.INTERRUPTED
 
@@ -216,6 +250,3 @@ def started() -> float:
 def go(wanted: Wanted) -> int:
     """Runs one preflight of this process and its environment."""
     return Preflight(wanted, os.environ, started()).run()
-
-
-__all__ = ["Preflight", "go", "within"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from doctor.whole import write_whole
@@ -34,7 +35,7 @@ def line(flight: Preflight, report: Report, own: int, code: int, choice: Choice 
         tier=wanted.tier,
         skipped=flight.skipped,
         need=wanted.need,
-        path=wanted.report,
+        path=wanted.report if wanted.report in flight.written else "",
         seconds=time.monotonic() - flight.began,
         word=word(flight, report, own, choice),
     )
@@ -49,7 +50,7 @@ def word(flight: Preflight, report: Report, own: int, choice: Choice | None) -> 
         return "SKIP"
     if own == Exit.HEALTHY and choice is not None and flight.wanted.need:
         return "OK"
-    known = {Exit.FAILED: "FAIL", Exit.UNKNOWN: "UNKNOWN"}
+    known = {Exit.FAILED: "FAIL", Exit.UNKNOWN: "UNKNOWN", Exit.NOTHING: "NOTHING"}
     return known.get(Exit(own), word_of(report, own)) if own in tuple(Exit) else "UNKNOWN"
 
 
@@ -60,6 +61,8 @@ def advise(flight: Preflight, report: Report, own: int) -> None:
     if own == 0:
         return
     pages = {one.name: one for one in flight.known}
+    for text in [note for note in report.notes if note.startswith("--need ")]:
+        say(f"doctor: {text}")
     for text in oneline.advice(report, pages):
         say(text)
 
@@ -70,6 +73,7 @@ def files(flight: Preflight, report: Report, done: Examination | None, own: int,
     for option, path, data in _files(flight, report, done, own):
         try:
             write_whole(path, data)
+            flight.written.add(path)
         except OSError as error:
             say(f"doctor: {option} {path}: {error.strerror or error}; it was not written")
     if choice is not None:
@@ -106,7 +110,5 @@ def termination_log(text: str, environ: Mapping[str, str]) -> None:
 
 def say(text: str) -> None:
     """On stderr, whether or not anybody reads it."""
-    try:
+    with suppress(OSError, ValueError):
         print(text, file=sys.stderr, flush=True)
-    except (OSError, ValueError):
-        pass

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from doctor.fact import Visit
-from doctor.preflight.watch import Heartbeat, age
+from doctor.preflight.watch import Heartbeat
 from doctor.record import HostRecord
 
 ROOT = Path(__file__).resolve().parents[2]

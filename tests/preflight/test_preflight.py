@@ -1,0 +1,250 @@
+"""`doctor preflight` on real hosts, over real SSH: one line, one exit code, in time, whatever happens."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from tests.hosts.fleet import Fleet
+
+pytestmark = [pytest.mark.hosts, pytest.mark.timeout(120)]
+ROOT = Path(__file__).resolve().parents[2]
+LAUNCHERS = ("DOCTOR_", "SLURM_", "RANK", "OMPI_", "PMI", "MS_", "VC_", "MA_", "LOCAL_", "WORLD_", "MASTER_")
+CLEAN = {name: value for name, value in os.environ.items() if not name.startswith(LAUNCHERS)}
+FAULT = "firewall-blocks-job"
+BLOCKED = "nft 'add table inet f; add chain inet f in { type filter hook input priority 0; }; add rule inet f in {}'"
+RULE = "tcp dport 29500-60999 drop"
+SELECT = ("--select", FAULT)
+LINE = re.compile(r"doctor preflight: (OK|WARN|FAIL|UNKNOWN|NOTHING|SKIP) nodes=\d+/\d+ (.* )?exit=\d+ t=[\d.]+s.*")
+
+
+class Flight:
+    """What a preflight came to."""
+
+    def __init__(self, done: subprocess.CompletedProcess[str], seconds: float) -> None:
+        self.code, self.out, self.err, self.seconds = done.returncode, done.stdout, done.stderr, seconds
+        assert "Traceback" not in self.err
+
+    @property
+    def line(self) -> str:
+        (line,) = self.out.splitlines()
+        assert LINE.fullmatch(line), line
+        return line
+
+    @property
+    def word(self) -> str:
+        return self.line.split()[2]
+
+    @property
+    def keys(self) -> dict[str, str]:
+        return dict(pair.partition("=")[::2] for pair in self.line.split()[3:])
+
+
+@pytest.fixture(scope="module")
+def fleet(make_fleet: Callable[..., Fleet]) -> Fleet:
+    return make_fleet(5, {"pre0005": {"fault": "hang"}}, name="pre")
+
+
+@pytest.fixture
+def hosts(fleet: Fleet) -> list[str]:
+    """The four that answer."""
+    return list(fleet.hosts[:4])
+
+
+@pytest.fixture
+def preflight(fleet: Fleet, hosts: list[str]) -> Callable[..., Flight]:
+    def run(
+        *words: str, env: dict[str, str] | None = None, at: list[str] | None = None, sh: tuple[str, str] = ("", "")
+    ) -> Flight:
+        argv = [sys.executable, "-m", "doctor", "preflight", ",".join(at or hosts), "-F", str(fleet.ssh_config)]
+        argv += [*words] if "--select" in words else [*SELECT, *words]
+        if any(sh):
+            argv = ["sh", "-c", f"{sh[0]} {shlex.join(argv)} {sh[1]}"]
+        began = time.monotonic()
+        done = fleet.run(argv, env={**CLEAN, **(env or {})}, cwd=ROOT, timeout=100)
+        return Flight(done, time.monotonic() - began)
+
+    return run
+
+
+@pytest.fixture
+def broken(fleet: Fleet, hosts: list[str]) -> Iterator[str]:
+    """One host with a firewall in the job's way."""
+    with fleet.broken(hosts[1], BLOCKED.replace("{}", RULE)):
+        yield hosts[1]
+
+
+def test_healthy_hosts_are_one_line_and_nothing_else(preflight: Callable[..., Flight], tmp_path: Path) -> None:
+    report = tmp_path / "report.json"
+    flight = preflight("--report", str(report))
+    assert (flight.code, flight.word, flight.err) == (0, "OK", "")
+    assert flight.keys["nodes"] == "4/4"
+    assert flight.keys["report"] == str(report)
+    assert json.loads(report.read_text())["exit"] == 0
+
+
+def test_a_bad_host_is_named_with_the_check_and_the_fix_goes_to_stderr(
+    preflight: Callable[..., Flight], broken: str, tmp_path: Path
+) -> None:
+    report = tmp_path / "report.json"
+    flight = preflight("--report", str(report))
+    assert (flight.code, flight.word) == (10, "FAIL")
+    assert flight.keys["nodes"] == "3/4"
+    assert flight.keys["bad"] == broken
+    assert flight.keys["why"] == f"{FAULT}:{broken}"
+    assert 1 <= len(flight.err.splitlines()) <= 5
+    assert "nft" in flight.err
+    assert json.loads(report.read_text())["verdict"] == "failed"
+
+
+def test_quiet_says_the_line_alone(preflight: Callable[..., Flight], broken: str) -> None:
+    flight = preflight("--quiet")
+    assert (flight.code, flight.err) == (10, "")
+
+
+def test_the_budget_is_hard_and_what_did_not_answer_is_unknown(
+    preflight: Callable[..., Flight], fleet: Fleet, tmp_path: Path
+) -> None:
+    """One host hangs in its login for ever."""
+    report = tmp_path / "report.json"
+    flight = preflight("--budget", "6s", "--report", str(report), at=list(fleet.hosts))
+    assert (flight.code, flight.word) == (12, "UNKNOWN")
+    assert float(flight.keys["t"][:-1]) <= 6.1
+    assert flight.seconds < 7.5
+    assert flight.keys["nodes"] == "4/5"
+    document = json.loads(report.read_text())
+    looked = next(one for one in document["outcomes"] if one["check"] == FAULT)["looked"]
+    assert looked == list(fleet.hosts[:4])
+
+
+def test_a_code_for_the_scheduler(preflight: Callable[..., Flight], broken: str) -> None:
+    assert preflight("--fail-exit", "200").keys["exit"] == "200"
+    assert preflight("--fail-exit", "200").code == 200
+    assert preflight("--exit-style", "nagios").code == 2
+
+
+def test_enough_healthy_hosts_are_enough(
+    preflight: Callable[..., Flight], broken: str, hosts: list[str], tmp_path: Path
+) -> None:
+    good, bad = tmp_path / "nodes", tmp_path / "bad"
+    words = ["--write-nodes", str(good), "--write-bad", str(bad)]
+    flight = preflight("--need", "3", *words)
+    assert (flight.code, flight.word) == (0, "OK")
+    assert (flight.keys["nodes"], flight.keys["need"], flight.keys["bad"]) == ("3/4", "3", broken)
+    assert good.read_text().split() == [host for host in hosts if host != broken]
+    assert bad.read_text().split() == [broken]
+    assert preflight("--need", "2", *words).code == 0
+    assert good.read_text().split() == [hosts[0], hosts[2]]
+    assert preflight("--need", "4", *words).code == 10
+
+
+def test_what_is_skipped_leaves_its_trace(preflight: Callable[..., Flight], broken: str, tmp_path: Path) -> None:
+    report = tmp_path / "report.json"
+    flight = preflight("--report", str(report), env={"DOCTOR_SKIP": FAULT})
+    assert (flight.code, flight.keys["skip"]) == (0, FAULT)
+    assert "DOCTOR_SKIP" in report.read_text()
+    flight = preflight("--report", str(report), env={"DOCTOR_SKIP": "all"})
+    assert (flight.code, flight.word, flight.keys["skip"]) == (0, "SKIP", "all")
+    assert "DOCTOR_SKIP" in report.read_text()
+
+
+def test_a_slip_in_what_is_to_be_skipped_starts_no_job(preflight: Callable[..., Flight]) -> None:
+    flight = preflight(env={"DOCTOR_SKIP": "firewall-blocks-jbo"})
+    assert (flight.code, flight.word) == (78, "NOTHING")
+    assert FAULT in flight.err
+
+
+def test_a_waiver_is_counted(preflight: Callable[..., Flight], broken: str, tmp_path: Path) -> None:
+    settings = tmp_path / "doctor.toml"
+    waiver = f'[[waive]]\ncheck = "{FAULT}"\nhosts = "{broken}"\nreason = "small host"\nuntil = '
+    settings.write_text(waiver + "2999-12-31\n")
+    flight = preflight("--config", str(settings))
+    assert (flight.code, flight.word, flight.keys["waived"]) == (0, "OK", "1")
+    settings.write_text(waiver + "2020-01-01\n")
+    assert preflight("--config", str(settings)).code == 10
+
+
+def test_bad_input_is_said_in_the_line_too(preflight: Callable[..., Flight]) -> None:
+    flight = preflight("--exclude", "pre[0001-0005]")
+    assert (flight.code, flight.word) == (78, "NOTHING")
+    assert "expected at least one host" in flight.err
+
+
+class TestKilledAtAnyMoment:
+    """The exit code is right, and the report is whole or absent."""
+
+    @pytest.mark.parametrize(
+        ("number", "moment"),
+        [(signal.SIGTERM, 0.0), (signal.SIGTERM, 0.3), (signal.SIGINT, 0.6), (signal.SIGTERM, 1.0)],
+    )
+    def test_by_a_signal(self, fleet: Fleet, tmp_path: Path, number: signal.Signals, moment: float) -> None:
+        report = tmp_path / "report.json"
+        argv = [sys.executable, "-m", "doctor", "preflight", ",".join(fleet.hosts), "-F", str(fleet.ssh_config)]
+        argv += [*SELECT, "--report", str(report)]
+        process = subprocess.Popen(
+            fleet.argv(argv), env=CLEAN, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        child = _descendant(process)
+        time.sleep(moment)
+        os.kill(child, number)
+        out, err = process.communicate(timeout=30)
+        assert "Traceback" not in err
+        whole = json.loads(report.read_text()) if report.exists() else None
+        if out:
+            assert LINE.fullmatch(out.strip()), out
+            assert whole is not None
+            assert f"exit={128 + number} " in out
+            assert {one["status"] for one in whole["outcomes"]} <= {"failed", "passed", "unknown", "skipped"}
+            assert whole["exit"] == 128 + number
+        assert process.returncode in (128 + number, -number)
+
+    def test_no_room_for_the_report(self, preflight: Callable[..., Flight], broken: str, tmp_path: Path) -> None:
+        """On a real file system of one page, which is taken."""
+        mounted = f"mount -t tmpfs -o size=4k tmpfs {tmp_path} && head -c 4096 /dev/zero >{tmp_path}/taken &&"
+        after = f"; code=$?; ls -A {tmp_path} >&2; umount {tmp_path}; exit $code"
+        flight = preflight("--quiet", "--report", str(tmp_path / "report.json"), sh=(mounted, after))
+        assert flight.code == 10
+        assert flight.err.splitlines() == [
+            f"doctor: --report {tmp_path}/report.json: No space left on device; it was not written",
+            "taken",
+        ]
+        assert "report" not in flight.keys
+
+    def test_no_home_no_terminal_no_stdin(self, preflight: Callable[..., Flight], broken: str) -> None:
+        flight = preflight(env={"HOME": "/proc/nowhere", "TERM": "dumb"}, sh=("", "</dev/null"))
+        assert (flight.code, flight.word) == (10, "FAIL")
+
+    @pytest.mark.parametrize("closed", [">&-", "2>&-", ">/dev/full", "2>/dev/full", "| true"])
+    def test_nobody_listens(self, preflight: Callable[..., Flight], broken: str, closed: str, tmp_path: Path) -> None:
+        report = tmp_path / "report.json"
+        flight = preflight("--report", str(report), sh=("", f"{closed}; echo code=$? >&2"))
+        assert json.loads(report.read_text())["exit"] == 10
+        if "|" not in closed and "2>" not in closed:
+            assert "code=10" in flight.err
+
+
+def _descendant(process: subprocess.Popen[str]) -> int:
+    """The Python program behind whatever enters the hub's namespaces, once it listens to signals."""
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        with suppress(OSError):
+            pid = process.pid
+            while pid and not Path(f"/proc/{pid}/cmdline").read_bytes().startswith(os.fsencode(sys.executable)):
+                children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+                pid = int(children[0]) if children else 0
+            caught = re.search(r"^SigCgt:\s*(\w+)", Path(f"/proc/{pid}/status").read_text(), re.M)
+            if pid and caught and int(caught[1], 16) >> (signal.SIGTERM - 1) & 1:
+                return pid
+        time.sleep(0.005)
+    raise TimeoutError

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from doctor.smoke.launchers import ENVIRONMENT, KINDS, Adopted, Kind, Reader, environment
+from doctor.wording import printable
 
 
 def adopt(environ: Mapping[str, str], kinds: Sequence[Kind] = KINDS) -> Adopted | None:
@@ -63,7 +64,9 @@ def contradiction(reader: Reader, adopted: Adopted) -> tuple[str, ...]:
     """A script that reads RANK would take itself for another rank than the launcher does."""
     says = {"RANK": adopted.rank, "WORLD_SIZE": adopted.world} if adopted.role == "rank" else {}
     wrong = [
-        f"{name} is {reader.text(name)}" for name, value in says.items() if reader.text(name, str(value)) != str(value)
+        f"{name} is {printable(reader.text(name), 40)}"
+        for name, value in says.items()
+        if reader.text(name, str(value)) != str(value)
     ]
     if not wrong:
         return ()

@@ -66,5 +66,11 @@ def unseen(report: Report, rules: Rules) -> dict[str, list[str]]:
         if rules.no_gaps or outcome.check in ROOTS:
             for host, reason in outcome.unknown.items():
                 found.setdefault(host, {})[outcome.check] = reason.because
-    found.pop("", None)
-    return {host: [check for check, root in whys.items() if root not in whys] for host, whys in found.items()}
+    return {host: _roots(whys) for host, whys in found.items() if host}
+
+
+def _roots(whys: Mapping[str, str]) -> list[str]:
+    """Checks, each with the one that it waits for, without those that only wait. No answer explains all the rest."""
+    return [check for check in ROOTS if check in whys][:1] or [
+        check for check, root in whys.items() if root not in whys
+    ]

@@ -117,7 +117,7 @@ class _Search:
             return self.judge(part), part
         if not self.trained:
             others = ", ".join(list(self.whys)[:3]) or "the spares"
-            part = subset(self.run, hosts, {"not_started": f"it was made with {others}, which are left out now"})
+            part = subset(self.run, hosts, {"not_started": f"it has to be made again without {others}"})
             return self.judge(part), part
         part = subset(self.run, hosts, {})
         return _with_smoke(self.judge(part), self.report), part

@@ -65,8 +65,8 @@ def test_a_host_that_gave_no_answer_is_never_among_the_healthy(trouble: str, on_
 
 
 def test_what_waits_for_a_host_that_was_not_reached_is_told_by_that_alone() -> None:
-    report = judge_by(LOW)(run({"a": 5, "b": "refused"}))
-    assert bad(report) == {"b": ["host-unreachable"]}
+    report = judge_by(LOW)(run({"a": 5, "b": "refused", "c": "budget", "d": "no-python"}))
+    assert bad(report) == {"b": ["host-unreachable"], "c": ["host-unreachable"], "d": ["python3-missing"]}
 
 
 def test_an_unknown_makes_a_host_bad_unless_it_is_forgiven() -> None:
@@ -190,7 +190,7 @@ class TestSmokeRun:
         choice = choose(made, self.report(made, ended="trouble"), judge_by(self.checks), 2)
         assert choice.code == Exit.FAILED
         (smoke,) = (one for one in choice.report.outcomes if one.area == "smoke")
-        assert "it was made with b, which are left out now" in smoke.unknown[""].text
+        assert "it has to be made again without b" in smoke.unknown[""].text
 
 
 @given(

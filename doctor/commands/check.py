@@ -10,9 +10,10 @@ import typer
 
 from doctor.cli import Refused
 from doctor.commands.chosen import Names, Not, Sites, catalogue, chosen
+from doctor.commands.formats import both
 from doctor.commands.hosts import Hosts, Job, Ways, inventory, refuse_ways, ssh_options
 from doctor.commands.options import one_of, spread
-from doctor.commands.output import Output, again, finish, refuse_output, saved
+from doctor.commands.output import Output, again, finish, refuse_output, saved, watch
 
 if TYPE_CHECKING:
     from doctor.declaration import Check
@@ -73,7 +74,7 @@ def command(
         launch={"product": product, **job.launch} if product else job.launch,
         smoke=Wish(**job._asdict()) if smoke else None,
     )
-    progress = Progress(len(fleet.hosts), sys.stderr)
+    progress, events = Progress(len(fleet.hosts), sys.stderr), watch(output, fleet.hosts, picked, fleet.source)
     try:
         done = examine(
             fleet,
@@ -81,12 +82,12 @@ def command(
             options,
             os.environ,
             rank_table=hosts.rank_table or "",
-            progress=progress.step,
-            stage=progress.stage,
+            progress=both(progress.step, events.host),
+            stage=both(progress.stage, events.stage),
         )
     finally:
         progress.close()
-    finish(done, known, output)
+    finish(done, known, output, events)
 
 
 def _chosen(known: list[Check], select: list[str], ignore: list[str], smoke: bool) -> list[Check]:

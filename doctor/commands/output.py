@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple, NoReturn
 
 import typer
 
 from doctor.cli import Refused, write
+from doctor.commands.formats import Followers, asked_for, follow, write_files
 from doctor.commands.options import one_of
 from doctor.commands.waived import refuse_settings, settled
 
@@ -21,10 +22,20 @@ if TYPE_CHECKING:
     from doctor.record import Run
 
 
+FORMATS = "human, plain, oneline, json, jsonl, md, junit, prometheus; may be given again"
+
+
 class Output(NamedTuple):
     """What is put out, and what makes a run fail."""
 
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout: short for -f json.")] = False
+    formats: Annotated[
+        list[str], typer.Option("--format", "-f", metavar="FORMAT[=FILE]", help=f"To stdout or FILE: {FORMATS}.")
+    ] = []
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="On stdout only what -f puts there.")] = False
+    redact: Annotated[
+        bool, typer.Option("--redact", help="Pseudonyms for hosts, addresses and users; --save keeps the names.")
+    ] = False
     save: Annotated[Path | None, typer.Option(metavar="FILE", help="Keep what the hosts said, for --from.")] = None
     from_file: Annotated[Path | None, typer.Option("--from", metavar="FILE", help="Judge a saved run again.")] = None
     config: Annotated[Path | None, typer.Option(metavar="FILE", help="Waivers, instead of doctor.toml.")] = None
@@ -41,6 +52,7 @@ def refuse_output(output: Output, folders: Sequence[Path] = ()) -> None:
     one_of("--fail-on", output.fail_on, ("error", "warning"))
     one_of("--on-unknown", output.on_unknown, ("fail", "warn", "ok"))
     one_of("--color", output.color, ("auto", "always", "never"))
+    asked_for(output.formats, output.as_json)
     refuse_settings(output.config, folders)
 
 
@@ -63,24 +75,36 @@ def again(run: Run, picked: list[Check], known: list[Check], output: Output) -> 
     finish(Examination(run, replay(run, picked)), known, output)
 
 
-def finish(examination: Examination, known: list[Check], output: Output) -> NoReturn:
+def watch(output: Output, hosts: Sequence[str], checks: Sequence[Check] = (), source: str = "") -> Followers:
+    """Tells of the run while it goes on, where ``-f jsonl`` asks for it; for `finish`, too."""
+    asked = asked_for(output.formats, output.as_json)
+    return follow(asked, hosts, [one.name for one in checks], source, output.redact)
+
+
+def finish(examination: Examination, known: list[Check], output: Output, events: Followers | None = None) -> NoReturn:
     """Saves and reports. Raises: typer.Exit with the exit code."""
-    raise typer.Exit(put_out(examination, known, output))
+    raise typer.Exit(put_out(examination, known, output, events))
 
 
-def put_out(examination: Examination, known: list[Check], output: Output) -> int:
-    """Saves and reports. Returns the exit code."""
-    from doctor.verdict import exit_code
-
+def put_out(examination: Examination, known: list[Check], output: Output, events: Followers | None = None) -> int:
+    """Saves and reports. Returns the exit code. ``events`` have told of the run so far, if any have."""
     stopped = examination.stopped
     if output.save:
         _save(output.save, examination.run)
     report = settled(examination.report, output.config, known)
-    code = exit_code(report, strict=output.strict, on_unknown=output.on_unknown, fail_on=output.fail_on)  # type: ignore[arg-type]
+    code = judged(report, output)
     if stopped is not None:
         code = stopped.code if isinstance(stopped, SystemExit) and isinstance(stopped.code, int) else 130
-    _print(report, known, code, output)
+    aliases = [record.visit.name for record in examination.run.hosts.values()] if output.redact else []
+    show(report, known, int(code), output, events, aliases)
     return int(code)
+
+
+def judged(report: Report, output: Output) -> int:
+    """The exit code that the options give to a report."""
+    from doctor.verdict import exit_code
+
+    return exit_code(report, strict=output.strict, on_unknown=output.on_unknown, fail_on=output.fail_on)  # type: ignore[arg-type]
 
 
 def _save(path: Path, run: Run) -> None:
@@ -96,19 +120,48 @@ def _save(path: Path, run: Run) -> None:
         typer.echo(f"doctor: --save {path}: {error.strerror}; the run was not saved", err=True)
 
 
-def _print(report: Report, known: list[Check], code: int, output: Output) -> None:
-    if output.as_json:
+def show(
+    report: Report,
+    known: Sequence[Check],
+    code: int,
+    output: Output,
+    events: Followers | None = None,
+    aliases: Sequence[str] = (),
+) -> None:
+    """The report in every format that was asked for: files first, then stdout."""
+    if output.redact:
+        from doctor.commands.redacting import veiled
+
+        report = veiled(report, aliases)
+    asked = asked_for(output.formats, output.as_json)
+    if events is not None:
+        events.finish(report, code)
+    pages = {one.name: one for one in known}
+    rest = [one for one in asked if one.name != "jsonl" or events is None]
+    if rest:
+        from doctor.report.formats import Setting
+
+        write_files(rest, report, Setting(code, pages, verbose=output.verbose))
+    if any(not one.path for one in asked) or not output.quiet:
+        _print(report, pages, code, output, next((one.name for one in asked if not one.path), ""), events)
+
+
+def _print(
+    report: Report, pages: Mapping[str, Check], code: int, output: Output, name: str, events: Followers | None
+) -> None:
+    if name == "jsonl" and events is not None:
+        return None
+    if name == "json":
         from doctor.report.json import encode
 
         return write(encode(report, code).decode("utf-8"))
     from doctor.report import look
 
     seen = look.choose(sys.stdout, output.color, os.environ)
-    pages = {one.name: one for one in known}
-    if seen.tty:
-        from doctor.report import text
+    if not name and not seen.tty:
+        from doctor.report import plain
 
-        return write(text.render(report, pages, look=seen, verbose=output.verbose, code=code))
-    from doctor.report import plain
+        return write(plain.render(report, pages, look=seen, verbose=output.verbose, code=code))
+    from doctor.report.formats import Setting, render
 
-    return write(plain.render(report, pages, look=seen, verbose=output.verbose, code=code))
+    return write(render(name or "human", report, Setting(code, pages, seen, output.verbose)))

@@ -12,9 +12,10 @@ import typer
 
 from doctor.cli import Refused
 from doctor.commands.chosen import Names, Not, Sites, catalogue, chosen
+from doctor.commands.formats import both
 from doctor.commands.hosts import Hosts, Job, Ways, inventory, refuse_ways, ssh_options
 from doctor.commands.options import one_of, spread
-from doctor.commands.output import Output, again, finish, refuse_output, saved
+from doctor.commands.output import Output, again, finish, refuse_output, saved, watch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -84,6 +85,7 @@ def command(
 
     options = Options(transport=ways.transport, ssh=ssh, within=ways.within, launch=job.launch, smoke=wish)
     progress, later = Progress(len(fleet.hosts), sys.stderr), Later()
+    events = watch(output, fleet.hosts, picked, fleet.source)
     table = hosts.rank_table or ""
     try:
         if transport:
@@ -95,8 +97,8 @@ def command(
                 options,
                 os.environ,
                 rank_table=table,
-                progress=progress.step,
-                stage=progress.stage,
+                progress=both(progress.step, events.host),
+                stage=both(progress.stage, events.stage),
                 meanwhile=later.load(),
             )
         else:
@@ -106,14 +108,14 @@ def command(
                 options,
                 os.environ,
                 rank_table=table,
-                progress=progress.step,
-                stage=progress.stage,
+                progress=both(progress.step, events.host),
+                stage=both(progress.stage, events.stage),
             )
     finally:
         progress.close()
     if done.refused:
         raise Refused(done.refused, 2)
-    finish(done, later.known or known, output)
+    finish(done, later.known or known, output, events)
 
 
 class Later:

@@ -40,6 +40,9 @@ def look(flight: Preflight) -> Examination | int:
         return heard
     if chosen == "follower":  # it waited for another one, and leads now
         chosen = "local"
+    if chosen == "local" and flight.wanted.scope == "auto" and flight.tier == "smoke":
+        flight.tier = "standard"
+        flight.notes.append("the smoke run is rank 0's, with all hosts; this process looks at its own host alone")
     _checks(flight)
     flight.inventory = _fleet(flight, place, chosen)
     return _examine(flight, flight.inventory)
@@ -67,11 +70,11 @@ def _checks(flight: Preflight) -> None:
     names = [one.name for one in flight.known]
     flight.skipped = tuple(sorted(skipped(flight.environ, names).names))
     picked = chosen(flight.known, wanted.select, wanted.ignore, roots=True)
-    flight.picked, flight.left_out = within(picked, wanted.tier)
+    flight.picked, flight.left_out = within(picked, flight.tier)
     if flight.left_out:
-        flight.notes.append(f"not looked at in tier {wanted.tier}: {', '.join(flight.left_out)}")
+        flight.notes.append(f"not looked at in tier {flight.tier}: {', '.join(flight.left_out)}")
     if not flight.picked:
-        raise Refused(f"--select, --ignore and --tier {wanted.tier} leave no check to run")
+        raise Refused(f"--select, --ignore and --tier {flight.tier} leave no check to run")
 
 
 def _fleet(flight: Preflight, place: Place, chosen: str) -> Inventory:

@@ -41,6 +41,7 @@ class Preflight:
     def __init__(self, wanted: Wanted, environ: Mapping[str, str], began: float) -> None:
         self.wanted, self.environ, self.began = wanted, environ, began
         self.end = began + wanted.budget
+        self.tier = wanted.tier
         self.known: list[Check] = []
         self.picked: list[Check] = []
         self.left_out: list[str] = []
@@ -122,7 +123,7 @@ class Preflight:
             timeout=min(60.0, budget),
             budget=budget,
             launch=dict(wanted.launch),
-            smoke=Wish(**wanted.job) if wanted.tier == "smoke" else None,
+            smoke=Wish(**wanted.job) if self.tier == "smoke" else None,
         )
 
     # -- telling
@@ -194,6 +195,7 @@ class Preflight:
         """Nothing could be looked at: bad input."""
         print(f"doctor: {why}", file=sys.stderr)
         self.notes.append(why)
+        self.picked = []
         return self._put_out(self.nothing_known(why), None, code)
 
     def _broken(self, error: Exception) -> int:

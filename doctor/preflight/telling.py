@@ -32,7 +32,7 @@ def line(flight: Preflight, report: Report, own: int, code: int, choice: Choice 
         code,
         command="preflight",
         where=flight.place.tag if flight.place else "",
-        tier=wanted.tier,
+        tier=flight.tier,
         skipped=flight.skipped,
         need=wanted.need,
         path=wanted.report if wanted.report in flight.written else "",
@@ -58,7 +58,7 @@ def advise(flight: Preflight, report: Report, own: int) -> None:
     """Up to five lines on stderr: what is wrong, and what mends it."""
     from doctor.report import oneline
 
-    if own == 0:
+    if own == 0 or not report.outcomes:
         return
     pages = {one.name: one for one in flight.known}
     for text in [note for note in report.notes if note.startswith("--need ")]:

@@ -14,6 +14,7 @@ import msgspec
 
 from doctor.cli import Refused
 from doctor.model import Outcome, Reason, Report
+from doctor.preflight import telling
 from doctor.preflight.looking import NotReady, look, skips_all
 from doctor.preflight.wanted import Wanted
 from doctor.preflight.watch import Deadline, Heartbeat
@@ -139,6 +140,14 @@ class Preflight:
         if choice is not None and wanted.need and done.stopped is None:
             own = choice.code
             report = msgspec.structs.replace(report, notes=(*report.notes, *_said(choice)))
+        if choice is not None:
+            unwritten = telling.node_files(choice, wanted)
+            if unwritten and own in (
+                Exit.HEALTHY,
+                Exit.WARNINGS,
+            ):  # whoever starts by the lists would start by old ones
+                own = Exit.UNKNOWN
+                report = msgspec.structs.replace(report, notes=(*report.notes, *unwritten))
         return self._put_out(report, done, int(own), choice)
 
     def settled(self, report: Report) -> Report:
@@ -166,11 +175,9 @@ class Preflight:
         )
 
     def _put_out(self, report: Report, done: Examination | None, own: int, choice: Choice | None = None) -> int:
-        from doctor.preflight import telling
-
         self.code = self.wanted.ending.code(own)
         self.beat.close()
-        telling.files(self, report, done, own, choice)
+        telling.files(self, report, done, own)
         self._say(telling.line(self, report, own, self.code, choice))
         if not self.wanted.quiet:
             telling.advise(self, report, own)
@@ -182,14 +189,13 @@ class Preflight:
     def _say(self, line: str) -> None:
         """Once, from whatever thread comes first."""
         from doctor.cli import write
-        from doctor.preflight.telling import termination_log
 
         with self._telling:
             if self.line:
                 return
             self.line = line
             write(line)
-            termination_log(line, self.environ)
+            telling.termination_log(line, self.environ)
 
     def _give_up(self, why: str, code: int) -> int:
         """Nothing could be looked at: bad input."""
@@ -223,19 +229,18 @@ class Preflight:
             report = self.nothing_known(f"the budget of {self.wanted.budget:g} s ended")
             return self._put_out(report, None, Exit.UNKNOWN)
         if not self.line:
-            from doctor.preflight import telling
-
             self._say(telling.line(self, self.nothing_known("the budget ended"), self.code, self.code, None))
         return self.code
 
 
 def _said(choice: Choice) -> list[str]:
     """What became of the search for enough hosts."""
-    if not choice.enough or choice.lines:
+    if choice.code != Exit.HEALTHY and choice.lines:
         return [f"--need {choice.need}: {line}" for line in choice.lines]
     out = "; ".join(f"{host} ({', '.join(checks)})" for host, checks in choice.left_out.items())
     spare = f", {len(choice.spare)} healthy spares" if choice.spare else ""
-    return [f"--need {choice.need}: met{spare}{'; left out: ' if out else ''}{out}"]
+    met = "met" if choice.code == Exit.HEALTHY else "not met"
+    return [f"--need {choice.need}: {met}{spare}{'; left out: ' if out else ''}{out}"]
 
 
 def _signal_code(stop: BaseException) -> int:

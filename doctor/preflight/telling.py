@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from doctor.model import Report
     from doctor.preflight.run import Preflight
     from doctor.preflight.spares import Choice
+    from doctor.preflight.wanted import Wanted
 
 TERMINATION_LOG = "/dev/termination-log"
 """Kubernetes shows what is in it as the container's last message; 4096 bytes of it."""
@@ -67,20 +68,24 @@ def advise(flight: Preflight, report: Report, own: int) -> None:
         say(text)
 
 
-def files(flight: Preflight, report: Report, done: Examination | None, own: int, choice: Choice | None) -> None:
+def files(flight: Preflight, report: Report, done: Examination | None, own: int) -> None:
     """The report and whatever else was asked for. A file that cannot be written is said, and changes no verdict."""
-    wanted = flight.wanted
     for option, path, data in _files(flight, report, done, own):
         try:
             write_whole(path, data)
             flight.written.add(path)
         except OSError as error:
             say(f"doctor: {option} {path}: {error.strerror or error}; it was not written")
-    if choice is not None:
-        from doctor.preflight.nodefiles import write
 
-        for text in write(choice, wanted, done):
-            say(f"doctor: {text}")
+
+def node_files(choice: Choice, wanted: Wanted) -> list[str]:
+    """The lists of hosts. Returns a line for each that could not be written."""
+    from doctor.preflight.nodefiles import write
+
+    lines = write(choice, wanted)
+    for text in lines:
+        say(f"doctor: {text}")
+    return lines
 
 
 def _files(flight: Preflight, report: Report, done: Examination | None, own: int) -> Iterator[tuple[str, str, bytes]]:

@@ -149,6 +149,15 @@ def test_enough_healthy_hosts_are_enough(
     assert preflight("--need", "4", *words).code == 10
 
 
+def test_a_list_that_cannot_be_written_starts_no_job(
+    preflight: Callable[..., Flight], broken: str, tmp_path: Path
+) -> None:
+    """A script that starts by the list would start by an old one."""
+    flight = preflight("--need", "3", "--write-nodes", str(tmp_path / "no" / "nodes"))
+    assert (flight.code, flight.word) == (12, "UNKNOWN")
+    assert "it was not written" in flight.err
+
+
 def test_what_is_skipped_leaves_its_trace(preflight: Callable[..., Flight], broken: str, tmp_path: Path) -> None:
     report = tmp_path / "report.json"
     flight = preflight("--report", str(report), env={"DOCTOR_SKIP": FAULT})

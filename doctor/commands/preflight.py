@@ -9,6 +9,7 @@ import typer
 
 from doctor.cli import Refused
 from doctor.commands.chosen import Names, Not, Sites
+from doctor.commands.formats import asked_for
 from doctor.commands.hosts import Hosts, Job, Ways, refuse_ways, ssh_options
 from doctor.commands.options import one_of, spread
 from doctor.preflight.ending import Ending
@@ -50,7 +51,7 @@ class Told(NamedTuple):
     ] = []
     redact: Annotated[bool, typer.Option("--redact", help="Pseudonyms for hosts and addresses.")] = False
     save: Annotated[str, typer.Option(metavar="FILE", help="Keep what the hosts said, for --from.")] = ""
-    config: Annotated[str, typer.Option(metavar="FILE", help="Settings and waivers, instead of doctor.toml.")] = ""
+    config: Annotated[str, typer.Option(metavar="FILE", help="Waivers, instead of doctor.toml.")] = ""
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Nothing but the one line.")] = False
     strict: Annotated[bool, typer.Option("--strict", help="Exit 11 when there are warnings.")] = False
     fail_on: Annotated[str, typer.Option(metavar="error|warning", help="What makes the run fail.")] = "error"
@@ -149,9 +150,9 @@ def _refuse(bounds: Bounds, spares: Spares, told: Told) -> None:
         raise Refused(why, 2)
     if told.fail_exit and told.exit_style != "doctor":
         raise Refused("--fail-exit and --exit-style are both given: expected one of them", 2)
-    for text in told.formats:
-        if not text.partition("=")[2]:
-            raise Refused(f"--format {text}: expected FORMAT=FILE; stdout is for the one line", 2)
+    for one in asked_for(told.formats):
+        if not one.path:
+            raise Refused(f"-f {one.name}: expected {one.name}=FILE; stdout is for the one line", 2)
 
 
 def _budget(text: str, usual: float) -> float:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from doctor.inventory import Inventory
     from doctor.preflight.place import Place, Scope
     from doctor.preflight.run import Preflight
+    from doctor.record import HostRecord
 
 
 class NotReady(Exception):
@@ -114,12 +115,14 @@ def _wait_for_table(flight: Preflight, place: Place) -> None:
 
 
 def _examine(flight: Preflight, fleet: Inventory) -> Examination:
+    from doctor.commands.formats import both, follow
     from doctor.examine import examine
 
-    def step(host: str, record: object) -> None:
-        flight.records[host] = record  # type: ignore[assignment]
-        flight.beat.step(host, record)  # type: ignore[arg-type]
+    def keep(host: str, record: HostRecord) -> None:
+        flight.records[host] = record
 
+    names = [one.name for one in flight.picked]
+    flight.events = follow(flight.asked, fleet.hosts, names, fleet.source, flight.wanted.redact)
     flight.beat.expect(len(fleet.hosts))
     table = flight.wanted.hosts.rank_table or ""
     return examine(
@@ -128,8 +131,8 @@ def _examine(flight: Preflight, fleet: Inventory) -> Examination:
         flight.options(),
         flight.environ,
         rank_table=table,
-        progress=step,
-        stage=flight.beat.stage,
+        progress=both(keep, flight.beat.step, flight.events.host),
+        stage=both(flight.beat.stage, flight.events.stage),
     )
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from doctor.cli import Refused
+from doctor.commands.formats import Followers, asked_for
 from doctor.model import Outcome, Reason, Report
 from doctor.preflight import telling
 from doctor.preflight.looking import NotReady, look, skips_all
@@ -55,6 +56,8 @@ class Preflight:
         self.skipped: tuple[str, ...] = ()
         """What DOCTOR_SKIP leaves out."""
         self.written: set[str] = set()
+        self.asked = asked_for(wanted.formats)
+        self.events = Followers()
         self.code: int | None = None
         self.line = ""
         self._telling = threading.Lock()
@@ -177,6 +180,10 @@ class Preflight:
     def _put_out(self, report: Report, done: Examination | None, own: int, choice: Choice | None = None) -> int:
         self.code = self.wanted.ending.code(own)
         self.beat.close()
+        if self.wanted.redact:
+            from doctor.commands.redacting import veiled
+
+            report = veiled(report, [record.visit.name for record in self.records.values()])
         telling.files(self, report, done, own)
         self._say(telling.line(self, report, own, self.code, choice))
         if not self.wanted.quiet:

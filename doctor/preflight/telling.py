@@ -76,6 +76,14 @@ def files(flight: Preflight, report: Report, done: Examination | None, own: int)
             flight.written.add(path)
         except OSError as error:
             say(f"doctor: {option} {path}: {error.strerror or error}; it was not written")
+    if flight.asked:
+        from doctor.commands.formats import write_files
+        from doctor.report.formats import Setting
+
+        flight.events.finish(report, own)
+        pages = {one.name: one for one in flight.known}
+        whole = [one for one in flight.asked if one.name != "jsonl" or not flight.events.streams]
+        write_files(whole, report, Setting(own, pages, command="preflight"))
 
 
 def node_files(choice: Choice, wanted: Wanted) -> list[str]:

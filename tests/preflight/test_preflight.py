@@ -174,6 +174,27 @@ def test_a_slip_in_what_is_to_be_skipped_starts_no_job(preflight: Callable[..., 
     assert FAULT in flight.err
 
 
+def test_every_format_goes_to_a_file(preflight: Callable[..., Flight], broken: str, tmp_path: Path) -> None:
+    formats = ("human", "plain", "oneline", "json", "jsonl", "md", "junit", "prometheus")
+    flight = preflight(*(word for name in formats for word in ("-f", f"{name}={tmp_path / name}")))
+    assert flight.code == 10
+    assert flight.line
+    for name in formats:
+        assert FAULT in (tmp_path / name).read_text().replace("_", "-"), name
+    events = [json.loads(text) for text in (tmp_path / "jsonl").read_text().splitlines()]
+    assert (events[0]["event"], events[-1]["event"]) == ("start", "end")
+    assert preflight("-f", "md").code == 2
+
+
+def test_names_can_be_kept_back(preflight: Callable[..., Flight], broken: str, tmp_path: Path) -> None:
+    report = tmp_path / "report.json"
+    flight = preflight("--redact", "--report", str(report), env={"XDG_STATE_HOME": str(tmp_path / "state")})
+    assert flight.code == 10
+    for text in (flight.out, flight.err, report.read_text()):
+        assert broken not in text
+        assert "10.77." not in text
+
+
 def test_a_waiver_is_counted(preflight: Callable[..., Flight], broken: str, tmp_path: Path) -> None:
     settings = tmp_path / "doctor.toml"
     waiver = f'[[waive]]\ncheck = "{FAULT}"\nhosts = "{broken}"\nreason = "small host"\nuntil = '

@@ -1,7 +1,7 @@
 """The rank table that a platform hands to its jobs: where it is, whether it is complete yet, who stands in it. Pure.
 
 MindCluster's operator mounts ``hccl.json`` before it knows all devices, with ``"status": "initializing"``, and writes
-``completed`` later; HCCL itself reads the file again every second until then (facts/ascend.md, 4.2 and 4.7). On
+``completed`` later ("hccl.json file description"); HCCL itself reads the file again every second until then. On
 ModelArts ``RANK_TABLE_FILE`` names a folder, the file in it is ``jobstart_hccl.json``, and a job has to wait for
 ``completed`` in the same way (ModelArts, "training code adaptation for Ascend custom images").
 """

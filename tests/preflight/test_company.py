@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +15,7 @@ import pytest
 
 from doctor.preflight.company import DIED, Leader, join
 from doctor.preflight.place import Place
-from tests.preflight.members import Members
+from tests.preflight.members import ROOT, Members
 
 LINE = "doctor preflight: FAIL bad=n1 exit=10"
 
@@ -164,6 +168,41 @@ class TestStrangers:
             with led(place, tmp_path) as leader:
                 assert leader.note == ""
         assert list(tmp_path.iterdir()) == []
+
+
+RANK = """
+import json, os, time
+from doctor.preflight.company import Verdict, join
+from doctor.preflight.place import find, scope
+
+def read(path):
+    raise FileNotFoundError(2, "No such file or directory")
+
+place = find(os.environ, read)
+until = time.monotonic() + 30
+for turn in range(2):
+    met = join(place, scope(place), until, environ=os.environ, patience=20)
+    if isinstance(met, Verdict):
+        told = met.line
+    else:
+        with met:
+            told = f"turn {turn} of rank {place.rank}"
+            met.say(0, told, until)
+    os.write(1, json.dumps([turn, place.rank, scope(place), told]).encode() + b"\\n")
+"""
+
+
+@pytest.mark.skipif(not shutil.which("mpirun"), reason="there is no mpirun (Debian package: openmpi-bin)")
+def test_two_preflights_in_a_script_under_a_real_mpirun(tmp_path: Path) -> None:
+    """Each turn ends with the verdict of its own leader: ranks run ahead of each other as they like."""
+    argv = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", "4", sys.executable, "-c", RANK]
+    environ = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM_", "DOCTOR_"))}
+    environ |= {"PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)}
+    done = subprocess.run(argv, env=environ, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    scopes = ["cluster", "follower", "follower", "follower"]
+    expected = [[turn, rank, scopes[rank], f"turn {turn} of rank 0"] for turn in range(2) for rank in range(4)]
+    assert sorted(json.loads(line) for line in done.stdout.splitlines()) == expected
 
 
 ALL = Place(kind="slurm", words="", tag="", started="ranks", rank=3)

@@ -429,8 +429,8 @@ class TestScope:
             chosen.append([])
             for local in range(count):
                 numbers = {"PROCID": rank, "LOCALID": local, "NODEID": node, "STEP_NUM_TASKS": sum(counts)}
-                numbers |= {"STEP_TASKS_PER_NODE": ",".join(map(str, counts))}
                 own = {f"SLURM_{name}": str(value) for name, value in numbers.items()}
+                own["SLURM_STEP_TASKS_PER_NODE"] = ",".join(map(str, counts))
                 chosen[-1].append(scope(found({**TASK, **own})))
                 rank += 1
         first, *others = chosen

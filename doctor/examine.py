@@ -86,7 +86,7 @@ def examine(
     warnings: list[str] = []
     third: Third | None = None
     if hosts:
-        transport = open_transport(inventory.local, options.transport, options.ssh)
+        transport = open_transport(inventory.local, options.transport, options.ssh, hosts)
         facts = union(fact for check in checks for fact in check.facts)
         ask = Ask(facts, job.given, options.sudo, tuple(words(options.within)))
         limits = Limits(options.timeout, options.budget, options.workers or workers(len(hosts)))

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from doctor.transport.options import Options as SshOptions
 
 
+_OF_SSH = ("ssh_config", "user", "port", "identity", "ask_pass", "accept_new")
+
+
 class Hosts(NamedTuple):
     """Which hosts."""
 
@@ -37,7 +40,7 @@ class Ways(NamedTuple):
     """How hosts are reached."""
 
     within: Annotated[str, typer.Option(metavar="WORDS", help='Look inside the container: "docker exec -i NAME".')] = ""
-    transport: Annotated[str, typer.Option(metavar="ssh|openssh", help="How hosts are reached.")] = "ssh"
+    transport: Annotated[str, typer.Option(metavar="ssh|openssh|slurm|mpi", help="How hosts are reached.")] = "ssh"
     ssh_config: Annotated[str, typer.Option("--ssh-config", "-F", metavar="FILE", help="As ssh -F.")] = ""
     user: Annotated[str, typer.Option("--user", "-l", metavar="NAME", help="Log in as.")] = ""
     port: Annotated[int, typer.Option("--port", "-p", metavar="PORT", min=0, max=65535, help="SSH port.")] = 0
@@ -80,8 +83,13 @@ def inventory(wanted: Hosts) -> Inventory:
 def refuse_ways(ways: Ways) -> None:
     """Raises: Refused for what cannot be followed, before anything is done."""
     from doctor.collector import words
+    from doctor.transport.choice import NAMES
 
-    one_of("--transport", ways.transport, ("ssh", "openssh"))
+    one_of("--transport", ways.transport, NAMES)
+    for option in _OF_SSH if ways.transport in ("slurm", "mpi") else ():
+        if getattr(ways, option):
+            shown = "--" + option.replace("_", "-")
+            raise Refused(f"{shown} is for SSH; expected it without --transport {ways.transport}", 2)
     try:
         words(ways.within)
     except ValueError as error:

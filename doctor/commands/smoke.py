@@ -74,7 +74,7 @@ def command(
     from doctor.transport.choice import open_transport
 
     # With the run's own checks alone, the hosts' agents start while the rest is loaded.
-    transport = open_transport(fleet.local, ways.transport, ssh) if plain else None
+    transport = open_transport(fleet.local, ways.transport, ssh, fleet.hosts) if plain else None
     if transport:
         from doctor.smoke.calling import call
 

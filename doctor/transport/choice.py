@@ -5,12 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from doctor.transport import Transport
+    from doctor.transport.launchers import Launcher
     from doctor.transport.options import Options
 
 
-def open_transport(local: bool, name: str, options: Options) -> Transport:
-    """This machine's own, or the one of this name."""
+NAMES = ("ssh", "openssh", "slurm", "mpi")
+
+
+def open_transport(local: bool, name: str, options: Options, hosts: Sequence[str] = ()) -> Transport:
+    """This machine's own, or the one of this name; ``hosts``: all that will be asked for."""
     if local:
         from doctor.transport.local import Local
 
@@ -19,6 +25,20 @@ def open_transport(local: bool, name: str, options: Options) -> Transport:
         from doctor.transport.openssh import OpenSsh
 
         return OpenSsh(options)
+    if name in ("slurm", "mpi"):
+        from doctor.transport.carrier import Carrier
+
+        return Carrier(_launcher(name), hosts, options.connect_timeout, options.max_output)
     from doctor.transport.ssh import Ssh
 
     return Ssh(options)
+
+
+def _launcher(name: str) -> Launcher:
+    if name == "mpi":
+        from doctor.transport.mpi import Mpi
+
+        return Mpi()
+    from doctor.transport.slurm import Slurm
+
+    return Slurm()

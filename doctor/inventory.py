@@ -158,5 +158,11 @@ def _less(named: _Named, exclude: str | None, local: bool = False) -> Inventory:
     return Inventory(hosts, source, {h: n for h, n in named.slots.items() if same(h) not in out}, local, notes)
 
 
+def without(inventory: Inventory, exclude: str | None) -> Inventory:
+    """The inventory less the hosts that ``--exclude`` names. Raises: InventoryError."""
+    named = _Named(inventory.hosts, (), inventory.source.partition(" from ")[2], inventory.slots, inventory.notes)
+    return _less(named, exclude) if exclude is not None else inventory
+
+
 def _count(hosts: int) -> str:
     return "1 host" if hosts == 1 else f"{hosts} hosts"

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from doctor.cli import Refused
 from doctor.preflight.tiers import within
 
@@ -36,6 +38,7 @@ def look(flight: Preflight) -> Examination | int:
         place = flight.place = find(flight.environ, _read_file)
     flight.notes.append(f"started in: {place.words}")
     flight.notes += [f"contradiction: {one}" for one in place.conflicts]
+    flight.notes += place.notes
     heard = _meet(flight, place, chosen)
     if heard is not None:
         return heard
@@ -80,22 +83,23 @@ def _checks(flight: Preflight) -> None:
 
 def _fleet(flight: Preflight, place: Place, chosen: str) -> Inventory:
     """The hosts to look at: this one alone, or those that the words, else the launcher, name. Raises: Refused."""
-    import msgspec
-
     from doctor.commands.hosts import inventory
-    from doctor.inventory import Inventory, InventoryError
+    from doctor.inventory import Inventory, InventoryError, without
     from doctor.preflight import place as places
 
+    wanted = flight.wanted.hosts
     if chosen == "local":
         return Inventory((own_name(flight.environ),), f"this host alone ({place.words})", local=True)
-    fleet = inventory(flight.wanted.hosts)
-    if not fleet.local:
-        return fleet
+    if wanted.nodes or wanted.hosts or wanted.hostfile or wanted.rank_table:
+        return inventory(wanted)
     try:
         named = places.inventory(place)
+        if named:
+            return without(named, wanted.exclude)
     except InventoryError as error:
         raise Refused(str(error)) from None
-    return named or msgspec.structs.replace(fleet, hosts=(own_name(flight.environ),))
+    fleet = inventory(wanted)
+    return msgspec.structs.replace(fleet, hosts=(own_name(flight.environ),)) if fleet.local else fleet
 
 
 def own_name(environ: Mapping[str, str]) -> str:
@@ -124,7 +128,7 @@ def _examine(flight: Preflight, fleet: Inventory) -> Examination:
     names = [one.name for one in flight.picked]
     flight.events = follow(flight.asked, fleet.hosts, names, fleet.source, flight.wanted.redact)
     flight.beat.expect(len(fleet.hosts))
-    table = flight.wanted.hosts.rank_table or ""
+    table = flight.wanted.hosts.rank_table or (flight.place.rank_table if flight.place else "")
     return examine(
         fleet,
         flight.picked,

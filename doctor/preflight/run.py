@@ -190,7 +190,7 @@ class Preflight:
             telling.advise(self, report, own)
         if self.party is not None:
             with self.party as party:
-                party.say(self.code, self.line, self.end)
+                party.say(self.code, self.line, self.end if own < 128 else time.monotonic())
         return self.code
 
     def _say(self, line: str) -> None:

@@ -6,6 +6,7 @@ What is missing is never healthy: a host of the list without a file that can be 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -168,14 +169,15 @@ def _without_second_round(records: dict[str, HostRecord], facts: Iterable[type[F
 
 
 def _launch(used: Mapping[str, Look], fleet: Inventory | None) -> dict[str, Any]:
-    """The job as the first host sees it, and what each host's own environment says of it."""
+    """The job as the first of most hosts sees it, and what each host's own environment says of it."""
     if not used:
         return {"environ": {}}
-    launch = dict(next(iter(used.values())).run.launch)
-    if fleet and fleet.slots:
-        launch["ranks_per_host"] = dict(fleet.slots)
     said = {host: look.run.launch["environ"] for host, look in used.items()}
     by_host = {host: {name: environ[name] for name in JOB_WIDE if name in environ} for host, environ in said.items()}
+    usual = Counter(map(str, by_host.values())).most_common(1)[0][0]
+    launch = dict(next(used[host].run.launch for host, own in by_host.items() if str(own) == usual))
+    if fleet and fleet.slots:
+        launch["ranks_per_host"] = dict(fleet.slots)
     return {**launch, "by_host": by_host} if any(by_host.values()) else launch
 
 

@@ -16,6 +16,7 @@ import msgspec
 
 from doctor import __version__
 from doctor.hostnames import MOST, InventoryError, valid
+from doctor.node_lines import Assembly, Torn, part
 from doctor.record import BadRun, HostRecord, Run, load
 from doctor.wording import plain
 
@@ -121,8 +122,15 @@ def _records(path: Path, listed: bool) -> Iterator[Look | Unusable]:
             else:
                 yield from _lines(file, place)
     except OSError as error:
-        link = listed and error.errno == errno.ELOOP
-        yield Unusable(host, place, "a symbolic link; expected a file" if link else error.strerror or str(error))
+        yield Unusable(host, place, _unread(error, listed))
+
+
+def _unread(error: OSError, listed: bool) -> str:
+    if listed and error.errno == errno.ELOOP:
+        return "a symbolic link; expected a file"
+    if error.errno == errno.EACCES:
+        return f"{error.strerror}: it is another user's; doctor node --mode 0640 lets its group read it"
+    return error.strerror or str(error)
 
 
 def _plain_file(file: BinaryIO, host: str, place: str) -> Iterator[Look | Unusable]:
@@ -138,12 +146,29 @@ def _plain_file(file: BinaryIO, host: str, place: str) -> Iterator[Look | Unusab
 
 
 def _lines(file: BinaryIO, place: str) -> Iterator[Look | Unusable]:
+    """The records among the lines: each in one, or in parts."""
+    assembly, bad = Assembly(), 0
     for number, line in enumerate(iter(lambda: file.readline(LARGEST + 1), b""), 1):
-        if number > MOST_FILES:
-            yield Unusable("", place, f"more than {MOST_FILES} lines")
+        found = _line(assembly, line, f"{place}:{number}")
+        bad += isinstance(found, Unusable)
+        if bad > MOST_FILES:
+            yield Unusable("", place, "more lines than can be gone through are no records")
             return
-        if line.strip():
-            yield _record(line, "", f"{place}:{number}")
+        if found:
+            yield found
+    yield from (Unusable(host, place, why) for host, why in assembly.torn())
+
+
+def _line(assembly: Assembly, line: bytes, place: str) -> Look | Unusable | None:
+    """The record that ends with this line, or why there is none; None where there is nothing to say yet."""
+    one = part(line)
+    if one is None:
+        return _record(line, "", place) if line.strip() else None
+    try:
+        whole = assembly.add(one, LARGEST)
+    except Torn as torn:
+        return Unusable(one.name, place, str(torn))
+    return None if whole is None else _record(whole, one.name, place)
 
 
 def _record(data: bytes, host: str = "", place: str = "") -> Look | Unusable:
@@ -162,7 +187,7 @@ def looked(run: Run, place: str) -> Look:
     if len(run.hosts) != 1:
         raise BadRun(f"holds {len(run.hosts)} hosts; expected the one that doctor node ran on")
     ((name, record),) = run.hosts.items()
-    if not record.visit.local:
+    if not (record.visit.local or record.visit.trouble):
         raise BadRun("not made by doctor node on the host itself")
     try:
         valid(name, "the file")

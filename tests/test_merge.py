@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -25,6 +26,7 @@ from doctor.merge import APART, job, merge
 from doctor.merge_files import STDIN, read
 from doctor.merge_names import Known, matched
 from doctor.model import Outcome, Report, Status
+from doctor.node_lines import written
 from doctor.record import Run
 from tests.node_files import leave as left
 from tests.node_files import line, run_of
@@ -295,6 +297,11 @@ class TestTheJob:
             "by_host": {"a": {"MASTER_ADDR": "a"}, "b": {}},
         }
 
+    def test_is_that_of_most_hosts_where_one_is_told_something_else(self, tmp_path: Path) -> None:
+        told = {"a": "localhost", "b": "a", "c": "a"}
+        left(tmp_path, *(run_of(name, launch={"environ": {"MASTER_ADDR": to}}) for name, to in told.items()))
+        assert merged(tmp_path, "a", "b", "c").launch["environ"] == {"MASTER_ADDR": "a"}
+
     def test_that_differs_from_host_to_host_is_a_failure(self, tmp_path: Path) -> None:
         left(tmp_path, *(run_of(name, launch={"environ": {"MASTER_ADDR": name}}) for name in "ab"))
         assert outcome(replay(merged(tmp_path, "a", "b"), KNOWN), "launch-differs").status is Status.FAILED
@@ -304,6 +311,11 @@ class TestTheJob:
         left(tmp_path, run_of("a", rank_table=bad), run_of("b", rank_table=good))
         assert merged(tmp_path, "a", "b").rank_table == good
         assert merged(tmp_path, "a").rank_table == bad
+
+
+def big(name: str) -> Run:
+    """A run of many lines."""
+    return run_of(name, said={"Noise": {"": Output(out=random.Random(name).randbytes(4000).hex())}})
 
 
 def of_lines(folder: Path, lines: Sequence[bytes], *hosts: str) -> Run:
@@ -329,6 +341,27 @@ class TestLines:
             f"{tmp_path}/all:1",
             f"{tmp_path}/all:3",
         ]
+
+    def test_in_parts_may_come_in_any_order_and_behind_labels(self, tmp_path: Path) -> None:
+        parts = [b"[1,0]<stdout>:" + one for name in "ab" for one in written(name, line(big(name)))]
+        assert len(parts) > 10
+        run = of_lines(tmp_path, parts[::-1], "a", "b")
+        assert [why(run, host) for host in "ab"] == ["", ""] and run.notes == ()
+
+    def test_in_parts_of_which_one_is_cut_cost_their_own_host_alone(self, tmp_path: Path) -> None:
+        one, two, three = (written(name, line(big(name))) for name in "abc")
+        lost, swapped = [*one[:3], one[3][:200] + b"\n", *one[4:]], [two[1][:80] + two[0][80:], *two[1:]]
+        run = of_lines(tmp_path, [*lost, *swapped, *three], "a", "b", "c")
+        assert why(run, "a").startswith(f"{tmp_path}/all: {len(one) - 1} of {len(one)} lines of its record came")
+        assert "do not make a record" in why(run, "b") or "lines of its record came" in why(run, "b")
+        assert why(run, "c") == ""
+
+    def test_that_unpack_to_more_than_any_record_are_none(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(merge_files, "LARGEST", 1 << 20)
+        run = of_lines(tmp_path, written("a", b" " * (64 << 20)), "a")
+        assert "do not make a record" in why(run, "a")
 
     def test_may_be_pretty_where_the_file_is_one_hosts(self, tmp_path: Path) -> None:
         (tmp_path / "a.json").write_bytes(msgspec.json.format(line(run_of("a")), indent=2))

@@ -8,6 +8,7 @@ import shlex
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -20,8 +21,8 @@ from doctor.cli import Refused
 from doctor.hostnames import InventoryError, valid
 from doctor.inventory import Inventory
 from doctor.node import alone, called
-from tests.conftest import PREPARED, merge
-from tests.hosts.fleet import Fleet
+from tests.conftest import PREPARED
+from tests.hosts.fleet import Fleet, merge
 from tests.hosts.npu import npu_fleet
 from tests.smoke.interpreter import shown
 from tests.test_cli import CLEAN, ROOT, doctor
@@ -63,9 +64,11 @@ class TestTheFile:
         assert doctor("node", *words).returncode == 0
         assert "k-123" not in (tmp_path / "n1.json").read_text()
 
-    def test_can_be_a_line_on_stdout(self) -> None:
-        lines = b"".join(doctor("node", *QUICK, "--out", "-", "--name", name).stdout for name in ("n1", "n2"))
-        assert lines.count(b"\n") == 2
+    def test_can_be_lines_on_stdout_that_are_mixed_with_those_of_others(self) -> None:
+        said = [doctor("node", *QUICK, "--out", "-", "--name", name).stdout for name in ("n1", "n2")]
+        one, two = (text.splitlines(keepends=True) for text in said)
+        assert {len(line) for line in (*one, *two)} == {512}
+        lines = b"".join(b"0: " + a + b for a, b in zip(one, reversed(two), strict=True))
         done = doctor("merge", "-", "--expect", "n[1-2]", *QUICK, "--json", input=lines)
         assert (done.returncode, json.loads(done.stdout)["hosts"]) == (0, ["n1", "n2"])
 
@@ -82,6 +85,19 @@ class TestTheExitCode:
         assert (done.returncode, done.stdout) == (0, b"")
         judged = doctor("node", *words, "--judge")
         assert judged.returncode == 10 and b"our-rule" in judged.stdout
+
+    def test_is_the_signals_where_one_ended_it_and_the_file_is_whole(self, site: Any, tmp_path: Path) -> None:
+        out = tmp_path / "out"
+        words = [*site(f"echo $$ > {tmp_path}/pid; exec sleep 1000"), "--out", str(out), "--name", "n1"]
+        process = subprocess.Popen([sys.executable, "-m", "doctor", "node", *words], cwd=ROOT, env=CLEAN)
+        deadline = time.monotonic() + 50
+        while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
+            assert time.monotonic() < deadline and process.poll() is None
+            time.sleep(0.01)
+        process.terminate()
+        assert process.wait(50) == 143
+        (look,) = looks(out)
+        assert look.record.visit.text == "the run was interrupted before it answered"
 
     @pytest.mark.parametrize(("out", "said"), [("/dev/null/x", "Not a directory"), ("/proc/1", "/proc/1/n1.json")])
     def test_is_12_where_nothing_could_be_written(self, out: str, said: str) -> None:
@@ -100,6 +116,7 @@ class TestTheExitCode:
         [
             (["--judge"], "--judge goes with a folder: expected --out DIR"),
             (["--out", "-", "--judge"], "--judge goes with a folder: expected --out DIR"),
+            (["--out", "/tmp", "--json"], "--out without --judge makes no report"),
             (["--mode", "rw"], "--mode 'rw': expected octal digits such as 0640"),
             (["--name", "a/b"], '--name: "a/b" is no host name'),
             (["--within", "'"], "--within"),

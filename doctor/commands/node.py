@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,13 +22,15 @@ if TYPE_CHECKING:
 
 NOT_WRITTEN = 12
 """What this host is like is not known to who would merge it."""
+AT_ONCE = 8
+"""Lines of 512 bytes: as much as a pipe takes in one piece."""
 
 
 @spread
 def command(
     *,
     out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Write DIR/HOST.json for doctor merge; -: a line on stdout.")
+        Path | None, typer.Option(metavar="DIR", help="Write DIR/HOST.json for doctor merge; -: lines on stdout.")
     ] = None,
     judge: Annotated[bool, typer.Option("--judge", help="With --out DIR: report, and exit by it, too.")] = False,
     mode: Annotated[str, typer.Option(metavar="OCTAL", help="Who may read the file, such as 0640.")] = "0600",
@@ -63,6 +66,8 @@ def command(
         raise Refused("--from judges a saved run: expected it with doctor check", 2)
     if judge and (out is None or out == Path("-")):
         raise Refused("--judge goes with a folder: expected --out DIR", 2)
+    if out is not None and not judge and (output.as_json or output.formats or output.save):
+        raise Refused("--out without --judge makes no report: expected it without --json, --format and --save", 2)
     known = catalogue(checks)
     picked = chosen(known, select, ignore if select else [*ignore, "smoke"], roots=True)
     from doctor.examine import Options, examine
@@ -98,22 +103,27 @@ def _mode(text: str) -> int:
 def _leave(done: Examination, name: str, out: Path, mode: int) -> None:
     """Writes the record whole, or not at all. Raises: Refused."""
     from doctor.node import record
+    from doctor.node_lines import written
     from doctor.whole import write_whole
 
     data, path = record(done.run, os.environ), out
     try:
         if out == Path("-"):
-            sys.stdout.flush()
-            sys.stdout.buffer.write(data)
-            sys.stdout.buffer.flush()
-            return
+            return _say(written(name, data))
         out.mkdir(parents=True, exist_ok=True)
         path = out / f"{name}.json"
         write_whole(path, data, mode)
     except OSError as error:
-        if out == Path("-"):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or what is left in the buffer would fail once more
         raise Refused(f"--out {path}: {error.strerror}; what this host is like was not written", NOT_WRITTEN) from None
+
+
+def _say(lines: Sequence[bytes]) -> None:
+    """Some whole lines a write, of a size that a pipe takes at once. Raises: OSError."""
+    sys.stdout.flush()
+    for start in range(0, len(lines), AT_ONCE):
+        data = b"".join(lines[start : start + AT_ONCE])
+        while data:
+            data = data[os.write(1, data) :]
 
 
 def _stopped(done: Examination) -> int:

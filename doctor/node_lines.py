@@ -1,0 +1,86 @@
+"""A record on stdout, in lines short enough for a launcher to bring them whole.
+
+srun cuts a line at 1024 bytes and mixes the pieces of all tasks, so a record is packed, and each of its lines says
+whose it is and which of how many. mpirun cuts anywhere: what it has torn is found to be so.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+import secrets
+import zlib
+from collections.abc import Iterator
+
+import msgspec
+
+WIDTH = 512
+"""Bytes of a line, all alike, so that what fills a pipe ends with a line."""
+MOST_LINES = 200_000
+"""Of one record."""
+_LINE = re.compile(rb"doctor-node ([\w.:-]{1,253}) ([0-9a-f]{8}) (\d{1,6})/(\d{1,6}) ([A-Za-z0-9+/]+=*) *\.\r?\n?\Z")
+
+
+def written(name: str, data: bytes) -> list[bytes]:
+    """The lines of one host's record."""
+    packed = base64.b64encode(zlib.compress(data, 9))
+    key = f"doctor-node {name} {secrets.token_hex(4)} "
+    room = WIDTH - len(key) - len("000000/000000 .\n")
+    pieces = [packed[start : start + room] for start in range(0, len(packed), room)]
+    heads = (f"{key}{number:06}/{len(pieces):06} ".encode() for number in range(1, len(pieces) + 1))
+    return [(head + piece).ljust(WIDTH - 2) + b".\n" for head, piece in zip(heads, pieces, strict=True)]
+
+
+class Part(msgspec.Struct, frozen=True):
+    """One line of a record."""
+
+    name: str
+    key: str
+    number: int
+    count: int
+    piece: bytes
+
+
+def part(line: bytes) -> Part | None:
+    """The part that a line holds, behind whatever label a launcher put before it; None when it holds none."""
+    found = _LINE.search(line) if len(line) < 2 * WIDTH else None
+    if not found:
+        return None
+    name, key, number, count = (found[place].decode() for place in (1, 2, 3, 4))
+    if not 1 <= int(number) <= int(count) <= MOST_LINES:
+        return None
+    return Part(name, key, int(number), int(count), found[5])
+
+
+class Torn(Exception):
+    """Lines that do not make a record."""
+
+
+class Assembly:
+    """The parts that have come, of many hosts in any order."""
+
+    def __init__(self) -> None:
+        self._parts: dict[tuple[str, str, int], dict[int, bytes]] = {}
+
+    def add(self, one: Part, limit: int) -> bytes | None:
+        """The record of at most ``limit`` bytes, if this was its last part. Raises: Torn."""
+        whose = one.name, one.key, one.count
+        parts = self._parts.setdefault(whose, {})
+        parts[one.number] = one.piece
+        if len(parts) < one.count:
+            return None
+        del self._parts[whose]
+        try:
+            packed = base64.b64decode(b"".join(parts[number] for number in sorted(parts)), validate=True)
+            unpack = zlib.decompressobj()
+            data = unpack.decompress(packed, limit)
+        except (ValueError, zlib.error):
+            data, unpack = b"", zlib.decompressobj()
+        if not unpack.eof:
+            raise Torn("its lines do not make a record: a launcher mixed them with others'?")
+        return data
+
+    def torn(self) -> Iterator[tuple[str, str]]:
+        """The hosts whose lines have not all come, and how many have."""
+        for (name, _, count), parts in self._parts.items():
+            yield name, f"{len(parts)} of {count} lines of its record came: a launcher cut them? --out DIR does without"

@@ -278,3 +278,33 @@ def _descendant(process: subprocess.Popen[str]) -> int:
                 return pid
         time.sleep(0.005)
     raise TimeoutError
+
+
+def test_an_unfinished_rank_table_is_waited_for_and_then_unknown(fleet: Fleet, tmp_path: Path) -> None:
+    """As MindCluster's operator mounts it, before it knows all devices."""
+    table = tmp_path / "hccl.json"
+    table.write_text('{"status": "initializing", "server_list": [], "server_count": "0", "version": "1.0"}')
+    argv = [sys.executable, "-m", "doctor", "preflight", "--budget", "4s", *SELECT]
+    env = {**CLEAN, "RANK_TABLE_FILE": str(table)}
+    flight = Flight(fleet.run(argv, env=env, cwd=ROOT), 0.0)
+    assert (flight.code, flight.word) == (12, "UNKNOWN")
+    assert 'its status is "initializing"' in flight.err
+    assert float(flight.keys["t"][:-1]) < 4
+
+
+def test_the_smoke_tier_trains(fleet: Fleet, tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="needs torch for the ranks")
+    report = tmp_path / "report.json"
+    words = ["--tier", "smoke", "--ranks-per-host", "2", "--python", sys.executable, "--report", str(report)]
+    done = subprocess.run(
+        [sys.executable, "-m", "doctor", "preflight", *words, "--select", "smoke"],
+        cwd=ROOT,
+        env=CLEAN,
+        capture_output=True,
+        text=True,
+        timeout=110,
+    )
+    flight = Flight(done, 0.0)
+    assert (flight.code, flight.keys["tier"]) == (0, "smoke"), flight.err
+    outcomes = {one["check"]: one["status"] for one in json.loads(report.read_text())["outcomes"]}
+    assert outcomes["smoke-mask-differs"] == "passed"

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -17,19 +16,18 @@ from doctor import __version__
 from doctor.fact import Fact, Output, Visit
 from doctor.facts.names import HostNames
 from doctor.facts.network import HostAddresses
-from doctor.hostnames import same
+from doctor.hostnames import InventoryError, same, valid
 from doctor.intent.launch import JOB_WIDE
 from doctor.judge import Book, learn
-from doctor.merge_files import Look, Pile, Unusable
+from doctor.merge_looks import Look, Pile, Unusable
 from doctor.merge_names import Known, matched
+from doctor.merge_runs import fresh, newest
 from doctor.record import SCHEMA, HostRecord, Run
 from doctor.report.words import count
 
 if TYPE_CHECKING:
     from doctor.inventory import Inventory
 
-APART = timedelta(hours=1)
-"""Files of one run are not further apart than this."""
 NO_ROUND = "node files hold no second round, from host to host: doctor check makes one over SSH"
 NO_NAMES = "doctor node was not told them: give it --expect too"
 ALONE = "no list of hosts was given: a host that left no file is not missed; --expect NODES names them"
@@ -39,10 +37,10 @@ MOST_NOTES = 8
 def merge(pile: Pile, fleet: Inventory | None, facts: Iterable[type[Fact]], where: str, job: str = "") -> Run:
     """One run of all hosts of ``fleet``, or of all that left a file, as the ``facts`` will be asked of it.
 
-    ``where``: the files' place, in words. ``job``: the one that this is, as `job` names it.
+    ``where``: the files' place, in words. ``job``: the one that this is, as `doctor.merge_runs.job` names it.
     """
-    fresh, stale = _fresh(pile.looks, job)
-    looks, twice = _newest(fresh)
+    current, stale = fresh(pile.looks, job)
+    looks, twice = newest(current)
     unusable = [*pile.unusable, *stale]
     hosts = fleet.hosts if fleet else tuple(_everyone(looks, unusable))
     place = matched(hosts, [_known(look) for look in looks])
@@ -67,43 +65,6 @@ def merge(pile: Pile, fleet: Inventory | None, facts: Iterable[type[Fact]], wher
     )
 
 
-def job(environ: Mapping[str, str]) -> str:
-    """Which run of which Slurm job this is; empty outside of one. A requeued job keeps its number."""
-    number = environ.get("SLURM_JOB_ID", "")
-    return f"{number}.{environ.get('SLURM_RESTART_COUNT') or 0}" if number else ""
-
-
-def _fresh(looks: Sequence[Look], now: str) -> tuple[list[Look], list[Unusable]]:
-    """The looks of this run, and those that an earlier one left: such a host may be dead by now."""
-    fresh, stale = [], []
-    newest = max(looks, key=lambda look: look.began, default=None)
-    for look in looks:
-        its, age = str(look.run.given.get("job") or ""), newest.began - look.began if newest else timedelta(0)
-        why = ""
-        if now and its:
-            why = f"of Slurm job {its}, this is {now}" if its != now else ""
-        elif newest and age > APART:
-            hours = age.total_seconds() / 3600
-            why = f"{hours:.1f} h older than {newest.place}: left by an earlier run, or a clock is wrong"
-        if why:
-            stale.append(Unusable(look.name, look.place, why))
-        else:
-            fresh.append(look)
-    return fresh, stale
-
-
-def _newest(looks: Sequence[Look]) -> tuple[list[Look], list[str]]:
-    """One look of each name, and what to say of names that had several."""
-    by_name: dict[str, Look] = {}
-    notes = []
-    for look in sorted(looks, key=lambda look: look.began):
-        older = by_name.pop(same(look.name), None)
-        if older:
-            notes.append(f"{look.name} left more than one record: {look.place} is judged, {older.place} is older")
-        by_name[same(look.name)] = look
-    return list(by_name.values()), notes
-
-
 def _everyone(looks: Sequence[Look], unusable: Sequence[Unusable]) -> list[str]:
     """Every host that left something, numbers in order."""
     names = {same(one): one for one in (*(bad.host for bad in unusable if _is_name(bad.host)), *_names(looks))}
@@ -115,8 +76,6 @@ def _names(looks: Sequence[Look]) -> Iterator[str]:
 
 
 def _is_name(text: str) -> bool:
-    from doctor.hostnames import InventoryError, valid
-
     try:
         return bool(valid(text, ""))
     except InventoryError:

@@ -8,16 +8,13 @@ import re
 import stat
 import sys
 from collections.abc import Iterator, Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import BinaryIO
 
-import msgspec
-
-from doctor import __version__
-from doctor.hostnames import MOST, InventoryError, valid
+from doctor.hostnames import MOST
+from doctor.merge_looks import Look, Pile, Unusable, looked
 from doctor.node_lines import Assembly, Torn, part
-from doctor.record import BadRun, HostRecord, Run, load
+from doctor.record import BadRun, load
 from doctor.wording import plain
 
 LARGEST = 32 << 20
@@ -25,57 +22,6 @@ LARGEST = 32 << 20
 MOST_FILES = 2 * MOST
 STDIN = Path("-")
 _LABEL = re.compile(rb"\A\s*\d+: ?(?=\{)")  # of `srun --label`
-
-
-class Look(msgspec.Struct, frozen=True):
-    """One host's own record."""
-
-    name: str
-    place: str
-    """The file, and the line in it."""
-    run: Run
-    began: datetime
-
-    @property
-    def record(self) -> HostRecord:
-        return self.run.hosts[self.name]
-
-
-class Unusable(msgspec.Struct, frozen=True):
-    """A file that cannot be judged by."""
-
-    host: str
-    """Whom it is named after; empty where nothing tells."""
-    place: str
-    why: str
-
-
-class Pile(msgspec.Struct, frozen=True):
-    """All that was found."""
-
-    looks: tuple[Look, ...]
-    unusable: tuple[Unusable, ...] = ()
-
-
-class _Told(msgspec.Struct, forbid_unknown_fields=True):
-    """The keywords of `doctor.intent.Launch.from_environment` that a run may hold."""
-
-    environ: dict[str, str]
-    framework: str = ""
-    master_addr: str = ""
-    master_port: int | None = None
-    world_size: int | None = None
-    ranks_per_host: dict[str, int] | int | None = None
-    rank_table: str = ""
-    python: str = ""
-    product: str = ""
-
-
-class _Table(msgspec.Struct, forbid_unknown_fields=True):
-    path: str
-    text: str = ""
-    error: str = ""
-    link: str = ""
 
 
 def read(paths: Sequence[Path]) -> Pile:
@@ -178,25 +124,3 @@ def _record(data: bytes, host: str = "", place: str = "") -> Look | Unusable:
         return looked(load(_LABEL.sub(b"", data), place), place)
     except BadRun as error:
         return Unusable(host, place, plain(str(error).removeprefix(f"{place}: ")))
-
-
-def looked(run: Run, place: str) -> Look:
-    """The look that a run is. Raises: BadRun when it is not of `doctor node`, or cannot be judged with others."""
-    if run.version != __version__:
-        raise BadRun(f"made by version {run.version or 'unknown'} of doctor; expected {__version__}")
-    if len(run.hosts) != 1:
-        raise BadRun(f"holds {len(run.hosts)} hosts; expected the one that doctor node ran on")
-    ((name, record),) = run.hosts.items()
-    if not (record.visit.local or record.visit.trouble):
-        raise BadRun("not made by doctor node on the host itself")
-    try:
-        valid(name, "the file")
-        began = datetime.fromisoformat(run.started.replace("Z", "+00:00"))
-        msgspec.convert(run.launch, _Told)
-        if run.rank_table:
-            msgspec.convert(run.rank_table, _Table)
-    except (InventoryError, ValueError) as error:
-        raise BadRun(f"not made by doctor node: {error}") from None
-    if began.tzinfo is None:
-        raise BadRun("not made by doctor node: the time of its start has no zone")
-    return Look(name, place, run, began)

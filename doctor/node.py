@@ -13,8 +13,8 @@ from doctor.cli import Refused
 from doctor.facts.names import is_address
 from doctor.hostnames import InventoryError, valid
 from doctor.inventory import Inventory
-from doctor.merge import job
 from doctor.merge_names import Known, matched
+from doctor.merge_runs import job
 from doctor.record import Run, redacted
 
 

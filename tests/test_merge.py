@@ -22,9 +22,11 @@ from doctor.collector import union
 from doctor.examine import replay
 from doctor.fact import Output
 from doctor.inventory import Inventory
-from doctor.merge import APART, job, merge
+from doctor.merge import merge
 from doctor.merge_files import STDIN, read
+from doctor.merge_looks import Pile, looked
 from doctor.merge_names import Known, matched
+from doctor.merge_runs import APART, job
 from doctor.model import Outcome, Report, Status
 from doctor.node_lines import written
 from doctor.record import Run
@@ -216,8 +218,8 @@ class TestFilesThatCannotBeUsed:
         )
     )
     def test_what_a_host_said_crashes_nothing(self, said: dict[str, dict[str, Output]]) -> None:
-        looks = tuple(merge_files.looked(run_of(name, said=said), name) for name in ("a", "b"))
-        report = replay(merge(merge_files.Pile(looks), Inventory(("a", "b"), "2 hosts"), FACTS, "DIR"), KNOWN)
+        looks = tuple(looked(run_of(name, said=said), name) for name in ("a", "b"))
+        report = replay(merge(Pile(looks), Inventory(("a", "b"), "2 hosts"), FACTS, "DIR"), KNOWN)
         assert [one.check for one in report.outcomes if one.crashed] == []
 
 
@@ -233,6 +235,11 @@ class TestFilesOfAnEarlierRun:
         run = merged(tmp_path, "a", "b", "c", now="12.1")
         assert [why(run, host) for host in "ac"] == ["", ""]
         assert why(run, "b") == f"{tmp_path}/b.json: of Slurm job 12.0, this is 12.1"
+
+    def test_name_their_job_in_words_that_harm_no_terminal(self, tmp_path: Path) -> None:
+        left(tmp_path, run_of("a", given={"job": "\x1b[31m" + "9" * 9000}))
+        assert why(merged(tmp_path, "a", now="7.0"), "a").isprintable()
+        assert len(why(merged(tmp_path, "a", now="7.0"), "a")) < 300
 
     def test_a_wrong_clock_within_the_job_is_no_earlier_run(self, tmp_path: Path) -> None:
         late = "2026-01-01T10:00:00Z"

@@ -20,6 +20,7 @@ from doctor import merge_files
 from doctor.cli import Refused
 from doctor.hostnames import InventoryError, valid
 from doctor.inventory import Inventory
+from doctor.merge_looks import Look
 from doctor.node import alone, called
 from tests.conftest import PREPARED
 from tests.hosts.fleet import Fleet, merge
@@ -32,7 +33,7 @@ from tests.test_startup import imported
 QUICK = ("--select", "host-unreachable")
 
 
-def looks(path: Path) -> list[merge_files.Look]:
+def looks(path: Path) -> list[Look]:
     pile = merge_files.read([path])
     assert pile.unusable == ()
     return list(pile.looks)

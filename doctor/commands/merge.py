@@ -42,8 +42,9 @@ def command(
     known = catalogue(checks)
     picked = chosen(known, select, ignore if select else [*ignore, "smoke"], roots=True)
     from doctor.collector import union
-    from doctor.merge import job, merge
+    from doctor.merge import merge
     from doctor.merge_files import read
+    from doctor.merge_runs import job
     from doctor.report.words import clean
 
     named = expected(fleet)

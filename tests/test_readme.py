@@ -36,6 +36,9 @@ def test_every_option_that_it_names_exists() -> None:
     for command in ("check", "smoke", "preflight", "node", "merge", "report"):
         words = [sys.executable, "-m", "doctor", command, "--help"]
         known += subprocess.run(words, cwd=README.parent, capture_output=True, text=True).stdout
-    of_others = {"--quiet", "--nproc-per-node"}
-    named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", TEXT)) - of_others
+    of_others = {"--nproc-per-node", "--overlap", "--ntasks-per-node", "--no-python"}
+    prose, fences = re.sub(r"^```.*?^```", "", TEXT, flags=re.S | re.M), re.findall(r"^```.*?^```", TEXT, re.S | re.M)
+    ours = [words for fence in fences for words in re.findall(r"\bdoctor (.*(?:\\\n.*)*)", fence)]
+    named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", "\n".join([prose, *ours]))) - of_others
+    assert len(named) > 30
     assert {option for option in named if not re.search(rf"{option}\b", known)} == set()

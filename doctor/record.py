@@ -38,6 +38,8 @@ class Run(msgspec.Struct, frozen=True):
     version: str = ""
     smoke: dict[str, Any] = {}
     """`doctor.smoke.model.SmokeRun` as builtins with keys of text; empty when no smoke run was made."""
+    checks: tuple[str, ...] = ()
+    """The checks that it was made for; empty when that is not told."""
 
 
 _WORD = r"pass(?:word|wd|phrase)|secret|token|api[_-]?key|access[_-]?key|credential"

@@ -90,7 +90,7 @@ def put_out(examination: Examination, known: list[Check], output: Output, events
     """Saves and reports. Returns the exit code. ``events`` have told of the run so far, if any have."""
     stopped = examination.stopped
     if output.save:
-        _save(output.save, examination.run)
+        _save(output.save, examination)
     report = settled(examination.report, output.config, known)
     code = judged(report, output)
     if stopped is not None:
@@ -107,15 +107,17 @@ def judged(report: Report, output: Output) -> int:
     return exit_code(report, strict=output.strict, on_unknown=output.on_unknown, fail_on=output.fail_on)  # type: ignore[arg-type]
 
 
-def _save(path: Path, run: Run) -> None:
+def _save(path: Path, examination: Examination) -> None:
     """Writes the run whole or not at all, readable for its owner alone. A failure is said, and changes no verdict."""
     import msgspec
 
     from doctor.record import redacted
     from doctor.whole import write_whole
 
+    made_for = tuple(one.check for one in examination.report.outcomes)
+    run = redacted(msgspec.structs.replace(examination.run, checks=made_for))
     try:
-        write_whole(path, msgspec.json.encode(redacted(run)) + b"\n")
+        write_whole(path, msgspec.json.encode(run) + b"\n")
     except OSError as error:
         typer.echo(f"doctor: --save {path}: {error.strerror}; the run was not saved", err=True)
 

@@ -41,7 +41,7 @@ def command(
 ) -> None:
     """Show a saved run or report again: in any format, or beside an older one.
 
-    A run is judged anew, by the checks whose facts were asked for then; a report is taken as it was judged, waivers
+    A run is judged anew, by the checks that it was made for; a report is taken as it was judged, waivers
     and all. With --diff, a finding that is not there any more is gone only where its check looked again, else it is
     unseen; -f takes human, plain, json and md.
 
@@ -107,22 +107,26 @@ def _bytes(path: Path, name: str) -> bytes:
 
 
 def _again(run: Run, known: list[Check]) -> Report:
-    """Judged by the checks whose facts some host was asked for; which were not is noted."""
+    """Judged by the checks that it was made for, or whose facts some host was asked for; the others are noted."""
     import msgspec
 
     from doctor.examine import replay
+    from doctor.report.words import count
 
     picked = [one for one in known if _was_asked(run, one)]
     report = replay(run, picked)
-    left = len(known) - len(picked) - sum(one.area == "smoke" and one not in picked for one in known)
+    left = len([one for one in known if one not in picked and one.area != "smoke"])
     if not left:
         return report
-    note = f"{left} checks that the run did not ask for are not judged; doctor check --from FILE judges all"
+    said = count(left, "check") + (" is" if left == 1 else " are")
+    note = f"{said} not judged, for the run was not made for {'it' if left == 1 else 'them'}"
     return msgspec.structs.replace(report, notes=(*report.notes, note))
 
 
 def _was_asked(run: Run, check: Check) -> bool:
-    """Where no host answered, nobody can tell, and every check stays: it will be unknown."""
+    """Where the run does not tell, and no host answered, every check stays: it will be unknown."""
+    if run.checks:
+        return check.name in run.checks
     if check.area == "smoke":
         return bool(run.smoke)
     answered = [record for record in run.hosts.values() if not record.visit.trouble]

@@ -25,6 +25,8 @@ from doctor.verdict import Exit, Verdict, verdict
 __all__ = ["LONGEST", "advice", "causes", "line", "word_of"]
 
 LONGEST = 1000
+SAMPLE = 64
+"""Hosts that are folded to see whether they fold well."""
 WHY = 5
 """Causes that are named; the rest are counted."""
 WORDS = {
@@ -63,8 +65,8 @@ def line(
 ) -> str:
     """The line, without a line feed; ``code`` is the exit code that it comes with, ``word`` stands for the verdict's.
 
-    ``nodes`` counts healthy hosts of all. ``unknown`` counts checks that could not look at all they should for a reason
-    of their own, with the hosts. ``why`` names what the word rests on: errors, else what is unknown, else warnings.
+    ``nodes`` counts healthy hosts of all; ``warn`` and ``waived`` count checks; ``unknown`` counts checks that could not
+    look at all they should for a reason of their own, and names the hosts. ``why`` names what the word rests on: errors, else what is unknown, else warnings.
     """
     known = word or word_of(report, code, need)
     ends = [("need", str(need) if need else ""), ("where", escaped(where, limit=80)), ("tier", escaped(tier, limit=20))]
@@ -127,7 +129,7 @@ class _Shown:
         yield "unknown", f"{len(dark)}{':' if hosts else ''}{hosts}" if dark else ""
         yield "smoke", report.smoke.ended if report.smoke and report.smoke.ended != "complete" else ""
         yield "warn", _number(_is_warning(one) for one in report.outcomes)
-        yield "waived", str(sum(len(one.waived) for one in report.outcomes) or "")
+        yield "waived", _number(bool(one.waived) for one in report.outcomes)
 
     def why(self, room: _Room) -> Iterator[str]:
         for name, hosts in self.causes[:WHY]:
@@ -151,12 +153,14 @@ def few(hosts: Sequence[str], fleet: Fleet, room: int) -> str:
         return ""
     names = [escaped(host, _NAME, 60) for host in fleet.ordered(hosts)]
     shown = len(names)
+    if shown > SAMPLE and len(fleet.fold(names[:SAMPLE])) > 2 * room + 100:
+        shown = SAMPLE  # names without a pattern: all of them would take seconds, and not become fewer
+    folded = ""
     while shown:
         folded = fleet.fold(names[:shown])
         if len(folded) <= max(room, 1):
             break
-        # A folded list is no longer than its names: half of them are worth a try.
-        shown //= 2
+        shown = min(shown // 2, SAMPLE)
     left = len(names) - shown
     return ",".join([*([folded] if shown else []), *([f"+{left}"] if left else [])])
 

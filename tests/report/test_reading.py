@@ -35,7 +35,7 @@ def test_it_is_shown_as_it_was(name: str) -> None:
         assert text.render(after, made.PAGES) == text.render(before, made.PAGES)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(reports())
 def test_any_report_written_again_is_the_same_document(report: Report) -> None:
     document = encode(report, exit_code(report))

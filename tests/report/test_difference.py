@@ -1,0 +1,173 @@
+"""What appeared, stayed, went and is out of sight between two runs; what is not known is never gone."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import jsonschema
+import msgspec
+import pytest
+from hypothesis import given, settings
+
+from doctor.model import Finding, Outcome, Reason, Report, Waived
+from doctor.report.changes import SCHEMA_FILE, render, render_json, render_markdown
+from doctor.report.difference import Difference, compare
+from doctor.verdict import exit_code
+from tests.report import reports as made
+from tests.report.strategies import reports
+from tests.report.test_markdown import check_tame
+
+HOSTS = made.HOSTS[:4]
+VALID = jsonschema.Draft202012Validator(json.loads(SCHEMA_FILE.read_text("utf-8")))
+
+
+def down(host: str, npu: int = 0) -> Finding:
+    return Finding("the link of NPU {npu} is down", hosts=(host,), npu=npu)
+
+
+def links(*findings: Finding, **more: Any) -> Outcome:
+    return made.outcome("link-down", *findings, **{"looked": HOSTS, **more})
+
+
+def run(*outcomes: Outcome, hosts: tuple[str, ...] = HOSTS) -> Report:
+    return made.report(*outcomes, hosts=hosts)
+
+
+def kinds(difference: Difference) -> list[tuple[str, tuple[str, ...], str]]:
+    return [(one.kind, one.hosts, one.why) for one in difference.changes]
+
+
+def test_appeared_stayed_and_gone() -> None:
+    difference = compare(
+        run(links(down("node001"), down("node002"))), run(links(down("node002"), down("node003"), down("node004")))
+    )
+    assert kinds(difference) == [
+        ("appeared", ("node003", "node004"), ""),
+        ("stayed", ("node002",), ""),
+        ("gone", ("node001",), ""),
+    ]
+
+
+def test_what_the_check_could_not_look_at_again_is_not_gone() -> None:
+    old = run(links(down("node001")))
+    blind = run(links(looked=HOSTS[1:], unknown={"node001": Reason("no answer")}))
+    crashed = run(links(looked=HOSTS[1:], crashed={"node001": "Traceback"}))
+    skipped = run(links(looked=HOSTS[1:], skipped={"node001": "no NPU"}))
+    assert kinds(compare(old, blind)) == [("unseen", ("node001",), "no answer")]
+    assert kinds(compare(old, crashed)) == [("unseen", ("node001",), "the check crashed")]
+    assert kinds(compare(old, skipped)) == [("unseen", ("node001",), "not looked at: no NPU")]
+    assert kinds(compare(old, run(made.outcome("cann-differs", looked=HOSTS)))) == [
+        ("unseen", ("node001",), "the check was not run")
+    ]
+    assert kinds(compare(old, run(links(looked=HOSTS[1:]), hosts=HOSTS[1:]))) == [
+        ("unseen", ("node001",), "the host is not in this run")
+    ]
+
+
+def test_what_was_not_known_before_says_so_when_it_is_found() -> None:
+    new = run(links(down("node001")))
+    blind = run(links(looked=HOSTS[1:], unknown={"node001": Reason("no answer")}))
+    assert kinds(compare(blind, new)) == [("appeared", ("node001",), "not known before: no answer")]
+    assert kinds(compare(run(links(looked=HOSTS[1:]), hosts=HOSTS[1:]), new)) == [
+        ("appeared", ("node001",), "the host was not in the run before")
+    ]
+
+
+def test_a_finding_that_blames_no_host() -> None:
+    hole = Finding("ranks {ranks} are missing", ranks=[4])
+    table = made.outcome("rank-table-hole", looked=())
+    found = made.outcome("rank-table-hole", hole, looked=())
+    assert kinds(compare(run(found), run(table))) == [("gone", (), "")]
+    assert kinds(compare(run(table), run(found))) == [("appeared", (), "")]
+    unread = made.outcome("rank-table-hole", looked=(), complete=False, unknown={"": Reason("not JSON")})
+    assert kinds(compare(run(found), run(unread))) == [("unseen", (), "not JSON")]
+
+
+def test_fewer_of_the_same_stay_and_are_counted() -> None:
+    (change,) = compare(run(links(down("node001", 0), down("node001", 1))), run(links(down("node001", 1)))).changes
+    assert (change.kind, change.was, change.now) == ("stayed", 2, 1)
+
+
+def test_waived_now_and_waived_no_longer() -> None:
+    put = Waived(down("node001"), "spare ordered", "2026-12-31")
+    failing, waived = run(links(down("node001"))), run(links(waived=(put,)))
+    assert kinds(compare(failing, waived)) == [("waived", ("node001",), "until 2026-12-31: spare ordered")]
+    assert kinds(compare(waived, failing)) == [("appeared", ("node001",), "it was waived before")]
+
+
+def test_hosts_and_checks_that_came_and_went() -> None:
+    difference = compare(
+        run(links(looked=HOSTS[:2]), hosts=HOSTS[:2]),
+        run(made.outcome("cann-differs", looked=HOSTS[1:3]), hosts=HOSTS[1:3]),
+    )
+    assert (difference.hosts_came, difference.hosts_went) == (("node003",), ("node001",))
+    assert (difference.checks_came, difference.checks_went) == (("cann-differs",), ("link-down",))
+
+
+def test_unknown_that_became_known_and_the_other_way_round() -> None:
+    dark = run(links(looked=HOSTS[1:], unknown={"node001": Reason("no answer")}))
+    light = run(links())
+    (cleared,) = compare(dark, light).cleared
+    (darkened,) = compare(light, dark).darkened
+    assert cleared == darkened
+    assert (cleared.checks, cleared.hosts, cleared.reason) == (("link-down",), ("node001",), "no answer")
+    assert not compare(dark, dark).darkened + compare(dark, dark).cleared
+
+
+def test_in_words() -> None:
+    put = Waived(down("node004"), "spare ordered", "2026-12-31")
+    old = run(links(down("node001"), down("node002"), down("node004")))
+    new = run(links(down("node002"), down("node003"), waived=(put,)))
+    text = render(compare(old, new), 10)
+    assert text == (
+        "appeared FAIL link-down on node003 (1/4): the link of NPU 0 is down\n"
+        "stayed   FAIL link-down on node002 (1/4): the link of NPU 0 is down\n"
+        "waived   FAIL link-down on node004 (1/4): the link of NPU 0 is down (until 2026-12-31: spare ordered)\n"
+        "gone     FAIL link-down on node001 (1/4): the link of NPU 0 is down\n"
+        "findings 1 appeared, 1 stayed, 0 unseen, 1 waived, 1 gone\n"
+        "before   FAILED: 1 error on 3 of 4 hosts (2026-11-20 10:15:02 UTC)\n"
+        "now      FAILED: 1 error on 2 of 4 hosts; 1 check waived (2026-11-20 10:15:02 UTC)\n"
+    )
+
+
+PAIRS = [(one, other) for one in ("folded", "unknown", "hostile", "crashed") for other in ("dead_host", "hostile")]
+
+
+@pytest.mark.parametrize(("one", "other"), PAIRS)
+def test_every_form_of_it(one: str, other: str) -> None:
+    difference = compare(made.ALL[one](), made.ALL[other]())
+    told = json.loads(render_json(difference, 10))
+    VALID.validate(told)
+    assert told["exit"] == 10
+    check_tame(render_markdown(difference, 10))
+    text = render(difference, 10)
+    assert all(line.isprintable() for line in text.splitlines())
+    assert text == render(difference, 10)
+
+
+def test_the_schema_can_refuse() -> None:
+    told = json.loads(render_json(compare(made.folded(), made.unknown()), 10))
+    assert not VALID.is_valid({**told, "extra": 1})
+    assert not VALID.is_valid({**told, "changes": [{**told["changes"][0], "kind": "better"}]})
+
+
+@settings(max_examples=40, deadline=None)
+@given(reports(), reports())
+def test_any_two_reports_compare(old: Report, new: Report) -> None:
+    difference = compare(old, new)
+    VALID.validate(json.loads(render_json(difference, exit_code(new))))
+    render(difference, 0)
+    same = compare(new, new)
+    assert {one.kind for one in same.changes} <= {"stayed"}
+    assert not same.darkened + same.cleared
+
+
+def test_many_hosts_are_quick_and_bounded() -> None:
+    hosts = tuple(f"n{number:04d}" for number in range(1000))
+    found = [down(host, number % 50) for number, host in enumerate(hosts)]
+    new = made.report(made.outcome("link-down", *found, looked=hosts), hosts=hosts)
+    old = msgspec.structs.replace(new, outcomes=(made.outcome("link-down", looked=hosts),))
+    lines = render(compare(old, new), 10).splitlines()
+    assert len(lines) < 30
+    assert "... and 30 more of link-down (-f json has all)" in lines[20]

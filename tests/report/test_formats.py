@@ -1,0 +1,76 @@
+"""The table of formats, and what -f asks for."""
+
+from __future__ import annotations
+
+import itertools
+import time
+
+import msgspec
+import pytest
+
+from doctor.model import Finding, Reason, Report
+from doctor.report.formats import FORMATS, MODES, Asked, Setting, asked, encoded, render
+from doctor.report.redaction import redacted
+from tests.report import reports as made
+
+
+def test_a_format_alone_goes_to_stdout() -> None:
+    assert asked(["json"]) == (Asked("json"),)
+    assert asked(["json=-"]) == (Asked("json"),)
+    assert asked(["md=a=b.md", "oneline", "junit=x"]) == (Asked("md", "a=b.md"), Asked("oneline"), Asked("junit", "x"))
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["xml"], "'xml': expected human, plain, oneline, json, jsonl, md, junit, prometheus"),
+        (["json="], "expected a file after the ="),
+        (["json", "md"], "json and md are to go to stdout: expected one there"),
+        (["json=a", "md=a"], "'a' is to be written twice"),
+        (["=x"], "'=x': expected human"),
+    ],
+)
+def test_what_cannot_be_followed(words: list[str], said: str) -> None:
+    with pytest.raises(ValueError, match=said[:30]) as refused:
+        asked(words)
+    assert said in str(refused.value)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("kind", made.ALL)
+def test_every_format_shows_every_report(name: str, kind: str) -> None:
+    text = render(name, made.ALL[kind](), Setting(10, made.PAGES))
+    assert text.endswith("\n")
+    assert "\x1b]0" not in text
+    assert encoded(name, made.ALL[kind](), Setting(10, made.PAGES)).decode("utf-8")
+
+
+def test_an_exporter_that_is_another_user_can_read_its_file() -> None:
+    assert MODES == {"prometheus": 0o644}
+
+
+def large() -> Report:
+    """A thousand hosts and 147 checks, with all that can go wrong."""
+    hosts = tuple(f"node{number:04d}" for number in range(1000))
+    addresses = {host: f"10.0.{number // 250}.{number % 250}" for number, host in enumerate(hosts)}
+    outcomes = []
+    for number, name in zip(range(147), itertools.cycle(made.CHECKS), strict=False):
+        blamed = hosts[number::3] if number % 7 == 0 else ()
+        found = [Finding("{ip} is taken", hosts=(host,), ip=addresses[host], saw=host) for host in blamed]
+        blind = dict.fromkeys(hosts[number::11], Reason("no answer")) if number % 5 == 0 else {}
+        made_ = made.outcome(name, *found, looked=hosts, unknown=blind)
+        outcomes.append(msgspec.structs.replace(made_, check=f"{name}-{number}"))
+    return made.report(*outcomes, hosts=hosts)
+
+
+def test_a_large_fleet_is_shown_in_seconds() -> None:
+    """Each takes about a second alone; the limit is for a machine that does much beside."""
+    report, slow = large(), {}
+    for name in FORMATS:
+        began = time.process_time()
+        assert render(name, report, Setting(10, made.PAGES))
+        slow[name] = time.process_time() - began
+    began = time.process_time()
+    redacted(report, b"k" * 32)
+    slow["redacted"] = time.process_time() - began
+    assert max(slow.values()) < 10, slow

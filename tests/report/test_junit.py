@@ -1,0 +1,107 @@
+"""JUnit XML, read back by junitparser."""
+
+from __future__ import annotations
+
+import re
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import given, settings
+from junitparser import Error, Failure, JUnitXml, Skipped, TestCase
+from junitparser.junitparser import FinalResult
+
+from doctor.model import Finding, Reason, Report, Waived
+from doctor.report.junit import render
+from doctor.verdict import exit_code
+from tests.report import reports as made
+from tests.report.strategies import reports
+
+
+def cases(report: Report, code: int | None = None) -> dict[str, TestCase]:
+    text = render(report, exit_code(report) if code is None else code)
+    return {case.name: case for suite in JUnitXml.fromstring(text.encode()) for case in suite}
+
+
+def result(report: Report, name: str, code: int | None = None) -> FinalResult | None:
+    results = cases(report, code)[name].result
+    return results[0] if results else None
+
+
+@pytest.mark.parametrize("name", made.ALL)
+def test_every_check_is_a_case_of_its_area(name: str) -> None:
+    report = made.ALL[name]()
+    found = cases(report)
+    assert {name: case.classname for name, case in found.items()} == {one.check: one.area for one in report.outcomes}
+
+
+def test_what_passed_passed_and_what_does_not_apply_is_skipped() -> None:
+    report = made.healthy()
+    assert result(report, "link-down") is None
+    skipped = result(report, "rank-table-hole")
+    assert isinstance(skipped, Skipped)
+    assert skipped.message == "no RankTable was given"
+
+
+def test_findings_are_a_failure_with_hosts_and_values() -> None:
+    found = result(made.folded(), "driver-differs")
+    assert isinstance(found, Failure)
+    assert (found.message, found.type) == ("4 findings on 4 hosts", "error")
+    assert "node003: the driver is not the fleet's (saw 23.0.1, want 24.1.0)" in (found.text or "")
+
+
+def test_a_warning_fails_where_the_exit_code_says_so() -> None:
+    report = made.report(made.outcome("cann-differs", Finding("x", hosts=("node001",))))
+    assert result(report, "cann-differs", 0) is None
+    assert "warning: node001: x" in cases(report, 0)["cann-differs"].system_out
+    assert isinstance(result(report, "cann-differs", 11), Failure)
+    assert isinstance(result(report, "cann-differs", 10), Failure)
+
+
+def test_what_is_unknown_is_never_green() -> None:
+    report = made.report(made.outcome("link-down", unknown={"node001": Reason("no answer")}))
+    found = result(report, "link-down")
+    assert isinstance(found, Error)
+    assert found.message == "unknown: no answer"
+    forgiven = result(report, "link-down", 0)
+    assert isinstance(forgiven, Skipped)
+
+
+def test_a_dead_host_is_one_failure_and_its_consequences_are_skipped() -> None:
+    xml = JUnitXml.fromstring(render(made.dead_host(), 10).encode())
+    assert (xml.failures, xml.errors) == (1, 0)
+    assert xml.skipped == len(made.dead_host().outcomes) - 2
+
+
+def test_a_crash_is_an_error_with_its_traceback() -> None:
+    found = result(made.crashed(), "cann-differs")
+    assert isinstance(found, Error)
+    assert found.type == "crashed"
+    assert "KeyError" in (found.text or "")
+
+
+def test_what_is_waived_is_told_and_passes() -> None:
+    put = Waived(Finding("the link is down", hosts=("node001",)), "spare ordered", "2026-12-31")
+    case = cases(made.report(made.outcome("link-down", waived=(put,))))["link-down"]
+    assert not case.result
+    assert "waived until 2026-12-31 (spare ordered): node001: the link is down" in case.system_out
+
+
+def test_counts_times_and_properties() -> None:
+    xml = JUnitXml.fromstring(render(made.unknown(), 10).encode())
+    assert (xml.tests, xml.failures, xml.errors, xml.time) == (5, 1, 4, 4.12)
+    suite = next(iter(xml))
+    assert suite.timestamp == "2026-11-20T10:15:02"
+    properties = suite.properties()  # type: ignore[no-untyped-call]
+    assert {one.name: one.value for one in properties}["verdict"] == "failed"
+
+
+@settings(max_examples=30, deadline=None)
+@given(reports())
+def test_any_report_is_well_formed_and_comes_round(report: Report) -> None:
+    text = render(report, exit_code(report))
+    ElementTree.fromstring(text.encode())
+    assert not re.search("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]", text)
+    xml = JUnitXml.fromstring(text.encode())
+    assert xml.tests == len(report.outcomes)
+    data: bytes = xml.tostring()  # type: ignore[no-untyped-call]
+    assert data.decode() == text.strip()

@@ -1,0 +1,111 @@
+"""A ticket: what hosts say stays in code, whatever they say. Read back by a CommonMark parser."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+
+from doctor.model import Finding, Report
+from doctor.report.markdown import code_span, fenced, render
+from doctor.verdict import exit_code
+from tests.report import reports as made
+from tests.report.strategies import reports
+
+READER = MarkdownIt("gfm-like", {"linkify": False})
+TAMED = {"heading", "paragraph", "table", "thead", "tbody", "tr", "th", "td", "bullet_list", "list_item", "fence"}
+ATTACKS = st.lists(
+    st.sampled_from(
+        [
+            *("`", "```", "````", "~~~", "|", "\\", "***", "{", "}", "\n\n# ok", "\r\n- ", "\x1b]0;t\x07", "\u202e"),
+            *("<script>", "</code>", "<!--", "[x](http://e)", "![i](u)", "http://e.example", "&lt;", "@all", "#1"),
+        ]
+    ),
+    max_size=6,
+).map("".join)
+
+
+def tokens(text: str) -> Iterator[Token]:
+    for one in READER.parse(text):
+        yield one
+        yield from one.children or ()
+
+
+def told(report: Report) -> str:
+    return render(report, made.PAGES, exit_code(report))
+
+
+def prose(text: str) -> str:
+    """What a reader sees outside of code."""
+    return "\n".join(one.content for one in tokens(text) if one.type == "text")
+
+
+def check_tame(text: str) -> None:
+    for one in tokens(text):
+        kind = one.type.removesuffix("_open").removesuffix("_close")
+        assert kind in TAMED | {"inline", "text", "code_inline", "softbreak"}, (one.type, one.content)
+
+
+@pytest.mark.parametrize("name", made.ALL)
+def test_every_report_is_headings_tables_lists_and_code(name: str) -> None:
+    check_tame(told(made.ALL[name]()))
+
+
+@settings(max_examples=30, deadline=None)
+@given(reports())
+def test_no_report_is_anything_else(report: Report) -> None:
+    check_tame(told(report))
+
+
+@settings(max_examples=100, deadline=None)
+@given(ATTACKS, ATTACKS)
+def test_nothing_breaks_out_of_code(one: str, other: str) -> None:
+    host = f"h{other}x"
+    report = made.report(
+        made.outcome("link-down", Finding("{what}", hosts=(host,), what=one, saw=other), looked=(host,)),
+        hosts=(host,),
+        source=one,
+        notes=(other, one),
+    )
+    text = told(report)
+    check_tame(text)
+    for word in ("script", "http", "@all", "#1"):
+        assert word not in prose(text)
+
+
+@given(ATTACKS)
+def test_a_span_is_one_span(text: str) -> None:
+    (_, inline, _) = READER.parse(f"a {code_span(text)} b")
+    assert inline.children
+    assert [one.type for one in inline.children] == ["text", "code_inline", "text"]
+
+
+@given(st.lists(ATTACKS, max_size=4))
+def test_a_fence_is_one_fence(lines: list[str]) -> None:
+    assert [one.type for one in READER.parse("\n".join(fenced(lines)))] == ["fence"]
+
+
+def test_what_a_ticket_holds() -> None:
+    text = told(made.unknown())
+    for part in (
+        "# doctor: FAILED: 1 error on 1 of 64 hosts; 5 checks unknown",
+        "| `node030 (1/64)` | `link-down` | - |",
+        "| `node[001-003] (3/64)` | - | 3 checks |",
+        "## error: `link-down` on `node030 (1/64)`",
+        "node030: the link of NPU 0-3,6 is down",
+        "hccn_tool -i 0 -link -g",
+        "## Not known",
+        "sudo -n: a password is required",
+        "- `The budget of 20 s ended before 2 hosts had answered.`",
+        "doctor explain link-down",
+        "doctor check --select link-down node030",
+    ):
+        assert part in text, part
+
+
+def test_the_stacks_of_a_smoke_run_are_in_it() -> None:
+    assert "rank 5, innermost call first" in told(made.smoke_hang())

@@ -1,0 +1,153 @@
+"""One line tells a run: its word first, keys in a settled order, whatever the hosts are called and however many."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from doctor.model import Finding, Reason, Report, Waived
+from doctor.report.health import health
+from doctor.report.oneline import LONGEST, advice, causes, line
+from doctor.verdict import Exit, exit_code
+from tests.report import reports as made
+from tests.report.strategies import reports, texts
+
+KEYS = ["nodes", "bad", "why", "unknown", "smoke", "warn", "waived", "skip"]
+KEYS += ["need", "where", "tier", "exit", "t", "report"]
+
+
+def told(report: Report, **more: object) -> str:
+    return line(report, exit_code(report), **more)  # type: ignore[arg-type]
+
+
+def test_a_healthy_run() -> None:
+    assert told(made.healthy()) == "doctor check: OK nodes=64/64 exit=0 t=4.1s"
+
+
+def test_bad_hosts_are_folded_and_the_cause_names_them() -> None:
+    assert told(made.folded(), command="preflight", path="/tmp/r.json", seconds=13.14) == (
+        "doctor preflight: FAIL nodes=60/64 bad=node[003,011-012,040] why=driver-differs:node[003,011-012,040]"
+        " warn=2 exit=10 t=13.1s report=/tmp/r.json"
+    )
+
+
+def test_what_a_root_cause_hides_is_no_cause() -> None:
+    assert told(made.dead_host()) == (
+        "doctor check: FAIL nodes=63/64 bad=node009 why=host-unreachable:node009 exit=10 t=4.1s"
+    )
+
+
+def test_root_causes_come_before_what_the_job_meets_first() -> None:
+    dead = made.dead_host()
+    slow = made.outcome("device-ip-conflict", Finding("x", hosts=("node001",)))
+    both = msgspec.structs.replace(dead, outcomes=(slow, *dead.outcomes))
+    assert [name for name, _ in causes(both)] == ["host-unreachable", "device-ip-conflict"]
+
+
+def test_hosts_that_nobody_could_judge_are_not_healthy() -> None:
+    report = made.unknown()
+    assert health(report).unknown == ("node001", "node002", "node003", "node020")
+    assert " nodes=59/64 bad=node030 why=link-down:node030 unknown=5:node[001-003,020] " in told(report)
+
+
+def test_without_an_error_what_is_unknown_is_the_cause() -> None:
+    report = made.report(made.outcome("link-down", looked=made.HOSTS[1:], unknown={"node001": Reason("no answer")}))
+    assert told(report).startswith("doctor check: UNKNOWN nodes=63/64 why=link-down:node001 unknown=1:node001 exit=12")
+
+
+def test_a_host_that_no_check_looked_at_is_not_healthy() -> None:
+    assert told(made.nothing()) == "doctor check: NOTHING nodes=0/64 exit=78 t=4.1s"
+
+
+def test_a_run_that_was_cut_short_is_never_ok() -> None:
+    for code in (Exit.INTERRUPTED, Exit.TERMINATED, 129, Exit.BUG):
+        assert line(made.healthy(), code).startswith(f"doctor check: UNKNOWN nodes=64/64 exit={int(code)}")
+
+
+def test_a_smoke_run_that_did_not_end_says_so() -> None:
+    assert told(made.smoke_hang()).split()[-3:] == ["smoke=trouble", "exit=10", "t=4.1s"]
+
+
+def test_warnings_and_waivers_are_counted() -> None:
+    waived = Waived(Finding("x", hosts=("node001",)), "known", "2026-12-31")
+    report = made.report(
+        made.outcome("link-down", waived=(waived, waived)),
+        made.outcome("device-ip-conflict", waived=(waived,)),
+        made.outcome("cann-differs", Finding("x", hosts=("node002",))),
+    )
+    assert told(report) == ("doctor check: WARN nodes=64/64 why=cann-differs:node002 warn=1 waived=2 exit=0 t=4.1s")
+
+
+def test_enough_healthy_hosts_are_ok_and_the_bad_ones_stay_named() -> None:
+    said = line(made.dead_host(), 0, need=60, where="slurm:1234", tier="quick", skipped=["a", "b"])
+    assert said == (
+        "doctor check: OK nodes=63/64 bad=node009 why=host-unreachable:node009 skip=a,b need=60"
+        " where=slurm:1234 tier=quick exit=0 t=4.1s"
+    )
+
+
+def test_a_word_of_the_callers() -> None:
+    assert line(made.healthy(), 0, word="SKIP", skipped=["all"]).startswith("doctor check: SKIP nodes=64/64 skip=all ")
+
+
+def test_five_causes_are_named_and_the_others_counted() -> None:
+    names = list(made.CHECKS)[:8]
+    report = made.report(*(made.outcome(name, Finding("x", hosts=("node001",))) for name in names))
+    why = re.search(r" why=(\S+)", told(report))
+    assert why
+    assert len(why[1].split(",")) <= 6
+
+
+def test_any_number_of_hosts_fits() -> None:
+    odd = [f"r{number * 7919 % 10007}-x{number}" for number in range(1000)]
+    found = [made.outcome(name, Finding("x", hosts=odd[1:]), looked=odd) for name in made.CHECKS]
+    said = told(made.report(*found, hosts=tuple(odd)))
+    assert len(said) <= LONGEST
+    assert " nodes=1/1000 " in said
+    assert re.search(r"\+\d+", said)
+
+
+def test_a_pattern_of_any_size_stays_whole() -> None:
+    racks = tuple(f"rack{rack}-node{number}" for rack in range(25) for number in range(40))
+    report = made.report(made.outcome("link-down", Finding("x", hosts=racks), looked=racks), hosts=racks)
+    assert " bad=rack[0-24]-node[0-39] why=link-down:rack[0-24]-node[0-39] " in told(report)
+
+
+@settings(max_examples=60, deadline=None)
+@given(reports(), texts, texts, st.lists(texts.filter(bool), max_size=3))
+def test_whatever_hosts_are_called_it_is_one_line_of_key_and_value(
+    report: Report, where: str, path: str, skipped: list[str]
+) -> None:
+    said = told(report, where=where, path=path, skipped=skipped)
+    assert re.fullmatch(r"[!-~]+( [!-~]+)*", said)
+    assert len(said) <= LONGEST
+    words = said.split(" ")
+    assert words[:2] == ["doctor", "check:"]
+    keys = [word.partition("=")[0] for word in words[3:]]
+    assert keys == [key for key in KEYS if key in keys]
+    assert {"nodes", "exit", "t"} <= set(keys)
+
+
+def test_advice_is_what_to_do_about_errors_root_causes_first() -> None:
+    (said,) = advice(made.folded(), made.PAGES)
+    assert said == (
+        "FAIL driver-differs on node[003,011-012,040] (4/64): the driver is not the fleet's."
+        " Fix: Install the driver 24.1.0 on node003."
+    )
+
+
+def test_advice_where_something_is_unknown() -> None:
+    report = made.report(made.outcome("pid-limit-low", unknown=dict.fromkeys(made.HOSTS[:3], Reason("no sudo"))))
+    assert advice(report, made.PAGES) == ["unknown pid-limit-low on node[001-003] (3/64): no sudo"]
+
+
+@pytest.mark.parametrize("limit", [1, 2, 5])
+@pytest.mark.parametrize("name", made.ALL)
+def test_advice_is_short_and_clean(name: str, limit: int) -> None:
+    lines = advice(made.ALL[name](), made.PAGES, limit)
+    assert len(lines) <= limit
+    assert all(one.isprintable() and len(one) <= 400 for one in lines)

@@ -1,0 +1,82 @@
+"""Prometheus metrics, read back by the parser of Prometheus' own client."""
+
+from __future__ import annotations
+
+import threading
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from prometheus_client import REGISTRY
+from prometheus_client.parser import text_string_to_metric_families
+
+from doctor.model import Finding, Report, Waived
+from doctor.report.prometheus import render
+from doctor.verdict import exit_code
+from tests.report import reports as made
+from tests.report.strategies import reports
+
+
+def samples(report: Report) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
+    found = {}
+    for family in text_string_to_metric_families(render(report, exit_code(report))):
+        assert family.type == "gauge"
+        assert family.documentation
+        for one in family.samples:
+            key = (one.name, frozenset(one.labels.items()))
+            assert key not in found, key
+            found[key] = one.value
+    return found
+
+
+def value(report: Report, name: str, **labels: str) -> float | None:
+    return samples(report).get((f"doctor_{name}", frozenset(labels.items())))
+
+
+def test_the_run() -> None:
+    report = made.unknown()
+    assert value(report, "run_exit_code") == 10
+    assert value(report, "run_duration_seconds") == 4.12
+    assert value(report, "run_timestamp_seconds") == 1795169702
+    states = {state: value(report, "run_hosts", state=state) for state in ("healthy", "bad", "unknown")}
+    assert states == {"healthy": 59, "bad": 1, "unknown": 4}
+
+
+def test_the_checks_and_the_hosts() -> None:
+    report = made.folded()
+    labels = {"check": "driver-differs", "area": "versions", "severity": "error"}
+    assert value(report, "check_status", **labels, status="failed") == 1
+    assert value(report, "check_status", **labels, status="passed") is None
+    assert value(report, "check_findings", **labels) == 4
+    assert value(report, "host_healthy", host="node003") == 0
+    assert value(report, "host_healthy", host="node001") == 1
+    assert value(report, "host_findings", host="node003", severity="error") == 1
+    assert value(report, "host_findings", host="node003", severity="warning") == 1
+
+
+def test_what_is_waived() -> None:
+    put = Waived(Finding("x", hosts=("node001",)), "known", "2026-12-31")
+    assert value(made.report(made.outcome("link-down", waived=(put,))), "waived_findings") == 1
+
+
+def test_a_time_that_is_none_is_left_out() -> None:
+    report = msgspec.structs.replace(made.healthy(), started="")
+    assert value(report, "run_timestamp_seconds") is None
+
+
+@pytest.mark.parametrize("name", made.ALL)
+def test_every_report_is_read(name: str) -> None:
+    assert samples(made.ALL[name]())
+
+
+@settings(max_examples=30, deadline=None)
+@given(reports())
+def test_any_report_is_read(report: Report) -> None:
+    assert samples(report)
+
+
+def test_it_leaves_no_thread_and_nothing_in_the_global_registry() -> None:
+    before = [family.name for family in REGISTRY.collect()]
+    render(made.folded(), 10)
+    assert [family.name for family in REGISTRY.collect()] == before
+    assert threading.active_count() == 1

@@ -1,0 +1,145 @@
+"""Pseudonyms: nothing that tells where a report comes from is left, and all else is."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from doctor.model import Finding, Reason, Report
+from doctor.report.difference import compare
+from doctor.report.formats import FORMATS, Setting, render
+from doctor.report.json import encode
+from doctor.report.redaction import Redactor, redacted
+from doctor.verdict import exit_code
+from tests.report import reports as made
+from tests.report.strategies import reports
+
+KEY = b"k" * 32
+HOSTS = ["node001", "node002", "gpu-1", "gpu-12", "port", "a.example.com", "10.0.0.7", "fe80::1", "x y", "localhost"]
+HIDDEN = r"(?:host|ip|ipv6|mac|user)-[bcdfghjklmnpqrstvwxz]{10}"
+R = Redactor(KEY, HOSTS)
+
+
+@pytest.mark.parametrize(
+    ("text", "pattern"),
+    [
+        ("node001 and node0011, anode001", "HH and node0011, anode001"),
+        ("node001-ib0:/data node001_eth0", "HH-ib0:/data HH_eth0"),
+        ("on node001. Then", "on HH. Then"),
+        ("node001.cluster.internal", "HH"),
+        ("gpu-1 gpu-12 gpu-123", "HH HH gpu-123"),
+        ("gpu-1:8080,gpu-12:8080", "HH:8080,HH:8080"),
+        ("node[001-002] and foo[1-2]", "HH,HH and foo[1-2]"),
+        ("b.example.com x y", "HH HH"),
+        ("www.example.org", "HH"),
+        ("10.0.0.7/24 10.0.0.8:29500", "HH/24 HH:29500"),
+        ("fe80::1%eth0 [2001:db8::5]:22", "HH%eth0 [HH]:22"),
+        ("aa:bb:cc:dd:ee:ff AA-BB-CC-DD-EE-FF", "HH HH"),
+        ("/home/alice/train.py ~bob/x", "/home/HH/train.py ~HH/x"),
+        ("alice@node001 root@node002", "HH@HH root@HH"),
+    ],
+)
+def test_what_is_replaced(text: str, pattern: str) -> None:
+    assert re.fullmatch(re.escape(pattern).replace("HH", HIDDEN), R.text(text)), R.text(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "127.0.0.1 ::1 0.0.0.0 :: 255.255.255.0 255.255.255.255 netmask 255.255.0.0",
+        "driver 23.0.1, firmware 7.1.0.5.220, at 10:15:02, took 4.1 s",
+        "00:00:00:00:00:00 ff:ff:ff:ff:ff:ff 0000:81:00.0 c10::Error std::vector",
+        "net.ipv4.ip_forward train.py torch.distributed /etc/resolv.conf libhccl.so.1",
+        "localhost @all {ip} a[1-3] [bold]",
+        "rank 3 waits for ranks 0-2,5",
+    ],
+)
+def test_what_stays(text: str) -> None:
+    assert R.text(text) == text
+
+
+def test_one_thing_has_one_pseudonym_however_it_is_written() -> None:
+    assert R.text("2001:DB8:0::5") == R.text("2001:db8::5")
+    assert R.text("AA-BB-CC-DD-EE-FF") == R.text("aa:bb:cc:dd:ee:ff")
+    assert R.text("node001") == R.host("node001") == Redactor(KEY, ["node001"]).text("node001")
+
+
+def test_another_key_gives_other_pseudonyms() -> None:
+    assert Redactor(b"x" * 32, HOSTS).text("node001 10.0.0.8") != R.text("node001 10.0.0.8")
+
+
+def test_a_sentence_of_a_check_is_not_broken_by_a_host_that_is_called_like_a_word() -> None:
+    assert R.template("the port {port} of node001 is taken") == f"the port {{port}} of {R.host('node001')} is taken"
+    assert R.text("port") == R.host("port")
+
+
+def telling() -> Report:
+    """A report in which every part could tell."""
+    hosts = ("node001", "node002")
+    finding = Finding(
+        "{ip} belongs to {owners}",
+        hosts=hosts,
+        ip="10.1.2.3",
+        owners=[("node001", 3), ("node002", 4)],
+        by={"node001": "aa:bb:cc:dd:ee:01"},
+        saw="node[001-002]",
+    )
+    blind = {"node002": Reason("node002: no answer from 10.1.2.4")}
+    return made.report(
+        made.outcome("device-ip-conflict", finding, looked=hosts, unknown=blind),
+        made.outcome("pid-limit-low", looked=("node001",), crashed={"node002": 'File "/home/alice/x.py"'}),
+        made.outcome("link-down", looked=(), complete=False, skipped={"node001": "alice@node001 said no"}),
+        hosts=hosts,
+        source="2 hosts from /home/alice/hosts",
+        notes=("node001 is slow",),
+        smoke=msgspec.structs.replace(made.smoke_hang().smoke, notes=("10.1.2.3",)),  # type: ignore[type-var]
+    )
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_no_format_tells(name: str) -> None:
+    report = telling()
+    text = render(name, redacted(report, KEY), Setting(exit_code(report), made.PAGES, verbose=True))
+    assert not re.search(r"node0|001|10\.1\.2|aa:bb|alice", text)
+    assert re.search(HIDDEN, text)
+
+
+def test_all_that_is_no_name_stays() -> None:
+    report = telling()
+    before, after = (json.loads(encode(one, 10)) for one in (report, redacted(report, KEY)))
+    assert before["counts"] == after["counts"]
+    for one, other in zip(before["outcomes"], after["outcomes"], strict=True):
+        assert one["status"] == other["status"]
+        assert len(one["looked"]) == len(other["looked"])
+        assert [found["template"] for found in one["findings"]] == [found["template"] for found in other["findings"]]
+
+
+def test_two_runs_can_still_be_compared() -> None:
+    old, new = made.unknown(), made.dead_host()
+    plain, veiled = compare(old, new), compare(redacted(old, KEY), redacted(new, KEY))
+    assert [(one.kind, one.check, len(one.hosts)) for one in plain.changes] == [
+        (one.kind, one.check, len(one.hosts)) for one in veiled.changes
+    ]
+
+
+@settings(max_examples=60, deadline=None)
+@given(reports())
+def test_any_report_keeps_its_verdict_and_loses_its_names(report: Report) -> None:
+    after = redacted(report, KEY)
+    assert exit_code(after) == exit_code(report)
+    assert len(after.hosts) == len(set(after.hosts)) == len(report.hosts)
+    text = encode(after, 0).decode()
+    for host in report.hosts:
+        if re.fullmatch(r"node\d\d", host):
+            assert not re.search(rf"(?<![\w.-]){host}(?![\w-])", text)
+
+
+@given(st.text(max_size=60))
+def test_any_text_goes_through(text: str) -> None:
+    R.text(text)
+    R.template(text)

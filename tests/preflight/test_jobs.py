@@ -1,0 +1,324 @@
+"""The README's job scripts on a real Slurm, as they stand there, with a fault on one host and without.
+
+Four hosts in namespaces of their own, each with a slurmd and an sshd. The fault is real: a /dev/shm of 64 MiB. A job
+waits two minutes after a requeue; that wait alone is cut short.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from tests.hosts.fleet import Fleet
+from tests.hosts.slurm import MISSING
+from tests.jobs.scripts import TRAIN, script, trained
+from tests.jobs.site import DOCTOR, FAULT, INSTALLED, Site
+
+pytestmark = [
+    pytest.mark.hosts,
+    pytest.mark.timeout(180),
+    pytest.mark.skipif(bool(MISSING) and os.environ.get("CI") != "true", reason=f"not installed: {', '.join(MISSING)}"),
+]
+HEALTHCHECK, PROLOG = "/etc/slurm/doctor-healthcheck", "/etc/slurm/doctor-prolog"
+QUIET = "#!/bin/sh\nexit 0\n"
+SETTINGS = f"""\
+HealthCheckProgram={HEALTHCHECK}
+HealthCheckInterval=3
+Prolog={PROLOG}
+PrologFlags=Alloc
+SchedulerParameters=batch_sched_delay=0,sched_interval=1,sched_min_interval=0,bf_interval=1,nohold_on_prolog_fail
+"""
+LINE = re.compile(r"^doctor preflight: .*$", re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def site(make_fleet: Callable[..., Fleet]) -> Iterator[Site]:
+    files = {HEALTHCHECK: QUIET, PROLOG: QUIET}
+    made = Site(make_fleet, 4, name="job", subnet="10.73.0.0/16", files=files)
+    try:
+        made.start_slurm(SETTINGS)
+        yield made
+    finally:
+        made.end()
+
+
+class Job(NamedTuple):
+    """A job that has come to its end."""
+
+    number: str
+    folder: Path
+    shown: str
+    said: str
+
+    @property
+    def state(self) -> str:
+        return self._field("JobState")
+
+    @property
+    def code(self) -> int:
+        """The exit code of its script."""
+        return int(self._field("ExitCode").partition(":")[0])
+
+    @property
+    def excluded(self) -> str:
+        return self._field("ExcNodeList")
+
+    def _field(self, name: str) -> str:
+        found = re.search(rf"\b{name}=(\S+)", self.shown)
+        assert found, self.shown
+        return found.group(1)
+
+    @property
+    def lines(self) -> list[str]:
+        return LINE.findall(self.said)
+
+    @property
+    def report(self) -> dict[str, Any]:
+        whole: dict[str, Any] = json.loads((self.folder / f"doctor-{self.number}.json").read_text())
+        return whole
+
+
+class Submit:
+    """``submit(text, options)``: sbatch in a folder of its own; `ended` waits."""
+
+    def __init__(self, site: Site, folder: Path) -> None:
+        self.site, self.folder = site, folder
+        (folder / "train.py").write_text(TRAIN)
+
+    def __call__(self, text: str, *options: str) -> str:
+        (self.folder / "job.sh").write_text(text)
+        return self.site.run("sbatch", "--parsable", *options, "job.sh", cwd=self.folder)
+
+    def ended(self, number: str) -> Job:
+        shown = self.site.wait(number)
+        return Job(number, self.folder, shown, (self.folder / f"slurm-{number}.out").read_text())
+
+    def run(self, name: str, *options: str) -> Job:
+        """A script of the README, to its end."""
+        return self.ended(self(script(name), *options))
+
+
+@pytest.fixture
+def submit(site: Site, request: pytest.FixtureRequest) -> Submit:
+    folder = site.folder / re.sub(r"\W", "_", request.node.name)
+    folder.mkdir()
+    return Submit(site, folder)
+
+
+# -- stop on trouble
+
+
+def test_a_healthy_job_runs(site: Site, submit: Submit) -> None:
+    job = submit.run("stop-on-trouble", "--nodes=3")
+    assert (job.state, job.code) == ("COMPLETED", 0), job
+    assert trained(job.said) == list(site.hosts[:3])
+    [line] = job.lines
+    assert line.startswith("doctor preflight: OK nodes=3/3 ")
+    assert (job.report["verdict"], job.report["hosts"]) == ("healthy", list(site.hosts[:3]))
+
+
+def test_a_fault_on_one_host_stops_the_job_and_names_the_host(site: Site, submit: Submit) -> None:
+    bad = site.hosts[1]
+    with site.little_shm(bad):
+        job = submit.run("stop-on-trouble", "--nodes=3")
+    assert (job.state, job.code) == ("FAILED", 10), job
+    assert trained(job.said) == []
+    [line] = job.lines
+    assert line.startswith(f"doctor preflight: FAIL nodes=2/3 bad={bad} why={FAULT}:{bad} ")
+    assert (job.report["verdict"], job.report["exit"]) == ("failed", 10)
+
+
+# -- spares
+
+
+def test_a_job_with_spares_goes_on_without_the_bad_host(site: Site, submit: Submit) -> None:
+    first, bad, third, _ = site.hosts
+    with site.little_shm(bad):
+        job = submit.run("spares", "--nodes=4")
+    assert (job.state, job.code) == ("COMPLETED", 0), job
+    assert trained(job.said) == [first, third]
+    assert f" bad={bad} " in job.lines[0]
+
+
+def test_more_bad_hosts_than_spares_stop_the_job(site: Site, submit: Submit) -> None:
+    with site.little_shm(*site.hosts[1:]):
+        job = submit.run("spares", "--nodes=4")
+    assert (job.state, job.code, trained(job.said)) == ("FAILED", 10, []), job
+
+
+# -- requeue
+
+
+def test_a_requeued_job_runs_without_the_bad_host_and_those_it_excluded_before(site: Site, submit: Submit) -> None:
+    bad, second, third, excluded = site.hosts
+    with site.little_shm(bad):
+        job = submit.run("requeue", "--nodes=2", f"--exclude={excluded}")
+    assert (job.state, job.code) == ("COMPLETED", 0), job
+    assert trained(job.said) == [second, third]
+    assert set(job.excluded.split(",")) == {bad, excluded}
+    assert len(job.lines) == 2
+
+
+def test_the_third_requeue_is_the_last(site: Site, submit: Submit) -> None:
+    with site.little_shm(*site.hosts):
+        job = submit.run("requeue", "--nodes=1")
+    assert (job.state, job.code, trained(job.said)) == ("FAILED", 10, []), job
+    assert [re.findall(r" bad=(\S+)", line) for line in job.lines] == [[host] for host in site.hosts]
+
+
+# -- without SSH
+
+
+@pytest.fixture
+def no_ssh(site: Site) -> Iterator[None]:
+    """No host lets anybody in."""
+    with site.broken(*site.hosts, sh="mv /root/.ssh /root/.not", mended="mv /root/.not /root/.ssh"):
+        yield
+
+
+@pytest.mark.parametrize("name", ["node-merge", "transport-slurm"])
+def test_slurm_carries_the_checks_where_ssh_is_forbidden(site: Site, submit: Submit, name: str, no_ssh: None) -> None:
+    job = submit.run(name, "--nodes=3")
+    assert (job.state, trained(job.said)) == ("COMPLETED", list(site.hosts[:3])), job
+    bad = site.hosts[2]
+    with site.little_shm(bad):
+        job = submit.run(name, "--nodes=3")
+    assert (job.state, job.code, trained(job.said)) == ("FAILED", 10, []), job
+    assert re.search(rf"{FAULT}\b.*\b{bad}\b", job.said), job
+
+
+def test_a_node_that_left_no_file_stops_the_job(site: Site, submit: Submit) -> None:
+    with site.broken(site.hosts[1], sh=f"chmod 000 {INSTALLED}", mended=f"chmod 755 {INSTALLED}"):
+        job = submit.run("node-merge", "--nodes=3")
+    assert job.state == "FAILED", job
+    assert job.code in (10, 12), job
+    assert trained(job.said) == []
+    assert site.hosts[1] in job.said
+
+
+# -- the end of a job in the midst of preflight
+
+
+def test_a_job_that_is_cancelled_while_doctor_looks_leaves_a_whole_report(site: Site, submit: Submit) -> None:
+    """The script traps the signal so as to tell the code."""
+    text = "#!/bin/bash\ntrap : TERM\ndoctor preflight --report doctor-$SLURM_JOB_ID.json\necho code=$?\n"
+    mute = site.hosts[1]
+    with site.mute(mute):
+        number = submit(text, "--nodes=2")
+        site.until(lambda: site.visited(mute))
+        site.run("scancel", number)
+        job = submit.ended(number)
+    site.until(lambda: "code=" in (submit.folder / f"slurm-{number}.out").read_text())
+    said = (submit.folder / f"slurm-{number}.out").read_text()
+    assert "code=143\n" in said
+    assert job.report["exit"] == 143
+    [line] = LINE.findall(said)
+    assert re.match("doctor preflight: UNKNOWN nodes=[01]/2 ", line), line
+
+
+# -- health checks
+
+
+def drained(site: Site, host: str) -> str:
+    """Why it was taken out of service; empty: it was not."""
+    state, _, reason = site.run("sinfo", "--noheader", "-N", "-n", host, "-o", "%T %E").partition(" ")
+    return reason if state.startswith("drain") else ""
+
+
+@pytest.fixture
+def in_service(site: Site) -> Iterator[None]:
+    """Brings the nodes that a test leaves drained back."""
+    yield
+    for host in site.hosts:
+        if drained(site, host):
+            site.run("scontrol", "update", f"NodeName={host}", "State=RESUME")
+
+
+BROKEN = {
+    "missing": "",
+    "import-error": "#!/bin/sh\nexec python3 -c 'import doctor_that_is_not_there'\n",
+    "killed": "#!/bin/sh\nkill -9 $$\n",
+    "bug": "#!/bin/sh\nexit 70\n",
+}
+
+
+@pytest.fixture(params=BROKEN)
+def broken_doctor(site: Site, request: pytest.FixtureRequest) -> Iterator[str]:
+    """On the second host."""
+    host, text = site.hosts[1], BROKEN[request.param]
+    if text:
+        site.put(host, INSTALLED, text)
+    else:
+        site.fleet.enter(host, f"rm {INSTALLED}")
+    yield host
+    site.put(host, INSTALLED, DOCTOR)
+
+
+def healthcheck(site: Site, host: str) -> int:
+    """As slurmd runs it: with next to no environment."""
+    site.put(host, "/tmp/healthcheck", script("healthcheck"))
+    return site.fleet.enter(host, ["/tmp/healthcheck"], check=False, env={"SLURMD_NODENAME": host}).returncode
+
+
+def test_slurms_health_check_drains_a_node_and_brings_it_back(site: Site, in_service: None) -> None:
+    bad = site.hosts[2]
+    site.put(bad, HEALTHCHECK, script("healthcheck"))
+    try:
+        with site.little_shm(bad):
+            site.until(lambda: drained(site, bad) == f"doctor: {FAULT}:{bad}")
+        site.until(lambda: not drained(site, bad))
+    finally:
+        site.put(bad, HEALTHCHECK, QUIET)
+
+
+def test_the_health_check_leaves_alone_what_an_administrator_drained(site: Site, in_service: None) -> None:
+    host = site.hosts[1]
+    site.run("scontrol", "update", f"NodeName={host}", "State=DRAIN", "Reason=fan is loud")
+    with site.little_shm(host):
+        assert healthcheck(site, host) == 0
+    assert drained(site, host) == "fan is loud"
+    assert healthcheck(site, host) == 0
+    assert drained(site, host) == "fan is loud"
+
+
+def test_a_broken_doctor_neither_drains_nor_resumes(site: Site, broken_doctor: str, in_service: None) -> None:
+    assert healthcheck(site, broken_doctor) == 0
+    assert not drained(site, broken_doctor)
+    site.run("scontrol", "update", f"NodeName={broken_doctor}", "State=DRAIN", "Reason=doctor: disk-full")
+    assert healthcheck(site, broken_doctor) == 0
+    assert drained(site, broken_doctor) == "doctor: disk-full"
+
+
+def test_a_prolog_that_finds_a_fault_drains_the_node_and_the_job_waits_for_another(
+    site: Site, submit: Submit, in_service: None
+) -> None:
+    bad, well = hosts = site.hosts[:2]
+    for host in hosts:
+        site.put(host, PROLOG, script("prolog"))
+    try:
+        with site.little_shm(bad):
+            number = submit("#!/bin/sh\nsrun python3 train.py\n", f"--nodelist={bad},{well}")
+            site.until(lambda: drained(site, bad) == "Prolog error")
+        site.run("scontrol", "update", f"NodeName={bad}", "State=RESUME")
+        job = submit.ended(number)
+    finally:
+        for host in hosts:
+            site.put(host, PROLOG, QUIET)
+    assert (job.state, trained(job.said)) == ("COMPLETED", [bad, well]), job
+    assert "Restarts=1" in job.shown
+
+
+def test_a_broken_doctor_stops_no_job(site: Site, submit: Submit, broken_doctor: str, in_service: None) -> None:
+    site.put(broken_doctor, PROLOG, script("prolog"))
+    try:
+        job = submit.ended(submit("#!/bin/sh\nsrun python3 train.py\n", f"--nodelist={broken_doctor}"))
+    finally:
+        site.put(broken_doctor, PROLOG, QUIET)
+    assert (job.state, trained(job.said)) == ("COMPLETED", [broken_doctor]), job
+    assert not drained(site, broken_doctor)

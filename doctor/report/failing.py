@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from doctor.quoting import places
 from doctor.report.entry import Entry, Part, Scope, labelled
 from doctor.report.fold import Failure
 from doctor.report.group import Group, unhosted
 from doctor.report.hosts import Fleet
-from doctor.report.remedy import advise, places, whole_places
+from doctor.report.remedy import advise, whole_places
 from doctor.report.words import blocks, clean, count
 
 if TYPE_CHECKING:

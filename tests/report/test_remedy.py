@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from doctor.report.remedy import advise, places, quoted
+from doctor.quoting import places, quoted
+from doctor.report.remedy import advise
 
 
 def test_values_are_filled_in_and_other_braces_stay() -> None:

@@ -32,7 +32,7 @@ def veiled(report: Report, aliases: Iterable[str] = ()) -> Report:
 
 def veil(hosts: Iterable[str]) -> Callable[[str], str]:
     """What replaces such names in one text."""
-    from doctor.report.redaction import Redactor
+    from doctor.report.pseudonyms import Redactor
 
     return Redactor(_key()[0], hosts).text
 

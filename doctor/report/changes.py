@@ -22,7 +22,7 @@ from doctor.verdict import verdict
 
 SCHEMA = "doctor.diff/1"
 SCHEMA_FILE = Path(__file__).with_name("schema") / "doctor.diff.1.json"
-MOST = 20
+MOST = 8
 """Lines for one check and one kind of change, and checks that are named in one line."""
 NAMED = 3
 """Up to so many checks are named where more are counted."""

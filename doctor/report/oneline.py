@@ -9,10 +9,7 @@ at most `LONGEST` characters, however many hosts there are.
 
 from __future__ import annotations
 
-import re
-import string
 from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
 from typing import NamedTuple
 
 from doctor.model import Outcome, Report, Severity, Status
@@ -20,13 +17,12 @@ from doctor.report.advice import advice
 from doctor.report.fold import fold
 from doctor.report.health import health, unknown_hosts
 from doctor.report.hosts import Fleet
+from doctor.report.squeezed import NAME, escaped, few, some
 from doctor.verdict import Exit, Verdict, verdict
 
 __all__ = ["LONGEST", "advice", "causes", "line", "word_of"]
 
 LONGEST = 1000
-SAMPLE = 64
-"""Hosts that are folded to see whether they fold well."""
 WHY = 5
 """Causes that are named; the rest are counted."""
 WORDS = {
@@ -36,8 +32,6 @@ WORDS = {
     Verdict.UNKNOWN: "UNKNOWN",
     Verdict.NOTHING: "NOTHING",
 }
-_SAFE = frozenset(string.ascii_letters + string.digits + "._-+=:/@~^*(){}?!#,[]")
-_NAME = _SAFE - frozenset(",[]:=")
 
 
 class _Room(NamedTuple):
@@ -65,8 +59,9 @@ def line(
 ) -> str:
     """The line, without a line feed; ``code`` is the exit code that it comes with, ``word`` stands for the verdict's.
 
-    ``nodes`` counts healthy hosts of all; ``warn`` and ``waived`` count checks; ``unknown`` counts checks that could not
-    look at all they should for a reason of their own, and names the hosts. ``why`` names what the word rests on: errors, else what is unknown, else warnings.
+    ``nodes`` counts healthy hosts of all; ``warn`` and ``waived`` count checks; ``unknown`` counts checks that could
+    not look at all they should for a reason of their own, and names the hosts. ``why`` names what the word rests on:
+    errors, else what is unknown, else warnings.
     """
     known = word or word_of(report, code, need)
     ends = [("need", str(need) if need else ""), ("where", escaped(where, limit=80)), ("tier", escaped(tier, limit=20))]
@@ -74,7 +69,7 @@ def line(
     ends += [("exit", str(int(code))), ("t", f"{time:.1f}s" if 0 <= time < 1e9 else "?s"), ("report", _path(path))]
     shown = _Shown(report, code)
     for room in _ROOMS:
-        keys = [*shown.keys(room), ("skip", _some(skipped, room.bad)), *ends]
+        keys = [*shown.keys(room), ("skip", some(skipped, room.bad)), *ends]
         text = " ".join([f"doctor {command}: {known}", *(f"{key}={value}" for key, value in keys if value)])
         if len(text) <= LONGEST:
             break
@@ -134,7 +129,7 @@ class _Shown:
     def why(self, room: _Room) -> Iterator[str]:
         for name, hosts in self.causes[:WHY]:
             shown = few(hosts, self.fleet, room.cause)
-            yield f"{escaped(name, _NAME, 60)}{':' if shown else ''}{shown}"
+            yield f"{escaped(name, NAME, 60)}{':' if shown else ''}{shown}"
         if len(self.causes) > WHY:
             yield f"+{len(self.causes) - WHY}"
 
@@ -147,44 +142,6 @@ def _number(these: Iterable[bool]) -> str:
     return str(sum(these) or "")
 
 
-def few(hosts: Sequence[str], fleet: Fleet, room: int) -> str:
-    """Hosts, folded: as many as there is room for, and the number of the others."""
-    if not hosts:
-        return ""
-    names = [escaped(host, _NAME, 60) for host in fleet.ordered(hosts)]
-    shown = len(names)
-    if shown > SAMPLE and len(fleet.fold(names[:SAMPLE])) > 2 * room + 100:
-        shown = SAMPLE  # names without a pattern: all of them would take seconds, and not become fewer
-    folded = ""
-    while shown:
-        folded = fleet.fold(names[:shown])
-        if len(folded) <= max(room, 1):
-            break
-        shown = min(shown // 2, SAMPLE)
-    left = len(names) - shown
-    return ",".join([*([folded] if shown else []), *([f"+{left}"] if left else [])])
-
-
-def _some(words: Sequence[str], room: int) -> str:
-    shown = [escaped(word, _NAME, 60) for word in words]
-    while shown and len(",".join(shown)) > max(room, 3):
-        shown.pop()
-    left = len(words) - len(shown)
-    return ",".join([*shown, *([f"+{left}"] if left else [])])
-
-
 def _path(path: str) -> str:
     shown = escaped(path, limit=10_000)
     return shown if len(shown) <= 300 else ""
-
-
-@lru_cache(4096)
-def escaped(text: str, safe: frozenset[str] = _SAFE, limit: int = 60) -> str:
-    """``text`` as one word of plain letters: all else as %XX of its UTF-8."""
-    if re.fullmatch(r"[A-Za-z0-9._-]*", text) and len(text) <= limit:
-        return text
-    words = "".join(
-        letter if letter in safe else "".join(f"%{byte:02X}" for byte in letter.encode("utf-8", "backslashreplace"))
-        for letter in text[: limit + 1]
-    )
-    return words if len(words) <= limit else words[: limit - 1] + "~"

@@ -14,7 +14,8 @@ from doctor.model import Finding, Reason, Report
 from doctor.report.difference import compare
 from doctor.report.formats import FORMATS, Setting, render
 from doctor.report.json import encode
-from doctor.report.redaction import Redactor, redacted
+from doctor.report.pseudonyms import Redactor
+from doctor.report.redaction import redacted
 from doctor.verdict import exit_code
 from tests.report import reports as made
 from tests.report.strategies import reports
@@ -38,6 +39,9 @@ R = Redactor(KEY, HOSTS)
         ("b.example.com x y", "HH HH"),
         ("www.example.org", "HH"),
         ("10.0.0.7/24 10.0.0.8:29500", "HH/24 HH:29500"),
+        ("10.0.0.8-10.0.0.9 node_10.0.0.8", "HH-HH node_HH"),
+        ("2001:db8::5: no answer; ::ffff:10.1.2.3", "HH: no answer; HH"),
+        ("2001:db8:1:2:3:4:5:6: no answer", "HH: no answer"),
         ("fe80::1%eth0 [2001:db8::5]:22", "HH%eth0 [HH]:22"),
         ("aa:bb:cc:dd:ee:ff AA-BB-CC-DD-EE-FF", "HH HH"),
         ("/home/alice/train.py ~bob/x", "/home/HH/train.py ~HH/x"),

@@ -23,10 +23,12 @@ def master_port_taken(
 
     ## Source
     PyTorch, environment variable initialization (MASTER_PORT: "a free port on the machine with rank 0"); for MindSpore
-    it is MS_SCHED_PORT.
+    it is MS_SCHED_PORT. For workers of torchrun its agent listens there, and TORCHELASTIC_USE_AGENT_STORE=True says so.
     """
     if not launch.master_addr:
         raise Skip("MASTER_ADDR is not given")
+    if launch.env.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
+        raise Skip("torchrun has started this: its agent listens there for the ranks")
     if not names.is_master(launch.master_addr, addresses.addresses):
         raise Skip(f"it is not the host of MASTER_ADDR, {launch.master_addr}")
     holders = [one for one in listeners.holding(launch.master_port) if one.listening]

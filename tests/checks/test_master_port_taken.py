@@ -32,3 +32,8 @@ def test_mindspores_names_for_it() -> None:
 def test_no_master_is_not_judged() -> None:
     assert skipped(judged(NAME, HOSTS)) == {"MASTER_ADDR is not given"}
     assert judged(NAME, HOSTS, job(MASTER_ADDR="10.9.9.9")).status.value == "skipped"
+
+
+def test_torchruns_own_store_is_meant_to_be_there() -> None:
+    outcome = judged(NAME, HOSTS, job(MASTER_ADDR="w1", TORCHELASTIC_USE_AGENT_STORE="True"))
+    assert skipped(outcome) == {"torchrun has started this: its agent listens there for the ranks"}

@@ -107,7 +107,9 @@ def _files(flight: Preflight, report: Report, done: Examination | None, own: int
 
         from doctor.record import redacted
 
-        yield "--save", wanted.save, msgspec.json.encode(redacted(done.run)) + b"\n"
+        made_for = tuple(one.check for one in report.outcomes)
+        run = redacted(msgspec.structs.replace(done.run, checks=made_for))
+        yield "--save", wanted.save, msgspec.json.encode(run) + b"\n"
 
 
 def termination_log(text: str, environ: Mapping[str, str]) -> None:

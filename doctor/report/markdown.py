@@ -153,7 +153,8 @@ def _again(report: Report, failures: Sequence[Failure]) -> Iterator[str]:
     """Commands that show more, and that look again."""
     yield from ("## To look again", "")
     names = list(dict.fromkeys(one.outcome.check for one in failures))[:5]
-    hosts = shlex.quote(clean(",".join(_some(report, failures)), 4000)) if report.hosts else ""
+    alone = report.source.startswith("this host alone")
+    hosts = shlex.quote(clean(",".join(_some(report, failures)), 4000)) if report.hosts and not alone else ""
     chosen = "".join(f" --select {shlex.quote(clean(name))}" for name in names)
     explain = [f"doctor explain {shlex.quote(clean(name))}" for name in names]
     yield from fenced([*explain, f"doctor check{chosen}{' ' if hosts else ''}{hosts}"])

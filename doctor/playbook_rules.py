@@ -23,6 +23,7 @@ _PLACES = {
     "$((": "an arithmetic expression",
     "$'": "a $'...'",
     "<<": "a here document",
+    "case": "a command substitution with a case",
 }
 
 
@@ -96,8 +97,7 @@ def _in_shell(command: str) -> Iterator[str]:
         if places(command) == {BEFORE}:
             yield "{before} would be the command that is run; expected a command that the playbook names"
         return
-    spots = list(scan(command))
-    for spot in spots:
+    for spot in scan(command):
         name = f"{{{spot.name}}}"
         if spot.within not in HARMLESS:
             yield f"{name} stands in {_PLACES[spot.within]}, where no value can be quoted"
@@ -105,8 +105,6 @@ def _in_shell(command: str) -> Iterator[str]:
             yield f"{name} would be the command that is run; expected a command that the playbook names"
         elif _SAYS_MORE.search(command) and (spot.within in ("'", '"') or "eval" in command):
             yield f"{name} would be read by a second shell; expected it outside of quotes, as its argument"
-    if spots and re.search(r"\bcase\b", command) and any(mark in command for mark in ("$(", "`")):
-        yield "has both a case and a command substitution; expected two steps, or a command without placeholders"
 
 
 def needs_supply(step: Step) -> Iterator[tuple[str, str]]:

@@ -45,19 +45,20 @@ _OPENS = {"": _BARE, "$(": _BARE, "(": _BARE, '"': _DOUBLE, "${": _BARE, "$((": 
 
 def scan(command: str) -> Iterator[Spot]:
     r"""Every placeholder, and what it stands in: quotes or a substitution by what opens them, ``#`` for a comment,
-    ``\`` behind a backslash, ``<<`` behind the mark of a here document.
+    ``\`` behind a backslash, ``<<`` behind the mark of a here document,
+    ``case`` behind a case in a substitution.
 
     >>> [(one.name, one.within) for one in scan("printf '%s' {a} \"{b}\" # {c}")]
     [('a', ''), ('b', '"'), ('c', '#')]
     """
     stack = [""]
     at = 0
-    here = False
+    lost = ""
     while at < len(command):
         inner = stack[-1]
         found = PLACE.match(command, at)
         if found:
-            yield Spot(found[1], at, found.end(), "<<" if here else inner)
+            yield Spot(found[1], at, found.end(), lost or inner)
             at = found.end()
             continue
         if inner and command.startswith(_ENDS[inner], at):
@@ -72,7 +73,9 @@ def scan(command: str) -> Iterator[Spot]:
             at = behind.end() if behind else at + 2
             continue
         if mark == "<<":
-            here = True
+            lost = "<<"
+        elif command.startswith("case", at) and "$(" in stack and _begins_word(command, at):
+            lost = lost or "case"  # its patterns end in brackets that were never opened
         elif mark and (mark != "#" or _begins_word(command, at)):
             stack.append(mark)
         at += len(mark) or 1

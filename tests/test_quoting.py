@@ -35,6 +35,8 @@ from doctor.quoting import open_quote, places, scan
         ("f '\\{a}'", "'"),
         ('f \\" {a}', ""),
         ("f $'{a}'", "$'"),
+        ('f "$(case x in x) g {a} ;; esac)"', "case"),
+        ('x=$(g); case "$x" in x) f {a} ;; esac', ""),
         ("cat <<E\n{a}\nE", "<<"),
         ("awk '{ print $1 }' {a}", ""),
     ],

@@ -16,7 +16,7 @@ COMMANDS = {
     "merge": "Judge a fleet by the files that doctor node left on each of its hosts.",
     "report": "Show a saved run or report again: in any format, or beside an older one.",
     "list": "List the checks: name, severity, and what is so when all is well.",
-    "explain": "Explain a check: why it matters, what to do, what runs on the hosts.",
+    "explain": "Explain a check or a playbook: why it matters, what to do, what runs on the hosts.",
 }
 
 

@@ -15,8 +15,12 @@ from doctor.cli import Refused
 
 if TYPE_CHECKING:
     from doctor.declaration import Check
+    from doctor.playbook import Playbook
 
 Sites = Annotated[list[Path], typer.Option("--checks", metavar="DIR", help="A folder with checks of your own.")]
+Remedies = Annotated[
+    list[Path], typer.Option("--playbooks", metavar="DIR", help="A folder with playbooks of your own.")
+]
 Names = Annotated[list[str], typer.Option("--select", "-s", metavar="NAME", help="Run only these checks or areas.")]
 Not = Annotated[list[str], typer.Option("--ignore", metavar="NAME", help="Leave these checks or areas out.")]
 
@@ -32,6 +36,19 @@ def loading(folders: Sequence[Path]) -> Iterator[None]:
     except Exception as error:
         if type(error).__name__ != "BadCheck":  # its module is heavy, and loaded only if it was needed
             raise
+        raise Refused(str(error)) from error
+
+
+def playbooks(folders: Sequence[Path], checks: Sequence[Path]) -> list[Playbook]:
+    """Every playbook: ours and those of ``folders``, which may treat the checks of a site as well. Raises: Refused."""
+    from doctor.playbooks import BadPlaybook, load
+
+    for folder in folders:
+        if not folder.is_dir():
+            raise Refused(f"--playbooks {folder}: not a folder")
+    try:
+        return load(folders, checks)
+    except BadPlaybook as error:
         raise Refused(str(error)) from error
 
 

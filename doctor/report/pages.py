@@ -8,19 +8,22 @@ from collections.abc import Iterable, Iterator
 from doctor.areas import by_area
 from doctor.declaration import Check
 from doctor.fact import Fact, Probe
+from doctor.playbook import Playbook
+from doctor.report.playbook_pages import remedies
 from doctor.report.words import blocks, count, wrapped
 
 WIDTH = 98
 
 
-def page(check: Check) -> str:
-    """All there is to say about one check, and every probe that it has run on a host."""
+def page(check: Check, playbooks: Iterable[Playbook] = ()) -> str:
+    """All there is to say about one check, every probe that it has run on a host, and the playbooks that treat it."""
     lines = [check.name, f"{check.severity.value}, area {check.area}", "", f"When all is well: {check.claim}."]
     for title in ("Why it matters", "What to do", "Source"):
         lines += _section(title, [line for line in blocks(check.section(title)) if not _is_place(line)])
     intents = [need.type for need in check.needs if not need.is_fact]
     lines += _section("What it needs to know of the job", [f"{one.__name__}: {_summary(one)}" for one in intents])
     asked = [line for fact in _with_needs(check.facts) for line in asked_of(fact)]
+    lines += remedies(playbooks)
     lines += ["", "What is run on the hosts", *(f"  {line}" for line in asked or ["Nothing."])]
     if check.path:
         lines += ["", f"The check itself: {check.path}"]

@@ -30,6 +30,7 @@ WINDOW = 1 << 20
 FULL = 1 << 18
 BASES = 4
 BEAT = 4.0
+DEAF = 60.0  # seconds without a word: whoever started us is gone, and stdin does not tell
 GRACE = 1.0
 HEAD = struct.Struct(">IcBI")
 LAUNCHERS = ("SLURM_", "SLURMD_", "SRUN_", "OMPI_", "PMIX_", "PMI_", "PRTE_", "ORTE_", "OPAL_")
@@ -197,6 +198,7 @@ class Carrier:
             signal.signal(number, self.quit)
         signal.set_wakeup_fd(hammer)
         self.beat = 0
+        self.heard = time.monotonic()
 
     def hello(self):
         names = [os.environ.get("SLURMD_NODENAME", ""), os.uname()[1]]
@@ -249,6 +251,8 @@ class Carrier:
         if now > self.beat + BEAT or now < self.beat:
             self.beat = now
             self.voice.say(b"b")
+        if time.monotonic() > self.heard + DEAF:
+            self.quit()
         try:
             self.voice.push()
         except OSError:
@@ -261,6 +265,7 @@ class Carrier:
             return
         if not piece:
             self.quit()
+        self.heard = time.monotonic()
         self.line += piece
         if b"\n" in piece:
             *lines, rest = bytes(self.line).split(b"\n")
@@ -269,6 +274,9 @@ class Carrier:
                 if line.startswith(self.mine):
                     order = json.loads(line.partition(b" ")[2].decode("ascii"))
                     getattr(self, "do_" + order[0])(*order[1:])
+
+    def do_beat(self):
+        pass
 
     def do_base(self, number, text):
         self.bases[number] = unpack(text)

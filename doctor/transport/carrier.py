@@ -24,6 +24,8 @@ _AT_ONCE = 16
 """Launches in the making."""
 _STRAGGLE = 2.0
 """Seconds that those who come later than half of all may at least take."""
+_FAREWELL = 2.5
+"""Seconds for the carriers to end what they started, then for the launcher to be killed."""
 _TRIES = 3
 """Launches in vain after which hosts are given up that were reached before."""
 _FOREVER = 3600.0
@@ -73,10 +75,9 @@ class Carrier:
             step.close()
             with step.changed:
                 step.changed.notify_all()
-        deadline = time.monotonic() + 2
+        deadline = time.monotonic() + _FAREWELL
         for step in steps:
-            with step.changed:
-                step.changed.wait_for(lambda step=step: step.ended, max(deadline - time.monotonic(), 0))  # type: ignore[misc]
+            step.join(max(deadline - time.monotonic(), 0))
         self._children.close()
 
     # ---- one command
@@ -205,6 +206,8 @@ class Carrier:
         srun passes nothing on before all tasks are there, and ends them all when one cannot be started.
         """
         step.close()
+        missing = counted(len(step.hosts) - len(step.greeted))
+        self._warn(f"{self._launcher.name} was started again: {missing} kept the others waiting")
         came = [host for host in step.hosts if host in step.greeted]
         late = [host for host in step.hosts if host not in step.greeted]
         with self._changed:
@@ -220,8 +223,8 @@ class Carrier:
         dead = {**self._launcher.states(step.hosts), **step.ears.troubles} if step.ended else dict(step.ears.troubles)
         dead = {host: why for host, why in dead.items() if host in step.hosts}
         left = [host for host in step.hosts if host not in dead]
-        if dead:
-            self.warnings.append(f"{self._launcher.name} was started again without {len(dead)} hosts it cannot use")
+        if dead and left:
+            self._warn(f"{self._launcher.name} was started again without {counted(len(dead))} that it cannot use")
         elif len(left) == 1 or (step.ended and self._launcher.alike(step.ears.words)):
             dead, left = {host: self._why(step, host) for host in left}, []
         self._give_up(dead)
@@ -244,8 +247,21 @@ class Carrier:
             return unreached("silent", f"{name} started its task, which said nothing within {waited}")
         return unreached("dropped", f"{name} had no answer from it within {waited}")
 
+    def _warn(self, text: str) -> None:
+        with self._changed:
+            if text not in self.warnings and not self._children.closed:
+                self.warnings.append(text)
+
     def _give_up(self, why: dict[str, Unreached]) -> None:
         with self._changed:
             self._failed.update(why)
             self._forming.difference_update(why)
             self._changed.notify_all()
+
+
+def counted(hosts: int) -> str:
+    """
+    >>> counted(1), counted(3)
+    ('1 host', '3 hosts')
+    """
+    return f"{hosts} host{'' if hosts == 1 else 's'}"

@@ -46,6 +46,8 @@ class Ears(Protocol):
     """Hosts where the launcher has started its task, as far as it tells."""
     troubles: dict[str, Unreached]
     """Hosts that the launcher cannot reach, in its own words."""
+    launch: str
+    """What the launcher calls this launch, if it says so."""
     words: str
     """The last error that it told of."""
 
@@ -74,6 +76,10 @@ class Launcher(Protocol):
 
     def alike(self, words: str) -> bool:
         """Whether an error holds for every host, so that it is no use to try in parts."""
+        ...
+
+    def cancel(self, ears: Ears) -> None:
+        """Ends what a launch has started on the hosts, when the launcher itself can no longer do it."""
         ...
 
     def states(self, hosts: Sequence[str]) -> dict[str, Unreached]:

@@ -13,7 +13,7 @@ import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 
 from doctor.transport import Unreached
-from doctor.transport.launchers import Heard, Lines, carrier
+from doctor.transport.launchers import Ears, Heard, Lines, carrier
 from doctor.transport.wording import unreached
 from doctor.wording import plain
 
@@ -24,16 +24,14 @@ _HOST = re.compile(rb'\s*<host name="([^"]+)"')
 _RANK = re.compile(rb'\s*<process rank="(\d+)"')
 _SSH = re.compile(r"^ssh: (?:connect to host|Could not resolve hostname) ([^\s:]+)(?: port \d+)?: (.*)")
 _RUNTIME = (
-    "OMPI_COMM_",
-    "OMPI_UNIVERSE",
-    "OMPI_APP",
-    "OMPI_FIRST",
-    "OMPI_FILE",
-    "OMPI_ARGV",
-    "OMPI_COMMAND",
-    "OMPI_NUM",
+    *(
+        f"OMPI_{name}"
+        for name in ("COMM_", "UNIVERSE", "APP", "FIRST", "FILE", "ARGV", "COMMAND", "NUM", "MCA_initial")
+    ),
+    *(f"OMPI_MCA_{name}" for name in ("orte_", "ess", "pmix")),
+    *("PMIX_", "PMI_", "ORTE_", "PRTE_"),
 )
-_RUNTIME += ("OMPI_MCA_orte_", "OMPI_MCA_ess", "OMPI_MCA_pmix", "OMPI_MCA_initial", "PMIX_", "PMI_", "ORTE_", "PRTE_")
+"""What mpirun sets for us when we run under one: to the next it would say that it is a rank of the first."""
 
 
 class Mpi:
@@ -75,6 +73,9 @@ class Mpi:
         """See `doctor.transport.launchers.Launcher.alike`: mpirun does not say whose error it is."""
         return False
 
+    def cancel(self, ears: Ears) -> None:
+        """See `doctor.transport.launchers.Launcher.cancel`: its daemons on the hosts see to that."""
+
     def states(self, hosts: Sequence[str]) -> dict[str, Unreached]:
         return {}
 
@@ -96,7 +97,7 @@ class MpiEars:
         self.places = dict(enumerate(hosts))
         self.started: set[str] = set()
         self.troubles: dict[str, Unreached] = {}
-        self.words = ""
+        self.launch = self.words = ""
         self._hosts = {host.lower(): host for host in hosts}
         self._out, self._err = Lines(1 << 18), Lines()
         self._host = ""

@@ -11,14 +11,14 @@ import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 
 from doctor.transport import Unreached
-from doctor.transport.launchers import Heard, Lines, carrier
+from doctor.transport.launchers import Ears, Heard, Lines, carrier
 from doctor.transport.wording import unreached
 from doctor.wording import plain
 
 _OLD = (20, 11)
 """The first with --overlap; before it steps shared their resources unasked."""
 _LABEL = re.compile(rb" *(\d+): ?(.*)", re.DOTALL)
-_PLACE = re.compile(r"launching .*\bon host (\S+), \d+ tasks?: (\d+)")
+_PLACE = re.compile(r"launching (?:StepId=)?(\S*).*\bon host (\S+), \d+ tasks?: (\d+)")
 _STARTED = re.compile(r"\bNode (\S+), \d+ tasks? started")
 _FAILED = re.compile(r"error: Task launch for \S+ failed on node (\S+): (.*)")
 _ERROR = re.compile(r"(?:error|fatal): (.*)")
@@ -78,6 +78,11 @@ class Slurm:
         """See `doctor.transport.launchers.Launcher.alike`: what srun says of a part of the nodes names nodes."""
         return bool(words) and "node" not in words.lower()
 
+    def cancel(self, ears: Ears) -> None:
+        """See `doctor.transport.launchers.Launcher.cancel`: tasks outlive an srun that was killed while it launched."""
+        if ears.launch:
+            _said(["scancel", "--quiet", ears.launch], self._environ)
+
     def states(self, hosts: Sequence[str]) -> dict[str, Unreached]:
         """See `doctor.transport.launchers.Launcher.states`."""
         argv = ["sinfo", "--noheader", "--Node", "--nodes", ",".join(hosts), "--format", "%N %T"]
@@ -131,7 +136,7 @@ class SlurmEars:
         self.places: dict[int, str] = {}
         self.started: set[str] = set()
         self.troubles: dict[str, Unreached] = {}
-        self.words = ""
+        self.launch = self.words = ""
         self._out, self._err = Lines(), Lines()
 
     def out(self, piece: bytes) -> Iterator[Heard]:
@@ -148,7 +153,8 @@ class SlurmEars:
 
     def _note(self, line: str) -> None:
         if found := _PLACE.search(line):
-            self.places[int(found[2])] = found[1]
+            self.places[int(found[3])] = found[2]
+            self.launch = found[1] if re.fullmatch(r"\d+\.\d+", found[1]) else ""
         elif found := _STARTED.search(line):
             self.started.add(found[1])
         elif found := _FAILED.search(line):

@@ -11,6 +11,7 @@ import itertools
 import json
 import os
 import select
+import signal
 import threading
 import time
 from collections import deque
@@ -29,6 +30,8 @@ from doctor.wording import plain
 _CHUNK = 1 << 16
 _TOLD = WINDOW // 4
 _TICK = 1.0
+_BEAT = 10.0
+"""Seconds between two signs of life to the carriers; they end without."""
 _FAREWELL = 1.0
 
 
@@ -160,11 +163,12 @@ class Step:
         self._numbers = itertools.count(1)
         self._orders, self._lock = Orders(), threading.Lock()
         self._queue: deque[tuple[memoryview, Channel | None]] = deque()
-        self._unsent, self._stalled = 0, 0.0
+        self._stalled, self._beat = 0.0, self.began
         self._children = children
         self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._child = children.start(launcher.argv(hosts, patience), launcher.environ())
-        threading.Thread(target=self._go, daemon=True).start()
+        self._thread = threading.Thread(target=self._go, daemon=True)
+        self._thread.start()
 
     # ---- for everybody
 
@@ -201,11 +205,15 @@ class Step:
         self.closing = True
         self._ring()
 
+    def join(self, seconds: float) -> None:
+        """Waits until all is given back."""
+        self._thread.join(seconds)
+
     def said(self, host: str) -> bytes:
         """The last of what a host's carrier, or what should have been one, said on stderr."""
-        task = self._by_host.get(host)
-        number = next((number for number, place in self.ears.places.items() if place == host), None)
-        return bytes(task.said if task else self._stray.get(-1 if number is None else number, b""))
+        number = next((number for number, place in self.ears.places.items() if place == host), -1)
+        task = self._by_host.get(host) or self._tasks.get(number)
+        return bytes(task.said if task else self._stray.get(number, b""))
 
     def _put(self, data: bytes, channel: Channel | None = None) -> None:
         if not self.ended:
@@ -232,12 +240,16 @@ class Step:
                 self.ended = True
                 self._queue.clear()
                 channels = list(self._channels.values())
+            if not has_ended(self._child):
+                self.launcher.cancel(self.ears)
             code = self._children.end(self._child)
+            if code == -signal.SIGKILL:
+                self.launcher.cancel(self.ears)
+            self.ears.words = self.ears.words or (f"signal {-code}" if code < 0 else f"exit status {code}")
             stopped = self._children.closed or self.closing
             for channel in channels:
                 why = unreached("budget", "the run's time was up") if stopped else self._lost(channel.task.host)
                 channel.fail(why)
-            self.ears.words = self.ears.words or f"exit status {code}"
             with self.changed:
                 self.changed.notify_all()
             with self._lock:
@@ -280,6 +292,9 @@ class Step:
         now = time.monotonic()
         gap = min(now - ticked, 2 * _TICK)
         busy = {channel.task for channel in list(self._channels.values())}
+        if now > self._beat + _BEAT and not self._queue:
+            self._beat = now
+            self._put(self._orders.order("*", "beat"))
         for task in self._tasks.values():
             task.quiet += gap
             task.credit = min(task.credit + gap * RATE, BURST)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -105,8 +106,18 @@ class Cluster:
         self.fleet.enter(host, f"{made} && {key}", input=self._key, text=False)
         self.fleet.enter(host, f'cat >"{self.folder}/slurm.conf"', input=self._configuration)
         self.fleet.enter(host, f'echo CgroupPlugin=cgroup/v1 >"{self.folder}/cgroup.conf"')  # there is none to detect
-        words = " ".join(self._munge())
-        self.fleet.enter(host, f"{words} && SLURM_CONF={self.folder}/slurm.conf {program('slurmd')}")
+        self.fleet.enter(host, self._munge())
+        self.start_slurmd(host)
+
+    def start_slurmd(self, host: str) -> None:
+        self.fleet.enter(host, f"SLURM_CONF={self.folder}/slurm.conf {program('slurmd')}")
+
+    def allocate(self) -> dict[str, str]:
+        """A job that has all nodes and goes on when one fails: what tells a command that it runs in it."""
+        done = self.run("salloc", "--nodes", str(len(self.fleet.hosts)), "--no-kill", "--no-shell")
+        found = re.search(r"Granted job allocation (\d+)", done.stderr)
+        assert found, done.stderr
+        return {**self.environ, "SLURM_JOB_ID": found[1], "SLURM_JOB_NODELIST": ",".join(self.fleet.hosts)}
 
     def slurmd(self, host: str) -> int:
         """Its number inside the host."""

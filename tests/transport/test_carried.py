@@ -1,0 +1,209 @@
+"""The carrier and its commands without any launcher: over plain pipes, by every Python that hosts have."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from doctor.transport import Unreached, carried
+from doctor.transport.carrier import Carrier
+from doctor.transport.launchers import Heard, carrier
+from tests.test_collector import PYTHONS
+from tests.transport.test_talk import ECHO, files, gone, python
+from tests.transport.test_talk import Heard as Reader
+
+
+class Ears:
+    def __init__(self) -> None:
+        self.places: dict[int, str] = {0: "here"}
+        self.started: set[str] = set()
+        self.troubles: dict[str, Unreached] = {}
+        self.launch = self.words = ""
+
+    def out(self, piece: bytes) -> Iterator[Heard]:
+        yield Heard(0, False, piece)
+
+    def err(self, piece: bytes) -> Iterator[Heard]:
+        yield Heard(0, True, piece)
+
+
+class Here:
+    """Launches one carrier, on this machine."""
+
+    name, patience = "here", 10.0
+
+    def __init__(self, argv: Sequence[str] = (), folder: str = "") -> None:
+        self._argv, self._folder = argv, folder
+
+    def check(self) -> None:
+        pass
+
+    def argv(self, hosts: Sequence[str], patience: float) -> Sequence[str]:
+        return list(self._argv) or carrier()
+
+    def environ(self) -> Mapping[str, str]:
+        return {**os.environ, "PMI_RANK": "0", "PATH": f"{self._folder}:{os.environ['PATH']}", "HOME": "/tmp"}
+
+    def ears(self, hosts: Sequence[str]) -> Ears:
+        return Ears()
+
+    def alike(self, words: str) -> bool:
+        return False
+
+    def cancel(self, ears: object) -> None:
+        pass
+
+    def states(self, hosts: Sequence[str]) -> dict[str, Unreached]:
+        return {}
+
+
+@contextlib.contextmanager
+def opened(folder: Path, interpreter: str) -> Iterator[Carrier]:
+    """Nothing of it stays: no file, no thread."""
+    (folder / "python3").symlink_to(interpreter)
+    before = files()
+    transport = Carrier(Here(folder=str(folder)), ["here"], limit=100_000)
+    yield transport
+    transport.close()
+    assert files() == before
+    assert threading.active_count() == 1
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Iterator[Carrier]:
+    with opened(tmp_path, sys.executable) as transport:
+        yield transport
+
+
+@pytest.fixture(params=PYTHONS, ids=lambda path: Path(path).parts[-3])
+def anywhere(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Carrier]:
+    with opened(tmp_path, request.param) as transport:
+        yield transport
+
+
+def test_a_command_says_all_that_it_has_to(anywhere: Carrier) -> None:
+    before = time.time()
+    said = anywhere.run("here", "read line; echo out $line; echo err >&2; pwd; exit 3", b"word\n", 10)
+    assert (said.code, said.out, said.err) == (3, b"out word\n/tmp\n", b"err\n")
+    assert before <= said.sent <= said.received <= time.time()
+
+
+def test_more_than_pipes_and_windows_hold_goes_both_ways(anywhere: Carrier) -> None:
+    """The sum, for the limit on what comes back is small here."""
+    data = os.urandom(3 * carried.WINDOW)
+    said = anywhere.run("here", f"head -c {len(data)} | cksum; yes 0123456789 | head -c 90000", data, 20)
+    assert said.out.split()[1] == b"%d" % len(data)
+    assert len(said.out) > 90_000
+
+
+def test_many_at_once_are_kept_apart(here: Carrier) -> None:
+    with ThreadPoolExecutor(16) as pool:
+        said = list(pool.map(lambda n: here.run("here", f"head -c 5000 | wc -c; echo {n}", b"x" * 5000, 10), range(16)))
+    assert [one.out.split() for one in said] == [[b"5000", b"%d" % n] for n in range(16)]
+
+
+def test_a_late_command_is_ended_with_all_that_it_started(here: Carrier) -> None:
+    with pytest.raises(Unreached) as stop:
+        here.run("here", "trap '' TERM HUP; sleep 1000 & echo $! $$; wait", b"", 0.5)
+    assert (stop.value.kind, stop.value.text) == ("timeout", "the command did not end within 0.5 s")
+    assert stop.value.said is not None
+    assert all(gone(int(pid)) for pid in stop.value.said.out.split())
+
+
+def test_what_a_command_left_running_by_intent_stays(here: Carrier) -> None:
+    said = here.run("here", "sleep 1000 >/dev/null 2>&1 & echo $!", b"", 5)
+    os.kill(int(said.out), 9)
+
+
+def test_a_flood_is_cut_and_holds_up_nobody(here: Carrier) -> None:
+    with ThreadPoolExecutor(2) as pool:
+        flood = pool.submit(here.run, "here", "echo $$; exec cat /dev/urandom", b"", 30)
+        assert here.run("here", "echo fine", b"", 5).out == b"fine\n"
+        with pytest.raises(Unreached) as stop:
+            flood.result(10)
+    assert (stop.value.kind, stop.value.text) == ("flood", "it printed more than 97.7 KiB, and was cut off")
+    assert stop.value.said is not None
+    assert len(stop.value.said.out) < 2 * carried.WINDOW
+    assert gone(int(stop.value.said.out.split(b"\n")[0]))
+
+
+def test_lines_go_both_ways_until_the_input_ends(anywhere: Carrier) -> None:
+    talk = anywhere.talk("here", python(ECHO))
+    heard = Reader(talk)
+    assert int(heard.line()) > 1
+    large = os.urandom(2_000_000).replace(b"\n", b" ")
+    talk.send(b"one\n\ntw")
+    talk.send(b"o\n" + large + b"\n")
+    assert [heard.line() for _ in range(4)] == [b"one", b"", b"two", large]
+    talk.end()
+    assert heard.rest() == [b"bye"]
+    assert (talk.host, talk.code, heard.error) == ("here", 3, None)
+
+
+def test_its_program_ends_and_takes_what_it_started_along(here: Carrier) -> None:
+    talk = here.talk("here", "sleep 1000 & echo $!; exit 4")
+    (line,) = list(talk)
+    assert talk.code == 4
+    assert gone(int(line))
+
+
+def test_close_ends_all(here: Carrier) -> None:
+    talk = here.talk("here", "trap '' TERM; echo $$; while :; do sleep 60; done")
+    heard = Reader(talk)
+    pid = int(heard.line())
+    began = time.monotonic()
+    here.close()
+    assert gone(pid)
+    assert time.monotonic() - began < 4
+    heard.rest()
+    assert heard.error is not None
+    assert heard.error.kind == "budget"
+    with pytest.raises(Unreached) as stop:
+        here.run("here", "true", b"", 5)
+    assert stop.value.kind == "budget"
+
+
+def test_a_carrier_that_is_killed_takes_its_commands_along(here: Carrier) -> None:
+    talk = here.talk("here", "echo $PPID; echo $$; exec sleep 1000")
+    heard = Reader(talk)
+    parent, child = int(heard.line()), int(heard.line())
+    os.kill(parent, 9)
+    heard.rest()
+    assert heard.error is not None
+    assert heard.error.kind == "lost"
+    assert gone(child)
+    assert here.run("here", "echo again", b"", 10).out == b"again\n"
+
+
+@pytest.mark.parametrize(
+    ("argv", "kind", "words"),
+    [
+        (["/bin/sh", "-c", "exec sleep 60"], "dropped", "here had no answer from it within 0.5 s"),
+        (
+            ["/bin/sh", "-c", "echo doctor-no-python >&2; exec 1>&-; sleep 0.1"],
+            "no-python",
+            "there is no python3 on the host",
+        ),
+        (["/no/such/launcher"], "error", "launcher could not be started: No such file or directory"),
+    ],
+)
+def test_a_host_that_never_answers_is_told_why(argv: list[str], kind: str, words: str) -> None:
+    transport = Carrier(Here(argv), ["here"], 0.5)
+    with pytest.raises(Unreached) as stop:
+        transport.run("here", "true", b"", 5)
+    transport.close()
+    assert (stop.value.kind, stop.value.text) == (kind, words)
+
+
+def test_its_source_is_small_and_plain() -> None:
+    source = Path(carried.__file__).read_bytes()
+    source.decode("ascii")
+    assert len(carrier()[-1]) < 8000

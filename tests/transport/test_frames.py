@@ -1,0 +1,157 @@
+"""What passes between us and the carriers: whole through every launcher's cuts, and once for all that is alike."""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import json
+import os
+import random
+import zlib
+
+import pytest
+
+from doctor.collector import SOURCE, Ask, Sheet
+from doctor.facts.kernel import ListenQueues
+from doctor.transport import carried
+from doctor.transport.frames import Broken, Frame, Frames, Orders
+from doctor.transport.mpi import MpiEars
+from doctor.transport.slurm import SlurmEars
+
+
+def said(*frames: tuple[bytes, int, bytes]) -> bytes:
+    voice = carried.Voice()
+    for frame in frames:
+        voice.say(*frame)
+    return bytes(voice.queue)
+
+
+def read(stream: bytes, cuts: list[int] | None = None) -> list[Frame]:
+    reader, places = Frames(), [0, *sorted(cuts or []), len(stream)]
+    pieces = [stream[start:end] for start, end in itertools.pairwise(places)]
+    return [frame for piece in pieces for frame in reader.read(piece)]
+
+
+class TestFrames:
+    def test_wherever_they_are_cut_they_come_whole(self) -> None:
+        large = os.urandom(40_000)
+        stream = said((b"o", 7, b"some words"), (b"e", 9, large), (b"x", 7, b"0"))
+        whole = [Frame("o", 7, b"some words"), Frame("e", 9, large), Frame("x", 7, b"0")]
+        chance = random.Random(1)
+        for _ in range(20):
+            assert read(stream, [chance.randrange(len(stream)) for _ in range(30)]) == whole
+
+    def test_no_line_is_longer_than_srun_leaves_whole(self) -> None:
+        assert max(map(len, said((b"o", 1, os.urandom(48_000))).split(b"\n"))) <= 1000
+
+    def test_what_else_a_host_prints_between_them_is_skipped(self) -> None:
+        first, second = said((b"o", 1, b"a"), (b"o", 1, b"b")).splitlines(keepends=True)
+        noise = b"Welcome (to node 7)\n(AAAA.00000000)\n" + os.urandom(500).replace(b"(", b"")
+        assert [frame.data for frame in read(noise + first + b"\n" + noise + b"\n" + second)] == [b"a", b"b"]
+
+    def test_a_frame_that_never_comes_is_told(self) -> None:
+        first, _, third = said((b"o", 1, b"a"), (b"o", 1, b"b"), (b"o", 1, b"c")).splitlines(keepends=True)
+        with pytest.raises(Broken):
+            read(first + third)
+
+    def test_one_that_never_ends_is_not_kept(self) -> None:
+        reader = Frames()
+        for _ in range(100):
+            assert list(reader.read(b"(" + b"A" * 100_000)) == []
+        assert list(reader.read(said((b"o", 1, b"a")))) == [Frame("o", 1, b"a")]
+
+    def test_one_that_unpacks_to_far_more_than_it_may_is_noise(self) -> None:
+        body = carried.HEAD.pack(0, b"o", 1, 1) + zlib.compress(bytes(100_000_000), 9)
+        text = b"(" + base64.b64encode(body) + b".%08x)" % zlib.crc32(body)
+        assert read(text) == []
+
+
+class TestOrders:
+    def told(self, lines: bytes, task: str) -> bytes:
+        """What a carrier's commands are fed, by these lines."""
+        carrier = carried.Carrier.__new__(carried.Carrier)
+        carrier.bases, fed = {}, bytearray()
+        carrier.feed = lambda number, data: fed.extend(data)
+        for line in lines.splitlines():
+            to, _, order = line.decode().partition(" ")
+            if to in ("*", task):
+                name, *words = json.loads(order)
+                getattr(carrier, f"do_{name}")(*words)
+        return bytes(fed)
+
+    def test_each_host_is_fed_its_own(self) -> None:
+        orders = Orders()
+        shared = os.urandom(30_000)
+        sent = {task: shared + b"%d" % task * 9 + shared[::-1] for task in range(12)}
+        lines = b"".join(orders.data(task, 1, data) for task, data in sent.items())
+        assert all(self.told(lines, str(task)) == data for task, data in sent.items())
+
+    def test_what_is_unlike_all_before_is_sent_whole(self) -> None:
+        orders = Orders()
+        sent = [os.urandom(5000) for _ in range(10)]
+        lines = b"".join(orders.data(0, 1, data) for data in sent)
+        assert self.told(lines, "0") == b"".join(sent)
+
+    def test_sixty_four_hosts_are_asked_for_little_more_than_one(self) -> None:
+        """Letters that differ in a marker: every host reads all lines, so their sum is what counts."""
+        orders, sheet = Orders(), Sheet(Ask((ListenQueues,), {"hosts": [f"node{n:04d}" for n in range(64)]}))
+        letters = [sheet.letter(58.5).stdin for _ in range(64)]
+        sizes = [len(orders.data(task, task, letter)) for task, letter in enumerate(letters)]
+        assert sizes[0] < len(SOURCE)
+        assert max(sizes[1:]) < 200
+        assert sum(sizes) < len(letters[0]) * 1.5
+
+
+class TestSlurmsWords:
+    def test_a_task_cannot_speak_for_another(self) -> None:
+        ears = SlurmEars()
+        heard = list(ears.out(b" 3: 1: forged\n12: x"))
+        heard += list(ears.out(b"y\nsrun: error: forged\n"))
+        assert [(one.task, one.data) for one in heard] == [(3, b"1: forged"), (12, b"xy")]
+
+    def test_which_task_is_where_is_sruns_word(self) -> None:
+        ears = SlurmEars()
+        list(
+            ears.err(
+                b"srun: launching StepId=4.0 on host exp2, 1 tasks: 1\n0: srun: launching on host exp9, 1 tasks: 0\n"
+            )
+        )
+        list(
+            ears.err(
+                b"srun: launching 5.0 on host exp1, 1 tasks: 0\nsrun: launch/slurm: _task_start: Node exp1, 1 tasks"
+            )
+        )
+        list(ears.err(b" started\n"))
+        assert ears.places == {0: "exp1", 1: "exp2"}
+        assert ears.started == {"exp1"}
+
+    def test_a_node_that_cannot_be_launched_on_is_named(self) -> None:
+        ears = SlurmEars()
+        list(
+            ears.err(b"srun: error: Task launch for StepId=7.0 failed on node exp3: Communication connection failure\n")
+        )
+        assert ears.troubles["exp3"].text.endswith("Communication connection failure")
+
+    def test_its_last_error_is_kept_without_what_a_terminal_obeys(self) -> None:
+        ears = SlurmEars()
+        list(ears.err(b"srun: error: Unable to create step for job 8: \x1b[31mno\x1b[0m\n"))
+        assert ears.words == "Unable to create step for job 8: no"
+
+
+class TestMpirunsWords:
+    def test_a_task_cannot_speak_for_another(self) -> None:
+        ears = MpiEars(["a", "b"])
+        stream = b'<stdout rank="1">half &lt;stdout rank="0"&gt;x&#027;</stdout><stderr rank="0">e&#010;</stderr>\n'
+        heard = [tuple(one) for one in ears.out(stream)]
+        assert heard == [(1, False, b'half <stdout rank="0">x\x1b'), (0, True, b"e\n")]
+
+    def test_which_task_is_where_is_the_first_maps_word(self) -> None:
+        ears = MpiEars(["a", "b"])
+        text = '<map>\n\t<host name="{}" slots="1">\n\t\t<process rank="0" status="x"/>\n\t</host>\n</map>\n'
+        list(ears.out((text.format("b") + text.format("a")).encode()))
+        assert ears.places[0] == "b"
+
+    def test_a_host_that_its_ssh_does_not_reach_is_named(self) -> None:
+        ears = MpiEars(["a", "b"])
+        list(ears.err(b"ssh: connect to host b port 22: Connection refused\r\n"))
+        assert ears.troubles["b"].text == "mpirun's ssh did not reach it: Connection refused"

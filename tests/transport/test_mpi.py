@@ -1,0 +1,145 @@
+"""mpirun as the way to the hosts, by a real Open MPI: the same report as over SSH, and every trouble told by host."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from doctor.transport import Unreached
+from doctor.transport.carrier import Carrier
+from doctor.transport.mpi import Mpi, refuse
+from tests.hosts.fleet import INSIDE, Fleet
+from tests.transport.conftest import enter_network
+from tests.transport.test_talk import Heard
+
+pytestmark = [pytest.mark.hosts, pytest.mark.skipif(not shutil.which("mpirun"), reason="needs Open MPI")]
+ROOT = Path(__file__).resolve().parents[2]
+FOREVER = "sleep 4568"
+
+
+@pytest.fixture(scope="module")
+def fleet(make_fleet: Callable[..., Fleet]) -> Fleet:
+    return make_fleet(4, {"mpi0004": {"fault": "refuse"}}, name="mpi", subnet="10.82.0.0/16", shm="4g")
+
+
+@pytest.fixture(scope="module")
+def environ(fleet: Fleet, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """With the site's way to start mpirun's daemons, as users configure it."""
+    hosts = "".join(f"Host {name}\n HostName {address}\n" for name, address in fleet.addresses.items())
+    config = tmp_path_factory.mktemp("mpi") / "ssh_config"
+    config.write_text(hosts + fleet.ssh_config.read_text())
+    return {**INSIDE, "OMPI_MCA_plm_rsh_agent": f"ssh -F {config}"}
+
+
+@pytest.fixture
+def carry(fleet: Fleet, environ: dict[str, str]) -> Iterator[Callable[..., Carrier]]:
+    opened: list[Carrier] = []
+
+    def open_(*hosts: str) -> Carrier:
+        opened.append(Carrier(Mpi(environ), hosts, None, 1 << 20))
+        return opened[-1]
+
+    with open(f"/proc/{os.getpid()}/ns/net") as own:
+        enter_network(f"/run/netns/{fleet.hub}")
+        try:
+            yield open_
+        finally:
+            for one in opened:
+                one.close()
+            enter_network(f"/proc/self/fd/{own.fileno()}")
+    assert left(fleet) == ""
+
+
+def left(fleet: Fleet) -> str:
+    """What of us still runs on the hosts, once it has had its time to end."""
+    words = f"{FOREVER[:-1]}[8]|zlib.decompres[s]|orte[d]"
+    script = f"for i in $(seq 100); do pgrep -f '{words}' >/dev/null || exit 0; sleep .05; done; pgrep -f '{words}'"
+    return "".join(str(fleet.enter(host, script, check=False).stdout) for host in fleet.hosts)
+
+
+def report(fleet: Fleet, environ: dict[str, str], *words: str) -> dict[str, Any]:
+    """Without what differs between any two runs."""
+    argv = [sys.executable, "-m", "doctor", "check", ",".join(fleet.hosts[:3]), "--json", *words]
+    done: subprocess.CompletedProcess[str] = fleet.run(argv, env={**environ, "PYTHONPATH": str(ROOT)}, cwd=ROOT)
+    assert done.stdout, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return {name: value for name, value in found.items() if name not in ("seconds", "started")}
+
+
+def test_the_report_is_the_same_as_over_ssh(fleet: Fleet, environ: dict[str, str]) -> None:
+    """With a fault on one host."""
+    fleet.enter(fleet.hosts[1], "sysctl -qw net.core.somaxconn=64")
+    carried = report(fleet, environ, "--transport", "mpi")
+    assert carried == report(fleet, environ, "-F", str(fleet.ssh_config))
+    (found,) = next(one for one in carried["outcomes"] if one["check"] == "listen-queue-short")["findings"]
+    assert found["hosts"] == [fleet.hosts[1]]
+    assert left(fleet) == ""
+
+
+def test_a_host_that_is_not_reached_keeps_no_other_from_its_answer(fleet: Fleet, carry: Callable[..., Carrier]) -> None:
+    """mpirun itself gives up all hosts when it does not reach one."""
+    transport = carry(*fleet.hosts)
+    *good, bad = fleet.hosts
+    with ThreadPoolExecutor(4) as pool:
+        late = pool.submit(transport.run, bad, "hostname", b"", 10)
+        said = list(pool.map(lambda host: transport.run(host, "hostname; head -c 5", b"12345", 20), good))
+        stop = late.exception(30)
+    assert [one.out.split()[0] for one in said] == [host.encode() for host in good]
+    assert isinstance(stop, Unreached)
+    assert stop.kind == "refused"
+    assert "Connection refused" in stop.text
+
+
+def test_mpirun_that_is_killed_leaves_nothing(fleet: Fleet, carry: Callable[..., Carrier]) -> None:
+    transport = carry(*fleet.hosts[:2])
+    talk = transport.talk(fleet.hosts[1], f"echo on; exec {FOREVER}")
+    heard = Heard(talk)
+    assert heard.line() == b"on"
+    kill_mpirun()
+    heard.rest()
+    assert heard.error is not None
+    assert heard.error.kind == "lost"
+
+
+def kill_mpirun() -> None:
+    """Ours: the only one whose parent is this process."""
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            mine = (folder / "stat").read_text().rpartition(")")[2].split()[1] == str(os.getpid())
+            if mine and (folder / "comm").read_text() in ("mpirun\n", "orterun\n", "mpirun.openmpi\n"):
+                os.kill(int(folder.name), signal.SIGKILL)
+        except OSError:
+            continue
+
+
+@pytest.mark.parametrize(
+    ("said", "what"),
+    [
+        ("mpirun (Open MPI) 5.0.3\n", "Open MPI 5"),
+        ("HYDRA build details:\n  Version: 4.0\n", "HYDRA build details:"),
+        ("Intel(R) MPI Library for Linux* OS, Version 2021.9\n", "Intel(R) MPI Library for Linux* OS, Version 2021.9"),
+        ("", "of an unknown kind"),
+    ],
+)
+def test_an_mpirun_that_cannot_carry_is_said_to_be_one(said: str, what: str) -> None:
+    with pytest.raises(Unreached) as stop:
+        refuse(said)
+    assert (stop.value.kind, stop.value.text) == (
+        "unsupported",
+        f"mpirun is {what}; to carry the checks it has to be Open MPI 3 or 4",
+    )
+
+
+def test_open_mpi_3_and_4_are_taken() -> None:
+    refuse("mpirun (Open MPI) 4.1.4\n\nReport bugs to ...\n")
+    refuse("mpirun (Open MPI) 3.1.6\n")

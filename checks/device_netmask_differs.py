@@ -1,6 +1,6 @@
 from collections import defaultdict
 from collections.abc import Iterator
-from ipaddress import IPv4Network, IPv6Network
+from ipaddress import IPv4Network, IPv6Network, ip_network
 
 from doctor import ERROR, Finding, PerHost, Skip, check
 from doctor.facts.hccn import DeviceAddresses
@@ -48,4 +48,5 @@ def device_netmask_differs(addresses: PerHost[DeviceAddresses]) -> Iterator[Find
                 segment=home,
                 saw=saw,
                 want=want,
+                netmask=str(ip_network((home.network_address, want), strict=False).netmask),
             )

@@ -3,7 +3,7 @@ from collections.abc import Iterator
 from doctor import ERROR, Finding, PerHost, Skip, check
 from doctor.facts.firewall import FirewallRules
 from doctor.facts.firewall.job import blocks, job_ports, spell
-from doctor.facts.firewall.remedy import kept, remedy
+from doctor.facts.firewall.remedy import boot_files, boot_lines, kept, remedy, way_back
 from doctor.facts.firewall.routes import find_master, routes
 from doctor.facts.names import HostNames
 from doctor.facts.network import HostAddresses
@@ -31,6 +31,7 @@ def firewall_blocks_job(
 
     ## What to do
     As root on {host}: `{fix}`. {keep} It opens these ports to these hosts alone; the firewall stays on.
+    Back again: `{unfix}`.
     Where so many ports may not be opened, make the kernel's range small on all hosts, and open that:
     `sysctl -w net.ipv4.ip_local_port_range="50000 51999"`. With MASTER_ADDR given, MASTER_PORT is judged on that host
     alone; without it, on every host.
@@ -54,7 +55,12 @@ def firewall_blocks_job(
             peers=block.peers,
             rules=block.rules,
             fix=remedy(block),
+            unfix=way_back(block),
             keep=kept(block),
+            table=block.places[0].table.name,
+            nft_table=f"{block.places[0].table.family} {block.places[0].table.name}",
+            boot_files=boot_files(block),
+            boot_lines=boot_lines(block),
             saw=block.rules[0],
             want="accepted",
         )

@@ -1,3 +1,4 @@
+from collections import Counter
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, Skip, check
@@ -31,4 +32,6 @@ def gateway_outside_segment(
         if near and not any(gateway in segment for segment in near):
             own = segments.get(npu, next(iter(near)))
             template = "NPU {npu} has the gateway {saw}, outside its segment {segment}; expected one inside"
-            yield Finding(template, npu=npu, saw=gateway, segment=own)
+            inside = Counter(str(one) for one in gateways.by_npu.values() if one in own)
+            likely = inside.most_common(1)[0][0] if inside else ""
+            yield Finding(template, npu=npu, saw=gateway, segment=own, gateway=likely)

@@ -27,5 +27,5 @@ def hccl_ports_half_reserved(ports: ReservedPorts, npus: NpuInventory, launch: L
     if lost and lost[0] not in wanted[:16]:
         yield Finding(
             "ports {ports} may be given to any outgoing connection, from local ports {range}; {saw}, expected {want}",
-            **ports.words(lost, wanted),
+            **ports.words(lost, wanted, [launch.master_port]),
         )

@@ -30,5 +30,5 @@ def hccl_ports_unreserved(ports: ReservedPorts, npus: NpuInventory, launch: Laun
     if lost:
         yield Finding(
             "ports {ports} may be given to any outgoing connection, from local ports {range}; {saw}, expected {want}",
-            **ports.words(lost, wanted),
+            **ports.words(lost, wanted, [launch.master_port]),
         )

@@ -44,7 +44,7 @@ def hccn_conf_differs(
         apart = [key for key in own if own[key] != wanted[key]]
         if apart:
             saw, want = ({key: values[key] or "nothing" for key in apart} for values in (own, wanted))
-            yield Finding("NPU {npu} uses {saw}; /etc/hccn.conf has {want}", npu=npu, saw=saw, want=want)
+            yield Finding("NPU {npu} uses {saw}; /etc/hccn.conf has {want}", npu=npu, npus=[npu], saw=saw, want=want)
 
 
 def _live(

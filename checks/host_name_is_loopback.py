@@ -1,12 +1,12 @@
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, PerHost, Skip, check
-from doctor.facts.names import HostNames
+from doctor.facts.names import HostNames, hosts_lines
 from doctor.facts.visit import Reach
 
 
 @check(severity=WARNING, area="reach")
-def host_name_is_loopback(names: HostNames, fleet: PerHost[Reach]) -> Iterator[Finding]:
+def host_name_is_loopback(names: HostNames, others: PerHost[HostNames], fleet: PerHost[Reach]) -> Iterator[Finding]:
     """Every host's own name leads to an address that the other hosts can reach.
 
     ## Why it matters
@@ -35,4 +35,5 @@ def host_name_is_loopback(names: HostNames, fleet: PerHost[Reach]) -> Iterator[F
             address=address,
             saw=f"{names.own} is {', '.join(meaning.addresses)}",
             want="an address that other hosts reach",
+            lines=hosts_lines([names.own], others),
         )

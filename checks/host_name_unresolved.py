@@ -1,7 +1,7 @@
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, PerHost, Skip, check
-from doctor.facts.names import HostNames
+from doctor.facts.names import HostNames, hosts_lines
 from doctor.intent import few
 
 
@@ -39,4 +39,5 @@ def host_name_unresolved(names: PerHost[HostNames]) -> Iterator[Finding]:
                 reason=lost[min(lost)].error,
                 saw=f"{len(lost)} of {len(found.names)} names without an address",
                 want="an address for every name",
+                lines=hosts_lines(lost, names),
             )

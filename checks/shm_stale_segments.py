@@ -33,4 +33,5 @@ def shm_stale_segments(segments: IdleSegments) -> Iterator[Finding]:
             names=few(names, 4),
             remove=few(remove, 8),
             count=len(found),
+            objects=[one.path for one in found],
         )

@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
 from doctor.fact import Answer, Fact, Unreadable, ask
+
+
+def hosts_lines(wanted: Iterable[str], fleet: Mapping[str, HostNames]) -> list[str]:
+    """Lines for /etc/hosts, ``ADDRESS NAME``: of the names for which all hosts that know one have the same address."""
+    lines = []
+    for name in sorted(wanted):
+        known = {found.names[name].outside for found in fleet.values() if name in found.names} - {()}
+        if len(known) == 1:
+            lines.append(f"{known.pop()[0]} {name}")
+    return lines
 
 
 def look_up_names(given: dict) -> dict:  # type: ignore[type-arg]

@@ -78,9 +78,13 @@ class ReservedPorts(Fact, frozen=True):
         """The kernel may hand the port to an outgoing connection of any program."""
         return covers([self.ephemeral], port) and not covers(self.reserved, port)
 
-    def words(self, lost: Iterable[int], wanted: Iterable[int]) -> dict[str, Any]:
-        """Values of a finding that ``lost`` may be handed out; ``merged`` is the whole list that should be reserved."""
-        merge = merged([*self.reserved, *ranges(wanted)])
+    def words(self, lost: Iterable[int], wanted: Iterable[int], others: Iterable[int] = ()) -> dict[str, Any]:
+        """Values of a finding that ``lost`` may be handed out.
+
+        ``merged`` is the whole list that should be reserved. ``others`` are ports that another check asks for: they are
+        in it where they are at risk, so that one list serves both.
+        """
+        merge = merged([*self.reserved, *ranges([*wanted, *filter(self.at_risk, others)])])
         return {
             "ports": spelled(ranges(lost)),
             "range": spelled([self.ephemeral]),

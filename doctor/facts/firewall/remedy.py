@@ -1,9 +1,10 @@
-"""The commands that let the job's packets through, in the words of whatever manages the host's rules."""
+"""The commands that let the job's packets through, in the words of whatever manages the host's rules, and back."""
 
 from __future__ import annotations
 
 import ipaddress
 import shlex
+import zlib
 
 from doctor.facts.firewall.job import Block
 from doctor.facts.firewall.packets import Ranges
@@ -31,13 +32,56 @@ def remedy(block: Block) -> str:
     """One line for a root shell: accepts exactly these ports, from or to exactly these hosts."""
     if block.later:
         return _let_later(block)
+    sources = _sources(block)
+    if _before_ufw(block):
+        return _iptables(block, sources)
+    return {"ufw": _ufw, "firewalld": _firewalld, "nftables": _nft}.get(block.manager, _iptables)(block, sources)
+
+
+def way_back(block: Block) -> str:
+    """One line for a root shell: takes away exactly what `remedy` adds, and leaves all other rules in place."""
+    if block.later:
+        return _nft_back(block, _LATER_NFT) if block.manager in _NFT_KINDS else _iptables_back(block, [_LATER_IPTABLES])
+    sources = _sources(block)
+    if _before_ufw(block):
+        return _iptables_back(block, _matches(block, sources))
+    if block.manager == "nftables":
+        return _nft_back(block, f"{_nft_match(block, sources)} accept")
+    if block.manager == "ufw":
+        return _ufw(block, sources).replace(" prepend ", " delete ")
+    if block.manager == "firewalld":
+        return _firewalld_back(block, sources)
+    return _iptables_back(block, _matches(block, sources))
+
+
+def boot_lines(block: Block) -> list[str]:
+    """What the file that the rules are loaded from at boot must hold as well."""
+    if block.manager == "nftables":
+        rule = _LATER_NFT if block.later else f"{_nft_match(block, _sources(block))} accept"
+        return [f"insert rule {_nft_where(block)} {_tagged(rule)}"]
+    if block.manager in ("iptables", "iptables-legacy"):
+        matches = [_LATER_IPTABLES] if block.later else _matches(block, _sources(block))
+        return [f"-I {shlex.quote(block.places[0].base.name)} {match} -j ACCEPT" for match in matches]
+    return [f"# {block.manager} keeps its rules itself"]
+
+
+def boot_files(block: Block) -> list[str]:
+    """Where the distributions have iptables' saved rules, of the family that is blocked."""
+    six = block.places[0].table.family == "ip6"
+    return (
+        ["/etc/iptables/rules.v6", "/etc/sysconfig/ip6tables"]
+        if six
+        else ["/etc/iptables/rules.v4", "/etc/sysconfig/iptables"]
+    )
+
+
+def _sources(block: Block) -> list[str]:
+    """The peers, in as few words as a command can take."""
     sources = networks(block.addresses)
     if len(sources) > MOST and block.route.on_link:
         _, low, high = block.route.own.network
         sources = networks(((low, high),))
-    if _before_ufw(block):
-        return _iptables(block, sources)
-    return {"ufw": _ufw, "firewalld": _firewalld, "nftables": _nft}.get(block.manager, _iptables)(block, sources)
+    return sources
 
 
 def _before_ufw(block: Block) -> bool:
@@ -67,55 +111,113 @@ def _ufw(block: Block, sources: list[str]) -> str:
 
 
 def _firewalld(block: Block, sources: list[str]) -> str:
+    each, rule = _rich_rule(block, sources)
+    if block.outgoing:
+        made = f"firewall-cmd --permanent --new-policy=training; {_POLICY} --set-priority=-100"
+        made += f"; {_POLICY} --add-ingress-zone=HOST; {_POLICY} --add-egress-zone=ANY"
+        return f"{made}; {each} {_POLICY} --add-rich-rule={rule}; done; done; {_RELOAD}"
+    now, at_boot = (f"firewall-cmd {which}--zone=$z --add-rich-rule={rule}" for which in ("", "--permanent "))
+    return f"{_zone(block)}; {each} {now}; {at_boot}; done; done"
+
+
+def _firewalld_back(block: Block, sources: list[str]) -> str:
+    each, rule = _rich_rule(block, sources)
+    if block.outgoing:
+        left = f'test -n "$({_POLICY} --list-rich-rules)" || firewall-cmd --permanent --delete-policy=training'
+        return f"{each} {_POLICY} --remove-rich-rule={rule}; done; done; {left}; {_RELOAD}"
+    now, at_boot = (f"firewall-cmd {which}--zone=$z --remove-rich-rule={rule}" for which in ("", "--permanent "))
+    return f"{_zone(block)}; {each} {now}; {at_boot}; done; done"
+
+
+def _rich_rule(block: Block, sources: list[str]) -> tuple[str, str]:
+    """The loops over peers and ports, and the rule for one of each."""
     family = "ipv6" if ":" in sources[0] else "ipv4"
     each = f"for a in {' '.join(sources)}; do for p in {' '.join(_spans(block.ports, '-'))}; do"
     first = " priority=-1" if block.places[0].chain.endswith("_deny") else ""
     end = "destination" if block.outgoing else "source"
-    rule = f'--add-rich-rule="rule{first} family={family} {end} address=$a port port=$p protocol=tcp accept"'
-    if block.outgoing:
-        policy = "firewall-cmd --permanent --policy=training"
-        made = f"firewall-cmd --permanent --new-policy=training; {policy} --set-priority=-100"
-        made += f"; {policy} --add-ingress-zone=HOST; {policy} --add-egress-zone=ANY"
-        return f"{made}; {each} {policy} {rule}; done; done; {_RELOAD}"
+    return each, f'"rule{first} family={family} {end} address=$a port port=$p protocol=tcp accept"'
+
+
+def _zone(block: Block) -> str:
     device = shlex.quote(block.route.own.device)
-    zone = f"z=$(firewall-cmd --get-zone-of-interface={device} || firewall-cmd --get-default-zone)"
-    return f"{zone}; {each} firewall-cmd --permanent --zone=$z {rule}; done; done; {_RELOAD}"
+    return f"z=$(firewall-cmd --get-zone-of-interface={device} || firewall-cmd --get-default-zone)"
 
 
 _RELOAD = "firewall-cmd --reload"
+_POLICY = "firewall-cmd --permanent --policy=training"
 
 
 def _nft(block: Block, sources: list[str]) -> str:
+    return _nft_rule(block, f"{_nft_match(block, sources)} accept")
+
+
+def _nft_match(block: Block, sources: list[str]) -> str:
     family = "ip6" if ":" in sources[0] else "ip"
     end = "daddr" if block.outgoing else "saddr"
     hosts, ports = ", ".join(sources), ", ".join(_spans(block.ports, "-"))
-    match = f"{family} {end} {{ {hosts} }} tcp dport {{ {ports} }}"
-    return _nft_rule(block, f"{match} accept")
+    return f"{family} {end} {{ {hosts} }} tcp dport {{ {ports} }}"
 
 
 def _nft_rule(block: Block, rule: str) -> str:
+    return f"nft {shlex.quote(f'insert rule {_nft_where(block)} {_tagged(rule)}')}"
+
+
+def _nft_where(block: Block) -> str:
     place = block.places[0]
-    where = f"{place.table.family} {place.table.name} {place.base.name}"
-    return f"nft {shlex.quote(f'insert rule {where} {rule}')}"
+    return f"{place.table.family} {place.table.name} {place.base.name}"
+
+
+def _tag(rule: str) -> str:
+    """By which a rule is found again: nft deletes by handle alone, and prints rules in other words than it takes."""
+    return f"cluster-doctor {zlib.crc32(rule.encode()):08x}"
+
+
+def _tagged(rule: str) -> str:
+    return f'{rule} comment "{_tag(rule)}"'
+
+
+def _nft_back(block: Block, rule: str) -> str:
+    where = shlex.quote(_nft_where(block))
+    find = f's/.*comment "{_tag(rule)}".* # handle \\([0-9]*\\)$/\\1/p'
+    handles = f"$(nft -a list chain {where} | sed -n {shlex.quote(find)})"
+    return f"for h in {handles}; do nft delete rule {where} handle $h; done"
 
 
 def _iptables(block: Block, sources: list[str]) -> str:
+    return "; ".join(f"{_command(block)} -I {_chain(block)} {match} -j ACCEPT" for match in _matches(block, sources))
+
+
+def _matches(block: Block, sources: list[str]) -> list[str]:
+    """Of as many ports as one rule takes."""
     end = "-d" if block.outgoing else "-s"
     parts = _spans(block.ports, ":")
     match = f"-p tcp {end} {','.join(sources)} -m multiport --dports"
-    inserts = [f"{_insert(block)} {match} {','.join(parts[at : at + 7])} -j ACCEPT" for at in range(0, len(parts), 7)]
-    return "; ".join(inserts)
+    return [f"{match} {','.join(parts[at : at + 7])}" for at in range(0, len(parts), 7)]
 
 
-def _insert(block: Block) -> str:
-    place = block.places[0]
-    command = "ip6tables" if place.table.family == "ip6" else "iptables"
-    command += "-legacy" if place.table.tool == "iptables-legacy" else ""
-    table = "" if place.table.name == "filter" else f" -t {place.table.name}"
-    return f"{command}{table} -I {shlex.quote(place.base.name)}"
+def _iptables_back(block: Block, matches: list[str]) -> str:
+    command, chain = _command(block), _chain(block)
+    rules = [f"{chain} {match} -j ACCEPT" for match in matches]
+    return "; ".join(f"! {command} -C {rule} 2>/dev/null || {command} -D {rule}" for rule in rules)
+
+
+def _command(block: Block) -> str:
+    table = block.places[0].table
+    command = "ip6tables" if table.family == "ip6" else "iptables"
+    command += "-legacy" if table.tool == "iptables-legacy" else ""
+    return command + ("" if table.name == "filter" else f" -t {table.name}")
+
+
+def _chain(block: Block) -> str:
+    return shlex.quote(block.places[0].base.name)
+
+
+_NFT_KINDS = ("nftables", "firewalld")
+_LATER_NFT = "ct state established,related accept"
+_LATER_IPTABLES = "-m conntrack --ctstate ESTABLISHED,RELATED"
 
 
 def _let_later(block: Block) -> str:
-    if block.manager in ("nftables", "firewalld"):
-        return _nft_rule(block, "ct state established,related accept")
-    return f"{_insert(block)} -m conntrack --ctstate ESTABLISHED,RELATED -j ACCEPT"
+    if block.manager in _NFT_KINDS:
+        return _nft_rule(block, _LATER_NFT)
+    return f"{_command(block)} -I {_chain(block)} {_LATER_IPTABLES} -j ACCEPT"

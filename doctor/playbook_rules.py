@@ -16,14 +16,14 @@ _FILE_WAYS = ("line", "text", "remove")
 _SAYS_MORE = re.compile(r"\beval\b|\b(?:[a-z]*sh|su|ssh|xargs|python[0-9.]*|perl)\b[^|;&\n]*\s-[a-z]*c\b")
 _TO_COMMAND = re.compile(r"(?:\A|[;&|({!\n]|\b(?:do|then|else|if|elif|while|until|exec|sudo|nohup))\s*[\"']*\Z")
 _PLACES = {
-    "\\": "a backslash",
-    "#": "a comment",
-    "`": "backquotes",
-    "${": "a ${...}",
-    "$((": "an arithmetic expression",
-    "$'": "a $'...'",
-    "<<": "a here document",
-    "case": "a command substitution with a case",
+    "\\": "behind a backslash",
+    "#": "in a comment",
+    "`": "in backquotes",
+    "${": "in a ${...}",
+    "$((": "in an arithmetic expression",
+    "$'": "in a $'...'",
+    "<<": "in a here document",
+    "case": "in a command substitution with a case",
 }
 
 
@@ -100,7 +100,7 @@ def _in_shell(command: str) -> Iterator[str]:
     for spot in scan(command):
         name = f"{{{spot.name}}}"
         if spot.within not in HARMLESS:
-            yield f"{name} stands in {_PLACES[spot.within]}, where no value can be quoted"
+            yield f"{name} stands {_PLACES[spot.within]}, where no value can be quoted"
         elif _TO_COMMAND.search(command[: spot.start]):
             yield f"{name} would be the command that is run; expected a command that the playbook names"
         elif _SAYS_MORE.search(command) and (spot.within in ("'", '"') or "eval" in command):

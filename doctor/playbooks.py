@@ -215,6 +215,7 @@ class _Reader:
         bounds = [0, *heads, len(self.lines)]
         low, high = (bounds[step], bounds[step + 1]) if step + 1 < len(bounds) else (0, len(self.lines))
         pattern = re.compile(rf"\s*(?:[\"']?{re.escape(key)}[\"']?\s*[=.]|\[\[?\s*{re.escape(key)}\s*\]\]?)")
-        at = next((number for number in range(low, high) if pattern.match(self.lines[number])), low)
+        tables = range(0 if step else len(self.lines))  # at the top a table may stand behind the steps
+        at = next((number for number in (*range(low, high), *tables) if pattern.match(self.lines[number])), low)
         near = (number for number in range(at, high) if word in self.lines[number])
         return (next(near, at) if word else at) + 1

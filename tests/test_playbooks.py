@@ -1,0 +1,347 @@
+"""The loader of playbooks: what must not run as root on many hosts is refused, with file and line."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import doctor.playbooks
+from doctor.playbook import Playbook, Step
+from doctor.playbooks import MOST, BadPlaybook, known_checks, load, read, treating
+from doctor.supplies import supplies
+
+KNOWN = known_checks()
+
+HEAD = """\
+title = "Longer listen queues"
+treats = ["listen-queue-short", "syn-queue-short"]
+who = "host admin"
+risk = "low"
+root = true
+persistent = true
+note = "New sockets only."
+"""
+RUN = """
+[[step]]
+say = "Set net.core.somaxconn to {want}"
+only = "command -v sysctl"
+before = "sysctl -n net.core.somaxconn"
+run = "sysctl -w net.core.somaxconn={want}"
+undo = "sysctl -w net.core.somaxconn={before}"
+"""
+FILE = """
+[[step]]
+say = "and at every boot"
+file = "/etc/sysctl.d/99-x.conf"
+line = "net.core.somaxconn = {want}"
+replaces = "^net\\\\.core\\\\.somaxconn\\\\s*="
+mode = "0644"
+"""
+HAND = """
+[[step]]
+say = "Start the programs on {host} again"
+"""
+GOOD = HEAD + RUN + FILE + HAND
+
+
+def written(folder: Path, text: str, name: str = "our-remedy.toml") -> Path:
+    path = folder / name
+    path.write_text(text)
+    return path
+
+
+def refusal(folder: Path, text: str, known: Mapping[str, Path] = KNOWN) -> tuple[int, str]:
+    """Where and why a playbook is refused."""
+    path = written(folder, text)
+    with pytest.raises(BadPlaybook) as caught:
+        read(path, known)
+    said = str(caught.value)
+    assert "\n" not in said and said.isprintable()
+    found = re.fullmatch(re.escape(str(path)) + r":(\d+): (.*)", said)
+    assert found, said
+    return int(found[1]), found[2]
+
+
+def test_a_playbook_is_read_whole(tmp_path: Path) -> None:
+    path = written(tmp_path, GOOD, "raise_listen_queues.toml")
+    assert read(path, KNOWN) == Playbook(
+        "raise-listen-queues",
+        str(path),
+        "Longer listen queues",
+        ("listen-queue-short", "syn-queue-short"),
+        "host admin",
+        "low",
+        root=True,
+        persistent=True,
+        note="New sockets only.",
+        steps=(
+            Step(
+                1,
+                "Set net.core.somaxconn to {want}",
+                only="command -v sysctl",
+                before="sysctl -n net.core.somaxconn",
+                run="sysctl -w net.core.somaxconn={want}",
+                undo="sysctl -w net.core.somaxconn={before}",
+            ),
+            Step(
+                2,
+                "and at every boot",
+                file="/etc/sysctl.d/99-x.conf",
+                line="net.core.somaxconn = {want}",
+                replaces=r"^net\.core\.somaxconn\s*=",
+                mode="0644",
+            ),
+            Step(3, "Start the programs on {host} again"),
+        ),
+    )
+
+
+def test_work_for_hands_needs_no_more_than_words(tmp_path: Path) -> None:
+    head = 'title = "Clean optics"\ntreats = ["optics-out-of-range"]\nwho = "vendor"\nrisk = "none"\n'
+    assert read(written(tmp_path, head + HAND), KNOWN).hands
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "line", "said"),
+    [
+        ('"listen-queue-short"', '"listen-queue-shrot"', 2, "did you mean listen-queue-short?"),
+        ('"listen-queue-short"', '"zzz"', 2, "`doctor list` names them all"),
+        ('"listen-queue-short", "syn-queue-short"', "", 2, "treats: expected a list of checks"),
+        ('"syn-queue-short"', '"listen-queue-short"', 2, "stands there twice"),
+        ('["listen-queue-short", "syn-queue-short"]', '"listen-queue-short"', 2, "expected a list of checks"),
+        ("treats =", "treat =", 2, "treat: no such key; did you mean treats?"),
+        ('"Longer listen queues"', '" "', 1, "title: expected one line"),
+        ('"Longer listen queues"', '"a\\nb"', 1, "title: expected one line"),
+        ("title =", "# title =", 1, "title: is missing"),
+        ('who = "host admin"', 'who = "anyone"', 3, "expected one of host admin, job owner, network, vendor"),
+        ('"low"', '"high"', 4, "expected one of none, low, interrupts-jobs, reboot"),
+        ("root = true", "root = 1", 5, "root: expected true or false"),
+        ("root = true", "", 1, "root: is missing; expected true or false where a step changes something"),
+        ("persistent = true", 'persistent = "yes"', 6, "persistent: expected true or false"),
+        ('note = "New sockets only."', "note = 3", 7, "note: expected text in quotes"),
+        ('say = "Set net.core.somaxconn to {want}"', "", 9, "step 1: say: is missing"),
+        ('say = "Set net.core.somaxconn to {want}"', 'say = "a\\nb"', 10, "step 1: say: expected one line"),
+        ("to {want}", "to {wnat}", 10, "{wnat} is supplied by no check that it treats; did you mean want?"),
+        ("to {want}", "to {before}", 10, "{before} is known in run and undo alone"),
+        ("only =", "olny =", 11, "step 1: olny: no such key; did you mean only?"),
+        ("before =", "#", 14, "{before} is what before prints, and there is none"),
+        ("undo =", "#", 13, "changes something and has no undo; expected undo, or changes = false"),
+        ('"sysctl -w net.core.somaxconn={before}"', '""', 14, "undo: is empty; leave it out"),
+        ('undo = "sysctl', 'changes = false\nundo = "sysctl', 15, "changes = false leaves nothing to undo"),
+        ("somaxconn={before}", "somaxconn={wanted}", 14, "{wanted} is supplied by no check"),
+        ('run = "sysctl -w net.core.somaxconn={want}"', "", 12, "step 1: before: expected only beside run"),
+        ("/etc/sysctl.d/99-x.conf", "etc/x", 18, "step 2: file:"),
+        ("/etc/sysctl.d/99-x.conf", "/etc/../x", 18, "expected an absolute path"),
+        ("/etc/sysctl.d/99-x.conf", "/etc/x/", 18, "expected an absolute path"),
+        ('file = "', 'run = "true"\nchanges = false\nfile = "', 20, "step 2: file: this step has a run already"),
+        ('line = "', 'text = "a"\nline = "', 18, "one of line, text and remove beside it; found line and text"),
+        ('line = "', '# "', 18, "one of line, text and remove beside it; found none"),
+        ('line = "', 'remove = "^x"\n# "', 21, "step 2: replaces: expected only beside line"),
+        ("somaxconn = {want}", "somaxconn = {want}\\n", 19, "line: expected one line"),
+        ("^net", "^(net", 20, "step 2: replaces: no regular expression"),
+        ('"0644"', '"644"', 21, 'mode: "644": expected an octal mode such as "0644"'),
+        ('file = "', '# "', 19, "step 2: line: expected only beside file"),
+        ("again", "in {rack}", 24, "step 3: say: {rack} is supplied by no check"),
+        ('[[step]]\nsay = "Start', '[[steps]]\nsay = "Start', 23, "steps: no such key; did you mean step?"),
+    ],
+)
+def test_what_breaks_a_rule_is_refused(tmp_path: Path, before: str, after: str, line: int, said: str) -> None:
+    assert before in GOOD
+    at, why = refusal(tmp_path, GOOD.replace(before, after, 1))
+    assert said in why
+    assert at == line
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("echo x # {want}", "{want} stands in a comment"),
+        ("f `g {want}`", "{want} stands in backquotes"),
+        ("cat <<E\\n{want}\\nE", "{want} stands in a here document"),
+        ("f $((1 + {want} ))", "{want} stands in an arithmetic expression"),
+        ("f ${a:-{want} }", "{want} stands in a ${...}"),
+        ("f \\\\{want}", "{want} stands behind a backslash"),
+        ("{want} --now", "{want} would be the command that is run"),
+        ("f; sudo {want}", "{want} would be the command that is run"),
+        ("eval f {want}", "{want} would be read by a second shell"),
+        ("sh -c 'f {want}'", "{want} would be read by a second shell"),
+        ("bash -ec 'f {want}'", "{want} would be read by a second shell"),
+        ("{want}", "{want} is a whole command on no page of listen-queue-short"),
+        ("{host}", "{host} is a whole command on no page of"),
+        ("{before}", "{before} would be the command that is run"),
+    ],
+)
+def test_a_value_that_could_become_a_command_is_refused(tmp_path: Path, command: str, said: str) -> None:
+    text = GOOD.replace("sysctl -w net.core.somaxconn={want}", command)
+    at, why = refusal(tmp_path, text)
+    assert why.startswith("step 1: run: ") and said in why
+    assert at == 13
+
+
+def test_the_arguments_of_a_second_shell_are_safe(tmp_path: Path) -> None:
+    text = GOOD.replace('"sysctl -w net.core.somaxconn={want}"', "'''sh -c 'f \"$1\"' - {want}'''")
+    assert read(written(tmp_path, text), KNOWN).steps[0].run.endswith("- {want}")
+
+
+def test_a_check_that_writes_whole_commands_may_be_taken_at_its_word(tmp_path: Path) -> None:
+    text = HEAD.replace('["listen-queue-short", "syn-queue-short"]', '["firewall-blocks-job"]')
+    step = '[[step]]\nsay = "Open {ports}"\nrun = "{fix}"\nundo = "true"\n'
+    assert read(written(tmp_path, text + step), KNOWN).steps[0].run == "{fix}"
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("Raise.toml", "expected a file name of small letters"),
+        ("a--b.toml", "expected a file name of small letters"),
+        ("listen_queue_short.toml", "listen-queue-short is the name of a check"),
+        ("kernel.toml", "kernel is the name of an area"),
+    ],
+)
+def test_its_name_is_its_own(tmp_path: Path, name: str, said: str) -> None:
+    with pytest.raises(BadPlaybook, match=said):
+        read(written(tmp_path, GOOD, name), KNOWN)
+
+
+def test_what_is_no_text_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "our-remedy.toml"
+    os.mkfifo(path)
+    with pytest.raises(BadPlaybook, match="is no plain file"):
+        read(path, KNOWN)
+    path.unlink()
+    with pytest.raises(BadPlaybook, match="No such file"):
+        read(path, KNOWN)
+    path.write_bytes(b"\xff")
+    with pytest.raises(BadPlaybook, match="is not UTF-8 text"):
+        read(path, KNOWN)
+    path.write_bytes(b"#" * (MOST + 1))
+    with pytest.raises(BadPlaybook, match="is longer than"):
+        read(path, KNOWN)
+    assert refusal(tmp_path, GOOD + "x = \n")[0] == 25
+    assert "not TOML" in refusal(tmp_path, "a = " + "[" * 5000)[1]
+
+
+PARTS = st.sampled_from(
+    [
+        *GOOD.splitlines(),
+        "[[step]]",
+        "[step]",
+        "step = 1",
+        "step = []",
+        "step = [1]",
+        "treats = [1]",
+        'say = "{"',
+        "a.b = 1",
+        'replaces = "("',
+        'remove = "{host"',
+        'text = ""',
+        'file = "/{hosts}"',
+        'run = "$({a"',
+        "changes = false",
+        "x = inf",
+        'mode = "\\u0000"',
+        'run = "{before}"',
+        "only = '''\n{want}'''",
+        'title.x = "y"',
+        "undo = 1979-05-27",
+        "[[treats]]",
+    ]
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(text=st.one_of(st.text(max_size=60), st.lists(PARTS, max_size=14).map("\n".join)))
+def test_garbage_is_refused_and_nothing_else(text: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+    path = tmp_path_factory.getbasetemp() / "our-remedy.toml"
+    path.write_text(text, "utf-8", "surrogatepass")
+    try:
+        made = read(path, KNOWN)
+    except BadPlaybook as error:
+        assert str(error).isprintable() and len(str(error)) < 1000
+    else:
+        assert made.treats and made.steps
+
+
+@settings(max_examples=100, deadline=None)
+@given(data=st.binary(max_size=60))
+def test_bytes_are_refused_and_nothing_else(data: bytes, tmp_path_factory: pytest.TempPathFactory) -> None:
+    path = tmp_path_factory.getbasetemp() / "our-remedy.toml"
+    path.write_bytes(data)
+    with pytest.raises(BadPlaybook):
+        read(path, KNOWN)
+
+
+@pytest.fixture
+def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that stands for this program's own."""
+    ours = tmp_path / "ours"
+    ours.mkdir()
+    monkeypatch.setattr(doctor.playbooks, "home", lambda folder: ours)
+    return ours
+
+
+def test_a_sites_own_come_in_by_the_same_door(house: Path, tmp_path: Path) -> None:
+    site = tmp_path / "site"
+    site.mkdir()
+    written(house, GOOD, "b.toml")
+    written(house, GOOD, "c.toml")
+    written(site, GOOD.replace('["listen-queue-short", ', "["), "a.toml")
+    (site / "README.md").write_text("no playbook")
+    found = load([site])
+    assert [one.name for one in found] == ["b", "c", "a"]
+    assert [one.name for one in treating(found, "listen-queue-short")] == ["b", "c"]
+    assert [one.name for one in treating(found, "syn-queue-short")] == ["b", "c", "a"]
+
+
+def test_a_name_that_is_taken_is_refused(house: Path, tmp_path: Path) -> None:
+    site = tmp_path / "site"
+    site.mkdir()
+    written(house, GOOD)
+    written(site, GOOD, "our_remedy.toml")
+    with pytest.raises(
+        BadPlaybook, match=r"site/our_remedy.toml:1: our-remedy is already there, in .*ours/our-remedy.toml"
+    ):
+        load([site])
+
+
+OURS = '''
+from doctor import ERROR, Finding, check
+from doctor.facts.visit import Reach
+
+@check(severity=ERROR, area="site")
+def our_rule(reach: Reach):
+    """Fine.
+
+    ## What to do
+    Run `{mend}`, and {tell}.
+    """
+    yield Finding("{a} is odd", a=1, b=2)
+    yield from some(reach, "{c}", d=4)
+'''
+
+
+def test_what_a_sites_check_supplies_is_read_off_its_file(house: Path, tmp_path: Path) -> None:
+    site = tmp_path / "checks"
+    site.mkdir()
+    path = site / "our_rule.py"
+    path.write_text(OURS)
+    assert supplies(path).names == {"a", "b", "c", "d", "mend", "tell", "saw", "want"}
+    assert supplies(path).commands == {"mend"}
+    text = HEAD.replace('["listen-queue-short", "syn-queue-short"]', '["our-rule"]')
+    written(house, text + '[[step]]\nsay = "Set {a} {d}"\nrun = "{mend}"\nundo = "f {b}"\n')
+    assert [one.treats for one in load(checks=[site])] == [("our-rule",)]
+    with pytest.raises(BadPlaybook, match='no check is named "our-rule"'):
+        load()
+    path.write_text("def our_rule(:")
+    with pytest.raises(BadPlaybook, match="what our-rule supplies cannot be read"):
+        load(checks=[site])
+
+
+def test_ours_are_in_order() -> None:
+    assert [one.name for one in load()] == sorted(one.name for one in load())

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 class NotReady(Exception):
     """Nothing can be judged: the platform has not said what the job has, or nobody what was found."""
 
+    def __init__(self, text: str, word: str) -> None:
+        super().__init__(text)
+        self.word = word
+
 
 def look(flight: Preflight) -> Examination | int:
     """Visits the hosts and judges them. An exit code, when another process of this host did so for all.
@@ -115,7 +119,7 @@ def _wait_for_table(flight: Preflight, place: Place) -> None:
     flight.beat.doing = "waiting for the rank table to be completed"
     why = wait_for_table(place.rank_table, flight.began + flight.wanted.budget * WAIT_FOR_TABLE)
     if why:
-        raise NotReady(why)
+        raise NotReady(why, "rank-table-not-complete")
 
 
 def _examine(flight: Preflight, fleet: Inventory) -> Examination:
@@ -151,7 +155,7 @@ def _meet(flight: Preflight, place: Place, chosen: Scope) -> int | None:
     met = join(place, chosen, flight.end - 1.0, environ=flight.environ, about=shlex.join(sys.argv[1:]))
     if isinstance(met, Verdict):
         if met.why:
-            raise NotReady(met.why)
+            raise NotReady(met.why, "no-verdict")
         flight.beat.close()
         return met.code
     flight.party = met

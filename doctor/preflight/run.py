@@ -56,6 +56,8 @@ class Preflight:
         self.skipped: tuple[str, ...] = ()
         """What DOCTOR_SKIP leaves out."""
         self.written: set[str] = set()
+        self.cause = ""
+        """Why nothing was judged, in a word."""
         self.asked = asked_for(wanted.formats)
         self.events = Followers()
         self.code: int | None = None
@@ -69,9 +71,9 @@ class Preflight:
         try:
             return self._look_and_tell()
         except Refused as refusal:
-            return self._give_up(str(refusal), refusal.code)
+            return self._give_up(str(refusal), refusal.code, "bad-input")
         except NotReady as why:
-            return self._give_up(str(why), Exit.UNKNOWN)
+            return self._give_up(str(why), Exit.UNKNOWN, why.word)
         except (KeyboardInterrupt, SystemExit) as stop:
             return self._stopped(stop)
         except Exception as error:  # noqa: BLE001 - the rim: the line and the report are told of our own bugs, too
@@ -104,6 +106,7 @@ class Preflight:
 
         fleet = self.inventory
         if fleet is None or not self.picked:
+            self.cause = "interrupted"
             report = self.nothing_known("interrupted before any host was looked at")
             return self._put_out(report, None, _signal_code(stop))
         words = self.wanted.hosts.rank_table or ""
@@ -204,8 +207,9 @@ class Preflight:
             write(line)
             telling.termination_log(line, self.environ)
 
-    def _give_up(self, why: str, code: int) -> int:
-        """Nothing could be looked at: bad input."""
+    def _give_up(self, why: str, code: int, cause: str) -> int:
+        """Nothing can be judged: bad input, or a platform that is not ready."""
+        self.cause = cause
         print(f"doctor: {why}", file=sys.stderr)
         self.notes.append(why)
         self.picked = []
@@ -216,6 +220,7 @@ class Preflight:
         from doctor.cli import own_bug
 
         code = own_bug(error)
+        self.cause, self.picked = "doctor-bug", []
         self.notes.append(f"a bug of doctor itself ended the run: {type(error).__name__}")
         return self._put_out(self.nothing_known("a bug of doctor itself ended the run"), None, code)
 
@@ -233,6 +238,7 @@ class Preflight:
     def last_words(self) -> int:
         """The budget has ended and something hangs. In a thread of its own; the process ends after it."""
         if self.code is None:
+            self.cause, self.picked = "budget-ended", []
             report = self.nothing_known(f"the budget of {self.wanted.budget:g} s ended")
             return self._put_out(report, None, Exit.UNKNOWN)
         if not self.line:

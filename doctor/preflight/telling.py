@@ -38,6 +38,7 @@ def line(flight: Preflight, report: Report, own: int, code: int, choice: Choice 
         need=wanted.need,
         path=wanted.report if wanted.report in flight.written else "",
         seconds=time.monotonic() - flight.began,
+        cause=flight.cause,
         word=word(flight, report, own, choice),
     )
 

@@ -56,12 +56,13 @@ def line(
     path: str = "",
     seconds: float | None = None,
     word: str = "",
+    cause: str = "",
 ) -> str:
     """The line, without a line feed; ``code`` is the exit code that it comes with, ``word`` stands for the verdict's.
 
     ``nodes`` counts healthy hosts of all; ``warn`` and ``waived`` count checks; ``unknown`` counts checks that could
     not look at all they should for a reason of their own, and names the hosts. ``why`` names what the word rests on:
-    errors, else what is unknown, else warnings.
+    errors, else what is unknown, else warnings; ``cause`` stands there where nothing was judged at all.
     """
     known = word or word_of(report, code, need)
     ends = [("need", str(need) if need else ""), ("where", escaped(where, limit=80)), ("tier", escaped(tier, limit=20))]
@@ -69,7 +70,8 @@ def line(
     ends += [("exit", str(int(code))), ("t", f"{time:.1f}s" if 0 <= time < 1e9 else "?s"), ("report", _path(path))]
     shown = _Shown(report, code)
     for room in _ROOMS:
-        keys = [*shown.keys(room), ("skip", some(skipped, room.bad)), *ends]
+        found = [(key, value or (escaped(cause) if key == "why" else "")) for key, value in shown.keys(room)]
+        keys = [*found, ("skip", some(skipped, room.bad)), *ends]
         text = " ".join([f"doctor {command}: {known}", *(f"{key}={value}" for key, value in keys if value)])
         if len(text) <= LONGEST:
             break

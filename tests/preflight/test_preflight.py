@@ -208,6 +208,7 @@ def test_a_waiver_is_counted(preflight: Callable[..., Flight], broken: str, tmp_
 def test_bad_input_is_said_in_the_line_too(preflight: Callable[..., Flight]) -> None:
     flight = preflight("--exclude", "pre[0001-0005]")
     assert (flight.code, flight.word) == (78, "NOTHING")
+    assert flight.keys["why"] == "bad-input"
     assert "expected at least one host" in flight.err
 
 
@@ -308,3 +309,16 @@ def test_the_smoke_tier_trains(fleet: Fleet, tmp_path: Path) -> None:
     assert (flight.code, flight.keys["tier"]) == (0, "smoke"), flight.err
     outcomes = {one["check"]: one["status"] for one in json.loads(report.read_text())["outcomes"]}
     assert outcomes["smoke-mask-differs"] == "passed"
+
+
+def test_a_file_system_that_hangs_ends_with_the_budget(tmp_path: Path) -> None:
+    """A pipe that nobody writes to, in place of a hostfile on a server that is gone."""
+    os.mkfifo(tmp_path / "hosts")
+    report = tmp_path / "report.json"
+    argv = [sys.executable, "-m", "doctor", "preflight", "--hostfile", str(tmp_path / "hosts"), "--budget", "2s"]
+    done = subprocess.run(
+        [*argv, "--report", str(report)], cwd=ROOT, env=CLEAN, capture_output=True, text=True, timeout=60
+    )
+    flight = Flight(done, 0.0)
+    assert (flight.code, flight.word, flight.keys["why"]) == (12, "UNKNOWN", "budget-ended")
+    assert json.loads(report.read_text())["exit"] == 12

@@ -118,10 +118,10 @@ def test_the_budget_is_hard_and_what_did_not_answer_is_unknown(
 ) -> None:
     """One host hangs in its login for ever."""
     report = tmp_path / "report.json"
-    flight = preflight("--budget", "6s", "--report", str(report), at=list(fleet.hosts))
+    flight = preflight("--budget", "9s", "--report", str(report), at=list(fleet.hosts))
     assert (flight.code, flight.word) == (12, "UNKNOWN")
-    assert float(flight.keys["t"][:-1]) <= 6.1
-    assert flight.seconds < 7.5
+    assert float(flight.keys["t"][:-1]) <= 9.5
+    assert flight.seconds < 14
     assert flight.keys["nodes"] == "4/5"
     document = json.loads(report.read_text())
     looked = next(one for one in document["outcomes"] if one["check"] == FAULT)["looked"]

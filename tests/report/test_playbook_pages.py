@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+import json
+
+from doctor.playbook import Playbook, Step
+from doctor.report.pages import page
+from doctor.report.playbook_pages import examples, playbook_list, playbook_list_json, playbook_page, remedies
+from tests.report import reports as made
+
+QUEUES = Playbook(
+    "raise-listen-queues",
+    "playbooks/raise-listen-queues.toml",
+    "Longer listen queues",
+    ("listen-queue-short", "syn-queue-short"),
+    "host admin",
+    "low",
+    root=True,
+    persistent=True,
+    note="New sockets\nonly.\n\nA second paragraph.",
+    steps=(
+        Step(
+            1,
+            "Set the queue to {want} for {user}",
+            only="command -v sysctl",
+            before="sysctl -n net.core.somaxconn",
+            run="sysctl -w net.core.somaxconn={want}\necho {user}",
+            undo="sysctl -w net.core.somaxconn={before}",
+        ),
+        Step(2, "and at every boot", file="/etc/x.conf", line="a = {npu}", replaces="^a =", mode="0644"),
+        Step(3, "once", file="/etc/x.conf", line="a"),
+        Step(4, "gone", file="/etc/x.conf", remove="^b"),
+        Step(5, "all", file="/etc/y.conf", text="a\nb\n"),
+        Step(6, "Start the programs on {host} again"),
+    ),
+)
+FIBRE = Playbook(
+    "clean-optics", "c.toml", "Clean\x1b[31m optics", ("link-odd",), "vendor", "none", steps=(Step(1, "Clean it"),)
+)
+END = Playbook(
+    "end",
+    "e.toml",
+    "Ended",
+    ("link-odd",),
+    "job owner",
+    "interrupts-jobs",
+    explicit=True,
+    steps=(Step(1, "x", run="true", changes=False),),
+)
+
+PAGE = """raise-listen-queues: Longer listen queues
+host admin; as root; risk: low; survives a reboot
+
+What it treats
+  listen-queue-short
+  syn-queue-short
+
+What to know first
+  New sockets only.
+  A second paragraph.
+
+What is done (with example values; a plan fills in what was found)
+  1. Set the queue to <want> for alice
+     only where: command -v sysctl
+     before:     sysctl -n net.core.somaxconn
+     run:        sysctl -w net.core.somaxconn='<want>'
+                 echo alice
+     undo:       sysctl -w net.core.somaxconn={before}
+  2. and at every boot
+     file:       /etc/x.conf (mode 0644 where it is new) has this line, in place of the lines that match ^a =:
+                 a = 0
+  3. once
+     file:       /etc/x.conf has this line, at the end unless it is there:
+                 a
+  4. gone
+     file:       /etc/x.conf without the lines that match ^b
+  5. all
+     file:       /etc/y.conf holds this alone:
+                 a
+                 b
+  6. Start the programs on node001 again
+
+The playbook itself: playbooks/raise-listen-queues.toml
+"""
+
+
+def test_a_page_shows_every_command_with_example_values() -> None:
+    assert playbook_page(QUEUES) == PAGE
+
+
+def test_what_is_left_to_hands_and_what_must_be_named_is_said() -> None:
+    assert "vendor; work for hands; risk: none\n" in playbook_page(FIBRE)
+    assert "\nWhat is done\n  1. Clean it\n" in playbook_page(FIBRE)
+    said = "job owner; as any user; risk: interrupts-jobs; gone after a reboot; only when it is named\n"
+    assert said in playbook_page(END)
+
+
+def test_what_a_file_holds_does_no_harm_to_a_terminal() -> None:
+    assert playbook_page(FIBRE).startswith("clean-optics: Clean optics\n")
+    assert "\x1b" not in playbook_page(FIBRE)
+
+
+def test_the_page_of_a_check_shows_what_treats_it() -> None:
+    check = made.CHECKS["cann-differs"]
+    assert "What mends it" not in page(check)
+    said = page(check, [FIBRE, QUEUES])
+    assert (
+        "\n\nWhat mends it (with example values; a plan fills in what was found)\n  clean-optics: Clean optics\n"
+        in said
+    )
+    assert "\n  raise-listen-queues: Longer listen queues\n    (host admin; as root;" in said
+    assert "\n       run:        sysctl -w net.core.somaxconn='<want>'\n" in said
+    assert list(remedies([])) == []
+
+
+def test_every_placeholder_has_an_example() -> None:
+    assert examples(QUEUES.steps[0]) == {"want": "<want>", "user": "alice"}
+
+
+def test_an_example_that_does_not_fit_leaves_the_step_as_it_is_written() -> None:
+    step = Step(1, "x", file="/etc/{path}", text="")
+    assert "file:       /etc/{path} holds this alone" in playbook_page(
+        Playbook("a", "", "A", ("b",), "network", "low", steps=(step,))
+    )
+
+
+def test_the_list() -> None:
+    assert playbook_list([QUEUES, FIBRE, END]) == (
+        "clean-optics         by hand               Clean optics\n"
+        "end                  risk interrupts-jobs  Ended\n"
+        "raise-listen-queues  risk low              Longer listen queues\n"
+    )
+    assert playbook_list([]) == ""
+
+
+def test_the_list_as_json() -> None:
+    document = json.loads(playbook_list_json([QUEUES]))
+    assert document == {
+        "schema": "doctor.playbooks/1",
+        "playbooks": [
+            {
+                "name": "raise-listen-queues",
+                "title": "Longer listen queues",
+                "treats": ["listen-queue-short", "syn-queue-short"],
+                "who": "host admin",
+                "risk": "low",
+                "root": True,
+                "persistent": True,
+                "explicit": False,
+                "hands": False,
+                "steps": 6,
+            }
+        ],
+    }

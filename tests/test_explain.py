@@ -1,0 +1,114 @@
+"""`doctor explain` and `doctor list --playbooks`, with a site's own checks and playbooks."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import doctor.playbooks
+from doctor.cli import Refused
+from doctor.commands import application
+
+RULE = '''
+from doctor import ERROR, Finding, check
+from doctor.facts.visit import Reach
+
+@check(severity=ERROR, area="site")
+def our_rule(reach: Reach):
+    """Fine."""
+    yield Finding("{lamp} is off", lamp=1)
+'''
+LAMP = """
+title = "Lamps on"
+treats = ["our-rule", "listen-queue-short"]
+who = "host admin"
+risk = "none"
+root = false
+persistent = false
+
+[[step]]
+say = "Switch lamp {lamp} on"
+run = "lamp --on {lamp}"
+undo = "lamp --off {lamp}"
+"""
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A site with one check and one playbook, where this program has none."""
+    for name in ("checks", "playbooks", "none"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "checks" / "our_rule.py").write_text(RULE)
+    (tmp_path / "playbooks" / "switch-lamps-on.toml").write_text(LAMP)
+    monkeypatch.setattr(doctor.playbooks, "home", lambda folder: tmp_path / "none")
+    return tmp_path
+
+
+@pytest.fixture
+def said(site: Path, capfd: pytest.CaptureFixture[str]) -> Any:
+    def say(command: str, *words: str) -> str:
+        checks = ("--checks", str(site / "checks"))
+        application([command])([command, *words, *checks], standalone_mode=False)
+        return capfd.readouterr().out
+
+    return say
+
+
+def test_a_check_is_shown_with_what_mends_it(site: Path, said: Any) -> None:
+    for check in ("our-rule", "listen-queue-short"):
+        page = said("explain", check, "--playbooks", str(site / "playbooks"))
+        assert page.startswith(check + "\n")
+        assert "\n  switch-lamps-on: Lamps on\n" in page
+        assert "lamp --on '<lamp>'" in page
+    assert "What mends it" not in said("explain", "syn-queue-short", "--playbooks", str(site / "playbooks"))
+
+
+def test_a_playbook_is_explained(site: Path, said: Any) -> None:
+    assert said("explain", "switch-lamps-on", "--playbooks", str(site / "playbooks")).startswith(
+        "switch-lamps-on: Lamps"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("switch-lamp-on", "no check or playbook is named 'switch-lamp-on'; did you mean switch-lamps-on?"),
+        ("our-rul", "did you mean our-rule?"),
+        ("qqqqqq", "`doctor list` names the checks, `doctor list --playbooks` the playbooks"),
+        ("a\x1b[31m", "named 'a\\x1b[31m'"),
+        ("kernel", "kernel is an area; `doctor list --select kernel` names its checks"),
+    ],
+)
+def test_what_is_not_known_is_usage(site: Path, said: Any, name: str, why: str) -> None:
+    with pytest.raises(Refused) as caught:
+        said("explain", name, "--playbooks", str(site / "playbooks"))
+    assert why in str(caught.value)
+    assert caught.value.code == 2
+
+
+def test_a_bad_playbook_is_one_line_and_78(site: Path, said: Any) -> None:
+    path = site / "playbooks" / "switch-lamps-on.toml"
+    path.write_text(LAMP.replace("undo", "unod"))
+    for words in (("explain", "our-rule", "--playbooks", str(path.parent)), ("list", "--playbooks", str(path.parent))):
+        with pytest.raises(Refused, match=rf"{path}:12: step 1: unod: no such key; did you mean undo\?") as caught:
+            said(*words)
+        assert caught.value.code == 78
+    with pytest.raises(Refused, match="not a folder"):
+        said("explain", "our-rule", "--playbooks", str(path))
+
+
+def test_playbooks_are_listed(site: Path, said: Any) -> None:
+    folder = str(site / "playbooks")
+    assert said("list", "--playbooks", folder) == "switch-lamps-on  risk none  Lamps on\n"
+    assert said("list", "--playbooks", folder, "--select", "kernel").startswith("switch-lamps-on ")
+    assert said("list", "--playbooks", folder, "--select", "ranks") == "no playbook treats these checks\n"
+    rows = json.loads(said("list", "--playbooks", folder, "--json"))["playbooks"]
+    assert [one["name"] for one in rows] == ["switch-lamps-on"]
+
+
+def test_a_folder_needs_to_be_asked_for(said: Any) -> None:
+    with pytest.raises(Refused, match="expected --playbooks before a folder"):
+        said("list", "/tmp")

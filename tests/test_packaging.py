@@ -14,6 +14,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 COUNT = len(list((ROOT / "checks").glob("[a-z]*.py")))
+PLAYBOOKS = sorted(path.stem.replace("_", "-") for path in (ROOT / "playbooks").glob("*.toml"))
 
 
 def listed(argv: list[str], cwd: Path) -> int:
@@ -21,6 +22,13 @@ def listed(argv: list[str], cwd: Path) -> int:
     done = subprocess.run([*argv, "list"], cwd=cwd, capture_output=True, text=True, timeout=100)
     assert done.returncode == 0, done.stderr
     return sum(line.startswith("  ") for line in done.stdout.splitlines())
+
+
+def playbooks(argv: list[str], cwd: Path) -> list[str]:
+    """The playbooks that `doctor list --playbooks` names, run like this from there."""
+    done = subprocess.run([*argv, "list", "--playbooks"], cwd=cwd, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr
+    return [line.split()[0] for line in done.stdout.splitlines()]
 
 
 @pytest.fixture(scope="module")
@@ -73,12 +81,14 @@ def environment(folder: Path) -> Path:
 
 def test_a_bare_clone_runs(clone: Path) -> None:
     assert listed([sys.executable, "-m", "doctor"], clone) == COUNT
+    assert playbooks([sys.executable, "-m", "doctor"], clone) == PLAYBOOKS
 
 
-def test_the_wheel_holds_the_checks_inside_the_package_and_claims_no_other_name(wheel: Path) -> None:
+def test_the_wheel_holds_checks_and_playbooks_inside_the_package_and_claims_no_other_name(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert {name.partition("/")[0].partition("-")[0] for name in names} == {"doctor", "cluster_doctor"}
     assert sum(name.startswith("doctor/checks/") and name.endswith(".py") for name in names) == COUNT
+    assert sum(name.startswith("doctor/playbooks/") and name.endswith(".toml") for name in names) == len(PLAYBOOKS)
     assert not any("__pycache__" in name for name in names)
 
 
@@ -94,6 +104,7 @@ def test_the_wheel_runs_even_beside_folders_of_the_same_names(wheel: Path, elsew
     )
     assert done.stdout.startswith(str(site))
     assert listed([str(python), "-m", "doctor"], elsewhere) == COUNT
+    assert playbooks([str(python), "-m", "doctor"], elsewhere) == PLAYBOOKS
 
 
 def test_an_editable_install_runs_even_beside_folders_of_the_same_names(
@@ -115,3 +126,4 @@ def test_an_editable_install_runs_even_beside_folders_of_the_same_names(
     )
     assert done.stdout.startswith(str(clone))
     assert listed([str(python), "-m", "doctor"], elsewhere) == COUNT
+    assert playbooks([str(python), "-m", "doctor"], elsewhere) == PLAYBOOKS

@@ -1,0 +1,49 @@
+"""Our own playbooks: each one loads, reads well, and is a program that a shell understands."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from doctor.catalogue import home
+from doctor.playbook import COMMANDS, Playbook, filled, is_whole
+from doctor.playbooks import known_checks, load, read
+from doctor.report.playbook_pages import examples, playbook_page
+
+ALL = load()
+
+
+@pytest.mark.parametrize("one", ALL, ids=lambda one: one.name)
+class TestEveryPlaybook:
+    def test_has_commands_that_a_shell_understands(self, one: Playbook) -> None:
+        """Filled with hostile values, the grammar of each is still what it was."""
+        for step in one.steps:
+            values = {**dict.fromkeys(examples(step), "a'b\"c d;$(e)`f`\\"), "before": "x' \"y\\"}
+            parts = {key: getattr(step, key) for key in COMMANDS if not is_whole(getattr(step, key))}
+            made = filled(type(step)(step.number, "x", changes=step.changes, **parts), values)
+            for key in COMMANDS:
+                ended = subprocess.run(
+                    ["sh", "-n", "-c", getattr(made, key)], capture_output=True, text=True, check=False
+                )
+                assert (ended.returncode, ended.stderr) == (0, ""), (key, getattr(made, key))
+
+    def test_has_a_page_with_every_value_filled_in(self, one: Playbook) -> None:
+        page = playbook_page(one)
+        assert page.replace("\n", "").isprintable()
+        for step in one.steps:
+            filled(step, {**examples(step), "before": "x"})
+
+    def test_says_what_it_does_in_plain_words(self, one: Playbook) -> None:
+        assert len(one.title) <= 90 and not one.title.endswith(".")
+        assert all(len(step.say) <= 200 for step in one.steps)
+
+
+def test_nothing_else_lies_among_the_playbooks() -> None:
+    others = [path.name for path in home("playbooks").iterdir() if path.suffix != ".toml"]
+    assert [name for name in others if name != ".gitkeep"] == []
+
+
+def test_each_is_read_the_same_alone() -> None:
+    known = known_checks()
+    assert [read(path, known) for path in sorted(home("playbooks").glob("*.toml"))] == ALL

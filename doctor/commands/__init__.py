@@ -14,6 +14,7 @@ COMMANDS = {
     "preflight": "Decide in a job script whether the job may start: one line, one exit code, within a budget.",
     "node": "Look at this host alone, without SSH, and report or leave a file for doctor merge.",
     "merge": "Judge a fleet by the files that doctor node left on each of its hosts.",
+    "fix": "Mend what checks find: a plan first; with --apply the mending, proven by the same checks.",
     "report": "Show a saved run or report again: in any format, or beside an older one.",
     "list": "List the checks: name, severity, and what is so when all is well.",
     "explain": "Explain a check or a playbook: why it matters, what to do, what runs on the hosts.",

@@ -1,0 +1,1 @@
+"""`doctor fix`: plans, shows, applies, proves and undoes what playbooks say."""

@@ -1,0 +1,178 @@
+"""A plan: what will be done on every host, exactly. Frozen, saved as JSON, and without secrets. Pure.
+
+A plan shows; it is not what is run. Whoever applies it looks again, makes the steps anew, and goes on only when their
+`digest` is the planned one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from doctor.fix.files import State, changed, difference
+from doctor.fix.how import How
+from doctor.fix.steps import Act, Left, Treatment, fingerprint, message
+from doctor.playbook import Playbook, Step, Unfillable
+from doctor.record import redact
+from doctor.wording import plain, printable
+
+SCHEMA = "doctor.plan/1"
+LONGEST = 4000
+"""Characters of a command that are shown."""
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """What a host said to one step before anything was done."""
+
+    skip: str = ""
+    """Why the step is left out."""
+    before: str = ""
+    trouble: str = ""
+    """Why the step, and so the host, cannot be treated."""
+    file: State | None = None
+
+
+class Look(msgspec.Struct, frozen=True):
+    """What one host said, before anything is done on it."""
+
+    seen: tuple[Seen, ...] = ()
+    """One for every act, until the first trouble."""
+    root: str = ""
+    """``login``: the login user is root; ``sudo``: through sudo -n; empty: not needed."""
+    busy: tuple[str, ...] = ()
+    """Who works on it."""
+    trouble: str = ""
+
+
+class Show(msgspec.Struct, frozen=True):
+    """One step, as it is shown."""
+
+    playbook: str
+    say: str
+    kind: str
+    """``run``, ``look`` (a command that changes nothing), ``file``, ``hands``."""
+    run: str = ""
+    undo: str = ""
+    diff: tuple[str, ...] = ()
+    note: str = ""
+    skip: str = ""
+
+
+class Treated(msgspec.Struct, frozen=True):
+    check: str
+    message: str
+    playbook: str
+
+
+class HostPlan(msgspec.Struct, frozen=True):
+    """What will be done on one host."""
+
+    host: str
+    treated: tuple[Treated, ...]
+    steps: tuple[Show, ...] = ()
+    root: str = ""
+    busy: tuple[str, ...] = ()
+    trouble: str = ""
+    """Why nothing will be."""
+    digest: str = ""
+
+    @property
+    def acts(self) -> bool:
+        """There is something to do for software."""
+        return not self.trouble and any(not one.skip and one.kind in ("run", "file") for one in self.steps)
+
+
+class Book(msgspec.Struct, frozen=True):
+    """A playbook, in a plan."""
+
+    name: str
+    title: str
+    who: str
+    risk: str
+    root: bool
+    persistent: bool
+    note: str = ""
+
+    @classmethod
+    def of(cls, one: Playbook) -> Book:
+        return cls(one.name, one.title, one.who, one.risk, one.root, one.persistent, one.note)
+
+
+class Plan(msgspec.Struct, frozen=True):
+    schema: str
+    id: str
+    when: str
+    version: str
+    source: str
+    hosts: tuple[str, ...]
+    """All that were looked at, for the checks that compare them."""
+    names: tuple[str, ...]
+    books: tuple[Book, ...]
+    plans: tuple[HostPlan, ...]
+    left: tuple[Left, ...] = ()
+    notes: tuple[str, ...] = ()
+    how: How = How(hosts=(), source="")
+    """What the command line and the environment said, for who applies it."""
+
+    @property
+    def to_do(self) -> tuple[HostPlan, ...]:
+        return tuple(one for one in self.plans if one.acts)
+
+
+def host_plan(host: str, treatments: Sequence[Treatment], acts: Sequence[Act], look: Look) -> HostPlan:
+    """What will be done on ``host``, that said ``look``."""
+    treated = tuple(
+        dict.fromkeys(Treated(one.check, redact(message(one.finding)), one.playbook.name) for one in treatments)
+    )
+    if look.trouble:
+        return HostPlan(host, treated, root=look.root, busy=look.busy, trouble=look.trouble)
+    files: dict[str, bytes | None] = {}
+    shows: list[Show] = []
+    exact: list[Any] = [fingerprint(treatments)]
+    for act, seen in zip(acts, look.seen, strict=True):
+        try:
+            step = act.with_before(seen.before)
+        except Unfillable as error:
+            return HostPlan(host, treated, tuple(shows), look.root, look.busy, _said(act, str(error)))
+        if seen.trouble:
+            return HostPlan(host, treated, tuple(shows), look.root, look.busy, _said(act, seen.trouble))
+        shows.append(_show(act, step, seen, files))
+        exact.append([seen.skip, step.only, step.before, step.run, step.undo, step.changes, _exact(step, seen, files)])
+    digest = hashlib.sha256(msgspec.json.encode(exact)).hexdigest()
+    return HostPlan(host, treated, tuple(shows), look.root, look.busy, digest=digest)
+
+
+def _said(act: Act, why: str) -> str:
+    return f"{act.playbook.name}, step {act.template.number}: {plain(why)}"
+
+
+def _show(act: Act, step: Step, seen: Seen, files: dict[str, bytes | None]) -> Show:
+    """The step as it is shown; ``files`` are as the steps before it leave them."""
+    name, say = act.playbook.name, plain(redact(step.say), 400)
+    if step.hands:
+        return Show(name, say, "hands", skip=seen.skip)
+    if step.file and seen.file:
+        real = seen.file.real
+        old = files.get(real, seen.file.there)
+        new = old if seen.skip else changed(old, step)
+        files[real] = new
+        note = f"a link: {printable(real)} is what is written" if real != step.file else ""
+        skip = seen.skip or ("it is so already" if new == old else "")
+        return Show(name, say, "file", diff=tuple(map(redact, difference(real, old, new))), note=note, skip=skip)
+    kind = "run" if step.changes else "look"
+    return Show(name, say, kind, _shown(step.run), _shown(step.undo), skip=seen.skip)
+
+
+def _shown(command: str) -> str:
+    return "\n".join(printable(line, LONGEST) for line in redact(command).splitlines())
+
+
+def _exact(step: Step, seen: Seen, files: Mapping[str, bytes | None]) -> list[Any]:
+    if not seen.file:
+        return []
+    after = files.get(seen.file.real)
+    sha = hashlib.sha256(after).hexdigest() if after is not None else ""
+    return [step.file, seen.file.real, seen.file.sha, seen.file.mode, seen.file.uid, seen.file.gid, step.mode, sha]

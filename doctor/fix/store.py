@@ -1,0 +1,79 @@
+"""Where plans and journals lie: ``~/.local/state/doctor/fix/ID/``, for their owner's eyes alone."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from pathlib import Path
+
+import msgspec
+
+from doctor.fix.plan import SCHEMA, Plan
+from doctor.hostnames import shown
+from doctor.whole import write_whole
+
+ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}")
+
+
+class NoPlan(Exception):
+    """One line: what is wrong with the plan or the folder that it lies in."""
+
+
+def folder(environ: Mapping[str, str]) -> Path:
+    """The folder of all plans. Raises: NoPlan."""
+    homes = (environ.get("XDG_STATE_HOME", ""), os.path.join(environ.get("HOME", ""), ".local/state"))
+    home = next((one for one in homes if os.path.isabs(one)), None)
+    if home is None:
+        raise NoPlan("neither XDG_STATE_HOME nor HOME names a folder to keep plans in")
+    return Path(home) / "doctor" / "fix"
+
+
+def new_id() -> str:
+    return f"{datetime.now(timezone.utc):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+
+
+def save(plan: Plan, environ: Mapping[str, str]) -> Path:
+    """Its folder. Raises: NoPlan."""
+    place = folder(environ) / plan.id
+    try:
+        for path in (place.parent.parent.parent, place.parent.parent, place.parent, place):
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_whole(place / "plan.json", msgspec.json.format(msgspec.json.encode(plan), indent=1) + b"\n")
+    except OSError as error:
+        raise NoPlan(f"{shown(str(place), 200)}: {error.strerror}; expected a folder to keep the plan in") from None
+    return place
+
+
+def find(name: str, environ: Mapping[str, str]) -> Path:
+    """The folder of the plan with this id. Raises: NoPlan."""
+    place = folder(environ) / name
+    if not ID.fullmatch(name) or not place.is_dir():
+        raise NoPlan(f"no plan is named {shown(name)!r}; `doctor fix --list` names them")
+    return place
+
+
+def load(place: Path) -> Plan:
+    """Raises: NoPlan."""
+    path = place / "plan.json"
+    try:
+        plan = msgspec.json.decode(path.read_bytes(), type=Plan)
+    except OSError as error:
+        raise NoPlan(f"{shown(str(path), 200)}: {error.strerror}") from None
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        raise NoPlan(f"{shown(str(path), 200)}: not a saved plan: {shown(str(error), 200)}") from None
+    if plan.schema != SCHEMA:
+        raise NoPlan(f"{shown(str(path), 200)}: schema {shown(plan.schema)!r}; expected {SCHEMA!r}")
+    return plan
+
+
+def all_ids(environ: Mapping[str, str]) -> list[str]:
+    """Oldest first. Raises: NoPlan."""
+    try:
+        return sorted(path.name for path in folder(environ).iterdir() if ID.fullmatch(path.name))
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise NoPlan(f"{shown(str(folder(environ)), 200)}: {error.strerror}") from None

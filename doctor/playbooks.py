@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 from doctor.areas import AREAS
 from doctor.catalogue import files, home
 from doctor.hostnames import quote, shown
-from doctor.playbook import ALWAYS, RISKS, WHO, Playbook, Step, is_whole
+from doctor.playbook import ALWAYS, COMMANDS, RISKS, WHO, Playbook, Step, is_whole
 from doctor.playbook_rules import bare, broken, needs_supply
 from doctor.settings import nearest
 from doctor.supplies import Supplies, supplies
@@ -195,13 +195,13 @@ class _Reader:
             self.refuse("treats", 0, f"what {check} supplies cannot be read: {shown(str(error), 200)}", check)
 
     def supplied(self, step: Step, key: str, name: str, offers: Mapping[str, Supplies]) -> None:
-        givers = [check for check, offer in offers.items() if name in offer.names]
-        if not givers and name not in ALWAYS:
-            near = nearest(name, {one for offer in offers.values() for one in offer.names} | ALWAYS)
-            self.refuse(key, step.number, f"{{{name}}} is supplied by no check that it treats{near}", "{" + name + "}")
-        if key in ("only", "before", "run", "undo") and is_whole(getattr(step, key)):
-            for check in givers or ["no check"]:
-                if check not in offers or name not in offers[check].commands:
+        lacking = [check for check, offer in offers.items() if name not in offer.names | ALWAYS]
+        if lacking:
+            near = nearest(name, offers[lacking[0]].names | ALWAYS)
+            self.refuse(key, step.number, f"{{{name}}} is not supplied by {lacking[0]}{near}", "{" + name + "}")
+        if key in COMMANDS and is_whole(getattr(step, key)):
+            for check, offer in offers.items():
+                if name not in offer.commands:
                     self.refuse(key, step.number, f"{{{name}}} is a whole command on no page of {check}")
 
     def refuse(self, key: str, step: int, why: str, word: str = "") -> NoReturn:

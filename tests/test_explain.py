@@ -30,9 +30,9 @@ root = false
 persistent = false
 
 [[step]]
-say = "Switch lamp {lamp} on"
-run = "lamp --on {lamp}"
-undo = "lamp --off {lamp}"
+say = "Switch the lamp of {host} on"
+run = "lamp --on {host}"
+undo = "lamp --off {host}"
 """
 
 
@@ -62,7 +62,7 @@ def test_a_check_is_shown_with_what_mends_it(site: Path, said: Any) -> None:
         page = said("explain", check, "--playbooks", str(site / "playbooks"))
         assert page.startswith(check + "\n")
         assert "\n  switch-lamps-on: Lamps on\n" in page
-        assert "lamp --on '<lamp>'" in page
+        assert "lamp --on node001" in page
     assert "What mends it" not in said("explain", "syn-queue-short", "--playbooks", str(site / "playbooks"))
 
 

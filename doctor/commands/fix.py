@@ -88,12 +88,12 @@ def command(
     70 a bug of doctor, 78 nothing to look at or unreadable input, 130 and 143 interrupted.
     """
     _refuse(names, deed, ways, product, shown)
-    from doctor.commands import fixing
+    from doctor.commands import fixing, unfixing
 
     if deed.list_plans:
-        raise typer.Exit(fixing.list_plans(shown))
+        raise typer.Exit(unfixing.list_plans(shown))
     if deed.undo:
-        raise typer.Exit(fixing.undo(deed, ways, shown))
+        raise typer.Exit(unfixing.undo(deed, ways, shown))
     if _is_plan(names):
         raise typer.Exit(fixing.saved(names[0], deed, ways, shown))
     run = _run(from_file) if from_file else None

@@ -1,4 +1,4 @@
-"""The deeds of `doctor fix`: plan, apply, undo, list."""
+"""`doctor fix`: plans, shows, applies."""
 
 from __future__ import annotations
 
@@ -15,15 +15,14 @@ from doctor.cli import Refused, write
 from doctor.commands.chosen import catalogue, playbooks
 from doctor.commands.hosts import Ways, ssh_options
 from doctor.commands.waived import refuse_settings, settled
-from doctor.fix import show, store
-from doctor.fix.course import Case, Planned, apply, make, strayed
-from doctor.fix.crowd import each
+from doctor.fix import show, store, telling
+from doctor.fix.course import apply
 from doctor.fix.how import How
 from doctor.fix.journal import Journal
+from doctor.fix.making import Case, Planned, make, strayed
 from doctor.fix.naming import Unknown, wanted
 from doctor.fix.plan import Plan
-from doctor.fix.undo import Taken, Undoing, by_host
-from doctor.report.words import clean, count
+from doctor.report.words import clean
 from doctor.transport import Transport
 from doctor.transport.choice import open_transport
 
@@ -39,13 +38,13 @@ def fresh(how: How, run: Run | None, deed: Deed, ways: Ways, shown: Shown) -> in
     """Plans, and applies if that is asked for. Returns the exit code. Raises: Refused."""
     case = _case(how, ways)
     planned = _planned(case, run)
-    place = _kept(lambda: store.save(planned.plan, os.environ))
+    place = kept(lambda: store.save(planned.plan, os.environ))
     if not (shown.as_json and deed.apply):
         _show(planned.plan, shown)
     if not deed.apply or not planned.plan.to_do:
         return code_of(planned.plan)
     if not deed.yes:
-        _ask(f"Apply this to {len(planned.plan.to_do)} hosts?")
+        ask(f"Apply this to {len(planned.plan.to_do)} hosts?")
         planned = _as_before(planned.plan, _planned(case, None))
     elif run is not None:
         planned = _as_before(planned.plan, _planned(case, None))
@@ -54,8 +53,8 @@ def fresh(how: How, run: Run | None, deed: Deed, ways: Ways, shown: Shown) -> in
 
 def saved(name: str, deed: Deed, ways: Ways, shown: Shown) -> int:
     """Shows a saved plan, or applies it. Returns the exit code. Raises: Refused."""
-    place = _kept(lambda: store.find(name, os.environ))
-    plan, journal = _kept(lambda: store.load(place)), Journal(place)
+    place = kept(lambda: store.find(name, os.environ))
+    plan, journal = kept(lambda: store.load(place)), Journal(place)
     if not deed.apply:
         _show(plan, shown)
         return 0
@@ -65,80 +64,10 @@ def saved(name: str, deed: Deed, ways: Ways, shown: Shown) -> int:
         raise Refused(f"{name} has nothing to apply", 10)
     if not deed.yes:
         _show(plan, shown)
-        _ask(f"Apply this to {len(plan.to_do)} hosts?")
-    ways = _ways(plan.how, ways)
+        ask(f"Apply this to {len(plan.to_do)} hosts?")
+    ways = ways_of(plan.how, ways)
     case = _case(plan.how, ways)
     return _apply(case, _as_before(plan, _planned(case, None)), place, deed, shown)
-
-
-def undo(deed: Deed, ways: Ways, shown: Shown) -> int:
-    """Takes back what was applied. Returns the exit code: 10 when something could not be. Raises: Refused."""
-    place = _kept(lambda: store.find(deed.undo, os.environ))
-    plan, journal = _kept(lambda: store.load(place)), Journal(place)
-    undos = by_host(journal.undos())
-    if not undos:
-        return _tell_undone([], plan, shown)
-    if not deed.yes:
-        for host, steps in undos.items():
-            write("\n".join(f"{host}: {clean(one.say)}" for one in reversed(steps)))
-        _ask(f"Take these steps back on {len(undos)} hosts?")
-    taken: list[Taken] = []
-    journal.began("undo")
-    ways = _ways(plan.how, ways)
-    with _reached(plan.how, ways.transport, ssh_options(ways)) as transport:
-        undoing = Undoing(transport, journal, deed.force)
-        for _, some in each(list(undos.items()), lambda item: undoing.host(*item), WIDTH, undoing.stop):
-            taken += some
-            if not shown.as_json:
-                write(show.taken_text(some))
-    code = _tell_undone(taken, plan, shown)
-    journal.finished(code)
-    return code
-
-
-def _tell_undone(taken: list[Taken], plan: Plan, shown: Shown) -> int:
-    failed = [one for one in taken if not one.ok]
-    if shown.as_json:
-        rows = [{"host": one.undo.host, "step": one.undo.say, "undone": one.ok, "said": one.said} for one in taken]
-        _json({"schema": "doctor.undo/1", "id": plan.id, "steps": rows})
-    elif not taken:
-        write(f"Nothing to take back: no step of {plan.id} is in force.")
-    elif failed:
-        write(f"NOT UNDONE: {len(failed)} of {len(taken)} steps are still in force; doctor fix --undo {plan.id} again")
-    else:
-        write(f"UNDONE: {count(len(taken), 'step')} on {count(len(by_host([t.undo for t in taken])), 'host')}")
-    return 10 if failed else 0
-
-
-def list_plans(shown: Shown) -> int:
-    """Every saved plan, oldest first."""
-    rows = []
-    for name in _kept(lambda: store.all_ids(os.environ)):
-        place = _kept(lambda name=name: store.find(name, os.environ))  # type: ignore[misc]
-        try:
-            plan = store.load(place)
-        except store.NoPlan as error:
-            rows.append({"id": name, "state": str(error)})
-            continue
-        rows.append({"id": name, "hosts": len(plan.to_do), "state": _state(Journal(place)), "of": plan.source})
-    if shown.as_json:
-        _json({"schema": "doctor.plans/1", "plans": rows})
-    else:
-        lines = [f"{one['id']}  {count(int(one.get('hosts', 0)), 'host')}: {one['state']}" for one in rows]
-        write("\n".join(lines) or "No plan is saved.")
-    return 0
-
-
-def _state(journal: Journal) -> str:
-    entries = journal.entries()
-    if not any(one.kind == "step" for one in entries):
-        return "planned"
-    in_force = len(journal.undos())
-    if not in_force:
-        return "undone"
-    steps = count(in_force, "step")
-    finished = [one for one in entries if one.kind in ("began", "finished")][-1].kind == "finished"
-    return f"applied, {steps} in force" if finished else f"broken off, {steps} in force or begun"
 
 
 def code_of(plan: Plan) -> int:
@@ -176,7 +105,7 @@ def _case(how: How, ways: Ways) -> Case:
     return Case(inventory, tuple(checks), tuple(books), options, how, lambda report: settled(report, config, known))
 
 
-def _ways(how: How, given: Ways) -> Ways:
+def ways_of(how: How, given: Ways) -> Ways:
     """The ways of the plan, but for what the command line says."""
     usual = Ways()._asdict()
     said = {name: value for name, value in given._asdict().items() if value != usual[name]}
@@ -184,7 +113,7 @@ def _ways(how: How, given: Ways) -> Ways:
 
 
 @contextmanager
-def _reached(how: How, name: str, ssh: SshOptions) -> Iterator[Transport]:
+def reached(how: How, name: str, ssh: SshOptions) -> Iterator[Transport]:
     transport = open_transport(how.local, name, ssh, how.hosts)
     try:
         yield transport
@@ -205,7 +134,7 @@ def _planned(case: Case, run: Run | None) -> Planned:
         if seen.stopped is not None:
             raise seen.stopped
         run = seen.run
-    with _reached(case.how, case.options.transport, case.options.ssh) as transport:
+    with reached(case.how, case.options.transport, case.options.ssh) as transport:
         return make(case, run, transport)
 
 
@@ -226,15 +155,15 @@ def _apply(case: Case, planned: Planned, place: Path, deed: Deed, shown: Shown) 
 
     def tell(one: Any) -> None:
         if not shown.as_json:
-            write(show.told(one))
+            write(telling.told(one))
 
-    with _reached(case.how, case.options.transport, case.options.ssh) as transport:
+    with reached(case.how, case.options.transport, case.options.ssh) as transport:
         result = apply(case, planned, transport, journal, deed.force, deed.batch, tell)
     journal.finished(result.code)
     if shown.as_json:
-        _json({"schema": "doctor.fixed/1", "code": result.code, **msgspec.to_builtins(result)})
+        write_json({"schema": "doctor.fixed/1", "code": result.code, **msgspec.to_builtins(result)})
     else:
-        write(show.result_text(result, planned.plan))
+        write(telling.result_text(result, planned.plan))
     return result.code
 
 
@@ -246,18 +175,18 @@ def _show(plan: Plan, shown: Shown) -> None:
     return write(show.plan_text(plan, choose(sys.stdout, shown.color, os.environ).colour, shown.verbose))
 
 
-def _json(document: dict[str, Any]) -> None:
+def write_json(document: dict[str, Any]) -> None:
     write(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())
 
 
-def _ask(question: str) -> None:
+def ask(question: str) -> None:
     """Raises: Refused, unless the answer is yes."""
     print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise Refused("nothing was changed", 10)
 
 
-def _kept(work: Callable[[], Any]) -> Any:
+def kept(work: Callable[[], Any]) -> Any:
     """What lies in the folder of plans. Raises: Refused."""
     try:
         return work()

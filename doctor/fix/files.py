@@ -45,7 +45,7 @@ def changed(old: bytes | None, step: Step) -> bytes | None:
     if old is None and step.remove:
         return None
     # What is no UTF-8 comes out as it went in.
-    lines = (old or b"").decode("utf-8", "surrogateescape").splitlines(keepends=True)
+    lines = re.findall(r"[^\n]*\n|[^\n]+", (old or b"").decode("utf-8", "surrogateescape"))
     after = _without(lines, step.remove) if step.remove else _with(lines, step.line, step.replaces)
     return "".join(after).encode("utf-8", "surrogateescape")
 

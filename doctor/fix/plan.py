@@ -122,13 +122,17 @@ class Plan(msgspec.Struct, frozen=True):
         return tuple(one for one in self.plans if one.acts)
 
 
+def treated(one: HostPlan) -> set[str]:
+    """The checks for which something is done on the host."""
+    acting = {step.playbook for step in one.steps if not step.skip and step.kind in ("run", "file")}
+    return {each.check for each in one.treated if each.playbook in acting}
+
+
 def host_plan(host: str, treatments: Sequence[Treatment], acts: Sequence[Act], look: Look) -> HostPlan:
     """What will be done on ``host``, that said ``look``."""
-    treated = tuple(
-        dict.fromkeys(Treated(one.check, redact(message(one.finding)), one.playbook.name) for one in treatments)
-    )
+    of = tuple(dict.fromkeys(Treated(one.check, redact(message(one.finding)), one.playbook.name) for one in treatments))
     if look.trouble:
-        return HostPlan(host, treated, root=look.root, busy=look.busy, trouble=look.trouble)
+        return HostPlan(host, of, root=look.root, busy=look.busy, trouble=look.trouble)
     files: dict[str, bytes | None] = {}
     shows: list[Show] = []
     exact: list[Any] = [fingerprint(treatments)]
@@ -136,17 +140,17 @@ def host_plan(host: str, treatments: Sequence[Treatment], acts: Sequence[Act], l
         try:
             step = act.with_before(seen.before)
         except Unfillable as error:
-            return HostPlan(host, treated, tuple(shows), look.root, look.busy, _said(act, str(error)))
+            return HostPlan(host, of, tuple(shows), look.root, look.busy, _said(act, str(error)))
         if seen.trouble:
-            return HostPlan(host, treated, tuple(shows), look.root, look.busy, _said(act, seen.trouble))
+            return HostPlan(host, of, tuple(shows), look.root, look.busy, _said(act, seen.trouble))
         shows.append(_show(act, step, seen, files))
         exact.append([seen.skip, step.only, step.before, step.run, step.undo, step.changes, _exact(step, seen, files)])
     digest = hashlib.sha256(msgspec.json.encode(exact)).hexdigest()
-    return HostPlan(host, treated, tuple(shows), look.root, look.busy, digest=digest)
+    return HostPlan(host, of, tuple(shows), look.root, look.busy, digest=digest)
 
 
 def _said(act: Act, why: str) -> str:
-    return f"{act.playbook.name}, step {act.template.number}: {plain(why)}"
+    return f"{act.playbook.name}, step {act.template.number}: {plain(redact(why))}"
 
 
 def _show(act: Act, step: Step, seen: Seen, files: dict[str, bytes | None]) -> Show:

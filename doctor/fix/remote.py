@@ -214,7 +214,7 @@ def restore(path, old, new, missing, force):
     if same:
         took = "was as before already"
     elif sha not in (new, old["sha"]) and not force:
-        raise Refused("was changed by somebody since")
+        raise Refused("was changed since, by somebody or by a newer plan that is to be undone first")
     elif there["trouble"]:
         raise Refused(there["trouble"])
     elif old["sha"]:

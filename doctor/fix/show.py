@@ -1,15 +1,11 @@
-"""Plans and their results in words, for terminals and logs alike; hosts that get the same are one group. Pure."""
+"""Plans in words, for terminals and logs alike; hosts that get the same are one group. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from doctor.fix.apply import Done
-from doctor.fix.course import Result
 from doctor.fix.plan import Book, HostPlan, Plan, Show
-from doctor.fix.proof import Proof
 from doctor.fix.steps import Left
-from doctor.fix.undo import Taken
 from doctor.report.hosts import Fleet
 from doctor.report.words import clean, count
 
@@ -169,63 +165,3 @@ def _idle(plans: Sequence[HostPlan]) -> Iterator[Left]:
         for name in dict.fromkeys(step.playbook for step in one.steps) if not one.trouble and not one.acts else ():
             why = next((step.skip for step in one.steps if step.playbook == name and step.skip), "nothing for software")
             yield Left(one.host, "", why, "none", name)
-
-
-def done_text(done: Done) -> str:
-    """One host's steps."""
-    host = clean(done.host, 100)
-    if done.state == "applied":
-        return "\n".join(f"applied  {host}: {clean(say)}" for say in done.applied)
-    if done.state in ("refused", "busy"):
-        return f"refused  {host}: {clean(done.why)}; nothing was changed on it"
-    lines = [f"applied  {host}: {clean(say)}" for say in done.applied]
-    return "\n".join([*lines, f"FAILED   {host}: {clean(done.why)}"])
-
-
-_WORDS = {"green": "ok", "waits": "waits", "red": "FAILED", "unknown": "unknown"}
-
-
-def proof_text(proof: Proof) -> str:
-    """What a check says after the steps."""
-    told = {
-        "green": "is green",
-        "waits": "takes other hosts too, whose turn comes",
-        "red": f"still finds: {proof.why}",
-        "unknown": f"cannot tell: {proof.why}",
-    }
-    return f"{_WORDS[proof.state]:<8} {clean(proof.host, 100)}: {proof.check} {clean(told[proof.state])}"
-
-
-def told(one: Done | Proof) -> str:
-    """A line or more, as it happens."""
-    return done_text(one) if isinstance(one, Done) else proof_text(one)
-
-
-def result_text(result: Result, plan: Plan) -> str:
-    """How it ended, and how it is taken back."""
-    fleet = Fleet(plan.hosts)
-    touched = [one.host for one in result.done if one.state in ("applied", "stopped")]
-    unproven = {one.host for one in result.proofs if one.state != "green"}
-    proven = [one.host for one in result.done if one.state == "applied" and one.host not in unproven]
-    if result.stopped:
-        told = {one.host for one in result.proofs}
-        proven = [host for host in proven if host in told]
-    lines = []
-    if result.not_begun:
-        lines.append(f"not begun: {fleet.where(list(result.not_begun))}")
-    if touched:
-        lines.append(f"To take it back: doctor fix --undo {result.id}")
-    word = {0: "MENDED", 12: "UNKNOWN", 10: "NOT MENDED"}.get(result.code, "INTERRUPTED")
-    total = len(plan.to_do)
-    lines.append(f"{word}: {len(proven)} of {count(total, 'host')} proven, {len(touched)} changed")
-    return "\n".join(lines)
-
-
-def taken_text(taken: Sequence[Taken]) -> str:
-    """What became of every undo of one host."""
-    lines = []
-    for one in taken:
-        word = "undone" if one.ok else "FAILED"
-        said = f" ({clean(one.said)})" if one.said else ""
-        lines.append(f"{word:<8} {clean(one.undo.host, 100)}: {clean(one.undo.say)}{said}")
-    return "\n".join(lines)

@@ -9,6 +9,7 @@ import msgspec
 
 from doctor.model import Finding, Report, fill, say
 from doctor.playbook import Playbook, Step, Unfillable, filled
+from doctor.record import redact
 from doctor.wording import plain
 
 LONGEST = 400
@@ -112,10 +113,10 @@ def _fit(treatment: Treatment, host: str) -> Left | None:
     try:
         ready = [filled(step, values_of(treatment.finding, host)) for step in playbook.steps]
     except Unfillable as error:
-        return Left(host, check, f"the playbook does not fit: {plain(str(error))}", "unfit", playbook.name)
+        return Left(host, check, f"the playbook does not fit: {plain(redact(str(error)))}", "unfit", playbook.name)
     if not playbook.hands and host:
         return None
-    says = tuple(plain(step.say, LONGEST) for step in ready)
+    says = tuple(plain(redact(step.say), LONGEST) for step in ready)
     return Left(host, check, playbook.title, "hands", playbook.name, playbook.who, says)
 
 
@@ -125,7 +126,7 @@ def _not_judged(report: Report) -> Iterator[Left]:
             for host in one.finding.hosts or ("",):
                 yield Left(host, outcome.check, f"waived until {one.until}: {plain(one.reason)}", "waived")
         for host, reason in outcome.unknown.items():
-            yield Left(host, outcome.check, plain(reason.text), "unknown")
+            yield Left(host, outcome.check, plain(redact(reason.text)), "unknown")
         for host in outcome.crashed:
             yield Left(host, outcome.check, "the check itself broke", "unknown")
 

@@ -1,0 +1,91 @@
+"""`doctor fix --undo` and ``--list``: what was applied, and how it is taken back."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from doctor.cli import write
+from doctor.commands.fixing import ask, kept, reached, ways_of, write_json
+from doctor.commands.hosts import Ways, ssh_options
+from doctor.fix import store, telling
+from doctor.fix.crowd import each
+from doctor.fix.journal import Journal
+from doctor.fix.plan import Plan
+from doctor.fix.undo import Taken, Undoing, by_host
+from doctor.report.words import clean, count
+
+if TYPE_CHECKING:
+    from doctor.commands.fix import Deed, Shown
+
+WIDTH = 64
+
+
+def undo(deed: Deed, ways: Ways, shown: Shown) -> int:
+    """Takes back what was applied. Returns the exit code: 10 when something could not be. Raises: Refused."""
+    place = kept(lambda: store.find(deed.undo, os.environ))
+    plan, journal = kept(lambda: store.load(place)), Journal(place)
+    undos = by_host(journal.undos())
+    if not undos:
+        return _tell_undone([], plan, shown)
+    if not deed.yes:
+        for host, steps in undos.items():
+            write("\n".join(f"{host}: {clean(one.say)}" for one in reversed(steps)))
+        ask(f"Take these steps back on {len(undos)} hosts?")
+    taken: list[Taken] = []
+    journal.began("undo")
+    ways = ways_of(plan.how, ways)
+    with reached(plan.how, ways.transport, ssh_options(ways)) as transport:
+        undoing = Undoing(transport, journal, deed.force)
+        for _, some in each(list(undos.items()), lambda item: undoing.host(*item), WIDTH, undoing.stop):
+            taken += some
+            if not shown.as_json:
+                write(telling.taken_text(some))
+    code = _tell_undone(taken, plan, shown)
+    journal.finished(code)
+    return code
+
+
+def _tell_undone(taken: list[Taken], plan: Plan, shown: Shown) -> int:
+    failed = [one for one in taken if not one.ok]
+    if shown.as_json:
+        rows = [{"host": one.undo.host, "step": one.undo.say, "undone": one.ok, "said": one.said} for one in taken]
+        write_json({"schema": "doctor.undo/1", "id": plan.id, "steps": rows})
+    elif not taken:
+        write(f"Nothing to take back: no step of {plan.id} is in force.")
+    elif failed:
+        write(f"NOT UNDONE: {len(failed)} of {len(taken)} steps are still in force; doctor fix --undo {plan.id} again")
+    else:
+        write(f"UNDONE: {count(len(taken), 'step')} on {count(len(by_host([t.undo for t in taken])), 'host')}")
+    return 10 if failed else 0
+
+
+def list_plans(shown: Shown) -> int:
+    """Every saved plan, oldest first."""
+    rows = []
+    for name in kept(lambda: store.all_ids(os.environ)):
+        place = kept(lambda name=name: store.find(name, os.environ))  # type: ignore[misc]
+        try:
+            plan = store.load(place)
+        except store.NoPlan as error:
+            rows.append({"id": name, "state": str(error)})
+            continue
+        rows.append({"id": name, "hosts": len(plan.to_do), "state": _state(Journal(place)), "of": plan.source})
+    if shown.as_json:
+        write_json({"schema": "doctor.plans/1", "plans": rows})
+    else:
+        lines = [f"{one['id']}  {count(int(one.get('hosts', 0)), 'host')}: {one['state']}" for one in rows]
+        write("\n".join(lines) or "No plan is saved.")
+    return 0
+
+
+def _state(journal: Journal) -> str:
+    entries = journal.entries()
+    if not any(one.kind == "step" for one in entries):
+        return "planned"
+    in_force = len(journal.undos())
+    if not in_force:
+        return "undone"
+    steps = count(in_force, "step")
+    finished = [one for one in entries if one.kind in ("began", "finished")][-1].kind == "finished"
+    return f"applied, {steps} in force" if finished else f"broken off, {steps} in force or begun"

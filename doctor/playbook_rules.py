@@ -14,7 +14,12 @@ Broken = tuple[str, str]
 
 _FILE_WAYS = ("line", "text", "remove")
 _SAYS_MORE = re.compile(r"\beval\b|\b(?:[a-z]*sh|su|ssh|xargs|python[0-9.]*|perl)\b[^|;&\n]*\s-[a-z]*c\b")
-_TO_COMMAND = re.compile(r"(?:\A|[;&|({!\n]|\b(?:do|then|else|if|elif|while|until|exec|sudo|nohup))\s*[\"']*\Z")
+_TO_COMMAND = re.compile(
+    r"(?:\A|[;&|({!\n]|\b(?:do|then|else|if|elif|while|until|exec|sudo|nohup)\s|\bcase\b.*(?:\bin|;;)[^()]*\))"
+    r"\s*(?:\w+=\S*\s+|\$\{?\w+\}?\s*)*\$?[\"']*\Z",
+    re.S,
+)
+"""What a command may begin with before its name: nothing, assignments, variables that may be empty."""
 _PLACES = {
     "\\": "behind a backslash",
     "#": "in a comment",

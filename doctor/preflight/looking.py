@@ -37,7 +37,7 @@ def look(flight: Preflight) -> Examination | int:
 
     place = flight.place = find(flight.environ, _read_file)
     chosen = scope(place, flight.wanted.scope)
-    if chosen == "cluster" and place.table_waits:
+    if chosen != "follower" and place.table_waits:
         _wait_for_table(flight, place)
         place = flight.place = find(flight.environ, _read_file)
     flight.notes.append(f"started in: {place.words}")

@@ -9,9 +9,9 @@ README = Path(__file__).resolve().parents[2] / "README.md"
 _FENCE = r"^<!-- job: {name} -->\n```\w+\n(.*?)^```$"
 
 TRAIN = """\
-import os, sys
+import os
 names = [name for name in ("SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "RANK", "RANK_ID") if name in os.environ]
-print("trained", os.environ[names[-1]] if names else "-", "on", os.uname().nodename, flush=True)
+os.write(1, f"trained {os.environ[names[-1]] if names else '-'} on {os.uname().nodename}\\n".encode())
 """
 """The site's train.py."""
 

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -49,11 +49,12 @@ class Site:
         name: str,
         subnet: str,
         files: Mapping[str, str] = {},
+        shows: Sequence[str] = (),
     ) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="site-", dir="/tmp"))
         self.folder.chmod(0o755)
         own = {
-            "shows": [*shown(), str(self.folder)],
+            "shows": [*shown(), *shows, str(self.folder)],
             "setup": f"mount -o remount,bind,rw {self.folder}",
             "files": {path: {"text": text, "mode": "755"} for path, text in {INSTALLED: DOCTOR, **files}.items()},
             "links": {"/usr/local/bin/doctor": INSTALLED},

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from doctor.filling import BEFORE, fill_pattern, is_whole
 from doctor.hostnames import quote
-from doctor.playbook import BEFORE, COMMANDS, Playbook, Step, fill_pattern, is_whole, templates
+from doctor.playbook import COMMANDS, Playbook, Step, templates
 from doctor.quoting import HARMLESS, PLACE, places, scan
 
 Broken = tuple[str, str]

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from doctor.playbook import Step, fill_command, is_whole
+from doctor.filling import fill_command, is_whole
+from doctor.playbook import Step
 from doctor.playbook_rules import broken
 
 PARTS = (

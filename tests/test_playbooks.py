@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 import doctor.playbooks
 from doctor.playbook import Playbook, Step
-from doctor.playbooks import MOST, BadPlaybook, known_checks, load, read, treating
+from doctor.playbook_file import MOST
+from doctor.playbooks import BadPlaybook, known_checks, load, read, treating
 from doctor.supplies import supplies
 
 KNOWN = known_checks()
@@ -199,8 +200,8 @@ def test_a_check_that_writes_whole_commands_may_be_taken_at_its_word(tmp_path: P
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("Raise.toml", "expected a file name of small letters"),
-        ("a--b.toml", "expected a file name of small letters"),
+        ("Raise.toml", "expected a name of small letters"),
+        ("a--b.toml", "expected a name of small letters"),
         ("listen_queue_short.toml", "listen-queue-short is the name of a check"),
         ("kernel.toml", "kernel is the name of an area"),
     ],
@@ -294,10 +295,16 @@ def test_a_sites_own_come_in_by_the_same_door(house: Path, tmp_path: Path) -> No
     written(house, GOOD, "c.toml")
     written(site, GOOD.replace('["listen-queue-short", ', "["), "a.toml")
     (site / "README.md").write_text("no playbook")
+    (site / ".#a.toml").symlink_to("an editor's lock")
     found = load([site])
     assert [one.name for one in found] == ["b", "c", "a"]
     assert [one.name for one in treating(found, "listen-queue-short")] == ["b", "c"]
     assert [one.name for one in treating(found, "syn-queue-short")] == ["b", "c", "a"]
+
+
+def test_a_folder_that_cannot_be_looked_into_is_not_an_empty_one(house: Path, tmp_path: Path) -> None:
+    with pytest.raises(BadPlaybook, match="nowhere: No such file or directory; expected a folder with playbooks"):
+        load([tmp_path / "nowhere"])
 
 
 def test_a_name_that_is_taken_is_refused(house: Path, tmp_path: Path) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from doctor.playbook import BEFORE, Playbook, Step, Unfillable, filled, needed
+from doctor.filling import BEFORE, Unfillable
+from doctor.playbook import Playbook, Step, filled, needed
 from doctor.report.words import wrapped
 from doctor.wording import plain, printable
 

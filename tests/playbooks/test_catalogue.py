@@ -7,7 +7,8 @@ import subprocess
 import pytest
 
 from doctor.catalogue import home
-from doctor.playbook import COMMANDS, Playbook, filled, is_whole
+from doctor.filling import is_whole
+from doctor.playbook import COMMANDS, Playbook, filled
 from doctor.playbooks import known_checks, load, read
 from doctor.report.playbook_pages import examples, playbook_page
 

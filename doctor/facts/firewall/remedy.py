@@ -55,13 +55,13 @@ def way_back(block: Block) -> str:
 
 
 def boot_lines(block: Block) -> list[str]:
-    """What the file that the rules are loaded from at boot must hold as well."""
+    """What the file that the rules are loaded from at boot must hold as well; for iptables what comes after ``-I``."""
     if block.manager == "nftables":
         rule = _LATER_NFT if block.later else f"{_nft_match(block, _sources(block))} accept"
         return [f"insert rule {_nft_where(block)} {_tagged(rule)}"]
     if block.manager in ("iptables", "iptables-legacy"):
         matches = [_LATER_IPTABLES] if block.later else _matches(block, _sources(block))
-        return [f"-I {shlex.quote(block.places[0].base.name)} {match} -j ACCEPT" for match in matches]
+        return [f"{shlex.quote(block.places[0].base.name)} {match} -j ACCEPT" for match in matches]
     return [f"# {block.manager} keeps its rules itself"]
 
 

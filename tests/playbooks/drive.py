@@ -1,0 +1,98 @@
+"""Runs a playbook's steps on a test host by hand, and takes them back: it knows nothing of `doctor fix`.
+
+So a playbook is proven by itself, each step with its own undo.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+import subprocess
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from doctor.fix.files import changed
+from doctor.playbook import Playbook, Step, filled
+from tests.hosts.fleet import INSIDE, Fleet
+
+ENVIRON = {**INSIDE, "PATH": f"{INSIDE['PATH']}:/usr/local/Ascend/driver/tools"}
+
+
+class Driver:
+    """What was done on one host, and how it is taken back."""
+
+    def __init__(self, fleet: Fleet, host: str) -> None:
+        self.fleet, self.host = fleet, host
+        self.undos: list[str] = []
+        self.ran: list[str] = []
+
+    def sh(self, script: str, check: bool = True, **options: Any) -> tuple[int, str]:
+        done = self.fleet.enter(self.host, script, env=ENVIRON, check=False, stdin=subprocess.DEVNULL, **options)
+        assert not check or done.returncode == 0, f"{self.host}: {script}\nexit {done.returncode}\n{done.stderr}"
+        return done.returncode, done.stdout.strip()
+
+    def apply(self, playbook: Playbook, findings: Iterable[Mapping[str, Any]]) -> None:
+        """All steps, once for each finding's values; the same command twice is run once."""
+        for values in findings:
+            for step in playbook.steps:
+                self._step(step, values)
+
+    def _step(self, step: Step, values: Mapping[str, Any]) -> None:
+        ready = filled(step, values)
+        if step.hands or ready.run in self.ran:
+            return
+        if ready.only:
+            code, _ = self.sh(ready.only, check=False)
+            assert code in (0, 1), f"{ready.only}: exit {code}"
+            if code:
+                return
+        if ready.file:
+            self._edit(ready)
+            return
+        self.ran.append(ready.run)
+        before = self.sh(ready.before)[1] if ready.before else ""
+        ready = filled(step, {**values, "before": before})
+        if ready.undo:
+            self.undos.append(ready.undo)
+        self.sh(ready.run)
+
+    def _edit(self, step: Step) -> None:
+        if step.file.startswith("/etc/security/") and not self._can_raise():
+            step = msgspec.structs.replace(
+                step, line=re.sub(r"nofile \S+$|nproc \S+$|memlock \S+$", self._hard, step.line)
+            )
+        path = step.file
+        code, coded = self.sh(f"base64 -w 0 {path}", check=False)
+        old = base64.b64decode(coded) if code == 0 else None
+        new = changed(old, step)
+        if new == old:
+            return
+        put = "echo {} | base64 -d >" + path
+        back = f"rm {path}" if old is None else put.format(base64.b64encode(old).decode())
+        self.undos.append(back)
+        self.sh(f"mkdir -p {path.rpartition('/')[0]}; {put.format(base64.b64encode(new or b'').decode())}")
+
+    def _can_raise(self) -> bool:
+        """Whether root of the test host may raise limits: root of some containers may not."""
+        most = self._hard_limit("nofile")
+        return most == "unlimited" or not self.sh(f"prlimit --nofile={int(most) + 1} true", check=False)[0]
+
+    def _hard(self, found: re.Match[str]) -> str:
+        name = found[0].split()[0]
+        limit = self._hard_limit(name)
+        return f"{name} {int(limit) // 1024 if name == 'memlock' and limit.isdigit() else limit}"
+
+    def _hard_limit(self, name: str) -> str:
+        return self.sh(f"prlimit --pid 1 --{name} --noheadings --raw -o HARD")[1]
+
+    def undo(self) -> list[str]:
+        """What could not be taken back, in the undo's own words."""
+        left = []
+        for command in reversed(self.undos):
+            done = self.fleet.enter(self.host, command, env=ENVIRON, check=False, stdin=subprocess.DEVNULL)
+            if done.returncode:
+                left.append(done.stderr.strip() or done.stdout.strip())
+        self.undos, self.ran = [], []
+        return left

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from doctor.filling import BEFORE, fill_pattern, is_whole
 from doctor.hostnames import quote
 from doctor.playbook import COMMANDS, Playbook, Step, templates
-from doctor.quoting import HARMLESS, PLACE, places, scan
+from doctor.quoting import HARMLESS, PLACE, Spot, places, scan
 
 Broken = tuple[str, str]
 """A key, and what is wrong with its value and what was expected."""
@@ -21,6 +21,9 @@ _TO_COMMAND = re.compile(
     re.S,
 )
 """What a command may begin with before its name: nothing, assignments, variables that may be empty."""
+_PROGRAM = re.compile(r"\b(sed|[gm]?awk|perl|jq)\s[^|;&\n]*\Z")
+"""What takes a program of its own among its words."""
+_AWKS_VALUE = re.compile(r"\s-v\s+\w+=[^\s'\"]*(?:\"[^\"]*\"|'[^']*')*\Z")
 _PLACES = {
     "\\": "behind a backslash",
     "#": "in a comment",
@@ -111,6 +114,17 @@ def _in_shell(command: str) -> Iterator[str]:
             yield f"{name} would be the command that is run; expected a command that the playbook names"
         elif _SAYS_MORE.search(command) and (spot.within in ("'", '"') or "eval" in command):
             yield f"{name} would be read by a second shell; expected it outside of quotes, as its argument"
+        elif _in_program(command, spot):
+            yield f"{name} would be read as a part of a program; expected a word of its own, or awk -v v={name}"
+
+
+def _in_program(command: str, spot: Spot) -> bool:
+    """A quoted value is one word, but one that sed, awk and their like would take for a part of what they are to do."""
+    if spot.within in ("'", '"'):
+        return _PROGRAM.search(command[: spot.opened]) is not None
+    before = command[: spot.start]
+    glued = not before[-1:].isspace() and not _AWKS_VALUE.search(before)
+    return glued and _PROGRAM.search(before) is not None
 
 
 def needs_supply(step: Step) -> Iterator[tuple[str, str]]:

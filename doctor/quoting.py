@@ -33,6 +33,8 @@ class Spot(NamedTuple):
     end: int
     within: str
     """What it stands in, as `scan` names it."""
+    opened: int
+    """Where that begins."""
 
 
 HARMLESS = ("", "$(", "(", "'", '"')
@@ -51,17 +53,18 @@ def scan(command: str) -> Iterator[Spot]:
     >>> [(one.name, one.within) for one in scan("printf '%s' {a} \"{b}\" # {c}")]
     [('a', ''), ('b', '"'), ('c', '#')]
     """
-    stack = [""]
+    stack, since = [""], [0]
     at = 0
     lost = ""
     while at < len(command):
         inner = stack[-1]
         found = PLACE.match(command, at)
         if found:
-            yield Spot(found[1], at, found.end(), lost or inner)
+            yield Spot(found[1], at, found.end(), lost or inner, since[-1])
             at = found.end()
             continue
         if inner and command.startswith(_ENDS[inner], at):
+            since.pop()
             at += len(_ENDS[stack.pop()])
             continue
         opened = _OPENS[inner].match(command, at) if inner in _OPENS else None
@@ -69,7 +72,7 @@ def scan(command: str) -> Iterator[Spot]:
         if mark == "\\" or (mark == "" and inner == "$'" and command[at] == "\\"):
             behind = PLACE.match(command, at + 1)
             if behind:
-                yield Spot(behind[1], at + 1, behind.end(), "\\")
+                yield Spot(behind[1], at + 1, behind.end(), "\\", at)
             at = behind.end() if behind else at + 2
             continue
         if mark == "<<":
@@ -78,6 +81,7 @@ def scan(command: str) -> Iterator[Spot]:
             lost = lost or "case"  # its patterns end in brackets that were never opened
         elif mark and (mark != "#" or _begins_word(command, at)):
             stack.append(mark)
+            since.append(at)
         at += len(mark) or 1
 
 

@@ -174,6 +174,9 @@ def test_what_breaks_a_rule_is_refused(tmp_path: Path, before: str, after: str, 
         ("eval f {want}", "{want} would be read by a second shell"),
         ("sh -c 'f {want}'", "{want} would be read by a second shell"),
         ("bash -ec 'f {want}'", "{want} would be read by a second shell"),
+        ("sed -i 's/a/{want}/; s/b/c/' /etc/x", "{want} would be read as a part of a program"),
+        ("f | awk '{ print 1; print {want} }'", "{want} would be read as a part of a program"),
+        ("sed -i s/a/{want}/ /etc/x", "{want} would be read as a part of a program"),
         ("{want}", "{want} is a whole command on no page of listen-queue-short"),
         ("{host}", "{host} is a whole command on no page of"),
         ("{before}", "{before} would be the command that is run"),
@@ -189,6 +192,12 @@ def test_a_value_that_could_become_a_command_is_refused(tmp_path: Path, command:
 def test_the_arguments_of_a_second_shell_are_safe(tmp_path: Path) -> None:
     text = GOOD.replace('"sysctl -w net.core.somaxconn={want}"', "'''sh -c 'f \"$1\"' - {want}'''")
     assert read(written(tmp_path, text), KNOWN).steps[0].run.endswith("- {want}")
+
+
+def test_the_values_of_awk_and_the_files_of_sed_are_safe(tmp_path: Path) -> None:
+    command = "awk -v a={want} -v b='*'{want} '{ print a; print b }' {want}; sed -n 1p {want} | f 'x {want}'"
+    text = GOOD.replace('"sysctl -w net.core.somaxconn={want}"', f'"""{command}"""')
+    assert read(written(tmp_path, text), KNOWN).steps[0].run == command
 
 
 def test_a_check_that_writes_whole_commands_may_be_taken_at_its_word(tmp_path: Path) -> None:

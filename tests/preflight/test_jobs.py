@@ -172,6 +172,12 @@ def test_the_third_requeue_is_the_last(site: Site, submit: Submit) -> None:
     assert [re.findall(r" bad=(\S+)", line) for line in job.lines] == [[host] for host in site.hosts]
 
 
+def test_what_no_host_is_to_blame_for_requeues_nothing(site: Site, submit: Submit) -> None:
+    job = submit.run("requeue", "--nodes=1", "--export=ALL,DOCTOR_SKIP=no-such-check")
+    assert (job.state, job.code, trained(job.said)) == ("FAILED", 78, []), job
+    assert "Restarts=0" in job.shown
+
+
 # -- without SSH
 
 

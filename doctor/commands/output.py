@@ -143,7 +143,7 @@ def show(
     if rest:
         from doctor.report.formats import Setting
 
-        write_files(rest, report, Setting(code, pages, verbose=output.verbose))
+        write_files(rest, report, Setting(code, pages, verbose=output.verbose, mendable=_mendable(report)))
     if any(not one.path for one in asked) or not output.quiet:
         _print(report, pages, code, output, next((one.name for one in asked if not one.path), ""), events)
 
@@ -159,11 +159,20 @@ def _print(
         return write(encode(report, code).decode("utf-8"))
     from doctor.report import look
 
-    seen = look.choose(sys.stdout, output.color, os.environ)
+    seen, mends = look.choose(sys.stdout, output.color, os.environ), _mendable(report)
     if not name and not seen.tty:
         from doctor.report import plain
 
-        return write(plain.render(report, pages, look=seen, verbose=output.verbose, code=code))
+        return write(plain.render(report, pages, look=seen, verbose=output.verbose, code=code, mendable=mends))
     from doctor.report.formats import Setting, render
 
-    return write(render(name or "human", report, Setting(code, pages, seen, output.verbose)))
+    return write(render(name or "human", report, Setting(code, pages, seen, output.verbose, mends)))
+
+
+def _mendable(report: Report) -> frozenset[str]:
+    """What `doctor fix` could mend; nothing is read where nothing is wrong."""
+    if not any(one.findings for one in report.outcomes):
+        return frozenset()
+    from doctor.mendable import mendable
+
+    return mendable()

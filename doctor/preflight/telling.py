@@ -58,15 +58,21 @@ def word(flight: Preflight, report: Report, own: int, choice: Choice | None) -> 
 
 def advise(flight: Preflight, report: Report, own: int) -> None:
     """Up to five lines on stderr: what is wrong, and what mends it."""
+    from doctor.mendable import mendable
     from doctor.report import oneline
+    from doctor.report.closing import mend
+    from doctor.report.fold import fold
 
     if own == 0 or not report.outcomes:
         return
     pages = {one.name: one for one in flight.known}
     for text in [note for note in report.notes if note.startswith("--need ")]:
         say(f"doctor: {text}")
-    for text in oneline.advice(report, pages):
+    command = mend(report, fold(report), mendable())
+    for text in oneline.advice(report, pages, 4 if command else 5):
         say(text)
+    if command:
+        say(f"To mend it: {command}")
 
 
 def files(flight: Preflight, report: Report, done: Examination | None, own: int) -> None:

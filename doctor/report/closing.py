@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Collection
+
 import msgspec
 
 from doctor.model import Report
@@ -10,6 +13,8 @@ from doctor.report.tally import Counts
 from doctor.report.words import clean, count, duration, moment
 from doctor.verdict import Verdict, verdict
 
+MOST_NAMES = 5
+"""Checks that the command to mend them names; without names it is for all that was found."""
 _WORDS = {
     Verdict.HEALTHY: "ok",
     Verdict.FAILED: "FAIL",
@@ -26,18 +31,27 @@ class Closing(msgspec.Struct, frozen=True):
     source: str
     start: str
     """What to mend first; empty when there is no choice."""
+    mend: str
+    """The command that plans what software can mend; empty where it can mend nothing."""
     word: str
     """The status whose look the verdict has."""
     verdict: str
 
 
-def closing(report: Report, folded: Folded, code: int | None = None) -> Closing:
-    """The end of the report."""
+def closing(report: Report, folded: Folded, code: int | None = None, mendable: Collection[str] = ()) -> Closing:
+    """The end of the report; ``mendable`` are the checks that a playbook mends."""
     word = verdict(report, code)
     when = [moment(report.started)] if report.started else []
     source = ", ".join([clean(report.source) or "hosts of unknown origin", *when, duration(report.seconds)])
     notes = tuple(clean(note, 1000) for note in report.notes)
-    return Closing(notes, source, _start(folded), _WORDS[word], f"{word.name}: {_said(word, folded, _is_cut(report))}")
+    return Closing(
+        notes,
+        source,
+        _start(folded),
+        mend(report, folded, mendable),
+        _WORDS[word],
+        f"{word.name}: {_said(word, folded, _is_cut(report))}",
+    )
 
 
 def _start(folded: Folded) -> str:
@@ -46,6 +60,19 @@ def _start(folded: Folded) -> str:
         return ""
     where = folded.fleet.where(first.hosts, first.outcome.looked)
     return f"Start with {first.outcome.check}{' on ' + where if where else ''}"
+
+
+def mend(report: Report, folded: Folded, mendable: Collection[str]) -> str:
+    """The command that plans the mending of what was found, of ``mendable`` checks; or the empty string."""
+    found = [one for area in folded.areas for one in area.failures if one.outcome.check in mendable]
+    names = [shlex.quote(clean(one.outcome.check, 100)) for one in found]
+    if not names:
+        return ""
+    words = ["doctor", "fix", *(names if len(names) <= MOST_NAMES else [])]
+    hosts = folded.fleet.ordered(host for one in found for host in one.hosts if host in folded.fleet.place)
+    if hosts and not report.source.startswith("this host alone"):
+        words += ["-w", shlex.quote(clean(folded.fleet.fold(hosts), 2000))]
+    return " ".join(words)
 
 
 def _is_cut(report: Report) -> bool:

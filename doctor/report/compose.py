@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -33,7 +33,13 @@ class Page(msgspec.Struct, frozen=True):
     """The smoke run, if one was made."""
 
 
-def compose(report: Report, checks: Mapping[str, Check], scope: Scope, code: int | None = None) -> Page:
+def compose(
+    report: Report,
+    checks: Mapping[str, Check],
+    scope: Scope,
+    code: int | None = None,
+    mendable: Collection[str] = (),
+) -> Page:
     """The report in words; ``code`` is the exit code that it comes with."""
     folded = fold(report, scope.longest)
     speaker = _Speaker(checks, scope, folded)
@@ -42,7 +48,7 @@ def compose(report: Report, checks: Mapping[str, Check], scope: Scope, code: int
     sections.append(Section("not known", speaker.gaps("unknown", folded.unknown, scope.most)))
     sections.append(Section("not looked at", speaker.gaps("skip", folded.skipped, scope.skips)))
     smoke = told(report.smoke, scope.each) if report.smoke else ()
-    return Page(tuple(one for one in sections if one.entries), closing(report, folded, code), smoke)
+    return Page(tuple(one for one in sections if one.entries), closing(report, folded, code, mendable), smoke)
 
 
 class _Speaker:

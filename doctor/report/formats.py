@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -23,6 +23,8 @@ class Setting(msgspec.Struct, frozen=True):
     look: Look | None = None
     """How the terminal looks; None for a file."""
     verbose: bool = False
+    mendable: Collection[str] = ()
+    """The checks that a playbook mends."""
     command: str = "check"
     seconds: float | None = None
 
@@ -41,14 +43,16 @@ def _human(report: Report, to: Setting) -> str:
 
     look = to.look or Look(tty=True, width=100)
     look = look if look.width else msgspec.structs.replace(look, width=80)
-    return text.render(report, to.pages, look=look, verbose=to.verbose, code=to.code)
+    return text.render(report, to.pages, look=look, verbose=to.verbose, code=to.code, mendable=to.mendable)
 
 
 def _plain(report: Report, to: Setting) -> str:
     from doctor.report import plain
     from doctor.report.look import Look
 
-    return plain.render(report, to.pages, look=to.look or Look(), verbose=to.verbose, code=to.code)
+    return plain.render(
+        report, to.pages, look=to.look or Look(), verbose=to.verbose, code=to.code, mendable=to.mendable
+    )
 
 
 def _oneline(report: Report, to: Setting) -> str:

@@ -12,7 +12,7 @@ Every line that tells a status begins with its word, every detail with eight spa
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from doctor.report.closing import Closing
@@ -36,9 +36,10 @@ def render(
     look: Look = Look(),
     verbose: bool = False,
     code: int | None = None,
+    mendable: Collection[str] = (),
 ) -> str:
     """The report as plain lines; ``code`` is the exit code that it comes with."""
-    page = compose(report, checks, Scope(MOST, MOST, each=verbose, names=verbose), code)
+    page = compose(report, checks, Scope(MOST, MOST, each=verbose, names=verbose), code, mendable)
     lines: list[str] = []
     for section in page.sections:
         for entry in section.entries:
@@ -75,6 +76,8 @@ def _closing(closing: Closing, colour: bool) -> Iterator[str]:
     yield f"from    {closing.source}"
     if closing.start:
         yield f"first   {closing.start}"
+    if closing.mend:
+        yield f"mend    {closing.mend}"
     yield _painted(closing.word, closing.verdict, colour)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -34,9 +34,10 @@ def render(
     look: Look = Look(tty=True),
     verbose: bool = False,
     code: int | None = None,
+    mendable: Collection[str] = (),
 ) -> str:
     """The report for a terminal of ``look.width``; ``code`` is the exit code that it comes with."""
-    page = compose(report, checks, WHOLE if verbose else BRIEF, code)
+    page = compose(report, checks, WHOLE if verbose else BRIEF, code, mendable)
     sink = io.StringIO()
     console = Console(
         file=sink,
@@ -140,6 +141,8 @@ class _Sheet:
         yield from self.hung("", closing.source, style="dim")
         if closing.start:
             yield from self.hung("", closing.start)
+        if closing.mend:
+            yield from self.hung("", f"To mend it: {closing.mend} (shows a plan, changes nothing)")
         look = STYLES[closing.word]
         sign = look.sign if self.look.unicode else look.ascii
         yield from self.hung(f"{sign} ", closing.verdict, look.colour, look.colour)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated, NamedTuple
 
 import typer
+from msgspec.structs import replace
 
 from doctor.cli import Refused
 from doctor.commands.chosen import Names, Not, Sites
@@ -73,6 +74,7 @@ def command(
     ignore: Not = [],  # noqa: B006
     checks: Sites = [],  # noqa: B006
     job: Job,
+    product: Annotated[str, typer.Option(metavar="A1|A2|A3", help="NPU family, where no host tells.")] = "",
     ways: Ways,
     sudo: Annotated[bool, typer.Option("--sudo", help="Read with sudo -n what only root can read.")] = False,
     told: Told,
@@ -86,7 +88,9 @@ def command(
     """
     from doctor.preflight.run import go
 
-    raise typer.Exit(go(_wanted(hosts, bounds, spares, job, ways, told, select, ignore, checks, sudo)))
+    one_of("--product", product, ("", "A1", "A2", "A3"))
+    wanted = _wanted(hosts, bounds, spares, job, ways, told, select, ignore, checks, sudo)
+    raise typer.Exit(go(replace(wanted, launch={"product": product, **job.launch}) if product else wanted))
 
 
 def _wanted(

@@ -40,53 +40,58 @@ class Spot(NamedTuple):
 HARMLESS = ("", "$(", "(", "'", '"')
 """What a value can stand in and be kept one word by `quoted`."""
 _ENDS = {"'": "'", '"': '"', "`": "`", "${": "}", "$(": ")", "$((": "))", "(": ")", "#": "\n", "$'": "'"}
-_BARE = re.compile(r"\$\(\(|\$\(|\$\{|\$'|<<|[\\'\"`(#]")
-_DOUBLE = re.compile(r"\$\(\(|\$\(|\$\{|[\\`]")
-_OPENS = {"": _BARE, "$(": _BARE, "(": _BARE, '"': _DOUBLE, "${": _BARE, "$((": _BARE, "`": re.compile(r"\\")}
+_BARE = re.compile(r"\$\(\(|\$\(|\$\{|\$'|<<|['\"`(#]")
+_DOUBLE = re.compile(r"\$\(\(|\$\(|\$\{|`")
+_OPENS = {"": _BARE, "$(": _BARE, "(": _BARE, '"': _DOUBLE, "${": _BARE, "$((": _BARE}
 
 
 def scan(command: str) -> Iterator[Spot]:
     r"""Every placeholder, and what it stands in: quotes or a substitution by what opens them, ``#`` for a comment,
-    ``\`` behind a backslash, ``<<`` behind the mark of a here document,
-    ``case`` behind a case in a substitution.
+    ``\`` behind a backslash, ``<<`` behind the mark of a here document, ``case`` behind one in a substitution.
 
     >>> [(one.name, one.within) for one in scan("printf '%s' {a} \"{b}\" # {c}")]
     [('a', ''), ('b', '"'), ('c', '#')]
     """
-    stack, since = [""], [0]
-    at = 0
-    lost = ""
-    while at < len(command):
-        inner = stack[-1]
-        found = PLACE.match(command, at)
-        if found:
-            yield Spot(found[1], at, found.end(), lost or inner, since[-1])
-            at = found.end()
-            continue
-        if inner and command.startswith(_ENDS[inner], at):
-            since.pop()
-            at += len(_ENDS[stack.pop()])
-            continue
-        opened = _OPENS[inner].match(command, at) if inner in _OPENS else None
-        mark = opened[0] if opened else ""
-        if mark == "\\" or (mark == "" and inner == "$'" and command[at] == "\\"):
-            behind = PLACE.match(command, at + 1)
-            if behind:
-                yield Spot(behind[1], at + 1, behind.end(), "\\", at)
-            at = behind.end() if behind else at + 2
-            continue
+    return _Scanner(command).spots()
+
+
+class _Scanner:
+    """Goes once through a command, and knows at each place what is open."""
+
+    def __init__(self, command: str) -> None:
+        self.command = command
+        self.open = [("", 0)]
+        """What is open, the innermost last, and where each begins."""
+        self.lost = ""
+        """What keeps all that follows from being understood."""
+
+    def spots(self) -> Iterator[Spot]:
+        at = 0
+        while at < len(self.command):
+            within, since = self.open[-1]
+            escapes = self.command[at] == "\\" and within not in ("'", "#")
+            found = PLACE.match(self.command, at + escapes)
+            if found and escapes:
+                yield Spot(found[1], at + 1, found.end(), "\\", at)
+            elif found:
+                yield Spot(found[1], at, found.end(), self.lost or within, since)
+            at = found.end() if found else at + 2 if escapes else self.passed(at, within)
+
+    def passed(self, at: int, within: str) -> int:
+        """Where what stands here ends; it opens and closes what it opens and closes."""
+        if within and self.command.startswith(_ENDS[within], at):
+            self.open.pop()
+            return at + len(_ENDS[within])
+        found = _OPENS[within].match(self.command, at) if within in _OPENS else None
+        mark = found[0] if found else ""
+        begins = at == 0 or self.command[at - 1] in " \t\n;&|()"
         if mark == "<<":
-            lost = "<<"
-        elif command.startswith("case", at) and "$(" in stack and _begins_word(command, at):
-            lost = lost or "case"  # its patterns end in brackets that were never opened
-        elif mark and (mark != "#" or _begins_word(command, at)):
-            stack.append(mark)
-            since.append(at)
-        at += len(mark) or 1
-
-
-def _begins_word(command: str, at: int) -> bool:
-    return at == 0 or command[at - 1] in " \t\n;&|()"
+            self.lost = mark
+        elif begins and self.command.startswith("case", at) and any(mark == "$(" for mark, _ in self.open):
+            self.lost = self.lost or "case"  # its patterns end in brackets that were never opened
+        elif mark and (begins or mark != "#"):
+            self.open.append((mark, at))
+        return at + (len(mark) or 1)
 
 
 def open_quote(before: str) -> str:

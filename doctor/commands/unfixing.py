@@ -9,7 +9,7 @@ from doctor.cli import write
 from doctor.commands.fixing import ask, kept, reached, ways_of, write_json
 from doctor.commands.hosts import Ways, ssh_options
 from doctor.fix import store, telling
-from doctor.fix.crowd import each
+from doctor.fix.crowd import Halt, each
 from doctor.fix.journal import Journal
 from doctor.fix.plan import Plan
 from doctor.fix.undo import Taken, Undoing, by_host
@@ -27,7 +27,7 @@ def undo(deed: Deed, ways: Ways, shown: Shown) -> int:
     plan, journal = kept(lambda: store.load(place)), Journal(place)
     undos = by_host(journal.undos())
     if not undos:
-        return _tell_undone([], plan, shown)
+        return _tell_undone([], 0, plan, shown)
     if not deed.yes:
         for host, steps in undos.items():
             write("\n".join(f"{host}: {clean(one.say)}" for one in reversed(steps)))
@@ -35,29 +35,29 @@ def undo(deed: Deed, ways: Ways, shown: Shown) -> int:
     taken: list[Taken] = []
     journal.began("undo")
     ways = ways_of(plan.how, ways)
-    with reached(plan.how, ways.transport, ssh_options(ways)) as transport:
-        undoing = Undoing(transport, journal, deed.force)
-        for _, some in each(list(undos.items()), lambda item: undoing.host(*item), WIDTH, undoing.stop):
+    with reached(plan.how, ways.transport, ssh_options(ways)) as transport, Halt() as halt:
+        undoing = Undoing(transport, journal, deed.force, halt.event)
+        for _, some in each(list(undos.items()), lambda item: undoing.host(*item), WIDTH, halt.event):
             taken += some
             if not shown.as_json:
                 write(telling.taken_text(some))
-    code = _tell_undone(taken, plan, shown)
+    code = _tell_undone(taken, len(journal.undos()), plan, shown)
+    code = halt.code or code
     journal.finished(code)
     return code
 
 
-def _tell_undone(taken: list[Taken], plan: Plan, shown: Shown) -> int:
-    failed = [one for one in taken if not one.ok]
+def _tell_undone(taken: list[Taken], left: int, plan: Plan, shown: Shown) -> int:
     if shown.as_json:
         rows = [{"host": one.undo.host, "step": one.undo.say, "undone": one.ok, "said": one.said} for one in taken]
         write_json({"schema": "doctor.undo/1", "id": plan.id, "steps": rows})
     elif not taken:
         write(f"Nothing to take back: no step of {plan.id} is in force.")
-    elif failed:
-        write(f"NOT UNDONE: {len(failed)} of {len(taken)} steps are still in force; doctor fix --undo {plan.id} again")
+    elif left:
+        write(f"NOT UNDONE: {count(left, 'step')} still in force; doctor fix --undo {plan.id} again")
     else:
         write(f"UNDONE: {count(len(taken), 'step')} on {count(len(by_host([t.undo for t in taken])), 'host')}")
-    return 10 if failed else 0
+    return 10 if left else 0
 
 
 def list_plans(shown: Shown) -> int:

@@ -48,9 +48,8 @@ class Work(msgspec.Struct, frozen=True):
 class Applying:
     """Applies one plan, host by host, from many threads; ``stop`` keeps every host from its next step."""
 
-    def __init__(self, transport: Transport, journal: Journal, force: bool) -> None:
-        self.transport, self.journal, self.force = transport, journal, force
-        self.stop = threading.Event()
+    def __init__(self, transport: Transport, journal: Journal, force: bool, stop: threading.Event) -> None:
+        self.transport, self.journal, self.force, self.stop = transport, journal, force, stop
 
     def host(self, work: Work) -> Done:
         """Looks again, and makes the steps if nothing has changed since the plan. Never raises for what a host does."""
@@ -82,16 +81,17 @@ class Applying:
             if show.skip or show.kind == "hands":
                 continue
             if self.stop.is_set():
-                raise _Stopped("interrupted before the next step")
+                raise Declined("interrupted before the next step")
             self._step(hands.of(act), act, show.say, made)
 
     def _step(self, hand: Hand, act: Act, say: str, made: list[str]) -> None:
         """Raises: _Stopped, when it was made and failed, or may have been made; Lost and Declined when it was not."""
+        was = before(hand, act.ready)
         try:
-            step = act.with_before(before(hand, act.ready))
+            step = act.with_before(was)
         except Unfillable as error:
             raise Declined(plain(str(error))) from None
-        request, undo, command = (_file if step.file else _command)(hand, act, step)
+        request, undo, command = (_file if step.file else _command)(hand, act, step, was)
         number = self.journal.step(hand.host, act.playbook.name, say, command, undo)
         try:
             said = hand.call(**request)
@@ -112,13 +112,14 @@ class _Stopped(Exception):
     """The host is left as it is: something was done on it, or may have been."""
 
 
-def _command(hand: Hand, act: Act, step: Step) -> tuple[dict[str, Any], Undo | None, str]:
-    undo = Undo(0, hand.host, act.playbook.root, step.say, run=step.undo) if step.undo else None
+def _command(hand: Hand, act: Act, step: Step, was: str) -> tuple[dict[str, Any], Undo | None, str]:
+    undo = Undo(0, hand.host, act.playbook.root, step.say, step.undo, step.before, was) if step.undo else None
     return {"op": "run", "seconds": SECONDS, "sh": step.run, "limit": LIMIT}, undo, step.run
 
 
-def _file(hand: Hand, act: Act, step: Step) -> tuple[dict[str, Any], Undo | None, str]:
+def _file(hand: Hand, act: Act, step: Step, was: str) -> tuple[dict[str, Any], Undo | None, str]:
     """Raises: Lost; Declined."""
+    del was
     old = msgspec.convert(hand.call("peek", path=step.file), State)
     if old.trouble:
         raise Declined(f"{old.real}: {old.trouble}")

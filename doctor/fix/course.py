@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from doctor.fix.apply import Applying, Done
-from doctor.fix.crowd import each
+from doctor.fix.crowd import Halt, each
 from doctor.fix.journal import Journal
 from doctor.fix.making import Case, Planned
 from doctor.fix.plan import treated
@@ -45,37 +45,35 @@ def apply(
     case: Case, planned: Planned, transport: Transport, journal: Journal, force: bool, batch: int, tell: Tell
 ) -> Result:
     """The canary, then the others in batches, each proven before the next; ends at the first that is not."""
-    return _Course(case, planned, Applying(transport, journal, force), batch, tell).go()
+    with Halt() as halt:
+        return _Course(case, planned, Applying(transport, journal, force, halt.event), batch, tell, halt).go()
 
 
 class _Course:
-    def __init__(self, case: Case, planned: Planned, applying: Applying, batch: int, tell: Tell) -> None:
-        self.case, self.planned, self.applying, self.batch, self.tell = case, planned, applying, batch, tell
+    def __init__(self, case: Case, planned: Planned, applying: Applying, batch: int, tell: Tell, halt: Halt) -> None:
+        self.case, self.planned, self.applying, self.tell, self.halt = case, planned, applying, tell, halt
+        self.batch = batch
         self.hosts = [one.host for one in planned.plan.to_do]
         self.left = list(self.hosts)
         self.run = planned.run
         self.done: list[Done] = []
         self.proofs: dict[tuple[str, str], Proof] = {}
-        self.stopped = 0
 
     def go(self) -> Result:
         while self.left and self._goes_on():
             size = self.batch if any(one.state == "applied" for one in self.done) else 1
-            hosts, self.left = self.left[:size], self.left[size:]
-            try:
-                mended = self._apply(hosts)
-                if mended:
-                    self._prove(mended)
-            except (KeyboardInterrupt, SystemExit) as stop:
-                self.applying.stop.set()
-                self.stopped = stop.code if isinstance(stop, SystemExit) and isinstance(stop.code, int) else 130
-        if not self.stopped and any(one.state == "waits" for one in self.proofs.values()):
+            mended = self._apply(self.left[:size])
+            over = {one.host for one in self.done}
+            self.left = [host for host in self.left if host not in over]
+            if mended and not self.halt.code:
+                self._prove(mended)
+        if not self.halt.code and any(one.state == "waits" for one in self.proofs.values()):
             self._prove([host for host, _ in self.proofs], last=True)
         plan = self.planned.plan
-        return Result(plan.id, tuple(self.done), tuple(self.proofs.values()), tuple(self.left), self.stopped)
+        return Result(plan.id, tuple(self.done), tuple(self.proofs.values()), tuple(self.left), self.halt.code)
 
     def _goes_on(self) -> bool:
-        if self.stopped or any(one.state in ("refused", "stopped") for one in self.done):
+        if self.halt.code or any(one.state in ("refused", "stopped") for one in self.done):
             return False
         return all(one.state in ("green", "waits") for one in self.proofs.values())
 
@@ -96,8 +94,6 @@ class _Course:
         # What hosts see of each other is asked of all of them.
         whole = any(fact.needs for one in checks for fact in one.facts)
         seen = self.case.examined(() if whole else list(names), checks)
-        if seen.stopped is not None:
-            raise seen.stopped
         records = {
             host: msgspec.structs.replace(record, outputs={**self.run.hosts[host].outputs, **record.outputs})
             if not record.visit.trouble

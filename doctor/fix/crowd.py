@@ -1,56 +1,71 @@
-"""The same work on many hosts at once, in threads that an interrupt does not have to wait for."""
+"""The same work on many hosts at once, and how it is interrupted."""
 
 from __future__ import annotations
 
 import queue
+import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from types import FrameType
 from typing import TypeVar
 
 One = TypeVar("One")
 Result = TypeVar("Result")
 
 
+class Halt:
+    """Within its ``with`` the first signal only sets ``event``, so that what is under way comes to its end; the second
+    ends the program."""
+
+    def __init__(self) -> None:
+        self.event = threading.Event()
+        self.code = 0
+        """The exit code that the signal asks for; 0 while there was none."""
+
+    def __enter__(self) -> Halt:
+        numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        self._before = {number: signal.signal(number, self._note) for number in numbers}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _note(self, number: int, _: FrameType | None) -> None:
+        if self.code:
+            raise SystemExit(128 + number)
+        self.code = 128 + number
+        self.event.set()
+
+
 def each(
     items: Sequence[One], work: Callable[[One], Result], width: int, stop: threading.Event | None = None
 ) -> Iterator[tuple[One, Result]]:
-    """Every item with what ``work`` makes of it, as it comes. What ``work`` raises is raised here.
-
-    After an interrupt, ``stop`` is set, what is under way comes to its end, and is still told: the interrupt is
-    raised behind it. Without ``stop`` nothing more is waited for.
-    """
+    """Every item with what ``work`` makes of it, as it comes; after ``stop`` none is begun. Raises what it raises."""
     todo: queue.SimpleQueue[One] = queue.SimpleQueue()
-    done: queue.SimpleQueue[tuple[One, Result | BaseException]] = queue.SimpleQueue()
+    done: queue.SimpleQueue[tuple[One, Result] | BaseException | None] = queue.SimpleQueue()
     for item in items:
         todo.put(item)
 
     def run() -> None:
-        while True:
-            try:
-                item = todo.get_nowait()
-            except queue.Empty:
-                return
-            try:
-                done.put((item, work(item)))
-            except BaseException as error:  # noqa: BLE001 - it belongs to who iterates
-                done.put((item, error))
-
-    for _ in range(min(width, len(items))):
-        threading.Thread(target=run, daemon=True).start()
-    interrupt: BaseException | None = None
-    left = len(items)
-    while left:
         try:
-            item, result = done.get()
-        except (KeyboardInterrupt, SystemExit) as error:
-            if stop is None or interrupt is not None:
-                raise
-            stop.set()
-            interrupt = error
-            continue
-        left -= 1
-        if isinstance(result, BaseException):
-            raise result
-        yield item, result
-    if interrupt is not None:
-        raise interrupt
+            while not (stop and stop.is_set()):
+                item = todo.get_nowait()
+                done.put((item, work(item)))
+        except queue.Empty:
+            pass
+        except BaseException as error:  # noqa: BLE001 - it belongs to who iterates
+            done.put(error)
+        done.put(None)
+
+    running = min(width, len(items))
+    for _ in range(running):
+        threading.Thread(target=run, daemon=True).start()
+    while running:
+        said = done.get()
+        if said is None:
+            running -= 1
+        elif isinstance(said, BaseException):
+            raise said
+        else:
+            yield said

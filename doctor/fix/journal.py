@@ -33,6 +33,9 @@ class Undo(msgspec.Struct, frozen=True, omit_defaults=True):
     root: bool
     say: str
     run: str = ""
+    before: str = ""
+    """What tells whether the host is as it `was`."""
+    was: str = ""
     file: str = ""
     """Where the file really lies."""
     old: State | None = None
@@ -69,7 +72,8 @@ class Journal:
     def __init__(self, place: Path) -> None:
         self._lock = threading.Lock()
         self._place = place
-        self._number = max((one.number for one in self.entries()), default=0)
+        known = [one.number for one in self.entries()] + [one.number for one in _lines(place / UNDO, Undo)]
+        self._number = max(known, default=0)
 
     def entries(self) -> list[Entry]:
         return _lines(self._place / JOURNAL, Entry)

@@ -158,10 +158,16 @@ def write(path, data, mode, uid, gid, sha, missing):
         raise Refused(there["trouble"])
     if there.get("sha", "") != sha:
         raise Refused("has changed since it was looked at")
-    for folder in missing:
-        if not os.path.isdir(folder):
-            os.mkdir(folder, 0o755)
-    put(path, base64.b64decode(data), mode, uid, gid)
+    made = []
+    try:
+        for folder in missing:
+            if not os.path.isdir(folder):
+                os.mkdir(folder, 0o755)
+                made.append(folder)
+        put(path, base64.b64decode(data), mode, uid, gid)
+    except OSError:
+        unmake(made)
+        raise
     return {"sha": peek(path).get("sha")}
 
 
@@ -224,12 +230,16 @@ def restore(path, old, new, missing, force):
         took = "removed"
         os.unlink(path)
         settle(os.path.dirname(path))
-    for folder in reversed(missing):
+    unmake(missing)
+    return {"took": took}
+
+
+def unmake(folders):
+    for folder in reversed(folders):
         try:
             os.rmdir(folder)
         except OSError:  # somebody has put something into it
             pass
-    return {"took": took}
 
 
 def busy():

@@ -30,11 +30,10 @@ class Taken(msgspec.Struct, frozen=True):
 
 
 class Undoing:
-    """Undoes one journal, host by host, from many threads."""
+    """Undoes one journal, host by host, from many threads; after ``stop`` no step is begun."""
 
-    def __init__(self, transport: Transport, journal: Journal, force: bool) -> None:
-        self.transport, self.journal, self.force = transport, journal, force
-        self.stop = threading.Event()
+    def __init__(self, transport: Transport, journal: Journal, force: bool, stop: threading.Event) -> None:
+        self.transport, self.journal, self.force, self.stop = transport, journal, force, stop
 
     def host(self, host: str, undos: Sequence[Undo]) -> list[Taken]:
         """One host's steps, given in the order in which they were made. Never raises for what a host does."""
@@ -72,7 +71,13 @@ class Undoing:
     def _command(self, hand: Hand, one: Undo) -> tuple[bool, str]:
         said = hand.call("run", SECONDS, sh=one.run, limit=LIMIT)
         ok = not said["code"] and not said.get("trouble")
+        if not ok and one.before and self._as_it_was(hand, one):
+            return True, "was as before already"
         return ok, "" if ok else f"the command {failed(said)}"
+
+    def _as_it_was(self, hand: Hand, one: Undo) -> bool:
+        now = hand.call("run", SECONDS, sh=one.before, limit=65536)
+        return not now["code"] and not now["cut"] and now["out"].strip() == one.was
 
     def _file(self, hand: Hand, one: Undo) -> tuple[bool, str]:
         assert one.old

@@ -1,0 +1,55 @@
+"""Playbooks, findings and reports, in few words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from doctor.fix.files import State
+from doctor.fix.plan import Look, Seen
+from doctor.model import ERROR, Finding, Outcome, Reason, Report, Waived
+from doctor.playbook import Playbook, Step
+
+HOSTS = ("a1", "a2", "a3")
+
+
+def book(name: str = "mend", treats: Sequence[str] = ("short",), *steps: Step, **more: Any) -> Playbook:
+    given: dict[str, Any] = {"who": "host admin", "risk": "low", "root": True, **more}
+    return Playbook(name, f"{name}.toml", f"Title of {name}", tuple(treats), steps=steps or (run(),), **given)
+
+
+def run(number: int = 1, sh: str = "set {want}", undo: str = "set {saw}", **more: Any) -> Step:
+    return Step(number, f"Step {number}", run=sh, undo=undo, **more)
+
+
+def file(number: int = 1, path: str = "/etc/x", **more: Any) -> Step:
+    return Step(number, f"Step {number}", file=path, **{"line": "x = {want}", **more})
+
+
+def found(*hosts: str, template: str = "it is {saw}", **values: Any) -> Finding:
+    return Finding(template, hosts=hosts, **{"saw": 1, "want": 2, **values})
+
+
+def outcome(check: str = "short", *findings: Finding, **more: Any) -> Outcome:
+    given: dict[str, Any] = {"looked": HOSTS, "complete": True, **more}
+    return Outcome(check, ERROR, given.pop("area", "kernel"), f"{check} is well", tuple(findings), **given)
+
+
+def report(*outcomes: Outcome) -> Report:
+    return Report("3 hosts from a test", HOSTS, outcomes)
+
+
+def waived(finding: Finding) -> Waived:
+    return Waived(finding, "as the site wants it", "2027-01-01")
+
+
+def reason(text: str) -> Reason:
+    return Reason(text)
+
+
+def state(data: bytes | None, real: str = "/etc/x", sha: str = "s") -> State:
+    return State(real) if data is None else State(real, "file", data=data, sha=sha, mode=0o644)
+
+
+def look(*seen: Seen, **more: Any) -> Look:
+    return Look(tuple(seen), **{"root": "login", **more})

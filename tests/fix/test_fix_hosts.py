@@ -1,0 +1,371 @@
+"""`doctor fix` on real hosts: what it changes is proven, can be taken back byte for byte, and is never half told."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.hosts.fleet import Fleet
+
+pytestmark = pytest.mark.hosts
+ROOT = Path(__file__).resolve().parents[2]
+CLEAN = {name: value for name, value in os.environ.items() if not name.startswith(("DOCTOR_", "SLURM_", "RANK_"))}
+FILE, MADE = "/etc/site.conf", "/etc/site.d/deep/queues.conf"
+KEPT = "# ours\nsomaxconn = 1\n\xe9 last line without an end"
+SEE = f"""sysctl -n net.core.somaxconn; stat -c '%a %u:%g' {FILE}; sha256sum <{FILE}
+ls -R /etc/site.d 2>&1 || true; ls -a /etc | grep doctor || true"""
+
+QUEUES = f"""
+title = "Longer queues, for a test"
+treats = ["listen-queue-short"]
+who = "host admin"
+risk = "low"
+root = true
+persistent = true
+
+[[step]]
+say = "Set it now"
+before = "sysctl -n net.core.somaxconn"
+run = "sysctl -w net.core.somaxconn=4096"
+undo = "sysctl -w net.core.somaxconn={{before}}"
+
+[[step]]
+say = "Write it down"
+file = "{FILE}"
+line = "somaxconn = 4096"
+replaces = '^somaxconn\\s*='
+
+[[step]]
+say = "and where nothing was"
+file = "{MADE}"
+text = "wanted {{want}} on {{host}}\\n"
+mode = "0640"
+"""
+OTHER = f"""
+title = "A line more, for a test"
+treats = ["syn-queue-short"]
+who = "host admin"
+risk = "none"
+root = true
+persistent = false
+
+[[step]]
+say = "Set the other now"
+before = "sysctl -n net.ipv4.tcp_max_syn_backlog"
+run = "sysctl -w net.ipv4.tcp_max_syn_backlog=4096"
+undo = "sysctl -w net.ipv4.tcp_max_syn_backlog={{before}}"
+
+[[step]]
+say = "Write the other down"
+file = "{FILE}"
+line = "backlog = 4096"
+"""
+SLOW = """
+title = "Steps that wait, for a test"
+treats = ["listen-queue-short"]
+who = "host admin"
+risk = "none"
+root = true
+persistent = false
+
+[[step]]
+say = "Set it"
+run = "sysctl -w net.core.somaxconn=2048"
+undo = "sysctl -w net.core.somaxconn=128"
+
+[[step]]
+say = "Wait"
+run = "echo begun >/run/begun; cat /run/gate; sysctl -w net.core.somaxconn=4096"
+undo = "sysctl -w net.core.somaxconn=2048"
+
+[[step]]
+say = "Never come to"
+run = "touch /run/too-far"
+undo = "rm -f /run/too-far"
+"""
+FAILING = """
+title = "The second step fails, for a test"
+treats = ["listen-queue-short"]
+who = "host admin"
+risk = "none"
+root = true
+persistent = false
+
+[[step]]
+say = "Set it, too low"
+run = "sysctl -w net.core.somaxconn=129"
+undo = "sysctl -w net.core.somaxconn=128"
+"""
+
+
+class Site:
+    """Three hosts with short queues, and playbooks of a site."""
+
+    def __init__(self, fleet: Fleet, folder: Path) -> None:
+        self.fleet, self.hosts, self.folder = fleet, fleet.hosts, folder
+        self.books, self.state = folder / "books", folder / "state"
+        self.books.mkdir()
+        for name, text in {"queues": QUEUES, "other": OTHER, "slow": SLOW, "failing": FAILING}.items():
+            (self.books / f"{name}.toml").write_text(text)
+
+    def argv(self, *words: str, program: tuple[str, ...] = ("-m", "doctor")) -> list[str]:
+        more = ["-F", str(self.fleet.ssh_config), "--playbooks", str(self.books)]
+        return [sys.executable, *program, "fix", *words, *more]
+
+    def env(self) -> dict[str, str]:
+        return {**CLEAN, "XDG_STATE_HOME": str(self.state)}
+
+    def fix(self, *words: str, code: int = 0, **options: Any) -> str:
+        """What it says on stdout; stderr when that is empty."""
+        done = self.fleet.run(self.argv(*words, **options), env=self.env(), cwd=ROOT, stdin=subprocess.DEVNULL)
+        assert done.returncode == code, f"{done.returncode}\n{done.stdout}\n{done.stderr}"
+        assert "Traceback" not in done.stderr
+        return str(done.stdout or done.stderr)
+
+    def start(self, *words: str) -> subprocess.Popen[str]:
+        argv = self.fleet.argv(self.argv(*words))
+        out = subprocess.PIPE
+        return subprocess.Popen(argv, env=self.env(), cwd=ROOT, stdin=subprocess.DEVNULL, stdout=out, text=True)
+
+    def ids(self) -> list[str]:
+        return sorted(path.name for path in (self.state / "doctor" / "fix").iterdir())
+
+    def journal(self, name: str) -> list[dict[str, Any]]:
+        lines = (self.state / "doctor" / "fix" / name / "journal.jsonl").read_text().splitlines()
+        return [json.loads(line) for line in lines]
+
+    def sees(self, host: str) -> str:
+        return str(self.fleet.enter(host, SEE).stdout)
+
+    def queue(self, host: str) -> int:
+        return int(self.fleet.enter(host, "sysctl -n net.core.somaxconn").stdout)
+
+    def until(self, host: str, path: str) -> None:
+        self.fleet.enter(host, f"until [ -e {path} ]; do sleep 0.05; done", timeout=30)
+
+
+@pytest.fixture(scope="module")
+def fleet(make_fleet: Callable[..., Fleet]) -> Fleet:
+    users = {
+        "may": {"uid": 2001, "groups": [], "sudo": "nopasswd"},
+        "asks": {"uid": 2002, "groups": [], "sudo": "password", "password": "not-this-one"},
+    }
+    short = {"net.core.somaxconn": 128, "net.ipv4.tcp_max_syn_backlog": 128}
+    files = {FILE: {"text": KEPT, "mode": "604", "owner": "may:root"}}
+    return make_fleet(3, {"*": {"users": users, "sysctl": short, "files": files}}, name="fix", shm="4g")
+
+
+@pytest.fixture
+def site(fleet: Fleet, tmp_path: Path) -> Iterator[Site]:
+    """Its hosts are made anew after each test."""
+    made = Site(fleet, tmp_path)
+    with fleet.broken(fleet.hosts):
+        yield made
+
+
+def test_a_plan_changes_nothing_and_is_applied_as_it_was_shown(site: Site) -> None:
+    hosts, one = ",".join(site.hosts), site.hosts[0]
+    was = [site.sees(host) for host in site.hosts]
+    told = site.fix("queues", "-w", hosts)
+    assert "$ sysctl -w net.core.somaxconn=4096" in told
+    assert "undo: sysctl -w net.core.somaxconn=128" in told
+    assert "-somaxconn = 1\n" in told
+    assert "+somaxconn = 4096\n" in told
+    assert f"+wanted 256 on {one}" in told
+    assert [site.sees(host) for host in site.hosts] == was
+    (plan,) = site.ids()
+    assert "there is no terminal to ask on; expected --yes" in site.fix(plan, "--apply", code=2)
+
+    said = site.fix(plan, "--apply", "--yes")
+    for host in site.hosts:
+        assert f"ok       {host}: listen-queue-short is green" in said
+        assert site.queue(host) == 4096
+        text = "# ours\nsomaxconn = 4096\n\xe9 last line without an end"
+        assert site.fleet.read(host, FILE) == text
+        assert site.fleet.enter(host, f"stat -c '%a %u:%g' {FILE}").stdout == "604 2001:0\n"
+        assert site.fleet.read(host, MADE) == f"wanted 256 on {host}\n"
+        assert site.fleet.enter(host, f"stat -c %a {MADE}").stdout == "640\n"
+    first = [line for line in said.splitlines() if line.startswith(("applied", "ok"))]
+    assert first[3] == f"ok       {one}: listen-queue-short is green", (
+        "the canary is proven before any other is touched"
+    )
+    assert "was applied already" in site.fix(plan, "--apply", "--yes", code=10)
+    assert f"{plan}  3 hosts: applied, 9 steps in force" in site.fix("--list")
+
+    site.fix("--undo", plan, "--yes")
+    assert [site.sees(host) for host in site.hosts] == was
+    assert "Nothing to take back" in site.fix("--undo", plan, "--yes")
+
+
+def test_the_journal_is_for_its_owner_alone_and_tells_who_did_what(site: Site) -> None:
+    host = site.hosts[1]
+    site.fix("queues", "-w", host, "--apply", "--yes")
+    (plan,) = site.ids()
+    folder = site.state / "doctor" / "fix" / plan
+    assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
+    assert folder.stat().st_mode & 0o777 == 0o700
+    entries = site.journal(plan)
+    assert [one["kind"] for one in entries] == ["began", *["step", "ended"] * 3, "proof", "finished"]
+    assert entries[0]["who"]
+    assert (entries[1]["host"], entries[1]["command"]) == (host, "sysctl -w net.core.somaxconn=4096")
+    assert entries[2]["said"].startswith("net.core.somaxconn = 4096")
+    assert entries[-1]["code"] == 0
+
+
+BOUNDARIES = ["2-", "3-", "3+", "4-", "5-", "6+", "7-", "9+", "10-", "10+"]
+"""The writes of one host: began, then undo, step and ended of each of three steps."""
+
+
+@pytest.mark.parametrize("where", BOUNDARIES)
+def test_killed_at_every_boundary_it_is_known_and_undone_byte_for_byte(site: Site, where: str) -> None:
+    host = site.hosts[BOUNDARIES.index(where) % 3]
+    was = site.sees(host)
+    killer = ("-m", "tests.fix.killed", where)
+    site.fix("queues", "-w", host, "--apply", "--yes", code=-signal.SIGKILL, program=killer)
+    (plan,) = site.ids()
+    begun = [one for one in site.journal(plan) if one["kind"] == "step"]
+    said = site.fix("--undo", plan, "--yes")
+    assert site.sees(host) == was
+    assert said.count("undone") == len(begun)
+    assert "Nothing to take back" in site.fix("--undo", plan, "--yes")
+
+
+def test_what_has_changed_since_the_plan_is_not_touched(site: Site) -> None:
+    one, two, three = site.hosts
+    site.fix("queues", "-w", ",".join(site.hosts))
+    (plan,) = site.ids()
+    site.fleet.enter(two, f"echo '# mine' >>{FILE}")
+    site.fleet.enter(three, "sysctl -qw net.core.somaxconn=8192")
+    was = [site.sees(host) for host in site.hosts]
+    said = site.fix(plan, "--apply", "--yes", code=10)
+    assert f"{two}: what “Write it down” would meet is another by now" in said
+    assert f"{three}: the checks no longer find what was planned for" in said
+    assert [site.sees(host) for host in site.hosts] == was, one
+
+
+def test_two_fixes_compose_and_are_undone_the_newer_first(site: Site) -> None:
+    host = site.hosts[0]
+    was = site.sees(host)
+    site.fix("queues", "-w", host, "--apply", "--yes")
+    site.fix("other", "-w", host, "--apply", "--yes")
+    older, newer = site.ids()
+    assert "somaxconn = 4096" in site.fleet.read(host, FILE)
+    assert site.fleet.read(host, FILE).endswith("an end\nbacklog = 4096\n")
+    said = site.fix("--undo", older, "--yes", code=10)
+    assert "by a newer plan that is to be undone first" in said
+    assert "NOT UNDONE: 1 step still in force" in said
+    site.fix("--undo", newer, "--yes")
+    site.fix("--undo", older, "--yes")
+    assert site.sees(host).replace("backlog", "") == was
+
+
+def test_a_host_that_cannot_be_written_is_said_to_be_before_anything_is_done(site: Site) -> None:
+    host = site.hosts[0]
+    site.fleet.enter(host, "mount --bind /etc /etc && mount -o remount,ro,bind /etc")
+    said = site.fix("queues", "-w", host, "--apply", "--yes", code=10)
+    assert f"{FILE}: the file system is read-only" in said
+    assert site.queue(host) == 128
+
+
+def test_a_sysctl_that_cannot_be_set_ends_it_there_and_says_what_stands(site: Site) -> None:
+    """As in a container, and on the canary: the others are not begun."""
+    one, *others = site.hosts
+    site.fleet.enter(one, "mount --bind /proc/sys /proc/sys && mount -o remount,ro,bind /proc/sys")
+    said = site.fix("queues", "-w", ",".join(site.hosts), "--apply", "--yes", code=10)
+    assert f"FAILED   {one}: “Set it now”: the command ended with" in said
+    assert "permission denied" in said
+    assert "not begun: fix[0002-0003]" in said
+    assert [site.queue(host) for host in others] == [128, 128]
+    assert "was as before already" in site.fix("--undo", site.ids()[0], "--yes")
+
+
+def test_steps_that_do_not_turn_the_check_green_end_it(site: Site) -> None:
+    one, two, _ = site.hosts
+    said = site.fix("failing", "-w", ",".join(site.hosts), "--apply", "--yes", code=10)
+    assert f"FAILED   {one}: listen-queue-short still finds: net.core.somaxconn is 129" in said
+    assert "NOT MENDED: 0 of 3 hosts proven, 1 changed" in said
+    assert site.queue(two) == 128
+
+
+def test_root_comes_through_sudo_or_nothing_is_touched(site: Site) -> None:
+    host = site.hosts[0]
+    was = site.sees(host)
+    said = site.fix("queues", "-w", host, "-l", "asks", "--apply", "--yes", code=10)
+    assert "no root: sudo -n: a password is required" in said
+    assert site.sees(host) == was
+    said = site.fix("queues", "-w", host, "-l", "may", "--apply", "--yes")
+    assert "as root through sudo -n" in said
+    site.fix("--undo", site.ids()[-1], "--yes")
+    assert site.sees(host) == was
+
+
+def test_a_host_in_use_is_left_alone_without_force(site: Site) -> None:
+    busy, free, _ = site.hosts
+    hold = "mknod /dev/davinci0 c 1 3; (exec 7</dev/davinci0; echo $$ >/run/held; sleep 60) >/dev/null 2>&1 &"
+    site.fleet.enter(busy, hold)
+    site.until(busy, "/run/held")
+    said = site.fix("queues", "-w", f"{busy},{free}", "--apply", "--yes", code=10)
+    assert "uses an NPU" in said
+    assert f"refused  {busy}: process" in said
+    assert f"ok       {free}: listen-queue-short is green" in said
+    assert site.queue(busy) == 128
+    site.fix("queues", "-w", busy, "--apply", "--yes", "--force")
+    assert site.queue(busy) == 4096
+
+
+def test_a_host_lost_midway_is_known_to_be_half_done(site: Site) -> None:
+    host = site.hosts[0]
+    site.fleet.enter(host, "mkfifo /run/gate")
+    process = site.start("slow", "-w", host, "--apply", "--yes")
+    site.until(host, "/run/begun")
+    site.fleet.enter(host, "for p in $(pgrep -f '[s]shd:.*@notty'); do kill -9 $p; done")
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 10
+    assert f"applied  {host}: Set it\n" in out
+    assert "lost while it was at “Wait”, which may have been done or not" in out
+    site.fleet.enter(host, "echo go >/run/gate")
+    site.fix("--undo", site.ids()[0], "--yes")
+    assert site.queue(host) == 128
+
+
+def test_an_interrupt_lets_the_step_end_and_says_what_stands(site: Site) -> None:
+    host = site.hosts[0]
+    site.fleet.enter(host, "mkfifo /run/gate")
+    process = site.start("slow", "-w", host, "--apply", "--yes")
+    site.until(host, "/run/begun")
+    process.send_signal(signal.SIGINT)
+    site.fleet.enter(host, "echo go >/run/gate")
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 130, out
+    assert f"applied  {host}: Wait" in out
+    assert "interrupted before the next step" in out
+    assert site.queue(host) == 4096
+    assert site.fleet.enter(host, "ls /run").stdout.count("too-far") == 0
+    site.fix("--undo", site.ids()[0], "--yes")
+    assert site.queue(host) == 128
+
+
+def test_a_step_that_a_dead_controller_began_is_waited_for(site: Site) -> None:
+    """Killed while the host works: the step comes to its end there, and only then is it taken back."""
+    host = site.hosts[0]
+    site.fleet.enter(host, "mkfifo /run/gate")
+    process = site.start("slow", "-w", host, "--apply", "--yes")
+    site.until(host, "/run/begun")
+    process.kill()
+    process.communicate()
+    undo = site.start("--undo", site.ids()[0], "--yes")
+    time.sleep(0.5)
+    assert undo.poll() is None
+    site.fleet.enter(host, "echo go >/run/gate")
+    out, _ = undo.communicate(timeout=60)
+    assert undo.returncode == 0, out
+    assert site.queue(host) == 128

@@ -1,0 +1,86 @@
+"""A plan shows what will be done, and its digest tells when that is another thing by now."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from doctor.fix.plan import HostPlan, Seen, host_plan, treated
+from doctor.fix.steps import acts, choose
+from doctor.playbook import Playbook, Step
+from tests.fix.books import book, file, found, look, outcome, report, run, state
+
+
+def planned(playbook: Playbook, *seen: Seen, **values: Any) -> HostPlan:
+    choice = choose(report(outcome("short", found("a1", **values))), [playbook])
+    some = choice.by_host["a1"]
+    return host_plan("a1", some, acts(some, "a1"), look(*seen))
+
+
+def test_commands_and_files_are_shown_as_they_will_be() -> None:
+    steps = (run(1, "set {want}", "set {before}", before="get"), file(2), file(3, line="y = 1"))
+    one = planned(book("mend", ["short"], *steps), Seen(before="old 1"), *[Seen(file=state(b"x = 1\n"))] * 2)
+    command, first, second = one.steps
+    assert (command.run, command.undo) == ("set 2", "set 'old 1'")
+    assert first.diff[-2:] == (" x = 1", "+x = 2")
+    assert second.diff[-3:] == (" x = 1", " x = 2", "+y = 1"), "a step begins with what those before it leave"
+    assert one.acts
+
+
+def test_a_file_that_is_so_already_is_left_out() -> None:
+    one = planned(book("mend", ["short"], file()), Seen(file=state(b"x = 2\n")))
+    assert one.steps[0].skip == "it is so already"
+    assert not one.acts
+    assert treated(one) == set()
+
+
+def test_a_link_is_said_to_be_one() -> None:
+    one = planned(book("mend", ["short"], file()), Seen(file=state(None, "/run/x")))
+    assert one.steps[0].note == "a link: /run/x is what is written"
+
+
+def test_one_step_that_cannot_be_made_leaves_the_whole_host_alone() -> None:
+    one = planned(book("mend", ["short"], run(), file(2)), Seen(), Seen(trouble="/etc/x: the file system is read-only"))
+    assert one.trouble == "mend, step 2: /etc/x: the file system is read-only"
+    assert not one.acts
+
+
+@pytest.mark.parametrize(
+    ("playbook", "seen", "values"),
+    [
+        (book("mend", ["short"], run(sh="set {want} x"), file(2)), (Seen(), Seen(file=state(b"old"))), {}),
+        (book("mend", ["short"], run(), file(2, line="y")), (Seen(), Seen(file=state(b"old"))), {}),
+        (None, (Seen(skip="does not apply here"), Seen(file=state(b"old"))), {}),
+        (None, (Seen(), Seen(file=state(b"other", sha="t"))), {}),
+        (None, (Seen(), Seen(file=state(None))), {}),
+        (None, (Seen(), Seen(file=state(b"old", "/run/x"))), {}),
+        (None, (Seen(), Seen(file=state(b"old"))), {"want": 3}),
+        (None, (Seen(), Seen(file=state(b"old"))), {"template": "another {saw}"}),
+    ],
+)
+def test_whatever_differs_gives_another_digest(
+    playbook: Playbook | None, seen: tuple[Seen, ...], values: dict[str, Any]
+) -> None:
+    usual = book("mend", ["short"], run(), file(2))
+    digest = planned(usual, Seen(), Seen(file=state(b"old"))).digest
+    assert planned(usual, Seen(), Seen(file=state(b"old")), age=7).digest == digest, "no step needs it"
+    assert planned(playbook or usual, *seen, **values).digest != digest
+
+
+def test_no_secret_is_in_a_plan() -> None:
+    steps = (
+        run(1, "login --token {key}", "logout --token {before}", before="get"),
+        file(2, line="password = {key}"),
+        Step(3, "Use api_key={key}"),
+    )
+    one = planned(
+        book("mend", ["short"], *steps),
+        Seen(before="sesame-before"),
+        Seen(file=state(b"password = sesame-file\n")),
+        Seen(),
+        key="sesame-key",
+        template="secret: {key}",
+    )
+    assert b"sesame" not in msgspec.json.encode(one)

@@ -1,0 +1,45 @@
+"""Green is the proof, and nothing else is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from doctor.fix.proof import Proof, prove
+from doctor.model import Outcome
+from tests.fix.books import found, outcome, reason, report
+
+
+def proof(one: Outcome, mended: tuple[str, ...] = ("a1",), planned: tuple[str, ...] = ("a1", "a2")) -> Proof:
+    (made,) = prove(report(one), {"a1": ["short"]}, mended, planned)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("one", "state"),
+    [
+        (outcome(), "green"),
+        (outcome("short", found("a3")), "green"),
+        (outcome("short", found("a1")), "red"),
+        (outcome("short", found("a1", "a3")), "red"),
+        (outcome("short", found("a1", "a2")), "waits"),
+        (outcome("short", found("a1", "a2"), found("a1")), "red"),
+        (outcome(unknown={"a1": reason("lost")}), "unknown"),
+        (outcome(unknown={"": reason("no host was seen")}), "unknown"),
+        (outcome(crashed={"a1": "Traceback"}), "unknown"),
+        (outcome(looked=("a2",), skipped={"a1": "does not apply"}), "unknown"),
+        (outcome(looked=("a2",)), "unknown"),
+    ],
+)
+def test_a_check_that_is_run_again(one: Outcome, state: Any) -> None:
+    assert proof(one).state == state
+
+
+def test_what_waits_is_red_when_all_are_mended() -> None:
+    assert proof(outcome("short", found("a1", "a2")), mended=("a1", "a2")).state == "red"
+
+
+def test_a_check_that_was_not_run_again_proves_nothing() -> None:
+    (made,) = prove(report(), {"a1": ["short"]}, ["a1"], ["a1"])
+    assert (made.state, made.why) == ("unknown", "it was not run again")

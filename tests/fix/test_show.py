@@ -1,0 +1,80 @@
+"""How a plan reads."""
+
+from __future__ import annotations
+
+from doctor.fix.apply import Done
+from doctor.fix.plan import SCHEMA, Book, HostPlan, Plan, Show, Treated
+from doctor.fix.proof import Proof
+from doctor.fix.show import plan_text
+from doctor.fix.steps import Left
+from doctor.fix.telling import done_text, proof_text
+
+BOOK = Book("mend", "Longer queues", "host admin", "low", True, True)
+STEPS = (
+    Show("mend", "Set it", "run", "sysctl -w x=2", "sysctl -w x=1"),
+    Show("mend", "Write it down", "file", diff=("--- /etc/x", "+++ /etc/x", "@@ -1 +1 @@", "-x = 1", "+x = 2")),
+    Show("mend", "For Debian", "run", "apt", skip="does not apply here"),
+)
+
+
+def host(name: str, **more: object) -> HostPlan:
+    given = {"treated": (Treated("short", f"it is 1 on {name}", "mend"),), "steps": STEPS, "root": "sudo", **more}
+    return HostPlan(name, **given)  # type: ignore[arg-type]
+
+
+def plan(*plans: HostPlan, left: tuple[Left, ...] = ()) -> Plan:
+    hosts = ("a1", "a2", "a3", "a4")
+    return Plan(SCHEMA, "20261120-101502-beef", "", "1", "4 hosts from a test", hosts, (), (BOOK,), plans, left)
+
+
+def test_hosts_that_get_the_same_are_one_group() -> None:
+    left = (
+        Left("a4", "long", "no playbook treats it", "none"),
+        Left("a4", "dirty", "Clean it", "hands", "c", "vendor", ("Wipe",)),
+    )
+    assert (
+        plan_text(plan(host("a1"), host("a2"), host("a3", trouble="no root", steps=()), left=left))
+        == """\
+plan 20261120-101502-beef: 4 hosts from a test
+
+a[1-2] (2/4), as root through sudo -n
+  mend: Longer queues
+    host admin; risk: low; root; survives a reboot
+    for short: it is 1 on a1
+    1. Set it
+       $ sysctl -w x=2
+       undo: sysctl -w x=1
+    2. Write it down
+       --- /etc/x
+       +++ /etc/x
+       @@ -1 +1 @@
+       -x = 1
+       +x = 2
+    3. For Debian (left out: does not apply here)
+
+not touched
+  a3 (1/4): short: no root
+  a4 (1/4): long: no playbook treats it
+
+by hand
+  a4 (1/4): dirty: Clean it (vendor)
+    1. Wipe
+
+Nothing has changed yet. To apply it to 2 hosts: doctor fix --apply 20261120-101502-beef
+"""
+    )
+
+
+def test_hosts_in_use_are_named() -> None:
+    text = plan_text(plan(host("a1", busy=("Slurm job 7 runs on it",))))
+    assert "in use, and not touched without --force\n  a1 (1/4): Slurm job 7 runs on it\n" in text
+
+
+def test_what_a_host_prints_is_no_markup_and_no_escape() -> None:
+    evil = "\x1b]0;owned\x07[red]\u202e\n"
+    for text in (
+        done_text(Done("a1", "stopped", (evil,), evil)),
+        proof_text(Proof("a1", "short", "red", evil)),
+        plan_text(plan(host("a1", trouble=evil, steps=()), left=(Left("a2", "x", evil, "none"),))),
+    ):
+        assert not {"\x1b", "\x07", "\u202e"} & set(text)

@@ -309,6 +309,52 @@ def test_what_firewalld_is_told(outgoing: bool) -> None:
     assert back.count("--remove-rich-rule") == fix.count("--add-rich-rule")
 
 
+NFT_RULE = "ip saddr { 10.1.0.1, 10.1.0.3 } tcp dport { 29500 } accept"
+
+
+def test_what_nftables_is_told_and_how_it_finds_its_rule_again() -> None:
+    """nft deletes by handle alone, and prints a rule in other words than it took: the comment tells which it was."""
+    drop = [{"match": {"op": "==", "left": {"payload": {"protocol": "tcp", "field": "dport"}}, "right": 29500}}]
+    parts = [
+        {"table": {"family": "inet", "name": "site"}},
+        {
+            "chain": {
+                "family": "inet",
+                "table": "site",
+                "name": "in",
+                "type": "filter",
+                "hook": "input",
+                "prio": 0,
+                "policy": "accept",
+            }
+        },
+        {"rule": {"family": "inet", "table": "site", "chain": "in", "handle": 1, "expr": [*drop, {"drop": None}]}},
+    ]
+    seen = brought(tables=[["inet", "site"]], outputs={"nft": {"out": json.dumps({"nftables": parts})}})
+    (finding,) = look(seen).findings
+    values = finding.values
+    assert values["fix"].startswith(f"nft 'insert rule inet site in {NFT_RULE} comment \"cluster-doctor ")
+    tag = values["fix"].split('"')[1]
+    assert f'comment "{tag}".* # handle' in values["unfix"]
+    assert "nft delete rule 'inet site in' handle $h" in values["unfix"]
+    assert values["boot_lines"] == [f'insert rule inet site in {NFT_RULE} comment "{tag}"']
+    assert values["nft_table"] == "inet site"
+
+
+def test_the_way_back_takes_what_was_added_and_nothing_twice() -> None:
+    values = look(saved(ESTABLISHED, SSH, policy="DROP")).findings[0].values
+    rule = "INPUT -p tcp -s 10.1.0.1,10.1.0.3 -m multiport --dports 29500,32768:60999 -j ACCEPT"
+    assert values["unfix"] == f"! iptables-legacy -C {rule} 2>/dev/null || iptables-legacy -D {rule}"
+    assert values["boot_lines"] == [rule]
+    assert values["boot_files"] == ["/etc/iptables/rules.v4", "/etc/sysconfig/iptables"]
+
+
+def test_ufw_takes_its_own_rule_back() -> None:
+    shown = saved("-A ufw-before-input -i lo -j ACCEPT", "-A INPUT -j ufw-before-input", policy="DROP")
+    values = look(shown).findings[0].values
+    assert values["unfix"] == values["fix"].replace("prepend", "delete")
+
+
 def test_a_rule_that_ufw_itself_cannot_overrule() -> None:
     found = look(saved("-A INPUT -j ufw-before-input", "-A ufw-before-input -p tcp -m tcp --dport 29500 -j DROP"))
     assert found.findings[0].values["fix"].startswith("iptables-legacy -I INPUT ")

@@ -10,11 +10,13 @@ import functools
 import json
 import os
 import re
+import shutil
 import sys
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 import pytest
@@ -269,6 +271,38 @@ def test_the_firewall_is_switched_off_and_on_again(fleet_cpu: Fleet, rules: str)
     with fleet_cpu.broken(fleet_cpu.hosts[1], rules):
         state = "nft -s list ruleset; cat /etc/ufw/ufw.conf"
         proven(fleet_cpu, "switch-firewall-off", "firewall-blocks-job", state=state)
+
+
+FIREWALLD = os.environ.get("DOCTOR_FIREWALLD", "")
+"""A tar file with firewalld's Debian packages unpacked, for a machine that should not have it installed."""
+START = """\
+grep -q messagebus /etc/passwd || echo 'messagebus:x:990:990::/nonexistent:/usr/sbin/nologin' >>/etc/passwd
+grep -q messagebus /etc/group || echo 'messagebus:x:990:' >>/etc/group
+ldconfig
+mkdir -p /run/dbus /etc/firewalld/zones
+test -s /etc/machine-id || dbus-uuidgen >/etc/machine-id
+dbus-daemon --system --fork
+firewalld --nofork --nopid &
+until firewall-cmd --state; do sleep 0.1; done
+firewall-cmd --add-port=53/udp
+"""
+"""The port is open for now alone: what the administrator has set so must not be forgotten."""
+
+
+@pytest.mark.skipif(not FIREWALLD and not shutil.which("firewalld"), reason="firewalld is not installed")
+def test_firewalld_opens_the_ports_now_and_for_good_and_closes_them_again(fleet_cpu: Fleet) -> None:
+    host = fleet_cpu.hosts[1]
+    if FIREWALLD:
+        fleet_cpu.change(host, setup="true")
+        fleet_cpu.enter(host, "tar -C / -x --keep-directory-symlink", input=Path(FIREWALLD).read_bytes(), text=False)
+    state = (
+        "firewall-cmd --list-all; firewall-cmd --permanent --list-all; find /etc/firewalld -type f -exec sha256sum {} +"
+    )
+    with fleet_cpu.broken(host) if not FIREWALLD else nullcontext():
+        with TemporaryFile("w") as told:
+            fleet_cpu.enter(host, START, stdout=told, stderr=told)
+        proven(fleet_cpu, "open-job-ports", "firewall-blocks-job", state=state)
+        assert "53/udp" in fleet_cpu.enter(host, "firewall-cmd --list-ports").stdout
 
 
 def test_the_jobs_user_comes_into_the_group(fleet_a2: Fleet) -> None:

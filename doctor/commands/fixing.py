@@ -22,7 +22,7 @@ from doctor.fix.journal import Journal
 from doctor.fix.making import Case, Planned, make, strayed
 from doctor.fix.naming import Unknown, wanted
 from doctor.fix.plan import Plan
-from doctor.report.words import clean
+from doctor.report.words import clean, count
 from doctor.transport import Transport
 from doctor.transport.choice import open_transport
 
@@ -44,7 +44,7 @@ def fresh(how: How, run: Run | None, deed: Deed, ways: Ways, shown: Shown) -> in
     if not deed.apply or not planned.plan.to_do:
         return code_of(planned.plan)
     if not deed.yes:
-        ask(f"Apply this to {len(planned.plan.to_do)} hosts?")
+        ask(f"Apply this to {count(len(planned.plan.to_do), 'host')}?")
         planned = _as_before(planned.plan, _planned(case, None))
     elif run is not None:
         planned = _as_before(planned.plan, _planned(case, None))
@@ -64,7 +64,7 @@ def saved(name: str, deed: Deed, ways: Ways, shown: Shown) -> int:
         raise Refused(f"{name} has nothing to apply", 10)
     if not deed.yes:
         _show(plan, shown)
-        ask(f"Apply this to {len(plan.to_do)} hosts?")
+        ask(f"Apply this to {count(len(plan.to_do), 'host')}?")
     ways = ways_of(plan.how, ways)
     case = _case(plan.how, ways)
     return _apply(case, _as_before(plan, _planned(case, None)), place, deed, shown)
@@ -151,7 +151,7 @@ def _as_before(plan: Plan, now: Planned) -> Planned:
 
 def _apply(case: Case, planned: Planned, place: Path, deed: Deed, shown: Shown) -> int:
     journal = Journal(place)
-    journal.began("apply")
+    kept(lambda: journal.began("apply"))
 
     def tell(one: Any) -> None:
         if not shown.as_json:
@@ -192,3 +192,5 @@ def kept(work: Callable[[], Any]) -> Any:
         return work()
     except store.NoPlan as error:
         raise Refused(str(error)) from None
+    except OSError as error:
+        raise Refused(f"the journal cannot be written: {error.strerror}; nothing was changed") from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from doctor.cli import write
@@ -31,9 +32,10 @@ def undo(deed: Deed, ways: Ways, shown: Shown) -> int:
     if not deed.yes:
         for host, steps in undos.items():
             write("\n".join(f"{host}: {clean(one.say)}" for one in reversed(steps)))
-        ask(f"Take these steps back on {len(undos)} hosts?")
+        ask(f"Take these steps back on {count(len(undos), 'host')}?")
     taken: list[Taken] = []
-    journal.began("undo")
+    with suppress(OSError):  # a full disk here is no reason to leave hosts as they are
+        journal.began("undo")
     ways = ways_of(plan.how, ways)
     with reached(plan.how, ways.transport, ssh_options(ways)) as transport, Halt() as halt:
         undoing = Undoing(transport, journal, deed.force, halt.event)

@@ -92,7 +92,10 @@ class Applying:
         except Unfillable as error:
             raise Declined(plain(str(error))) from None
         request, undo, command = (_file if step.file else _command)(hand, act, step, was)
-        number = self.journal.step(hand.host, act.playbook.name, say, command, undo)
+        try:
+            number = self.journal.step(hand.host, act.playbook.name, say, command, undo)
+        except OSError as error:
+            raise Declined(f"the journal cannot be written: {error.strerror}") from None
         try:
             said = hand.call(**request)
         except Declined as why:

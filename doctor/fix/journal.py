@@ -10,6 +10,7 @@ from __future__ import annotations
 import getpass
 import os
 import threading
+from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Literal, TypeVar
@@ -86,10 +87,11 @@ class Journal:
         return [one for one in _lines(self._place / UNDO, Undo) if one.number in begun - over]
 
     def began(self, what: str) -> None:
+        """Raises: OSError."""
         self._write(JOURNAL, Entry("began", _now(), say=what, who=f"{_user()}@{os.uname().nodename}"))
 
     def step(self, host: str, playbook: str, say: str, command: str, undo: Undo | None) -> int:
-        """A step that is about to be made. Returns its number once all is on the disk."""
+        """A step that is about to be made. Returns its number once all is on the disk. Raises: OSError."""
         with self._lock:
             self._number += 1
             number = self._number
@@ -124,7 +126,9 @@ class Journal:
         ran: bool = True,
     ) -> None:
         text = printable(redact(said.strip()), EXCERPT)
-        self._write(JOURNAL, Entry(kind, _now(), number, host, ran=ran, code=code, said=text))
+        # What is lost here leaves a step that was begun, and that is what an undo goes by.
+        with suppress(OSError):
+            self._write(JOURNAL, Entry(kind, _now(), number, host, ran=ran, code=code, said=text))
 
     def _write(self, name: str, line: Undo | Entry) -> None:
         data = msgspec.json.encode(line) + b"\n"

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from doctor.fix.contradictions import contradicting
 from doctor.fix.files import State, changed, difference
 from doctor.fix.how import How
 from doctor.fix.steps import Act, Left, Treatment, fingerprint, message
@@ -133,20 +134,32 @@ def host_plan(host: str, treatments: Sequence[Treatment], acts: Sequence[Act], l
     of = tuple(dict.fromkeys(Treated(one.check, redact(message(one.finding)), one.playbook.name) for one in treatments))
     if look.trouble:
         return HostPlan(host, of, root=look.root, busy=look.busy, trouble=look.trouble)
-    files: dict[str, bytes | None] = {}
     shows: list[Show] = []
     exact: list[Any] = [fingerprint(treatments)]
-    for act, seen in zip(acts, look.seen, strict=True):
-        try:
-            step = act.with_before(seen.before)
-        except Unfillable as error:
-            return HostPlan(host, of, tuple(shows), look.root, look.busy, _said(act, str(error)))
-        if seen.trouble:
-            return HostPlan(host, of, tuple(shows), look.root, look.busy, _said(act, seen.trouble))
+    try:
+        steps = [act.with_before(seen.before) for act, seen in zip(acts, look.seen, strict=True)]
+    except Unfillable as error:
+        return HostPlan(host, of, (), look.root, look.busy, plain(redact(str(error))))
+    against = _against(acts, steps, look.seen)
+    files: dict[str, bytes | None] = {}
+    for act, step, said in zip(acts, steps, look.seen, strict=True):
+        if said.trouble:
+            return HostPlan(host, of, tuple(shows), look.root, look.busy, _said(act, said.trouble))
+        other = against.get(act.playbook.name, "")
+        seen = Seen(said.skip or f"it would take back what {other} does", said.before) if other else said
         shows.append(_show(act, step, seen, files))
         exact.append([seen.skip, step.only, step.before, step.run, step.undo, step.changes, _exact(step, seen, files)])
     digest = hashlib.sha256(msgspec.json.encode(exact)).hexdigest()
     return HostPlan(host, of, tuple(shows), look.root, look.busy, digest=digest)
+
+
+def _against(acts: Sequence[Act], steps: Sequence[Step], seen: Sequence[Seen]) -> dict[str, str]:
+    written = [
+        (act.playbook.name, step, said.file)
+        for act, step, said in zip(acts, steps, seen, strict=True)
+        if said.file and not said.skip and not said.trouble
+    ]
+    return contradicting(written)
 
 
 def _said(act: Act, why: str) -> str:
@@ -158,6 +171,8 @@ def _show(act: Act, step: Step, seen: Seen, files: dict[str, bytes | None]) -> S
     name, say = act.playbook.name, plain(redact(step.say), 400)
     if step.hands:
         return Show(name, say, "hands", skip=seen.skip)
+    if step.file and not seen.file:
+        return Show(name, say, "file", skip=seen.skip)
     if step.file and seen.file:
         real = seen.file.real
         old = files.get(real, seen.file.there)

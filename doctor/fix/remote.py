@@ -96,6 +96,8 @@ def peek(path):
         missing.insert(0, folder)
         folder = os.path.dirname(folder)
     seen = {"real": real, "missing": missing, "kind": "absent", "trouble": not_writable(folder)}
+    if missing and os.path.lexists(missing[0]):
+        return dict(seen, kind="other", trouble=missing[0] + " is no folder")
     try:
         status = os.lstat(real)
     except OSError as error:

@@ -30,7 +30,10 @@ class _Sheet:
         for hosts, group in self.groups():
             yield ""
             yield self.bold(f"{self.fleet.where(hosts)}{_root(group[0])}")
-            yield from self.body(group[0])
+            body = list(self.body(group[0]))
+            if len(group) > 1 and any(hosts[0] in line for line in body):
+                yield f"  as for {clean(hosts[0], 100)}, each with its own name:"
+            yield from body
         yield from self.untouched()
         yield from self.closing()
 
@@ -101,8 +104,10 @@ class _Sheet:
             yield from ("", self.bold("by hand"))
         same: dict[tuple[str, ...], list[Left]] = {}
         for one in hands:
-            same.setdefault((one.check, one.why, one.who, *one.says), []).append(one)
-        for (check, title, who, *says), members in same.items():
+            said = [say.replace(one.host, "\0") if one.host else say for say in one.says]
+            same.setdefault((one.check, one.why, one.who, *said), []).append(one)
+        for (check, title, who, *_), members in same.items():
+            says = members[0].says
             where = self.fleet.where(self.fleet.ordered(one.host for one in members)) or "the job"
             yield f"  {where}: {check}: {clean(title)} ({who})"
             yield from (f"    {number}. {clean(say)}" for number, say in enumerate(says, 1))

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from doctor.model import Finding, Report, fill, say
+from doctor.model import Finding, Report, Severity, fill, say
 from doctor.playbook import Playbook, Step, Unfillable, filled
 from doctor.record import redact
 from doctor.wording import plain
@@ -84,9 +84,9 @@ def choose(report: Report, playbooks: Sequence[Playbook], names: Collection[str]
 
 
 def _found(report: Report, playbooks: Sequence[Playbook], names: Collection[str]) -> Iterator[tuple[str, Finding, str]]:
-    """Every finding of every host that is asked for."""
+    """Every finding of every host that is asked for, errors first."""
     books = {one.name: one for one in playbooks}
-    for outcome in report.outcomes:
+    for outcome in sorted(report.outcomes, key=lambda one: one.severity is not Severity.ERROR):
         by_book = any(outcome.check in books[name].treats for name in names if name in books)
         if not names or by_book or outcome.check in names or outcome.area in names:
             for finding in outcome.findings:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import signal
 import subprocess
 import sys
@@ -250,6 +251,27 @@ def test_what_has_changed_since_the_plan_is_not_touched(site: Site) -> None:
     assert f"{two}: what “Write it down” would meet is another by now" in said
     assert f"{three}: the checks no longer find what was planned for" in said
     assert [site.sees(host) for host in site.hosts] == was, one
+
+
+def test_from_a_saved_run_and_with_a_terminal_to_ask_on(site: Site) -> None:
+    """It says what the answer is for, looks again after it, and knows later how the host was reached."""
+    host, run = site.hosts[0], site.folder / "run.json"
+    check = [sys.executable, "-m", "doctor", "check", host, "-F", str(site.fleet.ssh_config), "--save", str(run)]
+    site.fleet.run([*check, "--select", "listen-queue-short"], env=site.env(), cwd=ROOT)
+    ours, theirs = pty.openpty()
+    answers = {"n": 10, "y": 0}
+    for answer, code in answers.items():
+        os.write(ours, f"{answer}\n".encode())
+        argv = site.argv("queues", "--from", str(run), "--apply")
+        done = site.fleet.run(argv, env=site.env(), cwd=ROOT, stdin=theirs)
+        assert done.returncode == code, done.stderr
+        assert "Apply this to 1 host? [y/N]" in done.stderr
+        assert site.queue(host) == (4096 if code == 0 else 128)
+    os.close(ours)
+    os.close(theirs)
+    argv = [sys.executable, "-m", "doctor", "fix", "--undo", site.ids()[-1], "--yes"]
+    assert site.fleet.run(argv, env=site.env(), cwd=ROOT).returncode == 0
+    assert site.queue(host) == 128
 
 
 def test_two_fixes_compose_and_are_undone_the_newer_first(site: Site) -> None:

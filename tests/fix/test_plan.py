@@ -84,3 +84,22 @@ def test_no_secret_is_in_a_plan() -> None:
         template="secret: {key}",
     )
     assert b"sesame" not in msgspec.json.encode(one)
+
+
+def test_a_playbook_that_would_take_back_what_another_does_is_left_out() -> None:
+    """Ports are reserved; then the setting of now, without them, would be kept for the next boot."""
+    reserve = book("reserve", ["short"], file(line="ports = 60000", replaces="^ports"))
+    keep = book("keep", ["short"], file(line="ports =", replaces="^ports"), run(2))
+    choice = choose(report(outcome("short", found("a1"))), [reserve, keep])
+    some = choice.by_host["a1"]
+    seen = Seen(file=state(b"ports = 1\n"))
+    one = host_plan("a1", some, acts(some, "a1"), look(seen, seen, Seen()))
+    assert [step.skip for step in one.steps] == ["", *["it would take back what reserve does"] * 2]
+    assert one.steps[0].diff[-1] == "+ports = 60000"
+
+
+def test_playbooks_that_add_to_one_file_do_not_contradict_each_other() -> None:
+    books = [book("one", ["short"], file(line="a = 1", replaces="^a")), book("two", ["short"], file(line="b = 1"))]
+    some = choose(report(outcome("short", found("a1"))), books).by_host["a1"]
+    one = host_plan("a1", some, acts(some, "a1"), look(*[Seen(file=state(None))] * 2))
+    assert [step.skip for step in one.steps] == ["", ""]

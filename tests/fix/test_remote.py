@@ -145,7 +145,13 @@ def test_a_large_file_is_not_touched(hand: Hand, tmp_path: Path) -> None:
 def test_a_file_is_restored_with_its_mode_and_only_once(hand: Hand, tmp_path: Path) -> None:
     path, new = tmp_path / "file", hashlib.sha256(b"new").hexdigest()
     path.write_bytes(b"new")
-    words = {"path": str(path), "old": described(b"old", 0o604), "new": new, "missing": [], "force": False}
+    words: dict[str, Any] = {
+        "path": str(path),
+        "old": described(b"old", 0o604),
+        "new": new,
+        "missing": [],
+        "force": False,
+    }
     assert hand.call("restore", **words) == {"took": "restored"}
     assert (path.read_bytes(), path.stat().st_mode & 0o777) == (b"old", 0o604)
     assert hand.call("restore", **words) == {"took": "was as before already"}
@@ -154,7 +160,7 @@ def test_a_file_is_restored_with_its_mode_and_only_once(hand: Hand, tmp_path: Pa
 def test_what_somebody_wrote_since_is_kept_unless_forced(hand: Hand, tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"theirs")
-    words = {"path": str(path), "old": described(b"old"), "new": "other", "missing": []}
+    words: dict[str, Any] = {"path": str(path), "old": described(b"old"), "new": "other", "missing": []}
     with pytest.raises(Declined, match="was changed since"):
         hand.call("restore", force=False, **words)
     assert path.read_bytes() == b"theirs"

@@ -38,6 +38,7 @@ def test_hosts_that_get_the_same_are_one_group() -> None:
 plan 20261120-101502-beef: 4 hosts from a test
 
 a[1-2] (2/4), as root through sudo -n
+  as for a1, each with its own name:
   mend: Longer queues
     host admin; risk: low; root; survives a reboot
     for short: it is 1 on a1

@@ -1,0 +1,110 @@
+"""`doctor fix` as it is typed: one line and an exit code for what cannot be followed, and nothing lost."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from doctor.cli import Refused
+from doctor.commands import application
+from doctor.fix import store
+from doctor.fix.journal import Journal, Undo
+from doctor.fix.plan import SCHEMA, Plan
+
+ID = "20261120-101502-beef"
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where plans are kept."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    for name in ("DOCTOR_HOSTS", "DOCTOR_HOSTFILE", "SLURM_JOB_NODELIST", "RANK_TABLE_FILE", "DOCTOR_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path / "doctor" / "fix"
+
+
+def fix(*words: str) -> int:
+    """The exit code. Raises: Refused."""
+    argv = ["fix", *words]
+    with pytest.raises(SystemExit) as ended:
+        application(argv)(argv)
+    return int(ended.value.code or 0)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["--apply", "--undo", ID], 2, "three things"),
+        (["--list", "--apply"], 2, "three things"),
+        (["--undo", ID, "x"], 2, "take no NAME"),
+        ([ID, "listen-queue-short"], 2, "a saved plan is whole"),
+        (["--apply"], 2, "there is no terminal to ask on; expected --yes"),
+        (["--undo", ID], 2, "there is no terminal to ask on; expected --yes"),
+        (["--transport", "slurm"], 2, "brings answers, not changes"),
+        (["--color", "red"], 2, "--color 'red'"),
+        (["listen-queue-shrot"], 2, "did you mean listen-queue-short?"),
+        (["sb[0001-0003]"], 2, "hosts are named with -w"),
+        (["smoke"], 2, "doctor smoke does"),
+        (["--from", "/nowhere"], 78, "--from /nowhere: No such file"),
+        (["--playbooks", "/nowhere", "listen-queue-short"], 78, "--playbooks /nowhere: not a folder"),
+        ([ID], 78, "no plan is named"),
+        (["--undo", "../../etc", "--yes"], 78, "no plan is named"),
+    ],
+)
+def test_what_cannot_be_followed_is_one_line(words: list[str], code: int, said: str) -> None:
+    argv = ["fix", *words]
+    with pytest.raises(Refused) as refused:
+        application(argv)(argv)
+    assert refused.value.code == code
+    assert said in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"schema": 3}', "[" * 100000, '{"schema": "doctor.plan/9"}', "\x00"])
+def test_a_plan_that_cannot_be_read_is_one_line(text: str, state: Path) -> None:
+    (state / ID).mkdir(parents=True)
+    (state / ID / "plan.json").write_text(text)
+    with pytest.raises(Refused, match=r"plan\.json"):
+        application(["fix"])(["fix", ID])
+    assert fix("--list") == 0
+
+
+def test_no_plan_is_no_error(capfd: pytest.CaptureFixture[str]) -> None:
+    assert fix("--list") == 0
+    assert capfd.readouterr().out == "No plan is saved.\n"
+
+
+def test_plans_are_listed_with_what_became_of_them(state: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    place = store.save(
+        Plan(SCHEMA, ID, "", "1", "a test", ("a1",), (), (), ()), {"XDG_STATE_HOME": str(state.parents[1])}
+    )
+
+    def listed() -> str:
+        assert fix("--list", "--json") == 0
+        return str(json.loads(capfd.readouterr().out)["plans"][0]["state"])
+
+    assert listed() == "planned"
+    journal = Journal(place)
+    journal.began("apply")
+    number = journal.step("a1", "mend", "Set it", "set", Undo(0, "a1", False, "Set it", "unset"))
+    assert listed() == "broken off, 1 step in force or begun"
+    journal.ended(number, "a1", 0, "")
+    journal.finished(0)
+    assert listed() == "applied, 1 step in force"
+    journal.undone(journal.undos()[0], 0, "")
+    assert listed() == "undone"
+
+
+def test_a_saved_plan_is_shown_and_one_without_anything_is_not_applied(state: Path) -> None:
+    store.save(Plan(SCHEMA, ID, "", "1", "a test", ("a1",), (), (), ()), {"XDG_STATE_HOME": str(state.parents[1])})
+    assert fix(ID) == 0
+    with pytest.raises(Refused, match="nothing to apply"):
+        application(["fix"])(["fix", ID, "--apply", "--yes"])
+
+
+def test_a_plan_that_cannot_be_saved_is_one_line(state: Path) -> None:
+    state.parent.write_text("a file in the way")
+    with pytest.raises(store.NoPlan, match="expected a folder to keep the plan in"):
+        store.save(Plan(SCHEMA, ID, "", "1", "", (), (), (), ()), {"XDG_STATE_HOME": str(state.parents[1])})

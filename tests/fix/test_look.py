@@ -1,0 +1,113 @@
+"""What speaks against touching a host: who works on it, and what cannot be told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from doctor.fix.hand import Declined, Hand
+from doctor.fix.look import Hands, busy, failed, look
+from doctor.fix.steps import Act, acts, choose
+from doctor.playbook import Playbook
+from doctor.transport.local import Local
+from tests.fix.books import book, file, found, outcome, report, run
+
+FREE: dict[str, Any] = {"holders": [], "hidden": 0, "trouble": ""}
+
+
+class Quiet(Hand):
+    """A host that is asked nothing but who uses its devices."""
+
+    def __init__(self, **said: Any) -> None:
+        self.host, self.said = "a1", {**FREE, **said}
+
+    def call(self, op: str, seconds: float = 10.0, **words: Any) -> dict[str, Any]:
+        if self.said.get("refused"):
+            raise Declined("it may not look")
+        return self.said if op == "busy" else {"code": 0, "out": "", "err": ""}
+
+
+@pytest.fixture
+def squeue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The one that the controller has."""
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    path = tmp_path / "squeue"
+    path.write_text("#!/bin/sh\n")
+    path.chmod(0o755)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("", ()),
+        (
+            '[ "$*" = "-h -w a1 -o %i" ] && echo 41 && echo 42_1',
+            ("Slurm job 41 runs on it", "Slurm job 42_1 runs on it"),
+        ),
+        ("echo 'slurm_load_jobs error: Invalid node name specified' >&2; exit 1", ()),
+        ("echo 'fatal: Could not establish a configuration source' >&2; exit 1", ()),
+        ("echo 'Unable to contact slurm controller' >&2; exit 1", "Unable to contact slurm controller"),
+    ],
+)
+def test_jobs_of_slurm(squeue: Path, script: str, said: Any) -> None:
+    """Where there is no Slurm there is no job; where it does not answer, there may be one."""
+    squeue.write_text(f"#!/bin/sh\n{script}\n")
+    told = busy(Quiet())
+    assert told == said if isinstance(said, tuple) else said in told[0]
+
+
+def test_processes_and_what_hides_them(squeue: Path) -> None:
+    holder = {"pid": 7, "name": "py\x1b[31mthon", "user": "ann", "what": "an NPU"}
+    assert busy(Quiet(holders=[holder])) == ("process 7 (py thon, ann) uses an NPU",)
+    assert "without root" in busy(Quiet(hidden=3))[0]
+    assert busy(Quiet(trouble="nvidia-smi does not tell")) == ("nvidia-smi does not tell",)
+    assert "is not known" in busy(Quiet(refused=True))[0]
+
+
+def steps(playbook: Playbook) -> list[Act]:
+    return acts(choose(report(outcome("short", found("a1"))), [playbook]).by_host["a1"], "a1")
+
+
+def seen(playbook: Playbook) -> list[tuple[str, str, str]]:
+    """Of each step: why it is left out, what was before, why it cannot be made."""
+    hands = Hands(Local(), "a1")
+    try:
+        return [(one.skip, one.before, one.trouble) for one in look(hands, steps(playbook)).seen]
+    finally:
+        hands.close()
+
+
+def test_steps_are_looked_at_before_anything_is_done() -> None:
+    playbook = book(
+        "mend",
+        ["short"],
+        run(1, only="exit 1"),
+        run(2, only="true", before="echo '  two words '"),
+        run(3, only="echo no tool >&2; exit 127"),
+        run(4, only="touch /never-looked-at"),
+        root=False,
+    )
+    skipped, told, broken, rest = seen(playbook)
+    assert skipped == ("does not apply here", "", "")
+    assert told == ("", "two words", "")
+    assert broken[2] == "`echo no tool >&2; exit 127` ended with 127: no tool"
+    assert rest == ("", "", "")
+    assert not Path("/never-looked-at").exists()
+
+
+def test_without_what_was_before_nothing_can_be_undone() -> None:
+    (one,) = seen(book("mend", ["short"], run(1, before="echo out; exit 3"), root=False))
+    assert one[2] == "`echo out; exit 3` ended with 3: out, and without what is there now nothing can be undone"
+
+
+def test_a_file_that_cannot_be_written_is_found_out_before() -> None:
+    (one,) = seen(book("mend", ["short"], file(path="/dev/null/x"), root=False))
+    assert one[2] == "/dev/null/x: /dev/null is no folder"
+
+
+def test_how_a_command_ended() -> None:
+    assert failed({"code": -9, "out": "", "err": ""}) == "died of signal 9"
+    assert failed({"code": 2, "out": "a\nb\n", "err": ""}) == "ended with 2: b"

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,13 @@ class Members:
         self._order({"to": member, "code": -1, "line": "", "last": 0})
 
     def kill(self, member: int) -> None:
-        os.kill(self.hears(member, "pid")["pid"], signal.SIGKILL)
+        """Kills it, and waits until the kernel has taken back what it held."""
+        pid = self.hears(member, "pid")["pid"]
+        os.kill(pid, signal.SIGKILL)
+        stat = Path(f"/proc/{pid}/stat")
+        with suppress(FileNotFoundError, ProcessLookupError):
+            while stat.read_text().rpartition(")")[2].split()[0] not in "ZX":
+                time.sleep(0.005)
 
     def hears(self, member: int, word: str) -> dict[str, Any]:
         """The first thing that it tells with this word in it."""

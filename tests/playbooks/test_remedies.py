@@ -89,9 +89,11 @@ class Course:
         return [one["values"] for one in outcome["findings"] if host in one["hosts"]]
 
 
-def said(report: dict[str, Any]) -> list[tuple[str, Any]]:
+def said(report: dict[str, Any]) -> list[tuple[Any, ...]]:
     """All that is not well."""
-    found = [(one["check"], each["hosts"], each["message"]) for one in report["outcomes"] for each in one["findings"]]
+    found: list[tuple[Any, ...]] = [
+        (one["check"], each["hosts"], each["message"]) for one in report["outcomes"] for each in one["findings"]
+    ]
     return found + [(one["check"], one["unknown"]) for one in report["outcomes"] if one["unknown"] or one["crashed"]]
 
 

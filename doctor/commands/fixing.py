@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,12 +54,11 @@ def fresh(how: How, run: Run | None, deed: Deed, ways: Ways, shown: Shown) -> in
 def saved(name: str, deed: Deed, ways: Ways, shown: Shown) -> int:
     """Shows a saved plan, or applies it. Returns the exit code. Raises: Refused."""
     place = kept(lambda: store.find(name, os.environ))
-    plan, journal = kept(lambda: store.load(place)), Journal(place)
+    plan = kept(lambda: store.load(place))
     if not deed.apply:
         _show(plan, shown)
         return 0
-    if journal.undos():
-        raise Refused(f"{name} was applied already; expected a new plan, or doctor fix --undo {name}", 10)
+    _refuse_applied(plan, Journal(place))
     if not plan.to_do:
         raise Refused(f"{name} has nothing to apply", 10)
     if not deed.yes:
@@ -150,7 +149,12 @@ def _as_before(plan: Plan, now: Planned) -> Planned:
 
 
 def _apply(case: Case, planned: Planned, place: Path, deed: Deed, shown: Shown) -> int:
-    journal = Journal(place)
+    with holding(place):
+        return _applied(case, planned, Journal(place), deed, shown)
+
+
+def _applied(case: Case, planned: Planned, journal: Journal, deed: Deed, shown: Shown) -> int:
+    _refuse_applied(planned.plan, journal)
     kept(lambda: journal.began("apply"))
 
     def tell(one: Any) -> None:
@@ -165,6 +169,12 @@ def _apply(case: Case, planned: Planned, place: Path, deed: Deed, shown: Shown) 
     else:
         write(telling.result_text(result, planned.plan))
     return result.code
+
+
+def _refuse_applied(plan: Plan, journal: Journal) -> None:
+    """Raises: Refused."""
+    if journal.undos():
+        raise Refused(f"{plan.id} was applied already; expected a new plan, or doctor fix --undo {plan.id}", 10)
 
 
 def _show(plan: Plan, shown: Shown) -> None:
@@ -184,6 +194,14 @@ def ask(question: str) -> None:
     print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise Refused("nothing was changed", 10)
+
+
+@contextmanager
+def holding(place: Path) -> Iterator[None]:
+    """Nobody else applies this plan or takes it back meanwhile. Raises: Refused."""
+    with ExitStack() as stack:
+        kept(lambda: stack.enter_context(store.held(place)))
+        yield
 
 
 def kept(work: Callable[[], Any]) -> Any:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from doctor.cli import write
-from doctor.commands.fixing import ask, kept, reached, ways_of, write_json
+from doctor.commands.fixing import ask, holding, kept, reached, ways_of, write_json
 from doctor.commands.hosts import Ways, ssh_options
 from doctor.fix import store, telling
 from doctor.fix.crowd import Halt, each
@@ -25,7 +25,12 @@ WIDTH = 64
 def undo(deed: Deed, ways: Ways, shown: Shown) -> int:
     """Takes back what was applied. Returns the exit code: 10 when something could not be. Raises: Refused."""
     place = kept(lambda: store.find(deed.undo, os.environ))
-    plan, journal = kept(lambda: store.load(place)), Journal(place)
+    plan = kept(lambda: store.load(place))
+    with holding(place):
+        return _undone(plan, Journal(place), deed, ways, shown)
+
+
+def _undone(plan: Plan, journal: Journal, deed: Deed, ways: Ways, shown: Shown) -> int:
     undos = by_host(journal.undos())
     if not undos:
         return _tell_undone([], 0, plan, shown)

@@ -16,6 +16,7 @@ from doctor.fix.look import Hands, before, busy, failed, look
 from doctor.fix.plan import HostPlan, host_plan
 from doctor.fix.steps import Act, Treatment
 from doctor.playbook import Step, Unfillable
+from doctor.record import redact
 from doctor.transport import Transport
 from doctor.wording import plain
 
@@ -61,9 +62,9 @@ class Applying:
                 return against
             self._steps(hands, work, made)
         except (Lost, Declined) as error:
-            return Done(work.planned.host, "stopped" if made else "refused", tuple(made), str(error))
+            return Done(work.planned.host, "stopped" if made else "refused", tuple(made), redact(str(error)))
         except _Stopped as error:
-            return Done(work.planned.host, "stopped", tuple(made), str(error))
+            return Done(work.planned.host, "stopped", tuple(made), redact(str(error)))
         finally:
             hands.close()
         return Done(work.planned.host, "applied", tuple(made))

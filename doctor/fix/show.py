@@ -109,7 +109,9 @@ class _Sheet:
         for (check, title, who, *_), members in same.items():
             says = members[0].says
             where = self.fleet.where(self.fleet.ordered(one.host for one in members)) or "the job"
-            yield f"  {where}: {check}: {clean(title)} ({who})"
+            first = members[0].host
+            example = f"; as for {clean(first, 100)}" if len(members) > 1 and any(first in say for say in says) else ""
+            yield f"  {where}: {check}: {clean(title)} ({who}{example})"
             yield from (f"    {number}. {clean(say)}" for number, say in enumerate(says, 1))
 
     def unknown(self) -> Iterator[str]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -67,6 +69,20 @@ def load(place: Path) -> Plan:
     if plan.schema != SCHEMA:
         raise NoPlan(f"{shown(str(path), 200)}: schema {shown(plan.schema)!r}; expected {SCHEMA!r}")
     return plan
+
+
+@contextmanager
+def held(place: Path) -> Iterator[None]:
+    """Keeps others from applying or undoing this plan meanwhile. Raises: NoPlan."""
+    handle = os.open(place, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise NoPlan(f"{place.name} is being applied or taken back just now") from None
+        yield
+    finally:
+        os.close(handle)
 
 
 def all_ids(environ: Mapping[str, str]) -> list[str]:

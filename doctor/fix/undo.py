@@ -11,6 +11,7 @@ import msgspec
 from doctor.fix.hand import Declined, Hand, Lost
 from doctor.fix.journal import Journal, Undo
 from doctor.fix.look import Hands, failed
+from doctor.record import redact
 from doctor.transport import Transport
 
 SECONDS = 120.0
@@ -65,6 +66,7 @@ class Undoing:
             lost, said = True, str(error)
         except Declined as error:
             said = str(error)
+        said = redact(said)
         self.journal.undone(one, 0 if ok else 1, said)
         return Taken(one, ok, said, lost)
 

@@ -108,3 +108,11 @@ def test_a_plan_that_cannot_be_saved_is_one_line(state: Path) -> None:
     state.parent.write_text("a file in the way")
     with pytest.raises(store.NoPlan, match="expected a folder to keep the plan in"):
         store.save(Plan(SCHEMA, ID, "", "1", "", (), (), (), ()), {"XDG_STATE_HOME": str(state.parents[1])})
+
+
+def test_a_plan_is_applied_or_taken_back_by_one_at_a_time(state: Path) -> None:
+    empty = Plan(SCHEMA, ID, "", "1", "a test", ("a1",), (), (), ())
+    place = store.save(empty, {"XDG_STATE_HOME": str(state.parents[1])})
+    with store.held(place), pytest.raises(Refused, match="is being applied or taken back just now"):
+        application(["fix"])(["fix", "--undo", ID, "--yes"])
+    assert fix("--undo", ID, "--yes") == 0

@@ -8,12 +8,50 @@ import threading
 import time
 from typing import Any
 
+import msgspec
+
 from doctor.fix.boot import letter
+from doctor.fix.files import State
 from doctor.transport import Transport, Unreached
 from doctor.wording import plain
 
 PATIENCE = 30.0
 """Seconds beyond what the work itself may take."""
+
+
+class Hello(msgspec.Struct):
+    """What the program says first. All of these are only to tell an answer from what is none."""
+
+    uid: int
+
+
+class Ran(msgspec.Struct):
+    code: int
+    out: str
+    err: str
+    cut: bool
+    trouble: str = ""
+
+
+class Holder(msgspec.Struct):
+    pid: int
+    name: str
+    user: str
+    what: str
+
+
+class Busy(msgspec.Struct):
+    holders: list[Holder]
+    hidden: int
+    trouble: str
+
+
+class Restored(msgspec.Struct):
+    took: str
+
+
+SHAPES = {"run": Ran, "peek": State, "write": dict[str, Any], "restore": Restored, "busy": Busy}
+GIBBERISH = "what the program there says cannot be read"
 
 
 class Lost(Exception):
@@ -44,9 +82,9 @@ class Hand:
         except Unreached as error:
             raise Lost(plain(error.text)) from None
         if "refused" in hello:
+            self.close()
             raise Lost(plain(str(hello["refused"])))
-        self.uid: int = hello["uid"]
-        self.name: str = hello["name"]
+        self.uid: int = self._shaped(hello, Hello)["uid"]
 
     def call(self, op: str, seconds: float = 10.0, **words: Any) -> dict[str, Any]:
         """Asks for one thing, and waits for it. Raises: Lost; Declined."""
@@ -59,21 +97,30 @@ class Hand:
         answer = self._next(seconds + PATIENCE)
         if "refused" in answer:
             raise Declined(plain(str(answer["refused"])))
-        return answer
+        return self._shaped(answer, SHAPES[op])
 
     def close(self) -> None:
         self._conversation.close()
+
+    def _shaped(self, answer: dict[str, Any], shape: Any) -> dict[str, Any]:
+        """The answer, if it is one: a host is not trusted. Raises: Lost."""
+        try:
+            msgspec.convert(answer, shape)
+        except msgspec.ValidationError:
+            self.close()
+            raise Lost(GIBBERISH) from None
+        return answer
 
     def _listen(self) -> None:
         try:
             for line in self._conversation:
                 if line.startswith(self._marker):
-                    self._heard.put(json.loads(line[len(self._marker) :]))
+                    self._heard.put(msgspec.json.decode(line[len(self._marker) :], type=dict[str, Any]))
             self._why = self._ended()
         except Unreached as error:
             self._why = plain(error.text)
-        except ValueError:
-            self._why = "what it says cannot be read"
+        except (msgspec.DecodeError, UnicodeError, RecursionError):
+            self._why = GIBBERISH
         self._heard.put(None)
 
     def _ended(self) -> str:

@@ -202,3 +202,47 @@ def test_a_step_comes_to_its_end_when_nobody_listens_any_more(tmp_path: Path) ->
     gate.write_text("gone on\n")
     assert program.wait(20) == 0
     assert done.read_text() == "gone on\n"
+
+
+class Liar:
+    """A conversation with a host that answers what it likes."""
+
+    host, err, code = HOST, b"", None
+
+    def __init__(self, marker: str, *answers: str) -> None:
+        self.lines = [f"{marker} {answer}".encode() for answer in answers]
+
+    def send(self, data: bytes) -> None: ...
+
+    def close(self, grace: float = 1.0) -> None: ...
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield from [b"Welcome!", *self.lines]
+
+
+HELLO = '{"uid": 0}'
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        ["{"],
+        ["[]"],
+        ["[" * 100000],
+        ['{"uid": "root"}'],
+        ["{}"],
+        [HELLO, "3"],
+        [HELLO, '{"code": "0", "out": "", "err": "", "cut": false}'],
+        [HELLO, '{"out": ""}'],
+        [HELLO],
+    ],
+)
+def test_a_host_that_answers_what_it_likes_is_lost_and_no_bug_of_ours(
+    answers: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = letter(False, -1)
+    monkeypatch.setattr(hands, "letter", lambda root, lock: one)
+    transport = Local()
+    monkeypatch.setattr(transport, "talk", lambda host, command: Liar(one.marker, *answers))
+    with pytest.raises(Lost):
+        Hand(transport, HOST, root=False).call("run", sh="true", limit=9)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +12,7 @@ import msgspec
 from doctor.cli import Refused, write
 from doctor.commands.chosen import catalogue, playbooks
 from doctor.commands.hosts import Ways, ssh_options
+from doctor.commands.plans import ask, holding, kept, reached, ways_of, write_json
 from doctor.commands.waived import refuse_settings, settled
 from doctor.fix import show, store, telling
 from doctor.fix.course import apply
@@ -23,13 +22,10 @@ from doctor.fix.making import Case, Planned, make, strayed
 from doctor.fix.naming import Unknown, wanted
 from doctor.fix.plan import Plan
 from doctor.report.words import clean, count
-from doctor.transport import Transport
-from doctor.transport.choice import open_transport
 
 if TYPE_CHECKING:
     from doctor.commands.fix import Deed, Shown
     from doctor.record import Run
-    from doctor.transport.options import Options as SshOptions
 
 WIDTH = 64
 
@@ -42,7 +38,7 @@ def fresh(how: How, run: Run | None, deed: Deed, ways: Ways, shown: Shown) -> in
     if not (shown.as_json and deed.apply):
         _show(planned.plan, shown)
     if not deed.apply or not planned.plan.to_do:
-        return code_of(planned.plan)
+        return planned.plan.code
     if not deed.yes:
         ask(f"Apply this to {count(len(planned.plan.to_do), 'host')}?")
         planned = _as_before(planned.plan, _planned(case, None))
@@ -69,16 +65,6 @@ def saved(name: str, deed: Deed, ways: Ways, shown: Shown) -> int:
     return _apply(case, _as_before(plan, _planned(case, None)), place, deed, shown)
 
 
-def code_of(plan: Plan) -> int:
-    """0 when all that was found is planned; 10 when something is not; 12 when only something unknown is left."""
-    planned = {(one.host, treated.check) for one in plan.to_do for treated in one.treated}
-    found = {(one.host, treated.check) for one in plan.plans for treated in one.treated}
-    found |= {(one.host, one.check) for one in plan.left if one.kind in ("none", "hands", "explicit", "unfit")}
-    if found - planned:
-        return 10
-    return 12 if any(one.kind == "unknown" for one in plan.left) else 0
-
-
 def _case(how: How, ways: Ways) -> Case:
     """Raises: Refused."""
     from doctor.examine import Options
@@ -102,22 +88,6 @@ def _case(how: How, ways: Ways) -> Case:
     )
     inventory = Inventory(how.hosts, how.source, how.slots, how.local)
     return Case(inventory, tuple(checks), tuple(books), options, how, lambda report: settled(report, config, known))
-
-
-def ways_of(how: How, given: Ways) -> Ways:
-    """The ways of the plan, but for what the command line says."""
-    usual = Ways()._asdict()
-    said = {name: value for name, value in given._asdict().items() if value != usual[name]}
-    return Ways(**{**usual, **how.ways, **said})
-
-
-@contextmanager
-def reached(how: How, name: str, ssh: SshOptions) -> Iterator[Transport]:
-    transport = open_transport(how.local, name, ssh, how.hosts)
-    try:
-        yield transport
-    finally:
-        transport.close()
 
 
 def _planned(case: Case, run: Run | None) -> Planned:
@@ -163,12 +133,14 @@ def _applied(case: Case, planned: Planned, journal: Journal, deed: Deed, shown: 
 
     with reached(case.how, case.options.transport, case.options.ssh) as transport:
         result = apply(case, planned, transport, journal, deed.force, deed.batch, tell)
-    journal.finished(result.code)
+    # What the plan leaves alone is not mended by what it does.
+    code = result.code or planned.plan.code
+    journal.finished(code)
     if shown.as_json:
-        write_json({"schema": "doctor.fixed/1", "code": result.code, **msgspec.to_builtins(result)})
+        write_json({"schema": "doctor.fixed/1", "code": code, **msgspec.to_builtins(result)})
     else:
         write(telling.result_text(result, planned.plan))
-    return result.code
+    return code
 
 
 def _refuse_applied(plan: Plan, journal: Journal) -> None:
@@ -183,32 +155,3 @@ def _show(plan: Plan, shown: Shown) -> None:
     from doctor.report.look import choose
 
     return write(show.plan_text(plan, choose(sys.stdout, shown.color, os.environ).colour, shown.verbose))
-
-
-def write_json(document: dict[str, Any]) -> None:
-    write(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())
-
-
-def ask(question: str) -> None:
-    """Raises: Refused, unless the answer is yes."""
-    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise Refused("nothing was changed", 10)
-
-
-@contextmanager
-def holding(place: Path) -> Iterator[None]:
-    """Nobody else applies this plan or takes it back meanwhile. Raises: Refused."""
-    with ExitStack() as stack:
-        kept(lambda: stack.enter_context(store.held(place)))
-        yield
-
-
-def kept(work: Callable[[], Any]) -> Any:
-    """What lies in the folder of plans. Raises: Refused."""
-    try:
-        return work()
-    except store.NoPlan as error:
-        raise Refused(str(error)) from None
-    except OSError as error:
-        raise Refused(f"the journal cannot be written: {error.strerror}; nothing was changed") from None

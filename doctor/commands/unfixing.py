@@ -7,8 +7,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from doctor.cli import write
-from doctor.commands.fixing import ask, holding, kept, reached, ways_of, write_json
 from doctor.commands.hosts import Ways, ssh_options
+from doctor.commands.plans import ask, holding, kept, reached, ways_of, write_json
 from doctor.fix import store, telling
 from doctor.fix.crowd import Halt, each
 from doctor.fix.journal import Journal

@@ -122,6 +122,16 @@ class Plan(msgspec.Struct, frozen=True):
     def to_do(self) -> tuple[HostPlan, ...]:
         return tuple(one for one in self.plans if one.acts)
 
+    @property
+    def code(self) -> int:
+        """0 when all that was found is planned; 10 when something is not; 12 when only something unknown is left."""
+        planned = {(one.host, check) for one in self.to_do for check in treated(one)}
+        found = {(one.host, of.check) for one in self.plans for of in one.treated}
+        found |= {(one.host, one.check) for one in self.left if one.kind in ("none", "hands", "explicit", "unfit")}
+        if found - planned:
+            return 10
+        return 12 if any(one.kind == "unknown" for one in self.left) else 0
+
 
 def treated(one: HostPlan) -> set[str]:
     """The checks for which something is done on the host."""

@@ -59,7 +59,8 @@ def result_text(result: Result, plan: Plan) -> str:
         lines.append(f"To take it back: doctor fix --undo {result.id}")
     word = {0: "MENDED", 12: "UNKNOWN", 10: "NOT MENDED"}.get(result.code, "INTERRUPTED")
     total = len(plan.to_do)
-    lines.append(f"{word}: {len(proven)} of {count(total, 'host')} proven, {len(touched)} changed")
+    rest = "; not all that was found was for this plan to mend" if not result.code and plan.code else ""
+    lines.append(f"{word}: {len(proven)} of {count(total, 'host')} proven, {len(touched)} changed{rest}")
     return "\n".join(lines)
 
 

@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from doctor.fix.plan import HostPlan, Seen, host_plan, treated
-from doctor.fix.steps import acts, choose
+from doctor.fix.plan import SCHEMA, HostPlan, Plan, Seen, host_plan, treated
+from doctor.fix.steps import Left, acts, choose
 from doctor.playbook import Playbook, Step
-from tests.fix.books import book, file, found, look, outcome, report, run, state
+from tests.fix.books import HOSTS, book, file, found, look, outcome, report, run, state
 
 
 def planned(playbook: Playbook, *seen: Seen, **values: Any) -> HostPlan:
@@ -103,3 +103,19 @@ def test_playbooks_that_add_to_one_file_do_not_contradict_each_other() -> None:
     some = choose(report(outcome("short", found("a1"))), books).by_host["a1"]
     one = host_plan("a1", some, acts(some, "a1"), look(*[Seen(file=state(None))] * 2))
     assert [step.skip for step in one.steps] == ["", ""]
+
+
+def whole(*plans: HostPlan, left: tuple[Left, ...] = ()) -> Plan:
+    return Plan(SCHEMA, "", "", "", "", HOSTS, (), (), plans, left)
+
+
+def test_the_code_tells_whether_all_that_was_found_is_planned() -> None:
+    done = planned(book("mend", ["short"], run()), Seen())
+    skipped = planned(book("mend", ["short"], run()), Seen(skip="does not apply here"))
+    assert whole().code == 0
+    assert whole(done).code == 0
+    assert whole(skipped).code == 10
+    assert whole(done, left=(Left("a2", "long", "no playbook", "none"),)).code == 10
+    assert whole(done, left=(Left("a1", "short", "by hand as well", "hands"),)).code == 0
+    assert whole(done, left=(Left("a2", "short", "as the site wants it", "waived"),)).code == 0
+    assert whole(done, left=(Left("a2", "short", "not reached", "unknown"),)).code == 12

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from doctor.fix.plan import Book, HostPlan, Plan, Show
@@ -9,6 +10,7 @@ from doctor.fix.steps import Left
 from doctor.report.hosts import Fleet
 from doctor.report.words import clean, count
 
+_DATA = re.compile(r"[A-Za-z0-9+/=]{81,}")
 COLOURS = {"+": "32", "-": "31", "@": "36"}
 MOST = 40
 """Lines of one diff that are shown; the saved plan has them all."""
@@ -68,12 +70,19 @@ class _Sheet:
             return
         if step.note:
             yield f"       {step.note}"
-        yield from (f"       {'$' if not at else ' '} {line}" for at, line in enumerate(step.run.splitlines()))
-        yield from (f"       {'undo:' if not at else '     '} {line}" for at, line in enumerate(step.undo.splitlines()))
+        for label, command in (("$", step.run), ("undo:", step.undo)):
+            for at, line in enumerate(command.splitlines()):
+                yield f"       {label if not at else ' ' * len(label)} {self.short(line)}"
         shown = step.diff if self.verbose else step.diff[:MOST]
         yield from (f"       {self.painted(line)}" for line in shown)
         if len(shown) < len(step.diff):
             yield f"       ({len(step.diff) - len(shown)} more lines)"
+
+    def short(self, line: str) -> str:
+        """Without the middle of data that no reader reads, as the bytes of a file in base64."""
+        if self.verbose:
+            return line
+        return _DATA.sub(lambda data: f"{data[0][:20]}...{data[0][-8:]}", line)
 
     def painted(self, line: str) -> str:
         code = COLOURS.get(line[:1], "")

@@ -79,3 +79,10 @@ def test_what_a_host_prints_is_no_markup_and_no_escape() -> None:
         plan_text(plan(host("a1", trouble=evil, steps=()), left=(Left("a2", "x", evil, "none"),))),
     ):
         assert not {"\x1b", "\x07", "\u202e"} & set(text)
+
+
+def test_long_data_in_a_command_is_cut_unless_all_is_asked_for() -> None:
+    undo = f"printf %s {'QUJD' * 40} | base64 -d >/etc/x"
+    one = plan(host("a1", steps=(Show("mend", "Set it", "run", "set", undo),)))
+    assert "undo: printf %s QUJDQUJDQUJDQUJDQUJD...QUJDQUJD | base64 -d >/etc/x\n" in plan_text(one)
+    assert undo in plan_text(one, verbose=True)

@@ -42,17 +42,15 @@ LOGIN: dict[str, Any] = {
 """Logins go through PAM, as everywhere: limits come from it."""
 
 LOOK = """\
-find /etc -type f ! -name '*-' ! -name '*.lock' ! -name .pwd.lock -printf '%p %m %U:%G ' -exec sha256sum {} \\; |
-    cut -d' ' -f1-4 | sort
+find /etc -type f -printf '%p %m %U:%G\\n' | sort
+find /etc -type f ! -name '*-' ! -name '*.lock' ! -name .pwd.lock -exec sha256sum {} + | sort -k 2
 for f in net/core/somaxconn net/ipv4/tcp_max_syn_backlog net/ipv4/ip_local_reserved_ports \\
     net/ipv4/ip_local_port_range net/netfilter/nf_conntrack_max; do echo "$f $(cat /proc/sys/$f)"; done
 nft -s list ruleset 2>&1 | grep -v '^# Warning'
 iptables-legacy-save | grep -v '^#' | sed 's/\\[.*//'
 findmnt -n -o OPTIONS /dev/shm
 if cd /run/npu 2>/dev/null; then
-    find . -type f ! -name calls ! -name lock ! -name cfg_status ! -name tls_expiry | sort | while read -r f; do
-        echo "$f $(cat "$f")"
-    done
+    grep -rT '' . --exclude=calls --exclude=lock --exclude=cfg_status --exclude=tls_expiry | sort
 fi
 """
 """All of a host that a playbook may change."""
@@ -216,7 +214,7 @@ def test_the_undo_leaves_every_file_setting_and_rule_as_it_was(courses: Callable
     for number, host in enumerate(course.hosts):
         traces = {f"./{one}" for case in CASES if (case.fleet, case.host) == (kind, number) for one in case.traces}
         before, after = (
-            [line for line in lines[host] if line.partition(" ")[0] not in traces]
+            [line for line in lines[host] if line.partition(":")[0].strip() not in traces]
             for lines in (course.before, course.after)
         )
         assert after == before

@@ -67,8 +67,9 @@ class _Course:
             self.left = [host for host in self.left if host not in over]
             if mended and not self.halt.code:
                 self._prove(mended)
-        if not self.halt.code and any(one.state == "waits" for one in self.proofs.values()):
-            self._prove([host for host, _ in self.proofs], last=True)
+        waiting = [one.host for one in self.proofs.values() if one.state == "waits"]
+        if waiting and not self.halt.code:
+            self._prove(waiting, last=True)
         plan = self.planned.plan
         return Result(plan.id, tuple(self.done), tuple(self.proofs.values()), tuple(self.left), self.halt.code)
 

@@ -81,6 +81,9 @@ class Hand:
             hello = self._next(max(lock, 0) + 2 * PATIENCE)
         except Unreached as error:
             raise Lost(plain(error.text)) from None
+        except Lost:
+            self.close()
+            raise
         if "refused" in hello:
             self.close()
             raise Lost(plain(str(hello["refused"])))

@@ -244,8 +244,9 @@ def test_killed_at_every_boundary_it_is_known_and_undone_byte_for_byte(
 
 def test_what_has_changed_since_the_plan_is_not_touched(site: Site) -> None:
     one, two, three = site.hosts
-    site.fix("queues", "-w", ",".join(site.hosts))
+    document = json.loads(site.fix("queues", "-w", ",".join(site.hosts), "--json"))
     (plan,) = site.ids()
+    assert (document["schema"], document["id"]) == ("doctor.plan/1", plan)
     site.fleet.enter(two, f"echo '# mine' >>{FILE}")
     site.fleet.enter(three, "sysctl -qw net.core.somaxconn=8192")
     was = [site.sees(host) for host in site.hosts]
@@ -333,15 +334,18 @@ def test_root_comes_through_sudo_or_nothing_is_touched(site: Site) -> None:
 
 
 def test_a_host_in_use_is_left_alone_without_force(site: Site) -> None:
-    busy, free, _ = site.hosts
+    busy, free, rendering = site.hosts
     hold = "mknod /dev/davinci0 c 1 3; (exec 7</dev/davinci0; echo $$ >/run/held; sleep 60) >/dev/null 2>&1 &"
     site.fleet.enter(busy, hold)
     site.until(busy, "/run/held")
-    said = site.fix("queues", "-w", f"{busy},{free}", "--apply", "--yes", code=10)
-    assert "uses an NPU" in said
+    tool = "printf '#!/bin/sh\\necho 1\\n' >/usr/local/sbin/nvidia-smi; chmod +x /usr/local/sbin/nvidia-smi"
+    site.fleet.enter(rendering, f"mknod /dev/nvidia0 c 1 3; {tool}")
+    said = site.fix("queues", "-w", ",".join(site.hosts), "--apply", "--yes", code=10)
     assert f"refused  {busy}: process" in said
+    assert "uses an NPU (--force goes on); nothing was changed on it" in said
+    assert f"refused  {rendering}: process 1 (sshd, root) uses a GPU" in said
     assert f"ok       {free}: listen-queue-short is green" in said
-    assert site.queue(busy) == 128
+    assert [site.queue(host) for host in (busy, rendering)] == [128, 128]
     site.fix("queues", "-w", busy, "--apply", "--yes", "--force")
     assert site.queue(busy) == 4096
 

@@ -349,6 +349,36 @@ def test_numpy_goes_back_to_version_1(fleet_a2: Fleet, tmp_path: Path) -> None:
     proven(fleet_a2, "install-older-numpy", "numpy-too-new", *words, state=f"ls -d {SITE}/numpy-*")
 
 
+IN_USE = """\
+head -c 4096 /dev/zero >/dev/shm/open; head -c 4096 /dev/zero >/dev/shm/mapped; head -c 4096 /dev/zero >/dev/shm/idle
+ipcmk -M 4096 >/dev/null; ipcmk -M 4096 >/dev/null
+mkfifo /run/held
+python3 - >/dev/null 2>&1 <<'END' &
+import ctypes, mmap, os, signal
+kept = open("/dev/shm/open")
+fd = os.open("/dev/shm/mapped", os.O_RDWR)
+mapped = mmap.mmap(fd, 4096)
+os.close(fd)
+attach = ctypes.CDLL(None).shmat
+attach.restype = ctypes.c_void_p
+attach(ctypes.c_int(0), None, 0)
+with open("/run/held", "w") as ready:
+    ready.write("ready")
+signal.pause()
+END
+cat /run/held
+"""
+
+
+def test_shared_memory_that_somebody_uses_again_is_left_alone(fleet_cpu: Fleet) -> None:
+    with fleet_cpu.broken(fleet_cpu.hosts[1], IN_USE):
+        driver = Driver(fleet_cpu, fleet_cpu.hosts[1])
+        objects = ["/dev/shm/open", "/dev/shm/mapped", "/dev/shm/idle", "/dev/shm/gone", "0", "1", "77"]
+        driver.apply(BOOKS["remove-stale-segments"], [{"objects": objects, "names": objects}])
+        left = driver.sh("ls /dev/shm; tail -n +2 /proc/sysvipc/shm | awk '{ print $2 }'")[1]
+        assert left.split() == ["mapped", "open", "0"]
+
+
 def test_error_correction_is_switched_on_where_the_npu_decides(fleet_a1: Fleet) -> None:
     host = fleet_a1.hosts[1]
     with fleet_a1.broken(host, "echo no >/run/npu/3/fec; echo encoding_3=no >>/etc/hccn.conf"):

@@ -33,7 +33,7 @@ def test_the_check_of_your_own_works_as_printed(tmp_path: Path) -> None:
 
 def test_every_option_that_it_names_exists() -> None:
     known = ""
-    for command in ("check", "smoke", "preflight", "node", "merge", "report"):
+    for command in ("check", "smoke", "preflight", "node", "merge", "report", "fix"):
         words = [sys.executable, "-m", "doctor", command, "--help"]
         known += subprocess.run(words, cwd=README.parent, capture_output=True, text=True).stdout
     of_others = {"--nproc-per-node", "--overlap", "--ntasks-per-node", "--no-python"}

@@ -208,7 +208,7 @@ def test_an_agent_that_ends_midway() -> None:
     found = trouble(play(agent("b", lambda ranks: [*life(ranks), None]))[0])
     assert (found.kind, found.guilty, found.certainty) == ("silent", (2, 3), "certain")
     assert found.text == "b: its agent ended (exit status 0)"
-    assert found.stage == "collectives"
+    assert found.stage in ("start", "collectives")  # as far as the slower of the two had come
 
 
 def test_a_connection_that_breaks() -> None:

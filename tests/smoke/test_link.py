@@ -37,15 +37,22 @@ class Reception:
     def __init__(self, key: bytes = KEY) -> None:
         self.guests: queue.Queue[Guest] = queue.Queue()
         self._links: list[socket.socket] = []
+        self._turn, self._closed = threading.Lock(), False
         self.door = Door(key, ports(KEY), self._take)
         self.door.open()
 
     def _take(self, guest: Guest) -> None:
-        self._links.append(guest.link)
+        with self._turn:
+            if self._closed:  # it was on its way in
+                return guest.link.close()
+            self._links.append(guest.link)
         self.guests.put(guest)
+        return None
 
     def close(self) -> None:
         self.door.close()
+        with self._turn:
+            self._closed = True
         for link in self._links:
             link.close()
 

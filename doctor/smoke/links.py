@@ -26,6 +26,8 @@ CLEAR_LINK = 6.0
 """Times the slowest pair that nobody suspects, by its quickest exchange with nobody else at work: clear on a busy host,
 too, where pairs vary by more than any link does."""
 NEARLY_ALL = 0.75
+LEAST, MOST = 1e-9, 1e6
+"""Seconds that an exchange can take; what else a rank tells is none."""
 LEAST_NOISE = 0.04
 """Pairs that are alike differ by so much, whatever their repeats say."""
 
@@ -72,7 +74,7 @@ class _Table:
             low, high = sorted(one.pair)
             # The first exchange of several touches fresh memory and wakes the connection.
             warm = one.seconds[1:] if len(one.seconds) > 2 else one.seconds
-            logs = [math.log(time) for time in warm if math.isfinite(time) and time > 0]
+            logs = [math.log(time) for time in warm if LEAST <= time <= MOST]
             (again if one.confirm else first).setdefault((low, high), []).extend(logs)
         self.first = {pair: _quick(logs) for pair, logs in first.items() if logs}
         self.again = {pair: _quick(logs) for pair, logs in again.items() if logs and pair in self.first}

@@ -31,10 +31,12 @@ def firewall_blocks_job(
 
     ## What to do
     As root on {host}: `{fix}`. {keep} It opens these ports to these hosts alone; the firewall stays on.
-    Back again: `{unfix}`.
     Where so many ports may not be opened, make the kernel's range small on all hosts, and open that:
     `sysctl -w net.ipv4.ip_local_port_range="50000 51999"`. With MASTER_ADDR given, MASTER_PORT is judged on that host
     alone; without it, on every host.
+
+    ## Back again
+    `{unfix}`
 
     ## Source
     The host's own rules of nftables and iptables, followed for every address of the fleet and every port: MASTER_PORT;

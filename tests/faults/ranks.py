@@ -173,7 +173,9 @@ def told(fleet: Any, folder: Path, healthy: bool) -> Prepared:
     by_host = {host: {"MASTER_ADDR": fleet.hosts[0], "WORLD_SIZE": "32"} for host in fleet.hosts}
     by_host[fleet.hosts[1]]["MASTER_ADDR"] = fleet.hosts[0 if healthy else 3]
     hosts = {host: HostRecord(Visit(local=True)) for host in fleet.hosts}
-    run = Run(SCHEMA, "4 hosts, by node files", "2026-01-01T00:00:00Z", 1.0, hosts, launch={"environ": {}, "by_host": by_host})
+    run = Run(
+        SCHEMA, "4 hosts, by node files", "2026-01-01T00:00:00Z", 1.0, hosts, launch={"environ": {}, "by_host": by_host}
+    )
     path = folder / f"told-{healthy}.json"
     path.write_bytes(msgspec.json.encode(run))
     return Prepared(["--from", str(path)])

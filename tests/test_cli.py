@@ -261,3 +261,23 @@ def test_explain_shows_every_command_that_runs_on_the_hosts(site: Any) -> None:
     folder = site("echo yes | tr a-z A-Z")[1]
     page = doctor("explain", "our-rule", "--checks", folder).stdout.decode()
     assert "echo yes | tr a-z A-Z" in page
+
+
+def test_a_signal_ends_it_even_where_something_hangs() -> None:
+    """A signal can fall between two moments that belong together, and leave a lock locked for ever."""
+    program = """
+import os, signal, threading
+from doctor import cli
+cli.LAST_SECONDS = 1
+lock = threading.Lock()
+def run():
+    lock.acquire()
+    try:
+        os.kill(os.getpid(), signal.SIGTERM)
+        signal.pause()
+    except SystemExit:
+        lock.acquire()
+cli.guarded(run)
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, timeout=30, capture_output=True)
+    assert done.returncode == 143

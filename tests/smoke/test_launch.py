@@ -116,7 +116,7 @@ def test_a_host_that_cannot_be_reached() -> None:
     visit = smoked.records["b"].visit
     assert (visit.trouble, visit.text, visit.hint) == ("refused", "port 22 refuses connections", "start sshd")
     assert smoked.records["b"].outputs == {}
-    assert a.told("end") and not a.told("start")
+    assert not a.told("start") and (a.told("end") or not a.orders)  # it may not even have been called by then
     why = facts(smoked, "a")["SmokeStart"]
     assert (why["reached"], why["because"]) == (False, "smoke-rank-not-started")
 

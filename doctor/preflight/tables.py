@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from doctor.catalogue import home, load
 from doctor.declaration import Check
 from doctor.facts.network import HostAddresses
 from doctor.intent import Launch, NotARankTable, RankTable, RankTableFile, placed, read_rank_table
+from doctor.intent.making import Made, make
 from doctor.intent.reduction import NotReduced
+from doctor.intent.table_parts import Against, Look, NotMade
 from doctor.judge import Book, Intent, judge_one
 from doctor.model import Severity
 from doctor.preflight.subset import subset
@@ -69,6 +71,22 @@ def reduced(run: Run, hosts: Sequence[str], path: str) -> str:
         more = f", and {len(against) - 1} more" if len(against) > 1 else ""
         raise NotReduced(f"the reduced rank table does not pass our own checks: {against[0]}{more}")
     return found["text"]
+
+
+def fresh(
+    hosts: Sequence[str], look: Look, path: str, launch: Launch, devices: Sequence[int], names: Mapping[str, str]
+) -> Made:
+    """A table made from what the hosts say, fit to be written to ``path``.
+
+    Raises: NotMade.
+    """
+    made = make(hosts, look, launch, devices, names)
+    link = os.readlink(path) if os.path.islink(path) else ""
+    job = Launch(product=made.family, env=launch.env)  # type: ignore[arg-type]
+    against = verify(RankTableFile(path, made.text, link=link), job)
+    if against:
+        raise NotMade([Against(line, True) for line in against])
+    return made
 
 
 def slots_of(run: Run) -> dict[str, int]:

@@ -21,7 +21,7 @@ from doctor.facts.hccn.link import (
 )
 from doctor.facts.hccn.neighbour import Neighbour, Neighbours
 from doctor.facts.hccn.optics import Module, Optics, Reading
-from doctor.facts.hccn.super_pod import SuperPod
+from doctor.facts.hccn.super_pod import SuperDevice, SuperDevices, SuperPod
 from doctor.facts.hccn.tls import TlsSwitches
 
 __all__ = [
@@ -43,6 +43,8 @@ __all__ = [
     "Optics",
     "Reading",
     "Record",
+    "SuperDevice",
+    "SuperDevices",
     "SuperPod",
     "TlsSwitches",
     "Vnic",

@@ -14,6 +14,7 @@ COMMANDS = {
     "preflight": "Decide in a job script whether the job may start: one line, one exit code, within a budget.",
     "node": "Look at this host alone, without SSH, and report or leave a file for doctor merge.",
     "merge": "Judge a fleet by the files that doctor node left on each of its hosts.",
+    "rank-table": "Make a rank table from what the hosts themselves say: checked, and whole or not at all.",
     "fix": "Mend what checks find: a plan first; with --apply the mending, proven by the same checks.",
     "report": "Show a saved run or report again: in any format, or beside an older one.",
     "list": "List the checks: name, severity, and what is so when all is well.",
@@ -34,7 +35,7 @@ def application(words: Sequence[str]) -> typer.Typer:
     app.callback()(root)
     wanted = next((word for word in words if not word.startswith("-")), "")
     for name, summary in COMMANDS.items():
-        function = import_module(f"doctor.commands.{name}").command if name == wanted else _unloaded
+        function = import_module(f"doctor.commands.{name.replace('-', '_')}").command if name == wanted else _unloaded
         app.command(name, help=None if name == wanted else summary)(function)
     return app
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 from collections.abc import Callable, Iterator
 from typing import Any, get_type_hints
 
@@ -44,3 +45,17 @@ def one_of(option: str, value: str, known: tuple[str, ...]) -> None:
     """Raises: Refused when ``value`` is not among the known ones."""
     if value not in known:
         raise Refused(f"{option} {value!r}: expected {', '.join(word for word in known if word)}", 2)
+
+
+def device_numbers(text: str) -> tuple[int, ...]:
+    """The ``0-3,6`` of --devices as numbers, each once. Raises: Refused."""
+    found: list[int] = []
+    for part in text.split(",") if text else ():
+        ends = re.fullmatch(r"(\d{1,4})(?:-(\d{1,4}))?", part.strip(), re.ASCII)
+        first, last = (int(ends[1]), int(ends[2] or ends[1])) if ends else (1, 0)
+        if first > last or last - first > 255:
+            raise Refused(f"--devices {text!r}: expected device numbers, as in 0-3,6", 2)
+        found += range(first, last + 1)
+    if len(set(found)) < len(found):
+        raise Refused(f"--devices {text!r}: a number is there twice; expected each once", 2)
+    return tuple(found)

@@ -14,7 +14,7 @@ from doctor.cli import Refused
 from doctor.commands.chosen import Names, Not, Sites, catalogue, chosen
 from doctor.commands.formats import both
 from doctor.commands.hosts import Hosts, Job, Ways, inventory, refuse_ways, ssh_options
-from doctor.commands.options import one_of, spread
+from doctor.commands.options import device_numbers, one_of, spread
 from doctor.commands.output import Output, again, finish, refuse_output, saved, watch
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ def asked(training: Training, job: Job) -> Wish:
     return Wish(
         backend=None if training.backend == "auto" else training.backend,  # type: ignore[arg-type]
         ranks_per_host=job.ranks_per_host,
-        devices=_numbers(training.devices),
+        devices=device_numbers(training.devices),
         layouts=tuple(training.layout),
         native=training.native,
         steps=training.steps,
@@ -167,20 +167,6 @@ def asked(training: Training, job: Job) -> Wish:
         python=job.python,
         interface=training.interface,
     )
-
-
-def _numbers(text: str) -> tuple[int, ...]:
-    """``0-3,6`` as numbers, each once. Raises: Refused."""
-    found: list[int] = []
-    for part in text.split(",") if text else ():
-        ends = re.fullmatch(r"(\d{1,4})(?:-(\d{1,4}))?", part.strip(), re.ASCII)
-        first, last = (int(ends[1]), int(ends[2] or ends[1])) if ends else (1, 0)
-        if first > last or last - first > 255:
-            raise Refused(f"--devices {text!r}: expected device numbers, as in 0-3,6", 2)
-        found += range(first, last + 1)
-    if len(set(found)) < len(found):
-        raise Refused(f"--devices {text!r}: a number is there twice; expected each once", 2)
-    return tuple(found)
 
 
 def _bytes(text: str) -> int:

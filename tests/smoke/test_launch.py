@@ -542,7 +542,8 @@ def test_a_wrapper_that_closes_what_should_be_inherited_is_told(marker: str, tmp
 
 
 SUPERVISOR = """
-import sys
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # tests in the background inherit that it is ignored
 from doctor.smoke import calling, launch, sources
 from doctor.smoke.plan import Wish
 from doctor.transport.local import Local

@@ -61,6 +61,8 @@ class Preflight:
         self.asked = asked_for(wanted.formats)
         self.events = Followers()
         self.code: int | None = None
+        self.judged: tuple[Report, int, Choice | None] | None = None
+        """What the line is to say, once that is settled."""
         self.line = ""
         self._telling = threading.Lock()
         self.beat = Heartbeat(None if wanted.quiet else sys.stderr, began)
@@ -101,7 +103,7 @@ class Preflight:
     def _stopped(self, stop: BaseException) -> int:
         """A signal: what had been read by then is judged."""
         if self.code is not None:
-            return self.code
+            return self._settled_line()
         from doctor.examine import cut_short
 
         fleet = self.inventory
@@ -187,13 +189,22 @@ class Preflight:
             from doctor.commands.redacting import veiled
 
             report = veiled(report, [record.visit.name for record in self.records.values()])
+        self.judged = report, own, choice
         telling.files(self, report, done, own)
-        self._say(telling.line(self, report, own, self.code, choice))
+        self._settled_line()
         if not self.wanted.quiet:
             telling.advise(self, report, own)
         if self.party is not None:
             with self.party as party:
                 party.say(self.code, self.line, self.end if own < 128 else time.monotonic())
+        return self.code
+
+    def _settled_line(self) -> int:
+        """The line of what is settled, if it was not said yet. Returns the exit code."""
+        assert self.code is not None
+        if self.judged and not self.line:
+            report, own, choice = self.judged
+            self._say(telling.line(self, report, own, self.code, choice))
         return self.code
 
     def _say(self, line: str) -> None:
@@ -241,9 +252,7 @@ class Preflight:
             self.cause, self.picked = "budget-ended", []
             report = self.nothing_known(f"the budget of {self.wanted.budget:g} s ended")
             return self._put_out(report, None, Exit.UNKNOWN)
-        if not self.line:
-            self._say(telling.line(self, self.nothing_known("the budget ended"), self.code, self.code, None))
-        return self.code
+        return self._settled_line()
 
 
 def _said(choice: Choice) -> list[str]:

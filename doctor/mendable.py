@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
 from doctor.catalogue import home
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from doctor.toml import loads
 
 
 def mendable(folder: Path | None = None) -> frozenset[str]:
@@ -22,7 +17,7 @@ def mendable(folder: Path | None = None) -> frozenset[str]:
     found: set[str] = set()
     for path in (folder or home("playbooks")).glob("*.toml"):
         try:
-            book = tomllib.loads(path.read_text("utf-8"))
+            book = loads(path.read_text("utf-8"))
         except (OSError, ValueError):
             continue
         if _acts(book):

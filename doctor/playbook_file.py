@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import re
 import stat
-import sys
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
@@ -84,19 +83,16 @@ class _Reader:
     def toml(self) -> dict[str, Any]:
         text = self.bytes().decode("utf-8")
         self.lines = text.splitlines()
-        if sys.version_info >= (3, 11):
-            import tomllib
-        else:
-            import tomli as tomllib
+        from doctor.toml import loads
+
         try:
-            found: dict[str, Any] = tomllib.loads(text)
+            return loads(text)
         except (ValueError, RecursionError) as error:
             said = " ".join(str(error).split())
             line = re.search(r"at line (\d+)", said)
             raise BadPlaybook(
                 f"{file_name(self.path)}:{line[1] if line else 1}: not TOML: {shown(said, 200)}"
             ) from None
-        return found
 
     def bytes(self) -> bytes:
         handle = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import stat
-import sys
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -117,12 +116,9 @@ def tables(settings: Settings, known: Collection[str]) -> dict[str, Any]:
 def _toml(text: str) -> dict[str, Any]:
     if not text:
         return {}
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:
-        import tomli as tomllib
-    found: dict[str, Any] = tomllib.loads(text)
-    return found
+    from doctor.toml import loads
+
+    return loads(text)
 
 
 def nearest(word: str, known: Collection[str]) -> str:

@@ -11,15 +11,13 @@ import typer
 from doctor.cli import Refused
 from doctor.commands.chosen import Names, Not, Sites, catalogue, chosen
 from doctor.commands.formats import both
-from doctor.commands.hosts import Hosts, Job, Ways, inventory, refuse_ways, ssh_options
-from doctor.commands.options import one_of, spread
+from doctor.commands.hosts import Hosts, Job, Product, Ways, inventory, refuse_product, refuse_ways, ssh_options
+from doctor.commands.options import spread
 from doctor.commands.output import Output, again, finish, refuse_output, saved, watch
 
 if TYPE_CHECKING:
     from doctor.declaration import Check
     from doctor.inventory import Inventory
-
-TABLE_VARIABLES = ("RANK_TABLE_FILE", "MINDSPORE_HCCL_CONFIG_PATH")
 
 
 @spread
@@ -32,7 +30,7 @@ def command(
     ignore: Not = [],  # noqa: B006
     checks: Sites = [],  # noqa: B006
     job: Job,
-    product: Annotated[str, typer.Option(metavar="A1|A2|A3", help="NPU family, where no host tells.")] = "",
+    product: Product = "",
     ways: Ways,
     sudo: Annotated[bool, typer.Option("--sudo", help="Read with sudo -n what only root can read.")] = False,
     timeout: Annotated[float, typer.Option(metavar="S", min=1, help="Seconds for a host's answer.")] = 60.0,
@@ -48,7 +46,7 @@ def command(
     Exit codes: 0 healthy, 10 failed, 11 warnings (--strict), 12 unknown, 2 usage, 70 a bug of doctor, 78 nothing to
     check or unreadable input, 130 and 143 interrupted.
     """
-    one_of("--product", product, ("", "A1", "A2", "A3"))
+    refuse_product(product)
     refuse_ways(ways)
     refuse_output(output, checks)
     if smoke and no_hosts:
@@ -99,6 +97,7 @@ def _chosen(known: list[Check], select: list[str], ignore: list[str], smoke: boo
 
 def _without_hosts(hosts: Hosts) -> Inventory:
     """What is left to judge when no host is visited. Raises: Refused."""
+    from doctor.intent.launch import TABLE_VARIABLES
     from doctor.inventory import Inventory
 
     if not (hosts.rank_table or any(os.environ.get(name) for name in TABLE_VARIABLES)):

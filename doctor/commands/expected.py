@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from doctor.commands.hosts import Hosts, inventory
+from doctor.commands.hosts import Exclude, Hosts, inventory
 
 if TYPE_CHECKING:
     from doctor.inventory import Inventory
@@ -20,9 +20,7 @@ class Expected(NamedTuple):
     ] = None
     hostfile: Annotated[str | None, typer.Option(metavar="FILE", help="The fleet from a hostfile.")] = None
     rank_table: Annotated[str | None, typer.Option(metavar="FILE", help="The job's rank table, and its hosts.")] = None
-    exclude: Annotated[str | None, typer.Option("--exclude", "-x", metavar="NODES", help="Leave these hosts out.")] = (
-        None
-    )
+    exclude: Exclude = None
 
 
 def expected(wanted: Expected) -> Inventory | None:

@@ -11,7 +11,18 @@ import typer
 
 from doctor.cli import Refused
 from doctor.commands.chosen import Remedies, Sites
-from doctor.commands.hosts import Hosts, Job, Ways, inventory, refuse_ways
+from doctor.commands.hosts import (
+    Exclude,
+    Hostfile,
+    Hosts,
+    Job,
+    Product,
+    Table,
+    Ways,
+    inventory,
+    refuse_product,
+    refuse_ways,
+)
 from doctor.commands.options import one_of, spread
 
 if TYPE_CHECKING:
@@ -25,15 +36,9 @@ class Where(NamedTuple):
     hosts: Annotated[
         str | None, typer.Option("--hosts", "-w", metavar="NODES", help="Hosts, as in node[001-064],gpu7.")
     ] = None
-    hostfile: Annotated[str | None, typer.Option(metavar="FILE", help="Hosts from an MPI or DeepSpeed hostfile.")] = (
-        None
-    )
-    rank_table: Annotated[
-        str | None, typer.Option(metavar="FILE", help="The job's rank table: judged, and its hosts.")
-    ] = None
-    exclude: Annotated[str | None, typer.Option("--exclude", "-x", metavar="NODES", help="Leave these hosts out.")] = (
-        None
-    )
+    hostfile: Hostfile = None
+    rank_table: Table = None
+    exclude: Exclude = None
 
 
 class Deed(NamedTuple):
@@ -71,7 +76,7 @@ def command(
     playbooks: Remedies = [],  # noqa: B006
     checks: Sites = [],  # noqa: B006
     job: Job,
-    product: Annotated[str, typer.Option(metavar="A1|A2|A3", help="NPU family, where no host tells.")] = "",
+    product: Product = "",
     ways: Ways,
     sudo: Annotated[bool, typer.Option("--sudo", help="Read with sudo -n what only root can read.")] = False,
     timeout: Annotated[float, typer.Option(metavar="S", min=1, help="Seconds for a host's answer.")] = 60.0,
@@ -114,7 +119,7 @@ def command(
 
 def _refuse(names: list[str], deed: Deed, ways: Ways, product: str, shown: Shown) -> None:
     one_of("--color", shown.color, ("auto", "always", "never"))
-    one_of("--product", product, ("", "A1", "A2", "A3"))
+    refuse_product(product)
     refuse_ways(ways)
     if ways.transport not in ("ssh", "openssh"):
         raise Refused(f"--transport {ways.transport} brings answers, not changes; expected ssh or openssh", 2)

@@ -20,20 +20,20 @@ if TYPE_CHECKING:
 _OF_SSH = ("ssh_config", "user", "port", "identity", "ask_pass", "accept_new")
 
 
+Hostfile = Annotated[str | None, typer.Option(metavar="FILE", help="Hosts from an MPI or DeepSpeed hostfile.")]
+Table = Annotated[str | None, typer.Option(metavar="FILE", help="The job's rank table: judged, and its hosts.")]
+Exclude = Annotated[str | None, typer.Option("--exclude", "-x", metavar="NODES", help="Leave these hosts out.")]
+Product = Annotated[str, typer.Option(metavar="A1|A2|A3", help="NPU family, where no host tells.")]
+
+
 class Hosts(NamedTuple):
     """Which hosts."""
 
     nodes: Annotated[str | None, typer.Argument(metavar="[HOSTS]", help="Hosts, as in node[001-064],gpu7.")] = None
     hosts: Annotated[str | None, typer.Option("--hosts", metavar="NODES", help="The same as HOSTS.")] = None
-    hostfile: Annotated[str | None, typer.Option(metavar="FILE", help="Hosts from an MPI or DeepSpeed hostfile.")] = (
-        None
-    )
-    rank_table: Annotated[
-        str | None, typer.Option(metavar="FILE", help="The job's rank table: judged, and its hosts.")
-    ] = None
-    exclude: Annotated[str | None, typer.Option("--exclude", "-x", metavar="NODES", help="Leave these hosts out.")] = (
-        None
-    )
+    hostfile: Hostfile = None
+    rank_table: Table = None
+    exclude: Exclude = None
 
 
 class Ways(NamedTuple):
@@ -78,6 +78,11 @@ def inventory(wanted: Hosts) -> Inventory:
         return take(options, os.environ, lambda path: Path(path).read_text("utf-8"))
     except InventoryError as error:
         raise Refused(str(error)) from None
+
+
+def refuse_product(product: str) -> None:
+    """Raises: Refused for what is no NPU family."""
+    one_of("--product", product, ("", "A1", "A2", "A3"))
 
 
 def refuse_ways(ways: Ways) -> None:

@@ -13,8 +13,8 @@ import typer
 from doctor.cli import Refused
 from doctor.commands.chosen import Names, Not, Sites, catalogue, chosen
 from doctor.commands.expected import Expected, expected
-from doctor.commands.hosts import Job, Ways, refuse_ways
-from doctor.commands.options import one_of, spread
+from doctor.commands.hosts import Job, Ways, refuse_product, refuse_ways
+from doctor.commands.options import spread
 from doctor.commands.output import Output, finish, put_out, refuse_output
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def command(
     that a finding stops no launcher before doctor merge has judged the fleet, and 12 when it was not; with --judge as
     without --out.
     """
-    one_of("--product", product, ("", "A1", "A2", "A3"))
+    refuse_product(product)
     refuse_ways(Ways(within=within))
     refuse_output(output, checks)
     bits = _mode(mode)

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from doctor.cli import Refused
 from doctor.commands.chosen import Names, Not, Sites
 from doctor.commands.formats import asked_for
-from doctor.commands.hosts import Hosts, Job, Ways, refuse_ways, ssh_options
+from doctor.commands.hosts import Hosts, Job, Product, Ways, refuse_product, refuse_ways, ssh_options
 from doctor.commands.options import one_of, spread
 from doctor.preflight.ending import Ending
 from doctor.preflight.nodefiles import FORMATS, misfit
@@ -74,7 +74,7 @@ def command(
     ignore: Not = [],  # noqa: B006
     checks: Sites = [],  # noqa: B006
     job: Job,
-    product: Annotated[str, typer.Option(metavar="A1|A2|A3", help="NPU family, where no host tells.")] = "",
+    product: Product = "",
     ways: Ways,
     sudo: Annotated[bool, typer.Option("--sudo", help="Read with sudo -n what only root can read.")] = False,
     told: Told,
@@ -88,7 +88,7 @@ def command(
     """
     from doctor.preflight.run import go
 
-    one_of("--product", product, ("", "A1", "A2", "A3"))
+    refuse_product(product)
     wanted = _wanted(hosts, bounds, spares, job, ways, told, select, ignore, checks, sudo)
     raise typer.Exit(go(replace(wanted, launch={"product": product, **job.launch}) if product else wanted))
 

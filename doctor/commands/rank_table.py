@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from doctor.cli import Refused, write
-from doctor.commands.hosts import Hosts, Ways, inventory, refuse_ways, ssh_options
-from doctor.commands.options import device_numbers, one_of, spread
+from doctor.commands.hosts import Hosts, Product, Ways, inventory, refuse_product, refuse_ways, ssh_options
+from doctor.commands.options import device_numbers, spread
 
 if TYPE_CHECKING:
     from doctor.gather import Limits
@@ -30,7 +30,7 @@ def command(
     hosts: Hosts,
     out: Annotated[str, typer.Option(metavar="FILE", help="Write it there; else to stdout.")] = "",
     devices: Annotated[str, typer.Option(metavar="LIST", help="NPUs of each host, as in 0-3,6; else all.")] = "",
-    product: Annotated[str, typer.Option(metavar="A1|A2|A3", help="NPU family, where no host tells.")] = "",
+    product: Product = "",
     ways: Ways,
     sudo: Annotated[bool, typer.Option("--sudo", help="Read with sudo -n what only root can read.")] = False,
     timeout: Annotated[float, typer.Option(metavar="S", min=1, help="Seconds for a host's answer.")] = 60.0,
@@ -47,7 +47,7 @@ def command(
     made: a host or an NPU could not be read, or the file not written; 2 usage, 70 a bug of doctor, 78 no hosts,
     130 and 143 interrupted.
     """
-    one_of("--product", product, ("", "A1", "A2", "A3"))
+    refuse_product(product)
     refuse_ways(ways)
     chosen = device_numbers(devices)
     fleet, ssh = inventory(hosts), ssh_options(ways)

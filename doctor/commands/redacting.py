@@ -52,12 +52,12 @@ def kept_key(environ: Mapping[str, str]) -> tuple[bytes, str]:
 
 
 def _folder(environ: Mapping[str, str]) -> Path:
-    """Where the XDG specification has a user's state."""
-    homes = (environ.get("XDG_STATE_HOME", ""), os.path.join(environ.get("HOME", ""), ".local", "state"))
-    home = next((one for one in homes if os.path.isabs(one)), None)
-    if home is None:
+    from doctor.state import state_folder
+
+    found = state_folder(environ)
+    if found is None:
         raise OSError(0, "HOME is not set")
-    return Path(home) / "doctor"
+    return found
 
 
 def _kept(path: Path) -> bytes:

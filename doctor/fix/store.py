@@ -14,6 +14,7 @@ import msgspec
 
 from doctor.fix.plan import SCHEMA, Plan
 from doctor.hostnames import shown
+from doctor.state import state_folder
 from doctor.whole import write_whole
 
 ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}")
@@ -25,11 +26,10 @@ class NoPlan(Exception):
 
 def folder(environ: Mapping[str, str]) -> Path:
     """The folder of all plans. Raises: NoPlan."""
-    homes = (environ.get("XDG_STATE_HOME", ""), os.path.join(environ.get("HOME", ""), ".local/state"))
-    home = next((one for one in homes if os.path.isabs(one)), None)
-    if home is None:
+    found = state_folder(environ)
+    if found is None:
         raise NoPlan("neither XDG_STATE_HOME nor HOME names a folder to keep plans in")
-    return Path(home) / "doctor" / "fix"
+    return found / "fix"
 
 
 def new_id() -> str:

@@ -27,6 +27,9 @@ _SECRET = re.compile(r"PASS|SECRET|TOKEN|CREDENTIAL|(^|_)(API)?KEY(_|$)")
 JOB_WIDE = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK_SIZE", "MS_SCHED_HOST", "MS_SCHED_PORT", "MS_WORKER_NUM")
 """Where all ranks meet, and how many they are: one value for the whole job."""
 
+TABLE_VARIABLES = ("RANK_TABLE_FILE", "MINDSPORE_HCCL_CONFIG_PATH")
+"""What names the job's rank table, the first that is set."""
+
 Product = Literal["A1", "A2", "A3"]
 
 
@@ -82,9 +85,7 @@ class Launch(msgspec.Struct, frozen=True):
         problems += unusable(env, family or "")
         port, range_ = env.get("HCCL_IF_BASE_PORT", ""), env.get("HCCL_HOST_SOCKET_PORT_RANGE")
         base = _number(port, 1024, 65520) or HCCL_BASE_PORT
-        variable = next(
-            (n for n in ("RANK_TABLE_FILE", "MINDSPORE_HCCL_CONFIG_PATH") if not rank_table and env.get(n)), ""
-        )
+        variable = next((n for n in TABLE_VARIABLES if not rank_table and env.get(n)), "")
         return cls(
             framework=kind,
             master_addr=master_addr or env.get("MASTER_ADDR") or env.get("MS_SCHED_HOST", ""),

@@ -17,9 +17,9 @@ from typing import NamedTuple
 import msgspec
 
 from doctor.intent import NotARankTable, RankTable, read_rank_table
+from doctor.intent.launch import TABLE_VARIABLES
 from doctor.wording import printable
 
-VARIABLES = ("RANK_TABLE_FILE", "MINDSPORE_HCCL_CONFIG_PATH")
 MINDCLUSTER = "/user/serverid/devindex/config/hccl.json"
 IN_A_FOLDER = ("jobstart_hccl.json", "hccl.json")
 COMPLETED = "completed"
@@ -82,7 +82,7 @@ class Table(msgspec.Struct, frozen=True):
 
 def find_table(environ: Mapping[str, str], read_file: ReadFile) -> Table | None:
     """The job's table: named by a variable, else where MindCluster mounts it. None where there is neither."""
-    for variable in VARIABLES:
+    for variable in TABLE_VARIABLES:
         if environ.get(variable):
             return _load(environ[variable], variable, read_file)
     found = _load(MINDCLUSTER, "", read_file)

@@ -13,11 +13,11 @@ from doctor.facts.hccn.hccs import HccsPings
 from doctor.facts.network import HostAddresses
 from doctor.facts.pings import DevicePings
 from doctor.intent import NotARankTable, read_rank_table
+from doctor.intent.launch import TABLE_VARIABLES
 from doctor.intent.reduction import NotReduced, reduce, servers_of
 from doctor.judge import Book
 from doctor.record import HostRecord, Run
 
-TABLE_VARIABLES = ("RANK_TABLE_FILE", "MINDSPORE_HCCL_CONFIG_PATH")
 _NOT_TRIED = Output("error", err="was tried with hosts alone that are left out")
 
 

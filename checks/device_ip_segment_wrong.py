@@ -6,7 +6,7 @@ from doctor.facts.hccn import DeviceAddresses, DeviceGateways, SuperPod
 from doctor.facts.hccn.fleet import Npu, address_use, by_host, families, norm, over, settle, tie
 from doctor.facts.npu import NpuProduct
 from doctor.facts.visit import Reach
-from doctor.intent import Launch
+from doctor.job import Launch
 
 Network = IPv4Network | IPv6Network
 

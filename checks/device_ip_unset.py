@@ -5,7 +5,7 @@ from doctor.facts.hccn import DeviceAddresses, SuperPod
 from doctor.facts.hccn.fleet import address_use, settle
 from doctor.facts.npu import NpuProduct
 from doctor.facts.visit import Reach
-from doctor.intent import Launch
+from doctor.job import Launch
 
 
 @check(severity=ERROR, area="addresses")

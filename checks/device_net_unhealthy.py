@@ -5,7 +5,7 @@ from doctor.facts.hccn import DetectAddresses, DeviceHealth, DeviceLinks, SuperP
 from doctor.facts.hccn.fleet import port_use, settle
 from doctor.facts.npu import NpuProduct
 from doctor.facts.visit import Reach
-from doctor.intent import Launch
+from doctor.job import Launch
 
 CALM = ("Success", "Init")
 

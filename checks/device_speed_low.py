@@ -1,11 +1,11 @@
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, PerHost, Skip, check
-from doctor.fact import Unreadable
+from doctor.engine.fact import Unreadable
 from doctor.facts.hccn import DeviceLinks, DeviceSpeed
 from doctor.facts.hccn.fleet import by_host, families, names, norm, over
 from doctor.facts.npu import NpuProduct
-from doctor.intent import Launch
+from doctor.job import Launch
 
 RATED = {"A1": 100_000, "A2": 200_000}
 """Mb/s."""

@@ -1,9 +1,9 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, check
+from doctor.engine.pairwise_blame import partners, suspects
 from doctor.facts.hccn import DeviceAddresses
 from doctor.facts.pings import DevicePings
-from doctor.suspects import partners, suspects
 
 
 @check(severity=ERROR, area="links")

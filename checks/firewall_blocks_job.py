@@ -9,7 +9,7 @@ from doctor.facts.names import HostNames
 from doctor.facts.network import HostAddresses
 from doctor.facts.npu import NpuInventory
 from doctor.facts.ports import Listeners, ReservedPorts
-from doctor.intent import Launch
+from doctor.job import Launch
 
 
 @check(severity=ERROR, area="firewall")

@@ -1,8 +1,8 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, Skip, check
-from doctor.compatibility import within
-from doctor.fact import Unreadable
+from doctor.engine.fact import Unreadable
+from doctor.engine.version_matrix import within
 from doctor.facts.versions import NpuVersions
 
 

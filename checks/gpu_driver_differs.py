@@ -1,8 +1,8 @@
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, PerHost, check
+from doctor.engine.majority import differing
 from doctor.facts.gpu import GpuInventory
-from doctor.majority import differing
 
 
 @check(severity=WARNING, area="devices")

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from doctor import ERROR, Finding, check
 from doctor.facts.npu import NpuInventory
 from doctor.facts.ports import Listeners, Socket, needed, ranges, spelled
-from doctor.intent import Launch
+from doctor.job import Launch
 
 
 @check(severity=ERROR, area="kernel")

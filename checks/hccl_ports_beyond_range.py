@@ -3,8 +3,8 @@ from collections.abc import Iterator
 from doctor import ERROR, Finding, PerHost, check
 from doctor.facts.npu import NpuInventory
 from doctor.facts.ports import needed
-from doctor.intent import Launch
-from doctor.intent.launch import HCCL_PORTS
+from doctor.job import Launch
+from doctor.job.launch_config import HCCL_PORTS
 
 
 @check(severity=ERROR, area="ranks")

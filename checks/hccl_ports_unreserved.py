@@ -3,7 +3,7 @@ from collections.abc import Iterator
 from doctor import ERROR, Finding, check
 from doctor.facts.npu import NpuInventory
 from doctor.facts.ports import ReservedPorts, needed
-from doctor.intent import Launch
+from doctor.job import Launch
 
 
 @check(severity=ERROR, area="kernel")

@@ -1,9 +1,9 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, check
+from doctor.engine.pairwise_blame import partners, suspects
 from doctor.facts.hccn import SuperPod, VnicAddresses
 from doctor.facts.hccn.hccs import HccsPings
-from doctor.suspects import partners, suspects
 
 
 @check(severity=ERROR, area="links")

@@ -2,7 +2,7 @@ from collections.abc import Iterator
 
 from doctor import WARNING, Finding, PerHost, Skip, check
 from doctor.facts.names import HostNames, hosts_lines
-from doctor.intent import few
+from doctor.job import few
 
 
 @check(severity=WARNING, area="reach")

@@ -1,7 +1,7 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, check
-from doctor.fact import not_reached
+from doctor.engine.fact import not_reached
 from doctor.facts.visit import Reach
 
 

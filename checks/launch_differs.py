@@ -3,8 +3,8 @@ from collections.abc import Iterator, Mapping
 
 from doctor import ERROR, Finding, Skip, check
 from doctor.facts.names import is_address, plain
-from doctor.intent import Launch
-from doctor.intent.launch import JOB_WIDE
+from doctor.job import Launch
+from doctor.job.launch_config import JOB_WIDE
 
 
 @check(severity=ERROR, area="ranks")

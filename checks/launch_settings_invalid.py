@@ -1,9 +1,9 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, check
-from doctor.fact import Unreadable
+from doctor.engine.fact import Unreadable
 from doctor.facts.npu import NpuProduct
-from doctor.intent import Launch, Setting, family, unusable
+from doctor.job import Launch, Setting, family, unusable
 
 
 @check(severity=ERROR, area="ranks")

@@ -2,7 +2,7 @@ from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, Skip, check
 from doctor.facts.names import HostNames, hosts_lines, is_address
-from doctor.intent import Launch
+from doctor.job import Launch
 
 
 @check(severity=ERROR, area="reach")

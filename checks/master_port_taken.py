@@ -4,7 +4,7 @@ from doctor import ERROR, Finding, Skip, check
 from doctor.facts.names import HostNames
 from doctor.facts.network import HostAddresses
 from doctor.facts.ports import Listeners
-from doctor.intent import Launch
+from doctor.job import Launch
 
 
 @check(severity=ERROR, area="kernel")

@@ -5,7 +5,7 @@ from doctor.facts.names import HostNames
 from doctor.facts.network import HostAddresses
 from doctor.facts.npu import NpuInventory
 from doctor.facts.ports import ReservedPorts, needed
-from doctor.intent import Launch
+from doctor.job import Launch
 
 
 @check(severity=WARNING, area="kernel")

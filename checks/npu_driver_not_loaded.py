@@ -1,7 +1,7 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, check
-from doctor.fact import Unreadable
+from doctor.engine.fact import Unreadable
 from doctor.facts.npu import NpuInventory, NpuStart
 
 

@@ -6,7 +6,7 @@ from doctor.facts.kernel import arriving
 from doctor.facts.limits import Limits
 from doctor.facts.npu import NpuInventory
 from doctor.facts.visit import Reach
-from doctor.intent import Launch
+from doctor.job import Launch
 
 LEAST, OF_A_RANK, ADVISED = 16384, 16, 65535
 

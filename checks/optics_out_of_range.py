@@ -5,7 +5,7 @@ from doctor.facts.hccn import DeviceLinks, Module, Optics, SuperPod
 from doctor.facts.hccn.fleet import Npu, by_host, families, over, port_use
 from doctor.facts.npu import NpuProduct
 from doctor.facts.visit import Reach
-from doctor.intent import Launch
+from doctor.job import Launch
 
 
 @check(severity=WARNING, area="links")

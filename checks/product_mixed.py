@@ -1,8 +1,8 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, check
+from doctor.engine.majority import differing
 from doctor.facts.npu import NpuProduct
-from doctor.majority import differing
 
 
 @check(severity=ERROR, area="devices")

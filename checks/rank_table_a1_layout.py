@@ -2,7 +2,7 @@ from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, Skip, check
 from doctor.facts.npu import NpuProduct
-from doctor.intent import Launch, RankTable, family, few
+from doctor.job import Launch, RankTable, family, few
 
 
 @check(severity=ERROR, area="ranks")

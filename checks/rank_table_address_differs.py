@@ -1,10 +1,10 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, check
-from doctor.fact import Unreadable
+from doctor.engine.fact import Unreadable
 from doctor.facts.hccn import DeviceAddresses
 from doctor.facts.network import HostAddresses
-from doctor.intent import Rank, RankTable, address, few, placed
+from doctor.job import Rank, RankTable, address, few, placed
 
 
 @check(severity=ERROR, area="ranks")

@@ -2,7 +2,7 @@ from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, check
 from doctor.facts.npu import NpuProduct
-from doctor.intent import Launch, RankTable, address, family, few
+from doctor.job import Launch, RankTable, address, family, few
 
 
 @check(severity=ERROR, area="ranks")

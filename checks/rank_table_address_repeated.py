@@ -2,7 +2,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, check
-from doctor.intent import RankTable, address, few
+from doctor.job import RankTable, address, few
 
 
 @check(severity=ERROR, area="ranks")

@@ -1,7 +1,7 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, check
-from doctor.intent import RankTable
+from doctor.job import RankTable
 
 
 @check(severity=ERROR, area="ranks")

@@ -1,10 +1,10 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, check
-from doctor.fact import Unreadable
+from doctor.engine.fact import Unreadable
 from doctor.facts.network import HostAddresses
 from doctor.facts.npu import NpuInventory
-from doctor.intent import RankTable, few, placed
+from doctor.job import RankTable, few, placed
 
 
 @check(severity=ERROR, area="ranks")

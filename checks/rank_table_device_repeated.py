@@ -3,7 +3,7 @@ from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, check
 from doctor.facts.npu import NpuProduct
-from doctor.intent import Launch, RankTable, family, few
+from doctor.job import Launch, RankTable, family, few
 
 
 @check(severity=ERROR, area="ranks")

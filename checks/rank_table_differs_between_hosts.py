@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, Skip, check
 from doctor.facts.ranks import RankTableOnHost
-from doctor.intent import Launch, RankTableFile, few
+from doctor.job import Launch, RankTableFile, few
 
 
 @check(severity=ERROR, area="ranks")

@@ -2,7 +2,7 @@ from collections.abc import Iterator
 
 from doctor import WARNING, Finding, PerHost, check
 from doctor.facts.network import HostAddresses
-from doctor.intent import RankTable, few, placed
+from doctor.job import RankTable, few, placed
 
 
 @check(severity=WARNING, area="ranks")

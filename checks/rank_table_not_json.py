@@ -1,8 +1,8 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, check
-from doctor.intent import NotARankTable, RankTableFile, few
-from doctor.intent.table_json import parse, repeated_keys
+from doctor.job import NotARankTable, RankTableFile, few
+from doctor.job.rank_table.strict_json import parse, repeated_keys
 
 
 @check(severity=ERROR, area="ranks")

@@ -1,7 +1,7 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, check
-from doctor.intent import RankTableFile
+from doctor.job import RankTableFile
 
 
 @check(severity=ERROR, area="ranks")

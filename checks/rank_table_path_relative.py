@@ -1,7 +1,7 @@
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, Skip, check
-from doctor.intent import Launch
+from doctor.job import Launch
 
 
 @check(severity=WARNING, area="ranks")

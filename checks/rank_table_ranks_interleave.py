@@ -2,7 +2,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from doctor import ERROR, Finding, Skip, check
-from doctor.intent import RankTable
+from doctor.job import RankTable
 
 
 @check(severity=ERROR, area="ranks")

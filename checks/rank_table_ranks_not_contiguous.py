@@ -2,7 +2,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, Skip, check
-from doctor.intent import RankTable, few
+from doctor.job import RankTable, few
 
 
 @check(severity=ERROR, area="ranks")

@@ -1,8 +1,8 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, check
-from doctor.intent import RankTable, few
-from doctor.intent.rank_table import LONGEST_ID
+from doctor.job import RankTable, few
+from doctor.job.rank_table.model import LONGEST_ID
 
 
 @check(severity=ERROR, area="ranks")

@@ -3,7 +3,7 @@ from collections.abc import Iterator
 from itertools import groupby
 
 from doctor import ERROR, Finding, Skip, check
-from doctor.intent import RankTable, few
+from doctor.job import RankTable, few
 
 
 @check(severity=ERROR, area="ranks")

@@ -1,7 +1,7 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, Skip, check
-from doctor.intent import Launch, RankTable
+from doctor.job import Launch, RankTable
 
 
 @check(severity=ERROR, area="ranks")

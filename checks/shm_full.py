@@ -4,7 +4,7 @@ from doctor import ERROR, Finding, check
 from doctor.facts.gpu import GpuCards
 from doctor.facts.memory import SharedMemory, ranks_here, size, wanted_shm
 from doctor.facts.npu import NpuInventory
-from doctor.intent import Launch
+from doctor.job import Launch
 
 SHARE = 0.1
 

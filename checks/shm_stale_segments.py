@@ -2,7 +2,7 @@ from collections.abc import Iterator
 
 from doctor import WARNING, Finding, check
 from doctor.facts.memory import MIB, IdleSegments, size
-from doctor.intent import few
+from doctor.job import few
 
 
 @check(severity=WARNING, area="memory")

@@ -2,8 +2,8 @@ from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, check
 from doctor.facts.smoke import SmokeStart
-from doctor.smoke.blame import found
 from doctor.smoke.model import SmokeRun
+from doctor.smoke.results.trouble_findings import found
 
 
 @check(severity=ERROR, area="smoke")

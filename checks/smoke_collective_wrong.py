@@ -2,10 +2,10 @@ from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, check
 from doctor.facts.smoke import SmokeCollectives
-from doctor.smoke.blame import ranks
-from doctor.smoke.buffers import looks
 from doctor.smoke.model import SmokeRun
-from doctor.smoke.wrongs import blamed
+from doctor.smoke.numerics.buffers import looks
+from doctor.smoke.numerics.collective_values import blamed
+from doctor.smoke.results.trouble_findings import ranks
 
 
 @check(severity=ERROR, area="smoke")

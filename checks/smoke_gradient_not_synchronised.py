@@ -3,7 +3,7 @@ from collections.abc import Iterator
 from doctor import ERROR, Finding, PerHost, check
 from doctor.facts.smoke import SmokeTraining
 from doctor.smoke.model import SmokeRun
-from doctor.smoke.training import findings
+from doctor.smoke.numerics.analyze import findings
 
 
 @check(severity=ERROR, area="smoke")

@@ -3,7 +3,7 @@ from collections.abc import Iterator
 from doctor import WARNING, Finding, PerHost, check
 from doctor.facts.smoke import SmokePairs
 from doctor.smoke.model import SmokeRun
-from doctor.smoke.speeds import duration, end, measured, megabytes
+from doctor.smoke.speed.rank_speeds import duration, end, measured, megabytes
 
 
 @check(severity=WARNING, area="smoke")

@@ -2,9 +2,9 @@ from collections.abc import Iterator
 
 from doctor import WARNING, Finding, PerHost, check
 from doctor.facts.smoke import SmokePace, SmokeStart
-from doctor.smoke.blame import ranks
 from doctor.smoke.model import SmokeRun
-from doctor.smoke.speeds import by_host, duration, input_alone, percent, slow_ranks
+from doctor.smoke.results.trouble_findings import ranks
+from doctor.smoke.speed.rank_speeds import by_host, duration, input_alone, percent, slow_ranks
 
 
 @check(severity=WARNING, area="smoke")

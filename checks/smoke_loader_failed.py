@@ -2,10 +2,10 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, check
+from doctor.engine.sanitize import plain
 from doctor.facts.smoke import SmokeLoader
-from doctor.smoke.blame import ranks
 from doctor.smoke.model import SmokeRun
-from doctor.wording import plain
+from doctor.smoke.results.trouble_findings import ranks
 
 
 @check(severity=ERROR, area="smoke")

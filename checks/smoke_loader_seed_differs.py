@@ -2,8 +2,8 @@ from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, Skip, check
 from doctor.facts.smoke import SmokeLoader
-from doctor.smoke.loading import loaders_wrong
 from doctor.smoke.model import SmokeRun
+from doctor.smoke.numerics.loader_seeds import loaders_wrong
 
 
 @check(severity=ERROR, area="smoke")

@@ -1,11 +1,11 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, Skip, check
-from doctor.fact import Unreadable
+from doctor.engine.fact import Unreadable
 from doctor.facts.smoke import SmokeLearning, SmokeTraining
-from doctor.smoke.curve import ENOUGH, MARGIN, NOTHING, PLACE, level, mistaken, stalled, together
 from doctor.smoke.model import SmokeRun
-from doctor.smoke.training import judge_training
+from doctor.smoke.numerics.analyze import judge_training
+from doctor.smoke.numerics.loss_curve import ENOUGH, MARGIN, NOTHING, PLACE, level, mistaken, stalled, together
 
 WORDS = {
     "nothing": (

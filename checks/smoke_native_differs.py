@@ -1,12 +1,12 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, check
-from doctor.fact import Unreadable
+from doctor.engine.fact import Unreadable
 from doctor.facts.smoke import SmokeNative, SmokeTraining
 from doctor.smoke.model import SmokeRun
-from doctor.smoke.native import not_run, off
-from doctor.smoke.training import judge_training
-from doctor.smoke.twin import twins
+from doctor.smoke.numerics.analyze import judge_training
+from doctor.smoke.numerics.native import not_run, off
+from doctor.smoke.numerics.reference_run import twins
 
 
 @check(severity=ERROR, area="smoke")

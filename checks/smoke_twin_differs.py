@@ -1,11 +1,11 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, check
-from doctor.fact import Unreadable
+from doctor.engine.fact import Unreadable
 from doctor.facts.smoke import SmokeStart, SmokeTraining
-from doctor.smoke.defect import ranks_on
 from doctor.smoke.model import SmokeRun
-from doctor.smoke.training import odd_devices
+from doctor.smoke.numerics.analyze import odd_devices
+from doctor.smoke.numerics.defect import ranks_on
 
 
 @check(severity=ERROR, area="smoke")

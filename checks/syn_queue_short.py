@@ -6,7 +6,7 @@ from doctor.facts.gpu import GpuCards
 from doctor.facts.kernel import ListenQueues, arriving
 from doctor.facts.npu import NpuInventory
 from doctor.facts.visit import Reach
-from doctor.intent import Launch
+from doctor.job import Launch
 
 
 @check(severity=WARNING, area="kernel")

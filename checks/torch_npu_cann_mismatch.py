@@ -1,8 +1,8 @@
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, Skip, check
-from doctor.compatibility import DATED, cann_of, same_cann
-from doctor.fact import Unreadable
+from doctor.engine.fact import Unreadable
+from doctor.engine.version_matrix import DATED, cann_of, same_cann
 from doctor.facts.python_env import PythonEnv
 from doctor.facts.versions import CannVersion
 
@@ -19,7 +19,7 @@ def torch_npu_cann_mismatch(python: PythonEnv, cann: CannVersion) -> Iterator[Fi
     Install CANN {want} on {host}, or a torch_npu that belongs to CANN {saw}.
 
     ## Source
-    The table of COMPATIBILITY.en.md of torch_npu, of the day that doctor/compatibility.py names. Patches of one line
+    The table of COMPATIBILITY.en.md of torch_npu, as of the day in doctor/engine/version_matrix.py. Patches of one line
     of CANN (8.5.0 and 8.5.1) count as one. A torch_npu that the table does not hold is unknown, not wrong.
     """
     torch_npu = python.packages.get("torch_npu")

@@ -1,8 +1,8 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, Skip, check
-from doctor.compatibility import base_version
-from doctor.fact import Unreadable
+from doctor.engine.fact import Unreadable
+from doctor.engine.version_matrix import base_version
 from doctor.facts.python_env import PythonEnv
 
 

@@ -1,8 +1,8 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, Skip, check
+from doctor.engine.majority import differing
 from doctor.facts.python_env import PythonEnv
-from doctor.majority import differing
 
 
 @check(severity=ERROR, area="versions")

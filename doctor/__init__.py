@@ -5,23 +5,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from doctor.declaration import Skip as Skip
-    from doctor.declaration import check as check
-    from doctor.fact import PerHost as PerHost
-    from doctor.model import ERROR as ERROR
-    from doctor.model import WARNING as WARNING
-    from doctor.model import Finding as Finding
+    from doctor.engine.check import Skip as Skip
+    from doctor.engine.check import check as check
+    from doctor.engine.fact import PerHost as PerHost
+    from doctor.engine.result import ERROR as ERROR
+    from doctor.engine.result import WARNING as WARNING
+    from doctor.engine.result import Finding as Finding
 
 __version__ = "0.1.0"
 __all__ = ["ERROR", "WARNING", "Finding", "PerHost", "Skip", "check"]
 
 _HOMES = {
-    "ERROR": "doctor.model",
-    "WARNING": "doctor.model",
-    "Finding": "doctor.model",
-    "PerHost": "doctor.fact",
-    "Skip": "doctor.declaration",
-    "check": "doctor.declaration",
+    "ERROR": "doctor.engine.result",
+    "WARNING": "doctor.engine.result",
+    "Finding": "doctor.engine.result",
+    "PerHost": "doctor.engine.fact",
+    "Skip": "doctor.engine.check",
+    "check": "doctor.engine.check",
 }
 
 

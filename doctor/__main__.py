@@ -1,5 +1,5 @@
 """``python -m doctor``: the same as the command."""
 
-from doctor.cli import main
+from doctor.cli.main import main
 
 main()

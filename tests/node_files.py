@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 
 from doctor import __version__
-from doctor.fact import Output, Visit
-from doctor.record import SCHEMA, HostRecord, Run
+from doctor.engine.fact import Output, Visit
+from doctor.engine.record import SCHEMA, HostRecord, Run
 
 STARTED = "2026-01-01T12:00:00Z"
 

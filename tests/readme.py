@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from doctor.catalogue import checks
-from doctor.report.pages import catalogue_markdown
+from doctor.engine.catalog import checks
+from doctor.report.explain.checks import catalogue_markdown
 
 README = Path(__file__).resolve().parents[1] / "README.md"
 

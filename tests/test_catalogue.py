@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from doctor.areas import AREAS
-from doctor.catalogue import checks, home, load, pick
-from doctor.declaration import BadCheck, Check
-from doctor.model import fill
+from doctor.engine.areas import AREAS
+from doctor.engine.catalog import checks, home, load, pick
+from doctor.engine.check import BadCheck, Check
+from doctor.engine.result import fill
 
 ALL = checks()
 

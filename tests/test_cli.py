@@ -32,7 +32,7 @@ def doctor(*words: str, env: dict[str, str] | None = None, **more: Any) -> subpr
 SITE = '''
 from collections.abc import Iterator
 from doctor import {severity}, Finding, check
-from doctor.fact import Answer, Fact, run
+from doctor.engine.fact import Answer, Fact, run
 
 class Said(Fact, frozen=True):
     """What a command said."""
@@ -130,7 +130,7 @@ class TestExitCodes:
 
     def test_our_own_bug_is_70_one_line_and_a_file(self, tmp_path: Path) -> None:
         code = (
-            "import doctor.cli as cli\n"
+            "import doctor.cli.main as cli\n"
             "def broken(): raise KeyError('token=abc')\n"
             "cli.quick = lambda words: broken()\n"
             "cli.main()"

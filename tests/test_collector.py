@@ -17,11 +17,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doctor.collector import SOURCE, Ask, Letter, Sheet, source, unframe
-from doctor.fact import Answer, Fact, Output, Probe, ask, read, run
-from doctor.record import HostRecord
+from doctor.collect.protocol import SOURCE, Ask, Letter, Sheet, source, unframe
+from doctor.engine.fact import Answer, Fact, Output, Probe, ask, read, run
+from doctor.engine.record import HostRecord
+from doctor.engine.sanitize import plain
 from doctor.transport import Said, Unreached
-from doctor.wording import plain
 
 
 def pythons() -> list[str]:

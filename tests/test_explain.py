@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-import doctor.playbooks
-from doctor.cli import Refused
-from doctor.commands import application
+import doctor.remedy.catalog
+from doctor.cli.app import application
+from doctor.engine.errors import CommandError
 
 RULE = '''
 from doctor import ERROR, Finding, check
@@ -43,7 +43,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (tmp_path / name).mkdir()
     (tmp_path / "checks" / "our_rule.py").write_text(RULE)
     (tmp_path / "playbooks" / "switch-lamps-on.toml").write_text(LAMP)
-    monkeypatch.setattr(doctor.playbooks, "home", lambda folder: tmp_path / "none")
+    monkeypatch.setattr(doctor.remedy.catalog, "home", lambda folder: tmp_path / "none")
     return tmp_path
 
 
@@ -83,7 +83,7 @@ def test_a_playbook_is_explained(site: Path, said: Any) -> None:
     ],
 )
 def test_what_is_not_known_is_usage(site: Path, said: Any, name: str, why: str) -> None:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(CommandError) as caught:
         said("explain", name, "--playbooks", str(site / "playbooks"))
     assert why in str(caught.value)
     assert caught.value.code == 2
@@ -93,10 +93,10 @@ def test_a_bad_playbook_is_one_line_and_78(site: Path, said: Any) -> None:
     path = site / "playbooks" / "switch-lamps-on.toml"
     path.write_text(LAMP.replace("undo", "unod"))
     for words in (("explain", "our-rule", "--playbooks", str(path.parent)), ("list", "--playbooks", str(path.parent))):
-        with pytest.raises(Refused, match=rf"{path}:12: step 1: unod: no such key; did you mean undo\?") as caught:
+        with pytest.raises(CommandError, match=rf"{path}:12: step 1: unod: no such key; did you mean undo\?") as caught:
             said(*words)
         assert caught.value.code == 78
-    with pytest.raises(Refused, match="not a folder"):
+    with pytest.raises(CommandError, match="not a folder"):
         said("explain", "our-rule", "--playbooks", str(path))
 
 
@@ -110,5 +110,5 @@ def test_playbooks_are_listed(site: Path, said: Any) -> None:
 
 
 def test_a_folder_needs_to_be_asked_for(said: Any) -> None:
-    with pytest.raises(Refused, match="expected --playbooks before a folder"):
+    with pytest.raises(CommandError, match="expected --playbooks before a folder"):
         said("list", "/tmp")

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from doctor.catalogue import checks
+from doctor.engine.catalog import checks
 from tests.faults import Prepared, Row
 from tests.smoke.proofs import TESTS, proven
 

@@ -8,8 +8,8 @@ import time
 import msgspec
 import pytest
 
-from doctor.collector import Ask
-from doctor.gather import Limits, Partial, gather
+from doctor.collect.fanout import Limits, Partial, gather
+from doctor.collect.protocol import Ask
 from doctor.transport import Said, Unreached
 
 ASK = Ask((), {})

@@ -7,8 +7,8 @@ import io
 
 import pytest
 
-from doctor.cli import HELP, quick
-from doctor.commands import COMMANDS, application
+from doctor.cli.app import COMMANDS, application
+from doctor.cli.main import HELP, quick
 
 
 def said(*words: str) -> str:

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from doctor.filling import fill_command, is_whole
-from doctor.playbook import Step
-from doctor.playbook_rules import broken
+from doctor.remedy.playbook import Step
+from doctor.remedy.template import fill_command, is_whole
+from doctor.remedy.validate import broken
 
 PARTS = (
     "f ", "g ", "{v}", "{v}", "'", '"', "$(", ")", "(", "`", "\\", "#", "\n", ";", " ", "|", "case x in x) ",

@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from doctor.catalogue import home
-from doctor.fact import Unreadable
-from doctor.intent import (
+from doctor.engine.catalog import home
+from doctor.engine.fact import Unreadable
+from doctor.engine.result import Status
+from doctor.job import (
     Launch,
     NotARankTable,
     PortRange,
@@ -26,8 +27,7 @@ from doctor.intent import (
     read_rank_table,
     unusable,
 )
-from doctor.intent.table_json import parse, repeated_keys
-from doctor.model import Status
+from doctor.job.rank_table.strict_json import parse, repeated_keys
 from tests.checks.tables import HEALTHY, a1, a2, a3, check, judged, lab, legacy, said, table
 
 ALONE = [

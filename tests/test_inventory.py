@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doctor.inventory import Inventory, InventoryError, Options, take
+from doctor.environment.inventory import Inventory, InventoryError, Options, take
 from tests.checks.tables import a2, a3, lab, legacy
 
 
@@ -229,7 +229,7 @@ def test_exclude() -> None:
 
 def test_clustershell_is_loaded_only_for_a_range() -> None:
     program = (
-        "import sys; from doctor.inventory import Options, take;"
+        "import sys; from doctor.environment.inventory import Options, take;"
         "take(Options(hosts='a,10.0.0.1'), {}, open);"
         "assert not [m for m in sys.modules if m.startswith('ClusterShell')]"
     )

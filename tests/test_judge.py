@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from doctor import ERROR, Finding, PerHost, Skip, check
-from doctor.declaration import BadCheck, Check
-from doctor.fact import Absent, Answer, Fact, Output, Unreadable, Visit, read, run
-from doctor.judge import Book, judge_one, learn
-from doctor.model import Outcome, Reason, Status
-from doctor.record import HostRecord
+from doctor.engine.check import BadCheck, Check
+from doctor.engine.evaluate import Book, judge_one, learn
+from doctor.engine.fact import Absent, Answer, Fact, Output, Unreadable, Visit, read, run
+from doctor.engine.record import HostRecord
+from doctor.engine.result import Outcome, Reason, Status
 
 
 class Queue(Fact, frozen=True):

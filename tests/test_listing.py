@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from doctor.areas import AREAS
-from doctor.catalogue import checks, files
-from doctor.declaration import BadCheck, Check
-from doctor.listing import _DECLARATION, Listed, listing, skim
+from doctor.cli.fast_list import _DECLARATION, Listed, listing, skim
+from doctor.engine.areas import AREAS
+from doctor.engine.catalog import checks, files
+from doctor.engine.check import BadCheck, Check
 
 
 @pytest.mark.parametrize("one", checks(), ids=lambda one: one.name)

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doctor.fact import Absent, Answer, Fact, Output, Unreadable
+from doctor.engine.fact import Absent, Answer, Fact, Output, Unreadable
 from doctor.facts.hccn import DeviceAddresses, SuperDevice, SuperDevices, SuperPod
 from doctor.facts.network import HostAddresses, InterfaceAddress
 from doctor.facts.npu import NpuInventory, NpuProduct
-from doctor.intent import Launch, RankTable
-from doctor.intent.making import FACTS, Made
-from doctor.intent.table_parts import NotMade
-from doctor.preflight.tables import fresh
+from doctor.job import Launch, RankTable
+from doctor.rank_table.build import FACTS, Made
+from doctor.rank_table.build_parts import NotMade
+from doctor.rank_table.from_hosts import fresh
 from tests.checks import tables
 
 Said = dict[type[Fact], Fact | Absent]

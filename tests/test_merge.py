@@ -16,20 +16,20 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from doctor import merge_files
-from doctor.catalogue import checks
-from doctor.collector import union
-from doctor.examine import replay
-from doctor.fact import Output
-from doctor.inventory import Inventory
-from doctor.merge import merge
-from doctor.merge_files import STDIN, read
-from doctor.merge_looks import Pile, looked
-from doctor.merge_names import Known, matched
-from doctor.merge_runs import APART, job
-from doctor.model import Outcome, Report, Status
-from doctor.node_lines import written
-from doctor.record import Run
+from doctor.collect.merge import files
+from doctor.collect.merge.files import STDIN, read
+from doctor.collect.merge.hosts import Known, matched
+from doctor.collect.merge.merge import merge
+from doctor.collect.merge.records import Pile, looked
+from doctor.collect.merge.stale import APART, job
+from doctor.collect.node_lines import written
+from doctor.collect.protocol import union
+from doctor.engine.catalog import checks
+from doctor.engine.fact import Output
+from doctor.engine.record import Run
+from doctor.engine.result import Outcome, Report, Status
+from doctor.environment.inventory import Inventory
+from doctor.session.examine import replay
 from tests.node_files import leave as left
 from tests.node_files import line, run_of
 from tests.test_cli import CLEAN, doctor
@@ -171,7 +171,7 @@ class TestFilesThatCannotBeUsed:
         (folder / "link.json").symlink_to(tmp_path / "secret")
         os.mkfifo(folder / "pipe.json")
         (folder / "folder.json").mkdir()
-        monkeypatch.setattr(merge_files, "LARGEST", 1 << 20)
+        monkeypatch.setattr(files, "LARGEST", 1 << 20)
         (folder / "large.json").write_bytes(b" " * (2 << 20))
         run = merged(folder, "link", "pipe", "folder", "large")
         assert [why(run, host).partition(".json: ")[2] for host in run.hosts] == [
@@ -366,7 +366,7 @@ class TestLines:
     def test_that_unpack_to_more_than_any_record_are_none(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(merge_files, "LARGEST", 1 << 20)
+        monkeypatch.setattr(files, "LARGEST", 1 << 20)
         run = of_lines(tmp_path, written("a", b" " * (64 << 20)), "a")
         assert "do not make a record" in why(run, "a")
 

@@ -16,12 +16,12 @@ from typing import Any
 
 import pytest
 
-from doctor import merge_files
-from doctor.cli import Refused
-from doctor.hostnames import InventoryError, valid
-from doctor.inventory import Inventory
-from doctor.merge_looks import Look
-from doctor.node import alone, called
+from doctor.collect.merge import files
+from doctor.collect.merge.records import Look
+from doctor.collect.node import alone, called
+from doctor.engine.errors import CommandError
+from doctor.environment.inventory import Inventory
+from doctor.hosts.nodeset import InventoryError, valid
 from tests.conftest import PREPARED
 from tests.hosts.fleet import Fleet, merge
 from tests.hosts.npu import npu_fleet
@@ -34,7 +34,7 @@ QUICK = ("--select", "host-unreachable")
 
 
 def looks(path: Path) -> list[Look]:
-    pile = merge_files.read([path])
+    pile = files.read([path])
     assert pile.unusable == ()
     return list(pile.looks)
 
@@ -155,12 +155,12 @@ def test_what_a_host_is_called(name: str, hosts: tuple[str, ...], environ: Mappi
 
 
 def test_it_finds_its_own_address_in_the_list(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("doctor.node._addresses", lambda: ("127.0.0.1", "fe80::1%eth0", "10.1.2.3"))
+    monkeypatch.setattr("doctor.collect.node._addresses", lambda: ("127.0.0.1", "fe80::1%eth0", "10.1.2.3"))
     assert called("", Inventory(("10.1.2.2", "10.1.2.3"), ""), {}) == "10.1.2.3"
 
 
 def test_a_name_that_is_none_is_refused() -> None:
-    with pytest.raises(Refused, match="--name gives it one"):
+    with pytest.raises(CommandError, match="--name gives it one"):
         called("", None, {"SLURMD_NODENAME": "a b"})
     with pytest.raises(InventoryError):
         valid("a b", "")

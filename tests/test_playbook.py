@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from doctor.filling import Unfillable, fill_command, fill_content, fill_path, fill_pattern, fill_text
-from doctor.playbook import Playbook, Step, filled, needed
+from doctor.remedy.playbook import Playbook, Step, filled, needed
+from doctor.remedy.template import Unfillable, fill_command, fill_content, fill_path, fill_pattern, fill_text
 
 HOSTILE = st.text(st.sampled_from("ab \\\"'`$();&|<>*?~#\t\n!{}[]=-%é"), max_size=12)
 

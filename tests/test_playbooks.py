@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import doctor.playbooks
-from doctor.playbook import Playbook, Step
-from doctor.playbook_file import MOST
-from doctor.playbooks import BadPlaybook, known_checks, load, read, treating
-from doctor.supplies import supplies
+import doctor.remedy.catalog
+from doctor.remedy.catalog import BadPlaybook, known_checks, load, read, treating
+from doctor.remedy.finding_values import supplies
+from doctor.remedy.parse import MOST
+from doctor.remedy.playbook import Playbook, Step
 
 KNOWN = known_checks()
 
@@ -293,7 +293,7 @@ def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder that stands for this program's own."""
     ours = tmp_path / "ours"
     ours.mkdir()
-    monkeypatch.setattr(doctor.playbooks, "home", lambda folder: ours)
+    monkeypatch.setattr(doctor.remedy.catalog, "home", lambda folder: ours)
     return ours
 
 

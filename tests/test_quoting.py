@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from doctor.quoting import open_quote, places, scan
+from doctor.engine.shell_quote import open_quote, places, scan
 
 
 @pytest.mark.parametrize(

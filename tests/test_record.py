@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doctor.fact import Output, Visit
-from doctor.record import SCHEMA, BadRun, HostRecord, Run, load, redact, redacted
+from doctor.engine.fact import Output, Visit
+from doctor.engine.record import SCHEMA, BadRun, HostRecord, Run, load, redact, redacted
 
 
 @pytest.mark.parametrize(

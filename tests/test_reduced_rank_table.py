@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doctor.catalogue import checks
-from doctor.intent import Launch, RankTableFile
-from doctor.intent.reduction import NotReduced, reduce
-from doctor.preflight.tables import of_table_alone, verify
+from doctor.engine.catalog import checks
+from doctor.job import Launch, RankTableFile
+from doctor.rank_table.from_hosts import of_table_alone, verify
+from doctor.rank_table.reduce import NotReduced, reduce
 from tests.checks import tables
 
 FORMS = {

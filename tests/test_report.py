@@ -16,12 +16,12 @@ import pytest
 from junitparser import JUnitXml
 from prometheus_client.parser import text_string_to_metric_families
 
-from doctor.cli import Refused
-from doctor.commands import application
-from doctor.commands.redacting import kept_key
-from doctor.model import Finding, Report
-from doctor.report.json import encode
-from doctor.verdict import exit_code
+from doctor.cli.app import application
+from doctor.engine.errors import CommandError
+from doctor.engine.exit_code import exit_code
+from doctor.engine.result import Finding, Report
+from doctor.report.formats.json import encode
+from doctor.session.redact import kept_key
 from tests.report import reports as made
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -42,7 +42,7 @@ def doctor(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, t
             with pytest.raises(SystemExit) as ended:
                 application(words)([*words])
             code = int(ended.value.code or 0)
-        except Refused as refusal:
+        except CommandError as refusal:
             print(f"doctor: {refusal}", file=sys.stderr)
             code = refusal.code
         out, err = capfd.readouterr()
@@ -126,7 +126,7 @@ class TestFormats:
 SLOW = '''
 from collections.abc import Iterator
 from doctor import ERROR, Finding, check
-from doctor.fact import Answer, Fact, run
+from doctor.engine.fact import Answer, Fact, run
 
 class Slow(Fact, frozen=True):
     """What never comes."""
@@ -244,13 +244,13 @@ class TestRedact:
         self, doctor: Callable[..., Said], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         (tmp_path / "state").write_text("no folder")
-        from doctor.commands import redacting
+        from doctor.session import redact
 
-        redacting._key.cache_clear()
+        redact._key.cache_clear()
         monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
         path = keep(tmp_path / "r", made.folded())
         _, out, _ = doctor("report", path, "--redact")
-        redacting._key.cache_clear()
+        redact._key.cache_clear()
         assert "of this run alone: the key could not be kept (Not a directory)" in out
         assert "node0" not in out
         assert str(tmp_path) not in out
@@ -297,14 +297,14 @@ class TestKey:
 
 
 def test_what_is_heavy_is_loaded_when_it_is_asked_for() -> None:
-    code = "import sys, doctor.commands.check, doctor.commands.report; print(*sys.modules)"
+    code = "import sys, doctor.cli.check, doctor.cli.report; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     assert not {"junitparser", "prometheus_client", "rich", "hmac"} & set(loaded.split())
 
 
 def test_a_struct_is_what_a_saved_run_is() -> None:
     """Runs of the time before they told their checks are still read."""
-    from doctor.record import SCHEMA, Run, load
+    from doctor.engine.record import SCHEMA, Run, load
 
     run = Run(SCHEMA, "1 host", "2026-01-01T00:00:00Z", 1.0, {})
     old = {name: value for name, value in msgspec.to_builtins(run).items() if name != "checks"}

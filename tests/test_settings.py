@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from doctor.settings import MOST, BadSettings, Settings, find, tables
+from doctor.config.file import MOST, BadSettings, Settings, find, tables
 
 
 @pytest.fixture

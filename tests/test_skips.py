@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from doctor.model import Report, Status
-from doctor.report import plain
-from doctor.skips import BadSettings, Skips, leave_out, skipped
-from doctor.verdict import Exit, exit_code
+from doctor.config.skips import BadSettings, Skips, leave_out, skipped
+from doctor.engine.exit_code import Exit, exit_code
+from doctor.engine.result import Report, Status
+from doctor.report.formats import plain
 from tests.report import reports as made
 from tests.report.strategies import NAMES, reports
 

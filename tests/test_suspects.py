@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doctor.suspects import suspects
+from doctor.engine.pairwise_blame import suspects
 
 HOSTS = [(name,) for name in "abcdef"]
 

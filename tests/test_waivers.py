@@ -9,11 +9,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from doctor.model import Finding, Outcome, Reason, Report, Status
-from doctor.report import plain
-from doctor.report.tally import tally
-from doctor.verdict import Exit, exit_code
-from doctor.waivers import BadSettings, Waivers, apply, parse
+from doctor.config.waivers import BadSettings, Waivers, apply, parse
+from doctor.engine.exit_code import Exit, exit_code
+from doctor.engine.result import Finding, Outcome, Reason, Report, Status
+from doctor.report.formats import plain
+from doctor.report.layout.tally import tally
 from tests.report import reports as made
 from tests.report.strategies import reports
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from doctor.whole import write_whole
+from doctor.config.atomic_write import write_whole
 
 
 def test_a_file_is_replaced_in_one_step_and_is_its_owners_alone(tmp_path: Path) -> None:
@@ -34,7 +34,11 @@ def test_a_link_stays_a_link(tmp_path: Path) -> None:
 def test_what_is_no_plain_file_is_written_into(tmp_path: Path) -> None:
     """The log of a container's end is a mount, and stderr a pipe: neither can be replaced."""
     done = subprocess.run(
-        [sys.executable, "-c", "from doctor.whole import write_whole; write_whole('/dev/stderr', b'said')"],
+        [
+            sys.executable,
+            "-c",
+            "from doctor.config.atomic_write import write_whole; write_whole('/dev/stderr', b'said')",
+        ],
         stderr=subprocess.PIPE,
         check=True,
         cwd=Path(__file__).parents[1],

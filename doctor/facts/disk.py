@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from doctor.fact import Answer, Fact, Unreadable, ask
+from doctor.engine.fact import Answer, Fact, Unreadable, ask
 
 
 def look_at_disks(given: dict) -> list:  # type: ignore[type-arg]

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from doctor.fact import Absent, Answer, Fact, Unreadable, ask, run
+from doctor.engine.fact import Absent, Answer, Fact, Unreadable, ask, run
 
 
 def look_for_gpus(given: dict[str, Any]) -> dict[str, Any]:

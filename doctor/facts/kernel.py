@@ -9,10 +9,10 @@ from fnmatch import fnmatchcase
 
 import msgspec
 
-from doctor.fact import Absent, Answer, Fact, Unreadable, read, trouble
+from doctor.engine.fact import Absent, Answer, Fact, Unreadable, read, trouble
 from doctor.facts.gpu import GpuCards
 from doctor.facts.npu import NpuInventory
-from doctor.intent import Launch
+from doctor.job import Launch
 
 SOMAXCONN = "net.core.somaxconn"
 SYN_BACKLOG = "net.ipv4.tcp_max_syn_backlog"

@@ -6,7 +6,7 @@ import re
 
 import msgspec
 
-from doctor.fact import Absent, Answer, Fact, Unreadable, read
+from doctor.engine.fact import Absent, Answer, Fact, Unreadable, read
 
 
 class Limit(msgspec.Struct, frozen=True):

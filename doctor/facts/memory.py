@@ -6,8 +6,8 @@ import re
 
 import msgspec
 
-from doctor.fact import Absent, Answer, Fact, Unreadable, ask, read
-from doctor.intent import Launch
+from doctor.engine.fact import Absent, Answer, Fact, Unreadable, ask, read
+from doctor.job import Launch
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 DOCKER_DEFAULT = 64 * MIB

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from doctor.fact import Answer, Fact, Unreadable, ask
+from doctor.engine.fact import Answer, Fact, Unreadable, ask
 
 
 def hosts_lines(wanted: Iterable[str], fleet: Mapping[str, HostNames]) -> list[str]:

@@ -6,7 +6,7 @@ import ipaddress
 
 import msgspec
 
-from doctor.fact import Answer, Fact, Unreadable, ask
+from doctor.engine.fact import Answer, Fact, Unreadable, ask
 
 
 def list_addresses(given: dict) -> list:  # type: ignore[type-arg]

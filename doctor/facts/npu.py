@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from doctor.fact import Absent, Answer, Fact, Output, Unreadable, ask, run, trouble
+from doctor.engine.fact import Absent, Answer, Fact, Output, Unreadable, ask, run, trouble
 
 Family = Literal["A1", "A2", "A3", "A5", "inference"]
 

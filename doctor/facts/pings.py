@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from doctor.fact import Answer, Fact, PerHost, ask
+from doctor.engine.fact import Answer, Fact, PerHost, ask
 from doctor.facts.hccn import DeviceAddresses
 
 MOST_PEERS = 4

@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 
-from doctor.fact import Absent, Answer, Fact, Unreadable, ask, read
+from doctor.engine.fact import Absent, Answer, Fact, Unreadable, ask, read
+from doctor.engine.record import redact
 from doctor.facts.kernel import PORT_RANGE, RESERVED_PORTS, path_of
-from doctor.intent import Launch, PortRange
-from doctor.record import redact
+from doctor.job import Launch, PortRange
 
 
 def parse_ports(text: str) -> tuple[PortRange, ...]:

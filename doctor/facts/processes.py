@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from doctor.fact import Absent, Answer, Fact, ask
+from doctor.engine.fact import Absent, Answer, Fact, ask
 
 
 def look_for_holders(given: dict[str, Any]) -> dict[str, Any]:

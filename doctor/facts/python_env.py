@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from doctor.fact import Absent, Answer, Fact, PerHost, Unreadable, ask
+from doctor.engine.fact import Absent, Answer, Fact, PerHost, Unreadable, ask
 
 
 def find_python(given: dict[str, Any]) -> dict[str, Any]:

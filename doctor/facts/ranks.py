@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from doctor.fact import Absent, Answer, Fact, ask
+from doctor.engine.fact import Absent, Answer, Fact, ask
 
 
 def look_at_rank_table(given: dict[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from doctor.fact import Absent, Answer, Fact, Unreadable, ask, read
+from doctor.engine.fact import Absent, Answer, Fact, Unreadable, ask, read
 
 DRIVER = "/usr/local/Ascend/driver/version.info"
 FIRMWARE = "/usr/local/Ascend/firmware/version.info"

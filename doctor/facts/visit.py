@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from doctor.fact import Absent, Answer, Fact, not_reached, visit
+from doctor.engine.fact import Absent, Answer, Fact, not_reached, visit
 
 
 class Reach(Fact, frozen=True):

@@ -9,16 +9,16 @@ from typing import Any, Literal
 
 import msgspec
 
-from doctor.fix.files import State, changed
-from doctor.fix.hand import Declined, Hand, Lost
+from doctor.engine.record import redact
+from doctor.engine.sanitize import plain
+from doctor.fix.file_edits import State, changed
+from doctor.fix.inspect_host import Hands, before, busy, failed, look
 from doctor.fix.journal import Journal, Undo
-from doctor.fix.look import Hands, before, busy, failed, look
 from doctor.fix.plan import HostPlan, host_plan
-from doctor.fix.steps import Act, Treatment
-from doctor.playbook import Step, Unfillable
-from doctor.record import redact
+from doctor.fix.remote_client import Declined, Hand, Lost
+from doctor.fix.select import Act, Treatment
+from doctor.remedy.playbook import Step, Unfillable
 from doctor.transport import Transport
-from doctor.wording import plain
 
 SECONDS = 120.0
 """For one step."""

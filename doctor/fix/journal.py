@@ -17,9 +17,9 @@ from typing import Literal, TypeVar
 
 import msgspec
 
-from doctor.fix.files import State
-from doctor.record import redact
-from doctor.wording import printable
+from doctor.engine.record import redact
+from doctor.engine.sanitize import printable
+from doctor.fix.file_edits import State
 
 JOURNAL, UNDO = "journal.jsonl", "undo.jsonl"
 EXCERPT = 2000

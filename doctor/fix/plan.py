@@ -12,13 +12,13 @@ from typing import Any
 
 import msgspec
 
-from doctor.fix.contradictions import contradicting
-from doctor.fix.files import State, changed, difference
-from doctor.fix.how import How
-from doctor.fix.steps import Act, Left, Treatment, fingerprint, message
-from doctor.playbook import Playbook, Step, Unfillable
-from doctor.record import redact
-from doctor.wording import plain, printable
+from doctor.engine.record import redact
+from doctor.engine.sanitize import plain, printable
+from doctor.fix.conflicts import contradicting
+from doctor.fix.context import How
+from doctor.fix.file_edits import State, changed, difference
+from doctor.fix.select import Act, Left, Treatment, fingerprint, message
+from doctor.remedy.playbook import Playbook, Step, Unfillable
 
 SCHEMA = "doctor.plan/1"
 LONGEST = 4000

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import msgspec
 
+from doctor.config.atomic_write import write_whole
+from doctor.config.paths import state_folder
 from doctor.fix.plan import SCHEMA, Plan
-from doctor.hostnames import shown
-from doctor.state import state_folder
-from doctor.whole import write_whole
+from doctor.hosts.nodeset import shown
 
 ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}")
 

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 
 import msgspec
 
-from doctor.fix.hand import Declined, Hand, Lost
+from doctor.engine.record import redact
+from doctor.fix.inspect_host import Hands, failed
 from doctor.fix.journal import Journal, Undo
-from doctor.fix.look import Hands, failed
-from doctor.record import redact
+from doctor.fix.remote_client import Declined, Hand, Lost
 from doctor.transport import Transport
 
 SECONDS = 120.0

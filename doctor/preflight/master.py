@@ -5,12 +5,12 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Collection, Mapping
 
+from doctor.engine.evaluate import Book
+from doctor.engine.record import Run
 from doctor.facts.names import HostNames, is_address, plain
 from doctor.facts.network import HostAddresses
-from doctor.hostnames import shown
-from doctor.intent import Launch
-from doctor.judge import Book
-from doctor.record import Run
+from doctor.hosts.nodeset import shown
+from doctor.job import Launch
 
 
 def owner(run: Run) -> str:

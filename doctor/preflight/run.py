@@ -12,23 +12,23 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from doctor.cli import Refused
-from doctor.commands.formats import Followers, asked_for
-from doctor.model import Outcome, Reason, Report
-from doctor.preflight import telling
-from doctor.preflight.looking import NotReady, look, skips_all
-from doctor.preflight.wanted import Wanted
-from doctor.preflight.watch import Deadline, Heartbeat
-from doctor.verdict import Exit, exit_code
+from doctor.engine.errors import CommandError
+from doctor.engine.exit_code import Exit, exit_code
+from doctor.engine.result import Outcome, Reason, Report
+from doctor.preflight import report as telling
+from doctor.preflight.deadline import Deadline, Heartbeat
+from doctor.preflight.gather import NotReady, look, skips_all
+from doctor.preflight.options import Wanted
+from doctor.session.output_files import Followers, asked_for
 
 if TYPE_CHECKING:
-    from doctor.declaration import Check
-    from doctor.examine import Examination, Options
-    from doctor.inventory import Inventory
-    from doctor.preflight.company import Leader
-    from doctor.preflight.place import Place
+    from doctor.engine.check import Check
+    from doctor.engine.record import HostRecord
+    from doctor.environment.context import Place
+    from doctor.environment.inventory import Inventory
+    from doctor.preflight.host_leader import Leader
     from doctor.preflight.spares import Choice
-    from doctor.record import HostRecord
+    from doctor.session.examine import Examination, Options
 
 RESERVE = 1.0
 """Seconds of the budget that are kept to judge and to report, and a part for each host beside them."""
@@ -72,8 +72,8 @@ class Preflight:
         deadline = Deadline(self.end, self.last_words)
         try:
             return self._look_and_tell()
-        except Refused as refusal:
-            return self._give_up(str(refusal), refusal.code, "bad-input")
+        except CommandError as refusal:
+            return self._give_up(str(refusal), refusal.exit_code, "bad-input")
         except NotReady as why:
             return self._give_up(str(why), Exit.UNKNOWN, why.word)
         except (KeyboardInterrupt, SystemExit) as stop:
@@ -104,7 +104,7 @@ class Preflight:
         """A signal: what had been read by then is judged."""
         if self.code is not None:
             return self._settled_line()
-        from doctor.examine import cut_short
+        from doctor.session.examine import cut_short
 
         fleet = self.inventory
         if fleet is None or not self.picked:
@@ -118,7 +118,7 @@ class Preflight:
 
     def options(self) -> Options:
         """How hosts are looked at, in the time that is left."""
-        from doctor.examine import Options
+        from doctor.session.examine import Options
         from doctor.smoke.plan import Wish
 
         wanted, count = self.wanted, len(self.inventory.hosts) if self.inventory else 0
@@ -159,15 +159,15 @@ class Preflight:
         return self._put_out(report, done, int(own), choice)
 
     def settled(self, report: Report) -> Report:
-        """With waivers and skips applied, and the notes that are ours. Raises: Refused."""
-        from doctor.commands.waived import settled
+        """With waivers and skips applied, and the notes that are ours. Raises: CommandError."""
+        from doctor.session.policy import settled
 
         report = msgspec.structs.replace(report, notes=(*self.notes, *report.notes))
         return settled(report, Path(self.wanted.config) if self.wanted.config else None, self.known)
 
     def _choose(self, done: Examination, report: Report) -> Choice:
-        from doctor.examine import replay
         from doctor.preflight.spares import choose
+        from doctor.session.examine import replay
 
         wanted = self.wanted
         judge: Callable[..., Report] = lambda run: self.settled(replay(run, self.picked))  # noqa: E731
@@ -186,7 +186,7 @@ class Preflight:
         self.code = self.wanted.ending.code(own)
         self.beat.close()
         if self.wanted.redact:
-            from doctor.commands.redacting import veiled
+            from doctor.session.redact import veiled
 
             report = veiled(report, [record.visit.name for record in self.records.values()])
         self.judged = report, own, choice
@@ -209,7 +209,7 @@ class Preflight:
 
     def _say(self, line: str) -> None:
         """Once, from whatever thread comes first."""
-        from doctor.cli import write
+        from doctor.session.console import write
 
         with self._telling:
             if self.line:
@@ -228,7 +228,7 @@ class Preflight:
 
     def _broken(self, error: Exception) -> int:
         """A bug of ours."""
-        from doctor.cli import own_bug
+        from doctor.session.console import own_bug
 
         code = own_bug(error)
         self.cause, self.picked = "doctor-bug", []
@@ -271,7 +271,7 @@ def _signal_code(stop: BaseException) -> int:
 
 def started() -> float:
     """The monotonic clock when this process was started."""
-    from doctor.preflight.watch import age
+    from doctor.preflight.deadline import age
 
     return time.monotonic() - age()
 

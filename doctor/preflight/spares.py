@@ -6,12 +6,12 @@ from collections.abc import Callable, Collection, Iterable
 
 import msgspec
 
-from doctor.model import Outcome, Report
-from doctor.preflight.blame import Rules, bad, blamed, healthy, unseen
+from doctor.engine.exit_code import Exit, FailOn, OnUnknown
+from doctor.engine.record import Run
+from doctor.engine.result import Outcome, Report
+from doctor.preflight.bad_hosts import Rules, bad, blamed, healthy, unseen
 from doctor.preflight.master import missing, owner
-from doctor.preflight.subset import names_of, subset
-from doctor.record import Run
-from doctor.verdict import Exit, FailOn, OnUnknown
+from doctor.rank_table.run_subset import names_of, subset
 
 __all__ = ["Choice", "Rules", "bad", "choose", "healthy"]
 

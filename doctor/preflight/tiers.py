@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal, get_args
 
-from doctor.declaration import Check
+from doctor.engine.check import Check
 
 Tier = Literal["quick", "standard", "smoke"]
 TIERS: tuple[Tier, ...] = get_args(Tier)

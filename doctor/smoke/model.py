@@ -6,7 +6,9 @@ from typing import Literal
 
 import msgspec
 
-Backend = Literal["gloo", "nccl", "hccl"]
+from doctor.engine.smoke_summary import Backend as Backend
+from doctor.engine.smoke_summary import Trouble as Trouble
+from doctor.engine.smoke_summary import TroubleKind as TroubleKind
 
 STAGES = ("start", "rendezvous", "collectives", "pairs", "training", "learning", "loader", "pace", "native", "teardown")
 """In the order in which every rank goes through them."""
@@ -136,59 +138,6 @@ class Snapshot(msgspec.Struct, frozen=True, omit_defaults=True):
     """The kernel's log or the cgroup says that it was killed for memory."""
     waits_for: str = ""
     """The kernel function that it sleeps in, if /proc/PID/wchan tells."""
-
-
-TroubleKind = Literal[
-    "not-started",  # interpreter, import, device
-    "never-joined",  # did not get through the rendezvous
-    "mismatch",  # another op, dtype, size or root in the same place of the sequence
-    "order",  # a cycle of ranks that wait for each other in different collectives
-    "dead",  # killed by a signal, or an error of its own
-    "left",  # ended well or left the loop while others wait for it
-    "stopped",  # SIGSTOP or a debugger
-    "frozen",  # cgroup freezer
-    "blocked",  # sleeps or waits outside of a collective
-    "busy",  # computes and does not come back
-    "input",  # waits for its data loader
-    "network",  # everybody entered, bytes do not arrive
-    "silent",  # the agent of a whole host says nothing any more
-    "budget",  # the time for the run was up
-]
-
-
-class Trouble(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What stopped a run: one cause, the ranks that are to blame, and those that only waited."""
-
-    kind: TroubleKind
-    guilty: tuple[int, ...] = ()
-    """Ranks."""
-    victims: tuple[int, ...] = ()
-    links: tuple[tuple[str, str], ...] = ()
-    """Pairs of hosts (from, to) that bytes do not get through between."""
-    certainty: Literal["certain", "evidence", "timeout"] = "certain"
-    """certain: follows from what was recorded; evidence: the system's counters say so; timeout: an adaptive limit."""
-    stage: str = ""
-    layout: str = ""
-    step: int = 0
-    group: str = ""
-    """Name of the process group."""
-    seq: int = 0
-    op: str = ""
-    numel: int = 0
-    dtype: str = ""
-    text: str = ""
-    """The cause in words of its own: an error message, ``signal 9``."""
-    calls: dict[int, str] = {}
-    """What each rank concerned was doing: ``all_reduce of 128 float32 in dp2, number 7``."""
-    states: dict[int, str] = {}
-    limit: float = 0.0
-    """Seconds of the adaptive limit that was passed; 0 where none was needed."""
-    seconds: float = 0.0
-    """From when the guilty rank's last sign of progress to this verdict."""
-    stacks: dict[int, str] = {}
-    """Python stacks, innermost call first."""
-    evidence: tuple[str, ...] = ()
-    """Plain sentences: sockets, probes, kernel log."""
 
 
 class SmokeRun(msgspec.Struct, frozen=True, omit_defaults=True):

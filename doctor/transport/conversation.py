@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Protocol
 
 from doctor.transport import Conversation, Unreached
-from doctor.transport.wording import size, unreached
+from doctor.transport.messages import size, unreached
 
 LONGEST_LINE = 4 << 20
 RATE = 8 << 20

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from doctor.transport import Conversation, Said
 from doctor.transport.conversation import Lines
-from doctor.transport.files import Pipes
 from doctor.transport.options import MAX_OUTPUT
+from doctor.transport.pipes import Pipes
 from doctor.transport.process import Children, converse
 
 

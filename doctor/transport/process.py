@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from doctor.transport import Said, Unreached
-from doctor.transport.wording import seconds, size, unreached
+from doctor.transport.messages import seconds, size, unreached
 
 _CHUNK = 1 << 16
 _GRACE = 1.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from doctor.model import Finding
+from doctor.engine.result import Finding
 from doctor.smoke.model import SmokeRun, Trouble, TroubleKind
 from tests.checks.smoke import found, judged, page, ran, started
 

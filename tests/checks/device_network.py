@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 from ipaddress import ip_address, ip_interface
 from typing import Any
 
-from doctor.catalogue import home, load
-from doctor.fact import PerHost
+from doctor.engine.catalog import home, load
+from doctor.engine.fact import PerHost
+from doctor.engine.result import Finding
 from doctor.facts.hccn import DetectAddresses, DeviceAddresses, DeviceGateways, DeviceLinks, HccnConf, SuperPod
 from doctor.facts.npu import NpuProduct
 from doctor.facts.visit import Reach
-from doctor.intent import Launch
-from doctor.model import Finding
+from doctor.job import Launch
 
 HOSTS = ("h1", "h2", "h3", "h4")
 Hosts = tuple[str, ...]

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from doctor.catalogue import home, load
-from doctor.declaration import Skip
-from doctor.fact import PerHost, Unreadable
+from doctor.engine.catalog import home, load
+from doctor.engine.check import Skip
+from doctor.engine.fact import PerHost, Unreadable
+from doctor.engine.result import Finding
 from doctor.facts.gpu import Gpu, GpuInventory
 from doctor.facts.npu import NpuInventory, NpuState, NpuTable
 from doctor.facts.python_env import PythonEnv, TorchImport
 from doctor.facts.versions import CannVersion, NpuVersions
-from doctor.model import Finding
 
 Look = Callable[..., list[Finding]]
 

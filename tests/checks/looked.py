@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from doctor.catalogue import home, load
-from doctor.declaration import Check
-from doctor.fact import Absent, Fact
+from doctor.engine.catalog import home, load
+from doctor.engine.check import Check
+from doctor.engine.evaluate import Book, judge_one
+from doctor.engine.fact import Absent, Fact
+from doctor.engine.result import Outcome
 from doctor.facts.visit import Reach
-from doctor.intent import Launch
-from doctor.judge import Book, judge_one
-from doctor.model import Outcome
+from doctor.job import Launch
 
 Seen = Mapping[str, Sequence[Fact]]
 """The facts of each host, by its name."""
@@ -60,7 +60,7 @@ def skipped(outcome: Outcome) -> set[str]:
 
 def advice(name: str, outcome: Outcome) -> str:
     """What to do, with the values of the first finding."""
-    from doctor.model import fill
+    from doctor.engine.result import fill
 
     finding = outcome.findings[0]
     return fill(check(name).section("What to do"), {**finding.values, "host": finding.hosts[0]})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from doctor.facts.names import HostNames, Meaning
 from doctor.facts.network import HostAddresses, InterfaceAddress
 from doctor.facts.ports import Listeners, ReservedPorts, Socket, parse_ports
-from doctor.intent import PortRange
+from doctor.job import PortRange
 
 
 def reserved(text: str, first: int = 32768, last: int = 60999) -> ReservedPorts:

@@ -11,7 +11,9 @@ from typing import Any
 
 import msgspec
 
-from doctor.fact import Absent, Fact
+from doctor.engine.evaluate import judge_one
+from doctor.engine.fact import Absent, Fact
+from doctor.engine.result import Finding, Outcome
 from doctor.facts.smoke import (
     Begun,
     Checked,
@@ -37,9 +39,7 @@ from doctor.facts.smoke import (
     TwinBlocks,
     TwinUpdate,
 )
-from doctor.facts.smoke.told import Event
-from doctor.judge import judge_one
-from doctor.model import Finding, Outcome
+from doctor.facts.smoke.events import Event
 from doctor.smoke.model import Layout, Place, Plan, SmokeRun, Trouble
 from tests.checks.looked import Facts, check
 
@@ -273,7 +273,7 @@ def found(name: str, run: SmokeRun, *facts: BY_HOST) -> tuple[Finding, ...]:
 
 def page(name: str, finding: Finding) -> str:
     """What to do, with the finding's values and each of its hosts, as a report fills it."""
-    from doctor.model import fill
+    from doctor.engine.result import fill
 
     text = check(name).section("What to do")
     return "\n".join(fill(text, {**finding.values, "host": host}) for host in finding.hosts or ("",))

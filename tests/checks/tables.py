@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from doctor.catalogue import home, load
-from doctor.declaration import Check
-from doctor.intent import Launch, NotARankTable, RankTable, RankTableFile, read_rank_table
-from doctor.judge import Book, judge_one
-from doctor.model import Outcome
+from doctor.engine.catalog import home, load
+from doctor.engine.check import Check
+from doctor.engine.evaluate import Book, judge_one
+from doctor.engine.result import Outcome
+from doctor.job import Launch, NotARankTable, RankTable, RankTableFile, read_rank_table
 
 Json = Any
 

@@ -1,7 +1,7 @@
 import pytest
 
 from doctor import Skip
-from doctor.fact import Unreadable
+from doctor.engine.fact import Unreadable
 from doctor.facts.hccn import DeviceAddresses
 from tests.checks.device_network import HOSTS, a1, a2, fleet, judged, moved, per
 

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from doctor import Finding, PerHost, Skip
-from doctor.fact import Unreadable
+from doctor.engine.fact import Unreadable
 from tests.checks.device_network import HOSTS, fleet, judged, links, per
 
 ALL_DOWN = links(down=tuple(range(8)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ipaddress import ip_interface
 
-from doctor.fact import PerHost
+from doctor.engine.fact import PerHost
 from doctor.facts.hccn import DeviceAddresses
 from doctor.facts.pings import DevicePings, Ping
 from tests.checks.devices import of

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from doctor.fact import Fact
+from doctor.engine.fact import Fact
+from doctor.engine.result import Outcome, Status
 from doctor.facts.names import HostNames, Meaning
 from doctor.facts.network import HostAddresses, InterfaceAddress
 from doctor.facts.ports import Listeners, Socket
-from doctor.model import Outcome, Status
 from tests.checks.looked import advice, job, judged, said
 from tests.checks.npus import npus
 from tests.checks.ports import reserved

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from doctor.fact import PerHost
+from doctor.engine.evaluate import Book, judge_one
+from doctor.engine.fact import PerHost
+from doctor.engine.result import Outcome, Status
 from doctor.facts.npu import NpuProduct
-from doctor.intent import Launch
-from doctor.judge import Book, judge_one
-from doctor.model import Outcome, Status
+from doctor.job import Launch
 from tests.checks.tables import check, said
 
 NAME = "launch-settings-invalid"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from doctor.intent import Launch
-from doctor.judge import Book, judge_one
-from doctor.model import Outcome, Status
+from doctor.engine.evaluate import Book, judge_one
+from doctor.engine.result import Outcome, Status
+from doctor.job import Launch
 from tests.checks.tables import check, said
 
 NAME = "launch-timeouts-disordered"

@@ -1,8 +1,8 @@
 import pytest
 
+from doctor.engine.evaluate import judge_one
+from doctor.engine.result import Outcome
 from doctor.facts.visit import Reach
-from doctor.judge import judge_one
-from doctor.model import Outcome
 from tests.checks.looked import Facts, check, said
 
 

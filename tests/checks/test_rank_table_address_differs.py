@@ -6,7 +6,7 @@ from ipaddress import ip_interface
 
 import pytest
 
-from doctor.fact import PerHost, Unreadable
+from doctor.engine.fact import PerHost, Unreadable
 from doctor.facts.hccn import DeviceAddresses
 from doctor.facts.network import HostAddresses, InterfaceAddress
 from tests.checks.tables import Json, a1, a2, check, table

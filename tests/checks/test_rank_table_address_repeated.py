@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from doctor.model import Status
+from doctor.engine.result import Status
 from tests.checks.tables import a1, a2, a3, judged, said
 
 NAME = "rank-table-address-repeated"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from doctor.fact import PerHost, Unreadable
-from doctor.model import Finding
+from doctor.engine.fact import PerHost, Unreadable
+from doctor.engine.result import Finding
 from tests.checks.devices import inventory
 from tests.checks.tables import a1, check, table
 

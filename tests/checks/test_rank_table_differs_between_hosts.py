@@ -6,11 +6,11 @@ import hashlib
 
 import pytest
 
-from doctor.declaration import Skip
-from doctor.fact import PerHost
+from doctor.engine.check import Skip
+from doctor.engine.fact import PerHost
+from doctor.engine.result import Finding
 from doctor.facts.ranks import RankTableOnHost
-from doctor.intent import Launch, RankTableFile
-from doctor.model import Finding
+from doctor.job import Launch, RankTableFile
 from tests.checks.tables import check
 
 NAME = "rank-table-differs-between-hosts"

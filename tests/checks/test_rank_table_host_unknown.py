@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from doctor.fact import PerHost
+from doctor.engine.fact import PerHost
 from doctor.facts.network import HostAddresses, InterfaceAddress
 from tests.checks.tables import Json, a2, check, table
 

@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from doctor.fact import Absent
-from doctor.intent import RankTableFile
-from doctor.judge import Book, judge_one
-from doctor.model import Status
+from doctor.engine.evaluate import Book, judge_one
+from doctor.engine.fact import Absent
+from doctor.engine.result import Status
+from doctor.job import RankTableFile
 from tests.checks.tables import a1, check, judged, said
 
 NAME = "rank-table-not-json"

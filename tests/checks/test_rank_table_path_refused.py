@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from doctor.intent import RankTableFile
-from doctor.judge import Book, judge_one
-from doctor.model import Status
+from doctor.engine.evaluate import Book, judge_one
+from doctor.engine.result import Status
+from doctor.job import RankTableFile
 from tests.checks.tables import a1, check, judged, said
 
 NAME = "rank-table-path-refused"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from doctor.model import Status
+from doctor.engine.result import Status
 from tests.checks.tables import a1, judged, said
 
 NAME = "rank-table-path-relative"

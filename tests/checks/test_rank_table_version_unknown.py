@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from doctor.model import Status
+from doctor.engine.result import Status
 from tests.checks.tables import Json, a1, a3, judged, lab, legacy, said
 
 NAME = "rank-table-version-unknown"

@@ -1,6 +1,6 @@
 import pytest
 
-from doctor.fact import Fact
+from doctor.engine.fact import Fact
 from doctor.facts.gpu import GpuCards
 from doctor.facts.memory import GIB, MIB
 from tests.checks.looked import job, judged, said

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from doctor.facts.smoke import Wrong
-from doctor.smoke.buffers import sent
+from doctor.smoke.numerics.buffers import sent
 from tests.checks.smoke import collectives, found, judged, page, ran
 
 NAME = "smoke_collective_wrong"

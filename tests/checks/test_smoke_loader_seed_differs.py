@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from doctor.model import Finding, Status
+from doctor.engine.result import Finding, Status
 from doctor.smoke.model import SmokeRun
 from tests.checks.smoke import found, judged, loader, loader_events, page, ran
 from tests.checks.trained import DP2TP2, DP4, TP4

@@ -3,8 +3,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from doctor.engine.result import Outcome, Status
 from doctor.facts.smoke import Stepped
-from doctor.model import Outcome, Status
 from tests.checks.smoke import alter, judged, learning, page, ran, training, training_events
 
 NAME = "smoke_loss_stalled"

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
+from doctor.engine.result import Status
 from doctor.facts.smoke import Native
-from doctor.model import Status
 from tests.checks.smoke import judged, native, page, training
 from tests.checks.trained import DP4, PP2DP2, Trained
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
+from doctor.engine.result import Finding, Outcome
 from doctor.facts.smoke import Begun, Ended, Stepped
-from doctor.facts.smoke.told import Event
-from doctor.model import Finding, Outcome
+from doctor.facts.smoke.events import Event
 from doctor.smoke.model import Layout, SmokeRun
 from doctor.smoke.plan import layouts
 from tests.checks.smoke import found, judged, place_in, ran, training, training_events

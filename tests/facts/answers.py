@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from doctor.fact import Absent, Fact, Output, Visit
-from doctor.judge import learn
-from doctor.record import HostRecord
+from doctor.engine.evaluate import learn
+from doctor.engine.fact import Absent, Fact, Output, Visit
+from doctor.engine.record import HostRecord
 
 
 def said(fact: type[Fact], **outputs: Output) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from doctor.fact import Absent, Fact, Output
+from doctor.engine.fact import Absent, Fact, Output
 from tests.facts.answers import learned
 
 ANYTHING = st.one_of(st.binary(max_size=300).map(lambda raw: raw.decode("utf-8", "replace")), st.text(max_size=300))

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doctor.fact import Absent, Output, Unreadable
+from doctor.engine.fact import Absent, Output, Unreadable
 from doctor.facts.access import JobAccess, look_at_access
 from tests.facts.answers import answered, learned
 

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doctor.fact import Fact, Unreadable
+from doctor.engine.fact import Fact, Unreadable
 from doctor.facts.firewall import FirewallRules, list_rules
 from doctor.facts.firewall.gate import Ask, Gate, gate
 from doctor.facts.firewall.packets import (

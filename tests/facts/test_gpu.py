@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doctor.fact import Absent, Output, Unreadable
+from doctor.engine.fact import Absent, Output, Unreadable
 from doctor.facts.gpu import Gpu, GpuCards, GpuInventory, look_for_gpus
 from tests.facts.answers import answered, learned, said
 

@@ -14,7 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doctor.fact import Absent, Fact, Output, PerHost, Unreadable, Visit
+from doctor.engine.evaluate import learn
+from doctor.engine.fact import Absent, Fact, Output, PerHost, Unreadable, Visit
+from doctor.engine.record import HostRecord
 from doctor.facts.hccn import (
     DetectAddresses,
     DeviceAddresses,
@@ -38,8 +40,6 @@ from doctor.facts.hccn import (
     VnicAddresses,
 )
 from doctor.facts.hccn.hccs import HccsPing, HccsPings
-from doctor.judge import learn
-from doctor.record import HostRecord
 
 PER_NPU: list[type[Fact]] = [
     DetectAddresses,

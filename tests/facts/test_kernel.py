@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doctor.fact import Absent, Output, Unreadable
+from doctor.engine.fact import Absent, Output, Unreadable
 from doctor.facts.kernel import (
     MAIN_FILE,
     PORT_RANGE,
@@ -22,7 +22,7 @@ from doctor.facts.kernel import (
     parse,
     path_of,
 )
-from doctor.intent import Launch
+from doctor.job import Launch
 from tests.checks.npus import npus
 from tests.facts.answers import learned, refused
 from tests.facts.garbage import ANYTHING, value_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given
 
-from doctor.fact import Absent, Output, Unreadable
+from doctor.engine.fact import Absent, Output, Unreadable
 from doctor.facts.limits import Limit, Limits, RdmaAdapters
 from tests.facts.answers import learned
 from tests.facts.garbage import ANYTHING, value_of

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doctor.fact import Absent, Output, Unreadable
+from doctor.engine.fact import Absent, Output, Unreadable
 from doctor.facts.memory import (
     GIB,
     MIB,
@@ -26,7 +26,7 @@ from doctor.facts.memory import (
     size,
     wanted_shm,
 )
-from doctor.intent import Launch
+from doctor.job import Launch
 from tests.facts.answers import answered, learned
 from tests.facts.garbage import ANYTHING, JSON, runs_on_python_3_6, value_of
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from doctor.fact import Unreadable
+from doctor.engine.fact import Unreadable
 from doctor.facts.names import HostNames, Meaning, look_up_names
 from tests.facts.answers import answered
 from tests.facts.garbage import JSON, runs_on_python_3_6

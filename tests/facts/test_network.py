@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 
-from doctor.fact import Unreadable
+from doctor.engine.fact import Unreadable
 from doctor.facts.network import HostAddresses, InterfaceAddress, list_addresses
 from tests.facts.answers import answered
 from tests.facts.garbage import JSON, runs_on_python_3_6

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doctor.fact import Absent, Fact, Output, Unreadable
+from doctor.engine.fact import Absent, Fact, Output, Unreadable
 from doctor.facts.npu import (
     Chip,
     MemoryErrors,

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doctor.fact import Absent, Unreadable
+from doctor.engine.fact import Absent, Unreadable
 from doctor.facts.ports import (
     Listeners,
     ReservedPorts,
@@ -24,7 +24,7 @@ from doctor.facts.ports import (
     ranges,
     spelled,
 )
-from doctor.intent import Launch, PortRange
+from doctor.job import Launch, PortRange
 from tests.facts.answers import answered
 from tests.facts.garbage import ANYTHING, JSON, runs_on_python_3_6, value_of
 

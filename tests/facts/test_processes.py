@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doctor.fact import Absent, Output
+from doctor.engine.fact import Absent, Output
 from doctor.facts.processes import Holder, NpuProcesses, look_for_holders
 from tests.facts.answers import answered, learned
 

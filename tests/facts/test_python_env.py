@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doctor.fact import Absent, Output, PerHost, Unreadable
+from doctor.engine.fact import Absent, Output, PerHost, Unreadable
 from doctor.facts.python_env import (
     JobPython,
     PythonEnv,

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doctor.fact import Absent, Output
+from doctor.engine.fact import Absent, Output
 from doctor.facts.ranks import RankTableOnHost, look_at_rank_table
 from tests.facts.answers import answered, learned
 

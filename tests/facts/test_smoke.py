@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doctor.examine import smoke_run
-from doctor.fact import Absent, Fact, Output, Unreadable, Visit
+from doctor.engine.evaluate import learn
+from doctor.engine.fact import Absent, Fact, Output, Unreadable, Visit
+from doctor.engine.record import HostRecord
 from doctor.facts import smoke
 from doctor.facts.smoke import SmokeCollectives, SmokeStart, SmokeTraining
-from doctor.judge import learn
-from doctor.record import HostRecord
+from doctor.session.examine import smoke_run
 from doctor.smoke.model import SmokeRun
 from tests.checks.smoke import ran
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doctor.compatibility import base_version, cann_of, same_cann, within
-from doctor.fact import Absent, Output, Unreadable
+from doctor.engine.fact import Absent, Output, Unreadable
+from doctor.engine.version_matrix import base_version, cann_of, same_cann, within
 from doctor.facts.versions import DRIVER, FIRMWARE, INSTALL, CannVersion, NpuVersions, look_for_cann
 from tests.facts.answers import answered, learned
 

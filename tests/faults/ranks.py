@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from doctor.fact import Visit
-from doctor.record import SCHEMA, HostRecord, Run
+from doctor.engine.fact import Visit
+from doctor.engine.record import SCHEMA, HostRecord, Run
 from tests.checks.tables import sdid
 from tests.faults import Prepared, Row
 

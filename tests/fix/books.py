@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from doctor.fix.files import State
+from doctor.engine.result import ERROR, Finding, Outcome, Reason, Report, Waived
+from doctor.fix.file_edits import State
 from doctor.fix.plan import Look, Seen
-from doctor.model import ERROR, Finding, Outcome, Reason, Report, Waived
-from doctor.playbook import Playbook, Step
+from doctor.remedy.playbook import Playbook, Step
 
 HOSTS = ("a1", "a2", "a3")
 

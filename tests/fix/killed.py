@@ -7,7 +7,7 @@ import signal
 import sys
 from typing import Any
 
-from doctor.cli import main
+from doctor.cli.main import main
 from doctor.fix.journal import Journal
 
 WHERE = sys.argv.pop(1)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from doctor.cli import Refused
-from doctor.commands import application
+from doctor.cli.app import application
+from doctor.engine.errors import CommandError
 from doctor.fix import store
 from doctor.fix.journal import Journal, Undo
 from doctor.fix.plan import SCHEMA, Plan
@@ -26,7 +26,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def fix(*words: str) -> int:
-    """The exit code. Raises: Refused."""
+    """The exit code. Raises: CommandError."""
     argv = ["fix", *words]
     with pytest.raises(SystemExit) as ended:
         application(argv)(argv)
@@ -55,7 +55,7 @@ def fix(*words: str) -> int:
 )
 def test_what_cannot_be_followed_is_one_line(words: list[str], code: int, said: str) -> None:
     argv = ["fix", *words]
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(CommandError) as refused:
         application(argv)(argv)
     assert refused.value.code == code
     assert said in str(refused.value)
@@ -66,7 +66,7 @@ def test_what_cannot_be_followed_is_one_line(words: list[str], code: int, said: 
 def test_a_plan_that_cannot_be_read_is_one_line(text: str, state: Path) -> None:
     (state / ID).mkdir(parents=True)
     (state / ID / "plan.json").write_text(text)
-    with pytest.raises(Refused, match=r"plan\.json"):
+    with pytest.raises(CommandError, match=r"plan\.json"):
         application(["fix"])(["fix", ID])
     assert fix("--list") == 0
 
@@ -100,7 +100,7 @@ def test_plans_are_listed_with_what_became_of_them(state: Path, capfd: pytest.Ca
 def test_a_saved_plan_is_shown_and_one_without_anything_is_not_applied(state: Path) -> None:
     store.save(Plan(SCHEMA, ID, "", "1", "a test", ("a1",), (), (), ()), {"XDG_STATE_HOME": str(state.parents[1])})
     assert fix(ID) == 0
-    with pytest.raises(Refused, match="nothing to apply"):
+    with pytest.raises(CommandError, match="nothing to apply"):
         application(["fix"])(["fix", ID, "--apply", "--yes"])
 
 
@@ -113,6 +113,6 @@ def test_a_plan_that_cannot_be_saved_is_one_line(state: Path) -> None:
 def test_a_plan_is_applied_or_taken_back_by_one_at_a_time(state: Path) -> None:
     empty = Plan(SCHEMA, ID, "", "1", "a test", ("a1",), (), (), ())
     place = store.save(empty, {"XDG_STATE_HOME": str(state.parents[1])})
-    with store.held(place), pytest.raises(Refused, match="is being applied or taken back just now"):
+    with store.held(place), pytest.raises(CommandError, match="is being applied or taken back just now"):
         application(["fix"])(["fix", "--undo", ID, "--yes"])
     assert fix("--undo", ID, "--yes") == 0

@@ -9,19 +9,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from doctor.examine import Examination
-from doctor.fact import Visit
+from doctor.engine.fact import Visit
+from doctor.engine.record import SCHEMA as RUN
+from doctor.engine.record import HostRecord, Run
+from doctor.engine.result import Finding, Report
 from doctor.fix.apply import Done, Work
-from doctor.fix.course import Result, _Course
-from doctor.fix.crowd import Halt
-from doctor.fix.how import How
+from doctor.fix.build_plan import Planned
+from doctor.fix.context import How
 from doctor.fix.journal import Journal
-from doctor.fix.making import Planned
+from doctor.fix.parallel import Halt
 from doctor.fix.plan import SCHEMA, HostPlan, Plan, Show, Treated
-from doctor.fix.proof import Proof
-from doctor.model import Finding, Report
-from doctor.record import SCHEMA as RUN
-from doctor.record import HostRecord, Run
+from doctor.fix.rollout import Result, _Course
+from doctor.fix.verify import Proof
+from doctor.session.examine import Examination
 from tests.fix.books import found, outcome, reason
 
 HOSTS = tuple(f"a{number}" for number in range(1, 7))

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from doctor.fix.crowd import Halt, each
+from doctor.fix.parallel import Halt, each
 
 
 def test_every_item_comes_with_what_was_made_of_it() -> None:

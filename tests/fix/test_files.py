@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doctor.fix.files import changed, difference
-from doctor.playbook import Step
+from doctor.fix.file_edits import changed, difference
+from doctor.remedy.playbook import Step
 
 
 def lined(old: bytes | None, line: str, replaces: str = "") -> bytes | None:

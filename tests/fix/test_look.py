@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from doctor.fix.hand import Declined, Hand
-from doctor.fix.look import Hands, busy, failed, look
-from doctor.fix.steps import Act, acts, choose
-from doctor.playbook import Playbook
+from doctor.fix.inspect_host import Hands, busy, failed, look
+from doctor.fix.remote_client import Declined, Hand
+from doctor.fix.select import Act, acts, choose
+from doctor.remedy.playbook import Playbook
 from doctor.transport.local import Local
 from tests.fix.books import book, file, found, outcome, report, run
 

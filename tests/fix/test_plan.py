@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from doctor.fix.plan import SCHEMA, HostPlan, Plan, Seen, host_plan, treated
-from doctor.fix.steps import Left, acts, choose
-from doctor.playbook import Playbook, Step
+from doctor.fix.select import Left, acts, choose
+from doctor.remedy.playbook import Playbook, Step
 from tests.fix.books import HOSTS, book, file, found, look, outcome, report, run, state
 
 

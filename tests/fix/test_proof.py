@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from doctor.fix.proof import Proof, prove
-from doctor.model import Outcome
+from doctor.engine.result import Outcome
+from doctor.fix.verify import Proof, prove
 from tests.fix.books import found, outcome, reason, report
 
 

@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from doctor.fix import hand as hands
-from doctor.fix import remote
-from doctor.fix.boot import Letter, letter
-from doctor.fix.hand import Declined, Hand, Lost
+from doctor.fix import remote_client as hands
+from doctor.fix import remote_executor
+from doctor.fix.bootstrap import Letter, letter
+from doctor.fix.remote_client import Declined, Hand, Lost
 from doctor.transport.local import Local
 from tests.test_collector import PYTHONS
 
@@ -27,7 +27,7 @@ HOST = "here"
 
 
 def test_its_source_is_plain() -> None:
-    Path(remote.__file__).read_text("ascii")
+    Path(remote_executor.__file__).read_text("ascii")
 
 
 def test_its_command_is_safe_for_every_login_shell() -> None:
@@ -138,7 +138,7 @@ def test_what_is_no_plain_file_is_not_touched(hand: Hand, path: str) -> None:
 
 
 def test_a_large_file_is_not_touched(hand: Hand, tmp_path: Path) -> None:
-    (tmp_path / "large").write_bytes(b"x" * (remote.LARGEST + 1))
+    (tmp_path / "large").write_bytes(b"x" * (remote_executor.LARGEST + 1))
     assert "longer than" in hand.call("peek", path=str(tmp_path / "large"))["trouble"]
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from doctor.fix.apply import Done
 from doctor.fix.plan import SCHEMA, Book, HostPlan, Plan, Show, Treated
-from doctor.fix.proof import Proof
-from doctor.fix.show import plan_text
-from doctor.fix.steps import Left
-from doctor.fix.telling import done_text, proof_text
+from doctor.fix.render_plan import plan_text
+from doctor.fix.render_progress import done_text, proof_text
+from doctor.fix.select import Left
+from doctor.fix.verify import Proof
 
 BOOK = Book("mend", "Longer queues", "host admin", "low", True, True)
 STEPS = (

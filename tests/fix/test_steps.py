@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from doctor.fix.steps import acts, choose
-from doctor.playbook import Step
+from doctor.fix.select import acts, choose
+from doctor.remedy.playbook import Step
 from tests.fix.books import book, file, found, outcome, reason, report, run, waived
 
 

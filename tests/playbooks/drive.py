@@ -13,8 +13,8 @@ from typing import Any
 
 import msgspec
 
-from doctor.fix.files import changed
-from doctor.playbook import Playbook, Step, filled
+from doctor.fix.file_edits import changed
+from doctor.remedy.playbook import Playbook, Step, filled
 from tests.hosts.fleet import INSIDE, Fleet
 
 ENVIRON = {**INSIDE, "PATH": f"{INSIDE['PATH']}:/usr/local/Ascend/driver/tools"}

@@ -6,11 +6,11 @@ import subprocess
 
 import pytest
 
-from doctor.catalogue import home
-from doctor.filling import is_whole
-from doctor.playbook import COMMANDS, Playbook, filled
-from doctor.playbooks import known_checks, load, read
-from doctor.report.playbook_pages import examples, playbook_page
+from doctor.engine.catalog import home
+from doctor.remedy.catalog import known_checks, load, read
+from doctor.remedy.playbook import COMMANDS, Playbook, filled
+from doctor.remedy.template import is_whole
+from doctor.report.explain.playbooks import examples, playbook_page
 
 ALL = load()
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from doctor.catalogue import checks
-from doctor.playbook import Playbook
-from doctor.playbooks import load
+from doctor.engine.catalog import checks
+from doctor.remedy.catalog import load
+from doctor.remedy.playbook import Playbook
 
 BOOKS = load()
 

@@ -21,8 +21,8 @@ from typing import Any
 
 import pytest
 
-from doctor.playbook import Playbook
-from doctor.playbooks import load
+from doctor.remedy.catalog import load
+from doctor.remedy.playbook import Playbook
 from tests.conftest import PREPARED
 from tests.faults.devices import gpus
 from tests.faults.versions import SITE, job, renamed

@@ -105,8 +105,8 @@ def tell(**event: Any) -> None:
 
 
 def member(order: dict[str, Any], orders: int) -> None:
-    from doctor.preflight.company import Verdict, join
-    from doctor.preflight.place import Place
+    from doctor.environment.context import Place
+    from doctor.preflight.host_leader import Verdict, join
 
     number, rank, environ = order.pop("id"), order.pop("rank"), order.pop("environ")
     chosen, until = order.pop("chosen"), time.monotonic() + order.pop("until")
@@ -128,9 +128,9 @@ def member(order: dict[str, Any], orders: int) -> None:
 
 
 def main() -> None:
-    import doctor.preflight.company
+    import doctor.preflight.host_leader
 
-    assert doctor.preflight.company
+    assert doctor.preflight.host_leader
     pipes: dict[int, int] = {}
     children: list[int] = []
     for line in sys.stdin:

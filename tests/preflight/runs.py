@@ -9,13 +9,13 @@ from typing import Any
 import msgspec
 
 from doctor import ERROR, WARNING, Finding, PerHost, check
-from doctor.catalogue import home, load
-from doctor.declaration import Check
-from doctor.examine import replay
-from doctor.fact import Answer, Fact, Output, Unreadable, Visit, read
-from doctor.majority import differing
-from doctor.model import Report
-from doctor.record import SCHEMA, HostRecord, Run
+from doctor.engine.catalog import home, load
+from doctor.engine.check import Check
+from doctor.engine.fact import Answer, Fact, Output, Unreadable, Visit, read
+from doctor.engine.majority import differing
+from doctor.engine.record import SCHEMA, HostRecord, Run
+from doctor.engine.result import Report
+from doctor.session.examine import replay
 
 
 class Gauge(Fact, frozen=True):

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from doctor.preflight.company import DIED, Leader, join
-from doctor.preflight.place import Place
+from doctor.environment.context import Place
+from doctor.preflight.host_leader import DIED, Leader, join
 from tests.preflight.members import ROOT, Members
 
 LINE = "doctor preflight: FAIL bad=n1 exit=10"
@@ -172,8 +172,8 @@ class TestStrangers:
 
 RANK = """
 import json, os, time
-from doctor.preflight.company import Verdict, join
-from doctor.preflight.place import find, scope
+from doctor.preflight.host_leader import Verdict, join
+from doctor.environment.context import find, scope
 
 def read(path):
     raise FileNotFoundError(2, "No such file or directory")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from doctor.preflight.ending import Ending
-from doctor.verdict import Exit
+from doctor.engine.exit_code import Exit
+from doctor.preflight.exit_styles import Ending
 
 OWN = (*map(int, Exit),)
 

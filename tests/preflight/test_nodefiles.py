@@ -16,10 +16,10 @@ from ClusterShell.NodeSet import NodeSet
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doctor import hostfile
-from doctor.hostnames import expand
-from doctor.model import Report
-from doctor.preflight.nodefiles import FORMATS, NoNodeFile, misfit, render, write
+from doctor.engine.result import Report
+from doctor.hosts import hostfile
+from doctor.hosts.nodeset import expand
+from doctor.preflight.node_lists import FORMATS, NoNodeFile, misfit, render, write
 from doctor.preflight.spares import Choice
 from tests.checks import tables
 from tests.preflight.runs import run

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doctor.inventory import InventoryError
-from doctor.preflight.mounted import MINDCLUSTER
-from doctor.preflight.place import Place, find, inventory, scope, wait_for_table
+from doctor.environment.context import Place, find, inventory, scope, wait_for_table
+from doctor.environment.inventory import InventoryError
+from doctor.environment.mounted_rank_table import MINDCLUSTER
 from tests.checks.tables import a2, legacy
 
 Environ = dict[str, str]

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doctor.declaration import Check
-from doctor.fact import Output, Visit
-from doctor.model import Report
-from doctor.preflight.blame import Rules
+from doctor.engine.check import Check
+from doctor.engine.exit_code import Exit, exit_code
+from doctor.engine.fact import Output, Visit
+from doctor.engine.record import HostRecord, Run
+from doctor.engine.result import Report
+from doctor.engine.smoke_summary import Summary
+from doctor.preflight.bad_hosts import Rules
 from doctor.preflight.spares import Choice, bad, choose, healthy
-from doctor.record import HostRecord, Run
-from doctor.smoke.summary import Summary
-from doctor.verdict import Exit, exit_code
 from tests.preflight import runs
 from tests.preflight.runs import ROOTS, judge_by, ours, real, run, with_facts
 

@@ -9,12 +9,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from doctor.fact import Output
-from doctor.model import Outcome, Status
+from doctor.engine.exit_code import Exit
+from doctor.engine.fact import Output
+from doctor.engine.record import HostRecord, Run
+from doctor.engine.result import Outcome, Status
 from doctor.preflight.spares import Choice, bad, choose
-from doctor.preflight.subset import names_of, subset
-from doctor.record import HostRecord, Run
-from doctor.verdict import Exit
+from doctor.rank_table.run_subset import names_of, subset
 from tests.checks import tables
 from tests.preflight import runs
 from tests.preflight.runs import judge_by, ours, real, run, with_facts

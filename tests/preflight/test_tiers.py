@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from doctor.catalogue import checks
+from doctor.engine.catalog import checks
 from doctor.preflight.tiers import BUDGET, TIERS, seconds, within
 
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from doctor.fact import Visit
-from doctor.preflight.watch import Heartbeat
-from doctor.record import HostRecord
+from doctor.engine.fact import Visit
+from doctor.engine.record import HostRecord
+from doctor.preflight.deadline import Heartbeat
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -53,7 +53,7 @@ def test_nobody_who_reads_it_ends_it_and_is_no_trouble() -> None:
 
 
 def test_the_age_of_a_process_counts_from_its_start() -> None:
-    program = "import time; time.sleep(0.2); from doctor.preflight.watch import age; print(age())"
+    program = "import time; time.sleep(0.2); from doctor.preflight.deadline import age; print(age())"
     began = time.monotonic()
     said = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     assert 0.2 <= float(said) <= time.monotonic() - began + 0.02
@@ -62,7 +62,7 @@ def test_the_age_of_a_process_counts_from_its_start() -> None:
 def test_a_process_that_hangs_ends_in_time_with_its_last_words() -> None:
     program = """
 import time
-from doctor.preflight.watch import Deadline
+from doctor.preflight.deadline import Deadline
 def last_words():
     print("the end", flush=True)
     return 12
@@ -79,7 +79,7 @@ finally:
 def test_an_end_that_was_called_off_does_not_come() -> None:
     program = """
 import time
-from doctor.preflight.watch import Deadline
+from doctor.preflight.deadline import Deadline
 deadline = Deadline(time.monotonic() + 0.2, lambda: 12)
 deadline.call_off()
 time.sleep(0.4)

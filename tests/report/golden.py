@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from doctor.model import Report
-from doctor.report import plain, text
-from doctor.report.look import Look
+from doctor.engine.result import Report
+from doctor.report.formats import plain, text
+from doctor.report.layout.terminal import Look
 from tests.report import reports
 
 FOLDER = Path(__file__).with_name("golden")

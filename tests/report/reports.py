@@ -6,10 +6,10 @@ from ipaddress import IPv4Address
 
 import msgspec
 
-from doctor.declaration import Check, check
-from doctor.model import ERROR, WARNING, Finding, Outcome, Reason, Report, Severity, Waived
+from doctor.engine.check import Check, check
+from doctor.engine.result import ERROR, WARNING, Finding, Outcome, Reason, Report, Severity, Waived
+from doctor.engine.smoke_summary import Figure, Seat, Stage, Summary, Trained
 from doctor.smoke.model import Trouble
-from doctor.smoke.summary import Figure, Seat, Stage, Summary, Trained
 
 HOSTS = tuple(f"node{number:03d}" for number in range(1, 65))
 DEAD = "node009"

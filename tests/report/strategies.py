@@ -7,8 +7,8 @@ from ipaddress import IPv4Address, IPv6Interface
 
 from hypothesis import strategies as st
 
-from doctor.areas import AREAS
-from doctor.model import Finding, Outcome, Reason, Report, Severity, Waived
+from doctor.engine.areas import AREAS
+from doctor.engine.result import Finding, Outcome, Reason, Report, Severity, Waived
 
 
 class Colour(enum.Enum):

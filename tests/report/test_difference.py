@@ -10,10 +10,10 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 
-from doctor.model import Finding, Outcome, Reason, Report, Waived
-from doctor.report.changes import SCHEMA_FILE, render, render_json, render_markdown
-from doctor.report.difference import Difference, compare
-from doctor.verdict import exit_code
+from doctor.engine.exit_code import exit_code
+from doctor.engine.result import Finding, Outcome, Reason, Report, Waived
+from doctor.report.diff.compare import Difference, compare
+from doctor.report.diff.render import SCHEMA_FILE, render, render_json, render_markdown
 from tests.report import reports as made
 from tests.report.strategies import reports
 from tests.report.test_markdown import check_tame

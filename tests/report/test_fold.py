@@ -3,11 +3,11 @@ from __future__ import annotations
 import msgspec
 from hypothesis import given, settings
 
-from doctor.model import Finding, Reason, Report
-from doctor.report.fold import fold, in_order
-from doctor.report.group import grouped, ranges
-from doctor.report.hosts import Fleet
-from doctor.report.tally import tally
+from doctor.engine.result import Finding, Reason, Report
+from doctor.report.layout.fold import fold, in_order
+from doctor.report.layout.group_findings import grouped, ranges
+from doctor.report.layout.host_names import Fleet
+from doctor.report.layout.tally import tally
 from tests.report import reports as made
 from tests.report.strategies import reports
 

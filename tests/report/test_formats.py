@@ -8,9 +8,9 @@ import time
 import msgspec
 import pytest
 
-from doctor.model import Finding, Reason, Report
-from doctor.report.formats import FORMATS, MODES, Asked, Setting, asked, encoded, render
-from doctor.report.redaction import redacted
+from doctor.engine.result import Finding, Reason, Report
+from doctor.report.formats.registry import FORMATS, MODES, Asked, Setting, asked, encoded, render
+from doctor.report.redact.report import redacted
 from tests.report import reports as made
 
 

@@ -5,7 +5,7 @@ from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from doctor.report.hosts import Fleet
+from doctor.report.layout.host_names import Fleet
 from tests.report.strategies import host_names
 
 FLEET = Fleet(f"node{number:03d}" for number in range(1, 65))

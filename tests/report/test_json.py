@@ -10,9 +10,9 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 
-from doctor.model import Finding, Report, Severity
-from doctor.report.json import SCHEMA_FILE, encode, plain_value
-from doctor.verdict import exit_code
+from doctor.engine.exit_code import exit_code
+from doctor.engine.result import Finding, Report, Severity
+from doctor.report.formats.json import SCHEMA_FILE, encode, plain_value
 from tests.report import reports as made
 from tests.report.strategies import reports
 

@@ -9,12 +9,12 @@ import jsonschema
 import pytest
 from hypothesis import given, settings
 
-from doctor.fact import Visit
-from doctor.model import Report
-from doctor.record import HostRecord
-from doctor.report.json import SCHEMA_FILE, encode
-from doctor.report.jsonl import Events, render
-from doctor.verdict import exit_code
+from doctor.engine.exit_code import exit_code
+from doctor.engine.fact import Visit
+from doctor.engine.record import HostRecord
+from doctor.engine.result import Report
+from doctor.report.formats.json import SCHEMA_FILE, encode
+from doctor.report.formats.jsonl import Events, render
 from tests.report import reports as made
 from tests.report.strategies import reports
 

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from junitparser import Error, Failure, JUnitXml, Skipped, TestCase
 from junitparser.junitparser import FinalResult
 
-from doctor.model import Finding, Reason, Report, Waived
-from doctor.report.junit import render
-from doctor.verdict import exit_code
+from doctor.engine.exit_code import exit_code
+from doctor.engine.result import Finding, Reason, Report, Waived
+from doctor.report.formats.junit import render
 from tests.report import reports as made
 from tests.report.strategies import reports
 

@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from doctor.report.look import Look, choose
+from doctor.report.layout.terminal import Look, choose
 
 
 class Stream(io.TextIOWrapper):

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from doctor.model import Finding, Report
-from doctor.report.markdown import code_span, fenced, render
-from doctor.verdict import exit_code
+from doctor.engine.exit_code import exit_code
+from doctor.engine.result import Finding, Report
+from doctor.report.formats.markdown import code_span, fenced, render
 from tests.report import reports as made
 from tests.report.strategies import reports
 

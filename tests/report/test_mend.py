@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from doctor.mendable import mendable
-from doctor.report import plain, text
-from doctor.report.look import Look
+from doctor.remedy.fixable import mendable
+from doctor.report.formats import plain, text
+from doctor.report.layout.terminal import Look
 from tests.report import reports as made
 
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from doctor.model import Finding, Reason, Report, Waived
-from doctor.report.health import health
-from doctor.report.oneline import LONGEST, advice, causes, line
-from doctor.verdict import Exit, exit_code
+from doctor.engine.exit_code import Exit, exit_code
+from doctor.engine.result import Finding, Reason, Report, Waived
+from doctor.report.formats.oneline import LONGEST, advice, causes, line
+from doctor.report.layout.host_health import health
 from tests.report import reports as made
 from tests.report.strategies import reports, texts
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from doctor import ERROR, Finding, PerHost, check
-from doctor.catalogue import checks
-from doctor.declaration import Check
-from doctor.fact import Answer, Fact, ask, read, run
+from doctor.engine.catalog import checks
+from doctor.engine.check import Check
+from doctor.engine.fact import Answer, Fact, ask, read, run
 from doctor.facts.visit import Reach
-from doctor.report.pages import catalogue_markdown, listing_json, page
+from doctor.report.explain.checks import catalogue_markdown, listing_json, page
 from tests.report import reports as made
 
 

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import json
 
-from doctor.playbook import Playbook, Step
-from doctor.report.pages import page
-from doctor.report.playbook_pages import examples, playbook_list, playbook_list_json, playbook_page, remedies
+from doctor.remedy.playbook import Playbook, Step
+from doctor.report.explain.checks import page
+from doctor.report.explain.playbooks import examples, playbook_list, playbook_list_json, playbook_page, remedies
 from tests.report import reports as made
 
 QUEUES = Playbook(

@@ -4,10 +4,10 @@ import io
 
 import pytest
 
-from doctor.fact import Visit
-from doctor.record import HostRecord
-from doctor.report import progress
-from doctor.report.progress import Progress
+from doctor.engine.fact import Visit
+from doctor.engine.record import HostRecord
+from doctor.report.layout import progress_line
+from doctor.report.layout.progress_line import Progress
 
 FINE, LOST = HostRecord(Visit()), HostRecord(Visit("refused", "connection refused"))
 
@@ -38,7 +38,7 @@ def test_it_writes_nothing_where_nobody_watches() -> None:
 
 
 def test_it_writes_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress.time, "monotonic", lambda: 0.0)
+    monkeypatch.setattr(progress_line.time, "monotonic", lambda: 0.0)
     stream = Terminal()
     seen = Progress(1000, stream)
     for number in range(1000):

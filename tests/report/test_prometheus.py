@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from prometheus_client import REGISTRY
 from prometheus_client.parser import text_string_to_metric_families
 
-from doctor.model import Finding, Report, Waived
-from doctor.report.prometheus import render
-from doctor.verdict import exit_code
+from doctor.engine.exit_code import exit_code
+from doctor.engine.result import Finding, Report, Waived
+from doctor.report.formats.prometheus import render
 from tests.report import reports as made
 from tests.report.strategies import reports
 

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from doctor.model import Finding, Report, Status, Waived
-from doctor.report import plain, text
-from doctor.report.json import SCHEMA_FILE, encode
-from doctor.report.reading import BadReport, decode
-from doctor.verdict import exit_code, verdict
+from doctor.engine.exit_code import exit_code, verdict
+from doctor.engine.result import Finding, Report, Status, Waived
+from doctor.report.diff.load import BadReport, decode
+from doctor.report.formats import plain, text
+from doctor.report.formats.json import SCHEMA_FILE, encode
 from tests.report import reports as made
 from tests.report.strategies import reports
 

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from doctor.model import Finding, Reason, Report
-from doctor.report.difference import compare
-from doctor.report.formats import FORMATS, Setting, render
-from doctor.report.json import encode
-from doctor.report.pseudonyms import Redactor
-from doctor.report.redaction import redacted
-from doctor.verdict import exit_code
+from doctor.engine.exit_code import exit_code
+from doctor.engine.result import Finding, Reason, Report
+from doctor.report.diff.compare import compare
+from doctor.report.formats.json import encode
+from doctor.report.formats.registry import FORMATS, Setting, render
+from doctor.report.redact.pseudonyms import Redactor
+from doctor.report.redact.report import redacted
 from tests.report import reports as made
 from tests.report.strategies import reports
 

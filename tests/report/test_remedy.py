@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from doctor.quoting import places, quoted
-from doctor.report.remedy import advise
+from doctor.engine.shell_quote import places, quoted
+from doctor.report.layout.advice import advise
 
 
 def test_values_are_filled_in_and_other_braces_stay() -> None:

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from doctor.model import Report
-from doctor.report import plain
-from doctor.report.json import SCHEMA_FILE, encode
-from doctor.report.smoke import FRAMES, ranks_in_words, size, told
+from doctor.engine.exit_code import Verdict, exit_code, verdict
+from doctor.engine.result import Report
+from doctor.report.formats import plain
+from doctor.report.formats.json import SCHEMA_FILE, encode
+from doctor.report.layout.smoke_section import FRAMES, ranks_in_words, size, told
 from doctor.smoke.model import Trouble
-from doctor.verdict import Verdict, exit_code, verdict
 from tests.report import reports as made
 
 VALID = jsonschema.Draft202012Validator(json.loads(SCHEMA_FILE.read_text("utf-8")))

@@ -11,10 +11,10 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given, settings
 
-from doctor.model import Finding, Report
-from doctor.report import plain, text
-from doctor.report.look import Look
-from doctor.report.words import cells
+from doctor.engine.result import Finding, Report
+from doctor.report.formats import plain, text
+from doctor.report.layout.formatting import cells
+from doctor.report.layout.terminal import Look
 from tests.report import reports as made
 from tests.report.strategies import reports
 
@@ -152,7 +152,8 @@ def test_saw_and_want_are_not_said_twice() -> None:
 
 def test_plain_text_needs_no_rich() -> None:
     code = (
-        "import sys, doctor.report.plain, doctor.report.look, doctor.report.pages, doctor.report.progress;"
+        "import sys, doctor.report.formats.plain, doctor.report.layout.terminal;"
+        "import doctor.report.explain.checks, doctor.report.layout.progress_line;"
         "sys.exit(str([name for name in ('rich', 'ClusterShell', 'paramiko', 'typer') if name in sys.modules]))"
     )
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

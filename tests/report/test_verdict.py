@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 
-from doctor.model import Finding, Outcome, Reason, Report, Waived
-from doctor.verdict import Exit, Verdict, exit_code, verdict
+from doctor.engine.exit_code import Exit, Verdict, exit_code, verdict
+from doctor.engine.result import Finding, Outcome, Reason, Report, Waived
 from tests.report import reports as made
 from tests.report.strategies import reports
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from doctor.report.words import blocks, cells, clean, count, duration, moment, wrapped
+from doctor.report.layout.formatting import blocks, cells, clean, count, duration, moment, wrapped
 from tests.report.strategies import texts
 
 

@@ -17,7 +17,7 @@ from multiprocessing import get_context
 from types import SimpleNamespace
 from typing import Any
 
-from doctor.smoke.curve import ENOUGH, level, mistaken, stalled
+from doctor.smoke.numerics.loss_curve import ENOUGH, level, mistaken, stalled
 from tests.smoke.ranks import worker
 
 LEARNING = ("learns", "learns slowly")

@@ -17,8 +17,9 @@ from unittest import mock
 
 import msgspec
 
-from doctor.smoke import launch, plan, sources
+from doctor.smoke import plan
 from doctor.smoke.model import STAGES, SmokeRun
+from doctor.smoke.run import programs, supervisor
 from doctor.transport.local import Local
 
 TEXT = '''
@@ -333,7 +334,7 @@ def carry_out(trial: Trial, stages: tuple[str, ...] = SHORT) -> Result:
     wish = plan.Wish(backend="gloo", ranks_per_host=trial.world, layouts=(chosen, *trial.rest), steps=STEPS)
     verdicts: list[float] = []
 
-    class Timed(launch.Detector):
+    class Timed(supervisor.Detector):
         def feed(self, *args: Any, **more: Any) -> Any:
             trouble = super().feed(*args, **more)
             if trouble:
@@ -348,14 +349,14 @@ def carry_out(trial: Trial, stages: tuple[str, ...] = SHORT) -> Result:
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder, cgroup(trial.fault) as group:
         mark = Path(folder) / "mark"
-        text = sources.worker() + source(trial, mark, group)
+        text = programs.worker() + source(trial, mark, group)
         with (
-            mock.patch.object(sources, "worker", lambda: text),
-            mock.patch.object(launch, "Detector", Timed),
+            mock.patch.object(programs, "worker", lambda: text),
+            mock.patch.object(supervisor, "Detector", Timed),
             mock.patch.object(plan, "make", make),
             contextlib.closing(Local()) as transport,
         ):
-            smoked = launch.smoke({"here": trial.world}, transport, wish, local=True)
+            smoked = supervisor.smoke({"here": trial.world}, transport, wish, local=True)
         struck = float(mark.read_text()) if mark.exists() else 0.0
     seconds = verdicts[0] - struck if verdicts and struck else 0.0
     return Result(trial, smoked.run, seconds, time.monotonic() - began)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from doctor.smoke import sources
+from doctor.smoke.run import programs
 
 if __name__ == "__main__":
-    from doctor.cli import main
+    from doctor.cli.main import main
 
-    whole = sources.worker
+    whole = programs.worker
     text = Path(sys.argv.pop(1)).read_text("utf-8")
-    sources.worker = lambda: whole() + "\n\n" + text
+    programs.worker = lambda: whole() + "\n\n" + text
     main()

@@ -17,9 +17,11 @@ from typing import Any
 
 import msgspec
 
-from doctor.catalogue import checks
-from doctor.declaration import Check
-from doctor.fact import Fact
+from doctor.engine.catalog import checks
+from doctor.engine.check import Check
+from doctor.engine.evaluate import judge_one
+from doctor.engine.fact import Fact
+from doctor.engine.result import Finding, Outcome
 from doctor.facts.smoke import (
     Begun,
     Ended,
@@ -38,19 +40,17 @@ from doctor.facts.smoke import (
     TwinBlocks,
     TwinUpdate,
 )
-from doctor.facts.smoke.told import only
-from doctor.judge import judge_one
-from doctor.model import Finding, Outcome
-from doctor.smoke.course import Course
-from doctor.smoke.losses import error
+from doctor.facts.smoke.events import only
 from doctor.smoke.model import Layout, SmokeRun
+from doctor.smoke.numerics.analyze import judge_training
+from doctor.smoke.numerics.layout_trace import Course
+from doctor.smoke.numerics.losses import error
+from doctor.smoke.numerics.reference_run import twins
 from doctor.smoke.plan import layouts
-from doctor.smoke.training import judge_training
-from doctor.smoke.twin import twins
 from tests.checks.looked import Facts
 from tests.smoke.ranks import WORKER, Event, Ranks
 
-WRAPPERS = WORKER.with_name("wrappers.py").read_text()
+WRAPPERS = WORKER.with_name("native_stage.py").read_text()
 ZERO, MICRO = "zero", "accumulate"
 
 

@@ -6,7 +6,7 @@ they have no row in `tests.faults`. A check is proven by a wrong program, by a k
 
 from __future__ import annotations
 
-from doctor.smoke.records import CHECKS
+from doctor.smoke.results.to_facts import CHECKS
 from tests.smoke.faults import KINDS
 from tests.smoke.mutants import MUTANTS
 

@@ -25,7 +25,7 @@ import msgspec
 
 from doctor.smoke.model import Layout, Place, Plan
 
-WORKER = Path(__file__).resolve().parents[2] / "doctor" / "smoke" / "worker.py"
+WORKER = Path(__file__).resolve().parents[2] / "doctor" / "smoke" / "programs" / "worker.py"
 PAGE = 40960
 STATES = ("start", "input", "compute", "collective", "done")
 

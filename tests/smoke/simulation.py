@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from random import Random
 from typing import Any, NamedTuple
 
-from doctor.smoke.detect import Detector, joined
+from doctor.smoke.hang.detector import Detector, joined
 from doctor.smoke.model import Call, Layout, Snapshot, Trouble
 
 CHANNELS = 1_000_000

@@ -16,9 +16,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from doctor.smoke.boot import letter
 from doctor.smoke.model import Layout, Place, Plan
 from doctor.smoke.plan import spelled_out
+from doctor.smoke.run.bootstrap import letter
 
 numbers = itertools.count()
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doctor.smoke.adopt import adopt, told
-from doctor.smoke.launchers import Adopted, Problem, first_host, tasks_per_node
+from doctor.environment.launchers import Adopted, Problem, first_host, tasks_per_node
+from doctor.environment.rank import adopt, told
 
 TORCHRUN = {
     "RANK": "5",

@@ -16,9 +16,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doctor.smoke import agent
-from doctor.smoke.lines import read_line
 from doctor.smoke.model import STAGES
+from doctor.smoke.programs import agent
+from doctor.smoke.protocol import read_line
 from tests.smoke.stub import ENDS, WAITS, Client, gone
 from tests.test_collector import PYTHONS
 

@@ -15,10 +15,10 @@ from typing import Any
 import jsonschema
 import pytest
 
-from doctor.cli import Refused
-from doctor.commands import smoke
-from doctor.commands.hosts import Job
-from doctor.report.json import SCHEMA_FILE
+from doctor.cli import smoke
+from doctor.cli.host_options import Job
+from doctor.engine.errors import CommandError
+from doctor.report.formats.json import SCHEMA_FILE
 from tests.smoke.interpreter import shown
 from tests.test_cli import CLEAN, ROOT, doctor
 
@@ -166,7 +166,7 @@ def test_sizes_and_lists() -> None:
     assert wish(devices="0-2,7").devices == (0, 1, 2, 7)
     assert (wish().python, wish().master_port, wish().backend, wish().max_bytes) == ("p", 5, None, 1 << 20)
     for bad in ("3", "4G", "-1", "1.5M", ""):
-        with pytest.raises(Refused):
+        with pytest.raises(CommandError):
             wish(max_bytes=bad)
 
 

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from doctor.smoke.curve import PLENTY, level, mistaken, stalled, together
+from doctor.smoke.numerics.loss_curve import PLENTY, level, mistaken, stalled, together
 from tests.smoke.curves import LEARNING, STUCK, curve, levels, mistakes
 
 pytest.importorskip("torch", reason="torch is not installed: no loss is tried")

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from doctor.smoke.detect import Detector, Resend, joined
+from doctor.smoke.hang.detector import Detector, Resend, joined
 from doctor.smoke.model import Call, Layout, Snapshot, Trouble
 from tests.smoke import simulation
 from tests.smoke.simulation import Act, Simulation, faulty, fleet, layouts_of, leaves, wearied

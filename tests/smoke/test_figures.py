@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from doctor.fact import Visit
+from doctor.engine.fact import Visit
+from doctor.engine.record import HostRecord
+from doctor.engine.smoke_summary import Figure, Seat, Stage, Summary, Trained
 from doctor.facts.smoke import Device, Joined, Speed, Stepped
-from doctor.record import HostRecord
-from doctor.smoke.figures import summarise
 from doctor.smoke.model import STAGES, Layout, SmokeRun, Trouble
-from doctor.smoke.summary import Figure, Seat, Stage, Summary, Trained
+from doctor.smoke.results.figures import summarise
 from tests.checks.looked import Facts
 from tests.checks.smoke import BY_HOST, alter, collectives, ran, start_events, started, training, training_events
 

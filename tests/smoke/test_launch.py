@@ -20,14 +20,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doctor.record import HostRecord
-from doctor.smoke import calling, launch, progress, sources
-from doctor.smoke.calling import call
-from doctor.smoke.launch import Ready, Smoked, adopt, smoke
-from doctor.smoke.lines import NotUnderstood, read_event, read_line
+from doctor.engine.record import HostRecord
 from doctor.smoke.model import SmokeRun, Trouble
 from doctor.smoke.plan import Host, Wish, make
-from doctor.smoke.third import only_round
+from doctor.smoke.protocol import NotUnderstood, read_event, read_line
+from doctor.smoke.run import connect, programs, progress
+from doctor.smoke.run import supervisor as launch
+from doctor.smoke.run.connect import call
+from doctor.smoke.run.round import only_round
+from doctor.smoke.run.supervisor import Ready, Smoked, adopt, smoke
 from doctor.transport import Unreached
 from doctor.transport.local import Local
 from tests.smoke.scripted import Agent, Line, Stage, alive, done, event, hello, life
@@ -441,7 +442,7 @@ def marker(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     if not importlib.util.find_spec("torch"):
         pytest.skip("torch is not installed")
     mark = f"doctor-test-launch-{os.getpid()}-{time.monotonic_ns()}"
-    monkeypatch.setattr(calling, "marker", lambda: mark)
+    monkeypatch.setattr(connect, "marker", lambda: mark)
     yield mark
     assert not processes(mark)
 
@@ -473,8 +474,8 @@ def fault(rank: int, code: str) -> str:
 
 
 def real(monkeypatch: pytest.MonkeyPatch, worker: str = "", ranks: int = 2) -> Smoked:
-    text = sources.worker() + worker
-    monkeypatch.setattr(sources, "worker", lambda: text)
+    text = programs.worker() + worker
+    monkeypatch.setattr(programs, "worker", lambda: text)
     return smoke({"localhost": ranks}, Local(), Wish(backend="gloo"), local=True)
 
 
@@ -547,7 +548,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)  # tests in the backgro
 from doctor.smoke import calling, launch, sources
 from doctor.smoke.plan import Wish
 from doctor.transport.local import Local
-import doctor.smoke.sources
+import doctor.smoke.run.programs
 text = sources.worker() + '''
 STAGE_FUNCTIONS["collectives"] = lambda one: time.sleep(1000)
 '''

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from doctor.smoke import agent, launched
-from doctor.smoke.adopt import adopt
-from doctor.smoke.launched import card_of, located
-from doctor.smoke.launchers import Adopted
+from doctor.environment.launchers import Adopted
+from doctor.environment.rank import adopt
+from doctor.smoke.programs import agent
+from doctor.smoke.rendezvous import launched
+from doctor.smoke.rendezvous.launched import card_of, located
 
 SRUN = {
     "SLURM_JOB_ID": "42",

@@ -20,9 +20,9 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from doctor.smoke.adopt import adopt
-from doctor.smoke.link import Door, Guest, ports, token
+from doctor.environment.rank import adopt
 from doctor.smoke.model import Layout, Place, Plan
+from doctor.smoke.rendezvous.link import Door, Guest, ports, token
 from tests.smoke import slurm
 
 pytest.importorskip("torch")
@@ -34,7 +34,7 @@ LAUNCHERS = ("TORCHELASTIC_", "OMPI_", "PMIX_", "SLURM_", "MS_", "RANK", "WORLD_
 SPAWN = """
 import sys
 import torch.multiprocessing
-from doctor.smoke.__main__ import spawned
+from doctor.cli.smoke_launched import spawned
 if __name__ == "__main__":
     torch.multiprocessing.spawn(spawned, (2, sys.argv[1:]), 2)
 """

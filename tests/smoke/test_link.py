@@ -16,12 +16,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from doctor.smoke import link as module
-from doctor.smoke import reach as way
-from doctor.smoke.launchers import Adopted
-from doctor.smoke.link import Card, Door, Guest, Mail, Stranger, introduce, ports, read_line, token
-from doctor.smoke.mailbox import Mailbox, Sender, Verdict
-from doctor.smoke.reach import Unmet, attempt, reach
+from doctor.environment.launchers import Adopted
+from doctor.smoke.rendezvous import link as module
+from doctor.smoke.rendezvous import reachability as way
+from doctor.smoke.rendezvous.link import Card, Door, Guest, Mail, Stranger, introduce, ports, read_line, token
+from doctor.smoke.rendezvous.reachability import Unmet, attempt, reach
+from doctor.smoke.rendezvous.relay import Mailbox, Sender, Verdict
 
 
 def job(**changes: Any) -> Adopted:

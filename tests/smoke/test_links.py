@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from doctor.smoke.links import Exchange, Pair, compare
+from doctor.smoke.speed.link_speeds import Exchange, Pair, compare
 from tests.smoke.ranks import worker
 
 SUSPICIOUS = 1.5

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from doctor.smoke.launchers import Adopted
-from doctor.smoke.link import Card, Mail
+from doctor.environment.launchers import Adopted
 from doctor.smoke.model import Trouble
-from doctor.smoke.muster import SETTLED, TOLD, call
 from doctor.smoke.plan import Wish
-from doctor.smoke.seating import hosts, plan_for
+from doctor.smoke.rendezvous.link import Card, Mail
+from doctor.smoke.rendezvous.placement import hosts, plan_for
+from doctor.smoke.rendezvous.roll_call import SETTLED, TOLD, call
 
 PATIENCE = 30.0
 

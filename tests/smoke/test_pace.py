@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from doctor.smoke.pace import LEAST, stragglers
+from doctor.smoke.speed.stragglers import LEAST, stragglers
 
 Fleet = dict[int, list[list[float]]]
 Noise = Callable[[random.Random], float]

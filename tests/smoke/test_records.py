@@ -8,8 +8,8 @@ from typing import Any, get_args
 import pytest
 
 from doctor.smoke.model import Layout, Place, Plan, SmokeRun, Trouble, TroubleKind
-from doctor.smoke.progress import Progress, ended, last_words
-from doctor.smoke.records import CHECKS, in_words, outputs
+from doctor.smoke.results.to_facts import CHECKS, in_words, outputs
+from doctor.smoke.run.progress import Progress, ended, last_words
 
 PLACES = tuple(Place(rank, "ab"[rank // 2]) for rank in range(4))
 PLAN = Plan("gloo", PLACES, (Layout(dp=4),), stages=("start", "rendezvous", "collectives", "training"))

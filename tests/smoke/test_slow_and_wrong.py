@@ -8,12 +8,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from doctor.engine.evaluate import Book, judge_one
+from doctor.engine.record import HostRecord, Visit
+from doctor.engine.result import Finding
 from doctor.facts.smoke import SmokeCollectives, SmokePace, SmokePairs, SmokeStart
-from doctor.judge import Book, judge_one
-from doctor.model import Finding
-from doctor.record import HostRecord, Visit
 from doctor.smoke.model import Place, SmokeRun
-from doctor.smoke.records import outputs
+from doctor.smoke.results.to_facts import outputs
 from tests.checks.looked import check
 from tests.smoke.ranks import Ranks
 

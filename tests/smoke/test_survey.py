@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from itertools import permutations
 
-from doctor.smoke.inquiry import stack
-from doctor.smoke.survey import Addresses, by_host, failed_links, sentences, stuck_links, targets
+from doctor.smoke.hang.network_evidence import Addresses, by_host, failed_links, sentences, stuck_links, targets
+from doctor.smoke.run.diagnose import stack
 
 HOSTS = {f"w{n}": [f"10.0.0.{n}", "127.0.0.1", "172.17.0.1"] for n in range(4)}
 KNOWN = Addresses(HOSTS)

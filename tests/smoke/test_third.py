@@ -8,15 +8,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from doctor.examine import smoke_run
-from doctor.fact import Output, Unreadable, Visit
+from doctor.engine.evaluate import learn
+from doctor.engine.fact import Output, Unreadable, Visit
+from doctor.engine.record import HostRecord
 from doctor.facts.smoke import SmokeStart
-from doctor.judge import learn
-from doctor.record import HostRecord
-from doctor.smoke import third
-from doctor.smoke.launch import Smoked
+from doctor.session.examine import smoke_run
 from doctor.smoke.model import SmokeRun, Trouble
 from doctor.smoke.plan import Wish
+from doctor.smoke.run import round
+from doctor.smoke.run.supervisor import Smoked
 from doctor.transport.local import Local
 from tests.checks.smoke import ran
 
@@ -40,8 +40,8 @@ class Stage:
 
 def round3(monkeypatch: pytest.MonkeyPatch, made: Smoked | Exception, records: dict[str, HostRecord]) -> Any:
     stage = Stage(made)
-    monkeypatch.setattr(third, "smoke", stage)
-    return third.third_round(records, {"w2": 3}, Local(), Wish()), stage
+    monkeypatch.setattr(round, "smoke", stage)
+    return round.third_round(records, {"w2": 3}, Local(), Wish()), stage
 
 
 def test_only_hosts_that_were_reached_take_part(monkeypatch: pytest.MonkeyPatch) -> None:

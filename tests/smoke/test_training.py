@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from doctor.facts.smoke import Stepped
-from doctor.facts.smoke.told import Event
-from doctor.smoke.course import Split, split
-from doctor.smoke.defect import spans
+from doctor.facts.smoke.events import Event
 from doctor.smoke.model import Layout
-from doctor.smoke.training import judge_training
+from doctor.smoke.numerics.analyze import judge_training
+from doctor.smoke.numerics.defect import spans
+from doctor.smoke.numerics.layout_trace import Split, split
 from tests.checks.smoke import training
 from tests.checks.trained import DP2TP2, DP4, TP4, TRAINED, Trained, leading, off
 

@@ -14,7 +14,7 @@ from tests.smoke.ranks import WORKER, Ranks
 
 torch = pytest.importorskip("torch", reason="torch is not installed: its parallel wrappers are not tried")
 
-WRAPPERS = Path(WORKER).with_name("wrappers.py").read_text()
+WRAPPERS = Path(WORKER).with_name("native_stage.py").read_text()
 WAYS = {
     Layout(dp=4): {"DistributedDataParallel", "fully_shard"},
     Layout(dp=4, zero=True): {"DistributedDataParallel, ZeroRedundancyOptimizer"},

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from doctor.transport.openssh import OpenSsh
+from doctor.transport.openssh.transport import OpenSsh
 from doctor.transport.options import Options
-from doctor.transport.ssh import Ssh
+from doctor.transport.ssh.transport import Ssh
 from tests.hosts.fleet import Fleet
 
 CLONE_NEWNET = 0x40000000

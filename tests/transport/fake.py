@@ -12,7 +12,7 @@ import paramiko
 
 from doctor.transport import Unreached
 from doctor.transport.options import Options
-from doctor.transport.ssh import Ssh
+from doctor.transport.ssh.transport import Ssh
 
 HOST_KEY = paramiko.ECDSAKey.generate()
 PASSWORD = "open sesame"

@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from doctor.transport import Unreached, carried
-from doctor.transport.carrier import Carrier
-from doctor.transport.launchers import Heard, carrier
+from doctor.transport import Unreached
+from doctor.transport.launcher import remote_carrier
+from doctor.transport.launcher.launcher import Heard, carrier
+from doctor.transport.launcher.transport import Carrier
 from tests.test_collector import PYTHONS
 from tests.transport.test_talk import ECHO, files, gone, python
 from tests.transport.test_talk import Heard as Reader
@@ -98,7 +99,7 @@ def test_a_command_says_all_that_it_has_to(anywhere: Carrier) -> None:
 
 def test_more_than_pipes_and_windows_hold_goes_both_ways(anywhere: Carrier) -> None:
     """The sum, for the limit on what comes back is small here."""
-    data = os.urandom(3 * carried.WINDOW)
+    data = os.urandom(3 * remote_carrier.WINDOW)
     said = anywhere.run("here", f"head -c {len(data)} | cksum; yes 0123456789 | head -c 90000", data, 20)
     assert said.out.split()[1] == b"%d" % len(data)
     assert len(said.out) > 90_000
@@ -131,7 +132,7 @@ def test_a_flood_is_cut_and_holds_up_nobody(here: Carrier) -> None:
             flood.result(10)
     assert (stop.value.kind, stop.value.text) == ("flood", "it printed more than 97.7 KiB, and was cut off")
     assert stop.value.said is not None
-    assert len(stop.value.said.out) < 2 * carried.WINDOW
+    assert len(stop.value.said.out) < 2 * remote_carrier.WINDOW
     assert gone(int(stop.value.said.out.split(b"\n")[0]))
 
 
@@ -204,6 +205,6 @@ def test_a_host_that_never_answers_is_told_why(argv: list[str], kind: str, words
 
 
 def test_its_source_is_small_and_plain() -> None:
-    source = Path(carried.__file__).read_bytes()
+    source = Path(remote_carrier.__file__).read_bytes()
     source.decode("ascii")
     assert len(carrier()[-1]) < 8000

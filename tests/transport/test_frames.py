@@ -11,16 +11,16 @@ import zlib
 
 import pytest
 
-from doctor.collector import SOURCE, Ask, Sheet
+from doctor.collect.protocol import SOURCE, Ask, Sheet
 from doctor.facts.kernel import ListenQueues
-from doctor.transport import carried
-from doctor.transport.frames import Broken, Frame, Frames, Orders
-from doctor.transport.mpi import MpiEars
-from doctor.transport.slurm import SlurmEars
+from doctor.transport.launcher import remote_carrier
+from doctor.transport.launcher.frames import Broken, Frame, Frames, Orders
+from doctor.transport.launcher.mpi import MpiEars
+from doctor.transport.launcher.slurm import SlurmEars
 
 
 def said(*frames: tuple[bytes, int, bytes]) -> bytes:
-    voice = carried.Voice()
+    voice = remote_carrier.Voice()
     for frame in frames:
         voice.say(*frame)
     return bytes(voice.queue)
@@ -61,7 +61,7 @@ class TestFrames:
         assert list(reader.read(said((b"o", 1, b"a")))) == [Frame("o", 1, b"a")]
 
     def test_one_that_unpacks_to_far_more_than_it_may_is_noise(self) -> None:
-        body = carried.HEAD.pack(0, b"o", 1, 1) + zlib.compress(bytes(100_000_000), 9)
+        body = remote_carrier.HEAD.pack(0, b"o", 1, 1) + zlib.compress(bytes(100_000_000), 9)
         text = b"(" + base64.b64encode(body) + b".%08x)" % zlib.crc32(body)
         assert read(text) == []
 
@@ -69,7 +69,7 @@ class TestFrames:
 class TestOrders:
     def told(self, lines: bytes, task: str) -> bytes:
         """What a carrier's commands are fed, by these lines."""
-        carrier = carried.Carrier.__new__(carried.Carrier)
+        carrier = remote_carrier.Carrier.__new__(remote_carrier.Carrier)
         carrier.bases, fed = {}, bytearray()
         carrier.feed = lambda number, data: fed.extend(data)
         for line in lines.splitlines():

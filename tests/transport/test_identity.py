@@ -14,9 +14,9 @@ from pathlib import Path
 import paramiko
 import pytest
 
-from doctor.transport import agent
-from doctor.transport.identity import Identity, Keyring, certifies, kind, public
-from doctor.transport.ssh_config import Settings
+from doctor.transport.ssh import ssh_agent as agent
+from doctor.transport.ssh.config import Settings
+from doctor.transport.ssh.identity import Identity, Keyring, certifies, kind, public
 
 pytestmark = pytest.mark.skipif(not shutil.which("ssh-keygen"), reason="no ssh-keygen here")
 Keygen = Callable[..., Path]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from doctor.transport.known_hosts import (
+from doctor.transport.ssh.known_hosts import (
     KnownFiles,
     KnownHosts,
     Line,

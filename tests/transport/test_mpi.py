@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from doctor.transport import Unreached
-from doctor.transport.carrier import Carrier
-from doctor.transport.mpi import Mpi, refuse
+from doctor.transport.launcher.mpi import Mpi, refuse
+from doctor.transport.launcher.transport import Carrier
 from tests.hosts.fleet import INSIDE, Fleet
 from tests.transport.conftest import enter_network
 from tests.transport.test_talk import Heard

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from doctor.transport.openssh_log import ended, late, trouble
-from doctor.transport.ssh_config import Settings
+from doctor.transport.openssh.log import ended, late, trouble
+from doctor.transport.ssh.config import Settings
 
 HOST = Settings(host="gpu7", name="10.0.0.7", user="alice", known_hosts=("/home/alice/known",), connect_timeout=10.0)
 BEHIND = Settings(host="gpu7", name="10.0.0.7", user="alice", jumps=("login", "rack7"))

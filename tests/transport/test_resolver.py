@@ -13,7 +13,7 @@ import pytest
 from doctor.transport import Unreached
 from doctor.transport.options import Options
 from doctor.transport.process import Children
-from doctor.transport.resolver import Resolver
+from doctor.transport.ssh.config_resolver import Resolver
 
 needs_ssh = pytest.mark.skipif(not shutil.which("ssh"), reason="no ssh program here")
 Make = Callable[..., Resolver]

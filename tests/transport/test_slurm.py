@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from doctor.transport import Unreached
-from doctor.transport.carrier import Carrier
-from doctor.transport.slurm import Slurm
+from doctor.transport.launcher.slurm import Slurm
+from doctor.transport.launcher.transport import Carrier
 from tests.hosts.fleet import INSIDE, Fleet
 from tests.hosts.slurm import MISSING, Cluster
 from tests.smoke.interpreter import shown
@@ -161,7 +161,8 @@ def kill_srun() -> None:
 
 def test_nothing_stays_of_a_doctor_that_is_killed(fleet: Fleet, job: dict[str, str]) -> None:
     script = (
-        "import os, signal; from doctor.transport.carrier import Carrier; from doctor.transport.slurm import Slurm\n"
+        "import os, signal; from doctor.transport.launcher.transport import Carrier\n"
+        "from doctor.transport.launcher.slurm import Slurm\n"
         f"talk = Carrier(Slurm(), {fleet.hosts!r}).talk({fleet.hosts[2]!r}, 'echo on; exec {FOREVER}')\n"
         "print(next(iter(talk)), flush=True); os.kill(os.getpid(), signal.SIGKILL)"
     )

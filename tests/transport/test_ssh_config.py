@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from doctor.transport import Unreached
-from doctor.transport.config_files import config_texts, patterns
-from doctor.transport.ssh_config import Settings, Target, hop, read, settings, target
+from doctor.transport.ssh.config import Settings, Target, hop, read, settings, target
+from doctor.transport.ssh.config_files import config_texts, patterns
 
 HOME = pwd.getpwuid(os.getuid()).pw_dir
 ANSWER = """\

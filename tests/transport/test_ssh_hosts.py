@@ -204,7 +204,7 @@ MEASURE = """
 import json, resource, sys, threading
 from doctor.transport import Unreached
 from doctor.transport.options import Options
-from doctor.transport.ssh import Ssh
+from doctor.transport.ssh.transport import Ssh
 ssh = Ssh(Options(config=sys.argv[1]))
 def run():
     try:

@@ -14,7 +14,7 @@ import paramiko
 import pytest
 
 from doctor.transport import Unreached
-from doctor.transport.agent import text
+from doctor.transport.ssh.ssh_agent import text
 from tests.transport.fake import Client, Server, listening
 
 BANNER = b"SSH-2.0-Strange_1.0\r\n"

@@ -18,8 +18,8 @@ import pytest
 from doctor.transport import Conversation, Transport, Unreached
 from doctor.transport import conversation as module
 from doctor.transport.conversation import Lines, close_all
-from doctor.transport.files import Socket
 from doctor.transport.local import Local
+from doctor.transport.pipes import Socket
 
 if TYPE_CHECKING:
     from tests.transport.conftest import Ground
@@ -398,9 +398,11 @@ class TestHosts:
         self, ground: Ground, open_ssh: Open, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """With nothing to send as well as with much."""
-        for place in ("ssh", "channel", "openssh"):
+        for place in ("ssh.transport", "ssh.channel", "openssh.transport"):
             monkeypatch.setattr(f"doctor.transport.{place}.SILENCE", 3.0)
-        monkeypatch.setattr("doctor.transport.openssh._ALIVE", ("ServerAliveInterval=1", "ServerAliveCountMax=2"))
+        monkeypatch.setattr(
+            "doctor.transport.openssh.transport._ALIVE", ("ServerAliveInterval=1", "ServerAliveCountMax=2")
+        )
         transport, (quiet, busy) = open_ssh(), ground.good[:2]
         with ground.fleet.broken([quiet, busy]):
             talks = [transport.talk(host, "echo here; cat") for host in (quiet, busy)]

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doctor.transport.wording import seconds, size, unreached
-from doctor.wording import plain
+from doctor.engine.sanitize import plain
+from doctor.transport.messages import seconds, size, unreached
 
 
 @pytest.mark.parametrize(

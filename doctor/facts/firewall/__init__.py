@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from doctor.fact import Answer, Fact, Output, Unreadable, ask, trouble
+from doctor.engine.fact import Answer, Fact, Output, Unreadable, ask, trouble
 from doctor.facts.firewall.ipset import read_ipsets
 from doctor.facts.firewall.iptables import read_saved
 from doctor.facts.firewall.nft import read_nft

@@ -10,7 +10,7 @@ from functools import lru_cache
 
 import msgspec
 
-from doctor.fact import Unreadable
+from doctor.engine.fact import Unreadable
 from doctor.facts.firewall.packets import NEVER, All, Condition, Is, Named, Not, OneOf, Ranges, Unclear, ranges
 from doctor.facts.firewall.rules import Act, Chain, Lookup, Odd, Rule, Step, Table, Tool
 from doctor.facts.firewall.words import FLAGS, KINDS, PROTOCOLS, STATES, STATUSES, network_span

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from doctor.fact import Unreadable
+from doctor.engine.fact import Unreadable
+from doctor.engine.sanitize import plain
 from doctor.facts.firewall import FirewallRules
 from doctor.facts.firewall.gate import Ask, Obstacle, gate
 from doctor.facts.firewall.packets import Ranges, count, less, meet, ranges
@@ -14,8 +15,7 @@ from doctor.facts.firewall.routes import Route, owners
 from doctor.facts.firewall.rules import Chain, Table
 from doctor.facts.firewall.walk import Place
 from doctor.facts.ports import Listeners, ReservedPorts
-from doctor.intent import Launch, few
-from doctor.wording import plain
+from doctor.job import Launch, few
 
 WILDCARDS = ("0.0.0.0", "::")
 

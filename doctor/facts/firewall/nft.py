@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from doctor.fact import Unreadable
+from doctor.engine.fact import Unreadable
 from doctor.facts.firewall.rules import Chain, Rule, Table
 from doctor.facts.firewall.words import single
 

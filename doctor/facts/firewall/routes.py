@@ -10,11 +10,11 @@ from typing import Literal
 
 import msgspec
 
-from doctor.fact import PerHost, Unreadable
+from doctor.engine.fact import PerHost, Unreadable
 from doctor.facts.firewall.packets import Ranges, meet, ranges
 from doctor.facts.names import HostNames, is_address
 from doctor.facts.network import HostAddresses, InterfaceAddress
-from doctor.intent import few
+from doctor.job import few
 
 OF_CONTAINERS = ("docker", "br-", "virbr", "veth", "cni", "flannel", "cali", "tunl", "vxlan", "kube-", "podman")
 """Interfaces between a host and its own containers, by the first letters of their names."""

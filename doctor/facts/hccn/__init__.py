@@ -10,15 +10,7 @@ from doctor.facts.hccn.addresses import (
     VnicAddresses,
 )
 from doctor.facts.hccn.conf import HccnConf
-from doctor.facts.hccn.link import (
-    DeviceFec,
-    DeviceHealth,
-    DeviceLinks,
-    DeviceMtu,
-    DeviceSpeed,
-    LinkHistory,
-    Record,
-)
+from doctor.facts.hccn.link import DeviceFec, DeviceHealth, DeviceLinks, DeviceMtu, DeviceSpeed, LinkHistory, Record
 from doctor.facts.hccn.neighbour import Neighbour, Neighbours
 from doctor.facts.hccn.optics import Module, Optics, Reading
 from doctor.facts.hccn.super_pod import SuperDevice, SuperDevices, SuperPod

@@ -13,7 +13,7 @@ from typing import Literal
 
 import msgspec
 
-from doctor.fact import Answer, Fact, Output, Unreadable
+from doctor.engine.fact import Answer, Fact, Output, Unreadable
 from doctor.facts.hccn.tool import (
     NO_ADDRESS,
     each_npu,

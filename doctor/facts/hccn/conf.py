@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from doctor.fact import Answer, Fact, read
+from doctor.engine.fact import Answer, Fact, read
 
 PATH = "/etc/hccn.conf"
 

@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol, TypeVar
 
-from doctor.declaration import Skip
-from doctor.fact import Unreadable
+from doctor.engine.check import Skip
+from doctor.engine.fact import Unreadable
+from doctor.engine.result import Finding
 from doctor.facts.hccn.super_pod import SuperPod
 from doctor.facts.npu import NpuProduct
-from doctor.intent import Launch, few
-from doctor.model import Finding
+from doctor.job import Launch, few
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)

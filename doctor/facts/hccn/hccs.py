@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from doctor.fact import Absent, Answer, Fact, PerHost, Unreadable, ask
+from doctor.engine.fact import Absent, Answer, Fact, PerHost, Unreadable, ask
 from doctor.facts.hccn.addresses import VnicAddresses
 from doctor.facts.hccn.super_pod import SuperPod
 from doctor.facts.hccn.tool import last_words, refuse

@@ -8,7 +8,7 @@ from typing import Literal, get_args
 
 import msgspec
 
-from doctor.fact import Answer, Fact
+from doctor.engine.fact import Answer, Fact
 from doctor.facts.hccn.tool import each_npu, field, hccn, missing, there, told
 
 State = Literal["UP", "DOWN"]

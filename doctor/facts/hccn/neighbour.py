@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from doctor.fact import Answer, Fact
+from doctor.engine.fact import Answer, Fact
 from doctor.facts.hccn.tool import each_npu, hccn, missing, there, told
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from doctor.fact import Answer, Fact, Output
+from doctor.engine.fact import Answer, Fact, Output
 from doctor.facts.hccn.tool import each_npu, field, hccn, missing, said, there, told
 
 _LIMITS = {"Tx Power": "TxPower", "Rx Power": "RxPower", "Vcc": "Vcc", "temperature": "Temp"}

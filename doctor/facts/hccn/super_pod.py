@@ -6,7 +6,7 @@ import re
 
 import msgspec
 
-from doctor.fact import Absent, Answer, Fact, Output, Unreadable, run, trouble
+from doctor.engine.fact import Absent, Answer, Fact, Output, Unreadable, run, trouble
 from doctor.facts.hccn.tool import field, last_words
 from doctor.facts.npu import NpuChips
 

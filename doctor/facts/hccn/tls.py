@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from doctor.fact import Answer, Fact
+from doctor.engine.fact import Answer, Fact
 from doctor.facts.hccn.tool import each_npu, hccn, missing, there, told
 
 

@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from doctor.fact import Absent, Answer, Output, Probe, Unreadable, run, trouble
-from doctor.wording import plain
+from doctor.engine.fact import Absent, Answer, Output, Probe, Unreadable, run, trouble
+from doctor.engine.sanitize import plain
 
 T = TypeVar("T")
 

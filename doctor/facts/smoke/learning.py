@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from doctor.fact import Answer, Fact, smoke
-from doctor.facts.smoke.told import Event, Told, hear, only
+from doctor.engine.fact import Answer, Fact, smoke
+from doctor.facts.smoke.events import Event, Told, hear, only
 
 
 class Learnt(Event, frozen=True, tag="learn"):

@@ -6,8 +6,8 @@ from typing import Literal
 
 import msgspec
 
-from doctor.fact import Answer, Fact, smoke
-from doctor.facts.smoke.told import Event, Told, hear, only
+from doctor.engine.fact import Answer, Fact, smoke
+from doctor.facts.smoke.events import Event, Told, hear, only
 
 Problem = Literal["name", "refused", "dropped", "no-route", "other"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from doctor.fact import Answer, Fact, smoke
-from doctor.facts.smoke.told import Event, Told, hear, only
+from doctor.engine.fact import Answer, Fact, smoke
+from doctor.facts.smoke.events import Event, Told, hear, only
 
 Bad = Literal["", "input", "activations", "loss", "gradient", "parameters"]
 Digest = int

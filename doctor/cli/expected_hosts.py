@@ -1,0 +1,29 @@
+"""The hosts of a fleet that is not visited: each looks at itself (`doctor node`), one judges (`doctor merge`)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+from doctor.cli.host_options import Exclude, Hosts, inventory
+
+if TYPE_CHECKING:
+    from doctor.environment.inventory import Inventory
+
+
+class Expected(NamedTuple):
+    """Which hosts there are to be."""
+
+    expect: Annotated[
+        str | None, typer.Option("--expect", "--hosts", metavar="NODES", help="The fleet, as in node[001-064],gpu7.")
+    ] = None
+    hostfile: Annotated[str | None, typer.Option(metavar="FILE", help="The fleet from a hostfile.")] = None
+    rank_table: Annotated[str | None, typer.Option(metavar="FILE", help="The job's rank table, and its hosts.")] = None
+    exclude: Exclude = None
+
+
+def expected(wanted: Expected) -> Inventory | None:
+    """The fleet, or None where neither the command line nor the environment names it. Raises: CommandError."""
+    found = inventory(Hosts(None, wanted.expect, wanted.hostfile, wanted.rank_table, wanted.exclude))
+    return None if found.local else found

@@ -1,0 +1,123 @@
+"""Which hosts a command looks at, and how they are reached."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+from doctor.engine.errors import InputError, UsageError, require_one_of
+
+if TYPE_CHECKING:
+    from doctor.environment.inventory import Inventory
+    from doctor.transport.options import Options as SshOptions
+
+
+_OF_SSH = ("ssh_config", "user", "port", "identity", "ask_pass", "accept_new")
+
+
+Hostfile = Annotated[str | None, typer.Option(metavar="FILE", help="Hosts from an MPI or DeepSpeed hostfile.")]
+Table = Annotated[str | None, typer.Option(metavar="FILE", help="The job's rank table: judged, and its hosts.")]
+Exclude = Annotated[str | None, typer.Option("--exclude", "-x", metavar="NODES", help="Leave these hosts out.")]
+Product = Annotated[str, typer.Option(metavar="A1|A2|A3", help="NPU family, where no host tells.")]
+
+
+class Hosts(NamedTuple):
+    """Which hosts."""
+
+    nodes: Annotated[str | None, typer.Argument(metavar="[HOSTS]", help="Hosts, as in node[001-064],gpu7.")] = None
+    hosts: Annotated[str | None, typer.Option("--hosts", metavar="NODES", help="The same as HOSTS.")] = None
+    hostfile: Hostfile = None
+    rank_table: Table = None
+    exclude: Exclude = None
+
+
+class Ways(NamedTuple):
+    """How hosts are reached."""
+
+    within: Annotated[str, typer.Option(metavar="WORDS", help='Look inside the container: "docker exec -i NAME".')] = ""
+    transport: Annotated[str, typer.Option(metavar="ssh|openssh|slurm|mpi", help="How hosts are reached.")] = "ssh"
+    ssh_config: Annotated[str, typer.Option("--ssh-config", "-F", metavar="FILE", help="As ssh -F.")] = ""
+    user: Annotated[str, typer.Option("--user", "-l", metavar="NAME", help="Log in as.")] = ""
+    port: Annotated[int, typer.Option("--port", "-p", metavar="PORT", min=0, max=65535, help="SSH port.")] = 0
+    identity: Annotated[list[str], typer.Option("--identity", "-i", metavar="FILE", help="Private key.")] = []
+    ask_pass: Annotated[bool, typer.Option("--ask-pass", help="Ask for the SSH password.")] = False
+    accept_new: Annotated[
+        bool, typer.Option("--accept-new", help="Accept host keys never seen before, and remember them.")
+    ] = False
+    connect_timeout: Annotated[float, typer.Option(metavar="S", min=0, help="Seconds to connect; 0: ssh's own.")] = 0
+
+
+class Job(NamedTuple):
+    """What the job is like."""
+
+    python: Annotated[str, typer.Option(metavar="PATH", help="The job's Python interpreter on the hosts.")] = ""
+    ranks_per_host: Annotated[int, typer.Option(metavar="N", min=0, help="Ranks of the job on each host.")] = 0
+    master_addr: Annotated[str, typer.Option(metavar="HOST", help="The job's MASTER_ADDR.")] = ""
+    master_port: Annotated[int, typer.Option(metavar="PORT", min=0, max=65535, help="The job's MASTER_PORT.")] = 0
+
+    @property
+    def launch(self) -> dict[str, str | int]:
+        """What was given, as `doctor.job.Launch` takes it."""
+        return {name: value for name, value in self._asdict().items() if value}
+
+
+def inventory(wanted: Hosts) -> Inventory:
+    """The hosts. Raises: CommandError."""
+    from doctor.environment.inventory import InventoryError, Options, take
+
+    if wanted.nodes and wanted.hosts:
+        raise UsageError("HOSTS and --hosts are both given: expected one of them")
+    hosts = wanted.nodes if wanted.nodes is not None else wanted.hosts
+    options = Options(hosts, wanted.hostfile, wanted.rank_table, wanted.exclude)
+    try:
+        return take(options, os.environ, lambda path: Path(path).read_text("utf-8"))
+    except InventoryError as error:
+        raise InputError(str(error)) from None
+
+
+def refuse_product(product: str) -> None:
+    """Raises: CommandError for what is no NPU family."""
+    require_one_of("--product", product, ("", "A1", "A2", "A3"))
+
+
+def refuse_ways(ways: Ways) -> None:
+    """Raises: CommandError for what cannot be followed, before anything is done."""
+    from doctor.collect.protocol import words
+    from doctor.transport.open import NAMES
+
+    require_one_of("--transport", ways.transport, NAMES)
+    for option in _OF_SSH if ways.transport in ("slurm", "mpi") else ():
+        if getattr(ways, option):
+            shown = "--" + option.replace("_", "-")
+            raise UsageError(f"{shown} is for SSH; expected it without --transport {ways.transport}")
+    try:
+        words(ways.within)
+    except ValueError as error:
+        raise UsageError(f"--within {ways.within!r}: {error}; expected words as a shell would split them") from None
+
+
+def ssh_options(ways: Ways) -> SshOptions:
+    """How to log in; asks for the password if there is to be one. Raises: CommandError."""
+    from doctor.transport.options import Options
+
+    return Options(
+        config=ways.ssh_config,
+        user=ways.user,
+        port=ways.port,
+        identity=tuple(ways.identity),
+        connect_timeout=ways.connect_timeout or None,
+        accept_new=ways.accept_new,
+        password=_password() if ways.ask_pass else "",
+    )
+
+
+def _password() -> str:
+    if not sys.stdin.isatty():
+        raise UsageError("--ask-pass needs a terminal to ask on")
+    from getpass import getpass
+
+    return getpass("SSH password: ")

@@ -1,0 +1,166 @@
+"""`doctor preflight`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+import typer
+from msgspec.structs import replace
+
+from doctor.cli.host_options import Hosts, Job, Product, Ways, refuse_product, refuse_ways, ssh_options
+from doctor.cli.selection import Names, Not, Sites
+from doctor.cli.shared_options import spread
+from doctor.engine.errors import UsageError, require_one_of
+from doctor.preflight.exit_styles import Ending
+from doctor.preflight.node_lists import FORMATS, misfit
+from doctor.preflight.options import Wanted
+from doctor.preflight.tiers import BUDGET, TIERS, seconds
+from doctor.session.output_files import asked_for
+
+
+class Bounds(NamedTuple):
+    """How deep, how long, and where."""
+
+    tier: Annotated[str, typer.Option("--tier", "-t", metavar="|".join(TIERS), help="How deep to look.")] = ""
+    budget: Annotated[
+        str, typer.Option(metavar="TIME", help="Hard end, as in 90s or 2m; 20s, 60s or 180s by tier.")
+    ] = ""
+    scope: Annotated[
+        str, typer.Option(metavar="auto|local|cluster", help="This host alone, or all; auto goes by the launcher.")
+    ] = "auto"
+    profile: Annotated[
+        str, typer.Option(metavar="job|prolog", help="prolog: this host, quickly, and only its faults stop it.")
+    ] = "job"
+
+
+class Spares(NamedTuple):
+    """Hosts to go on with."""
+
+    need: Annotated[int, typer.Option(metavar="N", min=0, help="So many healthy hosts are enough.")] = 0
+    write_nodes: Annotated[str, typer.Option(metavar="FILE", help="Write the healthy hosts.")] = ""
+    write_bad: Annotated[str, typer.Option(metavar="FILE", help="Write the others.")] = ""
+    node_format: Annotated[str, typer.Option(metavar="FORMAT", help=f"Of both: {', '.join(FORMATS)}.")] = "plain"
+
+
+class Told(NamedTuple):
+    """What is told, and with which exit code."""
+
+    report: Annotated[str, typer.Option(metavar="FILE", help="Write the report as JSON.")] = ""
+    formats: Annotated[
+        list[str], typer.Option("--format", "-f", metavar="FORMAT=FILE", help="Write it in this format, too.")
+    ] = []
+    redact: Annotated[bool, typer.Option("--redact", help="Pseudonyms for hosts and addresses.")] = False
+    save: Annotated[str, typer.Option(metavar="FILE", help="Keep what the hosts said, for --from.")] = ""
+    config: Annotated[str, typer.Option(metavar="FILE", help="Waivers, instead of doctor.toml.")] = ""
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Nothing but the one line.")] = False
+    strict: Annotated[bool, typer.Option("--strict", help="Exit 11 when there are warnings.")] = False
+    fail_on: Annotated[str, typer.Option(metavar="error|warning", help="What makes the run fail.")] = "error"
+    on_unknown: Annotated[str, typer.Option(metavar="fail|warn|ok", help="What an unknown outcome is.")] = "fail"
+    fail_exit: Annotated[
+        int, typer.Option(metavar="N", min=0, max=255, help="Exit code in place of 10, 11 and 12.")
+    ] = 0
+    exit_style: Annotated[str, typer.Option(metavar="doctor|nagios", help="Meaning of exit codes.")] = "doctor"
+    debug: Annotated[bool, typer.Option("--debug", help="Show a traceback of our own bugs.")] = False
+
+
+@spread
+def command(
+    *,
+    hosts: Hosts,
+    bounds: Bounds,
+    spares: Spares,
+    select: Names = [],  # noqa: B006 - typer's way
+    ignore: Not = [],  # noqa: B006
+    checks: Sites = [],  # noqa: B006
+    job: Job,
+    product: Product = "",
+    ways: Ways,
+    sudo: Annotated[bool, typer.Option("--sudo", help="Read with sudo -n what only root can read.")] = False,
+    told: Told,
+) -> None:
+    """Decide in a job script whether the job may start: one line, one exit code, within a budget.
+
+    Finds out what it was started by, and which hosts the job has. One process looks at all of them; started on every
+    host or rank (srun, mpirun, torchrun), each host looks at itself, and rank 0 at all.
+
+    Exit codes: as `doctor check`; 0 alone means that the job may start.
+    """
+    from doctor.preflight.run import go
+
+    refuse_product(product)
+    wanted = _wanted(hosts, bounds, spares, job, ways, told, select, ignore, checks, sudo)
+    raise typer.Exit(go(replace(wanted, launch={"product": product, **job.launch}) if product else wanted))
+
+
+def _wanted(
+    hosts: Hosts,
+    bounds: Bounds,
+    spares: Spares,
+    job: Job,
+    ways: Ways,
+    told: Told,
+    select: list[str],
+    ignore: list[str],
+    checks: list[Path],
+    sudo: bool,
+) -> Wanted:
+    """The words understood. Raises: CommandError."""
+    refuse_ways(ways)
+    _refuse(bounds, spares, told)
+    prolog = bounds.profile == "prolog"
+    tier = bounds.tier or ("quick" if prolog else "standard")
+    return Wanted(
+        hosts=hosts,
+        ssh=ssh_options(ways),
+        transport=ways.transport,
+        within=ways.within,
+        sudo=sudo,
+        tier=tier,  # type: ignore[arg-type]
+        budget=_budget(bounds.budget, BUDGET[tier]),  # type: ignore[index]
+        scope="local" if prolog and bounds.scope == "auto" else bounds.scope,  # type: ignore[arg-type]
+        launch=job.launch,
+        job=job._asdict(),
+        select=tuple(select),
+        ignore=tuple(ignore),
+        checks=tuple(checks),
+        need=spares.need,
+        write_nodes=spares.write_nodes,
+        write_bad=spares.write_bad,
+        node_format=spares.node_format,
+        report=told.report,
+        save=told.save,
+        formats=tuple(told.formats),
+        redact=told.redact,
+        quiet=told.quiet,
+        config=told.config,
+        strict=told.strict,
+        fail_on=told.fail_on,  # type: ignore[arg-type]
+        on_unknown=told.on_unknown,  # type: ignore[arg-type]
+        ending=Ending(told.fail_exit, told.exit_style, bounds.profile),  # type: ignore[arg-type]
+    )
+
+
+def _refuse(bounds: Bounds, spares: Spares, told: Told) -> None:
+    """Raises: CommandError for what cannot be followed."""
+    require_one_of("--tier", bounds.tier, ("", *TIERS))
+    require_one_of("--scope", bounds.scope, ("auto", "local", "cluster"))
+    require_one_of("--profile", bounds.profile, ("job", "prolog"))
+    require_one_of("--node-format", spares.node_format, FORMATS)
+    require_one_of("--fail-on", told.fail_on, ("error", "warning"))
+    require_one_of("--on-unknown", told.on_unknown, ("fail", "warn", "ok"))
+    require_one_of("--exit-style", told.exit_style, ("doctor", "nagios"))
+    if why := misfit(spares.node_format, spares.write_nodes, spares.write_bad):
+        raise UsageError(why)
+    if told.fail_exit and told.exit_style != "doctor":
+        raise UsageError("--fail-exit and --exit-style are both given: expected one of them")
+    for one in asked_for(told.formats):
+        if not one.path:
+            raise UsageError(f"-f {one.name}: expected {one.name}=FILE; stdout is for the one line")
+
+
+def _budget(text: str, usual: float) -> float:
+    try:
+        return seconds(text) if text else usual
+    except ValueError:
+        raise UsageError(f"--budget {text!r}: expected a time from 1s to 24h, as in 90s or 2m") from None

@@ -1,0 +1,55 @@
+"""Options that several subcommands have: written once, as a named tuple, and spread over each one's command line."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, get_type_hints
+
+from doctor.engine.errors import UsageError
+
+
+def spread(command: Callable[..., None]) -> Callable[..., None]:
+    """``command`` as typer is to see it: in the place of a parameter that is a named tuple stand its fields."""
+    hints = get_type_hints(command, include_extras=True)
+    groups = {name: hint for name, hint in hints.items() if hasattr(hint, "_fields")}
+
+    @functools.wraps(command)
+    def called(**given: Any) -> None:
+        grouped = {name: group(*(given.pop(field) for field in group._fields)) for name, group in groups.items()}
+        command(**given, **grouped)
+
+    def parameters() -> Iterator[inspect.Parameter]:
+        for name, parameter in inspect.signature(command).parameters.items():
+            if name in groups:
+                yield from _fields(groups[name])
+            else:
+                yield parameter.replace(annotation=hints[name], kind=inspect.Parameter.KEYWORD_ONLY)
+
+    shown = inspect.Signature(list(parameters()))
+    called.__signature__ = shown  # type: ignore[attr-defined]
+    called.__annotations__ = {one.name: one.annotation for one in shown.parameters.values()}
+    return called
+
+
+def _fields(group: Any) -> Iterator[inspect.Parameter]:
+    hints = get_type_hints(group, include_extras=True)
+    for name in group._fields:
+        default = group._field_defaults[name]
+        yield inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hints[name])
+
+
+def device_numbers(text: str) -> tuple[int, ...]:
+    """The ``0-3,6`` of --devices as numbers, each once. Raises: CommandError."""
+    found: list[int] = []
+    for part in text.split(",") if text else ():
+        ends = re.fullmatch(r"(\d{1,4})(?:-(\d{1,4}))?", part.strip(), re.ASCII)
+        first, last = (int(ends[1]), int(ends[2] or ends[1])) if ends else (1, 0)
+        if first > last or last - first > 255:
+            raise UsageError(f"--devices {text!r}: expected device numbers, as in 0-3,6")
+        found += range(first, last + 1)
+    if len(set(found)) < len(found):
+        raise UsageError(f"--devices {text!r}: a number is there twice; expected each once")
+    return tuple(found)

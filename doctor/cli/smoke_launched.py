@@ -1,0 +1,139 @@
+"""``python -m doctor.smoke``: the smoke run on the ranks of a job, in the processes that its launcher has started.
+
+Under torchrun, torch.distributed.launch, mpirun, srun, msrun, or a shell that sets RANK and WORLD_SIZE (or RANK_ID and
+RANK_SIZE). Without any of them it is `doctor smoke`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Sequence
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from doctor.cli.host_options import Job
+from doctor.cli.main import guarded
+from doctor.cli.main import main as run_command
+from doctor.cli.selection import Names, Not, Sites, catalogue, chosen
+from doctor.cli.shared_options import spread
+from doctor.cli.smoke import Training, asked
+from doctor.engine.errors import InputError, UsageError
+from doctor.environment import rank as adopt
+from doctor.environment.launchers import Adopted
+from doctor.session.finish import Output, finish, refuse_output
+
+if TYPE_CHECKING:
+    from doctor.engine.check import Check
+    from doctor.smoke.run.supervisor import Smoked
+
+
+def main() -> None:
+    """Takes this process's part in the job that it belongs to."""
+    adopted = adopt.adopt(os.environ)
+    if adopted is None:
+        sys.argv = ["doctor", "smoke", *sys.argv[1:]]
+        run_command()
+    else:
+        enter(adopted, sys.argv[1:])
+
+
+def spawned(rank: int, world: int, words: Sequence[str] = ()) -> None:
+    """For ``torch.multiprocessing.spawn(spawned, (world,), world)``, and for whoever starts ranks by other means."""
+    enter(adopt.told(os.environ, rank, world, job=str(os.getppid())), words)
+
+
+def enter(adopted: Adopted, words: Sequence[str]) -> None:
+    """Raises: SystemExit, unless all went well in a process that goes on afterwards."""
+    app = typer.Typer(
+        rich_markup_mode=None,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100, "obj": adopted},
+    )
+    app.command()(command)
+    try:
+        guarded(lambda: app(list(words), prog_name="python -m doctor.smoke"))
+    except SystemExit as stop:
+        if stop.code:
+            raise
+
+
+@spread
+def command(
+    *,
+    context: typer.Context,
+    training: Training,
+    select: Names = [],  # noqa: B006 - typer's way
+    ignore: Not = [],  # noqa: B006
+    checks: Sites = [],  # noqa: B006
+    local_rank: Annotated[int, typer.Option("--local-rank", "--local_rank", hidden=True)] = -1,
+    output: Output,
+) -> None:
+    """Train a tiny model in parallel on the ranks of this job, and name the rank that breaks it.
+
+    For the processes that torchrun, torch.distributed.launch, mpirun, srun, msrun or a loop in a shell have started.
+    Rank 0 reports; every process ends with the exit code.
+
+    Exit codes: as `doctor check`.
+    """
+    del local_rank  # torch.distributed.launch adds it to every command line; the environment has it, too
+    refuse_output(output)
+    if output.from_file:
+        raise UsageError("--from judges a saved run, which needs no ranks; expected doctor smoke --from FILE")
+    if training.devices:
+        raise UsageError("--devices: the launcher has given its device to every rank")
+    wish = asked(training, Job())
+    if select or ignore or checks:
+        chosen(catalogue(checks), select, ignore, roots=True)  # refused here, and so on every rank
+    from doctor.report.layout.progress_line import Progress
+    from doctor.smoke.rendezvous.launched import take_part
+
+    adopted: Adopted = context.obj
+    progress = Progress(1 if adopted.leads else 0, sys.stderr)
+
+    def report(made: Smoked) -> int:
+        progress.close()
+        known = catalogue(checks)
+        return _report(made, adopted, chosen(known, select or ["smoke"], ignore, roots=True), known, output)
+
+    try:
+        code = take_part(adopted, wish, report, progress.stage)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    except OSError as error:
+        raise InputError(f"rank 0 can listen on none of the ports that the others would come to: {error}") from None
+    raise typer.Exit(code)
+
+
+def _report(made: Smoked, adopted: Adopted, picked: list[Check], known: list[Check], output: Output) -> int:
+    """Judges the run and prints the report. Returns the exit code."""
+    import msgspec
+
+    from doctor import __version__
+    from doctor.engine.record import SCHEMA, Run
+    from doctor.job.launch_config import relevant
+    from doctor.session.examine import Examination, replay
+
+    started = datetime.fromtimestamp(time.time() - made.run.seconds, timezone.utc)
+    run = Run(
+        SCHEMA,
+        f"{adopted.launcher}, {made.run.plan.world} ranks",
+        started.isoformat(timespec="seconds").replace("+00:00", "Z"),
+        made.run.seconds,
+        made.records,
+        launch={"environ": relevant(os.environ)},
+        version=__version__,
+        smoke=msgspec.to_builtins(made.run, str_keys=True),
+    )
+    try:
+        finish(Examination(run, replay(run, picked), made.stopped), known, output)
+    except typer.Exit as ended:
+        return int(ended.exit_code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Runs one program on every host and brings back raw outputs."""

@@ -1,0 +1,84 @@
+"""What one host left, understood: its own look at itself, or why it is none that can be judged with others. Pure."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+
+from doctor import __version__
+from doctor.engine.record import BadRun, HostRecord, Run
+from doctor.hosts.nodeset import InventoryError, valid
+
+
+class Look(msgspec.Struct, frozen=True):
+    """One host's own record."""
+
+    name: str
+    place: str
+    """The file, and the line in it."""
+    run: Run
+    began: datetime
+
+    @property
+    def record(self) -> HostRecord:
+        return self.run.hosts[self.name]
+
+
+class Unusable(msgspec.Struct, frozen=True):
+    """A file that cannot be judged by."""
+
+    host: str
+    """Whom it is named after; empty where nothing tells."""
+    place: str
+    why: str
+
+
+class Pile(msgspec.Struct, frozen=True):
+    """All that was found."""
+
+    looks: tuple[Look, ...]
+    unusable: tuple[Unusable, ...] = ()
+
+
+class _Told(msgspec.Struct, forbid_unknown_fields=True):
+    """The keywords of `doctor.job.Launch.from_environment` that a run may hold."""
+
+    environ: dict[str, str]
+    framework: str = ""
+    master_addr: str = ""
+    master_port: int | None = None
+    world_size: int | None = None
+    ranks_per_host: dict[str, int] | int | None = None
+    rank_table: str = ""
+    python: str = ""
+    product: str = ""
+
+
+class _Table(msgspec.Struct, forbid_unknown_fields=True):
+    path: str
+    text: str = ""
+    error: str = ""
+    link: str = ""
+
+
+def looked(run: Run, place: str) -> Look:
+    """The look that a run is. Raises: BadRun when it is not of `doctor node`, or cannot be judged with others."""
+    if run.version != __version__:
+        raise BadRun(f"made by version {run.version or 'unknown'} of doctor; expected {__version__}")
+    if len(run.hosts) != 1:
+        raise BadRun(f"holds {len(run.hosts)} hosts; expected the one that doctor node ran on")
+    ((name, record),) = run.hosts.items()
+    if not (record.visit.local or record.visit.trouble):
+        raise BadRun("not made by doctor node on the host itself")
+    try:
+        valid(name, "the file")
+        began = datetime.fromisoformat(run.started.replace("Z", "+00:00"))
+        msgspec.convert(run.launch, _Told)
+        if run.rank_table:
+            msgspec.convert(run.rank_table, _Table)
+    except (InventoryError, ValueError) as error:
+        raise BadRun(f"not made by doctor node: {error}") from None
+    if began.tzinfo is None:
+        raise BadRun("not made by doctor node: the time of its start has no zone")
+    return Look(name, place, run, began)

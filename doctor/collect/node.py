@@ -1,0 +1,75 @@
+"""One host that looks at itself: what it is called, how it is, and the record that it leaves for `doctor merge`."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+
+import msgspec
+
+from doctor.collect.merge.hosts import Known, matched
+from doctor.collect.merge.stale import job
+from doctor.engine.errors import CommandError
+from doctor.engine.record import Run, redacted
+from doctor.environment.inventory import Inventory
+from doctor.facts.names import is_address
+from doctor.hosts.nodeset import InventoryError, valid
+
+
+def called(name: str, fleet: Inventory | None, environ: Mapping[str, str]) -> str:
+    """This host's name: as given, as Slurm says, as the fleet names it, or its own without the domain.
+
+    Raises: CommandError.
+    """
+    own, said = os.uname().nodename, name or environ.get("SLURMD_NODENAME", "")
+    if not said and fleet:
+        said = _among(fleet.hosts, own)
+    try:
+        return valid(said or own.partition(".")[0], "--name" if name else "this host's own name")
+    except InventoryError as error:
+        raise CommandError(f"{error}; --name gives it one", 2 if name else 78) from None
+
+
+def _among(hosts: Sequence[str], own: str) -> str:
+    """Whom of the fleet this host is, or the empty string."""
+    addresses = _addresses() if any(map(is_address, hosts)) else ()
+    return next(iter(matched(hosts, [Known(own, addresses=addresses)])), "")
+
+
+def _addresses() -> tuple[str, ...]:
+    import psutil
+
+    return tuple(one.address for found in psutil.net_if_addrs().values() for one in found if _is_ip(one.address))
+
+
+def _is_ip(address: str) -> bool:
+    return is_address(address.partition("%")[0])
+
+
+def alone(name: str, fleet: Inventory | None) -> Inventory:
+    """This host as all that is to be looked at, and the names of the fleet that it is part of."""
+    notes = (*(fleet.notes if fleet else ()), *state())
+    slots, hosts = (fleet.slots, fleet.hosts) if fleet else ({}, (name,))
+    return Inventory((name,), f"this host alone, {name}", slots, True, notes, hosts)
+
+
+def state() -> tuple[str, ...]:
+    """How the host is at this moment, in one line: a reboot, or what another job left behind, shows here first."""
+    import psutil
+
+    with suppress(psutil.Error, OSError, RuntimeError):
+        memory, minutes = psutil.virtual_memory(), (time.time() - psutil.boot_time()) / 60
+        up = f"{minutes / 1440:.0f} days" if minutes > 2880 else f"{minutes / 60:.0f} h" if minutes > 120 else ""
+        load = f"load {os.getloadavg()[0]:.1f} on {psutil.cpu_count()} CPUs"
+        used = f"{(memory.total - memory.available) / (1 << 30):.1f} of {memory.total / (1 << 30):.1f} GiB in use"
+        return (f"this host: up {up or f'{minutes:.0f} min'}, {load}, {used}",)
+    return ()
+
+
+def record(run: Run, environ: Mapping[str, str]) -> bytes:
+    """The run as one line, without secrets, and with the Slurm job that it was made in."""
+    its = job(environ)
+    run = msgspec.structs.replace(run, given={**run.given, "job": its}) if its else run
+    return msgspec.json.encode(redacted(run)) + b"\n"

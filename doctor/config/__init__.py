@@ -1,0 +1,1 @@
+"""What a user configures and stores: doctor.toml, waivers, skipped checks, state paths, atomic writes."""

@@ -1,0 +1,1 @@
+"""Facts, checks, results, and the evaluation of one by the other. Imports nothing of doctor outside this package."""

@@ -1,0 +1,105 @@
+"""``@check``: the signature says which facts a check needs, the docstring is its page."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import types
+import typing
+from collections.abc import Callable, Iterable
+from functools import cached_property
+from typing import Any, TypeVar
+
+import msgspec
+
+from doctor.engine.fact import Fact, PerHost
+from doctor.engine.result import Finding, Severity
+
+Function = TypeVar("Function", bound=Callable[..., Iterable[Finding]])
+
+
+class Skip(Exception):
+    """Raised by a check that does not apply, with the reason."""
+
+
+class BadCheck(Exception):
+    """A check file that breaks the rules: what, where, what was expected."""
+
+
+def check(*, severity: Severity, area: str = "site") -> Callable[[Function], Function]:
+    """Makes a function a check. Its first docstring line is the healthy claim."""
+
+    def mark(function: Function) -> Function:
+        function.__dict__["doctor"] = (severity, area)
+        return function
+
+    return mark
+
+
+class Need(msgspec.Struct, frozen=True):
+    """One parameter of a check."""
+
+    parameter: str
+    type: type
+    fleet: bool = False
+    """A `PerHost`: the check is called once for the fleet."""
+    optional: bool = False
+    """``| None``: the parameter is None where the thing is not there."""
+
+    @property
+    def is_fact(self) -> bool:
+        return issubclass(self.type, Fact)
+
+
+class Check:
+    """One check, as it was found in its file."""
+
+    def __init__(self, function: Callable[..., Iterable[Finding]], path: str = "") -> None:
+        self.function = function
+        self.path = path
+        self.name = function.__name__.replace("_", "-")
+        self.severity, self.area = function.__dict__["doctor"]
+
+    def __repr__(self) -> str:
+        return f"<check {self.name}>"
+
+    @cached_property
+    def doc(self) -> str:
+        return inspect.cleandoc(self.function.__doc__ or "")
+
+    @property
+    def claim(self) -> str:
+        """The first docstring line: what is so when all is well."""
+        return self.doc.partition("\n")[0].rstrip(".")
+
+    def section(self, title: str) -> str:
+        """The text under ``## title`` of the page, or the empty string."""
+        found = re.search(rf"^## {re.escape(title)}\n(.*?)(?=^## |\Z)", self.doc, re.M | re.S)
+        return found.group(1).strip() if found else ""
+
+    @cached_property
+    def needs(self) -> tuple[Need, ...]:
+        """The parameters. Raises: BadCheck when one is not a fact, a `PerHost` of one, or a part of intent."""
+        hints = typing.get_type_hints(self.function)
+        return tuple(self._need(name, hints.get(name)) for name in inspect.signature(self.function).parameters)
+
+    @property
+    def per_host(self) -> bool:
+        """The check is called once a host, not once for the fleet."""
+        return any(need.is_fact and not need.fleet for need in self.needs)
+
+    @property
+    def facts(self) -> set[type[Fact]]:
+        return {need.type for need in self.needs if need.is_fact}
+
+    def _need(self, name: str, hint: Any) -> Need:
+        optional = typing.get_origin(hint) in (typing.Union, types.UnionType)
+        if optional:
+            rest = [part for part in typing.get_args(hint) if part is not type(None)]
+            hint = rest[0] if len(rest) == 1 and len(typing.get_args(hint)) == 2 else None
+        fleet = typing.get_origin(hint) is PerHost
+        if fleet:
+            (hint,) = typing.get_args(hint)
+        if not isinstance(hint, type) or typing.get_origin(hint):  # Python 3.10 takes list[X] for a type
+            raise BadCheck(f"{self.path}: {self.function.__name__}({name}): expected a fact, PerHost[fact] or intent")
+        return Need(name, hint, fleet, optional)

@@ -1,0 +1,31 @@
+"""Errors that end a command with one line on stderr and a documented exit code."""
+
+from __future__ import annotations
+
+
+class CommandError(Exception):
+    """A command that cannot go on: one line for stderr, and the exit code."""
+
+    def __init__(self, text: str, exit_code: int) -> None:
+        super().__init__(text)
+        self.exit_code = exit_code
+
+
+class InputError(CommandError):
+    """Input that cannot be used: a file, a variable, a host list. Exit code 78."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text, 78)
+
+
+class UsageError(CommandError):
+    """Command-line words that cannot be used. Exit code 2."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text, 2)
+
+
+def require_one_of(option: str, value: str, choices: tuple[str, ...]) -> None:
+    """Raises: UsageError (exit code 2) when ``value`` is not among ``choices``."""
+    if value not in choices:
+        raise UsageError(f"{option} {value!r}: expected {', '.join(word for word in choices if word)}")

@@ -1,0 +1,94 @@
+"""What a run comes to: one word, and one exit code. Pure."""
+
+from __future__ import annotations
+
+import enum
+from typing import Literal
+
+from doctor.engine.result import Report, Severity, Status
+
+OnUnknown = Literal["fail", "warn", "ok"]
+FailOn = Literal["error", "warning"]
+
+
+class Exit(enum.IntEnum):
+    """Every way in which the program ends. 1 is no verdict: Python and the shell use it for accidents."""
+
+    HEALTHY = 0
+    """Everything that applies was looked at, and no error was found. There may be warnings, without ``--strict``."""
+    USAGE = 2
+    """The command line cannot be understood."""
+    FAILED = 10
+    """An error was found; with ``--fail-on warning``, a warning."""
+    WARNINGS = 11
+    """``--strict``: no error, and a warning; or something unknown that ``--on-unknown warn`` makes a warning."""
+    UNKNOWN = 12
+    """No error was found, and something could not be looked at, or a check crashed."""
+    BUG = 70
+    """A bug of this program, not of the cluster."""
+    NOTHING = 78
+    """No check applies, so that nothing was looked at; or the input (hosts, table, saved run) cannot be read."""
+    INTERRUPTED = 130
+    TERMINATED = 143
+
+
+class Verdict(enum.Enum):
+    """The run in one word."""
+
+    HEALTHY = "healthy"
+    FAILED = "failed"
+    WARNINGS = "warnings"
+    UNKNOWN = "unknown"
+    NOTHING = "nothing"
+
+
+def verdict(report: Report, code: int | None = None) -> Verdict:
+    """The word for the run, whatever the options; ``code`` is the exit code, which options can make stricter.
+
+    An error outweighs what is unknown (it is certain), and what is unknown outweighs a warning (it may be an error).
+    What is unknown only because of a root cause that was found counts like all the rest. What is waived is neither
+    error nor warning; what is unknown cannot be waived.
+    """
+    outcomes = report.outcomes
+    failed = {one.severity for one in outcomes if one.status is Status.FAILED}
+    if Severity.ERROR in failed or code == Exit.FAILED:
+        return Verdict.FAILED
+    if any(one.unknown or one.crashed for one in outcomes) or (report.smoke and report.smoke.ended != "complete"):
+        return Verdict.UNKNOWN
+    if failed:
+        return Verdict.WARNINGS
+    return Verdict.HEALTHY if any(one.complete for one in outcomes) else Verdict.NOTHING
+
+
+def exit_code(
+    report: Report, *, strict: bool = False, on_unknown: OnUnknown = "fail", fail_on: FailOn = "error"
+) -> int:
+    """The exit code of a run that came to its end.
+
+    - 10 when an error was found; with ``fail_on="warning"`` also when a warning was.
+    - 12 when something is unknown and nothing failed. ``on_unknown="warn"`` counts it as a warning, ``"ok"`` as
+      nothing, and both forgive gaps alone: when no host at all could be looked at, or when a check crashed, it
+      stays 12.
+    - 11 when there are warnings and ``strict`` is set, else 0: warnings alone are healthy.
+    - 78 when every check was skipped: nothing was looked at, so nothing is healthy.
+    """
+    word = verdict(report)
+    if word is Verdict.FAILED:
+        return Exit.FAILED
+    warned = any(one.status is Status.FAILED for one in report.outcomes)
+    if warned and fail_on == "warning":
+        return Exit.FAILED
+    if word is Verdict.NOTHING:
+        return Exit.NOTHING
+    if word is Verdict.UNKNOWN:
+        if on_unknown == "fail" or not _is_gap(report):
+            return Exit.UNKNOWN
+        warned = warned or on_unknown == "warn"
+    return Exit.WARNINGS if warned and strict else Exit.HEALTHY
+
+
+def _is_gap(report: Report) -> bool:
+    """What is unknown is a gap in what was seen: no check crashed, and some host, or intent alone, was looked at."""
+    if any(one.crashed for one in report.outcomes):
+        return False
+    return any(one.looked or (one.complete and not report.hosts) for one in report.outcomes)

@@ -1,0 +1,120 @@
+"""What was brought back from the hosts, as it came: the saved run, and the fixture of tests."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+
+from doctor.engine.fact import Output, Visit
+
+SCHEMA = "doctor.run/1"
+
+
+class HostRecord(msgspec.Struct, frozen=True):
+    """Everything that one host said."""
+
+    visit: Visit
+    outputs: dict[str, dict[str, Output]] = {}
+    """By fact name, then by path, device number, or the empty string."""
+
+
+class Run(msgspec.Struct, frozen=True):
+    """All hosts' records, with what is needed to judge them again later."""
+
+    schema: str
+    source: str
+    started: str
+    seconds: float
+    hosts: dict[str, HostRecord]
+    given: dict[str, Any] = {}
+    """What the probes were given: host names, interpreter, ports."""
+    launch: dict[str, Any] = {}
+    """The job's intent, as `doctor.job.Launch` was made from it."""
+    rank_table: dict[str, str] = {}
+    """``path`` and ``text`` of the rank table that was judged, or ``path`` and ``error``."""
+    notes: tuple[str, ...] = ()
+    version: str = ""
+    smoke: dict[str, Any] = {}
+    """`doctor.smoke.model.SmokeRun` as builtins with keys of text; empty when no smoke run was made."""
+    checks: tuple[str, ...] = ()
+    """The checks that it was made for; empty when that is not told."""
+
+
+_WORD = r"pass(?:word|wd|phrase)|secret|token|api[_-]?key|access[_-]?key|credential"
+_VALUE = r"""(?:"[^"\n]*"|'[^'\n]*'|[^\s"',;&|]+)"""
+# `key=value`, `key: value`, and `--key value`; a bare word before another is no assignment.
+_SECRET = re.compile(
+    rf"""(?ix)
+    (?P<key> ["']?[\w.-]*(?:{_WORD})[\w.-]*["']?[ \t]*[=:][ \t]* | --?[\w-]*(?:{_WORD})[\w-]*[ \t]+ )
+    {_VALUE}
+    """
+)
+_URL_SECRET = re.compile(r"(?i)(\b[a-z][a-z0-9+.-]*://[^/\s:@]*:)[^@\s/]+@")
+_AUTHORIZATION = re.compile(r"(?i)(\bauthorization:\s*(?:bearer|basic)\s+)\S+")
+HIDDEN = "[hidden]"
+
+
+def redact(text: str) -> str:
+    """``text`` without values that look like secrets: assignments, options, URLs with a password, bearer tokens.
+
+    >>> redact("train.py --api-key abc --lr 3 https://me:pw@x/")
+    'train.py --api-key [hidden] --lr 3 https://me:[hidden]@x/'
+    """
+    text = _URL_SECRET.sub(rf"\1{HIDDEN}@", text)
+    text = _AUTHORIZATION.sub(rf"\1{HIDDEN}", text)
+    return _SECRET.sub(lambda found: found["key"] + HIDDEN, text)
+
+
+def redacted(run: Run) -> Run:
+    """The run with every output, message and table redacted, for writing to disk."""
+    clean = msgspec.to_builtins(run)
+    return msgspec.convert(_walk(clean), Run)
+
+
+def _walk(value: Any) -> Any:
+    if isinstance(value, str):
+        return _hide(value)
+    if isinstance(value, dict):
+        return {key: _walk(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_walk(item) for item in value]
+    return value
+
+
+def _hide(text: str) -> str:
+    """Redacted; what is JSON stays JSON, or nobody could judge it again."""
+    hidden = redact(text)
+    if hidden == text or text[:1] not in ("{", "["):
+        return hidden
+    try:
+        return msgspec.json.encode(_without_secrets(msgspec.json.decode(text))).decode()
+    except (msgspec.DecodeError, UnicodeError):
+        return hidden
+
+
+def _without_secrets(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {
+            key: HIDDEN if isinstance(item, str) and redact(f"{key}=x") != f"{key}=x" else _without_secrets(item)
+            for key, item in value.items()
+        }
+    if isinstance(value, list):
+        return [_without_secrets(item) for item in value]
+    return redact(value) if isinstance(value, str) else value
+
+
+class BadRun(Exception):
+    """A saved run that cannot be read: what, where, what was expected."""
+
+
+def load(data: bytes, name: str) -> Run:
+    """A saved run. Raises: BadRun."""
+    try:
+        run = msgspec.json.decode(data, type=Run)
+    except (msgspec.DecodeError, msgspec.ValidationError, UnicodeError, RecursionError) as error:
+        raise BadRun(f"{name}: not a saved run: {error}") from None
+    if run.schema != SCHEMA:
+        raise BadRun(f"{name}: schema {run.schema!r}, expected {SCHEMA!r}")
+    return run

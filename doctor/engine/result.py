@@ -1,0 +1,165 @@
+"""What a run says: severities, statuses, findings, outcomes. Frozen values that compare with ``==``."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from doctor.engine.smoke_summary import Summary
+
+
+class Severity(enum.Enum):
+    """How bad a finding of a check is; one for the whole check."""
+
+    ERROR = "error"
+    """The job will fail, hang, or give wrong results."""
+    WARNING = "warning"
+    """The job may run, and is slower, or breaks later."""
+
+
+ERROR, WARNING = Severity.ERROR, Severity.WARNING
+
+
+class Status(enum.Enum):
+    """What became of one check over the whole fleet."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    UNKNOWN = "unknown"
+    SKIPPED = "skipped"
+    CRASHED = "crashed"
+
+
+class Finding:
+    """One thing that is wrong: a template and the values that fill it.
+
+    ``saw`` and ``want`` are values like all others; a report shows them on lines of their own.
+    ``hosts`` are the hosts that are to blame; for a check that looks at one host at a time the
+    judge fills them in.
+
+    >>> str(Finding("{ip} belongs to {owners}", ip="10.0.0.1", owners=["a", "b"]))
+    '10.0.0.1 belongs to a and b'
+    """
+
+    __slots__ = ("hosts", "template", "values")
+
+    def __init__(self, template: str, /, *, hosts: Sequence[str] = (), **values: Any) -> None:
+        self.template = template
+        self.hosts = tuple(hosts)
+        self.values: dict[str, Any] = values
+
+    def on(self, host: str) -> Finding:
+        """The same finding, blamed on ``host`` when it names none itself."""
+        return self if self.hosts else Finding(self.template, hosts=(host,), **self.values)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Finding):
+            return NotImplemented
+        return (self.template, self.hosts, self.values) == (other.template, other.hosts, other.values)
+
+    def __hash__(self) -> int:
+        return hash((self.template, self.hosts, repr(self.values)))
+
+    def __repr__(self) -> str:
+        shown = "".join(f", {name}={value!r}" for name, value in self.values.items())
+        return f"Finding({self.template!r}, hosts={list(self.hosts)!r}{shown})"
+
+    def __str__(self) -> str:
+        return fill(self.template, self.values)
+
+
+class _Kept(dict[str, str]):
+    """Leaves a placeholder that has no value as it stands: a report never fails over a template."""
+
+    def __missing__(self, name: str) -> str:
+        return "{" + name + "}"
+
+
+def fill(template: str, values: Mapping[str, Any]) -> str:
+    """``template`` with ``{name}`` replaced by the values' plain words."""
+    words = _Kept({name: say(value) for name, value in values.items()})
+    try:
+        return template.format_map(words)
+    except (ValueError, IndexError, AttributeError, KeyError):
+        return template
+
+
+def say(value: Any) -> str:
+    """A value in plain words: lists as ``a, b and c``, mappings as ``key: value``, enums by value."""
+    if isinstance(value, enum.Enum):
+        return str(value.value)
+    if isinstance(value, Mapping):
+        return ", ".join(f"{say(key)}: {say(item)}" for key, item in value.items())
+    if isinstance(value, (set, frozenset)):
+        return say(sorted(value, key=str))
+    if isinstance(value, (list, tuple)):
+        words = [say(item) for item in value]
+        return words[0] if len(words) == 1 else ", ".join(words[:-1]) + " and " + words[-1] if words else "none"
+    return str(value)
+
+
+class Reason(msgspec.Struct, frozen=True, order=True):
+    """Why a check could not look at a host; ``because`` names the check that holds the root cause."""
+
+    text: str
+    because: str = ""
+
+
+class Waived(msgspec.Struct, frozen=True):
+    """A finding that the site has put up with for a time: shown and counted, and no failure."""
+
+    finding: Finding
+    reason: str
+    until: str
+    """The last day on which it holds, ISO 8601."""
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What one check found over the whole fleet, and how much it looked at."""
+
+    check: str
+    severity: Severity
+    area: str
+    claim: str
+    findings: tuple[Finding, ...] = ()
+    looked: tuple[str, ...] = ()
+    """The hosts whose facts the check saw, in inventory order. Empty for a check of intent alone."""
+    unknown: dict[str, Reason] = {}
+    """Hosts that could not be judged, or not wholly. The empty name stands for the fleet."""
+    skipped: dict[str, str] = {}
+    """Hosts, or the fleet under the empty name, that the check does not apply to, and why."""
+    crashed: dict[str, str] = {}
+    """Hosts, or the fleet under the empty name, on which the check itself broke: a traceback."""
+    complete: bool = False
+    """The check was called at least once and came to its end."""
+    waived: tuple[Waived, ...] = ()
+    """What would be findings without a waiver."""
+
+    @property
+    def status(self) -> Status:
+        if self.findings:
+            return Status.FAILED
+        if self.crashed:
+            return Status.CRASHED
+        if self.unknown:
+            return Status.UNKNOWN
+        return Status.PASSED if self.complete else Status.SKIPPED
+
+
+class Report(msgspec.Struct, frozen=True):
+    """A whole run, judged."""
+
+    source: str
+    """Where the host list came from, in words: ``64 hosts from SLURM_JOB_NODELIST``."""
+    hosts: tuple[str, ...]
+    outcomes: tuple[Outcome, ...]
+    started: str = ""
+    """UTC, ISO 8601."""
+    seconds: float = 0.0
+    notes: tuple[str, ...] = ()
+    """What the reader must know beside the outcomes: not looked at, cut short, fallbacks."""
+    smoke: Summary | None = None
+    """The smoke run in figures, if one was made."""

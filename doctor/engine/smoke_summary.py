@@ -1,0 +1,126 @@
+"""A smoke run in figures, as a report shows it: frozen values, with no judgement in them."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+Backend = Literal["gloo", "nccl", "hccl"]
+
+TroubleKind = Literal[
+    "not-started",  # interpreter, import, device
+    "never-joined",  # did not get through the rendezvous
+    "mismatch",  # another op, dtype, size or root in the same place of the sequence
+    "order",  # a cycle of ranks that wait for each other in different collectives
+    "dead",  # killed by a signal, or an error of its own
+    "left",  # ended well or left the loop while others wait for it
+    "stopped",  # SIGSTOP or a debugger
+    "frozen",  # cgroup freezer
+    "blocked",  # sleeps or waits outside of a collective
+    "busy",  # computes and does not come back
+    "input",  # waits for its data loader
+    "network",  # everybody entered, bytes do not arrive
+    "silent",  # the agent of a whole host says nothing any more
+    "budget",  # the time for the run was up
+]
+
+
+class Trouble(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What stopped a run: one cause, the ranks that are to blame, and those that only waited."""
+
+    kind: TroubleKind
+    guilty: tuple[int, ...] = ()
+    """Ranks."""
+    victims: tuple[int, ...] = ()
+    links: tuple[tuple[str, str], ...] = ()
+    """Pairs of hosts (from, to) that bytes do not get through between."""
+    certainty: Literal["certain", "evidence", "timeout"] = "certain"
+    """certain: follows from what was recorded; evidence: the system's counters say so; timeout: an adaptive limit."""
+    stage: str = ""
+    layout: str = ""
+    step: int = 0
+    group: str = ""
+    """Name of the process group."""
+    seq: int = 0
+    op: str = ""
+    numel: int = 0
+    dtype: str = ""
+    text: str = ""
+    """The cause in words of its own: an error message, ``signal 9``."""
+    calls: dict[int, str] = {}
+    """What each rank concerned was doing: ``all_reduce of 128 float32 in dp2, number 7``."""
+    states: dict[int, str] = {}
+    limit: float = 0.0
+    """Seconds of the adaptive limit that was passed; 0 where none was needed."""
+    seconds: float = 0.0
+    """From when the guilty rank's last sign of progress to this verdict."""
+    stacks: dict[int, str] = {}
+    """Python stacks, innermost call first."""
+    evidence: tuple[str, ...] = ()
+    """Plain sentences: sockets, probes, kernel log."""
+
+
+class Seat(msgspec.Struct, frozen=True):
+    """What some ranks run on: equal for all of them."""
+
+    torch: str
+    numpy: str
+    python: str
+    device: str
+    ranks: tuple[int, ...]
+
+
+class Stage(msgspec.Struct, frozen=True):
+    """One stage that every rank has finished."""
+
+    name: str
+    seconds: float
+
+
+class Trained(msgspec.Struct, frozen=True):
+    """One layout of the training, beside the same training in one process."""
+
+    layout: str
+    steps: int
+    """Compared with the serial twin."""
+    error: float | None
+    """The largest relative difference of a loss from the twin's; None when there was nothing to compare."""
+
+
+class Figure(msgspec.Struct, frozen=True):
+    """How fast one collective was: algbw and busbw as nccl-tests define them, from the median of the repeats."""
+
+    op: str
+    group: str
+    ranks: int
+    bytes: int
+    seconds: float
+    algbw: float
+    """Bytes a second."""
+    busbw: float
+
+
+class Summary(msgspec.Struct, frozen=True):
+    """What ran, how far it came, and what stopped it."""
+
+    backend: Backend
+    hosts: dict[str, int]
+    """Ranks of each host, in plan order."""
+    ended: Literal["complete", "trouble", "budget", "interrupted"]
+    seconds: float
+    import_seconds: float
+    stages: tuple[Stage, ...] = ()
+    not_reached: tuple[str, ...] = ()
+    """Stages that not every rank finished."""
+    layouts: tuple[Trained, ...] = ()
+    seats: tuple[Seat, ...] = ()
+    figures: tuple[Figure, ...] = ()
+    troubles: tuple[Trouble, ...] = ()
+    places: tuple[str, ...] = ()
+    """Of each rank, in words: ``node2, NPU 3``."""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def world(self) -> int:
+        return sum(self.hosts.values())

@@ -1,0 +1,42 @@
+"""Playbooks that would take back, on one host, what another of the same plan does. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from doctor.fix.file_edits import State, changed
+from doctor.remedy.playbook import Step
+
+Written = tuple[str, Step, State]
+"""A playbook's name, its step, and what is at the path before the plan."""
+
+
+def contradicting(steps: Sequence[Written]) -> dict[str, str]:
+    """The playbooks that have to be left out, each with the one before it that it contradicts."""
+    found: dict[str, str] = {}
+    while True:
+        more = _first([one for one in steps if one[0] not in found])
+        if more is None:
+            return found
+        found[more[0]] = more[1]
+
+
+def _first(steps: Sequence[Written]) -> tuple[str, str] | None:
+    """The first playbook that takes away a line that another one has put into a file."""
+    files: dict[str, bytes | None] = {}
+    owned: dict[tuple[str, bytes], str] = {}
+    for name, step, state in steps:
+        old = files.get(state.real, state.there)
+        new = files[state.real] = changed(old, step)
+        left = set((new or b"").split(b"\n"))
+        for (real, line), owner in owned.items():
+            if real == state.real and owner != name and line not in left:
+                return name, owner
+        for line in _lines(step):
+            owned.setdefault((state.real, line), name)
+    return None
+
+
+def _lines(step: Step) -> list[bytes]:
+    text = step.line if step.text is None else step.text
+    return [line for line in text.encode().split(b"\n") if line.strip()]

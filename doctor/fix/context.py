@@ -1,0 +1,29 @@
+"""How a plan's hosts were looked at: saved with it, so that who applies it looks with the same eyes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+
+class How(msgspec.Struct, frozen=True, kw_only=True):
+    """The command line and the environment, as far as they matter; never a password."""
+
+    hosts: tuple[str, ...]
+    source: str
+    local: bool = False
+    slots: dict[str, int] = {}
+    names: tuple[str, ...] = ()
+    playbooks: tuple[str, ...] = ()
+    """Folders, as whole paths; so are all other paths here."""
+    checks: tuple[str, ...] = ()
+    config: str = ""
+    launch: dict[str, Any] = {}
+    environ: dict[str, str] = {}
+    """What mattered to the job."""
+    rank_table: str = ""
+    sudo: bool = False
+    timeout: float = 60.0
+    ways: dict[str, Any] = {}
+    """`doctor.cli.host_options.Ways`, but for ``ask_pass``."""

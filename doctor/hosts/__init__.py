@@ -1,0 +1,1 @@
+"""Host names, node sets and hostfiles, as users write them."""

@@ -1,0 +1,98 @@
+"""Node sets and host names, as users write them: every name checked before anything is done with it.
+
+A host is named as ssh names it. ``user@host`` and ``host:port`` are refused: a name also stands in reports and is what
+the hosts call each other, so users and ports belong in ``--user``, ``--port`` or ``~/.ssh/config``.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+
+from doctor.engine.sanitize import printable
+
+MOST = 10_000
+"""Hosts. More than this is a slip in a range, not a cluster."""
+
+
+class InventoryError(Exception):
+    """One line: what is wrong, where, and what was expected."""
+
+
+def expand(text: str, place: str) -> list[str]:
+    """The hosts of a node set, part by part in the order given: ``node[001-064],gpu7``, ``10.1.2.[1-32]``.
+
+    Parts are parted by commas or white space. Groups (``@name``) and set operators are not looked up.
+
+    Raises: InventoryError.
+    """
+    parts = re.findall(r"(?:\[[^\]]*\]?|[^\s,\[])+", text)
+    if not parts:
+        raise InventoryError(f"{place}: no host is named; expected a node set such as node[01-16],gpu7")
+    if sum(_size(part) for part in parts) > MOST:
+        raise InventoryError(f"{place}: names more than {MOST} hosts; expected at most {MOST}: a slip in a range?")
+    return [valid(host, place) for part in parts for host in _part(part, place)]
+
+
+def _size(part: str) -> int:
+    """How many hosts a part may stand for, reckoned without making them."""
+    size = 1
+    for inside in re.findall(r"\[([^\[\]]*)", part):
+        if re.search(r"[0-9]{13}", inside):
+            return MOST + 1
+        ranges = [re.match(r"([0-9]+)-([0-9]+)", one) for one in inside.split(",")]
+        size *= sum(max(int(found[2]) - int(found[1]) + 1, 1) if found else 1 for found in ranges)
+    return size
+
+
+def _part(part: str, place: str) -> list[str]:
+    if re.fullmatch(r"\[[0-9A-Fa-f:.]+\]", part) and ":" in part:
+        return [part[1:-1]]
+    if "[" not in part and "]" not in part:
+        return [part]
+    if re.search(r"[^A-Za-z0-9._:,/\[\]-]", part):
+        raise InventoryError(f"{place}: {quote(part)} is no node set; expected letters, digits, dots and [ranges]")
+    from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException
+
+    try:
+        return [str(host) for host in NodeSet(part, resolver=RESOLVER_NOGROUP)]
+    except NodeSetException as error:
+        why = shown(str(error).replace('"', ""))
+        raise InventoryError(f"{place}: {quote(part)}: {why}; expected a range such as [01-16,20]") from None
+
+
+def valid(host: str, place: str) -> str:
+    """The host name or address itself. Raises: InventoryError when it is neither."""
+    if "@" in host:
+        hint = "groups are not looked up" if host[0] == "@" else "name the user with --user or in ~/.ssh/config"
+        raise InventoryError(f"{place}: {quote(host)} has an @; expected a host name or address: {hint}")
+    if ":" in host or re.fullmatch(r"[0-9.]+", host, re.ASCII):
+        if not _is_address(host):
+            hint = "; name the port with --port or in ~/.ssh/config" if host.count(":") == 1 else ""
+            raise InventoryError(f"{place}: {quote(host)} is no IPv4 or IPv6 address{hint}")
+    elif not re.fullmatch(r"[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9_])?", host, re.ASCII):
+        want = "letters, digits, dots and hyphens, none of the last two at an end"
+        raise InventoryError(f"{place}: {quote(host)} is no host name; expected {want}")
+    return host
+
+
+def same(host: str) -> str:
+    """What two spellings of one host have in common."""
+    return str(ipaddress.ip_address(host)) if ":" in host else host.lower()
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return "%" not in text
+
+
+def quote(text: str) -> str:
+    return f'"{shown(text)}"'
+
+
+def shown(text: str, limit: int = 60) -> str:
+    """Foreign text for a message: printable and bounded."""
+    return printable(text, limit)

@@ -1,0 +1,1 @@
+"""Rank tables: strict reading into values."""

@@ -1,0 +1,168 @@
+"""The rank table as typed values: every form in one shape, with all that is wrong on the way kept."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable, Iterable
+from typing import Literal
+
+import msgspec
+
+from doctor.engine.fact import Unreadable
+from doctor.engine.sanitize import printable
+
+LONGEST_ID = 64
+"""Characters of a server_id."""
+
+Form = Literal["1.0", "1.2", "group_list", "lab"]
+
+
+_LISTS = ("server_list", "device", "group_list", "instance_list", "devices")
+
+
+class Problem(msgspec.Struct, frozen=True, order=True):
+    """One place that is not what the form asks for."""
+
+    kind: Literal["missing", "value", "unquoted"]
+    """missing: a required field. value: there, and of another kind. unquoted: a number where HCCL takes text only."""
+    path: str
+    """Where: ``server_list[1].device[3].rank_id``."""
+    field: str
+    """The last name of ``path``."""
+    saw: str = ""
+    want: str = ""
+
+
+class Count(msgspec.Struct, frozen=True):
+    """A number that the table states about itself, and what is there."""
+
+    path: str
+    stated: int
+    found: int
+
+
+class Rank(msgspec.Struct, frozen=True):
+    """One entry: a device of a host. Texts are as written, None where the field is not there or not readable."""
+
+    path: str
+    host: str
+    """The server_id."""
+    host_ip: str = ""
+    rank_id: int | None = None
+    device_id: int | None = None
+    """The physical number: N of /dev/davinciN."""
+    device_ips: tuple[str, ...] = ()
+    """HCCL allows a comma list."""
+    backup_ips: tuple[str, ...] = ()
+    super_device_id: str | None = None
+    super_pod_id: str = ""
+    """Of the super pod that lists this host."""
+    ports: dict[str, str] = {}
+    """device_port, host_port, backup_device_port, device_vnic_port: those that are there."""
+
+    def __str__(self) -> str:
+        return self.path if self.rank_id is None else f"rank {self.rank_id}"
+
+
+class Server(msgspec.Struct, frozen=True):
+    """One host of the table."""
+
+    path: str
+    server_id: str
+    host_ip: str = ""
+    ranks: tuple[Rank, ...] = ()
+
+
+class SuperPod(msgspec.Struct, frozen=True):
+    """One entry of super_pod_list: the server_ids that it lists."""
+
+    path: str
+    super_pod_id: str
+    servers: tuple[str, ...] = ()
+
+
+class RankTable(msgspec.Struct, frozen=True):
+    """A rank table of a known form. Made by `read_rank_table`."""
+
+    path: str
+    form: Form
+    status: str
+    servers: tuple[Server, ...]
+    super_pods: tuple[SuperPod, ...] | None = None
+    """None: the table has no super_pod_list."""
+    counts: tuple[Count, ...] = ()
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def ranks(self) -> tuple[Rank, ...]:
+        return tuple(rank for server in self.servers for rank in server.ranks)
+
+    @property
+    def numbered(self) -> bool:
+        """The file itself gives rank ids; a ``group_list`` without ``deploy_mode`` leaves that to HCCL."""
+        return self.form != "group_list"
+
+    def need(self, *fields: str) -> None:
+        """For a check that found nothing wrong so far: was there something that it could not read?
+
+        Raises: Unreadable when a list of the table or one of ``fields`` is missing or broken, or nothing is listed.
+        """
+        wanted = {*_LISTS, *fields}
+        lost = [problem.path for problem in self.problems if problem.kind != "unquoted" and problem.field in wanted]
+        if lost:
+            places = "1 place" if len(lost) == 1 else f"{len(lost)} places"
+            raise Unreadable(f"{places} could not be read: {', '.join(few(lost, 2))}", "rank-table-field-missing")
+        if not self.ranks:
+            raise Unreadable("the table lists nothing that can be read", "rank-table-field-missing")
+
+
+class RankTableFile(msgspec.Struct, frozen=True):
+    """The file as it was given, whether or not it is a rank table."""
+
+    path: str
+    text: str = ""
+    error: str = ""
+    """Why it could not be read; then ``text`` is empty."""
+    link: str = ""
+    """Where the path leads when it is a symbolic link."""
+
+    @classmethod
+    def load(cls, path: str, read_file: Callable[[str], str], link: str = "") -> RankTableFile:
+        """Reads the file; never raises for what is in it or for its absence."""
+        try:
+            return cls(path, text=read_file(path), link=link)
+        except UnicodeDecodeError as error:
+            place = f"byte {error.start} is not UTF-8" if isinstance(error.object, bytes) else "it is not UTF-8"
+            return cls(path, error=f"{place}; was it saved as UTF-16 or GBK?", link=link)
+        except (OSError, ValueError) as error:
+            return cls(path, error=printable(getattr(error, "strerror", None) or str(error)), link=link)
+
+    def table(self) -> RankTable:
+        """Raises: NotARankTable."""
+        return read_rank_table(self.path, self.text)
+
+
+def read_rank_table(path: str, text: str) -> RankTable:
+    """The table in ``text``. What is wrong inside a known form is kept in ``problems``.
+
+    Raises: NotARankTable, with the line and column where it is no JSON, or with ``because`` for an unknown version.
+    """
+    from doctor.job.rank_table.parse import read  # needs the types above
+
+    return read(path, text)
+
+
+def address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """An IP address that a device or host may have, or None."""
+    try:
+        found = ipaddress.ip_address(text)
+    except ValueError:
+        return None
+    bad = found.is_unspecified or found.is_loopback or found.is_multicast or text == "255.255.255.255"
+    return None if bad else found
+
+
+def few(items: Iterable[object], limit: int = 8) -> list[str]:
+    """The first of a list that may be long, and how many more there are."""
+    words = [str(item) for item in items]
+    return words if len(words) <= limit + 1 else [*words[:limit], f"{len(words) - limit} more"]

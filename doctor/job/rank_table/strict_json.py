@@ -1,0 +1,117 @@
+"""Strict JSON with positions: numbers keep their spelling, repeated keys are remembered, usual slips are named."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from typing import Any
+
+from doctor.engine.fact import Unreadable
+from doctor.engine.sanitize import printable
+
+LIMIT = 64 << 20
+"""Characters. A table of 10000 ranks has about 2 million."""
+
+NOT_JSON = "rank-table-not-json"
+_SPACE = " \t\r\n"
+_OTHER_SCRIPT = "“”‘’，：；｛｝［］"
+
+
+class NotARankTable(Unreadable):
+    """The text is no rank table of a known form. ``because`` names the check that reports it."""
+
+    def __init__(self, reason: str, line: int = 0, column: int = 0, near: str = "", because: str = NOT_JSON) -> None:
+        place = f"line {line} column {column}: " if line else ""
+        super().__init__(place + reason, because)
+        self.reason, self.line, self.column, self.near = reason, line, column, near
+
+
+class Unquoted(str):
+    """A JSON number, as it is written."""
+
+
+class Members(dict[str, Any]):
+    """A JSON object that remembers which of its keys came more than once; the last one counts, as for HCCL."""
+
+    repeated: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, pairs: list[tuple[str, Any]]) -> Members:
+        members = cls(pairs)
+        if len(members) < len(pairs):
+            times = Counter(name for name, _ in pairs)
+            members.repeated = tuple(sorted(name for name, number in times.items() if number > 1))
+        return members
+
+
+def parse(text: str) -> Members:
+    """The JSON object in ``text``; a byte order mark before it is passed over. Raises: NotARankTable."""
+    text = text.removeprefix("\ufeff")
+    if not text.strip(_SPACE):
+        raise NotARankTable("the file is empty")
+    if len(text) > LIMIT:
+        raise NotARankTable(f"the file has {len(text)} characters, expected at most {LIMIT}")
+    try:
+        tree = json.loads(
+            text,
+            object_pairs_hook=Members.of,
+            parse_int=Unquoted,
+            parse_float=Unquoted,
+            parse_constant=Unquoted,
+        )
+    except json.JSONDecodeError as error:
+        raise _explained(text, error) from None
+    except RecursionError:
+        raise NotARankTable("it is nested too deeply") from None
+    if not isinstance(tree, Members):
+        raise NotARankTable("its outermost value is no object in braces {}")
+    return tree
+
+
+def repeated_keys(tree: Any) -> list[str]:
+    """The places of all keys that an object has more than once, in order."""
+    found: list[str] = []
+    todo: list[tuple[str, Any]] = [("", tree)]
+    while todo:
+        path, value = todo.pop()
+        inner: list[tuple[str, Any]] = []
+        if isinstance(value, Members):
+            found += [f"{path}.{printable(name, 40)}".lstrip(".") for name in value.repeated]
+            inner = [(f"{path}.{printable(name, 40)}".lstrip("."), one) for name, one in value.items()]
+        elif isinstance(value, list):
+            inner = [(f"{path}[{number}]", one) for number, one in enumerate(value)]
+        todo += [(place, one) for place, one in inner if isinstance(one, (Members, list))]
+    return sorted(found)
+
+
+def _explained(text: str, error: json.JSONDecodeError) -> NotARankTable:
+    reason, at = _slip(text, error)
+    line = text.count("\n", 0, at) + 1
+    start = text.rfind("\n", 0, at) + 1
+    end = text.find("\n", at)
+    column = at - start + 1
+    begin = max(start, at - 30)
+    near = printable(text[begin : len(text) if end < 0 else end].strip(), 60)
+    return NotARankTable(reason, line, column, near)
+
+
+def _slip(text: str, error: json.JSONDecodeError) -> tuple[str, int]:
+    """What was probably meant, and where it went wrong."""
+    at = re.compile(r"[ \t\r\n]*").match(text, error.pos).end()  # type: ignore[union-attr]
+    before = text[: error.pos].rstrip(_SPACE)
+    if text[at : at + 1] == "," and text[at + 1 :].lstrip(_SPACE)[:1] in ("]", "}"):
+        return "a comma stands before the closing bracket; remove it", at
+    if text[at : at + 1] in ("]", "}") and before.endswith(","):
+        return "a comma stands before the closing bracket; remove it", len(before) - 1
+    if text.startswith(("//", "/*", "#"), at):
+        return "a comment; JSON has none, remove it", at
+    if text[at : at + 1] == "'":
+        return "single quotes; JSON has double quotes only", at
+    if text[at : at + 1] and text[at] in _OTHER_SCRIPT:
+        return f"the character {text[at]} is no JSON; type the plain one", at
+    if error.msg == "Extra data":
+        return "more text follows the end of the table; two files in one?", at
+    if at >= len(text):
+        return "the file ends too early; was it cut short?", max(len(text.rstrip(_SPACE)) - 1, 0)
+    return error.msg[:1].lower() + error.msg[1:], error.pos

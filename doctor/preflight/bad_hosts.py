@@ -1,0 +1,76 @@
+"""Which hosts of a report can be used, and what stands against the others. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from doctor.engine.catalog import ROOTS
+from doctor.engine.exit_code import FailOn, OnUnknown, exit_code
+from doctor.engine.result import Outcome, Report, Severity
+
+
+class Rules(msgspec.Struct, frozen=True, kw_only=True):
+    """What makes a run fail; with ``strict`` every warning does."""
+
+    strict: bool = False
+    on_unknown: OnUnknown = "fail"
+    fail_on: FailOn = "error"
+
+    def code(self, report: Report) -> int:
+        return exit_code(report, strict=self.strict, on_unknown=self.on_unknown, fail_on=self.fail_on)
+
+    @property
+    def no_gaps(self) -> bool:
+        return self.on_unknown == "fail" or (self.strict and self.on_unknown == "warn")
+
+    def counts(self, outcome: Outcome) -> bool:
+        return outcome.severity is Severity.ERROR or self.fail_on == "warning" or self.strict
+
+
+def healthy(report: Report, rules: Rules = Rules()) -> tuple[str, ...]:
+    """The hosts that nothing is held against, in inventory order."""
+    out = bad(report, rules)
+    return tuple(host for host in report.hosts if host not in out)
+
+
+def bad(report: Report, rules: Rules = Rules(), names: Mapping[str, str] | None = None) -> dict[str, list[str]]:
+    """The hosts that cannot be used, each with the checks that say so; in inventory order.
+
+    A host is bad when a finding that makes the run fail blames it, when a check crashed on it, when it gave no
+    answer, and, unless what is unknown is forgiven, when anything on it is unknown. A finding that blames two hosts
+    makes both bad: which of them is wrong is not known. What blames no host makes none bad, and is not cured by
+    leaving any out. ``names``: other names of hosts that findings may use, such as a rank table's server_ids.
+    """
+    found = {**unseen(report, rules), **blamed(report, rules, names or {})}
+    return {host: found[host] for host in report.hosts if host in found}
+
+
+def blamed(report: Report, rules: Rules, names: Mapping[str, str]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for outcome in report.outcomes:
+        if rules.counts(outcome):
+            for name in dict.fromkeys(name for finding in outcome.findings for name in finding.hosts):
+                host = name if name in report.hosts else names.get(name, "")
+                found.setdefault(host, []).append(outcome.check)
+    return {host: list(dict.fromkeys(checks)) for host, checks in found.items() if host in report.hosts}
+
+
+def unseen(report: Report, rules: Rules) -> dict[str, list[str]]:
+    """Not known is never healthy. A check that waits for another one's answer adds nothing to that one."""
+    found: dict[str, dict[str, str]] = {}
+    for outcome in report.outcomes:
+        for host in outcome.crashed:
+            found.setdefault(host, {})[outcome.check] = ""
+        if rules.no_gaps or outcome.check in ROOTS:
+            for host, reason in outcome.unknown.items():
+                found.setdefault(host, {})[outcome.check] = reason.because
+    return {host: _roots(whys) for host, whys in found.items() if host}
+
+
+def _roots(whys: Mapping[str, str]) -> list[str]:
+    """Checks, each with the one that it waits for, without those that only wait. No answer explains all the rest."""
+    return [check for check in ROOTS if check in whys][:1] or [
+        check for check, root in whys.items() if root not in whys
+    ]

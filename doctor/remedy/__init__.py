@@ -1,0 +1,1 @@
+"""Playbooks: files, templates, and which findings they fix."""

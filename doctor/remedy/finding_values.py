@@ -1,0 +1,54 @@
+"""What a check's findings can fill into a playbook, read off the check's source without running it."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from doctor.engine.shell_quote import places
+
+_WHOLE = re.compile(r"`\{([a-z_][a-z0-9_]*)\}`")
+
+
+class Supplies(NamedTuple):
+    """The names of a check's values."""
+
+    names: frozenset[str]
+    commands: frozenset[str]
+    """Those that its page gives as a whole command: the check wrote and quoted them itself."""
+
+
+def supplies(path: Path) -> Supplies:
+    """What the check in one file supplies.
+
+    That is the keywords of each ``Finding(...)``, and the placeholders of its templates and of its page: they also
+    tell what comes out of ``**values`` and of a function that makes the findings.
+
+    Raises: OSError, SyntaxError, ValueError for a file that is no Python.
+    """
+    tree = ast.parse(path.read_bytes())
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        names.update(_keywords(node))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            names |= places(node.value)
+    page = next((node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == path.stem), None)
+    text = ast.get_docstring(page) or "" if page else ""
+    return Supplies(frozenset(names), frozenset(_WHOLE.findall(text)))
+
+
+def _keywords(node: ast.AST) -> Iterator[str]:
+    """The named values of a finding, or of whatever the check lets make its findings."""
+    if isinstance(node, ast.YieldFrom):
+        yield from (name for inner in ast.walk(node) for name in _named(inner))
+        yield from ("saw", "want")
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Finding":
+        yield from _named(node)
+
+
+def _named(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.Call):
+        yield from (keyword.arg for keyword in node.keywords if keyword.arg)

@@ -1,0 +1,125 @@
+"""A finding's values, filled into commands, files and sentences.
+
+A value is foreign text. In a command it stays one word of it, in a file one line of it, in a path one part of it;
+where that cannot be had, nothing is filled and `Unfillable` says why.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from doctor.engine.result import say
+from doctor.engine.sanitize import plain, printable
+from doctor.engine.shell_quote import HARMLESS, PLACE, Spot, quoted, scan
+
+BEFORE = "before"
+"""What the step's own ``before`` printed; left as it stands until that is known."""
+
+
+class Unfillable(Exception):
+    """One line: which value is missing, or may not stand where it would."""
+
+
+def fill_command(template: str, values: Mapping[str, Any]) -> str:
+    """A shell command, each value one word of it, or part of one; of a list each item is.
+
+    A placeholder that is the whole command is one that the check wrote and quoted itself: the loader sees to that.
+
+    Raises: Unfillable.
+    """
+    if is_whole(template):
+        return _own(template.strip()[1:-1], values)
+    parts, end = [], 0
+    for spot in scan(template):
+        parts += [template[end : spot.start], _word(template, spot, values)]
+        end = spot.end
+    return "".join([*parts, template[end:]])
+
+
+def is_whole(template: str) -> bool:
+    """It is one placeholder and nothing else."""
+    return PLACE.fullmatch(template.strip()) is not None
+
+
+def _own(name: str, values: Mapping[str, Any]) -> str:
+    command = _value(name, values)
+    if not isinstance(command, str) or not command.strip() or "\0" in command:
+        raise Unfillable(f"{{{name}}} is {_shown(command)}; expected a command")
+    return command
+
+
+def _word(template: str, spot: Spot, values: Mapping[str, Any]) -> str:
+    if spot.name == BEFORE and BEFORE not in values:
+        return template[spot.start : spot.end]
+    if spot.within not in HARMLESS:
+        raise Unfillable(f"{{{spot.name}}} stands within {spot.within}, where no value can be quoted")
+    words = _words(spot.name, values)
+    bad = next((word for word in words if "\0" in word), None)
+    if bad is None and _begins_word(template[: spot.start]):
+        bad = next((word for word in words if word.startswith("-")), None)
+    if bad is not None:
+        raise Unfillable(f"{{{spot.name}}} is {_shown(bad)}; expected a word that no program takes for an option")
+    return " ".join(quoted(word, spot.within if spot.within in "'\"" else "") for word in words)
+
+
+def _begins_word(before: str) -> bool:
+    """A value that comes next can be read as an option."""
+    command = re.split(r"[;&|\n]", before)[-1]
+    bare = command.rstrip("'\"")
+    return (not bare or bare[-1].isspace()) and " -- " not in command.replace("\t", " ")
+
+
+def fill_text(template: str, values: Mapping[str, Any]) -> str:
+    """A sentence, the values in plain words. Raises: Unfillable."""
+    return PLACE.sub(lambda found: plain(say(_value(found[1], values)), 400), template)
+
+
+def fill_content(template: str, values: Mapping[str, Any]) -> str:
+    """What a file holds; a list is words parted by spaces. Raises: Unfillable, also for a value that ends a line."""
+    return PLACE.sub(lambda found: " ".join(_one_line(found[1], values)), template)
+
+
+def fill_pattern(template: str, values: Mapping[str, Any]) -> str:
+    """A regular expression, in which values stand for themselves. Raises: Unfillable."""
+    return PLACE.sub(lambda found: re.escape(" ".join(_one_line(found[1], values))), template)
+
+
+def fill_path(template: str, values: Mapping[str, Any]) -> str:
+    """The path of a file, in which a value is a part of one name. Raises: Unfillable."""
+
+    def put(found: re.Match[str]) -> str:
+        part = " ".join(_one_line(found[1], values))
+        if "/" in part or part in ("", ".", ".."):
+            raise Unfillable(f"{{{found[1]}}} is {_shown(part)}; expected a part of a file's name")
+        return part
+
+    return PLACE.sub(put, template)
+
+
+def _one_line(name: str, values: Mapping[str, Any]) -> list[str]:
+    words = _words(name, values)
+    for word in words:
+        if any(ord(letter) < 32 or letter in "\x7f\x85\u2028\u2029" for letter in word):
+            raise Unfillable(f"{{{name}}} is {_shown(word)}; expected one line")
+    return words
+
+
+def _words(name: str, values: Mapping[str, Any]) -> list[str]:
+    value = _value(name, values)
+    if isinstance(value, Sequence) and not isinstance(value, (str, bytes)):
+        if not value:
+            raise Unfillable(f"{{{name}}} is empty; expected at least one")
+        return [say(item) for item in value]
+    return [say(value)]
+
+
+def _value(name: str, values: Mapping[str, Any]) -> Any:
+    if name not in values:
+        raise Unfillable(f"the finding does not tell {{{name}}}")
+    return values[name]
+
+
+def _shown(value: object) -> str:
+    return f'"{printable(str(value), 60)}"'

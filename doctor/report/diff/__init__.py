@@ -1,0 +1,1 @@
+"""Two reports compared."""

@@ -1,0 +1,178 @@
+"""What is known of a playbook before it runs: its page, its place on a check's page, its line in a list."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from doctor.engine.sanitize import plain, printable
+from doctor.remedy.playbook import Playbook, Step, filled, needed
+from doctor.remedy.template import BEFORE, Unfillable
+from doctor.report.layout.formatting import wrapped
+
+WIDTH = 98
+LONGEST = 2000
+"""Characters of a command."""
+MARK = "with example values; a plan fills in what was found"
+
+EXAMPLES: Mapping[str, Any] = {
+    "address": "192.0.2.10",
+    "addresses": ["192.0.2.10", "192.0.2.11"],
+    "boot_files": ["/etc/iptables/rules.v4", "/etc/sysconfig/iptables"],
+    "boot_lines": ["insert rule inet filter input ip saddr 192.0.2.11 tcp dport 60000-60031 accept"],
+    "card": 0,
+    "chip": 0,
+    "container": "train",
+    "device": "eth0",
+    "double": 524288,
+    "fix": "ufw prepend allow in proto tcp from 192.0.2.11 to any port 60000:60031",
+    "gateway": "192.0.2.1",
+    "gpu": 0,
+    "group": "HwHiAiUser",
+    "host": "node001",
+    "hosts": ["node001", "node002"],
+    "id": 0,
+    "ip": "192.0.2.10",
+    "key": "net.core.somaxconn",
+    "manager": "ufw",
+    "merged": "22,60000-60031",
+    "name": "node001",
+    "netmask": "255.255.255.0",
+    "nft_table": "inet filter",
+    "npu": 0,
+    "npus": "0-7",
+    "path": "/etc/example.conf",
+    "peers": ["node002"],
+    "pid": 4711,
+    "port": 60000,
+    "ports": "60000-60031",
+    "python": "/usr/bin/python3",
+    "rank": 0,
+    "ranks": "0-7",
+    "segment": "192.0.2.0/24",
+    "set_env": "/usr/local/Ascend/ascend-toolkit/set_env.sh",
+    "table": "filter",
+    "unfix": "ufw delete allow in proto tcp from 192.0.2.11 to any port 60000:60031",
+    "user": "alice",
+    "way": "from",
+}
+"""Plausible values by name; any other is its own name in angle brackets."""
+
+
+def examples(step: Step) -> dict[str, Any]:
+    """A value for every placeholder of a step; what ``before`` prints is not made up."""
+    return {name: EXAMPLES.get(name, f"<{name}>") for name in needed(step) - {BEFORE}}
+
+
+def playbook_page(playbook: Playbook) -> str:
+    """All there is to say about one playbook."""
+    lines = [f"{playbook.name}: {_one_line(playbook.title)}", _about(playbook)]
+    lines += ["", "What it treats", *(f"  {name}" for name in playbook.treats)]
+    if playbook.note.strip():
+        lines += ["", "What to know first", *(f"  {line}" for line in _paragraphs(playbook.note))]
+    lines += ["", f"What is done ({MARK})" if _has_places(playbook) else "What is done"]
+    lines += [f"  {line}" for step in playbook.steps for line in step_lines(step)]
+    lines += ["", f"The playbook itself: {_one_line(playbook.path)}"]
+    return "\n".join(lines) + "\n"
+
+
+def remedies(playbooks: Iterable[Playbook]) -> Iterator[str]:
+    """The playbooks that treat a check, for its page; nothing where there is none."""
+    for number, one in enumerate(playbooks):
+        if not number:
+            yield from ("", f"What mends it ({MARK})")
+        yield f"  {one.name}: {_one_line(one.title)}"
+        yield f"    ({_about(one)})"
+        yield from (f"    {line}" for step in one.steps for line in step_lines(step))
+
+
+def _about(playbook: Playbook) -> str:
+    """Who does it, and what it asks and risks."""
+    if playbook.hands:
+        return f"{playbook.who}; work for hands; risk: {playbook.risk}"
+    said = [playbook.who, "as root" if playbook.root else "as any user", f"risk: {playbook.risk}"]
+    said.append("survives a reboot" if playbook.persistent else "gone after a reboot")
+    return "; ".join([*said, "only when it is named"] if playbook.explicit else said)
+
+
+def step_lines(step: Step) -> Iterator[str]:
+    """A step with example values, in the order in which things happen."""
+    try:
+        shown = filled(step, examples(step))
+    except Unfillable:  # an example does not fit here: the step as it is written
+        shown = step
+    first, *more = wrapped(f"{step.number}. {_one_line(shown.say)}", WIDTH - 4)
+    yield first
+    yield from more
+    for label, command in (("only where", shown.only), ("before", shown.before), ("run", shown.run)):
+        yield from _labelled(label, command)
+    yield from _labelled("file", _file(shown))
+    yield from _labelled("undo", shown.undo)
+
+
+def _file(step: Step) -> str:
+    if not step.file:
+        return ""
+    mode = f" (mode {step.mode} where it is new)" if step.mode else ""
+    if step.text is not None:
+        return f"{step.file}{mode} holds this alone:\n{step.text}"
+    if step.remove:
+        return f"{step.file}{mode} without the lines that match {step.remove}"
+    place = f"in place of the lines that match {step.replaces}" if step.replaces else "at the end unless it is there"
+    return f"{step.file}{mode} has this line, {place}:\n{step.line}"
+
+
+def _labelled(label: str, text: str) -> Iterator[str]:
+    for number, line in enumerate(text.rstrip("\n").splitlines()):
+        yield f"   {label + ':' if not number else '':<12}{printable(line, LONGEST)}"
+
+
+def _paragraphs(text: str) -> Iterator[str]:
+    for part in text.strip().split("\n\n"):
+        yield from wrapped(plain(part, LONGEST), WIDTH)
+
+
+def _one_line(text: str) -> str:
+    return plain(text, LONGEST)
+
+
+def _has_places(playbook: Playbook) -> bool:
+    return any(needed(step) for step in playbook.steps)
+
+
+def playbook_list(playbooks: Iterable[Playbook]) -> str:
+    """One line a playbook: name, risk, title."""
+    rows = sorted(playbooks, key=lambda one: one.name)
+    names, risks = (max((len(word) for word in words), default=0) for words in _columns(rows))
+    lines = (f"{one.name:<{names}}  {_kind(one):<{risks}}  {_one_line(one.title)}" for one in rows)
+    return "".join(line + "\n" for line in lines)
+
+
+def _columns(rows: list[Playbook]) -> tuple[list[str], list[str]]:
+    return [one.name for one in rows], [_kind(one) for one in rows]
+
+
+def _kind(playbook: Playbook) -> str:
+    return "by hand" if playbook.hands else f"risk {playbook.risk}"
+
+
+def playbook_list_json(playbooks: Iterable[Playbook]) -> str:
+    """The same as one JSON document."""
+    import json
+
+    rows = [
+        {
+            "name": one.name,
+            "title": one.title,
+            "treats": list(one.treats),
+            "who": one.who,
+            "risk": one.risk,
+            "root": one.root,
+            "persistent": one.persistent,
+            "explicit": one.explicit,
+            "hands": one.hands,
+            "steps": len(one.steps),
+        }
+        for one in sorted(playbooks, key=lambda one: one.name)
+    ]
+    return json.dumps({"schema": "doctor.playbooks/1", "playbooks": rows}, indent=2, sort_keys=True) + "\n"

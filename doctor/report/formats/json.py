@@ -1,0 +1,157 @@
+"""The report as one JSON document, ``doctor.report/1``; ``schema/doctor.report.1.json`` is its JSON Schema.
+
+Pure ASCII, so that no terminal, log or locale is harmed by what a host printed. Keys are sorted, outcomes and hosts
+have a settled order, and only ``started`` and ``seconds`` differ between two runs that saw the same.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+import math
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from doctor import __version__
+from doctor.engine.exit_code import verdict
+from doctor.engine.result import Finding, Outcome, Report, fill
+from doctor.engine.smoke_summary import Summary
+from doctor.report.layout.fold import in_order
+from doctor.report.layout.formatting import clean
+from doctor.report.layout.host_names import Fleet
+from doctor.report.layout.tally import tally
+from doctor.smoke.model import Trouble
+
+SCHEMA = "doctor.report/1"
+SCHEMA_FILE = Path(__file__).parents[1] / "schema" / "doctor.report.1.json"
+DEEPEST = 50
+
+
+def encode(report: Report, code: int) -> bytes:
+    """The document; ``code`` is the exit code that it comes with."""
+    text = json.dumps(document(report, code), ensure_ascii=True, allow_nan=False, sort_keys=True)
+    return msgspec.json.format(text.encode("ascii"), indent=2) + b"\n"
+
+
+def document(report: Report, code: int) -> dict[str, Any]:
+    """The document as plain Python values."""
+    fleet = Fleet(map(_text, report.hosts))
+    return {
+        "schema": SCHEMA,
+        "version": __version__,
+        "verdict": verdict(report, code).value,
+        "exit": int(code),
+        "source": _text(report.source),
+        "started": _text(report.started),
+        "seconds": round(report.seconds, 3) if math.isfinite(report.seconds) else 0.0,
+        "hosts": [_text(host) for host in report.hosts],
+        "counts": msgspec.to_builtins(tally(report)),
+        "outcomes": [outcome_document(one, fleet) for one in in_order(report.outcomes)],
+        "notes": [_text(note) for note in report.notes],
+        "smoke": _smoke(report.smoke) if report.smoke else None,
+    }
+
+
+def _smoke(summary: Summary) -> dict[str, Any]:
+    fields = {name: plain_value(value) for name, value in msgspec.structs.asdict(summary).items()}
+    return {
+        **fields,
+        "hosts": [{"host": _text(host), "ranks": ranks} for host, ranks in summary.hosts.items()],
+        **{name: _structs(getattr(summary, name)) for name in ("stages", "layouts", "seats", "figures")},
+        "troubles": [_trouble(one) for one in summary.troubles],
+    }
+
+
+def _structs(values: Iterable[msgspec.Struct]) -> list[Any]:
+    return [plain_value(msgspec.structs.asdict(one)) for one in values]
+
+
+def _trouble(trouble: Trouble) -> dict[str, Any]:
+    by_rank = {name: sorted(getattr(trouble, name).items()) for name in ("calls", "states", "stacks")}
+    listed = {name: [{"rank": rank, "text": _text(text)} for rank, text in rows] for name, rows in by_rank.items()}
+    links = [{"from": _text(one), "to": _text(other)} for one, other in trouble.links]
+    return {**plain_value(msgspec.structs.asdict(trouble)), **listed, "links": links}
+
+
+def outcome_document(outcome: Outcome, fleet: Fleet) -> dict[str, Any]:
+    """One check's part of the document."""
+    unknown = {host: (why.text, why.because) for host, why in outcome.unknown.items()}
+    return {
+        "check": outcome.check,
+        "area": outcome.area,
+        "severity": outcome.severity.value,
+        "status": outcome.status.value,
+        "claim": _text(outcome.claim),
+        "looked": [_text(host) for host in outcome.looked],
+        "findings": [_finding(one, fleet) for one in outcome.findings],
+        "unknown": _gaps(unknown, fleet, ("reason", "because")),
+        "skipped": _gaps({host: (why,) for host, why in outcome.skipped.items()}, fleet, ("reason",)),
+        "crashed": _gaps({host: (trace,) for host, trace in outcome.crashed.items()}, fleet, ("traceback",)),
+        "complete": outcome.complete,
+        "waived": [
+            {**_finding(one.finding, fleet), "reason": _text(one.reason), "until": _text(one.until)}
+            for one in outcome.waived
+        ],
+    }
+
+
+def _finding(finding: Finding, fleet: Fleet) -> dict[str, Any]:
+    """The message is made of what the document holds, so that a reader of the document makes the same one."""
+    template, values = _text(finding.template), {_text(key): plain_value(one) for key, one in finding.values.items()}
+    return {
+        "message": clean(fill(template, fleet.words(values)), 2000),
+        "template": template,
+        "hosts": list(fleet.ordered(map(_text, finding.hosts))),
+        "values": values,
+    }
+
+
+def _gaps(by_host: Mapping[str, tuple[str, ...]], fleet: Fleet, names: tuple[str, ...]) -> list[dict[str, Any]]:
+    """Hosts that share a reason, together; no hosts stand for the fleet as a whole."""
+    hosts: dict[tuple[bool, tuple[str, ...]], list[str]] = {}
+    for host, texts in by_host.items():
+        hosts.setdefault((bool(host), tuple(map(_text, texts))), []).append(_text(host))
+    return [
+        {"hosts": list(fleet.ordered(named)), **dict(zip(names, texts, strict=True))}
+        for (_, texts), named in sorted(hosts.items())
+    ]
+
+
+def plain_value(value: Any, depth: int = 0) -> Any:
+    """Any value as JSON can hold it: tuples and sets as lists, bytes and all other things as text."""
+    if isinstance(value, enum.Enum):
+        value = value.value
+    if value is None or isinstance(value, (bool, int)):
+        return value
+    if isinstance(value, str):
+        return _text(value)
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, (bytes, bytearray)):
+        return _text(bytes(value).decode("utf-8", "backslashreplace"))
+    if depth < DEEPEST and isinstance(value, Mapping):
+        held = {_text(str(_key(key))): plain_value(item, depth + 1) for key, item in value.items()}
+        return dict(sorted(held.items(), key=_natural))
+    if depth < DEEPEST and isinstance(value, (list, tuple)):
+        return [plain_value(item, depth + 1) for item in value]
+    if depth < DEEPEST and isinstance(value, (set, frozenset)):
+        return [plain_value(item, depth + 1) for item in sorted(value, key=str)]
+    return _text(str(value))
+
+
+def _natural(item: tuple[str, Any]) -> tuple[int, str]:
+    """Numbers by their size: the document's own order of keys is the alphabet's, and a reader has no other."""
+    key = item[0]
+    return (int(key) if key.isascii() and key.isdecimal() and len(key) < 19 else -1, key)
+
+
+def _key(key: Any) -> Any:
+    return key.value if isinstance(key, enum.Enum) else key
+
+
+def _text(text: str) -> str:
+    """Without lone surrogates, which no strict JSON reader takes."""
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode("utf-8")

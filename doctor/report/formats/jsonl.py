@@ -1,0 +1,96 @@
+"""A run as events, one JSON object a line, each as it happens: what a program that follows the run reads.
+
+    {"event": "start", "schema": "doctor.events/1", "hosts": [...], "checks": [...]}
+    {"event": "host", "host": "node001", "trouble": "", "text": ""}       a host was visited, or could not be
+    {"event": "stage", "name": "rendezvous", "seconds": 1.3}              all ranks of the smoke run came so far
+    {"event": "outcome", "check": "link-down", "status": "failed", ...}   as in doctor.report/1; not what passed
+    {"event": "end", "verdict": "failed", "exit": 10, "counts": {...}}    always the last one
+
+Pure ASCII; every event has ``time``, in UTC. A stream without an ``end`` is of a run that was killed.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Sequence
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any
+
+from doctor import __version__
+
+if TYPE_CHECKING:
+    from doctor.engine.record import HostRecord
+    from doctor.engine.result import Report
+
+SCHEMA = "doctor.events/1"
+QUIET = ("passed", "skipped")
+"""Outcomes that are only counted, unless something of them is waived."""
+ENDS = ("verdict", "exit", "counts", "source", "started", "seconds", "notes", "smoke")
+
+
+def _now() -> str:
+    return datetime.now(timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+class Events:
+    """Tells a run as it goes. ``write`` gets each line and is to flush it; ``veil`` goes over what names a host."""
+
+    def __init__(
+        self,
+        write: Callable[[str], None],
+        *,
+        veil: Callable[[str], str] = lambda text: text,
+        now: Callable[[], str] = _now,
+    ) -> None:
+        self.write, self.veil, self.now = write, veil, now
+        self.lock = threading.Lock()
+
+    def start(self, hosts: Sequence[str], checks: Sequence[str] = (), source: str = "") -> None:
+        """The run begins; ``checks`` is empty when they are not chosen yet."""
+        named = [self.veil(host) for host in hosts]
+        more = {"hosts": named, "checks": list(checks), "source": self.veil(source)}
+        self.tell("start", schema=SCHEMA, version=__version__, **more)
+
+    def host(self, host: str, record: HostRecord) -> None:
+        """A host was visited; the ``progress`` of `doctor.session.examine.examine`."""
+        visit = record.visit
+        self.tell("host", host=self.veil(host), trouble=visit.trouble, text=self.veil(_short(visit.text)))
+
+    def stage(self, name: str, seconds: float) -> None:
+        """All ranks have finished a stage; no name: the smoke run starts. See `doctor.session.examine`."""
+        self.tell("stage", name=name, seconds=round(seconds, 3))
+
+    def finish(self, report: Report, code: int) -> None:
+        """The run was judged; ``report`` is shown as it is, veiled already if it is to be."""
+        from doctor.report.formats.json import document
+
+        whole = document(report, code)
+        for one in whole["outcomes"]:
+            if one["status"] not in QUIET or one["waived"]:
+                self.tell("outcome", **one)
+        self.tell("end", **{key: whole[key] for key in ENDS})
+
+    def tell(self, event: str, **fields: Any) -> None:
+        """One line."""
+        from doctor.report.formats.json import plain_value
+
+        told = plain_value({"event": event, "time": self.now(), **fields})
+        order = {"event": event, "time": told.pop("time"), **told}
+        with self.lock:
+            self.write(json.dumps(order, ensure_ascii=True, allow_nan=False) + "\n")
+
+
+def _short(text: str) -> str:
+    from doctor.engine.sanitize import plain
+
+    return plain(text, 400)
+
+
+def render(report: Report, code: int) -> str:
+    """The events of a run that is over: all at once, without those of the way."""
+    lines: list[str] = []
+    events = Events(lines.append, now=lambda: report.started)
+    events.start(report.hosts, [one.check for one in report.outcomes], report.source)
+    events.finish(report, code)
+    return "".join(lines)

@@ -1,0 +1,122 @@
+"""The report as JUnit XML: a CI system shows each check as a test case, by area.
+
+Nothing that is not known looks green. A check with findings is a failure (one of severity warning only when the exit
+code says that warnings count); one that could not look, or that crashed, is an error. What is unknown only because of
+a root cause that failed elsewhere, or is put up with by ``--on-unknown``, is skipped, and so is what does not apply.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
+
+from doctor.engine.areas import by_area
+from doctor.engine.exit_code import Exit, verdict
+from doctor.engine.result import Finding, Outcome, Report, Severity, fill
+from doctor.report.layout.formatting import clean, count
+from doctor.report.layout.host_names import Fleet
+from doctor.report.layout.tally import Causes
+
+Result = Failure | Error | Skipped
+LINES = 1000
+"""Lines of one test case."""
+
+
+def render(report: Report, code: int) -> str:
+    """The document; ``code`` is the exit code that it comes with."""
+    cases = _Cases(report, code)
+    xml = JUnitXml("doctor")
+    for area, outcomes in by_area(_Row(one) for one in report.outcomes):
+        suite = TestSuite(clean(area))
+        if re.match(r"\d{4}-\d\d-\d\dT[\d:]{8}", report.started):
+            suite.timestamp = report.started[:19]
+        for name, value in _properties(report, code):
+            suite.add_property(name, value)
+        suite.add_testcases([cases.case(row.outcome) for row in outcomes])
+        xml.add_testsuite(suite)
+    xml.update_statistics()  # type: ignore[no-untyped-call]
+    xml.time = round(report.seconds, 3) if 0 <= report.seconds < 1e9 else 0.0
+    data: bytes = xml.tostring()  # type: ignore[no-untyped-call]
+    return data.decode("utf-8") + "\n"
+
+
+class _Row:
+    """An outcome by the name that `by_area` sorts by."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        self.outcome, self.name, self.area = outcome, outcome.check, outcome.area
+
+
+def _properties(report: Report, code: int) -> Iterator[tuple[str, str]]:
+    yield "verdict", verdict(report, code).value
+    yield "exit", str(int(code))
+    yield "hosts", str(len(report.hosts))
+    yield "source", clean(report.source)
+    for note in report.notes:
+        yield "note", clean(note, 1000)
+
+
+class _Cases:
+    def __init__(self, report: Report, code: int) -> None:
+        self.fleet, self.causes, self.code = Fleet(report.hosts, 400), Causes(report.outcomes), code
+        self.own = {one.check: self.causes.own(one) for one in report.outcomes}
+
+    def case(self, outcome: Outcome) -> TestCase:
+        case = TestCase(clean(outcome.check), clean(outcome.area), 0.0)
+        result = self.result(outcome)
+        lines = [*self.findings(outcome), *self.unknown(outcome), *self.crashed(outcome), *self.waived(outcome)]
+        text = "\n".join(lines[:LINES] + ([f"... and {len(lines) - LINES} more lines"] if len(lines) > LINES else []))
+        if result is not None:
+            result.text = text
+            case.result = [result]
+        elif text:
+            case.system_out = text
+        return case
+
+    def result(self, outcome: Outcome) -> Result | None:
+        counts = outcome.severity is Severity.ERROR or self.code in (Exit.FAILED, Exit.WARNINGS)
+        if outcome.findings and counts:
+            hosts = {host for one in outcome.findings for host in one.hosts}
+            where = f" on {count(len(hosts), 'host')}" if hosts else ""
+            return Failure(f"{count(len(outcome.findings), 'finding')}{where}", outcome.severity.value)
+        if outcome.crashed:
+            return Error("the check itself broke", "crashed")
+        if outcome.unknown:
+            forgiven = not self.own[outcome.check] or self.code in (Exit.HEALTHY, Exit.WARNINGS)
+            kind = Skipped if forgiven else Error
+            return kind(f"unknown: {clean(next(iter(outcome.unknown.values())).text) or 'no reason given'}", "unknown")
+        if outcome.findings or outcome.complete:
+            return None
+        return Skipped(clean(next(iter(outcome.skipped.values()), "")) or "does not apply", "skipped")
+
+    def findings(self, outcome: Outcome) -> Iterator[str]:
+        for one in outcome.findings:
+            yield f"{outcome.severity.value}: {self.said(one)}"
+
+    def waived(self, outcome: Outcome) -> Iterator[str]:
+        for one in outcome.waived:
+            yield f"waived until {clean(one.until, 40)} ({clean(one.reason)}): {self.said(one.finding)}"
+
+    def said(self, finding: Finding) -> str:
+        words = self.fleet.words(finding.values)
+        hosts = f"{self.fleet.fold(self.fleet.ordered(finding.hosts))}: " if finding.hosts else ""
+        more = ", ".join(f"{name} {words[name]}" for name in ("saw", "want") if name in words)
+        return f"{hosts}{clean(fill(finding.template, words), 2000)}{f' ({more})' if more else ''}"
+
+    def unknown(self, outcome: Outcome) -> Iterator[str]:
+        hosts: dict[str, list[str]] = {}
+        for host, reason in outcome.unknown.items():
+            hosts.setdefault(reason.text, []).append(host)
+        for text, named in hosts.items():
+            yield f"unknown{self.on(named)}: {clean(text)}"
+
+    def crashed(self, outcome: Outcome) -> Iterator[str]:
+        for host, trace in outcome.crashed.items():
+            yield f"crashed{self.on([host])}:"
+            yield from (f"  {' ' * (len(line) - len(line.lstrip(' ')))}{clean(line)}" for line in trace.splitlines())
+
+    def on(self, hosts: Sequence[str]) -> str:
+        named = self.fleet.ordered(hosts)
+        return f" on {self.fleet.fold(named)}" if named else ""

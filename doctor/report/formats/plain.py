@@ -1,0 +1,85 @@
+"""The report for a file, a pipe or a log: whole lines, nothing cut, nothing wrapped, made for grep.
+
+    FAIL    device-ip-conflict on node[007,023] (2/64): 10.0.0.1 belongs to ...
+            saw: ...
+    unknown 14 checks on node003 (1/64): sudo -n: a password is required
+            checks: ...
+    ok      kernel: 14 checks on 64 hosts
+    FAILED: 1 error on 2 of 64 hosts; 14 checks unknown
+
+Every line that tells a status begins with its word, every detail with eight spaces, and the last line is the verdict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from doctor.report.layout.formatting import STYLES
+from doctor.report.layout.page import compose
+from doctor.report.layout.page_model import Details, Entry, Scope
+from doctor.report.layout.summary_lines import Closing
+from doctor.report.layout.terminal import Look
+
+if TYPE_CHECKING:
+    from doctor.engine.check import Check
+    from doctor.engine.result import Report
+
+MOST = 10_000
+"""Groups of one check: a bound for a host that makes up devices, not for a reader."""
+
+
+def render(
+    report: Report,
+    checks: Mapping[str, Check],
+    *,
+    look: Look = Look(),
+    verbose: bool = False,
+    code: int | None = None,
+    mendable: Collection[str] = (),
+) -> str:
+    """The report as plain lines; ``code`` is the exit code that it comes with."""
+    page = compose(report, checks, Scope(MOST, MOST, each=verbose, names=verbose), code, mendable)
+    lines: list[str] = []
+    for section in page.sections:
+        for entry in section.entries:
+            lines += _entry(entry, look.colour)
+    lines += _smoke(page.smoke)
+    lines += _closing(page.closing, look.colour)
+    text = "\n".join(lines) + "\n"
+    return text if look.unicode else text.replace("…", "...")
+
+
+def _entry(entry: Entry, colour: bool) -> Iterator[str]:
+    word = _painted(entry.word, f"{entry.word:<7}", colour)
+    for part in entry.parts:
+        where = part.where or entry.where
+        head = f"{entry.name}{' on ' if entry.name and where else ''}{where}"
+        yield f"{word} {head}: {part.text}" if head else f"{word} {part.text}"
+        yield from _details(part.details)
+    yield from _details(entry.details)
+
+
+def _details(details: Details) -> Iterator[str]:
+    for label, text in details:
+        yield f"        {label}: {text}" if label else f"          {text}"
+
+
+def _smoke(smoke: Details) -> Iterator[str]:
+    for label, text in smoke:
+        yield f"smoke   {label}: {text}" if label else f"          {text}"
+
+
+def _closing(closing: Closing, colour: bool) -> Iterator[str]:
+    for note in closing.notes:
+        yield f"note    {note}"
+    yield f"from    {closing.source}"
+    if closing.start:
+        yield f"first   {closing.start}"
+    if closing.mend:
+        yield f"mend    {closing.mend}"
+    yield _painted(closing.word, closing.verdict, colour)
+
+
+def _painted(word: str, text: str, colour: bool) -> str:
+    return f"\x1b[{STYLES[word].code}m{text}\x1b[0m" if colour else text

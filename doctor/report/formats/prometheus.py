@@ -1,0 +1,88 @@
+"""The report as Prometheus metrics, for the textfile collector of node_exporter.
+
+The file's name must end in ``.prom``, or the collector does not read it. One series a check and two or three a host.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import datetime
+
+from prometheus_client import CollectorRegistry, Gauge, generate_latest
+
+from doctor import __version__
+from doctor.engine.result import Outcome, Report
+from doctor.report.layout.fold import in_order
+from doctor.report.layout.formatting import clean
+from doctor.report.layout.host_health import Health, health
+
+STATES = ("healthy", "bad", "unknown")
+
+
+def render(report: Report, code: int) -> str:
+    """The metrics; ``code`` is the exit code that they come with."""
+    found = _Metrics()
+    found.run(report, code)
+    for one in in_order(report.outcomes):
+        found.check(one)
+    found.hosts(report, health(report))
+    return generate_latest(found.registry).decode("utf-8")
+
+
+class _Metrics:
+    """Gauges in a registry of their own: the global one would add this process's."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+
+    def gauge(self, name: str, text: str, *labels: str) -> Gauge:
+        return Gauge(f"doctor_{name}", text, labels, registry=self.registry)
+
+    def run(self, report: Report, code: int) -> None:
+        self.gauge("build_info", "Version of cluster-doctor.", "version").labels(__version__).set(1)
+        self.gauge("run_exit_code", "Exit code of the run: 0 healthy, 10 failed, 12 unknown.").set(int(code))
+        self.gauge("run_duration_seconds", "How long the run took.").set(report.seconds)
+        ended = _moment(report.started)
+        if ended is not None:
+            self.gauge("run_timestamp_seconds", "When the run began, in seconds since the epoch.").set(ended)
+        hosts = self.gauge("run_hosts", "Hosts of the run by how they are.", "state")
+        how = health(report)
+        for state in STATES:
+            hosts.labels(state).set(len(getattr(how, state)))
+        waived = self.gauge("waived_findings", "Findings that a waiver puts up with.")
+        waived.set(sum(len(one.waived) for one in report.outcomes))
+        self.status = self.gauge(
+            "check_status", "How a check ended, as a label.", "check", "area", "severity", "status"
+        )
+        self.findings = self.gauge("check_findings", "Findings of a check.", "check", "area", "severity")
+
+    def check(self, one: Outcome) -> None:
+        labels = (clean(one.check), clean(one.area), one.severity.value)
+        self.status.labels(*labels, one.status.value).set(1)
+        self.findings.labels(*labels).set(len(one.findings))
+
+    def hosts(self, report: Report, how: Health) -> None:
+        well = self.gauge("host_healthy", "1: looked at, no error, nothing unknown.", "host")
+        findings = self.gauge("host_findings", "Findings that blame a host.", "host", "severity")
+        fine = set(how.healthy)
+        for host in sorted(report.hosts, key=lambda one: one in fine, reverse=True):  # of equal names the worse counts
+            well.labels(_label(host)).set(host in fine)
+        blamed = Counter(
+            (_label(host), one.severity.value)
+            for one in report.outcomes
+            for finding in one.findings
+            for host in finding.hosts
+        )
+        for (host, severity), number in sorted(blamed.items()):
+            findings.labels(host, severity).set(number)
+
+
+def _label(host: str) -> str:
+    return clean(host, 100)
+
+
+def _moment(started: str) -> float | None:
+    try:
+        return datetime.fromisoformat(started.replace("Z", "+00:00")).timestamp()
+    except (ValueError, OverflowError):
+        return None

@@ -1,0 +1,1 @@
+"""Building blocks that every report format shares."""

@@ -1,0 +1,128 @@
+"""Text that is safe and pleasant to show: what a host said is cleaned, numbers get their nouns."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+import msgspec
+
+from doctor.engine.sanitize import count as count
+
+LONGEST = 400
+"""Characters kept of one foreign value."""
+
+
+class Style(msgspec.Struct, frozen=True):
+    """How a status looks; its word is always there."""
+
+    word: str
+    sign: str
+    ascii: str
+    colour: str
+    """The name that rich knows it by."""
+    code: str
+    """The same as an SGR parameter."""
+
+
+STYLES = {
+    style.word: style
+    for style in (
+        Style("ok", "✓", "+", "green", "32"),
+        Style("FAIL", "✗", "x", "bold red", "1;31"),
+        Style("warn", "!", "!", "yellow", "33"),
+        Style("crash", "✗", "x", "bold magenta", "1;35"),
+        Style("unknown", "?", "?", "magenta", "35"),
+        Style("skip", "-", "-", "dim", "2"),
+        Style("waived", "~", "~", "cyan", "36"),
+    )
+}
+
+
+def clean(text: str, limit: int = LONGEST) -> str:
+    """Foreign text made safe: no escapes, control, bidi or invisible characters, one line, at most ``limit`` long."""
+    if len(text) <= limit and text.isprintable():
+        return text.strip()
+    from doctor.engine.sanitize import plain
+
+    return plain(text, limit)
+
+
+def duration(seconds: float) -> str:
+    """``4.1 s``, ``3 min 12 s``."""
+    if not 0 <= seconds < 1e9:
+        return "? s"
+    if seconds < 99.95:
+        return f"{seconds:.1f} s"
+    return f"{int(seconds) // 60} min {int(seconds) % 60} s"
+
+
+def moment(started: str) -> str:
+    """An ISO 8601 time in UTC as a reader wants it: ``2026-11-20 10:15:02 UTC``."""
+    found = re.match(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(?:\.\d+)?(?:Z|\+00:?00)\Z", started)
+    return f"{found[1]} {found[2]} UTC" if found else clean(started, 40)
+
+
+_ITEM = re.compile(r"[-*] |\d+[.)] ")
+_PLACE_ALONE = re.compile(r"\{[a-z_]+\}\Z")
+
+
+def blocks(text: str) -> list[str]:
+    """The lines of a page's section with its soft line breaks undone.
+
+    A line stands alone when it is indented, within a fence, or a placeholder and nothing else; a list item and an
+    empty line begin a new one, and an indented line goes on with its item. All other line breaks are the source
+    file's, not the text's.
+    """
+    lines: list[str] = []
+    joins = fenced = False
+    for line in text.splitlines():
+        if line.startswith("```"):
+            joins, fenced = False, not fenced
+        elif fenced:
+            lines.append("  " + line.rstrip())
+        elif not line.strip():
+            joins = False
+        elif joins and not _ITEM.match(line) and not _PLACE_ALONE.match(line) and _goes_on(lines[-1], line):
+            lines[-1] += " " + line.strip()
+        else:
+            lines.append(line.rstrip())
+            joins = not line.startswith("  ") and not _PLACE_ALONE.match(line)
+    return lines
+
+
+def _goes_on(before: str, line: str) -> bool:
+    """An indented line belongs to a list item, not to a paragraph."""
+    return not line.startswith("  ") or _ITEM.match(before) is not None
+
+
+def cells(text: str) -> int:
+    """How wide a terminal shows ``text``."""
+    if text.isascii():
+        return len(text)
+    return sum(_cells(letter) for letter in text)
+
+
+def _cells(letter: str) -> int:
+    if unicodedata.combining(letter):
+        return 0
+    return 2 if unicodedata.east_asian_width(letter) in "WF" else 1
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    """Lines of at most ``width`` cells; what stands between backquotes, and a long word, is never broken.
+
+    A terminal folds such a line itself, so that a command can still be copied whole.
+    """
+    indent = " " * (len(text) - len(text.lstrip()))
+    item = _ITEM.match(text)
+    hang = indent + " " * (item.end() if item else 0)
+    lines: list[str] = []
+    line = ""
+    for word in re.findall(r"(?:`[^`]*`|\S)+", text):
+        longer = f"{line} {word}" if line else indent + word
+        if line and cells(longer) > width:
+            lines.append(line)
+            longer = hang + word
+        line = longer
+    return [*lines, line] if line or not lines else lines

@@ -1,0 +1,102 @@
+"""Equal findings on many hosts become one group; runs of devices become a range."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from doctor.engine.result import Finding
+from doctor.report.layout.host_names import Fleet
+
+NUMBERED = ("npu", "gpu", "device", "rank", "port")
+"""Values that are written as a range when nothing else differs: ``NPU 0-7``."""
+
+
+class Group(msgspec.Struct, frozen=True):
+    """Findings with one template and the same values."""
+
+    finding: Finding
+    """What they say."""
+    example: Finding
+    """The first of them, as the check made it."""
+    hosts: tuple[str, ...]
+    count: int
+    """How many findings are in it."""
+
+
+def grouped(findings: Sequence[Finding], fleet: Fleet) -> tuple[Group, ...]:
+    """The findings by what they say: most hosts first, then as the inventory has them."""
+    same: dict[tuple[str, str], list[Finding]] = {}
+    for finding in findings:
+        same.setdefault((finding.template, _sight(finding)), []).append(finding)
+    groups = [_group(members, fleet) for members in same.values()]
+    if len(groups) > 1:
+        groups = _with_ranges(groups)
+    place, last = {**fleet.place, "": -1}, len(fleet.hosts)
+    return tuple(sorted(groups, key=lambda one: (-len(one.hosts), place.get((*one.hosts, "")[0], last))))
+
+
+def unhosted(finding: Finding) -> dict[str, Any]:
+    """The values, without the name of the one host that is to blame where it stands in a sentence or command."""
+    if len(finding.hosts) != 1:
+        return finding.values
+    name = re.compile(rf"(?<![\w.-]){re.escape(finding.hosts[0])}(?![\w-]|\.\w)")
+    return {key: name.sub("\0", value) if isinstance(value, str) else value for key, value in finding.values.items()}
+
+
+def _sight(finding: Finding) -> str:
+    """The fingerprint of what a reader sees: a remedy that differs by the host's own name alone is the same."""
+    values = finding.values
+    if len(finding.hosts) == 1 and any(isinstance(one, str) and finding.hosts[0] in one for one in values.values()):
+        bare = unhosted(finding)
+        told = [name for name in values if name in ("saw", "want") or f"{{{name}" in finding.template]
+        values = {**bare, **{name: values[name] for name in told}}
+    return _fingerprint(values)
+
+
+def _fingerprint(values: dict[str, Any]) -> str:
+    """Equal for equal values of one template; sets have no order of their own."""
+    if any(_is_set(value) for value in values.values()):
+        values = {name: sorted(value, key=repr) if _is_set(value) else value for name, value in values.items()}
+    return repr(values)
+
+
+def _is_set(value: Any) -> bool:
+    return isinstance(value, (set, frozenset))
+
+
+def _group(members: Sequence[Finding], fleet: Fleet) -> Group:
+    hosts = fleet.ordered(host for member in members for host in member.hosts)
+    return Group(members[0], members[0], hosts, len(members))
+
+
+def _with_ranges(groups: Sequence[Group]) -> list[Group]:
+    alike: dict[tuple[str, tuple[str, ...], str, str | int], list[Group]] = {}
+    for number, group in enumerate(groups):
+        values = group.finding.values
+        name = next((name for name in NUMBERED if type(values.get(name)) is int), "")
+        rest = _fingerprint({key: value for key, value in values.items() if key != name}) if name else number
+        alike.setdefault((group.finding.template, group.hosts, name, rest), []).append(group)
+    return [members[0] if len(members) == 1 else _joined(members, key[2]) for key, members in alike.items()]
+
+
+def _joined(members: Sequence[Group], name: str) -> Group:
+    first = members[0]
+    numbers = sorted({member.finding.values[name] for member in members})
+    values = {**first.finding.values, name: ranges(numbers)}
+    finding = Finding(first.finding.template, hosts=first.hosts, **values)
+    return Group(finding, first.example, first.hosts, sum(member.count for member in members))
+
+
+def ranges(numbers: Sequence[int]) -> str:
+    """Sorted numbers in few words: ``0-3,7``."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ",".join(f"{low}" if low == high else f"{low}-{high}" for low, high in runs)

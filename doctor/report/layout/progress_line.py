@@ -1,0 +1,75 @@
+"""How far a run is, on one line of stderr that leaves no trace."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, TextIO
+
+from doctor.report.layout.formatting import clean
+
+if TYPE_CHECKING:
+    from doctor.engine.record import HostRecord
+
+EVERY = 0.1
+"""Seconds between two writes."""
+
+
+class Progress:
+    """Counts hosts as they answer. Writes nothing unless ``stream`` is a terminal."""
+
+    def __init__(self, total: int, stream: TextIO | None) -> None:
+        self.total, self.stream = total, stream
+        self.answered = self.missed = 0
+        self.written = 0.0
+        self.shown = False
+        self.live = total > 0 and _is_terminal(stream)
+        self.write()
+
+    def step(self, host: str, record: HostRecord) -> None:
+        """One more host is done."""
+        if record.visit.trouble:
+            self.missed += 1
+        else:
+            self.answered += 1
+        self.write()
+
+    def write(self) -> None:
+        now = time.monotonic()
+        if not self.live or (self.shown and now - self.written < EVERY and self.done < self.total):
+            return
+        self.written = now
+        missed = f", {self.missed} could not be reached" if self.missed else ""
+        self.put(f"\r{self.answered} of {self.total} hosts answered{missed}\x1b[K")
+        self.shown = True
+
+    def stage(self, name: str, seconds: float) -> None:
+        """All ranks of the smoke run have finished a stage, so many seconds after its start; no name: it starts."""
+        if self.live:
+            words = f"{clean(name, 40)} done after {seconds:.1f} s" if name else "starting"
+            self.put(f"\rsmoke run: {words}\x1b[K")
+            self.shown = True
+
+    @property
+    def done(self) -> int:
+        return self.answered + self.missed
+
+    def put(self, text: str) -> None:
+        try:
+            assert self.stream is not None
+            self.stream.write(text)
+            self.stream.flush()
+        except (OSError, ValueError):
+            self.live = False
+
+    def close(self) -> None:
+        """Wipes the line, so that the report begins on a clean one. May be called twice."""
+        if self.live and self.shown:
+            self.put("\r\x1b[K")
+        self.live = False
+
+
+def _is_terminal(stream: TextIO | None) -> bool:
+    try:
+        return stream is not None and stream.isatty()
+    except ValueError:
+        return False

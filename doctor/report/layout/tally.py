@@ -1,0 +1,104 @@
+"""Counts how the checks of a run ended, with consequences told apart from what is unknown of itself. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+
+import msgspec
+
+from doctor.engine.result import Outcome, Reason, Report, Severity
+
+
+class Counts(msgspec.Struct, frozen=True):
+    """How many checks ended how; each check is counted once."""
+
+    checks: int = 0
+    passed: int = 0
+    errors: int = 0
+    warnings: int = 0
+    crashed: int = 0
+    unknown: int = 0
+    hidden: int = 0
+    """Unknown on some hosts only because of a root cause that another check found there."""
+    skipped: int = 0
+    waived: int = 0
+    """Nothing is wrong but what the site has waived."""
+    findings: int = 0
+    hosts: int = 0
+    blamed: int = 0
+    """Hosts that at least one finding names."""
+
+
+def tally(report: Report) -> Counts:
+    """How many checks ended how."""
+    causes = Causes(report.outcomes)
+    return counted(report, {one.check: standing(one, causes.own(one)) for one in report.outcomes})
+
+
+def _blamed(outcome: Outcome) -> Iterator[str]:
+    """The hosts that its findings explain; what stops a smoke run stops it on every host."""
+    for found in outcome.findings:
+        yield from found.hosts or ("",)
+        if outcome.area == "smoke":
+            yield ""
+
+
+class Causes:
+    """Which check's finding explains that another one could not look.
+
+    What is waived explains nothing: behind it, what is unknown stays in plain sight.
+    """
+
+    def __init__(self, outcomes: Iterable[Outcome]) -> None:
+        self.unknown = {one.check: one.unknown for one in outcomes}
+        self.blamed = {one.check: set(_blamed(one)) for one in outcomes}
+        self.hides: dict[str, set[str]] = {}
+
+    def own(self, outcome: Outcome) -> dict[str, Reason]:
+        """What is unknown and no finding explains; the rest is noted under its root cause."""
+        left: dict[str, Reason] = {}
+        for host, reason in outcome.unknown.items():
+            root = self.root(host, reason)
+            if root:
+                self.hides.setdefault(root, set()).add(outcome.check)
+            else:
+                left[host] = reason
+        return left
+
+    def root(self, host: str, reason: Reason) -> str:
+        seen: set[str] = set()
+        name = reason.because
+        while name and name not in seen:
+            blamed = self.blamed.get(name, set())
+            if host in blamed or "" in blamed or (not host and blamed):
+                return name
+            seen.add(name)
+            further = self.unknown.get(name, {}).get(host)
+            name = further.because if further else ""
+        return ""
+
+
+def standing(outcome: Outcome, own: Mapping[str, Reason]) -> str:
+    """Which of `Counts` the check adds to; ``own`` is what is unknown and no consequence."""
+    if outcome.findings:
+        return "errors" if outcome.severity is Severity.ERROR else "warnings"
+    if outcome.crashed:
+        return "crashed"
+    if outcome.unknown:
+        return "unknown" if own else "hidden"
+    if outcome.waived:
+        return "waived"
+    return "passed" if outcome.complete else "skipped"
+
+
+def counted(report: Report, standings: Mapping[str, str]) -> Counts:
+    """The sum of all standings."""
+    blamed = {host for one in report.outcomes for finding in one.findings for host in finding.hosts}
+    return Counts(
+        checks=len(report.outcomes),
+        findings=sum(len(one.findings) for one in report.outcomes),
+        hosts=len(report.hosts),
+        blamed=len(blamed & set(report.hosts)),
+        **Counter(standings.values()),
+    )

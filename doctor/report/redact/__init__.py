@@ -1,0 +1,1 @@
+"""Reports with pseudonyms in place of names and addresses."""

@@ -1,0 +1,1 @@
+"""What every command that evaluates hosts shares: examine, apply policy, write output, exit code."""

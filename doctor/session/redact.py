@@ -1,0 +1,91 @@
+"""``--redact``: pseudonyms for what a report names, the same ones in every run of one user."""
+
+from __future__ import annotations
+
+import functools
+import os
+import stat
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from doctor.engine.result import Report
+
+SIZE = 32
+"""Bytes of the key."""
+
+
+def veiled(report: Report, aliases: Iterable[str] = ()) -> Report:
+    """The report with pseudonyms, and a note that says so; ``aliases`` are other names of its hosts."""
+    import msgspec
+
+    from doctor.report.redact.report import redacted
+
+    key, trouble = _key()
+    note = "names of hosts and users, and addresses, are pseudonyms"
+    note += f" of this run alone: the key could not be kept ({trouble})" if trouble else ""
+    hidden = redacted(report, key, aliases)
+    return msgspec.structs.replace(hidden, notes=(*hidden.notes, note))
+
+
+def veil(hosts: Iterable[str]) -> Callable[[str], str]:
+    """What replaces such names in one text."""
+    from doctor.report.redact.pseudonyms import Redactor
+
+    return Redactor(_key()[0], hosts).text
+
+
+@functools.cache
+def _key() -> tuple[bytes, str]:
+    """Once a process, so that a key that could not be kept is the same throughout it."""
+    return kept_key(os.environ)
+
+
+def kept_key(environ: Mapping[str, str]) -> tuple[bytes, str]:
+    """The user's key, made when there is none; else one for this process alone, and why."""
+    try:
+        return _kept(_folder(environ) / "redact.key"), ""
+    except OSError as error:
+        return os.urandom(SIZE), error.strerror or type(error).__name__
+
+
+def _folder(environ: Mapping[str, str]) -> Path:
+    from doctor.config.paths import state_folder
+
+    found = state_folder(environ)
+    if found is None:
+        raise OSError(0, "HOME is not set")
+    return found
+
+
+def _kept(path: Path) -> bytes:
+    with suppress(FileNotFoundError):
+        return _read(path)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(handle, "wb") as file:
+            file.write(os.urandom(SIZE))
+        # Of two runs that make one at once, the first wins, and neither reads a half.
+        with suppress(FileExistsError):
+            os.link(draft, path)
+    finally:
+        with suppress(FileNotFoundError):
+            draft.unlink()
+    return _read(path)
+
+
+def _read(path: Path) -> bytes:
+    """Raises: OSError for a key that others may know, or that is none."""
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    with os.fdopen(handle, "rb") as file:
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
+            raise OSError(0, "redact.key is not its owner's alone; expected a plain file of mode 0600")
+        data = file.read(SIZE + 1)
+    if len(data) != SIZE:
+        raise OSError(0, f"redact.key is damaged; expected {SIZE} bytes")
+    return data

@@ -1,0 +1,1 @@
+"""Which rank stopped a smoke run, and why."""

@@ -1,0 +1,111 @@
+"""Which link bytes do not get through on, from the ranks' sockets and from connection attempts between hosts. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+from doctor.engine.pairwise_blame import suspects
+
+Socket = tuple[int, str, int, int, int]
+"""Rank, its peer's address and port, unacknowledged bytes, retransmits."""
+Door = tuple[int, str, int]
+"""Rank, and the address and port that it listens on."""
+Probe = tuple[str, int, str, float]
+Link = tuple[str, str]
+UNANSWERED = ("dropped", "no-route")
+MOST_HOSTS = 32
+"""That are probed in all pairs."""
+
+
+class Addresses:
+    """Whose address is whose. One that several hosts have, such as a bridge's, is nobody's."""
+
+    def __init__(self, hosts: Mapping[str, Iterable[str]]) -> None:
+        owners: dict[str, list[str]] = defaultdict(list)
+        for host, addresses in hosts.items():
+            for address in set(addresses):
+                owners[address].append(host)
+        self._owner = {address: names[0] for address, names in owners.items() if len(names) == 1}
+
+    def host(self, address: str, asker: str) -> str:
+        """The host that ``asker`` reaches at this address; the address itself where nobody's is known."""
+        if address.startswith("127.") or address == "::1":
+            return asker
+        return self._owner.get(address, address)
+
+
+def by_host(
+    hosts: Mapping[str, str], said: Mapping[str, tuple[Sequence[Socket], Sequence[Door]]]
+) -> tuple[dict[str, list[Socket]], dict[str, list[Door]]]:
+    """What agents said of sockets and open ports, put together for each host (agent -> host)."""
+    rows: dict[str, list[Socket]] = defaultdict(list)
+    doors: dict[str, list[Door]] = defaultdict(list)
+    for name, (sockets, listening) in said.items():
+        rows[hosts[name]] += sockets
+        doors[hosts[name]] += listening
+    return rows, doors
+
+
+def stuck_links(
+    sockets: Mapping[str, Sequence[Socket]], addresses: Addresses, least: int = 1
+) -> dict[Link, tuple[int, int]]:
+    """(from, to) -> most unacknowledged bytes and retransmits, of sockets that retransmit, between two hosts."""
+    found: dict[Link, tuple[int, int]] = {}
+    for host, rows in sockets.items():
+        for _, peer, _, unacked, again in rows:
+            other = addresses.host(peer, host)
+            if again >= least and unacked and other != host:
+                before = found.get((host, other), (0, 0))
+                found[host, other] = (max(before[0], unacked), max(before[1], again))
+    return found
+
+
+def targets(
+    listening: Mapping[str, Sequence[Door]], addresses: Addresses, concerned: Sequence[str]
+) -> dict[str, list[tuple[str, int]]]:
+    """What each host is to connect to: one port of every other host that its ranks listen on for data."""
+    doors: dict[str, tuple[str, int]] = {}
+    for host, rows in sorted(listening.items()):
+        own = [(address, port) for _, address, port in rows if addresses.host(address, "") == host]
+        if own:
+            doors[host] = own[0]
+    wanted = [host for host in (concerned if len(doors) > MOST_HOSTS else doors) if host in doors][:MOST_HOSTS]
+    return {host: [doors[other] for other in wanted if other != host] for host in wanted}
+
+
+def failed_links(
+    probes: Mapping[str, Sequence[Probe]], addresses: Addresses
+) -> tuple[tuple[Link, ...], tuple[str, ...]]:
+    """The links that connection attempts failed on, and the hosts that explain two or more of them alone."""
+    pairs = [
+        (host, addresses.host(address, host), result not in UNANSWERED)
+        for host, rows in probes.items()
+        for address, _, result, _ in rows
+    ]
+    failed = tuple(sorted((source, target) for source, target, worked in pairs if not worked))
+    blamed = suspects([((source,), (target,), worked) for source, target, worked in pairs])
+    cut = []
+    for (host,), others in blamed.items():
+        tried = {pair for pair in pairs if host in pair[:2]}
+        if len(others) > 1 and len(others) == len({end for pair in tried for end in pair[:2]} - {host}):
+            cut.append(host)
+    return failed, tuple(sorted(cut))
+
+
+def sentences(
+    stuck: Mapping[Link, tuple[int, int]], failed: Sequence[Link], cut: Sequence[str], probed: bool
+) -> tuple[str, ...]:
+    """The evidence in plain words."""
+    said = [
+        f"{source} to {target}: {unacked} bytes unacknowledged, sent again {again} times"
+        for (source, target), (unacked, again) in sorted(stuck.items())
+    ]
+    said += [f"{source} to {target}: a new connection gets no answer" for source, target in failed]
+    said += [f"{host}: no other host gets an answer from it" for host in cut]
+    if probed and stuck and not failed:
+        said.append(
+            "new connections are answered while large segments are not: small packets pass and large ones are lost, "
+            "as with an MTU that some device on the way does not carry"
+        )
+    return tuple(said)

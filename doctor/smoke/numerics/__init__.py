@@ -1,0 +1,1 @@
+"""Compares what the ranks computed: values, losses, gradients, random numbers."""

@@ -1,0 +1,1 @@
+"""A smoke run on ranks that a launcher started: how its processes find each other."""

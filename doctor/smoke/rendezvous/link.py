@@ -1,0 +1,215 @@
+"""How the processes of a launched job find the one that leads, over TCP: who may come in, and why one cannot.
+
+Both sides prove that they know the job's token, in both directions, before anything is said. It is made of what all
+processes of the job know, so it keeps other jobs and strange programs apart rather than a spy; who wants more sets
+DOCTOR_SMOKE_TOKEN. What comes is data in any case: no program is ever taken over it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import hmac
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from doctor.environment.launchers import Adopted
+
+Reason = Literal["name", "refused", "dropped", "no-route", "stranger", "other"]
+SECONDS = 2.0
+"""For one attempt to connect, and for what is said when it worked."""
+DOORS = 4
+"""Ports that are tried, for one of them may be another program's."""
+_FIRST_PORT, _LAST_PORT = 20000, 29499
+"""Below the ports that systems hand out by themselves, and that jobs like to meet at."""
+_LONGEST = 1 << 14
+_LONG = 86400.0
+_GREETING = "doctor smoke 1"
+_AT_ONCE = 128
+
+
+class Card(msgspec.Struct, frozen=True):
+    """What a process says of itself when it comes."""
+
+    rank: int
+    world: int
+    host: str
+    pid: int
+    boot: str = ""
+    """Tells hosts of one name apart."""
+    local: int = -1
+    local_world: int = -1
+    device: int = -1
+    counts: dict[str, int] = {}
+    """NPUs and GPUs that it can use."""
+    launcher: str = ""
+    version: str = ""
+    problems: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    use: Literal["wait", "lines"] = "wait"
+    """What the connection is for: the verdict, or the agent's lines."""
+
+
+class Mail(msgspec.Struct, frozen=True):
+    """What a process that cannot reach the leader has another one of its host say."""
+
+    card: Card
+    reason: Reason
+    text: str
+
+
+class Knock(msgspec.Struct, frozen=True):
+    nonce: str
+    proof: str
+    card: Card
+
+
+class Greeting(msgspec.Struct, frozen=True):
+    doctor: str
+    nonce: str
+
+
+class Answer(msgspec.Struct, frozen=True):
+    proof: str
+
+
+class Guest(NamedTuple):
+    """A process of the job has come in."""
+
+    card: Card
+    link: socket.socket
+    address: str
+
+
+class Stranger(Exception):
+    """What is at the other end does not belong to this job."""
+
+
+def token(adopted: Adopted, user: int, secret: str = "") -> bytes:
+    """What only the processes of this job know, as long as nobody listens to them."""
+    return hashlib.sha256(f"doctor smoke\0{adopted.identity}\0{user}\0{secret}".encode()).digest()
+
+
+def ports(key: bytes, avoid: int = 0) -> tuple[int, ...]:
+    """Where the leader may listen."""
+    span = _LAST_PORT - _FIRST_PORT + 1
+    numbers = [_FIRST_PORT + int.from_bytes(key[place : place + 4], "big") % span for place in range(0, 28, 4)]
+    return tuple(dict.fromkeys(number for number in numbers if number != avoid))[:DOORS]
+
+
+def introduce(link: socket.socket, key: bytes, card: Card) -> None:
+    """The other processes' side of the greeting. Raises: Stranger, OSError."""
+    deadline, nonce = time.monotonic() + SECONDS, secrets.token_hex(16)
+    greeting: Greeting = _read(link, Greeting, deadline)
+    if greeting.doctor != _GREETING:
+        raise Stranger
+    say(link, Knock(nonce, _proof(key, "guest", greeting.nonce, nonce), card))
+    answer: Answer = _read(link, Answer, deadline)
+    if not hmac.compare_digest(answer.proof, _proof(key, "leader", greeting.nonce, nonce)):
+        raise Stranger
+    link.settimeout(None)
+    link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+
+def _proof(key: bytes, who: str, *nonces: str) -> str:
+    return hmac.new(key, "\0".join([who, *nonces]).encode(), "sha256").hexdigest()
+
+
+def say(link: socket.socket, value: Any) -> None:
+    """One line. Raises: OSError."""
+    link.sendall(msgspec.json.encode(value) + b"\n")
+
+
+def read_line(link: socket.socket, deadline: float) -> bytes:
+    """One line, and not a byte more than that: what follows is for others. Raises: Stranger, OSError."""
+    said = b""
+    while not said.endswith(b"\n"):
+        link.settimeout(min(max(deadline - time.monotonic(), 0.001), _LONG))
+        seen = link.recv(_LONGEST, socket.MSG_PEEK)
+        piece = link.recv(seen.index(b"\n") + 1 if b"\n" in seen else len(seen))
+        said += piece
+        if not piece or len(said) > _LONGEST:
+            raise Stranger
+    return said
+
+
+def _read(link: socket.socket, kind: type[Any], deadline: float) -> Any:
+    try:
+        return msgspec.json.decode(read_line(link, deadline), type=kind)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        raise Stranger from None
+
+
+class Door:
+    """The leader's side: listens, and lets in who belongs to the job."""
+
+    def __init__(self, key: bytes, numbers: Sequence[int], inside: Callable[[Guest], None]) -> None:
+        """Raises: OSError, when all ports are taken."""
+        self._key, self._inside = key, inside
+        self._server = _listen(numbers)
+        self.port: int = self._server.getsockname()[1]
+        self._room = threading.Semaphore(_AT_ONCE)
+
+    def open(self) -> None:
+        """From now on it answers."""
+        threading.Thread(target=self._answer, daemon=True).start()
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self._server.shutdown(socket.SHUT_RDWR)
+        self._server.close()
+
+    def abandon(self) -> None:
+        """Leaves it to another process that has it, too."""
+        self._server.close()
+
+    def _answer(self) -> None:
+        while True:
+            try:
+                link, address = self._server.accept()
+            except OSError:
+                return
+            self._room.acquire()
+            threading.Thread(target=self._greet, args=(link, address[0]), daemon=True).start()
+
+    def _greet(self, link: socket.socket, address: str) -> None:
+        try:
+            card = self._check(link)
+            link.settimeout(None)
+            link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._inside(Guest(card, link, address.removeprefix("::ffff:").partition("%")[0]))
+        except (Stranger, OSError):
+            link.close()
+        finally:
+            self._room.release()
+
+    def _check(self, link: socket.socket) -> Card:
+        """Raises: Stranger, OSError."""
+        deadline, nonce = time.monotonic() + SECONDS, secrets.token_hex(16)
+        link.settimeout(SECONDS)
+        say(link, Greeting(_GREETING, nonce))
+        knock: Knock = _read(link, Knock, deadline)
+        if not hmac.compare_digest(knock.proof, _proof(self._key, "guest", nonce, knock.nonce)):
+            raise Stranger
+        say(link, Answer(_proof(self._key, "leader", nonce, knock.nonce)))
+        return knock.card
+
+
+def _listen(numbers: Sequence[int]) -> socket.socket:
+    """On all addresses of both families. Raises: OSError."""
+    last = OSError("no port to listen on")
+    for number in numbers:
+        try:
+            return socket.create_server(("", number), family=socket.AF_INET6, backlog=4096, dualstack_ipv6=True)
+        except (OSError, ValueError):
+            try:
+                return socket.create_server(("", number), backlog=4096)
+            except OSError as error:
+                last = error
+    raise last

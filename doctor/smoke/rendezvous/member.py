@@ -1,0 +1,180 @@
+"""A process of a launched job: it goes to the leader, has its rank started and watched, and hears the verdict."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import select
+import shlex
+import signal
+import socket
+import sys
+import time
+from typing import Any
+
+import msgspec
+
+from doctor.engine.exit_code import Exit
+from doctor.environment.launchers import Adopted
+from doctor.smoke.programs import agent
+from doctor.smoke.rendezvous.link import Card, Stranger, read_line, say
+from doctor.smoke.rendezvous.reachability import Unmet, attempt, reach
+from doctor.smoke.rendezvous.relay import Mailbox, Sender, Verdict
+from doctor.smoke.run import programs
+
+AFTER = 10.0
+"""Seconds that a process that cannot come stays longer than the leader waits: its end would end the others."""
+_END = 3.0
+_TRIES = 5
+_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+
+
+def follow(adopted: Adopted, key: bytes, card: Card, patience: float) -> int:
+    """Returns the exit code: the leader's, if it can be heard."""
+    for problem in adopted.problems:
+        print(f"doctor: {problem.text}", file=sys.stderr, flush=True)
+    sender = Sender(key, card)
+    try:
+        found = reach(adopted, key, card, time.monotonic() + patience, sender.told)
+        if isinstance(found, Unmet):
+            return _lost(adopted, found, sender)
+    finally:
+        sender.close()
+    child = 0 if adopted.problems else _start_agent(adopted, key, card)
+    code = None
+    try:
+        code = _wait(found, Mailbox(key))
+    finally:
+        _end(child, code is not None)
+        found.close()
+    if code is None:
+        print(f"doctor: rank {adopted.rank} lost its connection to rank 0, which has ended", file=sys.stderr)
+        return Exit.UNKNOWN
+    return code
+
+
+def _lost(adopted: Adopted, why: Unmet, sender: Sender) -> int:
+    """Says why, and waits for the leader's verdict as long as there may be one."""
+    target = "the scheduler" if adopted.launcher == "msrun" else "rank 0" if adopted.rank else "itself"
+    who = f"rank {adopted.rank}" if adopted.rank >= 0 else "this process"
+    print(f"doctor: {who} cannot reach {target}: {why.text}", file=sys.stderr, flush=True)
+    deadline = time.monotonic() + AFTER
+    while sender.verdict is None and time.monotonic() < deadline and not sender.told(why):
+        time.sleep(0.1)
+    return Exit.FAILED if sender.verdict is None else sender.verdict
+
+
+def _wait(link: socket.socket, mailbox: Mailbox) -> int | None:
+    """The verdict; None when the leader is gone. Passes on what others of this host have to say meanwhile."""
+    poll = select.poll()
+    poll.register(link, select.POLLIN)
+    if mailbox.fileno() >= 0:
+        poll.register(mailbox.fileno(), select.POLLIN)
+    code = None
+    try:
+        while True:
+            ready = [file for file, _ in poll.poll()]
+            if mailbox.fileno() in ready and (mail := mailbox.take()):
+                say(link, mail)
+            if link.fileno() in ready:
+                code = msgspec.json.decode(read_line(link, time.monotonic() + _END), type=Verdict).verdict
+                return code
+    except (OSError, Stranger, msgspec.MsgspecError):
+        return None
+    finally:
+        mailbox.close(code)
+
+
+# ---- the agent of this one rank
+
+
+def _start_agent(adopted: Adopted, key: bytes, card: Card) -> int:
+    """A process of its own, on a connection of its own. Returns its number; 0 when there is no connection for it."""
+    card = msgspec.structs.replace(card, use="lines")
+    for _ in range(_TRIES):
+        link = attempt(adopted, key, card)
+        if isinstance(link, socket.socket):
+            break
+        time.sleep(0.1)
+    else:
+        return 0  # the leader says so
+    parent, child = os.getpid(), fork()
+    if child == 0:
+        _become_agent(parent, link, adopted.rank)
+    link.close()
+    return child
+
+
+def fork() -> int:
+    """Like `os.fork`, but the child takes the signals of a launcher as they are meant, not as our handlers do."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    child = os.fork()
+    if child == 0:
+        for number in _SIGNALS:
+            signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+    return child
+
+
+def _become_agent(parent: int, link: socket.socket, rank: int) -> None:
+    """Never returns."""
+    code = 3
+    try:
+        die_with(parent)
+        request = read_line(link, float("inf"))
+        link.setblocking(True)
+        os.dup2(link.fileno(), 0)
+        os.dup2(link.fileno(), 1)
+        os.closerange(3, 1 << 16)
+        _Own.rank = rank
+        vars(agent)["Agent"] = _Own
+        agent.main(request)  # type: ignore[no-untyped-call]
+    except (OSError, Stranger):  # nobody wants it any more
+        pass
+    except Exception as error:  # noqa: BLE001 - the rim: the leader sees the end, and this says why
+        print(f"doctor: the agent of rank {rank} failed: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+        code = Exit.BUG
+    finally:
+        os._exit(code)
+
+
+class _Own(agent.Agent):
+    """An agent that runs what is installed here, and nothing that came over the network."""
+
+    rank = -1
+
+    def do_start(self, **orders: Any) -> None:  # type: ignore[override]
+        if list(orders["mine"]) != [self.rank]:
+            raise ValueError(f"rank {self.rank} runs here, not {orders['mine']}")
+        ours = {
+            "worker": programs.program(orders["plan"].get("stages", ())),
+            "python": shlex.quote(sys.executable),
+            "start": "exec",
+        }
+        super().do_start(**{**orders, **ours})  # type: ignore[no-untyped-call]
+
+
+def die_with(parent: int) -> None:
+    """The kernel kills this process when the one that started it ends."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(3)
+
+
+def _end(child: int, well: bool) -> None:
+    """Waits for the agent, which ends its rank first."""
+    if not child:
+        return
+    deadline = time.monotonic() + (_END if well else 0.0)
+    for number in (0, signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child, number)
+        while True:
+            if os.waitpid(child, os.WNOHANG)[0]:
+                return
+            if time.monotonic() > deadline:
+                break
+            time.sleep(0.01)
+        deadline = time.monotonic() + _END

@@ -1,0 +1,127 @@
+"""A way round for a launched process that cannot reach the leader: one of its host that can says why for it.
+
+A socket without a file, by a name made from the job's token. The kernel tells who is at the other end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import struct
+import time
+
+import msgspec
+
+from doctor.smoke.rendezvous.link import Card, Mail, Stranger, read_line, say
+from doctor.smoke.rendezvous.reachability import Unmet
+
+_SECONDS = 1.0
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """What the run came to: the exit code of every process of the job."""
+
+    verdict: int
+
+
+def _name(key: bytes) -> str:
+    return f"\0doctor-smoke-{key.hex()[:24]}"
+
+
+class Mailbox:
+    """Of one host: whoever has it first. ``fileno`` is -1 where another process has it."""
+
+    def __init__(self, key: bytes) -> None:
+        self._server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._senders: list[socket.socket] = []
+        try:
+            self._server.bind(_name(key))
+            self._server.listen(64)
+            self._server.setblocking(False)
+        except OSError:
+            self._server.close()
+
+    def fileno(self) -> int:
+        return self._server.fileno()
+
+    def take(self) -> Mail | None:
+        """One letter, if it is one and from this user."""
+        try:
+            link, _ = self._server.accept()
+        except OSError:
+            return None
+        _, user, _ = struct.unpack("3i", link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+        try:
+            if user != os.geteuid():
+                raise Stranger
+            mail = msgspec.json.decode(read_line(link, time.monotonic() + _SECONDS), type=Mail)
+        except (Stranger, OSError, msgspec.MsgspecError, UnicodeError, RecursionError):
+            link.close()
+            return None
+        self._senders.append(link)
+        return mail
+
+    def abandon(self) -> None:
+        """Leaves it to another process that has it, too."""
+        self._server.close()
+
+    def close(self, code: int | None) -> None:
+        """Tells all who wrote what it came to, if that is known."""
+        for link in self._senders:
+            with contextlib.suppress(OSError):
+                if code is not None:
+                    say(link, Verdict(code))
+                link.close()
+        self._server.close()
+
+
+class Sender:
+    """The side of the process that cannot reach the leader."""
+
+    def __init__(self, key: bytes, card: Card) -> None:
+        self._key, self._card = key, card
+        self._link: socket.socket | None = None
+        self._sent = ""
+        self.verdict: int | None = None
+
+    def told(self, unmet: Unmet) -> bool:
+        """Sends the news, once there is somebody to take it. True when the verdict has come in the meantime."""
+        if self._link and self._answered(self._link):
+            return True
+        if unmet.reason == self._sent:
+            return False
+        link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            link.settimeout(_SECONDS)
+            link.connect(_name(self._key))
+            say(link, Mail(self._card, unmet.reason, unmet.text))
+        except OSError:
+            link.close()
+            return False
+        self.close()
+        self._link, self._sent = link, unmet.reason
+        return False
+
+    def _answered(self, link: socket.socket) -> bool:
+        """Whether there is a verdict, or nobody who could bring one."""
+        link.setblocking(False)
+        try:
+            said = link.recv(100, socket.MSG_PEEK)
+            link.settimeout(_SECONDS)
+            if said:
+                line = read_line(link, time.monotonic() + _SECONDS)
+                self.verdict = msgspec.json.decode(line, type=Verdict).verdict
+                return True
+        except BlockingIOError:
+            return False
+        except (OSError, Stranger, msgspec.MsgspecError, UnicodeError):
+            pass
+        self.close()
+        self._sent = ""
+        return False
+
+    def close(self) -> None:
+        if self._link:
+            self._link.close()
+        self._link = None

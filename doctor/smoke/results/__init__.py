@@ -1,0 +1,1 @@
+"""A finished smoke run as facts, findings and figures."""

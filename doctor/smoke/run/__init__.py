@@ -1,0 +1,1 @@
+"""Supervises a smoke run: plan, agents, events, verdict."""

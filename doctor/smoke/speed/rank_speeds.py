@@ -1,0 +1,118 @@
+"""What the ranks told of their speed, made ready to be compared, and put into words. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from doctor.engine.check import Skip
+from doctor.engine.fact import Unreadable
+from doctor.facts.smoke import SmokePace, SmokePairs, SmokeStart
+from doctor.smoke.model import SmokeRun
+from doctor.smoke.speed.link_speeds import Exchange, Links, compare
+from doctor.smoke.speed.stragglers import LEAST, Slow, stragglers
+
+ALIKE = 1.1
+"""Slow in two respects, and by less than this apart: one cause."""
+MOST_SURE = 0.9999
+"""More is not said: the ranks' noise is not as well known as that."""
+
+
+def slow_ranks(
+    kind: Literal["compute", "input"], paces: Mapping[str, SmokePace], starts: Mapping[str, SmokeStart] | None
+) -> dict[int, Slow]:
+    """The slow ranks among those with the same kind of device, the slowest first.
+
+    Raises: Skip when no rank has a peer; Unreadable when there are too few times to say anything.
+    """
+    bursts: dict[int, list[tuple[float, ...]]] = {}
+    for fact in paces.values():
+        for one in fact.paced:
+            bursts.setdefault(one.rank, []).append(getattr(one, kind))
+    times = {rank: own for rank, own in bursts.items() if sum(map(len, own)) >= LEAST}
+    if bursts and not times:
+        raise Unreadable(f"no rank told {LEAST} times or more of its {kind}")
+    groups: dict[str, dict[int, list[tuple[float, ...]]]] = {}
+    devices = devices_of(starts or {})
+    for rank, own in times.items():
+        groups.setdefault(devices.get(rank, ""), {})[rank] = own
+    if all(len(group) < 2 for group in groups.values()):
+        raise Skip("no two ranks compute on the same kind of device")
+    found = {rank: slow for group in groups.values() for rank, slow in stragglers(group).items()}
+    return dict(sorted(found.items(), key=lambda item: -item[1].ratio))
+
+
+def input_alone(
+    found: Mapping[int, Slow], paces: Mapping[str, SmokePace], starts: Mapping[str, SmokeStart] | None
+) -> dict[int, Slow]:
+    """Those that are not as slow in computing: a slow CPU is not the input's fault."""
+    try:
+        computing = slow_ranks("compute", paces, starts)
+    except Unreadable:
+        computing = {}
+    return {
+        rank: slow
+        for rank, slow in found.items()
+        if rank not in computing or slow.ratio > ALIKE * computing[rank].ratio
+    }
+
+
+def devices_of(starts: Mapping[str, SmokeStart]) -> dict[int, str]:
+    """What each rank computes on: the device's name."""
+    return {one.rank: one.device.name for start in starts.values() for one in start.joined}
+
+
+def by_host(run: SmokeRun, slow: Mapping[int, Slow]) -> list[tuple[str, list[int], bool]]:
+    """Host, its slow ranks, and whether these are all that it has (of several). One finding each."""
+    found: dict[str, list[int]] = {}
+    for rank in slow:
+        found.setdefault(run.plan.host_of(rank), []).append(rank)
+    counts: dict[str, int] = {}
+    for place in run.plan.places:
+        counts[place.host] = counts.get(place.host, 0) + 1
+    return [(host, sorted(ranks), len(ranks) == counts[host] > 1) for host, ranks in found.items()]
+
+
+def measured(pairs: Mapping[str, SmokePairs]) -> tuple[Links, int]:
+    """The slow ends and links, and the size of the message.
+
+    Raises: Skip for fewer than three ends.
+    """
+    told = [one for fact in pairs.values() for one in fact.pairs]
+    size = max((one.bytes for one in told), default=0)
+    ends = {end for one in told for end in (one.rank, one.peer)}
+    if len(ends) < 3:
+        raise Skip("there is one pair, and nothing to compare it with; a third host would tell whose fault it is")
+    exchanges = [
+        Exchange((min(one.rank, one.peer), max(one.rank, one.peer)), one.seconds, one.confirm)
+        for one in told
+        if one.bytes == size
+    ]
+    return compare(exchanges), size
+
+
+def end(run: SmokeRun, rank: int) -> str:
+    """A partner in the pairs' stage: a host, by its first rank, or one of several ranks of the only host."""
+    host = run.plan.host_of(rank)
+    return f"{host} (rank {rank})" if len({place.host for place in run.plan.places}) > 1 else f"rank {rank}"
+
+
+def duration(seconds: float) -> str:
+    """Such as ``1.83 ms``, ``0.25 s``."""
+    if seconds < 0.1:
+        return f"{seconds * 1e3:.3g} ms"
+    return f"{seconds:.3g} s"
+
+
+def percent(confidence: float) -> str:
+    """Rounded down.
+
+    >>> percent(0.99567), percent(1.0)
+    ('99.56 %', '99.99 %')
+    """
+    return f"{int(min(confidence, MOST_SURE) * 1e4) / 1e2:g} %"
+
+
+def megabytes(size: int) -> str:
+    """Such as ``1.05 MB``; small messages in bytes."""
+    return f"{size / 1e6:.3g} MB" if size >= 10**5 else f"{size} bytes"

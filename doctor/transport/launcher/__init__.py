@@ -1,0 +1,1 @@
+"""Slurm and MPI as transports: one job step reaches all hosts."""

@@ -1,0 +1,164 @@
+"""Slurm's own srun as the way to the hosts of a job: one step that overlaps all others, with a carrier on each."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+
+from doctor.engine.sanitize import plain
+from doctor.transport import Unreached
+from doctor.transport.launcher.launcher import Ears, Heard, Lines, carrier
+from doctor.transport.messages import unreached
+
+_OLD = (20, 11)
+"""The first with --overlap; before it steps shared their resources unasked."""
+_LABEL = re.compile(rb" *(\d+): ?(.*)", re.DOTALL)
+_PLACE = re.compile(r"launching (?:StepId=)?(\S*).*\bon host (\S+), \d+ tasks?: (\d+)")
+_STARTED = re.compile(r"\bNode (\S+), \d+ tasks? started")
+_FAILED = re.compile(r"error: Task launch for \S+ failed on node (\S+): (.*)")
+_ERROR = re.compile(r"(?:error|fatal): (.*)")
+_USABLE = ("idle", "allocated", "mixed", "completing", "planned", "draining", "drained", "reserved", "maint", "unknown")
+"""Node states in which a job that has the node may start steps on it."""
+_SHAPE = frozenset(
+    re.findall(
+        r"\S+",
+        """
+    NTASKS NPROCS NNODES NODELIST TASKS_PER_NODE NTASKS_PER_NODE NTASKS_PER_CORE NTASKS_PER_SOCKET NTASKS_PER_GPU
+    NTASKS_PER_TRES CPUS_PER_TASK CPUS_PER_GPU MEM_PER_CPU MEM_PER_NODE MEM_PER_GPU MEM_BIND CPU_BIND CPU_BIND_TYPE
+    CPU_BIND_LIST CPU_BIND_VERBOSE MEM_BIND_TYPE MEM_BIND_LIST DISTRIBUTION DIST_PLANESIZE DIST_LLLP HOSTFILE
+    EXCLUSIVE EXACT OVERLAP WHOLE THREADS_PER_CORE HINT CORE_SPEC THREAD_SPEC STDINMODE STDOUTMODE STDERRMODE LABELIO
+    UNBUFFEREDIO KILL_BAD_EXIT WAIT MULTI_PROG OVERCOMMIT THREADS IMMEDIATE EXPORT_ENV EPILOG PROLOG TASK_EPILOG
+    TASK_PROLOG REMOTE_CWD WORKING_DIR OPEN_MODE NETWORK MPI_TYPE GPUS GPUS_PER_NODE GPUS_PER_TASK GPUS_PER_SOCKET
+    GPU_BIND GPU_FREQ GRES TRES_PER_TASK TRES_BIND STEP_GRES DEBUG PROFILE ACCTG_FREQ INTERACTIVE USE_MIN_NODES
+    NO_KILL DISABLE_STATUS CONSTRAINT CLUSTER_CONSTRAINT EXCLUDES TIMELIMIT JOB_NAME BCAST SEND_LIBS
+    PTY PTY_PORT PTY_WIN_COL PTY_WIN_ROW RESV_PORTS SPREAD_JOB REQ_SWITCH SIGNAL MAX_NODES MIN_NODES
+""",
+    )
+)
+"""Of the job that we may run in, under SLURM_ and SRUN_: they would shape our step like that job's."""
+
+
+class Slurm:
+    """`doctor.transport.launcher.launcher.Launcher`; DOCTOR_SRUN may hold srun and more options for it."""
+
+    name = "srun"
+    patience = 15.0
+
+    def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
+        self._srun = shlex.split(environ.get("DOCTOR_SRUN", "")) or ["srun"]
+        self._environ = {name: value for name, value in environ.items() if not _shapes(name)}
+        self._overlap = True
+
+    def check(self) -> None:
+        """See `doctor.transport.launcher.launcher.Launcher.check`."""
+        if not shutil.which(self._srun[0]):
+            raise unreached("error", f"there is no {self._srun[0]} program here", "--transport ssh")
+        self._overlap = version(_said([self._srun[0], "--version"], self._environ)) >= _OLD
+
+    def argv(self, hosts: Sequence[str], patience: float) -> list[str]:
+        count = str(len(hosts))
+        shape = ["--nodes", count, "--ntasks", count, "--ntasks-per-node=1", "--nodelist", ",".join(hosts)]
+        rest = ["--kill-on-bad-exit=0", "--wait=0", "--no-kill", "--input=all", "--label", "--verbose", "--mem=0"]
+        more = ["--cpu-bind=none", "--export=ALL", "--chdir=/", f"--immediate={max(1, math.ceil(patience))}"]
+        overlap = ["--overlap"] if self._overlap else []
+        return [*self._srun, *overlap, *shape, *rest, *more, *carrier()]
+
+    def environ(self) -> Mapping[str, str]:
+        return {**self._environ, "LC_ALL": "C"}
+
+    def ears(self, hosts: Sequence[str]) -> SlurmEars:
+        return SlurmEars()
+
+    def alike(self, words: str) -> bool:
+        """See `Launcher.alike`: what srun says of a part of the nodes names nodes."""
+        return bool(words) and "node" not in words.lower()
+
+    def cancel(self, ears: Ears) -> None:
+        """See `Launcher.cancel`: tasks outlive an srun that was killed while it launched."""
+        if ears.launch:
+            _said(["scancel", "--quiet", ears.launch], self._environ)
+
+    def states(self, hosts: Sequence[str]) -> dict[str, Unreached]:
+        """See `doctor.transport.launcher.launcher.Launcher.states`."""
+        argv = ["sinfo", "--noheader", "--Node", "--nodes", ",".join(hosts), "--format", "%N %T"]
+        return read_states(_said(argv, self._environ))
+
+
+def _shapes(name: str) -> bool:
+    head, _, rest = name.partition("_")
+    return name.startswith(("SLURM_STEP_", "SLURM_JOB_CPUS")) or (head in ("SLURM", "SRUN") and rest in _SHAPE)
+
+
+def _said(argv: list[str], environ: Mapping[str, str]) -> str:
+    """What a short question is answered; nothing where it is not."""
+    try:
+        done = subprocess.run(argv, env=dict(environ), capture_output=True, timeout=10, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.decode("utf-8", "replace")
+
+
+def version(said: str) -> tuple[int, ...]:
+    """Of Slurm, by ``srun --version``; where it does not say, a recent one.
+
+    >>> version("slurm 22.05.8"), version("slurm-wlm 19.05.5"), version("")
+    ((22, 5), (19, 5), (99,))
+    """
+    found = re.search(r"(\d+)\.(\d+)", said)
+    return (int(found[1]), int(found[2])) if found else (99,)
+
+
+def read_states(said: str) -> dict[str, Unreached]:
+    """The nodes that no step can use, by ``sinfo -h -N -o '%N %T'``; of a node in several partitions, once.
+
+    >>> {host: stop.text for host, stop in read_states("a idle\\nb down*\\nc mixed\\n").items()}
+    {'b': 'Slurm says that it is down and does not respond'}
+    """
+    found: dict[str, Unreached] = {}
+    for line in said.splitlines():
+        host, _, state = line.strip().partition(" ")
+        word, silent = state.strip().rstrip("*~#!%$@^-+").lower(), "*" in state
+        if state and (silent or word not in _USABLE):
+            text = f"Slurm says that it is {word}" + (" and does not respond" if silent else "")
+            found[host] = unreached("dropped" if silent else "refused", text, f"scontrol show node {host}")
+    return found
+
+
+class SlurmEars:
+    """srun labels each line with its task's number, itself: no task can speak for another."""
+
+    def __init__(self) -> None:
+        self.places: dict[int, str] = {}
+        self.started: set[str] = set()
+        self.troubles: dict[str, Unreached] = {}
+        self.launch = self.words = ""
+        self._out, self._err = Lines(), Lines()
+
+    def out(self, piece: bytes) -> Iterator[Heard]:
+        for line in self._out.cut(piece):
+            if found := _LABEL.fullmatch(line):
+                yield Heard(int(found[1]), False, found[2])
+
+    def err(self, piece: bytes) -> Iterator[Heard]:
+        for line in self._err.cut(piece):
+            if found := _LABEL.fullmatch(line):
+                yield Heard(int(found[1]), True, found[2] + b"\n")
+            elif line.startswith(b"srun: "):
+                self._note(line[:2000].decode("utf-8", "replace"))
+
+    def _note(self, line: str) -> None:
+        if found := _PLACE.search(line):
+            self.places[int(found[3])] = found[2]
+            self.launch = found[1] if re.fullmatch(r"\d+\.\d+", found[1]) else ""
+        elif found := _STARTED.search(line):
+            self.started.add(found[1])
+        elif found := _FAILED.search(line):
+            text = f"Slurm could not start a task on it: {found[2]}"
+            self.troubles[found[1]] = unreached("dropped", text, f"scontrol show node {plain(found[1])}")
+        elif (found := _ERROR.search(line)) and not self.troubles:
+            self.words = plain(found[1])

@@ -1,0 +1,44 @@
+"""Which way to the hosts. A transport is loaded when it is chosen: that of SSH takes its time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from doctor.transport import Transport
+    from doctor.transport.launcher.launcher import Launcher
+    from doctor.transport.options import Options
+
+
+NAMES = ("ssh", "openssh", "slurm", "mpi")
+
+
+def open_transport(local: bool, name: str, options: Options, hosts: Sequence[str] = ()) -> Transport:
+    """This machine's own, or the one of this name; ``hosts``: all that will be asked for."""
+    if local:
+        from doctor.transport.local import Local
+
+        return Local()
+    if name == "openssh":
+        from doctor.transport.openssh.transport import OpenSsh
+
+        return OpenSsh(options)
+    if name in ("slurm", "mpi"):
+        from doctor.transport.launcher.transport import Carrier
+
+        return Carrier(_launcher(name), hosts, options.connect_timeout, options.max_output)
+    from doctor.transport.ssh.transport import Ssh
+
+    return Ssh(options)
+
+
+def _launcher(name: str) -> Launcher:
+    if name == "mpi":
+        from doctor.transport.launcher.mpi import Mpi
+
+        return Mpi()
+    from doctor.transport.launcher.slurm import Slurm
+
+    return Slurm()

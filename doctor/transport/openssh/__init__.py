@@ -1,0 +1,1 @@
+"""SSH by the OpenSSH client."""

@@ -1,0 +1,1 @@
+"""SSH by paramiko, with the settings of the ssh configuration."""

@@ -1,0 +1,202 @@
+"""Host keys that the user knows: ``known_hosts`` files, read once, matched as ssh(1) matches them."""
+
+from __future__ import annotations
+
+import base64
+import fcntl
+import hashlib
+import hmac
+import os
+import re
+import threading
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from doctor.engine.sanitize import plain
+
+Verdict = Literal["known", "unknown", "changed", "revoked", "authority"]
+"""authority: no key of the host itself is known, only one that may sign host certificates."""
+
+
+class Line(NamedTuple):
+    """One key of a known_hosts file."""
+
+    kind: str
+    """Its type: ``ssh-ed25519``."""
+    key: str
+    """base64."""
+    marker: str = ""
+    file: str = ""
+    number: int = 0
+
+
+class Hashed(NamedTuple):
+    salt: bytes
+    digest: bytes
+    line: Line
+
+
+class KnownHosts:
+    """The keys of one known_hosts file."""
+
+    def __init__(self, text: str, file: str = "") -> None:
+        self._named: dict[str, list[Line]] = defaultdict(list)
+        self._patterned: list[tuple[tuple[str, ...], Line]] = []
+        self._hashed: list[Hashed] = []
+        self._found: dict[str, list[Line]] = {}
+        for number, words in enumerate(text.splitlines(), 1):
+            self._read(words.split(), file, number)
+
+    def _read(self, words: list[str], file: str, number: int) -> None:
+        """Lines that make no sense are passed over, as ssh does."""
+        marker = words.pop(0) if words and words[0].startswith("@") else ""
+        if len(words) < 3 or words[0].startswith("#"):
+            return
+        line = Line(words[1], words[2], marker, file, number)
+        self.add(words[0], line)
+
+    def add(self, names: str, line: Line) -> None:
+        """Enters a line under the names that stand at its beginning."""
+        self._found.clear()
+        if names.startswith("|1|"):
+            hashed = _hashed(names, line)
+            if hashed:
+                self._hashed.append(hashed)
+        elif re.search(r"[*?!]", names):
+            self._patterned.append((tuple(names.lower().split(",")), line))
+        else:
+            for name in names.lower().split(","):
+                self._named[name].append(line)
+
+    def find(self, name: str) -> list[Line]:
+        """Every line that holds for ``name``: a host name, or ``[name]:port``."""
+        name = name.lower()
+        found = self._found.get(name)
+        if found is None:
+            found = self._found[name] = self._search(name)
+        return found
+
+    def _search(self, name: str) -> list[Line]:
+        found = list(self._named.get(name, ()))
+        found += [line for patterns, line in self._patterned if matches(name, patterns)]
+        asked = name.encode()
+        found += [line for salt, digest, line in self._hashed if hmac.digest(salt, asked, "sha1") == digest]
+        return found
+
+
+def _hashed(names: str, line: Line) -> Hashed | None:
+    try:
+        _, _, salt, digest = names.split("|")
+        return Hashed(base64.b64decode(salt), base64.b64decode(digest), line)
+    except ValueError:
+        return None
+
+
+def matches(name: str, patterns: Iterable[str]) -> bool:
+    """Whether ``name`` is meant by a list of patterns: one fits, and none that begins with ``!`` does."""
+    meant = False
+    for pattern in patterns:
+        if _glob(pattern.removeprefix("!")).fullmatch(name):
+            if pattern.startswith("!"):
+                return False
+            meant = True
+    return meant
+
+
+@lru_cache(maxsize=4096)
+def _glob(pattern: str) -> re.Pattern[str]:
+    """``*`` and ``?`` only: in known_hosts, brackets are part of a name."""
+    parts = {"*": ".*", "?": "."}
+    return re.compile("".join(parts.get(letter, re.escape(letter)) for letter in pattern), re.DOTALL)
+
+
+def judge(lines: Sequence[Line], key: str) -> Verdict:
+    """What the lines found for a host say of the key (base64) that it shows."""
+    if any(line.marker == "@revoked" and line.key == key for line in lines):
+        return "revoked"
+    own = [line for line in lines if not line.marker]
+    if any(line.key == key for line in own):
+        return "known"
+    if own:
+        return "changed"
+    return "authority" if any(line.marker == "@cert-authority" for line in lines) else "unknown"
+
+
+def spelled(name: str, port: int) -> str:
+    """How known_hosts writes a host.
+
+    >>> spelled("Node1", 22), spelled("node1", 2222)
+    ('node1', '[node1]:2222')
+    """
+    return name.lower() if port == 22 else f"[{name.lower()}]:{port}"
+
+
+def fingerprint(key: str) -> str:
+    """The key (base64) as ssh shows it: ``SHA256:...``."""
+    try:
+        digest = hashlib.sha256(base64.b64decode(key)).digest()
+    except ValueError:
+        return "(unreadable key)"
+    return "SHA256:" + base64.b64encode(digest).decode().rstrip("=")
+
+
+def hashed_name(name: str, salt: bytes | None = None) -> str:
+    """A name as ``HashKnownHosts yes`` writes it."""
+    salt = salt or os.urandom(20)
+    digest = hmac.digest(salt, name.encode(), "sha1")
+    return f"|1|{base64.b64encode(salt).decode()}|{base64.b64encode(digest).decode()}"
+
+
+class KnownFiles:
+    """known_hosts files by path, each read when first asked for, and never again."""
+
+    def __init__(self, warnings: list[str]) -> None:
+        self._warnings = warnings
+        self._files: dict[str, KnownHosts] = {}
+        self._lock = threading.Lock()
+
+    def find(self, files: Iterable[str], name: str) -> list[Line]:
+        """The lines of all ``files`` that hold for ``name``."""
+        return [line for file in files for line in self._file(file).find(name)]
+
+    def _file(self, path: str) -> KnownHosts:
+        with self._lock:
+            if path not in self._files:
+                self._files[path] = KnownHosts(self._text(path), path)
+            return self._files[path]
+
+    def _text(self, path: str) -> str:
+        try:
+            return Path(path).read_text(errors="replace")
+        except FileNotFoundError:
+            return ""
+        except OSError as error:
+            self._warnings.append(f"{plain(path)} could not be read: {error.strerror}")
+            return ""
+
+    def remember(self, path: str, name: str, line: Line, hash_name: bool) -> None:
+        """Appends a key to a file, and to what is known.
+
+        Raises: OSError.
+        """
+        known = self._file(path)
+        with self._lock:
+            names = hashed_name(name) if hash_name else name
+            _append(Path(path), f"{names} {line.kind} {line.key}\n")
+            known.add(names, line._replace(file=path))
+
+
+def _append(path: Path, line: str) -> None:
+    """One write at the end, under a lock, on a line of its own; a new file is the user's alone."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        end = os.fstat(file).st_size
+        torn = end > 0 and os.pread(file, 1, end - 1) != b"\n"
+        os.write(file, (("\n" if torn else "") + line).encode())
+    finally:
+        os.close(file)

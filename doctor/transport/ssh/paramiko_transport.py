@@ -1,0 +1,158 @@
+"""paramiko's Transport, made quick and quiet, and told to remember what it would only log.
+
+What is overridden here beyond the public interface only adds: should a later paramiko not call it, a detail of a
+message is lost and nothing else.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+import time
+from typing import Any
+
+import paramiko
+from paramiko.packet import Packetizer
+
+from doctor.engine.sanitize import plain
+from doctor.transport import Unreached
+from doctor.transport.messages import seconds, unreached
+from doctor.transport.ssh.stream import Stream
+
+logging.getLogger("paramiko").addHandler(logging.NullHandler())  # else its errors go to stderr
+_LARGEST_PACKET = 1 << 20
+_CHANNEL_REQUEST = 98
+_QUICK_KEX = ("curve25519-sha256@libssh.org",)
+_QUICK_CIPHERS = ("aes128-gcm@openssh.com", "aes128-ctr")
+_QUICK_MACS = ("hmac-sha2-256-etm@openssh.com", "hmac-sha2-256")
+"""The cheapest of what is safe: some ten milliseconds of CPU a host less than the costliest."""
+
+
+def _first(preferred: tuple[str, ...], known: tuple[str, ...]) -> tuple[str, ...]:
+    """What we like best, then all the rest for older servers."""
+    return tuple(name for name in preferred if name in known) + tuple(name for name in known if name not in preferred)
+
+
+class _Packets(Packetizer):
+    def start_handshake(self, timeout: float) -> None:
+        """No Timer thread for each connection: `Wire.wait` has the deadline."""
+
+    def read_all(self, n: int, check_rekey: bool = False) -> bytes:
+        """Raises: SSHException, when the host announces a packet that no sshd would send."""
+        if n > _LARGEST_PACKET:
+            raise paramiko.SSHException("a packet larger than any that SSH allows")
+        return super().read_all(n, check_rekey)
+
+
+class Bell(threading.Event):
+    """Rings for data, and stays so until we have looked: paramiko would silence it after each buffer."""
+
+    def clear(self) -> None:
+        """Not listened to; see `rest`."""
+
+    def rest(self) -> None:
+        super().clear()
+
+
+class Wire(paramiko.Transport):
+    """One SSH connection."""
+
+    def __init__(self, stream: Stream, where: str, timeout: float, deadline: float) -> None:
+        super().__init__(stream, packetizer_class=_Packets)  # type: ignore[arg-type]
+        self.stream, self.where, self.timeout = stream, where, timeout
+        self.deadline = stream.deadline = deadline
+        self.parting = ""
+        """What the host said when it disconnected."""
+        self.refusals: dict[int, str] = {}
+        """Why channels were not opened, by number."""
+        self.signals: dict[int, str] = {}
+        """The signals that ended commands, by the channel's number."""
+        self._mine = threading.local()
+        options = self.get_security_options()
+        options.kex = _first(_QUICK_KEX, tuple(options.kex))
+        options.ciphers = _first(_QUICK_CIPHERS, tuple(options.ciphers))
+        options.digests = _first(_QUICK_MACS, tuple(options.digests))
+
+    def prefer_keys(self, kinds: list[str]) -> None:
+        """Asks for a host key of a type that is known, if the host has one."""
+        wanted = [name for kind in kinds for name in (("rsa-sha2-512", "rsa-sha2-256") if "rsa" in kind else (kind,))]
+        options = self.get_security_options()
+        options.key_types = _first(tuple(dict.fromkeys(wanted)), tuple(options.key_types))
+
+    def wait(self, event: threading.Event, stage: str) -> None:
+        """Waits for an event of the connecting stages. Raises: Unreached."""
+        ended = event.wait(max(self.deadline - time.monotonic(), 0))
+        if not self.is_active():
+            raise self.broken(stage)
+        if not ended:
+            raise self.late(stage)
+
+    def late(self, stage: str) -> Unreached:
+        """A stage that was not done in time."""
+        text = f"{self.where} speaks SSH, and {stage} was not done within {seconds(self.timeout)}"
+        return unreached("silent", text, "its sshd hangs or is overloaded: see its log")
+
+    def broken(self, stage: str) -> Unreached:
+        """Why the connection ended."""
+        error = self.get_exception()
+        if isinstance(error, paramiko.ssh_exception.IncompatiblePeer):
+            text = f"no common algorithm with {self.where}: {plain(str(error))}"
+            return unreached("not-ssh", text, "--transport openssh")
+        if isinstance(error, paramiko.SSHException):
+            return unreached("error", f"{stage} with {self.where} failed: {plain(str(error))}")
+        said = f": {self.parting}" if self.parting else ""
+        return unreached("lost", f"the connection was cut during {stage}{said}")
+
+    def close(self) -> None:
+        super().close()
+        self.stream.close()
+
+    def number(self) -> int:
+        """The channel that this thread opened, or tried to open, last."""
+        return int(getattr(self._mine, "number", -1))
+
+    def _next_channel(self) -> int:
+        number: int = super()._next_channel()  # type: ignore[misc]
+        self._mine.number = number
+        return number
+
+    def _log(self, level: int, msg: Any, *args: Any) -> None:
+        """Says nothing."""
+
+    def _parse_disconnect(self, m: paramiko.Message) -> None:
+        m.get_int()
+        self.parting = plain(m.get_string())
+
+    def _parse_channel_open_failure(self, m: paramiko.Message) -> None:
+        number, _, words = m.get_int(), m.get_int(), m.get_string()
+        self.refusals[number] = plain(words)
+        m.rewind()
+        super()._parse_channel_open_failure(m)  # type: ignore[misc]
+
+
+def _noting_signals(table: dict[int, Any]) -> dict[int, Any]:
+    """A table of handlers that notes the signal that ended a command, which paramiko passes over."""
+    handle = table.get(_CHANNEL_REQUEST)
+
+    def request(channel: paramiko.Channel, message: paramiko.Message) -> None:
+        content = message.asbytes()
+        if message.get_string() == b"exit-signal" and isinstance(channel.transport, Wire):
+            message.get_boolean()
+            channel.transport.signals[channel.chanid] = message.get_string().decode("ascii", "replace")
+        again = paramiko.Message(content)
+        again.get_int()  # the channel's number, already read
+        if handle:
+            handle(channel, again)
+
+    return {**table, _CHANNEL_REQUEST: request} if handle else table
+
+
+Wire._channel_handler_table = _noting_signals(  # type: ignore[attr-defined]
+    getattr(paramiko.Transport, "_channel_handler_table", {})
+)
+
+
+def signal_number(name: str) -> int:
+    """The number of a signal that SSH names without its SIG; 0 when there is no such."""
+    return int(getattr(signal, "SIG" + name, 0)) if name.isalnum() else 0

@@ -1,0 +1,169 @@
+"""The bytes between us and a host's sshd, however they get there: a socket, a ProxyCommand, a jump host's channel."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from doctor.engine.sanitize import plain
+from doctor.transport import Unreached
+from doctor.transport.messages import seconds, unreached
+from doctor.transport.ssh.config import Settings
+
+_CHUNK = 1 << 16
+_PREAMBLE = 8192
+"""Bytes that a server may say before its SSH banner."""
+_STALL = 0.5
+_CHANNEL_STALL = 2.0
+"""Seconds between two looks at the deadline while the other side takes nothing in."""
+_QUICKACK = getattr(socket, "TCP_QUICKACK", None)
+
+
+class Stream:
+    """A socket-like for paramiko, with a memory: one large recv serves its many small ones.
+
+    Waits are ended by `abort`, from any thread, not by timeouts: paramiko's own are a poll ten times a second.
+    """
+
+    def __init__(self, pipe: Any, end: Callable[[], None] | None = None, quick: bool = False) -> None:
+        self._pipe, self._quick = pipe, quick
+        self._ends = [end] if end else []
+        self._ahead = b""
+        self._closed = False
+        self._lock = threading.Lock()
+        self.deadline = float("inf")
+        """On the monotonic clock: a send that makes no way after it breaks the connection."""
+
+    def recv(self, count: int) -> bytes:
+        ahead = self._ahead
+        if not ahead:
+            ahead = self._pipe.recv(_CHUNK)
+            if self._quick:
+                with contextlib.suppress(OSError):
+                    self._pipe.setsockopt(socket.IPPROTO_TCP, _QUICKACK, 1)
+        self._ahead = ahead[count:]
+        return ahead[:count]
+
+    def send(self, content: bytes) -> int:
+        while True:
+            try:
+                return int(self._pipe.send(content))
+            except (BlockingIOError, TimeoutError):
+                if time.monotonic() > self.deadline:
+                    raise ConnectionAbortedError("the other side takes nothing in") from None
+
+    def at_end(self, end: Callable[[], None]) -> None:
+        """Has ``end`` called when the stream is closed."""
+        self._ends.append(end)
+
+    def settimeout(self, timeout: float | None) -> None:
+        """Not listened to: see the class."""
+
+    def getpeername(self) -> Any:
+        return self._pipe.getpeername()
+
+    def watch(self, silence: float) -> None:
+        """Has the kernel break the connection when the other side's gives no sign of life for so many seconds."""
+        carrier = self._pipe
+        if isinstance(carrier, socket.socket):
+            with contextlib.suppress(OSError):  # a ProxyCommand's
+                carrier.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+                for name, value in _alive(silence).items():
+                    carrier.setsockopt(socket.IPPROTO_TCP, name, value)
+        elif stream := getattr(getattr(carrier, "transport", None), "stream", None):
+            stream.watch(silence)  # through a jump host: the connection to it
+
+    def abort(self) -> None:
+        """Ends both directions: whoever waits to read or write is woken."""
+        with contextlib.suppress(OSError, EOFError):
+            if isinstance(self._pipe, socket.socket):
+                self._pipe.shutdown(socket.SHUT_RDWR)
+            else:
+                self._pipe.close()
+
+    def close(self) -> None:
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+        self.abort()
+        with contextlib.suppress(OSError, EOFError):
+            self._pipe.close()
+        for end in self._ends:
+            end()
+
+    def greeting(self, settings: Settings, deadline: float) -> None:
+        """Reads up to the server's SSH banner, gives it back to be read again, and lets reads wait from now on.
+
+        Raises: Unreached, of kind silent, not-ssh or lost.
+        """
+        heard, where = b"", port(settings)
+        try:
+            while (line := _banner(heard)) is None:
+                self._pipe.settimeout(max(deadline - time.monotonic(), 0.001))
+                chunk = self._pipe.recv(_CHUNK)
+                heard += chunk
+                if not chunk:
+                    raise hung_up(heard, where)
+                if len(heard) > _PREAMBLE:
+                    raise _no_ssh(heard, where)
+        except TimeoutError:
+            raise _no_ssh(heard, where) if heard.strip() else _silent(settings) from None
+        except OSError as error:
+            raise unreached("lost", f"{where} broke the connection before its SSH banner: {error.strerror}") from None
+        if not line.startswith((b"SSH-2.0-", b"SSH-1.99-")):
+            raise _no_ssh(line, where)
+        self._ahead = heard[heard.index(line) :]
+        self._patient()
+
+    def _patient(self) -> None:
+        """Reads wait for ever from now on; sends look at the deadline now and then."""
+        if isinstance(self._pipe, socket.socket):
+            self._pipe.settimeout(None)
+            self._pipe.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", 0, int(_STALL * 1e6)))
+        else:
+            self._pipe.settimeout(_CHANNEL_STALL)  # for reads too: it has one for both
+
+
+def _alive(silence: float) -> dict[int, int]:
+    """Socket options: questions in quiet times, and an end to unanswered ones as to unanswered data."""
+    share = max(1, round(silence / 3))
+    values = {
+        "TCP_KEEPIDLE": share,
+        "TCP_KEEPINTVL": share,
+        "TCP_KEEPCNT": 2,
+        "TCP_USER_TIMEOUT": round(silence * 1000),
+    }
+    return {getattr(socket, name): value for name, value in values.items() if hasattr(socket, name)}
+
+
+def _banner(heard: bytes) -> bytes | None:
+    lines = heard.splitlines(keepends=True)
+    return next((line for line in lines if line.startswith(b"SSH-") and line.endswith(b"\n")), None)
+
+
+def port(settings: Settings) -> str:
+    """The host's port in words; its address too when the user knows it by another name."""
+    known = settings.name in (settings.host, settings.host.lower())
+    return f"port {settings.port}" if known else f"port {settings.port} of {settings.name}"
+
+
+def _silent(settings: Settings) -> Unreached:
+    waited = seconds(settings.connect_timeout)
+    text = f"{port(settings)} accepts connections, and sent no SSH banner within {waited}"
+    return unreached("silent", f"{text}: sshd hangs, or it is not sshd")
+
+
+def _no_ssh(heard: bytes, where: str) -> Unreached:
+    return unreached("not-ssh", f"{where} does not speak SSH 2: it says {plain(heard, 60)!r}")
+
+
+def hung_up(heard: bytes, where: str) -> Unreached:
+    said = f", saying {plain(heard, 60)!r}" if heard.strip() else ""
+    hint = "see MaxStartups in its sshd_config, and its sshd's log"
+    return unreached("lost", f"{where} closed the connection at once, without an SSH banner{said}", hint)

@@ -267,7 +267,7 @@ def test_a_signal_ends_it_even_where_something_hangs() -> None:
     """A signal can fall between two moments that belong together, and leave a lock locked for ever."""
     program = """
 import os, signal, threading
-from doctor import cli
+from doctor.cli import main as cli
 cli.LAST_SECONDS = 1
 lock = threading.Lock()
 def run():

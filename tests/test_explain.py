@@ -86,7 +86,7 @@ def test_what_is_not_known_is_usage(site: Path, said: Any, name: str, why: str) 
     with pytest.raises(CommandError) as caught:
         said("explain", name, "--playbooks", str(site / "playbooks"))
     assert why in str(caught.value)
-    assert caught.value.code == 2
+    assert caught.value.exit_code == 2
 
 
 def test_a_bad_playbook_is_one_line_and_78(site: Path, said: Any) -> None:
@@ -95,7 +95,7 @@ def test_a_bad_playbook_is_one_line_and_78(site: Path, said: Any) -> None:
     for words in (("explain", "our-rule", "--playbooks", str(path.parent)), ("list", "--playbooks", str(path.parent))):
         with pytest.raises(CommandError, match=rf"{path}:12: step 1: unod: no such key; did you mean undo\?") as caught:
             said(*words)
-        assert caught.value.code == 78
+        assert caught.value.exit_code == 78
     with pytest.raises(CommandError, match="not a folder"):
         said("explain", "our-rule", "--playbooks", str(path))
 

@@ -41,10 +41,10 @@ def doctor(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, t
         try:
             with pytest.raises(SystemExit) as ended:
                 application(words)([*words])
-            code = int(ended.value.code or 0)
+            code = int(ended.value.exit_code or 0)
         except CommandError as refusal:
             print(f"doctor: {refusal}", file=sys.stderr)
-            code = refusal.code
+            code = refusal.exit_code
         out, err = capfd.readouterr()
         return code, out, err
 

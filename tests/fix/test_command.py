@@ -30,7 +30,7 @@ def fix(*words: str) -> int:
     argv = ["fix", *words]
     with pytest.raises(SystemExit) as ended:
         application(argv)(argv)
-    return int(ended.value.code or 0)
+    return int(ended.value.exit_code or 0)
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_what_cannot_be_followed_is_one_line(words: list[str], code: int, said: 
     argv = ["fix", *words]
     with pytest.raises(CommandError) as refused:
         application(argv)(argv)
-    assert refused.value.code == code
+    assert refused.value.exit_code == code
     assert said in str(refused.value)
     assert "\n" not in str(refused.value)
 

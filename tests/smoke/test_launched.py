@@ -92,5 +92,5 @@ class TestTheCard:
 
     def test_tells_one_version_of_doctor_from_another(self, monkeypatch: pytest.MonkeyPatch) -> None:
         ours = card_of(taken(LOOP), LOOP).version
-        monkeypatch.setattr(launched.sources, "worker", lambda: "another")
+        monkeypatch.setattr(launched.programs, "worker", lambda: "another")
         assert card_of(taken(LOOP), LOOP).version != ours

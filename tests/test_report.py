@@ -41,7 +41,7 @@ def doctor(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, t
         try:
             with pytest.raises(SystemExit) as ended:
                 application(words)([*words])
-            code = int(ended.value.exit_code or 0)
+            code = int(ended.value.code or 0)
         except CommandError as refusal:
             print(f"doctor: {refusal}", file=sys.stderr)
             code = refusal.exit_code

@@ -30,7 +30,7 @@ def fix(*words: str) -> int:
     argv = ["fix", *words]
     with pytest.raises(SystemExit) as ended:
         application(argv)(argv)
-    return int(ended.value.exit_code or 0)
+    return int(ended.value.code or 0)
 
 
 @pytest.mark.parametrize(

@@ -24,12 +24,20 @@ PREPARED: Overrides = {
 """What a careful administrator has done on every host of a training cluster."""
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--full", action="store_true", help="Run the tests marked `full` as well.")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[FLEETS] = []
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m selects by marker
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("--full"):
+        extra = [item for item in items if item.get_closest_marker("full")]
+        config.hook.pytest_deselected(items=extra)
+        items[:] = [item for item in items if not item.get_closest_marker("full")]
     for item in items:
         if "make_fleet" in getattr(item, "fixturenames", ()):
             item.add_marker("hosts")

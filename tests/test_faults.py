@@ -5,8 +5,9 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,15 @@ def check(fleet: Any, *words: str, environ: dict[str, str] | None = None) -> tup
     return done.returncode, json.loads(done.stdout)
 
 
+ALONE = {"host-unreachable", "python3-missing", "npu-tools-missing", "npu-driver-not-loaded"}
+"""Faults that keep the host, or its NPUs, from being read at all: they stand for what they hide."""
+
+
+def batched(row: Row) -> bool:
+    """The row can be found by a plain ``doctor check``, together with others."""
+    return bool(row.fault) and not (row.prepare or row.environ or row.options) and row.check not in ALONE
+
+
 HEALTHY: dict[str, tuple[int, dict[str, Any]]] = {}
 
 
@@ -78,6 +88,23 @@ def outcome(report: dict[str, Any], name: str) -> dict[str, Any]:
     return next(one for one in report["outcomes"] if one["check"] == name)
 
 
+def hosts_of(fleet: Any, row: Row) -> set[str]:
+    """The hosts that the row's finding must name."""
+    return {fleet.hosts[number] for number in ([row.host] if row.blamed is None else row.blamed)}
+
+
+def found_by(fleet: Any, row: Row, report: dict[str, Any]) -> None:
+    """The row's check failed, with the message, the values and the hosts that the row names."""
+    failed = outcome(report, row.check)
+    assert failed["status"] == "failed", failed
+    blamed = hosts_of(fleet, row)
+    matching = [one for one in failed["findings"] if row.says in one["message"] and is_part(row.values, one["values"])]
+    assert matching, failed["findings"]
+    if blamed:
+        assert {name for one in matching for name in one["hosts"]} >= blamed
+        assert {name for one in failed["findings"] for name in one["hosts"]} <= blamed
+
+
 @pytest.mark.hosts
 @pytest.mark.parametrize(("kind", "fleet"), [(kind, kind) for kind in KINDS], indirect=["fleet"], ids=KINDS)
 def test_a_healthy_fleet_is_silent(kind: str, fleet: Any) -> None:
@@ -90,7 +117,11 @@ def test_a_healthy_fleet_is_silent(kind: str, fleet: Any) -> None:
 
 
 @pytest.mark.hosts
-@pytest.mark.parametrize(("fleet", "row"), [(row.fleet, row) for row in ROWS], ids=str, indirect=["fleet"])
+@pytest.mark.parametrize(
+    ("fleet", "row"),
+    [pytest.param(row.fleet, row, marks=[pytest.mark.full] if batched(row) else [], id=str(row)) for row in ROWS],
+    indirect=["fleet"],
+)
 def test_the_fault_is_found(fleet: Any, row: Row, tmp_path: Path) -> None:
     words = ["--select", row.check, *row.options]
     if row.healthy_first:
@@ -101,51 +132,66 @@ def test_the_fault_is_found(fleet: Any, row: Row, tmp_path: Path) -> None:
     prepared = row.prepare(fleet, tmp_path, False) if row.prepare else Prepared([])
     with fleet.broken(host, row.fault) if row.fault else nullcontext():
         code, report = check(fleet, *words, *prepared.words, environ={**row.environ, **prepared.environ})
-    said = outcome(report, row.check)
-    assert said["status"] == "failed", said
-    blamed = {fleet.hosts[number] for number in ([row.host] if row.blamed is None else row.blamed)}
-    matching = [one for one in said["findings"] if row.says in one["message"] and is_part(row.values, one["values"])]
-    assert matching, said["findings"]
-    if blamed:
-        assert {name for one in matching for name in one["hosts"]} >= blamed
-        assert {name for one in said["findings"] for name in one["hosts"]} <= blamed
+    found_by(fleet, row, report)
     assert code == (10 if CATALOGUE[row.check].severity.value == "error" else 0)
 
 
-ALONE = {"host-unreachable", "python3-missing", "npu-tools-missing", "npu-driver-not-loaded"}
-"""Faults that keep the host, or its NPUs, from being read at all: they stand for what they hide."""
+MOST = 8
+"""Faults in one batch."""
 
 
-def pairs() -> list[tuple[Row, Row]]:
-    """Faults of one kind of fleet two by two: every row once, on the hosts that it names."""
-    plain = [row for row in ROWS if row.fault and not row.prepare and not row.environ and row.check not in ALONE]
-    found = []
+def compatible(row: Row, batch: Sequence[Row]) -> bool:
+    """No other row of the batch is for the same check, keeps its own state in the same place, or hides this one."""
+    paths = set(re.findall(r"/run/[\w./-]+|/sys/[\w./-]+", row.fault))
+    for other in batch:
+        theirs = set(re.findall(r"/run/[\w./-]+|/sys/[\w./-]+", other.fault))
+        if (
+            "*" in row.apart
+            or "*" in other.apart
+            or row.check == other.check
+            or (row.host == other.host and paths & theirs)
+        ):
+            return False
+        if {other.check, *other.also} & {row.check, *row.also, *row.apart} or {row.check, *row.also} & {*other.apart}:
+            return False
+    return True
+
+
+def batches() -> list[list[Row]]:
+    """Every row that can be found together with others, in batches of one kind of fleet."""
+    found: list[list[Row]] = []
     for kind in KINDS:
-        rows = [row for row in plain if row.fleet == kind]
-        half = len(rows) // 2
-        found += [(one, two) for one, two in zip(rows[:half], rows[half:], strict=False) if one.check != two.check]
+        own: list[list[Row]] = []
+        for row in (row for row in ROWS if row.fleet == kind and batched(row)):
+            fits = [batch for batch in own if len(batch) < MOST and compatible(row, batch)]
+            if fits:
+                fits[0].append(row)
+            else:
+                own.append([row])
+        found += own
     return found
 
 
 @pytest.mark.hosts
 @pytest.mark.parametrize(
-    ("fleet", "pair"),
-    [(one.fleet, (one, two)) for one, two in pairs()],
-    ids=lambda value: f"{value[0].check}+{value[1].check}" if isinstance(value, tuple) else "",
+    ("fleet", "batch"),
+    [(batch[0].fleet, batch) for batch in batches()],
+    ids=lambda value: "+".join(row.check for row in value) if isinstance(value, list) else "",
     indirect=["fleet"],
 )
-def test_two_faults_at_a_time_are_both_found(fleet: Any, pair: tuple[Row, Row]) -> None:
-    """On different hosts where the rows allow it; neither hides the other."""
-    one, two = pair
-    hosts = [fleet.hosts[one.host], fleet.hosts[two.host]]
-    words = [word for row in pair for word in ("--select", row.check, *row.options)]
+def test_faults_are_found_together(fleet: Any, batch: list[Row]) -> None:
+    """One run of the whole catalogue finds every fault of a batch, and finds nothing else."""
     with ExitStack() as stack:
-        if hosts[0] == hosts[1]:
-            stack.enter_context(fleet.broken(hosts[0], f"{one.fault}\n{two.fault}"))
-        else:
-            for host, row in zip(hosts, pair, strict=True):
-                stack.enter_context(fleet.broken(host, row.fault))
-        _, report = check(fleet, *words)
-    assert {row.check: outcome(report, row.check)["status"] for row in pair} == dict.fromkeys(
-        (one.check, two.check), "failed"
-    )
+        for number in sorted({row.host for row in batch}):
+            faults = [row.fault for row in batch if row.host == number]
+            stack.enter_context(fleet.broken(fleet.hosts[number], "\n".join(f"(\n{fault}\n)" for fault in faults)))
+        code, report = check(fleet)
+    for row in batch:
+        found_by(fleet, row, report)
+    blamed = {check: set(hosts_of(fleet, row)) for row in batch for check in (row.check, *row.also)}
+    for other in report["outcomes"]:
+        assert not other["crashed"], other
+        for finding in other["findings"]:
+            assert other["check"] in blamed, finding
+            assert not blamed[other["check"]] or set(finding["hosts"]) <= blamed[other["check"]], finding
+    assert code == (10 if any(CATALOGUE[check].severity.value == "error" for check in blamed) else 0)

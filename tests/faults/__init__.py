@@ -44,6 +44,10 @@ class Row:
     """Environment of the controller: HCCL_IF_BASE_PORT, MASTER_PORT, ..."""
     prepare: Callable[[Any, Path, bool], Prepared] | None = None
     """Called with the fleet, a temporary folder, and whether all is to be well: what the run is started with."""
+    also: Sequence[str] = ()
+    """Other checks that the same fault sets off, and rightly so."""
+    apart: Sequence[str] = ()
+    """Checks whose faults this one hides or changes: never in one batch with it. ``*``: every other."""
     healthy_first: bool = True
     """The row first checks that the same command finds nothing while the host is healthy."""
 

@@ -33,6 +33,7 @@ ROWS: list[Row] = [
         "echo 29.1.101.203 >ip",
         blamed=(0, 1),
         values={"ip": "29.1.101.203", "saw": 2},
+        also=("hccn-conf-differs",),
     ),
     npu_row(
         "device-ip-conflict",
@@ -40,6 +41,7 @@ ROWS: list[Row] = [
         5,
         "cat ../6/ip >ip",
         values={"ip": "29.1.102.206"},
+        also=("hccn-conf-differs",),
     ),
     npu_row(
         "device-ip-conflict",
@@ -49,9 +51,25 @@ ROWS: list[Row] = [
         fleet="a1",
         blamed=(0, 1),
         values={"ip": "10.0.0.1"},
+        also=("device-net-unhealthy", "hccn-conf-differs"),
     ),
-    npu_row("device-ip-unset", "no address", 3, "rm ip netmask", values={"npus": [3]}),
-    npu_row("device-ip-unset", "no address on A1", 7, "rm ip netmask", fleet="a1", values={"npus": [7]}),
+    npu_row(
+        "device-ip-unset",
+        "no address",
+        3,
+        "rm ip netmask",
+        values={"npus": [3]},
+        also=("device-net-unhealthy", "hccn-conf-differs"),
+    ),
+    npu_row(
+        "device-ip-unset",
+        "no address on A1",
+        7,
+        "rm ip netmask",
+        fleet="a1",
+        values={"npus": [7]},
+        also=("device-net-unhealthy", "hccn-conf-differs"),
+    ),
     Row(
         "device-ip-unset",
         "# a second super pod, and no addresses\necho 1 >/run/npu/super_pod_id",
@@ -60,6 +78,8 @@ ROWS: list[Row] = [
         blamed=(0, 1, 2, 3),
         values={"npus": list(range(16))},
         healthy_first=False,
+        also=("device-link-down",),
+        apart=("*",),
     ),
     npu_row(
         "device-ip-segment-wrong",
@@ -67,6 +87,7 @@ ROWS: list[Row] = [
         3,
         "echo 10.9.9.9 >ip",
         values={"npus": [3], "saw": "10.9.0.0/16", "want": "29.1.0.0/16"},
+        also=("gateway-outside-segment", "hccn-conf-differs"),
     ),
     npu_row(
         "device-ip-segment-wrong",
@@ -75,6 +96,7 @@ ROWS: list[Row] = [
         "echo 10.0.2.99 >ip",
         fleet="a1",
         values={"npus": [5], "saw": "10.0.2.0/24", "want": "10.0.1.0/24"},
+        also=("device-net-unhealthy", "device-unreachable", "hccn-conf-differs"),
     ),
     npu_row(
         "device-ip-refused",
@@ -82,12 +104,14 @@ ROWS: list[Row] = [
         3,
         "echo 192.168.2.77 >ip\necho 255.255.255.0 >netmask",
         values={"npu": 3, "saw": "192.168.2.77", "segment": "192.168.2.0/24"},
+        also=("device-ip-segment-wrong", "gateway-outside-segment", "hccn-conf-differs"),
     ),
     file_row(
         "device-ip-refused",
         "the file asks for such a segment",
         f"sed -i 's/^address_3=.*/address_3=192.168.1.77/' {CONF}",
         values={"npu": 3, "saw": "192.168.1.77", "what": "address in /etc/hccn.conf"},
+        also=("hccn-conf-differs",),
     ),
     npu_row(
         "device-ip-refused",
@@ -97,6 +121,7 @@ ROWS: list[Row] = [
         fleet="a3",
         values={"npu": 3, "segment": "192.0.0.0/8"},
         healthy_first=False,
+        also=("detect-address-unset", "hccn-conf-differs"),
     ),
     npu_row(
         "device-netmask-differs",
@@ -104,6 +129,7 @@ ROWS: list[Row] = [
         3,
         "echo 255.255.255.0 >netmask",
         values={"npus": [3], "saw": 24, "want": 16},
+        also=("gateway-outside-segment", "hccn-conf-differs"),
     ),
     npu_row(
         "device-ip-families-mixed",
@@ -111,6 +137,7 @@ ROWS: list[Row] = [
         3,
         "rm ip netmask\necho 2001:db8::3 >ip6\necho 64 >prefix",
         values={"npus": [3], "saw": "IPv6", "want": "IPv4"},
+        also=("device-net-unhealthy", "device-unreachable", "gateway-outside-segment"),
     ),
     file_row(
         "hccn-conf-differs",
@@ -119,9 +146,21 @@ ROWS: list[Row] = [
         values={"npu": 3, "saw": {"address": "29.1.102.203"}, "want": {"address": "29.1.102.99"}},
     ),
     file_row("hccn-conf-differs", "the file is gone", f"rm {CONF}", values={"npus": list(range(8))}),
-    npu_row("detect-address-unset", "nothing is watched", 3, "rm netdetect", values={"npus": [3]}),
     npu_row(
-        "detect-address-is-self", "watches itself", 3, "cat ip >netdetect", values={"npu": 3, "saw": "29.1.102.203"}
+        "detect-address-unset",
+        "nothing is watched",
+        3,
+        "rm netdetect",
+        values={"npus": [3]},
+        also=("hccn-conf-differs",),
+    ),
+    npu_row(
+        "detect-address-is-self",
+        "watches itself",
+        3,
+        "cat ip >netdetect",
+        values={"npu": 3, "saw": "29.1.102.203"},
+        also=("hccn-conf-differs",),
     ),
     npu_row(
         "gateway-outside-segment",
@@ -129,5 +168,6 @@ ROWS: list[Row] = [
         3,
         "echo 29.2.0.1 >gateway",
         values={"npu": 3, "saw": "29.2.0.1", "segment": "29.1.0.0/16"},
+        also=("device-net-unhealthy", "hccn-conf-differs"),
     ),
 ]

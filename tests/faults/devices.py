@@ -6,6 +6,7 @@ prints the lines that its manual describes.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from tests.faults import Prepared, Row
@@ -45,15 +46,32 @@ def gpu_row(check: str, fault: str, **values: Any) -> Row:
     return Row(check, fault, fleet="cpu", values=values, prepare=gpus)
 
 
-def npu_row(check: str, fault: str, fleet: str = "a2", **values: Any) -> Row:
-    return Row(check, fault, fleet=fleet, values=values)
+GONE = ("device-ip-conflict", "shm-too-small", "listen-queue-short")
+"""What a card that has dropped out changes: its own address, and the number of ranks."""
+
+
+def npu_row(check: str, fault: str, fleet: str = "a2", also: Sequence[str] = (), **values: Any) -> Row:
+    return Row(
+        check,
+        fault,
+        fleet=fleet,
+        values=values,
+        also=also,
+        apart=GONE if check in ("npu-missing", "npu-count-differs") else (),
+    )
 
 
 ROWS: list[Row] = [
     npu_row("npu-tools-missing", "rm /usr/local/Ascend/driver/tools/hccn_tool", missing=["hccn_tool"], npus=8),
     npu_row("npu-tools-missing", "rm /usr/local/bin/npu-smi", fleet="a1", missing=["npu-smi"]),
-    npu_row("npu-count-differs", "rm /dev/davinci7", saw=7, want=8, count=3, total=4),
-    npu_row("npu-missing", f"rm /dev/davinci5; touch {NPU}/5/gone", npus=[5], want="8 device files"),
+    npu_row("npu-count-differs", "rm /dev/davinci7", saw=7, want=8, count=3, total=4, also=("npu-missing",)),
+    npu_row(
+        "npu-missing",
+        f"rm /dev/davinci5; touch {NPU}/5/gone",
+        npus=[5],
+        want="8 device files",
+        also=("npu-count-differs",),
+    ),
     npu_row("npu-missing", f"touch {NPU}/12/gone", fleet="a3", saw="15 NPUs listed", npus=[12]),
     npu_row(
         "npu-missing",
@@ -61,6 +79,7 @@ ROWS: list[Row] = [
         f"0xd802) mount -t tmpfs none $d; break ;; esac; done",
         npus=[2],
         on_bus=7,
+        also=("npu-count-differs",),
     ),
     npu_row("npu-unhealthy", f"echo Warning >{NPU}/3/health", npu=3, saw="Warning"),
     npu_row("npu-unhealthy", f"echo Critical >{NPU}/9/health", fleet="a3", npu=9, card=4, chip=1),

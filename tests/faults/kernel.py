@@ -64,9 +64,26 @@ ROWS = [
         values={"want": 4096, "ranks": 1024},
     ),
     Row("syn-queue-short", *setting("net.ipv4.tcp_max_syn_backlog", "128"), values={"saw": 128, "want": 256}),
-    Row("hccl-ports-unreserved", *setting(PORTS, ""), values={"ports": "60000-60015", "merged": "60000-60031"}),
-    Row("hccl-ports-unreserved", *setting(PORTS, "8080"), fleet="a3", values={"merged": "8080,60000-60031"}),
-    Row("hccl-ports-half-reserved", *setting(PORTS, "60000-60015"), fleet="a1", values={"ports": "60016-60031"}),
+    Row(
+        "hccl-ports-unreserved",
+        *setting(PORTS, ""),
+        values={"ports": "60000-60015", "merged": "60000-60031"},
+        also=("sysctl-lost-at-reboot",),
+    ),
+    Row(
+        "hccl-ports-unreserved",
+        *setting(PORTS, "8080"),
+        fleet="a3",
+        values={"merged": "8080,60000-60031"},
+        also=("sysctl-lost-at-reboot",),
+    ),
+    Row(
+        "hccl-ports-half-reserved",
+        *setting(PORTS, "60000-60015"),
+        fleet="a1",
+        values={"ports": "60016-60031"},
+        also=("sysctl-lost-at-reboot",),
+    ),
     Row(
         "hccl-ports-beyond-range",
         "",
@@ -114,6 +131,7 @@ ROWS = [
         "rm /etc/sysctl.d/99-zz.conf",
         fleet="cpu",
         values={"key": SOMAXCONN, "boot": "/etc/sysctl.d/99-zz.conf sets 128 at boot"},
+        apart=("listen-queue-short",),
     ),
     Row(
         "sysctl-lost-at-reboot",

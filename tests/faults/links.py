@@ -13,14 +13,23 @@ for age in 60 120 180 240 300 360; do
 done >link_changes"""
 
 ROWS: list[Row] = [
-    npu_row("device-link-down", "link down", 3, "echo DOWN >link", values={"npus": [3]}),
-    npu_row("device-link-down", "link down on A1", 3, "echo DOWN >link", fleet="a1", values={"npus": [3]}),
+    npu_row("device-link-down", "link down", 3, "echo DOWN >link", values={"npus": [3]}, also=("device-unreachable",)),
+    npu_row(
+        "device-link-down",
+        "link down on A1",
+        3,
+        "echo DOWN >link",
+        fleet="a1",
+        values={"npus": [3]},
+        also=("device-net-unhealthy", "device-unreachable"),
+    ),
     npu_row(
         "device-net-unhealthy",
         "an address to watch that does not answer",
         3,
         "echo 29.1.0.99 >netdetect",
         values={"npu": 3, "saw": "Unreachable", "watched": "29.1.0.99"},
+        also=("hccn-conf-differs",),
     ),
     npu_row(
         "device-net-unhealthy",
@@ -41,7 +50,12 @@ ROWS: list[Row] = [
     ),
     npu_row("tls-switch-differs", "TLS on", 3, "echo 1 >tls", values={"npus": [3], "saw": "on", "want": "off"}),
     npu_row(
-        "tls-certificate-expired", "an expired certificate", 3, "echo 1 >tls\necho 2 >tls_expiry", values={"npu": 3}
+        "tls-certificate-expired",
+        "an expired certificate",
+        3,
+        "echo 1 >tls\necho 2 >tls_expiry",
+        values={"npu": 3},
+        also=("tls-switch-differs",),
     ),
     npu_row("link-flapping", "a link that flaps", 3, FLAPS, values={"npu": 3, "saw": 6}),
     npu_row("fec-off", "no error correction", 3, "echo no >fec", values={"npus": [3]}),
@@ -65,7 +79,15 @@ ROWS: list[Row] = [
     npu_row(
         "device-speed-low", "half speed", 3, "echo 100000 >speed", values={"npus": [3], "saw": 100000, "want": 200000}
     ),
-    npu_row("vnic-link-down", "a virtual port down", 3, "echo DOWN >vnic_link", fleet="a3", values={"npus": [3]}),
+    npu_row(
+        "vnic-link-down",
+        "a virtual port down",
+        3,
+        "echo DOWN >vnic_link",
+        fleet="a3",
+        values={"npus": [3]},
+        also=("hccs-unreachable",),
+    ),
     npu_row(
         "hccs-unreachable",
         "an NPU that no HCCS packet reaches",

@@ -26,7 +26,12 @@ ROWS = [
     Row("shm-docker-default", *shm("64m"), fleet="cpu"),
     Row("shm-too-small", *shm("512m"), values={"saw": "512 MiB", "want": "1 GiB", "ranks": 8}),
     Row("shm-too-small", *shm("1g"), fleet="a3", values={"saw": "1 GiB", "want": "2 GiB", "ranks": 16}),
-    Row("shm-full", *shm("20m", FILL.format(count=20 << 20, path="/dev/shm/full")), values={"size": "20 MiB"}),
+    Row(
+        "shm-full",
+        *shm("20m", FILL.format(count=20 << 20, path="/dev/shm/full")),
+        values={"size": "20 MiB"},
+        also=("shm-too-small",),
+    ),
     Row(
         "shm-stale-segments",
         FILL.format(count=4 << 20, path="/dev/shm/nccl-dead") + "\ntouch -d '2 hours ago' /dev/shm/nccl-dead",

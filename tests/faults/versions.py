@@ -5,6 +5,7 @@ torch and torch_npu are a few lines of Python here, which fail as the real ones 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from tests.faults import Prepared, Row
@@ -39,15 +40,21 @@ def renamed(before: str, after: str) -> str:
     return f"cd {SITE}; mv {before}.dist-info {after}.dist-info"
 
 
-def edited(check: str, path: str, pattern: str, **values: Any) -> Row:
+def edited(check: str, path: str, pattern: str, also: Sequence[str] = (), **values: Any) -> Row:
     """A file of the vendor's that sed has been at."""
-    return Row(check, f"sed -i '{pattern}' {path}", values=values)
+    return Row(check, f"sed -i '{pattern}' {path}", values=values, also=also)
 
 
 ROWS: list[Row] = [
     edited("driver-version-differs", DRIVER, "s/^Version=.*/Version=23.0.5/", saw="23.0.5", count=3, total=4),
     edited("firmware-version-differs", FIRMWARE, "s/^Version=.*/Version=7.8.0.7.220/", saw="7.8.0.7.220"),
-    edited("firmware-mismatch", FIRMWARE, "s/^Version=.*/Version=1.76.22.3.220/", saw="1.76.22.3.220"),
+    edited(
+        "firmware-mismatch",
+        FIRMWARE,
+        "s/^Version=.*/Version=1.76.22.3.220/",
+        saw="1.76.22.3.220",
+        also=("firmware-version-differs",),
+    ),
     edited("driver-install-incomplete", NOTE, "/Driver_Install_Status/d", saw="no status", want="complete"),
     edited("driver-install-incomplete", NOTE, "s/Status=complete/Status=failed/", saw="failed"),
     edited("cann-version-differs", INFO, "s/^version=.*/version=8.0.0/", saw="8.0.0", want=CANN, count=3),

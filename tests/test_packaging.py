@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from doctor.smoke.programs.worker import NATIVE_PARTS, PARTS
+
 ROOT = Path(__file__).resolve().parents[1]
 COUNT = len(list((ROOT / "checks").glob("[a-z]*.py")))
 PLAYBOOKS = sorted(path.stem.replace("_", "-") for path in (ROOT / "playbooks").glob("*.toml"))
@@ -90,6 +92,12 @@ def test_the_wheel_holds_checks_and_playbooks_inside_the_package_and_claims_no_o
     assert sum(name.startswith("doctor/checks/") and name.endswith(".py") for name in names) == COUNT
     assert sum(name.startswith("doctor/playbooks/") and name.endswith(".toml") for name in names) == len(PLAYBOOKS)
     assert not any("__pycache__" in name for name in names)
+
+
+def test_the_wheel_holds_the_programs_that_are_sent_to_hosts(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    parts = {f"doctor/smoke/programs/worker/{part}.py" for part in ("__init__", *PARTS, *NATIVE_PARTS)}
+    assert {"doctor/smoke/programs/agent.py", *parts} <= set(names)
 
 
 def test_the_wheel_runs_even_beside_folders_of_the_same_names(wheel: Path, elsewhere: Path, tmp_path: Path) -> None:

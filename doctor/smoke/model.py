@@ -9,9 +9,7 @@ import msgspec
 from doctor.engine.smoke_summary import Backend as Backend
 from doctor.engine.smoke_summary import Failure as Failure
 from doctor.engine.smoke_summary import FailureKind as FailureKind
-
-STAGES = ("start", "rendezvous", "collectives", "pairs", "training", "learning", "loader", "pace", "native", "teardown")
-"""In the order in which every rank goes through them."""
+from doctor.smoke.programs.worker.constants import STAGES as STAGES
 
 
 class Layout(msgspec.Struct, frozen=True, omit_defaults=True):

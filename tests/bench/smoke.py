@@ -131,8 +131,8 @@ os._exit(0)
 """
 
 TOGETHER = """
-def _first(one):
-    one.comm.all_reduce(torch.ones(1), one.comm.world)
+def _first(ctx):
+    ctx.comm.all_reduce(torch.ones(1), ctx.comm.world)
     with open("/proc/%d/stat" % os.getppid()) as file:
         started = int(file.read().rsplit(")", 1)[1].split()[19]) / os.sysconf("SC_CLK_TCK")
     file = os.open({path!r}, os.O_WRONLY | os.O_APPEND)
@@ -187,17 +187,17 @@ def first(rounds: int) -> None:
 # ---- bandwidth through the recorded calls
 
 LOOPS = """
-def _loops(one):
+def _loops(ctx):
     for size in (1 << 12, 1 << 16, 1 << 20, 1 << 24):
         tensor, seconds = torch.ones(size // 4), {"comm": [], "bare": []}
-        calls = {"comm": lambda: one.comm.all_reduce(tensor, one.comm.world), "bare": lambda: dist.all_reduce(tensor)}
+        calls = {"comm": lambda: ctx.comm.all_reduce(tensor, ctx.comm.world), "bare": lambda: dist.all_reduce(tensor)}
         for turn in range(24 if size < 1 << 24 else 10):
             for kind, call in sorted(calls.items(), reverse=turn % 2 == 1):
                 tensor.fill_(1.0)
                 began = time.perf_counter()
                 call()
                 seconds[kind].append(time.perf_counter() - began)
-        one.say("loops", size=size, **{kind: sum(sorted(each)[: len(each) // 2]) for kind, each in seconds.items()})
+        ctx.emit("loops", size=size, **{kind: sum(sorted(each)[: len(each) // 2]) for kind, each in seconds.items()})
 
 STAGE_FUNCTIONS["collectives"] = _loops
 """
@@ -242,16 +242,16 @@ def microseconds(work: Callable[[], object]) -> float:
 # ---- how long until a hang is named
 
 SLEEPS = """
-_plain_call = Comm.call
+_plain_call = TracedComm.run_traced
 
 def _call(self, op, *rest, **more):
-    if self.rank == 1 and STAGES[self.box.stage] == "training":
+    if self.rank == 1 and STAGES[self.recorder.stage] == "training":
         self.seen = getattr(self, "seen", 0) + 1
         if self.seen == 6:
             time.sleep(1000)
     return _plain_call(self, op, *rest, **more)
 
-Comm.call = _call
+TracedComm.run_traced = _call
 """
 
 SKIPS = SLEEPS.replace("            time.sleep(1000)\n", "            return None\n")

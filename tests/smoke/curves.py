@@ -32,32 +32,33 @@ def curve(kind: str, seed: int, steps: int = MIN_STEPS) -> list[float]:
     names = worker()
     torch = names["torch"]
     torch.set_num_threads(1)
-    box = SimpleNamespace(note=lambda state: None, step=0)
-    one = SimpleNamespace(plan={"layouts": [{}]}, world=1, rank=0, device=torch.device("cpu"), box=box)
-    model, dice, adam = names["Model"](one, {}, seed), names["Dice"](seed, one.device), names["Adam"]()
+    recorder = SimpleNamespace(mark=lambda state: None, step=0)
+    device = torch.device("cpu")
+    ctx = SimpleNamespace(plan={"layouts": [{}]}, world_size=1, rank=0, device=device, recorder=recorder)
+    model, rng, adam = names["Model"](ctx, {}, seed), names["CounterRng"](seed, device), names["Adam"]()
     chance = torch.Generator().manual_seed(seed)
     losses = []
     for step in range(steps):
-        batch = names["batch_of"](one, model, dice, step, False)
+        batch = names["make_batch"](ctx, model, rng, step, False)
         spoil(kind, batch, chance, names)
-        losses.append(float(model.learn(batch)))
+        losses.append(float(model.forward_backward(batch)))
         before = model.flat.clone()
-        model.update(model.reduce(), adam)
+        model.update(model.reduce_gradient(), adam)
         model.flat.copy_(before + RATES.get(kind, 1.0) * (model.flat - before))
     return losses
 
 
 def spoil(kind: str, batch: Any, chance: Any, names: dict[str, Any]) -> None:
     """Other labels, or other words, for the kinds that are wrong in their data."""
-    torch, words, topics = names["torch"], names["WORDS"], names["TOPICS"]
+    torch, words, topics = names["torch"], names["VOCABULARY"], names["TOPICS"]
     if kind == "labels at random":
         batch.targets = torch.eye(words)[torch.randint(1, words, batch.targets.shape[:2], generator=chance)]
     if kind == "no context":
-        places = names["SEQUENCE"]
+        places = names["SEQUENCE_LENGTH"]
         rows = torch.arange(places) * topics + 1
-        rows = rows + torch.randint(0, topics, (len(batch.words), places), generator=chance)
-        masked = batch.picks.argmax(-1)
-        batch.words = torch.eye(words)[rows.scatter(1, masked, 0)]
+        rows = rows + torch.randint(0, topics, (len(batch.inputs), places), generator=chance)
+        masked = batch.selectors.argmax(-1)
+        batch.inputs = torch.eye(words)[rows.scatter(1, masked, 0)]
         batch.targets = torch.eye(words)[rows.gather(1, masked)]
 
 

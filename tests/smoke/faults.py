@@ -33,7 +33,7 @@ class Fault:
         self.at, self.seen, self.counts, self.struck = -1, 0, {}, False
 
     def hits(self, comm):
-        step = comm.box.step
+        step = comm.recorder.step
         if comm.rank != self.rank or self.at != self.layout or self.struck:
             return False
         self.counts[step] = self.counts.get(step, 0) + 1
@@ -66,7 +66,7 @@ def read(comm, call):
     os.read(os.pipe()[0], 1)
 
 def wait_input(comm, call):
-    comm.box.note("input")
+    comm.recorder.mark("input")
     time.sleep(1e6)
 
 def stop(comm, call):
@@ -162,7 +162,7 @@ def stop_for_a_moment(comm, call):
 
 def strike_at_calls(call):
     def struck(self, op, tensor, group, function, root=-1, number=None):
-        FAULT.opening = getattr(FAULT, "opening", 0) + (op in ("barrier", "broadcast") and self.box.step == 0)
+        FAULT.opening = getattr(FAULT, "opening", 0) + (op in ("barrier", "broadcast") and self.recorder.step == 0)
         hit = FAULT.kind is other_root and op == "broadcast" and self.rank == FAULT.rank and FAULT.at == FAULT.layout
         if (hit and not FAULT.struck) or (FAULT.kind is not other_root and FAULT.hits(self)):
             FAULT.strikes()
@@ -173,27 +173,27 @@ def strike_at_calls(call):
     return struck
 
 
-def know_the_layout(train):
-    def known(one, index, layout):
+def know_the_layout(train_layout):
+    def known(ctx, index, layout):
         FAULT.at, FAULT.counts, FAULT.opening = index, {}, 0
-        if FAULT.kind == "leave" and (one.rank, index) == (FAULT.rank, FAULT.layout):
-            one.plan = dict(one.plan, steps=FAULT.step)
-            train(one, index, layout)
-            one.plan = dict(one.plan, steps=STEPS)
+        if FAULT.kind == "leave" and (ctx.rank, index) == (FAULT.rank, FAULT.layout):
+            ctx.plan = dict(ctx.plan, steps=FAULT.step)
+            train_layout(ctx, index, layout)
+            ctx.plan = dict(ctx.plan, steps=STEPS)
             FAULT.strikes()
         else:
-            train(one, index, layout)
+            train_layout(ctx, index, layout)
         FAULT.at = -1
 
     return known
 
 
-def slow_down(batch_of):
+def slow_down(make_batch):
     """Not one moment but every step from some step on."""
-    def slowed(one, model, dice, step, dropout):
-        if (one.rank, FAULT.at) == (FAULT.rank, FAULT.layout) and step >= FAULT.step:
+    def slowed(ctx, model, rng, step, dropout):
+        if (ctx.rank, FAULT.at) == (FAULT.rank, FAULT.layout) and step >= FAULT.step:
             time.sleep({"straggle": 0.08, "tire": 0.03 * step}.get(FAULT.kind, 0.0))
-        return batch_of(one, model, dice, step, dropout)
+        return make_batch(ctx, model, rng, step, dropout)
 
     return slowed
 
@@ -206,9 +206,9 @@ if FAULT["kind"] not in ("leave", "straggle", "tire"):
     FAULT["kind"] = globals()[FAULT["kind"]]
 FAULT = Fault(**FAULT)
 if not isinstance(FAULT.kind, str):
-    Comm.call = strike_at_calls(Comm.call)
-train = know_the_layout(train)
-batch_of = slow_down(batch_of)
+    TracedComm.run_traced = strike_at_calls(TracedComm.run_traced)
+train_layout = know_the_layout(train_layout)
+make_batch = slow_down(make_batch)
 '''
 
 KINDS: dict[str, set[str]] = {

@@ -47,10 +47,10 @@ from doctor.smoke.numerics.layout_trace import LayoutTrace
 from doctor.smoke.numerics.losses import largest_error
 from doctor.smoke.numerics.reference_run import majority_reference
 from doctor.smoke.plan import default_layouts
+from doctor.smoke.run import programs
 from tests.checks.looked import Facts
-from tests.smoke.ranks import WORKER, Event, Ranks
+from tests.smoke.ranks import Event, Ranks
 
-WRAPPERS = WORKER.with_name("native_stage.py").read_text()
 ZERO, MICRO = "zero", "accumulate"
 
 
@@ -80,18 +80,18 @@ class Mutant:
 
 
 DRAWS = """
-seed_as_told, batch_as_told = Dice.seed_of, batch_of
+seed_as_told, batch_as_told = CounterRng.seed_of, make_batch
 
 def seed_of(self, kind, step, block):
     number = seed_as_told(self, kind, step, block)
     return number + 1 if kind == getattr(self, "spoilt", "") and step >= FROM else number
 
-def batch_of(one, model, dice, step, dropout):
-    if model.comm and one.rank == GUILTY:
-        dice.spoilt = KIND
-    return batch_as_told(one, model, dice, step, dropout)
+def make_batch(ctx, model, rng, step, dropout):
+    if model.comm and ctx.rank == GUILTY:
+        rng.spoilt = KIND
+    return batch_as_told(ctx, model, rng, step, dropout)
 
-Dice.seed_of = seed_of
+CounterRng.seed_of = seed_of
 """
 
 NUMBERS = """
@@ -99,10 +99,10 @@ def spoil(method, rank_of=lambda self: self.comm.rank if self.comm else -1):
     '''Replaces a method of Model on the guilty rank, once it trains in parallel.'''
     told = getattr(Model, method.__name__)
     setattr(Model, method.__name__, lambda self, *rest: (method(self, told, *rest)
-            if rank_of(self) == GUILTY and box_step(self) == STEP else told(self, *rest)))
+            if rank_of(self) == GUILTY and recorded_step(self) == STEP else told(self, *rest)))
 
-def box_step(self):
-    return self.comm.box.step
+def recorded_step(self):
+    return self.comm.recorder.step
 """
 
 
@@ -115,7 +115,7 @@ MUTANTS = [
         "sum for mean",
         "smoke-gradient-summed",
         "the reduced gradient is dp times as long as the serial twin's",
-        "Model.reduce_as_told = Model.reduce\nModel.reduce = lambda self: self.reduce_as_told().mul_(self.mesh.dp)",
+        "REDUCE = Model.reduce_gradient\nModel.reduce_gradient = lambda self: REDUCE(self).mul_(self.mesh.dp)",
         where="dp",
         says="times the serial twin's: a sum over",
         sample=True,
@@ -124,20 +124,22 @@ MUTANTS = [
         "sum over ranks and micro-batches",
         "smoke-gradient-summed",
         "the gradient is as many times too long as there are ranks and micro-batches",
-        "REDUCE = Model.reduce\n"
-        "Model.reduce = lambda self: REDUCE(self).mul_(self.mesh.dp * (self.micro if self.mesh.pp == 1 else 1))",
+        "REDUCE = Model.reduce_gradient\n"
+        "def reduce_gradient(self):\n"
+        "    return REDUCE(self).mul_(self.mesh.dp * (self.micro_batch_count if self.mesh.pp == 1 else 1))\n"
+        "Model.reduce_gradient = reduce_gradient",
         where="dp",
     ),
     Mutant(
         "sum over micro-batches",
         "smoke-gradient-summed",
         "the gradient is as many times too long as there are micro-batches",
-        "LEARN = Model.learn\n"
-        "def learn(self, batch):\n"
+        "LEARN = Model.forward_backward\n"
+        "def forward_backward(self, batch):\n"
         "    loss = LEARN(self, batch)\n"
-        "    self.gradient.mul_(self.micro if self.mesh.pp == 1 else 1)\n"
+        "    self.gradient.mul_(self.micro_batch_count if self.mesh.pp == 1 else 1)\n"
         "    return loss\n"
-        "Model.learn = learn",
+        "Model.forward_backward = forward_backward",
         where=MICRO,
         says="micro-batches",
         sample=True,
@@ -146,7 +148,8 @@ MUTANTS = [
         "no sync",
         "smoke-gradient-not-synchronised",
         "each rank's gradient is the same number before and after the reduction, and another on every rank",
-        "REDUCE = Model.reduce\nModel.reduce = lambda self: REDUCE(self) if self.zero else self.gradient",
+        "REDUCE = Model.reduce_gradient\n"
+        "Model.reduce_gradient = lambda self: REDUCE(self) if self.zero else self.gradient",
         where="dp, not zero",
         says="was not reduced",
         sample=True,
@@ -155,8 +158,8 @@ MUTANTS = [
         "no sync of a ZeRO shard",
         "smoke-loss-differs",
         "shards are pieces of local gradients, whose norms do not add up to the twin's",
-        "REDUCE = Model.reduce\n"
-        "Model.reduce = lambda self: self.gradient[self.own].clone() if self.zero else REDUCE(self)",
+        "REDUCE = Model.reduce_gradient\n"
+        "Model.reduce_gradient = lambda self: self.gradient[self.owned_slice].clone() if self.zero else REDUCE(self)",
         where=ZERO,
     ),
     Mutant(
@@ -164,10 +167,10 @@ MUTANTS = [
         "smoke-gradient-not-synchronised",
         "its gradient alone is the same number before and after the reduction",
         NUMBERS
-        + "def reduce(self, told):\n"
+        + "def reduce_gradient(self, told):\n"
         + "    mine, mean = self.gradient.clone(), told(self)\n"
         + "    return mean if self.zero else self.gradient.copy_(mine)\n"
-        + "spoil(reduce)",
+        + "spoil(reduce_gradient)",
         ranks="guilty",
         where="dp, not zero",
     ),
@@ -176,8 +179,8 @@ MUTANTS = [
         "smoke-loss-differs",
         "all ranks agree, the loss of step 0 is off, and the parameters have another digest than the twin's",
         "model_as_told = Model.__init__\n"
-        "def init(self, one, layout, seed, comm=None):\n"
-        "    model_as_told(self, one, layout, seed + (comm is not None), comm)\n"
+        "def init(self, ctx, layout, seed, comm=None):\n"
+        "    model_as_told(self, ctx, layout, seed + (comm is not None), comm)\n"
         "Model.__init__ = init",
         where="dp alone",
         says="begins with other parameters",
@@ -188,8 +191,8 @@ MUTANTS = [
         "smoke-parameters-diverge",
         "tensors that are not cut differ inside the tensor-parallel group before the first step",
         "model_as_told = Model.__init__\n"
-        "def init(self, one, layout, seed, comm=None):\n"
-        "    model_as_told(self, one, layout, seed + (comm is not None and one.rank == GUILTY), comm)\n"
+        "def init(self, ctx, layout, seed, comm=None):\n"
+        "    model_as_told(self, ctx, layout, seed + (comm is not None and ctx.rank == GUILTY), comm)\n"
         "Model.__init__ = init",
         ranks="guilty or tie",
         where="tp alone",
@@ -200,7 +203,7 @@ MUTANTS = [
         "no broadcast",
         "smoke-parameters-not-broadcast",
         "the other data-parallel ranks have the same digest before and after it",
-        "Model.spread = lambda self: None",
+        "Model.broadcast_params = lambda self: None",
         ranks="any",
         where="dp",
         says="still has the parameters that it made itself",
@@ -210,10 +213,10 @@ MUTANTS = [
         "broadcast of another root",
         "smoke-parameters-not-broadcast",
         "the digest after the broadcast is what the second rank had before",
-        "def spread(self):\n"
+        "def broadcast_params(self):\n"
         "    if self.mesh.dp > 1:\n"
         "        self.comm.broadcast(self.flat, self.mesh.dp_group.ranks[1], self.mesh.dp_group)\n"
-        "Model.spread = spread",
+        "Model.broadcast_params = broadcast_params",
         ranks="any",
         where="dp",
     ),
@@ -224,7 +227,7 @@ MUTANTS = [
         "blocks_as_told = Mesh.blocks\n"
         "def blocks(self, count):\n"
         "    share = count // self.dp\n"
-        "    return range(share) if self.dp_at == self.dp - 1 else blocks_as_told(self, count)\n"
+        "    return range(share) if self.dp_rank == self.dp - 1 else blocks_as_told(self, count)\n"
         "Mesh.blocks = blocks",
         ranks="any",
         where="dp",
@@ -238,7 +241,7 @@ MUTANTS = [
         "blocks_as_told = Mesh.blocks\n"
         "def blocks(self, count):\n"
         "    mine = blocks_as_told(self, count)\n"
-        "    return range(mine.start - 1, mine.stop - 1) if mine.start and self.dp_at == self.dp - 1 else mine\n"
+        "    return range(mine.start - 1, mine.stop - 1) if mine.start and self.dp_rank == self.dp - 1 else mine\n"
         "Mesh.blocks = blocks",
         ranks="any",
         where="dp",
@@ -251,7 +254,7 @@ MUTANTS = [
         "blocks_as_told = Mesh.blocks\n"
         "def blocks(self, count):\n"
         "    mine = blocks_as_told(self, count)\n"
-        "    return mine[:-1] if self.dp > 1 and self.dp_at == self.dp - 1 and len(mine) > 1 else mine\n"
+        "    return mine[:-1] if self.dp > 1 and self.dp_rank == self.dp - 1 and len(mine) > 1 else mine\n"
         "Mesh.blocks = blocks",
         ranks="any",
         where="dp, shares of several blocks",
@@ -264,9 +267,9 @@ MUTANTS = [
         "every block is read once, but not by the rank that it is meant for; no loss would show it",
         "blocks_as_told = Mesh.blocks\n"
         "def blocks(self, count):\n"
-        "    if self.dp > 1 and self.dp_at < 2:\n"
+        "    if self.dp > 1 and self.dp_rank < 2:\n"
         "        share = count // self.dp\n"
-        "        return range((1 - self.dp_at) * share, (2 - self.dp_at) * share)\n"
+        "        return range((1 - self.dp_rank) * share, (2 - self.dp_rank) * share)\n"
         "    return blocks_as_told(self, count)\n"
         "Mesh.blocks = blocks",
         ranks="any",
@@ -278,15 +281,15 @@ MUTANTS = [
         "another order of the data on one rank",
         "smoke-shards-wrong",
         "its tokens have the digests of other blocks than it says",
-        "samples_as_told = samples\n"
-        "batch_as_told = batch_of\n"
+        "samples_as_told = block_samples\n"
+        "batch_as_told = make_batch\n"
         "shift = [0]\n"
-        "def samples(seed, step, count):\n"
+        "def block_samples(seed, step, count):\n"
         "    drawn = samples_as_told(seed, step, count)\n"
         "    return drawn[shift[0]:] + drawn[:shift[0]]\n"
-        "def batch_of(one, model, dice, step, dropout):\n"
-        "    shift[0] = int(model.comm is not None and one.rank == GUILTY)\n"
-        "    return batch_as_told(one, model, dice, step, dropout)\n",
+        "def make_batch(ctx, model, rng, step, dropout):\n"
+        "    shift[0] = int(model.comm is not None and ctx.rank == GUILTY)\n"
+        "    return batch_as_told(ctx, model, rng, step, dropout)\n",
         ranks="guilty",
     ),
     *[
@@ -324,12 +327,12 @@ MUTANTS = [
         "no NumPy on one rank",
         "smoke-mask-differs",
         "the mask lacks one generator's say; the serial twin differs too, and is explained by it",
-        "load_as_told = load\n"
-        "live_as_told = live\n"
-        "def live(orders, rank, voice, box):\n"
+        "load_as_told = load_libraries\n"
+        "run_as_told = run_rank\n"
+        "def run_rank(orders, rank, events, recorder):\n"
         "    global numpy\n"
         "    numpy = None if rank == GUILTY else numpy\n"
-        "    live_as_told(orders, rank, voice, box)\n",
+        "    run_as_told(orders, rank, events, recorder)\n",
         ranks="guilty or tie",
         where="model",
     ),
@@ -337,15 +340,15 @@ MUTANTS = [
         "equal seeds on all dp ranks",
         "smoke-mask-repeated",
         "every generator's draws have the digests of the first data-parallel rank's",
-        "seed_as_told = Dice.seed_of\n"
-        "batch_as_told = batch_of\n"
+        "seed_as_told = CounterRng.seed_of\n"
+        "batch_as_told = make_batch\n"
         "def seed_of(self, kind, step, block):\n"
         "    return seed_as_told(self, kind, step, block - getattr(self, 'origin', 0))\n"
-        "def batch_of(one, model, dice, step, dropout):\n"
+        "def make_batch(ctx, model, rng, step, dropout):\n"
         "    if model.comm:\n"
-        "        dice.origin = model.mesh.blocks(block_count(one.world)).start\n"
-        "    return batch_as_told(one, model, dice, step, dropout)\n"
-        "Dice.seed_of = seed_of",
+        "        rng.origin = model.mesh.blocks(block_count(ctx.world_size)).start\n"
+        "    return batch_as_told(ctx, model, rng, step, dropout)\n"
+        "CounterRng.seed_of = seed_of",
         ranks="any",
         where="dp",
         says="for other data",
@@ -354,15 +357,15 @@ MUTANTS = [
         "equal NumPy seeds on all dp ranks",
         "smoke-mask-repeated",
         "NumPy's draws alone have the digests of the first data-parallel rank's",
-        "seed_as_told = Dice.seed_of\n"
-        "batch_as_told = batch_of\n"
+        "seed_as_told = CounterRng.seed_of\n"
+        "batch_as_told = make_batch\n"
         "def seed_of(self, kind, step, block):\n"
         "    return seed_as_told(self, kind, step, block - (getattr(self, 'origin', 0) if kind == 'numpy' else 0))\n"
-        "def batch_of(one, model, dice, step, dropout):\n"
+        "def make_batch(ctx, model, rng, step, dropout):\n"
         "    if model.comm:\n"
-        "        dice.origin = model.mesh.blocks(block_count(one.world)).start\n"
-        "    return batch_as_told(one, model, dice, step, dropout)\n"
-        "Dice.seed_of = seed_of",
+        "        rng.origin = model.mesh.blocks(block_count(ctx.world_size)).start\n"
+        "    return batch_as_told(ctx, model, rng, step, dropout)\n"
+        "CounterRng.seed_of = seed_of",
         ranks="any",
         where="dp",
         says="numpy's draws",
@@ -372,12 +375,12 @@ MUTANTS = [
         "shifted ZeRO shard",
         "smoke-loss-differs",
         "the gradient is right in step 0, the loss off in step 1, with ZeRO alone",
-        "reduce_as_told = Model.reduce\n"
-        "def reduce(self):\n"
+        "reduce_as_told = Model.reduce_gradient\n"
+        "def reduce_gradient(self):\n"
         "    if self.zero:\n"
         "        self.gradient.copy_(self.gradient.view(self.mesh.dp, -1).roll(1, 0).reshape(-1))\n"
         "    return reduce_as_told(self)\n"
-        "Model.reduce = reduce",
+        "Model.reduce_gradient = reduce_gradient",
         where=ZERO,
         says="another shard of the parameters",
         sample=True,
@@ -386,7 +389,10 @@ MUTANTS = [
         "no all-reduce in the forward pass",
         "smoke-loss-differs",
         "the loss of step 0 is off, and tensors that are not cut part in the same step",
-        "def out_of(self, part):\n    self.watch.made('activations', part)\n    return part\nModel.out_of = out_of",
+        "def tp_exit(self, part):\n"
+        "    self.nonfinite.record_output('activations', part)\n"
+        "    return part\n"
+        "Model.tp_exit = tp_exit",
         where="tp",
         says="the forward pass lacks an all-reduce",
         sample=True,
@@ -395,7 +401,7 @@ MUTANTS = [
         "no all-reduce in the backward pass",
         "smoke-loss-differs",
         "the loss of step 0 is right, its gradient is not; tensors that are not cut part in the same step",
-        "Model.into_backward = lambda self, gradient: gradient",
+        "Model.tp_enter_backward = lambda self, gradient: gradient",
         where="tp",
         says="the backward pass lacks an all-reduce",
         sample=True,
@@ -404,11 +410,11 @@ MUTANTS = [
         "permuted tensor-parallel shard",
         "smoke-loss-differs",
         "the loss of step 0 is off, and tensors that are not cut stay alike: a whole model, but another one",
-        "share_as_told = Model.share\n"
-        "def share(self, name, weight):\n"
+        "share_as_told = Model.tp_share\n"
+        "def tp_share(self, name, weight):\n"
         "    other = weight.roll(len(weight) // self.mesh.tp, 0)\n"
         "    return share_as_told(self, name, other if name == '0.up' else weight)\n"
-        "Model.share = share",
+        "Model.tp_share = tp_share",
         where="tp",
         says="permuted shards",
         sample=True,
@@ -443,19 +449,19 @@ MUTANTS = [
         "smoke-loss-differs",
         "the gradient of step 0 is right, all updates are larger by one factor",
         "sgd_as_told = sgd\n"
-        "train_as_told = train\n"
+        "train_as_told = train_layout\n"
         "rate = [0.5]\n"
         "def sgd(weights, gradient):\n"
         "    weights.add_(gradient, alpha=-rate[0])\n"
-        "def train(one, index, layout):\n"
+        "def train_layout(ctx, index, layout):\n"
         "    rate[0] = 0.55\n"
-        "    train_as_told(one, index, layout)\n",
+        "    train_as_told(ctx, index, layout)\n",
     ),
     Mutant(
         "NaN in one rank's activations",
         "smoke-not-finite",
         "that rank's part is bad before the others' is added to it",
-        NUMBERS + "def out_of(self, told, part):\n    return told(self, part * float('nan'))\nspoil(out_of)",
+        NUMBERS + "def tp_exit(self, told, part):\n    return told(self, part * float('nan'))\nspoil(tp_exit)",
         ranks="guilty",
         says="activations",
         sample=True,
@@ -465,14 +471,14 @@ MUTANTS = [
         "smoke-not-finite",
         "its local norm is not finite before the reduction",
         NUMBERS
-        + "def reduce(self, told):\n    return told(self)\n"
-        + "trained_as_told = trained\n"
-        + "norm_as_told = Model.norm\n"
-        + "def learn(self, told, batch):\n"
+        + "def reduce_gradient(self, told):\n    return told(self)\n"
+        + "trained_as_told = train_step\n"
+        + "norm_as_told = Model.norm_share\n"
+        + "def forward_backward(self, told, batch):\n"
         + "    loss = told(self, batch)\n"
         + "    self.gradient[3] = float('inf')\n"
         + "    return loss\n"
-        + "spoil(learn)",
+        + "spoil(forward_backward)",
         ranks="guilty",
         says="gradient",
     ),
@@ -481,11 +487,11 @@ MUTANTS = [
         "smoke-gradient-not-synchronised",
         "one rank's digest differs from its data-parallel group's",
         NUMBERS
-        + "def reduce(self, told):\n"
+        + "def reduce_gradient(self, told):\n"
         + "    mean = told(self)\n"
         + "    mean.view(torch.int32)[7] ^= (1 << 3) * (self.mesh.dp > 1)\n"
         + "    return mean\n"
-        + "spoil(reduce)",
+        + "spoil(reduce_gradient)",
         ranks="guilty or tie",
         where="dp, not zero",
         says="another gradient than",
@@ -496,9 +502,9 @@ MUTANTS = [
         "smoke-gradient-not-synchronised",
         "one rank's digest differs from its data-parallel group's",
         NUMBERS
-        + "def reduce(self, told):\n"
+        + "def reduce_gradient(self, told):\n"
         + "    return told(self).mul_(1 if self.zero or self.mesh.dp == 1 else 1.001)\n"
-        + "spoil(reduce)",
+        + "spoil(reduce_gradient)",
         ranks="guilty or tie",
         where="dp, not zero",
     ),
@@ -521,10 +527,10 @@ MUTANTS = [
         "the rank's own serial twin is another one than the others'",
         "embed_as_told = Model.embed\n"
         "guilty = [False]\n"
-        "live_as_told = live\n"
-        "def live(orders, rank, voice, box):\n"
+        "run_as_told = run_rank\n"
+        "def run_rank(orders, rank, events, recorder):\n"
         "    guilty[0] = rank == GUILTY\n"
-        "    live_as_told(orders, rank, voice, box)\n"
+        "    run_as_told(orders, rank, events, recorder)\n"
         "def embed(self, words):\n"
         "    return embed_as_told(self, words) * (1.01 if guilty[0] else 1)\n"
         "Model.embed = embed",
@@ -535,7 +541,7 @@ MUTANTS = [
         "loader worker",
         "smoke-loader-seed-differs",
         "its workers drew other numbers than those of the rank that holds the same model",
-        "seed_as_told = loader_seed\nloader_seed = lambda one: seed_as_told(one) + 7 * (one.rank == GUILTY)",
+        "seed_as_told = loader_seed\nloader_seed = lambda ctx: seed_as_told(ctx) + 7 * (ctx.rank == GUILTY)",
         ranks="guilty or tie",
         where="model",
         stages=("loader",),
@@ -545,7 +551,7 @@ MUTANTS = [
         "loader workers alike on all dp ranks",
         "smoke-loader-seed-differs",
         "data-parallel ranks' workers drew the same numbers",
-        "loader_seed = lambda one: 5",
+        "loader_seed = lambda ctx: 5",
         ranks="any",
         where="dp",
         stages=("loader",),
@@ -556,7 +562,7 @@ MUTANTS = [
         "wrapper left in no_sync",
         "smoke-native-differs",
         "the wrapper never reduces, so its loss of step 1 is off; the layouts of plain collectives are the twin",
-        "Replicated.adding = lambda self, last: self.module.no_sync()",
+        "Replicated.gradient_sync = lambda self, is_last: self.module.no_sync()",
         ranks="any",
         where="dp",
         stages=("training", "native"),
@@ -605,7 +611,7 @@ def run(mutant: Mutant | None, world: int, guilty: int, step: int = 1, **more: A
     stages = mutant.stages if mutant else ("training", "learning", "loader")
     text = f"GUILTY, STEP = {guilty}, {step}\n{mutant.text}\n" if mutant else ""
     if "native" in stages:
-        text = f"{WRAPPERS}\nIMPORTS.clear()\n{text}"
+        text = f"{programs.native_stage()}\nPRELOADED_MODULES.clear()\n{text}"
     chosen = {"layouts": default_layouts(world), "seed": 1000 + world, "seconds": 90.0, **more}
     ranks = Ranks(world, stages, text, **chosen)
     assert not ranks.of("error"), ranks.of("error")

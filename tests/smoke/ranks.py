@@ -18,14 +18,12 @@ import sys
 import textwrap
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from doctor.smoke.model import Layout, RankPlacement, SmokePlan
+from doctor.smoke.plan import plan_as_dict
+from doctor.smoke.run import programs
 
-WORKER = Path(__file__).resolve().parents[2] / "doctor" / "smoke" / "programs" / "worker.py"
 PAGE = 40960
 STATES = ("start", "input", "compute", "collective", "done")
 
@@ -54,7 +52,7 @@ class Ranks:
         places = tuple(RankPlacement(rank, host) for rank, host in enumerate(hosts or ["here"] * world))
         self.plan = SmokePlan("gloo", places, tuple(layouts) or (Layout(dp=world),), stages=tuple(stages), **plan)
         self.world, self.seconds, self.watch = world, seconds, watch
-        self.source = WORKER.read_text() + "\n" + textwrap.dedent(faults)
+        self.source = programs.worker() + "\n" + textwrap.dedent(faults)
         self.events: list[Event] = []
         self.box = memory("box", PAGE * world)
         began = time.monotonic()
@@ -85,7 +83,7 @@ class Ranks:
 
     def orders(self, port: int) -> dict[str, Any]:
         return {
-            "plan": msgspec.to_builtins(self.plan),
+            "plan": plan_as_dict(self.plan),
             "mine": list(range(self.world)),
             "index": {rank: rank for rank in range(self.world)},
             "box": 1,
@@ -151,7 +149,7 @@ def worker() -> dict[str, Any]:
     import torch
 
     names: dict[str, Any] = {"__name__": "worker"}
-    exec(compile(WORKER.read_bytes(), str(WORKER), "exec"), names)
+    exec(compile(programs.worker(), "worker.py", "exec"), names)
     names["torch"] = torch
     return names
 

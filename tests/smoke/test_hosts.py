@@ -27,10 +27,10 @@ CLEAN = {name: value for name, value in os.environ.items() if not name.startswit
 AT_A_CALL = """
 import subprocess
 
-_plain_call = Comm.call
+_plain_call = TracedComm.run_traced
 
 def _call(self, op, *rest, **more):
-    if self.rank == {rank} and STAGES[self.box.stage] == "training" and not hasattr(self, "struck"):
+    if self.rank == {rank} and STAGES[self.recorder.stage] == "training" and not hasattr(self, "struck"):
         self.struck = 0
     if getattr(self, "struck", -1) >= 0:
         self.struck += 1
@@ -38,7 +38,7 @@ def _call(self, op, *rest, **more):
             subprocess.run(["sh", "-c", {command!r}], check=True)
     return _plain_call(self, op, *rest, **more)
 
-Comm.call = _call
+TracedComm.run_traced = _call
 """
 
 

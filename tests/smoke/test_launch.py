@@ -470,14 +470,14 @@ def fault(rank: int, code: str) -> str:
     """Worker text: in the third step of the training, before its first collective, this rank does this."""
     return textwrap.dedent(
         f"""
-        plain_call = Comm.call
+        plain_call = TracedComm.run_traced
 
         def call(self, op, tensor, group, function, root=-1, number=None):
-            if self.rank == {rank} and self.box.stage == STAGES.index("training") and self.box.step == 2:
+            if self.rank == {rank} and self.recorder.stage == STAGES.index("training") and self.recorder.step == 2:
                 {code}
             return plain_call(self, op, tensor, group, function, root, number)
 
-        Comm.call = call
+        TracedComm.run_traced = call
         """
     )
 
@@ -554,19 +554,18 @@ def test_a_wrapper_that_closes_what_should_be_inherited_is_told(marker: str, tmp
 SUPERVISOR = """
 import signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)  # tests in the background inherit that it is ignored
-from doctor.smoke import calling, launch, sources
 from doctor.smoke.plan import Wish
 from doctor.transport.local import Local
-import doctor.smoke.run.programs
-text = sources.worker() + '''
-STAGE_FUNCTIONS["collectives"] = lambda one: time.sleep(1000)
+from doctor.smoke.run import connect, programs, supervisor
+text = programs.worker() + '''
+STAGE_FUNCTIONS["collectives"] = lambda ctx: time.sleep(1000)
 '''
-sources.worker = lambda: text
-calling.marker = lambda: sys.argv[1]
+programs.worker = lambda: text
+connect.marker = lambda: sys.argv[1]
 def told(stage, seconds):
     print(stage, flush=True)
 wish = Wish(backend="gloo", python=sys.argv[2])
-smoked = launch.smoke({"localhost": 2}, Local(), wish, local=True, told=told)
+smoked = supervisor.smoke({"localhost": 2}, Local(), wish, local=True, told=told)
 print(smoked.run.ended, flush=True)
 """
 

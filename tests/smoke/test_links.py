@@ -20,7 +20,7 @@ COLD = 3.0
 
 def turns(count: int, most: int = 0) -> Iterator[list[Pair]]:
     """The worker's own rounds."""
-    made = list(worker()["rounds"](count))
+    made = list(worker()["round_robin"](count))
     yield from made[:most] if most else made
 
 

@@ -34,14 +34,14 @@ def slowed(work):
 {work} = slowed({work})
 """
 SLOW_EXCHANGE = """
-class Comm(Comm):
+class TracedComm(TracedComm):
     def exchange(self, out, tensor, peer):
         super().exchange(out, tensor, peer)
         if WHEN and tensor.numel() > 1:
             time.sleep(0.15)
 """
 WRONG_SUM = """
-class Comm(Comm):
+class TracedComm(TracedComm):
     def all_reduce(self, tensor, group, op=None):
         super().all_reduce(tensor, group, op)
         if self.rank == 2 and tensor.numel() > 100:
@@ -50,17 +50,17 @@ class Comm(Comm):
 SWAPPED = """
 SWAP = {1: 2, 2: 1}
 
-class Drill(Drill):
-    def mine(self, dtype, count):
-        return self.of(SWAP.get(self.one.rank, self.one.rank), dtype, count).to(self.one.device)
+class CollectiveTest(CollectiveTest):
+    def local_input(self, dtype, count):
+        return self.elements(SWAP.get(self.ctx.rank, self.ctx.rank), dtype, count).to(self.ctx.device)
 """
 WRONG_DEVICE = """
-def take_device(plan, rank):
+def select_device(plan, rank):
     number = 1 if rank == 2 else rank
     return torch.device("cpu"), {"index": number, "name": "stand-in", "id": "GPU-%d" % number}, lambda: None
 """
 SHARED_DEVICE = """
-def take_device(plan, rank):
+def select_device(plan, rank):
     return torch.device("cpu"), {"index": rank, "name": "stand-in", "id": "GPU-%d" % (rank % 3)}, lambda: None
 """
 

@@ -103,13 +103,13 @@ def test_a_cut_host_in_words() -> None:
 def test_the_main_threads_stack_and_the_loader_workers() -> None:
     text = (
         "Thread 0x01 (most recent call first):\n  <no Python frame>\n\n"
-        'Current thread 0x02 (most recent call first):\n  File "worker.py", line 3 in live\n'
+        'Current thread 0x02 (most recent call first):\n  File "worker/rank.py", line 3 in run_rank\n'
         "\nloader worker 77, in futex_wait:\n"
         'Current thread 0x03 (most recent call first):\n  File "user.py", line 9 in __getitem__\n'
     )
     assert main_thread_stack(text).splitlines() == [
         "Current thread 0x02 (most recent call first):",
-        '  File "worker.py", line 3 in live',
+        '  File "worker/rank.py", line 3 in run_rank',
         "loader worker 77, in futex_wait:",
         "Current thread 0x03 (most recent call first):",
         '  File "user.py", line 9 in __getitem__',

@@ -62,7 +62,7 @@ def test_stages_of_a_pipeline_send_and_receive() -> None:
 
 
 SPOILT = """
-class Comm(Comm):
+class TracedComm(TracedComm):
     def all_reduce(self, tensor, group, op=None):
         super().all_reduce(tensor, group, op)
         if self.rank == 2 and tensor.dtype == torch.int8:
@@ -164,7 +164,7 @@ def test_nothing_else_is_called_wrong(spoilt: Ranks) -> None:
 
 def test_what_a_backend_lacks_is_told_once_and_left_out() -> None:
     lacking = """
-        class Comm(Comm):
+        class TracedComm(TracedComm):
             def reduce_scatter(self, out, tensor, group):
                 if out.dtype == torch.float64:
                     raise RuntimeError("Unsupported data type for HCCL process group")
@@ -186,7 +186,7 @@ def test_what_a_backend_lacks_is_told_once_and_left_out() -> None:
 
 def test_any_other_error_ends_the_rank() -> None:
     failing = """
-        class Comm(Comm):
+        class TracedComm(TracedComm):
             def all_gather(self, out, tensor, group):
                 raise RuntimeError("Connection closed by peer, remote operation not supported")
     """
@@ -197,7 +197,7 @@ def test_any_other_error_ends_the_rank() -> None:
 
 def test_large_sizes_are_left_out_when_small_ones_take_long() -> None:
     slow = """
-        class Comm(Comm):
+        class TracedComm(TracedComm):
             def all_reduce(self, tensor, group, op=None):
                 if tensor.numel() == 1 << 18:
                     time.sleep(0.1)
@@ -212,7 +212,7 @@ def test_large_sizes_are_left_out_when_small_ones_take_long() -> None:
 @pytest.mark.parametrize("world", [1, 2, 5, 8, 11, 12, 64, 1000])
 def test_no_two_ranks_of_any_world_send_the_same_and_sums_are_small(world: int) -> None:
     code = worker()
-    pattern = code["Pattern"](world)
+    pattern = code["TestPattern"](world)
     periods = [pattern.period_of(rank).tolist() for rank in range(world)]
     assert len(set(map(tuple, periods))) == world
     assert max(map(sum, zip(*periods, strict=True))) <= 66
@@ -233,4 +233,4 @@ def test_partitions_are_found_once_each() -> None:
     [([0, 4], "0,4"), ([0, 1, 2, 3], "0-3"), ([1, 3, 5, 7], "1-7/2"), ([0, 1, 3], "0,1,3"), ([6], "6")],
 )
 def test_ranks_in_few_letters(ranks: list[int], shown: str) -> None:
-    assert worker()["folded"](ranks) == shown
+    assert worker()["format_ranks"](ranks) == shown

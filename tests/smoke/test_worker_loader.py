@@ -43,11 +43,11 @@ def test_the_same_seed_draws_the_same_another_does_not() -> None:
 
 def test_a_worker_that_seeds_one_generator_by_itself_shows_in_that_generator_alone() -> None:
     faults = """
-        _begin = begin_worker
-        def begin_worker(parent):
-            begin = _begin(parent)
+        _make_worker_init = make_worker_init
+        def make_worker_init(parent):
+            init_worker = _make_worker_init(parent)
             def worse(number):
-                begin(number)
+                init_worker(number)
                 random.seed(os.getpid())
             return worse
     """
@@ -57,13 +57,13 @@ def test_a_worker_that_seeds_one_generator_by_itself_shows_in_that_generator_alo
 
 
 SMALL_SHM = """
-def stage_small(one):
+def stage_small(ctx):
     import subprocess
     # CLONE_NEWNS: the mount is this rank's alone.
     assert ctypes.CDLL(None).unshare(0x20000) == 0
     subprocess.run(["mount", "--make-rprivate", "/"], check=True)
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", "/dev/shm"], check=True)
-    stage_loader(one)
+    stage_loader(ctx)
 
 STAGE_FUNCTIONS["loader"] = stage_small
 """
@@ -84,7 +84,7 @@ def test_a_full_shm_is_told_in_clear_words_and_the_run_goes_on() -> None:
 
 def test_a_dead_worker_is_told_with_its_signal() -> None:
     faults = """
-        class Rows(Rows):
+        class SampleDataset(SampleDataset):
             def __getitem__(self, index):
                 if index == 9:
                     os.kill(os.getpid(), signal.SIGKILL)
@@ -99,7 +99,7 @@ def test_a_dead_worker_is_told_with_its_signal() -> None:
 
 def test_an_error_while_reading_is_told_with_its_own_words() -> None:
     faults = """
-        class Rows(Rows):
+        class SampleDataset(SampleDataset):
             def __getitem__(self, index):
                 raise OSError(5, "Input/output error")
     """
@@ -129,7 +129,7 @@ def test_semaphores_bear_the_number_of_their_rank() -> None:
 
 
 STUCK = """
-class Rows(Rows):
+class SampleDataset(SampleDataset):
     def __getitem__(self, index):
         if index == 9:
             self.wait_for_the_disk()

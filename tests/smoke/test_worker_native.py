@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import functools
-from pathlib import Path
 from textwrap import dedent
 
 import pytest
 
 from doctor.smoke.model import Layout
 from doctor.smoke.plan import default_layouts
-from tests.smoke.ranks import WORKER, Ranks
+from doctor.smoke.run import programs
+from tests.smoke.ranks import Ranks
 
 torch = pytest.importorskip("torch", reason="torch is not installed: its parallel wrappers are not tried")
 
-WRAPPERS = Path(WORKER).with_name("native_stage.py").read_text()
+WRAPPERS = programs.native_stage()
 WAYS = {
     Layout(dp=4): {"DistributedDataParallel", "fully_shard"},
     Layout(dp=4, zero=True): {"DistributedDataParallel, ZeroRedundancyOptimizer"},
@@ -60,7 +60,7 @@ def test_what_did_not_run_has_a_reason_and_no_losses() -> None:
 
 
 def test_a_way_that_this_torch_lacks_is_said_with_its_reason() -> None:
-    lacks = "IMPORTS.clear()\nsys.modules['torch.distributed.device_mesh'] = None\n"
+    lacks = "PRELOADED_MODULES.clear()\nsys.modules['torch.distributed.device_mesh'] = None\n"
     run = Ranks(2, ("native",), WRAPPERS + lacks, layouts=(Layout(dp=2),), seconds=90)
     ddp, sharded = run.of("native", rank=0)
     assert (ddp["text"], len(ddp["losses"])) == ("", 3)
@@ -71,12 +71,12 @@ def test_a_way_that_this_torch_lacks_is_said_with_its_reason() -> None:
 
 def test_what_one_rank_cannot_no_rank_waits_for() -> None:
     lacks = """
-    IMPORTS.clear()
-    def wrapped(self, module):
-        if self.one.rank == 1:
+    PRELOADED_MODULES.clear()
+    def wrap(self, module):
+        if self.ctx.rank == 1:
             raise NotImplementedError("not on this device")
         return module
-    Composed.wrapped = wrapped
+    Composed.wrap = wrap
     """
     run = Ranks(2, ("native",), WRAPPERS + dedent(lacks), layouts=(Layout(dp=2),), seconds=90)
     texts = [said["text"] for said in run.of("native", api="fully_shard")]
@@ -85,10 +85,10 @@ def test_what_one_rank_cannot_no_rank_waits_for() -> None:
 
 def test_a_wrapper_that_does_not_synchronise_is_not_the_twin() -> None:
     wrong = """
-    IMPORTS.clear()
-    def adding(self, last):
+    PRELOADED_MODULES.clear()
+    def gradient_sync(self, is_last):
         return self.module.no_sync()
-    Replicated.adding = adding
+    Replicated.gradient_sync = gradient_sync
     """
     run = Ranks(2, ("native",), WRAPPERS + dedent(wrong), layouts=(Layout(dp=2, accumulate=2),), seconds=90)
     (said, _) = run.of("native")

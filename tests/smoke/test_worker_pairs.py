@@ -13,7 +13,7 @@ pytest.importorskip("torch")
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 8, 31, 32])
 def test_up_to_32_all_meet_once(count: int) -> None:
-    rounds = list(worker()["rounds"](count))
+    rounds = list(worker()["round_robin"](count))
     met = [pair for pairs in rounds for pair in pairs]
     assert sorted(met) == sorted(combinations(range(count), 2))
     assert len(rounds) == (count - 1 if count % 2 == 0 else count if count > 1 else 1)
@@ -24,9 +24,9 @@ def test_up_to_32_all_meet_once(count: int) -> None:
 
 @pytest.mark.parametrize("count", [33, 256, 1001])
 def test_more_meet_in_a_few_rounds(count: int) -> None:
-    rounds = list(worker()["rounds"](count, seed=5))
+    rounds = list(worker()["round_robin"](count, seed=5))
     assert len(rounds) == count.bit_length() + 2
-    assert rounds == list(worker()["rounds"](count, seed=5)), "all ranks must come to the same"
+    assert rounds == list(worker()["round_robin"](count, seed=5)), "all ranks must come to the same"
     met = [pair for pairs in rounds for pair in pairs]
     assert len(set(met)) == len(met) == (count // 2) * len(rounds)
 
@@ -41,7 +41,7 @@ def test_the_first_rank_of_each_host_meets_the_others() -> None:
 
 
 SLOW = """
-class Comm(Comm):
+class TracedComm(TracedComm):
     def exchange(self, out, tensor, peer):
         if {self.rank, peer} == {1, 3} and tensor.numel() > 1:
             time.sleep(0.1)
@@ -61,7 +61,7 @@ def test_a_slow_pair_is_measured_again_alone() -> None:
 
 
 def test_suspects_are_pairs_far_above_most_the_worst_first() -> None:
-    schedule = list(worker()["rounds"](4))
+    schedule = list(worker()["round_robin"](4))
     times = [[1.0, 1.0, 1.0] for _ in range(4)]
     for turn, pairs in enumerate(schedule):
         for low, high in pairs:
@@ -71,7 +71,7 @@ def test_suspects_are_pairs_far_above_most_the_worst_first() -> None:
                 times[high][turn] = 2.6
             if (low, high) == (2, 3):
                 times[low][turn] = 1.4
-    found = worker()["suspects"](schedule, times)
+    found = worker()["slow_pairs"](schedule, times)
     assert [pair for pair, _ in found] == [(0, 2), (1, 3)]
     assert all(pair in schedule[turn] for pair, turn in found)
 
@@ -79,4 +79,4 @@ def test_suspects_are_pairs_far_above_most_the_worst_first() -> None:
 def test_alone_there_is_nobody_to_meet() -> None:
     assert not Ranks(1, ["pairs"]).of("pair")
     assert not Ranks(3, ["pairs"]).of("pair"), "one host's CPUs"
-    assert worker()["suspects"]([[]], [[0.0]]) == []
+    assert worker()["slow_pairs"]([[]], [[0.0]]) == []

@@ -177,8 +177,14 @@ def test_events_fit_into_one_write() -> None:
     assert max(len(str(event)) for run in worlds for event in run.events) < 2048
 
 
+MEAN_TO_SUM = """
+mean = Model.reduce_gradient
+Model.reduce_gradient = lambda self: mean(self) * self.mesh.dp
+"""
+
+
 def test_a_sum_for_a_mean_is_not_the_twin() -> None:
-    run = Ranks(2, ("training",), "mean = Model.reduce\nModel.reduce = lambda self: mean(self) * self.mesh.dp")
+    run = Ranks(2, ("training",), MEAN_TO_SUM)
     twin, said = run.of("twin")[0], run.of("step", step=1)
     assert mean([one["loss"] for one in said]) != pytest.approx(twin["losses"][1], rel=1e-2)
     assert run.of("step", step=0)[0]["grad"] == pytest.approx(2 * twin["grads"][0], rel=1e-5)
@@ -187,7 +193,7 @@ def test_a_sum_for_a_mean_is_not_the_twin() -> None:
 SPOIL = """
 place = "{place}"
 def spoilt(model):
-    return model.comm and model.comm.rank == 1 and model.comm.box.step == 2
+    return model.comm and model.comm.rank == 1 and model.comm.recorder.step == 2
 def changed(name, change):
     as_told = getattr(Model, name)
     setattr(Model, name, lambda self, *rest: change(self, as_told, *rest))
@@ -207,8 +213,8 @@ def after(self, as_told, *rest):
     if spoilt(self):
         self.flat[3] = float("nan")
 changed(*{{
-    "activations": ("out_of", argument), "scores": ("gathered", argument), "back": ("into_backward", argument),
-    "gradient": ("learn", outcome), "parameters": ("update", after),
+    "activations": ("tp_exit", argument), "scores": ("tp_gather", argument), "back": ("tp_enter_backward", argument),
+    "gradient": ("forward_backward", outcome), "parameters": ("update", after),
 }}[place])
 """
 
@@ -249,28 +255,28 @@ def names() -> Any:
 
 def test_no_two_blocks_of_a_step_are_the_same_sample() -> None:
     for count in (8, 12, 2401):
-        assert len(set(names()["samples"](1, 0, count))) == count
-    assert len(names()["samples"](1, 0, 3000)) == 3000
+        assert len(set(names()["block_samples"](1, 0, count))) == count
+    assert len(names()["block_samples"](1, 0, 3000)) == 3000
 
 
 def test_every_generator_has_a_say_in_the_mask() -> None:
-    dice = names()["Dice"](1, torch.device("cpu"))
-    drawn = dice.scores(0, 0)
-    masks = [names()["masked_places"]({**drawn, kind: dice.scores(0, 1)[kind]}) for kind in drawn]
-    masks.append(names()["masked_places"](drawn))
+    dice = names()["CounterRng"](1, torch.device("cpu"))
+    drawn = dice.mask_scores(0, 0)
+    masks = [names()["masked_positions"]({**drawn, kind: dice.mask_scores(0, 1)[kind]}) for kind in drawn]
+    masks.append(names()["masked_positions"](drawn))
     assert len({str(mask) for mask in masks}) == len(drawn) + 1
     assert all(len(row) == 2 for mask in masks for row in mask)
 
 
 def test_a_draw_does_not_depend_on_the_draws_before_it() -> None:
-    one, other = (names()["Dice"](1, torch.device("cpu")) for _ in range(2))
-    other.scores(3, 5)
-    assert one.scores(1, 2) == other.scores(1, 2)
-    assert torch.equal(one.kept(1, 2, 2), other.kept(1, 2, 2))
+    one, other = (names()["CounterRng"](1, torch.device("cpu")) for _ in range(2))
+    other.mask_scores(3, 5)
+    assert one.mask_scores(1, 2) == other.mask_scores(1, 2)
+    assert torch.equal(one.dropout_mask(1, 2, 2), other.dropout_mask(1, 2, 2))
 
 
 def test_only_the_other_words_of_a_row_tell_its_topic() -> None:
-    rows = names()["rows_of"](6 + 7 * 3)
+    rows = names()["sample_rows"](6 + 7 * 3)
     assert [row[0] for row in rows] == [7, 4, 1, 1]
     assert all(0 < word < 64 for row in rows for word in row)
     assert all(word - row[0] == 7 * place for row in rows for place, word in enumerate(row))
@@ -278,9 +284,9 @@ def test_only_the_other_words_of_a_row_tell_its_topic() -> None:
 
 def test_micro_batches_cover_all_rows_once() -> None:
     batch = names()["Batch"].__new__(names()["Batch"])
-    batch.words = [None] * 10
+    batch.inputs = [None] * 10
     for count in (1, 2, 3, 4, 10, 99):
-        parts = batch.parts(count)
+        parts = batch.micro_batches(count)
         assert [row for part in parts for row in range(10)[part]] == list(range(10))
         assert len(parts) == min(count, 10)
 

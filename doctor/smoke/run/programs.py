@@ -2,22 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import re
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
-_PROGRAMS = Path(__file__).parents[1] / "programs"
+from doctor.smoke.programs.worker import NATIVE_PARTS, PARTS
+
+_FOLDER = Path(__file__).parents[1] / "programs"
+_OWN_IMPORT = re.compile(r"^from doctor\.[\w.]+ import (?:\([^)]*\)|[^\n(]*)$", re.MULTILINE)
 
 
 def agent() -> bytes:
     """The program of each host."""
-    return (_PROGRAMS / "agent.py").read_bytes()
+    return (_FOLDER / "agent.py").read_bytes()
 
 
 def worker() -> str:
-    """The program of each rank. Tests put faults behind it."""
-    return (_PROGRAMS / "worker.py").read_text("utf-8")
+    """The program of each rank. Tests append faults to it."""
+    return _join(PARTS)
+
+
+def native_stage() -> str:
+    """The ``native`` stage, which runs behind `worker`."""
+    return _join(NATIVE_PARTS)
 
 
 def program(stages: Collection[str]) -> str:
-    """The program of each rank for a run with these stages: torch's own wrappers only where they are wanted."""
-    return worker() + ("\n\n" + (_PROGRAMS / "native_stage.py").read_text("utf-8") if "native" in stages else "")
+    """The program of each rank for a run with these stages: the native stage only where it is one of them."""
+    return worker() + (native_stage() if "native" in stages else "")
+
+
+def part(name: str) -> str:
+    """One part of the worker, without its imports of other parts. Lines keep their numbers."""
+    source = (_FOLDER / "worker" / f"{name}.py").read_text("ascii")
+    return _OWN_IMPORT.sub(lambda match: "\n" * match[0].count("\n"), source)
+
+
+def _join(names: Iterable[str]) -> str:
+    """One text that runs the parts one after the other in its own namespace.
+
+    Each part is compiled under its own file name, so that a stack shows the file and the line of this repository.
+    """
+    return "".join(f"exec(compile({part(name)!r}, 'worker/{name}.py', 'exec'))\n" for name in names)

@@ -1,0 +1,39 @@
+"""The program of every rank of a smoke run: Python 3.8 and later, torch, torch_npu for NPUs, nothing of `doctor`.
+
+The parts are ordinary modules that are sent to hosts as one text; `doctor.smoke.run.programs` joins them. On the host
+all parts share one namespace, so a name is defined by one part alone, and imports of other parts are left out.
+
+A rank emits what it observes in events, one line of JSON each; it draws no conclusions.
+"""
+
+PARTS = (
+    "constants",
+    "event_writer",
+    "libraries",
+    "values",
+    "flight_recorder",
+    "comm",
+    "context",
+    "partitions",
+    "collective_test",
+    "stage_collectives",
+    "stage_pairs",
+    "rng",
+    "batch",
+    "mesh",
+    "nonfinite",
+    "parameters",
+    "model",
+    "optimizers",
+    "stage_training",
+    "processes",
+    "stage_loader",
+    "stage_pace",
+    "rendezvous",
+    "rank",
+    "main",
+)
+"""In the order in which they are sent: a part uses, while it is loaded, only those before it."""
+
+NATIVE_PARTS = ("native_model", "native_trainers", "stage_native")
+"""Sent behind the others where the plan has the ``native`` stage."""

@@ -1,0 +1,216 @@
+"""The collectives of one process group with contents that are known beforehand, compared on the CPU."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Callable, Tuple
+
+from doctor.smoke.programs.worker.comm import ProcessGroup
+from doctor.smoke.programs.worker.context import RankContext
+from doctor.smoke.programs.worker.libraries import dist, torch
+from doctor.smoke.programs.worker.values import json_number
+
+UNSUPPORTED_MESSAGES = (
+    "nsupported", "not support", "nvalid scalar type", "not implemented", "Cannot use ReduceOp", "only supports",
+)  # fmt: skip
+"""Parts of torch's messages about a dtype or an operation that a backend lacks. Any other error is a failure."""
+SECONDARY_MESSAGES = (
+    "Connection closed by peer", "Connection reset by peer", "Broken pipe", "Timed out waiting", "Socket Timeout",
+    "remote process exited", "ncclRemoteError", "Connection refused", "Application timeout caused pair closure",
+)  # fmt: skip
+"""Parts of messages of errors that follow from the end of another rank."""
+ODD_COUNT = 1021
+"""Elements of a message whose length neither a power of two nor the pattern's period divides."""
+MAX_REPORTED = 50
+"""Wrong results that one rank reports for one group."""
+
+Case = Tuple[Callable[[], object], Any, Any]
+"""The call, the tensor that holds its result, and the expected result, or None where this rank gets none."""
+
+
+class TestPattern:
+    """What each rank sends: element i of rank r is (7i + 3r) mod 11, plus 1. Its period makes it cheap to generate.
+
+    In worlds of more than 11 ranks the modulus is as large as the world, and what would be above 11 is 0. So no two
+    ranks ever send the same, and a sum is at most 66, which every dtype holds exactly.
+    """
+
+    def __init__(self, world_size: int) -> None:
+        self.period = max(11, world_size)
+        while self.period % 3 == 0 or self.period % 7 == 0:
+            self.period += 1
+
+    def period_of(self, rank: int) -> torch.Tensor:
+        """One period of what this rank sends."""
+        value = (7 * torch.arange(self.period) + 3 * rank) % self.period
+        return torch.where(value < 11, value + 1, torch.zeros_like(value))
+
+    def tile(self, values: torch.Tensor, dtype: torch.dtype, count: int, start: int = 0) -> torch.Tensor:
+        """``count`` elements from element ``start`` on, given one period. As bool, an odd number is true."""
+        values = values % 2 == 1 if dtype == torch.bool else values.to(dtype)
+        values = values.roll(-(start % self.period))
+        return values.repeat(count // self.period + 1)[:count]
+
+
+class CollectiveTest:
+    """Runs the collectives of one group, compares every result, and collects times."""
+
+    def __init__(self, ctx: RankContext, group: ProcessGroup) -> None:
+        self.ctx, self.comm, self.group = ctx, ctx.comm, group
+        self.size, self.group_rank = len(group), group.ranks.index(ctx.rank)
+        self.pattern = TestPattern(ctx.world_size)
+        self.periods = {rank: self.pattern.period_of(rank) for rank in group.ranks}
+        self.checked: dict[str, tuple[dict[str, None], int]] = {}  # label -> dtypes, number of comparisons
+        self.unsupported: set[tuple[str, torch.dtype]] = set()
+        self.seconds: dict[tuple[str, int], list[float]] = {}  # op, bytes -> seconds
+        self.reported = 0
+
+    def elements(self, rank: int, dtype: torch.dtype, count: int, start: int = 0) -> torch.Tensor:
+        """What this rank sends."""
+        return self.pattern.tile(self.periods[rank], dtype, count, start)
+
+    def local_input(self, dtype: torch.dtype, count: int) -> torch.Tensor:
+        """What our rank sends, on its device."""
+        return self.elements(self.ctx.rank, dtype, count).to(self.ctx.device)
+
+    def expected_reduction(self, reduction: str, dtype: torch.dtype, count: int, start: int = 0) -> torch.Tensor:
+        """The sum, avg, max or min over all ranks of the group."""
+        stack = torch.stack(list(self.periods.values()))
+        if dtype == torch.bool:
+            values = (stack % 2).max(0)[0]  # a sum of truth values is whether any is true
+        elif reduction in ("sum", "avg"):
+            values = stack.sum(0) / (self.size if reduction == "avg" else 1)
+        else:
+            values = getattr(stack, reduction)(0)[0]
+        return self.pattern.tile(values, dtype, count, start)
+
+    def poisoned(self, expected: torch.Tensor) -> torch.Tensor:
+        """A buffer for a result, in which every element is wrong until it is written."""
+        return (~expected if expected.dtype == torch.bool else expected + 13).to(self.ctx.device)
+
+    # Each of these returns the call, the tensor that holds its result, and the expected result.
+
+    def broadcast(self, dtype: torch.dtype, count: int, root: int, reduction: str) -> Case:
+        tensor = self.local_input(dtype, count)
+        return lambda: self.comm.broadcast(tensor, root, self.group), tensor, self.elements(root, dtype, count)
+
+    def reduce(self, dtype: torch.dtype, count: int, root: int, reduction: str) -> Case:
+        tensor = self.local_input(dtype, count)
+        expected = self.expected_reduction("sum", dtype, count) if root == self.ctx.rank else None
+        return lambda: self.comm.reduce(tensor, root, self.group), tensor, expected
+
+    def all_reduce(self, dtype: torch.dtype, count: int, root: int, reduction: str) -> Case:
+        tensor, op = self.local_input(dtype, count), getattr(dist.ReduceOp, reduction.upper())
+        expected = self.expected_reduction(reduction, dtype, count)
+        return lambda: self.comm.all_reduce(tensor, self.group, op), tensor, expected
+
+    def all_gather(self, dtype: torch.dtype, count: int, root: int, reduction: str) -> Case:
+        tensor = self.local_input(dtype, count)
+        expected = torch.cat([self.elements(rank, dtype, count) for rank in self.group.ranks])
+        out = self.poisoned(expected)
+        return lambda: self.comm.all_gather(out, tensor, self.group), out, expected
+
+    def reduce_scatter(self, dtype: torch.dtype, count: int, root: int, reduction: str) -> Case:
+        tensor = self.local_input(dtype, count * self.size)
+        expected = self.expected_reduction("sum", dtype, count, self.group_rank * count)
+        out = self.poisoned(expected)
+        return lambda: self.comm.reduce_scatter(out, tensor, self.group), out, expected
+
+    def all_to_all(self, dtype: torch.dtype, count: int, root: int, reduction: str) -> Case:
+        tensor, start = self.local_input(dtype, count * self.size), self.group_rank * count
+        expected = torch.cat([self.elements(rank, dtype, count, start) for rank in self.group.ranks])
+        out = self.poisoned(expected)
+        return lambda: self.comm.all_to_all(out, tensor, self.group), out, expected
+
+    def send_recv(self, dtype: torch.dtype, count: int, root: int, reduction: str) -> Case:
+        """Around the ring; every second rank receives first, so that no rank waits forever."""
+        ranks, tensor = self.group.ranks, self.local_input(dtype, count)
+        next_rank, previous_rank = ranks[(self.group_rank + 1) % self.size], ranks[self.group_rank - 1]
+        expected = self.elements(previous_rank, dtype, count)
+        out = self.poisoned(expected)
+
+        def send_and_receive() -> None:
+            if self.group_rank % 2:
+                self.comm.recv(out, previous_rank)
+                self.comm.send(tensor, next_rank)
+            else:
+                self.comm.send(tensor, next_rank)
+                self.comm.recv(out, previous_rank)
+
+        return send_and_receive, out, expected
+
+    def run(
+        self,
+        op: str,
+        dtype: torch.dtype | None = None,
+        nbytes: int = 0,
+        root: int | None = None,
+        reduction: str = "sum",
+        repeats: int = 0,
+    ) -> None:
+        """Runs one collective and compares its result; with ``repeats``, that often, and timed.
+
+        Without ``nbytes`` the message has ODD_COUNT elements. Without ``root`` the root is the group's first rank.
+        """
+        dtype = dtype or torch.float32
+        label = op if reduction == "sum" else f"{op} {reduction}"
+        if (label, dtype) in self.unsupported:
+            return
+        parts = self.size if op in ("all_gather", "reduce_scatter", "all_to_all") else 1
+        count = max(1, nbytes // parts // 4) if nbytes else ODD_COUNT
+        root = self.group.ranks[0] if root is None else root
+        try:
+            call, result, expected = getattr(self, op)(dtype, count, root, reduction)
+            initial = result.clone() if repeats > 1 else None
+            for repeat in range(max(1, repeats)):
+                if repeat:
+                    result.copy_(initial)
+                    self.comm.synchronize()
+                started = time.perf_counter()
+                call()
+                if repeats:
+                    elapsed = round(time.perf_counter() - started, 7)
+                    self.seconds.setdefault((op, count * parts * 4), []).append(elapsed)
+                self.compare(op, label, root, result, expected, 0.01 if reduction == "avg" else 0)
+        except (RuntimeError, ValueError, TypeError) as error:
+            self.report_unsupported(label, dtype, error)
+
+    def report_unsupported(self, label: str, dtype: torch.dtype, error: Exception) -> None:
+        """Reports what the backend lacks, so that it is left out from now on; raises any other error."""
+        text = str(error).strip().splitlines()[0] if str(error).strip() else ""
+        unsupported = any(part in text for part in UNSUPPORTED_MESSAGES)
+        if not unsupported or any(part in text for part in SECONDARY_MESSAGES):
+            raise error
+        self.ctx.recorder.mark("compute")
+        self.unsupported.add((label, dtype))
+        self.ctx.emit("unsupported", gid=self.group.number, op=label, dtype=str(dtype)[6:], text=text[:300])
+
+    def compare(
+        self, op: str, label: str, root: int, result: torch.Tensor, expected: torch.Tensor | None, tolerance: float
+    ) -> None:
+        """Emits ``wrong`` with the first element that differs by more than the tolerance."""
+        dtype = str(result.dtype)[6:]
+        dtypes, comparisons = self.checked.get(label, ({}, 0))
+        dtypes[dtype] = None
+        self.checked[label] = (dtypes, comparisons + 1)
+        if expected is None or torch.equal(result.cpu(), expected):
+            return
+        result = result.cpu()
+        differs = ~((result - expected).abs() <= tolerance) if tolerance else result != expected
+        indices = differs.nonzero().flatten()
+        if len(indices) and self.reported < MAX_REPORTED:
+            self.reported += 1
+            index = int(indices[0])
+            self.ctx.emit(
+                "wrong", gid=self.group.number, op=label, dtype=dtype, numel=result.numel(), wrong=len(indices),
+                index=index, root=root if op in ("broadcast", "reduce") else -1,
+                expected=json_number(expected[index]), got=json_number(result[index]),
+            )  # fmt: skip
+
+    def report(self, with_speed: bool) -> None:
+        """Emits what was compared and, if asked, how long it took."""
+        for label, (dtypes, count) in self.checked.items():
+            self.ctx.emit("checked", gid=self.group.number, op=label, dtypes=list(dtypes), count=count)
+        for (op, nbytes), seconds in self.seconds.items():
+            if with_speed:
+                self.ctx.emit("speed", gid=self.group.number, op=op, bytes=nbytes, seconds=seconds)

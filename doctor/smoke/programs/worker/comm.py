@@ -1,0 +1,132 @@
+"""Collectives and point-to-point messages, each of them recorded in the flight recorder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any
+
+from doctor.smoke.programs.worker.constants import P2P_GROUP_BASE
+from doctor.smoke.programs.worker.event_writer import EventWriter
+from doctor.smoke.programs.worker.flight_recorder import FlightRecorder
+from doctor.smoke.programs.worker.libraries import dist, torch
+
+
+class ProcessGroup:
+    """A process group: its number, the same on every rank, its name, its members, and torch's handle for it."""
+
+    def __init__(self, number: int, name: str, ranks: list[int], handle: Any) -> None:
+        self.number, self.name, self.ranks, self.handle = number, name, ranks, handle
+
+    def __len__(self) -> int:
+        return len(self.ranks)
+
+
+class TracedComm:
+    """torch.distributed calls, each between `FlightRecorder.enter` and `exit`. Roots and peers are global ranks."""
+
+    def __init__(
+        self,
+        rank: int,
+        world_size: int,
+        recorder: FlightRecorder,
+        events: EventWriter,
+        timeout: timedelta,
+        synchronize: Callable[[], object],
+    ) -> None:
+        self.rank, self.size, self.recorder, self.events = rank, world_size, recorder, events
+        self.timeout, self.synchronize = timeout, synchronize
+        self.world = ProcessGroup(0, "world", list(range(world_size)), None)
+        self.groups = {tuple(self.world.ranks): self.world}
+        self.gather_into = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
+        self.scatter_from = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
+
+    def group(self, name: str, ranks: Sequence[int]) -> ProcessGroup:
+        """The group of these ranks. Every rank of the world calls this in the same order, member or not."""
+        key = tuple(ranks)
+        if key not in self.groups:
+            handles: list[Any] = []
+            # new_group does not inherit the timeout of init_process_group.
+            self.run_traced(
+                "barrier", None, self.world, lambda: handles.append(dist.new_group(ranks, timeout=self.timeout))
+            )
+            self.groups[key] = ProcessGroup(len(self.groups), name, list(ranks), handles[0])
+            if self.rank == 0:
+                self.events.emit("group", gid=self.groups[key].number, name=name, ranks=list(ranks))
+        return self.groups[key]
+
+    def run_traced(
+        self,
+        op: str,
+        tensor: torch.Tensor | None,
+        group: ProcessGroup | None,
+        function: Callable[[], object],
+        root: int = -1,
+        number: int | None = None,
+    ) -> None:
+        """Runs ``function``, which must be this collective, and records it. Every collective goes through here.
+
+        ``number``: the group's number where there is no ``group``, as for a message between two ranks.
+        """
+        if number is None:
+            number = group.number if group else 0
+        dtype, numel = ("", 0) if tensor is None else (str(tensor.dtype)[6:], tensor.numel())
+        self.recorder.enter(number, op, dtype, root, numel)
+        function()
+        self.synchronize()
+        self.recorder.exit(number)
+
+    # The collectives change ``tensor`` or ``out`` in place, as torch's do. All of them wait for the device.
+
+    def all_reduce(self, tensor: torch.Tensor, group: ProcessGroup, op: Any = None) -> None:
+        op = op or dist.ReduceOp.SUM
+        self.run_traced("all_reduce", tensor, group, lambda: dist.all_reduce(tensor, op=op, group=group.handle))
+
+    def broadcast(self, tensor: torch.Tensor, root: int, group: ProcessGroup) -> None:
+        self.run_traced("broadcast", tensor, group, lambda: dist.broadcast(tensor, root, group=group.handle), root)
+
+    def reduce(self, tensor: torch.Tensor, root: int, group: ProcessGroup) -> None:
+        self.run_traced("reduce", tensor, group, lambda: dist.reduce(tensor, root, group=group.handle), root)
+
+    def all_gather(self, out: torch.Tensor, tensor: torch.Tensor, group: ProcessGroup) -> None:
+        self.run_traced("all_gather", tensor, group, lambda: self._all_gather(out, tensor, group))
+
+    def _all_gather(self, out: torch.Tensor, tensor: torch.Tensor, group: ProcessGroup) -> None:
+        try:
+            self.gather_into(out, tensor, group=group.handle)
+        except RuntimeError as error:
+            if "no support for _allgather_base" not in str(error):
+                raise
+            # gloo of torch 2.1 gathers into a list of tensors only.
+            pieces = [piece.view_as(tensor) for piece in out.chunk(len(group))]
+            dist.all_gather(pieces, tensor, group=group.handle)
+
+    def reduce_scatter(self, out: torch.Tensor, tensor: torch.Tensor, group: ProcessGroup) -> None:
+        self.run_traced("reduce_scatter", tensor, group, lambda: self.scatter_from(out, tensor, group=group.handle))
+
+    def all_to_all(self, out: torch.Tensor, tensor: torch.Tensor, group: ProcessGroup) -> None:
+        self.run_traced("all_to_all", tensor, group, lambda: dist.all_to_all_single(out, tensor, group=group.handle))
+
+    def barrier(self, group: ProcessGroup | None = None) -> None:
+        group = group or self.world
+        self.run_traced("barrier", None, group, lambda: dist.barrier(group=group.handle))
+
+    def send(self, tensor: torch.Tensor, peer: int) -> None:
+        number = P2P_GROUP_BASE + self.rank * self.size + peer
+        self.run_traced("send", tensor, None, lambda: dist.send(tensor, peer), peer, number)
+
+    def recv(self, tensor: torch.Tensor, peer: int) -> None:
+        number = P2P_GROUP_BASE + peer * self.size + self.rank
+        self.run_traced("recv", tensor, None, lambda: dist.recv(tensor, peer), peer, number)
+
+    def exchange(self, out: torch.Tensor, tensor: torch.Tensor, peer: int) -> None:
+        """Sends and receives at once; recorded as an all_to_all of two ranks."""
+        low, high = sorted((self.rank, peer))
+
+        def send_and_receive() -> None:
+            operations = [dist.P2POp(dist.isend, tensor, peer), dist.P2POp(dist.irecv, out, peer)]
+            for work in dist.batch_isend_irecv(operations):
+                work.wait()
+
+        number = P2P_GROUP_BASE + low * self.size + high
+        self.run_traced("all_to_all", tensor, None, send_and_receive, -1, number)

@@ -1,0 +1,67 @@
+"""torch, torch.distributed and NumPy: imported once by `load_libraries`, which measures how long that takes.
+
+All parts of the worker share one namespace on the host, so they use the names that this part binds. Where the parts
+are imported as ordinary modules, the three names stay None.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import os
+import sys
+import time
+import warnings
+from typing import TYPE_CHECKING, Any
+
+from doctor.smoke.programs.worker.event_writer import EventWriter
+
+if TYPE_CHECKING:
+    import numpy as numpy
+    import torch as torch
+
+    dist = torch.distributed
+else:
+    torch = dist = numpy = None
+
+PRELOADED_MODULES: list[str] = []
+"""Modules that stages need besides torch. Imported before the fork, so that the ranks share them."""
+
+
+def load_libraries(orders: dict[str, Any], events: EventWriter) -> None:
+    """Imports torch and what the backend needs, and emits ``imported`` with the versions and the seconds it took.
+
+    Ends the process with status 3 where this torch lacks the backend. Raises: whatever an import raises.
+    """
+    global torch, dist, numpy
+    warnings.filterwarnings("ignore")
+    started, backend = time.monotonic(), orders["plan"]["backend"]
+    import torch
+    import torch.distributed as dist
+
+    try:
+        import numpy
+        import numpy.random  # otherwise each rank imports it at its first use
+    except ImportError:
+        numpy = None  # type: ignore[assignment]
+    if backend == "hccl":
+        importlib.import_module("torch_npu")  # it registers itself with torch
+    available = backend == "hccl" or dist.is_backend_available(backend)
+    events.emit(
+        "imported",
+        seconds=round(time.monotonic() - started, 3),
+        torch=torch.__version__,
+        numpy=numpy.__version__ if numpy else None,
+        python=".".join(map(str, sys.version_info[:3])),
+        backend_ok=available,
+        text="" if available else f"this torch was built without {backend}",
+    )
+    if not available:
+        os._exit(3)
+    for name in PRELOADED_MODULES:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+    # The boot line disabled the collector: scanning what torch has just created costs a tenth of the import time.
+    gc.freeze()
+    gc.enable()

@@ -1,0 +1,119 @@
+"""The process that the agent starts: it imports torch once and becomes the ranks.
+
+On stdin, behind the program's text, is one line of JSON: the orders.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import Any
+
+from doctor.smoke.programs.worker.event_writer import EventWriter
+from doctor.smoke.programs.worker.libraries import load_libraries
+from doctor.smoke.programs.worker.processes import die_with_agent, die_with_parent
+from doctor.smoke.programs.worker.rank import enter_rank
+from doctor.smoke.programs.worker.rendezvous import start_store
+
+IMPORT_ERROR_STATUS = 4
+CLOSED_FILES_STATUS = 5
+
+
+def main() -> None:
+    """Reads the orders and carries them out. Never returns."""
+    orders = json.loads(sys.stdin.buffer.readline())
+    die_with_agent(orders["agent"])
+    check_inherited_files(orders)
+    forks = orders["start"] == "fork"
+    events = EventWriter(orders["events"], -1 if forks else orders["mine"][0])
+    try:
+        load_libraries(orders, events)
+    except BaseException as error:  # an import can fail in any way, and each has to be reported
+        report_import_error(events, error)
+        os._exit(IMPORT_ERROR_STATUS)
+    if forks:
+        fork_ranks(orders, events)
+    redirect_output(orders, orders["mine"][0])
+    enter_rank(orders, orders["mine"][0])
+
+
+def check_inherited_files(orders: dict[str, Any]) -> None:
+    """Ends this process where it cannot report: some wrappers of an interpreter close the files it should inherit."""
+    try:
+        os.fstat(orders["events"])
+        os.fstat(orders["box"])
+    except OSError:
+        text = (
+            "what starts this Python closes the files that it should inherit, as conda run does: "
+            f"name {sys.executable} itself\n"
+        )
+        os.write(2, text.encode("ascii", "replace"))
+        os._exit(CLOSED_FILES_STATUS)
+
+
+def report_import_error(events: EventWriter, error: BaseException) -> None:
+    """Emits the error as that of stage ``start``, for all ranks of this process."""
+    events.emit("error", kind=type(error).__name__, text=error_summary(error), secondary=False, stage="start", trace=[])
+
+
+def error_summary(error: BaseException) -> str:
+    """The first line of an error, and of its root cause: torch wraps the error of a library that does not load."""
+    text = first_line(error)[:400]
+    root = error
+    while True:
+        cause = root.__cause__ or root.__context__
+        if cause is None:
+            break
+        root = cause
+    root_text = first_line(root)[:200]
+    return text if not root_text or root_text in text else f"{text} ({type(root).__name__}: {root_text})"
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error's text, which may be empty."""
+    return (str(error).strip().splitlines() or [""])[0]
+
+
+def fork_ranks(orders: dict[str, Any], events: EventWriter) -> None:
+    """One process a rank, all with the torch that this one imported; then starts their store and awaits their ends.
+
+    Never returns.
+    """
+    parent, rank_of_pid = os.getpid(), {}
+    for rank in orders["mine"]:
+        pid = os.fork()
+        if pid == 0:
+            die_with_parent(parent)
+            close_other_ranks(orders, rank)
+            enter_rank(orders, rank)
+        rank_of_pid[pid] = rank
+    store = start_store(orders) if orders["hosts_store"] else None
+    while rank_of_pid:
+        pid, status = os.waitpid(-1, 0)
+        if pid in rank_of_pid:
+            events.emit("exit", rank=rank_of_pid.pop(pid), status=status)
+    if store is not None:
+        # Ranks of other hosts may still use the store. The agent closes stdin at the end of the run.
+        sys.stdin.buffer.read()
+    os._exit(0)
+
+
+def close_other_ranks(orders: dict[str, Any], rank: int) -> None:
+    """Closes the other ranks' files, so that the agent notices the end of each, and takes this rank's for output."""
+    for files in (orders["stacks"], orders["errors"]):
+        for other, file in files.items():
+            if int(other) != rank:
+                os.close(file)
+    if orders["store"] >= 0:
+        os.close(orders["store"])
+    devnull = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(devnull, 0)
+    redirect_output(orders, rank)
+
+
+def redirect_output(orders: dict[str, Any], rank: int) -> None:
+    """Sends stdout and stderr to the agent as the rank's."""
+    file = orders["errors"][str(rank)]
+    os.dup2(file, 1)
+    os.dup2(file, 2)

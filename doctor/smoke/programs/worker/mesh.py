@@ -1,0 +1,61 @@
+"""A rank's position in a layout."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from doctor.smoke.programs.worker.comm import ProcessGroup, TracedComm
+from doctor.smoke.programs.worker.partitions import format_ranks
+from doctor.smoke.programs.worker.rng import HEADS
+
+
+class Mesh:
+    """A rank's position in a layout (pp x dp x tp, tp fastest), and the groups that it belongs to.
+
+    Without ``comm`` no groups are made. An axis that the layout does not name has size 1, so that ``{}`` is serial.
+    Raises: ValueError.
+    """
+
+    def __init__(self, layout: dict[str, Any], rank: int = 0, comm: TracedComm | None = None) -> None:
+        self.pp: int = layout.get("pp", 1)
+        self.dp: int = layout.get("dp", 1)
+        self.tp: int = layout.get("tp", 1)
+        size = self.pp * self.dp * self.tp
+        if HEADS % self.tp:
+            raise ValueError(f"tensor parallelism over {self.tp} ranks: the model has {HEADS} heads")
+        if comm and size != comm.size:
+            raise ValueError(f"a layout of {size} ranks in a world of {comm.size}")
+        self.pp_rank = rank // (self.tp * self.dp)
+        self.dp_rank = rank // self.tp % self.dp
+        self.tp_rank = rank % self.tp
+        self.is_first_stage: bool = self.pp_rank == 0
+        self.is_last_stage: bool = self.pp_rank == self.pp - 1
+        self.previous_rank, self.next_rank = rank - self.tp * self.dp, rank + self.tp * self.dp
+        self.tp_group: Any = None  # a ProcessGroup, or None where the axis has size 1
+        self.dp_group: Any = None
+        if comm:
+            self._make_groups(comm)
+
+    def _make_groups(self, comm: TracedComm) -> None:
+        """Every rank makes every group, whether it is a member or not, in this order."""
+        for stage in range(self.pp):
+            corner = stage * self.dp * self.tp
+            for start in range(corner, corner + self.dp * self.tp, self.tp):
+                members = range(start, start + self.tp)
+                self.tp_group = self._make_group(comm, "tp", members) or self.tp_group
+            for start in range(corner, corner + self.tp):
+                members = range(start, corner + self.dp * self.tp, self.tp)
+                self.dp_group = self._make_group(comm, "dp", members) or self.dp_group
+
+    @staticmethod
+    def _make_group(comm: TracedComm, axis: str, members: range) -> ProcessGroup | None:
+        """The group of these ranks if this one is among them."""
+        if len(members) == 1:
+            return None
+        group = comm.group(f"{axis}{len(members)} {format_ranks(list(members))}", list(members))
+        return group if comm.rank in members else None
+
+    def blocks(self, count: int) -> range:
+        """The blocks of this rank's rows: a dp rank's share of all, the same for all ranks with that dp index."""
+        share = count // self.dp
+        return range(self.dp_rank * share, (self.dp_rank + 1) * share)

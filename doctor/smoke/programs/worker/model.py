@@ -1,0 +1,163 @@
+"""The model: a tiny masked language model, with tensor and pipeline parallelism written out."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from doctor.smoke.programs.worker.batch import Batch
+from doctor.smoke.programs.worker.comm import TracedComm
+from doctor.smoke.programs.worker.context import RankContext
+from doctor.smoke.programs.worker.libraries import torch
+from doctor.smoke.programs.worker.nonfinite import NonFiniteTracker
+from doctor.smoke.programs.worker.parameters import LAYER_PARAMETERS, ShardedParameters
+from doctor.smoke.programs.worker.rng import HIDDEN, SEQUENCE_LENGTH
+
+
+class Model(ShardedParameters):
+    """One rank's part of the model, and one training step through it."""
+
+    def __init__(self, ctx: RankContext, layout: dict[str, Any], seed: int, comm: TracedComm | None = None) -> None:
+        super().__init__(ctx, layout, seed, comm)
+        self.nonfinite = NonFiniteTracker()
+        self.recompute = layout.get("recompute", False)
+        self.micro_batch_count = max(self.mesh.pp, layout.get("accumulate", 1))
+
+    # Tensor parallelism, forward and backward: `tp_enter` and `tp_exit` enclose what each rank computes a share of.
+
+    def tp_all_reduce(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The sum over the tp ranks, as a new tensor."""
+        if self.mesh.tp == 1:
+            return tensor
+        total = tensor.detach().clone(memory_format=torch.contiguous_format)
+        self.comm.all_reduce(total, self.mesh.tp_group)
+        return total
+
+    def tp_enter(self, x: torch.Tensor) -> torch.Tensor:
+        """Forward: unchanged. Backward: the sum of the tp ranks' gradients."""
+        self.nonfinite.record_input(x)
+        x = x.view_as(x)
+        x.register_hook(self.tp_enter_backward)
+        return x
+
+    def tp_enter_backward(self, gradient: torch.Tensor) -> torch.Tensor:
+        """The hook that `tp_enter` registers."""
+        self.nonfinite.record_output("gradient", gradient)
+        return self.tp_all_reduce(gradient)
+
+    def tp_exit(self, part: torch.Tensor) -> torch.Tensor:
+        """Forward: the sum of what the tp ranks computed. Backward: unchanged."""
+        self.nonfinite.record_output("activations", part)
+        if self.mesh.tp > 1:
+            part = part - part.detach() + self.tp_all_reduce(part)  # the value of the sum, the gradient of the part
+        part.register_hook(self.nonfinite.record_input)
+        return part
+
+    def tp_gather(self, part: torch.Tensor) -> torch.Tensor:
+        """Forward: the tp ranks' columns side by side. Backward: each rank's own columns."""
+        self.nonfinite.record_output("activations", part)
+        if self.mesh.tp > 1:
+            gathered = part.new_empty((self.mesh.tp * len(part), *part.shape[1:]))
+            self.comm.all_gather(gathered, part.detach().contiguous(), self.mesh.tp_group)
+            columns = list(gathered.chunk(self.mesh.tp))
+            columns[self.mesh.tp_rank] = part
+            part = torch.cat(columns, -1)
+        part.register_hook(self.nonfinite.record_input)
+        return part
+
+    # The layers.
+
+    def embed(self, inputs: torch.Tensor) -> torch.Tensor:
+        """Token embedding plus position embedding."""
+        x = inputs @ self.weights["words"] + self.weights["places"]
+        self.nonfinite.record_output("activations", x)
+        return x
+
+    def layer(self, number: int, x: torch.Tensor, dropout_scale: torch.Tensor | None) -> torch.Tensor:
+        """Attention and MLP side by side: one sum over the tp ranks serves both."""
+        norm, qkv, out, up, down = [self.weights[f"{number}.{name}"] for name in LAYER_PARAMETERS]
+        h = self.tp_enter(torch.layer_norm(x, (HIDDEN,), norm))
+        # Heads of four numbers: sums of products over leading dimensions cost a third of the tiny matrix products.
+        q, k, v = (h @ qkv.flatten(0, 2).t()).unflatten(2, qkv.shape[:3]).permute(2, 3, 1, 0, 4).contiguous()
+        scores = (q[:, :, None] * k[:, None]).sum(0) / math.sqrt(len(q))
+        weights = scores.softmax(1)  # by query position, key position, row, head
+        heads = (weights * v[:, None]).sum(2)  # by number, position, row, head
+        attention = heads.permute(2, 1, 3, 0).flatten(2) @ out.t()
+        mlp = torch.nn.functional.gelu(h @ up.t()) @ down.t()
+        change = self.tp_exit(attention + mlp)
+        return x + (change if dropout_scale is None else change * dropout_scale)
+
+    def recomputed_layer(self, number: int, x: torch.Tensor, dropout_scale: torch.Tensor | None) -> torch.Tensor:
+        """The same layer, but no activation is kept: the backward pass computes it again."""
+        recomputed: list[torch.Tensor] = []
+        saved_count = 0
+
+        def drop(tensor: torch.Tensor) -> int:
+            nonlocal saved_count
+            saved_count += 1
+            return saved_count - 1
+
+        def restore(index: int) -> torch.Tensor:
+            if not recomputed:
+                hooks = torch.autograd.graph.saved_tensors_hooks(recomputed.append, lambda _: None)
+                with torch.enable_grad(), hooks:
+                    self.layer(number, x.detach().requires_grad_(), dropout_scale)
+            return recomputed[index]
+
+        with torch.autograd.graph.saved_tensors_hooks(drop, restore):
+            return self.layer(number, x, dropout_scale)
+
+    def loss(self, x: torch.Tensor, selectors: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        """The mean loss over masked positions. The head is split by token over tp, its scores are gathered."""
+        h = self.tp_enter(torch.layer_norm(selectors @ x, (HIDDEN,), self.weights["norm"]))
+        scores = self.tp_gather(h @ self.weights["head"].t())
+        self.nonfinite.record_input(scores)
+        loss = -(scores.log_softmax(-1) * targets).sum(-1).mean()
+        self.nonfinite.record_output("loss", loss)
+        return loss
+
+    # One step.
+
+    def forward(self, batch: Batch, rows: slice) -> tuple[torch.Tensor | None, torch.Tensor]:
+        """One micro-batch through this pipeline stage.
+
+        Returns what was received, None on the first stage, and what is sent to the next, on the last stage the loss.
+        """
+        received = None
+        if self.mesh.is_first_stage:
+            x = self.embed(batch.inputs[rows])
+        else:
+            received = x = torch.empty((rows.stop - rows.start, SEQUENCE_LENGTH, HIDDEN), device=self.device)
+            self.comm.recv(received, self.mesh.previous_rank)
+            received.requires_grad_()
+        run_layer = self.recomputed_layer if self.recompute else self.layer
+        for number in self.stage_layers:
+            x = run_layer(number, x, None if batch.dropout_scale is None else batch.dropout_scale[number, rows])
+        if self.mesh.is_last_stage:
+            share = (rows.stop - rows.start) / len(batch)
+            return received, self.loss(x, batch.selectors[rows], batch.targets[rows]) * share
+        self.comm.send(x.detach().contiguous(), self.mesh.next_rank)
+        return received, x
+
+    def backward(self, received: torch.Tensor | None, result: torch.Tensor) -> None:
+        """The same micro-batch backward, given what `forward` returned."""
+        if not self.mesh.is_last_stage:
+            gradient = torch.empty_like(result, memory_format=torch.contiguous_format)
+            self.comm.recv(gradient, self.mesh.next_rank)
+            self.nonfinite.record_input(gradient)
+            result = (result * gradient).sum()  # result.backward(gradient) would import sympy: a third of a second
+        result.backward()
+        if received is not None:
+            self.comm.send(received.grad.contiguous(), self.mesh.previous_rank)
+
+    def forward_backward(self, batch: Batch) -> torch.Tensor | None:
+        """GPipe: all micro-batches forward, then all backward. Gradients add up.
+
+        Returns the batch's loss on the last pipeline stage, None on the others.
+        """
+        self.gradient.zero_()
+        self.nonfinite = NonFiniteTracker()
+        passes = [self.forward(batch, rows) for rows in batch.micro_batches(self.micro_batch_count)]
+        for received, result in passes:
+            self.backward(received, result)
+        return sum(result.detach() for _, result in passes) if self.mesh.is_last_stage else None

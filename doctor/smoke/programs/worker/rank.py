@@ -1,0 +1,109 @@
+"""One rank, from its device to its last stage."""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import signal
+import socket
+import time
+import traceback
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+from doctor.smoke.programs.worker.collective_test import SECONDARY_MESSAGES
+from doctor.smoke.programs.worker.comm import TracedComm
+from doctor.smoke.programs.worker.constants import STAGES
+from doctor.smoke.programs.worker.context import STAGE_FUNCTIONS, RankContext
+from doctor.smoke.programs.worker.event_writer import EventWriter
+from doctor.smoke.programs.worker.flight_recorder import FlightRecorder
+from doctor.smoke.programs.worker.libraries import numpy, torch
+from doctor.smoke.programs.worker.rendezvous import init_process_group
+
+ERROR_STATUS = 13
+"""Exit status of a rank that has emitted an ``error`` event."""
+
+
+def enter_rank(orders: dict[str, Any], rank: int) -> None:
+    """Turns this process into one rank. Never returns."""
+    events = EventWriter(orders["events"], rank)
+    recorder = FlightRecorder(orders["box"], orders["index"][str(rank)])
+    status = 0
+    try:
+        run_rank(orders, rank, events, recorder)
+    except BaseException as error:  # whatever ends a rank has to be reported
+        status = ERROR_STATUS
+        report_error(events, recorder, error)
+    # An interpreter with torch takes half a second to exit in the ordinary way.
+    os._exit(status)
+
+
+def run_rank(orders: dict[str, Any], rank: int, events: EventWriter, recorder: FlightRecorder) -> None:
+    """All stages of one rank."""
+    plan = orders["plan"]
+    faulthandler.register(signal.SIGUSR1, file=orders["stacks"][str(rank)], all_threads=True, chain=False)
+    if plan["backend"] == "gloo":
+        torch.set_num_threads(1)
+    started = time.monotonic()
+    device, identity, synchronize = select_device(plan, rank)
+    events.emit("stage", stage="start", seconds=round(time.monotonic() - started, 3))
+    recorder.stage, started = STAGES.index("rendezvous"), time.monotonic()
+    store = init_process_group(orders, events, rank, device)  # noqa: F841 - keeps the connection open
+    timeout = timedelta(seconds=plan["timeout"])
+    comm = TracedComm(rank, len(plan["places"]), recorder, events, timeout, synchronize)
+    seconds = round(time.monotonic() - started, 3)
+    events.emit(
+        "joined", seconds=seconds, host=socket.gethostname(), device=identity, torch=torch.__version__,
+        numpy=numpy.__version__ if numpy else None, world=comm.size,
+    )  # fmt: skip
+    ctx = RankContext(plan, rank, device, recorder, events, comm)
+    recorder.mark("compute")
+    finish_stage(ctx, "rendezvous", started)
+    for name in STAGES[2:-1]:
+        if name in plan["stages"] and name in STAGE_FUNCTIONS:
+            recorder.stage, recorder.step, started = STAGES.index(name), 0, time.monotonic()
+            recorder.mark("compute")
+            STAGE_FUNCTIONS[name](ctx)
+            finish_stage(ctx, name, started)
+    recorder.stage = STAGES.index("teardown")
+    comm.barrier()
+    events.emit("done")
+    recorder.mark("done")
+
+
+def select_device(plan: dict[str, Any], rank: int) -> tuple[torch.device, dict[str, int | str], Callable[[], object]]:
+    """The rank's device, made current; its identity; and the function that waits until its work is done."""
+    number = plan["places"][rank].get("device", -1)
+    if plan["backend"] == "gloo":
+        return torch.device("cpu"), {"index": -1, "name": "cpu", "id": ""}, lambda: None
+    kind = {"nccl": "cuda", "hccl": "npu"}[plan["backend"]]
+    module = getattr(torch, kind)
+    module.set_device(number)
+    properties = module.get_device_properties(number)
+    identity = {
+        "index": module.current_device(),
+        "name": str(getattr(properties, "name", "")),
+        "id": str(getattr(properties, "uuid", "") or getattr(properties, "pci_bus_id", "")),
+    }
+    return torch.device(kind, number), identity, module.synchronize
+
+
+def finish_stage(ctx: RankContext, name: str, started: float) -> None:
+    """Ends a stage: no rank begins the next one before all ranks are here."""
+    ctx.comm.barrier()
+    ctx.emit("stage", stage=name, seconds=round(time.monotonic() - started, 3))
+
+
+def report_error(events: EventWriter, recorder: FlightRecorder, error: BaseException) -> None:
+    """Emits the error that ends this rank, innermost call first."""
+    text = str(error).strip()
+    frames = traceback.extract_tb(error.__traceback__)[-4:]
+    events.emit(
+        "error",
+        kind=type(error).__name__,
+        text=(text.splitlines() or [""])[0][:600],
+        secondary=any(part in text for part in SECONDARY_MESSAGES),
+        stage=STAGES[recorder.stage],
+        trace=[f"{frame.filename[-80:]}:{frame.lineno} {frame.name}" for frame in reversed(frames)],
+    )

@@ -1,0 +1,98 @@
+"""How the ranks meet: the store at the master address, and the default process group."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import time
+from datetime import timedelta
+from typing import Any
+
+from doctor.smoke.programs.worker.event_writer import EventWriter
+from doctor.smoke.programs.worker.libraries import dist, torch
+
+
+class StoreError(Exception):
+    """The ranks did not meet at the store; the text says why."""
+
+
+def wait_for_port(events: EventWriter, address: str, port: int, seconds: float) -> None:
+    """Waits until the master accepts a connection, and emits why it does not yet: torch's client would only time out.
+
+    Raises: StoreError.
+    """
+    end, last_problem = time.monotonic() + seconds, ""
+    while True:
+        problem, text = try_connect(address, port, min(2.0, max(0.1, end - time.monotonic())))
+        if not problem:
+            return
+        if problem != last_problem:
+            events.emit("try", problem=problem, text=text, address=f"{address}:{port}")
+            last_problem = problem
+        if time.monotonic() > end:
+            raise StoreError(text)
+        time.sleep(0.1)
+
+
+def try_connect(address: str, port: int, seconds: float) -> tuple[str, str]:
+    """One attempt to connect: the kind of problem and its text; two empty strings on success."""
+    try:
+        target = socket.getaddrinfo(address, port, 0, socket.SOCK_STREAM)[0]
+    except OSError as error:
+        return "name", f"{address} does not resolve: {error.strerror or error}"
+    resolved = target[4][0]
+    name = f"{address} ({resolved})" if resolved != address else address
+    connection = socket.socket(target[0], socket.SOCK_STREAM)
+    connection.settimeout(seconds)
+    try:
+        connection.connect(target[4])
+        return "", ""
+    except ConnectionRefusedError:
+        return "refused", f"{name} port {port} refuses connections"
+    except socket.timeout:
+        return "dropped", f"{name} port {port} does not answer"
+    except OSError as error:
+        kind = "no-route" if error.errno in (errno.ENETUNREACH, errno.EHOSTUNREACH) else "other"
+        return kind, f"{name} port {port}: {error.strerror}"
+    finally:
+        connection.close()
+
+
+def claim_rank(store: Any, rank: int, world_size: int) -> None:
+    """Registers this process as the rank. Raises: StoreError for a second one, or for another world size."""
+    token = f"{socket.gethostname()} {os.getpid()} {time.time_ns()}"
+    first = store.compare_set(f"rank {rank}", "", token).decode()
+    if first != token:
+        raise StoreError(f"rank {rank} is there twice: {first.split()[0]} also calls itself rank {rank}")
+    size = store.compare_set("world", "", f"{world_size} {rank}").decode().split()
+    if int(size[0]) != world_size:
+        raise StoreError(f"world size is {world_size} here, and {size[0]} on rank {size[1]}")
+
+
+def init_process_group(orders: dict[str, Any], events: EventWriter, rank: int, device: torch.device) -> Any:
+    """Connects to the store and forms the default process group.
+
+    Returns the store: its connection lives only as long as a reference to it. Raises: StoreError.
+    """
+    plan, (address, port) = orders["plan"], orders["master"]
+    timeout = timedelta(seconds=plan["timeout"])
+    hosts_store = orders["hosts_store"] and orders["start"] == "exec"
+    store = start_store(orders) if hosts_store else None
+    if store is None:
+        wait_for_port(events, address, port, plan["timeout"])
+        store = dist.TCPStore(address, port, None, False, timeout, wait_for_workers=False)
+    store = dist.PrefixStore("doctor", store)
+    world_size = len(plan["places"])
+    claim_rank(store, rank, world_size)
+    options = {}
+    if plan["backend"] != "gloo" and device.index is not None:
+        options["device_id"] = device
+    dist.init_process_group(plan["backend"], store=store, rank=rank, world_size=world_size, timeout=timeout, **options)
+    return store
+
+
+def start_store(orders: dict[str, Any]) -> Any:
+    """The key-value store at the master address. It starts a thread, so call it only where nothing is forked later."""
+    options = {"master_listen_fd": orders["store"]} if orders["store"] >= 0 else {}
+    return dist.TCPStore(*orders["master"], None, True, wait_for_workers=False, **options)

@@ -1,0 +1,122 @@
+"""Stage ``loader``: a DataLoader with worker processes, as training scripts use one."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import random
+import time
+from collections.abc import Callable
+from typing import Any
+
+from doctor.smoke.programs.worker.context import STAGE_FUNCTIONS, RankContext
+from doctor.smoke.programs.worker.libraries import numpy, torch
+from doctor.smoke.programs.worker.processes import die_with_parent
+from doctor.smoke.programs.worker.values import digest
+
+LOADER_WORKERS, LOADER_BATCHES, LOADER_BATCH_ROWS = 2, 4, 4
+ROW_NUMBERS = 1 << 14
+"""Numbers in a row: enough that batches need /dev/shm."""
+
+
+class SampleDataset:
+    """Each row begins with what Python's, NumPy's and torch's generator gave in the worker, and with its seed."""
+
+    def __len__(self) -> int:
+        return LOADER_BATCHES * LOADER_BATCH_ROWS
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        row = torch.zeros(ROW_NUMBERS, dtype=torch.float64)
+        row[0], row[1], row[2] = random.random(), numpy.random.random() if numpy else 0.0, torch.rand(())
+        row[3] = torch.utils.data.get_worker_info().seed % (1 << 53)
+        return row
+
+
+def data_share(ctx: RankContext) -> tuple[int, int]:
+    """The index of the layout that decides which ranks read the same data, and this rank's share in it.
+
+    Preferred is a layout in which some ranks read the same data and others do not.
+    """
+    layouts = ctx.plan["layouts"]
+    scores = [(layout.get("dp", 1) > 1) + (layout.get("tp", 1) * layout.get("pp", 1) > 1) for layout in layouts]
+    index = scores.index(max(scores))
+    return index, ctx.rank // layouts[index].get("tp", 1) % layouts[index].get("dp", 1)
+
+
+def loader_seed(ctx: RankContext) -> int:
+    """The DataLoader's base seed: the same on ranks that read the same data, another on all others."""
+    return int(ctx.plan["seed"]) * 1000003 + data_share(ctx)[1]
+
+
+def make_worker_init(parent: int) -> Callable[[int], None]:
+    """What each loader worker does first: it ties its life to its rank's, and seeds all generators.
+
+    It inherits from its rank the signal handler that writes its stack.
+    """
+
+    def init_worker(number: int) -> None:
+        die_with_parent(parent)
+        seed = torch.initial_seed() % (1 << 32)
+        random.seed(seed)
+        if numpy:
+            numpy.random.seed(seed)
+
+    return init_worker
+
+
+def read_batches(ctx: RankContext) -> tuple[torch.Tensor, list[int]]:
+    """The first numbers of all rows, and the workers' seeds.
+
+    The loader has no timeout, as in most training scripts: with one, torch would notice a dead worker only at its end.
+    """
+    # A semaphore has a name for a moment. With the pid in it, the agent can remove it should we be killed then.
+    multiprocessing.current_process()._config["semprefix"] = f"/torch_{os.getpid()}_"  # type: ignore[attr-defined]
+    loader = torch.utils.data.DataLoader(
+        SampleDataset(), batch_size=LOADER_BATCH_ROWS, num_workers=LOADER_WORKERS,
+        worker_init_fn=make_worker_init(os.getpid()), generator=torch.Generator().manual_seed(loader_seed(ctx)),
+        multiprocessing_context="fork",
+    )  # fmt: skip
+    batches = []
+    ctx.recorder.mark("input")
+    for batch in loader:
+        ctx.recorder.mark("compute")
+        batches.append(batch[:, :4].clone())
+        ctx.recorder.step += 1
+        ctx.recorder.mark("input")
+    rows = torch.cat(batches)
+    return rows, sorted({int(seed) for seed in rows[:, 3]})
+
+
+def stage_loader(ctx: RankContext) -> None:
+    """Tests the loader's shared memory, and its workers' random numbers."""
+    started, text = time.monotonic(), ""
+    digests: dict[str, int] = {}
+    seeds: list[int] = []
+    try:
+        rows, seeds = read_batches(ctx)
+        columns: list[Any] = ["python", "numpy" if numpy else None, "torch"]
+        digests = {name: digest(rows[:, column]) for column, name in enumerate(columns) if name}
+    except (RuntimeError, OSError) as error:
+        # A worker's error comes with its complete traceback; the message is its last line.
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        text = f"{lines[-1][:600]}; {shm_usage()}"
+    ctx.recorder.mark("compute")
+    layout, share = data_share(ctx)
+    seconds = round(time.monotonic() - started, 3)
+    ctx.emit(
+        "loader", workers=LOADER_WORKERS, digests=digests, seeds=seeds, seconds=seconds, text=text, layout=layout,
+        dp=share,
+    )  # fmt: skip
+
+
+def shm_usage() -> str:
+    """The size of /dev/shm and what is free of it, for a message."""
+    try:
+        stat = os.statvfs("/dev/shm")
+    except OSError as error:
+        return f"/dev/shm: {error.strerror}"
+    size, free = stat.f_blocks * stat.f_frsize, stat.f_bavail * stat.f_frsize
+    return f"/dev/shm has {size / 1e6:.1f} MB, {free / 1e6:.1f} MB of them free"
+
+
+STAGE_FUNCTIONS["loader"] = stage_loader

@@ -1,0 +1,80 @@
+"""Stage ``native``: the layouts once more, with what users train with. Sent only where the plan has this stage.
+
+Parameters, rows, masks and dropout are those of the training stage, so that the losses must be the reference run's
+here, too. What this torch lacks is reported.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from doctor.smoke.programs.worker.collective_test import SECONDARY_MESSAGES
+from doctor.smoke.programs.worker.context import STAGE_FUNCTIONS, RankContext
+from doctor.smoke.programs.worker.libraries import PRELOADED_MODULES, torch
+from doctor.smoke.programs.worker.native_trainers import (
+    Composed,
+    NativeReference,
+    Replicated,
+    ShardedOptimizer,
+    Trainer,
+)
+
+PRELOADED_MODULES.extend(
+    [  # half a second to two, once for all ranks of the host instead of in each
+        "torch._dynamo",
+        "torch.distributed.device_mesh",
+        "torch.distributed.fsdp",
+        "torch.distributed.optim",
+        "torch.distributed.pipelining",
+        "torch.distributed.tensor.parallel",
+        "torch.fx.experimental.symbolic_shapes",
+        "torch.nn.parallel",
+        "torch.utils.checkpoint",
+    ]
+)
+
+
+def stage_native(ctx: RankContext) -> None:
+    """Each layout of the plan, with every trainer for it."""
+    expected = NativeReference(ctx).losses()
+    for index, layout in enumerate(ctx.plan["layouts"]):
+        for trainer_class in trainers_for(layout):
+            trainer, text = make_trainer(ctx, layout, trainer_class)
+            losses = []
+            if all_ranks_ready(ctx, trainer is not None) and trainer:
+                losses = trainer.losses()
+            text = text or ("" if losses else "another rank could not")
+            api = trainer_class.api(layout)
+            ctx.emit("native", layout=index, api=api, losses=losses, twin=expected, text=text)
+
+
+def trainers_for(layout: dict[str, Any]) -> list[Any]:
+    """The trainers, all of them classes, that a layout is trained with."""
+    if layout.get("tp", 1) > 1 or layout.get("pp", 1) > 1:
+        return [Composed]
+    if layout.get("zero"):
+        return [ShardedOptimizer]
+    if layout.get("accumulate", 1) > 1 or layout.get("recompute"):
+        return [Replicated]
+    return [Replicated, Composed]
+
+
+def make_trainer(ctx: RankContext, layout: dict[str, Any], trainer_class: Any) -> tuple[Trainer | None, str]:
+    """A trainer; or None, and why this torch cannot make it."""
+    try:
+        return trainer_class(ctx, layout), ""
+    except (ImportError, NotImplementedError, AttributeError, TypeError, ValueError, RuntimeError) as error:
+        if any(part in str(error) for part in SECONDARY_MESSAGES):
+            raise
+        line = (str(error).splitlines() or [""])[0][:300]
+        return None, f"torch {torch.__version__}: {type(error).__name__}: {line}"
+
+
+def all_ranks_ready(ctx: RankContext, ready: bool) -> bool:
+    """Whether all ranks are: what one pipeline stage lacks, another may not need."""
+    unready = torch.tensor([0 if ready else 1], device=ctx.device)
+    ctx.comm.all_reduce(unready, ctx.comm.world)
+    return not int(unready)
+
+
+STAGE_FUNCTIONS["native"] = stage_native

@@ -1,0 +1,71 @@
+"""Stage ``pace``: the same work on every rank, so that a slow one stands out."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Callable
+
+from doctor.smoke.programs.worker.context import STAGE_FUNCTIONS, RankContext, run_queue_seconds
+from doctor.smoke.programs.worker.libraries import torch
+
+PACE_STEPS, RUNS_PER_STEP = 20, 3
+
+
+def input_work(ctx: RankContext) -> None:
+    """What preparing a batch is like: numbers drawn, sorted, moved to the device. A third of a millisecond."""
+    values = [random.random() for _ in range(900)]
+    values.sort()
+    torch.tensor(values).to(ctx.device)
+
+
+def compute_work(ctx: RankContext, factors: torch.Tensor) -> None:
+    """A chain of matrix products: half a millisecond on CPUs, one on accelerators."""
+    product = factors
+    for _ in range(2 if ctx.device.type == "cpu" else 4):
+        product = torch.mm(product, factors)
+    ctx.comm.synchronize()
+
+
+def seconds_without_run_queue(work: Callable[[], None]) -> float:
+    """Seconds of one piece of work, less the time that it was ready to run and waited for a CPU."""
+    waited, started = run_queue_seconds(), time.perf_counter()
+    work()
+    elapsed = time.perf_counter() - started
+    return max(0.0, round(elapsed - (run_queue_seconds() - waited), 7))
+
+
+def stage_pace(ctx: RankContext) -> None:
+    """Times input work and compute work, without any communication.
+
+    CPU ranks move from CPU to CPU: the neighbour of a busy CPU is a third slower for seconds, which is no fault.
+    """
+    on_cpu = ctx.device.type == "cpu"
+    factors = torch.eye(192 if on_cpu else 4096, dtype=torch.float32 if on_cpu else torch.float16, device=ctx.device)
+    work_by_kind: dict[str, Callable[[], None]] = {
+        "input": lambda: input_work(ctx),
+        "compute": lambda: compute_work(ctx, factors),
+    }
+    for work in work_by_kind.values():
+        work()
+    ctx.comm.barrier()
+    cpus = sorted(os.sched_getaffinity(0)) if on_cpu else []
+    seconds: dict[str, list[float]] = {kind: [] for kind in work_by_kind}
+    try:
+        for step in range(PACE_STEPS):
+            ctx.recorder.step = step
+            if len(cpus) > 1:
+                os.sched_setaffinity(0, {cpus[(ctx.rank + step) % len(cpus)]})
+                compute_work(ctx, factors)
+            for kind, work in work_by_kind.items():
+                ctx.recorder.mark(kind)
+                seconds[kind] += [seconds_without_run_queue(work) for _ in range(RUNS_PER_STEP)]
+    finally:
+        if len(cpus) > 1:
+            os.sched_setaffinity(0, cpus)
+    ctx.recorder.mark("compute")
+    ctx.emit("pace", **seconds)
+
+
+STAGE_FUNCTIONS["pace"] = stage_pace

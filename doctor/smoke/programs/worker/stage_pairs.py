@@ -1,0 +1,110 @@
+"""Stage ``pairs``: pairs of hosts exchange messages, so that a slow link stands out."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator, Sequence
+
+from doctor.smoke.programs.worker.context import STAGE_FUNCTIONS, RankContext
+from doctor.smoke.programs.worker.libraries import torch
+
+MAX_ALL_PAIRS = 32
+"""Up to so many ranks, all pairs are measured."""
+SLOW_FACTOR = 1.5
+"""A pair that takes this many times as long as most pairs is measured again."""
+MAX_SLOW_PAIRS = 64
+
+
+def round_robin(count: int, seed: int = 1) -> Iterator[list[tuple[int, int]]]:
+    """The pairs of each round: in a round everyone has one partner; of an odd number, one rests. Circle method.
+
+    Up to MAX_ALL_PAIRS every pair occurs once; of more, as many rounds as it takes to tell hosts apart.
+    """
+    even = count + count % 2
+    rotations = list(range(even - 1))
+    if count > MAX_ALL_PAIRS:
+        rotations = random.Random(seed).sample(rotations, count.bit_length() + 2)
+    for rotation in rotations:
+        circle = [0] + [1 + (place + rotation) % (even - 1) for place in range(even - 1)]
+        pairs = [sorted((circle[place], circle[-1 - place])) for place in range(even // 2)]
+        yield [(low, high) for low, high in pairs if high < count]
+
+
+def paired_ranks(ctx: RankContext) -> list[int]:
+    """The ranks that are paired: the first of each host, or all of a single host."""
+    first_ranks: dict[str, int] = {}
+    for rank, host in enumerate(ctx.hosts):
+        first_ranks.setdefault(host, rank)
+    return list(first_ranks.values()) if len(first_ranks) > 1 else list(range(ctx.world_size))
+
+
+def time_exchanges(ctx: RankContext, peer: int, nbytes: int, repeats: int) -> list[float]:
+    """Seconds of exchanges with the peer, both ways at once. A first one, of one element, synchronizes the two."""
+    element = torch.zeros(1, device=ctx.device)
+    ctx.comm.exchange(torch.empty_like(element), element, peer)
+    tensor = torch.full((max(1, nbytes // 4),), float(ctx.rank), device=ctx.device)
+    out, seconds = torch.empty_like(tensor), []
+    for _ in range(repeats):
+        started = time.perf_counter()
+        ctx.comm.exchange(out, tensor, peer)
+        seconds.append(round(time.perf_counter() - started, 7))
+    return seconds
+
+
+def measure_pair(
+    ctx: RankContext, pair: tuple[int, int], round_number: int, nbytes: int, repeats: int, confirm: bool
+) -> list[float]:
+    """This rank's exchanges with the other rank of the pair. ``confirm``: the second time, with no other pair."""
+    peer = pair[0] if ctx.rank == pair[1] else pair[1]
+    seconds = time_exchanges(ctx, peer, nbytes, repeats)
+    ctx.emit("pair", peer=peer, round=round_number, bytes=nbytes, seconds=seconds, confirm=confirm)
+    return seconds
+
+
+def slow_pairs(
+    schedule: Sequence[Sequence[tuple[int, int]]], times: Sequence[Sequence[float]]
+) -> list[tuple[tuple[int, int], int]]:
+    """Pairs that took far longer than most, slowest first, with their round. ``times``: of each rank, by round."""
+    seconds_of_pair = {}
+    for round_number, pairs in enumerate(schedule):
+        for low, high in pairs:
+            seconds_of_pair[low, high] = (max(times[low][round_number], times[high][round_number]), round_number)
+    ordered = sorted(seconds_of_pair.values())
+    usual = ordered[int(len(ordered) * 0.35)][0] if ordered else 0.0
+    slow = sorted(
+        (
+            (seconds, round_number, pair)
+            for pair, (seconds, round_number) in seconds_of_pair.items()
+            if seconds > SLOW_FACTOR * usual
+        ),
+        reverse=True,
+    )
+    return [(pair, round_number) for _, round_number, pair in slow[:MAX_SLOW_PAIRS]]
+
+
+def stage_pairs(ctx: RankContext) -> None:
+    """Pairs exchange a message, all pairs of a round at once; then the slow ones again, each alone.
+
+    Skipped on the CPUs of a single host: there is no link between them.
+    """
+    if ctx.device.type == "cpu" and len(set(ctx.hosts)) == 1:
+        return
+    nbytes = min(1 << 20, ctx.plan["max_bytes"])
+    ranks = paired_ranks(ctx)
+    rounds = round_robin(len(ranks), ctx.plan["seed"])
+    schedule = [[(ranks[low], ranks[high]) for low, high in pairs] for pairs in rounds]
+    fastest = torch.zeros(max(1, len(schedule)))
+    for round_number, pairs in enumerate(schedule):
+        for pair in pairs:
+            if ctx.rank in pair:
+                fastest[round_number] = min(measure_pair(ctx, pair, round_number, nbytes, 5, confirm=False))
+    times = torch.zeros(ctx.world_size * len(fastest), device=ctx.device)
+    ctx.comm.all_gather(times, fastest.to(ctx.device), ctx.comm.world)
+    for pair, round_number in slow_pairs(schedule, times.cpu().view(ctx.world_size, -1).tolist()):
+        if ctx.rank in pair:
+            measure_pair(ctx, pair, round_number, nbytes, 6, confirm=True)
+        ctx.comm.barrier()
+
+
+STAGE_FUNCTIONS["pairs"] = stage_pairs

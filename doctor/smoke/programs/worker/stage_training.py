@@ -1,0 +1,149 @@
+"""Stages ``training`` and ``learning``.
+
+Every rank trains the model alone, the reference run; then all ranks train it together, in every layout. All layouts
+start from the same parameters and take the same rows, so that every loss must be the reference run's.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Any
+
+from doctor.smoke.programs.worker.batch import Batch, block_count
+from doctor.smoke.programs.worker.context import STAGE_FUNCTIONS, RankContext
+from doctor.smoke.programs.worker.libraries import torch
+from doctor.smoke.programs.worker.mesh import Mesh
+from doctor.smoke.programs.worker.model import Model
+from doctor.smoke.programs.worker.optimizers import Adam, sgd
+from doctor.smoke.programs.worker.rng import CounterRng
+from doctor.smoke.programs.worker.values import digest, finite_or_none
+
+BLOCKS_PER_EVENT = 60
+"""An event must fit into one write to a pipe."""
+LEARNING_BLOCKS = 32
+"""At least so many blocks a step of the learning stage: the mean of a few tokens would vary more than it falls."""
+REFERENCE_BLOCKS = 512
+"""The ranks other than 0 do only as many steps of the reference run as have so many blocks."""
+
+
+def make_batch(ctx: RankContext, model: Any, rng: CounterRng, step: int, dropout: bool) -> Batch:
+    """This rank's rows of a step. ``model``: a `Model`, or whatever has a `Mesh`. Without dropout: for learning."""
+    ctx.recorder.step = step
+    ctx.recorder.mark("input")
+    count = block_count(ctx.world_size) if dropout else block_count(ctx.world_size, LEARNING_BLOCKS)
+    batch = Batch(ctx, rng, step, model.mesh.blocks(count), dropout, count)
+    ctx.recorder.mark("compute")
+    return batch
+
+
+def initial_seed(ctx: RankContext, layout: dict[str, Any]) -> int:
+    """The seed of a rank's first parameters: only the first dp rank has the plan's. The broadcast makes them equal."""
+    return int(ctx.plan["seed"]) + (1000 + ctx.rank if Mesh(layout, ctx.rank).dp_rank else 0)
+
+
+def stage_training(ctx: RankContext) -> None:
+    """The reference run, then each layout of the plan."""
+    reference_run(ctx)
+    for index, layout in enumerate(ctx.plan["layouts"]):
+        train_layout(ctx, index, layout)
+
+
+def reference_run(ctx: RankContext) -> None:
+    """The same training in one process. Every rank does it, so that a device that computes differently shows.
+
+    With very many blocks all ranks but rank 0 do only the first steps.
+    """
+    model, rng = Model(ctx, {}, ctx.plan["seed"]), CounterRng(ctx.plan["seed"], ctx.device)
+    first, start, losses, norms = digest(model.flat), model.flat.clone(), [], []
+    steps = ctx.plan["steps"]
+    if not ctx.is_first:
+        steps = min(steps, max(1, REFERENCE_BLOCKS // block_count(ctx.world_size)))
+    for step in range(steps):
+        batch = make_batch(ctx, model, rng, step, True)
+        losses.append(finite_or_none(model.forward_backward(batch)))
+        gradient = model.reduce_gradient()
+        norms.append(model.norm_share(gradient))
+        model.update(gradient, sgd)
+        if ctx.is_first:
+            emit_blocks(ctx, step, batch)
+    precision = matmul_error(ctx.device)
+    ctx.emit("twin", losses=losses, grads=norms, params=digest(model.flat), init=first, precision=precision)
+    if ctx.is_first:
+        ctx.emit("twin-update", update=model.squared_norms(model.flat - start))
+
+
+def emit_blocks(ctx: RankContext, step: int, batch: Batch) -> None:
+    """The checksums of every block of the step."""
+    for start in range(0, len(batch.blocks), BLOCKS_PER_EVENT):
+        part = slice(start, start + BLOCKS_PER_EVENT)
+        ctx.emit("twin-blocks", step=step, first=start, ids=batch.ids[part], masks=batch.masks[part])
+
+
+def matmul_error(device: torch.device) -> float | None:
+    """The relative error of a matrix product: some devices multiply float32 with fewer bits."""
+    first, second = torch.rand(2, 64, 64, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    exact = first @ second
+    computed = (first.float().to(device) @ second.float().to(device)).cpu().double()
+    return finite_or_none(((computed - exact).abs() / exact).max())
+
+
+def train_layout(ctx: RankContext, index: int, layout: dict[str, Any]) -> None:
+    """One layout. All dp ranks but the first start from other parameters, which the broadcast must make the same."""
+    started = time.monotonic()
+    ctx.recorder.step = 0  # the reference run may have done more steps on some ranks than on others
+    model = Model(ctx, layout, initial_seed(ctx, layout), ctx.comm)
+    rng = CounterRng(ctx.plan["seed"], ctx.device)
+    before = model.digests()["params"]
+    model.broadcast_params()
+    ctx.emit("begin", layout=index, before=before, **model.digests())
+    start = model.flat.clone()
+    for step in range(ctx.plan["steps"]):
+        batch = make_batch(ctx, model, rng, step, True)
+        ctx.emit("step", layout=index, step=step, **train_step(model, batch))
+    seconds = round(time.monotonic() - started, 3)
+    ctx.emit("end", layout=index, update=model.squared_norms(model.flat - start), seconds=seconds)
+
+
+def train_step(model: Model, batch: Batch) -> dict[str, Any]:
+    """One step of training; returns what the ``step`` event says of it."""
+    loss = model.forward_backward(batch)
+    local_norm = model.norm_share(model.gradient)
+    nonfinite = model.nonfinite.origin() or ("gradient" if local_norm is None else "")
+    gradient = model.reduce_gradient()
+    norm, gradient_digest = model.norm_share(gradient, model.owned_slice), digest(gradient)
+    model.update(gradient, sgd)
+    digests = model.digests()
+    if not nonfinite and not math.isfinite(float(model.flat.sum())):
+        nonfinite = "parameters"
+    return dict(
+        loss=None if loss is None else finite_or_none(loss), blocks=batch.blocks[:BLOCKS_PER_EVENT],
+        ids=batch.ids[:BLOCKS_PER_EVENT], masks=batch.masks[:BLOCKS_PER_EVENT], rng=batch.rng_digests,
+        grad_local=local_norm, grad=norm, grad_digest=gradient_digest, bad=nonfinite, **digests,
+    )  # fmt: skip
+
+
+def stage_learning(ctx: RankContext) -> None:
+    """One layout, trained for as many steps as a healthy run needs for its loss to fall.
+
+    Nothing is recomputed: the training stage has shown that this changes no number.
+    """
+    preferred: dict[str, Any] = max(ctx.plan["layouts"], key=learning_preference)
+    layout = dict(preferred, recompute=False)
+    model = Model(ctx, layout, initial_seed(ctx, layout), ctx.comm)
+    rng, adam = CounterRng(ctx.plan["seed"], ctx.device), Adam()
+    model.broadcast_params()
+    for step in range(ctx.plan["learn_steps"]):
+        loss = model.forward_backward(make_batch(ctx, model, rng, step, False))
+        if loss is not None:
+            ctx.emit("learn", step=step, loss=finite_or_none(loss))
+        model.update(model.reduce_gradient(), adam)
+
+
+def learning_preference(layout: dict[str, Any]) -> tuple[int, int]:
+    """Larger is better: tensor parallelism takes several collectives a layer, the other axes a few a step."""
+    return -layout.get("tp", 1), (layout.get("pp", 1) > 1) + (layout.get("dp", 1) > 1)
+
+
+STAGE_FUNCTIONS["training"] = stage_training
+STAGE_FUNCTIONS["learning"] = stage_learning

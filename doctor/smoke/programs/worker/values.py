@@ -1,0 +1,35 @@
+"""Tensors and floats in the form in which events carry them."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import zlib
+from typing import Any
+
+from doctor.smoke.programs.worker.libraries import torch
+
+
+def digest(data: bytes | torch.Tensor) -> int:
+    """A 64-bit checksum of bytes or of a tensor's bytes: equal data, equal digest."""
+    if not isinstance(data, bytes):
+        data = tensor_bytes(data)
+    return zlib.crc32(data) | zlib.adler32(data) << 32
+
+
+def tensor_bytes(tensor: torch.Tensor) -> bytes:
+    """A tensor's bytes. Does not need NumPy."""
+    tensor = tensor.detach().cpu().contiguous()
+    return ctypes.string_at(tensor.data_ptr(), tensor.numel() * tensor.element_size())
+
+
+def finite_or_none(value: Any) -> float | None:
+    """A float that JSON can hold; None for what is not finite."""
+    value = float(value)
+    return value if math.isfinite(value) else None
+
+
+def json_number(element: Any) -> float | str:
+    """A float, or ``"nan"``, ``"inf"``, ``"-inf"``, which JSON has no number for."""
+    value = float(element)
+    return value if math.isfinite(value) else str(value)

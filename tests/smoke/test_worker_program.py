@@ -1,0 +1,121 @@
+"""The worker's parts are modules of ours; what is sent of them is one text that needs nothing of ours."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import subprocess
+import sys
+import traceback
+from collections import Counter
+from pathlib import Path
+from types import CodeType
+
+import pytest
+
+from doctor.smoke.programs import worker
+from doctor.smoke.programs.worker import NATIVE_PARTS, PARTS
+from doctor.smoke.run import programs
+
+ALL_PARTS = (*PARTS, *NATIVE_PARTS)
+FOLDER = Path(worker.__file__).parent
+PACKAGE = worker.__name__
+PYTHON = (3, 8)
+"""The oldest interpreter that a job may use."""
+
+
+def source(part: str) -> str:
+    return (FOLDER / f"{part}.py").read_text("utf-8")
+
+
+def own_imports(part: str) -> dict[str, list[ast.alias]]:
+    """The names that a part imports, wherever in its text, by the part that they come from."""
+    imports = [node for node in ast.walk(ast.parse(source(part))) if isinstance(node, ast.ImportFrom)]
+    ours = [node for node in imports if str(node.module).startswith("doctor")]
+    return {str(node.module).removeprefix(f"{PACKAGE}."): node.names for node in ours}
+
+
+def defined_names(part: str) -> set[str]:
+    """The names that a part itself binds at its top level."""
+    body = ast.parse(source(part)).body
+    names = {node.name for node in body if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
+    for node in body:
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target] if hasattr(node, "target") else []
+        nodes = [child for target in targets for child in ast.walk(target)]
+        names |= {child.id for child in nodes if isinstance(child, ast.Name) and isinstance(child.ctx, ast.Store)}
+    return names
+
+
+def test_every_file_is_a_part() -> None:
+    assert {path.stem for path in FOLDER.glob("*.py")} == {"__init__", *ALL_PARTS}
+    assert max(len(source(part).splitlines()) for part in ALL_PARTS) <= 300
+
+
+@pytest.mark.parametrize("part", ALL_PARTS)
+def test_a_part_is_a_module_with_a_docstring(part: str) -> None:
+    assert importlib.import_module(f"{PACKAGE}.{part}").__doc__
+
+
+@pytest.mark.parametrize("part", ALL_PARTS)
+def test_a_part_imports_earlier_parts_alone(part: str) -> None:
+    imports = own_imports(part)
+    assert set(imports) <= set(ALL_PARTS[: ALL_PARTS.index(part)])
+    assert not [name for names in imports.values() for name in names if name.asname], "nothing renames it on the host"
+
+
+def test_no_name_is_defined_by_two_parts() -> None:
+    """They share one namespace, so that the later would replace the earlier."""
+    counts = Counter(name for part in ALL_PARTS for name in defined_names(part))
+    assert [name for name, count in counts.items() if count > 1] == []
+    assert counts["STAGES"] == counts["TracedComm"] == counts["LOADER_WORKERS"] == 1
+
+
+@pytest.mark.parametrize("part", ALL_PARTS)
+def test_what_is_sent_of_a_part_runs_on_its_own_on_old_interpreters(part: str) -> None:
+    text = programs.part(part)
+    tree = ast.parse(text, feature_version=PYTHON)
+    modules = [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    modules += [name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names]
+    assert not [module for module in modules if module.split(".")[0] == "doctor"]
+    assert text.isascii()
+
+
+@pytest.mark.parametrize("part", ALL_PARTS)
+def test_lines_keep_their_numbers(part: str) -> None:
+    ours, sent = source(part).splitlines(), programs.part(part).splitlines()
+    changed = [line for line, other in zip(ours, sent, strict=True) if line != other]
+    assert all(line.startswith(("from doctor.", "    ", ")")) for line in changed)
+    assert len(changed) >= len(own_imports(part))
+
+
+def compiled(text: str) -> list[CodeType]:
+    """The code of every part of a joined text, without running any of it."""
+    codes: list[CodeType] = []
+    exec(compile(text, "worker.py", "exec"), {"exec": codes.append})
+    return codes
+
+
+def test_the_joined_program_compiles_and_names_its_files() -> None:
+    text = programs.program(("training", "native"))
+    assert text.isascii()
+    assert [code.co_filename for code in compiled(text)] == [f"worker/{part}.py" for part in ALL_PARTS]
+    assert compiled(programs.program(("training",)))[-1].co_filename == "worker/main.py"
+
+
+def test_a_stack_names_the_part_and_its_line() -> None:
+    names = {"__name__": "worker"}
+    exec(programs.worker(), names)
+    with pytest.raises(AttributeError) as raised:
+        names["tensor_bytes"](None)  # type: ignore[operator]
+    last = traceback.extract_tb(raised.value.__traceback__)[-1]
+    assert (last.filename, last.name) == ("worker/values.py", "tensor_bytes")
+    assert ".detach()" in source("values").splitlines()[(last.lineno or 0) - 1]
+
+
+def test_it_starts_without_doctor_and_without_torch() -> None:
+    """As the agent starts it: the text on stdin, in an interpreter that has nothing but the standard library."""
+    text = programs.program(("native",))
+    boot = "import sys; exec(compile(sys.stdin.read(), 'worker.py', 'exec')); print(callable(main), torch, len(OPS))"
+    argv = [sys.executable, "-I", "-S", "-c", boot]
+    done = subprocess.run(argv, input=text, capture_output=True, text=True, cwd="/", timeout=60)
+    assert (done.stdout, done.stderr) == ("True None 12\n", "")

@@ -3,7 +3,7 @@ from collections.abc import Iterator
 from doctor import ERROR, Finding, PerHost, check
 from doctor.engine.pairwise_blame import partners, suspects
 from doctor.facts.hccn import DeviceAddresses
-from doctor.facts.pings import DevicePings
+from doctor.facts.hccn.pings import DevicePings
 
 
 @check(severity=ERROR, area="links")

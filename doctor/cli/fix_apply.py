@@ -32,7 +32,7 @@ from doctor.session.console import write
 from doctor.session.policy import apply_policy, validate_settings
 
 if TYPE_CHECKING:
-    from doctor.cli.fix import DisplayOptions, FixAction
+    from doctor.cli.fix_options import DisplayOptions, FixAction
     from doctor.engine.record import Run
 
 MAX_PARALLEL_HOSTS = 64

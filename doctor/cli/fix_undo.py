@@ -24,7 +24,7 @@ from doctor.report.layout.formatting import clean, count_noun
 from doctor.session.console import write
 
 if TYPE_CHECKING:
-    from doctor.cli.fix import DisplayOptions, FixAction
+    from doctor.cli.fix_options import DisplayOptions, FixAction
 
 MAX_PARALLEL_HOSTS = 64
 

@@ -62,8 +62,10 @@ def in_version_range(version: str, first: str, last: str) -> bool:
 def same_cann_release(first: str, second: str) -> bool:
     """Whether two CANN versions are one release: betas count as their release, and patches of one line are one.
 
-    >>> same_cann_release("8.2.RC1.beta1", "8.2.RC1"), same_cann_release("8.5.1", "8.5.0"), same_cann_release("8.0.RC3", "8.0.0")
-    (True, True, False)
+    >>> same_cann_release("8.2.RC1.beta1", "8.2.RC1"), same_cann_release("8.5.1", "8.5.0")
+    (True, True)
+    >>> same_cann_release("8.0.RC3", "8.0.0")
+    False
     """
     return _cann_release(first) == _cann_release(second)
 

@@ -3,17 +3,16 @@
 from doctor.job.env_vars import EnvSetting, invalid_settings
 from doctor.job.host_matching import match_servers, product_family
 from doctor.job.launch_config import LaunchConfig, PortRange
+from doctor.job.rank_table.file import RankTableFile, read_rank_table
 from doctor.job.rank_table.model import (
     Rank,
     RankTable,
-    RankTableFile,
     RankTableProblem,
     Server,
     StatedCount,
     SuperPod,
     limit_items,
     parse_address,
-    read_rank_table,
 )
 from doctor.job.rank_table.strict_json import NotARankTable
 

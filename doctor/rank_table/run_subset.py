@@ -12,8 +12,8 @@ from doctor.engine.fact import Fact, Output
 from doctor.engine.record import HostRecord, Run
 from doctor.facts.hccn import DeviceAddresses, SuperPodId, VnicAddresses
 from doctor.facts.hccn.hccs import HccsPings
+from doctor.facts.hccn.pings import DevicePings
 from doctor.facts.network import HostAddresses
-from doctor.facts.pings import DevicePings
 from doctor.job import NotARankTable, read_rank_table
 from doctor.job.launch_config import RANK_TABLE_VARIABLES
 from doctor.rank_table.reduce import ReductionError, hosts_by_server, reduce_table

@@ -6,7 +6,7 @@ from ipaddress import ip_interface
 
 from doctor.engine.fact import PerHost
 from doctor.facts.hccn import DeviceAddresses
-from doctor.facts.pings import DevicePings, Ping
+from doctor.facts.hccn.pings import DevicePings, Ping
 from tests.checks.devices import of
 
 look = of("device_unreachable")

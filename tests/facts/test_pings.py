@@ -11,7 +11,7 @@ from doctor.engine.evaluate import read_fact
 from doctor.engine.fact import Fact, Output, PerHost, Visit
 from doctor.engine.record import HostRecord
 from doctor.facts.hccn import DeviceAddresses
-from doctor.facts.pings import DevicePings, Ping, ping_partners
+from doctor.facts.hccn.pings import DevicePings, Ping, ping_partners
 
 GOOD = "device 3 PING 29.1.0.2\nrecv seq=0,time=1.4ms\n3 packets transmitted, 3 received, 0.00% packet loss\n"
 PARTIAL = "recv time out seq=0\n3 packets transmitted, 2 received, 33.33% packet loss\nCommand execute failed!\n"

@@ -165,7 +165,8 @@ def test_nothing_stays_of_a_doctor_that_is_killed(fleet: Fleet, job: dict[str, s
     script = (
         "import os, signal; from doctor.transport.launcher.transport import LauncherTransport\n"
         "from doctor.transport.launcher.slurm import Slurm\n"
-        f"talk = LauncherTransport(Slurm(), {fleet.hosts!r}).open_session({fleet.hosts[2]!r}, 'echo on; exec {FOREVER}')\n"
+        f"transport = LauncherTransport(Slurm(), {fleet.hosts!r})\n"
+        f"talk = transport.open_session({fleet.hosts[2]!r}, 'echo on; exec {FOREVER}')\n"
         "print(next(iter(talk)), flush=True); os.kill(os.getpid(), signal.SIGKILL)"
     )
     done = fleet.run([sys.executable, "-c", script], env={**job, "PYTHONPATH": str(ROOT)})

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Literal
 
 import msgspec
 
 from doctor.engine.fact import Unreadable
-from doctor.engine.sanitize import printable
 
 MAX_SERVER_ID = 64
 """Characters of a server_id."""
@@ -118,42 +117,6 @@ class RankTable(msgspec.Struct, frozen=True):
             )
         if not self.ranks:
             raise Unreadable("the table lists nothing that can be read", "rank-table-field-missing")
-
-
-class RankTableFile(msgspec.Struct, frozen=True):
-    """The file as it was given, whether or not it is a rank table."""
-
-    path: str
-    text: str = ""
-    error: str = ""
-    """Why it could not be read; then ``text`` is empty."""
-    link_target: str = ""
-    """Where the path leads when it is a symbolic link."""
-
-    @classmethod
-    def load(cls, path: str, read_file: Callable[[str], str], link: str = "") -> RankTableFile:
-        """Reads the file; never raises for what is in it or for its absence."""
-        try:
-            return cls(path, text=read_file(path), link_target=link)
-        except UnicodeDecodeError as error:
-            place = f"byte {error.start} is not UTF-8" if isinstance(error.object, bytes) else "it is not UTF-8"
-            return cls(path, error=f"{place}; was it saved as UTF-16 or GBK?", link_target=link)
-        except (OSError, ValueError) as error:
-            return cls(path, error=printable(getattr(error, "strerror", None) or str(error)), link_target=link)
-
-    def table(self) -> RankTable:
-        """Raises: NotARankTable."""
-        return read_rank_table(self.path, self.text)
-
-
-def read_rank_table(path: str, text: str) -> RankTable:
-    """The table in ``text``. What is wrong inside a known form is kept in ``problems``.
-
-    Raises: NotARankTable, with the line and column where it is no JSON, or with ``because`` for an unknown version.
-    """
-    from doctor.job.rank_table.parse import read_table  # needs the types above
-
-    return read_table(path, text)
 
 
 def parse_address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:

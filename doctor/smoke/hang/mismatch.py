@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from doctor.smoke.hang.describe import current_collective
 from doctor.smoke.hang.state import RunState
 from doctor.smoke.hang.traces import form
 from doctor.smoke.hang.wait_graph import CollectiveId, Wait, find_deadlock
 from doctor.smoke.model import Collective, Failure, FailureKind, Snapshot
-from doctor.smoke.run.describe import current_collective
 
 ANSWER, ARRIVAL = 0.3, 3.0
 """Seconds that the others of a group get to show their side of a mismatch, and those on their way, at most."""

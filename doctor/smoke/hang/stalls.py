@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from doctor.smoke.hang.describe import current_collective
 from doctor.smoke.hang.state import RunState
 from doctor.smoke.hang.wait_graph import CollectiveId, Wait
 from doctor.smoke.model import Failure, FailureKind, Snapshot
-from doctor.smoke.run.describe import current_collective
 
 LEFT_SECONDS = 0.3
 """Seconds after its end that a rank's last calls may take to be heard of."""

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from doctor.smoke.hang.adaptive_limits import AdaptiveLimits
+from doctor.smoke.hang.describe import CHANNEL_BASE, FailureBuilder, current_collective
 from doctor.smoke.hang.traces import CallLedger, Trace, same_call
 from doctor.smoke.model import Collective, Failure, FailureKind, Snapshot
-from doctor.smoke.run.describe import CHANNEL_BASE, FailureBuilder, current_collective
 
 QUIET = 0.1
 """Seconds without a sign after which a rank is worth a look."""

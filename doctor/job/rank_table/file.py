@@ -1,0 +1,45 @@
+"""The rank table as a file: what it holds, or why it cannot be read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from doctor.engine.sanitize import printable
+from doctor.job.rank_table.model import RankTable
+from doctor.job.rank_table.parse import read_table
+
+
+class RankTableFile(msgspec.Struct, frozen=True):
+    """The file as it was given, whether or not it is a rank table."""
+
+    path: str
+    text: str = ""
+    error: str = ""
+    """Why it could not be read; then ``text`` is empty."""
+    link_target: str = ""
+    """Where the path leads when it is a symbolic link."""
+
+    @classmethod
+    def load(cls, path: str, read_file: Callable[[str], str], link: str = "") -> RankTableFile:
+        """Reads the file; never raises for what is in it or for its absence."""
+        try:
+            return cls(path, text=read_file(path), link_target=link)
+        except UnicodeDecodeError as error:
+            place = f"byte {error.start} is not UTF-8" if isinstance(error.object, bytes) else "it is not UTF-8"
+            return cls(path, error=f"{place}; was it saved as UTF-16 or GBK?", link_target=link)
+        except (OSError, ValueError) as error:
+            return cls(path, error=printable(getattr(error, "strerror", None) or str(error)), link_target=link)
+
+    def table(self) -> RankTable:
+        """Raises: NotARankTable."""
+        return read_rank_table(self.path, self.text)
+
+
+def read_rank_table(path: str, text: str) -> RankTable:
+    """The table in ``text``. What is wrong inside a known form is kept in ``problems``.
+
+    Raises: NotARankTable, with the line and column where it is no JSON, or with ``because`` for an unknown version.
+    """
+    return read_table(path, text)

@@ -451,7 +451,7 @@ def marker(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     if not importlib.util.find_spec("torch"):
         pytest.skip("torch is not installed")
     mark = f"doctor-test-launch-{os.getpid()}-{time.monotonic_ns()}"
-    monkeypatch.setattr(connect, "marker", lambda: mark)
+    monkeypatch.setattr(connect, "new_marker", lambda: mark)
     yield mark
     assert not processes(mark)
 
@@ -554,19 +554,18 @@ def test_a_wrapper_that_closes_what_should_be_inherited_is_told(marker: str, tmp
 SUPERVISOR = """
 import signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)  # tests in the background inherit that it is ignored
-from doctor.smoke import calling, launch, sources
 from doctor.smoke.plan import Wish
+from doctor.smoke.run import connect, programs, supervisor
 from doctor.transport.local import Local
-import doctor.smoke.run.programs
-text = sources.worker() + '''
+text = programs.worker() + '''
 STAGE_FUNCTIONS["collectives"] = lambda one: time.sleep(1000)
 '''
-sources.worker = lambda: text
-calling.marker = lambda: sys.argv[1]
+programs.worker = lambda: text
+connect.new_marker = lambda: sys.argv[1]
 def told(stage, seconds):
     print(stage, flush=True)
 wish = Wish(backend="gloo", python=sys.argv[2])
-smoked = launch.smoke({"localhost": 2}, Local(), wish, local=True, told=told)
+smoked = supervisor.smoke({"localhost": 2}, Local(), wish, local=True, told=told)
 print(smoked.run.ended, flush=True)
 """
 

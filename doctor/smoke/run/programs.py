@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from functools import cache
 from pathlib import Path
+
+from doctor.remote.assemble import assemble
+from doctor.smoke.programs.agent import MODULES
 
 _PROGRAMS = Path(__file__).parents[1] / "programs"
 
 
+@cache
 def agent() -> bytes:
     """The program of each host."""
-    return (_PROGRAMS / "agent.py").read_bytes()
+    return assemble(*MODULES).encode("ascii")
 
 
 def worker() -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import os
 import shutil
 import signal
@@ -17,17 +16,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doctor.collect.protocol import (
-    SOURCE,
-    CollectOptions,
-    CollectRequest,
-    RequestTemplate,
-    function_source,
-    parse_response,
-)
+from doctor.collect.protocol import CollectOptions, RequestTemplate, function_source, parse_response
 from doctor.engine.fact import Fact, Output, Probe, ProbeAnswer, ask, read, run
 from doctor.engine.record import HostRecord
 from doctor.engine.sanitize import strip_control_chars
+from doctor.remote.request import Request
 from doctor.transport import CommandResult, TransportError
 
 
@@ -47,7 +40,7 @@ def fact_of(probe: Probe, name: str = "One") -> type[Fact]:
     return type(Fact)(name, (Fact,), space, frozen=True)  # type: ignore[call-arg]
 
 
-def letter(ask: CollectOptions, seconds: float) -> CollectRequest:
+def request(ask: CollectOptions, seconds: float) -> Request:
     return RequestTemplate(ask).request(seconds)
 
 
@@ -56,18 +49,18 @@ def collect(
 ) -> HostRecord:
     """What the collector says on this machine."""
     given = options.pop("given", {})
-    sheet = letter(CollectOptions(tuple(facts), given, **options), seconds)
-    command = sheet.command.replace("for p in python3 ", f"for p in {python} python3 ") if python else sheet.command
+    sent = request(CollectOptions(tuple(facts), given, **options), seconds)
+    command = sent.command.replace("for p in python3 ", f"for p in {python} python3 ") if python else sent.command
     process = subprocess.Popen([*shell, command], stdin=-1, stdout=-1, stderr=-1)
     assert process.stdin and process.stdout and process.stderr
-    process.stdin.write(sheet.stdin)
+    process.stdin.write(sent.stdin)
     process.stdin.flush()
     out, err = process.stdout.read(), process.stderr.read()
     process.stdin.close()
     code = process.wait()
     process.stdout.close()
     process.stderr.close()
-    return parse_response(CommandResult(code, out, err, 0.0, 0.0), sheet.marker)
+    return parse_response(CommandResult(code, out, err, 0.0, 0.0), sent.marker)
 
 
 def one(record: HostRecord, key: str = "", name: str = "One") -> Output:
@@ -100,10 +93,6 @@ def test_every_kind_of_probe_answers(python: str) -> None:
     assert one(record, "/nowhere", "Read").ended == "absent"
     assert ProbeAnswer(record.outputs["Ask"]).json() == {"hosts": 2}
     assert record.visit.python.startswith("3.")
-
-
-def test_the_program_is_ascii_and_parses_as_python_3_6() -> None:
-    ast.parse(SOURCE.decode("ascii"), feature_version=(3, 6))
 
 
 def test_a_command_that_hangs_ends_at_its_timeout_and_the_others_answer(python: str) -> None:
@@ -209,10 +198,10 @@ def test_when_its_time_is_up_it_says_what_it_has() -> None:
 
 
 def test_when_the_controller_goes_so_does_everything_it_started(tmp_path: Path) -> None:
-    sheet = letter(CollectOptions((fact_of(run(f"echo $$ > {tmp_path}/pid; exec sleep 1000", timeout=600)),), {}), 600)
-    process = subprocess.Popen(["sh", "-c", sheet.command], stdin=-1, stdout=-1)
+    sent = request(CollectOptions((fact_of(run(f"echo $$ > {tmp_path}/pid; exec sleep 1000", timeout=600)),), {}), 600)
+    process = subprocess.Popen(["sh", "-c", sent.command], stdin=-1, stdout=-1)
     assert process.stdin and process.stdout
-    process.stdin.write(sheet.stdin)
+    process.stdin.write(sent.stdin)
     process.stdin.flush()
     deadline = time.monotonic() + 20
     while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text().strip():
@@ -286,14 +275,14 @@ def test_plain_text_has_no_controls_and_an_end(text: str) -> None:
 
 
 def test_a_collector_killed_midway_is_no_answer() -> None:
-    sheet = letter(CollectOptions((fact_of(run("kill -9 $PPID")),), {}), 10)
-    process = subprocess.Popen(["sh", "-c", sheet.command], stdin=-1, stdout=-1)
+    sent = request(CollectOptions((fact_of(run("kill -9 $PPID")),), {}), 10)
+    process = subprocess.Popen(["sh", "-c", sent.command], stdin=-1, stdout=-1)
     assert process.stdin and process.stdout
-    process.stdin.write(sheet.stdin)
+    process.stdin.write(sent.stdin)
     process.stdin.flush()
     out = process.stdout.read()
     process.stdin.close()
     process.stdout.close()
     assert process.wait() == -signal.SIGKILL
     with pytest.raises(TransportError, match="signal 9"):
-        parse_response(CommandResult(-9, out, b"", 0.0, 0.0), sheet.marker)
+        parse_response(CommandResult(-9, out, b"", 0.0, 0.0), sent.marker)

@@ -1,4 +1,4 @@
-"""Our end of the program that `remote` is: one request, one answer."""
+"""The controller's end of the executor on a host: one request, one answer."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from typing import Any
 import msgspec
 
 from doctor.engine.sanitize import strip_control_chars
-from doctor.fix.bootstrap import execute_request
+from doctor.fix.bootstrap import executor_request
 from doctor.fix.file_edits import FileState
+from doctor.remote.bootstrap import python_problem
+from doctor.remote.request import marked_text
 from doctor.transport import Transport, TransportError
 
 RESPONSE_GRACE_SECONDS = 30.0
@@ -78,8 +80,8 @@ class RemoteExecutor:
         self.host, self.root = host, root
         self._responses: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
         self._end_reason = ""
-        request = execute_request(root, lock)
-        self._marker = request.marker.encode() + b" "
+        request = executor_request(root, lock)
+        self._marker = request.marker.encode("ascii")
         try:
             self._session = transport.open_session(host, request.command)
             threading.Thread(target=self._read_responses, daemon=True).start()
@@ -123,8 +125,9 @@ class RemoteExecutor:
     def _read_responses(self) -> None:
         try:
             for line in self._session:
-                if line.startswith(self._marker):
-                    self._responses.put(msgspec.json.decode(line[len(self._marker) :], type=dict[str, Any]))
+                text = marked_text(line, self._marker)
+                if text is not None:
+                    self._responses.put(msgspec.json.decode(text, type=dict[str, Any]))
             self._end_reason = self._describe_end()
         except TransportError as error:
             self._end_reason = strip_control_chars(error.text)
@@ -134,8 +137,8 @@ class RemoteExecutor:
 
     def _describe_end(self) -> str:
         errors = self._session.err.decode("utf-8", "replace")
-        if "doctor-no-python" in errors or "sys.version_info(" in errors:
-            return "there is no python3 of version 3.6 or later"
+        if python_problem(errors):
+            return python_problem(errors)
         last_line = strip_control_chars((errors.strip().splitlines() or [""])[-1])
         if self.root and last_line.startswith("sudo:"):
             return f"no root: sudo -n: {last_line.removeprefix('sudo:').strip()}"

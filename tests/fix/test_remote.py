@@ -17,22 +17,19 @@ from typing import Any
 import pytest
 
 from doctor.fix import remote_client as hands
-from doctor.fix import remote_executor
-from doctor.fix.bootstrap import ExecuteRequest, execute_request
+from doctor.fix.bootstrap import executor_request
+from doctor.fix.executor.file_state import LARGEST_FILE
 from doctor.fix.remote_client import ConnectionLost, RemoteExecutor, RequestRejected
+from doctor.remote.request import Request
 from doctor.transport.local import Local
 from tests.test_collector import PYTHONS
 
 HOST = "here"
 
 
-def test_its_source_is_plain() -> None:
-    Path(remote_executor.__file__).read_text("ascii")
-
-
 def test_its_command_is_safe_for_every_login_shell() -> None:
     """Words and single-quoted text: no exclamation mark for csh, no backslash for fish, nothing of ours unquoted."""
-    command = execute_request(True, 1.0).command
+    command = executor_request(True, 1.0).command
     assert not set("!\\\n") & set(command)
     assert command.count("'") == 2
     assert command.startswith("exec sh -c '")
@@ -62,10 +59,13 @@ def written(path: Path, data: bytes, sha: str = "", missing: tuple[str, ...] = (
 
 
 def test_every_python_runs_it(python: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def by_this(root: bool, lock: float) -> ExecuteRequest:
-        return execute_request(root, lock, python)
+    def by_this(root: bool, lock: float) -> Request:
+        request = executor_request(root, lock)
+        command = request.command.replace("for p in python3 ", f"for p in {python} ")
+        assert command != request.command
+        return Request(command, request.stdin, request.marker)
 
-    monkeypatch.setattr(hands, "execute_request", by_this)
+    monkeypatch.setattr(hands, "executor_request", by_this)
     one, path = RemoteExecutor(Local(), HOST, root=True, lock=-1), tmp_path / "a" / "b"
     assert one.uid == os.geteuid()
     said = one.call("run", sh="echo out; echo err >&2; exit 3", limit=100)
@@ -94,6 +94,12 @@ def test_a_command_that_does_not_end_is_ended_and_said_to_be(hand: RemoteExecuto
     said = hand.call("run", 0.3, sh="echo one; sleep 60", limit=100)
     assert "did not end within 0.3 s" in said["trouble"]
     assert said["out"] == "one\n"
+
+
+def test_a_command_that_prints_without_end_is_ended_in_time(hand: RemoteExecutor) -> None:
+    result = hand.call("run", 0.3, sh="yes", limit=4)
+    assert (result["out"], result["cut"], result["code"]) == ("y\ny\n", True, -9)
+    assert "did not end within 0.3 s" in result["trouble"]
 
 
 def test_what_a_command_leaves_behind_does_not_hold_it(hand: RemoteExecutor) -> None:
@@ -138,7 +144,7 @@ def test_what_is_no_plain_file_is_not_touched(hand: RemoteExecutor, path: str) -
 
 
 def test_a_large_file_is_not_touched(hand: RemoteExecutor, tmp_path: Path) -> None:
-    (tmp_path / "large").write_bytes(b"x" * (remote_executor.LARGEST + 1))
+    (tmp_path / "large").write_bytes(b"x" * (LARGEST_FILE + 1))
     assert "longer than" in hand.call("peek", path=str(tmp_path / "large"))["trouble"]
 
 
@@ -187,7 +193,7 @@ def test_one_at_a_time_works_on_a_host() -> None:
 
 
 def test_a_step_comes_to_its_end_when_nobody_listens_any_more(tmp_path: Path) -> None:
-    gate, done, one = tmp_path / "gate", tmp_path / "done", execute_request(False, -1)
+    gate, done, one = tmp_path / "gate", tmp_path / "done", executor_request(False, -1)
     os.mkfifo(gate)
     program = subprocess.Popen(shlex.split(one.command)[1:], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert program.stdin and program.stdout
@@ -240,8 +246,8 @@ HELLO = '{"uid": 0}'
 def test_a_host_that_answers_what_it_likes_is_lost_and_no_bug_of_ours(
     answers: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one = execute_request(False, -1)
-    monkeypatch.setattr(hands, "execute_request", lambda root, lock: one)
+    one = executor_request(False, -1)
+    monkeypatch.setattr(hands, "executor_request", lambda root, lock: one)
     transport = Local()
     monkeypatch.setattr(transport, "open_session", lambda host, command: Liar(one.marker, *answers))
     with pytest.raises(ConnectionLost):

@@ -18,7 +18,7 @@ from typing import Any
 
 from doctor.smoke.model import Layout, RankPlacement, SmokePlan
 from doctor.smoke.plan import plan_as_dict
-from doctor.smoke.run.bootstrap import build_request
+from doctor.smoke.run.bootstrap import agent_request
 
 numbers = itertools.count()
 
@@ -105,7 +105,7 @@ class Client:
 
     def __init__(self, python: str = "python3", shell: Sequence[str] = ("sh", "-c"), **prepare: Any) -> None:
         self.marker = f"doctor-test-{os.getpid()}-{next(numbers)}"
-        sent = build_request(self.marker, **prepare)
+        sent = agent_request(self.marker, **prepare)
         command = sent.command.replace("for p in python3 ", f"for p in {python} ")
         pipe = subprocess.PIPE
         # Not in our process group: a test may end all of it.

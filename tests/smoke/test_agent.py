@@ -16,8 +16,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doctor.smoke.model import STAGES
-from doctor.smoke.programs import agent
+from doctor.remote.assemble import assemble
+from doctor.smoke import model
+from doctor.smoke.programs.agent import MODULES
+from doctor.smoke.programs.agent.flight_recorder import (
+    AT_NOW,
+    AT_RING,
+    AT_TIMES,
+    CALL,
+    NOW,
+    OPS,
+    PAGE,
+    STAGES,
+    TIMES,
+    FlightRecorder,
+    name_of,
+)
+from doctor.smoke.programs.agent.interpreters import rank_environment
+from doctor.smoke.programs.agent.network import proc_address
 from doctor.smoke.protocol import parse_message
 from tests.smoke.stub import ENDS, WAITS, Client, gone
 from tests.test_collector import PYTHONS
@@ -45,9 +61,9 @@ def running(client: Client, live: str = WAITS, world: int = 2) -> None:
 
 
 def test_its_source_is_plain() -> None:
-    text = Path(agent.__file__).read_text("ascii")
+    text = assemble(*MODULES)
     assert "DOCTOR" not in re.sub(r"DOCTOR_SMOKE", "", text)
-    assert agent.STAGES == STAGES
+    assert STAGES == model.STAGES
 
 
 def test_every_python_runs_it(any_python: str) -> None:
@@ -125,27 +141,26 @@ def live(rank, box, say, orders):
 
 def test_a_box_that_is_being_written_is_left_for_the_next_look() -> None:
     """Packing begins with zeros: a look in between is neither a rank at its start nor one that made no calls."""
-    page = bytearray(agent.PAGE)
+    page = bytearray(PAGE)
 
     def write(stamp: int, calls: int) -> None:
         for number in range(calls):
-            agent.CALL.pack_into(page, agent.AT_RING + number * agent.CALL.size, 0, number + 1, 3, 1, 4, 0, -1, 8, 0, 0)
-        agent.TIMES.pack_into(page, agent.AT_TIMES, 1, 2, 3, calls)
-        agent.NOW.pack_into(page, agent.AT_NOW, stamp, 3, 4, 3, 1, 0, 0, calls, -1, 8, 10**9, stamp)
+            CALL.pack_into(page, AT_RING + number * CALL.size, 0, number + 1, 3, 1, 4, 0, -1, 8, 0, 0)
+        TIMES.pack_into(page, AT_TIMES, 1, 2, 3, calls)
+        NOW.pack_into(page, AT_NOW, stamp, 3, 4, 3, 1, 0, 0, calls, -1, 8, 10**9, stamp)
 
-    seen = agent.Seen(0, page, 0)  # type: ignore[no-untyped-call]
-    seen.pid = os.getpid()
+    recorder = FlightRecorder(page, 0)  # type: ignore[no-untyped-call]
     write(7, 5)
-    seen.read_box()
-    page[agent.AT_NOW : agent.AT_NOW + agent.NOW.size] = bytes(agent.NOW.size)
-    seen.read_box()
-    assert (seen.now[1], seen.calls) == (3, 5)
+    recorder.read()
+    page[AT_NOW : AT_NOW + NOW.size] = bytes(NOW.size)
+    recorder.read()
+    assert (recorder.latest.state, recorder.calls) == (3, 5)
     write(8, 0)
-    seen.read_box()
-    assert (seen.stamp, seen.calls) == (8, 5)
+    recorder.read()
+    assert (recorder.stamp, recorder.calls) == (8, 5)
     write(9, 6)
-    seen.read_box()
-    assert [call[1] for call in seen.fresh] == [1, 2, 3, 4, 5, 6]
+    recorder.read()
+    assert [call[1] for call in recorder.new_calls] == [1, 2, 3, 4, 5, 6]
 
 
 def test_more_calls_than_the_ring_holds_still_count(client: Client) -> None:
@@ -496,18 +511,18 @@ def test_a_port_that_is_taken() -> None:
 )
 @pytest.mark.skipif(sys.byteorder != "little", reason="the words are those of a little-endian machine")
 def test_addresses_in_proc_net_tcp(word: str, expected: tuple[str, int]) -> None:
-    assert agent.address(word) == expected
+    assert proc_address(word) == expected
 
 
 @given(st.integers(0, 300))
 def test_a_code_out_of_range_is_no_crash(code: int) -> None:
-    assert agent.word(agent.OPS, code) == (agent.OPS[code] if code < len(agent.OPS) else "?")
+    assert name_of(OPS, code) == (OPS[code] if code < len(OPS) else "?")
 
 
 def test_settings_are_for_the_children_alone() -> None:
     plan = {"backend": "hccl", "timeout": 60, "interface": "", "places": [{"host": "a"}, {"host": "b"}]}
     before = dict(os.environ)
-    found = agent.environment(plan, ["127.0.0.1", 1], b"mark ")
+    found = rank_environment(plan, ["127.0.0.1", 1], "mark")
     assert dict(os.environ) == before
     assert (found["HCCL_CONNECT_TIMEOUT"], found["HCCL_EXEC_TIMEOUT"]) == ("120", "68")
     assert "HCCL_SOCKET_IFNAME" not in found  # the loopback is nothing that another host could reach
@@ -517,17 +532,17 @@ def test_settings_are_for_the_children_alone() -> None:
 def test_the_interface_of_one_host_is_the_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("GLOO_SOCKET_IFNAME", raising=False)
     plan = {"backend": "gloo", "interface": "", "places": [{"host": "a"}, {"host": "a"}]}
-    assert agent.environment(plan, ["10.9.9.9", 1], b"m ")["GLOO_SOCKET_IFNAME"] == "lo"
+    assert rank_environment(plan, ["10.9.9.9", 1], "m")["GLOO_SOCKET_IFNAME"] == "lo"
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "eth7")
-    assert agent.environment(plan, ["10.9.9.9", 1], b"m ")["GLOO_SOCKET_IFNAME"] == "eth7"
-    assert agent.environment(dict(plan, interface="ib0"), ["10.9.9.9", 1], b"m ")["GLOO_SOCKET_IFNAME"] == "ib0"
+    assert rank_environment(plan, ["10.9.9.9", 1], "m")["GLOO_SOCKET_IFNAME"] == "eth7"
+    assert rank_environment(dict(plan, interface="ib0"), ["10.9.9.9", 1], "m")["GLOO_SOCKET_IFNAME"] == "ib0"
 
 
 def test_huge_pages_are_asked_for_where_they_are_small_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = {"backend": "gloo", "interface": "lo", "places": [{"host": "a"}]}
 
     def asked(backend: str = "gloo") -> str:
-        return str(agent.environment(dict(plan, backend=backend), ["127.0.0.1", 1], b"m ").get("GLIBC_TUNABLES"))
+        return str(rank_environment(dict(plan, backend=backend), ["127.0.0.1", 1], "m").get("GLIBC_TUNABLES"))
 
     monkeypatch.delenv("GLIBC_TUNABLES", raising=False)
     monkeypatch.setattr(os, "sysconf", lambda name: 4096)

@@ -451,7 +451,7 @@ def marker(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     if not importlib.util.find_spec("torch"):
         pytest.skip("torch is not installed")
     mark = f"doctor-test-launch-{os.getpid()}-{time.monotonic_ns()}"
-    monkeypatch.setattr(connect, "marker", lambda: mark)
+    monkeypatch.setattr(connect, "new_marker", lambda: mark)
     yield mark
     assert not processes(mark)
 
@@ -554,18 +554,18 @@ def test_a_wrapper_that_closes_what_should_be_inherited_is_told(marker: str, tmp
 SUPERVISOR = """
 import signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)  # tests in the background inherit that it is ignored
-from doctor.smoke.plan import Wish
-from doctor.transport.local import Local
+from doctor.smoke.plan import SmokeOptions
 from doctor.smoke.run import connect, programs, supervisor
+from doctor.transport.local import Local
 text = programs.worker() + '''
 STAGE_FUNCTIONS["collectives"] = lambda ctx: time.sleep(1000)
 '''
 programs.worker = lambda: text
-connect.marker = lambda: sys.argv[1]
-def told(stage, seconds):
+connect.new_marker = lambda: sys.argv[1]
+def report_stage(stage, seconds):
     print(stage, flush=True)
-wish = Wish(backend="gloo", python=sys.argv[2])
-smoked = supervisor.smoke({"localhost": 2}, Local(), wish, local=True, told=told)
+options = SmokeOptions(backend="gloo", python=sys.argv[2])
+smoked = supervisor.smoke({"localhost": 2}, Local(), options, local=True, on_stage=report_stage)
 print(smoked.run.ended, flush=True)
 """
 

@@ -10,7 +10,6 @@ import pytest
 
 from doctor.environment.launchers import Adopted
 from doctor.environment.rank import adopt
-from doctor.smoke.programs import agent
 from doctor.smoke.rendezvous import launched
 from doctor.smoke.rendezvous.launched import build_hello, with_leader_address
 
@@ -82,7 +81,7 @@ class TestTheCard:
     def test_counts_the_devices_that_the_process_may_use(
         self, monkeypatch: pytest.MonkeyPatch, visible: dict[str, str], count: int
     ) -> None:
-        monkeypatch.setattr(agent, "devices", lambda: {"npu": list(range(8)), "gpu": []})
+        monkeypatch.setattr(launched, "accelerators", lambda: {"npu": list(range(8)), "gpu": []})
         assert build_hello(taken(LOOP), visible).counts == {"npu": count, "gpu": 0}
 
     def test_has_the_name_that_slurm_gives_the_host(self) -> None:

@@ -13,17 +13,18 @@ import pytest
 
 from doctor.collect.protocol import SOURCE, CollectOptions, RequestTemplate
 from doctor.facts.kernel import ListenQueues
-from doctor.transport.launcher import remote_carrier
+from doctor.transport.launcher.carrier.carrier import Carrier
+from doctor.transport.launcher.carrier.frames import HEAD, FrameWriter
 from doctor.transport.launcher.frames import Frame, FrameError, FrameReader, RequestEncoder
 from doctor.transport.launcher.mpi import MpiReader
 from doctor.transport.launcher.slurm import SlurmReader
 
 
 def said(*frames: tuple[bytes, int, bytes]) -> bytes:
-    voice = remote_carrier.Voice()
+    writer = FrameWriter()
     for frame in frames:
-        voice.say(*frame)
-    return bytes(voice.queue)
+        writer.send(*frame)
+    return bytes(writer.queue)
 
 
 def read(stream: bytes, cuts: list[int] | None = None) -> list[Frame]:
@@ -61,7 +62,7 @@ class TestFrames:
         assert list(reader.read(said((b"o", 1, b"a")))) == [Frame("o", 1, b"a")]
 
     def test_one_that_unpacks_to_far_more_than_it_may_is_noise(self) -> None:
-        body = remote_carrier.HEAD.pack(0, b"o", 1, 1) + zlib.compress(bytes(100_000_000), 9)
+        body = HEAD.pack(0, b"o", 1, 1) + zlib.compress(bytes(100_000_000), 9)
         text = b"(" + base64.b64encode(body) + b".%08x)" % zlib.crc32(body)
         assert read(text) == []
 
@@ -69,7 +70,7 @@ class TestFrames:
 class TestOrders:
     def told(self, lines: bytes, task: str) -> bytes:
         """What a carrier's commands are fed, by these lines."""
-        carrier = remote_carrier.Carrier.__new__(remote_carrier.Carrier)
+        carrier = Carrier.__new__(Carrier)
         carrier.bases, fed = {}, bytearray()
         carrier.feed = lambda number, data: fed.extend(data)
         for line in lines.splitlines():
@@ -93,16 +94,14 @@ class TestOrders:
         assert self.told(lines, "0") == b"".join(sent)
 
     def test_sixty_four_hosts_are_asked_for_little_more_than_one(self) -> None:
-        """Letters that differ in a marker: every host reads all lines, so their sum is what counts."""
-        orders, sheet = (
-            RequestEncoder(),
-            RequestTemplate(CollectOptions((ListenQueues,), {"hosts": [f"node{n:04d}" for n in range(64)]})),
-        )
-        letters = [sheet.request(58.5).stdin for _ in range(64)]
-        sizes = [len(orders.encode_data(task, task, letter)) for task, letter in enumerate(letters)]
+        """Requests that differ in a marker: every host reads all lines, so their sum is what counts."""
+        hosts = [f"node{n:04d}" for n in range(64)]
+        orders, template = RequestEncoder(), RequestTemplate(CollectOptions((ListenQueues,), {"hosts": hosts}))
+        requests = [template.request(58.5).stdin for _ in range(64)]
+        sizes = [len(orders.encode_data(task, task, request)) for task, request in enumerate(requests)]
         assert sizes[0] < len(SOURCE)
         assert max(sizes[1:]) < 200
-        assert sum(sizes) < len(letters[0]) * 1.5
+        assert sum(sizes) < len(requests[0]) * 1.5
 
 
 class TestSlurmsWords:

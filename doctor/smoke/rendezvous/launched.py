@@ -19,7 +19,7 @@ from doctor.engine.exit_code import Exit
 from doctor.environment.launchers import Adopted
 from doctor.job import NotARankTable, read_rank_table
 from doctor.smoke.plan import SmokeOptions
-from doctor.smoke.programs import agent
+from doctor.smoke.programs.agent.procfs import accelerators, read_text
 from doctor.smoke.rendezvous.leader import Leader
 from doctor.smoke.rendezvous.link import Hello, job_token
 from doctor.smoke.rendezvous.member import die_with_parent, fork, run_member
@@ -101,7 +101,7 @@ def _fork(leader: Leader, key: bytes, hello: Hello, patience: float) -> int:
 def build_hello(adopted: Adopted, environ: Mapping[str, str]) -> Hello:
     """What this process tells of itself."""
     counts = {}
-    for kind, numbers in agent.devices().items():  # type: ignore[no-untyped-call]
+    for kind, numbers in accelerators().items():  # type: ignore[no-untyped-call]
         visible = environ.get(_VISIBLE[kind])
         counts[kind] = len(numbers) if visible is None else min(len(numbers), len(visible.split(",")) * bool(visible))
     return Hello(
@@ -109,7 +109,7 @@ def build_hello(adopted: Adopted, environ: Mapping[str, str]) -> Hello:
         world=adopted.world,
         host=adopted.host or os.uname().nodename,
         pid=os.getpid(),
-        boot=agent.read("/proc/sys/kernel/random/boot_id").strip(),  # type: ignore[no-untyped-call]
+        boot=read_text("/proc/sys/kernel/random/boot_id").strip(),  # type: ignore[no-untyped-call]
         local=adopted.local,
         local_world=adopted.local_world,
         device=adopted.device,

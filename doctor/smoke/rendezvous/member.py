@@ -17,7 +17,7 @@ import msgspec
 
 from doctor.engine.exit_code import Exit
 from doctor.environment.launchers import Adopted
-from doctor.smoke.programs import agent
+from doctor.smoke.programs.agent import agent
 from doctor.smoke.rendezvous.link import ForeignPeer, Hello, read_line, send_line
 from doctor.smoke.rendezvous.reachability import RendezvousError, attempt_connection, connect_to_leader
 from doctor.smoke.rendezvous.relay import RelayedVerdict, RelayInbox, RelaySender
@@ -130,8 +130,7 @@ def _become_agent(parent: int, link: socket.socket, rank: int) -> None:
         os.dup2(link.fileno(), 1)
         os.closerange(3, 1 << 16)
         _LocalAgent.rank = rank
-        vars(agent)["Agent"] = _LocalAgent
-        agent.main(request)  # type: ignore[no-untyped-call]
+        agent.main(request, agent_class=_LocalAgent)  # type: ignore[no-untyped-call]
     except (OSError, ForeignPeer):  # nobody wants it any more
         pass
     except Exception as error:  # noqa: BLE001 - the rim: the leader sees the end, and this says why

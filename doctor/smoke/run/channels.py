@@ -13,8 +13,9 @@ from typing import Any
 import msgspec
 
 from doctor.engine.sanitize import strip_control_chars
+from doctor.remote.request import marked_text
 from doctor.smoke.protocol import AgentHello, AgentMessage, InvalidMessage, parse_message
-from doctor.smoke.run.bootstrap import start_failure_kind
+from doctor.smoke.run.bootstrap import failure_kind
 from doctor.transport import RemoteSession, TransportError
 from doctor.transport.conversation import close_all
 
@@ -55,7 +56,7 @@ class Channels:
         self.endpoints = dict(endpoints)
         self.on_message: Hear = lambda name, line: None
         """Is given every line that was understood, as `pump` takes it in."""
-        self._marker = marker.encode("ascii") + b" "
+        self._marker = marker.encode("ascii")
         self._inbox: queue.SimpleQueue[tuple[str, bytes | RemoteSession | AgentLost]] = queue.SimpleQueue()
         self._conversations: dict[str, RemoteSession] = {}
         self._replies: dict[str, dict[str, AgentMessage]] = {}
@@ -118,8 +119,8 @@ class Channels:
                 self._conversations.pop(name, None)
         elif isinstance(received, AgentLost):
             self.lost_agents.setdefault(name, received)
-        elif received.startswith(self._marker):
-            self._read(name, received[len(self._marker) :])
+        elif (text := marked_text(received, self._marker)) is not None:
+            self._read(name, text)
         elif name not in self.hellos:
             self.output_before_hello[name] = strip_control_chars(received[:400])
 
@@ -183,4 +184,4 @@ def _end_reason(conversation: RemoteSession) -> AgentLost:
     code, stderr_text = conversation.code, strip_control_chars(conversation.err[-400:])
     status_text = "" if code is None else f" (signal {-code})" if code < 0 else f" (exit status {code})"
     text = f"its agent ended{status_text}{': ' if stderr_text else ''}{stderr_text}"
-    return AgentLost(text, start_failure_kind(stderr_text), code=code, err=conversation.err)
+    return AgentLost(text, failure_kind(stderr_text), code=code, err=conversation.err)

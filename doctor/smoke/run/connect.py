@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections.abc import Mapping
 from importlib.util import find_spec
 
-from doctor.smoke.run.bootstrap import build_request
+from doctor.remote.request import new_marker
+from doctor.smoke.run.bootstrap import agent_request
 from doctor.smoke.run.channels import AgentEndpoint, Channels, Connect
 from doctor.transport import RemoteSession, Transport
 
@@ -31,7 +31,7 @@ def start_agents(
 
     ``port``: where the ranks are to meet; 0 leaves it to the first host. Never waits, and never raises for a host.
     """
-    mark = marker()
+    mark = new_marker()
     endpoints = {
         host: AgentEndpoint(
             host, _connector(transport, host, mark, not number, port, sys.executable if local else "", within)
@@ -39,10 +39,6 @@ def start_agents(
         for number, host in enumerate(hosts)
     }
     return AgentSession(endpoints, mark, hosts, _python() if local else "", local)
-
-
-def marker() -> str:
-    return "doctor-" + os.urandom(8).hex()
 
 
 def _python() -> str:
@@ -54,9 +50,9 @@ def _connector(
     transport: Transport, host: str, mark: str, listen: bool, port: int, python: str, within: tuple[str, ...]
 ) -> Connect:
     def talk() -> RemoteSession:
-        sent = build_request(mark, listen, port, within, python)
-        conversation = transport.open_session(host, sent.command)
-        conversation.send(sent.stdin)
+        request = agent_request(mark, listen, port, within, python)
+        conversation = transport.open_session(host, request.command)
+        conversation.send(request.stdin)
         return conversation
 
     return talk

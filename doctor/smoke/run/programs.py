@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable
+from functools import cache
 from pathlib import Path
 
+from doctor.remote.assemble import assemble
+from doctor.smoke.programs.agent import MODULES
 from doctor.smoke.programs.worker import NATIVE_PARTS, PARTS
 
 _FOLDER = Path(__file__).parents[1] / "programs"
 _OWN_IMPORT = re.compile(r"^from doctor\.[\w.]+ import (?:\([^)]*\)|[^\n(]*)$", re.MULTILINE)
 
 
+@cache
 def agent() -> bytes:
     """The program of each host."""
-    return (_FOLDER / "agent.py").read_bytes()
+    return assemble(*MODULES).encode("ascii")
 
 
 def worker() -> str:

@@ -11,6 +11,7 @@ import msgspec
 from doctor.engine.fact import Visit
 from doctor.engine.record import HostRecord
 from doctor.engine.sanitize import strip_control_chars
+from doctor.remote.request import new_marker
 from doctor.smoke import plan as planning
 from doctor.smoke.hang.detector import Detector, Resend, joined
 from doctor.smoke.hang.network_evidence import AddressOwners
@@ -21,7 +22,7 @@ from doctor.smoke.results import to_facts as records
 from doctor.smoke.run import programs
 from doctor.smoke.run.bootstrap import prepare_request
 from doctor.smoke.run.channels import TICK, AgentEndpoint, AgentLost, Connect
-from doctor.smoke.run.connect import AgentSession, marker, start_agents
+from doctor.smoke.run.connect import AgentSession, start_agents
 from doctor.smoke.run.diagnose import add_evidence
 from doctor.smoke.run.progress import StageProgress
 from doctor.transport import CommandResult, RemoteSession, Transport
@@ -118,7 +119,7 @@ def run_on_launched(
     plan: SmokePlan, ready: Sequence[ReadyAgent], on_stage: StageCallback = _ignore_stage
 ) -> SmokeResult:
     """Trains on the ranks that a launcher has started, by a plan that is settled but for the port."""
-    mark = marker()
+    mark = new_marker()
     endpoints = {
         f"{ready_agent.host} rank {ready_agent.ranks[0]}": AgentEndpoint(
             ready_agent.host, _launched_connector(ready_agent, mark, plan), ready_agent.ranks, ready_agent.address

@@ -1,4 +1,4 @@
-"""What passes between us and the carriers on the hosts (`doctor.transport.launcher.remote_carrier`), either way. Pure.
+"""What passes between us and the carriers on the hosts (`doctor.transport.launcher.carrier`), either way. Pure.
 
 To the hosts go lines that all of them see: what several are sent alike is sent once. From each host come frames, cut
 and joined as the launcher likes.

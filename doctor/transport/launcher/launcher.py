@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
-import base64
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from functools import cache
 from typing import NamedTuple, Protocol
 
+from doctor.remote.assemble import assemble
+from doctor.remote.bootstrap import argument_command
 from doctor.transport import TransportError
-
-_PYTHONS = "python3 /usr/bin/python3 /usr/local/bin/python3 /usr/libexec/platform-python"
-_PROGRAM = (
-    "import sys;sys.version_info<(3,6)and sys.exit(repr(sys.version_info));"
-    "import base64,zlib;exec(zlib.decompress(base64.b64decode(sys.argv[1])));main()"
-)
-# Not on stdin: srun passes nothing on before every host has answered, and one that hangs never does.
-# Nothing but 0 may be its end: a launcher would end the others too.
-_BOOT = (
-    f"for p in {_PYTHONS}; do command -v $p >/dev/null 2>&1 && "
-    f"{{ $p -I -S -c '{_PROGRAM}' \"$1\"; exit 0; }}; done; echo doctor-no-python >&2; exit 0"
-)
+from doctor.transport.launcher.carrier import MODULES
 
 
-def carrier_command() -> list[str]:
-    """The command line of a carrier, the same on every host."""
-    source = Path(__file__).with_name("remote_carrier.py").read_bytes()
-    return ["/bin/sh", "-c", _BOOT, "sh", base64.b64encode(zlib.compress(source, 9)).decode("ascii")]
+@cache
+def carrier_command() -> tuple[str, ...]:
+    """The command line of a carrier, the same on every host.
+
+    Not on stdin: srun passes nothing on before every host has answered, and one that hangs never does. It ends with
+    exit status 0 whatever happens: a launcher would end the others too.
+    """
+    return tuple(argument_command(assemble(*MODULES).encode("ascii")))
 
 
 class TaskOutput(NamedTuple):

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Sequence
 
+from doctor.remote.bootstrap import python_problem
 from doctor.transport import CommandResult, RemoteSession, TransportError
 from doctor.transport.conversation import LineSession
 from doctor.transport.launcher.launcher import Launcher
@@ -244,8 +245,9 @@ class LauncherTransport:
         name, stderr = self._launcher.name, step.stderr_tail(host)
         if host in step.reader.errors_by_host:
             return step.reader.errors_by_host[host]
-        if b"doctor-no-python" in stderr:
-            return transport_error("no-python", "there is no python3 on the host")
+        problem = python_problem(stderr.decode("utf-8", "replace"))
+        if problem:
+            return transport_error("no-python", problem)
         if step.ended and step.reader.last_error:
             return transport_error("refused", f"{name} does not start a task on it: {step.reader.last_error}")
         waited = format_seconds(self._hello_timeout)

@@ -1,0 +1,21 @@
+"""The collector: the one program that runs on a host. Standard library only, Python 3.6 and later, ASCII.
+
+It comes over stdin, is never written to disk, and prints one framed JSON record. It starts what the request asks for,
+each command in a session of its own that is ended completely: at its timeout, when it prints too much, when it leaves
+children behind, and when stdin closes, which means that the controller has gone.
+
+A request: {"marker", "seconds", "given": {...}, "boot", "parts": [{"prefix": [...], "probes": {id: probe}}]}.
+A part with a prefix (`sudo -n`, `docker exec -i NAME`) is answered by a second collector started behind it.
+"""
+
+MODULES = (
+    "doctor.remote.runtime.signals",
+    "doctor.remote.runtime.processes",
+    "doctor.remote.runtime.environment",
+    "doctor.remote.runtime.streams",
+    "doctor.remote.runtime.framing",
+    "doctor.collect.collector.host_files",
+    "doctor.collect.collector.jobs",
+    "doctor.collect.collector.collector",
+)
+"""In the order in which they are joined."""

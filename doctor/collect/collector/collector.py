@@ -1,0 +1,195 @@
+"""The collector's loop: plans the jobs of a request, runs them, and prints the record."""
+
+import glob
+import json
+import os
+import select
+import sys
+import time
+
+from doctor.collect.collector.host_files import absent_tool, device_numbers, read_file
+from doctor.collect.collector.jobs import Job, nested_outputs
+from doctor.remote.runtime.environment import tool_environment
+from doctor.remote.runtime.framing import frame
+from doctor.remote.runtime.signals import on_termination, wake_on_child_exit
+from doctor.remote.runtime.streams import write_all
+
+PARALLEL_JOBS = 8
+PART_LIMIT = 4 << 20  # bytes of a nested collector's record
+
+
+class Collector:
+    """Runs the jobs of one request: at most `PARALLEL_JOBS` at once, and one at once in each lane.
+
+    `outputs` is probe -> key -> output, as the record has it; `program` is the collector's own text, for nested ones.
+    """
+
+    def __init__(self, program, request):
+        self.program, self.request = program, request
+        self.job_input = request.get("given", {})
+        self.outputs = {}
+        self.waiting, self.running = [], []
+        self.child_exits = wake_on_child_exit()
+        self.environ = command_environment(self.job_input)
+        self.deadline = time.time() + request["seconds"]
+
+    def load(self):
+        for name in self.request.get("modules", ()):
+            try:
+                __import__(name)
+            except ImportError:  # the question that needs it reports it
+                pass
+
+    def plan(self):
+        for part in self.request["parts"]:
+            if part["prefix"]:
+                self.waiting.insert(0, self.nested(part))
+                continue
+            for name, probe in part["probes"].items():
+                self.outputs[name] = {}
+                getattr(self, "plan_" + probe["kind"])(name, probe)
+
+    def plan_read(self, name, probe):
+        for pattern in probe["paths"]:
+            paths = sorted(glob.glob(pattern)) if glob.has_magic(pattern) else [pattern]
+            for path in paths:
+                self.outputs[name][path] = read_file(path, probe.get("limit", 65536))
+
+    def plan_ask(self, name, probe):
+        self.waiting.append(Job(name, "", probe))
+
+    def plan_run(self, name, probe):
+        absent = absent_tool(probe.get("requires"), self.environ["PATH"])
+        if absent:
+            self.outputs[name][""] = {"ended": "absent", "err": absent}
+            return
+        keys = [""]
+        if probe.get("each"):
+            keys = device_numbers(probe["each"])
+            if not keys:
+                self.outputs[name][""] = {"ended": "absent", "err": "no " + probe["each"]}
+        for key in keys:
+            self.waiting.append(Job(name, key, probe, ["/bin/sh", "-c", probe["text"], "sh", key]))
+
+    def nested(self, part):
+        inner = dict(self.request, parts=[{"prefix": [], "probes": part["probes"]}])
+        inner["seconds"] = max(1, self.request["seconds"] - 1)
+        request = json.dumps(inner).encode("ascii")
+        script = self.request["boot"].replace("REQUEST", str(len(request)))
+        probe = {"timeout": self.request["seconds"], "limit": PART_LIMIT}
+        return Job("", part, probe, part["prefix"] + ["sh", "-c", script], self.program + request)
+
+    def run(self):
+        """Runs all jobs."""
+        poll = select.poll()
+        poll.register(0, select.POLLIN)
+        poll.register(self.child_exits, select.POLLIN)
+        while self.waiting or self.running:
+            self.start_jobs()
+            if not self.wait(poll):
+                self.quit()
+            now = time.time()
+            if now > self.deadline:
+                self.give_up()
+            for job in [job for job in self.running if job.step(now)]:
+                self.running.remove(job)
+                self.record(job)
+
+    def quit(self, *_):
+        """Nobody waits for the answer any more."""
+        for job in self.running:
+            job.end()
+        os._exit(3)
+
+    def start_jobs(self):
+        lanes = set(job.lane for job in self.running)
+        for job in list(self.waiting):
+            if len(self.running) >= PARALLEL_JOBS:
+                return
+            if job.lane and job.lane in lanes:
+                continue
+            lanes.add(job.lane)
+            self.waiting.remove(job)
+            try:
+                job.start(self.job_input, self.environ)
+                self.running.append(job)
+            except OSError as error:
+                job.output = {"ended": "error", "err": str(error)}
+                self.record(job)
+
+    def wait(self, poll):
+        """Reads and writes what is ready. False when the controller has gone."""
+        watched = {}
+        for job in self.running:
+            for fd in job.readers:
+                watched[fd] = job
+                poll.register(fd, select.POLLIN)
+            if job.stdin_data and job.stdin_fd is not None:
+                watched[job.stdin_fd] = job
+                poll.register(job.stdin_fd, select.POLLOUT)
+        alive = True
+        for fd, _ in poll.poll(200):
+            if fd == 0:
+                alive = bool(os.read(0, 4096))
+            elif fd == self.child_exits:
+                os.read(fd, 4096)
+            elif fd == watched[fd].stdin_fd:
+                watched[fd].push()
+            else:
+                watched[fd].pull(fd)
+        for fd in watched:
+            poll.unregister(fd)
+        return alive
+
+    def give_up(self):
+        for job in self.running:
+            job.deadline = min(job.deadline, 0)
+        for job in self.waiting:
+            job.output = {"ended": "timeout", "seconds": self.request["seconds"]}
+            self.record(job)
+        self.waiting = []
+
+    def skip_device(self, job):
+        """A device whose tool hung once is not waited for again: the others need the time."""
+        for other in [other for other in self.waiting if (other.lane, other.key) == (job.lane, job.key)]:
+            self.waiting.remove(other)
+            other.output = {"ended": "error", "err": "not tried: an earlier command to it did not answer"}
+            self.record(other)
+
+    def record(self, job):
+        if job.lane and job.key and job.output.get("ended") == "timeout":
+            self.skip_device(job)
+        if isinstance(job.key, dict):
+            self.outputs.update(nested_outputs(job, self.request["marker"]))
+        else:
+            self.outputs[job.name][job.key] = job.output
+
+
+def command_environment(job_input):
+    """The environment of commands: the tools' directories, and what is known of the job as DOCTOR_... variables."""
+    environ = tool_environment()
+    for name, value in job_input.items():
+        if isinstance(value, (str, int)):
+            environ["DOCTOR_" + name.upper()] = str(value)
+    return environ
+
+
+def main(request, program):
+    began = time.time()
+    request = json.loads(request.decode("ascii"))
+    collector = Collector(program, request)
+    on_termination(collector.quit)
+    collector.load()
+    collector.plan()
+    collector.run()
+    record = {
+        "outputs": collector.outputs,
+        "python": "%d.%d.%d" % sys.version_info[:3],
+        "uid": os.geteuid(),
+        "name": os.uname()[1],
+        "began": began,
+    }
+    text = '%s, "ended": %.6f}' % (json.dumps(record)[:-1], time.time())
+    # One write for the whole answer: every small one is a packet and two context switches.
+    write_all(1, frame(request["marker"], text).encode("ascii"))
+    os._exit(0)

@@ -1,0 +1,49 @@
+"""What the collector reads of a host without starting a process."""
+
+import glob
+import os
+
+
+def absent_tool(tool, path):
+    """Why a command cannot be run: its tool is in no directory of the PATH; empty when it can be."""
+    if not tool:
+        return ""
+    for directory in path.split(":"):
+        if directory and os.access(os.path.join(directory, tool), os.X_OK):
+            return ""
+    return tool + " is not installed"
+
+
+def device_numbers(pattern):
+    """The numbers that end the names matched by a glob, in order: /dev/davinci10 gives 10."""
+    numbers = []
+    for path in glob.glob(pattern):
+        digits = path[len(path.rstrip("0123456789")) :]
+        if digits:
+            numbers.append(int(digits))
+    return [str(number) for number in sorted(numbers)]
+
+
+def read_file(path, limit):
+    """A file as an output: its first `limit` bytes, or why it cannot be read."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
+    except (FileNotFoundError, NotADirectoryError):
+        return {"ended": "absent", "err": path + " does not exist"}
+    except OSError as error:
+        return {"ended": "error", "err": error.strerror}
+    data = b""
+    try:
+        while len(data) <= limit:
+            piece = os.read(fd, limit + 1 - len(data))
+            if not piece:
+                break
+            data += piece
+    except OSError as error:
+        return {"ended": "error", "err": error.strerror}
+    finally:
+        os.close(fd)
+    output = {"out": data[:limit].decode("utf-8", "replace")}
+    if len(data) > limit:
+        output["cut"] = True
+    return output

@@ -1,0 +1,135 @@
+"""What the collector starts on a host."""
+
+import json
+import os
+import time
+
+from doctor.remote.runtime.framing import split_frame
+from doctor.remote.runtime.processes import ended, exit_code, fork_with_pipes, signal_group
+from doctor.remote.runtime.streams import BoundedOutput
+
+GRACE = 0.25  # seconds for output to end after the command itself has
+GIVE_UP = 2  # seconds after which a process that was killed, and has not ended, is not waited for
+
+
+class Job:
+    """One command, question or nested collector, from its start to its output.
+
+    `name` is the probe's, `key` the device's number, or the part of the request that a nested collector answers.
+    Without `argv` it is a question: a function that runs in a child of the collector.
+    """
+
+    def __init__(self, name, key, probe, argv=None, stdin_data=b""):
+        self.name, self.key, self.probe, self.argv, self.stdin_data = name, key, probe, argv, stdin_data
+        self.lane = probe.get("lane", "")
+        self.streams = {}  # "out" and "err" -> what was printed there
+        self.readers = {}  # fd -> "out" or "err", until it ends
+        self.pid = self.stdin_fd = None
+        self.code = self.ended_at = None
+        self.output = {}
+
+    def start(self, job_input, environ):
+        self.began = time.time()
+        self.deadline = self.began + self.probe.get("timeout", 10)
+        self.pid, self.stdin_fd, out, err = fork_with_pipes(
+            lambda: self.run_child(job_input, environ), 127 if self.argv else 1
+        )
+        self.readers = {out: "out", err: "err"}
+        limit = self.probe.get("limit", 65536)
+        self.streams = {"out": BoundedOutput(limit), "err": BoundedOutput(limit)}
+        os.set_blocking(self.stdin_fd, False)
+        if not self.stdin_data:
+            self.close_stdin()
+
+    def run_child(self, job_input, environ):
+        os.chdir("/")
+        if self.argv:
+            os.execvpe(self.argv[0], self.argv, environ)
+        os.environ.update(environ)
+        namespace, question = {}, dict(job_input)
+        question["asked"] = self.name
+        exec(self.probe["text"], namespace)
+        answer = json.dumps(namespace[self.probe["name"]](question))
+        with os.fdopen(1, "w") as stdout:
+            stdout.write(answer)
+        os._exit(0)
+
+    def close_stdin(self):
+        if self.stdin_fd is not None:
+            os.close(self.stdin_fd)
+            self.stdin_fd = None
+
+    def push(self):
+        """Writes what fits. The pipe stays open afterwards: a nested collector takes its end for ours."""
+        try:
+            while self.stdin_data:
+                self.stdin_data = self.stdin_data[os.write(self.stdin_fd, self.stdin_data[:65536]) :]
+        except BlockingIOError:
+            pass
+        except OSError:
+            self.stdin_data = b""
+            self.close_stdin()
+
+    def pull(self, fd):
+        """Reads a piece of the output. A job that prints more than its limit is ended."""
+        stream = self.streams[self.readers[fd]]
+        piece = os.read(fd, 65536)
+        if not piece:
+            del self.readers[fd]
+            os.close(fd)
+        stream.add(piece)
+        if stream.cut:
+            self.output["cut"] = True
+            self.end()
+
+    def end(self):
+        """Kills the whole process group; a part behind `sudo` ends itself when its stdin closes."""
+        self.close_stdin()
+        signal_group(self.pid)
+
+    def step(self, now):
+        """True when the job is over and its output complete."""
+        if self.code is None:
+            if ended(self.pid) is None:
+                if now < self.deadline or self.output.get("ended"):
+                    # A process that cannot be killed (sudo, or stuck in the kernel) is given up, not waited for.
+                    return now > self.deadline + GIVE_UP and self.finish()
+                self.output["ended"] = "timeout"
+                self.end()
+                return False
+            self.ended_at = now
+            if not self.readers:
+                self.end()
+            self.code = 0
+        if self.readers and now < self.ended_at + GRACE:
+            return False
+        self.end()  # before the pid is free: no other group can have its number yet
+        self.code = exit_code(os.waitpid(self.pid, 0)[1])
+        return self.finish()
+
+    def finish(self):
+        for fd in self.readers:
+            os.close(fd)
+        self.readers = {}
+        self.close_stdin()
+        self.output["seconds"] = round(time.time() - self.began, 3)
+        if self.code and "ended" not in self.output:
+            self.output["code"] = self.code
+        for name, stream in self.streams.items():
+            if stream.data:
+                self.output[name] = stream.text()
+        return True
+
+
+def nested_outputs(job, marker):
+    """The outputs of a nested collector, or its failure for each of its probes."""
+    before, record, _ = split_frame(job.output.get("out", ""), marker)
+    if record is not None:
+        return json.loads(record)["outputs"]
+    lines = (job.output.get("err", "").strip() or before.strip()).splitlines()
+    prefix = " ".join(job.argv[: len(job.argv) - 3])
+    reason = lines[-1][:300] if lines else "ended with status %s" % job.output.get("code", 0)
+    if job.output.get("ended") == "timeout":
+        reason = "no answer in time"
+    error = {"ended": "error", "err": "%s: %s" % (prefix, reason)}
+    return dict((name, {"": error}) for name in job.key["probes"])

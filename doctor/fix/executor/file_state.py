@@ -1,0 +1,76 @@
+"""What is at a path of the host."""
+
+import base64
+import hashlib
+import os
+import re
+import stat
+
+LARGEST_FILE = 1 << 20  # bytes
+
+
+def peek(request):
+    """What is at a path: its bytes, mode and owner, where it really lies, and whether it could be written."""
+    return state_of(request["path"])
+
+
+def state_of(path):
+    real = os.path.realpath(path)
+    folder, absent_folders = os.path.dirname(real), []
+    while not os.path.isdir(folder):
+        absent_folders.insert(0, folder)
+        folder = os.path.dirname(folder)
+    state = {"real": real, "missing": absent_folders, "kind": "absent", "trouble": not_writable(folder)}
+    if absent_folders and os.path.lexists(absent_folders[0]):
+        return dict(state, kind="other", trouble=absent_folders[0] + " is no folder")
+    try:
+        status = os.lstat(real)
+    except OSError as error:
+        if not isinstance(error, (FileNotFoundError, NotADirectoryError)):
+            state["trouble"] = error.strerror
+        return state
+    if not stat.S_ISREG(status.st_mode):
+        return dict(state, kind="other", trouble="is no plain file")
+    if is_mounted(real):
+        return dict(state, kind="other", trouble="is mounted from elsewhere, as in a container")
+    if status.st_size > LARGEST_FILE:
+        return dict(state, kind="other", trouble="is longer than %d bytes" % LARGEST_FILE)
+    try:
+        with open(real, "rb") as file:
+            data = file.read(LARGEST_FILE + 1)
+    except OSError as error:
+        return dict(state, kind="other", trouble=error.strerror)
+    return dict(state, kind="file", **file_fields(data, status))
+
+
+def file_fields(data, status):
+    return {
+        "data": base64.b64encode(data).decode("ascii"),
+        "sha": hashlib.sha256(data).hexdigest(),
+        "mode": stat.S_IMODE(status.st_mode),
+        "uid": status.st_uid,
+        "gid": status.st_gid,
+    }
+
+
+def is_mounted(real):
+    """A file of its own mount cannot be replaced, only written into. os.path.ismount is wrong on an overlay."""
+    with open("/proc/self/mountinfo", "rb") as file:
+        mount_points = [line.split()[4] for line in file]
+    return os.fsencode(real) in [re.sub(rb"\\([0-7]{3})", unescape, point) for point in mount_points]
+
+
+def unescape(match):
+    return bytes([int(match.group(1), 8)])
+
+
+def not_writable(folder):
+    """Why nothing can, or should, be put into a folder."""
+    status = os.stat(folder)
+    if os.statvfs(folder).f_flag & os.ST_RDONLY:
+        return "the file system is read-only"
+    if not os.access(folder, os.W_OK | os.X_OK):
+        return "permission denied"
+    if os.geteuid() == 0 and status.st_mode & stat.S_IWOTH:
+        return "anybody may write in " + folder
+    return ""

@@ -1,0 +1,72 @@
+"""Finds an interpreter on a host and starts a program by it. Nothing is written to the host's disk."""
+
+from __future__ import annotations
+
+import base64
+import re
+import shlex
+import zlib
+from collections.abc import Sequence
+
+INTERPRETERS = "python3 /usr/bin/python3 /usr/local/bin/python3 /usr/libexec/platform-python"
+"""Tried in this order, first by the PATH of the login shell. Python 3.6 or later is needed."""
+
+# All text below is words and single-quoted text alone, so that sh, csh and fish read the same: no exclamation mark, no
+# backslash. Programs in Python stand in double quotes within it: no quote, no dollar.
+_NO_PYTHON = "doctor-no-python"
+_CHECK_VERSION = "import os,sys;sys.version_info<(3,6)and sys.exit(repr(sys.version_info));"
+# Not a byte more than asked for: what comes behind is the program's own to read.
+_READ = "r=lambda n,d=bytes():d if len(d)==n else r(n,d+(os.read(0,n-len(d))or sys.exit(3)));"
+_AS_ROOT = "s=; [ $(id -u) = 0 ] || s=$(echo sudo -n); "
+
+
+def stdin_program(source: bytes, request_length: int | str) -> str:
+    """Python that reads a program and its request from stdin, and calls ``main(request, source)``."""
+    return f"{_CHECK_VERSION}{_READ}s=r({len(source)});exec(s);main(r({request_length}),s)"
+
+
+def stdin_script(source: bytes, request_length: int | str, as_root: bool = False) -> str:
+    """The text for ``sh -c`` that finds an interpreter and starts a program from stdin."""
+    start = f'exec {"$s " if as_root else ""}$p -I -S -c "{stdin_program(source, request_length)}"'
+    return f"{_AS_ROOT if as_root else ''}{_find(start)}; echo {_NO_PYTHON} >&2; exit 127"
+
+
+def stdin_command(
+    source: bytes, request: bytes, interpreter: str = "", prefix: Sequence[str] = (), as_root: bool = False
+) -> str:
+    """The command for a login shell that starts a program, which is then sent as ``source + request``.
+
+    Args:
+        interpreter: the path of the one to use; empty finds one.
+        prefix: words put before the command, to start it in a container.
+        as_root: by ``sudo -n``, if the login user is not root.
+    """
+    if interpreter:
+        start = f'{shlex.quote(interpreter)} -I -S -c "{stdin_program(source, len(request))}"'
+    else:
+        start = f"sh -c '{stdin_script(source, len(request), as_root)}'"
+    return " ".join(["exec", *map(shlex.quote, prefix), start])
+
+
+def argument_command(source: bytes) -> list[str]:
+    """The arguments of a process that runs a program which they hold themselves, calls ``main()``, and exits with 0."""
+    program = f"{_CHECK_VERSION}import base64,zlib;exec(zlib.decompress(base64.b64decode(sys.argv[1])));main()"
+    find = _find(f"{{ $p -I -S -c '{program}' \"$1\"; exit 0; }}")
+    text = base64.b64encode(zlib.compress(source, 9)).decode("ascii")
+    return ["/bin/sh", "-c", f"{find}; echo {_NO_PYTHON} >&2; exit 0", "sh", text]
+
+
+def _find(start: str) -> str:
+    return f"for p in {INTERPRETERS}; do command -v $p >/dev/null 2>&1 && {start}; done"
+
+
+def python_problem(stderr: str) -> str:
+    """Why no interpreter of a host could run a program, by what came on stderr; empty if one could.
+
+    >>> python_problem("doctor-no-python")
+    'there is no python3 on the host'
+    """
+    version = re.search(r"sys\.version_info\(major=(\d+), minor=(\d+)", stderr)
+    if version:
+        return f"python3 is version {version[1]}.{version[2]}; 3.6 or later is needed"
+    return "there is no python3 on the host" if _NO_PYTHON in stderr else ""

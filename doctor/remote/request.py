@@ -1,0 +1,48 @@
+"""The controller's side of a program on a host: what is sent to it, and how its answers are told from other output."""
+
+from __future__ import annotations
+
+import secrets
+
+import msgspec
+
+from doctor.remote.runtime import framing
+
+
+class Request(msgspec.Struct, frozen=True):
+    """What starts a program on a host."""
+
+    command: str
+    """For the login shell."""
+    stdin: bytes
+    """Sent before anything else: the program and its first request."""
+    marker: str
+    """That frames its answers, or begins each of its lines."""
+
+
+def new_marker() -> str:
+    """One that no output of a host has by chance.
+
+    >>> len(new_marker())
+    23
+    """
+    return "doctor-" + secrets.token_hex(8)
+
+
+def framed_record(text: str, marker: str) -> tuple[str | None, bool]:
+    """The record in what a host printed, whatever its login shell printed before and after, and whether it began.
+
+    None: it is not there, or not complete.
+    """
+    _, record, begun = framing.split_frame(text, marker)  # type: ignore[no-untyped-call]
+    return record, begun
+
+
+def marked_text(line: bytes, marker: bytes) -> bytes | None:
+    """What a line of a program carries; None for a line of anybody else.
+
+    >>> marked_text(b"doctor-1 {}", b"doctor-1"), marked_text(b"Welcome!", b"doctor-1")
+    (b'{}', None)
+    """
+    prefix = marker + b" "
+    return line.removeprefix(prefix) if line.startswith(prefix) else None

@@ -1,0 +1,53 @@
+"""Processes that a program starts on a host: each in a session of its own, so that all of it can be ended."""
+
+import os
+import signal
+
+from doctor.remote.runtime.signals import restore_default_signals
+
+
+def fork_child(body, stdin, stdout, stderr, failure_code=127):
+    """Runs `body` in a child with these three file descriptors; returns the child's pid.
+
+    `body` replaces the process or ends it. What it raises goes to the child's stderr, and the child ends with
+    `failure_code`.
+    """
+    pid = os.fork()
+    if pid:
+        return pid
+    try:
+        os.setsid()
+        restore_default_signals()
+        for target, fd in enumerate((stdin, stdout, stderr)):
+            os.dup2(fd, target)
+        body()
+    except BaseException as error:
+        os.write(2, ("%s: %s\n" % (type(error).__name__, error)).encode("ascii", "replace"))
+    os._exit(failure_code)
+
+
+def fork_with_pipes(body, failure_code=127):
+    """Like `fork_child`; returns the pid and our ends of the child's stdin, stdout and stderr."""
+    stdin, stdout, stderr = os.pipe(), os.pipe(), os.pipe()
+    pid = fork_child(body, stdin[0], stdout[1], stderr[1], failure_code)
+    for fd in (stdin[0], stdout[1], stderr[1]):
+        os.close(fd)
+    return pid, stdin[1], stdout[0], stderr[0]
+
+
+def ended(pid):
+    """How a child ended, as `os.waitid` has it; None while it runs. It is not reaped: its number stays its own."""
+    return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+
+
+def exit_code(status):
+    """The exit code of a wait status; a signal's number below zero."""
+    return -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+
+
+def signal_group(pid, number=signal.SIGKILL):
+    """Sends a signal to the whole process group of a child, if there is one."""
+    try:
+        os.killpg(pid, number)
+    except OSError:
+        pass

@@ -1,0 +1,191 @@
+"""The agent's loop: carries out the controller's orders, watches the ranks, and reports what they do."""
+
+import json
+import mmap
+import os
+import select
+import signal
+import sys
+import time
+
+from doctor.remote.runtime.parent_death import become_reaper
+from doctor.remote.runtime.signals import on_termination
+from doctor.smoke.programs.agent.cleanup import Descendants
+from doctor.smoke.programs.agent.controller import ControllerLine
+from doctor.smoke.programs.agent.flight_recorder import PAGE
+from doctor.smoke.programs.agent.interpreters import interpreter_argv, rank_environment, unnamed_file
+from doctor.smoke.programs.agent.network import interface_addresses, listen_on, probe_connections, tcp_sockets
+from doctor.smoke.programs.agent.procfs import accelerators
+from doctor.smoke.programs.agent.rank_monitor import RankMonitor
+from doctor.smoke.programs.agent.rank_watcher import LOOK, RankWatcher
+from doctor.smoke.programs.agent.stacks import dump_stacks
+
+PATIENCE = 15.0  # seconds without an order of the controller, which sends one every other second
+
+
+class Agent:
+    """Watches the ranks of one host for the controller; `do_...` are its orders, by their names on the wire.
+
+    A method that an order names runs to its end before the next line is read; nothing else runs at the same time.
+    """
+
+    def __init__(self, request):
+        self.poll = select.poll()
+        self.controller = ControllerLine(request["marker"].encode("ascii"), self.poll, self.quit)
+        self.mark = request["marker"]
+        self.descendants = Descendants("DOCTOR_SMOKE=" + self.mark)
+        self.watcher = RankWatcher(self.poll, self.controller, self.descendants)
+        self.deadline = time.monotonic() + request.get("seconds", 3600)
+        self.store = None  # the socket that the ranks will meet at
+        self.stacks = {}  # rank -> fd
+        self.ending = False
+
+    # -- the loop
+
+    def run(self):
+        while True:
+            running = bool(self.watcher.monitors)
+            pause = max(0, self.watcher.looked_at + LOOK - time.monotonic()) * 1000 if running else 100
+            for fd, _ in self.poll.poll(pause):
+                self.handle(fd)
+            clock = time.monotonic()
+            patience = PATIENCE if running else 4 * PATIENCE
+            if clock > min(self.deadline, self.controller.last_order + patience):
+                self.quit()
+            if running and clock >= self.watcher.looked_at + LOOK:
+                self.watcher.watch(clock)
+
+    def handle(self, fd):
+        if fd == 0:
+            for line in self.controller.read():
+                self.carry_out(line)
+        elif fd == 1:
+            self.controller.push()
+        else:
+            self.watcher.handle(fd)
+
+    def carry_out(self, line):
+        try:
+            order = json.loads(line.decode("ascii"))
+            getattr(self, "do_" + order.pop("do"))(**order)
+        except (ValueError, TypeError, KeyError, AttributeError, OSError) as error:
+            self.controller.send(fault="%r cannot be done: %s: %s" % (line[:40], type(error).__name__, error))
+
+    # -- what the controller orders
+
+    def do_prepare(self, listen=False, port=0):
+        """Binds the port that the ranks will meet at, before anything forks."""
+        problem = ""
+        if listen:
+            try:
+                self.store = listen_on(port)
+                port = self.store.getsockname()[1]
+            except OSError as error:
+                problem = "port %d: %s" % (port, error.strerror or error)
+        server = os.environ.get("SSH_CONNECTION", "").split()
+        self.controller.send(
+            hello={
+                "host": os.uname()[1],
+                "pid": os.getpid(),
+                "python": "%d.%d.%d" % sys.version_info[:3],
+                "cpus": len(os.sched_getaffinity(0)),
+                "addresses": interface_addresses(),
+                "port": port if listen and not problem else 0,
+                "port_error": problem,
+                "server": server[2] if len(server) == 4 else "",
+                "devices": accelerators(),
+                "uid": os.getuid(),
+                "now": time.time(),
+            }
+        )
+
+    def do_start(self, plan, mine, worker, master, python="", hosts_store=False, start="fork", seconds=0):
+        """Starts the interpreter that becomes the ranks ("fork"), or one for each of them ("exec")."""
+        if seconds:
+            self.deadline = time.monotonic() + seconds
+        recorders = unnamed_file("box", PAGE * len(mine))
+        memory = mmap.mmap(recorders, PAGE * len(mine))
+        self.watcher.monitors = dict((rank, RankMonitor(rank, memory, PAGE * index)) for index, rank in enumerate(mine))
+        self.stacks = dict((rank, unnamed_file("stacks", 0)) for rank in mine)
+        orders = {
+            "plan": plan, "box": recorders, "index": dict((rank, index) for index, rank in enumerate(mine)),
+            "start": start, "master": master, "stacks": self.stacks, "agent": os.getpid(),
+        }  # fmt: skip
+        orders["events"], errors = self.watcher.open_pipes(mine)
+        argv, environ = interpreter_argv(python), rank_environment(plan, master, self.mark)
+        for ranks in [mine] if start == "fork" else [[rank] for rank in mine]:
+            group = dict(orders, mine=ranks, errors=dict((rank, errors[rank]) for rank in ranks))
+            group["hosts_store"] = hosts_store and (start == "fork" or 0 in ranks)
+            group["store"] = self.store.fileno() if self.store and group["hosts_store"] else -1
+            self.watcher.start(argv, environ, group, worker.encode("utf-8"), None if start == "fork" else ranks)
+        for fd in [orders["events"]] + list(errors.values()):
+            os.close(fd)
+        if self.store:
+            self.store.close()
+
+    def do_stay(self):
+        """The controller is still there."""
+        pass
+
+    def do_stacks(self):
+        """Asks every rank, and its loader workers one after the other, to write down where it is."""
+        self.controller.send(stacks=dump_stacks(self.watcher.monitors.values(), self.stacks))
+
+    def do_sockets(self):
+        """The ranks' connections, and where they listen."""
+        alive = [monitor for monitor in self.watcher.monitors.values() if monitor.pid and not monitor.ended]
+        ranks = dict((monitor.pid, monitor.rank) for monitor in alive)
+        connections, listening = [], []
+        for pid, established, local, peer, unacked, retransmits in tcp_sockets(sorted(ranks))[:4096]:
+            if established:
+                connections.append([ranks[pid], peer[0], peer[1], unacked, retransmits])
+            else:
+                listening.append([ranks[pid], local[0], local[1]])
+        self.controller.send(sockets=connections, listening=listening)
+
+    def do_probe(self, targets, seconds=0.6):
+        """Connects to all targets at once."""
+        self.controller.send(probes=probe_connections(targets[:1024], seconds))
+
+    def do_end(self):
+        remaining = self.kill_all()
+        self.controller.send(bye={"left": remaining, "cpu": round(time.process_time(), 3)})
+        os.set_blocking(1, True)
+        signal.alarm(2)  # nobody listens: no reason to stay
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        self.controller.push()
+        os._exit(0)
+
+    # -- the end
+
+    def quit(self, *_):
+        if self.ending:
+            return
+        self.kill_all()
+        os._exit(3)
+
+    def kill_all(self):
+        """Kills everything that came from us, and removes what it left in shared memory."""
+        self.ending = True
+        remaining = self.descendants.kill_all()
+        self.descendants.pids.update(monitor.pid for monitor in self.watcher.monitors.values())
+        self.descendants.remove_shared_memory()
+        return remaining
+
+
+def main(request, _program=b"", agent_class=Agent):
+    request = json.loads(request.decode("ascii"))
+    os.set_blocking(1, False)
+    agent = agent_class(request)
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    on_termination(agent.quit)
+    os.write(1, b"\n")  # behind whatever a login shell left on its last line
+    if "prepare" in request:
+        agent.do_prepare(**request["prepare"])
+    become_reaper()
+    try:
+        agent.run()
+    except Exception as error:
+        agent.ending = False
+        agent.controller.send(fault="the agent failed: %s: %s" % (type(error).__name__, error))
+        agent.quit()

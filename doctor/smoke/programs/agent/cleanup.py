@@ -1,0 +1,81 @@
+"""The end of all that the agent started."""
+
+import os
+import re
+import signal
+import time
+
+from doctor.smoke.programs.agent.procfs import all_processes, read_text
+
+
+class Descendants:
+    """The processes that come from the agent.
+
+    `sessions` are those that it began; `pids` all processes that were ever found to be its own.
+    """
+
+    def __init__(self, mark):
+        self.mark = mark  # an environment variable that all of them have
+        self.sessions, self.pids = set(), set()
+
+    def kill_all(self):
+        """Kills them all: [pid, state, command line] of those that remain.
+
+        Never waits for what cannot die, such as a frozen process.
+        """
+        deadline = time.monotonic() + 1.0
+        while True:
+            remaining = self.alive()
+            for pid in remaining:
+                for number in (signal.SIGKILL, signal.SIGCONT):
+                    try:
+                        os.kill(pid, number)
+                    except OSError:
+                        pass
+            try:
+                while os.waitpid(-1, os.WNOHANG)[0]:
+                    pass
+            except OSError:
+                pass
+            if not remaining or time.monotonic() > deadline:
+                break
+            time.sleep(0.005)
+        return [[pid, state, command_line(pid)] for pid, state in remaining.items()]
+
+    def alive(self):
+        """pid -> state of all that descend from us, as orphans come to us.
+
+        Where the kernel gives us none, what is in a session that we began and has our mark.
+        """
+        table, descendants = all_processes(), set([os.getpid()])
+        before = 0
+        while before != len(descendants):
+            before = len(descendants)
+            for pid, (_, parent, session) in table.items():
+                if parent in descendants or (
+                    session in self.sessions and pid not in descendants and self.has_mark(pid)
+                ):
+                    descendants.add(pid)
+        self.pids |= descendants
+        return dict((pid, table[pid][0]) for pid in descendants if pid != os.getpid() and table[pid][0] not in "ZX")
+
+    def has_mark(self, pid):
+        return self.mark in read_text("/proc/%d/environ" % pid, 1 << 20).split("\0")
+
+    def remove_shared_memory(self):
+        """Shared memory and semaphores that killed ranks and loader workers had no time to remove."""
+        try:
+            names = os.listdir("/dev/shm")
+        except OSError:
+            return
+        for name in names:
+            match = re.match(r"(?:sem\.)?torch_(\d+)_", name)
+            if match and int(match.group(1)) in self.pids and not os.path.exists("/proc/" + match.group(1)):
+                try:
+                    os.unlink("/dev/shm/" + name)
+                except OSError:
+                    pass
+
+
+def command_line(pid):
+    return read_text("/proc/%d/cmdline" % pid, 200).replace("\0", " ")

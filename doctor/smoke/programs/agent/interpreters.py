@@ -1,0 +1,106 @@
+"""The job's interpreter: how it is found, what it inherits, and how it is started with the worker's text."""
+
+import fcntl
+import json
+import os
+import shlex
+
+from doctor.remote.runtime.parent_death import die_with_parent
+from doctor.remote.runtime.processes import fork_child
+from doctor.smoke.programs.agent.network import interface_to, interface_with
+
+BOOT = "import gc,sys;gc.disable();exec(compile(sys.stdin.buffer.read(int(sys.argv[1])),'worker.py','exec'));main()"
+
+
+def start_interpreter(argv, environ, orders, worker):
+    """Starts one interpreter: (pid, the end of its stdin, the end of its output, what is to be written to its stdin).
+
+    Its stdin stays open as long as we live.
+    """
+    stdin, output = os.pipe(), os.pipe()
+    argv = argv + ["-c", BOOT, str(len(worker))]
+    inherited = [orders["box"], orders["events"]] + list(orders["stacks"].values()) + list(orders["errors"].values())
+    inherited += [orders["store"]] if orders["store"] >= 0 else []
+    parent = os.getpid()
+    pid = fork_child(lambda: run_interpreter(parent, argv, environ, inherited), stdin[0], output[1], output[1])
+    os.close(stdin[0])
+    os.close(output[1])
+    os.set_blocking(stdin[1], False)
+    return pid, stdin[1], output[0], worker + json.dumps(orders).encode("ascii") + b"\n"
+
+
+def run_interpreter(parent, argv, environ, inherited):
+    """In the child: killed with us, and nothing inherited but what it was meant to have."""
+    die_with_parent(parent)
+    last = 2
+    for fd in sorted(inherited):
+        os.set_inheritable(fd, True)
+        os.closerange(last + 1, fd)
+        last = fd
+    os.closerange(last + 1, 65536)
+    os.chdir("/")
+    try:
+        os.execvpe(argv[0], argv, environ)
+    except OSError as error:
+        os.write(2, ("%s: %s\n" % (argv[0], error.strerror)).encode("ascii", "replace"))
+        os._exit(127)
+
+
+def interpreter_argv(python):
+    """The job's interpreter as words; without a name, the first python3 or python of the host."""
+    if python:
+        return shlex.split(python)
+    for name in ("python3", "python"):
+        for folder in os.environ.get("PATH", "").split(":") + ["/usr/local/bin", "/usr/bin"]:
+            if os.access(os.path.join(folder or ".", name), os.X_OK):
+                return [os.path.join(folder or ".", name)]
+    return ["python3"]
+
+
+def rank_environment(plan, master, mark):
+    """Ours, and what this run alone is to have: short timeouts, one thread a rank, the interface to the master."""
+    environ = dict(os.environ, DOCTOR_SMOKE=mark, PYTHONDONTWRITEBYTECODE="1")
+    backend = plan["backend"]
+    if backend == "gloo":
+        environ["OMP_NUM_THREADS"] = "1"
+        if os.sysconf("SC_PAGE_SIZE") == 4096:
+            # Fork copies an entry for every page: the loader's workers begin and end in half the time.
+            environ.setdefault("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1")
+    name = {"gloo": "GLOO_SOCKET_IFNAME", "nccl": "NCCL_SOCKET_IFNAME", "hccl": "HCCL_SOCKET_IFNAME"}[backend]
+    interface = plan.get("interface", "")
+    if not interface and not environ.get(name):
+        alone = len(set(place["host"] for place in plan["places"])) == 1
+        interface = interface_to(master[0], master[1]) if not alone else "" if backend == "hccl" else "lo"
+        if interface == "lo" and not alone:
+            # The master's own name for itself is often a loopback address: nobody else would reach us there.
+            interface = interface_with(os.environ.get("SSH_CONNECTION", "").split()[2:3])
+    if interface:
+        environ[name] = interface
+    if backend == "hccl":
+        environ["HCCL_CONNECT_TIMEOUT"] = str(max(120, int(plan.get("timeout", 60))))
+        environ["HCCL_EXEC_TIMEOUT"] = str(max(68, int(plan.get("timeout", 60))))
+    return environ
+
+
+def unnamed_file(name, size):
+    """A file without a name, inherited by what we start. Not in /dev/shm, which may be as small as 1 MB."""
+    if hasattr(os, "memfd_create"):
+        fd = os.memfd_create("doctor-" + name)
+    else:
+        import tempfile  # it takes as long to load as all else together
+
+        fd, path = tempfile.mkstemp(prefix="doctor-")
+        os.unlink(path)
+    if size:
+        os.ftruncate(fd, size)
+    else:
+        fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | os.O_APPEND)
+    return fd
+
+
+def widen_pipe(pipe):
+    """Room for a burst of events while this program waits for a CPU."""
+    try:
+        fcntl.fcntl(pipe, 1031, 1 << 20)  # F_SETPIPE_SZ
+    except OSError:
+        pass

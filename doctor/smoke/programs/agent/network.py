@@ -1,0 +1,148 @@
+"""The host's addresses and the ranks' sockets."""
+
+import errno
+import fcntl
+import os
+import select
+import socket
+import struct
+import time
+
+from doctor.smoke.programs.agent.procfs import read_table, read_text
+
+
+def proc_address(text):
+    """The IP address and port of a word in /proc/net/tcp."""
+    digits, port = text.split(":")
+    data = b"".join(struct.pack("=I", int(digits[i : i + 8], 16)) for i in range(0, len(digits), 8))
+    if len(data) == 16 and data[:12] == b"\0" * 10 + b"\xff\xff":
+        data = data[12:]
+    return socket.inet_ntop(socket.AF_INET if len(data) == 4 else socket.AF_INET6, data), int(port, 16)
+
+
+def tcp_sockets(pids):
+    """[pid, established, local, peer, unacknowledged bytes, retransmits] of the TCP sockets of these processes."""
+    owners, sockets = {}, []
+    for pid in pids:
+        try:
+            names = os.listdir("/proc/%d/fd" % pid)
+        except OSError:
+            continue
+        for name in names:
+            try:
+                target = os.readlink("/proc/%d/fd/%s" % (pid, name))
+            except OSError:
+                continue
+            if target.startswith("socket:["):
+                owners[target[8:-1]] = pid
+    for table in ("tcp", "tcp6") if pids else ():
+        for line in read_table("/proc/%d/net/%s" % (pids[0], table), 8 << 20).splitlines()[1:]:
+            fields = line.split()
+            if len(fields) > 9 and fields[9] in owners and fields[3] in ("01", "0A"):
+                unacked = int(fields[4].split(":")[0], 16)
+                ends = proc_address(fields[1]), proc_address(fields[2])
+                sockets.append((owners[fields[9]], fields[3] == "01", ends[0], ends[1], unacked, int(fields[6], 16)))
+    return sockets
+
+
+def interface_addresses():
+    """interface -> its addresses."""
+    addresses = {}
+    control = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    for _, name in socket.if_nameindex():
+        try:
+            answer = fcntl.ioctl(control.fileno(), 0x8915, struct.pack("256s", name.encode()[:15]))  # SIOCGIFADDR
+            addresses[name] = [socket.inet_ntoa(answer[20:24])]
+        except OSError:
+            addresses[name] = []
+    control.close()
+    for line in read_text("/proc/net/if_inet6").splitlines():
+        fields = line.split()
+        if len(fields) == 6 and fields[5] in addresses:
+            address = socket.inet_ntop(socket.AF_INET6, bytes(bytearray.fromhex(fields[0])))
+            addresses[fields[5]].append(address)
+    return addresses
+
+
+def interface_to(target, port):
+    """The interface whose address this host would speak to the target from; empty when that cannot be found."""
+    try:
+        family, _, _, _, address = socket.getaddrinfo(target, port or 1, 0, socket.SOCK_DGRAM)[0]
+        datagrams = socket.socket(family, socket.SOCK_DGRAM)
+        try:
+            datagrams.connect(address)
+            source = datagrams.getsockname()[0].split("%")[0]
+        finally:
+            datagrams.close()
+    except OSError:
+        return ""
+    return interface_with([source])
+
+
+def interface_with(addresses):
+    """The interface that has one of these addresses; empty when none has."""
+    interfaces = sorted(interface_addresses().items())
+    return next((name for name, local in interfaces if set(local) & set(addresses)), "")
+
+
+def listen_on(port):
+    """A listening socket on all addresses, of both families where the host has them."""
+    try:
+        server = socket.socket(socket.AF_INET6, socket.SOCK_STREAM)
+        server.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        address = "::"
+    except OSError:
+        server, address = socket.socket(socket.AF_INET, socket.SOCK_STREAM), "0.0.0.0"
+    try:
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        server.bind((address, port))
+        server.listen(1024)
+    except OSError:
+        server.close()
+        raise
+    return server
+
+
+def connect_result(code):
+    if code in (0, errno.ECONNREFUSED):
+        return "refused" if code else "ok"
+    if code in (errno.EHOSTUNREACH, errno.ENETUNREACH):
+        return "no-route"
+    return "dropped" if code == errno.ETIMEDOUT else os.strerror(code)
+
+
+def probe_connections(targets, seconds):
+    """Connects to all targets at once: [address, port, result, seconds] for each.
+
+    Refused is an answer too: packets go there and come back.
+    """
+    began, poll, attempts, results = time.monotonic(), select.poll(), {}, {}
+    for index, target in enumerate(targets):
+        try:
+            info = socket.getaddrinfo(target[0], target[1], 0, socket.SOCK_STREAM)[0]
+            link = socket.socket(info[0], socket.SOCK_STREAM)
+            link.setblocking(False)
+            code = link.connect_ex(info[4])
+        except OSError as error:
+            results[index] = "name" if isinstance(error, socket.gaierror) else str(error.strerror), 0.0
+            continue
+        if code == errno.EINPROGRESS:
+            attempts[link.fileno()] = index, link
+            poll.register(link.fileno(), select.POLLOUT)
+        else:
+            results[index] = connect_result(code), time.monotonic() - began
+            link.close()
+    remaining = seconds
+    while attempts and remaining > 0:
+        # However late this program is itself, it looks once more after the time is over.
+        remaining = began + seconds - time.monotonic()
+        for fd, _ in poll.poll(max(0, remaining) * 1000):
+            index, link = attempts.pop(fd)
+            poll.unregister(fd)
+            code = link.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+            results[index] = connect_result(code), time.monotonic() - began
+            link.close()
+    for index, link in attempts.values():
+        results[index] = "dropped", time.monotonic() - began
+        link.close()
+    return [list(targets[i][:2]) + [result, round(took, 4)] for i, (result, took) in sorted(results.items())]

@@ -1,0 +1,145 @@
+"""One rank, watched from outside."""
+
+import os
+import signal
+
+from doctor.smoke.programs.agent.flight_recorder import COLLECTIVE, INPUT, FlightRecorder
+from doctor.smoke.programs.agent.kernel import cgroup_folders, is_frozen, oom_kills
+from doctor.smoke.programs.agent.procfs import child_pids, cpu_times, is_descendant, process_status, read_text
+
+SEND = 0.05  # seconds between two lines about the ranks, at least
+STUCK = 0.1  # a rank that has not moved for so long is looked at through /proc
+
+
+class RankMonitor:
+    """A rank's flight recorder and what /proc shows of its process.
+
+    Seconds: `effective` is the time without progress, less the rank's waiting for a CPU; `cpu` what it ran of it.
+    `state` is the process's state letter, "F" frozen and "X" ended. `dead`, `error`, `secondary`, `oom`, `waits_for`,
+    `cpu` and `effective` are fields of the controller's Snapshot.
+    """
+
+    def __init__(self, rank, memory, offset):
+        self.rank, self.recorder = rank, FlightRecorder(memory, offset)
+        self.pid = 0
+        self.base = self.base_stamp = None  # CPU times at the first observation since a stamp
+        self.unobserved = 0.0  # seconds between the stamp and that observation
+        self.cpu_times, self.moved = None, 0.0  # what it ran and waited, and when that last changed
+        self.loader_delays, self.loader_delay = {}, 0.0  # of each loader worker at the stamp, and the longest since
+        self.reported = (-1, "")
+        self.state, self.waits_for = "R", ""
+        self.observed_at = 0.0
+        self.effective = self.cpu = 0.0
+        self.cgroups, self.oom_count, self.cgroups_read_at = {}, 0, 0.0
+        self.dead = self.error = ""
+        self.ended = self.secondary = self.oom = False
+        self.tail = b""
+
+    def read_recorder(self):
+        if not self.pid and not self.ended:
+            pid = self.recorder.writer()
+            if pid is None:
+                return
+            self.pid = pid if is_descendant(pid) else 0
+        if self.recorder.read():
+            self.effective = self.cpu = 0.0
+            if self.state != "X":
+                self.state, self.waits_for = "R", ""
+
+    def age(self, clock):
+        return self.recorder.age(clock)
+
+    def waits_in_collective(self):
+        latest = self.recorder.latest
+        return bool(latest) and latest.state == COLLECTIVE
+
+    def observe(self, clock):
+        """What /proc shows of a rank that does not move; at most every `SEND` seconds."""
+        if self.ended or not self.recorder.latest or not self.pid:
+            return
+        if clock - self.cgroups_read_at > 1.0:
+            self.cgroups_read_at = clock
+            self.cgroups = cgroup_folders(self.pid) or self.cgroups
+            self.oom_count = oom_kills(self.cgroups)
+        age = self.age(clock)
+        if age < STUCK / 2 or clock - self.observed_at < SEND:
+            self.effective = age if age < STUCK / 2 else self.effective
+            return
+        self.observed_at = clock
+        self.read_state(age)
+        self.read_cpu_times(clock, age)
+
+    def read_state(self, age):
+        status = process_status(self.pid)
+        self.state = status[0] if status and status[0] != "Z" else "X"
+        if age > STUCK and is_frozen(self.pid, self.state):
+            self.state = "F"
+        self.waits_for = read_text("/proc/%d/wchan" % self.pid, 64).strip("0")
+
+    def read_cpu_times(self, clock, age):
+        """Sets `cpu` and `effective`."""
+        waiting = self.waits_in_collective()
+        times = cpu_times(self.pid, waiting)
+        first, self.base_stamp = self.base_stamp != self.recorder.stamp, self.recorder.stamp
+        if first:
+            # Of the time before this first observation nobody knows how long the rank waited for a CPU.
+            self.base, self.unobserved = times, max(0.0, age - STUCK)
+        if not times or not self.base:
+            # The kernel does not show who waited for a CPU: only half of the time is held against the rank.
+            self.effective = age / 2
+            return
+        self.cpu = times[0] - self.base[0]
+        delay = times[2] - self.base[2] if waiting else times[1] - self.base[1]
+        if self.recorder.latest.state == INPUT:
+            delay += self.read_loader_delay(first)
+        if first or times != self.cpu_times or self.state != "R":
+            self.cpu_times, self.moved = times, clock
+        # A wait for a CPU is booked when it ends; one that goes on is a rank that could run and does not.
+        self.effective = max(0.0, age - self.unobserved - delay - (clock - self.moved))
+
+    def read_loader_delay(self, first):
+        """Seconds since the stamp that a loader worker waited for a CPU, of the one that waited longest."""
+        times = dict((pid, cpu_times(pid, False)) for pid in child_pids(self.pid))
+        delays = dict((pid, seconds[1]) for pid, seconds in times.items() if seconds)
+        if first:
+            self.loader_delays, self.loader_delay = delays, 0.0
+        since = [delay - self.loader_delays.get(pid, 0.0) for pid, delay in delays.items()]
+        self.loader_delay = max([self.loader_delay] + since)
+        return self.loader_delay
+
+    def snapshot(self, clock):
+        """What is new, as the controller's Snapshot; None when nothing is. Defaults are left out."""
+        recorder = self.recorder
+        if not recorder.latest and not self.ended:
+            return None
+        fields = {"rank": self.rank, "stamp": recorder.stamp, "state": "start", "stage": "start"}
+        age = 0.0
+        if recorder.latest:
+            age = self.age(clock)
+            fields.update(recorder.fields())
+        news = (recorder.stamp, self.dead or str(self.ended))
+        if news == self.reported and not recorder.new_calls and (age < STUCK or self.ended):
+            return None
+        self.reported = news
+        fields.update(age=round(age, 4), effective=round(min(self.effective, age), 4))
+        for name in ("cpu", "waits_for", "dead", "error", "secondary", "oom"):
+            value = getattr(self, name)
+            if value:
+                fields[name] = round(value, 4) if name == "cpu" else value
+        if self.state != "R":
+            fields["process"] = self.state
+        if recorder.new_calls:
+            fields["calls"], recorder.new_calls = recorder.new_calls, []
+            fields["entered"] = dict((str(call[0]), recorder.entered[call[0]]) for call in fields["calls"])
+        return fields
+
+    def end(self, status, oom_line):
+        """The rank's process has ended, with this wait status."""
+        self.read_recorder()
+        self.ended, self.state = True, "X"
+        if os.WIFSIGNALED(status):
+            self.dead = "signal %d" % os.WTERMSIG(status)
+            if os.WTERMSIG(status) == signal.SIGKILL:
+                self.oom = bool(oom_line) or oom_kills(self.cgroups) > self.oom_count
+        else:
+            self.dead = "exit status %d" % os.WEXITSTATUS(status)

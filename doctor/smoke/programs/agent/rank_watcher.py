@@ -1,0 +1,211 @@
+"""The ranks of a host: what they send, what they print, and how they end."""
+
+import json
+import os
+import select
+
+from doctor.remote.runtime.lines import LineBuffer
+from doctor.smoke.programs.agent.controller import BACKLOG
+from doctor.smoke.programs.agent.interpreters import start_interpreter, widen_pipe
+from doctor.smoke.programs.agent.kernel import KernelLog
+from doctor.smoke.programs.agent.network import tcp_sockets
+from doctor.smoke.programs.agent.rank_monitor import SEND
+
+LOOK = 0.02  # seconds between two readings of the flight recorders
+BEAT = 0.2  # seconds between two lines about the ranks, at most; `SEND` at least
+WAITS = 0.4  # a rank that has been in one collective for so long has its sockets examined
+TAIL = 8192  # bytes kept of what a rank prints
+
+
+class RankWatcher:
+    """Starts the interpreters that the ranks come from, and reports to the controller what the ranks do.
+
+    `monitors` is rank -> RankMonitor. `late` are seconds that this program itself waited for a CPU.
+    """
+
+    def __init__(self, poll, controller, descendants):
+        self.poll, self.controller, self.descendants = poll, controller, descendants
+        self.monitors = {}
+        self.ranks_by_pid = {}  # pid of an interpreter -> its ranks, None for the one process of all ranks
+        self.stdin_data = {}  # fd -> what is still to be written to an interpreter's stdin
+        self.events, self.event_lines = None, LineBuffer(65536)
+        self.outputs = {}  # fd -> rank, -1 for the process that they all come from
+        self.tail = b""  # of what that process printed
+        self.log = None
+        self.late = self.reported_at = self.looked_at = 0.0
+        self.retransmissions, self.surveyed_at = [], 0.0
+
+    def open_pipes(self, ranks):
+        """What ranks write to: the pipe of their events, and rank -> the pipe of its stdout and stderr."""
+        self.log = KernelLog()
+        self.events, events = os.pipe()
+        widen_pipe(self.events)
+        self.start_reading(self.events)
+        errors = {}
+        for rank in ranks:
+            reader, errors[rank] = os.pipe()
+            self.outputs[reader] = rank
+            self.start_reading(reader)
+        return events, errors
+
+    def start(self, argv, environ, orders, worker, ranks):
+        """One interpreter; `ranks`: its own, None for the one process of all ranks."""
+        pid, stdin, output, data = start_interpreter(argv, environ, orders, worker)
+        self.outputs[output] = -1 if ranks is None else ranks[0]
+        self.start_reading(output)
+        self.ranks_by_pid[pid] = ranks
+        self.descendants.sessions.add(pid)
+        self.stdin_data[stdin] = data
+        self.poll.register(stdin, select.POLLOUT)
+
+    def handle(self, fd):
+        if fd == self.events:
+            self.read_events()
+        elif fd in self.stdin_data:
+            self.write_stdin(fd)
+        elif fd in self.outputs:
+            self.read_output(fd)
+
+    def write_stdin(self, fd):
+        """The worker's text, as fast as it is read. The pipe stays open behind it: its end would mean ours."""
+        waiting = self.stdin_data
+        try:
+            while waiting[fd]:
+                waiting[fd] = waiting[fd][os.write(fd, waiting[fd]) :]
+        except BlockingIOError:
+            return
+        except OSError:  # it has ended already; its exit status and what it printed will show why
+            pass
+        self.poll.unregister(fd)
+
+    def read_events(self):
+        """Events of the ranks: passed on as they are, with what we know of an end."""
+        try:
+            piece = os.read(self.events, 1 << 20)
+        except BlockingIOError:
+            return
+        if not piece:
+            self.stop_reading(self.events)
+            self.events = None
+        for line in self.event_lines.split(piece):
+            self.forward_event(line)
+
+    def forward_event(self, line):
+        try:
+            event = json.loads(line.decode("ascii"))
+            kind, rank = event["ev"], event["rank"]
+        except (ValueError, TypeError, KeyError):
+            self.controller.send(fault="a rank said what is no event: %r" % line[:100])
+            return
+        if kind == "exit":
+            self.report_end(rank, event["status"])
+            return
+        if kind == "error" and rank in self.monitors:
+            self.monitors[rank].error = str(event.get("text", ""))[:600]
+            self.monitors[rank].secondary = bool(event.get("secondary"))
+        self.controller.send_json(b'{"event":' + line + b"}")
+
+    def read_output(self, fd):
+        """The end of what a rank prints is kept for the case that it dies."""
+        try:
+            piece = os.read(fd, 65536)
+        except BlockingIOError:
+            return
+        if not piece:
+            self.outputs.pop(fd)
+            self.stop_reading(fd)
+            return
+        writer = self.monitors.get(self.outputs[fd], self)
+        writer.tail = (writer.tail + piece)[-TAIL:]
+
+    def start_reading(self, fd):
+        os.set_blocking(fd, False)
+        self.poll.register(fd, select.POLLIN)
+
+    def stop_reading(self, fd):
+        self.poll.unregister(fd)
+        os.close(fd)
+
+    def report_end(self, rank, status):
+        """A rank's process, or the one that they come from (-1), has ended with this wait status."""
+        for fd in [fd for fd, owner in self.outputs.items() if owner == rank]:
+            self.read_output(fd)
+        monitor = self.monitors.get(rank)
+        event = {"rank": rank, "ev": "exit", "status": status}
+        if monitor:
+            log = self.log.oom_line(monitor.pid) if monitor.pid else ""
+            monitor.end(status, log)
+            event.update(dict((name, value) for name, value in (("oom", monitor.oom), ("log", log)) if value))
+        tail = (monitor or self).tail
+        if status and tail:
+            event["tail"] = tail[-2000:].decode("utf-8", "replace")
+        self.controller.send(event=event)
+
+    def watch(self, clock):
+        """Reads the flight recorders, and reports what is new."""
+        gap = clock - self.looked_at - LOOK
+        if self.looked_at and gap > 0.1:
+            self.late = max(self.late, gap)
+        self.looked_at = clock
+        for monitor in self.monitors.values():
+            monitor.read_recorder()
+        self.reap()
+        if clock - self.reported_at < SEND or len(self.controller.queue) > BACKLOG:
+            return
+        for monitor in self.monitors.values():
+            monitor.observe(clock)
+        snapshots = [monitor.snapshot(clock) for monitor in self.monitors.values()]
+        snapshots = [snapshot for snapshot in snapshots if snapshot]
+        evidence = self.find_retransmissions(clock)
+        if snapshots or evidence or clock - self.reported_at > BEAT:
+            message = {"snaps": snapshots, "late": round(self.late, 3)}
+            if evidence:
+                message["evidence"] = evidence
+            self.controller.send(**message)
+            self.reported_at, self.late = clock, 0.0
+
+    def find_retransmissions(self, clock):
+        """Sockets that send the same bytes again and again, of ranks that wait in a collective."""
+        stuck = [
+            monitor.pid for monitor in self.monitors.values()
+            if monitor.pid and not monitor.ended and monitor.waits_in_collective() and monitor.age(clock) > WAITS
+        ]  # fmt: skip
+        if stuck and clock - self.surveyed_at > 0.15:
+            self.surveyed_at = clock
+            ranks = dict((monitor.pid, rank) for rank, monitor in self.monitors.items())
+            self.retransmissions = [
+                [ranks[pid], peer[0], peer[1], unacked, retransmits]
+                for pid, established, _, peer, unacked, retransmits in tcp_sockets(stuck)
+                if established and retransmits >= 2 and unacked
+            ]
+        return self.retransmissions if stuck else []
+
+    def reap(self):
+        """Ends of what we started ourselves, and of orphans that came to us."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if not pid:
+                return
+            self.descendants.pids.add(pid)
+            if pid in self.ranks_by_pid:
+                self.read_all_events()
+                ranks = self.ranks_by_pid.pop(pid)
+                for rank in [-1] if ranks is None else ranks:
+                    self.report_end(rank, status)
+            else:
+                for monitor in self.monitors.values():
+                    if monitor.pid == pid and not monitor.ended:
+                        self.report_end(monitor.rank, status)
+
+    def read_all_events(self):
+        """What was reported before an end comes before the end."""
+        ready = True
+        while self.events is not None and ready:
+            poll = select.poll()
+            poll.register(self.events, select.POLLIN)
+            ready = any(mask & select.POLLIN for _, mask in poll.poll(0))
+            if ready:
+                self.read_events()

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from doctor import ERROR, Finding, Skip, check
 from doctor.facts.names import is_address, normalize_host
 from doctor.job import LaunchConfig
-from doctor.job.launch_config import JOB_WIDE_VARIABLES
+from doctor.job.variables import JOB_WIDE
 
 
 @check(severity=ERROR, area="ranks")
@@ -27,7 +27,7 @@ def launch_differs(launch: LaunchConfig) -> Iterator[Finding]:
     """
     if not launch.env_by_host:
         raise Skip("only doctor node sees each host's own environment")
-    for variable in JOB_WIDE_VARIABLES:
+    for variable in JOB_WIDE:
         hosts_by_value: dict[str, list[str]] = defaultdict(list)
         for host, environ in launch.env_by_host.items():
             hosts_by_value[_normalized(environ.get(variable, ""))].append(host)

@@ -110,8 +110,8 @@ def _choose_with_smoke(catalog: list[Check], select: list[str], ignore: list[str
 def _empty_inventory(hosts: HostOptions) -> Inventory:
     """What is left to judge when no host is visited. Raises: CommandError."""
     from doctor.environment.inventory import Inventory
-    from doctor.job.launch_config import RANK_TABLE_VARIABLES
+    from doctor.job.variables import TABLE_VARIABLES
 
-    if not (hosts.rank_table or any(os.environ.get(name) for name in RANK_TABLE_VARIABLES)):
+    if not (hosts.rank_table or any(os.environ.get(name) for name in TABLE_VARIABLES)):
         raise InputError("--no-hosts leaves nothing to check; expected --rank-table FILE with it")
     return Inventory((), "no host was looked at")

@@ -141,7 +141,7 @@ def _plan_context(
             rank_table=table,
             connection=connection_fields,
         )
-    from doctor.job.launch_config import job_variables
+    from doctor.job.variables import relevant
 
     fleet = inventory(hosts)
     return PlanContext(
@@ -150,7 +150,7 @@ def _plan_context(
         local=fleet.local,
         slots=fleet.slots,
         launch={"product": product, **job.launch} if product else job.launch,
-        environ=job_variables(os.environ),
+        environ=relevant(os.environ),
         rank_table=os.path.abspath(hosts.rank_table) if hosts.rank_table else "",
         connection=connection_fields,
     )

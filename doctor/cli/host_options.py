@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
@@ -69,14 +68,15 @@ class JobOptions(NamedTuple):
 
 def inventory(host_options: HostOptions) -> Inventory:
     """The hosts. Raises: CommandError."""
-    from doctor.environment.inventory import InventoryError, Options, take
+    from doctor.environment.inventory import HostSelection, InventoryError, resolve_hosts
+    from doctor.environment.text_files import read_text_file
 
     if host_options.nodes and host_options.hosts:
         raise UsageError("HOSTS and --hosts are both given: expected one of them")
     hosts = host_options.nodes if host_options.nodes is not None else host_options.hosts
-    options = Options(hosts, host_options.hostfile, host_options.rank_table, host_options.exclude)
+    selection = HostSelection(hosts, host_options.hostfile, host_options.rank_table, host_options.exclude)
     try:
-        return take(options, os.environ, lambda path: Path(path).read_text("utf-8"))
+        return resolve_hosts(selection, os.environ, read_text_file)
     except InventoryError as error:
         raise InputError(str(error)) from None
 

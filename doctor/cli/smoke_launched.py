@@ -22,8 +22,7 @@ from doctor.cli.selection import ChecksOption, IgnoreOption, SelectOption, choos
 from doctor.cli.shared_options import expand_option_groups
 from doctor.cli.smoke import TrainingOptions, parse_smoke_options
 from doctor.engine.errors import InputError, UsageError
-from doctor.environment import rank as adopt
-from doctor.environment.launchers import Adopted
+from doctor.environment.job_context import JobContext, detect, for_spawned
 from doctor.session.finish import OutputOptions, finish, validate_output
 
 if TYPE_CHECKING:
@@ -33,26 +32,26 @@ if TYPE_CHECKING:
 
 def main() -> None:
     """Takes this process's part in the job that it belongs to."""
-    adopted = adopt.adopt(os.environ)
-    if adopted is None:
+    job_context = detect(os.environ, as_rank=True)
+    if not job_context.launcher:
         sys.argv = ["doctor", "smoke", *sys.argv[1:]]
         run_command()
     else:
-        enter(adopted, sys.argv[1:])
+        enter(job_context, sys.argv[1:])
 
 
 def spawned(rank: int, world: int, argv: Sequence[str] = ()) -> None:
     """For ``torch.multiprocessing.spawn(spawned, (world,), world)``, and for whoever starts ranks by other means."""
-    enter(adopt.told(os.environ, rank, world, job=str(os.getppid())), argv)
+    enter(for_spawned(os.environ, rank, world, job_id=str(os.getppid())), argv)
 
 
-def enter(adopted: Adopted, argv: Sequence[str]) -> None:
+def enter(job_context: JobContext, argv: Sequence[str]) -> None:
     """Raises: SystemExit, unless all went well in a process that goes on afterwards."""
     app = typer.Typer(
         rich_markup_mode=None,
         add_completion=False,
         pretty_exceptions_enable=False,
-        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100, "obj": adopted},
+        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100, "obj": job_context},
     )
     app.command()(command)
     try:
@@ -92,18 +91,18 @@ def command(
     from doctor.report.layout.progress_line import ProgressLine
     from doctor.smoke.rendezvous.launched import run_launched
 
-    adopted: Adopted = context.obj
-    progress = ProgressLine(1 if adopted.leads else 0, sys.stderr)
+    job_context: JobContext = context.obj
+    progress = ProgressLine(1 if job_context.leads_ranks else 0, sys.stderr)
 
     def report(result: SmokeResult) -> int:
         progress.close()
         catalog = load_catalog(checks)
         return _report(
-            result, adopted, choose_checks(catalog, select or ["smoke"], ignore, roots=True), catalog, output
+            result, job_context, choose_checks(catalog, select or ["smoke"], ignore, roots=True), catalog, output
         )
 
     try:
-        code = run_launched(adopted, smoke_options, report, progress.stage)
+        code = run_launched(job_context, smoke_options, report, progress.stage)
     except ValueError as error:
         raise UsageError(str(error)) from None
     except OSError as error:
@@ -112,24 +111,24 @@ def command(
 
 
 def _report(
-    result: SmokeResult, adopted: Adopted, selected: list[Check], catalog: list[Check], output: OutputOptions
+    result: SmokeResult, job_context: JobContext, selected: list[Check], catalog: list[Check], output: OutputOptions
 ) -> int:
     """Judges the run and prints the report. Returns the exit code."""
     import msgspec
 
     from doctor import __version__
     from doctor.engine.record import SCHEMA, Run
-    from doctor.job.launch_config import job_variables
+    from doctor.job.variables import relevant
     from doctor.session.examine import Examination, replay
 
     started = datetime.fromtimestamp(time.time() - result.run.seconds, timezone.utc)
     run = Run(
         SCHEMA,
-        f"{adopted.launcher}, {result.run.plan.world} ranks",
+        f"{job_context.launcher}, {result.run.plan.world} ranks",
         started.isoformat(timespec="seconds").replace("+00:00", "Z"),
         result.run.seconds,
         result.records,
-        launch={"environ": job_variables(os.environ)},
+        launch={"environ": relevant(os.environ)},
         version=__version__,
         smoke=msgspec.to_builtins(result.run, str_keys=True),
     )

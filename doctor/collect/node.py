@@ -14,6 +14,7 @@ from doctor.collect.merge.stale import slurm_job_run
 from doctor.engine.errors import CommandError
 from doctor.engine.record import Run, redact_run
 from doctor.environment.inventory import Inventory
+from doctor.environment.schedulers import scheduler_host_name
 from doctor.facts.names import is_address
 from doctor.hosts.nodeset import InventoryError, validate_host
 
@@ -23,7 +24,7 @@ def host_name(name: str, fleet: Inventory | None, environ: Mapping[str, str]) ->
 
     Raises: CommandError.
     """
-    node_name, chosen_name = os.uname().nodename, name or environ.get("SLURMD_NODENAME", "")
+    node_name, chosen_name = os.uname().nodename, name or scheduler_host_name(environ)
     if not chosen_name and fleet:
         chosen_name = _find_in_fleet(fleet.hosts, node_name)
     try:

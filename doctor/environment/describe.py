@@ -1,70 +1,90 @@
-"""A place in words: for people, and for one word of a line. Pure."""
+"""A job context in words: for people, and for one word of a line. Pure."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import Literal, NamedTuple
 
 from doctor.engine.sanitize import printable
-from doctor.environment.mounted_rank_table import Table
-from doctor.environment.nested_rank import Ranked
-from doctor.environment.platforms import Platform
+from doctor.environment.inventory import USER_VARIABLES
+from doctor.environment.launcher import LaunchedRank
+from doctor.environment.launchers.environment import LAUNCHER as BY_HAND
+from doctor.environment.scheduler import Allocation
+from doctor.environment.variables import EnvironmentVariables, or_unknown
 
-if TYPE_CHECKING:
-    from doctor.environment.context import Place
+Started = Literal["once", "hosts", "ranks", "prolog"]
+"""As a single process; as one on every host; as one for every rank; by a scheduler's daemon before or after a job."""
 
-_OWN = {"torchrun": "torchrun", "mpirun": "openmpi", "mpiexec": "mpich", "msrun": "msrun", "environment": "shell"}
+_LONGEST_TAG = 80
 
 
-def kind(environ: Mapping[str, str], platform: Platform | None, ranked: Ranked, table: Table | None) -> str:
-    """The platform; without one the launcher; without one where the hosts are from."""
-    if platform:
-        return platform.kind
-    if table and ranked.launcher in ("", "environment"):
+class Origin(NamedTuple):
+    """How a process was started: what the words are made from."""
+
+    environ: Mapping[str, str]
+    started: Started
+    allocation: Allocation | None
+    launch: LaunchedRank | None
+    has_rank_table: bool
+    hosts_source: str
+
+
+def kind(origin: Origin) -> str:
+    """The scheduler; without one the launcher; without one the source of the hosts. See `JobContext.kind`."""
+    if origin.allocation:
+        return origin.allocation.scheduler.name
+    if origin.has_rank_table and (origin.launch is None or origin.launch.launcher.by_hand):
         return "rank-table"
-    if ranked.launcher:
-        return _OWN[ranked.launcher]
-    return "hosts" if "DOCTOR_HOSTS" in environ else "hostfile" if "DOCTOR_HOSTFILE" in environ else "alone"
+    if origin.launch:
+        return origin.launch.launcher.kind
+    names = {name: name.removeprefix("DOCTOR_").lower() for name in USER_VARIABLES}
+    return next((names[name] for name in names if name in origin.environ), "alone")
 
 
-def words(place: Place, environ: Mapping[str, str], platform: Platform | None) -> str:
+def describe(origin: Origin) -> str:
     """``Slurm job 1234, step 0, task 3 of 8 on n2``."""
-    parts = [platform.words] if platform else []
-    if place.started == "prolog":
-        parts.append(environ["SLURM_SCRIPT_CONTEXT"].partition("_")[0])
-    elif place.started == "ranks":
-        parts += _as_rank(place, environ)
-    elif place.started == "hosts":
-        number = "?" if place.node_rank is None else place.node_rank
-        parts.append("scheduler" if place.scheduler else f"host {number} of {place.nodes or '?'}")
-    elif place.kind == "slurm":
-        step = environ.get("SLURM_STEP_ID")
-        parts += [f"step {printable(step, 20)}"] if step else ["batch script"] if "SLURM_PROCID" in environ else []
-    elif not platform and place.source:
-        parts.append(place.source)
+    allocation, variables = origin.allocation, EnvironmentVariables(origin.environ)
+    parts = [allocation.title] if allocation else []
+    if origin.started == "prolog":
+        parts.append(allocation.daemon_script if allocation else "prolog")
+    elif origin.started == "ranks":
+        parts += _as_rank(origin, variables)
+    elif origin.started == "hosts":
+        parts.append(_as_host(allocation))
+    elif allocation:
+        parts += allocation.scheduler.describe_single_process(variables)
+    elif origin.hosts_source:
+        parts.append(origin.hosts_source)
     text = ", ".join(parts) or "this host alone"
-    host = environ.get("SLURMD_NODENAME", "") if place.kind == "slurm" else ""
-    return f"{text} on {printable(host, 60)}" if host else text
+    host_name = allocation.host_name if allocation else ""
+    return f"{text} on {printable(host_name, 60)}" if host_name else text
 
 
-def _as_rank(place: Place, environ: Mapping[str, str]) -> list[str]:
-    of = f"{'?' if place.rank is None else place.rank} of {place.world or '?'}"
-    if place.launcher == "srun":
-        return [f"step {printable(environ['SLURM_STEP_ID'], 20)}", f"task {of}"]
-    if place.scheduler:
-        return ["msrun's scheduler"]
-    made = "a loop in a shell" if place.launcher in ("environment", "") else place.launcher
-    return [f"{made}, rank {of}"]
+def _as_host(allocation: Allocation | None) -> str:
+    if allocation and allocation.is_scheduler_process:
+        return "scheduler"
+    node_rank, node_count = (allocation.node_rank, allocation.node_count) if allocation else (None, None)
+    return f"host {or_unknown(node_rank)} of {or_unknown(node_count)}"
 
 
-def tag(place: Place) -> str:
-    """
-    >>> from doctor.environment.context import Place
-    >>> tag(Place(kind="slurm", words="", tag="", job="12 34", launcher="torchrun", started="ranks"))
-    'slurm:12_34/torchrun'
-    """
-    word = f"{place.kind}:{place.job}" if place.job else place.kind
-    inner = _OWN.get(place.launcher, "") if place.started == "ranks" else ""
-    word += f"/{inner}" if inner and inner != place.kind and place.kind != "rank-table" else ""
-    return re.sub(r"[^A-Za-z0-9._:@+/-]", "_", word)[:80]
+def _as_rank(origin: Origin, variables: EnvironmentVariables) -> list[str]:
+    launch = origin.launch
+    launcher = launch.launcher if launch else BY_HAND
+    if launch and launch.is_scheduler_process:
+        return [f"{launcher.title}'s scheduler"]
+    rank, world_size = (launch.rank, launch.world_size) if launch else (None, None)
+    parts = launcher.describe(f"{or_unknown(rank)} of {or_unknown(world_size)}", variables)
+    alone = launcher.scheduler and (not origin.allocation or launcher.scheduler != origin.allocation.scheduler.name)
+    return [launcher.title, *parts] if alone else parts
+
+
+def tag(origin: Origin) -> str:
+    """``slurm:1234/torchrun``: the scheduler, its job, and the launcher unless that is the scheduler's own."""
+    name = kind(origin)
+    job_id = origin.allocation.job_id if origin.allocation else ""
+    text = f"{name}:{job_id}" if job_id else name
+    launcher = origin.launch.launcher if origin.launch and origin.started == "ranks" else None
+    if launcher and name not in (launcher.kind, launcher.scheduler, "rank-table"):
+        text += f"/{launcher.kind}"
+    return re.sub(r"[^A-Za-z0-9._:@+/-]", "_", text)[:_LONGEST_TAG]

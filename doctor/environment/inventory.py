@@ -1,11 +1,12 @@
-"""Which hosts to look at: from a node set, a hostfile, a rank table, Slurm, or this host alone. Pure."""
+"""Which hosts a run checks: from a node set, a hostfile, a rank table, Slurm, or this host alone. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from doctor.environment.text_files import ReadFile
 from doctor.hosts.nodeset import (
     MAX_HOSTS,
     InventoryError,
@@ -15,17 +16,20 @@ from doctor.hosts.nodeset import (
     validate_host,
 )
 
-__all__ = ["Inventory", "InventoryError", "Options", "take"]
+__all__ = ["HostSelection", "Inventory", "InventoryError", "resolve_hosts", "without"]
 
 HINT = (
     "to look at more hosts, name them: 'node[01-16]', --hostfile FILE or --rank-table FILE; "
     "in a Slurm job they are found"
 )
+USER_VARIABLES = ("DOCTOR_HOSTS", "DOCTOR_HOSTFILE")
+"""A user's own list of hosts: a node set, or the path of a hostfile. The first that is set counts."""
 
-ReadFile = Callable[[str], str]
+_MOST_NOTES = 3
+_MOST_SHOWN = 8
 
 
-class Options(msgspec.Struct, frozen=True):
+class HostSelection(msgspec.Struct, frozen=True):
     """The command line's part; None where an option was not given. An option given empty is an error."""
 
     hosts: str | None = None
@@ -51,7 +55,7 @@ class Inventory(msgspec.Struct, frozen=True):
     """The names of the whole fleet, where ``hosts`` are only some of it."""
 
 
-class _Named(msgspec.Struct, frozen=True):
+class _SourceHosts(msgspec.Struct, frozen=True):
     """Hosts as one source names them."""
 
     hosts: Sequence[str]
@@ -62,57 +66,64 @@ class _Named(msgspec.Struct, frozen=True):
     notes: tuple[str, ...] = ()
 
 
-def take(options: Options, environ: Mapping[str, str], read_file: ReadFile) -> Inventory:
-    """The hosts of the first source that is there: the options in their order, then the environment.
+def resolve_hosts(selection: HostSelection, environ: Mapping[str, str], read_file: ReadFile) -> Inventory:
+    """The hosts of the first source that is set: the options in their order, then the environment.
 
     Raises: InventoryError.
+
+    >>> resolve_hosts(HostSelection(hosts="n1,n2", exclude="n2"), {}, open).source
+    '2 hosts from the command line, less 1 excluded'
     """
-    named = _first(options, environ, read_file)
-    if named is None:
-        alone = _Named(["localhost"], ["this host"], "this host alone", notes=(HINT,))
-        return _less(alone, options.exclude, local=True)
-    _once(named)
-    return _less(named, options.exclude)
+    source = _first_source(selection, environ, read_file)
+    if source is None:
+        local = _SourceHosts(["localhost"], ["this host"], "this host alone", notes=(HINT,))
+        return _excluding(local, selection.exclude, local=True)
+    _refuse_repeated(source)
+    return _excluding(source, selection.exclude)
 
 
-def _first(options: Options, environ: Mapping[str, str], read_file: ReadFile) -> _Named | None:
-    if options.hosts is not None:
-        return _node_set(options.hosts, "the command line")
-    if options.hostfile is not None:
-        return _hostfile(options.hostfile, read_file)
-    if options.rank_table is not None:
-        return _rank_table(options.rank_table, read_file)
+def _first_source(selection: HostSelection, environ: Mapping[str, str], read_file: ReadFile) -> _SourceHosts | None:
+    if selection.hosts is not None:
+        return _node_set(selection.hosts, "the command line")
+    if selection.hostfile is not None:
+        return _hostfile(selection.hostfile, read_file)
+    if selection.rank_table is not None:
+        return _rank_table(selection.rank_table, read_file)
     if environ.get("DOCTOR_HOSTS"):
         return _node_set(environ["DOCTOR_HOSTS"], "DOCTOR_HOSTS")
     if environ.get("DOCTOR_HOSTFILE"):
         return _hostfile(environ["DOCTOR_HOSTFILE"], read_file, ", named by DOCTOR_HOSTFILE")
-    if environ.get("SLURM_JOB_NODELIST"):
-        return _node_set(environ["SLURM_JOB_NODELIST"], "SLURM_JOB_NODELIST")
+    from doctor.environment.schedulers import hosts_variable
+
+    variable = hosts_variable(environ)
+    if variable:
+        return _node_set(environ[variable], variable)
     if environ.get("RANK_TABLE_FILE"):
         return _rank_table(environ["RANK_TABLE_FILE"], read_file, ", named by RANK_TABLE_FILE")
     return None
 
 
-def _node_set(text: str, source: str) -> _Named:
+def _node_set(text: str, source: str) -> _SourceHosts:
     hosts = expand_nodeset(text, source)
-    return _Named(hosts, [source] * len(hosts), source)
+    return _SourceHosts(hosts, [source] * len(hosts), source)
 
 
-def _hostfile(path: str, read_file: ReadFile, named_by: str = "") -> _Named:
+def _hostfile(path: str, read_file: ReadFile, named_by: str = "") -> _SourceHosts:
     from doctor.hosts import hostfile
 
     lines = hostfile.parse_hostfile(_read(path, read_file, "a hostfile"), path)
     notes = [f"{line.location}: not used: {', '.join(line.unused_settings)}" for line in lines if line.unused_settings]
-    return _Named(
+    more = len(notes) - _MOST_NOTES
+    return _SourceHosts(
         [line.host for line in lines],
         [line.location for line in lines],
         f"hostfile {printable_excerpt(path, 200)} ({hostfile.file_form(lines)}){named_by}",
         {line.host: line.slots for line in lines if line.slots is not None},
-        tuple(notes[:3]) + ((f"{len(notes) - 3} more lines like that",) if len(notes) > 3 else ()),
+        (*notes[:_MOST_NOTES], *((f"{more} more lines like that",) if more > 0 else ())),
     )
 
 
-def _rank_table(path: str, read_file: ReadFile, named_by: str = "") -> _Named:
+def _rank_table(path: str, read_file: ReadFile, named_by: str = "") -> _SourceHosts:
     from doctor.job import NotARankTable, read_rank_table
 
     text, name = _read(path, read_file, "a rank table"), printable_excerpt(path, 200)
@@ -127,53 +138,57 @@ def _rank_table(path: str, read_file: ReadFile, named_by: str = "") -> _Named:
         validate_host(server.host_ip or server.server_id, place) for server, place in zip(servers, places, strict=True)
     ]
     slots = {host: len(server.ranks) for host, server in zip(hosts, servers, strict=True) if server.ranks}
-    return _Named(hosts, places, f"rank table {name}{named_by}", slots)
+    return _SourceHosts(hosts, places, f"rank table {name}{named_by}", slots)
 
 
-def _read(path: str, read_file: ReadFile, what: str) -> str:
+def _read(path: str, read_file: ReadFile, expected: str) -> str:
     try:
         return read_file(path)
     except UnicodeDecodeError:
-        why = "is not UTF-8 text"
+        reason = "is not UTF-8 text"
     except (OSError, ValueError) as error:
-        why = printable_excerpt(getattr(error, "strerror", None) or str(error))
-    raise InventoryError(f"{printable_excerpt(path, 200)}: {why}; expected {what} that can be read")
+        reason = printable_excerpt(getattr(error, "strerror", None) or str(error))
+    raise InventoryError(f"{printable_excerpt(path, 200)}: {reason}; expected {expected} that can be read")
 
 
-def _once(named: _Named) -> None:
-    if len(named.hosts) > MAX_HOSTS:
-        raise InventoryError(f"{named.source}: names {len(named.hosts)} hosts; expected at most {MAX_HOSTS}")
+def _refuse_repeated(source: _SourceHosts) -> None:
+    """Raises: InventoryError for a host that is named twice, and for too many hosts."""
+    if len(source.hosts) > MAX_HOSTS:
+        raise InventoryError(f"{source.source}: names {len(source.hosts)} hosts; expected at most {MAX_HOSTS}")
     first: dict[str, str] = {}
-    for host, place in zip(named.hosts, named.places, strict=True):
+    for host, place in zip(source.hosts, source.places, strict=True):
         if canonical_host(host) in first:
             where = f", first in {first[canonical_host(host)]}" if first[canonical_host(host)] != place else ""
             raise InventoryError(f"{place}: {host} is there twice{where}; expected every host once")
         first[canonical_host(host)] = place
 
 
-def _less(named: _Named, exclude: str | None, local: bool = False) -> Inventory:
+def _excluding(source: _SourceHosts, exclude: str | None, local: bool = False) -> Inventory:
     """The inventory without what ``-x`` excludes."""
-    out = {canonical_host(host) for host in expand_nodeset(exclude, "--exclude")} if exclude is not None else set()
-    hosts = tuple(host for host in named.hosts if canonical_host(host) not in out)
-    source = named.source if local else f"{_count(len(named.hosts))} from {named.source}"
+    excluded = {canonical_host(host) for host in expand_nodeset(exclude, "--exclude")} if exclude is not None else set()
+    hosts = tuple(host for host in source.hosts if canonical_host(host) not in excluded)
+    text = source.source if local else f"{count_hosts(len(source.hosts))} from {source.source}"
     if not hosts:
-        raise InventoryError(f"--exclude: leaves nothing of {source}; expected at least one host")
-    strangers = sorted(out - {canonical_host(host) for host in named.hosts})
-    notes = named.notes
-    if strangers:
-        notes += (f"--exclude: not among the hosts: {', '.join(strangers[:8])}{', ...' if len(strangers) > 8 else ''}",)
-    if len(hosts) < len(named.hosts):
-        source += f", less {len(named.hosts) - len(hosts)} excluded"
-    return Inventory(
-        hosts, source, {h: n for h, n in named.slots.items() if canonical_host(h) not in out}, local, notes
-    )
+        raise InventoryError(f"--exclude: leaves nothing of {text}; expected at least one host")
+    unknown = sorted(excluded - {canonical_host(host) for host in source.hosts})
+    notes = source.notes
+    if unknown:
+        names = ", ".join(unknown[:_MOST_SHOWN]) + (", ..." if len(unknown) > _MOST_SHOWN else "")
+        notes += (f"--exclude: not among the hosts: {names}",)
+    if len(hosts) < len(source.hosts):
+        text += f", less {len(source.hosts) - len(hosts)} excluded"
+    slots = {host: number for host, number in source.slots.items() if canonical_host(host) not in excluded}
+    return Inventory(hosts, text, slots, local, notes)
 
 
 def without(inventory: Inventory, exclude: str | None) -> Inventory:
     """The inventory less the hosts that ``--exclude`` names. Raises: InventoryError."""
-    named = _Named(inventory.hosts, (), inventory.source.partition(" from ")[2], inventory.slots, inventory.notes)
-    return _less(named, exclude) if exclude is not None else inventory
+    if exclude is None:
+        return inventory
+    source = inventory.source.partition(" from ")[2]
+    return _excluding(_SourceHosts(inventory.hosts, (), source, inventory.slots, inventory.notes), exclude)
 
 
-def _count(hosts: int) -> str:
-    return "1 host" if hosts == 1 else f"{hosts} hosts"
+def count_hosts(number: int) -> str:
+    """``1 host``, ``64 hosts``."""
+    return "1 host" if number == 1 else f"{number} hosts"

@@ -1,4 +1,4 @@
-"""The rank table that a platform hands to its jobs: where it is, whether it is complete yet, who stands in it. Pure.
+"""The rank table that a platform gives to its jobs: where it is, whether it is complete, which ranks it lists. Pure.
 
 MindCluster's operator mounts ``hccl.json`` before it knows all devices, with ``"status": "initializing"``, and writes
 ``completed`` later ("hccl.json file description"); HCCL itself reads the file again every second until then. On
@@ -11,35 +11,33 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
 from doctor.engine.sanitize import printable
+from doctor.environment.text_files import ReadFile, read_text_file
 from doctor.job import NotARankTable, RankTable, read_rank_table
-from doctor.job.launch_config import RANK_TABLE_VARIABLES
+from doctor.job.variables import TABLE_VARIABLES
 
 MINDCLUSTER = "/user/serverid/devindex/config/hccl.json"
-IN_A_FOLDER = ("jobstart_hccl.json", "hccl.json")
+FILES_IN_FOLDER = ("jobstart_hccl.json", "hccl.json")
 COMPLETED = "completed"
-AGAIN = 1.0
-"""Seconds between two looks at a table that is not complete, as HCCL does."""
-
-ReadFile = Callable[[str], str]
+POLL_INTERVAL = 1.0
+"""Seconds between two reads of a table that is not complete, as HCCL does."""
 
 
-class Seat(NamedTuple):
-    """Where a rank stands in the table."""
+class TablePosition(NamedTuple):
+    """The numbers of a rank by the table."""
 
-    local: int
-    local_world: int
-    node: int
-    world: int
+    local_rank: int
+    local_world_size: int
+    node_rank: int
+    world_size: int
 
 
-class Table(msgspec.Struct, frozen=True):
-    """The rank table as it is now."""
+class MountedRankTable(msgspec.Struct, frozen=True):
+    """The rank table as it is at one moment."""
 
     path: str
     variable: str = ""
@@ -50,56 +48,54 @@ class Table(msgspec.Struct, frozen=True):
 
     @property
     def state(self) -> str:
-        """What it says of itself, or what it is in words."""
-        if self.error:
-            return self.error
-        return _status(self.text)
+        """Its status with quotes, else why it has none."""
+        return self.error or _status(self.text)
 
     @property
-    def waits(self) -> bool:
-        """Whoever writes it has begun, and has not come to an end."""
+    def is_pending(self) -> bool:
+        """Whether its writer has begun and not finished."""
         return not self.error and self.state != f'"{COMPLETED}"'
 
     @property
-    def read(self) -> RankTable | None:
-        """None where it is not complete, or no table that we know."""
-        if self.error or self.waits:
+    def content(self) -> RankTable | None:
+        """None where it is not complete, or no rank table of a supported form."""
+        if self.error or self.is_pending:
             return None
         try:
             return read_rank_table(self.path, self.text)
         except NotARankTable:
             return None
 
-    def seat(self, rank: int) -> Seat | None:
-        """The place of a rank among those of its host; None where the table does not tell."""
-        table = self.read
-        for node, server in enumerate(table.servers if table else ()):
-            numbers = sorted(one.rank_id for one in server.ranks if one.rank_id is not None)
+    def position(self, rank: int) -> TablePosition | None:
+        """A rank's numbers; None where the table does not list it, or not all ranks of its host."""
+        table = self.content
+        for node_rank, server in enumerate(table.servers if table else ()):
+            numbers = sorted(entry.rank_id for entry in server.ranks if entry.rank_id is not None)
             if rank in numbers and len(numbers) == len(server.ranks):
-                return Seat(numbers.index(rank), len(numbers), node, len(table.ranks) if table else 0)
+                return TablePosition(numbers.index(rank), len(numbers), node_rank, len(table.ranks) if table else 0)
         return None
 
 
-def find_table(environ: Mapping[str, str], read_file: ReadFile) -> Table | None:
+def find_mounted_table(environ: Mapping[str, str], read_file: ReadFile) -> MountedRankTable | None:
     """The job's table: named by a variable, else where MindCluster mounts it. None where there is neither."""
-    for variable in RANK_TABLE_VARIABLES:
+    for variable in TABLE_VARIABLES:
         if environ.get(variable):
             return _load(environ[variable], variable, read_file)
-    found = _load(MINDCLUSTER, "", read_file)
-    return None if found.error else found
+    table = _load(MINDCLUSTER, "", read_file)
+    return None if table.error else table
 
 
-def _load(path: str, variable: str, read_file: ReadFile) -> Table:
+def _load(path: str, variable: str, read_file: ReadFile) -> MountedRankTable:
     try:
-        return Table(path, variable, read_file(path))
+        return MountedRankTable(path, variable, read_file(path))
     except IsADirectoryError:
-        inside = [f"{path.rstrip('/')}/{name}" for name in IN_A_FOLDER]
-        found = [_load(one, variable, read_file) for one in inside]
-        return next((one for one in found if not one.error), found[0])
+        files = [f"{path.rstrip('/')}/{name}" for name in FILES_IN_FOLDER]
+        tables = [_load(file, variable, read_file) for file in files]
+        return next((table for table in tables if not table.error), tables[0])
     except UnicodeDecodeError:
-        return Table(path, variable, error="it is not UTF-8 text")
+        return MountedRankTable(path, variable, error="it is not UTF-8 text")
     except (OSError, ValueError) as error:
-        return Table(path, variable, error=printable(getattr(error, "strerror", None) or str(error)))
+        return MountedRankTable(path, variable, error=printable(getattr(error, "strerror", None) or str(error)))
 
 
 def _status(text: str) -> str:
@@ -117,26 +113,26 @@ def wait_for_table(
     path: str,
     until: float,
     *,
-    read_file: ReadFile = lambda path: Path(path).read_text("utf-8"),
+    read_file: ReadFile = read_text_file,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> str:
-    """Waits until the table is complete. Empty when it is, else what is to be told: nothing in it can be judged.
+    """Waits until the table is complete. Returns the empty string, or why nothing in it can be checked.
 
-    ``until``: by ``clock``. What is half written, or not there yet, is waited for as well.
+    A file that is half written, or not there yet, is waited for as well. ``until``: seconds by ``clock``.
     """
-    began = clock()
+    started = clock()
     while True:
         table = _load(path, "", read_file)
-        if not table.error and not table.waits:
+        if not table.error and not table.is_pending:
             return ""
-        left = until - clock()
-        if left <= 0:
-            return _never(table, clock() - began)
-        sleep(min(AGAIN, left))
+        remaining = until - clock()
+        if remaining <= 0:
+            return _not_completed(table, clock() - started)
+        sleep(min(POLL_INTERVAL, remaining))
 
 
-def _never(table: Table, seconds: float) -> str:
-    says = f"its status is {table.state}" if table.state.startswith('"') else table.state
+def _not_completed(table: MountedRankTable, seconds: float) -> str:
+    state = f"its status is {table.state}" if table.state.startswith('"') else table.state
     hint = "is the Ascend Operator running, and does the device plugin report every device's IP?"
-    return f'rank table {printable(table.path)}: {says} after {seconds:.0f} s, expected "{COMPLETED}": {hint}'
+    return f'rank table {printable(table.path)}: {state} after {seconds:.0f} s, expected "{COMPLETED}": {hint}'

@@ -10,33 +10,11 @@ import msgspec
 
 from doctor.engine.sanitize import printable
 from doctor.job.env_vars import EnvSetting, invalid_settings, port_ranges
+from doctor.job.variables import MINDSPORE_PORT, TABLE_VARIABLES, TORCH_PORT, WORLD_SIZE_VARIABLES, relevant
 
-TORCH_PORT = 29500
-MINDSPORE_PORT = 8118
 HCCL_BASE_PORT = 60000
 HCCL_PORTS = 32
 """HCCL takes as many host ports, from the base."""
-
-_JOB_VARIABLE = re.compile(
-    r"(HCCL|NCCL|TORCH_HCCL|TORCH_NCCL|MS|MASTER|ASCEND)_[A-Z0-9_]+"
-    r"|GLOO_SOCKET_IFNAME|TP_SOCKET_IFNAME|MINDSPORE_HCCL_CONFIG_PATH|RANK_TABLE_FILE|RANK_SIZE|WORLD_SIZE"
-    r"|TORCHELASTIC_USE_AGENT_STORE"
-)
-_SECRET_NAME = re.compile(r"PASS|SECRET|TOKEN|CREDENTIAL|(^|_)(API)?KEY(_|$)")
-
-JOB_WIDE_VARIABLES = (
-    "MASTER_ADDR",
-    "MASTER_PORT",
-    "WORLD_SIZE",
-    "RANK_SIZE",
-    "MS_SCHED_HOST",
-    "MS_SCHED_PORT",
-    "MS_WORKER_NUM",
-)
-"""Where all ranks meet, and how many they are: one value for the whole job."""
-
-RANK_TABLE_VARIABLES = ("RANK_TABLE_FILE", "MINDSPORE_HCCL_CONFIG_PATH")
-"""What names the job's rank table, the first that is set."""
 
 Product = Literal["A1", "A2", "A3"]
 
@@ -69,7 +47,7 @@ class LaunchConfig(msgspec.Struct, frozen=True):
     """The variables that matter to the job and are set; never one that looks like a secret."""
     problems: tuple[EnvSetting, ...] = ()
     env_by_host: dict[str, dict[str, str]] = {}
-    """What each host's own environment says of `JOB_WIDE_VARIABLES` (`doctor node` and `doctor merge`)."""
+    """`doctor.job.variables.JOB_WIDE` in each host's own environment, where `doctor merge` joins hosts' files."""
 
     @classmethod
     def from_environment(
@@ -87,13 +65,13 @@ class LaunchConfig(msgspec.Struct, frozen=True):
         by_host: dict[str, dict[str, str]] | None = None,
     ) -> LaunchConfig:
         """Options win over variables. Never raises: what cannot be used is kept in ``problems``."""
-        env = job_variables(environ)
+        env = relevant(environ)
         family, problems = _parse_product(product)
         kind = _detect_framework(framework, env)
         problems += invalid_settings(env, family or "")
         port, range_ = env.get("HCCL_IF_BASE_PORT", ""), env.get("HCCL_HOST_SOCKET_PORT_RANGE")
         base = _parse_number(port, 1024, 65520) or HCCL_BASE_PORT
-        variable = next((n for n in RANK_TABLE_VARIABLES if not rank_table and env.get(n)), "")
+        variable = next((n for n in TABLE_VARIABLES if not rank_table and env.get(n)), "")
         return cls(
             framework=kind,
             master_addr=master_addr or env.get("MASTER_ADDR") or env.get("MS_SCHED_HOST", ""),
@@ -110,12 +88,6 @@ class LaunchConfig(msgspec.Struct, frozen=True):
             problems=tuple(sorted(problems)),
             env_by_host=by_host or {},
         )
-
-
-def job_variables(environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables that matter to a job, without secrets, bounded, by name. An empty value counts as unset."""
-    names = sorted(name for name in environ if _JOB_VARIABLE.fullmatch(name) and not _SECRET_NAME.search(name))
-    return {name: printable(environ[name], 4096) for name in names if environ[name]}
 
 
 def _parse_product(word: str) -> tuple[Product | None, tuple[EnvSetting, ...]]:
@@ -140,7 +112,7 @@ def _master_port(kind: str, env: Mapping[str, str]) -> int:
 
 
 def _world_size(env: Mapping[str, str]) -> int | None:
-    sizes = (_parse_number(env.get(name, ""), 1, 9_999_999) for name in ("WORLD_SIZE", "RANK_SIZE", "MS_WORKER_NUM"))
+    sizes = (_parse_number(env.get(name, ""), 1, 9_999_999) for name in WORLD_SIZE_VARIABLES)
     return next((number for number in sizes if number), None)
 
 

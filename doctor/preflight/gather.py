@@ -14,8 +14,9 @@ from doctor.preflight.tiers import checks_of_tier
 
 if TYPE_CHECKING:
     from doctor.engine.record import HostRecord
-    from doctor.environment.context import Place, Scope
     from doctor.environment.inventory import Inventory
+    from doctor.environment.job_context import JobContext
+    from doctor.environment.scope import Scope
     from doctor.preflight.run import Preflight
     from doctor.session.examine import Examination
 
@@ -33,17 +34,18 @@ def examine_or_follow(flight: Preflight) -> Examination | int:
 
     Raises: CommandError, NotReady.
     """
-    from doctor.environment.context import find, scope
+    from doctor.environment.job_context import detect
+    from doctor.environment.scope import choose_scope
 
-    job_context = flight.job_context = find(flight.environ, _read_file)
-    chosen = scope(job_context, flight.preflight_options.scope)
-    if chosen != "follower" and job_context.table_waits:
-        _wait_for_table(flight, job_context)
-        job_context = flight.job_context = find(flight.environ, _read_file)
-    flight.notes.append(f"started in: {job_context.words}")
-    flight.notes += [f"contradiction: {conflict}" for conflict in job_context.conflicts]
-    flight.notes += job_context.notes
-    leader_exit_code = _follow_leader(flight, job_context, chosen)
+    context = flight.context = detect(flight.environ)
+    chosen = choose_scope(context, flight.preflight_options.scope)
+    if chosen != "follower" and context.rank_table_pending:
+        _wait_for_table(flight, context)
+        context = flight.context = detect(flight.environ)
+    flight.notes.append(f"started in: {context.description}")
+    flight.notes += [f"contradiction: {conflict}" for conflict in context.conflicts]
+    flight.notes += context.notes
+    leader_exit_code = _follow_leader(flight, context, chosen)
     if leader_exit_code is not None:
         return leader_exit_code
     if chosen == "follower":  # it waited for another one, and leads now
@@ -52,7 +54,7 @@ def examine_or_follow(flight: Preflight) -> Examination | int:
         flight.tier = "standard"
         flight.notes.append("the smoke run is rank 0's, with all hosts; this process looks at its own host alone")
     _checks(flight)
-    flight.inventory = _fleet(flight, job_context, chosen)
+    flight.inventory = _fleet(flight, context, chosen)
     return _examine(flight, flight.inventory)
 
 
@@ -85,19 +87,18 @@ def _checks(flight: Preflight) -> None:
         raise InputError(f"--select, --ignore and --tier {flight.tier} leave no check to run")
 
 
-def _fleet(flight: Preflight, job_context: Place, chosen: str) -> Inventory:
+def _fleet(flight: Preflight, context: JobContext, chosen: str) -> Inventory:
     """The hosts to look at: this one alone, or those that the words, else the launcher, name. Raises: CommandError."""
     from doctor.cli.host_options import inventory
-    from doctor.environment import context as places
     from doctor.environment.inventory import Inventory, InventoryError, without
 
     host_options = flight.preflight_options.hosts
     if chosen == "local":
-        return Inventory((local_host_name(flight.environ),), f"this host alone ({job_context.words})", local=True)
+        return Inventory((local_host_name(flight.environ),), f"this host alone ({context.description})", local=True)
     if host_options.nodes or host_options.hosts or host_options.hostfile or host_options.rank_table:
         return inventory(host_options)
     try:
-        named = places.inventory(job_context)
+        named = context.inventory()
         if named:
             return without(named, host_options.exclude)
     except InventoryError as error:
@@ -108,16 +109,20 @@ def _fleet(flight: Preflight, job_context: Place, chosen: str) -> Inventory:
 
 def local_host_name(environ: Mapping[str, str]) -> str:
     """What this host is called in a report that lies beside those of others."""
-    return environ.get("SLURMD_NODENAME") or os.uname().nodename.partition(".")[0] or "localhost"
+    from doctor.environment.schedulers import scheduler_host_name
+
+    return scheduler_host_name(environ) or os.uname().nodename.partition(".")[0] or "localhost"
 
 
-def _wait_for_table(flight: Preflight, job_context: Place) -> None:
+def _wait_for_table(flight: Preflight, context: JobContext) -> None:
     """Until it is complete there is nothing to judge. Raises: NotReady, when it never is."""
-    from doctor.environment.context import wait_for_table
+    from doctor.environment.mounted_rank_table import wait_for_table
     from doctor.preflight.run import TABLE_WAIT_SHARE
 
     flight.heartbeat.activity = "waiting for the rank table to be completed"
-    why = wait_for_table(job_context.rank_table, flight.start_time + flight.preflight_options.budget * TABLE_WAIT_SHARE)
+    why = wait_for_table(
+        context.rank_table_path, flight.start_time + flight.preflight_options.budget * TABLE_WAIT_SHARE
+    )
     if why:
         raise NotReady(why, "rank-table-not-complete")
 
@@ -134,7 +139,7 @@ def _examine(flight: Preflight, fleet: Inventory) -> Examination:
         flight.format_targets, fleet.hosts, names, fleet.source, flight.preflight_options.redact
     )
     flight.heartbeat.expect(len(fleet.hosts))
-    table = flight.preflight_options.hosts.rank_table or (flight.job_context.rank_table if flight.job_context else "")
+    table = flight.preflight_options.hosts.rank_table or (flight.context.rank_table_path if flight.context else "")
     return examine(
         fleet,
         flight.selected_checks,
@@ -146,7 +151,7 @@ def _examine(flight: Preflight, fleet: Inventory) -> Examination:
     )
 
 
-def _follow_leader(flight: Preflight, job_context: Place, chosen: Scope) -> int | None:
+def _follow_leader(flight: Preflight, context: JobContext, chosen: Scope) -> int | None:
     """The code of the process that looks for all of this host's; None when that is this one."""
     import shlex
     import sys
@@ -154,9 +159,7 @@ def _follow_leader(flight: Preflight, job_context: Place, chosen: Scope) -> int 
     from doctor.preflight.host_leader import LeaderVerdict, join
 
     flight.heartbeat.activity = "waiting for the process that looks for this host"
-    leader_or_verdict = join(
-        job_context, chosen, flight.end - 1.0, environ=flight.environ, about=shlex.join(sys.argv[1:])
-    )
+    leader_or_verdict = join(context, chosen, flight.end - 1.0, environ=flight.environ, about=shlex.join(sys.argv[1:]))
     if isinstance(leader_or_verdict, LeaderVerdict):
         if leader_or_verdict.reason:
             raise NotReady(leader_or_verdict.reason, "no-verdict")
@@ -165,7 +168,3 @@ def _follow_leader(flight: Preflight, job_context: Place, chosen: Scope) -> int 
     flight.leader = leader_or_verdict
     flight.notes += [leader_or_verdict.note] if leader_or_verdict.note else []
     return None
-
-
-def _read_file(path: str) -> str:
-    return Path(path).read_text("utf-8")

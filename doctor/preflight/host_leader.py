@@ -24,7 +24,8 @@ from collections.abc import Mapping
 import msgspec
 
 from doctor.engine.sanitize import strip_control_chars
-from doctor.environment.context import Place, Scope
+from doctor.environment.job_context import JobContext
+from doctor.environment.scope import Scope
 from doctor.preflight.leader_lock import LeaderLock, LockFolder, UntrustedFolder, open_lock_folder
 
 POLL_SECONDS = 0.05
@@ -138,7 +139,7 @@ class _VerdictServer:
 
 
 def join(
-    job_context: Place,
+    context: JobContext,
     chosen: Scope,
     until: float,
     *,
@@ -151,16 +152,16 @@ def join(
     ``about``: what a verdict depends on beside the host, such as the words of the command line; those that differ in it
     do not wait for each other. A leader looks at its host, or at the fleet if ``chosen`` is ``cluster``.
     """
-    if not job_context.shared:
+    if not context.shares_host:
         return Leader()
     try:
-        lock_folder = open_lock_folder(_key(job_context, environ, about), environ)
+        lock_folder = open_lock_folder(_key(context, environ, about), environ)
     except (OSError, UntrustedFolder) as error:
         why = strip_control_chars(getattr(error, "strerror", None) or str(error))
         return Leader(f"ranks of this host could not agree on one to look, so each does: {why}")
     try:
         return _lead_or_follow(
-            lock_folder, job_context, chosen, until, time.monotonic() + (patience if chosen == "follower" else 0.0)
+            lock_folder, context, chosen, until, time.monotonic() + (patience if chosen == "follower" else 0.0)
         )
     except OSError as error:
         lock_folder.close()
@@ -170,10 +171,10 @@ def join(
 
 
 def _lead_or_follow(
-    lock_folder: LockFolder, job_context: Place, chosen: Scope, until: float, patient: float
+    lock_folder: LockFolder, context: JobContext, chosen: Scope, until: float, patient: float
 ) -> Leader | LeaderVerdict:
-    follower_count = job_context.local_world - 1 if job_context.local_world else -1
-    name = _name(job_context)
+    follower_count = context.local_world_size - 1 if context.local_world_size else -1
+    name = _name(context)
     while True:
         now = time.monotonic()
         if now >= patient and (lock := lock_folder.try_lock()):
@@ -183,7 +184,7 @@ def _lead_or_follow(
             except OSError:
                 lock.close()
                 raise
-        if job_context.rank == 0:  # the fleet has nobody else to look at it
+        if context.rank == 0:  # the fleet has nobody else to look at it
             lock_folder.close()
             return Leader()
         connection = lock_folder.connect(min(until, now + POLL_SECONDS * 20))
@@ -236,31 +237,22 @@ def _receive_verdict(
     )
 
 
-def _name(job_context: Place) -> str:
+def _name(context: JobContext) -> str:
     """Which of the host's processes this is, the same in every preflight of its script."""
-    if job_context.rank is not None:
-        return f"rank {job_context.rank}"
-    return "scheduler" if job_context.scheduler else f"child of {os.getppid()}"
+    if context.rank is not None:
+        return f"rank {context.rank}"
+    return "scheduler" if context.is_scheduler_process else f"child of {os.getppid()}"
 
 
-def _key(job_context: Place, environ: Mapping[str, str], about: str) -> str:
+def _key(context: JobContext, environ: Mapping[str, str], about: str) -> str:
     """One for each launch, host, and way of looking. Hosts of a test, or of containers, may share their folders."""
     try:
         network = os.readlink("/proc/self/ns/net")
     except OSError:
         network = ""
-    host = environ.get("SLURMD_NODENAME", "") if job_context.kind == "slurm" else ""
     ours = [f"{name}={environ[name]}" for name in sorted(environ) if name.startswith("DOCTOR_")]
-    parts = [
-        job_context.identity,
-        job_context.rank_table,
-        os.uname().nodename,
-        host,
-        network,
-        str(os.geteuid()),
-        about,
-        *ours,
-    ]
+    hosts = (os.uname().nodename, context.scheduler_host_name, network)
+    parts = [context.identity, context.rank_table_path, *hosts, str(os.geteuid()), about, *ours]
     return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogateescape")).hexdigest()[:24]
 
 

@@ -32,7 +32,7 @@ def line(preflight: Preflight, report: Report, verdict_code: int, code: int, sel
         report,
         code,
         command="preflight",
-        where=preflight.job_context.tag if preflight.job_context else "",
+        where=preflight.context.tag if preflight.context else "",
         tier=preflight.tier,
         skipped=preflight.skipped,
         need=options.need,

@@ -24,8 +24,8 @@ from doctor.session.output_files import EventStreams, requested_targets
 if TYPE_CHECKING:
     from doctor.engine.check import Check
     from doctor.engine.record import HostRecord
-    from doctor.environment.context import Place
     from doctor.environment.inventory import Inventory
+    from doctor.environment.job_context import JobContext
     from doctor.preflight.host_leader import Leader
     from doctor.preflight.spares import SpareSelection
     from doctor.session.examine import Examination, ExamineOptions
@@ -48,7 +48,7 @@ class Preflight:
         self.selected_checks: list[Check] = []
         self.excluded_checks: list[str] = []
         self.inventory: Inventory | None = None
-        self.job_context: Place | None = None
+        self.context: JobContext | None = None
         self.leader: Leader | None = None
         """Those for whom this process looks, too."""
         self.records: dict[str, HostRecord] = {}

@@ -15,7 +15,7 @@ from doctor.facts.hccn.hccs import HccsPings
 from doctor.facts.hccn.pings import DevicePings
 from doctor.facts.network import HostAddresses
 from doctor.job import NotARankTable, read_rank_table
-from doctor.job.launch_config import RANK_TABLE_VARIABLES
+from doctor.job.variables import TABLE_VARIABLES
 from doctor.rank_table.reduce import ReductionError, hosts_by_server, reduce_table
 
 _NOT_TRIED = Output("error", err="was tried with hosts alone that are left out")
@@ -74,7 +74,7 @@ def _launch(launch: Mapping[str, Any], hosts: Collection[str], table: Mapping[st
     if table:
         fewer["rank_table"] = table["path"]
         environ = launch.get("environ") or {}
-        fewer["environ"] = {name: value for name, value in environ.items() if name not in RANK_TABLE_VARIABLES}
+        fewer["environ"] = {name: value for name, value in environ.items() if name not in TABLE_VARIABLES}
     return fewer
 
 

@@ -21,7 +21,7 @@ from doctor.engine.fact import Absent, Unreadable, Visit
 from doctor.engine.record import SCHEMA, HostRecord, Run
 from doctor.engine.result import Report
 from doctor.job import LaunchConfig, NotARankTable, RankTable, RankTableFile, read_rank_table
-from doctor.job.launch_config import job_variables
+from doctor.job.variables import relevant
 from doctor.smoke.model import SmokeRun
 from doctor.transport.open import open_transport
 from doctor.transport.options import SshOptions as SshOptions
@@ -160,7 +160,7 @@ class _JobInput:
         self, inventory: Inventory, options: ExamineOptions, environ: Mapping[str, str], rank_table: str
     ) -> None:
         self.inventory = inventory
-        self.launch = {"environ": job_variables(environ), "rank_table": rank_table, **options.launch}
+        self.launch = {"environ": relevant(environ), "rank_table": rank_table, **options.launch}
         if inventory.slots:
             self.launch.setdefault("ranks_per_host", dict(inventory.slots))
         self.table = _rank_table_file(LaunchConfig.from_environment(**self.launch).rank_table_path)

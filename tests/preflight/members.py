@@ -105,16 +105,16 @@ def tell(**event: Any) -> None:
 
 
 def member(order: dict[str, Any], orders: int) -> None:
-    from doctor.environment.context import Place
+    from doctor.environment.job_context import JobContext
     from doctor.preflight.host_leader import LeaderVerdict, join
 
     number, rank, environ = order.pop("id"), order.pop("rank"), order.pop("environ")
     chosen, until = order.pop("chosen"), time.monotonic() + order.pop("until")
     words = {name: order.pop(name) for name in ("about", "patience") if name in order}
     identity = order.pop("identity", "the job")
-    place = Place(kind="slurm", words="", tag="", started="ranks", rank=rank, identity=identity, **order)
+    context = JobContext(kind="slurm", started="ranks", rank=rank, identity=identity, **order)
     tell(id=number, pid=os.getpid())
-    found = join(place, chosen, until, environ=environ, **words)
+    found = join(context, chosen, until, environ=environ, **words)
     if isinstance(found, LeaderVerdict):
         tell(id=number, joined=True, code=found.code, line=found.line, why=found.reason)
         return

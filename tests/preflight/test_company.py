@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from doctor.environment.context import Place
+from doctor.environment.job_context import JobContext
 from doctor.preflight.host_leader import LEADER_DIED, Leader, join
 from tests.preflight.members import ROOT, Members
 
@@ -43,28 +43,28 @@ class TestOneVerdict:
         assert [job.ends(one) for one in others] == [(10, LINE, "")] * 2
 
     def test_the_first_rank_of_a_host_looks_whoever_comes_first(self, job: Members) -> None:
-        others = [job.start(rank, "follower", local_world=3) for rank in (5, 6)]
+        others = [job.start(rank, "follower", local_world_size=3) for rank in (5, 6)]
         for one in others:
             job.hears(one, "pid")
-        leader = job.start(4, local_world=3)
+        leader = job.start(4, local_world_size=3)
         assert job.leads(leader)
         job.say(leader, 0, "OK")
         assert [job.ends(one) for one in others] == [(0, "OK", "")] * 2
 
     def test_64_of_them(self, job: Members) -> None:
-        leader = job.start(0, "cluster", local_world=65)
+        leader = job.start(0, "cluster", local_world_size=65)
         assert job.leads(leader)
-        others = [job.start(rank, "follower", local_world=65) for rank in range(1, 65)]
+        others = [job.start(rank, "follower", local_world_size=65) for rank in range(1, 65)]
         job.say(leader, 12, "UNKNOWN", last=20)
         assert [job.ends(one) for one in others] == [(12, "UNKNOWN", "")] * 64
         job.hears(leader, "left")
 
     def test_a_leader_that_knows_how_many_come_stays_for_the_last(self, job: Members) -> None:
-        leader = job.start(0, "cluster", local_world=2)
+        leader = job.start(0, "cluster", local_world_size=2)
         assert job.leads(leader)
         job.say(leader, 0, "OK", last=20)
         job.hears(leader, "says")
-        late = job.start(1, "follower", local_world=2)
+        late = job.start(1, "follower", local_world_size=2)
         assert job.ends(late) == (0, "OK", "")
 
     def test_rank_0_looks_at_the_fleet_although_another_one_looks_at_its_host(self, job: Members) -> None:
@@ -82,13 +82,13 @@ class TestOneVerdict:
 
 class TestNoVerdictOfAnotherTime:
     def test_a_second_preflight_of_the_same_script_looks_anew(self, job: Members) -> None:
-        leader = job.start(0, "cluster", local_world=3)
+        leader = job.start(0, "cluster", local_world_size=3)
         assert job.leads(leader)
-        quick = job.start(1, "follower", local_world=3)
+        quick = job.start(1, "follower", local_world_size=3)
         job.say(leader, 0, "OK", last=1)
         assert job.ends(quick) == (0, "OK", "")
         # The leader still waits for rank 2, and would tell anybody that the host was healthy.
-        again = job.start(1, "follower", local_world=3, patience=0.1)
+        again = job.start(1, "follower", local_world_size=3, patience=0.1)
         assert job.leads(again)
         assert "left" in job.told(leader)
 
@@ -112,9 +112,9 @@ class TestNoVerdictOfAnotherTime:
 
 class TestTrouble:
     def test_the_death_of_the_leader_leaves_the_others_without_a_verdict(self, job: Members) -> None:
-        leader = job.start(0, "cluster", local_world=4)
+        leader = job.start(0, "cluster", local_world_size=4)
         assert job.leads(leader)
-        others = [job.start(rank, "follower", local_world=4) for rank in (1, 2, 3)]
+        others = [job.start(rank, "follower", local_world_size=4) for rank in (1, 2, 3)]
         wait_until_connected(job, others)
         job.kill(leader)
         assert [job.ends(one) for one in others] == [(12, "", LEADER_DIED)] * 3
@@ -140,9 +140,9 @@ class TestTrouble:
         assert why == "the process that looks at this host for all did not come to an end in time"
 
     def test_a_first_rank_that_never_comes_is_not_waited_for_for_ever(self, job: Members) -> None:
-        second = job.start(1, "follower", patience=0.1, local_world=3)
+        second = job.start(1, "follower", patience=0.1, local_world_size=3)
         assert job.leads(second)
-        third = job.start(2, "follower", local_world=3)
+        third = job.start(2, "follower", local_world_size=3)
         job.say(second, 10, LINE)
         assert job.ends(third) == (10, LINE, "")
 
@@ -152,10 +152,10 @@ class TestStrangers:
         "other",
         [
             {"identity": "another job"},
-            {"environ": {"SLURMD_NODENAME": "n1"}},
+            {"scheduler_host_name": "n1"},
             {"environ": {"DOCTOR_SKIP": "all"}},
             {"about": "--tier smoke"},
-            {"rank_table": "/another.json"},
+            {"rank_table_path": "/another.json"},
         ],
     )
     def test_do_not_wait_for_each_other(self, job: Members, other: dict[str, object]) -> None:
@@ -163,9 +163,9 @@ class TestStrangers:
         assert job.leads(job.start(2, **other))  # type: ignore[arg-type]
 
     def test_a_process_without_others_needs_no_folder(self, tmp_path: Path) -> None:
-        once = Place(kind="slurm", words="", tag="", rank=0, world=2)
-        for place in (once, Place(kind="slurm", words="", tag="", started="ranks", rank=0, local_world=1)):
-            with led(place, tmp_path) as leader:
+        once = JobContext(kind="slurm", rank=0, world_size=2)
+        for context in (once, JobContext(kind="slurm", started="ranks", rank=0, local_world_size=1)):
+            with led(context, tmp_path) as leader:
                 assert leader.note == ""
         assert list(tmp_path.iterdir()) == []
 
@@ -173,22 +173,23 @@ class TestStrangers:
 RANK = """
 import json, os, time
 from doctor.preflight.host_leader import Verdict, join
-from doctor.environment.context import find, scope
+from doctor.environment.job_context import detect
+from doctor.environment.scope import choose_scope
 
 def read(path):
     raise FileNotFoundError(2, "No such file or directory")
 
-place = find(os.environ, read)
+context = detect(os.environ, read)
 until = time.monotonic() + 30
 for turn in range(2):
-    met = join(place, scope(place), until, environ=os.environ, patience=20)
+    met = join(context, choose_scope(context), until, environ=os.environ, patience=20)
     if isinstance(met, Verdict):
         told = met.line
     else:
         with met:
-            told = f"turn {turn} of rank {place.rank}"
+            told = f"turn {turn} of rank {context.rank}"
             met.say(0, told, until)
-    os.write(1, json.dumps([turn, place.rank, scope(place), told]).encode() + b"\\n")
+    os.write(1, json.dumps([turn, context.rank, choose_scope(context), told]).encode() + b"\\n")
 """
 
 
@@ -205,11 +206,11 @@ def test_two_preflights_in_a_script_under_a_real_mpirun(tmp_path: Path) -> None:
     assert sorted(json.loads(line) for line in done.stdout.splitlines()) == expected
 
 
-ALL = Place(kind="slurm", words="", tag="", started="ranks", rank=3)
+ALL = JobContext(kind="slurm", started="ranks", rank=3)
 
 
-def led(place: Place, folder: Path) -> Leader:
-    found = join(place, "local", 0.0, environ={"TMPDIR": str(folder)})
+def led(context: JobContext, folder: Path) -> Leader:
+    found = join(context, "local", 0.0, environ={"TMPDIR": str(folder)})
     assert isinstance(found, Leader)
     return found
 

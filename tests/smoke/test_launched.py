@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from doctor.environment.launchers import Adopted
-from doctor.environment.rank import adopt
+from doctor.environment.job_context import JobContext, detect
 from doctor.smoke.rendezvous import launched
 from doctor.smoke.rendezvous.launched import build_hello, with_leader_address
 
@@ -23,10 +22,10 @@ SRUN = {
 LOOP = {"RANK_ID": "1", "RANK_SIZE": "2", "DEVICE_ID": "1"}
 
 
-def taken(environ: dict[str, str]) -> Adopted:
-    found = adopt(environ)
-    assert found
-    return found
+def taken(environ: dict[str, str]) -> JobContext:
+    context = detect(environ, as_rank=True)
+    assert context.launcher
+    return context
 
 
 class TestWhereRank0Is:
@@ -38,16 +37,16 @@ class TestWhereRank0Is:
         scontrol.chmod(0o755)
         monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
         monkeypatch.setattr(launched, "_resolves", lambda name: False)
-        assert with_leader_address(taken(SRUN), SRUN).addresses == ("nosuch0", "10.1.2.3")
+        assert with_leader_address(taken(SRUN), SRUN).leader_addresses == ("nosuch0", "10.1.2.3")
 
     def test_a_node_that_resolves_is_left_as_it_is(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(launched, "_resolves", lambda name: True)
-        assert with_leader_address(taken(SRUN), SRUN).addresses == ("nosuch0",)
+        assert with_leader_address(taken(SRUN), SRUN).leader_addresses == ("nosuch0",)
 
     def test_without_slurms_tools_nothing_is_added(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("PATH", "/nonexistent")
         monkeypatch.setattr(launched, "_resolves", lambda name: False)
-        assert with_leader_address(taken(SRUN), SRUN).addresses == ("nosuch0",)
+        assert with_leader_address(taken(SRUN), SRUN).leader_addresses == ("nosuch0",)
 
     def test_a_rank_table_says_it_where_master_addr_does_not(self, tmp_path: Path) -> None:
         path = tmp_path / "table.json"
@@ -61,9 +60,9 @@ class TestWhereRank0Is:
         )
         environ = {**LOOP, "RANK_TABLE_FILE": str(path)}
         found = with_leader_address(taken(environ), environ)
-        assert (found.addresses, found.address_from) == (("10.0.0.2",), "RANK_TABLE_FILE")
+        assert (found.leader_addresses, found.leader_address_source) == (("10.0.0.2",), "RANK_TABLE_FILE")
         named = {**environ, "MASTER_ADDR": "w1"}
-        assert with_leader_address(taken(named), named).addresses == ("w1",)
+        assert with_leader_address(taken(named), named).leader_addresses == ("w1",)
 
     @pytest.mark.parametrize("text", ["", "{}", "[" * 2000, '{"server_list": 3}'])
     def test_a_table_that_cannot_be_read_changes_nothing(self, tmp_path: Path, text: str) -> None:

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from doctor.environment.rank import adopt
+from doctor.environment.job_context import detect
 from doctor.smoke.model import Layout, RankPlacement, SmokePlan
 from doctor.smoke.rendezvous.link import LeaderListener, Member, job_token, leader_ports
 from tests.smoke import slurm
@@ -329,10 +329,10 @@ class TestLaunchedWrongly:
 
     def test_no_port_is_left_for_the_others_to_come_to(self) -> None:
         port = free_port()
-        adopted = adopt({name: str(value) for name, value in shell(0, 2, port).items()})
-        assert adopted
+        context = detect({name: str(value) for name, value in shell(0, 2, port).items()}, as_rank=True)
+        assert context.launcher
         with contextlib.ExitStack() as stack:
-            for number in leader_ports(job_token(adopted, os.geteuid()), port):
+            for number in leader_ports(job_token(context, os.geteuid()), port):
                 stack.enter_context(socket.create_server(("", number)))
             first, second = Job([shell(rank, 2, port) for rank in range(2)], "--budget", "2").ends()
         assert (first.code, first.out, first.err.count("\n")) == (78, "", 1)
@@ -346,9 +346,9 @@ class TestTrust:
         """Whoever knows the token can lead; what it sends is still only data."""
         port = free_port()
         mine = shell(1, 2, port)
-        adopted = adopt({name: str(value) for name, value in mine.items()})
-        assert adopted
-        key, guests = job_token(adopted, os.geteuid()), queue.Queue[Member]()
+        context = detect({name: str(value) for name, value in mine.items()}, as_rank=True)
+        assert context.launcher
+        key, guests = job_token(context, os.geteuid()), queue.Queue[Member]()
         door = LeaderListener(key, leader_ports(key, port), guests.put)
         door.open()
         job = Job([mine])

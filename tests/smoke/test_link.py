@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from doctor.environment.launchers import Adopted
+from doctor.environment.job_context import JobContext
 from doctor.smoke.rendezvous import link as module
 from doctor.smoke.rendezvous import reachability as way
 from doctor.smoke.rendezvous.link import (
@@ -34,9 +34,14 @@ from doctor.smoke.rendezvous.reachability import RendezvousError, attempt_connec
 from doctor.smoke.rendezvous.relay import RelayedVerdict, RelayInbox, RelaySender
 
 
-def job(**changes: Any) -> Adopted:
-    values = {"addresses": ("127.0.0.1",), "address_from": "MASTER_ADDR", "identity": f"test {os.getpid()}", **changes}
-    return Adopted("environment", "rank", 1, 2, **values)
+def job(**changes: Any) -> JobContext:
+    values = {
+        "leader_addresses": ("127.0.0.1",),
+        "leader_address_source": "MASTER_ADDR",
+        "launch_id": f"test {os.getpid()}",
+        **changes,
+    }
+    return JobContext(launcher="environment", rank=1, world_size=2, **values)
 
 
 CARD = Hello(1, 2, "w1", 7, boot="b")
@@ -74,16 +79,16 @@ def reception() -> Iterator[Reception]:
     made.close()
 
 
-def unmet(adopted: Adopted, key: bytes = KEY) -> RendezvousError:
-    found = attempt_connection(adopted, key, CARD)
+def unmet(context: JobContext, key: bytes = KEY) -> RendezvousError:
+    found = attempt_connection(context, key, CARD)
     assert isinstance(found, RendezvousError)
     return found
 
 
 class TestTheToken:
     def test_is_the_jobs_own(self) -> None:
-        assert job_token(job(), 0) == job_token(job(addresses=("w9",)), 0)
-        others = [job_token(job(identity="another"), 0), job_token(job(), 1000), job_token(job(), 0, "secret")]
+        assert job_token(job(), 0) == job_token(job(leader_addresses=("w9",)), 0)
+        others = [job_token(job(launch_id="another"), 0), job_token(job(), 1000), job_token(job(), 0, "secret")]
         assert len({KEY, *others}) == 4
 
     def test_gives_ports_that_are_not_the_jobs(self) -> None:
@@ -177,11 +182,11 @@ class TestWhyNot:
         assert found.text.startswith("MASTER_ADDR=127.0.0.1 refuses connections: nothing of this job listens there")
 
     def test_a_name_that_does_not_resolve(self) -> None:
-        found = unmet(job(addresses=("nosuch.invalid",)))
+        found = unmet(job(leader_addresses=("nosuch.invalid",)))
         assert (found.reason, found.text[:45]) == ("name", "MASTER_ADDR=nosuch.invalid does not resolve: ")
 
     def test_no_address_at_all(self) -> None:
-        found = unmet(job(addresses=(), address_from="MASTER_ADDR"))
+        found = unmet(job(leader_addresses=(), leader_address_source="MASTER_ADDR"))
         assert (found.reason, "MASTER_ADDR is unset" in found.text) == ("name", True)
 
     def test_another_program_listens_there(self) -> None:
@@ -199,7 +204,7 @@ class TestWhyNot:
         assert (found.reason, "does not belong to this job" in found.text) == ("stranger", True)
 
     def test_another_jobs_leader_listens_there(self) -> None:
-        made = Reception(job_token(job(identity="another"), 0))
+        made = Reception(job_token(job(launch_id="another"), 0))
         try:
             assert unmet(job()).reason in ("stranger", "refused")
             assert made.guests.empty()
@@ -232,7 +237,7 @@ class TestWhyNot:
         assert found.text.startswith("MASTER_ADDR=127.0.0.1 does not answer: packets are dropped on the way")
 
     def test_one_of_several_addresses_is_enough(self, reception: Reception) -> None:
-        link = attempt_connection(job(addresses=("nosuch.invalid", "127.0.0.1")), KEY, CARD)
+        link = attempt_connection(job(leader_addresses=("nosuch.invalid", "127.0.0.1")), KEY, CARD)
         assert isinstance(link, socket.socket)
         link.close()
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from doctor.environment.launchers import Adopted
+from doctor.environment.job_context import JobContext
 from doctor.smoke.model import Failure
 from doctor.smoke.plan import SmokeOptions
 from doctor.smoke.rendezvous.link import Hello, RelayedError
@@ -16,9 +16,9 @@ from doctor.smoke.rendezvous.roll_call import RECONSIDER_SECONDS, SETTLE_SECONDS
 PATIENCE = 30.0
 
 
-def leader(**changes: Any) -> Adopted:
-    values = {"addresses": ("w1",), "address_from": "MASTER_ADDR", "port": 29500, **changes}
-    return Adopted("environment", "rank", 0, 4, **values)
+def leader(**changes: Any) -> JobContext:
+    values = {"leader_addresses": ("w1",), "leader_address_source": "MASTER_ADDR", "leader_port": 29500, **changes}
+    return JobContext(launcher="environment", rank=0, world_size=4, **values)
 
 
 def card(rank: int, world: int = 4, host: str = "w1", **more: Any) -> Hello:
@@ -126,12 +126,14 @@ class TestThePlan:
         assert (plan.backend, plan.master_addr, plan.master_port, plan.steps) == ("gloo", "w1", 29500, 2)
 
     def test_meets_elsewhere_where_the_launcher_listens_itself(self) -> None:
-        assert build_launched_plan(leader(taken=True), cards(0, 1, 2, 3), [], SmokeOptions()).master_port == 0
+        assert (
+            build_launched_plan(leader(leader_port_in_use=True), cards(0, 1, 2, 3), [], SmokeOptions()).master_port == 0
+        )
 
     def test_goes_by_the_leaders_address_where_no_variable_names_it(self) -> None:
         assert (
             build_launched_plan(
-                leader(address_from="SLURM_STEP_NODELIST"), cards(0, 1, 2, 3), [], SmokeOptions()
+                leader(leader_address_source="SLURM_STEP_NODELIST"), cards(0, 1, 2, 3), [], SmokeOptions()
             ).master_addr
             == ""
         )

@@ -23,7 +23,7 @@ from doctor.engine.sanitize import count_noun
 from doctor.facts.names import HostNames
 from doctor.facts.network import HostAddresses
 from doctor.hosts.nodeset import InventoryError, canonical_host, validate_host
-from doctor.job.launch_config import JOB_WIDE_VARIABLES
+from doctor.job.variables import JOB_WIDE
 
 if TYPE_CHECKING:
     from doctor.environment.inventory import Inventory
@@ -150,8 +150,7 @@ def _launch(used: Mapping[str, NodeFileRecord], fleet: Inventory | None) -> dict
         return {"environ": {}}
     environs = {host: look.run.launch["environ"] for host, look in used.items()}
     by_host = {
-        host: {name: environ[name] for name in JOB_WIDE_VARIABLES if name in environ}
-        for host, environ in environs.items()
+        host: {name: environ[name] for name in JOB_WIDE if name in environ} for host, environ in environs.items()
     }
     usual = Counter(map(str, by_host.values())).most_common(1)[0][0]
     launch = dict(next(used[host].run.launch for host, variables in by_host.items() if str(variables) == usual))

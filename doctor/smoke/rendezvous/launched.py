@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from doctor.engine.exit_code import Exit
-from doctor.environment.launchers import Adopted
+from doctor.environment.job_context import JobContext
 from doctor.job import NotARankTable, read_rank_table
 from doctor.smoke.plan import SmokeOptions
 from doctor.smoke.programs.agent.procfs import accelerators, read_text
@@ -32,20 +32,20 @@ _VISIBLE = {"npu": "ASCEND_RT_VISIBLE_DEVICES", "gpu": "CUDA_VISIBLE_DEVICES"}
 
 
 def run_launched(
-    adopted: Adopted, options: SmokeOptions, report: Callable[[SmokeResult], int], on_stage: StageCallback
+    context: JobContext, options: SmokeOptions, report: Callable[[SmokeResult], int], on_stage: StageCallback
 ) -> int:
     """Returns the exit code, the same for all of the job. Where the job is led, ``report`` makes it of the run.
 
     Raises: ValueError and OSError there, when the run that was wished for cannot be.
     """
     patience = min(PATIENCE, options.budget)
-    adopted = with_leader_address(adopted, os.environ)
-    key = job_token(adopted, os.geteuid(), os.environ.get("DOCTOR_SMOKE_TOKEN", ""))
-    hello = build_hello(adopted, os.environ)
-    if not adopted.leads:
-        return run_member(adopted, key, hello, patience)
-    leader = Leader(adopted, key)
-    child = _fork(leader, key, hello, patience) if adopted.role == "rank" else 0
+    context = with_leader_address(context, os.environ)
+    key = job_token(context, os.geteuid(), os.environ.get("DOCTOR_SMOKE_TOKEN", ""))
+    hello = build_hello(context, os.environ)
+    if not context.leads_ranks:
+        return run_member(context, key, hello, patience)
+    leader = Leader(context, key)
+    child = _fork(leader, key, hello, patience) if not context.is_scheduler_process else 0
     try:
         return _run_leader(leader, options, patience, report, on_stage)
     except BaseException:
@@ -90,7 +90,7 @@ def _fork(leader: Leader, key: bytes, hello: Hello, patience: float) -> int:
     try:
         die_with_parent(parent)
         leader.abandon()
-        code = run_member(leader.adopted, key, msgspec.structs.replace(hello, pid=os.getpid()), patience)
+        code = run_member(leader.context, key, msgspec.structs.replace(hello, pid=os.getpid()), patience)
     except SystemExit as stop:
         code = stop.code if isinstance(stop.code, int) else code
     finally:
@@ -98,42 +98,47 @@ def _fork(leader: Leader, key: bytes, hello: Hello, patience: float) -> int:
         os._exit(code)
 
 
-def build_hello(adopted: Adopted, environ: Mapping[str, str]) -> Hello:
+def build_hello(context: JobContext, environ: Mapping[str, str]) -> Hello:
     """What this process tells of itself."""
     counts = {}
     for kind, numbers in accelerators().items():  # type: ignore[no-untyped-call]
         visible = environ.get(_VISIBLE[kind])
         counts[kind] = len(numbers) if visible is None else min(len(numbers), len(visible.split(",")) * bool(visible))
     return Hello(
-        rank=adopted.rank,
-        world=adopted.world,
-        host=adopted.host or os.uname().nodename,
+        rank=_or_unset(context.rank),
+        world=_or_unset(context.world_size),
+        host=context.launcher_host_name or os.uname().nodename,
         pid=os.getpid(),
         boot=read_text("/proc/sys/kernel/random/boot_id").strip(),  # type: ignore[no-untyped-call]
-        local=adopted.local,
-        local_world=adopted.local_world,
-        device=adopted.device,
+        local=_or_unset(context.local_rank),
+        local_world=_or_unset(context.local_world_size),
+        device=_or_unset(context.device),
         counts=counts,
-        launcher=adopted.launcher,
+        launcher=context.launcher,
         version=hashlib.sha256(programs.agent() + programs.worker().encode()).hexdigest()[:16],
-        problems=tuple(problem.text for problem in adopted.problems),
-        notes=adopted.notes,
+        problems=tuple(problem.text for problem in context.problems),
+        notes=context.launch_notes,
     )
+
+
+def _or_unset(number: int | None) -> int:
+    """A `Hello` has -1 for what is not known."""
+    return -1 if number is None else number
 
 
 # ---- where rank 0 is, when no variable tells
 
 
-def with_leader_address(adopted: Adopted, environ: Mapping[str, str]) -> Adopted:
+def with_leader_address(context: JobContext, environ: Mapping[str, str]) -> JobContext:
     """With the address that Slurm or the rank table knows for rank 0, where it is needed."""
-    address = ""
-    if adopted.address_from == "SLURM_STEP_NODELIST" and adopted.addresses and not _resolves(adopted.addresses[0]):
-        address = _slurm_address(adopted.addresses[0])
-    elif adopted.launcher == "environment" and not environ.get("MASTER_ADDR") and environ.get("RANK_TABLE_FILE"):
+    addresses, source = context.leader_addresses, context.leader_address_source
+    if source == "SLURM_STEP_NODELIST" and addresses and not _resolves(addresses[0]):
+        addresses = (*addresses, _slurm_address(addresses[0]))
+    elif context.launcher == "environment" and not environ.get("MASTER_ADDR") and environ.get("RANK_TABLE_FILE"):
         address = _table_address(environ["RANK_TABLE_FILE"])
-        source = "RANK_TABLE_FILE"
-        return msgspec.structs.replace(adopted, addresses=(address,), address_from=source) if address else adopted
-    return msgspec.structs.replace(adopted, addresses=(*adopted.addresses, address)) if address else adopted
+        addresses, source = ((address,), "RANK_TABLE_FILE") if address else (addresses, source)
+    addresses = tuple(filter(None, addresses))
+    return msgspec.structs.replace(context, leader_addresses=addresses, leader_address_source=source)
 
 
 def _resolves(name: str) -> bool:

@@ -14,7 +14,7 @@ import msgspec
 from doctor.engine.fact import Visit
 from doctor.engine.record import HostRecord
 from doctor.engine.sanitize import strip_control_chars
-from doctor.environment.launchers import Adopted
+from doctor.environment.job_context import JobContext
 from doctor.smoke.model import Failure, SmokeRun
 from doctor.smoke.plan import SmokeOptions
 from doctor.smoke.rendezvous.link import (
@@ -44,16 +44,16 @@ _MAX_MEMBERS = 1 << 16
 class Leader:
     """Used in a ``with``, it answers who comes; at its end everybody is told how it went."""
 
-    def __init__(self, adopted: Adopted, key: bytes) -> None:
+    def __init__(self, context: JobContext, key: bytes) -> None:
         """Raises: OSError, when none of the ports is free."""
-        self.adopted, self.exit_code = adopted, 12
+        self.context, self.exit_code = context, 12
         self._inbox: queue.SimpleQueue[Member] = queue.SimpleQueue()
         self._members: list[Member] = []
         self._agent_members: list[Member] = []
         self._relayed_errors: dict[tuple[str, int], RelayedError] = {}
         self._began = self._last_arrival = time.monotonic()
         self._relay_inbox = RelayInbox(key)
-        self._listener = LeaderListener(key, leader_ports(key, adopted.port), self._inbox.put)
+        self._listener = LeaderListener(key, leader_ports(key, context.leader_port), self._inbox.put)
 
     def __enter__(self) -> Leader:
         self._listener.open()
@@ -81,7 +81,7 @@ class Leader:
         hellos, relayed_errors = [member.hello for member in self._members], list(self._relayed_errors.values())
         if failure:
             return self._failed_result(failure, hellos, relayed_errors, options)
-        plan = build_launched_plan(self.adopted, hellos, (), options)
+        plan = build_launched_plan(self.context, hellos, (), options)
         names = names_by_rank(hellos)
         ready = [
             ReadyAgent(
@@ -105,7 +105,7 @@ class Leader:
             now = time.monotonic()
             hellos = [member.hello for member in self._members]
             state = status(
-                self.adopted,
+                self.context,
                 hellos,
                 list(self._relayed_errors.values()),
                 now - self._last_arrival,
@@ -185,7 +185,7 @@ class Leader:
     def _failed_result(
         self, failure: Failure, hellos: Sequence[Hello], relayed_errors: Sequence[RelayedError], options: SmokeOptions
     ) -> SmokeResult:
-        plan = build_launched_plan(self.adopted, hellos, relayed_errors, msgspec.structs.replace(options, layouts=()))
+        plan = build_launched_plan(self.context, hellos, relayed_errors, msgspec.structs.replace(options, layouts=()))
         culprits = failure.culprit_ranks or tuple(range(plan.world))
         waiting_ranks = tuple(rank for rank in range(plan.world) if rank not in culprits)
         waited = round(time.monotonic() - self._began, 3)

@@ -19,7 +19,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from doctor.environment.launchers import Adopted
+from doctor.environment.job_context import JobContext
 
 UnreachableReason = Literal["name", "refused", "dropped", "no-route", "stranger", "other"]
 SECONDS = 2.0
@@ -91,9 +91,9 @@ class ForeignPeer(Exception):
     """What is at the other end does not belong to this job."""
 
 
-def job_token(adopted: Adopted, user: int, secret: str = "") -> bytes:
+def job_token(context: JobContext, user: int, secret: str = "") -> bytes:
     """What only the processes of this job know, as long as nobody listens to them."""
-    return hashlib.sha256(f"doctor smoke\0{adopted.identity}\0{user}\0{secret}".encode()).digest()
+    return hashlib.sha256(f"doctor smoke\0{context.launch_id}\0{user}\0{secret}".encode()).digest()
 
 
 def leader_ports(key: bytes, avoid: int = 0) -> tuple[int, ...]:

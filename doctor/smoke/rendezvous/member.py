@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from doctor.engine.exit_code import Exit
-from doctor.environment.launchers import Adopted
+from doctor.environment.job_context import JobContext
 from doctor.smoke.programs.agent import agent
 from doctor.smoke.rendezvous.link import ForeignPeer, Hello, read_line, send_line
 from doctor.smoke.rendezvous.reachability import RendezvousError, attempt_connection, connect_to_leader
@@ -30,18 +30,18 @@ _ATTEMPTS = 5
 _SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
 
-def run_member(adopted: Adopted, key: bytes, hello: Hello, patience: float) -> int:
+def run_member(context: JobContext, key: bytes, hello: Hello, patience: float) -> int:
     """Returns the exit code: the leader's, if it can be heard."""
-    for problem in adopted.problems:
+    for problem in context.problems:
         print(f"doctor: {problem.text}", file=sys.stderr, flush=True)
     sender = RelaySender(key, hello)
     try:
-        connection = connect_to_leader(adopted, key, hello, time.monotonic() + patience, sender.send_error)
+        connection = connect_to_leader(context, key, hello, time.monotonic() + patience, sender.send_error)
         if isinstance(connection, RendezvousError):
-            return _report_unreachable(adopted, connection, sender)
+            return _report_unreachable(context, connection, sender)
     finally:
         sender.close()
-    child = 0 if adopted.problems else _start_agent(adopted, key, hello)
+    child = 0 if context.problems else _start_agent(context, key, hello)
     code = None
     try:
         code = _wait_for_verdict(connection, RelayInbox(key))
@@ -49,20 +49,23 @@ def run_member(adopted: Adopted, key: bytes, hello: Hello, patience: float) -> i
         _end_agent(child, code is not None)
         connection.close()
     if code is None:
-        print(f"doctor: rank {adopted.rank} lost its connection to rank 0, which has ended", file=sys.stderr)
+        print(f"doctor: {_process_name(context)} lost its connection to rank 0, which has ended", file=sys.stderr)
         return Exit.UNKNOWN
     return code
 
 
-def _report_unreachable(adopted: Adopted, error: RendezvousError, sender: RelaySender) -> int:
+def _report_unreachable(context: JobContext, error: RendezvousError, sender: RelaySender) -> int:
     """Says why, and waits for the leader's verdict as long as there may be one."""
-    target = "the scheduler" if adopted.launcher == "msrun" else "rank 0" if adopted.rank else "itself"
-    who = f"rank {adopted.rank}" if adopted.rank >= 0 else "this process"
-    print(f"doctor: {who} cannot reach {target}: {error.text}", file=sys.stderr, flush=True)
+    target = "the scheduler" if context.leader_is_scheduler else "itself" if context.rank == 0 else "rank 0"
+    print(f"doctor: {_process_name(context)} cannot reach {target}: {error.text}", file=sys.stderr, flush=True)
     deadline = time.monotonic() + LINGER_SECONDS
     while sender.verdict is None and time.monotonic() < deadline and not sender.send_error(error):
         time.sleep(0.1)
     return Exit.FAILED if sender.verdict is None else sender.verdict
+
+
+def _process_name(context: JobContext) -> str:
+    return "this process" if context.rank is None else f"rank {context.rank}"
 
 
 def _wait_for_verdict(link: socket.socket, mailbox: RelayInbox) -> int | None:
@@ -91,11 +94,11 @@ def _wait_for_verdict(link: socket.socket, mailbox: RelayInbox) -> int | None:
 # ---- the agent of this one rank
 
 
-def _start_agent(adopted: Adopted, key: bytes, hello: Hello) -> int:
+def _start_agent(context: JobContext, key: bytes, hello: Hello) -> int:
     """A process of its own, on a connection of its own. Returns its number; 0 when there is no connection for it."""
     hello = msgspec.structs.replace(hello, use="lines")
     for _ in range(_ATTEMPTS):
-        link = attempt_connection(adopted, key, hello)
+        link = attempt_connection(context, key, hello)
         if isinstance(link, socket.socket):
             break
         time.sleep(0.1)
@@ -103,7 +106,7 @@ def _start_agent(adopted: Adopted, key: bytes, hello: Hello) -> int:
         return 0  # the leader says so
     parent, child = os.getpid(), fork()
     if child == 0:
-        _become_agent(parent, link, adopted.rank)
+        _become_agent(parent, link, hello.rank)
     link.close()
     return child
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from doctor.environment.launchers import Adopted
+from doctor.environment.job_context import JobContext
 from doctor.smoke import plan as planning
 from doctor.smoke.model import STAGES, Backend, RankPlacement, SmokePlan
 from doctor.smoke.plan import SmokeOptions
@@ -16,15 +16,15 @@ _KINDS: dict[Backend, str] = {"hccl": "npu", "nccl": "gpu"}
 
 
 def build_launched_plan(
-    leader: Adopted, hellos: Sequence[Hello], relayed_errors: Sequence[RelayedError], options: SmokeOptions
+    leader: JobContext, hellos: Sequence[Hello], relayed_errors: Sequence[RelayedError], options: SmokeOptions
 ) -> SmokePlan:
     """The plan of the ranks that came; of the others it says what is known. Raises: ValueError."""
     all_hellos = [*hellos, *(relayed_error.hello for relayed_error in relayed_errors)]
     world = max(world_size(leader, hellos), 1 + max((hello.rank for hello in all_hellos), default=0))
     backend = options.backend or _backend(all_hellos)
     layouts = tuple(planning.parse_layout(text, world) for text in options.layouts) or planning.default_layouts(world)
-    by_name = leader.address_from == "MASTER_ADDR" and leader.addresses
-    free = leader.taken or leader.role == "scheduler"
+    by_name = leader.leader_address_source == "MASTER_ADDR" and leader.leader_addresses
+    free = leader.leader_port_in_use or leader.is_scheduler_process
     return SmokePlan(
         backend=backend,
         places=_placements(world, all_hellos, backend),
@@ -33,8 +33,8 @@ def build_launched_plan(
         steps=options.steps,
         seed=options.seed,
         max_bytes=options.max_bytes,
-        master_addr=leader.addresses[0] if by_name else "",
-        master_port=0 if free else leader.port,
+        master_addr=leader.leader_addresses[0] if by_name else "",
+        master_port=0 if free else leader.leader_port,
         timeout=options.timeout,
         budget=options.budget,
         interface=options.interface,

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from doctor.environment.launchers import Adopted
+from doctor.environment.job_context import JobContext
 from doctor.smoke.rendezvous.link import SECONDS, ForeignPeer, Hello, UnreachableReason, leader_ports, send_hello
 
 RETRY_PAUSE = 0.1
@@ -38,31 +38,31 @@ class _Endpoint(NamedTuple):
 
 
 def connect_to_leader(
-    adopted: Adopted, key: bytes, hello: Hello, deadline: float, on_failure: Callable[[RendezvousError], bool]
+    context: JobContext, key: bytes, hello: Hello, deadline: float, on_failure: Callable[[RendezvousError], bool]
 ) -> socket.socket | RendezvousError:
     """A connection to the leader. ``on_failure`` hears each time why there is none; True gives up."""
     while True:
-        outcome = attempt_connection(adopted, key, hello)
+        outcome = attempt_connection(context, key, hello)
         if isinstance(outcome, socket.socket) or on_failure(outcome) or time.monotonic() > deadline:
             return outcome
         time.sleep(RETRY_PAUSE)
 
 
-def attempt_connection(adopted: Adopted, key: bytes, hello: Hello) -> socket.socket | RendezvousError:
+def attempt_connection(context: JobContext, key: bytes, hello: Hello) -> socket.socket | RendezvousError:
     """One attempt at all addresses and ports together."""
-    if not adopted.addresses:
-        return RendezvousError("name", f"{adopted.where}, so that nothing tells where rank 0 is")
-    endpoints = _endpoints(adopted, leader_ports(key, adopted.port))
+    if not context.leader_addresses:
+        return RendezvousError("name", f"{context.leader_location}, so that nothing tells where rank 0 is")
+    endpoints = _endpoints(context, leader_ports(key, context.leader_port))
     if isinstance(endpoints, RendezvousError):
         return endpoints
     outcome = _ConnectionAttempts(endpoints).connect(time.monotonic() + SECONDS, key, hello)
-    return outcome if isinstance(outcome, socket.socket) else _summary(adopted, outcome)
+    return outcome if isinstance(outcome, socket.socket) else _summary(context, outcome)
 
 
-def _endpoints(adopted: Adopted, numbers: Sequence[int]) -> list[_Endpoint] | RendezvousError:
+def _endpoints(context: JobContext, numbers: Sequence[int]) -> list[_Endpoint] | RendezvousError:
     endpoints: list[_Endpoint] = []
     why = "it has no address"
-    for name in adopted.addresses:
+    for name in context.leader_addresses:
         try:
             resolved = socket.getaddrinfo(name, None, 0, socket.SOCK_STREAM)
         except (OSError, UnicodeError) as error:
@@ -70,7 +70,7 @@ def _endpoints(adopted: Adopted, numbers: Sequence[int]) -> list[_Endpoint] | Re
             continue
         addresses = dict.fromkeys(str(place[4][0]) for place in resolved)
         endpoints += [_Endpoint(name, address, number) for address in addresses for number in numbers]
-    return endpoints or RendezvousError("name", f"{adopted.where} does not resolve: {why}")
+    return endpoints or RendezvousError("name", f"{context.leader_location} does not resolve: {why}")
 
 
 class _ConnectionAttempts:
@@ -138,7 +138,7 @@ def _reason(code: int) -> UnreachableReason:
     return "no-route" if code in _NO_ROUTE else "dropped" if code == errno.ETIMEDOUT else "other"
 
 
-def _summary(adopted: Adopted, failed: Mapping[_Endpoint, UnreachableReason]) -> RendezvousError:
+def _summary(context: JobContext, failed: Mapping[_Endpoint, UnreachableReason]) -> RendezvousError:
     reason = next((candidate for candidate in _ORDER if candidate in failed.values()), _ORDER[-1])
     concerned = [endpoint for endpoint, why in failed.items() if why == reason]
     names = dict.fromkeys(
@@ -147,4 +147,6 @@ def _summary(adopted: Adopted, failed: Mapping[_Endpoint, UnreachableReason]) ->
     )
     numbers = ", ".join(str(number) for number in sorted({endpoint.port for endpoint in concerned}))
     description = _REASON_TEXTS.get(reason, "cannot be connected to")
-    return RendezvousError(reason, f"{adopted.address_from}={' or '.join(names)} {description} (port {numbers})")
+    return RendezvousError(
+        reason, f"{context.leader_address_source}={' or '.join(names)} {description} (port {numbers})"
+    )

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from doctor.engine.sanitize import strip_control_chars
-from doctor.environment.launchers import Adopted
+from doctor.environment.job_context import JobContext
 from doctor.smoke.model import Failure
 from doctor.smoke.rendezvous.link import Hello, RelayedError
 
@@ -20,7 +20,7 @@ UNKNOWN_HOST = "unknown"
 
 
 def status(
-    leader: Adopted,
+    leader: JobContext,
     hellos: Sequence[Hello],
     relayed_errors: Sequence[RelayedError],
     quiet: float,
@@ -43,13 +43,13 @@ def status(
     return wrong or _absent_failure(leader, absent_ranks, relayed_errors, patience)
 
 
-def world_size(leader: Adopted, hellos: Iterable[Hello]) -> int:
+def world_size(leader: JobContext, hellos: Iterable[Hello]) -> int:
     """Of the world, by what most ranks were told."""
     votes = Counter(hello.world for hello in hellos if hello.world > 0)
-    return max(votes, key=lambda number: (votes[number], number)) if votes else max(leader.world, 1)
+    return max(votes, key=lambda number: (votes[number], number)) if votes else leader.world_size or 1
 
 
-def _definite_failure(leader: Adopted, hellos: Sequence[Hello], world: int) -> Failure | None:
+def _definite_failure(leader: JobContext, hellos: Sequence[Hello], world: int) -> Failure | None:
     """What no waiting mends."""
     for find in (_invalid_environment, _different_versions, _different_world_sizes, _duplicate_ranks):
         culprits, text = find(hellos, world)
@@ -119,7 +119,7 @@ def _duplicate_ranks(hellos: Sequence[Hello], world: int) -> tuple[list[int], st
 
 
 def _absent_failure(
-    leader: Adopted, absent_ranks: list[int], relayed_errors: Sequence[RelayedError], patience: float
+    leader: JobContext, absent_ranks: list[int], relayed_errors: Sequence[RelayedError], patience: float
 ) -> Failure:
     why: dict[str, list[int]] = defaultdict(list)
     for rank, text in sorted(
@@ -139,8 +139,8 @@ def _absent_failure(
     )
 
 
-def _silence_text(leader: Adopted, patience: float) -> str:
-    reasons = f"not started, led elsewhere by {leader.address_from}, or kept away by a firewall"
+def _silence_text(leader: JobContext, patience: float) -> str:
+    reasons = f"not started, led elsewhere by {leader.leader_address_source}, or kept away by a firewall"
     return f"nothing came within {patience:g} s: {reasons}; the stderr of that process says more, if there is one"
 
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doctor.environment.inventory import Inventory, InventoryError, Options, take
+from doctor.environment.inventory import HostSelection, Inventory, InventoryError, resolve_hosts
 from tests.checks.tables import a2, a3, lab, legacy
 
 
@@ -26,16 +26,16 @@ def files(**texts: str) -> Callable[[str], str]:
 
 
 def named(hosts: str, **environ: str) -> Inventory:
-    return take(Options(hosts=hosts), environ, files())
+    return resolve_hosts(HostSelection(hosts=hosts), environ, files())
 
 
 def in_file(text: str, exclude: str | None = None) -> Inventory:
-    return take(Options(hostfile="hosts", exclude=exclude), {}, files(hosts=text))
+    return resolve_hosts(HostSelection(hostfile="hosts", exclude=exclude), {}, files(hosts=text))
 
 
-def refused(options: Options, read: Callable[[str], str] | None = None, **environ: str) -> str:
+def refused(selection: HostSelection, read: Callable[[str], str] | None = None, **environ: str) -> str:
     with pytest.raises(InventoryError) as caught:
-        take(options, environ, read or files())
+        resolve_hosts(selection, environ, read or files())
     message = str(caught.value)
     assert "\n" not in message and len(message) < 500
     return message
@@ -95,7 +95,7 @@ def test_node_set_keeps_the_order_given(text: str, hosts: str) -> None:
     ],
 )
 def test_wrong_node_set_is_one_line(text: str, part: str) -> None:
-    message = refused(Options(hosts=text))
+    message = refused(HostSelection(hosts=text))
     assert part in message
     assert message.startswith("the command line: ")
     assert "expected" in message or "is no IPv4" in message
@@ -110,34 +110,34 @@ def test_the_first_source_wins() -> None:
         "SLURM_JOB_NODELIST": "s[1-2]",
         "RANK_TABLE_FILE": "rt2",
     }
-    options = Options(hosts="o1", hostfile="hf", rank_table="rt")
+    options = HostSelection(hosts="o1", hostfile="hf", rank_table="rt")
     order = [
         (options, "1 host from the command line"),
-        (Options(hostfile="hf", rank_table="rt"), "1 host from hostfile hf (bare names)"),
-        (Options(rank_table="rt"), "2 hosts from rank table rt"),
+        (HostSelection(hostfile="hf", rank_table="rt"), "1 host from hostfile hf (bare names)"),
+        (HostSelection(rank_table="rt"), "2 hosts from rank table rt"),
     ]
     for given_options, source in order:
-        assert take(given_options, environ, read).source == source
+        assert resolve_hosts(given_options, environ, read).source == source
     for name, source in [
         ("DOCTOR_HOSTS", "1 host from DOCTOR_HOSTS"),
         ("DOCTOR_HOSTFILE", "1 host from hostfile other (bare names), named by DOCTOR_HOSTFILE"),
         ("SLURM_JOB_NODELIST", "2 hosts from SLURM_JOB_NODELIST"),
         ("RANK_TABLE_FILE", "2 hosts from rank table rt2, named by RANK_TABLE_FILE"),
     ]:
-        assert take(Options(), environ, read).source == source
+        assert resolve_hosts(HostSelection(), environ, read).source == source
         del environ[name]
-    alone = take(Options(), environ, read)
+    alone = resolve_hosts(HostSelection(), environ, read)
     assert (alone.hosts, alone.local, alone.source) == (("localhost",), True, "this host alone")
     assert "--hostfile" in alone.notes[0]
 
 
 def test_empty_option_is_refused_and_empty_variable_is_unset() -> None:
-    assert "no host is named" in refused(Options(hosts=""))
-    assert take(Options(), {"DOCTOR_HOSTS": "", "SLURM_JOB_NODELIST": ""}, files()).local
+    assert "no host is named" in refused(HostSelection(hosts=""))
+    assert resolve_hosts(HostSelection(), {"DOCTOR_HOSTS": "", "SLURM_JOB_NODELIST": ""}, files()).local
 
 
 def test_slurm_names_with_two_brackets() -> None:
-    assert len(take(Options(), {"SLURM_JOB_NODELIST": "r[1-2]n[01-32],login"}, files()).hosts) == 65
+    assert len(resolve_hosts(HostSelection(), {"SLURM_JOB_NODELIST": "r[1-2]n[01-32],login"}, files()).hosts) == 65
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ def test_hostfile_forms(text: str, form: str, slots: dict[str, int]) -> None:
     ],
 )
 def test_wrong_hostfile_names_the_line(text: str, part: str) -> None:
-    assert part in refused(Options(hostfile="hosts"), files(hosts=text))
+    assert part in refused(HostSelection(hostfile="hosts"), files(hosts=text))
 
 
 def test_unused_settings_of_a_hostfile_are_said() -> None:
@@ -183,73 +183,79 @@ def test_unused_settings_of_a_hostfile_are_said() -> None:
 
 
 def test_missing_and_unreadable_files() -> None:
-    assert refused(Options(hostfile="h")) == "h: No such file or directory; expected a hostfile that can be read"
-    assert "expected a rank table" in refused(Options(rank_table="r"))
+    assert refused(HostSelection(hostfile="h")) == "h: No such file or directory; expected a hostfile that can be read"
+    assert "expected a rank table" in refused(HostSelection(rank_table="r"))
 
     def binary(path: str) -> str:
         return b"\xff\xfe".decode()
 
-    assert "not UTF-8" in refused(Options(hostfile="h"), binary)
+    assert "not UTF-8" in refused(HostSelection(hostfile="h"), binary)
 
 
 def test_hosts_of_a_rank_table() -> None:
-    inventory = take(Options(rank_table="rt"), {}, files(rt=json.dumps(a3())))
+    inventory = resolve_hosts(HostSelection(rank_table="rt"), {}, files(rt=json.dumps(a3())))
     assert inventory.hosts == tuple(f"172.16.0.{n}" for n in range(110, 114))
     assert inventory.slots["172.16.0.110"] == 16
     for table in (legacy(), lab(2)):
-        assert take(Options(rank_table="rt"), {}, files(rt=json.dumps(table))).hosts == ("172.16.0.10", "172.16.0.11")
+        assert resolve_hosts(HostSelection(rank_table="rt"), {}, files(rt=json.dumps(table))).hosts == (
+            "172.16.0.10",
+            "172.16.0.11",
+        )
     nameless = a2()
     for server in nameless["server_list"]:
         del server["host_ip"]
-    assert take(Options(rank_table="rt"), {}, files(rt=json.dumps(nameless))).hosts == ("node_0", "node_1")
+    assert resolve_hosts(HostSelection(rank_table="rt"), {}, files(rt=json.dumps(nameless))).hosts == (
+        "node_0",
+        "node_1",
+    )
 
 
 def test_rank_table_that_gives_no_hosts() -> None:
     twice = a2()
     twice["server_list"][1]["host_ip"] = twice["server_list"][0]["host_ip"]
-    message = refused(Options(rank_table="rt"), files(rt=json.dumps(twice)))
+    message = refused(HostSelection(rank_table="rt"), files(rt=json.dumps(twice)))
     assert "rt: server_list[1]: 172.16.0.110 is there twice, first in rt: server_list[0]" in message
-    assert "line 1 column 1" in refused(Options(rank_table="rt"), files(rt="nonsense"))
-    assert "version 2.0" in refused(Options(rank_table="rt"), files(rt='{"version": "2.0"}'))
-    assert "lists no host" in refused(Options(rank_table="rt"), files(rt='{"version": "1.0"}'))
+    assert "line 1 column 1" in refused(HostSelection(rank_table="rt"), files(rt="nonsense"))
+    assert "version 2.0" in refused(HostSelection(rank_table="rt"), files(rt='{"version": "2.0"}'))
+    assert "lists no host" in refused(HostSelection(rank_table="rt"), files(rt='{"version": "1.0"}'))
     bad = a2()
     bad["server_list"][0].update(host_ip="", server_id="a b")
-    assert '"a b" is no host name' in refused(Options(rank_table="rt"), files(rt=json.dumps(bad)))
+    assert '"a b" is no host name' in refused(HostSelection(rank_table="rt"), files(rt=json.dumps(bad)))
 
 
 def test_exclude() -> None:
-    inventory = take(Options(hosts="n[1-5]", exclude="n[2-3],n9"), {}, files())
+    inventory = resolve_hosts(HostSelection(hosts="n[1-5]", exclude="n[2-3],n9"), {}, files())
     assert inventory.hosts == ("n1", "n4", "n5")
     assert inventory.source == "5 hosts from the command line, less 2 excluded"
     assert inventory.notes == ("--exclude: not among the hosts: n9",)
     assert in_file("n1 slots=8\nn2 slots=8", "n2").slots == {"n1": 8}
-    assert "leaves nothing of 2 hosts" in refused(Options(hosts="a,b", exclude="b,a"))
-    assert refused(Options(hosts="a", exclude="b[")).startswith("--exclude: ")
+    assert "leaves nothing of 2 hosts" in refused(HostSelection(hosts="a,b", exclude="b,a"))
+    assert refused(HostSelection(hosts="a", exclude="b[")).startswith("--exclude: ")
 
 
 def test_clustershell_is_loaded_only_for_a_range() -> None:
     program = (
-        "import sys; from doctor.environment.inventory import Options, take;"
-        "take(Options(hosts='a,10.0.0.1'), {}, open);"
+        "import sys; from doctor.environment.inventory import HostSelection, resolve_hosts;"
+        "resolve_hosts(HostSelection(hosts='a,10.0.0.1'), {}, open);"
         "assert not [m for m in sys.modules if m.startswith('ClusterShell')]"
     )
-    subprocess.run([sys.executable, "-c", program], check=True, cwd=Path(__file__).parents[1])
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=Path(__file__).parents[2])
 
 
-words = st.text(st.sampled_from("abn019[]-,.:/@!&^% \n=#$%*'\"\x1b"), max_size=40) | st.text(max_size=40)
+any_text = st.text(st.sampled_from("abn019[]-,.:/@!&^% \n=#$%*'\"\x1b"), max_size=40) | st.text(max_size=40)
 
 
-@given(words)
+@given(any_text)
 def test_any_text_is_a_node_set_or_refused(text: str) -> None:
     try:
-        inventory = take(Options(hosts=text), {}, files())
+        inventory = resolve_hosts(HostSelection(hosts=text), {}, files())
     except InventoryError as error:
         assert "\n" not in str(error) and str(error).isprintable()
     else:
         _safe(inventory)
 
 
-@given(words)
+@given(any_text)
 def test_any_text_is_a_hostfile_or_refused(text: str) -> None:
     try:
         inventory = in_file(text)
@@ -261,9 +267,9 @@ def test_any_text_is_a_hostfile_or_refused(text: str) -> None:
 
 @given(st.text(max_size=60), st.sampled_from(["rank_table", "hostfile", "hosts", "exclude"]))
 def test_any_text_in_any_place(text: str, place: str) -> None:
-    options = Options(**{"hosts": "n1", place: "f"}) if place == "exclude" else Options(**{place: text})
+    options = HostSelection(**{"hosts": "n1", place: "f"}) if place == "exclude" else HostSelection(**{place: text})
     try:
-        _safe(take(options, {"RANK_TABLE_FILE": text}, lambda path: text))
+        _safe(resolve_hosts(options, {"RANK_TABLE_FILE": text}, lambda path: text))
     except InventoryError as error:
         assert str(error).isprintable()
 

@@ -1,0 +1,266 @@
+"""Where this process runs: under which launcher and scheduler, with which hosts, as which rank of how many. Pure.
+
+Launchers nest. The innermost that gave this process its rank is its launcher (`doctor.environment.launch`); the
+scheduler around it knows the job and its hosts (`doctor.environment.schedulers`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from doctor.environment.describe import Origin, Started, describe, kind, tag
+from doctor.environment.inventory import Inventory, InventoryError, count_hosts
+from doctor.environment.job_hosts import JobHosts, find_job_hosts
+from doctor.environment.launch import find_launch, find_rank_to_be, table_conflicts
+from doctor.environment.launcher import LaunchedRank
+from doctor.environment.launchers.environment import has_device_of_table
+from doctor.environment.launchers.spawn import LAUNCHER as SPAWN
+from doctor.environment.launchers.spawn import arguments_as_variables
+from doctor.environment.mounted_rank_table import MountedRankTable, find_mounted_table
+from doctor.environment.scheduler import Allocation
+from doctor.environment.schedulers import find_allocation
+from doctor.environment.text_files import ReadFile, read_text_file
+from doctor.environment.variables import EnvironmentVariables, VariableProblem
+
+__all__ = ["JobContext", "Started", "VariableProblem", "detect", "for_spawned"]
+
+
+class JobContext(msgspec.Struct, frozen=True, kw_only=True):
+    """This process in its job, by the variables of its launcher and its scheduler. None and empty: not known."""
+
+    kind: str = "alone"
+    """The scheduler's name, such as ``slurm``; without one the launcher's kind, such as ``openmpi``, or ``rank-table``;
+    without one ``hostfile``, ``hosts``, or ``alone``."""
+    description: str = ""
+    """For people: ``Slurm job 1234, step 0, task 3 of 8 on n2``."""
+    tag: str = ""
+    """The same for one word of a line: ``slurm:1234/torchrun``."""
+    started: Started = "once"
+    identity: str = ""
+    """The same text in all processes of this launch, and another one in other jobs and launches."""
+
+    scheduler: str = ""
+    """The name of one of `doctor.environment.schedulers`."""
+    job_id: str = ""
+    scheduler_host_name: str = ""
+    """What the scheduler calls this host."""
+
+    launcher: str = ""
+    """The one that gave this process its rank: the name of one of `doctor.environment.launchers`."""
+    launchers: tuple[str, ...] = ()
+    """All that are around this process, innermost first."""
+    launch_id: str = ""
+    """As ``identity``, by the launcher's variables alone: it is the same where only some hosts have the scheduler's."""
+    launcher_host_name: str = ""
+    """What the launcher calls this host."""
+    launch_notes: tuple[str, ...] = ()
+    """How the rank was found, where that is not certain: nested launchers, contradicting variables."""
+
+    rank: int | None = None
+    world_size: int | None = None
+    local_rank: int | None = None
+    local_world_size: int | None = None
+    node_rank: int | None = None
+    node_count: int | None = None
+    device: int | None = None
+    is_scheduler_process: bool = False
+    """MindSpore's scheduler, which runs the same program and is no rank."""
+
+    leader_is_scheduler: bool = False
+    """The ranks meet at MindSpore's scheduler, not at rank 0."""
+    leader_addresses: tuple[str, ...] = ()
+    """Names or addresses at which the leader may be reached."""
+    leader_address_source: str = ""
+    """The variable with the leader's addresses."""
+    leader_port: int = 0
+    """Where the job's own ranks meet; 0: not known."""
+    leader_port_in_use: bool = False
+    """The launcher itself listens there."""
+
+    hosts: tuple[str, ...] | None = None
+    """All hosts of the job."""
+    hosts_source: str = ""
+    """The variable or file with the hosts."""
+    hosts_error: str = ""
+    """Why the job's list of hosts cannot be used."""
+    slots: dict[str, int] = {}
+    """Ranks by host, where the source says so."""
+    rank_table_path: str = ""
+    rank_table_pending: bool = False
+    """The table is not complete: see `doctor.environment.mounted_rank_table.wait_for_table`; detect again after it."""
+
+    problems: tuple[VariableProblem, ...] = ()
+    """Variables of the launcher with impossible values."""
+    conflicts: tuple[str, ...] = ()
+    """``problems`` in words, and where two sources contradict each other."""
+    notes: tuple[str, ...] = ()
+    """What cannot be checked from here."""
+
+    @property
+    def shares_host(self) -> bool:
+        """Whether this host may have other processes of the same launch."""
+        return self.started == "ranks" and self.local_world_size != 1
+
+    @property
+    def leads_fleet(self) -> bool:
+        """Whether this is the one process that checks all hosts; also where no variable says which one it is."""
+        if self.started in ("once", "prolog"):
+            return self.started == "once"
+        number = self.rank if self.started == "ranks" else self.node_rank
+        return not self.is_scheduler_process and number in (0, None)
+
+    @property
+    def leads_ranks(self) -> bool:
+        """Whether the ranks of the job meet at this process."""
+        return self.is_scheduler_process or (self.rank == 0 and not self.leader_is_scheduler)
+
+    @property
+    def leader_location(self) -> str:
+        """``MASTER_ADDR=w1``, or that the variable is unset."""
+        addresses = " or ".join(self.leader_addresses)
+        return f"{self.leader_address_source}={addresses}" if addresses else f"{self.leader_address_source} is unset"
+
+    def inventory(self) -> Inventory | None:
+        """The hosts of the job; None where no source names them. Raises: InventoryError."""
+        if self.hosts_error:
+            raise InventoryError(self.hosts_error)
+        if self.hosts is None:
+            return None
+        return Inventory(self.hosts, f"{count_hosts(len(self.hosts))} from {self.hosts_source}", self.slots)
+
+
+def detect(environ: Mapping[str, str], read_file: ReadFile = read_text_file, *, as_rank: bool = False) -> JobContext:
+    """The context of the process with this environment. Never raises: see `JobContext.conflicts` and ``hosts_error``.
+
+    ``as_rank``: for a program of ranks. The rank is that of the innermost launcher that says how rank 0 is reached, by
+    its variables alone: also if it started this process alone, and where a scheduler numbers hosts by these variables.
+
+    >>> context = detect({"SLURM_JOB_ID": "12", "RANK": "1", "WORLD_SIZE": "4"}, read_text_file)
+    >>> context.description, context.tag, context.rank, context.launcher
+    ('Slurm job 12, a loop in a shell, rank 1 of 4', 'slurm:12/shell', 1, 'environment')
+    """
+    variables = EnvironmentVariables(environ)
+    table = find_mounted_table(variables.environ, read_file)
+    allocation = find_allocation(variables, table)
+    launch = find_rank_to_be(variables) if as_rank else find_launch(variables, allocation, table)
+    return _context(variables, read_file, table, allocation, launch)
+
+
+def for_spawned(
+    environ: Mapping[str, str],
+    rank: int,
+    world_size: int,
+    local_rank: int | None = None,
+    *,
+    job_id: str = "",
+    read_file: ReadFile = read_text_file,
+) -> JobContext:
+    """The context of a process that a program starts by itself, as with ``torch.multiprocessing.spawn``.
+
+    ``local_rank``: None: all ranks are on this host. ``job_id``: the same in all processes of the program.
+    Never raises.
+    """
+    variables = EnvironmentVariables(environ)
+    table = find_mounted_table(variables.environ, read_file)
+    launch = SPAWN.read(arguments_as_variables(variables.environ, rank, world_size, local_rank))
+    if job_id:
+        launch = msgspec.structs.replace(launch, launch_id=f"spawn {job_id}")
+    return _context(variables, read_file, table, find_allocation(variables, table), launch)
+
+
+def _context(
+    variables: EnvironmentVariables,
+    read_file: ReadFile,
+    table: MountedRankTable | None,
+    allocation: Allocation | None,
+    launch: LaunchedRank | None,
+) -> JobContext:
+    hosts = find_job_hosts(variables.environ, read_file, allocation, table)
+    started = _started(variables, allocation, launch)
+    origin = Origin(variables.environ, started, allocation, launch, table is not None, hosts.source)
+    context = JobContext(
+        kind=kind(origin),
+        description=describe(origin),
+        tag=tag(origin),
+        started=started,
+        hosts=hosts.hosts,
+        hosts_source=hosts.source,
+        hosts_error=hosts.error,
+        slots=hosts.slots,
+        rank_table_path=table.path if table else "",
+        rank_table_pending=table is not None and table.is_pending,
+        identity=_identity(allocation, launch),
+        conflicts=_conflicts(launch, table, hosts),
+    )
+    context = _with_allocation(context, allocation) if allocation else context
+    context = _with_launch(context, launch) if launch else context
+    return msgspec.structs.replace(context, notes=_notes(context))
+
+
+def _with_allocation(context: JobContext, allocation: Allocation) -> JobContext:
+    return msgspec.structs.replace(
+        context,
+        scheduler=allocation.scheduler.name,
+        job_id=allocation.job_id,
+        scheduler_host_name=allocation.host_name,
+        node_rank=allocation.node_rank,
+        node_count=allocation.node_count,
+        is_scheduler_process=allocation.is_scheduler_process,
+    )
+
+
+def _with_launch(context: JobContext, launch: LaunchedRank) -> JobContext:
+    return msgspec.structs.replace(
+        context,
+        launcher=launch.launcher.name,
+        launchers=launch.launchers,
+        launch_id=launch.launch_id,
+        launcher_host_name=launch.host_name,
+        launch_notes=(*launch.notes, *launch.contradictions),
+        rank=launch.rank,
+        world_size=launch.world_size,
+        local_rank=launch.local_rank,
+        local_world_size=launch.local_world_size,
+        node_rank=launch.node_rank,
+        device=launch.device,
+        is_scheduler_process=launch.is_scheduler_process,
+        leader_is_scheduler=launch.leader_is_scheduler,
+        leader_addresses=launch.leader_addresses,
+        leader_address_source=launch.leader_address_source,
+        leader_port=launch.leader_port,
+        leader_port_in_use=launch.leader_port_in_use,
+        problems=launch.problems,
+    )
+
+
+def _started(variables: EnvironmentVariables, allocation: Allocation | None, launch: LaunchedRank | None) -> Started:
+    if allocation and allocation.daemon_script:
+        return "prolog"
+    if launch or has_device_of_table(variables):
+        return "ranks"
+    return "hosts" if allocation and allocation.starts_every_host else "once"
+
+
+def _identity(allocation: Allocation | None, launch: LaunchedRank | None) -> str:
+    job = (allocation.scheduler.name, allocation.job_id) if allocation else ("", "")
+    return " ".join((*job, launch.launch_id if launch else "", allocation.restart if allocation else "")).strip()
+
+
+def _conflicts(launch: LaunchedRank | None, table: MountedRankTable | None, hosts: JobHosts) -> tuple[str, ...]:
+    if launch is None:
+        return hosts.conflicts
+    problems = [problem.text for problem in launch.problems]
+    return (*problems, *launch.contradictions, *table_conflicts(launch, table), *hosts.conflicts)
+
+
+def _notes(context: JobContext) -> tuple[str, ...]:
+    on_one_host = context.world_size is not None and context.world_size == context.local_world_size
+    several_hosts = (context.node_count or 0) > 1 or (context.node_rank or 0) > 0
+    may_have_others = several_hosts or (context.started == "ranks" and not on_one_host)
+    hosts_known = context.hosts is not None or bool(context.hosts_error) or context.node_count == 1
+    if hosts_known or context.rank_table_pending or not may_have_others:
+        return ()
+    effect = "nothing tells the names of the job's hosts: each looks at itself, nothing between them is looked at"
+    return (f"{effect}; expected --hostfile FILE, or DOCTOR_HOSTFILE",)

@@ -1,0 +1,99 @@
+"""The hosts of a job, and where two sources of them disagree. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import pairwise
+
+import msgspec
+
+from doctor.engine.sanitize import printable
+from doctor.environment.inventory import USER_VARIABLES, HostSelection, resolve_hosts
+from doctor.environment.mounted_rank_table import MountedRankTable
+from doctor.environment.scheduler import Allocation
+from doctor.environment.text_files import ReadFile
+from doctor.hosts.nodeset import InventoryError, canonical_host, expand_nodeset
+from doctor.job import parse_address
+
+_MOST_SHOWN = 4
+
+
+class JobHosts(msgspec.Struct, frozen=True):
+    """The hosts of one source. None: it names none, or ``error`` says why they cannot be used."""
+
+    hosts: tuple[str, ...] | None = None
+    source: str = ""
+    slots: dict[str, int] = {}
+    error: str = ""
+    conflicts: tuple[str, ...] = ()
+
+
+def find_job_hosts(
+    environ: Mapping[str, str], read_file: ReadFile, allocation: Allocation | None, table: MountedRankTable | None
+) -> JobHosts:
+    """The user's own variables win, then the scheduler's list, then the rank table; all sources are compared."""
+    of_user = [_from_variable({name: environ[name]}, read_file) for name in USER_VARIABLES if name in environ][:1]
+    of_scheduler = [_from_list(allocation.hosts, allocation.hosts_source)] if allocation and allocation.hosts else []
+    other_sources = bool(of_user or of_scheduler)
+    of_table = [_from_table(table)] if table and (table.content or not other_sources) else []
+    sources = [hosts for hosts in (*of_user, *of_scheduler, *of_table) if hosts.hosts or hosts.error]
+    usable = [source for source in sources if source.hosts]
+    conflicts = [_difference(first, second) for first, second in pairwise(usable)]
+    if allocation and of_scheduler:
+        conflicts.append(_wrong_count(allocation, of_scheduler[0]))
+    chosen = sources[0] if sources else JobHosts()
+    return msgspec.structs.replace(chosen, conflicts=tuple(text for text in conflicts if text))
+
+
+def _from_variable(environ: Mapping[str, str], read_file: ReadFile) -> JobHosts:
+    try:
+        inventory = resolve_hosts(HostSelection(), environ, read_file)
+    except InventoryError as error:
+        return JobHosts(error=str(error))
+    return JobHosts(inventory.hosts, inventory.source.partition(" from ")[2], inventory.slots)
+
+
+def _from_list(text: str, source: str) -> JobHosts:
+    try:
+        hosts = expand_nodeset(text, source)
+    except InventoryError as error:
+        return JobHosts(error=str(error))
+    distinct = {canonical_host(host) for host in hosts}
+    if len(distinct) < len(hosts):
+        counts = f"names {len(hosts)} hosts, of which {len(distinct)} differ"
+        return JobHosts(error=f"{source}: {counts}; expected every host once")
+    return JobHosts(tuple(hosts), source)
+
+
+def _from_table(table: MountedRankTable) -> JobHosts:
+    """A table that is not complete names no hosts yet: that is no error, and is waited for."""
+    if table.error:
+        return JobHosts(error=f"rank table {printable(table.path)}: {table.error}; expected one that can be read")
+    if table.is_pending:
+        return JobHosts()
+    hosts = _from_variable({"RANK_TABLE_FILE": table.path}, lambda path: table.text)
+    named_by = f", named by {table.variable}" if table.variable else ""
+    source = f"rank table {printable(table.path)}{named_by}"
+    return msgspec.structs.replace(hosts, source=source) if hosts.hosts else hosts
+
+
+def _wrong_count(allocation: Allocation, hosts: JobHosts) -> str:
+    if not hosts.hosts or allocation.node_count in (None, len(hosts.hosts)):
+        return ""
+    return f"the job has {allocation.node_count} hosts, and {allocation.hosts_source} names {len(hosts.hosts)}"
+
+
+def _difference(first: JobHosts, second: JobHosts) -> str:
+    """Names are compared with names alone: a host may have its address in one source and its name in the other."""
+    first_names, second_names = (
+        {canonical_host(host) for host in first.hosts or ()},
+        {canonical_host(host) for host in second.hosts or ()},
+    )
+    if len(first_names) != len(second_names):
+        return f"{first.source} names {len(first_names)} hosts, and {second.source} names {len(second_names)}"
+    are_names = {parse_address(host) is None for host in first_names | second_names}
+    if len(are_names) > 1 or first_names == second_names:
+        return ""
+    absent = sorted(first_names - second_names)
+    names = ", ".join(absent[:_MOST_SHOWN]) + (", ..." if len(absent) > _MOST_SHOWN else "")
+    return f"{first.source} names {names}, which {second.source} does not"

@@ -1,0 +1,90 @@
+"""Environment variables as text, numbers, ports and addresses; unusable values are collected. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import msgspec
+
+from doctor.engine.sanitize import printable
+
+MOST_RANKS = 9_999_999
+
+RANK_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "RANK_ID", "RANK_SIZE")
+"""A rank's numbers as PyTorch and Ascend programs read them, whoever sets them."""
+
+
+class VariableProblem(msgspec.Struct, frozen=True):
+    """A variable whose value is not possible."""
+
+    variable: str
+    value: str
+    """Empty: it is not set."""
+    expected: str
+
+    @property
+    def text(self) -> str:
+        """
+        >>> VariableProblem("RANK", "x", "a number from 0 to 3").text
+        "RANK='x', expected a number from 0 to 3"
+        """
+        observed = f"{self.variable}={self.value!r}" if self.value else f"{self.variable} is not set"
+        return f"{observed}, expected {self.expected}"
+
+
+class EnvironmentVariables:
+    """The variables of one process. An empty value counts as unset.
+
+    >>> variables = EnvironmentVariables({"RANK": "4", "WORLD_SIZE": "4"})
+    >>> variables.rank_and_world_size("RANK", "WORLD_SIZE")
+    (None, 4)
+    >>> [problem.text for problem in variables.problems]
+    ["RANK='4', expected a whole number from 0 to 3"]
+    """
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self.environ = {name: value for name, value in environ.items() if value}
+        self.problems: list[VariableProblem] = []
+        """Values that were read and cannot be used."""
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.environ
+
+    def first_set(self, *names: str) -> str:
+        """The first of ``names`` that is set; the first of all where none is."""
+        return next((name for name in names if name in self.environ), names[0])
+
+    def text(self, name: str, default: str = "") -> str:
+        return self.environ.get(name, default)
+
+    def number(self, name: str, minimum: int = 0, maximum: int = MOST_RANKS, required: bool = True) -> int | None:
+        """None for a value that is no whole number in the range. An unset variable is a problem if ``required``."""
+        value = self.environ.get(name, "").strip()
+        number = int(value) if re.fullmatch(r"[0-9]{1,9}", value, re.ASCII) else -1
+        if minimum <= number <= maximum:
+            return number
+        if value or required:
+            limit = f" to {maximum}" if maximum < MOST_RANKS else ""
+            expected = f"a whole number from {minimum}{limit}"
+            self.problems.append(VariableProblem(name, printable(value, 40), expected))
+        return None
+
+    def rank_and_world_size(self, rank: str, world_size: str) -> tuple[int | None, int | None]:
+        """Two variables that belong together: a rank must be less than the world size."""
+        size = self.number(world_size, minimum=1)
+        return self.number(rank, maximum=size - 1 if size else MOST_RANKS), size
+
+    def port(self, name: str, default: int = 0) -> int:
+        """``default`` where the variable is unset or no port."""
+        return self.number(name, minimum=1, maximum=65535, required=False) or default
+
+    def addresses(self, name: str) -> tuple[str, ...]:
+        """The one name or address in a variable; empty where it is unset."""
+        value = self.text(name).strip()
+        return (value,) if value else ()
+
+
+def or_unknown(number: int | None) -> str:
+    """A number in a sentence; ``?`` for None."""
+    return "?" if number is None else str(number)

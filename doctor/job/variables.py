@@ -1,0 +1,44 @@
+"""The environment variables that describe a job: the one list for settings, saved runs, checks and launchers. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from doctor.engine.sanitize import printable
+
+TORCH_PORT = 29500
+"""PyTorch's MASTER_PORT where nothing sets it."""
+MINDSPORE_PORT = 8118
+"""MindSpore's MS_SCHED_PORT where nothing sets it."""
+
+WORLD_SIZE_VARIABLES = ("WORLD_SIZE", "RANK_SIZE", "MS_WORKER_NUM")
+"""How many ranks the job has, the first that is set."""
+
+JOB_WIDE = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK_SIZE", "MS_SCHED_HOST", "MS_SCHED_PORT", "MS_WORKER_NUM")
+"""Where all ranks meet, and how many they are: one value for the whole job."""
+
+TABLE_VARIABLES = ("RANK_TABLE_FILE", "MINDSPORE_HCCL_CONFIG_PATH")
+"""What names the job's rank table, the first that is set."""
+
+AGENT_STORE = "TORCHELASTIC_USE_AGENT_STORE"
+"""``True``: torchrun's agent listens at MASTER_PORT."""
+
+_INTERFACES = ("GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
+_NAMES = frozenset((*JOB_WIDE, *TABLE_VARIABLES, *_INTERFACES, AGENT_STORE))
+_FAMILIES = re.compile(r"(HCCL|NCCL|TORCH_HCCL|TORCH_NCCL|MS|MASTER|ASCEND)_[A-Z0-9_]+")
+_SECRET = re.compile(r"PASS|SECRET|TOKEN|CREDENTIAL|(^|_)(API)?KEY(_|$)")
+
+
+def relevant(environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables that describe a job, by name, without secrets, each bounded. An empty value counts as unset.
+
+    >>> relevant({"WORLD_SIZE": "8", "HCCL_BUFFSIZE": "", "MS_TOKEN": "x", "HOME": "/root"})
+    {'WORLD_SIZE': '8'}
+    """
+    names = sorted(name for name in environ if _describes_job(name) and environ[name])
+    return {name: printable(environ[name], 4096) for name in names}
+
+
+def _describes_job(name: str) -> bool:
+    return bool(name in _NAMES or _FAMILIES.fullmatch(name)) and not _SECRET.search(name)

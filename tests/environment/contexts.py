@@ -1,0 +1,72 @@
+"""Job contexts of example environments: those that launchers and schedulers really set."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from doctor.environment.job_context import JobContext, detect
+from doctor.environment.launchers import LAUNCHERS
+from doctor.environment.schedulers import SCHEDULERS
+from doctor.environment.scope import choose_scope
+from tests.checks.tables import a2
+
+Environ = dict[str, str]
+Files = Mapping[str, str | None]
+
+TABLE = json.dumps(a2())
+INITIALIZING = json.dumps({"status": "initializing", "server_list": [], "server_count": "0", "version": "1.0"})
+TABLE_HOSTS = ("172.16.0.110", "172.16.0.111")
+
+
+def reader(files: Files) -> Callable[[str], str]:
+    """Reads ``files``, text by path. None: a folder."""
+
+    def read(path: str) -> str:
+        if path not in files:
+            raise FileNotFoundError(2, "No such file or directory", path)
+        text = files[path]
+        if text is None:
+            raise IsADirectoryError(21, "Is a directory", path)
+        return text
+
+    return read
+
+
+def context(environ: Environ, files: Files | None = None) -> JobContext:
+    return detect(environ, reader(files or {}))
+
+
+def rank_context(environ: Environ) -> JobContext:
+    """As a program of ranks sees it, which must have a launcher."""
+    detected = detect(environ, reader({}), as_rank=True)
+    assert detected.launcher
+    return detected
+
+
+def fields(detected: JobContext, names: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: getattr(detected, name) for name in names}
+
+
+def summary(detected: JobContext) -> tuple[str, str, str]:
+    """What a user sees of a context: the sentence, the tag, and what the process checks."""
+    return detected.description, detected.tag, choose_scope(detected)
+
+
+def launcher_examples() -> Iterator[tuple[str, Environ]]:
+    """The environment of every launcher, from its test module; `EXAMPLE` is absent where no variable shows it."""
+    for launcher in LAUNCHERS:
+        yield launcher.name, _example(f"tests.environment.launchers.test_{launcher.name}")
+
+
+def scheduler_examples() -> Iterator[tuple[str, Environ]]:
+    """The environment of every scheduler, from its test module."""
+    for scheduler in SCHEDULERS:
+        yield scheduler.name, _example(f"tests.environment.schedulers.test_{scheduler.name}")
+
+
+def _example(module: str) -> Environ:
+    example: Environ = importlib.import_module(module).EXAMPLE
+    return example

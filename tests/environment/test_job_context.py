@@ -1,0 +1,147 @@
+"""The hosts of a job, and what contradicts what, by the environments that launchers and schedulers really make."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from doctor.environment.inventory import InventoryError
+from doctor.environment.job_context import detect
+from doctor.environment.scope import choose_scope
+from tests.environment.contexts import (
+    TABLE,
+    TABLE_HOSTS,
+    Environ,
+    Files,
+    context,
+    fields,
+    launcher_examples,
+    scheduler_examples,
+    summary,
+)
+from tests.environment.launchers.test_environment import EXAMPLE as LOOP
+from tests.environment.launchers.test_environment import WITH_TABLE
+from tests.environment.launchers.test_torchrun import EXAMPLE as TORCHRUN
+from tests.environment.schedulers.test_mindcluster import MINDSPORE
+from tests.environment.schedulers.test_modelarts import EXAMPLE as MODELARTS
+from tests.environment.schedulers.test_slurm import ALLOCATED, BATCH, TASK
+
+
+@pytest.mark.parametrize(
+    ("environ", "files", "expected_summary", "expected"),
+    [
+        ({}, {}, ("this host alone", "alone", "cluster"), {"kind": "alone", "started": "once", "hosts": None}),
+        (
+            {"RANK_TABLE_FILE": "/job/rank.json"},
+            {"/job/rank.json": TABLE},
+            ("rank table /job/rank.json, named by RANK_TABLE_FILE", "rank-table", "cluster"),
+            {
+                "started": "once",
+                "hosts": TABLE_HOSTS,
+                "rank_table_path": "/job/rank.json",
+                "slots": dict.fromkeys(TABLE_HOSTS, 8),
+            },
+        ),
+        (
+            {"DOCTOR_HOSTFILE": "/job/hosts"},
+            {"/job/hosts": "w1 slots=8\nw2 slots=8\n"},
+            ("hostfile /job/hosts (host slots=N), named by DOCTOR_HOSTFILE", "hostfile", "cluster"),
+            {"kind": "hostfile", "hosts": ("w1", "w2"), "slots": {"w1": 8, "w2": 8}},
+        ),
+        ({"DOCTOR_HOSTS": "n[1-2]"}, {}, ("DOCTOR_HOSTS", "hosts", "cluster"), {"hosts": ("n1", "n2")}),
+    ],
+)
+def test_without_a_launcher_and_a_scheduler(
+    environ: Environ, files: Files, expected_summary: tuple[str, str, str], expected: dict[str, Any]
+) -> None:
+    detected = context(environ, files)
+    assert summary(detected) == expected_summary
+    assert fields(detected, expected) == expected
+
+
+class TestHosts:
+    def test_the_users_own_list_wins_over_the_jobs(self) -> None:
+        detected = context({**BATCH, "DOCTOR_HOSTS": "n[1-2]"})
+        assert (detected.hosts, detected.hosts_source) == (("n1", "n2"), "DOCTOR_HOSTS")
+        assert detected.conflicts == ("DOCTOR_HOSTS names 2 hosts, and SLURM_JOB_NODELIST names 4",)
+
+    def test_as_an_inventory(self) -> None:
+        fleet = context(WITH_TABLE, {"/job/rank.json": TABLE}).inventory()
+        assert fleet and (fleet.hosts, fleet.slots) == (TABLE_HOSTS, dict.fromkeys(TABLE_HOSTS, 8))
+        assert fleet.source == "2 hosts from rank table /job/rank.json, named by RANK_TABLE_FILE"
+        assert context({}).inventory() is None
+
+    @pytest.mark.parametrize(
+        ("environ", "part"),
+        [
+            ({**BATCH, "SLURM_JOB_NODELIST": "n[0-"}, "SLURM_JOB_NODELIST: "),
+            ({**MODELARTS, "VC_WORKER_HOSTS": "a,a"}, "VC_WORKER_HOSTS: names 2 hosts, of which 1 differ"),
+            ({**MODELARTS, "VC_WORKER_HOSTS": "a;reboot,b"}, "is no host name"),
+            ({"DOCTOR_HOSTFILE": "/none"}, "/none: No such file or directory"),
+            ({"RANK_TABLE_FILE": "/none.json"}, "rank table /none.json: No such file or directory; expected one"),
+        ],
+    )
+    def test_a_list_that_cannot_be_used_is_refused_not_passed_over(self, environ: Environ, part: str) -> None:
+        detected = context(environ)
+        assert detected.hosts is None
+        with pytest.raises(InventoryError) as caught:
+            detected.inventory()
+        assert part in str(caught.value) and "\n" not in str(caught.value)
+
+    def test_a_job_of_several_hosts_that_nobody_names(self) -> None:
+        (note,) = context(TORCHRUN).notes
+        assert note.startswith("nothing tells the names of the job's hosts: each looks at itself")
+        assert context({**TORCHRUN, "DOCTOR_HOSTS": "n[1-2]"}).notes == ()
+        assert context({**TORCHRUN, "RANK": "1", "WORLD_SIZE": "4", "GROUP_RANK": "0"}).notes == ()
+
+
+class TestContradictions:
+    @pytest.mark.parametrize(
+        ("environ", "files", "text"),
+        [
+            ({**TASK, "RANK": "0"}, {}, "RANK is 0, but srun made this rank 3 of 4"),
+            ({**LOOP, "RANK": "4"}, {}, "RANK='4', expected a whole number from 0 to 3"),
+            ({**MODELARTS, "MA_NUM_HOSTS": "3"}, {}, "the job has 3 hosts, and VC_WORKER_HOSTS names 2"),
+            (
+                {**BATCH, "RANK_TABLE_FILE": "/t.json"},
+                {"/t.json": TABLE},
+                "SLURM_JOB_NODELIST names 4 hosts, and rank table /t.json, named by RANK_TABLE_FILE names 2",
+            ),
+            (
+                {**WITH_TABLE, "RANK_SIZE": "32"},
+                {"/job/rank.json": TABLE},
+                "the job has 32 ranks, and the rank table /job/rank.json lists 16",
+            ),
+            (
+                {**ALLOCATED, "DOCTOR_HOSTS": "n[1-4]"},
+                {},
+                "DOCTOR_HOSTS names n4, which SLURM_JOB_NODELIST does not",
+            ),
+        ],
+    )
+    def test_each_is_said(self, environ: Environ, files: Files, text: str) -> None:
+        (conflict,) = context(environ, files).conflicts
+        assert conflict.startswith(text)
+
+    def test_names_and_addresses_are_not_compared(self) -> None:
+        environ = {**MODELARTS, "RANK_TABLE_FILE": "/t.json"}
+        assert context(environ, {"/t.json": TABLE}).conflicts == ()
+
+
+EXAMPLES = [example for _, example in (*launcher_examples(), *scheduler_examples())]
+NAMES = sorted({name for example in (*EXAMPLES, TASK, MINDSPORE, WITH_TABLE) for name in example})
+
+
+@given(st.dictionaries(st.sampled_from(NAMES), st.text(max_size=12), max_size=14), st.text(max_size=60))
+def test_no_environment_is_too_strange(environ: Environ, text: str) -> None:
+    detected = detect(environ, lambda path: text)
+    scope = choose_scope(detected)
+    assert scope in ("local", "cluster", "follower")
+    assert detected.description.isprintable()
+    assert detected.tag.isascii() and " " not in detected.tag and len(detected.tag) <= 80
+    assert all(line.isprintable() for line in (*detected.conflicts, *detected.notes, detected.hosts_error))
+    if scope == "follower":
+        assert detected.shares_host

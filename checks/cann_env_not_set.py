@@ -1,7 +1,7 @@
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, check
-from doctor.facts.python_env import TorchImport, cause, missing_library
+from doctor.facts.python_env import TorchImport, import_cause, missing_library
 
 
 @check(severity=WARNING, area="versions")
@@ -20,7 +20,7 @@ def cann_env_not_set(torch: TorchImport) -> Iterator[Finding]:
     `import torch` was tried as after a plain login, where it failed, and again with set_env.sh sourced, where it went
     well. sshd starts commands in a shell that is neither a login shell nor interactive (manual of bash).
     """
-    if cause(torch.error) == "cann" and not torch.error_after:
+    if import_cause(torch.error) == "cann" and not torch.error_with_set_env:
         yield Finding(
             "import torch succeeds only after sourcing {set_env}",
             set_env=torch.set_env,

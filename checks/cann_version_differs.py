@@ -21,5 +21,5 @@ def cann_version_differs(cann: PerHost[CannVersion]) -> Iterator[Finding]:
     HCCL error EI0008 (public source of HCCL). `version` in the install.info of the toolkit or nnae that the job's
     environment names, else that `latest` points to; the majority is the norm.
     """
-    values = {host: own.version for host, own in cann.items()}
+    values = {host: host_cann.version for host, host_cann in cann.items()}
     yield from differing(values, "CANN {saw}; {count} of {total} hosts have {want}")

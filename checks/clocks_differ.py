@@ -3,13 +3,13 @@ from collections.abc import Iterator
 from statistics import median
 
 from doctor import WARNING, Finding, PerHost, Skip, check
-from doctor.facts.visit import Clock
+from doctor.facts.visit import ClockOffset
 
-LIMIT = 1.0
+MAX_DIFFERENCE_S = 1.0
 
 
 @check(severity=WARNING, area="reach")
-def clocks_differ(clocks: PerHost[Clock]) -> Iterator[Finding]:
+def clocks_differ(clocks: PerHost[ClockOffset]) -> Iterator[Finding]:
     """The clocks of all hosts agree to within one second.
 
     ## Why it matters
@@ -30,19 +30,22 @@ def clocks_differ(clocks: PerHost[Clock]) -> Iterator[Finding]:
     others = len(clocks) - 1
     if others < 1:
         raise Skip("one host alone has no other clock to agree with")
-    least = sorted(one.least for one in clocks.values())
-    most = sorted(one.most for one in clocks.values())
+    least = sorted(clock.minimum for clock in clocks.values())
+    most = sorted(clock.maximum for clock in clocks.values())
     apart = {}
-    for host, one in clocks.items():
-        behind = bisect_left(most, one.least - LIMIT)
-        ahead = len(clocks) - bisect_right(least, one.most + LIMIT)
+    for host, clock in clocks.items():
+        behind = bisect_left(most, clock.minimum - MAX_DIFFERENCE_S)
+        ahead = len(clocks) - bisect_right(least, clock.maximum + MAX_DIFFERENCE_S)
         if behind + ahead > others // 2:
-            apart[host] = one
+            apart[host] = clock
     tie = 2 * len(apart) >= len(clocks)
-    rest = [one for host, one in clocks.items() if tie or host not in apart]
-    low, high = median(one.least for one in rest), median(one.most for one in rest)
-    for host, one in apart.items():
-        seconds, error = (one.least + one.most - low - high) / 2, (one.most - one.least + high - low) / 2
+    rest = [clock for host, clock in clocks.items() if tie or host not in apart]
+    low, high = median(clock.minimum for clock in rest), median(clock.maximum for clock in rest)
+    for host, clock in apart.items():
+        seconds, error = (
+            (clock.minimum + clock.maximum - low - high) / 2,
+            (clock.maximum - clock.minimum + high - low) / 2,
+        )
         yield Finding(
             "the clock is {seconds} s {way} that of {whom}, to within {error} s",
             hosts=(host,),
@@ -51,5 +54,5 @@ def clocks_differ(clocks: PerHost[Clock]) -> Iterator[Finding]:
             error=round(error, 3),
             whom="the fleet's middle; no majority tells which clock is right" if tie else "most hosts",
             saw=f"{seconds:+.3f} s",
-            want=f"at most {LIMIT:g} s from the other hosts",
+            want=f"at most {MAX_DIFFERENCE_S:g} s from the other hosts",
         )

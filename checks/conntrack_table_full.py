@@ -3,7 +3,7 @@ from collections.abc import Iterator
 from doctor import WARNING, Finding, check
 from doctor.facts.kernel import Conntrack
 
-SHARE = 0.8
+MAX_SHARE = 0.8
 
 
 @check(severity=WARNING, area="kernel")
@@ -21,11 +21,11 @@ def conntrack_table_full(conntrack: Conntrack) -> Iterator[Finding]:
     ## Source
     Kernel documentation, nf_conntrack-sysctl; the message is the kernel's own. The share is ours.
     """
-    if conntrack.count > SHARE * conntrack.most:
+    if conntrack.count > MAX_SHARE * conntrack.maximum:
         yield Finding(
             "{saw} connections are tracked, of {most} at most; expected at most {want}",
             saw=conntrack.count,
-            most=conntrack.most,
-            want=int(SHARE * conntrack.most),
-            double=2 * conntrack.most,
+            most=conntrack.maximum,
+            want=int(MAX_SHARE * conntrack.maximum),
+            double=2 * conntrack.maximum,
         )

@@ -20,6 +20,6 @@ def detect_address_is_self(detect: DetectAddresses, addresses: DeviceAddresses) 
     if not detect.by_npu:
         raise Skip("no NPU watches an address")
     for npu, watched in detect.by_npu.items():
-        own = addresses.by_npu.get(npu)
-        if own is not None and own.ip == watched:
+        interface = addresses.by_npu.get(npu)
+        if interface is not None and interface.ip == watched:
             yield Finding("NPU {npu} watches {saw}, its own address; expected another one", npu=npu, saw=watched)

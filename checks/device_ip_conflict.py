@@ -3,7 +3,7 @@ from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, Skip, check
 from doctor.facts.hccn import DeviceAddresses
-from doctor.facts.hccn.fleet import Npu, names, over
+from doctor.facts.hccn.fleet import Npu, flatten_by_npu, format_npus
 
 
 @check(severity=ERROR, area="addresses")
@@ -22,12 +22,12 @@ def device_ip_conflict(addresses: PerHost[DeviceAddresses]) -> Iterator[Finding]
     The driver's public source: hccn_tool refuses an address that another NPU of the same host has, and looks no
     further. HCCL's rank table rules: a device_ip is unique in the whole table.
     """
-    own = over(addresses)
-    if not own:
+    interfaces = flatten_by_npu(addresses)
+    if not interfaces:
         raise Skip("no NPU has a device IP")
     owners: dict[object, list[Npu]] = defaultdict(list)
-    for one, interface in own.items():
-        owners[interface.ip].append(one)
+    for host_npu, interface in interfaces.items():
+        owners[interface.ip].append(host_npu)
     for ip, claims in sorted(owners.items(), key=str):
         if len(claims) > 1:
             yield Finding(
@@ -35,7 +35,7 @@ def device_ip_conflict(addresses: PerHost[DeviceAddresses]) -> Iterator[Finding]
                 hosts=list(dict.fromkeys(host for host, _ in claims)),
                 ip=ip,
                 npu=claims[-1][1],
-                owners=names(claims),
+                owners=format_npus(claims),
                 saw=len(claims),
                 want=1,
             )

@@ -2,7 +2,7 @@ from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, check
 from doctor.facts.hccn import DeviceAddresses
-from doctor.facts.hccn.fleet import differing, over
+from doctor.facts.hccn.fleet import differing_npus, flatten_by_npu
 
 
 @check(severity=ERROR, area="addresses")
@@ -21,5 +21,5 @@ def device_ip_families_mixed(addresses: PerHost[DeviceAddresses]) -> Iterator[Fi
     ## Source
     HCCL's check of the rank table: one IP family for all ranks.
     """
-    kinds = {one: f"IPv{interface.version}" for one, interface in over(addresses).items()}
-    yield from differing(kinds, "{saw} address on NPU {npus}; {count} of {total} NPUs have {want}")
+    kinds = {host_npu: f"IPv{interface.version}" for host_npu, interface in flatten_by_npu(addresses).items()}
+    yield from differing_npus(kinds, "{saw} address on NPU {npus}; {count} of {total} NPUs have {want}")

@@ -2,24 +2,24 @@ from collections.abc import Iterator, Mapping
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network
 
 from doctor import ERROR, Finding, Skip, check
-from doctor.facts.hccn import DeviceAddresses, HccnConf, SuperPod
+from doctor.facts.hccn import DeviceAddresses, HccnConf, SuperPodId
 from doctor.facts.npu import NpuProduct
 
-VIRTUAL = {
+VIRTUAL_SEGMENTS = {
     "A1": ("192.168.1.0/24", "192.168.2.0/24"),
     "A2": ("192.168.1.0/24", "192.168.2.0/24"),
     "A3": ("192.168.1.0/24",),
 }
 """Segments of the virtual ports between host and NPUs."""
-SMP = ("192.168.3.0/24", "192.168.4.0/24", "192.168.5.0/24")
-POD = "192.0.0.0/8"
-SERVERS = 48
+SMP_SEGMENTS = ("192.168.3.0/24", "192.168.4.0/24", "192.168.5.0/24")
+SUPER_POD_SEGMENT = "192.0.0.0/8"
+SERVER_INDEX_LIMIT = 48
 """Server indices of a super pod are below this."""
 
 
 @check(severity=ERROR, area="addresses")
 def device_ip_refused(
-    addresses: DeviceAddresses, product: NpuProduct, conf: HccnConf | None, pod: SuperPod | None
+    addresses: DeviceAddresses, product: NpuProduct, conf: HccnConf | None, pod: SuperPodId | None
 ) -> Iterator[Finding]:
     """No device IP is one that the driver keeps for itself or refuses.
 
@@ -40,14 +40,14 @@ def device_ip_refused(
     wished = {npu: ip for npu, settings in (conf.by_npu if conf else {}).items() if (ip := _address(settings))}
     if not addresses.by_npu and not wished:
         raise Skip("no NPU has a device IP")
-    closed = [*VIRTUAL.get(product.family, ())]
+    closed = [*VIRTUAL_SEGMENTS.get(product.family, ())]
     if product.family == "A1" and len({interface.network for interface in addresses.by_npu.values()}) > 1:
-        closed += SMP
-    if product.family == "A3" and pod is not None and pod.server < SERVERS:
-        closed.append(POD)
+        closed += SMP_SEGMENTS
+    if product.family == "A3" and pod is not None and pod.server_index < SERVER_INDEX_LIMIT:
+        closed.append(SUPER_POD_SEGMENT)
     for npu, interface in addresses.by_npu.items():
         if isinstance(interface, IPv4Interface):
-            yield from _judge(npu, interface.ip, closed, "device IP")
+            yield from _reserved_segment_findings(npu, interface.ip, closed, "device IP")
             net = interface.network
             if net.prefixlen < 31 and interface.ip in (net.network_address, net.broadcast_address):
                 template = "NPU {npu} has the device IP {saw}, which is not a host's address in {segment}; expected one"
@@ -55,14 +55,14 @@ def device_ip_refused(
     for npu, ip in sorted(wished.items()):
         live = addresses.by_npu.get(npu)
         if live is None or live.ip != ip:
-            yield from _judge(npu, ip, closed, "address in /etc/hccn.conf")
+            yield from _reserved_segment_findings(npu, ip, closed, "address in /etc/hccn.conf")
 
 
-def _judge(npu: int, ip: IPv4Address, closed: list[str], what: str) -> Iterator[Finding]:
-    segment = next((one for one in closed if ip in IPv4Network(one)), "")
+def _reserved_segment_findings(npu: int, ip: IPv4Address, closed: list[str], role: str) -> Iterator[Finding]:
+    segment = next((network for network in closed if ip in IPv4Network(network)), "")
     if segment:
         template = "NPU {npu} has {saw} as its {what}; expected one outside {segment}, which the driver keeps"
-        yield Finding(template, npu=npu, saw=ip, what=what, segment=segment)
+        yield Finding(template, npu=npu, saw=ip, what=role, segment=segment)
 
 
 def _address(settings: Mapping[str, str]) -> IPv4Address | None:

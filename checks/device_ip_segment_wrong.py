@@ -2,11 +2,20 @@ from collections.abc import Iterator, Mapping
 from ipaddress import IPv4Network, IPv6Network
 
 from doctor import ERROR, Finding, PerHost, Skip, check
-from doctor.facts.hccn import DeviceAddresses, DeviceGateways, SuperPod
-from doctor.facts.hccn.fleet import Npu, address_use, by_host, families, norm, over, settle, tie
+from doctor.facts.hccn import DeviceAddresses, DeviceGateways, SuperPodId
+from doctor.facts.hccn.fleet import (
+    Npu,
+    address_use,
+    families,
+    flatten_by_npu,
+    group_by_host,
+    most_common_value,
+    require_port_use,
+    tie_finding,
+)
 from doctor.facts.npu import NpuProduct
-from doctor.facts.visit import Reach
-from doctor.job import Launch
+from doctor.facts.visit import Reachability
+from doctor.job import LaunchConfig
 
 Network = IPv4Network | IPv6Network
 
@@ -16,9 +25,9 @@ def device_ip_segment_wrong(
     addresses: PerHost[DeviceAddresses],
     products: PerHost[NpuProduct],
     gateways: PerHost[DeviceGateways] | None,
-    pods: PerHost[SuperPod] | None,
-    reach: PerHost[Reach],
-    launch: Launch,
+    pods: PerHost[SuperPodId] | None,
+    reach: PerHost[Reachability],
+    launch: LaunchConfig,
 ) -> Iterator[Finding]:
     """The device IPs lie in the segments that the product's network plan asks for.
 
@@ -42,55 +51,61 @@ def device_ip_segment_wrong(
     family = families(launch, products)
     for product in ("A1", "A2", "A3"):
         hosts = {host: addresses[host] for host, used in use.items() if used and family[host] == product}
-        own = {one: interface.network for one, interface in over(hosts).items() if interface.version == 4}
-        routed = {one for one, net in own.items() if _routed(one, net, gateways)}
-        excused = routed if 2 * len(routed) > len(own) else set()  # a way out is no use where there is none back
-        stray = {one: net for one, net in own.items() if one not in excused}
-        yield from _strays(own, stray, 4 if product == "A1" else 64)
-    settle(use, [host for host in addresses if addresses[host].by_npu], "NPUs have device IPs")
-    judged = [one for host, used in use.items() if used for one in addresses[host].by_npu.values()]
+        networks = {
+            host_npu: interface.network
+            for host_npu, interface in flatten_by_npu(hosts).items()
+            if interface.version == 4
+        }
+        routed = {host_npu for host_npu, net in networks.items() if _has_local_gateway(host_npu, net, gateways)}
+        excused = routed if 2 * len(routed) > len(networks) else set()  # a way out is no use where there is none back
+        stray = {host_npu: net for host_npu, net in networks.items() if host_npu not in excused}
+        yield from _stray_findings(networks, stray, 4 if product == "A1" else 64)
+    require_port_use(use, [host for host in addresses if addresses[host].by_npu], "NPUs have device IPs")
+    judged = [
+        address_interface for host, used in use.items() if used for address_interface in addresses[host].by_npu.values()
+    ]
     if not any(interface.version == 4 for interface in judged):
         raise Skip("no NPU has an IPv4 address, and the rules are for IPv4")
 
 
-def _routed(one: Npu, network: Network, gateways: Mapping[str, DeviceGateways] | None) -> bool:
+def _has_local_gateway(host_npu: Npu, network: Network, gateways: Mapping[str, DeviceGateways] | None) -> bool:
     """Whether the NPU has a gateway next door; one whose gateway could not be read is not accused."""
-    host, npu = one
-    own = gateways.get(host) if gateways else None
-    if own is None:
+    host, npu = host_npu
+    host_gateways = gateways.get(host) if gateways else None
+    if host_gateways is None:
         return gateways is not None
-    return own.by_npu[npu] in network if npu in own.by_npu else npu not in own.unset
+    return host_gateways.by_npu[npu] in network if npu in host_gateways.by_npu else npu not in host_gateways.unset
 
 
-def _strays(own: Mapping[Npu, Network], stray: Mapping[Npu, Network], positions: int) -> Iterator[Finding]:
-    """``stray``: those of ``own`` that must lie in the plan's segment, for no gateway leads out of theirs."""
-    flat = norm(own.values())
-    if flat and 2 * sum(net == flat for net in own.values()) > len(own):
-        yield from _outside(stray, dict.fromkeys(range(positions), flat), positions)
+def _stray_findings(networks: Mapping[Npu, Network], stray: Mapping[Npu, Network], positions: int) -> Iterator[Finding]:
+    """``stray``: those of ``networks`` that must lie in the plan's segment, for no gateway leads out of theirs."""
+    flat = most_common_value(networks.values())
+    if flat and 2 * sum(net == flat for net in networks.values()) > len(networks):
+        yield from _outside_findings(stray, dict.fromkeys(range(positions), flat), positions)
         return
     plan: dict[int, Network] = {}
     undecided: dict[Npu, Network] = {}
     for place in range(positions):
-        here = {one: net for one, net in own.items() if one[1] % positions == place}
-        want = norm(here.values())
+        here = {host_npu: net for host_npu, net in networks.items() if host_npu[1] % positions == place}
+        want = most_common_value(here.values())
         if want:
             plan[place] = want
         elif stray.keys() & here.keys():
             undecided |= here
     if undecided:
-        yield tie(undecided, want="one segment for each position")
-    yield from _outside(stray, plan, positions)
+        yield tie_finding(undecided, want="one segment for each position")
+    yield from _outside_findings(stray, plan, positions)
     if positions == 4:
-        yield from _shared(own, plan)
+        yield from _shared_findings(networks, plan)
 
 
-def _outside(stray: Mapping[Npu, Network], plan: Mapping[int, Network], positions: int) -> Iterator[Finding]:
+def _outside_findings(stray: Mapping[Npu, Network], plan: Mapping[int, Network], positions: int) -> Iterator[Finding]:
     wrong = {}
-    for one, saw in stray.items():
-        want = plan.get(one[1] % positions, saw)
+    for host_npu, saw in stray.items():
+        want = plan.get(host_npu[1] % positions, saw)
         if not saw.overlaps(want):  # those that overlap differ by their netmask, which device-netmask-differs tells
-            wrong[one] = (saw, want)
-    for host, (saw, want), npus in by_host(wrong):
+            wrong[host_npu] = (saw, want)
+    for host, (saw, want), npus in group_by_host(wrong):
         yield Finding(
             "segment {saw} on NPU {npus}; expected {want}, and no gateway leads there",
             hosts=[host],
@@ -101,14 +116,14 @@ def _outside(stray: Mapping[Npu, Network], plan: Mapping[int, Network], position
         )
 
 
-def _shared(own: Mapping[Npu, Network], plan: Mapping[int, Network]) -> Iterator[Finding]:
+def _shared_findings(networks: Mapping[Npu, Network], plan: Mapping[int, Network]) -> Iterator[Finding]:
     for place, net in plan.items():
         twin = next((other for other in range(place) if plan.get(other) == net), None)
         if twin is not None:
             npus = [twin, place, twin + 4, place + 4]
             yield Finding(
                 "one segment, {saw}, on NPU {npus}; expected another one for {twin} and {far_twin} than for the rest",
-                hosts=list(dict.fromkeys(host for (host, npu), at in own.items() if npu in npus and at == net)),
+                hosts=list(dict.fromkeys(host for (host, npu), at in networks.items() if npu in npus and at == net)),
                 npu=place,
                 npus=npus,
                 twin=twin,

@@ -1,20 +1,20 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, check
-from doctor.facts.hccn import DeviceAddresses, SuperPod
-from doctor.facts.hccn.fleet import address_use, settle
+from doctor.facts.hccn import DeviceAddresses, SuperPodId
+from doctor.facts.hccn.fleet import address_use, require_port_use
 from doctor.facts.npu import NpuProduct
-from doctor.facts.visit import Reach
-from doctor.job import Launch
+from doctor.facts.visit import Reachability
+from doctor.job import LaunchConfig
 
 
 @check(severity=ERROR, area="addresses")
 def device_ip_unset(
     addresses: PerHost[DeviceAddresses],
     products: PerHost[NpuProduct],
-    pods: PerHost[SuperPod] | None,
-    reach: PerHost[Reach],
-    launch: Launch,
+    pods: PerHost[SuperPodId] | None,
+    reach: PerHost[Reachability],
+    launch: LaunchConfig,
 ) -> Iterator[Finding]:
     """Every NPU whose network port the job uses has a device IP.
 
@@ -32,13 +32,15 @@ def device_ip_unset(
     an address are healthy.
     """
     use = address_use(addresses, launch, products, reach, pods)
-    for host, own in addresses.items():
-        if own.unset and use.get(host):
+    for host, host_addresses in addresses.items():
+        if host_addresses.unset and use.get(host):
             yield Finding(
                 "no device IP on NPU {npus}; expected one on each of the host's {total} NPUs",
                 hosts=[host],
-                npu=own.unset[0],
-                npus=list(own.unset),
-                total=len(own.by_npu) + len(own.unset),
+                npu=host_addresses.unset[0],
+                npus=list(host_addresses.unset),
+                total=len(host_addresses.by_npu) + len(host_addresses.unset),
             )
-    settle(use, [host for host, own in addresses.items() if own.unset], "NPUs have no device IP")
+    require_port_use(
+        use, [host for host, host_addresses in addresses.items() if host_addresses.unset], "NPUs have no device IP"
+    )

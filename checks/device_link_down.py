@@ -1,20 +1,20 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, check
-from doctor.facts.hccn import DeviceLinks, SuperPod
-from doctor.facts.hccn.fleet import port_use, settle
+from doctor.facts.hccn import DeviceLinks, SuperPodId
+from doctor.facts.hccn.fleet import port_use, require_port_use
 from doctor.facts.npu import NpuProduct
-from doctor.facts.visit import Reach
-from doctor.job import Launch
+from doctor.facts.visit import Reachability
+from doctor.job import LaunchConfig
 
 
 @check(severity=ERROR, area="links")
 def device_link_down(
     links: PerHost[DeviceLinks],
     products: PerHost[NpuProduct],
-    pods: PerHost[SuperPod] | None,
-    reach: PerHost[Reach],
-    launch: Launch,
+    pods: PerHost[SuperPodId] | None,
+    reach: PerHost[Reachability],
+    launch: LaunchConfig,
 ) -> Iterator[Finding]:
     """The network port of every NPU that the job uses has a link.
 
@@ -31,7 +31,9 @@ def device_link_down(
     super pods or more; an A3 port that is down inside one super pod is healthy.
     """
     use = port_use(links, launch, products, reach, pods)
-    down = {host: [npu for npu, state in own.by_npu.items() if state == "DOWN"] for host, own in links.items()}
+    down = {
+        host: [npu for npu, state in host_links.by_npu.items() if state == "DOWN"] for host, host_links in links.items()
+    }
     for host, npus in down.items():
         if npus and use.get(host):
             yield Finding(
@@ -41,4 +43,4 @@ def device_link_down(
                 npus=npus,
                 total=len(links[host].by_npu),
             )
-    settle(use, [host for host, npus in down.items() if npus], "links of NPUs are down")
+    require_port_use(use, [host for host, npus in down.items() if npus], "links of NPUs are down")

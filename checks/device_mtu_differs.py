@@ -2,7 +2,7 @@ from collections.abc import Iterator
 
 from doctor import WARNING, Finding, PerHost, check
 from doctor.facts.hccn import DeviceMtu
-from doctor.facts.hccn.fleet import differing, over
+from doctor.facts.hccn.fleet import differing_npus, flatten_by_npu
 
 
 @check(severity=WARNING, area="links")
@@ -19,4 +19,6 @@ def device_mtu_differs(mtus: PerHost[DeviceMtu]) -> Iterator[Finding]:
     ## Source
     How Ethernet works; read with `hccn_tool -mtu -g`, and compared with what most NPUs of the fleet have.
     """
-    yield from differing(over(mtus), "MTU of {saw} bytes on NPU {npus}; {count} of {total} NPUs have {want} bytes")
+    yield from differing_npus(
+        flatten_by_npu(mtus), "MTU of {saw} bytes on NPU {npus}; {count} of {total} NPUs have {want} bytes"
+    )

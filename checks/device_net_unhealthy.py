@@ -1,13 +1,13 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, check
-from doctor.facts.hccn import DetectAddresses, DeviceHealth, DeviceLinks, SuperPod
-from doctor.facts.hccn.fleet import port_use, settle
+from doctor.facts.hccn import DetectAddresses, DeviceHealth, DeviceLinks, SuperPodId
+from doctor.facts.hccn.fleet import port_use, require_port_use
 from doctor.facts.npu import NpuProduct
-from doctor.facts.visit import Reach
-from doctor.job import Launch
+from doctor.facts.visit import Reachability
+from doctor.job import LaunchConfig
 
-CALM = ("Success", "Init")
+HEALTHY_STATES = ("Success", "Init")
 
 
 @check(severity=ERROR, area="links")
@@ -16,9 +16,9 @@ def device_net_unhealthy(
     links: PerHost[DeviceLinks] | None,
     detect: PerHost[DetectAddresses] | None,
     products: PerHost[NpuProduct],
-    pods: PerHost[SuperPod] | None,
-    reach: PerHost[Reach],
-    launch: Launch,
+    pods: PerHost[SuperPodId] | None,
+    reach: PerHost[Reachability],
+    launch: LaunchConfig,
 ) -> Iterator[Finding]:
     """No NPU that the job uses reports that its network is broken.
 
@@ -37,7 +37,10 @@ def device_net_unhealthy(
     says after a start, and for ever without a detect address. Ports without a link are left to device-link-down.
     """
     use = port_use(health, launch, products, reach, pods)
-    sick = {host: _sick(own, links[host] if links and host in links else None) for host, own in health.items()}
+    sick = {
+        host: _unhealthy_npus(host_health, links[host] if links and host in links else None)
+        for host, host_health in health.items()
+    }
     for host, npus in sick.items():
         for npu in npus if use.get(host) else ():
             watched = detect[host].by_npu.get(npu) if detect and host in detect else None
@@ -49,9 +52,9 @@ def device_net_unhealthy(
                 saw=health[host].by_npu[npu],
                 want="Success",
             )
-    settle(use, [host for host, npus in sick.items() if npus], "NPUs report a broken network")
+    require_port_use(use, [host for host, npus in sick.items() if npus], "NPUs report a broken network")
 
 
-def _sick(own: DeviceHealth, links: DeviceLinks | None) -> list[int]:
+def _unhealthy_npus(host_health: DeviceHealth, links: DeviceLinks | None) -> list[int]:
     down = [npu for npu, state in links.by_npu.items() if state == "DOWN"] if links else []
-    return [npu for npu, word in own.by_npu.items() if word not in CALM and npu not in down]
+    return [npu for npu, word in host_health.by_npu.items() if word not in HEALTHY_STATES and npu not in down]

@@ -4,7 +4,7 @@ from ipaddress import IPv4Network, IPv6Network, ip_network
 
 from doctor import ERROR, Finding, PerHost, Skip, check
 from doctor.facts.hccn import DeviceAddresses
-from doctor.facts.hccn.fleet import Npu, by_host, norm, over, tie
+from doctor.facts.hccn.fleet import Npu, flatten_by_npu, group_by_host, most_common_value, tie_finding
 
 Network = IPv4Network | IPv6Network
 
@@ -24,22 +24,26 @@ def device_netmask_differs(addresses: PerHost[DeviceAddresses]) -> Iterator[Find
     ## Source
     How IP routing works; only segments that overlap are compared, so plans with several segments may mix masks.
     """
-    own = over(addresses)
-    if len(own) < 2:
+    interfaces = flatten_by_npu(addresses)
+    if len(interfaces) < 2:
         raise Skip("there are not two device IPs to compare")
-    known = {interface.network for interface in own.values()}
-    lengths = sorted({net.prefixlen for net in known})
+    networks = {interface.network for interface in interfaces.values()}
+    lengths = sorted({net.prefixlen for net in networks})
     shared: dict[Network, dict[Npu, int]] = defaultdict(dict)
-    for one, interface in own.items():
+    for host_npu, interface in interfaces.items():
         net = interface.network
         around = (net.supernet(new_prefix=length) for length in lengths if length <= net.prefixlen)
-        shared[next(wide for wide in around if wide in known)][one] = net.prefixlen
+        shared[next(wide for wide in around if wide in networks)][host_npu] = net.prefixlen
     for home, masks in shared.items():
-        want = norm(masks.values())
+        want = most_common_value(masks.values())
         if want is None:
-            yield tie({one: f"/{length}" for one, length in masks.items()}, segment=home, want="one netmask")
+            yield tie_finding(
+                {host_npu: f"/{length}" for host_npu, length in masks.items()}, segment=home, want="one netmask"
+            )
             continue
-        for host, saw, npus in by_host({one: length for one, length in masks.items() if length != want}):
+        for host, saw, npus in group_by_host(
+            {host_npu: length for host_npu, length in masks.items() if length != want}
+        ):
             yield Finding(
                 "netmask of {saw} bits in {segment} on NPU {npus}; most NPUs there have {want} bits",
                 hosts=[host],

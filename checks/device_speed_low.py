@@ -3,9 +3,9 @@ from collections.abc import Iterator
 from doctor import WARNING, Finding, PerHost, Skip, check
 from doctor.engine.fact import Unreadable
 from doctor.facts.hccn import DeviceLinks, DeviceSpeed
-from doctor.facts.hccn.fleet import by_host, families, names, norm, over
+from doctor.facts.hccn.fleet import families, flatten_by_npu, format_npus, group_by_host, most_common_value
 from doctor.facts.npu import NpuProduct
-from doctor.job import Launch
+from doctor.job import LaunchConfig
 
 RATED = {"A1": 100_000, "A2": 200_000}
 """Mb/s."""
@@ -13,7 +13,10 @@ RATED = {"A1": 100_000, "A2": 200_000}
 
 @check(severity=WARNING, area="links")
 def device_speed_low(
-    speeds: PerHost[DeviceSpeed], products: PerHost[NpuProduct], links: PerHost[DeviceLinks] | None, launch: Launch
+    speeds: PerHost[DeviceSpeed],
+    products: PerHost[NpuProduct],
+    links: PerHost[DeviceLinks] | None,
+    launch: LaunchConfig,
 ) -> Iterator[Finding]:
     """Every NPU link runs at the product's rated speed.
 
@@ -28,16 +31,16 @@ def device_speed_low(
     Rated speed of a port: 100 Gb/s on A1, 200 Gb/s on A2. For others the speed that most NPUs of the fleet have.
     """
     family = families(launch, products)
-    own = {one: speed for one, speed in over(speeds).items() if one[0] in family}
-    for product in sorted({family[host] for host, _ in own}):
-        fleet = {one: speed for one, speed in own.items() if family[one[0]] == product}
-        want = RATED.get(product) or norm(fleet.values()) or max(fleet.values())
-        for host, saw, npus in by_host({one: speed for one, speed in fleet.items() if speed < want}):
+    speed_by_npu = {host_npu: speed for host_npu, speed in flatten_by_npu(speeds).items() if host_npu[0] in family}
+    for product in sorted({family[host] for host, _ in speed_by_npu}):
+        fleet = {host_npu: speed for host_npu, speed in speed_by_npu.items() if family[host_npu[0]] == product}
+        want = RATED.get(product) or most_common_value(fleet.values()) or max(fleet.values())
+        for host, saw, npus in group_by_host({host_npu: speed for host_npu, speed in fleet.items() if speed < want}):
             template = "{saw} Mb/s on the link of NPU {npus}; expected {want} Mb/s"
             yield Finding(template, hosts=[host], npu=npus[0], npus=npus, saw=saw, want=want)
-    up = [one for one, state in over(links or {}).items() if state == "UP"]
+    up = [host_npu for host_npu, state in flatten_by_npu(links or {}).items() if state == "UP"]
     mute = [(host, npu) for host, npu in up if host in speeds and npu in speeds[host].unknown]
     if mute:
-        raise Unreadable(f"the link is up, and its speed is not known: {', '.join(names(mute, 3))}")
-    if not own:
+        raise Unreadable(f"the link is up, and its speed is not known: {', '.join(format_npus(mute, 3))}")
+    if not speed_by_npu:
         raise Skip("no link is up")

@@ -24,11 +24,15 @@ def device_unreachable(pings: PerHost[DevicePings], addresses: PerHost[DeviceAdd
     HCCL needs that plane on every product; on A1 each pair of NPUs has a segment of its own, and no other plane is
     there. The driver's source says what a lost packet looks like.
     """
-    owner = {str(one.ip): (host, npu) for host, own in addresses.items() for npu, one in own.by_npu.items()}
+    owner = {
+        str(interface.ip): (host, npu)
+        for host, host_addresses in addresses.items()
+        for npu, interface in host_addresses.by_npu.items()
+    }
     pairs = [
         ((host, ping.npu), owner[ping.address], ping.received == ping.sent)
-        for host, own in pings.items()
-        for ping in own.pings
+        for host, host_pings in pings.items()
+        for ping in host_pings.pings
         if ping.address in owner
     ]
     tried = partners(pairs)

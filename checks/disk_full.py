@@ -1,15 +1,15 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, check
-from doctor.facts.disk import DiskRoom
-from doctor.facts.memory import GIB, size
+from doctor.facts.disk import DiskSpace
+from doctor.facts.memory import GIB, format_bytes
 
-ROOM, SHARE = GIB, 0.05
-FILES, FILES_SHARE = 10_000, 0.01
+MIN_FREE_BYTES, MIN_FREE_SHARE = GIB, 0.05
+MIN_FREE_FILES, MIN_FREE_FILES_SHARE = 10_000, 0.01
 
 
 @check(severity=ERROR, area="memory")
-def disk_full(disks: DiskRoom) -> Iterator[Finding]:
+def disk_full(disks: DiskSpace) -> Iterator[Finding]:
     """The file systems that a job writes to have room.
 
     ## Why it matters
@@ -27,20 +27,20 @@ def disk_full(disks: DiskRoom) -> Iterator[Finding]:
     for disk in disks.file_systems:
         if disk.read_only:
             continue
-        if disk.free < min(ROOM, SHARE * disk.size):
-            want = size(int(min(ROOM, SHARE * disk.size)))
+        if disk.free < min(MIN_FREE_BYTES, MIN_FREE_SHARE * disk.size):
+            want = format_bytes(int(min(MIN_FREE_BYTES, MIN_FREE_SHARE * disk.size)))
             yield Finding(
                 "{path}: {saw} of {size} are free; expected at least {want}",
                 path=disk.path,
-                saw=size(disk.free),
-                size=size(disk.size),
+                saw=format_bytes(disk.free),
+                size=format_bytes(disk.size),
                 want=want,
             )
-        if disk.files_free < min(FILES, FILES_SHARE * disk.files):
+        if disk.files_free < min(MIN_FREE_FILES, MIN_FREE_FILES_SHARE * disk.files):
             yield Finding(
                 "{path}: room for {saw} more files of {size}; expected at least {want}",
                 path=disk.path,
                 saw=disk.files_free,
                 size=disk.files,
-                want=int(min(FILES, FILES_SHARE * disk.files)),
+                want=int(min(MIN_FREE_FILES, MIN_FREE_FILES_SHARE * disk.files)),
             )

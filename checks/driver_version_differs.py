@@ -19,5 +19,5 @@ def driver_version_differs(versions: PerHost[NpuVersions]) -> Iterator[Finding]:
     ## Source
     `Version` in /usr/local/Ascend/driver/version.info; hosts are compared with each other.
     """
-    values = {host: own.driver for host, own in versions.items()}
+    values = {host: host_versions.driver for host, host_versions in versions.items()}
     yield from differing(values, "NPU driver {saw}; {count} of {total} hosts have {want}")

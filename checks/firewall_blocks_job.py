@@ -2,26 +2,26 @@ from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, Skip, check
 from doctor.facts.firewall import FirewallRules
-from doctor.facts.firewall.job import blocks, job_ports, spell
-from doctor.facts.firewall.remedy import boot_files, boot_lines, kept, remedy, way_back
-from doctor.facts.firewall.routes import find_master, routes
+from doctor.facts.firewall.job import find_blocks, format_ranges, job_ports
+from doctor.facts.firewall.remedy import allow_command, boot_files, boot_lines, persistence_note, undo_command
+from doctor.facts.firewall.routes import find_master, find_routes
 from doctor.facts.names import HostNames
 from doctor.facts.network import HostAddresses
 from doctor.facts.npu import NpuInventory
 from doctor.facts.ports import Listeners, ReservedPorts
-from doctor.job import Launch
+from doctor.job import LaunchConfig
 
 
 @check(severity=ERROR, area="firewall")
 def firewall_blocks_job(
     rules: FirewallRules,
-    own: HostAddresses,
+    host_addresses: HostAddresses,
     addresses: PerHost[HostAddresses],
     names: HostNames,
     reserved: ReservedPorts,
     listeners: Listeners,
     npus: NpuInventory | None,
-    launch: Launch,
+    launch: LaunchConfig,
 ) -> Iterator[Finding]:
     """No firewall rule stops the job's TCP connections between the hosts.
 
@@ -45,22 +45,22 @@ def firewall_blocks_job(
     """
     if len(addresses) < 2:
         raise Skip("one host: nothing crosses the network")
-    master = find_master(launch.master_addr, names, own, addresses)
+    master = find_master(launch.master_addr, names, host_addresses, addresses)
     ports = job_ports(launch, reserved, listeners, npus is not None)
-    for block in blocks(rules, routes(own, addresses, master), ports, master.host):
+    for block in find_blocks(rules, find_routes(host_addresses, addresses, master), ports, master.host):
         yield Finding(
             "{manager} blocks {what} TCP ports {ports} {way} {peers}",
             manager=block.manager,
-            what=block.what,
-            ports=spell(block.ports),
+            what=block.traffic,
+            ports=format_ranges(block.ports),
             way="of" if block.outgoing else "from",
             peers=block.peers,
             rules=block.rules,
-            fix=remedy(block),
-            unfix=way_back(block),
-            keep=kept(block),
-            table=block.places[0].table.name,
-            nft_table=f"{block.places[0].table.family} {block.places[0].table.name}",
+            fix=allow_command(block),
+            unfix=undo_command(block),
+            keep=persistence_note(block),
+            table=block.positions[0].table.name,
+            nft_table=f"{block.positions[0].table.family} {block.positions[0].table.name}",
             boot_files=boot_files(block),
             boot_lines=boot_lines(block),
             saw=block.rules[0],

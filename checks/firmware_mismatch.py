@@ -2,7 +2,7 @@ from collections.abc import Iterator
 
 from doctor import ERROR, Finding, Skip, check
 from doctor.engine.fact import Unreadable
-from doctor.engine.version_matrix import within
+from doctor.engine.version_matrix import in_version_range
 from doctor.facts.versions import NpuVersions
 
 
@@ -28,7 +28,7 @@ def firmware_mismatch(versions: NpuVersions) -> Iterator[Finding]:
         raise Skip("this driver names no range of firmware")
     firmware, ranges = versions.firmware, versions.firmware_ranges
     try:
-        fits = any(within(firmware, first, last) for first, last in ranges)
+        fits = any(in_version_range(firmware, first, last) for first, last in ranges)
     except ValueError:
         raise Unreadable(f"firmware {firmware} cannot be compared with the driver's range {ranges[0]}") from None
     if not fits:

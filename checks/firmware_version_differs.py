@@ -19,5 +19,5 @@ def firmware_version_differs(versions: PerHost[NpuVersions]) -> Iterator[Finding
     ## Source
     `Version` in /usr/local/Ascend/firmware/version.info; hosts are compared with each other.
     """
-    values = {host: own.firmware for host, own in versions.items() if own.firmware}
+    values = {host: host_versions.firmware for host, host_versions in versions.items() if host_versions.firmware}
     yield from differing(values, "NPU firmware {saw}; {count} of {total} hosts have {want}")

@@ -19,5 +19,5 @@ def gpu_count_differs(inventory: PerHost[GpuInventory]) -> Iterator[Finding]:
     ## Source
     The hosts are compared with each other by what `nvidia-smi --query-gpu` lists; the majority is the norm.
     """
-    counts = {host: len(own.gpus) + len(own.unread) for host, own in inventory.items()}
+    counts = {host: len(host_gpus.gpus) + len(host_gpus.unread) for host, host_gpus in inventory.items()}
     yield from differing(counts, "{saw} GPUs; {count} of {total} hosts have {want}")

@@ -18,5 +18,5 @@ def gpu_driver_differs(inventory: PerHost[GpuInventory]) -> Iterator[Finding]:
     ## Source
     The hosts are compared with each other by `driver_version` of `nvidia-smi --query-gpu`; the majority is the norm.
     """
-    versions = {host: own.gpus[0].driver for host, own in inventory.items() if own.gpus}
+    versions = {host: host_gpus.gpus[0].driver for host, host_gpus in inventory.items() if host_gpus.gpus}
     yield from differing(versions, "NVIDIA driver {saw}; {count} of {total} hosts have {want}")

@@ -3,12 +3,12 @@ from collections.abc import Iterator
 
 from doctor import ERROR, Finding, check
 from doctor.facts.npu import NpuInventory
-from doctor.facts.ports import Listeners, Socket, needed, ranges, spelled
-from doctor.job import Launch
+from doctor.facts.ports import Listeners, ListeningSocket, format_ports, required_hccl_ports, single_port_ranges
+from doctor.job import LaunchConfig
 
 
 @check(severity=ERROR, area="kernel")
-def hccl_port_taken(listeners: Listeners, npus: NpuInventory, launch: Launch) -> Iterator[Finding]:
+def hccl_port_taken(listeners: Listeners, npus: NpuInventory, launch: LaunchConfig) -> Iterator[Finding]:
     """HCCL's host ports are free.
 
     ## Why it matters
@@ -23,20 +23,20 @@ def hccl_port_taken(listeners: Listeners, npus: NpuInventory, launch: Launch) ->
     HCCL documentation, EI0019 and HCCL_IF_BASE_PORT. A socket of an outgoing connection blocks the port as well as
     one that listens.
     """
-    wanted = set(needed(launch))
-    held: dict[tuple[int, str, str], list[Socket]] = defaultdict(list)
-    for one in listeners.sockets:
-        if one.port in wanted:
-            held[one.pid, one.user, one.command].append(one)
+    hccl_ports = set(required_hccl_ports(launch))
+    held: dict[tuple[int, str, str], list[ListeningSocket]] = defaultdict(list)
+    for socket in listeners.sockets:
+        if socket.port in hccl_ports:
+            held[socket.pid, socket.user, socket.command].append(socket)
     for sockets in held.values():
-        first, taken = sockets[0], sorted({one.port for one in sockets})
+        first, taken = sockets[0], sorted({socket.port for socket in sockets})
         yield Finding(
             "TCP port {ports} is taken by {owner}",
-            ports=spelled(ranges(taken)),
+            ports=format_ports(single_port_ranges(taken)),
             port=first.port,
             owner=first.owner,
             pid=first.pid or "PID",
             user=first.user,
-            saw=f"{len(taken)} of {len(wanted)} ports taken",
-            want=f"{spelled(launch.hccl_ports)} free",
+            saw=f"{len(taken)} of {len(hccl_ports)} ports taken",
+            want=f"{format_ports(launch.hccl_ports)} free",
         )

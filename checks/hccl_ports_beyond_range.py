@@ -2,13 +2,13 @@ from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, check
 from doctor.facts.npu import NpuInventory
-from doctor.facts.ports import needed
-from doctor.job import Launch
+from doctor.facts.ports import required_hccl_ports
+from doctor.job import LaunchConfig
 from doctor.job.launch_config import HCCL_PORTS
 
 
 @check(severity=ERROR, area="ranks")
-def hccl_ports_beyond_range(npus: PerHost[NpuInventory], launch: Launch) -> Iterator[Finding]:
+def hccl_ports_beyond_range(npus: PerHost[NpuInventory], launch: LaunchConfig) -> Iterator[Finding]:
     """All 32 host ports that HCCL takes from HCCL_IF_BASE_PORT exist.
 
     ## Why it matters
@@ -23,7 +23,7 @@ def hccl_ports_beyond_range(npus: PerHost[NpuInventory], launch: Launch) -> Iter
     """
     base = launch.hccl_base_port
     last = base + HCCL_PORTS - 1
-    if last > 65535 and needed(launch)[:1] == [base]:
+    if last > 65535 and required_hccl_ports(launch)[:1] == [base]:
         yield Finding(
             "HCCL_IF_BASE_PORT is {base}, and {missing} of the {ports} ports from it do not exist",
             base=base,

@@ -2,12 +2,12 @@ from collections.abc import Iterator
 
 from doctor import WARNING, Finding, check
 from doctor.facts.npu import NpuInventory
-from doctor.facts.ports import ReservedPorts, needed
-from doctor.job import Launch
+from doctor.facts.ports import ReservedPorts, required_hccl_ports
+from doctor.job import LaunchConfig
 
 
 @check(severity=WARNING, area="kernel")
-def hccl_ports_half_reserved(ports: ReservedPorts, npus: NpuInventory, launch: Launch) -> Iterator[Finding]:
+def hccl_ports_half_reserved(ports: ReservedPorts, npus: NpuInventory, launch: LaunchConfig) -> Iterator[Finding]:
     """Where HCCL's first 16 host ports are reserved, so are the other 16.
 
     ## Why it matters
@@ -22,10 +22,10 @@ def hccl_ports_half_reserved(ports: ReservedPorts, npus: NpuInventory, launch: L
     HCCL documentation, HCCL_IF_BASE_PORT and EI0019 (60000-60031), and `topoinfo_detect.cc` in HCOMM. The page on
     operator retry, and older guides, still name 16 ports: with such a CANN nothing is wrong yet.
     """
-    wanted = needed(launch)
-    lost = [port for port in wanted if ports.at_risk(port)]
-    if lost and lost[0] not in wanted[:16]:
+    hccl_ports = required_hccl_ports(launch)
+    lost = [port for port in hccl_ports if ports.kernel_may_assign(port)]
+    if lost and lost[0] not in hccl_ports[:16]:
         yield Finding(
             "ports {ports} may be given to any outgoing connection, from local ports {range}; {saw}, expected {want}",
-            **ports.words(lost, wanted, [launch.master_port]),
+            **ports.finding_values(lost, hccl_ports, [launch.master_port]),
         )

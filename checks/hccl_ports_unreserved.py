@@ -2,12 +2,12 @@ from collections.abc import Iterator
 
 from doctor import ERROR, Finding, check
 from doctor.facts.npu import NpuInventory
-from doctor.facts.ports import ReservedPorts, needed
-from doctor.job import Launch
+from doctor.facts.ports import ReservedPorts, required_hccl_ports
+from doctor.job import LaunchConfig
 
 
 @check(severity=ERROR, area="kernel")
-def hccl_ports_unreserved(ports: ReservedPorts, npus: NpuInventory, launch: Launch) -> Iterator[Finding]:
+def hccl_ports_unreserved(ports: ReservedPorts, npus: NpuInventory, launch: LaunchConfig) -> Iterator[Finding]:
     """No program can be given one of HCCL's first 16 host ports by chance.
 
     ## Why it matters
@@ -25,10 +25,10 @@ def hccl_ports_unreserved(ports: ReservedPorts, npus: NpuInventory, launch: Laun
     Kernel documentation, ip-sysctl: a write replaces the whole list; ports outside ip_local_port_range are never
     handed out, so they need no reservation. That 17 to 32 are missing is told by hccl-ports-half-reserved.
     """
-    wanted = needed(launch)
-    lost = [port for port in wanted[:16] if ports.at_risk(port)]
+    hccl_ports = required_hccl_ports(launch)
+    lost = [port for port in hccl_ports[:16] if ports.kernel_may_assign(port)]
     if lost:
         yield Finding(
             "ports {ports} may be given to any outgoing connection, from local ports {range}; {saw}, expected {want}",
-            **ports.words(lost, wanted, [launch.master_port]),
+            **ports.finding_values(lost, hccl_ports, [launch.master_port]),
         )

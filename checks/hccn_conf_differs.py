@@ -4,7 +4,7 @@ from doctor import WARNING, Finding, Skip, check
 from doctor.facts.hccn import DetectAddresses, DeviceAddresses, DeviceGateways, HccnConf
 
 KEYS = ("address", "netmask", "gateway", "netdetect")
-NOWHERE = "0.0.0.0"
+UNSET_ADDRESS = "0.0.0.0"
 
 
 @check(severity=WARNING, area="addresses")
@@ -30,7 +30,7 @@ def hccn_conf_differs(
     reads it. With udhcpc_enable the address and the gateway come from DHCP and are not looked at here; a bond has
     an address of its own.
     """
-    live = dict(_live(addresses, gateways, detect))
+    live = dict(_live_settings(addresses, gateways, detect))
     held = sorted({npu for (npu, _), value in live.items() if value})
     if conf is None and not held:
         raise Skip("no NPU has a setting that could be lost")
@@ -39,15 +39,17 @@ def hccn_conf_differs(
         yield Finding(template, npu=held[0], npus=held)
         return
     for npu in sorted({npu for npu, _ in live}):
-        own = {key: live[npu, key] for key in KEYS if (npu, key) in live and not _excused(npu, key, live, conf)}
-        wanted = {key: conf.by_npu.get(npu, {}).get(key, "").replace(NOWHERE, "") for key in own}
-        apart = [key for key in own if own[key] != wanted[key]]
+        in_use = {
+            key: live[npu, key] for key in KEYS if (npu, key) in live and not _may_be_absent(npu, key, live, conf)
+        }
+        configured = {key: conf.by_npu.get(npu, {}).get(key, "").replace(UNSET_ADDRESS, "") for key in in_use}
+        apart = [key for key in in_use if in_use[key] != configured[key]]
         if apart:
-            saw, want = ({key: values[key] or "nothing" for key in apart} for values in (own, wanted))
+            saw, want = ({key: values[key] or "nothing" for key in apart} for values in (in_use, configured))
             yield Finding("NPU {npu} uses {saw}; /etc/hccn.conf has {want}", npu=npu, npus=[npu], saw=saw, want=want)
 
 
-def _live(
+def _live_settings(
     addresses: DeviceAddresses, gateways: DeviceGateways | None, detect: DetectAddresses | None
 ) -> Iterator[tuple[tuple[int, str], str]]:
     """What each NPU uses; empty for what it says is not set. What could not be read, and IPv6, is left out."""
@@ -64,7 +66,7 @@ def _live(
         yield from (((npu, key), str(value)) for npu, value in values.items() if value.version == 4)
 
 
-def _excused(npu: int, key: str, live: Mapping[tuple[int, str], str], conf: HccnConf) -> bool:
+def _may_be_absent(npu: int, key: str, live: Mapping[tuple[int, str], str], conf: HccnConf) -> bool:
     """Whether the file need not hold this setting of the NPU."""
     settings = conf.by_npu.get(npu, {})
     if key == "netdetect":
@@ -74,5 +76,5 @@ def _excused(npu: int, key: str, live: Mapping[tuple[int, str], str], conf: Hccn
     if key == "netmask":
         return "address" not in settings  # said once, of the address
     # A1 keeps the one gateway of a host under the NPU that it was set on, and every NPU shows it.
-    gateways = [one["gateway"] for one in conf.by_npu.values() if "gateway" in one]
+    gateways = [npu_settings["gateway"] for npu_settings in conf.by_npu.values() if "gateway" in npu_settings]
     return key == "gateway" and key not in settings and live[npu, key] in gateways

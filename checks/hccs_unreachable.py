@@ -2,13 +2,13 @@ from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, check
 from doctor.engine.pairwise_blame import partners, suspects
-from doctor.facts.hccn import SuperPod, VnicAddresses
+from doctor.facts.hccn import SuperPodId, VnicAddresses
 from doctor.facts.hccn.hccs import HccsPings
 
 
 @check(severity=ERROR, area="links")
 def hccs_unreachable(
-    pings: PerHost[HccsPings], vnics: PerHost[VnicAddresses], pods: PerHost[SuperPod]
+    pings: PerHost[HccsPings], vnics: PerHost[VnicAddresses], pods: PerHost[SuperPodId]
 ) -> Iterator[Finding]:
     """Every A3 NPU reaches the same NPU of other hosts in its super pod over HCCS, on the right plane.
 
@@ -27,14 +27,14 @@ def hccs_unreachable(
     """
     ends = {
         (pods[host].id, str(vnic.address.ip)): (host, npu)
-        for host, own in vnics.items()
+        for host, host_vnics in vnics.items()
         if host in pods
-        for npu, vnic in own.by_npu.items()
+        for npu, vnic in host_vnics.by_npu.items()
     }
     pairs = [
         ((host, ping.npu), ends[pods[host].id, ping.address], ping.received == ping.sent and not ping.planes)
-        for host, own in pings.items()
-        for ping in own.pings
+        for host, host_pings in pings.items()
+        for ping in host_pings.pings
         if host in pods and (pods[host].id, ping.address) in ends
     ]
     tried = partners(pairs)

@@ -24,23 +24,23 @@ def host_name_ambiguous(names: PerHost[HostNames]) -> Iterator[Finding]:
     if len(names) < 2:
         raise Skip("one host alone agrees with itself")
     meanings: dict[str, dict[str, frozenset[str]]] = defaultdict(dict)
-    for host, found in names.items():
-        for name, meaning in found.names.items():
-            if meaning.outside:
-                meanings[name][host] = frozenset(meaning.outside)
+    for host, host_names in names.items():
+        for name, meaning in host_names.names.items():
+            if meaning.non_loopback:
+                meanings[name][host] = frozenset(meaning.non_loopback)
     for name, by_host in sorted(meanings.items()):
         count = Counter(by_host.values())
         most = max(count.values())
-        norms = [one for one in count if count[one] == most]
-        tie = any(one.isdisjoint(norms[0]) for one in norms)
-        odd = [host for host, one in by_host.items() if tie or one.isdisjoint(norms[0])]
-        for said in sorted({tuple(sorted(by_host[host])) for host in odd}):
+        norms = [address_set for address_set in count if count[address_set] == most]
+        tie = any(address_set.isdisjoint(norms[0]) for address_set in norms)
+        outlier_hosts = [host for host, address_set in by_host.items() if tie or address_set.isdisjoint(norms[0])]
+        for host_answer in sorted({tuple(sorted(by_host[host])) for host in outlier_hosts}):
             want = "the same everywhere; no majority tells which" if tie else ", ".join(sorted(norms[0]))
             yield Finding(
                 "{name} means {addresses} here; expected {want}",
-                hosts=[host for host in odd if by_host[host] == frozenset(said)],
+                hosts=[host for host in outlier_hosts if by_host[host] == frozenset(host_answer)],
                 name=name,
-                addresses=list(said),
-                saw=", ".join(said),
+                addresses=list(host_answer),
+                saw=", ".join(host_answer),
                 want=want,
             )

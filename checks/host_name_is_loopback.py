@@ -1,12 +1,14 @@
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, PerHost, Skip, check
-from doctor.facts.names import HostNames, hosts_lines
-from doctor.facts.visit import Reach
+from doctor.facts.names import HostNames, hosts_file_lines
+from doctor.facts.visit import Reachability
 
 
 @check(severity=WARNING, area="reach")
-def host_name_is_loopback(names: HostNames, others: PerHost[HostNames], fleet: PerHost[Reach]) -> Iterator[Finding]:
+def host_name_is_loopback(
+    names: HostNames, others: PerHost[HostNames], fleet: PerHost[Reachability]
+) -> Iterator[Finding]:
     """Every host's own name leads to an address that the other hosts can reach.
 
     ## Why it matters
@@ -26,14 +28,14 @@ def host_name_is_loopback(names: HostNames, others: PerHost[HostNames], fleet: P
     """
     if len(fleet) < 2:
         raise Skip("one host alone can use its loopback address")
-    meaning = names.own_meaning
-    if meaning.loopback:
-        address = next(one for one in meaning.addresses if one not in meaning.outside)
+    meaning = names.own_resolution
+    if meaning.is_loopback:
+        address = next(candidate for candidate in meaning.addresses if candidate not in meaning.non_loopback)
         yield Finding(
             "its own name {name} means {address} on it",
             name=names.own,
             address=address,
             saw=f"{names.own} is {', '.join(meaning.addresses)}",
             want="an address that other hosts reach",
-            lines=hosts_lines([names.own], others),
+            lines=hosts_file_lines([names.own], others),
         )

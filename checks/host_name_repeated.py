@@ -24,8 +24,8 @@ def host_name_repeated(names: PerHost[HostNames]) -> Iterator[Finding]:
     if len(names) < 2:
         raise Skip("one host alone shares its name with no other")
     called = defaultdict(list)
-    for host, found in names.items():
-        called[found.own.lower()].append(host)
+    for host, host_names in names.items():
+        called[host_names.own.lower()].append(host)
     for name, hosts in sorted(called.items()):
         if len(hosts) > 1:
             yield Finding(

@@ -1,8 +1,8 @@
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, PerHost, Skip, check
-from doctor.facts.names import HostNames, hosts_lines
-from doctor.job import few
+from doctor.facts.names import HostNames, hosts_file_lines
+from doctor.job import limit_items
 
 
 @check(severity=WARNING, area="reach")
@@ -24,20 +24,26 @@ def host_name_unresolved(names: PerHost[HostNames]) -> Iterator[Finding]:
     """
     if len(names) < 2:
         raise Skip("one host alone looks up no other")
-    known = {name for found in names.values() for name, meaning in found.names.items() if meaning.addresses}
-    known |= {found.own for found in names.values()}
-    for host, found in names.items():
-        lost = {name: meaning for name, meaning in found.names.items() if name in known and not meaning.addresses}
+    resolvable_names = {
+        name for host_names in names.values() for name, meaning in host_names.names.items() if meaning.addresses
+    }
+    resolvable_names |= {host_names.own for host_names in names.values()}
+    for host, host_names in names.items():
+        lost = {
+            name: meaning
+            for name, meaning in host_names.names.items()
+            if name in resolvable_names and not meaning.addresses
+        }
         if lost:
-            said = few(sorted(lost), 4)
+            name_list = limit_items(sorted(lost), 4)
             yield Finding(
                 "cannot resolve {names}: {reason}",
                 hosts=(host,),
-                names=said,
+                names=name_list,
                 first=min(lost),
                 count=len(lost),
                 reason=lost[min(lost)].error,
-                saw=f"{len(lost)} of {len(found.names)} names without an address",
+                saw=f"{len(lost)} of {len(host_names.names)} names without an address",
                 want="an address for every name",
-                lines=hosts_lines(lost, names),
+                lines=hosts_file_lines(lost, names),
             )

@@ -2,11 +2,11 @@ from collections.abc import Iterator
 
 from doctor import ERROR, Finding, check
 from doctor.engine.fact import not_reached
-from doctor.facts.visit import Reach
+from doctor.facts.visit import Reachability
 
 
 @check(severity=ERROR, area="reach")
-def host_unreachable(reach: Reach) -> Iterator[Finding]:
+def host_unreachable(reach: Reachability) -> Iterator[Finding]:
     """Every host answers over SSH.
 
     ## Why it matters
@@ -17,7 +17,7 @@ def host_unreachable(reach: Reach) -> Iterator[Finding]:
     {hint}
     Try it by hand: `ssh -v {host} true`.
     """
-    if reach.trouble in ("budget", "no-file"):
-        raise not_reached(reach.trouble, reach.text)
-    if reach.trouble and reach.trouble != "no-python":
-        yield Finding("{text}", text=reach.text, trouble=reach.trouble, hint=reach.hint)
+    if reach.failure in ("budget", "no-file"):
+        raise not_reached(reach.failure, reach.text)
+    if reach.failure and reach.failure != "no-python":
+        yield Finding("{text}", text=reach.text, trouble=reach.failure, hint=reach.hint)

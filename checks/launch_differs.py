@@ -2,13 +2,13 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
 from doctor import ERROR, Finding, Skip, check
-from doctor.facts.names import is_address, plain
-from doctor.job import Launch
-from doctor.job.launch_config import JOB_WIDE
+from doctor.facts.names import is_address, normalize_host
+from doctor.job import LaunchConfig
+from doctor.job.launch_config import JOB_WIDE_VARIABLES
 
 
 @check(severity=ERROR, area="ranks")
-def launch_differs(launch: Launch) -> Iterator[Finding]:
+def launch_differs(launch: LaunchConfig) -> Iterator[Finding]:
     """Every host is told the same meeting place and the same number of ranks.
 
     ## Why it matters
@@ -25,34 +25,34 @@ def launch_differs(launch: Launch) -> Iterator[Finding]:
     SSH does not see a job's environment. The master itself may be told localhost, as the PyTorch operator of
     Kubernetes does.
     """
-    if not launch.by_host:
+    if not launch.env_by_host:
         raise Skip("only doctor node sees each host's own environment")
-    for variable in JOB_WIDE:
-        said: dict[str, list[str]] = defaultdict(list)
-        for host, environ in launch.by_host.items():
-            said[_spelled(environ.get(variable, ""))].append(host)
+    for variable in JOB_WIDE_VARIABLES:
+        hosts_by_value: dict[str, list[str]] = defaultdict(list)
+        for host, environ in launch.env_by_host.items():
+            hosts_by_value[_normalized(environ.get(variable, ""))].append(host)
         if variable.endswith(("_ADDR", "_HOST")):
-            _less_master(said)
-        if len(said) > 1:
-            yield from _findings(variable, said)
+            _drop_master(hosts_by_value)
+        if len(hosts_by_value) > 1:
+            yield from _findings(variable, hosts_by_value)
 
 
-def _spelled(value: str) -> str:
-    return plain(value) if is_address(value) else value.lower().partition(".")[0]
+def _normalized(value: str) -> str:
+    return normalize_host(value) if is_address(value) else value.lower().partition(".")[0]
 
 
-def _less_master(said: dict[str, list[str]]) -> None:
+def _drop_master(hosts_by_value: dict[str, list[str]]) -> None:
     """Takes out the one host that is told to look for the master on itself."""
-    here = [value for value in said if value == "localhost" or value.startswith("127.") or value == "::1"]
-    if len(here) == 1 and len(said[here[0]]) == 1:
-        del said[here[0]]
+    here = [value for value in hosts_by_value if value == "localhost" or value.startswith("127.") or value == "::1"]
+    if len(here) == 1 and len(hosts_by_value[here[0]]) == 1:
+        del hosts_by_value[here[0]]
 
 
-def _findings(variable: str, said: Mapping[str, list[str]]) -> Iterator[Finding]:
-    most = max(len(hosts) for hosts in said.values())
-    norms = [value for value, hosts in said.items() if len(hosts) == most]
+def _findings(variable: str, hosts_by_value: Mapping[str, list[str]]) -> Iterator[Finding]:
+    most = max(len(hosts) for hosts in hosts_by_value.values())
+    norms = [value for value, hosts in hosts_by_value.items() if len(hosts) == most]
     want = norms[0] or "not set" if len(norms) == 1 else "the same everywhere; no majority tells which"
-    for value, hosts in sorted(said.items()):
+    for value, hosts in sorted(hosts_by_value.items()):
         if len(norms) > 1 or value != norms[0]:
             yield Finding(
                 "{variable} is {value} here; expected {want}",

@@ -3,11 +3,11 @@ from collections.abc import Iterator
 from doctor import ERROR, Finding, PerHost, check
 from doctor.engine.fact import Unreadable
 from doctor.facts.npu import NpuProduct
-from doctor.job import Launch, Setting, family, unusable
+from doctor.job import EnvSetting, LaunchConfig, invalid_settings, product_family
 
 
 @check(severity=ERROR, area="ranks")
-def launch_settings_invalid(launch: Launch, products: PerHost[NpuProduct] | None) -> Iterator[Finding]:
+def launch_settings_invalid(launch: LaunchConfig, products: PerHost[NpuProduct] | None) -> Iterator[Finding]:
     """Every variable of HCCL, torch and MindSpore that is set here has a value that its reader takes.
 
     ## Why it matters
@@ -23,11 +23,11 @@ def launch_settings_invalid(launch: Launch, products: PerHost[NpuProduct] | None
     documentation, ASCEND_RT_VISIBLE_DEVICES.
     """
     always = set(launch.problems)
-    each = {name: set(unusable(launch.env, name)) - always for name in ("A1", "A2", "A3")}
+    each = {name: set(invalid_settings(launch.env, name)) - always for name in ("A1", "A2", "A3")}
     depends = each["A1"] ^ each["A2"] | each["A1"] ^ each["A3"]
     if depends:
         try:
-            always |= each.get(family(launch, products), set())
+            always |= each.get(product_family(launch, products), set())
         except Unreadable:
             yield from map(_finding, sorted(always))
             names = ", ".join(sorted({setting.variable for setting in depends}))
@@ -35,6 +35,8 @@ def launch_settings_invalid(launch: Launch, products: PerHost[NpuProduct] | None
     yield from map(_finding, sorted(always))
 
 
-def _finding(setting: Setting) -> Finding:
+def _finding(setting: EnvSetting) -> Finding:
     saw = setting.value or '""'
-    return Finding("{variable} has a value that is not accepted", variable=setting.variable, saw=saw, want=setting.want)
+    return Finding(
+        "{variable} has a value that is not accepted", variable=setting.variable, saw=saw, want=setting.expected
+    )

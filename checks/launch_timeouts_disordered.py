@@ -1,14 +1,14 @@
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, Skip, check
-from doctor.job import Launch
+from doctor.job import LaunchConfig
 
-NAMES = ("HCCL_CONNECT_TIMEOUT", "HCCL_EXEC_TIMEOUT", "HCCL_EVENT_TIMEOUT")
-EXEC_DEFAULT = 1836.0
+TIMEOUT_VARIABLES = ("HCCL_CONNECT_TIMEOUT", "HCCL_EXEC_TIMEOUT", "HCCL_EVENT_TIMEOUT")
+DEFAULT_EXEC_TIMEOUT_S = 1836.0
 
 
 @check(severity=WARNING, area="ranks")
-def launch_timeouts_disordered(launch: Launch) -> Iterator[Finding]:
+def launch_timeouts_disordered(launch: LaunchConfig) -> Iterator[Finding]:
     """HCCL waits less for a connection than for an operation, and torch_npu more than both.
 
     ## Why it matters
@@ -22,11 +22,11 @@ def launch_timeouts_disordered(launch: Launch) -> Iterator[Finding]:
     ## Source
     HCCL documentation, HCCL_CONNECT_TIMEOUT; torch_npu, HCCL_EVENT_TIMEOUT and its warnings.
     """
-    given = {name: _seconds(launch.env.get(name, "")) for name in NAMES}
-    connect, execute, event = given.values()
+    timeouts = {name: _seconds(launch.env.get(name, "")) for name in TIMEOUT_VARIABLES}
+    connect, execute, event = timeouts.values()
     if connect is None and execute is None and event is None:
         raise Skip("no timeout is set")
-    limit = execute if execute is not None else EXEC_DEFAULT
+    limit = execute if execute is not None else DEFAULT_EXEC_TIMEOUT_S
     if connect is not None and limit and connect >= limit:
         yield Finding(
             "HCCL_CONNECT_TIMEOUT is not below HCCL_EXEC_TIMEOUT", saw=f"{connect:g} s", want=f"below {limit:g} s"

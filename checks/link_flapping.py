@@ -5,7 +5,7 @@ from doctor import WARNING, Finding, check
 from doctor.facts.hccn import LinkHistory
 
 WINDOW = timedelta(hours=24)
-MOST = 4
+MAX_CHANGES = 4
 """Changes in the window that are still taken for calm: a restart and a cable pulled once make as many."""
 
 
@@ -25,12 +25,12 @@ def link_flapping(history: LinkHistory) -> Iterator[Finding]:
     `hccn_tool -link_stat -g`, judged by the NPU's own clock. HCCL's fault guide looks there for error CQEs.
     """
     for npu, record in history.by_npu.items():
-        recent = [when for when, _ in record.changes if when > record.now - WINDOW]
-        if len(recent) > MOST:
+        recent = [when for when, _ in record.changes if when > record.device_time - WINDOW]
+        if len(recent) > MAX_CHANGES:
             yield Finding(
                 "the link of NPU {npu} changed {saw} times in 24 hours, last at {last}; expected at most {want}",
                 npu=npu,
                 last=max(recent).isoformat(sep=" "),
                 saw=len(recent),
-                want=MOST,
+                want=MAX_CHANGES,
             )

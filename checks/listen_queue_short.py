@@ -2,19 +2,19 @@ from collections.abc import Iterator
 
 from doctor import WARNING, Finding, PerHost, check
 from doctor.facts.gpu import GpuCards
-from doctor.facts.kernel import ListenQueues, arriving
+from doctor.facts.kernel import ListenQueues, expected_connections
 from doctor.facts.npu import NpuInventory
-from doctor.facts.visit import Reach
-from doctor.job import Launch
+from doctor.facts.visit import Reachability
+from doctor.job import LaunchConfig
 
 
 @check(severity=WARNING, area="kernel")
 def listen_queue_short(
     queues: ListenQueues,
-    fleet: PerHost[Reach],
+    fleet: PerHost[Reachability],
     npus: PerHost[NpuInventory] | None,
     gpus: PerHost[GpuCards] | None,
-    launch: Launch,
+    launch: LaunchConfig,
 ) -> Iterator[Finding]:
     """The queue of a listening socket (net.core.somaxconn) holds the connections of all ranks.
 
@@ -35,11 +35,11 @@ def listen_queue_short(
     the end that can be short. The number wanted is four connections a rank and at least 256. Linux has 4096 by default
     since 5.4, enough for 1024 ranks, and 128 before. A host whose devices are not known counts as 8 ranks.
     """
-    ranks, wanted = arriving(launch, fleet, npus, gpus)
-    if queues.somaxconn < wanted:
+    ranks, required = expected_connections(launch, fleet, npus, gpus)
+    if queues.somaxconn < required:
         yield Finding(
             "net.core.somaxconn is {saw}; expected at least {want} for {ranks} ranks",
             saw=queues.somaxconn,
-            want=wanted,
+            want=required,
             ranks=ranks,
         )

@@ -20,11 +20,11 @@ def lldp_empty(neighbours: PerHost[Neighbours], links: PerHost[DeviceLinks] | No
     `hccn_tool -lldp -g`; the vendor's configuration guide takes an empty answer for a fault. Where no NPU hears
     anything, LLDP is switched off, and nothing is said.
     """
-    if not any(own.by_npu for own in neighbours.values()):
+    if not any(host_neighbours.by_npu for host_neighbours in neighbours.values()):
         raise Skip("no NPU hears a neighbour: no switch here sends LLDP")
-    for host, own in neighbours.items():
+    for host, host_neighbours in neighbours.items():
         states = links[host].by_npu if links and host in links else {}
-        npus = [npu for npu in own.silent if states.get(npu, "UP") == "UP"]
+        npus = [npu for npu in host_neighbours.without_neighbour if states.get(npu, "UP") == "UP"]
         if npus:
             yield Finding(
                 "no neighbour heard by NPU {npus}, although the link is up; others hear theirs",

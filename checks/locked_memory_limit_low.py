@@ -2,16 +2,16 @@ from collections.abc import Iterator
 
 from doctor import WARNING, Finding, Skip, check
 from doctor.facts.gpu import GpuCards
-from doctor.facts.limits import Limits, RdmaAdapters
-from doctor.facts.memory import MIB, HostMemory, size
+from doctor.facts.limits import RdmaAdapters, ResourceLimits
+from doctor.facts.memory import MIB, HostMemory, format_bytes
 from doctor.facts.npu import NpuInventory
 
-DEFAULT = 8 * MIB
+KERNEL_DEFAULT = 8 * MIB
 
 
 @check(severity=WARNING, area="kernel")
 def locked_memory_limit_low(
-    limits: Limits,
+    limits: ResourceLimits,
     memory: HostMemory,
     npus: NpuInventory | None,
     gpus: GpuCards | None,
@@ -35,16 +35,16 @@ def locked_memory_limit_low(
     to the limit; other users, and root in a container without that right, are.
     """
     if adapters or (gpus and gpus.pci):
-        wanted, words = memory.total, "no limit"
+        required, required_text = memory.total, "no limit"
     elif npus:
-        wanted, words = DEFAULT, f"{size(DEFAULT)}, better no limit"
+        required, required_text = KERNEL_DEFAULT, f"{format_bytes(KERNEL_DEFAULT)}, better no limit"
     else:
         raise Skip("no NPU, no NVIDIA GPU and no RDMA adapter")
     limit = limits.memlock
-    if not limit.holds(wanted):
+    if not limit.allows(required):
         yield Finding(
             "a process may lock {saw} of memory; expected {want}",
-            saw=size(limit.soft or 0),
-            want=words,
-            hard="unlimited" if limit.hard is None else size(limit.hard),
+            saw=format_bytes(limit.soft or 0),
+            want=required_text,
+            hard="unlimited" if limit.hard is None else format_bytes(limit.hard),
         )

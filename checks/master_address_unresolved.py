@@ -1,12 +1,12 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, Skip, check
-from doctor.facts.names import HostNames, hosts_lines, is_address
-from doctor.job import Launch
+from doctor.facts.names import HostNames, hosts_file_lines, is_address
+from doctor.job import LaunchConfig
 
 
 @check(severity=ERROR, area="reach")
-def master_address_unresolved(names: HostNames, fleet: PerHost[HostNames], launch: Launch) -> Iterator[Finding]:
+def master_address_unresolved(names: HostNames, fleet: PerHost[HostNames], launch: LaunchConfig) -> Iterator[Finding]:
     """Every host finds the address of MASTER_ADDR.
 
     ## Why it matters
@@ -35,5 +35,5 @@ def master_address_unresolved(names: HostNames, fleet: PerHost[HostNames], launc
             reason=meaning.error,
             saw=meaning.error,
             want="an address",
-            lines=hosts_lines([launch.master_addr], fleet),
+            lines=hosts_file_lines([launch.master_addr], fleet),
         )

@@ -2,12 +2,12 @@ from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, Skip, check
 from doctor.facts.npu import NpuInventory
-from doctor.facts.ports import needed, spelled
-from doctor.job import Launch
+from doctor.facts.ports import format_ports, required_hccl_ports
+from doctor.job import LaunchConfig
 
 
 @check(severity=ERROR, area="ranks")
-def master_port_among_hccl_ports(npus: PerHost[NpuInventory], launch: Launch) -> Iterator[Finding]:
+def master_port_among_hccl_ports(npus: PerHost[NpuInventory], launch: LaunchConfig) -> Iterator[Finding]:
     """MASTER_PORT is none of the host ports that HCCL takes.
 
     ## Why it matters
@@ -22,11 +22,11 @@ def master_port_among_hccl_ports(npus: PerHost[NpuInventory], launch: Launch) ->
     """
     if not launch.master_addr:
         raise Skip("MASTER_ADDR is not given, so nothing tells of a MASTER_PORT")
-    if launch.master_port in needed(launch):
+    if launch.master_port in required_hccl_ports(launch):
         yield Finding(
             "MASTER_PORT {port} is one of HCCL's ports, {hccl}",
             port=launch.master_port,
-            hccl=spelled(launch.hccl_ports),
+            hccl=format_ports(launch.hccl_ports),
             saw=launch.master_port,
-            want=f"a port outside {spelled(launch.hccl_ports)}",
+            want=f"a port outside {format_ports(launch.hccl_ports)}",
         )

@@ -4,12 +4,12 @@ from doctor import ERROR, Finding, Skip, check
 from doctor.facts.names import HostNames
 from doctor.facts.network import HostAddresses
 from doctor.facts.ports import Listeners
-from doctor.job import Launch
+from doctor.job import LaunchConfig
 
 
 @check(severity=ERROR, area="kernel")
 def master_port_taken(
-    listeners: Listeners, names: HostNames, addresses: HostAddresses, launch: Launch
+    listeners: Listeners, names: HostNames, addresses: HostAddresses, launch: LaunchConfig
 ) -> Iterator[Finding]:
     """MASTER_PORT is free on the host of MASTER_ADDR.
 
@@ -31,7 +31,7 @@ def master_port_taken(
         raise Skip("torchrun has started this: its agent listens there for the ranks")
     if not names.is_master(launch.master_addr, addresses.addresses):
         raise Skip(f"it is not the host of MASTER_ADDR, {launch.master_addr}")
-    holders = [one for one in listeners.holding(launch.master_port) if one.listening]
+    holders = [socket for socket in listeners.on_port(launch.master_port) if socket.listening]
     if holders:
         first = holders[0]
         yield Finding(

@@ -4,13 +4,13 @@ from doctor import WARNING, Finding, Skip, check
 from doctor.facts.names import HostNames
 from doctor.facts.network import HostAddresses
 from doctor.facts.npu import NpuInventory
-from doctor.facts.ports import ReservedPorts, needed
-from doctor.job import Launch
+from doctor.facts.ports import ReservedPorts, required_hccl_ports
+from doctor.job import LaunchConfig
 
 
 @check(severity=WARNING, area="kernel")
 def master_port_unreserved(
-    ports: ReservedPorts, names: HostNames, addresses: HostAddresses, npus: NpuInventory | None, launch: Launch
+    ports: ReservedPorts, names: HostNames, addresses: HostAddresses, npus: NpuInventory | None, launch: LaunchConfig
 ) -> Iterator[Finding]:
     """No program can be given MASTER_PORT by chance on the host of MASTER_ADDR.
 
@@ -30,9 +30,9 @@ def master_port_unreserved(
         raise Skip("MASTER_ADDR is not given")
     if not names.is_master(launch.master_addr, addresses.addresses):
         raise Skip(f"it is not the host of MASTER_ADDR, {launch.master_addr}")
-    if ports.at_risk(launch.master_port):
-        hccl = needed(launch) if npus and launch.hccl_ports else []
+    if ports.kernel_may_assign(launch.master_port):
+        hccl = required_hccl_ports(launch) if npus and launch.hccl_ports else []
         yield Finding(
             "port {ports} may be given to any outgoing connection, from local ports {range}; {saw}, expected {want}",
-            **ports.words([launch.master_port], [launch.master_port], hccl),
+            **ports.finding_values([launch.master_port], [launch.master_port], hccl),
         )

@@ -1,9 +1,9 @@
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, check
-from doctor.facts.memory import HostMemory, size
+from doctor.facts.memory import HostMemory, format_bytes
 
-SHARE = 0.1
+MIN_AVAILABLE_SHARE = 0.1
 
 
 @check(severity=WARNING, area="memory")
@@ -20,10 +20,10 @@ def memory_short(memory: HostMemory) -> Iterator[Finding]:
     ## Source
     proc_meminfo(5), MemAvailable: what programs can get without swapping. The share is ours.
     """
-    if memory.available < SHARE * memory.total:
+    if memory.available < MIN_AVAILABLE_SHARE * memory.total:
         yield Finding(
             "{saw} of {total} of memory are available; expected at least {want}",
-            saw=size(memory.available),
-            total=size(memory.total),
-            want=size(int(SHARE * memory.total)),
+            saw=format_bytes(memory.available),
+            total=format_bytes(memory.total),
+            want=format_bytes(int(MIN_AVAILABLE_SHARE * memory.total)),
         )

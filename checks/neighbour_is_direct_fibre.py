@@ -2,13 +2,13 @@ from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, Skip, check
 from doctor.facts.hccn import DeviceAddresses, Neighbours
-from doctor.facts.hccn.fleet import over
-from doctor.facts.visit import Reach
+from doctor.facts.hccn.fleet import flatten_by_npu
+from doctor.facts.visit import Reachability
 
 
 @check(severity=ERROR, area="links")
 def neighbour_is_direct_fibre(
-    neighbours: PerHost[Neighbours], addresses: PerHost[DeviceAddresses] | None, reach: PerHost[Reach]
+    neighbours: PerHost[Neighbours], addresses: PerHost[DeviceAddresses] | None, reach: PerHost[Reachability]
 ) -> Iterator[Finding]:
     """Between more than two hosts every NPU hangs on a switch; between two, a fibre joins equal NPU numbers.
 
@@ -25,11 +25,11 @@ def neighbour_is_direct_fibre(
     """
     if len(reach) < 2:
         raise Skip("there is one host, and its neighbours may be anything")
-    heard = over(neighbours)
-    if not heard:
+    neighbour_by_npu = flatten_by_npu(neighbours)
+    if not neighbour_by_npu:
         raise Skip("no NPU hears a neighbour")
-    owners = {str(interface.ip): one for one, interface in over(addresses or {}).items()}
-    for (host, npu), neighbour in heard.items():
+    owners = {str(interface.ip): host_npu for host_npu, interface in flatten_by_npu(addresses or {}).items()}
+    for (host, npu), neighbour in neighbour_by_npu.items():
         if neighbour.kind != "npu":
             continue
         far = owners.get(neighbour.address)

@@ -21,14 +21,14 @@ def npu_busy(table: NpuTable, holders: NpuProcesses | None) -> Iterator[Finding]
     ## Source
     The process table of `npu-smi info`, not the memory in use, which is 3 to 4 GB on an idle NPU.
     """
-    for one in table.processes:
-        holder = holders.of(one.pid) if holders else None
+    for process in table.processes:
+        holder = holders.by_pid(process.pid) if holders else None
         yield Finding(
             "NPU {npu} is held by process {pid} ({name}), {megabytes} MB; expected none",
-            npu=table.device(one),
-            pid=one.pid,
-            name=one.name or (holder.name if holder else "name not known"),
-            megabytes=one.megabytes,
+            npu=table.device_of(process),
+            pid=process.pid,
+            name=process.name or (holder.name if holder else "name not known"),
+            megabytes=process.megabytes,
             user=holder.user if holder else "not known",
             running=f"{holder.seconds} s" if holder else "not known",
         )

@@ -31,14 +31,14 @@ def npu_hbm_low(table: NpuTable) -> Iterator[Finding]:
     ## Source
     The fault diagnosis of mind-cluster calls less than 95 % of the rated capacity abnormal, and holds the rated values.
     """
-    for one in table.npus:
-        rated = RATED.get(one.name)
-        if rated and one.hbm_total < 0.95 * rated:
+    for state in table.npus:
+        rated = RATED.get(state.name)
+        if rated and state.hbm_total < 0.95 * rated:
             yield Finding(
                 "NPU {npu} has {saw} of memory; expected at least 95 % of {want}",
-                npu=one.device,
-                card=one.npu,
-                name=one.name,
-                saw=f"{one.hbm_total} MB",
+                npu=state.device,
+                card=state.npu,
+                name=state.name,
+                saw=f"{state.hbm_total} MB",
                 want=f"{rated} MB",
             )

@@ -22,11 +22,11 @@ def npu_tools_missing(inventory: NpuInventory) -> Iterator[Finding]:
     """
     if not (inventory.pci_count or inventory.devices):
         return
-    missing = [tool for tool in ("npu-smi", "hccn_tool") if tool not in inventory.tools]
-    if missing:
+    absent_tools = [tool for tool in ("npu-smi", "hccn_tool") if tool not in inventory.tools]
+    if absent_tools:
         yield Finding(
             "{missing} not installed, on a host with {npus} NPUs",
-            missing=missing,
+            missing=absent_tools,
             npus=max(inventory.pci_count, len(inventory.devices)),
             saw=list(inventory.tools),
             want=["npu-smi", "hccn_tool"],

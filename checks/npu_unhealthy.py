@@ -20,13 +20,13 @@ def npu_unhealthy(table: NpuTable) -> Iterator[Finding]:
     The Health column of `npu-smi info`; its words are OK, Warning, Alarm, Critical and UNKNOWN (public source of
     npu-smi).
     """
-    for one in table.npus:
-        if one.health != "OK":
+    for state in table.npus:
+        if state.health != "OK":
             yield Finding(
                 "NPU {npu} says {saw}; expected {want}",
-                npu=one.device,
-                card=one.npu,
-                chip=one.chip,
-                saw=one.health,
+                npu=state.device,
+                card=state.npu,
+                chip=state.chip,
+                saw=state.health,
                 want="OK",
             )

@@ -20,9 +20,9 @@ def npu_user_not_in_group(access: JobAccess) -> Iterator[Finding]:
     ## Source
     Installation files of the driver: mode 660 for HwHiAiUser, or 666 after an installation for all users.
     """
-    if not access.refused:
+    if not access.denied_files:
         return
-    first = access.refused[0]
+    first = access.denied_files[0]
     file = access.files[first]
     shared = file.mode[-2] in "67"
     yield Finding(
@@ -32,7 +32,7 @@ def npu_user_not_in_group(access: JobAccess) -> Iterator[Finding]:
         user=access.user,
         group=file.group if shared else "HwHiAiUser",
         first=first,
-        files=len(access.refused),
+        files=len(access.denied_files),
         mode=file.mode,
         owner=file.user,
         saw=list(access.groups),

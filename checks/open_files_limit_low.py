@@ -2,22 +2,22 @@ from collections.abc import Iterator
 
 from doctor import WARNING, Finding, PerHost, check
 from doctor.facts.gpu import GpuCards
-from doctor.facts.kernel import arriving
-from doctor.facts.limits import Limits
+from doctor.facts.kernel import expected_connections
+from doctor.facts.limits import ResourceLimits
 from doctor.facts.npu import NpuInventory
-from doctor.facts.visit import Reach
-from doctor.job import Launch
+from doctor.facts.visit import Reachability
+from doctor.job import LaunchConfig
 
-LEAST, OF_A_RANK, ADVISED = 16384, 16, 65535
+MIN_FILES, FILES_PER_RANK, ADVISED_FILES = 16384, 16, 65535
 
 
 @check(severity=WARNING, area="kernel")
 def open_files_limit_low(
-    limits: Limits,
-    fleet: PerHost[Reach],
+    limits: ResourceLimits,
+    fleet: PerHost[Reachability],
     npus: PerHost[NpuInventory] | None,
     gpus: PerHost[GpuCards] | None,
-    launch: Launch,
+    launch: LaunchConfig,
 ) -> Iterator[Finding]:
     """A process of the job may open as many files as it needs.
 
@@ -35,15 +35,15 @@ def open_files_limit_low(
     largest jobs; smaller ones do with less, so a limit counts as low below 16 files for each rank of the job, and
     below 16384: a few thousand go to loader workers alone. The usual 1024 is too low for any.
     """
-    ranks, _ = arriving(launch, fleet, npus, gpus)
-    limit, wanted = limits.nofile, min(ADVISED, max(LEAST, OF_A_RANK * ranks))
-    if not limit.holds(wanted):
+    ranks, _ = expected_connections(launch, fleet, npus, gpus)
+    limit, required = limits.nofile, min(ADVISED_FILES, max(MIN_FILES, FILES_PER_RANK * ranks))
+    if not limit.allows(required):
         first = ", which needs a line `* - nofile 65535` in /etc/security/limits.conf and a new login first"
         yield Finding(
             "a process may open {saw} files; expected at least {want}, better {advised}",
             saw=limit.soft,
-            want=wanted,
-            advised=ADVISED,
+            want=required,
+            advised=ADVISED_FILES,
             hard="unlimited" if limit.hard is None else limit.hard,
-            raise_first="" if limit.can_hold(ADVISED) else first,
+            raise_first="" if limit.can_be_raised_to(ADVISED_FILES) else first,
         )

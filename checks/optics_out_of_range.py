@@ -1,11 +1,11 @@
 from collections.abc import Iterator, Mapping
 
 from doctor import WARNING, Finding, PerHost, check
-from doctor.facts.hccn import DeviceLinks, Module, Optics, SuperPod
-from doctor.facts.hccn.fleet import Npu, by_host, families, over, port_use
+from doctor.facts.hccn import DeviceLinks, OpticalModule, Optics, SuperPodId
+from doctor.facts.hccn.fleet import Npu, families, flatten_by_npu, group_by_host, port_use
 from doctor.facts.npu import NpuProduct
-from doctor.facts.visit import Reach
-from doctor.job import Launch
+from doctor.facts.visit import Reachability
+from doctor.job import LaunchConfig
 
 
 @check(severity=WARNING, area="links")
@@ -13,9 +13,9 @@ def optics_out_of_range(
     optics: PerHost[Optics],
     links: PerHost[DeviceLinks] | None,
     products: PerHost[NpuProduct],
-    pods: PerHost[SuperPod] | None,
-    reach: PerHost[Reach],
-    launch: Launch,
+    pods: PerHost[SuperPodId] | None,
+    reach: PerHost[Reachability],
+    launch: LaunchConfig,
 ) -> Iterator[Finding]:
     """Every optical module in use is there, answers, and works within its own limits.
 
@@ -34,38 +34,43 @@ def optics_out_of_range(
     """
     family = families(launch, products)
     use = port_use(optics, launch, products, reach, pods)
-    idle = {one for one, state in over(links or {}).items() if state == "DOWN" and not use.get(one[0])}
-    for (host, npu), module in over(optics).items():
-        for finding in _faults(npu, module) if (host, npu) not in idle else ():
-            yield finding.on(host)
+    idle = {
+        host_npu
+        for host_npu, state in flatten_by_npu(links or {}).items()
+        if state == "DOWN" and not use.get(host_npu[0])
+    }
+    for (host, npu), module in flatten_by_npu(optics).items():
+        for finding in _module_findings(npu, module) if (host, npu) not in idle else ():
+            yield finding.with_host(host)
     for product in sorted(set(family.values())):
-        own = {host: fact for host, fact in optics.items() if family.get(host) == product}
-        empty: dict[Npu, str] = {(host, npu): "" for host, fact in own.items() for npu in fact.empty}
-        count = len(over(own))
-        for host, _, npus in by_host(empty) if count > len(empty) else ():
+        product_optics = {host: fact for host, fact in optics.items() if family.get(host) == product}
+        empty: dict[Npu, str] = {(host, npu): "" for host, fact in product_optics.items() for npu in fact.empty}
+        count = len(flatten_by_npu(product_optics))
+        for host, _, npus in group_by_host(empty) if count > len(empty) else ():
             template = "no optical module in NPU {npus}; {count} NPUs of {family} have one"
             yield Finding(template, hosts=[host], npu=npus[0], npus=npus, count=count, family=product)
 
 
-def _faults(npu: int, module: Module) -> Iterator[Finding]:
+def _module_findings(npu: int, module: OpticalModule) -> Iterator[Finding]:
     if not module.reachable:
         yield Finding("the optical module of NPU {npu} does not answer on its control link", npu=npu)
     dark = {
-        name: one
-        for name, one in module.readings.items()
-        if one.low < one.high and not one.low <= one.value <= one.high
+        name: optical_reading
+        for name, optical_reading in module.readings.items()
+        if optical_reading.low < optical_reading.high
+        and not optical_reading.low <= optical_reading.value <= optical_reading.high
     }
-    for what in dict.fromkeys(name.rstrip("0123456789") for name in dark):
-        lanes = {name: one for name, one in dark.items() if name.rstrip("0123456789") == what}
-        one = next(iter(lanes.values()))
+    for quantity in dict.fromkeys(name.rstrip("0123456789") for name in dark):
+        lanes = {name: lane_reading for name, lane_reading in dark.items() if name.rstrip("0123456789") == quantity}
+        first_reading = next(iter(lanes.values()))
         yield Finding(
             "the optical module of NPU {npu} has {saw} {unit}; expected {low} to {high} {unit}",
             npu=npu,
-            what=what,
+            what=quantity,
             saw={name: reading.value for name, reading in lanes.items()},
-            low=one.low,
-            high=one.high,
-            unit=one.unit,
+            low=first_reading.low,
+            high=first_reading.high,
+            unit=first_reading.unit,
         )
     raised: Mapping[str, str] = {name: hex(bits) for name, bits in module.flags.items() if bits}
     if raised:

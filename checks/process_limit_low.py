@@ -1,13 +1,13 @@
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, check
-from doctor.facts.limits import Limits
+from doctor.facts.limits import ResourceLimits
 
-WANTED = 4096
+MIN_PROCESSES = 4096
 
 
 @check(severity=WARNING, area="kernel")
-def process_limit_low(limits: Limits) -> Iterator[Finding]:
+def process_limit_low(limits: ResourceLimits) -> Iterator[Finding]:
     """A user of the host may start at least 4096 processes and threads.
 
     ## Why it matters
@@ -24,10 +24,10 @@ def process_limit_low(limits: Limits) -> Iterator[Finding]:
     8 ranks with 512 threads each reach it. Root is not held to it.
     """
     limit = limits.nproc
-    if not limit.holds(WANTED):
+    if not limit.allows(MIN_PROCESSES):
         yield Finding(
             "a user may have {saw} processes and threads; expected at least {want}",
             saw=limit.soft,
-            want=WANTED,
+            want=MIN_PROCESSES,
             hard="unlimited" if limit.hard is None else limit.hard,
         )

@@ -20,5 +20,5 @@ def product_mixed(products: PerHost[NpuProduct]) -> Iterator[Finding]:
     The PCI ids of the NPUs: d801 is A1 (910), d802 is A2 (910B1 to 910B4), d803 is A3, d806 is A5 (950). A chip that
     npu-smi calls `910B` without a digit is A1. HCCL documentation, supported products of a group.
     """
-    families = {host: own.family for host, own in products.items()}
+    families = {host: product.family for host, product in products.items()}
     yield from differing(families, "NPUs of family {saw}; {count} of {total} hosts have {want}")

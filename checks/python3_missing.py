@@ -2,11 +2,11 @@ from collections.abc import Iterator
 
 from doctor import ERROR, Finding, check
 from doctor.engine.fact import not_reached
-from doctor.facts.visit import Reach
+from doctor.facts.visit import Reachability
 
 
 @check(severity=ERROR, area="reach")
-def python3_missing(reach: Reach) -> Iterator[Finding]:
+def python3_missing(reach: Reachability) -> Iterator[Finding]:
     """Every host has a python3 that can look at it.
 
     ## Why it matters
@@ -17,7 +17,7 @@ def python3_missing(reach: Reach) -> Iterator[Finding]:
     Install Python 3.6 or later so that a non-interactive shell finds `python3`, or point
     `--within` to the container that the job runs in.
     """
-    if reach.trouble and reach.trouble != "no-python":
-        raise not_reached(reach.trouble, reach.text)
-    if reach.trouble:
+    if reach.failure and reach.failure != "no-python":
+        raise not_reached(reach.failure, reach.text)
+    if reach.failure:
         yield Finding("{text}", text=reach.text, want="Python 3.6 or later")

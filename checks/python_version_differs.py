@@ -19,5 +19,5 @@ def python_version_differs(python: PerHost[PythonEnv]) -> Iterator[Finding]:
     ## Source
     The version that the interpreter itself reports, major and minor number; the majority is the norm.
     """
-    values = {host: own.line for host, own in python.items()}
+    values = {host: host_python.minor_version for host, host_python in python.items()}
     yield from differing(values, "Python {saw}; {count} of {total} hosts have {want}")

@@ -2,11 +2,13 @@ from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, Skip, check
 from doctor.facts.npu import NpuProduct
-from doctor.job import Launch, RankTable, family, few
+from doctor.job import LaunchConfig, RankTable, limit_items, product_family
 
 
 @check(severity=ERROR, area="ranks")
-def rank_table_a1_layout(table: RankTable, launch: Launch, products: PerHost[NpuProduct] | None) -> Iterator[Finding]:
+def rank_table_a1_layout(
+    table: RankTable, launch: LaunchConfig, products: PerHost[NpuProduct] | None
+) -> Iterator[Finding]:
     """On the A1 family every host has 1, 2, 4 or 8 devices, as many as the others, and within one half.
 
     ## Why it matters
@@ -19,7 +21,7 @@ def rank_table_a1_layout(table: RankTable, launch: Launch, products: PerHost[Npu
     ## Source
     HCCL documentation, cluster sizes of the Atlas training products; MindSpore models `hccl_tools.py`.
     """
-    if family(launch, products) != "A1":
+    if product_family(launch, products) != "A1":
         raise Skip("only the A1 family has such a rule")
     counts: dict[str, int] = {}
     for server in table.servers:
@@ -32,11 +34,11 @@ def rank_table_a1_layout(table: RankTable, launch: Launch, products: PerHost[Npu
             want = "all of them in 0 to 3, or all in 4 to 7"
             yield Finding("the devices of {host} lie in both halves", hosts=(name,), host=name, saw=ids, want=want)
     if len(set(counts.values())) > 1:
-        said = {
-            number: few(sorted(h for h, n in counts.items() if n == number), 4)
+        hosts_by_count = {
+            number: limit_items(sorted(h for h, n in counts.items() if n == number), 4)
             for number in sorted(set(counts.values()))
         }
         yield Finding(
-            "the hosts have different numbers of devices: {counts}", counts=said, want="as many on every host"
+            "the hosts have different numbers of devices: {counts}", counts=hosts_by_count, want="as many on every host"
         )
-    table.need("device_id", "server_id")
+    table.require_fields("device_id", "server_id")

@@ -4,7 +4,7 @@ from doctor import ERROR, Finding, PerHost, check
 from doctor.engine.fact import Unreadable
 from doctor.facts.hccn import DeviceAddresses
 from doctor.facts.network import HostAddresses
-from doctor.job import Rank, RankTable, address, few, placed
+from doctor.job import Rank, RankTable, limit_items, match_servers, parse_address
 
 
 @check(severity=ERROR, area="ranks")
@@ -23,31 +23,31 @@ def rank_table_address_differs(
     ## Source
     HCCL documentation, fault diagnosis, rank table load failure.
     """
-    here, _ = placed(table, [*addresses, *(hosts or ())], hosts)
+    here, _ = match_servers(table, [*addresses, *(hosts or ())], hosts)
     unsure: list[str] = []
     for host, servers in here.items():
         if host not in addresses:
             continue
         wrong = []
         for rank in (rank for server in servers for rank in server.ranks if rank.device_ips):
-            has = _has(rank, addresses[host])
+            has = _device_address(rank, addresses[host])
             if has is None:
                 unsure.append(f"{host} device {rank.device_id}")
-            elif has not in [str(address(ip)) for ip in rank.device_ips]:
+            elif has not in [str(parse_address(ip)) for ip in rank.device_ips]:
                 wrong.append(f"device {rank.device_id} has {has}, not {','.join(rank.device_ips)}")
         if wrong:
             template = "{host} has other device addresses than the rank table: {devices}"
-            yield Finding(template, hosts=(host,), host=host, devices=few(wrong))
-    table.need("device_id", "device_ip", "server_id")
+            yield Finding(template, hosts=(host,), host=host, devices=limit_items(wrong))
+    table.require_fields("device_id", "device_ip", "server_id")
     if unsure or not any(host in addresses for host in here):
-        what = ", ".join(few(unsure)) if unsure else "no host of the table is among those that answered"
-        raise Unreadable(f"could not be compared: {what}", "" if unsure else "rank-table-host-unknown")
+        cause = ", ".join(limit_items(unsure)) if unsure else "no host of the table is among those that answered"
+        raise Unreadable(f"could not be compared: {cause}", "" if unsure else "rank-table-host-unknown")
 
 
-def _has(rank: Rank, seen: DeviceAddresses) -> str | None:
+def _device_address(rank: Rank, device_addresses: DeviceAddresses) -> str | None:
     """The device's address, or None where it was not read: only IPv4 is, for a device that has both."""
-    if rank.device_id in seen.unset:
+    if rank.device_id in device_addresses.unset:
         return "none"
-    live = seen.by_npu.get(rank.device_id) if rank.device_id is not None else None
-    versions = {found.version for found in map(address, rank.device_ips) if found}
+    live = device_addresses.by_npu.get(rank.device_id) if rank.device_id is not None else None
+    versions = {parsed.version for parsed in map(parse_address, rank.device_ips) if parsed}
     return str(live.ip) if live and live.version in versions else None

@@ -2,12 +2,12 @@ from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, check
 from doctor.facts.npu import NpuProduct
-from doctor.job import Launch, RankTable, address, family, few
+from doctor.job import LaunchConfig, RankTable, limit_items, parse_address, product_family
 
 
 @check(severity=ERROR, area="ranks")
 def rank_table_address_invalid(
-    table: RankTable, launch: Launch, products: PerHost[NpuProduct] | None
+    table: RankTable, launch: LaunchConfig, products: PerHost[NpuProduct] | None
 ) -> Iterator[Finding]:
     """Every address of the rank table is one, and is there wherever the product needs it.
 
@@ -26,10 +26,10 @@ def rank_table_address_invalid(
         ("backup_device_ip", [(rank.host, str(rank), ip) for rank in table.ranks for ip in rank.backup_ips]),
         ("host_ip", [(server.server_id, server.path, server.host_ip) for server in table.servers if server.host_ip]),
     ):
-        bad = [(host, f"{ip or 'empty'} ({who})") for host, who, ip in owners if not address(ip)]
+        bad = [(host, f"{ip or 'empty'} ({who})") for host, who, ip in owners if not parse_address(ip)]
         if bad:
             hosts = tuple(dict.fromkeys(host for host, _ in bad))
-            saw = few(text for _, text in bad)
+            saw = limit_items(text for _, text in bad)
             yield Finding(
                 "{field} is no usable address", hosts=hosts, field=field, saw=saw, want="an IPv4 or IPv6 address"
             )
@@ -37,19 +37,19 @@ def rank_table_address_invalid(
     if len(numbers) > 1:
         yield Finding("the devices have different numbers of addresses", saw=numbers, want="the same number for all")
     without = [rank for rank in table.ranks if not rank.device_ips]
-    if without and _needed(table, launch, products):
+    if without and _needs_device_ips(table, launch, products):
         hosts = tuple(dict.fromkeys(rank.host for rank in without))
-        yield Finding("device_ip is missing for {ranks}", hosts=hosts, ranks=few(without))
-    table.need("device_ip", "host_ip")
+        yield Finding("device_ip is missing for {ranks}", hosts=hosts, ranks=limit_items(without))
+    table.require_fields("device_ip", "host_ip")
 
 
-def _needed(table: RankTable, launch: Launch, products: PerHost[NpuProduct] | None) -> bool:
+def _needs_device_ips(table: RankTable, launch: LaunchConfig, products: PerHost[NpuProduct] | None) -> bool:
     """Whether every device must have an address. What is the same for all families needs no family."""
     many = len({server.server_id for server in table.servers}) > 1
     with_pods = table.super_pods is not None and all(rank.super_device_id for rank in table.ranks)
     if many and not with_pods:
         return True
-    product = family(launch, products)
+    product = product_family(launch, products)
     if product == "A3":
         switched_off = launch.env.get("HCCL_INTER_HCCS_DISABLE", "").upper() == "TRUE"
         return switched_off or len(table.super_pods or ()) > 1

@@ -2,7 +2,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, check
-from doctor.job import RankTable, address, few
+from doctor.job import RankTable, limit_items, parse_address
 
 
 @check(severity=ERROR, area="ranks")
@@ -26,21 +26,21 @@ def rank_table_address_repeated(table: RankTable) -> Iterator[Finding]:
         for field, ips in (("device_ip", rank.device_ips), ("backup_device_ip", rank.backup_ips)):
             for ip in ips:
                 owner = (rank.host, f"{rank.host} device {rank.device_id}")
-                owners[field].setdefault(str(address(ip) or ip), []).append(owner)
-        own = sorted(set(rank.device_ips) & set(rank.backup_ips))
-        if own:
+                owners[field].setdefault(str(parse_address(ip) or ip), []).append(owner)
+        shared_ips = sorted(set(rank.device_ips) & set(rank.backup_ips))
+        if shared_ips:
             yield Finding(
-                "{rank} names its own address {ip} as its backup", hosts=(rank.host,), rank=str(rank), ip=own[0]
+                "{rank} names its own address {ip} as its backup", hosts=(rank.host,), rank=str(rank), ip=shared_ips[0]
             )
     hosts = defaultdict(set)
     for server in table.servers:
         if server.host_ip:
-            hosts[str(address(server.host_ip) or server.host_ip)].add(server.server_id)
+            hosts[str(parse_address(server.host_ip) or server.host_ip)].add(server.server_id)
     owners["host_ip"] = {ip: [(name, name) for name in sorted(names)] for ip, names in hosts.items()}
     for field, addresses in owners.items():
         for ip, who in sorted(addresses.items()):
             if ip and len(who) > 1:
                 blamed = tuple(dict.fromkeys(host for host, _ in who))
-                said = few([name for _, name in who], 4)
-                yield Finding("{field} {ip} belongs to {owners}", hosts=blamed, field=field, ip=ip, owners=said)
-    table.need("device_ip")
+                owner_names = limit_items([name for _, name in who], 4)
+                yield Finding("{field} {ip} belongs to {owners}", hosts=blamed, field=field, ip=ip, owners=owner_names)
+    table.require_fields("device_ip")

@@ -20,8 +20,8 @@ def rank_table_counts_wrong(table: RankTable) -> Iterator[Finding]:
     GetInstanceList) and `topoinfo_ranktableParser.cc` (CheckAverageDev).
     """
     for count in table.counts:
-        if count.stated != count.found:
-            yield Finding("{count} is not what is listed", count=count.path, saw=count.stated, want=count.found)
+        if count.stated != count.actual:
+            yield Finding("{count} is not what is listed", count=count.path, saw=count.stated, want=count.actual)
     if table.form == "lab":
         ranks, hosts = len(table.ranks), len(table.servers)
         if hosts and (ranks % hosts or ranks // hosts not in (1, 2, 4, 8, 16)):
@@ -31,4 +31,4 @@ def rank_table_counts_wrong(table: RankTable) -> Iterator[Finding]:
                 hosts_listed=hosts,
                 want="1, 2, 4, 8 or 16 devices on each",
             )
-    table.need("server_count", "group_count", "instance_count", "device_count", "device_num", "server_num")
+    table.require_fields("server_count", "group_count", "instance_count", "device_count", "device_num", "server_num")

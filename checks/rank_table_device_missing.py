@@ -4,7 +4,7 @@ from doctor import ERROR, Finding, PerHost, check
 from doctor.engine.fact import Unreadable
 from doctor.facts.network import HostAddresses
 from doctor.facts.npu import NpuInventory
-from doctor.job import RankTable, few, placed
+from doctor.job import RankTable, limit_items, match_servers
 
 
 @check(severity=ERROR, area="ranks")
@@ -23,21 +23,21 @@ def rank_table_device_missing(
     ## Source
     HCCL documentation, `device_id`; HCOMM `topoinfo_ranktableConcise.cc` (ParserClusterInfo).
     """
-    here, _ = placed(table, [*devices, *(hosts or ())], hosts)
+    here, _ = match_servers(table, [*devices, *(hosts or ())], hosts)
     for host, servers in here.items():
         if host not in devices:
             continue
-        there = set(devices[host].devices)
+        present_devices = set(devices[host].devices)
         named = {rank.device_id for server in servers for rank in server.ranks if rank.device_id is not None}
-        if named - there:
+        if named - present_devices:
             yield Finding(
                 "{host} has no device {missing}",
                 hosts=(host,),
                 host=host,
-                missing=few(sorted(named - there)),
-                saw=few(sorted(there), 16),
-                want=few(sorted(named), 16),
+                missing=limit_items(sorted(named - present_devices)),
+                saw=limit_items(sorted(present_devices), 16),
+                want=limit_items(sorted(named), 16),
             )
-    table.need("device_id", "server_id")
+    table.require_fields("device_id", "server_id")
     if not any(host in devices for host in here):
         raise Unreadable("no host of the table is among those that answered", "rank-table-host-unknown")

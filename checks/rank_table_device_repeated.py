@@ -3,12 +3,12 @@ from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, check
 from doctor.facts.npu import NpuProduct
-from doctor.job import Launch, RankTable, family, few
+from doctor.job import LaunchConfig, RankTable, limit_items, product_family
 
 
 @check(severity=ERROR, area="ranks")
 def rank_table_device_repeated(
-    table: RankTable, launch: Launch, products: PerHost[NpuProduct] | None
+    table: RankTable, launch: LaunchConfig, products: PerHost[NpuProduct] | None
 ) -> Iterator[Finding]:
     """Every device_id of the rank table is there once a host, and is a number that the product has.
 
@@ -29,13 +29,17 @@ def rank_table_device_repeated(
     for host, devices in sorted(by_host.items()):
         for device, ranks in sorted(devices.items()):
             if len(ranks) > 1:
-                said = few(ranks, 4)
+                rank_names = limit_items(ranks, 4)
                 yield Finding(
-                    "{host} device {device} is given to {ranks}", hosts=(host,), host=host, device=device, ranks=said
+                    "{host} device {device} is given to {ranks}",
+                    hosts=(host,),
+                    host=host,
+                    device=device,
+                    ranks=rank_names,
                 )
     highest = {host: max(devices) for host, devices in by_host.items()}
     if any(7 < number <= 15 for number in highest.values()) and table.form != "group_list":
-        last = 7 if family(launch, products) == "A1" else 15
+        last = 7 if product_family(launch, products) == "A1" else 15
     else:
         last = 15 if table.form != "group_list" else 7
     for host, number in sorted(highest.items()):
@@ -44,4 +48,4 @@ def rank_table_device_repeated(
             yield Finding(
                 "{host} has no device {device}", hosts=(host,), host=host, device=number, saw=number, want=want
             )
-    table.need("device_id")
+    table.require_fields("device_id")

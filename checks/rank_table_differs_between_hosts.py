@@ -4,12 +4,12 @@ from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, Skip, check
 from doctor.facts.ranks import RankTableOnHost
-from doctor.job import Launch, RankTableFile, few
+from doctor.job import LaunchConfig, RankTableFile, limit_items
 
 
 @check(severity=ERROR, area="ranks")
 def rank_table_differs_between_hosts(
-    file: RankTableFile, launch: Launch, copies: PerHost[RankTableOnHost]
+    file: RankTableFile, launch: LaunchConfig, copies: PerHost[RankTableOnHost]
 ) -> Iterator[Finding]:
     """All hosts have the same rank table, and it is the one that was judged.
 
@@ -25,10 +25,10 @@ def rank_table_differs_between_hosts(
     torch_npu `ProcessGroupHCCL` (createHCCLCommEx); MindSpore models `merge_hccl.py`.
     """
     without = [host for host, copy in copies.items() if not copy.present]
-    if len(without) == len(copies) and not launch.rank_table_from:
+    if len(without) == len(copies) and not launch.rank_table_variable:
         raise Skip(f"no host has {file.path}: it was only given to be judged")
     if without:
-        yield Finding("{path} is not there on {who}", hosts=without, path=file.path, who=few(without))
+        yield Finding("{path} is not there on {who}", hosts=without, path=file.path, who=limit_items(without))
     holders: dict[str, list[str]] = defaultdict(list)
     for host, copy in copies.items():
         if copy.present:
@@ -39,4 +39,4 @@ def rank_table_differs_between_hosts(
     for sha, hosts in sorted(holders.items(), key=lambda item: item[1]):
         if sha != right:
             template = "another rank table than the one that was judged is on {who}"
-            yield Finding(template, hosts=hosts, who=few(hosts), saw=sha[:12], want=right[:12])
+            yield Finding(template, hosts=hosts, who=limit_items(hosts), saw=sha[:12], want=right[:12])

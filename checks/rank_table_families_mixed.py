@@ -2,7 +2,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, Skip, check
-from doctor.job import RankTable, address, few
+from doctor.job import RankTable, limit_items, parse_address
 
 
 @check(severity=ERROR, area="ranks")
@@ -20,20 +20,20 @@ def rank_table_families_mixed(table: RankTable) -> Iterator[Finding]:
     """
     by_family: dict[int, list[tuple[str, str]]] = defaultdict(list)
     for rank in table.ranks:
-        for found in filter(None, map(address, rank.device_ips)):
-            by_family[found.version].append((rank.host, f"{rank} ({found})"))
+        for parsed in filter(None, map(parse_address, rank.device_ips)):
+            by_family[parsed.version].append((rank.host, f"{rank} ({parsed})"))
     if not by_family:
-        table.need("device_ip")
+        table.require_fields("device_ip")
         raise Skip("the table has no device address")
     if len(by_family) > 1:
         few_of = min(by_family, key=lambda version: (len(by_family[version]), version))
-        odd = by_family[few_of]
+        minority = by_family[few_of]
         yield Finding(
             "{count} of {total} device addresses are IPv{version}, the others are not: {which}",
-            hosts=tuple(dict.fromkeys(host for host, _ in odd)),
-            count=len(odd),
+            hosts=tuple(dict.fromkeys(host for host, _ in minority)),
+            count=len(minority),
             total=sum(map(len, by_family.values())),
             version=few_of,
-            which=few(name for _, name in odd),
+            which=limit_items(name for _, name in minority),
         )
-    table.need("device_ip")
+    table.require_fields("device_ip")

@@ -2,7 +2,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, check
-from doctor.job import Problem, RankTable, few
+from doctor.job import RankTable, RankTableProblem, limit_items
 
 
 @check(severity=ERROR, area="ranks")
@@ -21,15 +21,15 @@ def rank_table_field_missing(table: RankTable) -> Iterator[Finding]:
     HCOMM `topoinfo_ranktableConcise.cc` and `topoinfo_ranktableStandard.cc`; HCCL documentation, rank table tables of
     910, A2 and A3. `server_count` is required by the documentation for 1.0; recent versions only warn.
     """
-    missing: dict[str, list[str]] = defaultdict(list)
-    broken: dict[tuple[str, str], list[Problem]] = defaultdict(list)
+    absent_paths: dict[str, list[str]] = defaultdict(list)
+    broken: dict[tuple[str, str], list[RankTableProblem]] = defaultdict(list)
     for problem in table.problems:
         if problem.kind == "missing":
-            missing[problem.field].append(problem.path)
+            absent_paths[problem.field].append(problem.path)
         elif problem.kind == "value":
-            broken[problem.field, problem.want].append(problem)
-    for field, places in sorted(missing.items()):
-        yield Finding("{field} is missing: {places}", field=field, places=few(places))
+            broken[problem.field, problem.expected].append(problem)
+    for field, places in sorted(absent_paths.items()):
+        yield Finding("{field} is missing: {places}", field=field, places=limit_items(places))
     for (field, want), problems in sorted(broken.items()):
-        places, saw = few(p.path for p in problems), few((p.saw or '""' for p in problems), 3)
+        places, saw = limit_items(p.path for p in problems), limit_items((p.observed or '""' for p in problems), 3)
         yield Finding("{field} is not what the form asks for: {places}", field=field, places=places, saw=saw, want=want)

@@ -2,7 +2,7 @@ from collections.abc import Iterator
 
 from doctor import WARNING, Finding, PerHost, check
 from doctor.facts.network import HostAddresses
-from doctor.job import RankTable, few, placed
+from doctor.job import RankTable, limit_items, match_servers
 
 
 @check(severity=WARNING, area="ranks")
@@ -20,15 +20,15 @@ def rank_table_host_unknown(table: RankTable, hosts: PerHost[HostAddresses]) -> 
     ## Source
     HCCL documentation, `server_id`, `host_ip`; entries are matched by name, then by the addresses of the host.
     """
-    here, nowhere = placed(table, hosts, hosts)
+    here, nowhere = match_servers(table, hosts, hosts)
     if nowhere:
-        which = few(f"{server.server_id or server.path}" for server in nowhere)
+        which = limit_items(f"{server.server_id or server.path}" for server in nowhere)
         yield Finding("in the rank table, and none of the hosts looked at: {which}", which=which)
     strange = [host for host in hosts if host not in here]
     if strange:
-        yield Finding("looked at, and not in the rank table: {which}", hosts=strange, which=few(strange))
+        yield Finding("looked at, and not in the rank table: {which}", hosts=strange, which=limit_items(strange))
     for host, servers in here.items():
         if len(servers) > 1:
-            which = few(server.path for server in servers)
+            which = limit_items(server.path for server in servers)
             yield Finding("several entries mean {host}: {which}", hosts=(host,), host=host, which=which)
-    table.need("server_id", "host_ip")
+    table.require_fields("server_id", "host_ip")

@@ -22,5 +22,5 @@ def rank_table_not_completed(table: RankTable) -> Iterator[Finding]:
     if table.status and table.status != "completed":
         yield Finding("the status of {path} is not completed", path=table.path, saw=table.status, want="completed")
     elif not table.status:
-        table.need("status")
+        table.require_fields("status")
         yield Finding("the status of {path} is empty", path=table.path, saw='""', want="completed")

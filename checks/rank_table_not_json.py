@@ -1,8 +1,8 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, check
-from doctor.job import NotARankTable, RankTableFile, few
-from doctor.job.rank_table.strict_json import parse, repeated_keys
+from doctor.job import NotARankTable, RankTableFile, limit_items
+from doctor.job.rank_table.strict_json import parse_json, repeated_keys
 
 
 @check(severity=ERROR, area="ranks")
@@ -32,10 +32,10 @@ def rank_table_not_json(file: RankTableFile) -> Iterator[Finding]:
         line = file.text.count("\n", 0, file.text.index("\ufffd")) + 1
         yield Finding("{path}, line {line}: bytes that are not UTF-8", path=file.path, line=line)
     try:
-        twice = repeated_keys(parse(file.text))
+        twice = repeated_keys(parse_json(file.text))
     except NotARankTable as why:
-        near = {"saw": why.near} if why.near else {}
+        near = {"saw": why.excerpt} if why.excerpt else {}
         yield Finding("{path}, {why}", path=file.path, why=str(why), **near)
         return
     if twice:
-        yield Finding("{path} has keys that come twice in one object: {keys}", path=file.path, keys=few(twice))
+        yield Finding("{path} has keys that come twice in one object: {keys}", path=file.path, keys=limit_items(twice))

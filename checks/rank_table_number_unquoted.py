@@ -2,7 +2,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, check
-from doctor.job import RankTable, few
+from doctor.job import RankTable, limit_items
 
 
 @check(severity=ERROR, area="ranks")
@@ -24,8 +24,8 @@ def rank_table_number_unquoted(table: RankTable) -> Iterator[Finding]:
     for problem in table.problems:
         if problem.kind == "unquoted":
             bare[problem.field].append(problem.path)
-            example.setdefault(problem.field, (problem.saw, problem.want))
+            example.setdefault(problem.field, (problem.observed, problem.expected))
     for field, places in sorted(bare.items()):
         saw, want = example[field]
-        yield Finding("{field} is a bare number: {places}", field=field, places=few(places), saw=saw, want=want)
-    table.need()
+        yield Finding("{field} is a bare number: {places}", field=field, places=limit_items(places), saw=saw, want=want)
+    table.require_fields()

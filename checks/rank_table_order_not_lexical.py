@@ -1,11 +1,11 @@
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, Skip, check
-from doctor.job import Launch, RankTable
+from doctor.job import LaunchConfig, RankTable
 
 
 @check(severity=WARNING, area="ranks")
-def rank_table_order_not_lexical(table: RankTable, launch: Launch) -> Iterator[Finding]:
+def rank_table_order_not_lexical(table: RankTable, launch: LaunchConfig) -> Iterator[Finding]:
     """The hosts' ranks follow the dictionary order of their server_ids, as MindSpore expects.
 
     ## Why it matters
@@ -18,7 +18,7 @@ def rank_table_order_not_lexical(table: RankTable, launch: Launch) -> Iterator[F
     ## Source
     MindSpore documentation, rank table start-up: rank_id follows the dictionary order of server_id.
     """
-    if not table.numbered:
+    if not table.has_rank_ids:
         raise Skip("this form has no rank ids: HCCL numbers by the order of the server_ids itself")
     if launch.framework == "torch":
         raise Skip("the job runs under torch, which has no such rule")
@@ -27,10 +27,10 @@ def rank_table_order_not_lexical(table: RankTable, launch: Launch) -> Iterator[F
         if rank.rank_id is not None:
             lowest[rank.host] = min(rank.rank_id, lowest.get(rank.host, rank.rank_id))
     by_rank = sorted(lowest, key=lambda host: (lowest[host], host))
-    wanted = sorted(lowest)
-    for at, right in zip(by_rank, wanted, strict=True):
+    expected_order = sorted(lowest)
+    for at, right in zip(by_rank, expected_order, strict=True):
         if at != right:
             template = "from rank {rank} on, the hosts do not follow the order of their server_ids"
             yield Finding(template, rank=lowest[at], saw=at, want=right)
             break
-    table.need("rank_id", "server_id")
+    table.require_fields("rank_id", "server_id")

@@ -23,5 +23,5 @@ def rank_table_path_refused(file: RankTableFile) -> Iterator[Finding]:
         yield Finding("the name of {path} does not end in .json", path=file.path)
     elif place + len(".json") != len(file.path):
         yield Finding("{path} has .json in it before its end", path=file.path)
-    if file.link:
-        yield Finding("{path} is a symbolic link to {target}", path=file.path, target=file.link)
+    if file.link_target:
+        yield Finding("{path} is a symbolic link to {target}", path=file.path, target=file.link_target)

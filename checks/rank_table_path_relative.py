@@ -1,11 +1,11 @@
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, Skip, check
-from doctor.job import Launch
+from doctor.job import LaunchConfig
 
 
 @check(severity=WARNING, area="ranks")
-def rank_table_path_relative(launch: Launch) -> Iterator[Finding]:
+def rank_table_path_relative(launch: LaunchConfig) -> Iterator[Finding]:
     """The variable that names the rank table holds an absolute path.
 
     ## Why it matters
@@ -18,10 +18,10 @@ def rank_table_path_relative(launch: Launch) -> Iterator[Finding]:
     ## Source
     torch_npu `ProcessGroupHCCL` (a file that cannot be opened is passed over); MindSpore tutorial, run.sh.
     """
-    if not launch.rank_table_from:
+    if not launch.rank_table_variable:
         raise Skip("no variable names a rank table")
     if not launch.rank_table_path.startswith("/"):
-        saw = f"{launch.rank_table_from}={launch.rank_table_path}"
+        saw = f"{launch.rank_table_variable}={launch.rank_table_path}"
         yield Finding(
-            "{variable} is relative", variable=launch.rank_table_from, saw=saw, want="a path that begins with /"
+            "{variable} is relative", variable=launch.rank_table_variable, saw=saw, want="a path that begins with /"
         )

@@ -2,7 +2,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, check
-from doctor.job import RankTable, few
+from doctor.job import RankTable, limit_items
 
 
 @check(severity=ERROR, area="ranks")
@@ -34,11 +34,13 @@ def rank_table_ports_wrong(table: RankTable) -> Iterator[Finding]:
         if backup and backup in [ports_of.get(ip) for ip in rank.backup_ips]:
             wrong["backup_device_port"].append(f"{backup} ({rank}), which is the other device's own device_port")
     for field, which in sorted(wrong.items()):
-        yield Finding("{field} cannot be used", field=field, saw=few(which), want="a port from 1 to 65535 of its own")
+        yield Finding(
+            "{field} cannot be used", field=field, saw=limit_items(which), want="a port from 1 to 65535 of its own"
+        )
     for (host, port), ranks in sorted(taken.items()):
         if len(ranks) > 1:
-            said = few(ranks, 4)
+            rank_names = limit_items(ranks, 4)
             yield Finding(
-                "host_port {port} of {host} is given to {ranks}", hosts=(host,), port=port, host=host, ranks=said
+                "host_port {port} of {host} is given to {ranks}", hosts=(host,), port=port, host=host, ranks=rank_names
             )
-    table.need("device_port", "host_port", "backup_device_port")
+    table.require_fields("device_port", "host_port", "backup_device_port")

@@ -19,7 +19,7 @@ def rank_table_ranks_interleave(table: RankTable) -> Iterator[Finding]:
     ## Source
     HCCL documentation, rank table configuration of 910, A2 and A3: `rank_id`.
     """
-    if not table.numbered:
+    if not table.has_rank_ids:
         raise Skip("this form has no rank ids: HCCL numbers the devices itself")
     spans: list[tuple[int, int, str]] = []
     for server in table.servers:
@@ -39,4 +39,4 @@ def rank_table_ranks_interleave(table: RankTable) -> Iterator[Finding]:
                 other_first=other_first,
                 other_last=other_last,
             )
-    table.need("rank_id")
+    table.require_fields("rank_id")

@@ -2,7 +2,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, Skip, check
-from doctor.job import RankTable, few
+from doctor.job import RankTable, limit_items
 
 
 @check(severity=ERROR, area="ranks")
@@ -19,7 +19,7 @@ def rank_table_ranks_not_contiguous(table: RankTable) -> Iterator[Finding]:
     ## Source
     HCOMM `topoinfo_ranktableConcise.cc` (ParserClusterInfo); HCCL documentation, `rank_id`.
     """
-    if not table.numbered:
+    if not table.has_rank_ids:
         raise Skip("this form has no rank ids: HCCL numbers the devices itself")
     holders: dict[int, list[str]] = defaultdict(list)
     for rank in table.ranks:
@@ -28,15 +28,21 @@ def rank_table_ranks_not_contiguous(table: RankTable) -> Iterator[Finding]:
     total = len(table.ranks)
     twice = {number: who for number, who in sorted(holders.items()) if len(who) > 1}
     for number, who in list(twice.items())[:8]:
-        yield Finding("rank {rank} is there {times} times: {who}", rank=number, times=len(who), who=few(who, 4))
+        yield Finding("rank {rank} is there {times} times: {who}", rank=number, times=len(who), who=limit_items(who, 4))
     if len(twice) > 8:
         yield Finding(
-            "{count} more ranks are there several times: {ranks}", count=len(twice) - 8, ranks=few(list(twice)[8:])
+            "{count} more ranks are there several times: {ranks}",
+            count=len(twice) - 8,
+            ranks=limit_items(list(twice)[8:]),
         )
     over = [number for number in sorted(holders) if number >= total]
     if over:
-        yield Finding("ranks beyond the last: {ranks}", ranks=few(over), want=f"0 to {total - 1}, for {total} devices")
-    table.need("rank_id")
-    missing = [number for number in range(total) if number not in holders]
-    if missing:
-        yield Finding("ranks are missing: {ranks}", ranks=few(missing), want=f"0 to {total - 1}, for {total} devices")
+        yield Finding(
+            "ranks beyond the last: {ranks}", ranks=limit_items(over), want=f"0 to {total - 1}, for {total} devices"
+        )
+    table.require_fields("rank_id")
+    absent_ranks = [number for number in range(total) if number not in holders]
+    if absent_ranks:
+        yield Finding(
+            "ranks are missing: {ranks}", ranks=limit_items(absent_ranks), want=f"0 to {total - 1}, for {total} devices"
+        )

@@ -1,8 +1,8 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, check
-from doctor.job import RankTable, few
-from doctor.job.rank_table.model import LONGEST_ID
+from doctor.job import RankTable, limit_items
+from doctor.job.rank_table.model import MAX_SERVER_ID
 
 
 @check(severity=ERROR, area="ranks")
@@ -29,8 +29,8 @@ def rank_table_server_repeated(table: RankTable) -> Iterator[Finding]:
             yield Finding(
                 "{path} has an empty server_id", path=server.path, saw='""', want="the host's address or name"
             )
-        elif len(name) > LONGEST_ID:
-            limit = f"at most {LONGEST_ID} characters"
+        elif len(name) > MAX_SERVER_ID:
+            limit = f"at most {MAX_SERVER_ID} characters"
             yield Finding("the server_id of {path} is too long", path=server.path, saw=name, want=limit)
         elif name in first:
             both = [first[name], server.path]
@@ -39,5 +39,5 @@ def rank_table_server_repeated(table: RankTable) -> Iterator[Finding]:
     loose = [s.server_id for s in table.servers if s.server_id.lower() == "localhost" or s.server_id.startswith("127.")]
     loose += [s.server_id for s in table.servers if s.server_id in ("::1", "0.0.0.0")]
     if loose and len(table.servers) > 1:
-        yield Finding("{ids} means every host to itself", ids=few(loose), want="the host's own address or name")
-    table.need("server_id")
+        yield Finding("{ids} means every host to itself", ids=limit_items(loose), want="the host's own address or name")
+    table.require_fields("server_id")

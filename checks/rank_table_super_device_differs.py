@@ -2,7 +2,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, Skip, check
-from doctor.job import RankTable, few
+from doctor.job import RankTable, limit_items
 
 
 @check(severity=WARNING, area="ranks")
@@ -42,13 +42,13 @@ def rank_table_super_device_differs(table: RankTable) -> Iterator[Finding]:
                     want=f"device {rank.device_id}",
                 )
         if len(places) > 1:
-            said = {f"host {place}": few(ranks, 4) for place, ranks in sorted(places.items())}
+            ranks_by_host = {f"host {place}": limit_items(ranks, 4) for place, ranks in sorted(places.items())}
             yield Finding(
                 "the super_device_ids of {host} are those of several hosts",
                 hosts=(server.server_id,),
                 host=server.server_id,
-                saw=said,
+                saw=ranks_by_host,
             )
     if not coded:
         raise Skip("no super_device_id follows the hardware's coding")
-    table.need("super_device_id", "device_id")
+    table.require_fields("super_device_id", "device_id")

@@ -2,7 +2,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, Skip, check
-from doctor.job import Rank, RankTable, few
+from doctor.job import Rank, RankTable, limit_items
 
 
 @check(severity=ERROR, area="ranks")
@@ -22,7 +22,7 @@ def rank_table_super_device_repeated(table: RankTable) -> Iterator[Finding]:
     if table.form != "1.2":
         raise Skip("only version 1.2 has super_device_id")
     if table.super_pods is None and all(rank.super_device_id is None for rank in table.ranks):
-        table.need("super_device_id")
+        table.require_fields("super_device_id")
         raise Skip("the table lists no super pods: HCCL treats the hosts as single servers")
     bad: list[tuple[str, str]] = []
     owners: dict[tuple[str, int], list[Rank]] = defaultdict(list)
@@ -33,11 +33,11 @@ def rank_table_super_device_repeated(table: RankTable) -> Iterator[Finding]:
         elif text is not None or table.super_pods is not None:
             bad.append((rank.host, f"{text or 'nothing'} ({rank})"))
     if bad:
-        hosts, saw = tuple(dict.fromkeys(host for host, _ in bad)), few(text for _, text in bad)
+        hosts, saw = tuple(dict.fromkeys(host for host, _ in bad)), limit_items(text for _, text in bad)
         yield Finding("super_device_id cannot be used", hosts=hosts, saw=saw, want="the device's SDID, a whole number")
     for (pod, number), ranks in sorted(owners.items()):
         if len(ranks) > 1:
             hosts, pod_said = tuple(dict.fromkeys(rank.host for rank in ranks)), pod or '""'
             template = "super_device_id {id} of super pod {pod} belongs to {ranks}"
-            yield Finding(template, hosts=hosts, id=number, pod=pod_said, ranks=few(ranks, 4))
-    table.need("super_device_id")
+            yield Finding(template, hosts=hosts, id=number, pod=pod_said, ranks=limit_items(ranks, 4))
+    table.require_fields("super_device_id")

@@ -24,4 +24,4 @@ def rank_table_super_pod_absent(table: RankTable) -> Iterator[Finding]:
         yield Finding("{path} has version 1.2 and no super_pod_list", path=table.path)
     if table.ranks and all(rank.super_device_id is None for rank in table.ranks):
         yield Finding("{path} has version 1.2 and no super_device_id", path=table.path)
-    table.need("super_device_id", "super_pod_list")
+    table.require_fields("super_device_id", "super_pod_list")

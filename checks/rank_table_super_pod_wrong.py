@@ -3,7 +3,7 @@ from collections.abc import Iterator
 from itertools import groupby
 
 from doctor import ERROR, Finding, Skip, check
-from doctor.job import RankTable, few
+from doctor.job import RankTable, limit_items
 
 
 @check(severity=ERROR, area="ranks")
@@ -33,16 +33,16 @@ def rank_table_super_pod_wrong(table: RankTable) -> Iterator[Finding]:
     for pod in table.super_pods:
         for host in pod.servers:
             pods_of[host].append(pod.super_pod_id)
-    known = list(dict.fromkeys(server.server_id for server in table.servers))
+    server_ids = list(dict.fromkeys(server.server_id for server in table.servers))
     for template, hosts in (
-        ("super pods list hosts that are not in server_list: {which}", sorted(set(pods_of) - set(known))),
-        ("no super pod lists {which}", sorted(set(known) - set(pods_of))),
+        ("super pods list hosts that are not in server_list: {which}", sorted(set(pods_of) - set(server_ids))),
+        ("no super pod lists {which}", sorted(set(server_ids) - set(pods_of))),
         ("listed more than once: {which}", sorted(host for host, pods in pods_of.items() if len(pods) > 1)),
     ):
         if hosts:
-            yield Finding(template, hosts=tuple(hosts), which=few(hosts))
-    blocks = Counter(pod for pod, _ in groupby(pods_of[host][0] for host in known if host in pods_of))
+            yield Finding(template, hosts=tuple(hosts), which=limit_items(hosts))
+    blocks = Counter(pod for pod, _ in groupby(pods_of[host][0] for host in server_ids if host in pods_of))
     split = sorted(pod for pod, times in blocks.items() if times > 1)
     if split:
-        yield Finding("the hosts of super pods {pods} do not stand together in server_list", pods=few(split))
-    table.need("super_pod_list", "super_pod_id", "server_id")
+        yield Finding("the hosts of super pods {pods} do not stand together in server_list", pods=limit_items(split))
+    table.require_fields("super_pod_list", "super_pod_id", "server_id")

@@ -22,6 +22,6 @@ def rank_table_version_unknown(file: RankTableFile) -> Iterator[Finding]:
     try:
         file.table()
     except NotARankTable as why:
-        if why.because != "rank-table-version-unknown":
+        if why.root_cause != "rank-table-version-unknown":
             raise
         yield Finding("{path}: {why}", path=file.path, why=why.reason, want="1.0, 1.2, or a group_list without version")

@@ -1,11 +1,11 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, Skip, check
-from doctor.job import Launch, RankTable
+from doctor.job import LaunchConfig, RankTable
 
 
 @check(severity=ERROR, area="ranks")
-def rank_table_world_size_differs(table: RankTable, launch: Launch) -> Iterator[Finding]:
+def rank_table_world_size_differs(table: RankTable, launch: LaunchConfig) -> Iterator[Finding]:
     """The job has as many ranks as the rank table lists.
 
     ## Why it matters
@@ -27,7 +27,7 @@ def rank_table_world_size_differs(table: RankTable, launch: Launch) -> Iterator[
         sizes["the world size"] = launch.world_size
     if not sizes:
         raise Skip("nothing says how many ranks the job has")
-    table.need()
+    table.require_fields()
     for name, number in sorted(sizes.items()):
         if number != len(table.ranks):
             yield Finding(

@@ -1,7 +1,7 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, check
-from doctor.facts.memory import DOCKER_DEFAULT, SharedMemory, size
+from doctor.facts.memory import DOCKER_DEFAULT_SHM, SharedMemory, format_bytes
 
 
 @check(severity=ERROR, area="memory")
@@ -21,10 +21,10 @@ def shm_docker_default(shm: SharedMemory) -> Iterator[Finding]:
     Docker documentation, `docker run --shm-size` (default 64 MB); containerd and the kubelet have the same.
     NCCL and PyTorch issues on containers with 64 MB name these errors.
     """
-    if shm.size == DOCKER_DEFAULT:
+    if shm.size == DOCKER_DEFAULT_SHM:
         yield Finding(
             "/dev/shm holds {saw}, the default of a container; expected {want}",
-            saw=size(shm.size),
+            saw=format_bytes(shm.size),
             want="--shm-size or --ipc=host",
             container=shm.container,
         )

@@ -2,15 +2,17 @@ from collections.abc import Iterator
 
 from doctor import ERROR, Finding, check
 from doctor.facts.gpu import GpuCards
-from doctor.facts.memory import SharedMemory, ranks_here, size, wanted_shm
+from doctor.facts.memory import SharedMemory, format_bytes, host_rank_count, required_shm
 from doctor.facts.npu import NpuInventory
-from doctor.job import Launch
+from doctor.job import LaunchConfig
 
-SHARE = 0.1
+MIN_FREE_SHARE = 0.1
 
 
 @check(severity=ERROR, area="memory")
-def shm_full(shm: SharedMemory, npus: NpuInventory | None, gpus: GpuCards | None, launch: Launch) -> Iterator[Finding]:
+def shm_full(
+    shm: SharedMemory, npus: NpuInventory | None, gpus: GpuCards | None, launch: LaunchConfig
+) -> Iterator[Finding]:
     """At least a tenth of /dev/shm is free, or as much as the job needs.
 
     ## Why it matters
@@ -24,11 +26,11 @@ def shm_full(shm: SharedMemory, npus: NpuInventory | None, gpus: GpuCards | None
     ## Source
     tmpfs(5). The share is ours: a tenth, and only when less is free than shm-too-small asks for.
     """
-    wanted = wanted_shm(ranks_here(launch, len(npus.devices) if npus else gpus.pci if gpus else 0))
-    if shm.limited and shm.free < SHARE * shm.size and shm.free < wanted:
+    required = required_shm(host_rank_count(launch, len(npus.devices) if npus else gpus.pci if gpus else 0))
+    if shm.limited and shm.free < MIN_FREE_SHARE * shm.size and shm.free < required:
         yield Finding(
             "{saw} of {size} are free in /dev/shm; expected at least {want}",
-            saw=size(shm.free),
-            size=size(shm.size),
-            want=size(min(wanted, int(SHARE * shm.size))),
+            saw=format_bytes(shm.free),
+            size=format_bytes(shm.size),
+            want=format_bytes(min(required, int(MIN_FREE_SHARE * shm.size))),
         )

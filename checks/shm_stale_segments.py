@@ -1,8 +1,8 @@
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, check
-from doctor.facts.memory import MIB, IdleSegments, size
-from doctor.job import few
+from doctor.facts.memory import MIB, IdleSegments, format_bytes
+from doctor.job import limit_items
 
 
 @check(severity=WARNING, area="memory")
@@ -21,17 +21,21 @@ def shm_stale_segments(segments: IdleSegments) -> Iterator[Finding]:
     has it open or mapped (the kernel would not grant a lease, fcntl(2) F_SETLEASE), a System V segment when none is
     attached; both when older than ten minutes, and from 1 MiB in all: a few pages harm nobody.
     """
-    found = [*segments.files, *segments.sysv]
-    total = sum(one.bytes for one in found)
+    stale_segments = [*segments.files, *segments.sysv]
+    total = sum(segment.bytes for segment in stale_segments)
     if total >= MIB:
-        names = [one.path if one.path.startswith("/") else f"segment {one.path}" for one in found]
-        remove = [f"`rm {one.path}`" for one in segments.files] + [f"`ipcrm -m {one.path}`" for one in segments.sysv]
+        names = [
+            segment.path if segment.path.startswith("/") else f"segment {segment.path}" for segment in stale_segments
+        ]
+        remove = [f"`rm {segment.path}`" for segment in segments.files] + [
+            f"`ipcrm -m {segment.path}`" for segment in segments.sysv
+        ]
         yield Finding(
             "{saw} of shared memory are used by nobody: {names}",
-            saw=size(total),
+            saw=format_bytes(total),
             want="none",
-            names=few(names, 4),
-            remove=few(remove, 8),
-            count=len(found),
-            objects=[one.path for one in found],
+            names=limit_items(names, 4),
+            remove=limit_items(remove, 8),
+            count=len(stale_segments),
+            objects=[segment.path for segment in stale_segments],
         )

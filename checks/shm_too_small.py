@@ -2,14 +2,14 @@ from collections.abc import Iterator
 
 from doctor import WARNING, Finding, check
 from doctor.facts.gpu import GpuCards
-from doctor.facts.memory import DOCKER_DEFAULT, SharedMemory, ranks_here, size, wanted_shm
+from doctor.facts.memory import DOCKER_DEFAULT_SHM, SharedMemory, format_bytes, host_rank_count, required_shm
 from doctor.facts.npu import NpuInventory
-from doctor.job import Launch
+from doctor.job import LaunchConfig
 
 
 @check(severity=WARNING, area="memory")
 def shm_too_small(
-    shm: SharedMemory, npus: NpuInventory | None, gpus: GpuCards | None, launch: Launch
+    shm: SharedMemory, npus: NpuInventory | None, gpus: GpuCards | None, launch: LaunchConfig
 ) -> Iterator[Finding]:
     """/dev/shm has room for the shared memory of all ranks on the host.
 
@@ -26,12 +26,12 @@ def shm_too_small(
     (vllm-ascend: `--shm-size=1g`), and 128 MiB a rank where that is more: two loader workers with two batches of
     32 MiB each. Exactly 64 MiB is told by shm-docker-default.
     """
-    ranks = ranks_here(launch, len(npus.devices) if npus else gpus.pci if gpus else 0)
-    wanted = wanted_shm(ranks)
-    if shm.size < wanted and shm.limited and shm.size != DOCKER_DEFAULT:
+    ranks = host_rank_count(launch, len(npus.devices) if npus else gpus.pci if gpus else 0)
+    required = required_shm(ranks)
+    if shm.size < required and shm.limited and shm.size != DOCKER_DEFAULT_SHM:
         yield Finding(
             "/dev/shm holds {saw}; expected at least {want}",
-            saw=size(shm.size),
-            want=size(wanted),
+            saw=format_bytes(shm.size),
+            want=format_bytes(required),
             ranks=ranks,
         )

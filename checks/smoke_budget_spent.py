@@ -3,7 +3,7 @@ from collections.abc import Iterator
 from doctor import WARNING, Finding, PerHost, check
 from doctor.facts.smoke import SmokeStart
 from doctor.smoke.model import SmokeRun
-from doctor.smoke.results.trouble_findings import found
+from doctor.smoke.results.trouble_findings import failure_findings
 
 
 @check(severity=WARNING, area="smoke")
@@ -22,7 +22,7 @@ def smoke_budget_spent(run: SmokeRun, started: PerHost[SmokeStart] | None) -> It
     ## Source
     The clock of the controller, from the first connection on.
     """
-    yield from found(
+    yield from failure_findings(
         run,
         "the time was up {where}: {text}",
         "budget",

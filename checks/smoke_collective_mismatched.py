@@ -3,7 +3,7 @@ from collections.abc import Iterator
 from doctor import ERROR, Finding, PerHost, check
 from doctor.facts.smoke import SmokeStart
 from doctor.smoke.model import SmokeRun
-from doctor.smoke.results.trouble_findings import found
+from doctor.smoke.results.trouble_findings import failure_findings
 
 
 @check(severity=ERROR, area="smoke")
@@ -25,7 +25,7 @@ def smoke_collective_mismatched(run: SmokeRun, started: PerHost[SmokeStart] | No
     same call. Of two sides that is to blame whose calls differ from its own previous step, then the minority.
     PyTorch and NCCL document that calls must match on all ranks.
     """
-    yield from found(
+    yield from failure_findings(
         run,
         "{who} called {doing} {where}, where the others did not",
         "mismatch",

@@ -3,7 +3,7 @@ from collections.abc import Iterator
 from doctor import ERROR, Finding, PerHost, check
 from doctor.facts.smoke import SmokeStart
 from doctor.smoke.model import SmokeRun
-from doctor.smoke.results.trouble_findings import found
+from doctor.smoke.results.trouble_findings import failure_findings
 
 
 @check(severity=ERROR, area="smoke")
@@ -22,7 +22,7 @@ def smoke_collective_order(run: SmokeRun, started: PerHost[SmokeStart] | None) -
     The ranks' waits form a graph: a rank in a collective waits for each member that has not entered it. A circle in
     that graph cannot resolve itself, so it is named without any timeout.
     """
-    yield from found(
+    yield from failure_findings(
         run,
         "{who} and others wait for each other in a circle {where}: {sides}",
         "order",

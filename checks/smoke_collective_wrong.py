@@ -3,9 +3,9 @@ from collections.abc import Iterator
 from doctor import ERROR, Finding, PerHost, check
 from doctor.facts.smoke import SmokeCollectives
 from doctor.smoke.model import SmokeRun
-from doctor.smoke.numerics.buffers import looks
-from doctor.smoke.numerics.collective_values import blamed
-from doctor.smoke.results.trouble_findings import ranks
+from doctor.smoke.numerics.buffers import describe_damage
+from doctor.smoke.numerics.collective_values import blame_ranks
+from doctor.smoke.results.trouble_findings import describe_ranks
 
 
 @check(severity=ERROR, area="smoke")
@@ -29,17 +29,17 @@ def smoke_collective_wrong(run: SmokeRun, collectives: PerHost[SmokeCollectives]
     the root, the one that alone has another sum.
     """
     wrong = [event for fact in collectives.values() for event in fact.wrong]
-    for blame in blamed(wrong, run.groups, run.plan.world):
+    for blame in blame_ranks(wrong, run.groups, run.plan.world):
         first = blame.events[0]
         ops = sorted({event.op for event in blame.events})
         name, members = run.groups.get(first.gid, (f"group {first.gid}", tuple(range(run.plan.world))))
-        kind = looks(first, members)
+        kind = describe_damage(first, members)
         yield Finding(
             "{blame} {who}: {op} of {numel} {dtype} in {group} gave {saw} at element {index} on rank {seen}, "
             "expected {want}{looks}; wrong elements in all: {wrong}, in {ops}",
             hosts=run.hosts(blame.ranks),
             blame="the fault lies with" if len(blame.ranks) == 1 else "the fault lies with one of",
-            who=ranks(run, blame.ranks),
+            who=describe_ranks(run, blame.ranks),
             ranks=list(blame.ranks),
             op=first.op,
             numel=first.numel,

@@ -2,7 +2,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, Skip, check
-from doctor.engine.sanitize import plain
+from doctor.engine.sanitize import strip_control_chars
 from doctor.facts.smoke import SmokeStart
 from doctor.smoke.model import SmokeRun
 from doctor.smoke.results.trouble_findings import DEVICES
@@ -30,10 +30,12 @@ def smoke_device_wrong(run: SmokeRun, started: PerHost[SmokeStart]) -> Iterator[
     for host, fact in started.items():
         holders: dict[str, dict[int, int]] = defaultdict(dict)
         for event in fact.joined:
-            wanted = run.plan.places[event.rank].device
-            if event.device.index == wanted:
+            expected_device = run.plan.places[event.rank].device
+            if event.device.index == expected_device:
                 # A plan may give one device to several ranks.
-                holders[plain(str(event.device.id or event.device.index), 80)].setdefault(wanted, event.rank)
+                holders[strip_control_chars(str(event.device.id or event.device.index), 80)].setdefault(
+                    expected_device, event.rank
+                )
             else:
                 yield Finding(
                     "rank {rank} has {kind} {saw}, expected {kind} {want}",
@@ -41,7 +43,7 @@ def smoke_device_wrong(run: SmokeRun, started: PerHost[SmokeStart]) -> Iterator[
                     rank=event.rank,
                     kind=kind,
                     saw=event.device.index,
-                    want=wanted,
+                    want=expected_device,
                 )
         for device, ranks in sorted(holders.items()):
             if len(ranks) > 1:

@@ -3,7 +3,7 @@ from collections.abc import Iterator
 from doctor import ERROR, Finding, PerHost, check
 from doctor.facts.smoke import SmokeStart
 from doctor.smoke.model import SmokeRun
-from doctor.smoke.results.trouble_findings import found
+from doctor.smoke.results.trouble_findings import failure_findings
 
 
 @check(severity=ERROR, area="smoke")
@@ -23,7 +23,7 @@ def smoke_host_silent(run: SmokeRun, started: PerHost[SmokeStart] | None) -> Ite
     The agent of each host says something five times a second over the connection that it was started with; one
     second without a word, beyond our own lateness, is silence.
     """
-    yield from found(
+    yield from failure_findings(
         run,
         "{who} cannot be heard of any more {where}: {text}",
         "silent",

@@ -3,7 +3,7 @@ from collections.abc import Iterator
 from doctor import WARNING, Finding, PerHost, check
 from doctor.facts.smoke import SmokePairs
 from doctor.smoke.model import SmokeRun
-from doctor.smoke.speed.rank_speeds import duration, end, measured, megabytes
+from doctor.smoke.speed.rank_speeds import compare_links, describe_end, duration, megabytes
 
 
 @check(severity=WARNING, area="smoke")
@@ -28,20 +28,20 @@ def smoke_host_slow(run: SmokeRun, pairs: PerHost[SmokePairs]) -> Iterator[Findi
     these times vary by. There is no table of what a network should do: hosts are compared with each other, so that a
     fleet that is slow as a whole is not seen, nor who of two hosts it is.
     """
-    links, size = measured(pairs)
-    for one in links.ends:
-        rank = one.ends[0]
+    links, size = compare_links(pairs)
+    for slow_end in links.ends:
+        rank = slow_end.ends[0]
         yield Finding(
             "exchanges of {size} with {who} take {ratio} times as long as those of the others among themselves: "
             "{seconds} against {norm}, with {slow} of {tried} partners",
             hosts=[run.plan.host_of(rank)],
-            who=end(run, rank),
+            who=describe_end(run, rank),
             rank=rank,
             size=megabytes(size),
-            ratio=round(one.ratio, 2),
-            seconds=duration(one.seconds),
-            norm=duration(one.norm),
-            slow=one.slow,
-            tried=one.tried,
-            sigmas=round(one.sigmas, 1),
+            ratio=round(slow_end.ratio, 2),
+            seconds=duration(slow_end.seconds),
+            norm=duration(slow_end.peer_seconds),
+            slow=slow_end.slow_pairs,
+            tried=slow_end.measured_pairs,
+            sigmas=round(slow_end.sigmas, 1),
         )

@@ -3,7 +3,7 @@ from collections.abc import Iterator
 from doctor import ERROR, Finding, PerHost, check
 from doctor.facts.smoke import SmokeStart
 from doctor.smoke.model import SmokeRun
-from doctor.smoke.results.trouble_findings import found
+from doctor.smoke.results.trouble_findings import failure_findings
 
 
 @check(severity=ERROR, area="smoke")
@@ -23,7 +23,7 @@ def smoke_input_stalled(run: SmokeRun, started: PerHost[SmokeStart] | None) -> I
     ## Source
     As for blocked ranks, where the rank itself says that it waits for input.
     """
-    yield from found(
+    yield from failure_findings(
         run,
         "{who} waits for its data {where}: {state}",
         "input",

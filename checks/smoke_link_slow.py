@@ -3,7 +3,7 @@ from collections.abc import Iterator
 from doctor import WARNING, Finding, PerHost, check
 from doctor.facts.smoke import SmokePairs
 from doctor.smoke.model import SmokeRun
-from doctor.smoke.speed.rank_speeds import duration, end, measured, megabytes
+from doctor.smoke.speed.rank_speeds import compare_links, describe_end, duration, megabytes
 
 
 @check(severity=WARNING, area="smoke")
@@ -28,21 +28,21 @@ def smoke_link_slow(run: SmokeRun, pairs: PerHost[SmokePairs]) -> Iterator[Findi
     so again when measured alone; or whose quickest exchange alone takes 2.5 times as long as any unsuspected pair.
     With more than 32 hosts only some of the pairs meet.
     """
-    links, size = measured(pairs)
+    links, size = compare_links(pairs)
     for link in links.links:
-        one, other = link.ends
+        first_rank, other = link.ends
         yield Finding(
             "{first} and {second} take {ratio} times as long as most pairs to exchange {size}: {seconds} against "
             "{norm}, and are quick with most others, so it is the way between them",
             hosts=run.hosts(link.ends),
-            first=end(run, one),
-            second=end(run, other),
-            one=run.plan.host_of(one),
+            first=describe_end(run, first_rank),
+            second=describe_end(run, other),
+            one=run.plan.host_of(first_rank),
             other=run.plan.host_of(other),
             ranks=list(link.ends),
             size=megabytes(size),
             ratio=round(link.ratio, 2),
             seconds=duration(link.seconds),
-            norm=duration(link.norm),
+            norm=duration(link.peer_seconds),
             sigmas=round(link.sigmas, 1),
         )

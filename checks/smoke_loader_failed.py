@@ -2,10 +2,10 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, check
-from doctor.engine.sanitize import plain
+from doctor.engine.sanitize import strip_control_chars
 from doctor.facts.smoke import SmokeLoader
 from doctor.smoke.model import SmokeRun
-from doctor.smoke.results.trouble_findings import ranks
+from doctor.smoke.results.trouble_findings import describe_ranks
 
 
 @check(severity=ERROR, area="smoke")
@@ -30,8 +30,12 @@ def smoke_loader_failed(run: SmokeRun, loaders: PerHost[SmokeLoader]) -> Iterato
         failed: dict[str, list[int]] = defaultdict(list)
         for event in fact.loaded:
             if event.text:
-                failed[plain(event.text, 300)].append(event.rank)
+                failed[strip_control_chars(event.text, 300)].append(event.rank)
         for text, some in sorted(failed.items()):
             yield Finding(
-                "the data loader of {who} failed: {text}", hosts=[host], who=ranks(run, some), ranks=some, text=text
+                "the data loader of {who} failed: {text}",
+                hosts=[host],
+                who=describe_ranks(run, some),
+                ranks=some,
+                text=text,
             )

@@ -3,7 +3,7 @@ from collections.abc import Iterator
 from doctor import ERROR, Finding, PerHost, Skip, check
 from doctor.facts.smoke import SmokeLoader
 from doctor.smoke.model import SmokeRun
-from doctor.smoke.numerics.loader_seeds import loaders_wrong
+from doctor.smoke.numerics.loader_seeds import loader_findings
 
 
 @check(severity=ERROR, area="smoke")
@@ -28,4 +28,4 @@ def smoke_loader_seed_differs(run: SmokeRun, loaders: PerHost[SmokeLoader]) -> I
     loaded = {event.rank: event for fact in loaders.values() for event in fact.loaded}
     if len(loaded) < 2:
         raise Skip("there is one data loader, and nothing to compare it with")
-    yield from loaders_wrong(run.plan, loaded)
+    yield from loader_findings(run.plan, loaded)

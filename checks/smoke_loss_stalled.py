@@ -4,16 +4,25 @@ from doctor import ERROR, Finding, PerHost, Skip, check
 from doctor.engine.fact import Unreadable
 from doctor.facts.smoke import SmokeLearning, SmokeTraining
 from doctor.smoke.model import SmokeRun
-from doctor.smoke.numerics.analyze import judge_training
-from doctor.smoke.numerics.loss_curve import ENOUGH, MARGIN, NOTHING, PLACE, level, mistaken, stalled, together
+from doctor.smoke.numerics.analyze import analyze_training
+from doctor.smoke.numerics.loss_curve import (
+    LOSS_OF_NOTHING,
+    LOSS_OF_PLACE,
+    MARGIN,
+    MIN_STEPS,
+    false_alarm_rate,
+    final_level,
+    mean_losses,
+    stall_reason,
+)
 
-WORDS = {
+STALL_TEXTS = {
     "nothing": (
         "nothing is learned: it is still at ln 64, the loss of who knows nothing of the data",
-        NOTHING - MARGIN,
+        LOSS_OF_NOTHING - MARGIN,
     ),
-    "rose": ("it rises: each step makes the model worse", NOTHING - MARGIN),
-    "place": ("it stands at ln 7: words are learned by their place alone, and attention brings nothing", PLACE),
+    "rose": ("it rises: each step makes the model worse", LOSS_OF_NOTHING - MARGIN),
+    "place": ("it stands at ln 7: words are learned by their place alone, and attention brings nothing", LOSS_OF_PLACE),
 }
 
 
@@ -37,25 +46,25 @@ def smoke_loss_stalled(
     trainings of each of seven kinds (learning, learning slowly, frozen, too slow, labels at random, no context,
     ascending) it made no mistake, so it is wrong in fewer than 0.3 % of runs (95 %).
     """
-    told = together((event.step, event.loss) for fact in learning.values() for event in fact.steps)
-    losses = [loss for loss in told if loss is not None]
-    if len(losses) < len(told):
+    step_losses = mean_losses((event.step, event.loss) for fact in learning.values() for event in fact.steps)
+    losses = [loss for loss in step_losses if loss is not None]
+    if len(losses) < len(step_losses):
         raise Unreadable("the loss is not a finite number", "smoke-not-finite")
-    if len(losses) < ENOUGH:
-        raise Skip(f"{len(losses)} steps are too few to tell; it takes {ENOUGH}")
-    reason = stalled(losses)
-    causes = judge_training(run.plan, training).causes if training and reason else ()
+    if len(losses) < MIN_STEPS:
+        raise Skip(f"{len(losses)} steps are too few to tell; it takes {MIN_STEPS}")
+    reason = stall_reason(losses)
+    causes = analyze_training(run.plan, training).causes if training and reason else ()
     if causes:
         raise Unreadable(f"the loss does not fall; {causes[0].check} explains it", causes[0].check)
     if not reason:
         return
-    text, want = WORDS[reason]
+    text, want = STALL_TEXTS[reason]
     yield Finding(
         "the loss of {steps} steps ends at {saw}, expected below {want}: " + text,
-        saw=round(level(losses), 3),
+        saw=round(final_level(losses), 3),
         want=round(want, 3),
         steps=len(losses),
         reason=reason,
         rate=0.02,
-        mistaken=mistaken(),
+        mistaken=false_alarm_rate(),
     )

@@ -4,9 +4,9 @@ from doctor import ERROR, Finding, PerHost, check
 from doctor.engine.fact import Unreadable
 from doctor.facts.smoke import SmokeNative, SmokeTraining
 from doctor.smoke.model import SmokeRun
-from doctor.smoke.numerics.analyze import judge_training
-from doctor.smoke.numerics.native import not_run, off
-from doctor.smoke.numerics.reference_run import twins
+from doctor.smoke.numerics.analyze import analyze_training
+from doctor.smoke.numerics.native import native_deviations, not_run
+from doctor.smoke.numerics.reference_run import majority_reference
 
 
 @check(severity=ERROR, area="smoke")
@@ -29,24 +29,24 @@ def smoke_native_differs(
     Same rows, same start and same optimizer as the serial twin; losses compared at 1e-4 relative. On gloo all of them
     agree with it to 2e-7.
     """
-    twin = twins(training)
+    twin = majority_reference(training)
     if twin is None:
         raise Unreadable("no rank told of its serial twin")
-    wrong = list(off(run.plan, native, twin))
-    causes = judge_training(run.plan, training).causes
+    wrong = list(native_deviations(run.plan, native, twin))
+    causes = analyze_training(run.plan, training).causes
     if wrong and causes:
         raise Unreadable(f"{causes[0].check} explains that wrappers differ", causes[0].check)
-    for one in wrong:
+    for difference in wrong:
         yield Finding(
             "{api} in {layout}: the loss of step {step} is {saw}, in one process {want}",
-            hosts=run.hosts(one.ranks),
-            api=one.api,
-            layout=one.layout,
-            step=one.step,
-            saw=one.saw,
-            want=one.want,
-            ranks=list(one.ranks),
+            hosts=run.hosts(difference.ranks),
+            api=difference.api,
+            layout=difference.layout,
+            step=difference.step,
+            saw=difference.observed,
+            want=difference.expected,
+            ranks=list(difference.ranks),
         )
-    missing = not_run(run.plan, native)
-    if missing:
-        raise Unreadable("; ".join(missing))
+    absent_results = not_run(run.plan, native)
+    if absent_results:
+        raise Unreadable("; ".join(absent_results))

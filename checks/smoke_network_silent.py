@@ -3,7 +3,7 @@ from collections.abc import Iterator
 from doctor import ERROR, Finding, PerHost, check
 from doctor.facts.smoke import SmokeStart
 from doctor.smoke.model import SmokeRun
-from doctor.smoke.results.trouble_findings import found
+from doctor.smoke.results.trouble_findings import failure_findings
 
 
 @check(severity=ERROR, area="smoke")
@@ -26,7 +26,7 @@ def smoke_network_silent(run: SmokeRun, started: PerHost[SmokeStart] | None) -> 
     or half a second, if the kernel's counters show that a waiting rank's socket sends the same bytes again. Then
     every host connects to every other: where that fails for all pairs of a host, the host is named, else the pair.
     """
-    yield from found(
+    yield from failure_findings(
         run,
         "bytes do not arrive {where}: {links}; {call}",
         "network",

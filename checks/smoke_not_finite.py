@@ -25,12 +25,12 @@ def smoke_not_finite(
     Every rank sums up what goes into each part of its model and what comes out, before anything is mixed with other
     ranks' numbers. A rank that turned finite numbers into others made them; one that was given them is a victim.
     """
-    found = list(findings("smoke-not-finite", run, training))
-    yield from found
-    told = [event for fact in (learning or {}).values() for event in fact.steps if event.loss is None]
-    if told and not found:
-        step = min(event.step for event in told)
-        ranks = sorted(event.rank for event in told if event.step == step)
+    layout_findings = list(findings("smoke-not-finite", run, training))
+    yield from layout_findings
+    bad_steps = [event for fact in (learning or {}).values() for event in fact.steps if event.loss is None]
+    if bad_steps and not layout_findings:
+        step = min(event.step for event in bad_steps)
+        ranks = sorted(event.rank for event in bad_steps if event.step == step)
         yield Finding(
             "the loss of step {step} of the learning stage is NaN or Inf on {who}; the layouts' short runs were finite",
             hosts=run.hosts(tuple(ranks)),

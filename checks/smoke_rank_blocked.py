@@ -3,7 +3,7 @@ from collections.abc import Iterator
 from doctor import ERROR, Finding, PerHost, check
 from doctor.facts.smoke import SmokeStart
 from doctor.smoke.model import SmokeRun
-from doctor.smoke.results.trouble_findings import found
+from doctor.smoke.results.trouble_findings import failure_findings
 
 
 @check(severity=ERROR, area="smoke")
@@ -24,7 +24,7 @@ def smoke_rank_blocked(run: SmokeRun, started: PerHost[SmokeStart] | None) -> It
     and at least 1 s, in time that does not count waiting for a CPU. Sleeping and computing are told apart by the
     CPU time of its main thread.
     """
-    yield from found(
+    yield from failure_findings(
         run,
         "{who} does not come to {call} {where}: {state}",
         "blocked",

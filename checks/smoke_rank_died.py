@@ -3,7 +3,7 @@ from collections.abc import Iterator
 from doctor import ERROR, Finding, PerHost, check
 from doctor.facts.smoke import SmokeStart
 from doctor.smoke.model import SmokeRun
-from doctor.smoke.results.trouble_findings import found
+from doctor.smoke.results.trouble_findings import failure_findings
 
 
 @check(severity=ERROR, area="smoke")
@@ -24,7 +24,7 @@ def smoke_rank_died(run: SmokeRun, started: PerHost[SmokeStart] | None) -> Itera
     The host's agent reaps each rank and knows its exit status, whether the kernel killed it for memory (kernel log,
     cgroup), and its last words. Errors that follow from a lost connection are told from errors of a rank's own.
     """
-    yield from found(
+    yield from failure_findings(
         run,
         "{who} died {where}: {text}",
         "dead",

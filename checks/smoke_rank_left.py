@@ -3,7 +3,7 @@ from collections.abc import Iterator
 from doctor import ERROR, Finding, PerHost, check
 from doctor.facts.smoke import SmokeStart
 from doctor.smoke.model import SmokeRun
-from doctor.smoke.results.trouble_findings import found
+from doctor.smoke.results.trouble_findings import failure_findings
 
 
 @check(severity=ERROR, area="smoke")
@@ -23,7 +23,7 @@ def smoke_rank_left(run: SmokeRun, started: PerHost[SmokeStart] | None) -> Itera
     The rank's black box says that it is done, or it exited with status 0, while members of a group wait for it in a
     collective that it has not entered.
     """
-    yield from found(
+    yield from failure_findings(
         run,
         "{who} left {where} while {waiting} waited for it",
         "left",

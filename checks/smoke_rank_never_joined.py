@@ -3,7 +3,7 @@ from collections.abc import Iterator
 from doctor import ERROR, Finding, PerHost, check
 from doctor.facts.smoke import SmokeStart
 from doctor.smoke.model import SmokeRun
-from doctor.smoke.results.trouble_findings import found
+from doctor.smoke.results.trouble_findings import failure_findings
 
 
 @check(severity=ERROR, area="smoke")
@@ -26,7 +26,7 @@ def smoke_rank_never_joined(run: SmokeRun, started: PerHost[SmokeStart] | None) 
     sockets, and says what it meets; at the store it claims its number and the world's size. Ranks that have not
     joined 20 s after the last import are named.
     """
-    yield from found(
+    yield from failure_findings(
         run,
         "{who} never joined: {text}",
         "never-joined",

@@ -3,7 +3,7 @@ from collections.abc import Iterator
 from doctor import ERROR, Finding, PerHost, check
 from doctor.facts.smoke import SmokeStart
 from doctor.smoke.model import SmokeRun
-from doctor.smoke.results.trouble_findings import found
+from doctor.smoke.results.trouble_findings import failure_findings
 
 
 @check(severity=ERROR, area="smoke")
@@ -27,7 +27,7 @@ def smoke_rank_not_started(run: SmokeRun, started: PerHost[SmokeStart] | None) -
     Each host's agent starts the interpreter, which says what it has imported; a rank takes its device before it
     joins. An interpreter that ends before that, or that is not done after 60 s, has not started.
     """
-    yield from found(
+    yield from failure_findings(
         run,
         "{who} did not start: {text}",
         "not-started",

@@ -3,7 +3,7 @@ from collections.abc import Iterator
 from doctor import ERROR, Finding, PerHost, check
 from doctor.facts.smoke import SmokeStart
 from doctor.smoke.model import SmokeRun
-from doctor.smoke.results.trouble_findings import found
+from doctor.smoke.results.trouble_findings import failure_findings
 
 
 @check(severity=ERROR, area="smoke")
@@ -22,7 +22,7 @@ def smoke_rank_stopped(run: SmokeRun, started: PerHost[SmokeStart] | None) -> It
     ## Source
     The process state of /proc/PID/stat (T, or D in the freezer) for more than a quarter of a second.
     """
-    yield from found(
+    yield from failure_findings(
         run,
         "{who} is {text} {where}; waiting for it: {waiting}",
         "stopped",

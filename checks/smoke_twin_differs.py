@@ -4,7 +4,7 @@ from doctor import ERROR, Finding, PerHost, check
 from doctor.engine.fact import Unreadable
 from doctor.facts.smoke import SmokeStart, SmokeTraining
 from doctor.smoke.model import SmokeRun
-from doctor.smoke.numerics.analyze import odd_devices
+from doctor.smoke.numerics.analyze import device_outliers
 from doctor.smoke.numerics.defect import ranks_on
 
 
@@ -28,21 +28,21 @@ def smoke_twin_differs(
     Losses of each step and digests of all parameters, before and after, of a training that uses one rank alone. Ranks
     on one kind of accelerator, and on the CPUs of one host, are compared bit for bit; different ones to 1e-4.
     """
-    odd, explained = odd_devices(run.plan, training, started)
-    for one in odd:
+    outliers, explained = device_outliers(run.plan, training, started)
+    for outlier in outliers:
         template = "{who}: its own serial training ends with other numbers than that of {agree}, on {kind}: {how}"
-        if not one.agree:
+        if not outlier.agreeing:
             template = "the serial trainings of {who} end with different numbers, on {kind}: {how}; none has a majority"
         yield Finding(
             template,
-            hosts=run.hosts(one.ranks),
-            who=ranks_on(run.plan, one.ranks),
-            agree=ranks_on(run.plan, one.agree),
-            kind=one.kind,
-            how=one.how,
-            ranks=list(one.ranks),
-            share=one.share,
-            tie=not one.agree,
+            hosts=run.hosts(outlier.ranks),
+            who=ranks_on(run.plan, outlier.ranks),
+            agree=ranks_on(run.plan, outlier.agreeing),
+            kind=outlier.kind,
+            how=outlier.explanation,
+            ranks=list(outlier.ranks),
+            share=outlier.share,
+            tie=not outlier.agreeing,
         )
     if explained:
         raise Unreadable("serial trainings differ; smoke-mask-differs explains it", "smoke-mask-differs")

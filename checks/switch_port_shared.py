@@ -3,7 +3,7 @@ from collections.abc import Iterator
 
 from doctor import WARNING, Finding, PerHost, Skip, check
 from doctor.facts.hccn import Neighbours
-from doctor.facts.hccn.fleet import Npu, names, over
+from doctor.facts.hccn.fleet import Npu, flatten_by_npu, format_npus
 
 
 @check(severity=WARNING, area="links")
@@ -21,9 +21,9 @@ def switch_port_shared(neighbours: PerHost[Neighbours]) -> Iterator[Finding]:
     LLDP (`hccn_tool -lldp -g`): chassis MAC and interface name together name one port.
     """
     ports: dict[tuple[str, str], list[Npu]] = defaultdict(list)
-    for one, neighbour in over(neighbours).items():
+    for host_npu, neighbour in flatten_by_npu(neighbours).items():
         if neighbour.kind != "npu" and neighbour.mac and neighbour.port:
-            ports[neighbour.mac, neighbour.port].append(one)
+            ports[neighbour.mac, neighbour.port].append(host_npu)
     if not ports:
         raise Skip("no NPU names the port of a switch")
     for (mac, port), npus in sorted(ports.items()):
@@ -32,7 +32,7 @@ def switch_port_shared(neighbours: PerHost[Neighbours]) -> Iterator[Finding]:
                 "{npus} are on one port, {port} of the switch {mac}; expected a port for each",
                 hosts=list(dict.fromkeys(host for host, _ in npus)),
                 npu=npus[-1][1],
-                npus=names(npus),
+                npus=format_npus(npus),
                 port=port,
                 mac=mac,
                 saw=len(npus),

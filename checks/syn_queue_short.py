@@ -3,19 +3,19 @@ from math import ceil
 
 from doctor import WARNING, Finding, PerHost, check
 from doctor.facts.gpu import GpuCards
-from doctor.facts.kernel import ListenQueues, arriving
+from doctor.facts.kernel import ListenQueues, expected_connections
 from doctor.facts.npu import NpuInventory
-from doctor.facts.visit import Reach
-from doctor.job import Launch
+from doctor.facts.visit import Reachability
+from doctor.job import LaunchConfig
 
 
 @check(severity=WARNING, area="kernel")
 def syn_queue_short(
     queues: ListenQueues,
-    fleet: PerHost[Reach],
+    fleet: PerHost[Reachability],
     npus: PerHost[NpuInventory] | None,
     gpus: PerHost[GpuCards] | None,
-    launch: Launch,
+    launch: LaunchConfig,
 ) -> Iterator[Finding]:
     """The queue of half-open connections (net.ipv4.tcp_max_syn_backlog) holds those of all ranks.
 
@@ -33,14 +33,14 @@ def syn_queue_short(
     last quarter of the queue for peers that it knows (`tcp_conn_request` in tcp_input.c), so a third more is wanted.
     With syncookies the kernel does not drop, yet before Linux 4.4 it answers with cookies, which lose TCP options.
     """
-    ranks, wanted = arriving(launch, fleet, npus, gpus)
+    ranks, required = expected_connections(launch, fleet, npus, gpus)
     if not queues.syncookies:
-        wanted = ceil(wanted * 4 / 3)
-    if queues.syn_backlog < wanted:
+        required = ceil(required * 4 / 3)
+    if queues.syn_backlog < required:
         yield Finding(
             "net.ipv4.tcp_max_syn_backlog is {saw}; expected at least {want} for {ranks} ranks",
             saw=queues.syn_backlog,
-            want=wanted,
+            want=required,
             ranks=ranks,
             syncookies=queues.syncookies,
         )

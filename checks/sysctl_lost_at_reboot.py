@@ -25,12 +25,12 @@ def sysctl_lost_at_reboot(live: LiveSettings, files: SysctlFiles) -> Iterator[Fi
     sets is lost only if it is none that a kernel starts with.
     """
     for key, value in live.values.items():
-        line = files.at_boot(key)
+        line = files.boot_setting(key)
         if line is None and may_be_default(key, value):
             continue
-        if line is not None and _same(key, value, line.value):
+        if line is not None and _same_value(key, value, line.value):
             continue
-        unheeded = any(other.key == key for other in files.unheeded)
+        unheeded = any(other.key == key for other in files.ignored)
         nobody = f"only {MAIN_FILE} sets it, which systemd does not read" if unheeded else "no file sets it"
         yield Finding(
             "{key} is {live} now, and {boot}",
@@ -42,7 +42,7 @@ def sysctl_lost_at_reboot(live: LiveSettings, files: SysctlFiles) -> Iterator[Fi
         )
 
 
-def _same(key: str, live: str, boot: str) -> bool:
+def _same_value(key: str, live: str, boot: str) -> bool:
     if key != RESERVED_PORTS:
         return live == boot
     try:

@@ -2,7 +2,7 @@ from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, check
 from doctor.facts.hccn import TlsSwitches
-from doctor.facts.hccn.fleet import differing, over
+from doctor.facts.hccn.fleet import differing_npus, flatten_by_npu
 
 
 @check(severity=ERROR, area="links")
@@ -20,5 +20,5 @@ def tls_switch_differs(switches: PerHost[TlsSwitches]) -> Iterator[Finding]:
     ## Source
     HCCL's error code EI0016, "all ranks are consistent"; read with `hccn_tool -tls -g`, which answers root alone.
     """
-    words = {one: "on" if on else "off" for one, on in over(switches).items()}
-    yield from differing(words, "TLS is {saw} for NPU {npus}; it is {want} for {count} of {total} NPUs")
+    states = {host_npu: "on" if on else "off" for host_npu, on in flatten_by_npu(switches).items()}
+    yield from differing_npus(states, "TLS is {saw} for NPU {npus}; it is {want} for {count} of {total} NPUs")

@@ -1,7 +1,7 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, check
-from doctor.facts.python_env import TorchImport, cause
+from doctor.facts.python_env import TorchImport, import_cause
 
 
 @check(severity=ERROR, area="versions")
@@ -20,5 +20,5 @@ def torch_import_fails(torch: TorchImport) -> Iterator[Finding]:
     One import, made with the job's interpreter; what was raised first is shown. What is due to CANN or the driver is
     left to torch-npu-cannot-load.
     """
-    if cause(torch.error_after) == "other":
-        yield Finding("import torch fails: {saw}", saw=torch.error_after, want="import torch succeeds")
+    if import_cause(torch.error_with_set_env) == "other":
+        yield Finding("import torch fails: {saw}", saw=torch.error_with_set_env, want="import torch succeeds")

@@ -2,7 +2,7 @@ from collections.abc import Iterator
 
 from doctor import WARNING, Finding, Skip, check
 from doctor.engine.fact import Unreadable
-from doctor.engine.version_matrix import DATED, cann_of, same_cann
+from doctor.engine.version_matrix import TABLE_DATE, cann_for_torch_npu, same_cann_release
 from doctor.facts.python_env import PythonEnv
 from doctor.facts.versions import CannVersion
 
@@ -25,10 +25,10 @@ def torch_npu_cann_mismatch(python: PythonEnv, cann: CannVersion) -> Iterator[Fi
     torch_npu = python.packages.get("torch_npu")
     if torch_npu is None:
         raise Skip("torch_npu is not installed for the job's interpreter")
-    want = cann_of(torch_npu)
+    want = cann_for_torch_npu(torch_npu)
     if not want:
-        raise Unreadable(f"torch_npu {torch_npu} is not in the compatibility table of {DATED}")
-    if not same_cann(cann.version, want):
+        raise Unreadable(f"torch_npu {torch_npu} is not in the compatibility table of {TABLE_DATE}")
+    if not same_cann_release(cann.version, want):
         yield Finding(
             "torch_npu {torch_npu} on CANN {saw}; it was released for CANN {want}",
             torch_npu=torch_npu,

@@ -1,7 +1,7 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, check
-from doctor.facts.python_env import TorchImport, cause, missing_library
+from doctor.facts.python_env import TorchImport, import_cause, missing_library
 
 
 @check(severity=ERROR, area="versions")
@@ -20,7 +20,7 @@ def torch_npu_cannot_load(torch: TorchImport) -> Iterator[Finding]:
     The messages of torch_npu at import (its public source): libhccl.so and libascendcl.so are CANN's, libascend_hal.so
     is the driver's. The import is tried as after a plain login, and again with CANN's set_env.sh sourced.
     """
-    kind = cause(torch.error_after)
+    kind = import_cause(torch.error_with_set_env)
     if kind == "driver":
         remedy = (
             "Make the driver's libraries visible: `export LD_LIBRARY_PATH=/usr/local/Ascend/driver/lib64/driver:"
@@ -37,9 +37,9 @@ def torch_npu_cannot_load(torch: TorchImport) -> Iterator[Finding]:
         return
     yield Finding(
         template,
-        library=missing_library(torch.error_after) or "its environment",
+        library=missing_library(torch.error_with_set_env) or "its environment",
         set_env=torch.set_env,
         remedy=remedy,
-        saw=torch.error_after,
+        saw=torch.error_with_set_env,
         want="import torch succeeds",
     )

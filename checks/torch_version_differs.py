@@ -21,12 +21,18 @@ def torch_version_differs(python: PerHost[PythonEnv]) -> Iterator[Finding]:
     The installed distributions of the job's interpreter; the hosts are compared with each other, and the majority is
     the norm.
     """
-    names = [n for n in ("torch", "torch_npu", "mindspore") if any(n in own.packages for own in python.values())]
+    names = [
+        n
+        for n in ("torch", "torch_npu", "mindspore")
+        if any(n in host_python.packages for host_python in python.values())
+    ]
     if not names:
         raise Skip("neither torch nor MindSpore is installed for the job's interpreter; --python names another")
     for name in names:
         # A package that is there in several versions could not be told: its host is unknown, not different.
-        known = {
-            host: own.packages.get(name, "not installed") for host, own in python.items() if name not in own.unread
+        versions = {
+            host: host_python.packages.get(name, "not installed")
+            for host, host_python in python.items()
+            if name not in host_python.unread
         }
-        yield from differing(known, "{package} {saw}; {count} of {total} hosts have {want}", package=name)
+        yield from differing(versions, "{package} {saw}; {count} of {total} hosts have {want}", package=name)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from doctor.engine.catalog import checks
-from doctor.report.explain.checks import catalogue_markdown
+from doctor.engine.catalog import load_checks
+from doctor.report.explain.checks import catalog_markdown
 
 README = Path(__file__).resolve().parents[1] / "README.md"
 
 
 def written(text: str) -> str:
     """The README with the catalogue that the checks' own files give."""
-    return between(text, "catalogue", catalogue_markdown(checks()))
+    return between(text, "catalogue", catalog_markdown(load_checks()))
 
 
 def between(text: str, name: str, content: str) -> str:

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from doctor.engine.areas import AREAS
-from doctor.engine.catalog import checks, home, load, pick
+from doctor.engine.catalog import bundled_folder, load_check, load_checks, select_checks
 from doctor.engine.check import BadCheck, Check
-from doctor.engine.result import fill
+from doctor.engine.result import fill_template
 
-ALL = checks()
+ALL = load_checks()
 
 GOOD = '''
 from doctor import ERROR, Finding, check
@@ -48,7 +48,7 @@ class TestEveryCheck:
         """A stray brace would show the advice unfilled."""
         text = one.section("What to do")
         names = re.findall(r"\{(\w+)\}", text)
-        assert fill(text, dict.fromkeys(names, "VALUE")).count("VALUE") == len(names), text
+        assert fill_template(text, dict.fromkeys(names, "VALUE")).count("VALUE") == len(names), text
 
 
 def test_no_two_facts_share_a_name() -> None:
@@ -58,13 +58,13 @@ def test_no_two_facts_share_a_name() -> None:
 
 def test_a_sites_own_check_comes_in_by_the_same_door(tmp_path: Path) -> None:
     (tmp_path / "our_rule.py").write_text(GOOD.format(name="our_rule"))
-    assert [one.name for one in checks([tmp_path])][-1] == "our-rule"
+    assert [one.name for one in load_checks([tmp_path])][-1] == "our-rule"
 
 
 def test_a_name_that_is_taken_is_refused(tmp_path: Path) -> None:
     (tmp_path / "host_unreachable.py").write_text(GOOD.format(name="host_unreachable"))
     with pytest.raises(BadCheck, match=r"host-unreachable is already there, in .*checks/host_unreachable.py"):
-        checks([tmp_path])
+        load_checks([tmp_path])
 
 
 @pytest.mark.parametrize(
@@ -80,21 +80,23 @@ def test_a_file_that_breaks_the_rules_is_one_line(tmp_path: Path, text: str, sai
     path = tmp_path / "our_rule.py"
     path.write_text(text)
     with pytest.raises(BadCheck, match=said) as caught:
-        load(path)
+        load_check(path)
     assert str(path) in str(caught.value)
 
 
 def test_checks_are_picked_by_name_and_by_area() -> None:
-    assert [one.name for one in pick(ALL, ["host-unreachable"])] == ["host-unreachable"]
-    assert {one.area for one in pick(ALL, ["ranks"])} == {"ranks"}
-    assert "ranks" not in {one.area for one in pick(ALL, [], ["ranks"])}
+    assert [one.name for one in select_checks(ALL, ["host-unreachable"])] == ["host-unreachable"]
+    assert {one.area for one in select_checks(ALL, ["ranks"])} == {"ranks"}
+    assert "ranks" not in {one.area for one in select_checks(ALL, [], ["ranks"])}
 
 
 def test_an_unknown_name_is_refused_with_the_nearest() -> None:
     with pytest.raises(LookupError, match="did you mean host-unreachable"):
-        pick(ALL, ["host-unreachible"])
+        select_checks(ALL, ["host-unreachible"])
 
 
 def test_nothing_else_lies_among_the_checks() -> None:
-    assert [path.name for path in home("checks").iterdir() if path.suffix != ".py" and path.name != "__pycache__"] == []
-    assert not (home("checks") / "__init__.py").exists()
+    assert [
+        path.name for path in bundled_folder("checks").iterdir() if path.suffix != ".py" and path.name != "__pycache__"
+    ] == []
+    assert not (bundled_folder("checks") / "__init__.py").exists()

@@ -55,10 +55,10 @@ def test_eight_faults_among_sixteen_hosts(mixed: Fleet, transport: str) -> None:
     code, report, seconds = check(mixed, list(mixed.hosts), *words)
     bad, good = mixed.hosts[::2], mixed.hosts[1::2]
     assert code == 10
-    assert outcome(report, "listen-queue-short")["looked"] == list(good)
+    assert outcome(report, "listen-queue-short")["evaluated_hosts"] == list(good)
     said = unreached(report)
     assert set(said) == set(bad)
-    assert outcome(report, "python3-missing")["looked"] == list(good)
+    assert outcome(report, "python3-missing")["evaluated_hosts"] == list(good)
     assert dict(zip(FAULTS, (said[host] for host in bad), strict=True)) == {
         "refuse": "refused",
         "drop": "dropped",
@@ -76,7 +76,7 @@ def test_the_whole_fleet_gone_is_one_finding_not_a_hundred_unknowns(mixed: Fleet
     code, report, _ = check(mixed, [mixed.hosts[0]])
     assert code == 10
     assert {one["status"] for one in report["outcomes"]} <= {"failed", "passed", "unknown", "skipped"}
-    reasons = {one["because"] for outcome in report["outcomes"] for one in outcome["unknown"]}
+    reasons = {one["root_cause"] for outcome in report["outcomes"] for one in outcome["unknown"]}
     assert reasons == {"host-unreachable"}
 
 
@@ -110,14 +110,14 @@ def test_a_host_without_python_is_said_to_be_one(odd: Fleet) -> None:
     (found,) = outcome(report, "python3-missing")["findings"]
     assert found["hosts"] == [odd.hosts[0]]
     assert outcome(report, "host-unreachable")["status"] == "passed"
-    assert outcome(report, "listen-queue-short")["unknown"][0]["because"] == "python3-missing"
+    assert outcome(report, "listen-queue-short")["unknown"][0]["root_cause"] == "python3-missing"
 
 
 @pytest.mark.parametrize(("place", "what"), [(1, "fish"), (2, "csh"), (3, "banners and noise"), (4, "a full disk")])
 def test_an_odd_host_is_read_like_any_other(odd: Fleet, place: int, what: str) -> None:
     del what
     code, report, _ = check(odd, [odd.hosts[place]], "--select", "listen-queue-short")
-    assert outcome(report, "listen-queue-short")["looked"] == [odd.hosts[place]]
+    assert outcome(report, "listen-queue-short")["evaluated_hosts"] == [odd.hosts[place]]
     assert code == 0
 
 

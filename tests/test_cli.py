@@ -32,7 +32,7 @@ def doctor(*words: str, env: dict[str, str] | None = None, **more: Any) -> subpr
 SITE = '''
 from collections.abc import Iterator
 from doctor import {severity}, Finding, check
-from doctor.engine.fact import Answer, Fact, run
+from doctor.engine.fact import Fact, ProbeAnswer, run
 
 class Said(Fact, frozen=True):
     """What a command said."""
@@ -40,7 +40,7 @@ class Said(Fact, frozen=True):
     text: str
 
     @classmethod
-    def read(cls, answer: Answer) -> "Said":
+    def read(cls, answer: ProbeAnswer) -> "Said":
         return cls(text=answer.text())
 
 @check(severity={severity})

@@ -17,11 +17,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doctor.collect.protocol import SOURCE, Ask, Letter, Sheet, source, unframe
-from doctor.engine.fact import Answer, Fact, Output, Probe, ask, read, run
+from doctor.collect.protocol import (
+    SOURCE,
+    CollectOptions,
+    CollectRequest,
+    RequestTemplate,
+    function_source,
+    parse_response,
+)
+from doctor.engine.fact import Fact, Output, Probe, ProbeAnswer, ask, read, run
 from doctor.engine.record import HostRecord
-from doctor.engine.sanitize import plain
-from doctor.transport import Said, Unreached
+from doctor.engine.sanitize import strip_control_chars
+from doctor.transport import CommandResult, TransportError
 
 
 def pythons() -> list[str]:
@@ -40,8 +47,8 @@ def fact_of(probe: Probe, name: str = "One") -> type[Fact]:
     return type(Fact)(name, (Fact,), space, frozen=True)  # type: ignore[call-arg]
 
 
-def letter(ask: Ask, seconds: float) -> Letter:
-    return Sheet(ask).letter(seconds)
+def letter(ask: CollectOptions, seconds: float) -> CollectRequest:
+    return RequestTemplate(ask).request(seconds)
 
 
 def collect(
@@ -49,7 +56,7 @@ def collect(
 ) -> HostRecord:
     """What the collector says on this machine."""
     given = options.pop("given", {})
-    sheet = letter(Ask(tuple(facts), given, **options), seconds)
+    sheet = letter(CollectOptions(tuple(facts), given, **options), seconds)
     command = sheet.command.replace("for p in python3 ", f"for p in {python} python3 ") if python else sheet.command
     process = subprocess.Popen([*shell, command], stdin=-1, stdout=-1, stderr=-1)
     assert process.stdin and process.stdout and process.stderr
@@ -60,7 +67,7 @@ def collect(
     code = process.wait()
     process.stdout.close()
     process.stderr.close()
-    return unframe(Said(code, out, err, 0.0, 0.0), sheet.marker)
+    return parse_response(CommandResult(code, out, err, 0.0, 0.0), sheet.marker)
 
 
 def one(record: HostRecord, key: str = "", name: str = "One") -> Output:
@@ -91,7 +98,7 @@ def test_every_kind_of_probe_answers(python: str) -> None:
     assert (output.out, output.err, output.code) == ("out\n", "err\n", 3)
     assert one(record, "/proc/sys/kernel/ostype", "Read").out == "Linux\n"
     assert one(record, "/nowhere", "Read").ended == "absent"
-    assert Answer(record.outputs["Ask"]).json() == {"hosts": 2}
+    assert ProbeAnswer(record.outputs["Ask"]).json() == {"hosts": 2}
     assert record.visit.python.startswith("3.")
 
 
@@ -137,7 +144,7 @@ def test_a_device_command_runs_once_a_device_in_the_order_of_their_numbers(tmp_p
         (tmp_path / f"davinci{number}").touch()
     (tmp_path / "davinci_manager").touch()
     record = collect(fact_of(run('echo "$1"', each=f"{tmp_path}/davinci[0-9]*")))
-    answer = Answer(record.outputs["One"])
+    answer = ProbeAnswer(record.outputs["One"])
     assert [(number, output.out) for number, output in answer.devices()] == [(0, "0\n"), (2, "2\n"), (10, "10\n")]
 
 
@@ -164,7 +171,7 @@ def test_a_device_that_hung_once_is_not_waited_for_again(tmp_path: Path) -> None
 
 
 def test_a_question_is_sent_without_its_annotations() -> None:
-    assert source(counts).startswith("def counts(given):")
+    assert function_source(counts).startswith("def counts(given):")
 
 
 def test_a_question_that_breaks_says_how() -> None:
@@ -202,7 +209,7 @@ def test_when_its_time_is_up_it_says_what_it_has() -> None:
 
 
 def test_when_the_controller_goes_so_does_everything_it_started(tmp_path: Path) -> None:
-    sheet = letter(Ask((fact_of(run(f"echo $$ > {tmp_path}/pid; exec sleep 1000", timeout=600)),), {}), 600)
+    sheet = letter(CollectOptions((fact_of(run(f"echo $$ > {tmp_path}/pid; exec sleep 1000", timeout=600)),), {}), 600)
     process = subprocess.Popen(["sh", "-c", sheet.command], stdin=-1, stdout=-1)
     assert process.stdin and process.stdout
     process.stdin.write(sheet.stdin)
@@ -242,7 +249,7 @@ def test_the_collector_leaves_no_file_behind(tmp_path: Path) -> None:
 def test_banners_before_and_noise_after_do_no_harm() -> None:
     body = b'{"outputs": {}, "python": "3.6.8", "uid": 0, "name": "x", "began": 1.0, "ended": 2.0}'
     frame = b"\nM\n" + body + b"\nM end\n"
-    record = unframe(Said(0, b"Welcome to M!\nM\x00" + frame + b"bye M\n", b"", 0.0, 3.0), "M")
+    record = parse_response(CommandResult(0, b"Welcome to M!\nM\x00" + frame + b"bye M\n", b"", 0.0, 3.0), "M")
     assert record.visit.python == "3.6.8"
 
 
@@ -259,27 +266,27 @@ def test_banners_before_and_noise_after_do_no_harm() -> None:
     ],
 )
 def test_no_answer_is_one_plain_sentence(code: int, out: bytes, err: bytes, kind: str, text: str) -> None:
-    with pytest.raises(Unreached, match=text) as caught:
-        unframe(Said(code, out, err, 0.0, 0.0), "M")
+    with pytest.raises(TransportError, match=text) as caught:
+        parse_response(CommandResult(code, out, err, 0.0, 0.0), "M")
     assert caught.value.kind == kind
     assert "\x1b" not in caught.value.text
 
 
 @given(st.binary(), st.binary(), st.integers(-64, 255))
 def test_whatever_a_host_says_is_a_record_or_a_sentence(out: bytes, err: bytes, code: int) -> None:
-    with pytest.raises(Unreached):
-        unframe(Said(code, out, err, 0.0, 0.0), "doctor-0123456789abcdef")
+    with pytest.raises(TransportError):
+        parse_response(CommandResult(code, out, err, 0.0, 0.0), "doctor-0123456789abcdef")
 
 
 @given(st.text(max_size=1000))
 def test_plain_text_has_no_controls_and_an_end(text: str) -> None:
-    shown = plain(text)
+    shown = strip_control_chars(text)
     assert len(shown) <= 200
     assert not any(ord(letter) < 32 or 0x7F <= ord(letter) < 0xA0 or letter in "\u202e\u2066" for letter in shown)
 
 
 def test_a_collector_killed_midway_is_no_answer() -> None:
-    sheet = letter(Ask((fact_of(run("kill -9 $PPID")),), {}), 10)
+    sheet = letter(CollectOptions((fact_of(run("kill -9 $PPID")),), {}), 10)
     process = subprocess.Popen(["sh", "-c", sheet.command], stdin=-1, stdout=-1)
     assert process.stdin and process.stdout
     process.stdin.write(sheet.stdin)
@@ -288,5 +295,5 @@ def test_a_collector_killed_midway_is_no_answer() -> None:
     process.stdin.close()
     process.stdout.close()
     assert process.wait() == -signal.SIGKILL
-    with pytest.raises(Unreached, match="signal 9"):
-        unframe(Said(-9, out, b"", 0.0, 0.0), sheet.marker)
+    with pytest.raises(TransportError, match="signal 9"):
+        parse_response(CommandResult(-9, out, b"", 0.0, 0.0), sheet.marker)

@@ -14,14 +14,14 @@ from typing import Any
 
 import pytest
 
-from doctor.engine.catalog import checks
+from doctor.engine.catalog import load_checks
 from tests.faults import Prepared, Row
 from tests.smoke.proofs import TESTS, proven
 
 TABLES = sorted(path.stem for path in Path(__file__).with_name("faults").glob("[a-z]*.py"))
 ROWS: list[Row] = [row for name in TABLES for row in importlib.import_module(f"tests.faults.{name}").ROWS]
 KINDS = ("cpu", "a1", "a2", "a3")
-CATALOGUE = {one.name: one for one in checks()}
+CATALOGUE = {one.name: one for one in load_checks()}
 SMOKE = {name for name, one in CATALOGUE.items() if one.area == "smoke"}
 
 

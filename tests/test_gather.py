@@ -8,11 +8,11 @@ import time
 import msgspec
 import pytest
 
-from doctor.collect.fanout import Limits, Partial, gather
-from doctor.collect.protocol import Ask
-from doctor.transport import Said, Unreached
+from doctor.collect.fanout import RunInterrupted, TimeLimits, gather
+from doctor.collect.protocol import CollectOptions
+from doctor.transport import CommandResult, TransportError
 
-ASK = Ask((), {})
+ASK = CollectOptions((), {})
 
 
 class Fake:
@@ -23,16 +23,16 @@ class Fake:
         self.closed = False
         self.warnings: list[str] = []
 
-    def run(self, host: str, command: str, stdin: bytes, timeout: float) -> Said:
+    def run(self, host: str, command: str, stdin: bytes, timeout: float) -> CommandResult:
         if host in self.broken:
             raise self.broken[host]
         if host in self.slow:
             self.gate.wait(20)
-            raise Unreached("budget", "given up")
+            raise TransportError("budget", "given up")
         request = msgspec.json.decode(stdin[stdin.rindex(b'{"marker"') :])
         marker = request["marker"]
         body = '{"outputs": {}, "python": "3.9.1", "uid": 0, "name": "h", "began": 5.0, "ended": 6.0}'
-        return Said(0, f"\n{marker}\n{body}\n{marker} end\n".encode(), b"", 4.0, 7.0)
+        return CommandResult(0, f"\n{marker}\n{body}\n{marker} end\n".encode(), b"", 4.0, 7.0)
 
     def close(self) -> None:
         self.closed = True
@@ -40,7 +40,7 @@ class Fake:
 
 
 def test_every_host_gets_a_record_in_the_order_given() -> None:
-    records = gather(["c", "a", "b"], Fake(), ASK, Limits())
+    records = gather(["c", "a", "b"], Fake(), ASK, TimeLimits())
     assert list(records) == ["c", "a", "b"]
     assert {record.visit.python for record in records.values()} == {"3.9.1"}
 
@@ -48,32 +48,32 @@ def test_every_host_gets_a_record_in_the_order_given() -> None:
 def test_the_budget_holds_and_what_has_not_answered_says_so() -> None:
     transport = Fake(slow=("b",))
     began = time.monotonic()
-    records = gather(["a", "b"], transport, ASK, Limits(budget=0.3))
+    records = gather(["a", "b"], transport, ASK, TimeLimits(budget=0.3))
     assert time.monotonic() - began < 10
-    assert (records["b"].visit.trouble, records["a"].visit.trouble) == ("budget", "")
+    assert (records["b"].visit.failure, records["a"].visit.failure) == ("budget", "")
     assert "budget of 0.3 s" in records["b"].visit.text
     assert transport.closed
 
 
 def test_trouble_becomes_a_record_in_the_hosts_own_words() -> None:
-    broken = {"a": Unreached("refused", "connection refused", "start sshd"), "b": ZeroDivisionError("ours")}
-    records = gather(["a", "b", "c"], Fake(broken=broken), ASK, Limits())
-    assert (records["a"].visit.trouble, records["a"].visit.hint) == ("refused", "start sshd")
-    assert (records["b"].visit.trouble, records["b"].visit.text) == ("error", "ZeroDivisionError: ours")
-    assert records["c"].visit.trouble == ""
+    broken = {"a": TransportError("refused", "connection refused", "start sshd"), "b": ZeroDivisionError("ours")}
+    records = gather(["a", "b", "c"], Fake(broken=broken), ASK, TimeLimits())
+    assert (records["a"].visit.failure, records["a"].visit.hint) == ("refused", "start sshd")
+    assert (records["b"].visit.failure, records["b"].visit.text) == ("error", "ZeroDivisionError: ours")
+    assert records["c"].visit.failure == ""
 
 
 def test_an_interrupt_keeps_what_had_come() -> None:
     def stop(host: str, record: object) -> None:
         raise SystemExit(143)
 
-    with pytest.raises(Partial) as caught:
-        gather(["a", "b"], Fake(slow=("b",)), ASK, Limits(), progress=stop)
-    assert isinstance(caught.value.stop, SystemExit)
-    assert caught.value.records["a"].visit.trouble == ""
-    assert caught.value.records["b"].visit.trouble == "budget"
+    with pytest.raises(RunInterrupted) as caught:
+        gather(["a", "b"], Fake(slow=("b",)), ASK, TimeLimits(), progress=stop)
+    assert isinstance(caught.value.interrupt, SystemExit)
+    assert caught.value.records["a"].visit.failure == ""
+    assert caught.value.records["b"].visit.failure == "budget"
 
 
 def test_few_workers_still_visit_all() -> None:
     hosts = [f"h{number}" for number in range(50)]
-    assert len(gather(hosts, Fake(), ASK, Limits(workers=3))) == 50
+    assert len(gather(hosts, Fake(), ASK, TimeLimits(workers=3))) == 50

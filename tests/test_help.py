@@ -8,7 +8,7 @@ import io
 import pytest
 
 from doctor.cli.app import COMMANDS, application
-from doctor.cli.main import HELP, quick
+from doctor.cli.main import HELP, run_fast_path
 
 
 def said(*words: str) -> str:
@@ -32,4 +32,4 @@ def test_every_command_is_in_it_with_the_first_line_of_its_own_help(name: str) -
 
 @pytest.mark.parametrize("words", [[], ["check"], ["list", "--json"], ["--help", "list"], ["--version"]])
 def test_all_else_goes_the_long_way(words: list[str]) -> None:
-    assert not quick(words)
+    assert not run_fast_path(words)

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from doctor.remedy.playbook import Step
-from doctor.remedy.template import fill_command, is_whole
-from doctor.remedy.validate import broken
+from doctor.remedy.playbook import PlaybookStep
+from doctor.remedy.template import fill_command, is_single_placeholder
+from doctor.remedy.validate import step_violations
 
 PARTS = (
     "f ", "g ", "{v}", "{v}", "'", '"', "$(", ")", "(", "`", "\\", "#", "\n", ";", " ", "|", "case x in x) ",
@@ -32,8 +32,8 @@ def let_in(seed: int, many: int) -> Iterator[str]:
     draw = random.Random(seed)
     while many:
         template = "".join(draw.choices(PARTS, k=draw.randint(2, 9)))
-        ruled_out = any(key == "run" for key, _ in broken(Step(1, "x", run=template, changes=False)))
-        if "{v}" in template and not is_whole(template) and not ruled_out:
+        ruled_out = any(key == "run" for key, _ in step_violations(PlaybookStep(1, "x", run=template, changes=False)))
+        if "{v}" in template and not is_single_placeholder(template) and not ruled_out:
             many -= 1
             yield template
 

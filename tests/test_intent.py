@@ -11,28 +11,28 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from doctor.engine.catalog import home
+from doctor.engine.catalog import bundled_folder
 from doctor.engine.fact import Unreadable
 from doctor.engine.result import Status
 from doctor.job import (
-    Launch,
+    EnvSetting,
+    LaunchConfig,
     NotARankTable,
     PortRange,
     RankTable,
     RankTableFile,
-    Setting,
-    family,
-    few,
-    placed,
+    invalid_settings,
+    limit_items,
+    match_servers,
+    product_family,
     read_rank_table,
-    unusable,
 )
-from doctor.job.rank_table.strict_json import parse, repeated_keys
+from doctor.job.rank_table.strict_json import parse_json, repeated_keys
 from tests.checks.tables import HEALTHY, a1, a2, a3, check, judged, lab, legacy, said, table
 
 ALONE = [
     path.stem
-    for path in sorted(home("checks").glob("rank_table_*.py"))
+    for path in sorted(bundled_folder("checks").glob("rank_table_*.py"))
     if not any(need.fleet and not need.optional for need in check(path.stem).needs)
 ]
 """The checks that judge the file alone."""
@@ -79,14 +79,14 @@ def test_problems_have_their_places() -> None:
     value["server_list"][0]["device"][1] = None
     value["server_list"][0]["device"][0]["device_id"] = "two"
     read = table(value)
-    assert [(problem.kind, problem.path, problem.saw) for problem in sorted(read.problems)] == [
+    assert [(problem.kind, problem.path, problem.observed) for problem in sorted(read.problems)] == [
         ("missing", "server_list[1].device[0].rank_id", ""),
         ("value", "server_list[0].device[0].device_id", "two"),
         ("value", "server_list[0].device[1]", "null"),
     ]
     with pytest.raises(Unreadable, match="rank_id") as caught:
-        read.need("rank_id")
-    assert caught.value.because == "rank-table-field-missing"
+        read.require_fields("rank_id")
+    assert caught.value.root_cause == "rank-table-field-missing"
 
 
 def test_a_group_list_is_numbered_as_hccl_does() -> None:
@@ -129,8 +129,8 @@ def test_what_is_not_json(text: str, line: int, column: int, reason: str) -> Non
         read_rank_table("t.json", text)
     error = caught.value
     assert reason in str(error)
-    assert (error.line, error.column, error.because) == (line, column, "rank-table-not-json")
-    assert len(str(error)) < 300 and error.near.isprintable()
+    assert (error.line, error.column, error.root_cause) == (line, column, "rank-table-not-json")
+    assert len(str(error)) < 300 and error.excerpt.isprintable()
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_unknown_versions_are_named(value: Any, reason: str) -> None:
     with pytest.raises(NotARankTable) as caught:
         table(value)
     assert str(caught.value).startswith(reason) and len(str(caught.value)) < 100
-    assert caught.value.because == "rank-table-version-unknown"
+    assert caught.value.root_cause == "rank-table-version-unknown"
 
 
 def test_byte_order_mark_is_passed_over() -> None:
@@ -156,7 +156,7 @@ def test_byte_order_mark_is_passed_over() -> None:
 
 
 def test_repeated_keys_have_their_places() -> None:
-    tree = parse('{"a": 1, "a": 2, "b": [{"c": 1, "c": 2, "c": 3}]}')
+    tree = parse_json('{"a": 1, "a": 2, "b": [{"c": 1, "c": 2, "c": 3}]}')
     assert repeated_keys(tree) == ["a", "b[0].c"]
     assert tree["a"] == "2"
 
@@ -178,8 +178,8 @@ def test_files_that_cannot_be_read() -> None:
 
 
 def test_few() -> None:
-    assert few(range(9)) == [str(n) for n in range(9)]
-    assert few(range(20), 2) == ["0", "1", "18 more"]
+    assert limit_items(range(9)) == [str(n) for n in range(9)]
+    assert limit_items(range(20), 2) == ["0", "1", "18 more"]
 
 
 # Every check of the file alone
@@ -310,21 +310,21 @@ def test_nothing_is_healthy_in_a_file_that_is_no_table(name: str) -> None:
     outcome = judged(name, "{", "A1")
     if name not in ("rank_table_path_refused", "rank_table_path_relative"):
         assert outcome.status is Status.FAILED if name == "rank_table_not_json" else Status.UNKNOWN
-        assert all(reason.because == "rank-table-not-json" for reason in outcome.unknown.values())
+        assert all(reason.root_cause == "rank-table-not-json" for reason in outcome.unknown.values())
 
 
 # Launch
 
 
 def test_defaults() -> None:
-    launch = Launch.from_environment({})
+    launch = LaunchConfig.from_environment({})
     assert (launch.master_addr, launch.master_port, launch.world_size, launch.product) == ("", 29500, None, None)
     assert launch.hccl_ports == (PortRange(60000, 60031),)
     assert launch.problems == ()
 
 
 def test_from_the_environment() -> None:
-    launch = Launch.from_environment(
+    launch = LaunchConfig.from_environment(
         {
             "MASTER_ADDR": "node1",
             "MASTER_PORT": "6000",
@@ -341,13 +341,13 @@ def test_from_the_environment() -> None:
     )
     assert (launch.framework, launch.master_addr, launch.master_port, launch.world_size) == ("torch", "node1", 6000, 16)
     assert launch.hccl_ports == (PortRange(50000, 50031),)
-    assert (launch.rank_table_path, launch.rank_table_from) == ("./rank_table.json", "RANK_TABLE_FILE")
+    assert (launch.rank_table_path, launch.rank_table_variable) == ("./rank_table.json", "RANK_TABLE_FILE")
     assert (launch.product, launch.python) == ("A2", "/opt/python3")
     assert set(launch.env) == {"MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "HCCL_IF_BASE_PORT", "RANK_TABLE_FILE"}
 
 
 def test_options_win() -> None:
-    launch = Launch.from_environment(
+    launch = LaunchConfig.from_environment(
         {"MASTER_ADDR": "a", "MASTER_PORT": "1", "RANK_TABLE_FILE": "/e.json"},
         master_addr="b",
         master_port=2,
@@ -356,11 +356,11 @@ def test_options_win() -> None:
         ranks_per_host={"n1": 8},
     )
     assert (launch.master_addr, launch.master_port, launch.world_size) == ("b", 2, 4)
-    assert (launch.rank_table_path, launch.rank_table_from, launch.ranks_per_host) == ("o.json", "", {"n1": 8})
+    assert (launch.rank_table_path, launch.rank_table_variable, launch.ranks_per_host) == ("o.json", "", {"n1": 8})
 
 
 def test_mindspore() -> None:
-    launch = Launch.from_environment({"MS_SCHED_HOST": "10.0.0.1", "MS_WORKER_NUM": "8"})
+    launch = LaunchConfig.from_environment({"MS_SCHED_HOST": "10.0.0.1", "MS_WORKER_NUM": "8"})
     assert (launch.framework, launch.master_addr, launch.master_port, launch.world_size) == (
         "mindspore",
         "10.0.0.1",
@@ -379,15 +379,15 @@ def test_mindspore() -> None:
     ],
 )
 def test_the_port_range_wins_over_the_base_port(value: str, ports: tuple[PortRange, ...]) -> None:
-    assert Launch.from_environment({"HCCL_HOST_SOCKET_PORT_RANGE": value}).hccl_ports == ports
+    assert LaunchConfig.from_environment({"HCCL_HOST_SOCKET_PORT_RANGE": value}).hccl_ports == ports
 
 
 def test_wrong_values_are_kept_as_problems() -> None:
-    launch = Launch.from_environment({"MASTER_PORT": "70000", "HCCL_IF_BASE_PORT": "12"}, product="A7")
+    launch = LaunchConfig.from_environment({"MASTER_PORT": "70000", "HCCL_IF_BASE_PORT": "12"}, product="A7")
     assert launch.problems == (
-        Setting("--product", "A7", "one of A1, A2, A3"),
-        Setting("HCCL_IF_BASE_PORT", "12", "a whole number from 1024 to 65520"),
-        Setting("MASTER_PORT", "70000", "a whole number from 1 to 65535"),
+        EnvSetting("--product", "A7", "one of A1, A2, A3"),
+        EnvSetting("HCCL_IF_BASE_PORT", "12", "a whole number from 1024 to 65520"),
+        EnvSetting("MASTER_PORT", "70000", "a whole number from 1 to 65535"),
     )
     assert (launch.master_port, launch.hccl_base_port) == (29500, 60000)
 
@@ -443,13 +443,13 @@ WRONG = {
 
 @pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in RIGHT.items() for value in values])
 def test_right_settings(name: str, value: str) -> None:
-    assert unusable({name: value}) == ()
+    assert invalid_settings({name: value}) == ()
 
 
 @pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in WRONG.items() for value in values])
 def test_wrong_settings(name: str, value: str) -> None:
-    (setting,) = unusable({name: value})
-    assert (setting.variable, setting.value) == (name, value) and setting.want
+    (setting,) = invalid_settings({name: value})
+    assert (setting.variable, setting.value) == (name, value) and setting.expected
 
 
 @pytest.mark.parametrize(
@@ -463,17 +463,20 @@ def test_wrong_settings(name: str, value: str) -> None:
     ],
 )
 def test_settings_by_family(name: str, value: str, a1_takes: bool, a2_takes: bool) -> None:
-    assert (not unusable({name: value}, "A1"), not unusable({name: value}, "A2")) == (a1_takes, a2_takes)
-    assert not unusable({name: value})
+    assert (not invalid_settings({name: value}, "A1"), not invalid_settings({name: value}, "A2")) == (
+        a1_takes,
+        a2_takes,
+    )
+    assert not invalid_settings({name: value})
 
 
 def test_settings_that_depend_on_each_other() -> None:
-    assert [s.variable for s in unusable({"HCCL_INTRA_PCIE_ENABLE": "1", "HCCL_INTRA_ROCE_ENABLE": "1"})] == [
+    assert [s.variable for s in invalid_settings({"HCCL_INTRA_PCIE_ENABLE": "1", "HCCL_INTRA_ROCE_ENABLE": "1"})] == [
         "HCCL_INTRA_PCIE_ENABLE"
     ]
-    assert not unusable({"HCCL_INTRA_ROCE_ENABLE": "1"})
-    assert [s.variable for s in unusable({"HCCL_WHITELIST_DISABLE": "0"})] == ["HCCL_WHITELIST_FILE"]
-    assert not unusable({"HCCL_WHITELIST_DISABLE": "0", "HCCL_WHITELIST_FILE": "/w.json"})
+    assert not invalid_settings({"HCCL_INTRA_ROCE_ENABLE": "1"})
+    assert [s.variable for s in invalid_settings({"HCCL_WHITELIST_DISABLE": "0"})] == ["HCCL_WHITELIST_FILE"]
+    assert not invalid_settings({"HCCL_WHITELIST_DISABLE": "0", "HCCL_WHITELIST_FILE": "/w.json"})
 
 
 names = st.sampled_from(
@@ -483,7 +486,7 @@ names = st.sampled_from(
 
 @given(st.dictionaries(names, st.text(max_size=20), max_size=6), st.text(max_size=4), st.text(max_size=4))
 def test_any_environment_makes_a_launch(environ: dict[str, str], product: str, framework: str) -> None:
-    launch = Launch.from_environment(environ, product=product, framework=framework)
+    launch = LaunchConfig.from_environment(environ, product=product, framework=framework)
     assert all(1 <= ports.first <= ports.last <= 65535 for ports in launch.hccl_ports)
     assert all(problem.value.isprintable() for problem in launch.problems)
 
@@ -496,14 +499,14 @@ def product(name: str) -> Any:
 
 
 def test_family() -> None:
-    told = Launch.from_environment({}, product="A1")
-    untold = Launch.from_environment({})
-    assert family(told, {"n1": product("A2")}) == "A1"
-    assert family(untold, {"n1": product("A2"), "n2": product("A2")}) == "A2"
+    told = LaunchConfig.from_environment({}, product="A1")
+    untold = LaunchConfig.from_environment({})
+    assert product_family(told, {"n1": product("A2")}) == "A1"
+    assert product_family(untold, {"n1": product("A2"), "n2": product("A2")}) == "A2"
     with pytest.raises(Unreadable, match="--product"):
-        family(untold, None)
+        product_family(untold, None)
     with pytest.raises(Unreadable, match="A1: n2; A2: n1"):
-        family(untold, {"n1": product("A2"), "n2": product("A1")})
+        product_family(untold, {"n1": product("A2"), "n2": product("A1")})
 
 
 def addresses(*texts: str) -> Any:
@@ -511,7 +514,7 @@ def addresses(*texts: str) -> Any:
 
 
 def _placed(read: RankTable, hosts: dict[str, Any]) -> tuple[dict[str, list[str]], list[str]]:
-    here, nowhere = placed(read, hosts, hosts)
+    here, nowhere = match_servers(read, hosts, hosts)
     return {host: [s.server_id for s in servers] for host, servers in here.items()}, [s.server_id for s in nowhere]
 
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from doctor import ERROR, Finding, PerHost, Skip, check
 from doctor.engine.check import BadCheck, Check
-from doctor.engine.evaluate import Book, judge_one, learn
-from doctor.engine.fact import Absent, Answer, Fact, Output, Unreadable, Visit, read, run
+from doctor.engine.evaluate import FactCache, evaluate_check, read_fact
+from doctor.engine.fact import Absent, Fact, Output, ProbeAnswer, Unreadable, Visit, read, run
 from doctor.engine.record import HostRecord
 from doctor.engine.result import Outcome, Reason, Status
 
@@ -25,7 +25,7 @@ class Queue(Fact, frozen=True):
     length: int
 
     @classmethod
-    def read(cls, answer: Answer) -> Queue:
+    def read(cls, answer: ProbeAnswer) -> Queue:
         return cls(length=int(answer.text("/q")))
 
 
@@ -37,7 +37,7 @@ class Addresses(Fact, frozen=True):
     by_npu: dict[int, str]
 
     @classmethod
-    def read(cls, answer: Answer) -> Addresses:
+    def read(cls, answer: ProbeAnswer) -> Addresses:
         good, bad = {}, {}
         for number, output in answer.devices():
             if output.ended == "exited":
@@ -94,19 +94,19 @@ NOT_ASKED = HostRecord(Visit(), {})
 
 
 def judged(function: Any, records: dict[str, HostRecord], intent: dict[type, object] | None = None) -> Outcome:
-    return judge_one(Check(function), list(records), Book(records), intent or {})
+    return evaluate_check(Check(function), list(records), FactCache(records), intent or {})
 
 
 def test_a_per_host_check_is_called_once_a_host_and_blames_it() -> None:
     outcome = judged(queue_short, {"a": said("4096"), "b": said("3")})
     assert outcome.findings == (Finding("{length} is short", hosts=["b"], length=3),)
-    assert outcome.looked == ("a", "b")
+    assert outcome.evaluated_hosts == ("a", "b")
     assert outcome.status is Status.FAILED
 
 
 def test_a_healthy_fleet_passes_and_says_how_much_was_looked_at() -> None:
     outcome = judged(queue_short, {"a": said("4096"), "b": said("4096")})
-    assert (outcome.status, outcome.looked) == (Status.PASSED, ("a", "b"))
+    assert (outcome.status, outcome.evaluated_hosts) == (Status.PASSED, ("a", "b"))
 
 
 def test_a_host_that_was_not_reached_is_unknown_because_of_that() -> None:
@@ -141,7 +141,7 @@ def test_a_finding_weighs_more_than_an_unknown_and_both_are_kept() -> None:
 def test_a_fleet_check_sees_the_hosts_that_could_be_read_and_says_which_not() -> None:
     outcome = judged(queue_differs, {"a": said("1"), "b": GONE, "c": said("2")})
     assert outcome.findings[0].hosts == ("a", "c")
-    assert outcome.looked == ("a", "c")
+    assert outcome.evaluated_hosts == ("a", "c")
     assert list(outcome.unknown) == ["b"]
 
 
@@ -183,7 +183,7 @@ def test_an_optional_fact_is_none_where_it_is_absent_and_unknown_where_it_is_unr
 
     outcome = judged(maybe, {"a": NOT_THERE, "b": DENIED})
     assert seen == [None]
-    assert (outcome.looked, list(outcome.unknown)) == (("a",), ["b"])
+    assert (outcome.evaluated_hosts, list(outcome.unknown)) == (("a",), ["b"])
 
 
 def test_a_check_that_breaks_is_an_outcome_with_its_traceback() -> None:
@@ -219,7 +219,7 @@ def test_a_check_with_its_own_facts_and_the_fleets_is_called_once_a_host() -> No
 
     outcome = judged(below_best, {"a": said("1"), "b": said("9"), "c": GONE})
     assert outcome.findings == (Finding("{length} of {best}", hosts=["a"], length=1, best=9),)
-    assert outcome.looked == ("a", "b")
+    assert outcome.evaluated_hosts == ("a", "b")
     assert list(outcome.unknown) == ["c"]
 
 
@@ -235,7 +235,7 @@ def test_a_parameter_that_is_no_fact_is_refused_when_the_check_is_read() -> None
 
 @given(st.text())
 def test_whatever_a_file_says_the_fact_is_a_value_absent_or_unreadable(text: str) -> None:
-    assert isinstance(learn(said(text), Queue), (Queue, Absent))
+    assert isinstance(read_fact(said(text), Queue), (Queue, Absent))
 
 
 class Reply(Fact, frozen=True):
@@ -245,7 +245,7 @@ class Reply(Fact, frozen=True):
     needs = (Queue,)
 
     @classmethod
-    def read(cls, answer: Answer) -> Reply:
+    def read(cls, answer: ProbeAnswer) -> Reply:
         answer.text()
         return cls()
 
@@ -260,4 +260,4 @@ class Reply(Fact, frozen=True):
     ],
 )
 def test_a_host_that_the_second_round_did_not_ask_says_why(record: HostRecord, why: Absent) -> None:
-    assert learn(record, Reply) == why
+    assert read_fact(record, Reply) == why

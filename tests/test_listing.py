@@ -6,19 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from doctor.cli.fast_list import _DECLARATION, Listed, listing, skim
+from doctor.cli.fast_list import _DECLARATION, CheckListEntry, format_check_list, read_list_entry
 from doctor.engine.areas import AREAS
-from doctor.engine.catalog import checks, files
+from doctor.engine.catalog import check_files, load_checks
 from doctor.engine.check import BadCheck, Check
 
 
-@pytest.mark.parametrize("one", checks(), ids=lambda one: one.name)
+@pytest.mark.parametrize("one", load_checks(), ids=lambda one: one.name)
 def test_a_skimmed_check_is_the_loaded_one(one: Check) -> None:
-    assert skim(Path(one.path)) == Listed(one.name, one.severity.value, one.area, one.claim)
+    assert read_list_entry(Path(one.path)) == CheckListEntry(one.name, one.severity.value, one.area, one.claim)
 
 
 def test_none_of_ours_needs_to_be_loaded_for_the_list() -> None:
-    assert [path.name for path, _ in files() if not _DECLARATION.search(path.read_text("utf-8"))] == []
+    assert [path.name for path, _ in check_files() if not _DECLARATION.search(path.read_text("utf-8"))] == []
 
 
 def test_a_file_that_looks_unusual_is_loaded_after_all(tmp_path: Path) -> None:
@@ -28,17 +28,23 @@ def test_a_file_that_looks_unusual_is_loaded_after_all(tmp_path: Path) -> None:
         "def our_rule(reach: Reach):\n    'Fine.'\n    yield\n\n\n"
         "doctor.check(severity=doctor.WARNING, area='kernel')(our_rule)\n"
     )
-    assert skim(path) == Listed("our-rule", "warning", "kernel", "Fine")
+    assert read_list_entry(path) == CheckListEntry("our-rule", "warning", "kernel", "Fine")
 
 
 def test_a_file_that_breaks_the_rules_is_refused(tmp_path: Path) -> None:
     (tmp_path / "our_rule.py").write_text("nothing = here\n")
     with pytest.raises(BadCheck, match="NameError"):
-        skim(tmp_path / "our_rule.py")
+        read_list_entry(tmp_path / "our_rule.py")
 
 
 def test_the_list_is_by_area_in_their_order() -> None:
-    text = listing([Listed("b", "error", "kernel", "B is"), Listed("ab", "warning", "reach", "A is")])
+    text = format_check_list(
+        [CheckListEntry("b", "error", "kernel", "B is"), CheckListEntry("ab", "warning", "reach", "A is")]
+    )
     assert text == "reach\n  ab  warning  A is\n\nkernel\n  b   error    B is\n"
-    areas = [line for line in listing([skim(path) for path, _ in files()]).splitlines() if line[:1].strip()]
+    areas = [
+        line
+        for line in format_check_list([read_list_entry(path) for path, _ in check_files()]).splitlines()
+        if line[:1].strip()
+    ]
     assert areas == [area for area in AREAS if area in areas]

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doctor.engine.fact import Absent, Answer, Fact, Output, Unreadable
-from doctor.facts.hccn import DeviceAddresses, SuperDevice, SuperDevices, SuperPod
+from doctor.engine.fact import Absent, Fact, Output, ProbeAnswer, Unreadable
+from doctor.facts.hccn import DeviceAddresses, SuperDevice, SuperDevices, SuperPodId
 from doctor.facts.network import HostAddresses, InterfaceAddress
 from doctor.facts.npu import NpuInventory, NpuProduct
-from doctor.job import Launch, RankTable
-from doctor.rank_table.build import FACTS, Made
-from doctor.rank_table.build_parts import NotMade
-from doctor.rank_table.from_hosts import fresh
+from doctor.job import LaunchConfig, RankTable
+from doctor.rank_table.build import REQUIRED_FACTS, BuiltRankTable
+from doctor.rank_table.build_parts import RankTableBuildError
+from doctor.rank_table.from_hosts import build_verified
 from tests.checks import tables
 
 Said = dict[type[Fact], Fact | Absent]
@@ -31,7 +31,7 @@ def inventory(devices: Sequence[int], on_bus: int | None = None) -> NpuInventory
         devices=tuple(devices),
         pci_count=seen,
         manager=True,
-        refused=(),
+        denied_files=(),
         tools=("hccn_tool", "npu-smi"),
         newer_than_boot=(),
     )
@@ -61,7 +61,7 @@ def healthy(family: str, host: int = 0, pod: int = 0) -> Said:
         NpuProduct: NpuProduct(family=family, evidence=""),  # type: ignore[arg-type]
         DeviceAddresses: ports(family, host, without=npus if a3 else ()),
         HostAddresses: addresses("127.0.0.1", f"172.16.0.{host + 10}", "172.17.0.1"),
-        SuperPod: SuperPod(id=pod, server=host, size=384) if a3 else none,
+        SuperPodId: SuperPodId(id=pod, server_index=host, size=384) if a3 else none,
         SuperDevices: SuperDevices(by_npu=sdids) if a3 else none,
     }
 
@@ -70,19 +70,19 @@ def fleet(family: str, hosts: int = 2, pods: int = 1) -> dict[str, Said]:
     return {f"node{n + 1}": healthy(family, n, n * pods // hosts) for n in range(hosts)}
 
 
-def made(said: dict[str, Said], devices: Sequence[int] = (), product: str = "", **env: str) -> Made:
-    launch = Launch.from_environment(env, product=product)
-    return fresh(tuple(said), lambda host, fact: said[host][fact], "/job/table.json", launch, devices, {})
+def made(said: dict[str, Said], devices: Sequence[int] = (), product: str = "", **env: str) -> BuiltRankTable:
+    launch = LaunchConfig.from_environment(env, product=product)
+    return build_verified(tuple(said), lambda host, fact: said[host][fact], "/job/table.json", launch, devices, {})
 
 
 def refused(said: dict[str, Said], devices: Sequence[int] = (), **env: str) -> tuple[bool, list[str]]:
     """Whether something is known to be wrong, and the lines."""
-    with pytest.raises(NotMade) as why:
+    with pytest.raises(RankTableBuildError) as why:
         made(said, devices, **env)
-    return why.value.wrong, [one.text for one in why.value.against]
+    return why.value.wrong, [one.text for one in why.value.problems]
 
 
-def table(one: Made) -> RankTable:
+def table(one: BuiltRankTable) -> RankTable:
     return tables.table(one.text)
 
 
@@ -146,7 +146,7 @@ class TestWhatIsMade:
 class TestNoTable:
     def test_a_host_that_was_not_reached(self) -> None:
         said = fleet("A2")
-        said["node2"] = dict.fromkeys(FACTS, LOST)
+        said["node2"] = dict.fromkeys(REQUIRED_FACTS, LOST)
         assert refused(said) == (False, [f"node2: {LOST}"])
 
     @pytest.mark.parametrize("family", COUNTS)
@@ -171,7 +171,7 @@ class TestNoTable:
 
     def test_what_is_wrong_outweighs_what_is_not_known_and_both_are_said(self) -> None:
         said = fleet("A2", 3)
-        said["node1"] = dict.fromkeys(FACTS, LOST)
+        said["node1"] = dict.fromkeys(REQUIRED_FACTS, LOST)
         said["node3"][DeviceAddresses] = ports("A2", 2, without=(0,))
         wrong, lines = refused(said)
         assert wrong and [line.partition(":")[0] for line in lines] == ["node1", "node3"]
@@ -202,7 +202,7 @@ class TestNoTable:
 
     def test_a_host_without_npus(self) -> None:
         said = fleet("A2")
-        said["node2"] = dict.fromkeys(FACTS, Absent("the host has no NPU"))
+        said["node2"] = dict.fromkeys(REQUIRED_FACTS, Absent("the host has no NPU"))
         assert refused(said)[0]
 
     def test_several_families(self) -> None:
@@ -217,7 +217,7 @@ class TestNoTable:
 
     def test_a3_without_its_super_pod(self) -> None:
         said = fleet("A3")
-        said["node2"][SuperPod] = said["node2"][SuperDevices] = Absent("this product has no super pods")
+        said["node2"][SuperPodId] = said["node2"][SuperDevices] = Absent("this product has no super pods")
         assert refused(said) == (False, ["node2: this product has no super pods"])
 
     def test_an_sdid_that_was_not_told_or_is_another_devices(self) -> None:
@@ -231,7 +231,7 @@ class TestNoTable:
 
     def test_a_host_whose_npus_are_in_several_super_pods(self) -> None:
         said = fleet("A3")
-        said["node1"][SuperPod] = SuperPod(id=4, server=0, size=384)
+        said["node1"][SuperPodId] = SuperPodId(id=4, server_index=0, size=384)
         assert refused(said) == (False, ["node1: npu-smi names several super pods: 0, 4; expected one a host"])
 
     def test_super_pods_whose_hosts_do_not_stand_together(self) -> None:
@@ -243,8 +243,8 @@ class TestNoTable:
 
     def test_a_path_that_hccl_refuses(self) -> None:
         said = fleet("A2")
-        with pytest.raises(NotMade, match="rank-table-path-refused"):
-            fresh(tuple(said), lambda host, fact: said[host][fact], "/job/table.txt", Launch(), (), {})
+        with pytest.raises(RankTableBuildError, match="rank-table-path-refused"):
+            build_verified(tuple(said), lambda host, fact: said[host][fact], "/job/table.txt", LaunchConfig(), (), {})
 
     def test_what_a_host_says_is_shown_without_its_control_characters(self) -> None:
         said = fleet("A2")
@@ -268,9 +268,9 @@ def hosts(draw: st.DrawFn) -> dict[str, Said]:
                 (DeviceAddresses, ports(family, 0)),
                 (DeviceAddresses, DeviceAddresses(by_npu={0: ip_interface("fd00::1/64")}, unset=(1, 2, 3))),
                 (HostAddresses, addresses("172.16.0.10", "fe80::1")),
-                (SuperPod, SuperPod(id=0, server=n, size=2)),
+                (SuperPodId, SuperPodId(id=0, server_index=n, size=2)),
                 (SuperDevices, SuperDevices(by_npu={npu: SuperDevice(npu, 0) for npu in range(16) if npu not in gone})),
-                *((fact, why) for fact in FACTS for why in (Absent("none"), LOST)),
+                *((fact, why) for fact in REQUIRED_FACTS for why in (Absent("none"), LOST)),
             ]
         )
         own.update(draw(st.lists(odd, max_size=2)))
@@ -286,8 +286,8 @@ def test_whatever_hosts_say_there_is_no_table_or_one_that_holds_it_all_and_nothi
 ) -> None:
     try:
         found = table(made(said, devices, product))
-    except NotMade as why:
-        assert why.against and all(one.text.isprintable() for one in why.against)
+    except RankTableBuildError as why:
+        assert why.problems and all(one.text.isprintable() for one in why.problems)
         return
     assert not found.problems and len(found.servers) == len(said)
     assert [rank.rank_id for rank in found.ranks] == list(range(len(found.ranks)))
@@ -322,7 +322,7 @@ SPOD = """\tSDID                           : {sdid}
 
 
 def read(out: str, code: int = 0) -> SuperDevices:
-    return SuperDevices.read(Answer({"": Output(out=out, code=code)}, "npu-smi"))
+    return SuperDevices.read(ProbeAnswer({"": Output(out=out, code=code)}, "npu-smi"))
 
 
 class TestSdids:

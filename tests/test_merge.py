@@ -17,14 +17,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from doctor.collect.merge import files
-from doctor.collect.merge.files import STDIN, read
-from doctor.collect.merge.hosts import Known, matched
+from doctor.collect.merge.files import STDIN, read_node_files
+from doctor.collect.merge.hosts import HostIdentity, match_hosts
 from doctor.collect.merge.merge import merge
-from doctor.collect.merge.records import Pile, looked
-from doctor.collect.merge.stale import APART, job
-from doctor.collect.node_lines import written
-from doctor.collect.protocol import union
-from doctor.engine.catalog import checks
+from doctor.collect.merge.records import NodeFiles, parse_node_record
+from doctor.collect.merge.stale import MAX_AGE_DIFFERENCE, slurm_job_run
+from doctor.collect.node_lines import encode_lines
+from doctor.collect.protocol import unique_facts
+from doctor.engine.catalog import load_checks
 from doctor.engine.fact import Output
 from doctor.engine.record import Run
 from doctor.engine.result import Outcome, Report, Status
@@ -34,20 +34,20 @@ from tests.node_files import leave as left
 from tests.node_files import line, run_of
 from tests.test_cli import CLEAN, doctor
 
-KNOWN = [one for one in checks() if one.area != "smoke"]
-FACTS = union(fact for one in KNOWN for fact in one.facts)
+KNOWN = [one for one in load_checks() if one.area != "smoke"]
+FACTS = unique_facts(fact for one in KNOWN for fact in one.facts)
 
 
 def merged(folder: Path, *hosts: str, now: str = "") -> Run:
     """The run of what lies in the folder; without ``hosts``, none is expected."""
     fleet = Inventory(hosts, f"{len(hosts)} hosts") if hosts else None
-    return merge(read([folder]), fleet, FACTS, "DIR", now)
+    return merge(read_node_files([folder]), fleet, FACTS, "DIR", now)
 
 
 def why(run: Run, host: str) -> str:
     """Why the host is unknown, or the empty string."""
     visit = run.hosts[host].visit
-    assert visit.trouble in ("", "no-file")
+    assert visit.failure in ("", "no-file")
     return visit.text
 
 
@@ -68,7 +68,7 @@ class TestHosts:
         run = merged(tmp_path, "a", "b")
         assert why(run, "b") == "there is no file of it in DIR: did doctor node run there?"
         reached = outcome(replay(run, KNOWN), "host-unreachable")
-        assert (reached.status, reached.looked, list(reached.unknown)) == (Status.UNKNOWN, ("a",), ["b"])
+        assert (reached.status, reached.evaluated_hosts, list(reached.unknown)) == (Status.UNKNOWN, ("a",), ["b"])
 
     def test_that_nobody_expects_are_said_and_not_judged(self, tmp_path: Path) -> None:
         left(tmp_path, run_of("a"), run_of("z"))
@@ -95,31 +95,35 @@ class TestHosts:
 @pytest.mark.parametrize(
     ("expected", "known", "found"),
     [
-        (["n1", "n2"], [Known("n2"), Known("n1")], {"n1": 1, "n2": 0}),
-        (["N1"], [Known("n1")], {"N1": 0}),
-        (["n1"], [Known("n1.site.example")], {"n1": 0}),
-        (["n1.site.example"], [Known("n1")], {"n1.site.example": 0}),
-        (["n1.east"], [Known("n1.west")], {}),
-        (["n1"], [Known("n1.east"), Known("n1.west")], {}),
-        (["n1.east", "n1.west"], [Known("n1")], {}),
-        (["n1", "n1.east"], [Known("n1.east"), Known("n1.west")], {"n1.east": 0, "n1": 1}),
-        (["slurm7"], [Known("pod-x", own="slurm7.site")], {"slurm7": 0}),
-        (["10.0.0.2"], [Known("n1", addresses=("10.0.0.1",)), Known("n2", addresses=("10.0.0.2",))], {"10.0.0.2": 1}),
-        (["fd00:0::2"], [Known("n2", addresses=("fd00::2",))], {"fd00:0::2": 0}),
-        (["172.17.0.1"], [Known(name, addresses=("172.17.0.1",)) for name in ("n1", "n2")], {}),
-        (["127.0.0.1"], [Known("n1", addresses=("127.0.0.1",))], {}),
-        (["n1", "10.0.0.1"], [Known("n1", addresses=("10.0.0.1",))], {"n1": 0}),
-        (["10"], [Known("10.0.0.1")], {}),
+        (["n1", "n2"], [HostIdentity("n2"), HostIdentity("n1")], {"n1": 1, "n2": 0}),
+        (["N1"], [HostIdentity("n1")], {"N1": 0}),
+        (["n1"], [HostIdentity("n1.site.example")], {"n1": 0}),
+        (["n1.site.example"], [HostIdentity("n1")], {"n1.site.example": 0}),
+        (["n1.east"], [HostIdentity("n1.west")], {}),
+        (["n1"], [HostIdentity("n1.east"), HostIdentity("n1.west")], {}),
+        (["n1.east", "n1.west"], [HostIdentity("n1")], {}),
+        (["n1", "n1.east"], [HostIdentity("n1.east"), HostIdentity("n1.west")], {"n1.east": 0, "n1": 1}),
+        (["slurm7"], [HostIdentity("pod-x", self_name="slurm7.site")], {"slurm7": 0}),
+        (
+            ["10.0.0.2"],
+            [HostIdentity("n1", addresses=("10.0.0.1",)), HostIdentity("n2", addresses=("10.0.0.2",))],
+            {"10.0.0.2": 1},
+        ),
+        (["fd00:0::2"], [HostIdentity("n2", addresses=("fd00::2",))], {"fd00:0::2": 0}),
+        (["172.17.0.1"], [HostIdentity(name, addresses=("172.17.0.1",)) for name in ("n1", "n2")], {}),
+        (["127.0.0.1"], [HostIdentity("n1", addresses=("127.0.0.1",))], {}),
+        (["n1", "10.0.0.1"], [HostIdentity("n1", addresses=("10.0.0.1",))], {"n1": 0}),
+        (["10"], [HostIdentity("10.0.0.1")], {}),
     ],
 )
-def test_whose_record_it_is(expected: list[str], known: list[Known], found: dict[str, int]) -> None:
+def test_whose_record_it_is(expected: list[str], known: list[HostIdentity], found: dict[str, int]) -> None:
     """A name that may mean two hosts means none."""
-    assert matched(expected, known) == found
+    assert match_hosts(expected, known) == found
 
 
 def test_a_large_fleet_is_matched_whole() -> None:
     hosts = [f"n{number}" for number in range(2000)]
-    assert len(matched(hosts, [Known(f"{host}.site") for host in hosts])) == 2000
+    assert len(match_hosts(hosts, [HostIdentity(f"{host}.site") for host in hosts])) == 2000
 
 
 GOOD = run_of("a")
@@ -218,8 +222,8 @@ class TestFilesThatCannotBeUsed:
         )
     )
     def test_what_a_host_said_crashes_nothing(self, said: dict[str, dict[str, Output]]) -> None:
-        looks = tuple(looked(run_of(name, said=said), name) for name in ("a", "b"))
-        report = replay(merge(Pile(looks), Inventory(("a", "b"), "2 hosts"), FACTS, "DIR"), KNOWN)
+        looks = tuple(parse_node_record(run_of(name, said=said), name) for name in ("a", "b"))
+        report = replay(merge(NodeFiles(looks), Inventory(("a", "b"), "2 hosts"), FACTS, "DIR"), KNOWN)
         assert [one.check for one in report.outcomes if one.crashed] == []
 
 
@@ -250,14 +254,14 @@ class TestFilesOfAnEarlierRun:
         """Kept files can be judged a year later."""
         left(tmp_path, *(run_of(name, started="2020-01-01T00:00:00Z") for name in "ab"))
         assert [why(merged(tmp_path, "a", "b"), host) for host in "ab"] == ["", ""]
-        assert APART.total_seconds() == 3600
+        assert MAX_AGE_DIFFERENCE.total_seconds() == 3600
 
     @pytest.mark.parametrize(
         ("environ", "name"),
         [({}, ""), ({"SLURM_JOB_ID": "9"}, "9.0"), ({"SLURM_JOB_ID": "9", "SLURM_RESTART_COUNT": "2"}, "9.2")],
     )
     def test_a_requeued_job_is_another(self, environ: dict[str, str], name: str) -> None:
-        assert job(environ) == name
+        assert slurm_job_run(environ) == name
 
 
 def npus(address: str) -> dict[str, dict[str, Output]]:
@@ -268,7 +272,7 @@ class TestWhatOneHostAloneCannotTell:
     def test_clocks_are_not_compared(self, tmp_path: Path) -> None:
         left(tmp_path, run_of("a"), run_of("b"))
         clocks = outcome(replay(merged(tmp_path, "a", "b"), KNOWN), "clocks-differ")
-        assert (clocks.status, clocks.looked) == (Status.SKIPPED, ())
+        assert (clocks.status, clocks.evaluated_hosts) == (Status.SKIPPED, ())
         assert "no other clock" in clocks.skipped["a"]
 
     def test_npus_that_no_other_host_pinged_are_unknown(self, tmp_path: Path) -> None:
@@ -296,7 +300,7 @@ class TestTheJob:
     def test_is_what_the_first_host_was_told_with_the_lists_own_slots(self, tmp_path: Path) -> None:
         environ = {"MASTER_ADDR": "a", "HCCL_CONNECT_TIMEOUT": "600"}
         left(tmp_path, run_of("a", launch={"environ": environ, "rank_table": ""}), run_of("b"))
-        run = merge(read([tmp_path]), Inventory(("a", "b"), "2 hosts", {"a": 8, "b": 4}), FACTS, "DIR")
+        run = merge(read_node_files([tmp_path]), Inventory(("a", "b"), "2 hosts", {"a": 8, "b": 4}), FACTS, "DIR")
         assert run.launch == {
             "environ": environ,
             "rank_table": "",
@@ -328,7 +332,7 @@ def big(name: str) -> Run:
 def of_lines(folder: Path, lines: Sequence[bytes], *hosts: str) -> Run:
     path = folder / "all"
     path.write_bytes(b"".join(lines))
-    return merge(read([path]), Inventory(hosts, "hosts"), FACTS, "all")
+    return merge(read_node_files([path]), Inventory(hosts, "hosts"), FACTS, "all")
 
 
 class TestLines:
@@ -350,13 +354,13 @@ class TestLines:
         ]
 
     def test_in_parts_may_come_in_any_order_and_behind_labels(self, tmp_path: Path) -> None:
-        parts = [b"[1,0]<stdout>:" + one for name in "ab" for one in written(name, line(big(name)))]
+        parts = [b"[1,0]<stdout>:" + one for name in "ab" for one in encode_lines(name, line(big(name)))]
         assert len(parts) > 10
         run = of_lines(tmp_path, parts[::-1], "a", "b")
         assert [why(run, host) for host in "ab"] == ["", ""] and run.notes == ()
 
     def test_in_parts_of_which_one_is_cut_cost_their_own_host_alone(self, tmp_path: Path) -> None:
-        one, two, three = (written(name, line(big(name))) for name in "abc")
+        one, two, three = (encode_lines(name, line(big(name))) for name in "abc")
         lost, swapped = [*one[:3], one[3][:200] + b"\n", *one[4:]], [two[1][:80] + two[0][80:], *two[1:]]
         run = of_lines(tmp_path, [*lost, *swapped, *three], "a", "b", "c")
         assert why(run, "a").startswith(f"{tmp_path}/all: {len(one) - 1} of {len(one)} lines of its record came")
@@ -367,7 +371,7 @@ class TestLines:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(files, "LARGEST", 1 << 20)
-        run = of_lines(tmp_path, written("a", b" " * (64 << 20)), "a")
+        run = of_lines(tmp_path, encode_lines("a", b" " * (64 << 20)), "a")
         assert "do not make a record" in why(run, "a")
 
     def test_may_be_pretty_where_the_file_is_one_hosts(self, tmp_path: Path) -> None:

@@ -17,11 +17,11 @@ from typing import Any
 import pytest
 
 from doctor.collect.merge import files
-from doctor.collect.merge.records import Look
-from doctor.collect.node import alone, called
+from doctor.collect.merge.records import NodeFileRecord
+from doctor.collect.node import host_name, this_host_only
 from doctor.engine.errors import CommandError
 from doctor.environment.inventory import Inventory
-from doctor.hosts.nodeset import InventoryError, valid
+from doctor.hosts.nodeset import InventoryError, validate_host
 from tests.conftest import PREPARED
 from tests.hosts.fleet import Fleet, merge
 from tests.hosts.npu import npu_fleet
@@ -33,10 +33,10 @@ from tests.test_startup import imported
 QUICK = ("--select", "host-unreachable")
 
 
-def looks(path: Path) -> list[Look]:
-    pile = files.read([path])
+def looks(path: Path) -> list[NodeFileRecord]:
+    pile = files.read_node_files([path])
     assert pile.unusable == ()
-    return list(pile.looks)
+    return list(pile.records)
 
 
 class TestTheFile:
@@ -57,7 +57,7 @@ class TestTheFile:
         env = {"SLURM_JOB_ID": "5", "SLURM_JOB_NODELIST": "n[7-8]", "SLURMD_NODENAME": "n8", "MASTER_ADDR": "n7"}
         assert doctor("node", *QUICK, "--out", str(tmp_path), env=env).returncode == 0
         (look,) = looks(tmp_path)
-        assert (look.name, look.run.given["hosts"], look.run.given["job"]) == ("n8", ["n7", "n8"], "5.0")
+        assert (look.name, look.run.probe_inputs["hosts"], look.run.probe_inputs["job"]) == ("n8", ["n7", "n8"], "5.0")
         assert look.run.launch["environ"] == {"MASTER_ADDR": "n7"}
 
     def test_holds_no_secret(self, tmp_path: Path, site: Any) -> None:
@@ -151,24 +151,24 @@ SHORT = OWN.partition(".")[0]
     ],
 )
 def test_what_a_host_is_called(name: str, hosts: tuple[str, ...], environ: Mapping[str, str], found: str) -> None:
-    assert called(name, Inventory(hosts, "") if hosts else None, environ) == found
+    assert host_name(name, Inventory(hosts, "") if hosts else None, environ) == found
 
 
 def test_it_finds_its_own_address_in_the_list(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("doctor.collect.node._addresses", lambda: ("127.0.0.1", "fe80::1%eth0", "10.1.2.3"))
-    assert called("", Inventory(("10.1.2.2", "10.1.2.3"), ""), {}) == "10.1.2.3"
+    assert host_name("", Inventory(("10.1.2.2", "10.1.2.3"), ""), {}) == "10.1.2.3"
 
 
 def test_a_name_that_is_none_is_refused() -> None:
     with pytest.raises(CommandError, match="--name gives it one"):
-        called("", None, {"SLURMD_NODENAME": "a b"})
+        host_name("", None, {"SLURMD_NODENAME": "a b"})
     with pytest.raises(InventoryError):
-        valid("a b", "")
+        validate_host("a b", "")
 
 
 def test_how_the_host_is_stands_in_a_note() -> None:
     """psutil's numbers of this machine."""
-    (note,) = alone("n1", None).notes
+    (note,) = this_host_only("n1", None).notes
     assert note.startswith("this host: up ") and " load " in note and note.endswith(" GiB in use")
 
 

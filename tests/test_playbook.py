@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from doctor.remedy.playbook import Playbook, Step, filled, needed
-from doctor.remedy.template import Unfillable, fill_command, fill_content, fill_path, fill_pattern, fill_text
+from doctor.remedy.playbook import Playbook, PlaybookStep, fill_step, needed_values
+from doctor.remedy.template import TemplateError, fill_command, fill_content, fill_path, fill_pattern, fill_text
 
 HOSTILE = st.text(st.sampled_from("ab \\\"'`$();&|<>*?~#\t\n!{}[]=-%é"), max_size=12)
 
@@ -63,7 +63,7 @@ def test_what_was_before_is_left_open_until_it_is_known() -> None:
 def test_a_command_of_the_checks_own_is_taken_as_it_is() -> None:
     assert fill_command(" {fix} ", {"fix": "for a in 1 2; do f $a; done"}) == "for a in 1 2; do f $a; done"
     for value in (["f"], "", 3, "f\0"):
-        with pytest.raises(Unfillable, match="expected a command"):
+        with pytest.raises(TemplateError, match="expected a command"):
             fill_command("{fix}", {"fix": value})
 
 
@@ -84,7 +84,7 @@ def test_a_command_of_the_checks_own_is_taken_as_it_is() -> None:
     ],
 )
 def test_what_cannot_stand_there_is_not_filled(template: str, value: Any, said: str) -> None:
-    with pytest.raises(Unfillable, match=said):
+    with pytest.raises(TemplateError, match=said):
         fill_command(template, {"v": value})
 
 
@@ -101,7 +101,7 @@ def test_sentences_hold_plain_words() -> None:
 def test_a_value_never_becomes_a_line_of_its_own(value: str) -> None:
     try:
         held = fill_content("a = {v}", {"v": value})
-    except Unfillable:
+    except TemplateError:
         assert not value.isprintable()
     else:
         assert held.splitlines() == ["a = " + value]
@@ -111,7 +111,7 @@ def test_a_value_never_becomes_a_line_of_its_own(value: str) -> None:
 def test_a_value_never_leaves_its_folder(value: str) -> None:
     try:
         path = fill_path("/etc/x.d/{v}", {"v": value})
-    except Unfillable:
+    except TemplateError:
         return
     assert path.rpartition("/") == ("/etc/x.d", "/", value)
     assert value not in ("", ".", "..")
@@ -120,7 +120,7 @@ def test_a_value_never_leaves_its_folder(value: str) -> None:
 
 def test_what_would_name_a_folder_is_no_part_of_a_name() -> None:
     for value in (".", "..", "", "a/b", "../x", "a\nb"):
-        with pytest.raises(Unfillable):
+        with pytest.raises(TemplateError):
             fill_path("/etc/.{v}", {"v": value})
 
 
@@ -131,19 +131,19 @@ def test_a_value_in_a_pattern_stands_for_itself(value: str) -> None:
     assert not re.match(pattern, "x" + value + "=1")
 
 
-STEP = Step(1, "Set {v}", before="get", run="set {v} {before}", undo="set {before}", only="test {w}")
+STEP = PlaybookStep(1, "Set {v}", before="get", run="set {v} {before}", undo="set {before}", only="test {w}")
 
 
 def test_a_step_is_filled_whole() -> None:
-    made = filled(STEP, {"v": "a b", "w": 1, "before": "x y"})
-    assert made == Step(1, "Set a b", before="get", run="set 'a b' 'x y'", undo="set 'x y'", only="test 1")
-    assert needed(STEP) == {"v", "w", "before"}
-    held = filled(Step(2, "x", file="/etc/{v}", text="{v}\n", mode="0600"), {"v": "a"})
+    made = fill_step(STEP, {"v": "a b", "w": 1, "before": "x y"})
+    assert made == PlaybookStep(1, "Set a b", before="get", run="set 'a b' 'x y'", undo="set 'x y'", only="test 1")
+    assert needed_values(STEP) == {"v", "w", "before"}
+    held = fill_step(PlaybookStep(2, "x", file="/etc/{v}", text="{v}\n", mode="0600"), {"v": "a"})
     assert (held.file, held.text, held.mode) == ("/etc/a", "a\n", "0600")
 
 
 def test_what_is_left_to_hands() -> None:
-    hand = Step(1, "Clean the fibre")
-    assert hand.hands and not STEP.hands and not Step(1, "x", file="/a", text="").hands
-    assert Playbook("a", "", "A", ("b",), "network", "none", steps=(hand,)).hands
-    assert not Playbook("a", "", "A", ("b",), "network", "none", steps=(hand, STEP)).hands
+    hand = PlaybookStep(1, "Clean the fibre")
+    assert hand.manual and not STEP.manual and not PlaybookStep(1, "x", file="/a", text="").manual
+    assert Playbook("a", "", "A", ("b",), "network", "none", steps=(hand,)).manual
+    assert not Playbook("a", "", "A", ("b",), "network", "none", steps=(hand, STEP)).manual

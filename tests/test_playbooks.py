@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import doctor.remedy.catalog
-from doctor.remedy.catalog import BadPlaybook, known_checks, load, read, treating
-from doctor.remedy.finding_values import supplies
-from doctor.remedy.parse import MOST
-from doctor.remedy.playbook import Playbook, Step
+from doctor.remedy.catalog import PlaybookError, check_files_by_name, load_playbooks, playbooks_for, read_playbook
+from doctor.remedy.finding_values import read_finding_values
+from doctor.remedy.parse import MAX_BYTES
+from doctor.remedy.playbook import Playbook, PlaybookStep
 
-KNOWN = known_checks()
+KNOWN = check_files_by_name()
 
 HEAD = """\
 title = "Longer listen queues"
@@ -60,8 +60,8 @@ def written(folder: Path, text: str, name: str = "our-remedy.toml") -> Path:
 def refusal(folder: Path, text: str, known: Mapping[str, Path] = KNOWN) -> tuple[int, str]:
     """Where and why a playbook is refused."""
     path = written(folder, text)
-    with pytest.raises(BadPlaybook) as caught:
-        read(path, known)
+    with pytest.raises(PlaybookError) as caught:
+        read_playbook(path, known)
     said = str(caught.value)
     assert "\n" not in said and said.isprintable()
     found = re.fullmatch(re.escape(str(path)) + r":(\d+): (.*)", said)
@@ -71,7 +71,7 @@ def refusal(folder: Path, text: str, known: Mapping[str, Path] = KNOWN) -> tuple
 
 def test_a_playbook_is_read_whole(tmp_path: Path) -> None:
     path = written(tmp_path, GOOD, "raise_listen_queues.toml")
-    assert read(path, KNOWN) == Playbook(
+    assert read_playbook(path, KNOWN) == Playbook(
         "raise-listen-queues",
         str(path),
         "Longer listen queues",
@@ -82,7 +82,7 @@ def test_a_playbook_is_read_whole(tmp_path: Path) -> None:
         persistent=True,
         note="New sockets only.",
         steps=(
-            Step(
+            PlaybookStep(
                 1,
                 "Set net.core.somaxconn to {want}",
                 only="command -v sysctl",
@@ -90,7 +90,7 @@ def test_a_playbook_is_read_whole(tmp_path: Path) -> None:
                 run="sysctl -w net.core.somaxconn={want}",
                 undo="sysctl -w net.core.somaxconn={before}",
             ),
-            Step(
+            PlaybookStep(
                 2,
                 "and at every boot",
                 file="/etc/sysctl.d/99-x.conf",
@@ -98,14 +98,14 @@ def test_a_playbook_is_read_whole(tmp_path: Path) -> None:
                 replaces=r"^net\.core\.somaxconn\s*=",
                 mode="0644",
             ),
-            Step(3, "Start the programs on {host} again"),
+            PlaybookStep(3, "Start the programs on {host} again"),
         ),
     )
 
 
 def test_work_for_hands_needs_no_more_than_words(tmp_path: Path) -> None:
     head = 'title = "Clean optics"\ntreats = ["optics-out-of-range"]\nwho = "vendor"\nrisk = "none"\n'
-    assert read(written(tmp_path, head + HAND), KNOWN).hands
+    assert read_playbook(written(tmp_path, head + HAND), KNOWN).manual
 
 
 @pytest.mark.parametrize(
@@ -191,19 +191,19 @@ def test_a_value_that_could_become_a_command_is_refused(tmp_path: Path, command:
 
 def test_the_arguments_of_a_second_shell_are_safe(tmp_path: Path) -> None:
     text = GOOD.replace('"sysctl -w net.core.somaxconn={want}"', "'''sh -c 'f \"$1\"' - {want}'''")
-    assert read(written(tmp_path, text), KNOWN).steps[0].run.endswith("- {want}")
+    assert read_playbook(written(tmp_path, text), KNOWN).steps[0].run.endswith("- {want}")
 
 
 def test_the_values_of_awk_and_the_files_of_sed_are_safe(tmp_path: Path) -> None:
     command = "awk -v a={want} -v b='*'{want} '{ print a; print b }' {want}; sed -n 1p {want} | f 'x {want}'"
     text = GOOD.replace('"sysctl -w net.core.somaxconn={want}"', f'"""{command}"""')
-    assert read(written(tmp_path, text), KNOWN).steps[0].run == command
+    assert read_playbook(written(tmp_path, text), KNOWN).steps[0].run == command
 
 
 def test_a_check_that_writes_whole_commands_may_be_taken_at_its_word(tmp_path: Path) -> None:
     text = HEAD.replace('["listen-queue-short", "syn-queue-short"]', '["firewall-blocks-job"]')
     step = '[[step]]\nsay = "Open {ports}"\nrun = "{fix}"\nundo = "true"\n'
-    assert read(written(tmp_path, text + step), KNOWN).steps[0].run == "{fix}"
+    assert read_playbook(written(tmp_path, text + step), KNOWN).steps[0].run == "{fix}"
 
 
 @pytest.mark.parametrize(
@@ -216,24 +216,24 @@ def test_a_check_that_writes_whole_commands_may_be_taken_at_its_word(tmp_path: P
     ],
 )
 def test_its_name_is_its_own(tmp_path: Path, name: str, said: str) -> None:
-    with pytest.raises(BadPlaybook, match=said):
-        read(written(tmp_path, GOOD, name), KNOWN)
+    with pytest.raises(PlaybookError, match=said):
+        read_playbook(written(tmp_path, GOOD, name), KNOWN)
 
 
 def test_what_is_no_text_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "our-remedy.toml"
     os.mkfifo(path)
-    with pytest.raises(BadPlaybook, match="is no plain file"):
-        read(path, KNOWN)
+    with pytest.raises(PlaybookError, match="is no plain file"):
+        read_playbook(path, KNOWN)
     path.unlink()
-    with pytest.raises(BadPlaybook, match="No such file"):
-        read(path, KNOWN)
+    with pytest.raises(PlaybookError, match="No such file"):
+        read_playbook(path, KNOWN)
     path.write_bytes(b"\xff")
-    with pytest.raises(BadPlaybook, match="is not UTF-8 text"):
-        read(path, KNOWN)
-    path.write_bytes(b"#" * (MOST + 1))
-    with pytest.raises(BadPlaybook, match="is longer than"):
-        read(path, KNOWN)
+    with pytest.raises(PlaybookError, match="is not UTF-8 text"):
+        read_playbook(path, KNOWN)
+    path.write_bytes(b"#" * (MAX_BYTES + 1))
+    with pytest.raises(PlaybookError, match="is longer than"):
+        read_playbook(path, KNOWN)
     assert refusal(tmp_path, GOOD + "x = \n")[0] == 25
     assert "not TOML" in refusal(tmp_path, "a = " + "[" * 5000)[1]
 
@@ -272,8 +272,8 @@ def test_garbage_is_refused_and_nothing_else(text: str, tmp_path_factory: pytest
     path = tmp_path_factory.getbasetemp() / "our-remedy.toml"
     path.write_text(text, "utf-8", "surrogatepass")
     try:
-        made = read(path, KNOWN)
-    except BadPlaybook as error:
+        made = read_playbook(path, KNOWN)
+    except PlaybookError as error:
         assert str(error).isprintable() and len(str(error)) < 1000
     else:
         assert made.treats and made.steps
@@ -284,8 +284,8 @@ def test_garbage_is_refused_and_nothing_else(text: str, tmp_path_factory: pytest
 def test_bytes_are_refused_and_nothing_else(data: bytes, tmp_path_factory: pytest.TempPathFactory) -> None:
     path = tmp_path_factory.getbasetemp() / "our-remedy.toml"
     path.write_bytes(data)
-    with pytest.raises(BadPlaybook):
-        read(path, KNOWN)
+    with pytest.raises(PlaybookError):
+        read_playbook(path, KNOWN)
 
 
 @pytest.fixture
@@ -293,7 +293,7 @@ def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder that stands for this program's own."""
     ours = tmp_path / "ours"
     ours.mkdir()
-    monkeypatch.setattr(doctor.remedy.catalog, "home", lambda folder: ours)
+    monkeypatch.setattr(doctor.remedy.catalog, "bundled_folder", lambda folder: ours)
     return ours
 
 
@@ -305,15 +305,15 @@ def test_a_sites_own_come_in_by_the_same_door(house: Path, tmp_path: Path) -> No
     written(site, GOOD.replace('["listen-queue-short", ', "["), "a.toml")
     (site / "README.md").write_text("no playbook")
     (site / ".#a.toml").symlink_to("an editor's lock")
-    found = load([site])
+    found = load_playbooks([site])
     assert [one.name for one in found] == ["b", "c", "a"]
-    assert [one.name for one in treating(found, "listen-queue-short")] == ["b", "c"]
-    assert [one.name for one in treating(found, "syn-queue-short")] == ["b", "c", "a"]
+    assert [one.name for one in playbooks_for(found, "listen-queue-short")] == ["b", "c"]
+    assert [one.name for one in playbooks_for(found, "syn-queue-short")] == ["b", "c", "a"]
 
 
 def test_a_folder_that_cannot_be_looked_into_is_not_an_empty_one(house: Path, tmp_path: Path) -> None:
-    with pytest.raises(BadPlaybook, match="nowhere: No such file or directory; expected a folder with playbooks"):
-        load([tmp_path / "nowhere"])
+    with pytest.raises(PlaybookError, match="nowhere: No such file or directory; expected a folder with playbooks"):
+        load_playbooks([tmp_path / "nowhere"])
 
 
 def test_a_name_that_is_taken_is_refused(house: Path, tmp_path: Path) -> None:
@@ -322,9 +322,9 @@ def test_a_name_that_is_taken_is_refused(house: Path, tmp_path: Path) -> None:
     written(house, GOOD)
     written(site, GOOD, "our_remedy.toml")
     with pytest.raises(
-        BadPlaybook, match=r"site/our_remedy.toml:1: our-remedy is already there, in .*ours/our-remedy.toml"
+        PlaybookError, match=r"site/our_remedy.toml:1: our-remedy is already there, in .*ours/our-remedy.toml"
     ):
-        load([site])
+        load_playbooks([site])
 
 
 OURS = '''
@@ -348,17 +348,17 @@ def test_what_a_sites_check_supplies_is_read_off_its_file(house: Path, tmp_path:
     site.mkdir()
     path = site / "our_rule.py"
     path.write_text(OURS)
-    assert supplies(path).names == {"a", "b", "c", "d", "mend", "tell", "saw", "want"}
-    assert supplies(path).commands == {"mend"}
+    assert read_finding_values(path).names == {"a", "b", "c", "d", "mend", "tell", "saw", "want"}
+    assert read_finding_values(path).commands == {"mend"}
     text = HEAD.replace('["listen-queue-short", "syn-queue-short"]', '["our-rule"]')
     written(house, text + '[[step]]\nsay = "Set {a} {d}"\nrun = "{mend}"\nundo = "f {b}"\n')
-    assert [one.treats for one in load(checks=[site])] == [("our-rule",)]
-    with pytest.raises(BadPlaybook, match='no check is named "our-rule"'):
-        load()
+    assert [one.treats for one in load_playbooks(checks=[site])] == [("our-rule",)]
+    with pytest.raises(PlaybookError, match='no check is named "our-rule"'):
+        load_playbooks()
     path.write_text("def our_rule(:")
-    with pytest.raises(BadPlaybook, match="what our-rule supplies cannot be read"):
-        load(checks=[site])
+    with pytest.raises(PlaybookError, match="what our-rule supplies cannot be read"):
+        load_playbooks(checks=[site])
 
 
 def test_ours_are_in_order() -> None:
-    assert [one.name for one in load()] == sorted(one.name for one in load())
+    assert [one.name for one in load_playbooks()] == sorted(one.name for one in load_playbooks())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from doctor.engine.shell_quote import open_quote, places, scan
+from doctor.engine.shell_quote import open_quote, placeholder_names, scan_placeholders
 
 
 @pytest.mark.parametrize(
@@ -42,13 +42,13 @@ from doctor.engine.shell_quote import open_quote, places, scan
     ],
 )
 def test_the_place_is_seen(command: str, within: str) -> None:
-    (spot,) = scan(command)
-    assert (spot.name, spot.within, command[spot.start : spot.end]) == ("a", within, "{a}")
+    (spot,) = scan_placeholders(command)
+    assert (spot.name, spot.context, command[spot.start : spot.end]) == ("a", within, "{a}")
 
 
 def test_what_is_no_placeholder_is_none() -> None:
-    assert list(scan("docker ps --format '{{.Names}}' ${HOME} {A} {print $1}")) == []
-    assert places("{a} {b_2} ${c} {{d}}") == {"a", "b_2"}
+    assert list(scan_placeholders("docker ps --format '{{.Names}}' ${HOME} {A} {print $1}")) == []
+    assert placeholder_names("{a} {b_2} ${c} {{d}}") == {"a", "b_2"}
 
 
 def test_the_open_quote_of_a_beginning() -> None:

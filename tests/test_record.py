@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from doctor.engine.fact import Output, Visit
-from doctor.engine.record import SCHEMA, BadRun, HostRecord, Run, load, redact, redacted
+from doctor.engine.record import SCHEMA, BadRun, HostRecord, Run, load_run, redact, redact_run
 
 
 @pytest.mark.parametrize(
@@ -48,30 +48,30 @@ def run_of(**outputs: Output) -> Run:
 
 def test_a_saved_run_comes_back_as_it_was() -> None:
     run = run_of(One=Output(out="x\n", code=3), Two=Output("timeout", seconds=10))
-    assert load(msgspec.json.encode(run), "f") == run
+    assert load_run(msgspec.json.encode(run), "f") == run
 
 
 def test_a_redacted_run_keeps_its_shape() -> None:
-    run = redacted(run_of(One=Output(out="SECRET=abc\n")))
+    run = redact_run(run_of(One=Output(out="SECRET=abc\n")))
     assert run.hosts["a"].outputs["One"][""].out == "SECRET=[hidden]\n"
 
 
 @pytest.mark.parametrize("data", [b"", b"{}", b"[1]", b"\xff\xfe", b'{"schema": "doctor.run/1"}'])
 def test_a_file_that_is_no_run_is_one_line(data: bytes) -> None:
     with pytest.raises(BadRun, match=r"^f: not a saved run: [^\n]*$"):
-        load(data, "f")
+        load_run(data, "f")
 
 
 def test_another_schema_is_named() -> None:
     data = msgspec.json.encode(msgspec.structs.replace(run_of(), schema="doctor.run/9"))
     with pytest.raises(BadRun, match=r"schema 'doctor.run/9', expected 'doctor.run/1'"):
-        load(data, "f")
+        load_run(data, "f")
 
 
 @given(st.binary())
 def test_any_bytes_are_a_run_or_one_line(data: bytes) -> None:
     with pytest.raises(BadRun):
-        load(data, "f")
+        load_run(data, "f")
 
 
 @given(st.text())
@@ -82,6 +82,6 @@ def test_redacting_twice_changes_nothing_more(text: str) -> None:
 
 def test_json_stays_json_without_its_secrets() -> None:
     said = {"events": [{"text": 'Invalid token: "abc"', "trace": ["a.py:3 read"], "api_key": "k-1", "loss": 1.5}]}
-    run = redacted(run_of(One=Output(out=msgspec.json.encode(said).decode())))
+    run = redact_run(run_of(One=Output(out=msgspec.json.encode(said).decode())))
     (event,) = msgspec.json.decode(run.hosts["a"].outputs["One"][""].out)["events"]
     assert event == {"text": "Invalid token: [hidden]", "trace": ["a.py:3 read"], "api_key": "[hidden]", "loss": 1.5}

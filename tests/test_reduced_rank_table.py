@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doctor.engine.catalog import checks
-from doctor.job import Launch, RankTableFile
-from doctor.rank_table.from_hosts import of_table_alone, verify
-from doctor.rank_table.reduce import NotReduced, reduce
+from doctor.engine.catalog import load_checks
+from doctor.job import LaunchConfig, RankTableFile
+from doctor.rank_table.from_hosts import needs_table_only, verify
+from doctor.rank_table.reduce import ReductionError, reduce_table
 from tests.checks import tables
 
 FORMS = {
@@ -36,7 +36,7 @@ def devices(value: Any) -> list[tuple[Any, ...]]:
 
 
 def against(text: str, product: Any = "A2") -> tuple[str, ...]:
-    return verify(RankTableFile("/job/table.json", text), Launch(product=product))
+    return verify(RankTableFile("/job/table.json", text), LaunchConfig(product=product))
 
 
 @st.composite
@@ -55,7 +55,7 @@ def test_any_part_of_a_healthy_table_is_healthy_and_nothing_of_it_is_lost(made: 
     form, value, stay = made
     product = {"a3": "A3", "a2": "A2"}.get(form, "A1")
     assert against(json.dumps(value), product) == ()
-    smaller = reduce(json.dumps(value), stay)
+    smaller = reduce_table(json.dumps(value), stay)
     assert against(smaller, product) == ()
     assert sorted(rank.rank_id or 0 for rank in tables.table(smaller).ranks) == list(range(len(devices(smaller))))
     assert names(smaller) == [name for name in names(value) if name in stay]
@@ -74,7 +74,7 @@ def test_what_is_not_known_here_is_kept_with_its_order_and_spelling() -> None:
   ]
 }"""
     assert (
-        reduce(text, ["b"])
+        reduce_table(text, ["b"])
         == """{
   "hardware": {
     "type": "800I-A2",
@@ -110,7 +110,7 @@ def test_numbers_without_quotes_stay_so_and_are_refused_as_in_the_whole_table() 
     value = tables.a1()
     value["server_count"] = 2
     value["server_list"][1]["device"][0]["rank_id"] = 8
-    smaller = reduce(json.dumps(value), ["172.16.0.11"])
+    smaller = reduce_table(json.dumps(value), ["172.16.0.11"])
     assert '"server_count": 1' in smaller
     assert '"rank_id": 0' in smaller
     (line,) = against(smaller, "A1")
@@ -119,17 +119,17 @@ def test_numbers_without_quotes_stay_so_and_are_refused_as_in_the_whole_table() 
 
 def test_a_table_that_is_not_completed_does_not_become_so() -> None:
     value = {**tables.a1(), "status": "initializing"}
-    (line,) = against(reduce(json.dumps(value), ["172.16.0.10"]), "A1")
+    (line,) = against(reduce_table(json.dumps(value), ["172.16.0.10"]), "A1")
     assert line.startswith("rank-table-not-completed: ")
 
 
 def test_super_pods_lose_their_hosts_and_empty_ones_go() -> None:
-    smaller = json.loads(reduce(json.dumps(tables.a3(2, 2, 2)), ["node_1"]))
+    smaller = json.loads(reduce_table(json.dumps(tables.a3(2, 2, 2)), ["node_1"]))
     assert smaller["super_pod_list"] == [{"super_pod_id": "0", "server_list": [{"server_id": "node_1"}]}]
 
 
 def test_hosts_are_matched_by_address_and_by_name() -> None:
-    assert names(reduce(json.dumps(tables.a2(3)), ["172.16.0.112", "node_0"])) == ["node_0", "node_2"]
+    assert names(reduce_table(json.dumps(tables.a2(3)), ["172.16.0.112", "node_0"])) == ["node_0", "node_2"]
 
 
 @pytest.mark.parametrize(
@@ -142,8 +142,8 @@ def test_hosts_are_matched_by_address_and_by_name() -> None:
     ],
 )
 def test_what_cannot_be_reduced_is_one_line(text: str, said: str) -> None:
-    with pytest.raises(NotReduced, match=f"^{said}"):
-        reduce(text, ["172.16.0.10", "w9"])
+    with pytest.raises(ReductionError, match=f"^{said}"):
+        reduce_table(text, ["172.16.0.10", "w9"])
 
 
 def broken(path: str, value: Any) -> str:
@@ -176,10 +176,10 @@ def broken(path: str, value: Any) -> str:
 def test_a_broken_table_is_refused_or_its_part_is(path: str, value: Any, said: str) -> None:
     text = broken(path, value)
     if not said or said == "server_id":
-        assert not said or against(reduce(text, ["a"])), "what is wrong with it stands against it"
+        assert not said or against(reduce_table(text, ["a"])), "what is wrong with it stands against it"
         return
-    with pytest.raises(NotReduced, match=said):
-        reduce(text, ["a"])
+    with pytest.raises(ReductionError, match=said):
+        reduce_table(text, ["a"])
 
 
 FIELDS = ["server_list", "device", "rank_id", "server_id", "group_list", "instance_list", "devices", "super_pod_list"]
@@ -195,13 +195,13 @@ def test_no_text_makes_it_break(inner: Any, version: str | None) -> None:
     value = dict(inner) if isinstance(inner, dict) else {"server_list": inner, "group_list": inner}
     value.update({"version": version} if version in ("1.0", "1.2") else {"deploy_mode": "lab"} if version else {})
     try:
-        reduce(json.dumps(value), ["a"])
-    except NotReduced as why:
+        reduce_table(json.dumps(value), ["a"])
+    except ReductionError as why:
         assert "\n" not in str(why)
 
 
 def test_every_check_that_needs_the_table_alone_is_asked() -> None:
-    asked = {check.name for check in checks() if of_table_alone(check)}
+    asked = {check.name for check in load_checks() if needs_table_only(check)}
     assert {"rank-table-counts-wrong", "rank-table-a1-layout", "rank-table-not-json"} <= asked
     assert not asked & {"rank-table-host-unknown", "rank-table-path-relative", "rank-table-address-differs"}
     assert all(name.startswith("rank-table-") for name in asked), "verify() looks among these files"

@@ -21,7 +21,7 @@ from doctor.engine.errors import CommandError
 from doctor.engine.exit_code import exit_code
 from doctor.engine.result import Finding, Report
 from doctor.report.formats.json import encode
-from doctor.session.redact import kept_key
+from doctor.session.redact import load_or_create_key
 from tests.report import reports as made
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -126,14 +126,14 @@ class TestFormats:
 SLOW = '''
 from collections.abc import Iterator
 from doctor import ERROR, Finding, check
-from doctor.engine.fact import Answer, Fact, run
+from doctor.engine.fact import Fact, ProbeAnswer, run
 
 class Slow(Fact, frozen=True):
     """What never comes."""
     probe = run("echo begun > {begun}; sleep 100", timeout=600)
 
     @classmethod
-    def read(cls, answer: Answer) -> "Slow":
+    def read(cls, answer: ProbeAnswer) -> "Slow":
         return cls()
 
 @check(severity=ERROR)
@@ -246,11 +246,11 @@ class TestRedact:
         (tmp_path / "state").write_text("no folder")
         from doctor.session import redact
 
-        redact._key.cache_clear()
+        redact._cached_key.cache_clear()
         monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
         path = keep(tmp_path / "r", made.folded())
         _, out, _ = doctor("report", path, "--redact")
-        redact._key.cache_clear()
+        redact._cached_key.cache_clear()
         assert "of this run alone: the key could not be kept (Not a directory)" in out
         assert "node0" not in out
         assert str(tmp_path) not in out
@@ -264,35 +264,35 @@ class TestRedact:
 class TestKey:
     def test_it_is_its_owners_alone_and_the_same_each_time(self, tmp_path: Path) -> None:
         environ = {"XDG_STATE_HOME": str(tmp_path / "s")}
-        key, trouble = kept_key(environ)
+        key, trouble = load_or_create_key(environ)
         path = tmp_path / "s/doctor/redact.key"
         assert (len(key), trouble) == (32, "")
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
-        assert kept_key(environ) == (key, "")
+        assert load_or_create_key(environ) == (key, "")
         assert os.listdir(path.parent) == ["redact.key"]
 
     def test_without_a_state_folder_of_its_own_it_is_in_home(self, tmp_path: Path) -> None:
-        kept_key({"HOME": str(tmp_path), "XDG_STATE_HOME": "relative"})
+        load_or_create_key({"HOME": str(tmp_path), "XDG_STATE_HOME": "relative"})
         assert (tmp_path / ".local/state/doctor/redact.key").exists()
 
     def test_one_that_others_know_or_that_is_damaged_is_not_used(self, tmp_path: Path) -> None:
         environ = {"XDG_STATE_HOME": str(tmp_path)}
-        key, _ = kept_key(environ)
+        key, _ = load_or_create_key(environ)
         path = tmp_path / "doctor/redact.key"
         path.chmod(0o644)
-        other, trouble = kept_key(environ)
+        other, trouble = load_or_create_key(environ)
         assert other != key
         assert "0600" in trouble
         path.chmod(0o600)
         path.write_bytes(b"short")
-        assert "damaged" in kept_key(environ)[1]
+        assert "damaged" in load_or_create_key(environ)[1]
         path.unlink()
         path.symlink_to(tmp_path / "elsewhere")
-        assert kept_key(environ)[1]
+        assert load_or_create_key(environ)[1]
         assert not (tmp_path / "elsewhere").exists()
 
     def test_without_a_home_there_is_one_for_this_run(self) -> None:
-        key, trouble = kept_key({})
+        key, trouble = load_or_create_key({})
         assert (len(key), trouble) == (32, "HOME is not set")
 
 
@@ -304,8 +304,8 @@ def test_what_is_heavy_is_loaded_when_it_is_asked_for() -> None:
 
 def test_a_struct_is_what_a_saved_run_is() -> None:
     """Runs of the time before they told their checks are still read."""
-    from doctor.engine.record import SCHEMA, Run, load
+    from doctor.engine.record import SCHEMA, Run, load_run
 
     run = Run(SCHEMA, "1 host", "2026-01-01T00:00:00Z", 1.0, {})
     old = {name: value for name, value in msgspec.to_builtins(run).items() if name != "checks"}
-    assert load(json.dumps(old).encode(), "old") == run
+    assert load_run(json.dumps(old).encode(), "old") == run

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from doctor.config.file import MOST, BadSettings, Settings, find, tables
+from doctor.config.file import MAX_BYTES, ConfigError, ConfigFile, find_config, read_tables
 
 
 @pytest.fixture
@@ -28,9 +28,9 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
     return places
 
 
-def found(places: dict[str, Path], named: Path | None = None, **environ: str) -> Settings:
+def found(places: dict[str, Path], named: Path | None = None, **environ: str) -> ConfigFile:
     environ.setdefault("XDG_CONFIG_HOME", str(places["user"].parents[1]))
-    return find(named, environ, places["system"])
+    return find_config(named, environ, places["system"])
 
 
 class TestWhichOne:
@@ -44,7 +44,7 @@ class TestWhichOne:
         places["user"].unlink()
         assert found(places).text == "# system"
         places["system"].unlink()
-        assert found(places) == Settings()
+        assert found(places) == ConfigFile()
 
     def test_without_xdg_the_user_has_it_below_home(self, places: dict[str, Path]) -> None:
         places["here"].unlink()
@@ -56,7 +56,7 @@ class TestWhichOne:
 
     def test_what_is_named_must_be_there(self, places: dict[str, Path]) -> None:
         with pytest.raises(
-            BadSettings, match=r"nowhere\.toml: No such file or directory; expected settings that can be"
+            ConfigError, match=r"nowhere\.toml: No such file or directory; expected settings that can be"
         ):
             found(places, Path("nowhere.toml"))
 
@@ -79,7 +79,7 @@ class TestWhatIsRefused:
     ) -> None:
         places["here"].chmod(mode)
         with pytest.raises(
-            BadSettings, match=rf"doctor\.toml: others can write it \(mode {mode:04o}\); expected chmod"
+            ConfigError, match=rf"doctor\.toml: others can write it \(mode {mode:04o}\); expected chmod"
         ):
             found(places)
         assert found(places, places["here"]).text == "# here"
@@ -92,31 +92,33 @@ class TestWhatIsRefused:
         if owner == 0:
             assert found(places).text == "# here"
             os.chown(places["here"], 12345, -1)
-        with pytest.raises(BadSettings, match=r"belongs to user \d+; expected yourself or root: name it with --config"):
+        with pytest.raises(ConfigError, match=r"belongs to user \d+; expected yourself or root: name it with --config"):
             found(places)
         assert found(places, places["here"]).text == "# here"
 
     def test_a_pipe_holds_nobody_up(self, places: dict[str, Path]) -> None:
         places["here"].unlink()
         os.mkfifo(places["here"])
-        with pytest.raises(BadSettings, match="is no plain file"):
+        with pytest.raises(ConfigError, match="is no plain file"):
             found(places)
 
     def test_a_folder(self, places: dict[str, Path]) -> None:
-        with pytest.raises(BadSettings, match="Is a directory; expected settings that can be read"):
+        with pytest.raises(ConfigError, match="Is a directory; expected settings that can be read"):
             found(places, places["here"].parent)
 
-    @pytest.mark.parametrize(("data", "said"), [(b"\xff", "is not UTF-8 text"), (b"#" * (MOST + 1), "is longer than")])
+    @pytest.mark.parametrize(
+        ("data", "said"), [(b"\xff", "is not UTF-8 text"), (b"#" * (MAX_BYTES + 1), "is longer than")]
+    )
     def test_what_is_no_text_of_bearable_length(self, places: dict[str, Path], data: bytes, said: str) -> None:
         places["named"].write_bytes(data)
-        with pytest.raises(BadSettings, match=said):
+        with pytest.raises(ConfigError, match=said):
             found(places, places["named"])
 
     def test_names_are_shown_without_what_they_hide(self, places: dict[str, Path]) -> None:
-        with pytest.raises(BadSettings) as caught:
+        with pytest.raises(ConfigError) as caught:
             found(places, Path("a\x1b[31m\n"))
         assert str(caught.value).isprintable()
 
     def test_a_table_that_nobody_reads(self) -> None:
-        with pytest.raises(BadSettings, match='"wave": no such setting; did you mean waive'):
-            tables(Settings("doctor.toml", "[[wave]]"), ("waive",))
+        with pytest.raises(ConfigError, match='"wave": no such setting; did you mean waive'):
+            read_tables(ConfigFile("doctor.toml", "[[wave]]"), ("waive",))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from doctor.config.waivers import BadSettings, Waivers, apply, parse
+from doctor.config.waivers import ConfigError, Waivers, apply_waivers, parse_waivers
 from doctor.engine.exit_code import Exit, exit_code
 from doctor.engine.result import Finding, Outcome, Reason, Report, Status
 from doctor.report.formats import plain
@@ -29,7 +29,7 @@ until = 2026-12-31
 
 
 def read(text: str) -> Waivers:
-    return parse(text, "doctor.toml", KNOWN)
+    return parse_waivers(text, "doctor.toml", KNOWN)
 
 
 def waiver(check: str = "pid-limit-low", hosts: str = "*", until: str = "2026-12-31", reason: str = "known") -> str:
@@ -42,7 +42,7 @@ def small(*hosts: str) -> Finding:
 
 def judged(*findings: Finding, waive: str, **more: object) -> Report:
     """A report of one check with these findings, under these waivers."""
-    return apply(made.report(made.outcome("pid-limit-low", *findings, **more)), read(waive), DAY)
+    return apply_waivers(made.report(made.outcome("pid-limit-low", *findings, **more)), read(waive), DAY)
 
 
 def only(report: Report) -> Outcome:
@@ -52,17 +52,17 @@ def only(report: Report) -> Outcome:
 
 class TestReading:
     def test_a_waiver(self) -> None:
-        (one,) = read(GOOD).each
+        (one,) = read(GOOD).entries
         assert (one.check, one.reason, one.until) == ("pid-limit-low", "small by design", date(2026, 12, 31))
         assert one.hosts == {"node001", "node002", "node003", "node004", "node009"}
 
     def test_several_checks_share_a_table(self) -> None:
         text = GOOD.replace('check = "pid-limit-low"', 'checks = ["pid-limit-low", "link-down"]')
-        assert [one.check for one in read(text).each] == ["pid-limit-low", "link-down"]
+        assert [one.check for one in read(text).entries] == ["pid-limit-low", "link-down"]
 
     def test_a_long_list_of_hosts_is_counted_when_it_is_told(self) -> None:
         many = ",".join(f"node{number}" for number in range(0, 90, 2))
-        assert [one.where for one in read(waiver(hosts=many) + waiver(hosts="a[1-2],  b")).each] == [
+        assert [one.hosts_text for one in read(waiver(hosts=many) + waiver(hosts="a[1-2],  b")).entries] == [
             "45 hosts",
             "a[1-2], b",
         ]
@@ -70,10 +70,10 @@ class TestReading:
     @pytest.mark.parametrize("hosts", ["", 'hosts = "*"'])
     def test_without_hosts_it_holds_for_all(self, hosts: str) -> None:
         text = re.sub(r"hosts = .*", hosts, GOOD)
-        assert not read(text).each[0].hosts
+        assert not read(text).entries[0].hosts
 
     def test_an_empty_file_waives_nothing(self) -> None:
-        assert read("").each == read("# nothing yet\n").each == ()
+        assert read("").entries == read("# nothing yet\n").entries == ()
 
     @pytest.mark.parametrize(
         ("was", "becomes", "said"),
@@ -100,7 +100,7 @@ class TestReading:
     def test_what_cannot_be_followed_is_refused_with_its_place(self, was: str, becomes: str, said: str) -> None:
         text = GOOD + GOOD.replace(was, becomes, 1)
         assert text != GOOD * 2
-        with pytest.raises(BadSettings) as caught:
+        with pytest.raises(ConfigError) as caught:
             read(text)
         assert re.match(rf"doctor\.toml: \[\[waive\]\] 2: {said.replace('?', '[?]')}", str(caught.value))
 
@@ -117,7 +117,7 @@ class TestReading:
         ],
     )
     def test_what_is_no_file_of_settings_is_refused(self, text: str, said: str) -> None:
-        with pytest.raises(BadSettings, match=rf"\Adoctor\.toml: (?:{said})"):
+        with pytest.raises(ConfigError, match=rf"\Adoctor\.toml: (?:{said})"):
             read(text)
 
     @settings(max_examples=100, deadline=None)
@@ -130,7 +130,7 @@ class TestReading:
     def test_garbage_is_one_line_or_nothing(self, text: str) -> None:
         try:
             read(text)
-        except BadSettings as error:
+        except ConfigError as error:
             assert str(error).isprintable()
             assert len(str(error)) < 700
 
@@ -152,7 +152,7 @@ class TestApplying:
 
     def test_another_check_still_fails(self) -> None:
         report = made.report(made.outcome("link-down", small("node001")))
-        assert exit_code(apply(report, read(GOOD), DAY)) == Exit.FAILED
+        assert exit_code(apply_waivers(report, read(GOOD), DAY)) == Exit.FAILED
 
     def test_a_finding_of_several_hosts_is_waived_when_all_of_them_are(self) -> None:
         assert only(judged(small("node001", "node002"), waive=GOOD)).waived
@@ -202,14 +202,14 @@ class TestApplying:
             (waiver(check="link-down"), {}),
             (waiver(hosts="node001,other"), {}),
             (waiver(), {"unknown": {"node002": Reason("no answer")}}),
-            (waiver(), {"looked": (), "complete": False, "skipped": {"": "no NPU"}}),
+            (waiver(), {"evaluated_hosts": (), "complete": False, "skipped": {"": "no NPU"}}),
         ],
     )
     def test_of_what_was_not_looked_at_nobody_says_that_it_can_go(self, waive: str, more: dict[str, object]) -> None:
         assert not any("any more" in note for note in judged(waive=waive, **more).notes)
 
     def test_without_waivers_nothing_changes(self) -> None:
-        assert apply(made.folded(), Waivers(), DAY) == made.folded()
+        assert apply_waivers(made.folded(), Waivers(), DAY) == made.folded()
 
 
 class TestWhatItNeverHides:
@@ -223,7 +223,7 @@ class TestWhatItNeverHides:
 
     def test_what_is_unknown_because_of_a_host_that_is_not_reached_though_that_is_waived(self) -> None:
         """Whoever can do without the host leaves it out (--exclude); a waiver makes it no healthier."""
-        report = apply(made.dead_host(), read(waiver("host-unreachable", made.DEAD)), DAY)
+        report = apply_waivers(made.dead_host(), read(waiver("host-unreachable", made.DEAD)), DAY)
         assert exit_code(report) == Exit.UNKNOWN
         said = plain.render(report, made.PAGES).splitlines()
         assert "ok      reach: 1 of 2 checks on 64 hosts" in said
@@ -235,15 +235,17 @@ class TestWhatItNeverHides:
     @given(reports(), st.sampled_from(["*", "node[00-05]", "node07"]))
     def test_every_finding_is_either_left_or_waived_and_nothing_else_changes(self, report: Report, hosts: str) -> None:
         text = "\n".join(waiver(f"check-{number}", hosts) for number in (0, 1, 2))
-        after = apply(report, parse(text, "doctor.toml", [f"check-{number}" for number in range(6)]), DAY)
+        after = apply_waivers(
+            report, parse_waivers(text, "doctor.toml", [f"check-{number}" for number in range(6)]), DAY
+        )
         for old, new in zip(report.outcomes, after.outcomes, strict=True):
             fresh = [one.finding for one in new.waived[len(old.waived) :]]
             assert sorted(map(repr, (*new.findings, *fresh))) == sorted(map(repr, old.findings))
-            assert (old.unknown, old.crashed, old.skipped, old.looked) == (
+            assert (old.unknown, old.crashed, old.skipped, old.evaluated_hosts) == (
                 new.unknown,
                 new.crashed,
                 new.skipped,
-                new.looked,
+                new.evaluated_hosts,
             )
         if exit_code(after, strict=True) == Exit.HEALTHY:
             assert not any(one.findings or one.unknown or one.crashed for one in after.outcomes)
@@ -263,7 +265,7 @@ class TestReports:
         dead = made.outcome("host-unreachable", small(made.DEAD))
         blind = {made.DEAD: Reason("not reached", "host-unreachable")}
         low = made.outcome("pid-limit-low", small("node001"), unknown=blind)
-        said = plain.render(apply(made.report(dead, low), read(GOOD), DAY), made.PAGES)
+        said = plain.render(apply_waivers(made.report(dead, low), read(GOOD), DAY), made.PAGES)
         assert made.PAGES["pid-limit-low"].claim not in said
 
     def test_a_check_that_fails_elsewhere_is_told_both_ways(self) -> None:

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from doctor.config.atomic_write import write_whole
+from doctor.config.atomic_write import write_atomic
 
 
 def test_a_file_is_replaced_in_one_step_and_is_its_owners_alone(tmp_path: Path) -> None:
     path = tmp_path / "report.json"
     path.write_bytes(b"before")
     with path.open("rb") as reader:
-        write_whole(path, b"after")
+        write_atomic(path, b"after")
         assert reader.read() == b"before"
     assert path.read_bytes() == b"after"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -26,7 +26,7 @@ def test_a_file_is_replaced_in_one_step_and_is_its_owners_alone(tmp_path: Path) 
 
 def test_a_link_stays_a_link(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("real")
-    write_whole(tmp_path / "link", b"x")
+    write_atomic(tmp_path / "link", b"x")
     assert (tmp_path / "real").read_bytes() == b"x"
     assert (tmp_path / "link").is_symlink()
 
@@ -37,7 +37,7 @@ def test_what_is_no_plain_file_is_written_into(tmp_path: Path) -> None:
         [
             sys.executable,
             "-c",
-            "from doctor.config.atomic_write import write_whole; write_whole('/dev/stderr', b'said')",
+            "from doctor.config.atomic_write import write_atomic; write_atomic('/dev/stderr', b'said')",
         ],
         stderr=subprocess.PIPE,
         check=True,
@@ -48,7 +48,7 @@ def test_what_is_no_plain_file_is_written_into(tmp_path: Path) -> None:
 
 def test_a_folder_that_is_not_there_is_an_error_that_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
-        write_whole(tmp_path / "no" / "file", b"x")
+        write_atomic(tmp_path / "no" / "file", b"x")
     assert os.listdir(tmp_path) == []
 
 
@@ -58,9 +58,9 @@ def test_a_full_disk_changes_nothing(tmp_path: Path) -> None:
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", tmp_path], check=True)
     try:
         path = tmp_path / "report.json"
-        write_whole(path, b"before")
+        write_atomic(path, b"before")
         with pytest.raises(OSError, match="No space left"):
-            write_whole(path, bytes(1 << 17))
+            write_atomic(path, bytes(1 << 17))
         assert path.read_bytes() == b"before"
         assert os.listdir(tmp_path) == ["report.json"]
     finally:

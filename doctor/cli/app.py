@@ -22,7 +22,7 @@ COMMANDS = {
 }
 
 
-def application(words: Sequence[str]) -> typer.Typer:
+def application(argv: Sequence[str]) -> typer.Typer:
     """The command line for these words: whole for the subcommand among them, one line for each of the others."""
     app = typer.Typer(
         name="doctor",
@@ -33,10 +33,10 @@ def application(words: Sequence[str]) -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     )
     app.callback()(root)
-    wanted = next((word for word in words if not word.startswith("-")), "")
+    command_name = next((word for word in argv if not word.startswith("-")), "")
     for name, summary in COMMANDS.items():
-        function = import_module(f"doctor.cli.{name.replace('-', '_')}").command if name == wanted else _unloaded
-        app.command(name, help=None if name == wanted else summary)(function)
+        function = import_module(f"doctor.cli.{name.replace('-', '_')}").command if name == command_name else _unloaded
+        app.command(name, help=None if name == command_name else summary)(function)
     return app
 
 
@@ -44,8 +44,8 @@ def _unloaded() -> None:
     """Stands for a subcommand that these words do not call."""
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(requested: bool) -> None:
+    if requested:
         from doctor import __version__
 
         typer.echo(f"cluster-doctor {__version__}")

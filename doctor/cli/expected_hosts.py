@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from doctor.cli.host_options import Exclude, Hosts, inventory
+from doctor.cli.host_options import ExcludeOption, HostOptions, inventory
 
 if TYPE_CHECKING:
     from doctor.environment.inventory import Inventory
 
 
-class Expected(NamedTuple):
+class ExpectedHostOptions(NamedTuple):
     """Which hosts there are to be."""
 
     expect: Annotated[
@@ -20,10 +20,10 @@ class Expected(NamedTuple):
     ] = None
     hostfile: Annotated[str | None, typer.Option(metavar="FILE", help="The fleet from a hostfile.")] = None
     rank_table: Annotated[str | None, typer.Option(metavar="FILE", help="The job's rank table, and its hosts.")] = None
-    exclude: Exclude = None
+    exclude: ExcludeOption = None
 
 
-def expected(wanted: Expected) -> Inventory | None:
+def expected_inventory(options: ExpectedHostOptions) -> Inventory | None:
     """The fleet, or None where neither the command line nor the environment names it. Raises: CommandError."""
-    found = inventory(Hosts(None, wanted.expect, wanted.hostfile, wanted.rank_table, wanted.exclude))
-    return None if found.local else found
+    fleet = inventory(HostOptions(None, options.expect, options.hostfile, options.rank_table, options.exclude))
+    return None if fleet.local else fleet

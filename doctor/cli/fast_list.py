@@ -20,7 +20,7 @@ _DECLARATION = re.compile(
 )
 
 
-class Listed(NamedTuple):
+class CheckListEntry(NamedTuple):
     """One line of the list."""
 
     name: str
@@ -29,22 +29,22 @@ class Listed(NamedTuple):
     claim: str
 
 
-def skim(path: Path) -> Listed:
+def read_list_entry(path: Path) -> CheckListEntry:
     """A check's line. Raises: `doctor.engine.check.BadCheck`."""
-    found = _DECLARATION.search(path.read_text("utf-8"))
-    if found and found["name"] == path.stem:
-        return Listed(path.stem.replace("_", "-"), found["severity"].lower(), found["area"], found["claim"])
-    from doctor.engine.catalog import load
+    match = _DECLARATION.search(path.read_text("utf-8"))
+    if match and match["name"] == path.stem:
+        return CheckListEntry(path.stem.replace("_", "-"), match["severity"].lower(), match["area"], match["claim"])
+    from doctor.engine.catalog import load_check
 
-    check = load(path, "doctor.listed")
-    return Listed(check.name, check.severity.value, check.area, check.claim)
+    check = load_check(path, "doctor.listed")
+    return CheckListEntry(check.name, check.severity.value, check.area, check.claim)
 
 
-def listing(listed: Sequence[Listed]) -> str:
+def format_check_list(entries: Sequence[CheckListEntry]) -> str:
     """One line a check, by area: name, severity, claim."""
-    width = max((len(one.name) for one in listed), default=0)
+    width = max((len(entry.name) for entry in entries), default=0)
     lines: list[str] = []
-    for area, members in by_area(listed):
+    for area, members in by_area(entries):
         lines += ["", area] if lines else [area]
-        lines += [f"  {one.name:<{width}}  {one.severity:<7}  {one.claim}" for one in members]
+        lines += [f"  {entry.name:<{width}}  {entry.severity:<7}  {entry.claim}" for entry in members]
     return "\n".join(lines) + "\n"

@@ -10,38 +10,38 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from doctor.cli.host_options import (
-    Exclude,
-    Hostfile,
-    Hosts,
-    Job,
-    Product,
-    Table,
-    Ways,
+    ConnectionOptions,
+    ExcludeOption,
+    HostfileOption,
+    HostOptions,
+    JobOptions,
+    ProductOption,
+    RankTableOption,
     inventory,
-    refuse_product,
-    refuse_ways,
+    validate_connection,
+    validate_product,
 )
-from doctor.cli.selection import Remedies, Sites
-from doctor.cli.shared_options import spread
+from doctor.cli.selection import ChecksOption, PlaybooksOption
+from doctor.cli.shared_options import expand_option_groups
 from doctor.engine.errors import UsageError, require_one_of
 
 if TYPE_CHECKING:
     from doctor.engine.record import Run
-    from doctor.fix.context import How
+    from doctor.fix.context import PlanContext
 
 
-class Where(NamedTuple):
+class FixHostOptions(NamedTuple):
     """Which hosts."""
 
     hosts: Annotated[
         str | None, typer.Option("--hosts", "-w", metavar="NODES", help="Hosts, as in node[001-064],gpu7.")
     ] = None
-    hostfile: Hostfile = None
-    rank_table: Table = None
-    exclude: Exclude = None
+    hostfile: HostfileOption = None
+    rank_table: RankTableOption = None
+    exclude: ExcludeOption = None
 
 
-class Deed(NamedTuple):
+class FixAction(NamedTuple):
     """What is to be done."""
 
     apply: Annotated[bool, typer.Option("--apply", help="Apply the plan: a new one, or the saved PLAN.")] = False
@@ -54,7 +54,7 @@ class Deed(NamedTuple):
     batch: Annotated[int, typer.Option(metavar="N", min=1, help="Hosts at a time, after the first alone.")] = 8
 
 
-class Shown(NamedTuple):
+class DisplayOptions(NamedTuple):
     """How it is told."""
 
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False
@@ -65,24 +65,24 @@ class Shown(NamedTuple):
     debug: Annotated[bool, typer.Option("--debug", help="Show a traceback of our own bugs.")] = False
 
 
-@spread
+@expand_option_groups
 def command(
     *,
     names: Annotated[
         list[str], typer.Argument(metavar="[NAME|PLAN]...", help="Checks, areas or playbooks; or one saved plan.")
     ] = [],  # noqa: B006 - typer's way
-    where: Where,
-    deed: Deed,
-    playbooks: Remedies = [],  # noqa: B006
-    checks: Sites = [],  # noqa: B006
-    job: Job,
-    product: Product = "",
-    ways: Ways,
+    where: FixHostOptions,
+    action: FixAction,
+    playbooks: PlaybooksOption = [],  # noqa: B006
+    checks: ChecksOption = [],  # noqa: B006
+    job: JobOptions,
+    product: ProductOption = "",
+    connection: ConnectionOptions,
     sudo: Annotated[bool, typer.Option("--sudo", help="Read with sudo -n what only root can read.")] = False,
     timeout: Annotated[float, typer.Option(metavar="S", min=1, help="Seconds for a host's answer.")] = 60.0,
     from_file: Annotated[Path | None, typer.Option("--from", metavar="FILE", help="Plan from a saved run.")] = None,
     config: Annotated[Path | None, typer.Option(metavar="FILE", help="Waivers, instead of doctor.toml.")] = None,
-    shown: Shown,
+    display: DisplayOptions,
 ) -> None:
     """Mend what checks find: a plan first; with --apply the mending, proven by the same checks.
 
@@ -92,21 +92,21 @@ def command(
     Exit codes: 0 all that was found is planned, or mended and proven; 10 something is not mended; 12 unknown, 2 usage,
     70 a bug of doctor, 78 nothing to look at or unreadable input, 130 and 143 interrupted.
     """
-    _refuse(names, deed, ways, product, shown)
+    _validate_options(names, action, connection, product, display)
     from doctor.cli import fix_apply, fix_undo
 
-    if deed.list_plans:
-        raise typer.Exit(fix_undo.list_plans(shown))
-    if deed.undo:
-        raise typer.Exit(fix_undo.undo(deed, ways, shown))
-    if _is_plan(names):
-        raise typer.Exit(fix_apply.saved(names[0], deed, ways, shown))
-    run = _run(from_file) if from_file else None
-    how = _how(run, Hosts(None, *where), job, product, ways)
+    if action.list_plans:
+        raise typer.Exit(fix_undo.list_plans(display))
+    if action.undo:
+        raise typer.Exit(fix_undo.undo(action, connection, display))
+    if _is_plan_id(names):
+        raise typer.Exit(fix_apply.show_or_apply_saved(names[0], action, connection, display))
+    run = _load_run(from_file) if from_file else None
+    context = _plan_context(run, HostOptions(None, *where), job, product, connection)
     from msgspec.structs import replace
 
-    how = replace(
-        how,
+    context = replace(
+        context,
         names=tuple(names),
         playbooks=tuple(str(path.absolute()) for path in playbooks),
         checks=tuple(str(path.absolute()) for path in checks),
@@ -114,68 +114,80 @@ def command(
         sudo=sudo,
         timeout=timeout,
     )
-    raise typer.Exit(fix_apply.fresh(how, run, deed, ways, shown))
+    raise typer.Exit(fix_apply.plan_and_apply(context, run, action, connection, display))
 
 
-def _refuse(names: list[str], deed: Deed, ways: Ways, product: str, shown: Shown) -> None:
-    require_one_of("--color", shown.color, ("auto", "always", "never"))
-    refuse_product(product)
-    refuse_ways(ways)
-    if ways.transport not in ("ssh", "openssh"):
-        raise UsageError(f"--transport {ways.transport} brings answers, not changes; expected ssh or openssh")
-    if sum((deed.apply, bool(deed.undo), deed.list_plans)) > 1:
+def _validate_options(
+    names: list[str], action: FixAction, connection: ConnectionOptions, product: str, display: DisplayOptions
+) -> None:
+    require_one_of("--color", display.color, ("auto", "always", "never"))
+    validate_product(product)
+    validate_connection(connection)
+    if connection.transport not in ("ssh", "openssh"):
+        raise UsageError(f"--transport {connection.transport} brings answers, not changes; expected ssh or openssh")
+    if sum((action.apply, bool(action.undo), action.list_plans)) > 1:
         raise UsageError("--apply, --undo and --list are three things; expected one of them")
-    if names and (deed.undo or deed.list_plans):
+    if names and (action.undo or action.list_plans):
         raise UsageError("--undo and --list take no NAME")
-    if (deed.apply or deed.undo) and not deed.yes and not sys.stdin.isatty():
+    if (action.apply or action.undo) and not action.yes and not sys.stdin.isatty():
         raise UsageError("there is no terminal to ask on; expected --yes")
-    if len(names) > 1 and any(_is_plan([name]) for name in names):
+    if len(names) > 1 and any(_is_plan_id([name]) for name in names):
         raise UsageError("a saved plan is whole; expected no NAME beside it")
 
 
-def _is_plan(names: list[str]) -> bool:
-    from doctor.fix.store import ID
+def _is_plan_id(names: list[str]) -> bool:
+    from doctor.fix.store import PLAN_ID
 
-    return len(names) == 1 and ID.fullmatch(names[0]) is not None
-
-
-def _run(path: Path) -> Run:
-    from doctor.session.finish import saved
-
-    return saved(path)
+    return len(names) == 1 and PLAN_ID.fullmatch(names[0]) is not None
 
 
-def _how(run: Run | None, hosts: Hosts, job: Job, product: str, ways: Ways) -> How:
+def _load_run(path: Path) -> Run:
+    from doctor.session.finish import load_saved_run
+
+    return load_saved_run(path)
+
+
+def _plan_context(
+    run: Run | None, hosts: HostOptions, job: JobOptions, product: str, connection: ConnectionOptions
+) -> PlanContext:
     """What is looked at, and with which job in mind. Raises: CommandError."""
-    from doctor.fix.context import How
+    from doctor.fix.context import PlanContext
 
-    kept = {name: value for name, value in ways._asdict().items() if name != "ask_pass"}
+    connection_fields = {name: value for name, value in connection._asdict().items() if name != "ask_pass"}
     for name in ("ssh_config",):
-        kept[name] = os.path.abspath(kept[name]) if kept[name] not in ("", "none") else kept[name]
-    kept["identity"] = [os.path.abspath(os.path.expanduser(name)) for name in kept["identity"]]
+        connection_fields[name] = (
+            os.path.abspath(connection_fields[name])
+            if connection_fields[name] not in ("", "none")
+            else connection_fields[name]
+        )
+    connection_fields["identity"] = [
+        os.path.abspath(os.path.expanduser(name)) for name in connection_fields["identity"]
+    ]
     if run is not None:
         launch = dict(run.launch)
         environ, table = launch.pop("environ", {}), launch.pop("rank_table", "")
-        local = bool(run.hosts) and all(one.visit.local and not one.visit.trouble for one in run.hosts.values())
-        return How(
+        local = bool(run.hosts) and all(
+            record.visit.local and not record.visit.failure for record in run.hosts.values()
+        )
+        return PlanContext(
             hosts=tuple(run.hosts),
             source=run.source,
             local=local,
             launch=launch,
             environ=environ,
             rank_table=table,
-            ways=kept,
+            connection=connection_fields,
         )
-    from doctor.job.launch_config import relevant
+    from doctor.job.launch_config import job_variables
 
     fleet = inventory(hosts)
-    return How(
+    return PlanContext(
         hosts=fleet.hosts,
         source=fleet.source,
         local=fleet.local,
         slots=fleet.slots,
         launch={"product": product, **job.launch} if product else job.launch,
-        environ=relevant(os.environ),
+        environ=job_variables(os.environ),
         rank_table=os.path.abspath(hosts.rank_table) if hosts.rank_table else "",
-        ways=kept,
+        connection=connection_fields,
     )

@@ -9,152 +9,176 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from doctor.cli.fix_plans import ask, holding, kept, reached, ways_of, write_json
-from doctor.cli.host_options import Ways, ssh_options
-from doctor.cli.selection import catalogue, playbooks
+from doctor.cli.fix_plans import (
+    confirm,
+    connection_of_plan,
+    hold_plan_lock,
+    plan_transport,
+    with_store_errors,
+    write_json,
+)
+from doctor.cli.host_options import ConnectionOptions, ssh_options
+from doctor.cli.selection import load_catalog, playbooks
 from doctor.engine.errors import CommandError, UsageError
 from doctor.fix import render_plan, render_progress, store
-from doctor.fix.build_plan import Case, Planned, make, strayed
-from doctor.fix.context import How
+from doctor.fix.build_plan import FixContext, PlannedFix, changed_hosts, make_plan
+from doctor.fix.context import PlanContext
 from doctor.fix.journal import Journal
-from doctor.fix.plan import Plan
-from doctor.fix.resolve_names import Unknown, wanted
+from doctor.fix.plan import FixPlan
+from doctor.fix.resolve_names import UnknownName, checks_to_run
 from doctor.fix.rollout import apply
-from doctor.report.layout.formatting import clean, count
+from doctor.report.layout.formatting import clean, count_noun
 from doctor.session.console import write
-from doctor.session.policy import refuse_settings, settled
+from doctor.session.policy import apply_policy, validate_settings
 
 if TYPE_CHECKING:
-    from doctor.cli.fix import Deed, Shown
+    from doctor.cli.fix import DisplayOptions, FixAction
     from doctor.engine.record import Run
 
-WIDTH = 64
+MAX_PARALLEL_HOSTS = 64
 
 
-def fresh(how: How, run: Run | None, deed: Deed, ways: Ways, shown: Shown) -> int:
+def plan_and_apply(
+    context: PlanContext, run: Run | None, action: FixAction, connection: ConnectionOptions, display: DisplayOptions
+) -> int:
     """Plans, and applies if that is asked for. Returns the exit code. Raises: CommandError."""
-    case = _case(how, ways)
-    planned = _planned(case, run)
-    place = kept(lambda: store.save(planned.plan, os.environ))
-    if not (shown.as_json and deed.apply):
-        _show(planned.plan, shown)
-    if not deed.apply or not planned.plan.to_do:
+    fix_context = _make_fix_context(context, connection)
+    planned = _make_plan(fix_context, run)
+    plan_folder = with_store_errors(lambda: store.save(planned.plan, os.environ))
+    if not (display.as_json and action.apply):
+        _show_plan(planned.plan, display)
+    if not action.apply or not planned.plan.plans_to_apply:
         return planned.plan.code
-    if not deed.yes:
-        ask(f"Apply this to {count(len(planned.plan.to_do), 'host')}?")
-        planned = _as_before(planned.plan, _planned(case, None))
+    if not action.yes:
+        confirm(f"Apply this to {count_noun(len(planned.plan.plans_to_apply), 'host')}?")
+        planned = _require_unchanged(planned.plan, _make_plan(fix_context, None))
     elif run is not None:
-        planned = _as_before(planned.plan, _planned(case, None))
-    return _apply(case, planned, place, deed, shown)
+        planned = _require_unchanged(planned.plan, _make_plan(fix_context, None))
+    return _apply_locked(fix_context, planned, plan_folder, action, display)
 
 
-def saved(name: str, deed: Deed, ways: Ways, shown: Shown) -> int:
+def show_or_apply_saved(name: str, action: FixAction, connection: ConnectionOptions, display: DisplayOptions) -> int:
     """Shows a saved plan, or applies it. Returns the exit code. Raises: CommandError."""
-    place = kept(lambda: store.find(name, os.environ))
-    plan = kept(lambda: store.load(place))
-    if not deed.apply:
-        _show(plan, shown)
+    plan_folder = with_store_errors(lambda: store.find(name, os.environ))
+    plan = with_store_errors(lambda: store.load(plan_folder))
+    if not action.apply:
+        _show_plan(plan, display)
         return 0
-    _refuse_applied(plan, Journal(place))
-    if not plan.to_do:
+    _require_not_applied(plan, Journal(plan_folder))
+    if not plan.plans_to_apply:
         raise CommandError(f"{name} has nothing to apply", 10)
-    if not deed.yes:
-        _show(plan, shown)
-        ask(f"Apply this to {count(len(plan.to_do), 'host')}?")
-    ways = ways_of(plan.how, ways)
-    case = _case(plan.how, ways)
-    return _apply(case, _as_before(plan, _planned(case, None)), place, deed, shown)
+    if not action.yes:
+        _show_plan(plan, display)
+        confirm(f"Apply this to {count_noun(len(plan.plans_to_apply), 'host')}?")
+    connection = connection_of_plan(plan.how, connection)
+    fix_context = _make_fix_context(plan.how, connection)
+    return _apply_locked(
+        fix_context, _require_unchanged(plan, _make_plan(fix_context, None)), plan_folder, action, display
+    )
 
 
-def _case(how: How, ways: Ways) -> Case:
+def _make_fix_context(context: PlanContext, connection: ConnectionOptions) -> FixContext:
     """Raises: CommandError."""
     from doctor.environment.inventory import Inventory
-    from doctor.session.examine import Options
+    from doctor.session.examine import ExamineOptions
 
-    folders, config = [Path(one) for one in how.checks], Path(how.config) if how.config else None
-    refuse_settings(config, folders)
-    known = catalogue(folders)
-    books = playbooks([Path(one) for one in how.playbooks], folders)
+    folders, config = [Path(folder) for folder in context.checks], Path(context.config) if context.config else None
+    validate_settings(config, folders)
+    catalog = load_catalog(folders)
+    available_playbooks = playbooks([Path(folder) for folder in context.playbooks], folders)
     try:
-        checks = wanted(how.names, known, books)
-    except Unknown as error:
+        checks = checks_to_run(context.names, catalog, available_playbooks)
+    except UnknownName as error:
         raise UsageError(str(error)) from None
-    options = Options(
-        transport=ways.transport,
-        ssh=ssh_options(ways),
-        sudo=how.sudo,
-        within=ways.within,
-        timeout=how.timeout,
-        launch=how.launch,
+    options = ExamineOptions(
+        transport=connection.transport,
+        ssh=ssh_options(connection),
+        sudo=context.sudo,
+        within=connection.within,
+        timeout=context.timeout,
+        launch=context.launch,
     )
-    inventory = Inventory(how.hosts, how.source, how.slots, how.local)
-    return Case(inventory, tuple(checks), tuple(books), options, how, lambda report: settled(report, config, known))
+    inventory = Inventory(context.hosts, context.source, context.slots, context.local)
+    return FixContext(
+        inventory,
+        tuple(checks),
+        tuple(available_playbooks),
+        options,
+        context,
+        lambda report: apply_policy(report, config, catalog),
+    )
 
 
-def _planned(case: Case, run: Run | None) -> Planned:
+def _make_plan(fix_context: FixContext, run: Run | None) -> PlannedFix:
     """Looks at the hosts. Raises: SystemExit, when that was interrupted."""
     if run is None:
-        from doctor.report.layout.progress_line import Progress
+        from doctor.report.layout.progress_line import ProgressLine
 
-        progress = Progress(len(case.inventory.hosts), sys.stderr)
+        progress = ProgressLine(len(fix_context.inventory.hosts), sys.stderr)
         try:
-            seen = case.examined(progress=progress.step)
+            examination = fix_context.examine_hosts(progress=progress.step)
         finally:
             progress.close()
-        if seen.stopped is not None:
-            raise seen.stopped
-        run = seen.run
-    with reached(case.how, case.options.transport, case.options.ssh) as transport:
-        return make(case, run, transport)
+        if examination.stopped is not None:
+            raise examination.stopped
+        run = examination.run
+    with plan_transport(fix_context.plan_context, fix_context.options.transport, fix_context.options.ssh) as transport:
+        return make_plan(fix_context, run, transport)
 
 
-def _as_before(plan: Plan, now: Planned) -> Planned:
+def _require_unchanged(plan: FixPlan, now: PlannedFix) -> PlannedFix:
     """The same plan, with what it takes to apply it. Raises: CommandError when a host has changed since."""
-    astray = strayed(plan, now.plan)
-    if astray:
-        lines = [f"{clean(host, 100)}: {clean(why)}" for host, why in list(astray.items())[:8]]
-        more = f"; {len(astray) - 8} more" if len(astray) > 8 else ""
+    differences = changed_hosts(plan, now.plan)
+    if differences:
+        lines = [f"{clean(host, 100)}: {clean(why)}" for host, why in list(differences.items())[:8]]
+        more = f"; {len(differences) - 8} more" if len(differences) > 8 else ""
         raise CommandError(
             f"no longer as planned: {'; '.join(lines)}{more}; nothing was changed, expected a new plan", 10
         )
-    planned = {one.host for one in plan.to_do}
-    return Planned(plan, now.run, {host: work for host, work in now.works.items() if host in planned})
+    planned = {host_plan.host for host_plan in plan.plans_to_apply}
+    return PlannedFix(plan, now.run, {host: work for host, work in now.work_by_host.items() if host in planned})
 
 
-def _apply(case: Case, planned: Planned, place: Path, deed: Deed, shown: Shown) -> int:
-    with holding(place):
-        return _applied(case, planned, Journal(place), deed, shown)
+def _apply_locked(
+    fix_context: FixContext, planned: PlannedFix, plan_folder: Path, action: FixAction, display: DisplayOptions
+) -> int:
+    with hold_plan_lock(plan_folder):
+        return _apply_plan(fix_context, planned, Journal(plan_folder), action, display)
 
 
-def _applied(case: Case, planned: Planned, journal: Journal, deed: Deed, shown: Shown) -> int:
-    _refuse_applied(planned.plan, journal)
-    kept(lambda: journal.began("apply"))
+def _apply_plan(
+    fix_context: FixContext, planned: PlannedFix, journal: Journal, action: FixAction, display: DisplayOptions
+) -> int:
+    _require_not_applied(planned.plan, journal)
+    with_store_errors(lambda: journal.record_start("apply"))
 
-    def tell(one: Any) -> None:
-        if not shown.as_json:
-            write(render_progress.told(one))
+    def print_progress(update: Any) -> None:
+        if not display.as_json:
+            write(render_progress.progress_text(update))
 
-    with reached(case.how, case.options.transport, case.options.ssh) as transport:
-        result = apply(case, planned, transport, journal, deed.force, deed.batch, tell)
+    with plan_transport(fix_context.plan_context, fix_context.options.transport, fix_context.options.ssh) as transport:
+        result = apply(fix_context, planned, transport, journal, action.force, action.batch, print_progress)
     # What the plan leaves alone is not mended by what it does.
     code = result.code or planned.plan.code
-    journal.finished(code)
-    if shown.as_json:
+    journal.record_finish(code)
+    if display.as_json:
         write_json({"schema": "doctor.fixed/1", "code": code, **msgspec.to_builtins(result)})
     else:
         write(render_progress.result_text(result, planned.plan))
     return code
 
 
-def _refuse_applied(plan: Plan, journal: Journal) -> None:
+def _require_not_applied(plan: FixPlan, journal: Journal) -> None:
     """Raises: CommandError."""
-    if journal.undos():
+    if journal.undo_steps():
         raise CommandError(f"{plan.id} was applied already; expected a new plan, or doctor fix --undo {plan.id}", 10)
 
 
-def _show(plan: Plan, shown: Shown) -> None:
-    if shown.as_json:
+def _show_plan(plan: FixPlan, display: DisplayOptions) -> None:
+    if display.as_json:
         return write(msgspec.json.format(msgspec.json.encode(plan), indent=2).decode())
-    from doctor.report.layout.terminal import choose
+    from doctor.report.layout.terminal import detect_terminal
 
-    return write(render_plan.plan_text(plan, choose(sys.stdout, shown.color, os.environ).colour, shown.verbose))
+    return write(
+        render_plan.plan_text(plan, detect_terminal(sys.stdout, display.color, os.environ).colour, display.verbose)
+    )

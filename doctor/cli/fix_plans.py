@@ -10,28 +10,28 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from doctor.cli.host_options import Ways
+from doctor.cli.host_options import ConnectionOptions
 from doctor.engine.errors import CommandError, InputError
 from doctor.fix import store
-from doctor.fix.context import How
+from doctor.fix.context import PlanContext
 from doctor.session.console import write
 from doctor.transport import Transport
 from doctor.transport.open import open_transport
 
 if TYPE_CHECKING:
-    from doctor.transport.options import Options as SshOptions
+    from doctor.transport.options import SshOptions as SshOptions
 
 
-def ways_of(how: How, given: Ways) -> Ways:
+def connection_of_plan(context: PlanContext, overrides: ConnectionOptions) -> ConnectionOptions:
     """The ways of the plan, but for what the command line says."""
-    usual = Ways()._asdict()
-    said = {name: value for name, value in given._asdict().items() if value != usual[name]}
-    return Ways(**{**usual, **how.ways, **said})
+    defaults = ConnectionOptions()._asdict()
+    explicit_options = {name: value for name, value in overrides._asdict().items() if value != defaults[name]}
+    return ConnectionOptions(**{**defaults, **context.connection, **explicit_options})
 
 
 @contextmanager
-def reached(how: How, name: str, ssh: SshOptions) -> Iterator[Transport]:
-    transport = open_transport(how.local, name, ssh, how.hosts)
+def plan_transport(context: PlanContext, name: str, ssh: SshOptions) -> Iterator[Transport]:
+    transport = open_transport(context.local, name, ssh, context.hosts)
     try:
         yield transport
     finally:
@@ -39,24 +39,24 @@ def reached(how: How, name: str, ssh: SshOptions) -> Iterator[Transport]:
 
 
 @contextmanager
-def holding(place: Path) -> Iterator[None]:
+def hold_plan_lock(plan_folder: Path) -> Iterator[None]:
     """Nobody else applies this plan or takes it back meanwhile. Raises: CommandError."""
     with ExitStack() as stack:
-        kept(lambda: stack.enter_context(store.held(place)))
+        with_store_errors(lambda: stack.enter_context(store.lock_plan(plan_folder)))
         yield
 
 
-def kept(work: Callable[[], Any]) -> Any:
+def with_store_errors(work: Callable[[], Any]) -> Any:
     """What lies in the folder of plans. Raises: CommandError."""
     try:
         return work()
-    except store.NoPlan as error:
+    except store.PlanStoreError as error:
         raise InputError(str(error)) from None
     except OSError as error:
         raise InputError(f"the journal cannot be written: {error.strerror}; nothing was changed") from None
 
 
-def ask(question: str) -> None:
+def confirm(question: str) -> None:
     """Raises: CommandError, unless the answer is yes."""
     print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):

@@ -6,93 +6,119 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from doctor.cli.fix_plans import ask, holding, kept, reached, ways_of, write_json
-from doctor.cli.host_options import Ways, ssh_options
+from doctor.cli.fix_plans import (
+    confirm,
+    connection_of_plan,
+    hold_plan_lock,
+    plan_transport,
+    with_store_errors,
+    write_json,
+)
+from doctor.cli.host_options import ConnectionOptions, ssh_options
 from doctor.fix import render_progress, store
 from doctor.fix.journal import Journal
-from doctor.fix.parallel import Halt, each
-from doctor.fix.plan import Plan
-from doctor.fix.undo import Taken, Undoing, by_host
-from doctor.report.layout.formatting import clean, count
+from doctor.fix.parallel import SignalGuard, parallel_map
+from doctor.fix.plan import FixPlan
+from doctor.fix.undo import JournalUndoer, UndoResult, group_by_host
+from doctor.report.layout.formatting import clean, count_noun
 from doctor.session.console import write
 
 if TYPE_CHECKING:
-    from doctor.cli.fix import Deed, Shown
+    from doctor.cli.fix import DisplayOptions, FixAction
 
-WIDTH = 64
+MAX_PARALLEL_HOSTS = 64
 
 
-def undo(deed: Deed, ways: Ways, shown: Shown) -> int:
+def undo(action: FixAction, connection: ConnectionOptions, display: DisplayOptions) -> int:
     """Takes back what was applied. Returns the exit code: 10 when something could not be. Raises: CommandError."""
-    place = kept(lambda: store.find(deed.undo, os.environ))
-    plan = kept(lambda: store.load(place))
-    with holding(place):
-        return _undone(plan, Journal(place), deed, ways, shown)
+    plan_folder = with_store_errors(lambda: store.find(action.undo, os.environ))
+    plan = with_store_errors(lambda: store.load(plan_folder))
+    with hold_plan_lock(plan_folder):
+        return _undo_plan(plan, Journal(plan_folder), action, connection, display)
 
 
-def _undone(plan: Plan, journal: Journal, deed: Deed, ways: Ways, shown: Shown) -> int:
-    undos = by_host(journal.undos())
+def _undo_plan(
+    plan: FixPlan, journal: Journal, action: FixAction, connection: ConnectionOptions, display: DisplayOptions
+) -> int:
+    undos = group_by_host(journal.undo_steps())
     if not undos:
-        return _tell_undone([], 0, plan, shown)
-    if not deed.yes:
+        return _report_undone([], 0, plan, display)
+    if not action.yes:
         for host, steps in undos.items():
-            write("\n".join(f"{host}: {clean(one.say)}" for one in reversed(steps)))
-        ask(f"Take these steps back on {count(len(undos), 'host')}?")
-    taken: list[Taken] = []
+            write("\n".join(f"{host}: {clean(step.description)}" for step in reversed(steps)))
+        confirm(f"Take these steps back on {count_noun(len(undos), 'host')}?")
+    undo_results: list[UndoResult] = []
     with suppress(OSError):  # a full disk here is no reason to leave hosts as they are
-        journal.began("undo")
-    ways = ways_of(plan.how, ways)
-    with reached(plan.how, ways.transport, ssh_options(ways)) as transport, Halt() as halt:
-        undoing = Undoing(transport, journal, deed.force, halt.event)
-        for _, some in each(list(undos.items()), lambda item: undoing.host(*item), WIDTH, halt.event):
-            taken += some
-            if not shown.as_json:
-                write(render_progress.taken_text(some))
-    code = _tell_undone(taken, len(journal.undos()), plan, shown)
-    code = halt.code or code
-    journal.finished(code)
+        journal.record_start("undo")
+    connection = connection_of_plan(plan.context, connection)
+    with (
+        plan_transport(plan.context, connection.transport, ssh_options(connection)) as transport,
+        SignalGuard() as signal_guard,
+    ):
+        undoing = JournalUndoer(transport, journal, action.force, signal_guard.event)
+        for _, host_results in parallel_map(
+            list(undos.items()), lambda item: undoing.undo_host(*item), MAX_PARALLEL_HOSTS, signal_guard.event
+        ):
+            undo_results += host_results
+            if not display.as_json:
+                write(render_progress.undo_text(host_results))
+    code = _report_undone(undo_results, len(journal.undo_steps()), plan, display)
+    code = signal_guard.code or code
+    journal.record_finish(code)
     return code
 
 
-def _tell_undone(taken: list[Taken], left: int, plan: Plan, shown: Shown) -> int:
-    if shown.as_json:
-        rows = [{"host": one.undo.host, "step": one.undo.say, "undone": one.ok, "said": one.said} for one in taken]
+def _report_undone(undo_results: list[UndoResult], remaining: int, plan: FixPlan, display: DisplayOptions) -> int:
+    if display.as_json:
+        rows = [
+            {"host": result.undo.host, "step": result.undo.description, "undone": result.ok, "said": result.detail}
+            for result in undo_results
+        ]
         write_json({"schema": "doctor.undo/1", "id": plan.id, "steps": rows})
-    elif not taken:
+    elif not undo_results:
         write(f"Nothing to take back: no step of {plan.id} is in force.")
-    elif left:
-        write(f"NOT UNDONE: {count(left, 'step')} still in force; doctor fix --undo {plan.id} again")
+    elif remaining:
+        write(f"NOT UNDONE: {count_noun(remaining, 'step')} still in force; doctor fix --undo {plan.id} again")
     else:
-        write(f"UNDONE: {count(len(taken), 'step')} on {count(len(by_host([t.undo for t in taken])), 'host')}")
-    return 10 if left else 0
+        write(
+            f"UNDONE: {count_noun(len(undo_results), 'step')} on {count_noun(len(group_by_host([result.undo for result in undo_results])), 'host')}"
+        )
+    return 10 if remaining else 0
 
 
-def list_plans(shown: Shown) -> int:
+def list_plans(display: DisplayOptions) -> int:
     """Every saved plan, oldest first."""
     rows = []
-    for name in kept(lambda: store.all_ids(os.environ)):
-        place = kept(lambda name=name: store.find(name, os.environ))  # type: ignore[misc]
+    for name in with_store_errors(lambda: store.all_ids(os.environ)):
+        plan_folder = with_store_errors(lambda name=name: store.find(name, os.environ))  # type: ignore[misc]
         try:
-            plan = store.load(place)
-        except store.NoPlan as error:
+            plan = store.load(plan_folder)
+        except store.PlanStoreError as error:
             rows.append({"id": name, "state": str(error)})
             continue
-        rows.append({"id": name, "hosts": len(plan.to_do), "state": _state(Journal(place)), "of": plan.source})
-    if shown.as_json:
+        rows.append(
+            {
+                "id": name,
+                "hosts": len(plan.plans_to_apply),
+                "state": _plan_state(Journal(plan_folder)),
+                "of": plan.source,
+            }
+        )
+    if display.as_json:
         write_json({"schema": "doctor.plans/1", "plans": rows})
     else:
-        lines = [f"{one['id']}  {count(int(one.get('hosts', 0)), 'host')}: {one['state']}" for one in rows]
+        lines = [f"{row['id']}  {count_noun(int(row.get('hosts', 0)), 'host')}: {row['state']}" for row in rows]
         write("\n".join(lines) or "No plan is saved.")
     return 0
 
 
-def _state(journal: Journal) -> str:
+def _plan_state(journal: Journal) -> str:
     entries = journal.entries()
-    if not any(one.kind == "step" for one in entries):
+    if not any(entry.kind == "step" for entry in entries):
         return "planned"
-    in_force = len(journal.undos())
+    in_force = len(journal.undo_steps())
     if not in_force:
         return "undone"
-    steps = count(in_force, "step")
-    finished = [one for one in entries if one.kind in ("began", "finished")][-1].kind == "finished"
+    steps = count_noun(in_force, "step")
+    finished = [entry for entry in entries if entry.kind in ("began", "finished")][-1].kind == "finished"
     return f"applied, {steps} in force" if finished else f"broken off, {steps} in force or begun"

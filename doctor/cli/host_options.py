@@ -13,29 +13,31 @@ from doctor.engine.errors import InputError, UsageError, require_one_of
 
 if TYPE_CHECKING:
     from doctor.environment.inventory import Inventory
-    from doctor.transport.options import Options as SshOptions
+    from doctor.transport.options import SshOptions as SshOptions
 
 
-_OF_SSH = ("ssh_config", "user", "port", "identity", "ask_pass", "accept_new")
+_SSH_ONLY_OPTIONS = ("ssh_config", "user", "port", "identity", "ask_pass", "accept_new")
 
 
-Hostfile = Annotated[str | None, typer.Option(metavar="FILE", help="Hosts from an MPI or DeepSpeed hostfile.")]
-Table = Annotated[str | None, typer.Option(metavar="FILE", help="The job's rank table: judged, and its hosts.")]
-Exclude = Annotated[str | None, typer.Option("--exclude", "-x", metavar="NODES", help="Leave these hosts out.")]
-Product = Annotated[str, typer.Option(metavar="A1|A2|A3", help="NPU family, where no host tells.")]
+HostfileOption = Annotated[str | None, typer.Option(metavar="FILE", help="Hosts from an MPI or DeepSpeed hostfile.")]
+RankTableOption = Annotated[
+    str | None, typer.Option(metavar="FILE", help="The job's rank table: judged, and its hosts.")
+]
+ExcludeOption = Annotated[str | None, typer.Option("--exclude", "-x", metavar="NODES", help="Leave these hosts out.")]
+ProductOption = Annotated[str, typer.Option(metavar="A1|A2|A3", help="NPU family, where no host tells.")]
 
 
-class Hosts(NamedTuple):
+class HostOptions(NamedTuple):
     """Which hosts."""
 
     nodes: Annotated[str | None, typer.Argument(metavar="[HOSTS]", help="Hosts, as in node[001-064],gpu7.")] = None
     hosts: Annotated[str | None, typer.Option("--hosts", metavar="NODES", help="The same as HOSTS.")] = None
-    hostfile: Hostfile = None
-    rank_table: Table = None
-    exclude: Exclude = None
+    hostfile: HostfileOption = None
+    rank_table: RankTableOption = None
+    exclude: ExcludeOption = None
 
 
-class Ways(NamedTuple):
+class ConnectionOptions(NamedTuple):
     """How hosts are reached."""
 
     within: Annotated[str, typer.Option(metavar="WORDS", help='Look inside the container: "docker exec -i NAME".')] = ""
@@ -51,7 +53,7 @@ class Ways(NamedTuple):
     connect_timeout: Annotated[float, typer.Option(metavar="S", min=0, help="Seconds to connect; 0: ssh's own.")] = 0
 
 
-class Job(NamedTuple):
+class JobOptions(NamedTuple):
     """What the job is like."""
 
     python: Annotated[str, typer.Option(metavar="PATH", help="The job's Python interpreter on the hosts.")] = ""
@@ -65,53 +67,55 @@ class Job(NamedTuple):
         return {name: value for name, value in self._asdict().items() if value}
 
 
-def inventory(wanted: Hosts) -> Inventory:
+def inventory(host_options: HostOptions) -> Inventory:
     """The hosts. Raises: CommandError."""
     from doctor.environment.inventory import InventoryError, Options, take
 
-    if wanted.nodes and wanted.hosts:
+    if host_options.nodes and host_options.hosts:
         raise UsageError("HOSTS and --hosts are both given: expected one of them")
-    hosts = wanted.nodes if wanted.nodes is not None else wanted.hosts
-    options = Options(hosts, wanted.hostfile, wanted.rank_table, wanted.exclude)
+    hosts = host_options.nodes if host_options.nodes is not None else host_options.hosts
+    options = Options(hosts, host_options.hostfile, host_options.rank_table, host_options.exclude)
     try:
         return take(options, os.environ, lambda path: Path(path).read_text("utf-8"))
     except InventoryError as error:
         raise InputError(str(error)) from None
 
 
-def refuse_product(product: str) -> None:
+def validate_product(product: str) -> None:
     """Raises: CommandError for what is no NPU family."""
     require_one_of("--product", product, ("", "A1", "A2", "A3"))
 
 
-def refuse_ways(ways: Ways) -> None:
+def validate_connection(connection: ConnectionOptions) -> None:
     """Raises: CommandError for what cannot be followed, before anything is done."""
-    from doctor.collect.protocol import words
-    from doctor.transport.open import NAMES
+    from doctor.collect.protocol import split_command
+    from doctor.transport.open import TRANSPORT_NAMES
 
-    require_one_of("--transport", ways.transport, NAMES)
-    for option in _OF_SSH if ways.transport in ("slurm", "mpi") else ():
-        if getattr(ways, option):
-            shown = "--" + option.replace("_", "-")
-            raise UsageError(f"{shown} is for SSH; expected it without --transport {ways.transport}")
+    require_one_of("--transport", connection.transport, TRANSPORT_NAMES)
+    for option in _SSH_ONLY_OPTIONS if connection.transport in ("slurm", "mpi") else ():
+        if getattr(connection, option):
+            flag = "--" + option.replace("_", "-")
+            raise UsageError(f"{flag} is for SSH; expected it without --transport {connection.transport}")
     try:
-        words(ways.within)
+        split_command(connection.within)
     except ValueError as error:
-        raise UsageError(f"--within {ways.within!r}: {error}; expected words as a shell would split them") from None
+        raise UsageError(
+            f"--within {connection.within!r}: {error}; expected words as a shell would split them"
+        ) from None
 
 
-def ssh_options(ways: Ways) -> SshOptions:
+def ssh_options(connection: ConnectionOptions) -> SshOptions:
     """How to log in; asks for the password if there is to be one. Raises: CommandError."""
-    from doctor.transport.options import Options
+    from doctor.transport.options import SshOptions
 
-    return Options(
-        config=ways.ssh_config,
-        user=ways.user,
-        port=ways.port,
-        identity=tuple(ways.identity),
-        connect_timeout=ways.connect_timeout or None,
-        accept_new=ways.accept_new,
-        password=_password() if ways.ask_pass else "",
+    return SshOptions(
+        config=connection.ssh_config,
+        user=connection.user,
+        port=connection.port,
+        identity=tuple(connection.identity),
+        connect_timeout=connection.connect_timeout or None,
+        accept_new=connection.accept_new,
+        password=_password() if connection.ask_pass else "",
     )
 
 

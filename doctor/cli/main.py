@@ -10,54 +10,54 @@ from collections.abc import Callable
 from pathlib import Path
 
 from doctor.engine.errors import CommandError
-from doctor.session.console import own_bug, write
+from doctor.session.console import report_own_bug, write
 
 HELP = Path(__file__).with_name("help.txt")
 """What `application` says to ``--help``; a test tells when it is stale."""
 
 
-def quick(words: list[str]) -> bool:
+def run_fast_path(argv: list[str]) -> bool:
     """Answers what people type most, and needs no more than a file or two, without the weight of a command line."""
-    if words in (["--help"], ["-h"]):
+    if argv in (["--help"], ["-h"]):
         write(HELP.read_text("utf-8"))
-    elif words == ["list"]:
-        from doctor.cli.fast_list import listing, skim
-        from doctor.engine.catalog import files
+    elif argv == ["list"]:
+        from doctor.cli.fast_list import format_check_list, read_list_entry
+        from doctor.engine.catalog import check_files
 
-        write(listing([skim(path) for path, _ in files()]))
+        write(format_check_list([read_list_entry(path) for path, _ in check_files()]))
     else:
         return False
     return True
 
 
-LAST_SECONDS = 20
+SHUTDOWN_SECONDS = 20
 """From a signal to the end, whatever that took out of its course: a lock that was just being taken stays taken."""
 
 
 def _stop(number: int, frame: object) -> None:
     signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGALRM, lambda *_: os._exit(128 + number))
-    signal.alarm(LAST_SECONDS)
+    signal.alarm(SHUTDOWN_SECONDS)
     raise SystemExit(128 + number)
 
 
 def main() -> None:
     """The `doctor` command."""
     try:
-        guarded(_command)
+        run_guarded(_command)
     finally:
         # A process that ends looks for garbage first, in all that it ever loaded, for as long as it took to begin.
         gc.freeze()
 
 
 def _command() -> None:
-    if not quick(sys.argv[1:]):
+    if not run_fast_path(sys.argv[1:]):
         from doctor.cli.app import application
 
         application(sys.argv[1:])()
 
 
-def guarded(run: Callable[[], None]) -> None:
+def run_guarded(run: Callable[[], None]) -> None:
     """Every way out has a documented exit code, and none shows a traceback unasked."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _stop)
@@ -67,7 +67,7 @@ def guarded(run: Callable[[], None]) -> None:
         print(f"doctor: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
     except Exception as error:  # noqa: BLE001 - the rim: our own bug becomes one line, a file, and exit code 70
-        sys.exit(own_bug(error))
+        sys.exit(report_own_bug(error))
 
 
 if __name__ == "__main__":

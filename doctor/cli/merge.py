@@ -8,22 +8,22 @@ from typing import Annotated
 
 import typer
 
-from doctor.cli.expected_hosts import Expected, expected
-from doctor.cli.selection import Names, Not, Sites, catalogue, chosen
-from doctor.cli.shared_options import spread
+from doctor.cli.expected_hosts import ExpectedHostOptions, expected_inventory
+from doctor.cli.selection import ChecksOption, IgnoreOption, SelectOption, choose_checks, load_catalog
+from doctor.cli.shared_options import expand_option_groups
 from doctor.engine.errors import InputError, UsageError
-from doctor.session.finish import Output, again, refuse_output
+from doctor.session.finish import OutputOptions, finish_replay, validate_output
 
 
-@spread
+@expand_option_groups
 def command(
     *,
     paths: Annotated[list[Path], typer.Argument(metavar="DIR|FILE...", help="What doctor node wrote; - is stdin.")],
-    fleet: Expected,
-    select: Names = [],  # noqa: B006 - typer's way
-    ignore: Not = [],  # noqa: B006
-    checks: Sites = [],  # noqa: B006
-    output: Output,
+    fleet: ExpectedHostOptions,
+    select: SelectOption = [],  # noqa: B006 - typer's way
+    ignore: IgnoreOption = [],  # noqa: B006
+    checks: ChecksOption = [],  # noqa: B006
+    output: OutputOptions,
 ) -> None:
     """Judge a fleet by the files that doctor node left on each of its hosts.
 
@@ -36,30 +36,36 @@ def command(
 
     Exit codes: as doctor check.
     """
-    refuse_output(output, checks)
+    validate_output(output, checks)
     if output.from_file:
         raise UsageError("--from judges a saved run: expected it with doctor check")
-    known = catalogue(checks)
-    picked = chosen(known, select, ignore if select else [*ignore, "smoke"], roots=True)
-    from doctor.collect.merge.files import read
+    catalog = load_catalog(checks)
+    selected = choose_checks(catalog, select, ignore if select else [*ignore, "smoke"], roots=True)
+    from doctor.collect.merge.files import read_node_files
     from doctor.collect.merge.merge import merge
-    from doctor.collect.merge.stale import job
-    from doctor.collect.protocol import union
+    from doctor.collect.merge.stale import slurm_job_run
+    from doctor.collect.protocol import unique_facts
     from doctor.report.layout.formatting import clean
 
-    named = expected(fleet)
+    named = expected_inventory(fleet)
     where = ", ".join(clean(str(path)) for path in paths[:3]) + (", ..." if len(paths) > 3 else "")
     try:
-        pile = read(paths)
+        node_files = read_node_files(paths)
     except OSError as error:
         raise InputError(
             f"{clean(str(error.filename or where))}: {error.strerror}; expected files of doctor node"
         ) from None
-    if named is None and not pile.looks and not pile.unusable:
+    if named is None and not node_files.records and not node_files.unusable:
         raise InputError(f"{where}: holds no file of doctor node, and no host is expected; expected --expect NODES")
-    again(
-        merge(pile, named, union(fact for one in picked for fact in one.facts), where, job(os.environ)),
-        picked,
-        known,
+    finish_replay(
+        merge(
+            node_files,
+            named,
+            unique_facts(fact for check in selected for fact in check.facts),
+            where,
+            slurm_job_run(os.environ),
+        ),
+        selected,
+        catalog,
         output,
     )

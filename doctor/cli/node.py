@@ -10,23 +10,23 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from doctor.cli.expected_hosts import Expected, expected
-from doctor.cli.host_options import Job, Ways, refuse_product, refuse_ways
-from doctor.cli.selection import Names, Not, Sites, catalogue, chosen
-from doctor.cli.shared_options import spread
+from doctor.cli.expected_hosts import ExpectedHostOptions, expected_inventory
+from doctor.cli.host_options import ConnectionOptions, JobOptions, validate_connection, validate_product
+from doctor.cli.selection import ChecksOption, IgnoreOption, SelectOption, choose_checks, load_catalog
+from doctor.cli.shared_options import expand_option_groups
 from doctor.engine.errors import CommandError, UsageError
-from doctor.session.finish import Output, finish, put_out, refuse_output
+from doctor.session.finish import OutputOptions, finish, save_and_report, validate_output
 
 if TYPE_CHECKING:
     from doctor.session.examine import Examination
 
-NOT_WRITTEN = 12
+NOT_WRITTEN_EXIT_CODE = 12
 """What this host is like is not known to who would merge it."""
-AT_ONCE = 8
+LINES_PER_WRITE = 8
 """Lines of 512 bytes: as much as a pipe takes in one piece."""
 
 
-@spread
+@expand_option_groups
 def command(
     *,
     out: Annotated[
@@ -35,11 +35,11 @@ def command(
     judge: Annotated[bool, typer.Option("--judge", help="With --out DIR: report, and exit by it, too.")] = False,
     mode: Annotated[str, typer.Option(metavar="OCTAL", help="Who may read the file, such as 0640.")] = "0600",
     name: Annotated[str, typer.Option(metavar="NAME", help="This host's name in the fleet.")] = "",
-    fleet: Expected,
-    select: Names = [],  # noqa: B006 - typer's way
-    ignore: Not = [],  # noqa: B006
-    checks: Sites = [],  # noqa: B006
-    job: Job,
+    fleet: ExpectedHostOptions,
+    select: SelectOption = [],  # noqa: B006 - typer's way
+    ignore: IgnoreOption = [],  # noqa: B006
+    checks: ChecksOption = [],  # noqa: B006
+    job: JobOptions,
     product: Annotated[str, typer.Option(metavar="A1|A2|A3", help="NPU family, where the host does not tell.")] = "",
     within: Annotated[
         str, typer.Option(metavar="WORDS", help='Look inside the container: "docker exec -i NAME".')
@@ -47,7 +47,7 @@ def command(
     sudo: Annotated[bool, typer.Option("--sudo", help="Read with sudo -n what only root can read.")] = False,
     timeout: Annotated[float, typer.Option(metavar="S", min=1, help="Seconds for the answer.")] = 60.0,
     budget: Annotated[float, typer.Option(metavar="S", min=0, help="Seconds for the whole run; 0 is none.")] = 0.0,
-    output: Output,
+    output: OutputOptions,
 ) -> None:
     """Look at this host alone, without SSH, and report or leave a file for doctor merge.
 
@@ -58,9 +58,9 @@ def command(
     that a finding stops no launcher before doctor merge has judged the fleet, and 12 when it was not; with --judge as
     without --out.
     """
-    refuse_product(product)
-    refuse_ways(Ways(within=within))
-    refuse_output(output, checks)
+    validate_product(product)
+    validate_connection(ConnectionOptions(within=within))
+    validate_output(output, checks)
     bits = _mode(mode)
     if output.from_file:
         raise UsageError("--from judges a saved run: expected it with doctor check")
@@ -68,25 +68,25 @@ def command(
         raise UsageError("--judge goes with a folder: expected --out DIR")
     if out is not None and not judge and (output.as_json or output.formats or output.save):
         raise UsageError("--out without --judge makes no report: expected it without --json, --format and --save")
-    known = catalogue(checks)
-    picked = chosen(known, select, ignore if select else [*ignore, "smoke"], roots=True)
-    from doctor.collect.node import alone, called
-    from doctor.session.examine import Options, examine
+    catalog = load_catalog(checks)
+    selected = choose_checks(catalog, select, ignore if select else [*ignore, "smoke"], roots=True)
+    from doctor.collect.node import host_name, this_host_only
+    from doctor.session.examine import ExamineOptions, examine
 
-    named = expected(fleet)
-    me = called(name, named, os.environ)
-    options = Options(
+    named = expected_inventory(fleet)
+    me = host_name(name, named, os.environ)
+    options = ExamineOptions(
         sudo=sudo,
         within=within,
         timeout=timeout,
         budget=budget,
         launch={"product": product, **job.launch} if product else job.launch,
     )
-    done = examine(alone(me, named), picked, options, os.environ, rank_table=fleet.rank_table or "")
+    examination = examine(this_host_only(me, named), selected, options, os.environ, rank_table=fleet.rank_table or "")
     if out is None:
-        finish(done, known, output)
-    _leave(done, me, out, bits)
-    raise typer.Exit(put_out(done, known, output) if judge else _stopped(done))
+        finish(examination, catalog, output)
+    _write_record(examination, me, out, bits)
+    raise typer.Exit(save_and_report(examination, catalog, output) if judge else _signal_exit_code(examination))
 
 
 def _mode(text: str) -> int:
@@ -100,37 +100,37 @@ def _mode(text: str) -> int:
     return bits
 
 
-def _leave(done: Examination, name: str, out: Path, mode: int) -> None:
+def _write_record(examination: Examination, name: str, out: Path, mode: int) -> None:
     """Writes the record whole, or not at all. Raises: CommandError."""
-    from doctor.collect.node import record
-    from doctor.collect.node_lines import written
-    from doctor.config.atomic_write import write_whole
+    from doctor.collect.node import encode_record
+    from doctor.collect.node_lines import encode_lines
+    from doctor.config.atomic_write import write_atomic
 
-    data, path = record(done.run, os.environ), out
+    data, path = encode_record(examination.run, os.environ), out
     try:
         if out == Path("-"):
-            return _say(written(name, data))
+            return _write_lines(encode_lines(name, data))
         out.mkdir(parents=True, exist_ok=True)
         path = out / f"{name}.json"
-        write_whole(path, data, mode)
+        write_atomic(path, data, mode)
     except OSError as error:
         raise CommandError(
-            f"--out {path}: {error.strerror}; what this host is like was not written", NOT_WRITTEN
+            f"--out {path}: {error.strerror}; what this host is like was not written", NOT_WRITTEN_EXIT_CODE
         ) from None
 
 
-def _say(lines: Sequence[bytes]) -> None:
+def _write_lines(lines: Sequence[bytes]) -> None:
     """Some whole lines a write, of a size that a pipe takes at once. Raises: OSError."""
     sys.stdout.flush()
-    for start in range(0, len(lines), AT_ONCE):
-        data = b"".join(lines[start : start + AT_ONCE])
+    for start in range(0, len(lines), LINES_PER_WRITE):
+        data = b"".join(lines[start : start + LINES_PER_WRITE])
         while data:
             data = data[os.write(1, data) :]
 
 
-def _stopped(done: Examination) -> int:
+def _signal_exit_code(examination: Examination) -> int:
     """0, or the exit code of the signal that cut it short."""
-    stop = done.stopped
+    stop = examination.stopped
     if stop is None:
         return 0
     return stop.code if isinstance(stop, SystemExit) and isinstance(stop.code, int) else 130

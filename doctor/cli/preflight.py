@@ -8,18 +8,26 @@ from typing import Annotated, NamedTuple
 import typer
 from msgspec.structs import replace
 
-from doctor.cli.host_options import Hosts, Job, Product, Ways, refuse_product, refuse_ways, ssh_options
-from doctor.cli.selection import Names, Not, Sites
-from doctor.cli.shared_options import spread
+from doctor.cli.host_options import (
+    ConnectionOptions,
+    HostOptions,
+    JobOptions,
+    ProductOption,
+    ssh_options,
+    validate_connection,
+    validate_product,
+)
+from doctor.cli.selection import ChecksOption, IgnoreOption, SelectOption
+from doctor.cli.shared_options import expand_option_groups
 from doctor.engine.errors import UsageError, require_one_of
-from doctor.preflight.exit_styles import Ending
-from doctor.preflight.node_lists import FORMATS, misfit
-from doctor.preflight.options import Wanted
-from doctor.preflight.tiers import BUDGET, TIERS, seconds
-from doctor.session.output_files import asked_for
+from doctor.preflight.exit_styles import ExitCodePolicy
+from doctor.preflight.node_lists import FORMATS, format_conflict
+from doctor.preflight.options import PreflightOptions
+from doctor.preflight.tiers import BUDGET, TIERS, parse_duration
+from doctor.session.output_files import requested_targets
 
 
-class Bounds(NamedTuple):
+class LimitOptions(NamedTuple):
     """How deep, how long, and where."""
 
     tier: Annotated[str, typer.Option("--tier", "-t", metavar="|".join(TIERS), help="How deep to look.")] = ""
@@ -34,7 +42,7 @@ class Bounds(NamedTuple):
     ] = "job"
 
 
-class Spares(NamedTuple):
+class SpareOptions(NamedTuple):
     """Hosts to go on with."""
 
     need: Annotated[int, typer.Option(metavar="N", min=0, help="So many healthy hosts are enough.")] = 0
@@ -43,7 +51,7 @@ class Spares(NamedTuple):
     node_format: Annotated[str, typer.Option(metavar="FORMAT", help=f"Of both: {', '.join(FORMATS)}.")] = "plain"
 
 
-class Told(NamedTuple):
+class ReportingOptions(NamedTuple):
     """What is told, and with which exit code."""
 
     report: Annotated[str, typer.Option(metavar="FILE", help="Write the report as JSON.")] = ""
@@ -64,20 +72,20 @@ class Told(NamedTuple):
     debug: Annotated[bool, typer.Option("--debug", help="Show a traceback of our own bugs.")] = False
 
 
-@spread
+@expand_option_groups
 def command(
     *,
-    hosts: Hosts,
-    bounds: Bounds,
-    spares: Spares,
-    select: Names = [],  # noqa: B006 - typer's way
-    ignore: Not = [],  # noqa: B006
-    checks: Sites = [],  # noqa: B006
-    job: Job,
-    product: Product = "",
-    ways: Ways,
+    hosts: HostOptions,
+    bounds: LimitOptions,
+    spares: SpareOptions,
+    select: SelectOption = [],  # noqa: B006 - typer's way
+    ignore: IgnoreOption = [],  # noqa: B006
+    checks: ChecksOption = [],  # noqa: B006
+    job: JobOptions,
+    product: ProductOption = "",
+    connection: ConnectionOptions,
     sudo: Annotated[bool, typer.Option("--sudo", help="Read with sudo -n what only root can read.")] = False,
-    told: Told,
+    reporting: ReportingOptions,
 ) -> None:
     """Decide in a job script whether the job may start: one line, one exit code, within a budget.
 
@@ -86,35 +94,35 @@ def command(
 
     Exit codes: as `doctor check`; 0 alone means that the job may start.
     """
-    from doctor.preflight.run import go
+    from doctor.preflight.run import run_preflight
 
-    refuse_product(product)
-    wanted = _wanted(hosts, bounds, spares, job, ways, told, select, ignore, checks, sudo)
-    raise typer.Exit(go(replace(wanted, launch={"product": product, **job.launch}) if product else wanted))
+    validate_product(product)
+    options = _preflight_options(hosts, bounds, spares, job, connection, reporting, select, ignore, checks, sudo)
+    raise typer.Exit(run_preflight(replace(options, launch={"product": product, **job.launch}) if product else options))
 
 
-def _wanted(
-    hosts: Hosts,
-    bounds: Bounds,
-    spares: Spares,
-    job: Job,
-    ways: Ways,
-    told: Told,
+def _preflight_options(
+    hosts: HostOptions,
+    bounds: LimitOptions,
+    spares: SpareOptions,
+    job: JobOptions,
+    connection: ConnectionOptions,
+    reporting: ReportingOptions,
     select: list[str],
     ignore: list[str],
     checks: list[Path],
     sudo: bool,
-) -> Wanted:
+) -> PreflightOptions:
     """The words understood. Raises: CommandError."""
-    refuse_ways(ways)
-    _refuse(bounds, spares, told)
+    validate_connection(connection)
+    _validate_options(bounds, spares, reporting)
     prolog = bounds.profile == "prolog"
     tier = bounds.tier or ("quick" if prolog else "standard")
-    return Wanted(
+    return PreflightOptions(
         hosts=hosts,
-        ssh=ssh_options(ways),
-        transport=ways.transport,
-        within=ways.within,
+        ssh=ssh_options(connection),
+        transport=connection.transport,
+        within=connection.within,
         sudo=sudo,
         tier=tier,  # type: ignore[arg-type]
         budget=_budget(bounds.budget, BUDGET[tier]),  # type: ignore[index]
@@ -128,39 +136,39 @@ def _wanted(
         write_nodes=spares.write_nodes,
         write_bad=spares.write_bad,
         node_format=spares.node_format,
-        report=told.report,
-        save=told.save,
-        formats=tuple(told.formats),
-        redact=told.redact,
-        quiet=told.quiet,
-        config=told.config,
-        strict=told.strict,
-        fail_on=told.fail_on,  # type: ignore[arg-type]
-        on_unknown=told.on_unknown,  # type: ignore[arg-type]
-        ending=Ending(told.fail_exit, told.exit_style, bounds.profile),  # type: ignore[arg-type]
+        report=reporting.report,
+        save=reporting.save,
+        formats=tuple(reporting.formats),
+        redact=reporting.redact,
+        quiet=reporting.quiet,
+        config=reporting.config,
+        strict=reporting.strict,
+        fail_on=reporting.fail_on,  # type: ignore[arg-type]
+        on_unknown=reporting.on_unknown,  # type: ignore[arg-type]
+        exit_code_policy=ExitCodePolicy(reporting.fail_exit, reporting.exit_style, bounds.profile),  # type: ignore[arg-type]
     )
 
 
-def _refuse(bounds: Bounds, spares: Spares, told: Told) -> None:
+def _validate_options(bounds: LimitOptions, spares: SpareOptions, reporting: ReportingOptions) -> None:
     """Raises: CommandError for what cannot be followed."""
     require_one_of("--tier", bounds.tier, ("", *TIERS))
     require_one_of("--scope", bounds.scope, ("auto", "local", "cluster"))
     require_one_of("--profile", bounds.profile, ("job", "prolog"))
     require_one_of("--node-format", spares.node_format, FORMATS)
-    require_one_of("--fail-on", told.fail_on, ("error", "warning"))
-    require_one_of("--on-unknown", told.on_unknown, ("fail", "warn", "ok"))
-    require_one_of("--exit-style", told.exit_style, ("doctor", "nagios"))
-    if why := misfit(spares.node_format, spares.write_nodes, spares.write_bad):
+    require_one_of("--fail-on", reporting.fail_on, ("error", "warning"))
+    require_one_of("--on-unknown", reporting.on_unknown, ("fail", "warn", "ok"))
+    require_one_of("--exit-style", reporting.exit_style, ("doctor", "nagios"))
+    if why := format_conflict(spares.node_format, spares.write_nodes, spares.write_bad):
         raise UsageError(why)
-    if told.fail_exit and told.exit_style != "doctor":
+    if reporting.fail_exit and reporting.exit_style != "doctor":
         raise UsageError("--fail-exit and --exit-style are both given: expected one of them")
-    for one in asked_for(told.formats):
-        if not one.path:
-            raise UsageError(f"-f {one.name}: expected {one.name}=FILE; stdout is for the one line")
+    for target in requested_targets(reporting.formats):
+        if not target.path:
+            raise UsageError(f"-f {target.name}: expected {target.name}=FILE; stdout is for the one line")
 
 
 def _budget(text: str, usual: float) -> float:
     try:
-        return seconds(text) if text else usual
+        return parse_duration(text) if text else usual
     except ValueError:
         raise UsageError(f"--budget {text!r}: expected a time from 1s to 24h, as in 90s or 2m") from None

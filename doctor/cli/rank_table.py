@@ -8,31 +8,39 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from doctor.cli.host_options import Hosts, Product, Ways, inventory, refuse_product, refuse_ways, ssh_options
-from doctor.cli.shared_options import device_numbers, spread
+from doctor.cli.host_options import (
+    ConnectionOptions,
+    HostOptions,
+    ProductOption,
+    inventory,
+    ssh_options,
+    validate_connection,
+    validate_product,
+)
+from doctor.cli.shared_options import device_numbers, expand_option_groups
 from doctor.engine.errors import CommandError
 from doctor.session.console import write
 
 if TYPE_CHECKING:
-    from doctor.collect.fanout import Limits
+    from doctor.collect.fanout import TimeLimits
     from doctor.engine.record import HostRecord
     from doctor.environment.inventory import Inventory
-    from doctor.rank_table.build import Made
-    from doctor.rank_table.build_parts import NotMade
-    from doctor.transport.options import Options
+    from doctor.rank_table.build import BuiltRankTable
+    from doctor.rank_table.build_parts import RankTableBuildError
+    from doctor.transport.options import SshOptions
 
-UNNAMED = "rank_table.json"
+PLACEHOLDER_NAME = "rank_table.json"
 """Stands for the file that stdout is sent to, whose name is not known."""
 
 
-@spread
+@expand_option_groups
 def command(
     *,
-    hosts: Hosts,
+    hosts: HostOptions,
     out: Annotated[str, typer.Option(metavar="FILE", help="Write it there; else to stdout.")] = "",
     devices: Annotated[str, typer.Option(metavar="LIST", help="NPUs of each host, as in 0-3,6; else all.")] = "",
-    product: Product = "",
-    ways: Ways,
+    product: ProductOption = "",
+    connection: ConnectionOptions,
     sudo: Annotated[bool, typer.Option("--sudo", help="Read with sudo -n what only root can read.")] = False,
     timeout: Annotated[float, typer.Option(metavar="S", min=1, help="Seconds for a host's answer.")] = 60.0,
     budget: Annotated[float, typer.Option(metavar="S", min=0, help="Seconds for the whole run; 0 is none.")] = 0.0,
@@ -48,80 +56,82 @@ def command(
     made: a host or an NPU could not be read, or the file not written; 2 usage, 70 a bug of doctor, 78 no hosts,
     130 and 143 interrupted.
     """
-    refuse_product(product)
-    refuse_ways(ways)
+    validate_product(product)
+    validate_connection(connection)
     chosen = device_numbers(devices)
-    fleet, ssh = inventory(hosts), ssh_options(ways)
-    from doctor.collect.fanout import Limits
+    fleet, ssh = inventory(hosts), ssh_options(connection)
+    from doctor.collect.fanout import TimeLimits
     from doctor.transport.options import workers as usual
 
-    limits = Limits(timeout, budget, workers or usual(len(fleet.hosts)))
-    records = _visit(fleet, ways, ssh, sudo, limits)
-    from doctor.engine.evaluate import Book
-    from doctor.job import Launch
-    from doctor.rank_table.build_parts import NotMade
-    from doctor.rank_table.from_hosts import fresh
+    limits = TimeLimits(timeout, budget, workers or usual(len(fleet.hosts)))
+    records = _collect_records(fleet, connection, ssh, sudo, limits)
+    from doctor.engine.evaluate import FactCache
+    from doctor.job import LaunchConfig
+    from doctor.rank_table.build_parts import RankTableBuildError
+    from doctor.rank_table.from_hosts import build_verified
 
-    launch = Launch.from_environment(os.environ, product=product)
+    launch = LaunchConfig.from_environment(os.environ, product=product)
     names = {host: record.visit.name for host, record in records.items()}
     try:
-        made = fresh(fleet.hosts, Book(records).look, out or UNNAMED, launch, chosen, names)
-    except NotMade as why:
-        _refuse(why, len(fleet.hosts))
-    _give(made, out)
+        table = build_verified(fleet.hosts, FactCache(records).get, out or PLACEHOLDER_NAME, launch, chosen, names)
+    except RankTableBuildError as why:
+        _report_problems(why, len(fleet.hosts))
+    _write_table(table, out)
 
 
-def _visit(fleet: Inventory, ways: Ways, ssh: Options, sudo: bool, limits: Limits) -> dict[str, HostRecord]:
+def _collect_records(
+    fleet: Inventory, connection: ConnectionOptions, ssh: SshOptions, sudo: bool, limits: TimeLimits
+) -> dict[str, HostRecord]:
     """What the hosts say. What else is to be known of the visit goes to stderr."""
-    from doctor.collect.fanout import Partial
-    from doctor.collect.protocol import Ask, words
-    from doctor.collect.rounds import rounds
-    from doctor.rank_table.build import FACTS
+    from doctor.collect.fanout import RunInterrupted
+    from doctor.collect.protocol import CollectOptions, split_command
+    from doctor.collect.rounds import run_rounds
+    from doctor.rank_table.build import REQUIRED_FACTS
     from doctor.report.layout.formatting import clean
-    from doctor.report.layout.progress_line import Progress
-    from doctor.session.output_files import complain
+    from doctor.report.layout.progress_line import ProgressLine
+    from doctor.session.output_files import print_warning
     from doctor.transport.open import open_transport
 
-    progress = Progress(len(fleet.hosts), sys.stderr)
-    transport = open_transport(fleet.local, ways.transport, ssh, fleet.hosts)
-    ask = Ask(FACTS, {"hosts": list(fleet.hosts)}, sudo, tuple(words(ways.within)))
+    progress = ProgressLine(len(fleet.hosts), sys.stderr)
+    transport = open_transport(fleet.local, connection.transport, ssh, fleet.hosts)
+    ask = CollectOptions(REQUIRED_FACTS, {"hosts": list(fleet.hosts)}, sudo, tuple(split_command(connection.within)))
     try:
-        records = rounds(fleet.hosts, transport, ask, limits, fleet.local, progress.step)
-    except Partial as partial:
-        raise partial.stop from None
+        records = run_rounds(fleet.hosts, transport, ask, limits, fleet.local, progress.step)
+    except RunInterrupted as partial:
+        raise partial.interrupt from None
     finally:
         transport.close()
         progress.close()
     for note in (*fleet.notes, *transport.warnings):
-        complain(clean(note))
+        print_warning(clean(note))
     return records
 
 
-def _refuse(why: NotMade, hosts: int) -> NoReturn:
+def _report_problems(error: RankTableBuildError, hosts: int) -> NoReturn:
     """Says what stands against the table, and ends."""
-    from doctor.session.output_files import complain
+    from doctor.session.output_files import print_warning
 
-    for one in why.against:
-        complain(one.text)
-    blamed = len({one.host for one in why.against if one.host})
+    for problem in error.problems:
+        print_warning(problem.text)
+    blamed = len({cause.host for cause in error.problems if cause.host})
     where = f"on {blamed} of {hosts} host{'s' if hosts > 1 else ''}" if blamed else "with the table itself"
-    said = "wrong" if why.wrong else "not known"
-    complain(f"no rank table was made: something is {said} {where}")
-    raise typer.Exit(10 if why.wrong else 12)
+    certainty = "wrong" if error.wrong else "not known"
+    print_warning(f"no rank table was made: something is {certainty} {where}")
+    raise typer.Exit(10 if error.wrong else 12)
 
 
-def _give(made: Made, out: str) -> None:
+def _write_table(table: BuiltRankTable, out: str) -> None:
     """Writes the table whole or not at all. Raises: CommandError."""
-    from doctor.config.atomic_write import write_whole
-    from doctor.report.layout.formatting import clean, count
-    from doctor.session.output_files import complain
+    from doctor.config.atomic_write import write_atomic
+    from doctor.report.layout.formatting import clean, count_noun
+    from doctor.session.output_files import print_warning
 
     if out:
         try:
-            write_whole(out, made.text.encode(), mode=0o644)
+            write_atomic(out, table.text.encode(), mode=0o644)
         except OSError as error:
             raise CommandError(f"--out {clean(out, 200)}: {error.strerror or error}; it was not written", 12) from None
     else:
-        write(made.text)
-    what = f"version {made.version}, {count(made.hosts, 'host')}, {count(made.npus, 'NPU')} of the {made.family} family"
-    complain(f"rank table: {what}{f', in {clean(out, 200)}' if out else ''}")
+        write(table.text)
+    summary = f"version {table.version}, {count_noun(table.hosts, 'host')}, {count_noun(table.npus, 'NPU')} of the {table.family} family"
+    print_warning(f"rank table: {summary}{f', in {clean(out, 200)}' if out else ''}")

@@ -8,27 +8,27 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from doctor.cli.selection import Sites, catalogue
-from doctor.cli.shared_options import spread
+from doctor.cli.selection import ChecksOption, load_catalog
+from doctor.cli.shared_options import expand_option_groups
 from doctor.engine.errors import InputError, UsageError
 from doctor.session.console import write
-from doctor.session.finish import Output, judged, refuse_output, show
-from doctor.session.policy import settled
+from doctor.session.finish import OutputOptions, report_exit_code, validate_output, write_report
+from doctor.session.policy import apply_policy
 
 if TYPE_CHECKING:
     from doctor.engine.check import Check
     from doctor.engine.fact import Fact
     from doctor.engine.record import Run
     from doctor.engine.result import Report
-    from doctor.report.diff.compare import Difference
+    from doctor.report.diff.compare import ReportDifference
 
-LARGEST = 1 << 30
+MAX_FILE_BYTES = 1 << 30
 """Bytes of a file that is read."""
-TELLS = ("human", "plain", "json", "md")
+DIFF_FORMATS = ("human", "plain", "json", "md")
 """The formats of a difference."""
 
 
-@spread
+@expand_option_groups
 def command(
     *,
     file: Annotated[
@@ -37,8 +37,8 @@ def command(
     diff: Annotated[
         Path | None, typer.Option("--diff", metavar="OLD", help="Tell what appeared, went and stayed since OLD.")
     ] = None,
-    checks: Sites = [],  # noqa: B006 - typer's way
-    output: Output,
+    checks: ChecksOption = [],  # noqa: B006 - typer's way
+    output: OutputOptions,
 ) -> None:
     """Show a saved run or report again: in any format, or beside an older one.
 
@@ -48,89 +48,91 @@ def command(
 
     Exit codes: as doctor check, by FILE alone: OLD changes none. 78: a file that cannot be read.
     """
-    refuse_output(output, checks)
+    validate_output(output, checks)
     if output.save or output.from_file:
         raise UsageError("--save and --from go with doctor check: expected FILE alone")
-    _refuse_formats(output, diff is not None)
-    known = catalogue(checks)
-    found = _read(file, known, output)
-    code = judged(found.report, output)
+    _validate_formats(output, diff is not None)
+    catalog = load_catalog(checks)
+    loaded = _read(file, catalog, output)
+    code = report_exit_code(loaded.report, output)
     if diff is None:
-        show(found.report, known, code, output, aliases=found.aliases)
+        write_report(loaded.report, catalog, code, output, aliases=loaded.aliases)
         raise typer.Exit(code)
-    old = _read(diff, known, output)
-    _tell(old, found, code, output)
+    old = _read(diff, catalog, output)
+    _write_difference(old, loaded, code, output)
     raise typer.Exit(code)
 
 
-class _Found(NamedTuple):
+class _LoadedReport(NamedTuple):
     report: Report
     aliases: tuple[str, ...] = ()
     """What the hosts call themselves, where that is known."""
 
 
-def _refuse_formats(output: Output, diff: bool) -> None:
-    from doctor.session.output_files import asked_for
+def _validate_formats(output: OutputOptions, diff: bool) -> None:
+    from doctor.session.output_files import requested_targets
 
-    other = [one.name for one in asked_for(output.formats, output.as_json) if one.name not in TELLS]
+    other = [
+        target.name for target in requested_targets(output.formats, output.as_json) if target.name not in DIFF_FORMATS
+    ]
     if diff and other:
-        raise UsageError(f"-f {other[0]} with --diff: expected {', '.join(TELLS)}")
+        raise UsageError(f"-f {other[0]} with --diff: expected {', '.join(DIFF_FORMATS)}")
 
 
-def _read(path: Path, known: list[Check], output: Output) -> _Found:
+def _read(path: Path, catalog: list[Check], output: OutputOptions) -> _LoadedReport:
     """What the file holds, whichever kind it is. Today's waivers are for what is judged today. Raises: CommandError."""
-    from doctor.engine.record import SCHEMA, BadRun, load
-    from doctor.hosts.nodeset import shown
-    from doctor.report.diff.load import BadReport, made_of, parsed
+    from doctor.engine.record import SCHEMA, BadRun, load_run
+    from doctor.hosts.nodeset import printable_excerpt
+    from doctor.report.diff.load import BadReport, parse_document, report_from_document
 
-    name = shown(str(path), 200)
+    name = printable_excerpt(str(path), 200)
     data = _bytes(path, name)
     try:
-        document = parsed(data, name)
+        document = parse_document(data, name)
         if document.get("schema") != SCHEMA:
-            return _Found(made_of(document, name))
-        run = load(data, name)
+            return _LoadedReport(report_from_document(document, name))
+        run = load_run(data, name)
     except (BadReport, BadRun) as error:
         raise InputError(str(error)) from None
     aliases = tuple(record.visit.name for record in run.hosts.values())
-    return _Found(settled(_again(run, known), output.config, known), aliases)
+    return _LoadedReport(apply_policy(_evaluate_saved_run(run, catalog), output.config, catalog), aliases)
 
 
 def _bytes(path: Path, name: str) -> bytes:
     try:
         with open(0 if str(path) == "-" else path, "rb", closefd=str(path) != "-") as file:
-            data = file.read(LARGEST + 1)
+            data = file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
         raise InputError(f"{name}: {error.strerror}; expected a saved run or a report") from None
-    if len(data) > LARGEST:
-        raise InputError(f"{name}: larger than {LARGEST >> 30} GiB; expected a saved run or a report")
+    if len(data) > MAX_FILE_BYTES:
+        raise InputError(f"{name}: larger than {MAX_FILE_BYTES >> 30} GiB; expected a saved run or a report")
     return data
 
 
-def _again(run: Run, known: list[Check]) -> Report:
+def _evaluate_saved_run(run: Run, catalog: list[Check]) -> Report:
     """Judged by the checks that it was made for, or whose facts some host was asked for; the others are noted."""
     import msgspec
 
-    from doctor.report.layout.formatting import count
+    from doctor.report.layout.formatting import count_noun
     from doctor.session.examine import replay
 
-    picked = [one for one in known if _was_asked(run, one)]
-    report = replay(run, picked)
-    left = len([one for one in known if one not in picked and one.area != "smoke"])
-    if not left:
+    selected = [check for check in catalog if _was_requested(run, check)]
+    report = replay(run, selected)
+    omitted = len([check for check in catalog if check not in selected and check.area != "smoke"])
+    if not omitted:
         return report
-    said = count(left, "check") + (" is" if left == 1 else " are")
-    note = f"{said} not judged, for the run was not made for {'it' if left == 1 else 'them'}"
+    subject = count_noun(omitted, "check") + (" is" if omitted == 1 else " are")
+    note = f"{subject} not judged, for the run was not made for {'it' if omitted == 1 else 'them'}"
     return msgspec.structs.replace(report, notes=(*report.notes, note))
 
 
-def _was_asked(run: Run, check: Check) -> bool:
+def _was_requested(run: Run, check: Check) -> bool:
     """Where the run does not tell, and no host answered, every check stays: it will be unknown."""
     if run.checks:
         return check.name in run.checks
     if check.area == "smoke":
         return bool(run.smoke)
-    answered = [record for record in run.hosts.values() if not record.visit.trouble]
+    answered = [record for record in run.hosts.values() if not record.visit.failure]
     names = {fact.__name__ for fact in _first_round(check.facts)}
     return not answered or all(any(name in record.outputs for record in answered) for name in names)
 
@@ -144,32 +146,34 @@ def _first_round(facts: Iterable[type[Fact]]) -> Iterator[type[Fact]]:
             yield fact
 
 
-def _tell(old: _Found, new: _Found, code: int, output: Output) -> None:
+def _write_difference(old: _LoadedReport, new: _LoadedReport, code: int, output: OutputOptions) -> None:
     """What changed, in every format that was asked for."""
-    from doctor.config.atomic_write import write_whole
+    from doctor.config.atomic_write import write_atomic
     from doctor.report.diff.compare import compare
-    from doctor.session.output_files import asked_for, complain
+    from doctor.session.output_files import print_warning, requested_targets
 
     before, now = old.report, new.report
     if output.redact:
-        from doctor.session.redact import veiled
+        from doctor.session.redact import with_pseudonyms
 
         aliases = (*old.aliases, *new.aliases, *before.hosts, *now.hosts)
-        before, now = veiled(before, aliases), veiled(now, aliases)
+        before, now = with_pseudonyms(before, aliases), with_pseudonyms(now, aliases)
     difference = compare(before, now)
-    asked = asked_for(output.formats, output.as_json)
-    for one in asked:
-        if one.path:
+    targets = requested_targets(output.formats, output.as_json)
+    for target in targets:
+        if target.path:
             try:
-                write_whole(one.path, _renderer(one.name)(difference, code).encode("utf-8", "backslashreplace"))
+                write_atomic(target.path, _renderer(target.name)(difference, code).encode("utf-8", "backslashreplace"))
             except OSError as error:
-                complain(f"-f {one.name}={one.path}: {error.strerror or error}; it was not written")
-    name = next((one.name for one in asked if not one.path), "" if output.quiet else "plain")
+                print_warning(f"-f {target.name}={target.path}: {error.strerror or error}; it was not written")
+    name = next(
+        (stdout_target.name for stdout_target in targets if not stdout_target.path), "" if output.quiet else "plain"
+    )
     if name:
         write(_renderer(name)(difference, code))
 
 
-def _renderer(name: str) -> Callable[[Difference, int], str]:
+def _renderer(name: str) -> Callable[[ReportDifference, int], str]:
     from doctor.report.diff import render
 
     return {"json": render.render_json, "md": render.render_markdown}.get(name, render.render)

@@ -9,24 +9,26 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from doctor.engine.areas import One
-from doctor.engine.catalog import pick, with_roots
+from doctor.engine.areas import HasAreaT
+from doctor.engine.catalog import select_checks, with_root_cause_checks
 from doctor.engine.errors import InputError, UsageError
 
 if TYPE_CHECKING:
     from doctor.engine.check import Check
     from doctor.remedy.playbook import Playbook
 
-Sites = Annotated[list[Path], typer.Option("--checks", metavar="DIR", help="A folder with checks of your own.")]
-Remedies = Annotated[
+ChecksOption = Annotated[list[Path], typer.Option("--checks", metavar="DIR", help="A folder with checks of your own.")]
+PlaybooksOption = Annotated[
     list[Path], typer.Option("--playbooks", metavar="DIR", help="A folder with playbooks of your own.")
 ]
-Names = Annotated[list[str], typer.Option("--select", "-s", metavar="NAME", help="Run only these checks or areas.")]
-Not = Annotated[list[str], typer.Option("--ignore", metavar="NAME", help="Leave these checks or areas out.")]
+SelectOption = Annotated[
+    list[str], typer.Option("--select", "-s", metavar="NAME", help="Run only these checks or areas.")
+]
+IgnoreOption = Annotated[list[str], typer.Option("--ignore", metavar="NAME", help="Leave these checks or areas out.")]
 
 
 @contextmanager
-def loading(folders: Sequence[Path]) -> Iterator[None]:
+def load_errors_as_input_errors(folders: Sequence[Path]) -> Iterator[None]:
     """Around the loading of checks: a folder or file that breaks the rules becomes one line."""
     for folder in folders:
         if not folder.is_dir():
@@ -41,34 +43,36 @@ def loading(folders: Sequence[Path]) -> Iterator[None]:
 
 def playbooks(folders: Sequence[Path], checks: Sequence[Path]) -> list[Playbook]:
     """Every playbook: ours and those of ``folders``, which may treat the checks of a site too. Raises: CommandError."""
-    from doctor.remedy.catalog import BadPlaybook, load
+    from doctor.remedy.catalog import PlaybookError, load_playbooks
 
     for folder in folders:
         if not folder.is_dir():
             raise InputError(f"--playbooks {folder}: not a folder")
     try:
-        return load(folders, checks)
-    except BadPlaybook as error:
+        return load_playbooks(folders, checks)
+    except PlaybookError as error:
         raise InputError(str(error)) from error
 
 
-def catalogue(folders: Sequence[Path]) -> list[Check]:
+def load_catalog(folders: Sequence[Path]) -> list[Check]:
     """Every check, loaded, its parameters understood. Raises: CommandError."""
-    from doctor.engine.catalog import checks
+    from doctor.engine.catalog import load_checks
 
-    with loading(folders):
-        found = checks(folders)
-        for one in found:
-            _ = one.needs
-    return found
+    with load_errors_as_input_errors(folders):
+        loaded = load_checks(folders)
+        for check in loaded:
+            _ = check.needs
+    return loaded
 
 
-def chosen(known: Sequence[One], select: Sequence[str], ignore: Sequence[str] = (), roots: bool = False) -> list[One]:
-    """Those of ``known`` that the words choose, with the root checks if asked. Raises: CommandError."""
+def choose_checks(
+    catalog: Sequence[HasAreaT], select: Sequence[str], ignore: Sequence[str] = (), roots: bool = False
+) -> list[HasAreaT]:
+    """Those of ``catalog`` that the words choose, with the root checks if asked. Raises: CommandError."""
     try:
-        picked = pick(known, select, ignore)
+        selected = select_checks(catalog, select, ignore)
     except LookupError as error:
         raise UsageError(str(error.args[0])) from None
-    if not picked:
+    if not selected:
         raise InputError("--select and --ignore leave no check to run")
-    return with_roots(picked, known, ignore) if roots else picked
+    return with_root_cause_checks(selected, catalog, ignore) if roots else selected

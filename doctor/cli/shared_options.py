@@ -11,15 +11,15 @@ from typing import Any, get_type_hints
 from doctor.engine.errors import UsageError
 
 
-def spread(command: Callable[..., None]) -> Callable[..., None]:
+def expand_option_groups(command: Callable[..., None]) -> Callable[..., None]:
     """``command`` as typer is to see it: in the place of a parameter that is a named tuple stand its fields."""
     hints = get_type_hints(command, include_extras=True)
     groups = {name: hint for name, hint in hints.items() if hasattr(hint, "_fields")}
 
     @functools.wraps(command)
-    def called(**given: Any) -> None:
-        grouped = {name: group(*(given.pop(field) for field in group._fields)) for name, group in groups.items()}
-        command(**given, **grouped)
+    def wrapper(**arguments: Any) -> None:
+        grouped = {name: group(*(arguments.pop(field) for field in group._fields)) for name, group in groups.items()}
+        command(**arguments, **grouped)
 
     def parameters() -> Iterator[inspect.Parameter]:
         for name, parameter in inspect.signature(command).parameters.items():
@@ -28,10 +28,10 @@ def spread(command: Callable[..., None]) -> Callable[..., None]:
             else:
                 yield parameter.replace(annotation=hints[name], kind=inspect.Parameter.KEYWORD_ONLY)
 
-    shown = inspect.Signature(list(parameters()))
-    called.__signature__ = shown  # type: ignore[attr-defined]
-    called.__annotations__ = {one.name: one.annotation for one in shown.parameters.values()}
-    return called
+    signature = inspect.Signature(list(parameters()))
+    wrapper.__signature__ = signature  # type: ignore[attr-defined]
+    wrapper.__annotations__ = {one.name: one.annotation for one in signature.parameters.values()}
+    return wrapper
 
 
 def _fields(group: Any) -> Iterator[inspect.Parameter]:
@@ -43,13 +43,13 @@ def _fields(group: Any) -> Iterator[inspect.Parameter]:
 
 def device_numbers(text: str) -> tuple[int, ...]:
     """The ``0-3,6`` of --devices as numbers, each once. Raises: CommandError."""
-    found: list[int] = []
+    numbers: list[int] = []
     for part in text.split(",") if text else ():
         ends = re.fullmatch(r"(\d{1,4})(?:-(\d{1,4}))?", part.strip(), re.ASCII)
         first, last = (int(ends[1]), int(ends[2] or ends[1])) if ends else (1, 0)
         if first > last or last - first > 255:
             raise UsageError(f"--devices {text!r}: expected device numbers, as in 0-3,6")
-        found += range(first, last + 1)
-    if len(set(found)) < len(found):
+        numbers += range(first, last + 1)
+    if len(set(numbers)) < len(numbers):
         raise UsageError(f"--devices {text!r}: a number is there twice; expected each once")
-    return tuple(found)
+    return tuple(numbers)

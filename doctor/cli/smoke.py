@@ -10,24 +10,31 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from doctor.cli.host_options import Hosts, Job, Ways, inventory, refuse_ways, ssh_options
-from doctor.cli.selection import Names, Not, Sites, catalogue, chosen
-from doctor.cli.shared_options import device_numbers, spread
+from doctor.cli.host_options import (
+    ConnectionOptions,
+    HostOptions,
+    JobOptions,
+    inventory,
+    ssh_options,
+    validate_connection,
+)
+from doctor.cli.selection import ChecksOption, IgnoreOption, SelectOption, choose_checks, load_catalog
+from doctor.cli.shared_options import device_numbers, expand_option_groups
 from doctor.engine.errors import UsageError, require_one_of
-from doctor.session.finish import Output, again, finish, refuse_output, saved, watch
-from doctor.session.output_files import both
+from doctor.session.finish import OutputOptions, finish, finish_replay, load_saved_run, start_events, validate_output
+from doctor.session.output_files import combine_callbacks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from doctor.engine.check import Check
-    from doctor.smoke.plan import Wish
+    from doctor.smoke.plan import SmokeOptions
 
 BACKENDS = ("auto", "gloo", "nccl", "hccl")
 _UNITS = {"": 0, "K": 10, "M": 20, "G": 30}
 
 
-class Training(NamedTuple):
+class TrainingOptions(NamedTuple):
     """What is trained, and how."""
 
     backend: Annotated[str, typer.Option(metavar="|".join(BACKENDS), help="How ranks talk.")] = "auto"
@@ -43,17 +50,17 @@ class Training(NamedTuple):
     budget: Annotated[float, typer.Option(metavar="SECONDS", min=1, help="For all stages together.")] = 120.0
 
 
-@spread
+@expand_option_groups
 def command(
     *,
-    hosts: Hosts,
-    training: Training,
-    job: Job,
-    ways: Ways,
-    select: Names = [],  # noqa: B006 - typer's way
-    ignore: Not = [],  # noqa: B006
-    checks: Sites = [],  # noqa: B006
-    output: Output,
+    hosts: HostOptions,
+    training: TrainingOptions,
+    job: JobOptions,
+    connection: ConnectionOptions,
+    select: SelectOption = [],  # noqa: B006 - typer's way
+    ignore: IgnoreOption = [],  # noqa: B006
+    checks: ChecksOption = [],  # noqa: B006
+    output: OutputOptions,
 ) -> None:
     """Train a tiny model in parallel on the hosts, and name the rank that breaks it.
 
@@ -62,76 +69,78 @@ def command(
 
     Exit codes: as `doctor check`.
     """
-    refuse_ways(ways)
-    refuse_output(output, checks)
-    wish = asked(training, job)
-    plain = not (select or ignore or checks or ways.within or output.from_file)
-    known = [] if plain else catalogue(checks)
-    picked = [] if plain else chosen(known, select or ["smoke"], ignore, roots=True)
+    validate_connection(connection)
+    validate_output(output, checks)
+    smoke_options = parse_smoke_options(training, job)
+    smoke_checks_only = not (select or ignore or checks or connection.within or output.from_file)
+    catalog = [] if smoke_checks_only else load_catalog(checks)
+    selected = [] if smoke_checks_only else choose_checks(catalog, select or ["smoke"], ignore, roots=True)
     if output.from_file:
-        again(saved(output.from_file), picked, known, output)
-    fleet, ssh = inventory(hosts), ssh_options(ways)
+        finish_replay(load_saved_run(output.from_file), selected, catalog, output)
+    fleet, ssh = inventory(hosts), ssh_options(connection)
     from doctor.transport.open import open_transport
 
     # With the run's own checks alone, the hosts' agents start while the rest is loaded.
-    transport = open_transport(fleet.local, ways.transport, ssh, fleet.hosts) if plain else None
+    transport = open_transport(fleet.local, connection.transport, ssh, fleet.hosts) if smoke_checks_only else None
     if transport:
-        from doctor.smoke.run.connect import call
+        from doctor.smoke.run.connect import start_agents
 
         slots = {host: fleet.slots.get(host, 0) for host in fleet.hosts}
-        called = call(slots, transport, wish.master_port, local=fleet.local)
-    from doctor.report.layout.progress_line import Progress
-    from doctor.session.examine import Options, examine, examine_smoke
+        agents = start_agents(slots, transport, smoke_options.master_port, local=fleet.local)
+    from doctor.report.layout.progress_line import ProgressLine
+    from doctor.session.examine import ExamineOptions, examine, examine_smoke
 
-    options = Options(transport=ways.transport, ssh=ssh, within=ways.within, launch=job.launch, smoke=wish)
-    progress, later = Progress(len(fleet.hosts), sys.stderr), Later()
-    events = watch(output, fleet.hosts, picked, fleet.source)
+    options = ExamineOptions(
+        transport=connection.transport, ssh=ssh, within=connection.within, launch=job.launch, smoke=smoke_options
+    )
+    progress, loader = ProgressLine(len(fleet.hosts), sys.stderr), IncrementalLoader()
+    events = start_events(output, fleet.hosts, selected, fleet.source)
     table = hosts.rank_table or ""
     try:
         if transport:
-            done = examine_smoke(
+            examination = examine_smoke(
                 fleet,
-                called,
+                agents,
                 transport,
-                later.picked,
+                loader.smoke_checks,
                 options,
                 os.environ,
                 rank_table=table,
-                progress=both(progress.step, events.host),
-                stage=both(progress.stage, events.stage),
-                meanwhile=later.load(),
+                progress=combine_callbacks(progress.step, events.host),
+                stage=combine_callbacks(progress.stage, events.stage),
+                meanwhile=loader.load(),
             )
         else:
-            done = examine(
+            examination = examine(
                 fleet,
-                picked,
+                selected,
                 options,
                 os.environ,
                 rank_table=table,
-                progress=both(progress.step, events.host),
-                stage=both(progress.stage, events.stage),
+                progress=combine_callbacks(progress.step, events.host),
+                stage=combine_callbacks(progress.stage, events.stage),
             )
     finally:
         progress.close()
-    if done.refused:
-        raise UsageError(done.refused)
-    finish(done, later.known or known, output, events)
+    if examination.smoke_rejection:
+        raise UsageError(examination.smoke_rejection)
+    finish(examination, loader.catalog or catalog, output, events)
 
 
-class Later:
+class IncrementalLoader:
     """What the end of the run needs, loaded in small pieces: every check, and the report's parts."""
 
     def __init__(self) -> None:
-        self.known: list[Check] = []
-        self._whole = False
+        self.catalog: list[Check] = []
+        self._complete = False
 
     def load(self) -> Iterator[object]:
-        from doctor.engine.catalog import one_by_one
+        from doctor.engine.catalog import iter_checks
 
-        for one in one_by_one():
-            self.known.append(one)
-            yield one.needs
-        self._whole = True
+        for check in iter_checks():
+            self.catalog.append(check)
+            yield check.needs
+        self._complete = True
         for name in (
             "doctor.smoke.results.figures",
             "doctor.engine.exit_code",
@@ -140,16 +149,16 @@ class Later:
         ):
             yield import_module(name)
 
-    def picked(self) -> list[Check]:
+    def smoke_checks(self) -> list[Check]:
         """The run's own checks. If an interrupt fell into the loading, it is done anew."""
-        if not self._whole:
-            self.known = catalogue([])
-        return chosen(self.known, ["smoke"], roots=True)
+        if not self._complete:
+            self.catalog = load_catalog([])
+        return choose_checks(self.catalog, ["smoke"], roots=True)
 
 
-def asked(training: Training, job: Job) -> Wish:
+def parse_smoke_options(training: TrainingOptions, job: JobOptions) -> SmokeOptions:
     """What the words ask for. Raises: CommandError."""
-    from doctor.smoke.plan import Wish, read_layout
+    from doctor.smoke.plan import SmokeOptions, read_layout
 
     require_one_of("--backend", training.backend, BACKENDS)
     try:
@@ -157,7 +166,7 @@ def asked(training: Training, job: Job) -> Wish:
             read_layout(text)
     except ValueError as error:
         raise UsageError(f"--{error}") from None
-    return Wish(
+    return SmokeOptions(
         backend=None if training.backend == "auto" else training.backend,  # type: ignore[arg-type]
         ranks_per_host=job.ranks_per_host,
         devices=device_numbers(training.devices),
@@ -176,8 +185,8 @@ def asked(training: Training, job: Job) -> Wish:
 
 def _bytes(text: str) -> int:
     """``4M`` as a number. Raises: CommandError."""
-    found = re.fullmatch(r"(\d{1,10})\s*([KMG]?)(?:i?B)?", text.strip(), re.ASCII | re.IGNORECASE)
-    size = int(found[1]) << _UNITS[found[2].upper()] if found else 0
+    match = re.fullmatch(r"(\d{1,10})\s*([KMG]?)(?:i?B)?", text.strip(), re.ASCII | re.IGNORECASE)
+    size = int(match[1]) << _UNITS[match[2].upper()] if match else 0
     if not 4 <= size <= 1 << 31:
         raise UsageError(f"--max-bytes {text!r}: expected a size from 4 to 2G, as in 64K or 4M")
     return size

@@ -15,20 +15,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from doctor.cli.host_options import Job
-from doctor.cli.main import guarded
+from doctor.cli.host_options import JobOptions
 from doctor.cli.main import main as run_command
-from doctor.cli.selection import Names, Not, Sites, catalogue, chosen
-from doctor.cli.shared_options import spread
-from doctor.cli.smoke import Training, asked
+from doctor.cli.main import run_guarded
+from doctor.cli.selection import ChecksOption, IgnoreOption, SelectOption, choose_checks, load_catalog
+from doctor.cli.shared_options import expand_option_groups
+from doctor.cli.smoke import TrainingOptions, parse_smoke_options
 from doctor.engine.errors import InputError, UsageError
 from doctor.environment import rank as adopt
 from doctor.environment.launchers import Adopted
-from doctor.session.finish import Output, finish, refuse_output
+from doctor.session.finish import OutputOptions, finish, validate_output
 
 if TYPE_CHECKING:
     from doctor.engine.check import Check
-    from doctor.smoke.run.supervisor import Smoked
+    from doctor.smoke.run.supervisor import SmokeResult
 
 
 def main() -> None:
@@ -41,12 +41,12 @@ def main() -> None:
         enter(adopted, sys.argv[1:])
 
 
-def spawned(rank: int, world: int, words: Sequence[str] = ()) -> None:
+def spawned(rank: int, world: int, argv: Sequence[str] = ()) -> None:
     """For ``torch.multiprocessing.spawn(spawned, (world,), world)``, and for whoever starts ranks by other means."""
-    enter(adopt.told(os.environ, rank, world, job=str(os.getppid())), words)
+    enter(adopt.told(os.environ, rank, world, job=str(os.getppid())), argv)
 
 
-def enter(adopted: Adopted, words: Sequence[str]) -> None:
+def enter(adopted: Adopted, argv: Sequence[str]) -> None:
     """Raises: SystemExit, unless all went well in a process that goes on afterwards."""
     app = typer.Typer(
         rich_markup_mode=None,
@@ -56,22 +56,22 @@ def enter(adopted: Adopted, words: Sequence[str]) -> None:
     )
     app.command()(command)
     try:
-        guarded(lambda: app(list(words), prog_name="python -m doctor.smoke"))
+        run_guarded(lambda: app(list(argv), prog_name="python -m doctor.smoke"))
     except SystemExit as stop:
         if stop.code:
             raise
 
 
-@spread
+@expand_option_groups
 def command(
     *,
     context: typer.Context,
-    training: Training,
-    select: Names = [],  # noqa: B006 - typer's way
-    ignore: Not = [],  # noqa: B006
-    checks: Sites = [],  # noqa: B006
+    training: TrainingOptions,
+    select: SelectOption = [],  # noqa: B006 - typer's way
+    ignore: IgnoreOption = [],  # noqa: B006
+    checks: ChecksOption = [],  # noqa: B006
     local_rank: Annotated[int, typer.Option("--local-rank", "--local_rank", hidden=True)] = -1,
-    output: Output,
+    output: OutputOptions,
 ) -> None:
     """Train a tiny model in parallel on the ranks of this job, and name the rank that breaks it.
 
@@ -81,27 +81,29 @@ def command(
     Exit codes: as `doctor check`.
     """
     del local_rank  # torch.distributed.launch adds it to every command line; the environment has it, too
-    refuse_output(output)
+    validate_output(output)
     if output.from_file:
         raise UsageError("--from judges a saved run, which needs no ranks; expected doctor smoke --from FILE")
     if training.devices:
         raise UsageError("--devices: the launcher has given its device to every rank")
-    wish = asked(training, Job())
+    smoke_options = parse_smoke_options(training, JobOptions())
     if select or ignore or checks:
-        chosen(catalogue(checks), select, ignore, roots=True)  # refused here, and so on every rank
-    from doctor.report.layout.progress_line import Progress
-    from doctor.smoke.rendezvous.launched import take_part
+        choose_checks(load_catalog(checks), select, ignore, roots=True)  # refused here, and so on every rank
+    from doctor.report.layout.progress_line import ProgressLine
+    from doctor.smoke.rendezvous.launched import run_launched
 
     adopted: Adopted = context.obj
-    progress = Progress(1 if adopted.leads else 0, sys.stderr)
+    progress = ProgressLine(1 if adopted.leads else 0, sys.stderr)
 
-    def report(made: Smoked) -> int:
+    def report(result: SmokeResult) -> int:
         progress.close()
-        known = catalogue(checks)
-        return _report(made, adopted, chosen(known, select or ["smoke"], ignore, roots=True), known, output)
+        catalog = load_catalog(checks)
+        return _report(
+            result, adopted, choose_checks(catalog, select or ["smoke"], ignore, roots=True), catalog, output
+        )
 
     try:
-        code = take_part(adopted, wish, report, progress.stage)
+        code = run_launched(adopted, smoke_options, report, progress.stage)
     except ValueError as error:
         raise UsageError(str(error)) from None
     except OSError as error:
@@ -109,28 +111,30 @@ def command(
     raise typer.Exit(code)
 
 
-def _report(made: Smoked, adopted: Adopted, picked: list[Check], known: list[Check], output: Output) -> int:
+def _report(
+    result: SmokeResult, adopted: Adopted, selected: list[Check], catalog: list[Check], output: OutputOptions
+) -> int:
     """Judges the run and prints the report. Returns the exit code."""
     import msgspec
 
     from doctor import __version__
     from doctor.engine.record import SCHEMA, Run
-    from doctor.job.launch_config import relevant
+    from doctor.job.launch_config import job_variables
     from doctor.session.examine import Examination, replay
 
-    started = datetime.fromtimestamp(time.time() - made.run.seconds, timezone.utc)
+    started = datetime.fromtimestamp(time.time() - result.run.seconds, timezone.utc)
     run = Run(
         SCHEMA,
-        f"{adopted.launcher}, {made.run.plan.world} ranks",
+        f"{adopted.launcher}, {result.run.plan.world} ranks",
         started.isoformat(timespec="seconds").replace("+00:00", "Z"),
-        made.run.seconds,
-        made.records,
-        launch={"environ": relevant(os.environ)},
+        result.run.seconds,
+        result.records,
+        launch={"environ": job_variables(os.environ)},
         version=__version__,
-        smoke=msgspec.to_builtins(made.run, str_keys=True),
+        smoke=msgspec.to_builtins(result.run, str_keys=True),
     )
     try:
-        finish(Examination(run, replay(run, picked), made.stopped), known, output)
+        finish(Examination(run, replay(run, selected), result.stopped), catalog, output)
     except typer.Exit as ended:
         return int(ended.exit_code)
 

@@ -9,53 +9,55 @@ from contextlib import suppress
 
 import msgspec
 
-from doctor.collect.merge.hosts import Known, matched
-from doctor.collect.merge.stale import job
+from doctor.collect.merge.hosts import HostIdentity, match_hosts
+from doctor.collect.merge.stale import slurm_job_run
 from doctor.engine.errors import CommandError
-from doctor.engine.record import Run, redacted
+from doctor.engine.record import Run, redact_run
 from doctor.environment.inventory import Inventory
 from doctor.facts.names import is_address
-from doctor.hosts.nodeset import InventoryError, valid
+from doctor.hosts.nodeset import InventoryError, validate_host
 
 
-def called(name: str, fleet: Inventory | None, environ: Mapping[str, str]) -> str:
+def host_name(name: str, fleet: Inventory | None, environ: Mapping[str, str]) -> str:
     """This host's name: as given, as Slurm says, as the fleet names it, or its own without the domain.
 
     Raises: CommandError.
     """
-    own, said = os.uname().nodename, name or environ.get("SLURMD_NODENAME", "")
-    if not said and fleet:
-        said = _among(fleet.hosts, own)
+    node_name, chosen_name = os.uname().nodename, name or environ.get("SLURMD_NODENAME", "")
+    if not chosen_name and fleet:
+        chosen_name = _find_in_fleet(fleet.hosts, node_name)
     try:
-        return valid(said or own.partition(".")[0], "--name" if name else "this host's own name")
+        return validate_host(chosen_name or node_name.partition(".")[0], "--name" if name else "this host's own name")
     except InventoryError as error:
         raise CommandError(f"{error}; --name gives it one", 2 if name else 78) from None
 
 
-def _among(hosts: Sequence[str], own: str) -> str:
+def _find_in_fleet(hosts: Sequence[str], node_name: str) -> str:
     """Whom of the fleet this host is, or the empty string."""
     addresses = _addresses() if any(map(is_address, hosts)) else ()
-    return next(iter(matched(hosts, [Known(own, addresses=addresses)])), "")
+    return next(iter(match_hosts(hosts, [HostIdentity(node_name, addresses=addresses)])), "")
 
 
 def _addresses() -> tuple[str, ...]:
     import psutil
 
-    return tuple(one.address for found in psutil.net_if_addrs().values() for one in found if _is_ip(one.address))
+    return tuple(
+        entry.address for entries in psutil.net_if_addrs().values() for entry in entries if _is_ip(entry.address)
+    )
 
 
 def _is_ip(address: str) -> bool:
     return is_address(address.partition("%")[0])
 
 
-def alone(name: str, fleet: Inventory | None) -> Inventory:
+def this_host_only(name: str, fleet: Inventory | None) -> Inventory:
     """This host as all that is to be looked at, and the names of the fleet that it is part of."""
-    notes = (*(fleet.notes if fleet else ()), *state())
+    notes = (*(fleet.notes if fleet else ()), *host_state())
     slots, hosts = (fleet.slots, fleet.hosts) if fleet else ({}, (name,))
     return Inventory((name,), f"this host alone, {name}", slots, True, notes, hosts)
 
 
-def state() -> tuple[str, ...]:
+def host_state() -> tuple[str, ...]:
     """How the host is at this moment, in one line: a reboot, or what another job left behind, shows here first."""
     import psutil
 
@@ -68,8 +70,8 @@ def state() -> tuple[str, ...]:
     return ()
 
 
-def record(run: Run, environ: Mapping[str, str]) -> bytes:
+def encode_record(run: Run, environ: Mapping[str, str]) -> bytes:
     """The run as one line, without secrets, and with the Slurm job that it was made in."""
-    its = job(environ)
-    run = msgspec.structs.replace(run, given={**run.given, "job": its}) if its else run
-    return msgspec.json.encode(redacted(run)) + b"\n"
+    job_run = slurm_job_run(environ)
+    run = msgspec.structs.replace(run, probe_inputs={**run.probe_inputs, "job": job_run}) if job_run else run
+    return msgspec.json.encode(redact_run(run)) + b"\n"

@@ -14,24 +14,24 @@ from collections.abc import Iterator
 
 import msgspec
 
-WIDTH = 512
+LINE_BYTES = 512
 """Bytes of a line, all alike, so that what fills a pipe ends with a line."""
-MOST_LINES = 200_000
+MAX_LINES = 200_000
 """Of one record."""
 _LINE = re.compile(rb"doctor-node ([\w.:-]{1,253}) ([0-9a-f]{8}) (\d{1,6})/(\d{1,6}) ([A-Za-z0-9+/]+=*) *\.\r?\n?\Z")
 
 
-def written(name: str, data: bytes) -> list[bytes]:
+def encode_lines(name: str, data: bytes) -> list[bytes]:
     """The lines of one host's record."""
     packed = base64.b64encode(zlib.compress(data, 9))
     key = f"doctor-node {name} {secrets.token_hex(4)} "
-    room = WIDTH - len(key) - len("000000/000000 .\n")
+    room = LINE_BYTES - len(key) - len("000000/000000 .\n")
     pieces = [packed[start : start + room] for start in range(0, len(packed), room)]
     heads = (f"{key}{number:06}/{len(pieces):06} ".encode() for number in range(1, len(pieces) + 1))
-    return [(head + piece).ljust(WIDTH - 2) + b".\n" for head, piece in zip(heads, pieces, strict=True)]
+    return [(head + piece).ljust(LINE_BYTES - 2) + b".\n" for head, piece in zip(heads, pieces, strict=True)]
 
 
-class Part(msgspec.Struct, frozen=True):
+class LinePart(msgspec.Struct, frozen=True):
     """One line of a record."""
 
     name: str
@@ -41,18 +41,18 @@ class Part(msgspec.Struct, frozen=True):
     piece: bytes
 
 
-def part(line: bytes) -> Part | None:
+def parse_part(line: bytes) -> LinePart | None:
     """The part that a line holds, behind whatever label a launcher put before it; None when it holds none."""
-    found = _LINE.search(line) if len(line) < 2 * WIDTH else None
-    if not found:
+    match = _LINE.search(line) if len(line) < 2 * LINE_BYTES else None
+    if not match:
         return None
-    name, key, number, count = (found[place].decode() for place in (1, 2, 3, 4))
-    if not 1 <= int(number) <= int(count) <= MOST_LINES:
+    name, key, number, count = (match[place].decode() for place in (1, 2, 3, 4))
+    if not 1 <= int(number) <= int(count) <= MAX_LINES:
         return None
-    return Part(name, key, int(number), int(count), found[5])
+    return LinePart(name, key, int(number), int(count), match[5])
 
 
-class Torn(Exception):
+class TornRecord(Exception):
     """Lines that do not make a record."""
 
 
@@ -62,14 +62,14 @@ class Assembly:
     def __init__(self) -> None:
         self._parts: dict[tuple[str, str, int], dict[int, bytes]] = {}
 
-    def add(self, one: Part, limit: int) -> bytes | None:
+    def add(self, part: LinePart, limit: int) -> bytes | None:
         """The record of at most ``limit`` bytes, if this was its last part. Raises: Torn."""
-        whose = one.name, one.key, one.count
-        parts = self._parts.setdefault(whose, {})
-        parts[one.number] = one.piece
-        if len(parts) < one.count:
+        record_key = part.name, part.key, part.count
+        parts = self._parts.setdefault(record_key, {})
+        parts[part.number] = part.piece
+        if len(parts) < part.count:
             return None
-        del self._parts[whose]
+        del self._parts[record_key]
         try:
             packed = base64.b64decode(b"".join(parts[number] for number in sorted(parts)), validate=True)
             unpack = zlib.decompressobj()
@@ -77,10 +77,10 @@ class Assembly:
         except (ValueError, zlib.error):
             data, unpack = b"", zlib.decompressobj()
         if not unpack.eof:
-            raise Torn("its lines do not make a record: a launcher mixed them with others'?")
+            raise TornRecord("its lines do not make a record: a launcher mixed them with others'?")
         return data
 
-    def torn(self) -> Iterator[tuple[str, str]]:
+    def incomplete(self) -> Iterator[tuple[str, str]]:
         """The hosts whose lines have not all come, and how many have."""
         for (name, _, count), parts in self._parts.items():
             yield name, f"{len(parts)} of {count} lines of its record came: a launcher cut them? --out DIR does without"

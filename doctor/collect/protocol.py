@@ -18,8 +18,8 @@ import msgspec
 
 from doctor.engine.fact import Fact, Output, Probe, Visit
 from doctor.engine.record import HostRecord
-from doctor.engine.sanitize import plain
-from doctor.transport import Said, Unreached
+from doctor.engine.sanitize import strip_control_chars
+from doctor.transport import CommandResult, TransportError
 
 SOURCE = Path(__file__).with_name("remote_collector.py").read_bytes()
 
@@ -35,18 +35,18 @@ _BOOT = (
 )
 
 
-class Ask(msgspec.Struct, frozen=True):
+class CollectOptions(msgspec.Struct, frozen=True):
     """What one visit asks, the same for every host."""
 
     facts: tuple[type[Fact], ...]
-    given: Mapping[str, Any]
+    arguments: Mapping[str, Any]
     sudo: bool = False
     """Probes that need root go through ``sudo -n``."""
     within: tuple[str, ...] = ()
     """Words put before what must look where the job runs: ``docker exec -i NAME``."""
 
 
-class Letter(msgspec.Struct, frozen=True):
+class CollectRequest(msgspec.Struct, frozen=True):
     """One command and its stdin; ``marker`` frames the answer."""
 
     command: str
@@ -54,50 +54,52 @@ class Letter(msgspec.Struct, frozen=True):
     marker: str
 
 
-class Sheet:
-    """An `Ask` made ready once, to be sent to many hosts."""
+class RequestTemplate:
+    """An `CollectOptions` made ready once, to be sent to many hosts."""
 
-    def __init__(self, ask: Ask) -> None:
+    def __init__(self, options: CollectOptions) -> None:
         self._boot = _BOOT.replace("SOURCE", str(len(SOURCE)))
         fixed = {
-            "given": dict(ask.given),
-            "modules": shared_modules(ask.facts),
+            "given": dict(options.arguments),
+            "modules": shared_modules(options.facts),
             "boot": self._boot,
-            "parts": [{"prefix": prefix, "probes": probes} for prefix, probes in _parts(ask)],
+            "parts": [{"prefix": prefix, "probes": probes} for prefix, probes in _probes_by_prefix(options)],
         }
         self._fixed = json.dumps(fixed)[1:]
 
-    def letter(self, seconds: float) -> Letter:
+    def request(self, seconds: float) -> CollectRequest:
         """What to send so that the collector answers within ``seconds``."""
         marker = "doctor-" + secrets.token_hex(8)
         text = f'{{"marker": "{marker}", "seconds": {seconds}, {self._fixed}'.encode("ascii")
         command = "exec sh -c '" + self._boot.replace("REQUEST", str(len(text))) + "'"
-        return Letter(command, SOURCE + text, marker)
+        return CollectRequest(command, SOURCE + text, marker)
 
 
-def _parts(ask: Ask) -> list[tuple[list[str], dict[str, Any]]]:
+def _probes_by_prefix(options: CollectOptions) -> list[tuple[list[str], dict[str, Any]]]:
     """The probes by the words to put before them, the host's own first."""
     parts: dict[tuple[str, ...], dict[str, Any]] = {(): {}}
-    for fact in sorted(set(ask.facts), key=lambda one: one.__name__):
+    for fact in sorted(set(options.facts), key=lambda fact_type: fact_type.__name__):
         probe = fact.probe
         if probe.kind in ("visit", "smoke"):
             continue
-        prefix = ask.within if probe.job and ask.within else ("sudo", "-n") if probe.root and ask.sudo else ()
-        parts.setdefault(prefix, {})[fact.__name__] = _wire(probe)
+        prefix = (
+            options.within if probe.job and options.within else ("sudo", "-n") if probe.root and options.sudo else ()
+        )
+        parts.setdefault(prefix, {})[fact.__name__] = _probe_fields(probe)
     return [(list(prefix), probes) for prefix, probes in parts.items()]
 
 
-def _wire(probe: Probe) -> dict[str, Any]:
+def _probe_fields(probe: Probe) -> dict[str, Any]:
     """A probe as JSON, without what is left at its default."""
     fields = {name: getattr(probe, name) for name in probe.__struct_fields__ if name != "function"}
     kept = {name: value for name, value in fields.items() if value not in ("", (), False)}
     if probe.function is not None:
-        kept.update(text=source(probe.function), name=probe.function.__name__)
+        kept.update(text=function_source(probe.function), name=probe.function.__name__)
     return kept
 
 
 @cache
-def tree(function: Callable[..., Any]) -> ast.Module:
+def function_tree(function: Callable[..., Any]) -> ast.Module:
     """A function's syntax, without its annotations: their names mean nothing on a host."""
     parsed = ast.parse(textwrap.dedent(inspect.getsource(function)))
     for node in ast.walk(parsed):
@@ -109,37 +111,39 @@ def tree(function: Callable[..., Any]) -> ast.Module:
 
 
 @cache
-def source(function: Callable[..., Any]) -> str:
+def function_source(function: Callable[..., Any]) -> str:
     """A function's source, as it is sent."""
-    return ast.unparse(tree(function))
+    return ast.unparse(function_tree(function))
 
 
 def shared_modules(facts: Iterable[type[Fact]]) -> list[str]:
     """What several questions import: the collector loads it once, before it forks for each of them."""
-    seen: Counter[str] = Counter()
+    import_counts: Counter[str] = Counter()
     for function in {fact.probe.function for fact in facts if fact.probe.function}:
-        nodes = [node for node in ast.walk(tree(function)) if isinstance(node, ast.Import)]
-        seen.update({alias.name for node in nodes for alias in node.names})
-    return sorted(name for name, count in seen.items() if count > 1)
+        nodes = [node for node in ast.walk(function_tree(function)) if isinstance(node, ast.Import)]
+        import_counts.update({alias.name for node in nodes for alias in node.names})
+    return sorted(name for name, count in import_counts.items() if count > 1)
 
 
-def unframe(said: Said, marker: str, local: bool = False) -> HostRecord:
+def parse_response(result: CommandResult, marker: str, local: bool = False) -> HostRecord:
     """The record in what a host said, whatever its login shell printed before and after.
 
     Raises: Unreached when there is none, with the host's own words for why.
     """
-    text = said.out.decode("utf-8", "replace")
-    _, found, rest = text.partition(f"\n{marker}\n")
+    text = result.out.decode("utf-8", "replace")
+    _, opened, rest = text.partition(f"\n{marker}\n")
     body, closed, _ = rest.partition(f"\n{marker} end\n")
-    if not (found and closed):
-        raise no_answer(said, bool(found))
+    if not (opened and closed):
+        raise no_answer_error(result, bool(opened))
     try:
-        record = msgspec.json.decode(body, type=_Answer)
+        record = msgspec.json.decode(body, type=_CollectorResponse)
     except (msgspec.DecodeError, msgspec.ValidationError) as error:
-        raise Unreached("error", f"the collector's answer cannot be read: {error}", said=said) from None
+        raise TransportError(
+            "error", f"the collector's answer cannot be read: {error}", partial_result=result
+        ) from None
     visit = Visit(
-        sent=said.sent,
-        received=said.received,
+        sent=result.sent,
+        received=result.received,
         began=record.began,
         ended=record.ended,
         python=record.python,
@@ -150,7 +154,7 @@ def unframe(said: Said, marker: str, local: bool = False) -> HostRecord:
     return HostRecord(visit, record.outputs)
 
 
-class _Answer(msgspec.Struct, frozen=True):
+class _CollectorResponse(msgspec.Struct, frozen=True):
     outputs: dict[str, dict[str, Output]]
     python: str
     uid: int
@@ -159,20 +163,24 @@ class _Answer(msgspec.Struct, frozen=True):
     ended: float
 
 
-def no_answer(said: Said, begun: bool) -> Unreached:
+def no_answer_error(result: CommandResult, begun: bool) -> TransportError:
     """Why a host's Python said nothing that was meant for us, in the host's own words."""
-    errors = said.err.decode("utf-8", "replace")
+    errors = result.err.decode("utf-8", "replace")
     old = re.search(r"sys\.version_info\(major=(\d+), minor=(\d+)", errors)
     if old:
-        return Unreached("no-python", f"python3 is version {old[1]}.{old[2]}; 3.6 or later is needed", said=said)
+        return TransportError(
+            "no-python", f"python3 is version {old[1]}.{old[2]}; 3.6 or later is needed", partial_result=result
+        )
     if "doctor-no-python" in errors:
-        return Unreached("no-python", "there is no python3 on the host", said=said)
+        return TransportError("no-python", "there is no python3 on the host", partial_result=result)
     if begun:
-        return Unreached("lost", "the answer broke off midway", said=said)
-    words = plain(_last_line(errors) or _last_line(said.out.decode("utf-8", "replace")))
-    ended = f"signal {-said.code}" if said.code < 0 else f"exit status {said.code}"
-    shown = f": {words}" if words else " and said nothing"
-    return Unreached("shell", f"the login shell did not start the collector ({ended}){shown}", said=said)
+        return TransportError("lost", "the answer broke off midway", partial_result=result)
+    message = strip_control_chars(_last_line(errors) or _last_line(result.out.decode("utf-8", "replace")))
+    ended = f"signal {-result.code}" if result.code < 0 else f"exit status {result.code}"
+    detail = f": {message}" if message else " and said nothing"
+    return TransportError(
+        "shell", f"the login shell did not start the collector ({ended}){detail}", partial_result=result
+    )
 
 
 def _last_line(text: str) -> str:
@@ -180,7 +188,7 @@ def _last_line(text: str) -> str:
     return lines[-1] if lines else ""
 
 
-def union(facts: Iterable[type[Fact]]) -> tuple[type[Fact], ...]:
+def unique_facts(facts: Iterable[type[Fact]]) -> tuple[type[Fact], ...]:
     """The facts in a settled order. Raises: ValueError when two have one name."""
     by_name: dict[str, type[Fact]] = {}
     for fact in facts:
@@ -189,7 +197,7 @@ def union(facts: Iterable[type[Fact]]) -> tuple[type[Fact], ...]:
     return tuple(by_name[name] for name in sorted(by_name))
 
 
-def words(prefix: str) -> Sequence[str]:
+def split_command(prefix: str) -> Sequence[str]:
     """The words of a ``--within`` prefix. Raises: ValueError on an open quote."""
     import shlex
 

@@ -6,57 +6,80 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from doctor.collect.fanout import Limits, Partial, Progress, gather
-from doctor.collect.protocol import Ask, union
-from doctor.engine.evaluate import Book
+from doctor.collect.fanout import RecordCallback, RunInterrupted, TimeLimits, gather
+from doctor.collect.protocol import CollectOptions, unique_facts
+from doctor.engine.evaluate import FactCache
 from doctor.engine.fact import Fact, Output, Visit
 from doctor.engine.record import HostRecord
 from doctor.transport import Transport
 
 
-def rounds(
-    hosts: Sequence[str], transport: Transport, ask: Ask, limits: Limits, local: bool, progress: Progress
+def run_rounds(
+    hosts: Sequence[str],
+    transport: Transport,
+    options: CollectOptions,
+    limits: TimeLimits,
+    local: bool,
+    progress: RecordCallback,
 ) -> dict[str, HostRecord]:
     """Both rounds, on the same connections. Raises: Partial, with what had come when the run was interrupted."""
     began = time.monotonic()
-    second = tuple(fact for fact in ask.facts if fact.needs)
-    state = (fact for fact in ask.facts if not fact.needs and fact.probe.kind != "smoke")
-    first = union([*state, *(need for fact in second for need in fact.needs)])
-    records = gather(hosts, transport, Ask(first, ask.given, ask.sudo, ask.within), limits, local, progress)
-    asks = _second_asks(second, ask, Book(records))
-    left = limits.budget - (time.monotonic() - began) if limits.budget else 0
-    if not asks or (limits.budget and left <= 0):
-        return _with_answers(records, asks, {})
+    second = tuple(fact for fact in options.facts if fact.needs)
+    state = (fact for fact in options.facts if not fact.needs and fact.probe.kind != "smoke")
+    first = unique_facts([*state, *(need for fact in second for need in fact.needs)])
+    records = gather(
+        hosts,
+        transport,
+        CollectOptions(first, options.arguments, options.sudo, options.within),
+        limits,
+        local,
+        progress,
+    )
+    options_by_host = _second_round_options(second, options, FactCache(records))
+    remaining = limits.budget - (time.monotonic() - began) if limits.budget else 0
+    if not options_by_host or (limits.budget and remaining <= 0):
+        return _with_answers(records, options_by_host, {})
     try:
-        answers = gather(list(asks), transport, asks, Limits(limits.timeout, left, limits.workers), local)
-    except Partial as partial:
-        raise Partial(_with_answers(records, asks, partial.records), partial.stop) from None
-    return _with_answers(records, asks, answers)
+        answers = gather(
+            list(options_by_host),
+            transport,
+            options_by_host,
+            TimeLimits(limits.timeout, remaining, limits.workers),
+            local,
+        )
+    except RunInterrupted as partial:
+        raise RunInterrupted(_with_answers(records, options_by_host, partial.records), partial.interrupt) from None
+    return _with_answers(records, options_by_host, answers)
 
 
-def _second_asks(facts: Sequence[type[Fact]], ask: Ask, book: Book) -> dict[str, Ask]:
+def _second_round_options(
+    facts: Sequence[type[Fact]], options: CollectOptions, book: FactCache
+) -> dict[str, CollectOptions]:
     """What each host is asked in round 2; a host that no fact's plan names is not visited again."""
     planned: dict[str, dict[type[Fact], Any]] = {}
     for fact in facts:
-        seen = {need: book.fleet(need) for need in fact.needs}
-        for host, given in fact.plan(seen).items():
-            planned.setdefault(host, {})[fact] = given
+        needed_facts = {need: book.fleet(need) for need in fact.needs}
+        for host, arguments in fact.plan(needed_facts).items():
+            planned.setdefault(host, {})[fact] = arguments
     return {
-        host: Ask(
-            tuple(own), {**ask.given, **{fact.__name__: given for fact, given in own.items()}}, ask.sudo, ask.within
+        host: CollectOptions(
+            tuple(fact_arguments),
+            {**options.arguments, **{fact.__name__: values for fact, values in fact_arguments.items()}},
+            options.sudo,
+            options.within,
         )
-        for host, own in planned.items()
+        for host, fact_arguments in planned.items()
     }
 
 
 def _with_answers(
-    records: Mapping[str, HostRecord], asks: Mapping[str, Ask], answers: Mapping[str, HostRecord]
+    records: Mapping[str, HostRecord], options_by_host: Mapping[str, CollectOptions], answers: Mapping[str, HostRecord]
 ) -> dict[str, HostRecord]:
     """The first round's records with the second's outputs; a second visit that failed is an error for its facts."""
     merged = dict(records)
-    for host, ask in asks.items():
+    for host, options in options_by_host.items():
         answer = answers.get(host, HostRecord(Visit("budget", "the budget ended before the second round")))
         failed = Output("error", err=answer.visit.text)
-        said = {fact.__name__: answer.outputs.get(fact.__name__, {"": failed}) for fact in ask.facts}
-        merged[host] = HostRecord(records[host].visit, {**records[host].outputs, **said})
+        second_outputs = {fact.__name__: answer.outputs.get(fact.__name__, {"": failed}) for fact in options.facts}
+        merged[host] = HostRecord(records[host].visit, {**records[host].outputs, **second_outputs})
     return merged

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 
-def write_whole(path: str | os.PathLike[str], data: bytes, mode: int = 0o600) -> None:
+def write_atomic(path: str | os.PathLike[str], data: bytes, mode: int = 0o600) -> None:
     """Puts ``data`` at ``path`` in one step: who reads meanwhile finds what was there before, and a full disk changes
     nothing. What is no plain file (``/dev/stderr``, a pipe, ``/dev/termination-log``) is written into as it is.
 

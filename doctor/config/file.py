@@ -15,19 +15,19 @@ from typing import Any
 
 import msgspec
 
-from doctor.hosts.nodeset import quote, shown
+from doctor.hosts.nodeset import printable_excerpt, quote
 
-NAME = "doctor.toml"
-SYSTEM = Path("/etc/doctor") / NAME
-MOST = 1 << 20
+FILE_NAME = "doctor.toml"
+SYSTEM_FILE = Path("/etc/doctor") / FILE_NAME
+MAX_BYTES = 1 << 20
 """Bytes. More than this is not a file of settings."""
 
 
-class BadSettings(Exception):
+class ConfigError(Exception):
     """One line: what is wrong, where, and what was expected."""
 
 
-class Settings(msgspec.Struct, frozen=True):
+class ConfigFile(msgspec.Struct, frozen=True):
     """The file that holds, read; without a path there is none."""
 
     path: str = ""
@@ -36,84 +36,84 @@ class Settings(msgspec.Struct, frozen=True):
     """Files that could not be looked for."""
 
 
-def find(named: str | Path | None, environ: Mapping[str, str], system: Path = SYSTEM) -> Settings:
-    """The settings: ``named``, else DOCTOR_CONFIG, else the first of ``./doctor.toml``, the user's and the system's.
+def find_config(explicit: str | Path | None, environ: Mapping[str, str], system: Path = SYSTEM_FILE) -> ConfigFile:
+    """The settings: ``explicit``, else DOCTOR_CONFIG, else the first of ``./doctor.toml``, the user's and the system's.
 
     Raises: BadSettings for a file that is there and cannot be used.
     """
-    named = named or environ.get("DOCTOR_CONFIG")
-    if named:
-        return _taken(Path(named), found=False)
+    explicit = explicit or environ.get("DOCTOR_CONFIG")
+    if explicit:
+        return _load(Path(explicit), discovered=False)
     notes: list[str] = []
-    for path in (Path(NAME), *_users(environ), system):
+    for path in (Path(FILE_NAME), *_user_files(environ), system):
         try:
             path.stat()
         except (FileNotFoundError, NotADirectoryError):
             continue
         except OSError as error:
-            notes.append(f"no settings from {shown(str(path), 200)}: {error.strerror}")
+            notes.append(f"no settings from {printable_excerpt(str(path), 200)}: {error.strerror}")
             continue
-        return msgspec.structs.replace(_taken(path, found=True), notes=tuple(notes))
-    return Settings(notes=tuple(notes))
+        return msgspec.structs.replace(_load(path, discovered=True), notes=tuple(notes))
+    return ConfigFile(notes=tuple(notes))
 
 
-def _users(environ: Mapping[str, str]) -> Iterator[Path]:
+def _user_files(environ: Mapping[str, str]) -> Iterator[Path]:
     """The user's own, where the XDG specification has it."""
     homes = (environ.get("XDG_CONFIG_HOME", ""), os.path.join(environ.get("HOME", ""), ".config"))
-    home = next((one for one in homes if os.path.isabs(one)), None)
+    home = next((path for path in homes if os.path.isabs(path)), None)
     if home:
-        yield Path(home) / "doctor" / NAME
+        yield Path(home) / "doctor" / FILE_NAME
 
 
-def _taken(path: Path, found: bool) -> Settings:
-    name = shown(str(path), 200)
+def _load(path: Path, discovered: bool) -> ConfigFile:
+    name = printable_excerpt(str(path), 200)
     try:
-        return Settings(str(path), _read(path, name, found))
+        return ConfigFile(str(path), _read_text(path, name, discovered))
     except UnicodeDecodeError:
         why = "is not UTF-8 text"
     except (OSError, ValueError) as error:
-        why = shown(getattr(error, "strerror", None) or str(error))
-    raise BadSettings(f"{name}: {why}; expected settings that can be read")
+        why = printable_excerpt(getattr(error, "strerror", None) or str(error))
+    raise ConfigError(f"{name}: {why}; expected settings that can be read")
 
 
-def _read(path: Path, name: str, found: bool) -> str:
+def _read_text(path: Path, name: str, discovered: bool) -> str:
     # A pipe that nobody writes to must not hold up a job.
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(handle, "rb") as file:
         status = os.fstat(handle)
         if not stat.S_ISREG(status.st_mode) and str(path) != os.devnull:
-            raise BadSettings(f"{name}: is no plain file; expected settings, or {os.devnull} for none")
-        if found:
-            _believe(status, name)
-        data = file.read(MOST + 1)
-    if len(data) > MOST:
-        raise BadSettings(f"{name}: is longer than {MOST} bytes; expected settings")
+            raise ConfigError(f"{name}: is no plain file; expected settings, or {os.devnull} for none")
+        if discovered:
+            _check_trusted(status, name)
+        data = file.read(MAX_BYTES + 1)
+    if len(data) > MAX_BYTES:
+        raise ConfigError(f"{name}: is longer than {MAX_BYTES} bytes; expected settings")
     return data.decode("utf-8")
 
 
-def _believe(status: os.stat_result, name: str) -> None:
+def _check_trusted(status: os.stat_result, name: str) -> None:
     instead = f"name it with --config to use it as it is, or --config {os.devnull} to use none"
     if status.st_uid not in (0, os.geteuid()):
-        raise BadSettings(f"{name}: belongs to user {status.st_uid}; expected yourself or root: {instead}")
+        raise ConfigError(f"{name}: belongs to user {status.st_uid}; expected yourself or root: {instead}")
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         mode = f"{stat.S_IMODE(status.st_mode):04o}"
-        raise BadSettings(f"{name}: others can write it (mode {mode}); expected chmod go-w: {instead}")
+        raise ConfigError(f"{name}: others can write it (mode {mode}); expected chmod go-w: {instead}")
 
 
-def tables(settings: Settings, known: Collection[str]) -> dict[str, Any]:
-    """The file's top-level tables. Raises: BadSettings when it is not TOML, or has one that is not ``known``."""
-    name = shown(settings.path, 200)
+def read_tables(settings: ConfigFile, allowed: Collection[str]) -> dict[str, Any]:
+    """The file's top-level tables. Raises: BadSettings when it is not TOML, or has one that is not ``allowed``."""
+    name = printable_excerpt(settings.path, 200)
     try:
-        found = _toml(settings.text)
+        document = _parse_toml(settings.text)
     except (ValueError, RecursionError) as error:
-        raise BadSettings(f"{name}: not TOML: {shown(' '.join(str(error).split()), 200)}") from None
-    for key in found:
-        if key not in known:
-            raise BadSettings(f"{name}: {quote(key)}: no such setting{nearest(key, known)}")
-    return found
+        raise ConfigError(f"{name}: not TOML: {printable_excerpt(' '.join(str(error).split()), 200)}") from None
+    for key in document:
+        if key not in allowed:
+            raise ConfigError(f"{name}: {quote(key)}: no such setting{did_you_mean(key, allowed)}")
+    return document
 
 
-def _toml(text: str) -> dict[str, Any]:
+def _parse_toml(text: str) -> dict[str, Any]:
     if not text:
         return {}
     from doctor.config.toml_compat import loads
@@ -121,9 +121,9 @@ def _toml(text: str) -> dict[str, Any]:
     return loads(text)
 
 
-def nearest(word: str, known: Collection[str]) -> str:
+def did_you_mean(word: str, candidates: Collection[str]) -> str:
     """What to say of a word that is not known: the nearest that is."""
     import difflib
 
-    near = difflib.get_close_matches(word[:100], known, 1)
+    near = difflib.get_close_matches(word[:100], candidates, 1)
     return f"; did you mean {near[0]}?" if near else ""

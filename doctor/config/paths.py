@@ -10,5 +10,5 @@ from pathlib import Path
 def state_folder(environ: Mapping[str, str]) -> Path | None:
     """Ours below XDG_STATE_HOME, else ``~/.local/state``; None where neither is an absolute path."""
     homes = (environ.get("XDG_STATE_HOME", ""), os.path.join(environ.get("HOME", ""), ".local", "state"))
-    home = next((one for one in homes if os.path.isabs(one)), None)
+    home = next((path for path in homes if os.path.isabs(path)), None)
     return Path(home) / "doctor" if home else None

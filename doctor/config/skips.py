@@ -7,11 +7,11 @@ from collections.abc import Collection, Mapping
 
 import msgspec
 
-from doctor.config.file import BadSettings, nearest
+from doctor.config.file import ConfigError, did_you_mean
 from doctor.engine.result import Outcome, Report
 from doctor.hosts.nodeset import quote
 
-__all__ = ["ALL", "REASON", "VARIABLE", "BadSettings", "Skips", "leave_out", "skipped"]
+__all__ = ["ALL", "REASON", "VARIABLE", "ConfigError", "Skips", "apply_skips", "read_skips"]
 
 VARIABLE = "DOCTOR_SKIP"
 ALL = "all"
@@ -27,34 +27,39 @@ class Skips(msgspec.Struct, frozen=True):
     """In words, for a report's line; empty when nothing is left out."""
 
 
-def skipped(environ: Mapping[str, str], known: Collection[str]) -> Skips:
-    """What DOCTOR_SKIP names: checks among ``known``, parted by commas or white space, or ``all``.
+def read_skips(environ: Mapping[str, str], known_checks: Collection[str]) -> Skips:
+    """What DOCTOR_SKIP names: checks among ``known_checks``, parted by commas or white space, or ``all``.
 
     Raises: BadSettings for a name that is not known. A slip of the pen would else leave in what was to be left out, and
     nobody would see it before the check fails.
     """
-    words = [word for word in re.split(r"[,\s]+", environ.get(VARIABLE, "")) if word]
-    if ALL in words:
+    names = [word for word in re.split(r"[,\s]+", environ.get(VARIABLE, "")) if word]
+    if ALL in names:
         return Skips(all=True, text=f"{VARIABLE}={ALL}")
-    for word in words:
-        if word not in known:
-            raise BadSettings(f"{VARIABLE}: no check is named {quote(word)}{_hint(word, known)}")
-    return Skips(names=frozenset(words), text=f"{VARIABLE}={','.join(sorted(set(words)))}" if words else "")
+    for word in names:
+        if word not in known_checks:
+            raise ConfigError(f"{VARIABLE}: no check is named {quote(word)}{_hint(word, known_checks)}")
+    return Skips(names=frozenset(names), text=f"{VARIABLE}={','.join(sorted(set(names)))}" if names else "")
 
 
-def _hint(word: str, known: Collection[str]) -> str:
-    return nearest(word, (*known, ALL)) or "; `doctor list` names them all; those of --checks DIR are known with it"
+def _hint(word: str, known_checks: Collection[str]) -> str:
+    return (
+        did_you_mean(word, (*known_checks, ALL))
+        or "; `doctor list` names them all; those of --checks DIR are known with it"
+    )
 
 
-def leave_out(report: Report, skips: Skips) -> Report:
+def apply_skips(report: Report, skips: Skips) -> Report:
     """``report`` as if the checks had not been called; a note names them."""
-    out = [one.check for one in report.outcomes if skips.all or one.check in skips.names]
-    if not out:
+    skipped_checks = [outcome.check for outcome in report.outcomes if skips.all or outcome.check in skips.names]
+    if not skipped_checks:
         return report
-    outcomes = tuple(_left_out(one) if one.check in set(out) else one for one in report.outcomes)
-    said = "no check was judged" if skips.all else f"not judged: {', '.join(out)}"
-    return msgspec.structs.replace(report, outcomes=outcomes, notes=(*report.notes, f"{VARIABLE}: {said}"))
+    outcomes = tuple(
+        _skipped_outcome(outcome) if outcome.check in set(skipped_checks) else outcome for outcome in report.outcomes
+    )
+    note = "no check was judged" if skips.all else f"not judged: {', '.join(skipped_checks)}"
+    return msgspec.structs.replace(report, outcomes=outcomes, notes=(*report.notes, f"{VARIABLE}: {note}"))
 
 
-def _left_out(outcome: Outcome) -> Outcome:
+def _skipped_outcome(outcome: Outcome) -> Outcome:
     return Outcome(outcome.check, outcome.severity, outcome.area, outcome.claim, skipped={"": REASON})

@@ -13,5 +13,5 @@ else:
 
 def loads(text: str) -> dict[str, Any]:
     """Raises: ValueError for what is no TOML; RecursionError for what is nested too deeply."""
-    found: dict[str, Any] = tomllib.loads(text)
-    return found
+    document: dict[str, Any] = tomllib.loads(text)
+    return document

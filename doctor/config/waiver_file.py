@@ -15,16 +15,16 @@ from typing import Any
 
 import msgspec
 
-from doctor.config.file import BadSettings, Settings, nearest, tables
+from doctor.config.file import ConfigError, ConfigFile, did_you_mean, read_tables
 from doctor.engine.result import Finding
-from doctor.hosts.nodeset import InventoryError, expand, quote, same, shown
+from doctor.hosts.nodeset import InventoryError, canonical_host, expand_nodeset, printable_excerpt, quote
 
 TABLE = "waive"
 KEYS = ("check", "checks", "hosts", "reason", "until")
-EVERY = "*"
-LONGEST = 400
+ALL_HOSTS = "*"
+MAX_REASON = 400
 """Characters of a reason."""
-LONGEST_SET = 100
+MAX_NODE_SET = 100
 
 
 class Waiver(msgspec.Struct, frozen=True):
@@ -32,101 +32,106 @@ class Waiver(msgspec.Struct, frozen=True):
 
     check: str
     hosts: frozenset[str]
-    """As `doctor.hosts.nodeset.same` spells them; empty for all."""
-    where: str
+    """As `doctor.hosts.nodeset.canonical_host` spells them; empty for all."""
+    hosts_text: str
     """The hosts as they were written."""
     reason: str
     until: date
 
     def covers(self, finding: Finding) -> bool:
         """All that the finding blames is waived."""
-        return not self.hosts or (bool(finding.hosts) and spelled(finding.hosts) <= self.hosts)
+        return not self.hosts or (bool(finding.hosts) and canonical_hosts(finding.hosts) <= self.hosts)
 
     def __str__(self) -> str:
-        return f"{self.check} for {self.where}"
+        return f"{self.check} for {self.hosts_text}"
 
 
 class Waivers(msgspec.Struct, frozen=True):
     """What a file waives."""
 
     path: str = ""
-    each: tuple[Waiver, ...] = ()
+    entries: tuple[Waiver, ...] = ()
 
 
-def parse(text: str, path: str, known: Collection[str]) -> Waivers:
-    """The waivers of a ``doctor.toml``; ``known`` are the names of all checks. Raises: BadSettings."""
-    found = tables(Settings(path, text), (TABLE,)).get(TABLE, [])
-    name = shown(path, 200)
-    if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
-        raise BadSettings(f"{name}: {TABLE}: expected tables that begin with [[{TABLE}]]")
-    read = [_Table(one, f"{name}: [[{TABLE}]] {number}", known).waivers() for number, one in enumerate(found, 1)]
+def parse_waivers(text: str, path: str, known_checks: Collection[str]) -> Waivers:
+    """The waivers of a ``doctor.toml``; ``known_checks`` are the names of all checks. Raises: BadSettings."""
+    entries = read_tables(ConfigFile(path, text), (TABLE,)).get(TABLE, [])
+    name = printable_excerpt(path, 200)
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise ConfigError(f"{name}: {TABLE}: expected tables that begin with [[{TABLE}]]")
+    read = [
+        _WaiverTable(entry, f"{name}: [[{TABLE}]] {number}", known_checks).waivers()
+        for number, entry in enumerate(entries, 1)
+    ]
     return Waivers(path, tuple(waiver for some in read for waiver in some))
 
 
-class _Table:
-    """One ``[[waive]]``; ``place`` says which in messages."""
+class _WaiverTable:
+    """One ``[[waive]]``; ``location`` says which in messages."""
 
-    def __init__(self, table: Mapping[str, Any], place: str, known: Collection[str]) -> None:
-        self.table, self.place, self.known = table, place, known
+    def __init__(self, table: Mapping[str, Any], place: str, known_checks: Collection[str]) -> None:
+        self.table, self.location, self.known_checks = table, place, known_checks
 
     def waivers(self) -> list[Waiver]:
         for key in self.table:
             if key not in KEYS:
-                raise BadSettings(f"{self.place}: {quote(key)}: no such key{nearest(key, KEYS)}")
+                raise ConfigError(f"{self.location}: {quote(key)}: no such key{did_you_mean(key, KEYS)}")
         checks, (where, hosts) = self.checks(), self.hosts()
         reason, until = self.reason(), self.until()
         return [Waiver(check, hosts, where, reason, until) for check in checks]
 
-    def wrong(self, key: str, wanted: str) -> BadSettings:
+    def invalid_value(self, key: str, expected: str) -> ConfigError:
         got = quote(str(self.table[key])) if key in self.table else "is not there"
-        return BadSettings(f"{self.place}: {key}: {got}; expected {wanted}")
+        return ConfigError(f"{self.location}: {key}: {got}; expected {expected}")
 
     def checks(self) -> Sequence[str]:
         if "check" in self.table and "checks" in self.table:
-            raise BadSettings(f"{self.place}: check and checks are both there; expected one of them")
+            raise ConfigError(f"{self.location}: check and checks are both there; expected one of them")
         key = "checks" if "checks" in self.table else "check"
         names = self.table.get(key) if key == "checks" else [self.table.get(key)]
-        if not isinstance(names, list) or not names or not all(isinstance(one, str) and one for one in names):
-            raise self.wrong(key, 'names of checks, as in ["a", "b"]' if key == "checks" else "the name of a check")
-        for one in names:
-            if one not in self.known:
-                hint = nearest(one, self.known) or "; those of --checks DIR are known with it"
-                raise BadSettings(f"{self.place}: {key}: no check is named {quote(one)}{hint}")
+        if not isinstance(names, list) or not names or not all(isinstance(value, str) and value for value in names):
+            raise self.invalid_value(
+                key, 'names of checks, as in ["a", "b"]' if key == "checks" else "the name of a check"
+            )
+        for name in names:
+            if name not in self.known_checks:
+                hint = did_you_mean(name, self.known_checks) or "; those of --checks DIR are known with it"
+                raise ConfigError(f"{self.location}: {key}: no check is named {quote(name)}{hint}")
         return list(dict.fromkeys(names))
 
     def hosts(self) -> tuple[str, frozenset[str]]:
-        text = self.table.get("hosts", EVERY)
+        text = self.table.get("hosts", ALL_HOSTS)
         if not isinstance(text, str):
-            raise self.wrong("hosts", f'a node set as in "node[01-04]", or "{EVERY}" for all')
-        if text.strip() == EVERY:
+            raise self.invalid_value("hosts", f'a node set as in "node[01-04]", or "{ALL_HOSTS}" for all')
+        if text.strip() == ALL_HOSTS:
             return "every host", frozenset()
         try:
-            hosts = frozenset(map(same, expand(text, f"{self.place}: hosts")))
+            hosts = frozenset(map(canonical_host, expand_nodeset(text, f"{self.location}: hosts")))
         except InventoryError as error:
-            raise BadSettings(str(error)) from None
+            raise ConfigError(str(error)) from None
         where = " ".join(text.split())
         # A node set that is cut is none, and what redacts a report would not know the names in it.
-        return (where if len(where) <= LONGEST_SET else f"{len(hosts)} hosts"), hosts
+        return (where if len(where) <= MAX_NODE_SET else f"{len(hosts)} hosts"), hosts
 
     def reason(self) -> str:
         text = self.table.get("reason")
         if not isinstance(text, str) or not text.strip():
-            raise self.wrong("reason", "why the finding is put up with")
-        return shown(" ".join(text.split()), LONGEST)
+            raise self.invalid_value("reason", "why the finding is put up with")
+        return printable_excerpt(" ".join(text.split()), MAX_REASON)
 
     def until(self) -> date:
         day = self.table.get("until")
         if not isinstance(day, date) or isinstance(day, datetime):
-            raise self.wrong("until", "the last day on which it holds, without quotes, as in 2026-12-31")
+            raise self.invalid_value("until", "the last day on which it holds, without quotes, as in 2026-12-31")
         return day
 
 
-def spelled(hosts: Iterable[str]) -> frozenset[str]:
-    """Each host as `same` spells it; a check may blame what is no host name."""
-    found: set[str] = set()
+def canonical_hosts(hosts: Iterable[str]) -> frozenset[str]:
+    """Each host as `canonical_host` spells it; a check may blame what is no host name."""
+    names: set[str] = set()
     for host in hosts:
         try:
-            found.add(same(host))
+            names.add(canonical_host(host))
         except ValueError:
-            found.add(host)
-    return frozenset(found)
+            names.add(host)
+    return frozenset(names)

@@ -12,37 +12,50 @@ from pathlib import Path
 
 import msgspec
 
-from doctor.config.file import BadSettings, Settings, find
-from doctor.config.skips import Skips, leave_out, skipped
-from doctor.config.waiver_file import Waiver, Waivers, parse, spelled
+from doctor.config.file import ConfigError, ConfigFile, find_config
+from doctor.config.skips import Skips, apply_skips, read_skips
+from doctor.config.waiver_file import Waiver, Waivers, canonical_hosts, parse_waivers
 from doctor.engine.result import Finding, Outcome, Report, Waived
-from doctor.hosts.nodeset import shown
+from doctor.hosts.nodeset import printable_excerpt
 
-__all__ = ["BadSettings", "Skips", "Waiver", "Waivers", "apply", "parse", "refuse", "settle", "skipped", "today"]
+__all__ = [
+    "ConfigError",
+    "Skips",
+    "Waiver",
+    "Waivers",
+    "apply_skips_and_waivers",
+    "apply_waivers",
+    "parse_waivers",
+    "read_skips",
+    "today",
+    "validate_skips_and_waivers",
+]
 
 
-def settle(
-    report: Report, config: str | Path | None, environ: Mapping[str, str], known: Collection[str], today: date
+def apply_skips_and_waivers(
+    report: Report, config: str | Path | None, environ: Mapping[str, str], known_checks: Collection[str], today: date
 ) -> Report:
     """``report`` less what DOCTOR_SKIP leaves out, with what ``doctor.toml`` waives set apart.
 
     Raises: BadSettings.
     """
-    skips, settings, waivers = _read(config, environ, known)
+    skips, settings, waivers = _load_policy(config, environ, known_checks)
     report = msgspec.structs.replace(report, notes=(*report.notes, *settings.notes))
-    return apply(leave_out(report, skips), waivers, today)
+    return apply_waivers(apply_skips(report, skips), waivers, today)
 
 
-def refuse(config: str | Path | None, environ: Mapping[str, str], known: Collection[str]) -> None:
-    """Raises: BadSettings for what `settle` could not follow, before anything is done."""
-    _read(config, environ, known)
+def validate_skips_and_waivers(
+    config: str | Path | None, environ: Mapping[str, str], known_checks: Collection[str]
+) -> None:
+    """Raises: BadSettings for what `apply_skips_and_waivers` could not follow, before anything is done."""
+    _load_policy(config, environ, known_checks)
 
 
-def _read(
-    config: str | Path | None, environ: Mapping[str, str], known: Collection[str]
-) -> tuple[Skips, Settings, Waivers]:
-    settings = find(config, environ)
-    return skipped(environ, known), settings, parse(settings.text, settings.path, known)
+def _load_policy(
+    config: str | Path | None, environ: Mapping[str, str], known_checks: Collection[str]
+) -> tuple[Skips, ConfigFile, Waivers]:
+    settings = find_config(config, environ)
+    return read_skips(environ, known_checks), settings, parse_waivers(settings.text, settings.path, known_checks)
 
 
 def today() -> date:
@@ -50,62 +63,65 @@ def today() -> date:
     return datetime.now(timezone(timedelta(hours=-12))).date()
 
 
-def apply(report: Report, waivers: Waivers, today: date) -> Report:
+def apply_waivers(report: Report, waivers: Waivers, today: date) -> Report:
     """``report`` with each finding that is waived today set apart, and notes on what is waived no more."""
-    if not waivers.each:
+    if not waivers.entries:
         return report
-    judge = _Judge(waivers.each, today)
-    outcomes = tuple(judge.outcome(one) for one in report.outcomes)
-    notes = (*report.notes, *judge.notes(report, shown(waivers.path, 200)))
+    matcher = _WaiverMatcher(waivers.entries, today)
+    outcomes = tuple(matcher.apply_to(outcome) for outcome in report.outcomes)
+    notes = (*report.notes, *matcher.notes(report, printable_excerpt(waivers.path, 200)))
     return msgspec.structs.replace(report, outcomes=outcomes, notes=notes)
 
 
-class _Judge:
+class _WaiverMatcher:
     """Which findings are waived, and which waivers serve for something."""
 
     def __init__(self, waivers: Sequence[Waiver], today: date) -> None:
-        self.live = [one for one in waivers if today <= one.until]
-        self.expired = [one for one in waivers if today > one.until]
+        self.active = [waiver for waiver in waivers if today <= waiver.until]
+        self.expired = [waiver for waiver in waivers if today > waiver.until]
         self.used: set[Waiver] = set()
-        self.missed: set[Waiver] = set()
+        self.expired_matches: set[Waiver] = set()
         """Those that would have waived a finding, had they not expired."""
 
-    def outcome(self, outcome: Outcome) -> Outcome:
-        left: list[Finding] = []
+    def apply_to(self, outcome: Outcome) -> Outcome:
+        unwaived: list[Finding] = []
         waived = list(outcome.waived)
         for finding in outcome.findings:
-            found = _covering(finding, [one for one in self.live if one.check == outcome.check])
-            if found:
-                self.used.update(found)
-                reasons = "; ".join(dict.fromkeys(one.reason for one in found))
-                waived.append(Waived(finding, reasons, min(one.until for one in found).isoformat()))
+            covering = _covering_waivers(finding, [waiver for waiver in self.active if waiver.check == outcome.check])
+            if covering:
+                self.used.update(covering)
+                reasons = "; ".join(dict.fromkeys(waiver.reason for waiver in covering))
+                waived.append(Waived(finding, reasons, min(waiver.until for waiver in covering).isoformat()))
             else:
-                left.append(finding)
-                self.missed.update(_covering(finding, [one for one in self.expired if one.check == outcome.check]))
-        return msgspec.structs.replace(outcome, findings=tuple(left), waived=tuple(waived)) if waived else outcome
+                unwaived.append(finding)
+                self.expired_matches.update(
+                    _covering_waivers(finding, [waiver for waiver in self.expired if waiver.check == outcome.check])
+                )
+        return msgspec.structs.replace(outcome, findings=tuple(unwaived), waived=tuple(waived)) if waived else outcome
 
     def notes(self, report: Report, path: str) -> list[str]:
-        total = len(self.live) + len(self.expired)
+        total = len(self.active) + len(self.expired)
         notes = [f"settings: {path}: {total} waiver{'' if total == 1 else 's'}"]
-        missed = [one for one in self.expired if one in self.missed]
-        notes += [f"waiver of {one} expired on {one.until.isoformat()}: {one.reason}" for one in missed]
-        idle = [str(one) for one in self.live if one not in self.used and _was_judged(one, report)]
+        missed = [waiver for waiver in self.expired if waiver in self.expired_matches]
+        notes += [f"waiver of {waiver} expired on {waiver.until.isoformat()}: {waiver.reason}" for waiver in missed]
+        idle = [str(waiver) for waiver in self.active if waiver not in self.used and _was_evaluated(waiver, report)]
         notes += [f"nothing to waive any more: {'; '.join(idle)}"] if idle else []
         return notes
 
 
-def _covering(finding: Finding, waivers: Sequence[Waiver]) -> list[Waiver]:
+def _covering_waivers(finding: Finding, waivers: Sequence[Waiver]) -> list[Waiver]:
     """The first that covers the finding alone, else those that do so together."""
-    alone = next((one for one in waivers if one.covers(finding)), None)
+    alone = next((waiver for waiver in waivers if waiver.covers(finding)), None)
     if alone:
         return [alone]
-    blamed = spelled(finding.hosts)
-    some = [one for one in waivers if one.hosts & blamed]
-    return some if blamed and blamed <= frozenset().union(*(one.hosts for one in some)) else []
+    blamed = canonical_hosts(finding.hosts)
+    some = [waiver for waiver in waivers if waiver.hosts & blamed]
+    return some if blamed and blamed <= frozenset().union(*(waiver.hosts for waiver in some)) else []
 
 
-def _was_judged(waiver: Waiver, report: Report) -> bool:
+def _was_evaluated(waiver: Waiver, report: Report) -> bool:
     """The check looked at all there is to waive, so that the waiver can go."""
-    return waiver.hosts <= spelled(report.hosts) and any(
-        one.check == waiver.check and one.complete and not one.unknown and not one.crashed for one in report.outcomes
+    return waiver.hosts <= canonical_hosts(report.hosts) and any(
+        outcome.check == waiver.check and outcome.complete and not outcome.unknown and not outcome.crashed
+        for outcome in report.outcomes
     )

@@ -20,7 +20,7 @@ AREAS = (
 )
 
 
-class Named(Protocol):
+class HasArea(Protocol):
     """A check, or its line in the list."""
 
     @property
@@ -29,12 +29,12 @@ class Named(Protocol):
     def area(self) -> str: ...
 
 
-One = TypeVar("One", bound=Named)
+HasAreaT = TypeVar("HasAreaT", bound=HasArea)
 
 
-def by_area(named: Iterable[One]) -> Iterator[tuple[str, list[One]]]:
+def by_area(checks: Iterable[HasAreaT]) -> Iterator[tuple[str, list[HasAreaT]]]:
     """The areas in their order, unknown ones last, each with its checks by name."""
     place = {area: number for number, area in enumerate(AREAS)}
-    found = sorted(named, key=lambda one: (place.get(one.area, len(place)), one.area, one.name))
-    for area in dict.fromkeys(one.area for one in found):
-        yield area, [one for one in found if one.area == area]
+    ordered = sorted(checks, key=lambda check: (place.get(check.area, len(place)), check.area, check.name))
+    for area in dict.fromkeys(check.area for check in ordered):
+        yield area, [check for check in ordered if check.area == area]

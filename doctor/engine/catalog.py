@@ -8,24 +8,24 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from doctor.engine.areas import Named, One
+from doctor.engine.areas import HasArea, HasAreaT
 
 if TYPE_CHECKING:
     from doctor.engine.check import Check
 
-HERE = Path(__file__).resolve().parents[1]
+PACKAGE_FOLDER = Path(__file__).resolve().parents[1]
 
 
-def home(folder: str) -> Path:
-    """Where ``checks`` or ``playbooks`` of this program lie: inside the package, or beside it in a clone.
+def bundled_folder(folder: str) -> Path:
+    """Where ``load_checks`` or ``playbooks`` of this program lie: inside the package, or beside it in a clone.
 
     The current directory and ``sys.path`` play no part: a repository's own ``checks/`` is never taken for ours.
     """
-    installed = HERE / folder
-    return installed if installed.is_dir() else HERE.parent / folder
+    installed = PACKAGE_FOLDER / folder
+    return installed if installed.is_dir() else PACKAGE_FOLDER.parent / folder
 
 
-def load(path: Path, package: str = "doctor.checks") -> Check:
+def load_check(path: Path, package: str = "doctor.checks") -> Check:
     """The check in one file. Raises: BadCheck when the file does not hold the check that its name says."""
     stem = path.stem
     name = f"{package}.{stem}"
@@ -47,62 +47,70 @@ def load(path: Path, package: str = "doctor.checks") -> Check:
     return Check(function, str(path))
 
 
-def files(extra: Sequence[Path] = ()) -> Iterator[tuple[Path, str]]:
+def check_files(extra: Sequence[Path] = ()) -> Iterator[tuple[Path, str]]:
     """The files that checks are in, each with the package that it is loaded into."""
-    for number, folder in enumerate([home("checks"), *extra]):
+    for number, folder in enumerate([bundled_folder("checks"), *extra]):
         for path in sorted(folder.glob("[a-z]*.py")):
             yield path, f"doctor.site{number}" if number else "doctor.checks"
 
 
-def checks(extra: Sequence[Path] = ()) -> list[Check]:
+def load_checks(extra: Sequence[Path] = ()) -> list[Check]:
     """All checks: those of this program, then those of the folders in ``extra``, sorted by name within each.
 
     Raises: BadCheck for a file that breaks the rules, or a name that is there twice.
     """
-    return list(one_by_one(extra))
+    return list(iter_checks(extra))
 
 
-def one_by_one(extra: Sequence[Path] = ()) -> Iterator[Check]:
+def iter_checks(extra: Sequence[Path] = ()) -> Iterator[Check]:
     """The same, each as it is loaded."""
     from doctor.engine.check import BadCheck
 
-    found: dict[str, Check] = {}
-    for path, package in files(extra):
-        one = load(path, package)
-        if one.name in found:
-            raise BadCheck(f"{path}: the check {one.name} is already there, in {found[one.name].path}")
-        found[one.name] = one
-        yield one
+    checks_by_name: dict[str, Check] = {}
+    for path, package in check_files(extra):
+        check = load_check(path, package)
+        if check.name in checks_by_name:
+            raise BadCheck(f"{path}: the check {check.name} is already there, in {checks_by_name[check.name].path}")
+        checks_by_name[check.name] = check
+        yield check
 
 
-def pick(all_checks: Iterable[One], select: Sequence[str] = (), ignore: Sequence[str] = ()) -> list[One]:
+def select_checks(
+    all_checks: Iterable[HasAreaT], select: Sequence[str] = (), ignore: Sequence[str] = ()
+) -> list[HasAreaT]:
     """The checks to run: names or areas of ``select`` (all when empty), less those of ``ignore``.
 
     Raises: LookupError with one line that names the unknown name and the nearest known one.
     """
     everything = list(all_checks)
     for word in (*select, *ignore):
-        if not any(word in (one.name, one.area) for one in everything):
-            raise LookupError(f"no check or area is named {word!r}{_nearest(word, everything)}")
+        if not any(word in (check.name, check.area) for check in everything):
+            raise LookupError(f"no check or area is named {word!r}{_did_you_mean(word, everything)}")
 
-    def named(one: Named, words: Sequence[str]) -> bool:
-        return one.name in words or one.area in words
+    def matches(check: HasArea, names: Sequence[str]) -> bool:
+        return check.name in names or check.area in names
 
-    return [one for one in everything if (not select or named(one, select)) and not named(one, ignore)]
+    return [check for check in everything if (not select or matches(check, select)) and not matches(check, ignore)]
 
 
-ROOTS = ("host-unreachable", "python3-missing")
+ROOT_CAUSE_CHECKS = ("host-unreachable", "python3-missing")
 """What every other check's *not reached* is a consequence of."""
 
 
-def with_roots(picked: Sequence[One], everything: Sequence[One], ignore: Sequence[str]) -> list[One]:
+def with_root_cause_checks(
+    picked: Sequence[HasAreaT], everything: Sequence[HasAreaT], ignore: Sequence[str]
+) -> list[HasAreaT]:
     """``picked``, and the checks that say why a host could not be looked at, unless they are ignored by name."""
-    names = {one.name for one in picked}
-    return [one for one in everything if one.name in names or (one.name in ROOTS and one.name not in ignore)]
+    names = {check.name for check in picked}
+    return [
+        check
+        for check in everything
+        if check.name in names or (check.name in ROOT_CAUSE_CHECKS and check.name not in ignore)
+    ]
 
 
-def _nearest(word: str, everything: Sequence[Named]) -> str:
+def _did_you_mean(word: str, everything: Sequence[HasArea]) -> str:
     import difflib
 
-    near = difflib.get_close_matches(word, {name for one in everything for name in (one.name, one.area)}, 1)
+    near = difflib.get_close_matches(word, {name for check in everything for name in (check.name, check.area)}, 1)
     return f"; did you mean {near[0]}?" if near else "; `doctor list` names them all"

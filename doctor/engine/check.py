@@ -74,8 +74,8 @@ class Check:
 
     def section(self, title: str) -> str:
         """The text under ``## title`` of the page, or the empty string."""
-        found = re.search(rf"^## {re.escape(title)}\n(.*?)(?=^## |\Z)", self.doc, re.M | re.S)
-        return found.group(1).strip() if found else ""
+        match = re.search(rf"^## {re.escape(title)}\n(.*?)(?=^## |\Z)", self.doc, re.M | re.S)
+        return match.group(1).strip() if match else ""
 
     @cached_property
     def needs(self) -> tuple[Need, ...]:

@@ -50,14 +50,16 @@ def verdict(report: Report, code: int | None = None) -> Verdict:
     error nor warning; what is unknown cannot be waived.
     """
     outcomes = report.outcomes
-    failed = {one.severity for one in outcomes if one.status is Status.FAILED}
+    failed = {outcome.severity for outcome in outcomes if outcome.status is Status.FAILED}
     if Severity.ERROR in failed or code == Exit.FAILED:
         return Verdict.FAILED
-    if any(one.unknown or one.crashed for one in outcomes) or (report.smoke and report.smoke.ended != "complete"):
+    if any(outcome.unknown or outcome.crashed for outcome in outcomes) or (
+        report.smoke and report.smoke.ended != "complete"
+    ):
         return Verdict.UNKNOWN
     if failed:
         return Verdict.WARNINGS
-    return Verdict.HEALTHY if any(one.complete for one in outcomes) else Verdict.NOTHING
+    return Verdict.HEALTHY if any(outcome.complete for outcome in outcomes) else Verdict.NOTHING
 
 
 def exit_code(
@@ -75,20 +77,20 @@ def exit_code(
     word = verdict(report)
     if word is Verdict.FAILED:
         return Exit.FAILED
-    warned = any(one.status is Status.FAILED for one in report.outcomes)
+    warned = any(outcome.status is Status.FAILED for outcome in report.outcomes)
     if warned and fail_on == "warning":
         return Exit.FAILED
     if word is Verdict.NOTHING:
         return Exit.NOTHING
     if word is Verdict.UNKNOWN:
-        if on_unknown == "fail" or not _is_gap(report):
+        if on_unknown == "fail" or not _is_partial(report):
             return Exit.UNKNOWN
         warned = warned or on_unknown == "warn"
     return Exit.WARNINGS if warned and strict else Exit.HEALTHY
 
 
-def _is_gap(report: Report) -> bool:
+def _is_partial(report: Report) -> bool:
     """What is unknown is a gap in what was seen: no check crashed, and some host, or intent alone, was looked at."""
-    if any(one.crashed for one in report.outcomes):
+    if any(outcome.crashed for outcome in report.outcomes):
         return False
-    return any(one.looked or (one.complete and not report.hosts) for one in report.outcomes)
+    return any(outcome.evaluated_hosts or (outcome.complete and not report.hosts) for outcome in report.outcomes)

@@ -28,12 +28,12 @@ class Absent(Exception):
 class Unreadable(Absent):
     """It is there and could not be read: a check that needs it says *unknown*, and why.
 
-    ``because`` names the check that reports the root cause, if one does.
+    ``root_cause`` names the check that reports the root cause, if one does.
     """
 
-    def __init__(self, reason: str, because: str = "") -> None:
+    def __init__(self, reason: str, root_cause: str = "") -> None:
         super().__init__(reason)
-        self.because = because
+        self.root_cause = root_cause
 
 
 class Output(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -53,8 +53,8 @@ class Output(msgspec.Struct, frozen=True, omit_defaults=True):
 class Visit(msgspec.Struct, frozen=True, omit_defaults=True):
     """How the one visit to a host went."""
 
-    trouble: str = ""
-    """Empty when the collector answered; else a `doctor.transport.Trouble`."""
+    failure: str = ""
+    """Empty when the collector answered; else a `doctor.transport.TransportErrorKind`."""
     text: str = ""
     """The trouble in one sentence."""
     hint: str = ""
@@ -143,12 +143,12 @@ def smoke() -> Probe:
     return Probe("smoke")
 
 
-class Answer(Mapping[str, Output]):
+class ProbeAnswer(Mapping[str, Output]):
     """All outputs of one probe on one host: by path, by device number, or a single one under ``""``."""
 
-    def __init__(self, outputs: Mapping[str, Output], what: str = "", visit: Visit | None = None) -> None:
+    def __init__(self, outputs: Mapping[str, Output], label: str = "", visit: Visit | None = None) -> None:
         self._outputs = outputs
-        self.what = what
+        self.label = label
         """What was asked, in words, for messages."""
         self.visit = visit or Visit()
         """How the visit to the host went: what a `visit` probe is read from."""
@@ -169,13 +169,13 @@ class Answer(Mapping[str, Output]):
         status that is not among ``codes``.
         """
         if key not in self._outputs and "" not in self._outputs:
-            raise Absent(f"{self.what or 'it'} is not there")
+            raise Absent(f"{self.label or 'it'} is not there")
         # Where sudo or the container failed, one output under "" stands for all that was asked.
         output = self._outputs.get(key, self._outputs.get("", Output()))
-        name = key if key.startswith("/") else self.what or "the command"
+        name = key if key.startswith("/") else self.label or "the command"
         if output.ended == "absent":
             raise Absent(output.err or f"{name} is not there")
-        why = trouble(output, codes)
+        why = unusable_reason(output, codes)
         if why:
             raise Unreadable(f"{name}: {why}")
         return output.out
@@ -186,7 +186,7 @@ class Answer(Mapping[str, Output]):
         try:
             return msgspec.json.decode(text)
         except (msgspec.DecodeError, UnicodeError) as error:
-            raise Unreadable(f"{self.what}: not JSON: {error}") from None
+            raise Unreadable(f"{self.label}: not JSON: {error}") from None
 
     def devices(self) -> Iterator[tuple[int, Output]]:
         """The outputs of an ``each`` probe, by device number, in order.
@@ -199,16 +199,16 @@ class Answer(Mapping[str, Output]):
             yield number, self._outputs[str(number)]
 
 
-def not_reached(trouble: str, text: str) -> Unreadable:
+def not_reached(failure: str, text: str) -> Unreadable:
     """Why nothing is known of a host, and which check holds the cause. Time that ran out is nobody's fault, and a host
     that left no file may be well.
     """
     causes = {"no-python": "python3-missing", "budget": "", "no-file": ""}
-    how = "not known" if trouble == "no-file" else "not reached"
-    return Unreadable(f"{how}: {text}", causes.get(trouble, "host-unreachable"))
+    state = "not known" if failure == "no-file" else "not reached"
+    return Unreadable(f"{state}: {text}", causes.get(failure, "host-unreachable"))
 
 
-def trouble(output: Output, codes: tuple[int, ...] = (0,)) -> str:
+def unusable_reason(output: Output, codes: tuple[int, ...] = (0,)) -> str:
     """Why an output cannot be used, or the empty string."""
     if output.ended == "timeout":
         return f"no answer in {output.seconds:.0f} s"
@@ -217,9 +217,9 @@ def trouble(output: Output, codes: tuple[int, ...] = (0,)) -> str:
     if output.cut:
         return "said more than the limit allows"
     if output.code not in codes:
-        words = (output.err.strip() or output.out.strip()).splitlines()
+        lines = (output.err.strip() or output.out.strip()).splitlines()
         ended = f"killed by signal {-output.code}" if output.code < 0 else f"exit status {output.code}"
-        return f"{words[-1].strip()[:200]} ({ended})" if words else ended
+        return f"{lines[-1].strip()[:200]} ({ended})" if lines else ended
     return ""
 
 
@@ -229,22 +229,22 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True):
     probe: ClassVar[Probe]
     needs: ClassVar[tuple[type[Fact], ...]] = ()
     """Facts of the first round that `plan` needs: this fact is asked in a second round."""
-    unasked: ClassVar[str] = "no other host to ask about was found"
+    not_planned_reason: ClassVar[str] = "no other host to ask about was found"
     """Why the second round asks a host nothing, where all that `plan` needs could be read."""
 
     unread: dict[str, str] = {}
     """Parts of the fact that could not be read (``"NPU 3"``) and why: every check that uses it reports them unknown."""
 
     @classmethod
-    def read(cls, answer: Answer) -> Fact:
+    def read(cls, answer: ProbeAnswer) -> Fact:
         """The fact's value. Raises: Absent, Unreadable."""
         raise NotImplementedError
 
     @classmethod
-    def plan(cls, seen: Mapping[type[Fact], PerHost[Any]]) -> Mapping[str, Any]:
+    def plan(cls, fleet_facts: Mapping[type[Fact], PerHost[Any]]) -> Mapping[str, Any]:
         """What each host is given in the second round, under the fact's name. A host not named is not asked.
 
-        ``seen`` holds each fact of `needs`, of the hosts that it could be read on.
+        ``fleet_facts`` holds each fact of `needs`, of the hosts that it could be read on.
         """
         raise NotImplementedError
 

@@ -25,11 +25,11 @@ def differing(values: Mapping[str, Any], template: str, **more: Any) -> Iterator
         return
     want, most = ranked[0]
     if len(ranked[1][1]) == len(most):
-        shown = {str(value): hosts for value, hosts in ranked}
+        hosts_by_value = {str(value): hosts for value, hosts in ranked}
         yield Finding(
             "the hosts differ, and no value has a majority: {groups}; expected one",
             hosts=list(values),
-            groups=shown,
+            groups=hosts_by_value,
             **more,
         )
         return

@@ -25,7 +25,7 @@ def suspects(pairs: Collection[tuple[End, End, bool]]) -> dict[End, list[End]]:
     blamed: dict[End, list[End]] = {}
     while failed:
         worst = max(
-            failed, key=lambda end: (len(failed[end]) / len(tried[end]), sum(failed[end].values()), *_last(end))
+            failed, key=lambda end: (len(failed[end]) / len(tried[end]), sum(failed[end].values()), *_sort_key(end))
         )
         blamed[worst] = sorted(failed.pop(worst))
         for other in blamed[worst]:
@@ -44,5 +44,5 @@ def partners(pairs: Collection[tuple[End, End, bool]]) -> dict[End, set[End]]:
     return tried
 
 
-def _last(end: tuple[object, ...]) -> tuple[str, ...]:
+def _sort_key(end: tuple[object, ...]) -> tuple[str, ...]:
     return tuple(str(part) for part in end)

@@ -28,7 +28,7 @@ class Run(msgspec.Struct, frozen=True):
     started: str
     seconds: float
     hosts: dict[str, HostRecord]
-    given: dict[str, Any] = {}
+    probe_inputs: dict[str, Any] = {}
     """What the probes were given: host names, interpreter, ports."""
     launch: dict[str, Any] = {}
     """The job's intent, as `doctor.job.Launch` was made from it."""
@@ -64,44 +64,44 @@ def redact(text: str) -> str:
     """
     text = _URL_SECRET.sub(rf"\1{HIDDEN}@", text)
     text = _AUTHORIZATION.sub(rf"\1{HIDDEN}", text)
-    return _SECRET.sub(lambda found: found["key"] + HIDDEN, text)
+    return _SECRET.sub(lambda match: match["key"] + HIDDEN, text)
 
 
-def redacted(run: Run) -> Run:
+def redact_run(run: Run) -> Run:
     """The run with every output, message and table redacted, for writing to disk."""
     clean = msgspec.to_builtins(run)
-    return msgspec.convert(_walk(clean), Run)
+    return msgspec.convert(_redact_value(clean), Run)
 
 
-def _walk(value: Any) -> Any:
+def _redact_value(value: Any) -> Any:
     if isinstance(value, str):
-        return _hide(value)
+        return _redact_text(value)
     if isinstance(value, dict):
-        return {key: _walk(item) for key, item in value.items()}
+        return {key: _redact_value(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_walk(item) for item in value]
+        return [_redact_value(item) for item in value]
     return value
 
 
-def _hide(text: str) -> str:
+def _redact_text(text: str) -> str:
     """Redacted; what is JSON stays JSON, or nobody could judge it again."""
     hidden = redact(text)
     if hidden == text or text[:1] not in ("{", "["):
         return hidden
     try:
-        return msgspec.json.encode(_without_secrets(msgspec.json.decode(text))).decode()
+        return msgspec.json.encode(_redact_decoded(msgspec.json.decode(text))).decode()
     except (msgspec.DecodeError, UnicodeError):
         return hidden
 
 
-def _without_secrets(value: Any) -> Any:
+def _redact_decoded(value: Any) -> Any:
     if isinstance(value, dict):
         return {
-            key: HIDDEN if isinstance(item, str) and redact(f"{key}=x") != f"{key}=x" else _without_secrets(item)
+            key: HIDDEN if isinstance(item, str) and redact(f"{key}=x") != f"{key}=x" else _redact_decoded(item)
             for key, item in value.items()
         }
     if isinstance(value, list):
-        return [_without_secrets(item) for item in value]
+        return [_redact_decoded(item) for item in value]
     return redact(value) if isinstance(value, str) else value
 
 
@@ -109,7 +109,7 @@ class BadRun(Exception):
     """A saved run that cannot be read: what, where, what was expected."""
 
 
-def load(data: bytes, name: str) -> Run:
+def load_run(data: bytes, name: str) -> Run:
     """A saved run. Raises: BadRun."""
     try:
         run = msgspec.json.decode(data, type=Run)

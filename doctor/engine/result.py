@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from doctor.engine.smoke_summary import Summary
+from doctor.engine.smoke_summary import SmokeSummary
 
 
 class Severity(enum.Enum):
@@ -51,7 +51,7 @@ class Finding:
         self.hosts = tuple(hosts)
         self.values: dict[str, Any] = values
 
-    def on(self, host: str) -> Finding:
+    def with_host(self, host: str) -> Finding:
         """The same finding, blamed on ``host`` when it names none itself."""
         return self if self.hosts else Finding(self.template, hosts=(host,), **self.values)
 
@@ -64,48 +64,48 @@ class Finding:
         return hash((self.template, self.hosts, repr(self.values)))
 
     def __repr__(self) -> str:
-        shown = "".join(f", {name}={value!r}" for name, value in self.values.items())
-        return f"Finding({self.template!r}, hosts={list(self.hosts)!r}{shown})"
+        fields = "".join(f", {name}={value!r}" for name, value in self.values.items())
+        return f"Finding({self.template!r}, hosts={list(self.hosts)!r}{fields})"
 
     def __str__(self) -> str:
-        return fill(self.template, self.values)
+        return fill_template(self.template, self.values)
 
 
-class _Kept(dict[str, str]):
+class _PlaceholderKeeper(dict[str, str]):
     """Leaves a placeholder that has no value as it stands: a report never fails over a template."""
 
     def __missing__(self, name: str) -> str:
         return "{" + name + "}"
 
 
-def fill(template: str, values: Mapping[str, Any]) -> str:
+def fill_template(template: str, values: Mapping[str, Any]) -> str:
     """``template`` with ``{name}`` replaced by the values' plain words."""
-    words = _Kept({name: say(value) for name, value in values.items()})
+    texts = _PlaceholderKeeper({name: format_value(value) for name, value in values.items()})
     try:
-        return template.format_map(words)
+        return template.format_map(texts)
     except (ValueError, IndexError, AttributeError, KeyError):
         return template
 
 
-def say(value: Any) -> str:
+def format_value(value: Any) -> str:
     """A value in plain words: lists as ``a, b and c``, mappings as ``key: value``, enums by value."""
     if isinstance(value, enum.Enum):
         return str(value.value)
     if isinstance(value, Mapping):
-        return ", ".join(f"{say(key)}: {say(item)}" for key, item in value.items())
+        return ", ".join(f"{format_value(key)}: {format_value(item)}" for key, item in value.items())
     if isinstance(value, (set, frozenset)):
-        return say(sorted(value, key=str))
+        return format_value(sorted(value, key=str))
     if isinstance(value, (list, tuple)):
-        words = [say(item) for item in value]
-        return words[0] if len(words) == 1 else ", ".join(words[:-1]) + " and " + words[-1] if words else "none"
+        parts = [format_value(item) for item in value]
+        return parts[0] if len(parts) == 1 else ", ".join(parts[:-1]) + " and " + parts[-1] if parts else "none"
     return str(value)
 
 
 class Reason(msgspec.Struct, frozen=True, order=True):
-    """Why a check could not look at a host; ``because`` names the check that holds the root cause."""
+    """Why a check could not look at a host; ``root_cause`` names the check that holds the root cause."""
 
     text: str
-    because: str = ""
+    root_cause: str = ""
 
 
 class Waived(msgspec.Struct, frozen=True):
@@ -125,7 +125,7 @@ class Outcome(msgspec.Struct, frozen=True):
     area: str
     claim: str
     findings: tuple[Finding, ...] = ()
-    looked: tuple[str, ...] = ()
+    evaluated_hosts: tuple[str, ...] = ()
     """The hosts whose facts the check saw, in inventory order. Empty for a check of intent alone."""
     unknown: dict[str, Reason] = {}
     """Hosts that could not be judged, or not wholly. The empty name stands for the fleet."""
@@ -161,5 +161,5 @@ class Report(msgspec.Struct, frozen=True):
     seconds: float = 0.0
     notes: tuple[str, ...] = ()
     """What the reader must know beside the outcomes: not looked at, cut short, fallbacks."""
-    smoke: Summary | None = None
+    smoke: SmokeSummary | None = None
     """The smoke run in figures, if one was made."""

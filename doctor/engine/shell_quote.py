@@ -8,15 +8,15 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 # {name} alone: not the braces of a shell variable, of awk or of a Go template.
-PLACE = re.compile(r"(?<![${])\{([a-z_][a-z0-9_]*)\}(?!\})")
+PLACEHOLDER = re.compile(r"(?<![${])\{([a-z_][a-z0-9_]*)\}(?!\})")
 
 
-def places(template: str) -> set[str]:
+def placeholder_names(template: str) -> set[str]:
     """The names of the placeholders in a text."""
-    return set(PLACE.findall(template))
+    return set(PLACEHOLDER.findall(template))
 
 
-def quoted(value: str, within: str = "") -> str:
+def quote_value(value: str, within: str = "") -> str:
     """``value`` so that a shell takes it as it is, outside of quotes or within a kind of them."""
     if within == "'":
         return value.replace("'", "'\\''")
@@ -25,34 +25,41 @@ def quoted(value: str, within: str = "") -> str:
     return shlex.quote(value)
 
 
-class Spot(NamedTuple):
+class Placeholder(NamedTuple):
     """One placeholder in a command."""
 
     name: str
     start: int
     end: int
-    within: str
-    """What it stands in, as `scan` names it."""
-    opened: int
+    context: str
+    """What it stands in, as `scan_placeholders` names it."""
+    context_start: int
     """Where that begins."""
 
 
-HARMLESS = ("", "$(", "(", "'", '"')
-"""What a value can stand in and be kept one word by `quoted`."""
-_ENDS = {"'": "'", '"': '"', "`": "`", "${": "}", "$(": ")", "$((": "))", "(": ")", "#": "\n", "$'": "'"}
-_BARE = re.compile(r"\$\(\(|\$\(|\$\{|\$'|<<|['\"`(#]")
-_DOUBLE = re.compile(r"\$\(\(|\$\(|\$\{|`")
-_OPENS = {"": _BARE, "$(": _BARE, "(": _BARE, '"': _DOUBLE, "${": _BARE, "$((": _BARE}
+QUOTABLE_CONTEXTS = ("", "$(", "(", "'", '"')
+"""What a value can stand in and be kept one word by `quote_value`."""
+_CLOSERS = {"'": "'", '"': '"', "`": "`", "${": "}", "$(": ")", "$((": "))", "(": ")", "#": "\n", "$'": "'"}
+_OPENERS_UNQUOTED = re.compile(r"\$\(\(|\$\(|\$\{|\$'|<<|['\"`(#]")
+_OPENERS_IN_DOUBLE_QUOTES = re.compile(r"\$\(\(|\$\(|\$\{|`")
+_OPENERS = {
+    "": _OPENERS_UNQUOTED,
+    "$(": _OPENERS_UNQUOTED,
+    "(": _OPENERS_UNQUOTED,
+    '"': _OPENERS_IN_DOUBLE_QUOTES,
+    "${": _OPENERS_UNQUOTED,
+    "$((": _OPENERS_UNQUOTED,
+}
 
 
-def scan(command: str) -> Iterator[Spot]:
+def scan_placeholders(command: str) -> Iterator[Placeholder]:
     r"""Every placeholder, and what it stands in: quotes or a substitution by what opens them, ``#`` for a comment,
     ``\`` behind a backslash, ``<<`` behind the mark of a here document, ``case`` behind one in a substitution.
 
-    >>> [(one.name, one.within) for one in scan("printf '%s' {a} \"{b}\" # {c}")]
+    >>> [(one.name, one.context) for one in scan_placeholders("printf '%s' {a} \"{b}\" # {c}")]
     [('a', ''), ('b', '"'), ('c', '#')]
     """
-    return _Scanner(command).spots()
+    return _Scanner(command).placeholders()
 
 
 class _Scanner:
@@ -60,37 +67,37 @@ class _Scanner:
 
     def __init__(self, command: str) -> None:
         self.command = command
-        self.open = [("", 0)]
+        self.open_contexts = [("", 0)]
         """What is open, the innermost last, and where each begins."""
-        self.lost = ""
+        self.unparsable = ""
         """What keeps all that follows from being understood."""
 
-    def spots(self) -> Iterator[Spot]:
+    def placeholders(self) -> Iterator[Placeholder]:
         at = 0
         while at < len(self.command):
-            within, since = self.open[-1]
+            within, since = self.open_contexts[-1]
             escapes = self.command[at] == "\\" and within not in ("'", "#")
-            found = PLACE.match(self.command, at + escapes)
-            if found and escapes:
-                yield Spot(found[1], at + 1, found.end(), "\\", at)
-            elif found:
-                yield Spot(found[1], at, found.end(), self.lost or within, since)
-            at = found.end() if found else at + 2 if escapes else self.passed(at, within)
+            match = PLACEHOLDER.match(self.command, at + escapes)
+            if match and escapes:
+                yield Placeholder(match[1], at + 1, match.end(), "\\", at)
+            elif match:
+                yield Placeholder(match[1], at, match.end(), self.unparsable or within, since)
+            at = match.end() if match else at + 2 if escapes else self.advance(at, within)
 
-    def passed(self, at: int, within: str) -> int:
+    def advance(self, at: int, within: str) -> int:
         """Where what stands here ends; it opens and closes what it opens and closes."""
-        if within and self.command.startswith(_ENDS[within], at):
-            self.open.pop()
-            return at + len(_ENDS[within])
-        found = _OPENS[within].match(self.command, at) if within in _OPENS else None
-        mark = found[0] if found else ""
+        if within and self.command.startswith(_CLOSERS[within], at):
+            self.open_contexts.pop()
+            return at + len(_CLOSERS[within])
+        match = _OPENERS[within].match(self.command, at) if within in _OPENERS else None
+        mark = match[0] if match else ""
         begins = at == 0 or self.command[at - 1] in " \t\n;&|()"
         if mark == "<<":
-            self.lost = mark
-        elif begins and self.command.startswith("case", at) and any(mark == "$(" for mark, _ in self.open):
-            self.lost = self.lost or "case"  # its patterns end in brackets that were never opened
+            self.unparsable = mark
+        elif begins and self.command.startswith("case", at) and any(mark == "$(" for mark, _ in self.open_contexts):
+            self.unparsable = self.unparsable or "case"  # its patterns end in brackets that were never opened
         elif mark and (begins or mark != "#"):
-            self.open.append((mark, at))
+            self.open_contexts.append((mark, at))
         return at + (len(mark) or 1)
 
 

@@ -8,7 +8,7 @@ import msgspec
 
 Backend = Literal["gloo", "nccl", "hccl"]
 
-TroubleKind = Literal[
+FailureKind = Literal[
     "not-started",  # interpreter, import, device
     "never-joined",  # did not get through the rendezvous
     "mismatch",  # another op, dtype, size or root in the same place of the sequence
@@ -26,13 +26,13 @@ TroubleKind = Literal[
 ]
 
 
-class Trouble(msgspec.Struct, frozen=True, omit_defaults=True):
+class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
     """What stopped a run: one cause, the ranks that are to blame, and those that only waited."""
 
-    kind: TroubleKind
-    guilty: tuple[int, ...] = ()
+    kind: FailureKind
+    culprit_ranks: tuple[int, ...] = ()
     """Ranks."""
-    victims: tuple[int, ...] = ()
+    waiting_ranks: tuple[int, ...] = ()
     links: tuple[tuple[str, str], ...] = ()
     """Pairs of hosts (from, to) that bytes do not get through between."""
     certainty: Literal["certain", "evidence", "timeout"] = "certain"
@@ -61,7 +61,7 @@ class Trouble(msgspec.Struct, frozen=True, omit_defaults=True):
     """Plain sentences: sockets, probes, kernel log."""
 
 
-class Seat(msgspec.Struct, frozen=True):
+class RankEnvironment(msgspec.Struct, frozen=True):
     """What some ranks run on: equal for all of them."""
 
     torch: str
@@ -71,14 +71,14 @@ class Seat(msgspec.Struct, frozen=True):
     ranks: tuple[int, ...]
 
 
-class Stage(msgspec.Struct, frozen=True):
+class StageTime(msgspec.Struct, frozen=True):
     """One stage that every rank has finished."""
 
     name: str
     seconds: float
 
 
-class Trained(msgspec.Struct, frozen=True):
+class LayoutResult(msgspec.Struct, frozen=True):
     """One layout of the training, beside the same training in one process."""
 
     layout: str
@@ -88,7 +88,7 @@ class Trained(msgspec.Struct, frozen=True):
     """The largest relative difference of a loss from the twin's; None when there was nothing to compare."""
 
 
-class Figure(msgspec.Struct, frozen=True):
+class CollectiveSpeed(msgspec.Struct, frozen=True):
     """How fast one collective was: algbw and busbw as nccl-tests define them, from the median of the repeats."""
 
     op: str
@@ -101,7 +101,7 @@ class Figure(msgspec.Struct, frozen=True):
     busbw: float
 
 
-class Summary(msgspec.Struct, frozen=True):
+class SmokeSummary(msgspec.Struct, frozen=True):
     """What ran, how far it came, and what stopped it."""
 
     backend: Backend
@@ -110,17 +110,17 @@ class Summary(msgspec.Struct, frozen=True):
     ended: Literal["complete", "trouble", "budget", "interrupted"]
     seconds: float
     import_seconds: float
-    stages: tuple[Stage, ...] = ()
-    not_reached: tuple[str, ...] = ()
+    stages: tuple[StageTime, ...] = ()
+    unfinished_stages: tuple[str, ...] = ()
     """Stages that not every rank finished."""
-    layouts: tuple[Trained, ...] = ()
-    seats: tuple[Seat, ...] = ()
-    figures: tuple[Figure, ...] = ()
-    troubles: tuple[Trouble, ...] = ()
-    places: tuple[str, ...] = ()
+    layouts: tuple[LayoutResult, ...] = ()
+    environments: tuple[RankEnvironment, ...] = ()
+    collective_speeds: tuple[CollectiveSpeed, ...] = ()
+    failures: tuple[Failure, ...] = ()
+    placements: tuple[str, ...] = ()
     """Of each rank, in words: ``node2, NPU 3``."""
     notes: tuple[str, ...] = ()
 
     @property
-    def world(self) -> int:
+    def world_size(self) -> int:
         return sum(self.hosts.values())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-DATED = "2026-08-21"
+TABLE_DATE = "2026-08-21"
 """The day of the table's source: COMPATIBILITY.en.md in the public repository of torch_npu (Ascend/pytorch)."""
 
 _TORCH_NPU_BY_CANN = {
@@ -29,10 +29,10 @@ _TORCH_NPU_BY_CANN = {
 _CANN_BY_TORCH_NPU = {torch_npu: cann for cann, line in _TORCH_NPU_BY_CANN.items() for torch_npu in line.split()}
 
 
-def cann_of(torch_npu: str) -> str:
+def cann_for_torch_npu(torch_npu: str) -> str:
     """The CANN that a release of torch_npu was made for; the empty string when the table does not hold it.
 
-    >>> cann_of("2.7.1.post4"), cann_of("2.1.0rc1+git1234"), cann_of("2.13.0")
+    >>> cann_for_torch_npu("2.7.1.post4"), cann_for_torch_npu("2.1.0rc1+git1234"), cann_for_torch_npu("2.13.0")
     ('9.0.0', '7.0.RC1', '')
     """
     release = re.sub(r"(?<=\d)rc", ".rc", torch_npu.partition("+")[0])
@@ -41,31 +41,31 @@ def cann_of(torch_npu: str) -> str:
 
 def base_version(version: str) -> str:
     """The release that a version builds on: ``2.7.1.post4`` and ``2.7.1+cpu`` give ``2.7.1``; else the empty string."""
-    found = re.match(r"\d+\.\d+\.\d+", version)
-    return found.group(0) if found else ""
+    match = re.match(r"\d+\.\d+\.\d+", version)
+    return match.group(0) if match else ""
 
 
-def numbers(version: str) -> tuple[int, ...]:
+def version_numbers(version: str) -> tuple[int, ...]:
     """``7.1.0.11.220`` as numbers. Raises: ValueError when there is anything else in it."""
     return tuple(int(part) for part in version.strip().split("."))
 
 
-def within(version: str, first: str, last: str) -> bool:
+def in_version_range(version: str, first: str, last: str) -> bool:
     """Whether a version lies in a range; a bound speaks only for as many parts as it has.
 
     Raises: ValueError when one of them is not made of numbers.
     """
-    parts, low, high = numbers(version), numbers(first), numbers(last)
+    parts, low, high = version_numbers(version), version_numbers(first), version_numbers(last)
     return parts[: len(low)] >= low and parts[: len(high)] <= high
 
 
-def same_cann(one: str, other: str) -> bool:
+def same_cann_release(first: str, second: str) -> bool:
     """Whether two CANN versions are one release: betas count as their release, and patches of one line are one.
 
-    >>> same_cann("8.2.RC1.beta1", "8.2.RC1"), same_cann("8.5.1", "8.5.0"), same_cann("8.0.RC3", "8.0.0")
+    >>> same_cann_release("8.2.RC1.beta1", "8.2.RC1"), same_cann_release("8.5.1", "8.5.0"), same_cann_release("8.0.RC3", "8.0.0")
     (True, True, False)
     """
-    return _cann_release(one) == _cann_release(other)
+    return _cann_release(first) == _cann_release(second)
 
 
 def _cann_release(version: str) -> tuple[str, ...]:

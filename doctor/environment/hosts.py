@@ -11,8 +11,8 @@ from doctor.engine.sanitize import printable
 from doctor.environment.inventory import Options, take
 from doctor.environment.mounted_rank_table import ReadFile, Table
 from doctor.environment.platforms import Platform
-from doctor.hosts.nodeset import InventoryError, expand, same
-from doctor.job import address
+from doctor.hosts.nodeset import InventoryError, canonical_host, expand_nodeset
+from doctor.job import parse_address
 
 OURS = ("DOCTOR_HOSTS", "DOCTOR_HOSTFILE")
 
@@ -53,10 +53,10 @@ def _taken(environ: Mapping[str, str], read_file: ReadFile) -> Named:
 
 def _expanded(text: str, source: str) -> Named:
     try:
-        hosts = expand(text, source)
+        hosts = expand_nodeset(text, source)
     except InventoryError as error:
         return Named(error=str(error))
-    once = {same(host): host for host in reversed(hosts)}
+    once = {canonical_host(host): host for host in reversed(hosts)}
     if len(once) < len(hosts):
         return Named(error=f"{source}: names {len(hosts)} hosts, of which {len(once)} differ; expected every host once")
     return Named(tuple(hosts), source)
@@ -76,10 +76,13 @@ def _of_table(table: Table) -> Named:
 
 def _differ(first: Named, other: Named) -> str:
     """Names are compared with names alone: what is an address in one source may be a name in the other."""
-    ours, theirs = {same(host) for host in first.hosts or ()}, {same(host) for host in other.hosts or ()}
+    ours, theirs = (
+        {canonical_host(host) for host in first.hosts or ()},
+        {canonical_host(host) for host in other.hosts or ()},
+    )
     if len(ours) != len(theirs):
         return f"{first.source} names {len(ours)} hosts, and {other.source} names {len(theirs)}"
-    kinds = {address(host) is None for host in ours | theirs}
+    kinds = {parse_address(host) is None for host in ours | theirs}
     if len(kinds) > 1 or ours == theirs:
         return ""
     strangers = sorted(ours - theirs)

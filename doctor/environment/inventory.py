@@ -6,7 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from doctor.hosts.nodeset import MOST, InventoryError, expand, same, shown, valid
+from doctor.hosts.nodeset import (
+    MAX_HOSTS,
+    InventoryError,
+    canonical_host,
+    expand_nodeset,
+    printable_excerpt,
+    validate_host,
+)
 
 __all__ = ["Inventory", "InventoryError", "Options", "take"]
 
@@ -87,19 +94,19 @@ def _first(options: Options, environ: Mapping[str, str], read_file: ReadFile) ->
 
 
 def _node_set(text: str, source: str) -> _Named:
-    hosts = expand(text, source)
+    hosts = expand_nodeset(text, source)
     return _Named(hosts, [source] * len(hosts), source)
 
 
 def _hostfile(path: str, read_file: ReadFile, named_by: str = "") -> _Named:
     from doctor.hosts import hostfile
 
-    lines = hostfile.parse(_read(path, read_file, "a hostfile"), path)
-    notes = [f"{line.place}: not used: {', '.join(line.unused)}" for line in lines if line.unused]
+    lines = hostfile.parse_hostfile(_read(path, read_file, "a hostfile"), path)
+    notes = [f"{line.location}: not used: {', '.join(line.unused_settings)}" for line in lines if line.unused_settings]
     return _Named(
         [line.host for line in lines],
-        [line.place for line in lines],
-        f"hostfile {shown(path, 200)} ({hostfile.form(lines)}){named_by}",
+        [line.location for line in lines],
+        f"hostfile {printable_excerpt(path, 200)} ({hostfile.file_form(lines)}){named_by}",
         {line.host: line.slots for line in lines if line.slots is not None},
         tuple(notes[:3]) + ((f"{len(notes) - 3} more lines like that",) if len(notes) > 3 else ()),
     )
@@ -108,7 +115,7 @@ def _hostfile(path: str, read_file: ReadFile, named_by: str = "") -> _Named:
 def _rank_table(path: str, read_file: ReadFile, named_by: str = "") -> _Named:
     from doctor.job import NotARankTable, read_rank_table
 
-    text, name = _read(path, read_file, "a rank table"), shown(path, 200)
+    text, name = _read(path, read_file, "a rank table"), printable_excerpt(path, 200)
     try:
         servers = read_rank_table(path, text).servers
     except NotARankTable as error:
@@ -116,7 +123,9 @@ def _rank_table(path: str, read_file: ReadFile, named_by: str = "") -> _Named:
     if not servers:
         raise InventoryError(f"{name}: lists no host; expected server_list or group_list with entries")
     places = [f"{name}: {server.path}" for server in servers]
-    hosts = [valid(server.host_ip or server.server_id, place) for server, place in zip(servers, places, strict=True)]
+    hosts = [
+        validate_host(server.host_ip or server.server_id, place) for server, place in zip(servers, places, strict=True)
+    ]
     slots = {host: len(server.ranks) for host, server in zip(hosts, servers, strict=True) if server.ranks}
     return _Named(hosts, places, f"rank table {name}{named_by}", slots)
 
@@ -127,35 +136,37 @@ def _read(path: str, read_file: ReadFile, what: str) -> str:
     except UnicodeDecodeError:
         why = "is not UTF-8 text"
     except (OSError, ValueError) as error:
-        why = shown(getattr(error, "strerror", None) or str(error))
-    raise InventoryError(f"{shown(path, 200)}: {why}; expected {what} that can be read")
+        why = printable_excerpt(getattr(error, "strerror", None) or str(error))
+    raise InventoryError(f"{printable_excerpt(path, 200)}: {why}; expected {what} that can be read")
 
 
 def _once(named: _Named) -> None:
-    if len(named.hosts) > MOST:
-        raise InventoryError(f"{named.source}: names {len(named.hosts)} hosts; expected at most {MOST}")
+    if len(named.hosts) > MAX_HOSTS:
+        raise InventoryError(f"{named.source}: names {len(named.hosts)} hosts; expected at most {MAX_HOSTS}")
     first: dict[str, str] = {}
     for host, place in zip(named.hosts, named.places, strict=True):
-        if same(host) in first:
-            where = f", first in {first[same(host)]}" if first[same(host)] != place else ""
+        if canonical_host(host) in first:
+            where = f", first in {first[canonical_host(host)]}" if first[canonical_host(host)] != place else ""
             raise InventoryError(f"{place}: {host} is there twice{where}; expected every host once")
-        first[same(host)] = place
+        first[canonical_host(host)] = place
 
 
 def _less(named: _Named, exclude: str | None, local: bool = False) -> Inventory:
     """The inventory without what ``-x`` excludes."""
-    out = {same(host) for host in expand(exclude, "--exclude")} if exclude is not None else set()
-    hosts = tuple(host for host in named.hosts if same(host) not in out)
+    out = {canonical_host(host) for host in expand_nodeset(exclude, "--exclude")} if exclude is not None else set()
+    hosts = tuple(host for host in named.hosts if canonical_host(host) not in out)
     source = named.source if local else f"{_count(len(named.hosts))} from {named.source}"
     if not hosts:
         raise InventoryError(f"--exclude: leaves nothing of {source}; expected at least one host")
-    strangers = sorted(out - {same(host) for host in named.hosts})
+    strangers = sorted(out - {canonical_host(host) for host in named.hosts})
     notes = named.notes
     if strangers:
         notes += (f"--exclude: not among the hosts: {', '.join(strangers[:8])}{', ...' if len(strangers) > 8 else ''}",)
     if len(hosts) < len(named.hosts):
         source += f", less {len(named.hosts) - len(hosts)} excluded"
-    return Inventory(hosts, source, {h: n for h, n in named.slots.items() if same(h) not in out}, local, notes)
+    return Inventory(
+        hosts, source, {h: n for h, n in named.slots.items() if canonical_host(h) not in out}, local, notes
+    )
 
 
 def without(inventory: Inventory, exclude: str | None) -> Inventory:

@@ -18,7 +18,7 @@ import msgspec
 
 from doctor.engine.sanitize import printable
 from doctor.job import NotARankTable, RankTable, read_rank_table
-from doctor.job.launch_config import TABLE_VARIABLES
+from doctor.job.launch_config import RANK_TABLE_VARIABLES
 
 MINDCLUSTER = "/user/serverid/devindex/config/hccl.json"
 IN_A_FOLDER = ("jobstart_hccl.json", "hccl.json")
@@ -82,7 +82,7 @@ class Table(msgspec.Struct, frozen=True):
 
 def find_table(environ: Mapping[str, str], read_file: ReadFile) -> Table | None:
     """The job's table: named by a variable, else where MindCluster mounts it. None where there is neither."""
-    for variable in TABLE_VARIABLES:
+    for variable in RANK_TABLE_VARIABLES:
         if environ.get(variable):
             return _load(environ[variable], variable, read_file)
     found = _load(MINDCLUSTER, "", read_file)

@@ -65,10 +65,10 @@ def _conflicts(environ: Mapping[str, str], made: Adopted, table: Table | None) -
     by_hand = made.launcher == "environment"
     said = list(made.problems)
     read = table.read if table else None
-    if read and read.numbered and by_hand and made.world < 0:  # the table tells it
+    if read and read.has_rank_ids and by_hand and made.world < 0:  # the table tells it
         said = [one for one in said if one.value or one.variable not in ("RANK_SIZE", "WORLD_SIZE")]
     texts = [one.text for one in said] + ([] if by_hand else list(contradiction(Reader(environ), made)))
-    if read and read.numbered and 0 < made.world != len(read.ranks):
+    if read and read.has_rank_ids and 0 < made.world != len(read.ranks):
         texts.append(
             f"the job has {made.world} ranks, and the rank table {printable(read.path)} lists {len(read.ranks)}"
         )

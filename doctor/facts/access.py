@@ -6,10 +6,10 @@ from typing import Any
 
 import msgspec
 
-from doctor.engine.fact import Absent, Answer, Fact, ask
+from doctor.engine.fact import Absent, Fact, ProbeAnswer, ask
 
 
-def look_at_access(given: dict[str, Any]) -> dict[str, Any]:
+def list_device_files(arguments: dict[str, Any]) -> dict[str, Any]:
     import glob
     import grp
     import os
@@ -53,7 +53,7 @@ class DeviceFile(msgspec.Struct, frozen=True):
 class JobAccess(Fact, frozen=True):
     """Who we are where the job runs, and which of the NPU driver's device files we may open."""
 
-    probe = ask(look_at_access, job=True)
+    probe = ask(list_device_files, job=True)
 
     uid: int
     user: str
@@ -66,13 +66,13 @@ class JobAccess(Fact, frozen=True):
         return "HwHiAiUser" in self.groups
 
     @property
-    def refused(self) -> tuple[str, ...]:
+    def denied_files(self) -> tuple[str, ...]:
         """The device files that we may not open."""
         return tuple(path for path, file in self.files.items() if not file.open)
 
     @classmethod
-    def read(cls, answer: Answer) -> JobAccess:
-        said = answer.json()
-        if not said["files"]:
+    def read(cls, answer: ProbeAnswer) -> JobAccess:
+        data = answer.json()
+        if not data["files"]:
             raise Absent("there are no NPU device files where the job runs")
-        return msgspec.convert(said, cls)
+        return msgspec.convert(data, cls)

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import msgspec
 
-from doctor.engine.fact import Answer, Fact, Unreadable, ask
+from doctor.engine.fact import Fact, ProbeAnswer, Unreadable, ask
 
 
-def look_at_disks(given: dict) -> list:  # type: ignore[type-arg]
+def list_file_systems(arguments: dict) -> list:  # type: ignore[type-arg]
     import os
 
     home = os.path.expanduser("~")
     logs = os.environ.get("ASCEND_PROCESS_LOG_PATH") or os.path.join(home, "ascend", "log")
-    found, seen = [], set()
+    file_systems, devices = [], set()
     for path in ("/", "/tmp", "/var/log", home, logs, os.environ.get("TMPDIR") or "/tmp"):
         while not os.path.isdir(path) and path != "/":
             path = os.path.dirname(path) or "/"
         device = os.stat(path).st_dev
-        if device in seen:
+        if device in devices:
             continue
-        seen.add(device)
+        devices.add(device)
         room = os.statvfs(path)
-        found.append(
+        file_systems.append(
             {
                 "path": path,
                 "size": room.f_blocks * room.f_frsize,
@@ -31,7 +31,7 @@ def look_at_disks(given: dict) -> list:  # type: ignore[type-arg]
                 "read_only": bool(room.f_flag & os.ST_RDONLY),
             }
         )
-    return found
+    return file_systems
 
 
 class FileSystem(msgspec.Struct, frozen=True):
@@ -48,16 +48,16 @@ class FileSystem(msgspec.Struct, frozen=True):
     read_only: bool
 
 
-class DiskRoom(Fact, frozen=True):
+class DiskSpace(Fact, frozen=True):
     """The file systems of /, /tmp, /var/log, the home folder and the Ascend logs, where the job runs."""
 
-    probe = ask(look_at_disks, job=True, timeout=15)
+    probe = ask(list_file_systems, job=True, timeout=15)
 
     file_systems: tuple[FileSystem, ...]
 
     @classmethod
-    def read(cls, answer: Answer) -> DiskRoom:
-        found = tuple(msgspec.convert(answer.json(), list[FileSystem]))
-        if not found or any(not 0 <= one.free <= one.size for one in found):
+    def read(cls, answer: ProbeAnswer) -> DiskSpace:
+        file_systems = tuple(msgspec.convert(answer.json(), list[FileSystem]))
+        if not file_systems or any(not 0 <= file_system.free <= file_system.size for file_system in file_systems):
             raise Unreadable("the sizes of the file systems make no sense")
-        return cls(file_systems=found)
+        return cls(file_systems=file_systems)

@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 
-from doctor.engine.fact import Absent, Answer, Fact, Unreadable, ask, run
+from doctor.engine.fact import Absent, Fact, ProbeAnswer, Unreadable, ask, run
 
 
-def look_for_gpus(given: dict[str, Any]) -> dict[str, Any]:
+def detect_gpus(arguments: dict[str, Any]) -> dict[str, Any]:
     import glob
     import os
     import shutil
@@ -35,7 +35,7 @@ def look_for_gpus(given: dict[str, Any]) -> dict[str, Any]:
 class GpuCards(Fact, frozen=True):
     """NVIDIA GPUs on the PCI bus (vendor 10de, display class), whether the driver is loaded, the tool installed."""
 
-    probe = ask(look_for_gpus)
+    probe = ask(detect_gpus)
 
     pci: int
     driver: str
@@ -44,11 +44,11 @@ class GpuCards(Fact, frozen=True):
     """nvidia-smi is installed."""
 
     @classmethod
-    def read(cls, answer: Answer) -> GpuCards:
-        found = msgspec.convert(answer.json(), cls)
-        if not (found.pci or found.driver or found.tool):
+    def read(cls, answer: ProbeAnswer) -> GpuCards:
+        cards = msgspec.convert(answer.json(), cls)
+        if not (cards.pci or cards.driver or cards.tool):
             raise Absent("the host has no NVIDIA GPU")
-        return found
+        return cards
 
 
 class Gpu(msgspec.Struct, frozen=True):
@@ -75,11 +75,11 @@ class GpuInventory(Fact, frozen=True):
     gpus: tuple[Gpu, ...]
 
     @classmethod
-    def read(cls, answer: Answer) -> GpuInventory:
+    def read(cls, answer: ProbeAnswer) -> GpuInventory:
         gpus: list[Gpu] = []
         unread: dict[str, str] = {}
         for row in csv.reader(answer.text().splitlines(), skipinitialspace=True):
-            if len(row) == 6 and row[0].isdecimal() and (gpu := _gpu(row)):
+            if len(row) == 6 and row[0].isdecimal() and (gpu := _parse_gpu(row)):
                 gpus.append(gpu)
             elif row and row[0].isdecimal():
                 unread[f"GPU {row[0]}"] = f"not understood: {', '.join(row)[:120]}"
@@ -90,10 +90,10 @@ class GpuInventory(Fact, frozen=True):
         return cls(gpus=tuple(gpus), unread=unread)
 
 
-def _gpu(row: list[str]) -> Gpu | None:
+def _parse_gpu(row: list[str]) -> Gpu | None:
     index, name, uuid, driver, memory, errors = row
-    known = re.fullmatch(r"\d+(\.\d+)+", driver) and memory.isdecimal()
+    is_readable = re.fullmatch(r"\d+(\.\d+)+", driver) and memory.isdecimal()
     none = errors in ("N/A", "[N/A]", "[Not Supported]")
-    if not known or not (none or errors.isdecimal()):
+    if not is_readable or not (none or errors.isdecimal()):
         return None
     return Gpu(int(index), name, uuid, driver, int(memory), None if none else int(errors))

@@ -9,30 +9,30 @@ from fnmatch import fnmatchcase
 
 import msgspec
 
-from doctor.engine.fact import Absent, Answer, Fact, Unreadable, read, trouble
+from doctor.engine.fact import Absent, Fact, ProbeAnswer, Unreadable, read, unusable_reason
 from doctor.facts.gpu import GpuCards
 from doctor.facts.npu import NpuInventory
-from doctor.job import Launch
+from doctor.job import LaunchConfig
 
 SOMAXCONN = "net.core.somaxconn"
 SYN_BACKLOG = "net.ipv4.tcp_max_syn_backlog"
 SYNCOOKIES = "net.ipv4.tcp_syncookies"
 RESERVED_PORTS = "net.ipv4.ip_local_reserved_ports"
 PORT_RANGE = "net.ipv4.ip_local_port_range"
-JUDGED = (SOMAXCONN, PORT_RANGE, RESERVED_PORTS, SYN_BACKLOG)
+CHECKED_KEYS = (SOMAXCONN, PORT_RANGE, RESERVED_PORTS, SYN_BACKLOG)
 """The settings that the checks of this program judge, and that a file may set."""
 
 
-def path_of(key: str) -> str:
+def sysctl_path(key: str) -> str:
     """Where the kernel shows a setting.
 
-    >>> path_of("net.core.somaxconn")
+    >>> sysctl_path("net.core.somaxconn")
     '/proc/sys/net/core/somaxconn'
     """
     return "/proc/sys/" + key.replace(".", "/")
 
 
-def number(answer: Answer, path: str) -> int:
+def read_number(answer: ProbeAnswer, path: str) -> int:
     """The one number in a file. Raises: Absent, Unreadable."""
     text = answer.text(path).strip()
     if not re.fullmatch(r"[0-9]{1,19}", text, re.ASCII):
@@ -43,7 +43,7 @@ def number(answer: Answer, path: str) -> int:
 class ListenQueues(Fact, frozen=True):
     """How many TCP connections may wait on one listening socket, in the job's network namespace."""
 
-    probe = read(path_of(SOMAXCONN), path_of(SYN_BACKLOG), path_of(SYNCOOKIES), job=True)
+    probe = read(sysctl_path(SOMAXCONN), sysctl_path(SYN_BACKLOG), sysctl_path(SYNCOOKIES), job=True)
 
     somaxconn: int
     """Connections that are made and not yet accepted."""
@@ -53,22 +53,22 @@ class ListenQueues(Fact, frozen=True):
     """0: never; 1: when the queue is full; 2: always."""
 
     @classmethod
-    def read(cls, answer: Answer) -> ListenQueues:
+    def read(cls, answer: ProbeAnswer) -> ListenQueues:
         return cls(
-            somaxconn=number(answer, path_of(SOMAXCONN)),
-            syn_backlog=number(answer, path_of(SYN_BACKLOG)),
-            syncookies=number(answer, path_of(SYNCOOKIES)),
+            somaxconn=read_number(answer, sysctl_path(SOMAXCONN)),
+            syn_backlog=read_number(answer, sysctl_path(SYN_BACKLOG)),
+            syncookies=read_number(answer, sysctl_path(SYNCOOKIES)),
         )
 
 
-RANKS_OF_A_HOST = 8
+DEFAULT_RANKS_PER_HOST = 8
 """Taken for a host whose devices are not known."""
-CONNECTIONS_OF_A_RANK = 4
-LEAST_QUEUE = 256
+CONNECTIONS_PER_RANK = 4
+MIN_QUEUE = 256
 
 
-def arriving(
-    launch: Launch,
+def expected_connections(
+    launch: LaunchConfig,
     hosts: Iterable[str],
     npus: Mapping[str, NpuInventory] | None,
     gpus: Mapping[str, GpuCards] | None,
@@ -80,30 +80,32 @@ def arriving(
     kernels before 5.4, which was raised because it had "caused numerous problems".
     """
     devices = {host: cards.pci for host, cards in (gpus or {}).items()}
-    devices |= {host: len(found.devices) for host, found in (npus or {}).items()}
-    given = launch.ranks_per_host
+    devices |= {host: len(inventory.devices) for host, inventory in (npus or {}).items()}
+    ranks_per_host = launch.ranks_per_host
     ranks = launch.world_size or sum(
-        (given.get(host) if isinstance(given, Mapping) else given) or devices.get(host) or RANKS_OF_A_HOST
+        (ranks_per_host.get(host) if isinstance(ranks_per_host, Mapping) else ranks_per_host)
+        or devices.get(host)
+        or DEFAULT_RANKS_PER_HOST
         for host in hosts
     )
-    return ranks, max(LEAST_QUEUE, CONNECTIONS_OF_A_RANK * ranks)
+    return ranks, max(MIN_QUEUE, CONNECTIONS_PER_RANK * ranks)
 
 
 class LiveSettings(Fact, frozen=True):
     """The judged kernel settings as they are on the host itself, whatever a container sees."""
 
-    probe = read(*(path_of(key) for key in JUDGED), limit=1 << 20)
+    probe = read(*(sysctl_path(key) for key in CHECKED_KEYS), limit=1 << 20)
 
     values: dict[str, str]
     """By key; white space made single. A setting that the kernel does not have is left out."""
 
     @classmethod
-    def read(cls, answer: Answer) -> LiveSettings:
+    def read(cls, answer: ProbeAnswer) -> LiveSettings:
         values = {}
-        for key in JUDGED:
-            output = answer.get(path_of(key))
+        for key in CHECKED_KEYS:
+            output = answer.get(sysctl_path(key))
             if output is not None and output.ended != "absent":
-                values[key] = " ".join(answer.text(path_of(key)).split())
+                values[key] = " ".join(answer.text(sysctl_path(key)).split())
         if not values:
             raise Absent("the host does not show its kernel settings in /proc/sys")
         return cls(values=values)
@@ -124,7 +126,7 @@ def may_be_default(key: str, value: str) -> bool:
     return value in defaults[key]
 
 
-class Setting(msgspec.Struct, frozen=True):
+class KernelSetting(msgspec.Struct, frozen=True):
     """One line of a file that is read at boot."""
 
     key: str
@@ -134,7 +136,7 @@ class Setting(msgspec.Struct, frozen=True):
 
 
 MAIN_FILE = "/etc/sysctl.conf"
-FOLDERS = ("/etc/sysctl.d", "/run/sysctl.d", "/usr/local/lib/sysctl.d", "/usr/lib/sysctl.d", "/lib/sysctl.d")
+SYSCTL_FOLDERS = ("/etc/sysctl.d", "/run/sysctl.d", "/usr/local/lib/sysctl.d", "/usr/lib/sysctl.d", "/lib/sysctl.d")
 """A file hides those of the same name in the folders after its own."""
 
 
@@ -145,31 +147,33 @@ class SysctlFiles(Fact, frozen=True):
     ``sysctl --system``, and is not read at all by systemd, unless a link in ``/etc/sysctl.d`` leads to it.
     """
 
-    probe = read(*(f"{folder}/*.conf" for folder in FOLDERS), MAIN_FILE, "/proc/1/comm", root=True, limit=1 << 18)
+    probe = read(
+        *(f"{folder}/*.conf" for folder in SYSCTL_FOLDERS), MAIN_FILE, "/proc/1/comm", root=True, limit=1 << 18
+    )
 
-    settings: tuple[Setting, ...]
+    settings: tuple[KernelSetting, ...]
     """In the order in which they are applied."""
-    unheeded: tuple[Setting, ...]
+    ignored: tuple[KernelSetting, ...]
     """Lines of ``/etc/sysctl.conf`` on a host where nothing reads that file."""
     excluded: tuple[str, ...] = ()
     """Keys that no glob may set: lines such as ``-net.ipv4.conf.all.rp_filter``."""
 
     @classmethod
-    def read(cls, answer: Answer) -> SysctlFiles:
-        files = {path: _text(answer, path) for path in answer if path.endswith(".conf")}
-        chosen = {path: parse(files[path], path) for path in _in_order(files)}
-        main = parse(files.get(MAIN_FILE, ""), MAIN_FILE)
+    def read(cls, answer: ProbeAnswer) -> SysctlFiles:
+        files = {path: _file_text(answer, path) for path in answer if path.endswith(".conf")}
+        chosen = {path: parse_sysctl(files[path], path) for path in _effective_paths(files)}
+        main = parse_sysctl(files.get(MAIN_FILE, ""), MAIN_FILE)
         init = answer["/proc/1/comm"].out.strip() if "/proc/1/comm" in answer else ""
         if init != "systemd":
             chosen[MAIN_FILE], main = main, ()
         lines = [line for group in chosen.values() for line in group]
         return cls(
             settings=tuple(line for line in lines if line.key[0] != "-"),
-            unheeded=tuple(line for line in main if line.key[0] != "-"),
+            ignored=tuple(line for line in main if line.key[0] != "-"),
             excluded=tuple(line.key[1:] for line in lines if line.key[0] == "-"),
         )
 
-    def at_boot(self, key: str) -> Setting | None:
+    def boot_setting(self, key: str) -> KernelSetting | None:
         """What is set in the end: the last line that names the key, else the last glob that fits."""
         named = [line for line in self.settings if line.key == key]
         globs = [line for line in self.settings if key not in self.excluded and fnmatchcase(key, line.key)]
@@ -177,29 +181,29 @@ class SysctlFiles(Fact, frozen=True):
         return fitting[-1] if fitting else None
 
 
-def _in_order(files: Iterable[str]) -> list[str]:
+def _effective_paths(files: Iterable[str]) -> list[str]:
     by_name: dict[str, str] = {}
-    for folder in FOLDERS:
+    for folder in SYSCTL_FOLDERS:
         for path in sorted(files):
             if posixpath.dirname(path) == folder:
                 by_name.setdefault(posixpath.basename(path), path)
     return [by_name[name] for name in sorted(by_name)]
 
 
-def _text(answer: Answer, path: str) -> str:
+def _file_text(answer: ProbeAnswer, path: str) -> str:
     """A file's text; empty for a link that leads nowhere. Raises: Unreadable."""
     output = answer[path]
     if output.ended == "absent":
         return ""
-    why = trouble(output)
+    why = unusable_reason(output)
     if why:
         raise Unreadable(f"{path}: {why}; it can be read as root, with --sudo")
     return output.out
 
 
-def parse(text: str, path: str) -> tuple[Setting, ...]:
+def parse_sysctl(text: str, path: str) -> tuple[KernelSetting, ...]:
     """The settings in a file; a line ``-key`` without a value keeps its minus and excludes the key from globs."""
-    found = []
+    settings = []
     for line in text.splitlines():
         line = line.strip()
         if not line or line[0] in "#;":
@@ -209,8 +213,8 @@ def parse(text: str, path: str) -> tuple[Setting, ...]:
             key = key.removeprefix("-")
         key = key.strip().replace("/", ".")
         if key and (equals or key[0] == "-"):
-            found.append(Setting(key, " ".join(value.split()), path))
-    return tuple(found)
+            settings.append(KernelSetting(key, " ".join(value.split()), path))
+    return tuple(settings)
 
 
 class Conntrack(Fact, frozen=True):
@@ -219,9 +223,9 @@ class Conntrack(Fact, frozen=True):
     probe = read("/proc/sys/net/netfilter/nf_conntrack_count", "/proc/sys/net/netfilter/nf_conntrack_max")
 
     count: int
-    most: int
+    maximum: int
 
     @classmethod
-    def read(cls, answer: Answer) -> Conntrack:
-        count, most = (number(answer, path) for path in cls.probe.paths)
-        return cls(count=count, most=most)
+    def read(cls, answer: ProbeAnswer) -> Conntrack:
+        count, most = (read_number(answer, path) for path in cls.probe.paths)
+        return cls(count=count, maximum=most)

@@ -6,7 +6,7 @@ import re
 
 import msgspec
 
-from doctor.engine.fact import Absent, Answer, Fact, Unreadable, read
+from doctor.engine.fact import Absent, Fact, ProbeAnswer, Unreadable, read
 
 
 class Limit(msgspec.Struct, frozen=True):
@@ -15,15 +15,15 @@ class Limit(msgspec.Struct, frozen=True):
     soft: int | None
     hard: int | None
 
-    def holds(self, want: int) -> bool:
-        return self.soft is None or self.soft >= want
+    def allows(self, required: int) -> bool:
+        return self.soft is None or self.soft >= required
 
-    def can_hold(self, want: int) -> bool:
+    def can_be_raised_to(self, required: int) -> bool:
         """A process may raise its own limit so far."""
-        return self.hard is None or self.hard >= want
+        return self.hard is None or self.hard >= required
 
 
-class Limits(Fact, frozen=True):
+class ResourceLimits(Fact, frozen=True):
     """The limits of a session on the host, or of a process started in the job's container.
 
     A job that a scheduler or service starts gets that one's limits, which may differ.
@@ -39,20 +39,20 @@ class Limits(Fact, frozen=True):
     """Processes and threads of the user."""
 
     @classmethod
-    def read(cls, answer: Answer) -> Limits:
+    def read(cls, answer: ProbeAnswer) -> ResourceLimits:
         text = answer.text("/proc/self/limits")
         return cls(
-            nofile=_limit(text, "Max open files"),
-            memlock=_limit(text, "Max locked memory"),
-            nproc=_limit(text, "Max processes"),
+            nofile=_parse_limit(text, "Max open files"),
+            memlock=_parse_limit(text, "Max locked memory"),
+            nproc=_parse_limit(text, "Max processes"),
         )
 
 
-def _limit(text: str, name: str) -> Limit:
-    found = re.search(rf"^{name}\s+([0-9]{{1,20}}|unlimited)\s+([0-9]{{1,20}}|unlimited)\s", text, re.M | re.A)
-    if not found:
+def _parse_limit(text: str, name: str) -> Limit:
+    match = re.search(rf"^{name}\s+([0-9]{{1,20}}|unlimited)\s+([0-9]{{1,20}}|unlimited)\s", text, re.M | re.A)
+    if not match:
         raise Unreadable(f"/proc/self/limits: no line {name!r} with two values")
-    soft, hard = (None if value == "unlimited" else int(value) for value in found.groups())
+    soft, hard = (None if value == "unlimited" else int(value) for value in match.groups())
     return Limit(soft, hard)
 
 
@@ -64,7 +64,7 @@ class RdmaAdapters(Fact, frozen=True):
     names: tuple[str, ...]
 
     @classmethod
-    def read(cls, answer: Answer) -> RdmaAdapters:
+    def read(cls, answer: ProbeAnswer) -> RdmaAdapters:
         if not len(answer):
             raise Absent("the host has no RDMA adapter")
         return cls(names=tuple(path.split("/")[4] for path in answer))

@@ -6,19 +6,19 @@ import re
 
 import msgspec
 
-from doctor.engine.fact import Absent, Answer, Fact, Unreadable, ask, read
-from doctor.job import Launch
+from doctor.engine.fact import Absent, Fact, ProbeAnswer, Unreadable, ask, read
+from doctor.job import LaunchConfig
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
-DOCKER_DEFAULT = 64 * MIB
-SHM_OF_A_RANK = 128 * MIB
-LEAST_SHM = GIB
+DOCKER_DEFAULT_SHM = 64 * MIB
+SHM_PER_RANK = 128 * MIB
+MIN_SHM = GIB
 
 
-def size(count: int) -> str:
+def format_bytes(count: int) -> str:
     """A number of bytes in words.
 
-    >>> size(64 * MIB), size(1536 * MIB), size(300)
+    >>> format_bytes(64 * MIB), format_bytes(1536 * MIB), format_bytes(300)
     ('64 MiB', '1.5 GiB', '300 bytes')
     """
     for unit, name in ((GIB << 10, "TiB"), (GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")):
@@ -27,23 +27,23 @@ def size(count: int) -> str:
     return f"{count} bytes"
 
 
-def ranks_here(launch: Launch, devices: int) -> int:
+def host_rank_count(launch: LaunchConfig, devices: int) -> int:
     """Ranks on one host: as the job is launched, else one a device; 0 when nothing tells."""
-    given = launch.ranks_per_host
-    return (max(given.values(), default=0) if isinstance(given, dict) else given) or devices
+    ranks_per_host = launch.ranks_per_host
+    return (max(ranks_per_host.values(), default=0) if isinstance(ranks_per_host, dict) else ranks_per_host) or devices
 
 
-def wanted_shm(ranks: int) -> int:
+def required_shm(ranks: int) -> int:
     """Bytes of /dev/shm for so many ranks on one host: 128 MiB a rank, and never less than 1 GiB."""
-    return max(LEAST_SHM, SHM_OF_A_RANK * ranks)
+    return max(MIN_SHM, SHM_PER_RANK * ranks)
 
 
-def look_at_shm(given: dict) -> dict:  # type: ignore[type-arg]
+def measure_shm(arguments: dict) -> dict:  # type: ignore[type-arg]
     import os
 
     if not os.path.isdir("/dev/shm"):
         return {"there": False}
-    seen = os.statvfs("/dev/shm")
+    usage = os.statvfs("/dev/shm")
     inside = os.path.exists("/.dockerenv") or os.path.exists("/run/.containerenv")
     try:
         with open("/proc/1/cgroup") as file:
@@ -53,8 +53,8 @@ def look_at_shm(given: dict) -> dict:  # type: ignore[type-arg]
         pass
     return {
         "there": True,
-        "size": seen.f_blocks * seen.f_frsize,
-        "free": seen.f_bavail * seen.f_frsize,
+        "size": usage.f_blocks * usage.f_frsize,
+        "free": usage.f_bavail * usage.f_frsize,
         "container": inside,
     }
 
@@ -62,7 +62,7 @@ def look_at_shm(given: dict) -> dict:  # type: ignore[type-arg]
 class SharedMemory(Fact, frozen=True):
     """How large /dev/shm is where the job runs, and how much of it is free."""
 
-    probe = ask(look_at_shm, job=True)
+    probe = ask(measure_shm, job=True)
 
     size: int
     """Bytes; 0 stands for a /dev/shm without a limit of its own."""
@@ -72,18 +72,18 @@ class SharedMemory(Fact, frozen=True):
     """It is that of a container, as far as can be told."""
 
     @classmethod
-    def read(cls, answer: Answer) -> SharedMemory:
-        seen = answer.json()
-        if not seen["there"]:
+    def read(cls, answer: ProbeAnswer) -> SharedMemory:
+        data = answer.json()
+        if not data["there"]:
             raise Absent("there is no /dev/shm")
-        return msgspec.convert({key: seen[key] for key in ("size", "free", "container")}, cls)
+        return msgspec.convert({key: data[key] for key in ("size", "free", "container")}, cls)
 
     @property
     def limited(self) -> bool:
         return self.size > 0
 
 
-def look_for_segments(given: dict) -> dict:  # type: ignore[type-arg]
+def list_idle_segments(arguments: dict) -> dict:  # type: ignore[type-arg]
     import errno
     import fcntl
     import os
@@ -94,8 +94,8 @@ def look_for_segments(given: dict) -> dict:  # type: ignore[type-arg]
 
     # A lease for writing is granted only while nobody else has the file open or mapped, in any container. The kernel
     # refuses it to one who may not have it, and before 5.3 it always refused in memory file systems.
-    found = re.match("([0-9]+)[.]([0-9]+)", os.uname().release)
-    if not found or (int(found.group(1)), int(found.group(2))) < (5, 3):
+    kernel_version = re.match("([0-9]+)[.]([0-9]+)", os.uname().release)
+    if not kernel_version or (int(kernel_version.group(1)), int(kernel_version.group(2))) < (5, 3):
         return {"release": os.uname().release}
     signal.signal(signal.SIGIO, signal.SIG_IGN)
     files, untold = [], 0
@@ -103,11 +103,11 @@ def look_for_segments(given: dict) -> dict:  # type: ignore[type-arg]
         for name in names:
             path = os.path.join(folder, name)
             try:
-                seen = os.lstat(path)
+                info = os.lstat(path)
             except OSError:
                 continue
-            age = time.time() - seen.st_mtime
-            if not stat.S_ISREG(seen.st_mode) or age < 600:
+            age = time.time() - info.st_mtime
+            if not stat.S_ISREG(info.st_mode) or age < 600:
                 continue
             try:
                 fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
@@ -117,7 +117,7 @@ def look_for_segments(given: dict) -> dict:  # type: ignore[type-arg]
             try:
                 fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_WRLCK)
                 fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
-                files.append({"path": path, "bytes": seen.st_blocks * 512, "age": int(age)})
+                files.append({"path": path, "bytes": info.st_blocks * 512, "age": int(age)})
             except OSError as error:
                 untold += error.errno != errno.EAGAIN
             finally:
@@ -142,39 +142,39 @@ class Segment(msgspec.Struct, frozen=True):
 class IdleSegments(Fact, frozen=True):
     """Shared memory on the host that no process has open, mapped or attached, and that is older than ten minutes."""
 
-    probe = ask(look_for_segments, root=True, timeout=20)
+    probe = ask(list_idle_segments, root=True, timeout=20)
 
     files: tuple[Segment, ...]
     sysv: tuple[Segment, ...]
 
     @classmethod
-    def read(cls, answer: Answer) -> IdleSegments:
-        seen = answer.json()
-        if "release" in seen:
-            raise Absent(f"Linux {seen['release']} cannot tell who uses a file in /dev/shm; Linux 5.3 and later can")
-        files = msgspec.convert(seen["files"], list[Segment])
-        hidden = {"/dev/shm": f"files of other users, {seen['untold']} here, can be judged as root only: --sudo"}
+    def read(cls, answer: ProbeAnswer) -> IdleSegments:
+        data = answer.json()
+        if "release" in data:
+            raise Absent(f"Linux {data['release']} cannot tell who uses a file in /dev/shm; Linux 5.3 and later can")
+        files = msgspec.convert(data["files"], list[Segment])
+        hidden = {"/dev/shm": f"files of other users, {data['untold']} here, can be judged as root only: --sudo"}
         return cls(
-            files=tuple(sorted(files, key=lambda one: (-one.bytes, one.path))),
-            sysv=_unattached(seen["sysv"], seen["now"]),
-            unread=hidden if seen["untold"] else {},
+            files=tuple(sorted(files, key=lambda segment: (-segment.bytes, segment.path))),
+            sysv=_unattached_segments(data["sysv"], data["now"]),
+            unread=hidden if data["untold"] else {},
         )
 
 
-def _unattached(table: str, now: float) -> tuple[Segment, ...]:
+def _unattached_segments(table: str, now: float) -> tuple[Segment, ...]:
     """The rows of /proc/sysvipc/shm with no process attached. Raises: Unreadable."""
     lines = table.splitlines()
     names = lines[0].split() if lines else []
     if lines and not {"shmid", "size", "nattch", "atime", "dtime", "ctime"} <= set(names):
         raise Unreadable(f"/proc/sysvipc/shm: {lines[0][:80]!r} are not the columns expected")
-    found = []
+    segments = []
     for line in lines[1:]:
         row = dict(zip(names, (int(word) for word in line.split()), strict=True))
         age = int(now - max(row["atime"], row["dtime"], row["ctime"]))
         if row["nattch"] == 0 and age >= 600:
             held = row.get("rss", row["size"]) + row.get("swap", 0)
-            found.append(Segment(str(row["shmid"]), held, age))
-    return tuple(found)
+            segments.append(Segment(str(row["shmid"]), held, age))
+    return tuple(segments)
 
 
 class HostMemory(Fact, frozen=True):
@@ -187,16 +187,16 @@ class HostMemory(Fact, frozen=True):
     """What programs can still get without swapping, as the kernel estimates it."""
 
     @classmethod
-    def read(cls, answer: Answer) -> HostMemory:
+    def read(cls, answer: ProbeAnswer) -> HostMemory:
         text = answer.text("/proc/meminfo")
-        total, available = _field(text, "MemTotal"), _field(text, "MemAvailable")
+        total, available = _meminfo_bytes(text, "MemTotal"), _meminfo_bytes(text, "MemAvailable")
         if not 0 <= available <= total or total == 0:
             raise Unreadable(f"/proc/meminfo: {available} of {total} bytes available makes no sense")
         return cls(total=total, available=available)
 
 
-def _field(text: str, name: str) -> int:
-    found = re.search(rf"^{name}:\s+([0-9]{{1,15}}) kB$", text, re.M | re.A)
-    if not found:
+def _meminfo_bytes(text: str, name: str) -> int:
+    match = re.search(rf"^{name}:\s+([0-9]{{1,15}}) kB$", text, re.M | re.A)
+    if not match:
         raise Unreadable(f"/proc/meminfo: no {name}")
-    return int(found[1]) * KIB
+    return int(match[1]) * KIB

@@ -7,20 +7,22 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from doctor.engine.fact import Answer, Fact, Unreadable, ask
+from doctor.engine.fact import Fact, ProbeAnswer, Unreadable, ask
 
 
-def hosts_lines(wanted: Iterable[str], fleet: Mapping[str, HostNames]) -> list[str]:
+def hosts_file_lines(requested_names: Iterable[str], fleet: Mapping[str, HostNames]) -> list[str]:
     """Lines for /etc/hosts, ``ADDRESS NAME``: of the names for which all hosts that know one have the same address."""
     lines = []
-    for name in sorted(wanted):
-        known = {found.names[name].outside for found in fleet.values() if name in found.names} - {()}
-        if len(known) == 1:
-            lines.append(f"{known.pop()[0]} {name}")
+    for name in sorted(requested_names):
+        address_sets = {
+            host_names.names[name].non_loopback for host_names in fleet.values() if name in host_names.names
+        } - {()}
+        if len(address_sets) == 1:
+            lines.append(f"{address_sets.pop()[0]} {name}")
     return lines
 
 
-def look_up_names(given: dict) -> dict:  # type: ignore[type-arg]
+def resolve_names(arguments: dict) -> dict:  # type: ignore[type-arg]
     import queue
     import socket
     import threading
@@ -36,19 +38,19 @@ def look_up_names(given: dict) -> dict:  # type: ignore[type-arg]
                 continue
         return False
 
-    own = socket.gethostname()
-    names = sorted({name for name in given.get("hosts") or [] if name and not literal(name)})
-    master = given.get("master_addr") or ""
+    host_name = socket.gethostname()
+    names = sorted({name for name in arguments.get("hosts") or [] if name and not literal(name)})
+    master = arguments.get("master_addr") or ""
     # Of a large fleet every host looks up another part: all names asked by all hosts would flood the name server.
-    start = zlib.crc32(own.encode("utf-8", "replace")) % len(names) if len(names) > 128 else 0
-    asked = (names[start:] + names[:start])[:128]
+    start = zlib.crc32(host_name.encode("utf-8", "replace")) % len(names) if len(names) > 128 else 0
+    queried_names = (names[start:] + names[:start])[:128]
     todo: queue.Queue = queue.Queue()  # type: ignore[type-arg]
-    asked = [own] + [name for name in asked if name != own]
-    if master and master not in asked and not literal(master):
-        asked.insert(1, master)
-    for name in asked:
+    queried_names = [host_name] + [name for name in queried_names if name != host_name]
+    if master and master not in queried_names and not literal(master):
+        queried_names.insert(1, master)
+    for name in queried_names:
         todo.put(name)
-    found: dict = {}  # type: ignore[type-arg]
+    results: dict = {}  # type: ignore[type-arg]
 
     def work() -> None:
         while True:
@@ -58,9 +60,9 @@ def look_up_names(given: dict) -> dict:  # type: ignore[type-arg]
                 return
             try:
                 answers = socket.getaddrinfo(name, None, 0, socket.SOCK_STREAM)
-                found[name] = {"addresses": sorted({str(answer[4][0]).split("%")[0] for answer in answers})}
+                results[name] = {"addresses": sorted({str(answer[4][0]).split("%")[0] for answer in answers})}
             except (OSError, UnicodeError) as error:
-                found[name] = {"error": getattr(error, "strerror", None) or str(error)}
+                results[name] = {"error": getattr(error, "strerror", None) or str(error)}
 
     threads = [threading.Thread(target=work, daemon=True) for _ in range(16)]
     for thread in threads:
@@ -68,27 +70,27 @@ def look_up_names(given: dict) -> dict:  # type: ignore[type-arg]
     end = time.time() + 8
     for thread in threads:
         thread.join(max(0, end - time.time()))
-    answers = dict(found)
-    for name in asked:
+    answers = dict(results)
+    for name in queried_names:
         answers.setdefault(name, {"error": "no answer in 8 s"})
-    return {"own": own, "names": answers, "fleet": len(names)}
+    return {"own": host_name, "names": answers, "fleet": len(names)}
 
 
-class Meaning(msgspec.Struct, frozen=True):
+class NameResolution(msgspec.Struct, frozen=True):
     """What one name means on one host: addresses, or the resolver's reason for none."""
 
     addresses: tuple[str, ...] = ()
     error: str = ""
 
     @property
-    def loopback(self) -> bool:
+    def is_loopback(self) -> bool:
         """It leads to the host itself, whoever asks."""
-        return any(ipaddress.ip_address(one).is_loopback for one in self.addresses)
+        return any(ipaddress.ip_address(address).is_loopback for address in self.addresses)
 
     @property
-    def outside(self) -> tuple[str, ...]:
+    def non_loopback(self) -> tuple[str, ...]:
         """The addresses that are not loopback."""
-        return tuple(one for one in self.addresses if not ipaddress.ip_address(one).is_loopback)
+        return tuple(address for address in self.addresses if not ipaddress.ip_address(address).is_loopback)
 
 
 class HostNames(Fact, frozen=True):
@@ -97,34 +99,38 @@ class HostNames(Fact, frozen=True):
     Of a fleet of more than 128 names each host looks up 128, another part on each.
     """
 
-    probe = ask(look_up_names, job=True, timeout=12)
+    probe = ask(resolve_names, job=True, timeout=12)
 
     own: str
-    names: dict[str, Meaning]
+    names: dict[str, NameResolution]
     """By name; the own name is always there. A literal address is no name."""
     fleet: int
     """How many names the fleet has."""
 
     @classmethod
-    def read(cls, answer: Answer) -> HostNames:
-        found = msgspec.convert(answer.json(), cls)
-        if not found.own or found.own not in found.names:
+    def read(cls, answer: ProbeAnswer) -> HostNames:
+        host_names = msgspec.convert(answer.json(), cls)
+        if not host_names.own or host_names.own not in host_names.names:
             raise Unreadable("the host does not say what it calls itself")
-        for meaning in found.names.values():
+        for meaning in host_names.names.values():
             if not (meaning.addresses or meaning.error):
                 raise Unreadable("a name has neither an address nor a reason for none")
-            for one in meaning.addresses:
-                ipaddress.ip_address(one)
-        return found
+            for address in meaning.addresses:
+                ipaddress.ip_address(address)
+        return host_names
 
     @property
-    def own_meaning(self) -> Meaning:
+    def own_resolution(self) -> NameResolution:
         return self.names[self.own]
 
     def is_master(self, master: str, addresses: tuple[str, ...]) -> bool:
         """Whether ``master``, a name or an address, is this host."""
-        wanted = self.names[master].addresses if master in self.names else (master,)
-        if any(plain(one) in map(plain, addresses) for one in wanted if not plain(one).startswith("127.")):
+        master_addresses = self.names[master].addresses if master in self.names else (master,)
+        if any(
+            normalize_host(address) in map(normalize_host, addresses)
+            for address in master_addresses
+            if not normalize_host(address).startswith("127.")
+        ):
             return True
         return not is_address(master) and master.partition(".")[0].lower() == self.own.partition(".")[0].lower()
 
@@ -138,6 +144,6 @@ def is_address(text: str) -> bool:
     return True
 
 
-def plain(text: str) -> str:
+def normalize_host(text: str) -> str:
     """One spelling for every address; a name in lower case."""
     return str(ipaddress.ip_address(text)) if is_address(text) else text.lower()

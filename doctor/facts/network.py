@@ -6,17 +6,17 @@ import ipaddress
 
 import msgspec
 
-from doctor.engine.fact import Answer, Fact, Unreadable, ask
+from doctor.engine.fact import Fact, ProbeAnswer, Unreadable, ask
 
 
-def list_addresses(given: dict) -> list:  # type: ignore[type-arg]
+def list_addresses(arguments: dict) -> list:  # type: ignore[type-arg]
     import socket
     import struct
 
     # The kernel's own list, over netlink: `ip` may be missing in a container, and the older ioctl tells one
     # address an interface only.
     new_address, get_addresses, dump = 20, 22, 0x301
-    found: list = []  # type: ignore[type-arg]
+    entries: list = []  # type: ignore[type-arg]
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0) as route:
         route.bind((0, 0))
         route.send(struct.pack("=IHHIIB3x", 20, get_addresses, dump, 1, 0, socket.AF_UNSPEC))
@@ -25,7 +25,7 @@ def list_addresses(given: dict) -> list:  # type: ignore[type-arg]
             while len(data) >= 16:
                 length, kind = struct.unpack("=IH", data[:6])
                 if kind == 3:
-                    return found
+                    return entries
                 if kind == 2:
                     raise OSError(-struct.unpack("=i", data[16:20])[0], "netlink refuses")
                 if kind == new_address:
@@ -38,7 +38,7 @@ def list_addresses(given: dict) -> list:  # type: ignore[type-arg]
                     value = values.get(2) or values.get(1)  # the local end of a point-to-point link, else the address
                     if family in (socket.AF_INET, socket.AF_INET6) and value:
                         name = socket.if_indextoname(index)
-                        found.append([name, socket.inet_ntop(family, value), prefix])
+                        entries.append([name, socket.inet_ntop(family, value), prefix])
                 data = data[(length + 3) & ~3 :]
 
 
@@ -56,14 +56,14 @@ class HostAddresses(Fact, frozen=True):
     interfaces: tuple[InterfaceAddress, ...]
 
     @classmethod
-    def read(cls, answer: Answer) -> HostAddresses:
-        found = msgspec.convert(answer.json(), list[InterfaceAddress])
-        if not found:
+    def read(cls, answer: ProbeAnswer) -> HostAddresses:
+        interfaces = msgspec.convert(answer.json(), list[InterfaceAddress])
+        if not interfaces:
             raise Unreadable("the kernel names no address at all, not even that of lo")
-        for one in found:
-            ipaddress.ip_interface(f"{one.address}/{one.prefix}")
-        return cls(interfaces=tuple(found))
+        for interface in interfaces:
+            ipaddress.ip_interface(f"{interface.address}/{interface.prefix}")
+        return cls(interfaces=tuple(interfaces))
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        return tuple(one.address for one in self.interfaces)
+        return tuple(interface.address for interface in self.interfaces)

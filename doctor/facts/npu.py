@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from doctor.engine.fact import Absent, Answer, Fact, Output, Unreadable, ask, run, trouble
+from doctor.engine.fact import Absent, Fact, Output, ProbeAnswer, Unreadable, ask, run, unusable_reason
 
 Family = Literal["A1", "A2", "A3", "A5", "inference"]
 
@@ -23,7 +23,7 @@ FAMILY_OF_PCI: dict[str, Family] = {
 """PCI device ids of vendor 19e5, from the public source of the driver."""
 
 
-def look_for_npus(given: dict[str, Any]) -> dict[str, Any]:
+def detect_npus(arguments: dict[str, Any]) -> dict[str, Any]:
     import glob
     import os
     import re
@@ -43,7 +43,7 @@ def look_for_npus(given: dict[str, Any]) -> dict[str, Any]:
     vendors = glob.glob("/sys/bus/pci/devices/*/vendor")
     folders = [os.path.dirname(path) for path in vendors if read(path) == "0x19e5"]
     ids = {os.path.basename(folder): read(folder + "/device")[2:] for folder in folders}
-    pci = {slot: one for slot, one in ids.items() if re.match("d8|d100$|d500$", one)}
+    pci = {slot: pci_id for slot, pci_id in ids.items() if re.match("d8|d100$|d500$", pci_id)}
     boot = re.search("^btime ([0-9]+)", read("/proc/stat"), re.M)
     since = int(boot.group(1)) + 60 if boot else None
     chips = None
@@ -66,8 +66,8 @@ def look_for_npus(given: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-class _Seen(msgspec.Struct, frozen=True):
-    """What `look_for_npus` returns."""
+class _NpuDetection(msgspec.Struct, frozen=True):
+    """What `detect_npus` returns."""
 
     pci: dict[str, str]
     files: list[str]
@@ -77,30 +77,30 @@ class _Seen(msgspec.Struct, frozen=True):
     newer: list[str]
 
 
-def _seen(answer: Answer) -> _Seen:
-    seen = msgspec.convert(answer.json(), _Seen)
-    if not (seen.pci or seen.files or "npu-smi" in seen.tools):
+def _read_detection(answer: ProbeAnswer) -> _NpuDetection:
+    detection = msgspec.convert(answer.json(), _NpuDetection)
+    if not (detection.pci or detection.files or "npu-smi" in detection.tools):
         raise Absent("the host has no NPU")
-    return seen
+    return detection
 
 
 class NpuProduct(Fact, frozen=True):
     """The hardware family of the host's NPUs: by PCI id, else by the chip names of npu-smi, never by a bare name."""
 
-    probe = ask(look_for_npus, root=True, timeout=20)
+    probe = ask(detect_npus, root=True, timeout=20)
 
     family: Family
     evidence: str
 
     @classmethod
-    def read(cls, answer: Answer) -> NpuProduct:
-        seen = _seen(answer)
-        if seen.pci:
-            ids = sorted(set(seen.pci.values()))
-            families = {FAMILY_OF_PCI.get(one) for one in ids}
-            evidence = "PCI id " + ", ".join(f"19e5:{one}" for one in ids)
-        elif seen.chips is not None:
-            chips = _chips(seen.chips)
+    def read(cls, answer: ProbeAnswer) -> NpuProduct:
+        detection = _read_detection(answer)
+        if detection.pci:
+            ids = sorted(set(detection.pci.values()))
+            families = {FAMILY_OF_PCI.get(pci_id) for pci_id in ids}
+            evidence = "PCI id " + ", ".join(f"19e5:{pci_id}" for pci_id in ids)
+        elif detection.chips is not None:
+            chips = _parse_chips(detection.chips)
             families = {family_of_chip(chip.name, chip.has_phy_id) for chip in chips}
             evidence = "chip name " + ", ".join(sorted({chip.name for chip in chips}))
         else:
@@ -116,7 +116,7 @@ class NpuProduct(Fact, frozen=True):
 class NpuInventory(Fact, frozen=True):
     """How many NPUs there are on the PCI bus and as device files, and which of the vendor's tools are installed."""
 
-    probe = ask(look_for_npus, root=True, timeout=20)
+    probe = ask(detect_npus, root=True, timeout=20)
 
     devices: tuple[int, ...]
     """Physical ids, from ``/dev/davinci0`` and on."""
@@ -124,7 +124,7 @@ class NpuInventory(Fact, frozen=True):
     """NPUs on the PCI bus; a die of A3 is one."""
     manager: bool
     """``/dev/davinci_manager`` exists: the driver's module is loaded."""
-    refused: tuple[str, ...]
+    denied_files: tuple[str, ...]
     """Device files that the user who asks npu-smi may not open."""
     tools: tuple[str, ...]
     """Which of npu-smi and hccn_tool are installed."""
@@ -132,16 +132,16 @@ class NpuInventory(Fact, frozen=True):
     """Version files of driver and firmware that were written after the host's last start."""
 
     @classmethod
-    def read(cls, answer: Answer) -> NpuInventory:
-        seen = _seen(answer)
-        numbers = sorted(int(path[len("/dev/davinci") :]) for path in seen.files if path[12:].isdecimal())
+    def read(cls, answer: ProbeAnswer) -> NpuInventory:
+        detection = _read_detection(answer)
+        numbers = sorted(int(path[len("/dev/davinci") :]) for path in detection.files if path[12:].isdecimal())
         return cls(
             devices=tuple(numbers),
-            pci_count=len(seen.pci),
-            manager="/dev/davinci_manager" in seen.files,
-            refused=tuple(sorted(seen.refused)),
-            tools=tuple(seen.tools),
-            newer_than_boot=tuple(seen.newer),
+            pci_count=len(detection.pci),
+            manager="/dev/davinci_manager" in detection.files,
+            denied_files=tuple(sorted(detection.refused)),
+            tools=tuple(detection.tools),
+            newer_than_boot=tuple(detection.newer),
         )
 
 
@@ -164,32 +164,32 @@ class StartFailure(msgspec.Struct, frozen=True):
 
     kind: Literal["driver", "busy", "library"]
     """driver: DCMI could not be initialised (-8005). busy: the device is in use (-8020). library: cannot be loaded."""
-    said: str
+    message: str
 
 
-def start_failure(output: Output) -> StartFailure | None:
+def find_start_failure(output: Output) -> StartFailure | None:
     """The known ways in which npu-smi fails before it looks at any card."""
-    said = f"{output.out}\n{output.err}"
+    text = f"{output.out}\n{output.err}"
     kinds: tuple[tuple[str, Literal["driver", "busy", "library"]], ...] = (
         (r"dcmi mod(?:ule|el) initialized? failed.*-8020.*", "busy"),
         (r"dcmi mod(?:ule|el) initialized? failed.*", "driver"),
         (r"(?:npu-smi: )?error while loading shared libraries.*", "library"),
     )
     for pattern, kind in kinds:
-        found = re.search(pattern, said)
-        if found:
-            return StartFailure(kind, found.group(0).strip())
+        match = re.search(pattern, text)
+        if match:
+            return StartFailure(kind, match.group(0).strip())
     return None
 
 
-def _text(output: Output) -> str:
+def _npu_smi_text(output: Output) -> str:
     """What npu-smi printed. Raises: Absent, Unreadable with the check that tells why it did not start."""
     if output.ended == "absent":
         raise Absent(output.err or "npu-smi is not installed")
-    failure = start_failure(output)
+    failure = find_start_failure(output)
     if failure:
-        raise Unreadable(f"npu-smi does not start: {failure.said}", "npu-driver-not-loaded")
-    why = trouble(output)
+        raise Unreadable(f"npu-smi does not start: {failure.message}", "npu-driver-not-loaded")
+    why = unusable_reason(output)
     if why:
         raise Unreadable(f"npu-smi: {why}")
     return output.out
@@ -205,12 +205,12 @@ class NpuStart(Fact, frozen=True):
     """Cards, not devices; 0 when it did not start."""
 
     @classmethod
-    def read(cls, answer: Answer) -> NpuStart:
+    def read(cls, answer: ProbeAnswer) -> NpuStart:
         output = answer[""]
-        failure = start_failure(output)
+        failure = find_start_failure(output)
         if failure:
             return cls(failure=failure, cards=0)
-        text = _text(output)
+        text = _npu_smi_text(output)
         if "There is no NPU card on this server" in text:
             return cls(failure=None, cards=0)
         total = re.search(r"^\s*Total Count\s*:\s*(\d+)\s*$", text, re.M)
@@ -239,16 +239,16 @@ class NpuChips(Fact, frozen=True):
     chips: tuple[Chip, ...]
 
     @classmethod
-    def read(cls, answer: Answer) -> NpuChips:
-        return cls(chips=_chips(answer[""]))
+    def read(cls, answer: ProbeAnswer) -> NpuChips:
+        return cls(chips=_parse_chips(answer[""]))
 
 
-def _chips(output: Output) -> tuple[Chip, ...]:
-    lines = [re.split(r"\s{2,}|\t", line.strip()) for line in _text(output).splitlines() if line.strip()]
+def _parse_chips(output: Output) -> tuple[Chip, ...]:
+    lines = [re.split(r"\s{2,}|\t", line.strip()) for line in _npu_smi_text(output).splitlines() if line.strip()]
     start = next((number for number, cells in enumerate(lines) if cells[0] == "NPU ID"), None)
     if start is None:
         raise Unreadable("npu-smi info -m: no table")
-    rows = [row for cells in lines[start + 1 :] if (row := _row(lines[start], cells))]
+    rows = [row for cells in lines[start + 1 :] if (row := _parse_row(lines[start], cells))]
     # Logic ids are counted anew when a card drops out; the card's own number is not, and where a card is one chip
     # it is the device's. Cards of two chips without a physical id have no better one than the logic id.
     single = not any(row["Chip ID"] != "0" for row in rows)
@@ -259,7 +259,7 @@ def _chips(output: Output) -> tuple[Chip, ...]:
     )
 
 
-def _row(header: list[str], cells: list[str]) -> dict[str, str] | None:
+def _parse_row(header: list[str], cells: list[str]) -> dict[str, str] | None:
     """One row by its column; None for a controller (Mcu), which has no number as a device."""
     if len(cells) != len(header):
         raise Unreadable(f"npu-smi info -m: {len(cells)} columns, expected {len(header)}: {' | '.join(cells)[:80]}")
@@ -309,41 +309,41 @@ class NpuTable(Fact, frozen=True):
     incomplete_install: bool
     """npu-smi warns that the driver package may not be completely installed."""
 
-    def device(self, process: NpuProcess) -> int:
+    def device_of(self, process: NpuProcess) -> int:
         """The physical id of the NPU that a process is on."""
-        for one in self.npus:
-            if (one.npu, one.chip) == (process.npu, process.chip):
-                return one.device
+        for state in self.npus:
+            if (state.npu, state.chip) == (process.npu, process.chip):
+                return state.device
         return process.npu
 
     @classmethod
-    def read(cls, answer: Answer) -> NpuTable:
-        text = _text(answer[""])
-        above, found, below = text.partition("Process id")
-        if not found:
+    def read(cls, answer: ProbeAnswer) -> NpuTable:
+        text = _npu_smi_text(answer[""])
+        above, separator, below = text.partition("Process id")
+        if not separator:
             raise Unreadable("npu-smi info: the list of processes is not there")
         unread: dict[str, str] = {}
-        npus = tuple(_states(above, unread))
+        npus = tuple(_parse_states(above, unread))
         if not npus:
             raise Unreadable("npu-smi info: no NPU in the table")
         return cls(
             npus=npus,
-            processes=tuple(_processes(below, npus, unread)),
+            processes=tuple(_parse_processes(below, npus, unread)),
             incomplete_install="may not be completely installed" in text,
             unread=unread,
         )
 
 
-def _rows(text: str) -> Iterator[list[str]]:
+def _table_rows(text: str) -> Iterator[list[str]]:
     for line in text.splitlines():
         if line.strip().startswith("|"):
             yield [cell.strip() for cell in line.strip().strip("|").split("|")]
 
 
-def _states(text: str, unread: dict[str, str]) -> Iterator[NpuState]:
+def _parse_states(text: str, unread: dict[str, str]) -> Iterator[NpuState]:
     """Pairs of lines: card, name, health; then chip, bus, memory."""
     upper: list[str] | None = None
-    for cells in _rows(text.partition("+===")[2]):
+    for cells in _table_rows(text.partition("+===")[2]):
         if len(cells) != 3:
             continue
         if upper is None:
@@ -370,20 +370,20 @@ def _states(text: str, unread: dict[str, str]) -> Iterator[NpuState]:
         upper = None
 
 
-def _processes(text: str, npus: tuple[NpuState, ...], unread: dict[str, str]) -> Iterator[NpuProcess]:
+def _parse_processes(text: str, npus: tuple[NpuState, ...], unread: dict[str, str]) -> Iterator[NpuProcess]:
     """Raises: Unreadable when an NPU of the table is neither said to be free nor has a process: the list was cut."""
-    told: set[int] = set()
-    for cells in _rows(text.partition("+===")[2]):
+    covered_npus: set[int] = set()
+    for cells in _table_rows(text.partition("+===")[2]):
         free = re.fullmatch(r"No running processes found in NPU (\d+)", cells[0])
         place = re.fullmatch(r"(\d+)(?:\s+(\d+))?", cells[0])
         if free:
-            told.add(int(free[1]))
+            covered_npus.add(int(free[1]))
         elif place and len(cells) == 4 and cells[1].isdecimal() and cells[3].isdecimal():
-            told.add(int(place[1]))
+            covered_npus.add(int(place[1]))
             yield NpuProcess(int(place[1]), int(place[2] or 0), int(cells[1]), cells[2], int(cells[3]))
         else:
             unread["processes"] = f"not understood: {' | '.join(cells)[:120]}"
-    silent = sorted({one.npu for one in npus} - told)
+    silent = sorted({state.npu for state in npus} - covered_npus)
     if silent and not unread:
         raise Unreadable(f"npu-smi info: nothing is said of processes on NPU {silent[0]}")
 
@@ -412,7 +412,7 @@ class NpuMemoryErrors(Fact, frozen=True):
     by_card: dict[int, MemoryErrors]
 
     @classmethod
-    def read(cls, answer: Answer) -> NpuMemoryErrors:
+    def read(cls, answer: ProbeAnswer) -> NpuMemoryErrors:
         by_card: dict[int, MemoryErrors] = {}
         silent: dict[str, Absent] = {}
         for number, output in answer.devices():
@@ -420,7 +420,7 @@ class NpuMemoryErrors(Fact, frozen=True):
             if "Invalid card id" in output.out + output.err:
                 continue
             try:
-                by_card[number] = _memory_errors(_text(output))
+                by_card[number] = _parse_memory_errors(_npu_smi_text(output))
             except Absent as why:
                 silent[f"NPU card {number}"] = why
         if not by_card:
@@ -428,11 +428,11 @@ class NpuMemoryErrors(Fact, frozen=True):
         return cls(by_card=by_card, unread={card: str(why) for card, why in silent.items()})
 
 
-def _memory_errors(text: str) -> MemoryErrors:
+def _parse_memory_errors(text: str) -> MemoryErrors:
     counts = []
     for label in ("HBM Double Bit Error Count", "HBM Double Bit Isolated Pages Count"):
-        found = re.findall(rf"^\s*{label}\s*:\s*(\d+)\s*$", text, re.M)
-        if not found:
+        values = re.findall(rf"^\s*{label}\s*:\s*(\d+)\s*$", text, re.M)
+        if not values:
             raise Unreadable(f"npu-smi info -t ecc: no {label}")
-        counts.append(sum(map(int, found)))
+        counts.append(sum(map(int, values)))
     return MemoryErrors(*counts)

@@ -8,29 +8,29 @@ from typing import Any
 
 import msgspec
 
-from doctor.engine.fact import Answer, Fact, PerHost, ask
+from doctor.engine.fact import Fact, PerHost, ProbeAnswer, ask
 from doctor.facts.hccn import DeviceAddresses
 
-MOST_PEERS = 4
-SECONDS = 40
-IPV4 = ("-g", "address")
-IPV6 = ("-inet6", "-g", "ipv6_address")
+MAX_PEERS = 4
+PING_SECONDS = 40
+IPV4_OPTIONS = ("-g", "address")
+IPV6_OPTIONS = ("-inet6", "-g", "ipv6_address")
 
 
-def call_tool(given: dict[str, Any]) -> Any:
+def run_hccn_tool(arguments: dict[str, Any]) -> Any:
     """Runs hccn_tool with each of the fact's calls, one after another, for it takes a lock."""
     import subprocess
     import time
 
-    task = given[given["asked"]]
+    task = arguments[arguments["asked"]]
     end = time.time() + task["seconds"]
-    said = []
-    for npu, address, words in task["calls"]:
+    replies = []
+    for npu, address, options in task["calls"]:
         text = "not tried: the time was up"
         while time.time() < end:
             try:
                 done = subprocess.run(
-                    ["hccn_tool", "-i", str(npu), *words, address],
+                    ["hccn_tool", "-i", str(npu), *options, address],
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.STDOUT,
@@ -43,8 +43,8 @@ def call_tool(given: dict[str, Any]) -> Any:
             if "is busy" not in text:  # another caller holds its lock
                 break
             time.sleep(0.1)
-        said.append([npu, address, text])
-    return said
+        replies.append([npu, address, text])
+    return replies
 
 
 class Ping(msgspec.Struct, frozen=True, order=True):
@@ -63,47 +63,49 @@ class DevicePings(Fact, frozen=True):
     packets received decides (driver source, ds_net_ext.c).
     """
 
-    probe = ask(call_tool, timeout=SECONDS + 15)
+    probe = ask(run_hccn_tool, timeout=PING_SECONDS + 15)
     needs = (DeviceAddresses,)
 
     pings: tuple[Ping, ...]
 
     @classmethod
-    def plan(cls, seen: Mapping[type[Fact], PerHost[Any]]) -> dict[str, Any]:
-        addresses = seen[DeviceAddresses]
+    def plan(cls, fleet_facts: Mapping[type[Fact], PerHost[Any]]) -> dict[str, Any]:
+        addresses = fleet_facts[DeviceAddresses]
         return {
-            host: {"calls": calls, "seconds": SECONDS}
-            for host, peers in partners(list(addresses)).items()
-            if (calls := list(_calls(addresses[host], [addresses[peer] for peer in peers])))
+            host: {"calls": calls, "seconds": PING_SECONDS}
+            for host, peers in ping_partners(list(addresses)).items()
+            if (calls := list(_ping_calls(addresses[host], [addresses[peer] for peer in peers])))
         }
 
     @classmethod
-    def read(cls, answer: Answer) -> DevicePings:
+    def read(cls, answer: ProbeAnswer) -> DevicePings:
         pings, unread = [], {}
         for npu, address, text in answer.json():
-            found = re.search(r"(\d+) packets transmitted, (\d+) received", text)
-            if found:
-                pings.append(Ping(npu, address, int(found[1]), int(found[2])))
+            match = re.search(r"(\d+) packets transmitted, (\d+) received", text)
+            if match:
+                pings.append(Ping(npu, address, int(match[1]), int(match[2])))
             else:
-                words = text.strip().splitlines() or ["said nothing"]
-                unread[f"ping from NPU {npu} to {address}"] = words[-1][:100]
+                lines = text.strip().splitlines() or ["said nothing"]
+                unread[f"ping from NPU {npu} to {address}"] = lines[-1][:100]
         return cls(pings=tuple(pings), unread=unread)
 
 
-def partners(hosts: Sequence[str]) -> dict[str, list[str]]:
+def ping_partners(hosts: Sequence[str]) -> dict[str, list[str]]:
     """Whom each host pings: those 1, 2, 4, 8 places on, round and round.
 
     Each host is pinged by as many as it pings, so one deaf host is told from one deaf link; the cost per host does
     not grow with the fleet.
     """
     count = len(hosts)
-    steps = [step for step in (1 << power for power in range(MOST_PEERS)) if step < count]
+    steps = [step for step in (1 << power for power in range(MAX_PEERS)) if step < count]
     return {host: [hosts[(place + step) % count] for step in steps] for place, host in enumerate(hosts)}
 
 
-def _calls(own: DeviceAddresses, peers: Sequence[DeviceAddresses]) -> Iterator[tuple[int, str, list[str]]]:
-    for npu in sorted(own.by_npu):
+def _ping_calls(
+    host_addresses: DeviceAddresses, peers: Sequence[DeviceAddresses]
+) -> Iterator[tuple[int, str, list[str]]]:
+    for npu in sorted(host_addresses.by_npu):
         for peer in peers:
             if npu in peer.by_npu:
                 address = str(peer.by_npu[npu].ip)
-                yield npu, address, ["-ping", *(IPV6 if ":" in address else IPV4)]
+                yield npu, address, ["-ping", *(IPV6_OPTIONS if ":" in address else IPV4_OPTIONS)]

@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 
-from doctor.engine.fact import Absent, Answer, Fact, Unreadable, ask, read
+from doctor.engine.fact import Absent, Fact, ProbeAnswer, Unreadable, ask, read
 from doctor.engine.record import redact
-from doctor.facts.kernel import PORT_RANGE, RESERVED_PORTS, path_of
-from doctor.job import Launch, PortRange
+from doctor.facts.kernel import PORT_RANGE, RESERVED_PORTS, sysctl_path
+from doctor.job import LaunchConfig, PortRange
 
 
 def parse_ports(text: str) -> tuple[PortRange, ...]:
@@ -20,50 +20,53 @@ def parse_ports(text: str) -> tuple[PortRange, ...]:
     >>> parse_ports("60016-60031,8080,60000-60015")
     (PortRange(first=8080, last=8080), PortRange(first=60000, last=60031))
     """
-    found = []
+    port_ranges = []
     for part in text.replace("\n", ",").split(","):
         if not part.strip():
             continue
-        one = re.fullmatch(r"\s*([0-9]{1,5})(?:-([0-9]{1,5}))?\s*", part, re.ASCII)
-        first, last = (int(one[1]), int(one[2] or one[1])) if one else (1, 0)
+        match = re.fullmatch(r"\s*([0-9]{1,5})(?:-([0-9]{1,5}))?\s*", part, re.ASCII)
+        first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
         if not first <= last <= 65535:
             raise ValueError(f"{part.strip()[:40]!r} is no port and no range of ports")
-        found.append(PortRange(first, last))
-    return merged(found)
+        port_ranges.append(PortRange(first, last))
+    return merge_ranges(port_ranges)
 
 
-def merged(ranges: Iterable[PortRange]) -> tuple[PortRange, ...]:
+def merge_ranges(ranges: Iterable[PortRange]) -> tuple[PortRange, ...]:
     """The same ports in as few ranges as possible, in order."""
-    found: list[PortRange] = []
-    for one in sorted(ranges):
-        if found and one.first <= found[-1].last + 1:
-            found[-1] = PortRange(found[-1].first, max(found[-1].last, one.last))
+    result: list[PortRange] = []
+    for port_range in sorted(ranges):
+        if result and port_range.first <= result[-1].last + 1:
+            result[-1] = PortRange(result[-1].first, max(result[-1].last, port_range.last))
         else:
-            found.append(one)
-    return tuple(found)
+            result.append(port_range)
+    return tuple(result)
 
 
-def spelled(ranges: Iterable[PortRange]) -> str:
+def format_ports(ranges: Iterable[PortRange]) -> str:
     """The way the kernel writes them: ``8080,60000-60031``; "none" for no port."""
-    words = [str(one.first) if one.first == one.last else f"{one.first}-{one.last}" for one in ranges]
-    return ",".join(words) or "none"
+    texts = [
+        str(port_range.first) if port_range.first == port_range.last else f"{port_range.first}-{port_range.last}"
+        for port_range in ranges
+    ]
+    return ",".join(texts) or "none"
 
 
-def covers(ranges: Iterable[PortRange], port: int) -> bool:
-    return any(one.first <= port <= one.last for one in ranges)
+def contains_port(ranges: Iterable[PortRange], port: int) -> bool:
+    return any(port_range.first <= port <= port_range.last for port_range in ranges)
 
 
 class ReservedPorts(Fact, frozen=True):
     """Local ports that the kernel hands to outgoing connections, and those among them that it must leave alone."""
 
-    probe = read(path_of(RESERVED_PORTS), path_of(PORT_RANGE), job=True, limit=1 << 20)
+    probe = read(sysctl_path(RESERVED_PORTS), sysctl_path(PORT_RANGE), job=True, limit=1 << 20)
 
     reserved: tuple[PortRange, ...]
     ephemeral: PortRange
 
     @classmethod
-    def read(cls, answer: Answer) -> ReservedPorts:
-        reserved, path = answer.text(path_of(RESERVED_PORTS)), path_of(PORT_RANGE)
+    def read(cls, answer: ProbeAnswer) -> ReservedPorts:
+        reserved, path = answer.text(sysctl_path(RESERVED_PORTS)), sysctl_path(PORT_RANGE)
         ends = answer.text(path).split()
         try:
             (ephemeral,) = parse_ports("-".join(ends)) if len(ends) == 2 else ()
@@ -72,38 +75,42 @@ class ReservedPorts(Fact, frozen=True):
         try:
             return cls(reserved=parse_ports(reserved), ephemeral=ephemeral)
         except ValueError as error:
-            raise Unreadable(f"{path_of(RESERVED_PORTS)}: {error}") from None
+            raise Unreadable(f"{sysctl_path(RESERVED_PORTS)}: {error}") from None
 
-    def at_risk(self, port: int) -> bool:
+    def kernel_may_assign(self, port: int) -> bool:
         """The kernel may hand the port to an outgoing connection of any program."""
-        return covers([self.ephemeral], port) and not covers(self.reserved, port)
+        return contains_port([self.ephemeral], port) and not contains_port(self.reserved, port)
 
-    def words(self, lost: Iterable[int], wanted: Iterable[int], others: Iterable[int] = ()) -> dict[str, Any]:
+    def finding_values(
+        self, lost: Iterable[int], required: Iterable[int], others: Iterable[int] = ()
+    ) -> dict[str, Any]:
         """Values of a finding that ``lost`` may be handed out.
 
-        ``merged`` is the whole list that should be reserved. ``others`` are ports that another check asks for: they are
+        ``merge_ranges`` is the whole list that should be reserved. ``others`` are ports that another check asks for: they are
         in it where they are at risk, so that one list serves both.
         """
-        merge = merged([*self.reserved, *ranges([*wanted, *filter(self.at_risk, others)])])
+        merge = merge_ranges(
+            [*self.reserved, *single_port_ranges([*required, *filter(self.kernel_may_assign, others)])]
+        )
         return {
-            "ports": spelled(ranges(lost)),
-            "range": spelled([self.ephemeral]),
+            "ports": format_ports(single_port_ranges(lost)),
+            "range": format_ports([self.ephemeral]),
             "first": self.ephemeral.first,
-            "merged": spelled(merge),
-            "saw": f"reserved: {spelled(self.reserved)}",
-            "want": f"reserved: {spelled(ranges(wanted))}",
+            "merged": format_ports(merge),
+            "saw": f"reserved: {format_ports(self.reserved)}",
+            "want": f"reserved: {format_ports(single_port_ranges(required))}",
         }
 
 
-def look_at_ports(given: dict) -> dict:  # type: ignore[type-arg]
+def list_sockets(arguments: dict) -> dict:  # type: ignore[type-arg]
     import os
     import pwd
     import socket
     import struct
 
     listen, busy = "0A", ("01", "02", "08")  # established, being made, closed by the peer
-    wanted = set(given.get("ports") or [])
-    found = {}
+    job_ports = set(arguments.get("ports") or [])
+    sockets = {}
     tables = 0
     for name, family in (("tcp", socket.AF_INET), ("tcp6", socket.AF_INET6)):
         try:
@@ -116,37 +123,37 @@ def look_at_ports(given: dict) -> dict:  # type: ignore[type-arg]
             parts = line.split()
             address, port = parts[1].split(":")
             number = int(port, 16)
-            if parts[3] != listen and not (parts[3] in busy and number in wanted):
+            if parts[3] != listen and not (parts[3] in busy and number in job_ports):
                 continue
             packed = b"".join(struct.pack("=I", int(address[at : at + 8], 16)) for at in range(0, len(address), 8))
             try:
                 user = pwd.getpwuid(int(parts[7])).pw_name
             except KeyError:
                 user = "uid " + parts[7]
-            found[parts[9]] = {
+            sockets[parts[9]] = {
                 "port": number,
                 "address": socket.inet_ntop(family, packed),
                 "listening": parts[3] == listen,
                 "user": user,
             }
-    left = {"socket:[" + inode + "]" for inode in found}
+    unmatched_links = {"socket:[" + inode + "]" for inode in sockets}
     for pid in os.listdir("/proc"):
-        if not (left and pid.isdigit()):
+        if not (unmatched_links and pid.isdigit()):
             continue
         try:
             for fd in os.listdir("/proc/" + pid + "/fd"):
                 link = os.readlink("/proc/" + pid + "/fd/" + fd)
-                if link in left:
-                    left.discard(link)
+                if link in unmatched_links:
+                    unmatched_links.discard(link)
                     with open("/proc/" + pid + "/cmdline", "rb") as cmdline:
-                        words = cmdline.read(400).decode("utf-8", "replace").split("\0")
-                    found[link[8:-1]].update(pid=int(pid), command=" ".join(words).strip())
+                        command_words = cmdline.read(400).decode("utf-8", "replace").split("\0")
+                    sockets[link[8:-1]].update(pid=int(pid), command=" ".join(command_words).strip())
         except OSError:
             continue  # it has ended, or is another user's
-    return {"tables": tables, "sockets": list(found.values())}
+    return {"tables": tables, "sockets": list(sockets.values())}
 
 
-class Socket(msgspec.Struct, frozen=True):
+class ListeningSocket(msgspec.Struct, frozen=True):
     """One TCP socket that holds a local port."""
 
     port: int
@@ -171,36 +178,36 @@ class Listeners(Fact, frozen=True):
     Without root the processes of other users cannot be seen; that a port is taken, and by which user, always can.
     """
 
-    probe = ask(look_at_ports, root=True, job=True, timeout=20)
+    probe = ask(list_sockets, root=True, job=True, timeout=20)
 
-    sockets: tuple[Socket, ...]
+    sockets: tuple[ListeningSocket, ...]
 
     @classmethod
-    def read(cls, answer: Answer) -> Listeners:
-        seen = answer.json()
-        if not seen["tables"]:
+    def read(cls, answer: ProbeAnswer) -> Listeners:
+        data = answer.json()
+        if not data["tables"]:
             raise Unreadable("/proc/self/net/tcp is not there")
-        return cls(sockets=tuple(sorted(msgspec.convert(seen["sockets"], list[Socket]), key=_order)))
+        return cls(sockets=tuple(sorted(msgspec.convert(data["sockets"], list[ListeningSocket]), key=_socket_order)))
 
-    def holding(self, port: int) -> tuple[Socket, ...]:
+    def on_port(self, port: int) -> tuple[ListeningSocket, ...]:
         """The sockets on a port, those that listen first."""
-        return tuple(one for one in self.sockets if one.port == port)
+        return tuple(socket for socket in self.sockets if socket.port == port)
 
 
-def _order(one: Socket) -> tuple[int, bool, str, int]:
-    return one.port, not one.listening, one.address, one.pid
+def _socket_order(socket: ListeningSocket) -> tuple[int, bool, str, int]:
+    return socket.port, not socket.listening, socket.address, socket.pid
 
 
-def ranges(ports: Iterable[int]) -> tuple[PortRange, ...]:
+def single_port_ranges(ports: Iterable[int]) -> tuple[PortRange, ...]:
     """Single ports as ranges."""
-    return merged(PortRange(port, port) for port in ports)
+    return merge_ranges(PortRange(port, port) for port in ports)
 
 
-def needed(launch: Launch) -> list[int]:
+def required_hccl_ports(launch: LaunchConfig) -> list[int]:
     """The host ports that HCCL will take, in its order; none when the kernel chooses.
 
     Raises: Absent when it does.
     """
     if not launch.hccl_ports:
         raise Absent("HCCL_HOST_SOCKET_PORT_RANGE is auto: the kernel gives HCCL free ports")
-    return [port for one in launch.hccl_ports for port in range(one.first, one.last + 1)]
+    return [port for port_range in launch.hccl_ports for port in range(port_range.first, port_range.last + 1)]

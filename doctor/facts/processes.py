@@ -6,10 +6,10 @@ from typing import Any
 
 import msgspec
 
-from doctor.engine.fact import Absent, Answer, Fact, ask
+from doctor.engine.fact import Absent, Fact, ProbeAnswer, ask
 
 
-def look_for_holders(given: dict[str, Any]) -> dict[str, Any]:
+def list_device_users(arguments: dict[str, Any]) -> dict[str, Any]:
     import os
     import pwd
     import re
@@ -22,9 +22,9 @@ def look_for_holders(given: dict[str, Any]) -> dict[str, Any]:
         npus = set()
         try:
             for fd in os.listdir("/proc/" + pid + "/fd"):
-                found = re.match("/dev/davinci([0-9]+)$", os.readlink("/proc/" + pid + "/fd/" + fd))
-                if found:
-                    npus.add(int(found.group(1)))
+                match = re.match("/dev/davinci([0-9]+)$", os.readlink("/proc/" + pid + "/fd/" + fd))
+                if match:
+                    npus.add(int(match.group(1)))
         except PermissionError:
             hidden += 1
             continue
@@ -44,11 +44,11 @@ def look_for_holders(given: dict[str, Any]) -> dict[str, Any]:
             user = str(uid)
         age = int(uptime - int(rest.split()[19]) / ticks)
         holders.append({"pid": int(pid), "name": name, "user": user, "seconds": age, "npus": sorted(npus)})
-    there = any(re.match("davinci[0-9]", name) for name in os.listdir("/dev"))
-    return {"there": there, "holders": holders, "hidden": hidden}
+    has_device_files = any(re.match("davinci[0-9]", name) for name in os.listdir("/dev"))
+    return {"there": has_device_files, "holders": holders, "hidden": hidden}
 
 
-class Holder(msgspec.Struct, frozen=True):
+class DeviceUser(msgspec.Struct, frozen=True):
     """A process that has an NPU's device file open."""
 
     pid: int
@@ -62,19 +62,22 @@ class Holder(msgspec.Struct, frozen=True):
 class NpuProcesses(Fact, frozen=True):
     """The processes that have ``/dev/davinci0`` and on open; without root, those of the login user alone."""
 
-    probe = ask(look_for_holders, root=True)
+    probe = ask(list_device_users, root=True)
 
-    holders: tuple[Holder, ...]
-    hidden: int
+    device_users: tuple[DeviceUser, ...]
+    unreadable_processes: int
     """Processes that could not be looked into: with any, an empty list proves nothing."""
 
-    def of(self, pid: int) -> Holder | None:
-        return next((one for one in self.holders if one.pid == pid), None)
+    def by_pid(self, pid: int) -> DeviceUser | None:
+        return next((process for process in self.device_users if process.pid == pid), None)
 
     @classmethod
-    def read(cls, answer: Answer) -> NpuProcesses:
-        said = answer.json()
-        if not said["there"]:
+    def read(cls, answer: ProbeAnswer) -> NpuProcesses:
+        data = answer.json()
+        if not data["there"]:
             raise Absent("the host has no NPU device files")
-        holders = msgspec.convert(said["holders"], tuple[Holder, ...])
-        return cls(holders=tuple(sorted(holders, key=lambda one: one.pid)), hidden=msgspec.convert(said["hidden"], int))
+        holders = msgspec.convert(data["holders"], tuple[DeviceUser, ...])
+        return cls(
+            device_users=tuple(sorted(holders, key=lambda process: process.pid)),
+            unreadable_processes=msgspec.convert(data["hidden"], int),
+        )

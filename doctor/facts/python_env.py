@@ -8,16 +8,16 @@ from typing import Any, Literal
 
 import msgspec
 
-from doctor.engine.fact import Absent, Answer, Fact, PerHost, Unreadable, ask
+from doctor.engine.fact import Absent, Fact, PerHost, ProbeAnswer, Unreadable, ask
 
 
-def find_python(given: dict[str, Any]) -> dict[str, Any]:
+def find_python(arguments: dict[str, Any]) -> dict[str, Any]:
     import os
     import shutil
 
-    asked = given.get("python", "")
+    requested = arguments.get("python", "")
     path = os.environ.get("PATH", "") + ":/usr/local/bin:/usr/bin"
-    return {"asked": asked, "path": shutil.which(asked or "python3", path=path) or ""}
+    return {"asked": requested, "path": shutil.which(requested or "python3", path=path) or ""}
 
 
 class JobPython(Fact, frozen=True):
@@ -31,21 +31,21 @@ class JobPython(Fact, frozen=True):
     """Empty: there is none."""
 
     @classmethod
-    def read(cls, answer: Answer) -> JobPython:
+    def read(cls, answer: ProbeAnswer) -> JobPython:
         return msgspec.convert(answer.json(), cls)
 
 
-def look_at_packages(given: dict[str, Any]) -> dict[str, Any]:
+def list_packages(arguments: dict[str, Any]) -> dict[str, Any]:
     import json
     import os
     import shutil
     import subprocess
 
-    asked = given.get("python", "")
+    requested = arguments.get("python", "")
     path = os.environ.get("PATH", "") + ":/usr/local/bin:/usr/bin"
-    python = shutil.which(asked or "python3", path=path)
+    python = shutil.which(requested or "python3", path=path)
     if not python:
-        return {"asked": asked, "path": ""}
+        return {"asked": requested, "path": ""}
     program = """
 import importlib.util, json, os, re, sys
 form = r"(torch|torch[-_]npu|mindspore|numpy)-([^-]+)(?:-[^-]+)?[.](?:dist|egg)-info$"
@@ -65,15 +65,15 @@ print("doctor " + json.dumps({"version": version, "packages": found, "torch": to
     done = subprocess.run([python, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=18)  # noqa: UP022
     answers = [line for line in done.stdout.decode("utf-8", "replace").splitlines() if line.startswith("doctor ")]
     if done.returncode or not answers:
-        words = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        return {"asked": asked, "path": python, "error": words[-1] if words else "it said nothing"}
-    return dict(json.loads(answers[-1][7:]), asked=asked, path=python)
+        error_lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
+        return {"asked": requested, "path": python, "error": error_lines[-1] if error_lines else "it said nothing"}
+    return dict(json.loads(answers[-1][7:]), asked=requested, path=python)
 
 
 class PythonEnv(Fact, frozen=True):
     """The job's interpreter and the versions of what is installed for it; nothing is imported."""
 
-    probe = ask(look_at_packages, job=True, timeout=20)
+    probe = ask(list_packages, job=True, timeout=20)
 
     path: str
     version: str
@@ -84,41 +84,45 @@ class PythonEnv(Fact, frozen=True):
     """``import torch`` would find something, installed as a distribution or not."""
 
     @property
-    def line(self) -> str:
+    def minor_version(self) -> str:
         """Major and minor version, such as 3.10."""
         return ".".join(self.version.split(".")[:2])
 
     @classmethod
-    def read(cls, answer: Answer) -> PythonEnv:
-        said = answer.json()
-        _must_be_there(said)
-        found = msgspec.convert(said["packages"], dict[str, list[str]])
-        unread = {name: f"several versions are installed: {', '.join(v)}" for name, v in found.items() if len(v) > 1}
-        packages = {name: versions[0] for name, versions in sorted(found.items()) if len(versions) == 1}
-        version = msgspec.convert(said["version"], str)
-        finds = msgspec.convert(said["torch"], bool)
-        return cls(path=said["path"], version=version, packages=packages, finds_torch=finds, unread=unread)
+    def read(cls, answer: ProbeAnswer) -> PythonEnv:
+        data = answer.json()
+        _require_interpreter(data)
+        versions_by_package = msgspec.convert(data["packages"], dict[str, list[str]])
+        unread = {
+            name: f"several versions are installed: {', '.join(v)}"
+            for name, v in versions_by_package.items()
+            if len(v) > 1
+        }
+        packages = {name: versions[0] for name, versions in sorted(versions_by_package.items()) if len(versions) == 1}
+        version = msgspec.convert(data["version"], str)
+        finds = msgspec.convert(data["torch"], bool)
+        return cls(path=data["path"], version=version, packages=packages, finds_torch=finds, unread=unread)
 
 
-def _must_be_there(said: dict[str, Any]) -> None:
-    if not said["path"] and said["asked"]:
-        raise Unreadable(f"there is no interpreter {said['asked']}", "job-python-missing")
-    if not said["path"]:
+def _require_interpreter(data: dict[str, Any]) -> None:
+    if not data["path"] and data["asked"]:
+        raise Unreadable(f"there is no interpreter {data['asked']}", "job-python-missing")
+    if not data["path"]:
         raise Absent("there is no python3 where the job runs")
-    if said.get("error"):
-        raise Unreadable(f"{said['path']} does not run: {said['error']}")
+    if data.get("error"):
+        raise Unreadable(f"{data['path']} does not run: {data['error']}")
 
 
-def try_import(given: dict[str, Any]) -> dict[str, Any]:
+def try_import(arguments: dict[str, Any]) -> dict[str, Any]:
     import os
     import shutil
     import subprocess
     import time
 
-    asked = given.get("python", "")
+    requested = arguments.get("python", "")
     path = os.environ.get("PATH", "") + ":/usr/local/bin:/usr/bin"
-    python = shutil.which(asked or "python3", path=path)
-    answer = {"asked": asked, "path": python or "", "set_env": "", "tries": []}
+    python = shutil.which(requested or "python3", path=path)
+    answer = {"asked": requested, "path": python or "", "set_env": "", "tries": []}
     if not python:
         return answer
     program = """
@@ -133,10 +137,10 @@ else:
 """
     scripts = ["/cann/set_env.sh", "/ascend-toolkit/set_env.sh", "/nnae/set_env.sh", "/latest/set_env.sh"]
     tops = ["/usr/local/Ascend", os.environ.get("HOME", "") + "/Ascend"]
-    there = [top + script for top in tops for script in scripts if os.path.exists(top + script)]
-    answer["set_env"] = there[0] if there else ""
+    set_env_scripts = [top + script for top in tops for script in scripts if os.path.exists(top + script)]
+    answer["set_env"] = set_env_scripts[0] if set_env_scripts else ""
     end = time.time() + 50
-    for script in ["", *there[:1]]:
+    for script in ["", *set_env_scripts[:1]]:
         line = '. "$0" >/dev/null 2>&1; exec "$@"' if script else 'exec "$@"'
         shell = shutil.which("bash") or "/bin/sh"
         command = [shell, "-c", line, script, python, "-c", program]
@@ -165,47 +169,47 @@ class TorchImport(Fact, frozen=True):
 
     probe = ask(try_import, job=True, timeout=55)
     needs = (PythonEnv,)
-    unasked = "torch is not installed for the job's interpreter"
+    not_planned_reason = "torch is not installed for the job's interpreter"
 
     error: str
     """What the plain login's import raised, at its root; empty when it went well."""
     set_env: str
     """CANN's script on this host; empty when there is none."""
-    error_after: str
+    error_with_set_env: str
     """What was raised with that script sourced, or without one; empty when it went well."""
 
     @classmethod
-    def plan(cls, seen: Mapping[type[Fact], PerHost[Any]]) -> dict[str, Any]:
+    def plan(cls, fleet_facts: Mapping[type[Fact], PerHost[Any]]) -> dict[str, Any]:
         """Only where there is a torch: an interpreter is not started for nothing on every host."""
-        return {host: True for host, env in seen[PythonEnv].items() if env.finds_torch}
+        return {host: True for host, env in fleet_facts[PythonEnv].items() if env.finds_torch}
 
     @classmethod
-    def read(cls, answer: Answer) -> TorchImport:
-        said = answer.json()
-        _must_be_there(said)
-        errors = [_error(one) for one in said["tries"]]
-        return cls(error=errors[0], set_env=said["set_env"], error_after=errors[-1])
+    def read(cls, answer: ProbeAnswer) -> TorchImport:
+        data = answer.json()
+        _require_interpreter(data)
+        errors = [_attempt_error(attempt) for attempt in data["tries"]]
+        return cls(error=errors[0], set_env=data["set_env"], error_with_set_env=errors[-1])
 
 
-def _error(one: dict[str, Any]) -> str:
+def _attempt_error(attempt: dict[str, Any]) -> str:
     """What one try raised. Raises: Absent without torch; Unreadable when it did not end."""
-    if "timeout" in one:
-        raise Unreadable(f"import torch: no answer in {one['timeout']} s")
-    if one["code"] == 0:
-        if "doctor-imported " in one["out"]:
+    if "timeout" in attempt:
+        raise Unreadable(f"import torch: no answer in {attempt['timeout']} s")
+    if attempt["code"] == 0:
+        if "doctor-imported " in attempt["out"]:
             return ""
-        if "doctor-no-torch" in one["out"]:
+        if "doctor-no-torch" in attempt["out"]:
             raise Absent("torch is not installed for the job's interpreter")
         raise Unreadable("import torch: the interpreter said nothing")
-    raised = re.findall(r"^((?:[\w.]+(?:Error|Exception|Warning)|Exception|SystemExit)\b:? ?.*)$", one["err"], re.M)
+    raised = re.findall(r"^((?:[\w.]+(?:Error|Exception|Warning)|Exception|SystemExit)\b:? ?.*)$", attempt["err"], re.M)
     # The root stands first: what is raised while it is handled says only that loading torch_npu failed.
     causes = [line for line in raised if "Failed to load the backend extension" not in line and "Warning" not in line]
-    told = [line for line in causes if "set_env.sh" in line]
+    set_env_errors = [line for line in causes if "set_env.sh" in line]
     if causes:
-        return str((told or causes)[0]).strip()[:400]
-    words = one["err"].strip().splitlines()
-    ended = f"killed by signal {-one['code']}" if one["code"] < 0 else f"exit status {one['code']}"
-    return f"{words[-1].strip()[:300]} ({ended})" if words else ended
+        return str((set_env_errors or causes)[0]).strip()[:400]
+    error_lines = attempt["err"].strip().splitlines()
+    ended = f"killed by signal {-attempt['code']}" if attempt["code"] < 0 else f"exit status {attempt['code']}"
+    return f"{error_lines[-1].strip()[:300]} ({ended})" if error_lines else ended
 
 
 _DRIVER_LIBRARIES = r"libascend_hal|libdrv\w*|libdcmi|libc_sec"
@@ -214,11 +218,11 @@ _CANN_LIBRARIES = r"libhccl\w*|libascendcl|libacl\w*|libge_\w+|libgraph\w*|libop
 
 def missing_library(error: str) -> str:
     """The shared library that an import did not find, or the empty string."""
-    found = re.search(r"\b(lib[\w.+-]*\.so[\w.]*): cannot open shared object file", error)
-    return found[1] if found else ""
+    match = re.search(r"\b(lib[\w.+-]*\.so[\w.]*): cannot open shared object file", error)
+    return match[1] if match else ""
 
 
-def cause(error: str) -> Cause:
+def import_cause(error: str) -> Cause:
     """Whose part is missing, by the words of the error."""
     if not error:
         return ""

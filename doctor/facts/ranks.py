@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from doctor.engine.fact import Absent, Answer, Fact, ask
+from doctor.engine.fact import Absent, Fact, ProbeAnswer, ask
 
 
-def look_at_rank_table(given: dict[str, Any]) -> dict[str, Any]:
+def hash_rank_table(arguments: dict[str, Any]) -> dict[str, Any]:
     import hashlib
 
-    path = given.get("rank_table", "")
+    path = arguments.get("rank_table", "")
     if not path:
         return {"path": ""}
     try:
@@ -24,7 +24,7 @@ def look_at_rank_table(given: dict[str, Any]) -> dict[str, Any]:
 class RankTableOnHost(Fact, frozen=True):
     """Whether the rank table lies at the job's path on the host, and which one it is."""
 
-    probe = ask(look_at_rank_table, job=True)
+    probe = ask(hash_rank_table, job=True)
 
     path: str
     present: bool
@@ -32,8 +32,8 @@ class RankTableOnHost(Fact, frozen=True):
     """Of its bytes; empty when it is not there."""
 
     @classmethod
-    def read(cls, answer: Answer) -> RankTableOnHost:
-        said = answer.json()
-        if not said["path"]:
+    def read(cls, answer: ProbeAnswer) -> RankTableOnHost:
+        data = answer.json()
+        if not data["path"]:
             raise Absent("no rank table was given")
-        return cls(path=said["path"], present=said["present"], sha256=said["sha256"])
+        return cls(path=data["path"], present=data["present"], sha256=data["sha256"])

@@ -5,24 +5,24 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from doctor.engine.fact import Absent, Answer, Fact, Unreadable, ask, read
+from doctor.engine.fact import Absent, Fact, ProbeAnswer, Unreadable, ask, read
 
 DRIVER = "/usr/local/Ascend/driver/version.info"
 FIRMWARE = "/usr/local/Ascend/firmware/version.info"
 INSTALL = "/etc/ascend_install.info"
 
 
-def _fields(text: str) -> dict[str, str]:
+def _parse_fields(text: str) -> dict[str, str]:
     """``name=value`` lines, without the spaces around them."""
     pairs = (line.partition("=") for line in text.splitlines() if "=" in line and not line.lstrip().startswith("#"))
     return {name.strip(): value.strip() for name, _, value in pairs}
 
 
-def _version(text: str, path: str) -> str:
-    found = _fields(text).get("Version", "")
-    if not re.fullmatch(r"\d[\w.+-]{0,60}", found, re.ASCII):
+def _parse_version(text: str, path: str) -> str:
+    version = _parse_fields(text).get("Version", "")
+    if not re.fullmatch(r"\d[\w.+-]{0,60}", version, re.ASCII):
         raise Unreadable(f"{path} names no version")
-    return found
+    return version
 
 
 class NpuVersions(Fact, frozen=True):
@@ -39,30 +39,30 @@ class NpuVersions(Fact, frozen=True):
     """``complete`` when the driver's installation ended well; None when the installer's note does not say."""
 
     @classmethod
-    def read(cls, answer: Answer) -> NpuVersions:
-        install = _fields(_optional(answer, INSTALL) or "")
+    def read(cls, answer: ProbeAnswer) -> NpuVersions:
+        install = _parse_fields(_optional_text(answer, INSTALL) or "")
         if answer[DRIVER].ended == "absent":
             where = install.get("Driver_Install_Path_Param", "/usr/local/Ascend")
             if where.rstrip("/") != "/usr/local/Ascend":
                 raise Unreadable(f"the driver is installed under {where}, not /usr/local/Ascend")
             raise Absent("no NPU driver is installed: " + answer[DRIVER].err)
         text = answer.text(DRIVER)
-        firmware = _optional(answer, FIRMWARE)
-        ranges = re.findall(r"\[\s*([\w.]+)\s*,\s*([\w.]+)\s*\]", _fields(text).get("compatible_version_fw", ""))
+        firmware = _optional_text(answer, FIRMWARE)
+        ranges = re.findall(r"\[\s*([\w.]+)\s*,\s*([\w.]+)\s*\]", _parse_fields(text).get("compatible_version_fw", ""))
         return cls(
-            driver=_version(text, DRIVER),
-            firmware=_version(firmware, FIRMWARE) if firmware is not None else None,
+            driver=_parse_version(text, DRIVER),
+            firmware=_parse_version(firmware, FIRMWARE) if firmware is not None else None,
             firmware_ranges=tuple(ranges),
             install_status=install.get("Driver_Install_Status"),
         )
 
 
-def _optional(answer: Answer, path: str) -> str | None:
+def _optional_text(answer: ProbeAnswer, path: str) -> str | None:
     """A file's text; None when it does not exist. Raises: Unreadable."""
     return None if answer[path].ended == "absent" else answer.text(path)
 
 
-def look_for_cann(given: dict[str, Any]) -> list[Any]:
+def find_cann(arguments: dict[str, Any]) -> list[Any]:
     import glob
     import os
 
@@ -88,7 +88,7 @@ def look_for_cann(given: dict[str, Any]) -> list[Any]:
 class CannVersion(Fact, frozen=True):
     """The CANN that the job gets: that of its environment, else the one that ``latest`` points to."""
 
-    probe = ask(look_for_cann, job=True)
+    probe = ask(find_cann, job=True)
 
     version: str
     path: str
@@ -97,16 +97,16 @@ class CannVersion(Fact, frozen=True):
     """All that were found, by folder."""
 
     @classmethod
-    def read(cls, answer: Answer) -> CannVersion:
+    def read(cls, answer: ProbeAnswer) -> CannVersion:
         installed: dict[str, str] = {}
         silent: dict[str, str] = {}
-        for one in answer.json():
-            if "error" in one:
-                silent[one["path"]] = one["error"]
-            elif found := _cann_version(one["text"]):
-                installed.setdefault(one["root"], found)
+        for tree in answer.json():
+            if "error" in tree:
+                silent[tree["path"]] = tree["error"]
+            elif tree_version := _parse_cann_version(tree["text"]):
+                installed.setdefault(tree["root"], tree_version)
             else:
-                silent[one["path"]] = "names no version"
+                silent[tree["path"]] = "names no version"
         if installed:
             root = next(iter(installed))
             return cls(version=installed[root], path=root, installed=installed)
@@ -115,11 +115,11 @@ class CannVersion(Fact, frozen=True):
         raise Absent("CANN is not installed where the job runs")
 
 
-def _cann_version(text: str) -> str:
+def _parse_cann_version(text: str) -> str:
     """From an install.info (``version=8.1.RC1``) or a version.cfg (``..._running_version=[7.6.0.1.220:8.0.0]``)."""
-    fields = _fields(text)
-    found = fields.get("version", "")
+    fields = _parse_fields(text)
+    version = fields.get("version", "")
     for name in ("toolkit_running_version", "runtime_running_version"):
         match = re.fullmatch(r"\[.*:([^:\]]+)\]", fields.get(name, ""))
-        found = found or (match[1] if match else "")
-    return found if re.fullmatch(r"\d[\w.+-]{0,60}", found, re.ASCII) else ""
+        version = version or (match[1] if match else "")
+    return version if re.fullmatch(r"\d[\w.+-]{0,60}", version, re.ASCII) else ""

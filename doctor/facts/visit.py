@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from doctor.engine.fact import Absent, Answer, Fact, not_reached, visit
+from doctor.engine.fact import Absent, Fact, ProbeAnswer, not_reached, visit
 
 
-class Reach(Fact, frozen=True):
+class Reachability(Fact, frozen=True):
     """Whether the collector ran on the host, and if not, why."""
 
     probe = visit()
 
-    trouble: str
-    """Empty, or a `doctor.transport.Trouble`."""
+    failure: str
+    """Empty, or a `doctor.transport.TransportErrorKind`."""
     text: str
     hint: str
 
     @classmethod
-    def read(cls, answer: Answer) -> Reach:
-        seen = answer.visit
-        return cls(trouble=seen.trouble, text=seen.text, hint=seen.hint)
+    def read(cls, answer: ProbeAnswer) -> Reachability:
+        host_visit = answer.visit
+        return cls(failure=host_visit.failure, text=host_visit.text, hint=host_visit.hint)
 
 
-class Clock(Fact, frozen=True):
+class ClockOffset(Fact, frozen=True):
     """How far the host's clock is from ours: a range that surely holds the difference, in seconds.
 
     The host began after we sent and ended before we received, so the difference (host minus controller) lies
@@ -30,14 +30,14 @@ class Clock(Fact, frozen=True):
 
     probe = visit()
 
-    least: float
-    most: float
+    minimum: float
+    maximum: float
 
     @classmethod
-    def read(cls, answer: Answer) -> Clock:
-        seen = answer.visit
-        if seen.trouble:
-            raise not_reached(seen.trouble, seen.text)
-        if seen.local:
+    def read(cls, answer: ProbeAnswer) -> ClockOffset:
+        host_visit = answer.visit
+        if host_visit.failure:
+            raise not_reached(host_visit.failure, host_visit.text)
+        if host_visit.local:
             raise Absent("the host looked at itself: no other clock was read beside its own")
-        return cls(least=seen.ended - seen.received, most=seen.began - seen.sent)
+        return cls(minimum=host_visit.ended - host_visit.received, maximum=host_visit.began - host_visit.sent)

@@ -22,7 +22,7 @@ _START += "echo doctor-no-python >&2; exit 127"
 _AS_ROOT = "[ $(id -u) = 0 ] || s=$(echo sudo -n)"
 
 
-class Letter(msgspec.Struct, frozen=True):
+class ExecuteRequest(msgspec.Struct, frozen=True):
     """A command, what is sent to it first, and what its lines begin with."""
 
     command: str
@@ -30,10 +30,10 @@ class Letter(msgspec.Struct, frozen=True):
     marker: str
 
 
-def letter(root: bool, lock: float, python: str = "") -> Letter:
+def execute_request(root: bool, lock: float, python: str = "") -> ExecuteRequest:
     """Starts the program; ``lock``: seconds to wait for another one on that host, below 0 takes no lock."""
     marker = "doctor-" + secrets.token_hex(8)
     request = json.dumps({"marker": marker, "lock": lock}).encode("ascii")
     start = f"{'s=; ' + _AS_ROOT if root else 's='}; {_START}".replace(_PYTHONS, python or _PYTHONS)
     start = start.replace("SOURCE", str(len(SOURCE))).replace("REQUEST", str(len(request)))
-    return Letter(f"exec sh -c '{start}'", SOURCE + request, marker)
+    return ExecuteRequest(f"exec sh -c '{start}'", SOURCE + request, marker)

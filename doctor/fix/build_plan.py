@@ -8,40 +8,43 @@ from datetime import datetime, timezone
 import msgspec
 
 from doctor import __version__
-from doctor.collect.fanout import Progress
+from doctor.collect.fanout import RecordCallback
 from doctor.engine.check import Check
 from doctor.engine.record import Run
 from doctor.engine.result import Report
 from doctor.environment.inventory import Inventory
-from doctor.fix.apply import Work
-from doctor.fix.context import How
-from doctor.fix.inspect_host import Hands, busy, look
-from doctor.fix.parallel import each
-from doctor.fix.plan import SCHEMA, Book, HostPlan, Look, Plan, host_plan
-from doctor.fix.remote_client import Lost
-from doctor.fix.select import Choice, Treatment, acts, choose
+from doctor.fix.apply import HostWork
+from doctor.fix.context import PlanContext
+from doctor.fix.inspect_host import HostExecutors, find_activity, inspect_host
+from doctor.fix.parallel import parallel_map
+from doctor.fix.plan import SCHEMA, FixPlan, HostInspection, HostPlan, PlaybookSummary, host_plan
+from doctor.fix.remote_client import ConnectionLost
+from doctor.fix.select import PlaybookChoice, Treatment, choose_playbooks, ready_steps
 from doctor.fix.store import new_id
 from doctor.remedy.playbook import Playbook
-from doctor.session.examine import Examination, Options, examine, replay
+from doctor.session.examine import Examination, ExamineOptions, examine, replay
 from doctor.transport import Transport
 
-WIDTH = 64
+MAX_PARALLEL_HOSTS = 64
 """Hosts that are looked at, at once."""
 
 
-class Case(msgspec.Struct, frozen=True):
+class FixContext(msgspec.Struct, frozen=True):
     """All that a plan is made from, but for the hosts' own answers."""
 
     inventory: Inventory
     checks: tuple[Check, ...]
     playbooks: tuple[Playbook, ...]
-    options: Options
-    how: How
-    settle: Callable[[Report], Report]
+    options: ExamineOptions
+    plan_context: PlanContext
+    apply_policy: Callable[[Report], Report]
     """Sets apart what is waived."""
 
-    def examined(
-        self, hosts: Sequence[str] = (), checks: Sequence[Check] = (), progress: Progress = lambda host, record: None
+    def examine_hosts(
+        self,
+        hosts: Sequence[str] = (),
+        checks: Sequence[Check] = (),
+        progress: RecordCallback = lambda host, record: None,
     ) -> Examination:
         """Visits the hosts: all of them, or some, which are told of all."""
         fleet = self.inventory
@@ -51,86 +54,101 @@ class Case(msgspec.Struct, frozen=True):
             fleet,
             checks or self.checks,
             self.options,
-            self.how.environ,
-            rank_table=self.how.rank_table,
+            self.plan_context.environ,
+            rank_table=self.plan_context.rank_table,
             progress=progress,
         )
 
-    def judged(self, run: Run, checks: Sequence[Check]) -> Report:
-        return self.settle(replay(run, checks))
+    def evaluate_run(self, run: Run, checks: Sequence[Check]) -> Report:
+        return self.apply_policy(replay(run, checks))
 
 
-class Planned(msgspec.Struct, frozen=True):
+class PlannedFix(msgspec.Struct, frozen=True):
     """A plan, and what it takes to apply it: the run it is made of, and every host's work."""
 
-    plan: Plan
+    plan: FixPlan
     run: Run
-    works: dict[str, Work]
+    work_by_host: dict[str, HostWork]
 
 
-def make(case: Case, run: Run, transport: Transport, with_busy: bool = True) -> Planned:
+def make_plan(fix_context: FixContext, run: Run, transport: Transport, with_busy: bool = True) -> PlannedFix:
     """Looks at every host that a playbook is for, and plans. Changes nothing."""
-    report = case.judged(run, case.checks)
-    choice = choose(report, case.playbooks, case.how.names)
-    hosts = [host for host in case.inventory.hosts if host in choice.by_host]
+    report = fix_context.evaluate_run(run, fix_context.checks)
+    choice = choose_playbooks(report, fix_context.playbooks, fix_context.plan_context.names)
+    hosts = [host for host in fix_context.inventory.hosts if host in choice.by_host]
 
-    def one(host: str) -> Work:
-        return _work(host, choice.by_host[host], transport, with_busy)
+    def work_of_host(host: str) -> HostWork:
+        return _plan_host(host, choice.by_host[host], transport, with_busy)
 
-    works = dict(each(hosts, one, WIDTH))
-    return Planned(_plan(case, choice, {host: works[host] for host in hosts}, run), run, works)
+    work_by_host = dict(parallel_map(hosts, work_of_host, MAX_PARALLEL_HOSTS))
+    return PlannedFix(
+        _assemble_plan(fix_context, choice, {host: work_by_host[host] for host in hosts}, run), run, work_by_host
+    )
 
 
-def _work(host: str, treatments: Sequence[Treatment], transport: Transport, with_busy: bool) -> Work:
-    steps, hands = acts(treatments, host), Hands(transport, host)
+def _plan_host(host: str, treatments: Sequence[Treatment], transport: Transport, with_busy: bool) -> HostWork:
+    steps, executors = ready_steps(treatments, host), HostExecutors(transport, host)
     try:
-        seen = look(hands, steps)
-        if with_busy and not all(act.ready.hands for act in steps):
-            seen = msgspec.structs.replace(seen, busy=busy(hands.most()))
-    except Lost as why:
-        seen = Look(trouble=str(why))
+        inspection = inspect_host(executors, steps)
+        if with_busy and not all(act.filled_step.manual for act in steps):
+            inspection = msgspec.structs.replace(inspection, busy=find_activity(executors.most_privileged()))
+    except ConnectionLost as why:
+        inspection = HostInspection(failure=str(why))
     finally:
-        hands.close()
-    return Work(host_plan(host, treatments, steps, seen), tuple(treatments), tuple(steps))
+        executors.close()
+    return HostWork(host_plan(host, treatments, steps, inspection), tuple(treatments), tuple(steps))
 
 
-def _plan(case: Case, choice: Choice, works: Mapping[str, Work], run: Run) -> Plan:
-    used = {one.playbook.name: one.playbook for work in works.values() for one in work.treatments}
-    return Plan(
+def _assemble_plan(
+    fix_context: FixContext, choice: PlaybookChoice, work_by_host: Mapping[str, HostWork], run: Run
+) -> FixPlan:
+    used = {
+        treatment.playbook.name: treatment.playbook for work in work_by_host.values() for treatment in work.treatments
+    }
+    return FixPlan(
         SCHEMA,
         new_id(),
         datetime.now(timezone.utc).isoformat(timespec="seconds").replace("+00:00", "Z"),
         __version__,
-        case.inventory.source,
-        case.inventory.hosts,
-        case.how.names,
-        tuple(Book.of(used[name]) for name in sorted(used)),
-        tuple(work.planned for work in works.values()),
-        choice.left,
+        fix_context.inventory.source,
+        fix_context.inventory.hosts,
+        fix_context.plan_context.names,
+        tuple(PlaybookSummary.from_playbook(used[name]) for name in sorted(used)),
+        tuple(work.host_plan for work in work_by_host.values()),
+        choice.untreated,
         run.notes,
-        case.how,
+        fix_context.plan_context,
     )
 
 
-def strayed(saved: Plan, now: Plan) -> dict[str, str]:
+def changed_hosts(saved: FixPlan, now: FixPlan) -> dict[str, str]:
     """Hosts that are no longer as they were planned, and what is so."""
-    present = {one.host: one for one in now.plans}
-    found = {}
-    for old in saved.to_do:
+    present = {plan.host: plan for plan in now.host_plans}
+    differences = {}
+    for old in saved.plans_to_apply:
         new = present.get(old.host)
         if new is None:
-            found[old.host] = "the checks no longer find what was planned for"
-        elif new.trouble:
-            found[old.host] = new.trouble
+            differences[old.host] = "the checks no longer find what was planned for"
+        elif new.failure:
+            differences[old.host] = new.failure
         elif new.digest != old.digest:
-            found[old.host] = _what_differs(old, new)
-    return found
+            differences[old.host] = _describe_difference(old, new)
+    return differences
 
 
-def _what_differs(old: HostPlan, new: HostPlan) -> str:
-    if {(one.check, one.playbook) for one in old.treated} != {(one.check, one.playbook) for one in new.treated}:
+def _describe_difference(old: HostPlan, new: HostPlan) -> str:
+    if {(treated_finding.check, treated_finding.playbook) for treated_finding in old.treated} != {
+        (treated_finding.check, treated_finding.playbook) for treated_finding in new.treated
+    }:
         return "the checks find something else than was planned for"
-    changed = next((a.say for a, b in zip(old.steps, new.steps, strict=False) if a != b), "")
+    changed = next(
+        (
+            old_step.description
+            for old_step, new_step in zip(old.steps, new.steps, strict=False)
+            if old_step != new_step
+        ),
+        "",
+    )
     return (
         f"what “{changed}” would meet is another by now" if changed else "what the steps would meet is another by now"
     )

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from doctor.fix.file_edits import State, changed
-from doctor.remedy.playbook import Step
+from doctor.fix.file_edits import FileState, edited_content
+from doctor.remedy.playbook import PlaybookStep
 
-Written = tuple[str, Step, State]
+Written = tuple[str, PlaybookStep, FileState]
 """A playbook's name, its step, and what is at the path before the plan."""
 
 
-def contradicting(steps: Sequence[Written]) -> dict[str, str]:
+def find_conflicts(steps: Sequence[Written]) -> dict[str, str]:
     """The playbooks that have to be left out, each with the one before it that it contradicts."""
-    found: dict[str, str] = {}
+    conflicts: dict[str, str] = {}
     while True:
-        more = _first([one for one in steps if one[0] not in found])
+        more = _first([file_step for file_step in steps if file_step[0] not in conflicts])
         if more is None:
-            return found
-        found[more[0]] = more[1]
+            return conflicts
+        conflicts[more[0]] = more[1]
 
 
 def _first(steps: Sequence[Written]) -> tuple[str, str] | None:
@@ -26,17 +26,17 @@ def _first(steps: Sequence[Written]) -> tuple[str, str] | None:
     files: dict[str, bytes | None] = {}
     owned: dict[tuple[str, bytes], str] = {}
     for name, step, state in steps:
-        old = files.get(state.real, state.there)
-        new = files[state.real] = changed(old, step)
-        left = set((new or b"").split(b"\n"))
+        old = files.get(state.real, state.content)
+        new = files[state.real] = edited_content(old, step)
+        remaining_lines = set((new or b"").split(b"\n"))
         for (real, line), owner in owned.items():
-            if real == state.real and owner != name and line not in left:
+            if real == state.real and owner != name and line not in remaining_lines:
                 return name, owner
         for line in _lines(step):
             owned.setdefault((state.real, line), name)
     return None
 
 
-def _lines(step: Step) -> list[bytes]:
+def _lines(step: PlaybookStep) -> list[bytes]:
     text = step.line if step.text is None else step.text
     return [line for line in text.encode().split(b"\n") if line.strip()]

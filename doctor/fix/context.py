@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 
-class How(msgspec.Struct, frozen=True, kw_only=True):
+class PlanContext(msgspec.Struct, frozen=True, kw_only=True):
     """The command line and the environment, as far as they matter; never a password."""
 
     hosts: tuple[str, ...]
@@ -25,5 +25,5 @@ class How(msgspec.Struct, frozen=True, kw_only=True):
     rank_table: str = ""
     sudo: bool = False
     timeout: float = 60.0
-    ways: dict[str, Any] = {}
-    """`doctor.cli.host_options.Ways`, but for ``ask_pass``."""
+    connection: dict[str, Any] = {}
+    """`doctor.cli.host_options.ConnectionOptions`, but for ``ask_pass``."""

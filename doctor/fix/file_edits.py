@@ -9,13 +9,13 @@ from collections.abc import Iterator
 import msgspec
 
 from doctor.engine.sanitize import printable
-from doctor.remedy.playbook import Step
+from doctor.remedy.playbook import PlaybookStep
 
-LONGEST = 200
+MAX_DIFF_LINE_CHARS = 200
 """Characters of one line of a diff."""
 
 
-class State(msgspec.Struct, frozen=True):
+class FileState(msgspec.Struct, frozen=True):
     """What is at a path, as `remote.peek` saw it."""
 
     real: str
@@ -33,11 +33,11 @@ class State(msgspec.Struct, frozen=True):
     gid: int = 0
 
     @property
-    def there(self) -> bytes | None:
+    def content(self) -> bytes | None:
         return self.data if self.kind == "file" else None
 
 
-def changed(old: bytes | None, step: Step) -> bytes | None:
+def edited_content(old: bytes | None, step: PlaybookStep) -> bytes | None:
     """The whole file after a step; None where there is none, before or after."""
     if step.text is not None:
         text = step.text
@@ -46,36 +46,38 @@ def changed(old: bytes | None, step: Step) -> bytes | None:
         return None
     # What is no UTF-8 comes out as it went in.
     lines = re.findall(r"[^\n]*\n|[^\n]+", (old or b"").decode("utf-8", "surrogateescape"))
-    after = _without(lines, step.remove) if step.remove else _with(lines, step.line, step.replaces)
+    after = _without_lines(lines, step.remove) if step.remove else _with_line(lines, step.line, step.replaces)
     return "".join(after).encode("utf-8", "surrogateescape")
 
 
-def _without(lines: list[str], pattern: str) -> Iterator[str]:
+def _without_lines(lines: list[str], pattern: str) -> Iterator[str]:
     return (line for line in lines if not re.search(pattern, line.rstrip("\r\n"), re.ASCII))
 
 
-def _with(lines: list[str], wanted: str, pattern: str) -> Iterator[str]:
+def _with_line(lines: list[str], new_line: str, pattern: str) -> Iterator[str]:
     """The line once: in the place of the first that it replaces, else where it is, else at the end."""
     bare = [line.rstrip("\r\n") for line in lines]
-    hits = [at for at, line in enumerate(bare) if line == wanted or (pattern and re.search(pattern, line, re.ASCII))]
+    hits = [at for at, line in enumerate(bare) if line == new_line or (pattern and re.search(pattern, line, re.ASCII))]
     if not hits:
         yield from lines
         if lines and not lines[-1].endswith("\n"):
             yield "\n"
-        yield wanted + "\n"
+        yield new_line + "\n"
         return
     for at, line in enumerate(lines):
         if at == hits[0]:
-            yield wanted + (line[len(bare[at]) :] or "\n") if bare[at] != wanted else line
+            yield new_line + (line[len(bare[at]) :] or "\n") if bare[at] != new_line else line
         elif at not in hits:
             yield line
 
 
-def difference(path: str, old: bytes | None, new: bytes | None) -> list[str]:
+def file_diff(path: str, old: bytes | None, new: bytes | None) -> list[str]:
     """A unified diff with three lines of context, fit to show; nothing where nothing changes."""
     if old == new:
         return []
     before, after = ((data or b"").decode("utf-8", "replace").splitlines() for data in (old, new))
-    name, end = [f"{printable(path, LONGEST)}{'' if data is not None else ' (not there)'}" for data in (old, new)]
+    name, end = [
+        f"{printable(path, MAX_DIFF_LINE_CHARS)}{'' if data is not None else ' (not there)'}" for data in (old, new)
+    ]
     lines = difflib.unified_diff(before, after, name, end, lineterm="", n=3)
-    return [printable(line, LONGEST) for line in lines]
+    return [printable(line, MAX_DIFF_LINE_CHARS) for line in lines]

@@ -9,160 +9,170 @@ from typing import Any
 
 import msgspec
 
-from doctor.engine.sanitize import plain
-from doctor.fix.file_edits import State
-from doctor.fix.plan import Look, Seen
-from doctor.fix.remote_client import Declined, Hand, Lost
-from doctor.fix.select import Act
-from doctor.remedy.playbook import Step
+from doctor.engine.sanitize import strip_control_chars
+from doctor.fix.file_edits import FileState
+from doctor.fix.plan import HostInspection, StepProbe
+from doctor.fix.remote_client import ConnectionLost, RemoteExecutor, RequestRejected
+from doctor.fix.select import ReadyStep
+from doctor.remedy.playbook import PlaybookStep
 from doctor.transport import Transport
 
-LIMIT = 65536
+MAX_OUTPUT_BYTES = 65536
 """Bytes of what a command says."""
-SECONDS = 30.0
+READ_SECONDS = 30.0
 """For a command that only looks."""
 
 
-class Hands:
+class HostExecutors:
     """The ways to work on one host: as root and as the login user, each begun when it is first needed."""
 
     def __init__(self, transport: Transport, host: str, lock: float = -1.0) -> None:
-        self._open: Callable[[bool], Hand] = lambda root: Hand(transport, host, root, lock)
-        self._hands: dict[bool, Hand] = {}
+        self._open: Callable[[bool], RemoteExecutor] = lambda root: RemoteExecutor(transport, host, root, lock)
+        self._executors: dict[bool, RemoteExecutor] = {}
         self.host = host
 
-    def of(self, act: Act) -> Hand:
+    def for_step(self, ready_step: ReadyStep) -> RemoteExecutor:
         """The one that a step is made by. Raises: Lost."""
-        return self.as_(act.playbook.root)
+        return self.get(ready_step.playbook.root)
 
-    def as_(self, root: bool) -> Hand:
+    def get(self, root: bool) -> RemoteExecutor:
         """Raises: Lost."""
-        if False not in self._hands:
-            self._hands[False] = self._open(False)
-        if self._hands[False].uid == 0:  # who logs in as root is root for every step
-            return self._hands[False]
-        if root not in self._hands:
-            self._hands[root] = self._open(root)
-        return self._hands[root]
+        if False not in self._executors:
+            self._executors[False] = self._open(False)
+        if self._executors[False].uid == 0:  # who logs in as root is root for every step
+            return self._executors[False]
+        if root not in self._executors:
+            self._executors[root] = self._open(root)
+        return self._executors[root]
 
-    def most(self) -> Hand:
+    def most_privileged(self) -> RemoteExecutor:
         """The one of those begun that can look into most. Raises: Lost."""
-        return self._hands.get(True) or self.as_(False)
+        return self._executors.get(True) or self.get(False)
 
     def close(self) -> None:
-        for hand in self._hands.values():
-            hand.close()
+        for remote in self._executors.values():
+            remote.close()
 
 
-def look(hands: Hands, acts: Sequence[Act]) -> Look:
+def inspect_host(executors: HostExecutors, ready_steps: Sequence[ReadyStep]) -> HostInspection:
     """What the steps would meet on the host. Raises: Lost."""
-    login = hands.as_(False)
+    login = executors.get(False)
     root = ""
-    if any(act.playbook.root for act in acts):
+    if any(ready_step.playbook.root for ready_step in ready_steps):
         root = "login" if login.uid == 0 else "sudo"
-        hands.as_(True)
-    seen: list[Seen] = []
-    for act in acts:
-        seen.append(_see(hands.of(act), act.ready))
-        if seen[-1].trouble:
+        executors.get(True)
+    probes: list[StepProbe] = []
+    for ready_step in ready_steps:
+        probes.append(_probe_step(executors.for_step(ready_step), ready_step.filled_step))
+        if probes[-1].failure:
             break
-    padded = [*seen, *(Seen() for _ in acts[len(seen) :])]
-    return Look(tuple(padded), root)
+    padded = [*probes, *(StepProbe() for _ in ready_steps[len(probes) :])]
+    return HostInspection(tuple(padded), root)
 
 
-def _see(hand: Hand, step: Step) -> Seen:
+def _probe_step(remote: RemoteExecutor, step: PlaybookStep) -> StepProbe:
     if step.only:
-        said = _ask(hand, step.only)
-        if said["code"] == 1:
-            return Seen(skip="does not apply here")
-        if said["code"]:
-            return Seen(trouble=f"`{step.only}` {failed(said)}")
+        response = _run_read_only(remote, step.only)
+        if response["code"] == 1:
+            return StepProbe(skip="does not apply here")
+        if response["code"]:
+            return StepProbe(failure=f"`{step.only}` {describe_failure(response)}")
     state = None
     if step.file:
         try:
-            state = msgspec.convert(hand.call("peek", path=step.file), State)
-        except Declined as why:
-            return Seen(trouble=f"{step.file}: {why}")
+            state = msgspec.convert(remote.call("peek", path=step.file), FileState)
+        except RequestRejected as why:
+            return StepProbe(failure=f"{step.file}: {why}")
         if state.trouble:
-            return Seen(trouble=f"{state.real}: {state.trouble}", file=state)
-    return _before(hand, step, state)
+            return StepProbe(failure=f"{state.real}: {state.trouble}", file=state)
+    return _probe_before(remote, step, state)
 
 
-def _before(hand: Hand, step: Step, state: State | None) -> Seen:
+def _probe_before(remote: RemoteExecutor, step: PlaybookStep, state: FileState | None) -> StepProbe:
     if not step.before:
-        return Seen(file=state)
-    said = _ask(hand, step.before)
-    if said["code"] or said.get("cut"):
-        return Seen(trouble=f"`{step.before}` {failed(said)}, and without what is there now nothing can be undone")
-    return Seen(before=said["out"].strip(), file=state)
+        return StepProbe(file=state)
+    response = _run_read_only(remote, step.before)
+    if response["code"] or response.get("cut"):
+        return StepProbe(
+            failure=f"`{step.before}` {describe_failure(response)}, and without what is there now nothing can be undone"
+        )
+    return StepProbe(before=response["out"].strip(), file=state)
 
 
-def before(hand: Hand, step: Step) -> str:
-    """What the step's ``before`` prints. Raises: Lost; Declined."""
-    seen = _before(hand, step, None)
-    if seen.trouble:
-        raise Declined(seen.trouble)
-    return seen.before
+def read_before(remote: RemoteExecutor, step: PlaybookStep) -> str:
+    """What the step's ``read_before`` prints. Raises: Lost; Declined."""
+    probe = _probe_before(remote, step, None)
+    if probe.failure:
+        raise RequestRejected(probe.failure)
+    return probe.before
 
 
-def _ask(hand: Hand, sh: str) -> dict[str, Any]:
+def _run_read_only(remote: RemoteExecutor, sh: str) -> dict[str, Any]:
     try:
-        return hand.call("run", SECONDS, sh=sh, limit=LIMIT)
-    except Declined as why:
+        return remote.call("run", READ_SECONDS, sh=sh, limit=MAX_OUTPUT_BYTES)
+    except RequestRejected as why:
         return {"code": 126, "err": str(why), "out": ""}
 
 
-def failed(said: dict[str, Any]) -> str:
+def describe_failure(response: dict[str, Any]) -> str:
     """How a command ended, in words."""
-    if said.get("trouble"):
-        return str(said["trouble"])
-    if said.get("cut"):
-        return f"printed more than {LIMIT} bytes"
-    words = plain((said["err"].strip() or said["out"].strip()).splitlines()[-1] if said["err"] + said["out"] else "")
-    ended = f"died of signal {-said['code']}" if said["code"] < 0 else f"ended with {said['code']}"
-    return f"{ended}{f': {words}' if words else ''}"
+    if response.get("trouble"):
+        return str(response["trouble"])
+    if response.get("cut"):
+        return f"printed more than {MAX_OUTPUT_BYTES} bytes"
+    last_line = strip_control_chars(
+        (response["err"].strip() or response["out"].strip()).splitlines()[-1]
+        if response["err"] + response["out"]
+        else ""
+    )
+    ended = f"died of signal {-response['code']}" if response["code"] < 0 else f"ended with {response['code']}"
+    return f"{ended}{f': {last_line}' if last_line else ''}"
 
 
-def busy(hand: Hand) -> tuple[str, ...]:
+def find_activity(remote: RemoteExecutor) -> tuple[str, ...]:
     """Who works on the host: processes on its accelerators, Slurm jobs. What cannot be told counts as work.
 
     Raises: Lost.
     """
     try:
-        said = hand.call("busy", SECONDS)
-    except Declined as why:
-        return (f"who uses its accelerators is not known: {why}", *_jobs(hand))
-    found = [
-        f"process {one['pid']} ({plain(one['name'])}, {plain(one['user'])}) uses {one['what']}"
-        for one in said["holders"]
+        response = remote.call("busy", READ_SECONDS)
+    except RequestRejected as why:
+        return (f"who uses its accelerators is not known: {why}", *_jobs(remote))
+    activity = [
+        f"process {holder['pid']} ({strip_control_chars(holder['name'])}, {strip_control_chars(holder['user'])}) uses {holder['what']}"
+        for holder in response["holders"]
     ]
-    if said["hidden"]:
-        found.append(f"{said['hidden']} processes cannot be looked into without root")
-    if said["trouble"]:
-        found.append(plain(said["trouble"]))
-    return (*found, *_jobs(hand))
+    if response["hidden"]:
+        activity.append(f"{response['hidden']} processes cannot be looked into without root")
+    if response["trouble"]:
+        activity.append(strip_control_chars(response["trouble"]))
+    return (*activity, *_jobs(remote))
 
 
 _NO_SLURM = ("Invalid node name", "_establish_config_source", "establish a configuration source")
 """What squeue says where it is installed and there is no cluster, or not one with this host."""
 
 
-def _jobs(hand: Hand) -> list[str]:
+def _jobs(remote: RemoteExecutor) -> list[str]:
     """The Slurm jobs on the host, by our own ``squeue``, else by the host's."""
     if shutil.which("squeue"):
-        argv = ["squeue", "-h", "-w", hand.host, "-o", "%i"]
+        argv = ["squeue", "-h", "-w", remote.host, "-o", "%i"]
         try:
-            done = subprocess.run(argv, capture_output=True, text=True, timeout=20, stdin=subprocess.DEVNULL)
+            process = subprocess.run(argv, capture_output=True, text=True, timeout=20, stdin=subprocess.DEVNULL)
         except (OSError, subprocess.TimeoutExpired):
             return ["Slurm does not tell its jobs: squeue did not answer"]
-        code, out, err = done.returncode, done.stdout, done.stderr
+        code, out, err = process.returncode, process.stdout, process.stderr
     else:
         sh = 'command -v squeue >/dev/null || exit 0; squeue -h -w "$(hostname -s)" -o %i'
-        said = _ask(hand, sh)
-        code, out, err = said["code"], said["out"], said["err"]
+        response = _run_read_only(remote, sh)
+        code, out, err = response["code"], response["out"], response["err"]
     if code:
-        return [] if any(words in err for words in _NO_SLURM) else [f"Slurm does not tell its jobs: {plain(err)}"]
-    return [f"Slurm job {plain(job, 40)} runs on it" for job in out.split()]
+        return (
+            []
+            if any(pattern in err for pattern in _NO_SLURM)
+            else [f"Slurm does not tell its jobs: {strip_control_chars(err)}"]
+        )
+    return [f"Slurm job {strip_control_chars(job, 40)} runs on it" for job in out.split()]
 
 
-__all__ = ["Hands", "Lost", "before", "busy", "failed", "look"]
+__all__ = ["ConnectionLost", "HostExecutors", "describe_failure", "find_activity", "inspect_host", "read_before"]

@@ -19,32 +19,32 @@ import msgspec
 
 from doctor.engine.record import redact
 from doctor.engine.sanitize import printable
-from doctor.fix.file_edits import State
+from doctor.fix.file_edits import FileState
 
-JOURNAL, UNDO = "journal.jsonl", "undo.jsonl"
-EXCERPT = 2000
+JOURNAL_FILE, UNDO_FILE = "journal.jsonl", "undo.jsonl"
+MAX_OUTPUT_CHARS = 2000
 """Characters of what a command said that are kept."""
 
 
-class Undo(msgspec.Struct, frozen=True, omit_defaults=True):
+class UndoStep(msgspec.Struct, frozen=True, omit_defaults=True):
     """How one step is taken back."""
 
     number: int
     host: str
     root: bool
-    say: str
+    description: str
     run: str = ""
     before: str = ""
-    """What tells whether the host is as it `was`."""
-    was: str = ""
+    """What tells whether the host is as it `before_output`."""
+    before_output: str = ""
     file: str = ""
     """Where the file really lies."""
-    old: State | None = None
+    old: FileState | None = None
     new: str = ""
     """The sha of what the step writes; empty for no file."""
 
 
-class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
+class JournalEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     """One line of the journal."""
 
     kind: Literal["began", "step", "ended", "proof", "undoing", "undone", "finished"]
@@ -53,87 +53,93 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
     """Of the step; a step, its end and its undo have one number."""
     host: str = ""
     playbook: str = ""
-    say: str = ""
+    description: str = ""
     command: str = ""
     changes: bool = True
     """The step has an undo, or changes nothing when it does not."""
     ran: bool = True
     """False: the host declined it, and nothing has changed."""
     code: int | None = None
-    said: str = ""
+    output: str = ""
     who: str = ""
 
 
-Line = TypeVar("Line", Undo, Entry)
+Line = TypeVar("Line", UndoStep, JournalEntry)
 
 
 class Journal:
     """The journal of one plan; its methods may be called from many threads."""
 
-    def __init__(self, place: Path) -> None:
+    def __init__(self, folder: Path) -> None:
         self._lock = threading.Lock()
-        self._place = place
-        known = [one.number for one in self.entries()] + [one.number for one in _lines(place / UNDO, Undo)]
-        self._number = max(known, default=0)
+        self._folder = folder
+        numbers = [entry.number for entry in self.entries()] + [
+            undo.number for undo in _read_lines(folder / UNDO_FILE, UndoStep)
+        ]
+        self._last_number = max(numbers, default=0)
 
-    def entries(self) -> list[Entry]:
-        return _lines(self._place / JOURNAL, Entry)
+    def entries(self) -> list[JournalEntry]:
+        return _read_lines(self._folder / JOURNAL_FILE, JournalEntry)
 
-    def undos(self) -> list[Undo]:
+    def undo_steps(self) -> list[UndoStep]:
         """Of the steps that were begun, in their order; not of those that the host declined, or that are undone."""
-        over = {one.number for one in self.entries() if one.kind == "undone" and one.code == 0}
-        over |= {one.number for one in self.entries() if one.kind == "ended" and not one.ran}
-        begun = {one.number for one in self.entries() if one.kind == "step"}
-        return [one for one in _lines(self._place / UNDO, Undo) if one.number in begun - over]
+        closed = {entry.number for entry in self.entries() if entry.kind == "undone" and entry.code == 0}
+        closed |= {entry.number for entry in self.entries() if entry.kind == "ended" and not entry.ran}
+        begun = {entry.number for entry in self.entries() if entry.kind == "step"}
+        return [undo for undo in _read_lines(self._folder / UNDO_FILE, UndoStep) if undo.number in begun - closed]
 
-    def began(self, what: str) -> None:
+    def record_start(self, operation: str) -> None:
         """Raises: OSError."""
-        self._write(JOURNAL, Entry("began", _now(), say=what, who=f"{_user()}@{os.uname().nodename}"))
+        self._write(
+            JOURNAL_FILE, JournalEntry("began", _now(), description=operation, who=f"{_user()}@{os.uname().nodename}")
+        )
 
-    def step(self, host: str, playbook: str, say: str, command: str, undo: Undo | None) -> int:
+    def record_step(self, host: str, playbook: str, description: str, command: str, undo: UndoStep | None) -> int:
         """A step that is about to be made. Returns its number once all is on the disk. Raises: OSError."""
         with self._lock:
-            self._number += 1
-            number = self._number
+            self._last_number += 1
+            number = self._last_number
         if undo:
-            self._write(UNDO, msgspec.structs.replace(undo, number=number))
-        entry = Entry("step", _now(), number, host, playbook, redact(say), redact(command), changes=undo is not None)
-        self._write(JOURNAL, entry)
+            self._write(UNDO_FILE, msgspec.structs.replace(undo, number=number))
+        entry = JournalEntry(
+            "step", _now(), number, host, playbook, redact(description), redact(command), changes=undo is not None
+        )
+        self._write(JOURNAL_FILE, entry)
         return number
 
-    def ended(self, number: int, host: str, code: int | None, said: str, ran: bool = True) -> None:
-        self._note("ended", number, host, code, said, ran)
+    def record_end(self, number: int, host: str, code: int | None, output: str, ran: bool = True) -> None:
+        self._record("ended", number, host, code, output, ran)
 
-    def proof(self, host: str, said: str) -> None:
-        self._note("proof", 0, host, None, said)
+    def record_verification(self, host: str, output: str) -> None:
+        self._record("proof", 0, host, None, output)
 
-    def undoing(self, undo: Undo) -> None:
-        self._note("undoing", undo.number, undo.host, None, undo.say)
+    def record_undo_start(self, undo: UndoStep) -> None:
+        self._record("undoing", undo.number, undo.host, None, undo.description)
 
-    def undone(self, undo: Undo, code: int, said: str) -> None:
-        self._note("undone", undo.number, undo.host, code, said)
+    def record_undo_end(self, undo: UndoStep, code: int, output: str) -> None:
+        self._record("undone", undo.number, undo.host, code, output)
 
-    def finished(self, code: int) -> None:
-        self._note("finished", 0, "", code, "")
+    def record_finish(self, code: int) -> None:
+        self._record("finished", 0, "", code, "")
 
-    def _note(
+    def _record(
         self,
         kind: Literal["ended", "proof", "undoing", "undone", "finished"],
         number: int,
         host: str,
         code: int | None,
-        said: str,
+        output: str,
         ran: bool = True,
     ) -> None:
-        text = printable(redact(said.strip()), EXCERPT)
+        text = printable(redact(output.strip()), MAX_OUTPUT_CHARS)
         # What is lost here leaves a step that was begun, and that is what an undo goes by.
         with suppress(OSError):
-            self._write(JOURNAL, Entry(kind, _now(), number, host, ran=ran, code=code, said=text))
+            self._write(JOURNAL_FILE, JournalEntry(kind, _now(), number, host, ran=ran, code=code, output=text))
 
-    def _write(self, name: str, line: Undo | Entry) -> None:
+    def _write(self, name: str, line: UndoStep | JournalEntry) -> None:
         data = msgspec.json.encode(line) + b"\n"
         with self._lock:
-            path = self._place / name
+            path = self._folder / name
             fresh = not path.exists()
             handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
             try:
@@ -146,29 +152,29 @@ class Journal:
             finally:
                 os.close(handle)
             if fresh:
-                _settle(self._place)
+                _sync_folder(self._folder)
 
 
-def _settle(place: Path) -> None:
-    handle = os.open(place, os.O_RDONLY)
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:
         os.close(handle)
 
 
-def _lines(path: Path, kind: type[Line]) -> list[Line]:
+def _read_lines(path: Path, kind: type[Line]) -> list[Line]:
     try:
         data = path.read_bytes()
     except FileNotFoundError:
         return []
-    found: list[Line] = []
+    entries: list[Line] = []
     for line in data.splitlines():
         try:
-            found.append(msgspec.json.decode(line, type=kind))
+            entries.append(msgspec.json.decode(line, type=kind))
         except (msgspec.DecodeError, UnicodeError):
             continue  # cut by a crash: what it was to allow was never done
-    return found
+    return entries
 
 
 def _now() -> str:

@@ -13,7 +13,7 @@ One = TypeVar("One")
 Result = TypeVar("Result")
 
 
-class Halt:
+class SignalGuard:
     """Within its ``with`` the first signal only sets ``event``, so that what is under way comes to its end; the second
     ends the program."""
 
@@ -22,23 +22,23 @@ class Halt:
         self.code = 0
         """The exit code that the signal asks for; 0 while there was none."""
 
-    def __enter__(self) -> Halt:
+    def __enter__(self) -> SignalGuard:
         numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-        self._before = {number: signal.signal(number, self._note) for number in numbers}
+        self._previous_handlers = {number: signal.signal(number, self._on_signal) for number in numbers}
         return self
 
     def __exit__(self, *_: object) -> None:
-        for number, handler in self._before.items():
+        for number, handler in self._previous_handlers.items():
             signal.signal(number, handler)
 
-    def _note(self, number: int, _: FrameType | None) -> None:
+    def _on_signal(self, number: int, _: FrameType | None) -> None:
         if self.code:
             raise SystemExit(128 + number)
         self.code = 128 + number
         self.event.set()
 
 
-def each(
+def parallel_map(
     items: Sequence[One], work: Callable[[One], Result], width: int, stop: threading.Event | None = None
 ) -> Iterator[tuple[One, Result]]:
     """Every item with what ``work`` makes of it, as it comes; after ``stop`` none is begun. Raises what it raises."""
@@ -62,10 +62,10 @@ def each(
     for _ in range(running):
         threading.Thread(target=run, daemon=True).start()
     while running:
-        said = done.get()
-        if said is None:
+        message = done.get()
+        if message is None:
             running -= 1
-        elif isinstance(said, BaseException):
-            raise said
+        elif isinstance(message, BaseException):
+            raise message
         else:
-            yield said
+            yield message

@@ -13,46 +13,46 @@ from typing import Any
 import msgspec
 
 from doctor.engine.record import redact
-from doctor.engine.sanitize import plain, printable
-from doctor.fix.conflicts import contradicting
-from doctor.fix.context import How
-from doctor.fix.file_edits import State, changed, difference
-from doctor.fix.select import Act, Left, Treatment, fingerprint, message
-from doctor.remedy.playbook import Playbook, Step, Unfillable
+from doctor.engine.sanitize import printable, strip_control_chars
+from doctor.fix.conflicts import find_conflicts
+from doctor.fix.context import PlanContext
+from doctor.fix.file_edits import FileState, edited_content, file_diff
+from doctor.fix.select import ReadyStep, Treatment, Untreated, finding_message, fingerprint
+from doctor.remedy.playbook import Playbook, PlaybookStep, TemplateError
 
 SCHEMA = "doctor.plan/1"
-LONGEST = 4000
+MAX_COMMAND_CHARS = 4000
 """Characters of a command that are shown."""
 
 
-class Seen(msgspec.Struct, frozen=True):
+class StepProbe(msgspec.Struct, frozen=True):
     """What a host said to one step before anything was done."""
 
     skip: str = ""
     """Why the step is left out."""
     before: str = ""
-    trouble: str = ""
+    failure: str = ""
     """Why the step, and so the host, cannot be treated."""
-    file: State | None = None
+    file: FileState | None = None
 
 
-class Look(msgspec.Struct, frozen=True):
+class HostInspection(msgspec.Struct, frozen=True):
     """What one host said, before anything is done on it."""
 
-    seen: tuple[Seen, ...] = ()
+    probes: tuple[StepProbe, ...] = ()
     """One for every act, until the first trouble."""
     root: str = ""
     """``login``: the login user is root; ``sudo``: through sudo -n; empty: not needed."""
     busy: tuple[str, ...] = ()
     """Who works on it."""
-    trouble: str = ""
+    failure: str = ""
 
 
-class Show(msgspec.Struct, frozen=True):
+class StepPreview(msgspec.Struct, frozen=True):
     """One step, as it is shown."""
 
     playbook: str
-    say: str
+    description: str
     kind: str
     """``run``, ``look`` (a command that changes nothing), ``file``, ``hands``."""
     run: str = ""
@@ -62,7 +62,7 @@ class Show(msgspec.Struct, frozen=True):
     skip: str = ""
 
 
-class Treated(msgspec.Struct, frozen=True):
+class TreatedFinding(msgspec.Struct, frozen=True):
     check: str
     message: str
     playbook: str
@@ -72,21 +72,21 @@ class HostPlan(msgspec.Struct, frozen=True):
     """What will be done on one host."""
 
     host: str
-    treated: tuple[Treated, ...]
-    steps: tuple[Show, ...] = ()
+    treated: tuple[TreatedFinding, ...]
+    steps: tuple[StepPreview, ...] = ()
     root: str = ""
     busy: tuple[str, ...] = ()
-    trouble: str = ""
+    failure: str = ""
     """Why nothing will be."""
     digest: str = ""
 
     @property
-    def acts(self) -> bool:
+    def has_actions(self) -> bool:
         """There is something to do for software."""
-        return not self.trouble and any(not one.skip and one.kind in ("run", "file") for one in self.steps)
+        return not self.failure and any(not step.skip and step.kind in ("run", "file") for step in self.steps)
 
 
-class Book(msgspec.Struct, frozen=True):
+class PlaybookSummary(msgspec.Struct, frozen=True):
     """A playbook, in a plan."""
 
     name: str
@@ -98,11 +98,19 @@ class Book(msgspec.Struct, frozen=True):
     note: str = ""
 
     @classmethod
-    def of(cls, one: Playbook) -> Book:
-        return cls(one.name, one.title, one.who, one.risk, one.root, one.persistent, one.note)
+    def from_playbook(cls, playbook: Playbook) -> PlaybookSummary:
+        return cls(
+            playbook.name,
+            playbook.title,
+            playbook.who,
+            playbook.risk,
+            playbook.root,
+            playbook.persistent,
+            playbook.note,
+        )
 
 
-class Plan(msgspec.Struct, frozen=True):
+class FixPlan(msgspec.Struct, frozen=True):
     schema: str
     id: str
     when: str
@@ -111,97 +119,140 @@ class Plan(msgspec.Struct, frozen=True):
     hosts: tuple[str, ...]
     """All that were looked at, for the checks that compare them."""
     names: tuple[str, ...]
-    books: tuple[Book, ...]
-    plans: tuple[HostPlan, ...]
-    left: tuple[Left, ...] = ()
+    playbooks: tuple[PlaybookSummary, ...]
+    host_plans: tuple[HostPlan, ...]
+    untreated: tuple[Untreated, ...] = ()
     notes: tuple[str, ...] = ()
-    how: How = How(hosts=(), source="")
+    context: PlanContext = PlanContext(hosts=(), source="")
     """What the command line and the environment said, for who applies it."""
 
     @property
-    def to_do(self) -> tuple[HostPlan, ...]:
-        return tuple(one for one in self.plans if one.acts)
+    def plans_to_apply(self) -> tuple[HostPlan, ...]:
+        return tuple(plan for plan in self.host_plans if plan.has_actions)
 
     @property
     def code(self) -> int:
         """0 when all that was found is planned; 10 when something is not; 12 when only something unknown is left."""
-        planned = {(one.host, check) for one in self.to_do for check in treated(one)}
-        found = {(one.host, of.check) for one in self.plans for of in one.treated}
-        found |= {(one.host, one.check) for one in self.left if one.kind in ("none", "hands", "explicit", "unfit")}
-        if found - planned:
+        planned = {(plan.host, check) for plan in self.plans_to_apply for check in treated_checks(plan)}
+        required = {(plan.host, treated_finding.check) for plan in self.host_plans for treated_finding in plan.treated}
+        required |= {
+            (untreated.host, untreated.check)
+            for untreated in self.untreated
+            if untreated.kind in ("none", "hands", "explicit", "unfit")
+        }
+        if required - planned:
             return 10
-        return 12 if any(one.kind == "unknown" for one in self.left) else 0
+        return 12 if any(untreated.kind == "unknown" for untreated in self.untreated) else 0
 
 
-def treated(one: HostPlan) -> set[str]:
+def treated_checks(plan: HostPlan) -> set[str]:
     """The checks for which something is done on the host."""
-    acting = {step.playbook for step in one.steps if not step.skip and step.kind in ("run", "file")}
-    return {each.check for each in one.treated if each.playbook in acting}
+    acting = {step.playbook for step in plan.steps if not step.skip and step.kind in ("run", "file")}
+    return {treated_finding.check for treated_finding in plan.treated if treated_finding.playbook in acting}
 
 
-def host_plan(host: str, treatments: Sequence[Treatment], acts: Sequence[Act], look: Look) -> HostPlan:
-    """What will be done on ``host``, that said ``look``."""
-    of = tuple(dict.fromkeys(Treated(one.check, redact(message(one.finding)), one.playbook.name) for one in treatments))
-    if look.trouble:
-        return HostPlan(host, of, root=look.root, busy=look.busy, trouble=look.trouble)
-    shows: list[Show] = []
-    exact: list[Any] = [fingerprint(treatments)]
+def host_plan(
+    host: str, treatments: Sequence[Treatment], ready_steps: Sequence[ReadyStep], inspection: HostInspection
+) -> HostPlan:
+    """What will be done on ``host``, that said ``inspection``."""
+    treated_findings = tuple(
+        dict.fromkeys(
+            TreatedFinding(treatment.check, redact(finding_message(treatment.finding)), treatment.playbook.name)
+            for treatment in treatments
+        )
+    )
+    if inspection.failure:
+        return HostPlan(host, treated_findings, root=inspection.root, busy=inspection.busy, failure=inspection.failure)
+    previews: list[StepPreview] = []
+    digest_input: list[Any] = [fingerprint(treatments)]
     try:
-        steps = [act.with_before(seen.before) for act, seen in zip(acts, look.seen, strict=True)]
-    except Unfillable as error:
-        return HostPlan(host, of, (), look.root, look.busy, plain(redact(str(error))))
-    against = _against(acts, steps, look.seen)
+        steps = [
+            ready_step.with_before(step_probe.before)
+            for ready_step, step_probe in zip(ready_steps, inspection.probes, strict=True)
+        ]
+    except TemplateError as error:
+        return HostPlan(
+            host, treated_findings, (), inspection.root, inspection.busy, strip_control_chars(redact(str(error)))
+        )
+    conflicts = _find_conflicts(ready_steps, steps, inspection.probes)
     files: dict[str, bytes | None] = {}
-    for act, step, said in zip(acts, steps, look.seen, strict=True):
-        if said.trouble:
-            return HostPlan(host, of, tuple(shows), look.root, look.busy, _said(act, said.trouble))
-        other = against.get(act.playbook.name, "")
-        seen = Seen(said.skip or f"it would take back what {other} does", said.before) if other else said
-        shows.append(_show(act, step, seen, files))
-        exact.append([seen.skip, step.only, step.before, step.run, step.undo, step.changes, _exact(step, seen, files)])
-    digest = hashlib.sha256(msgspec.json.encode(exact)).hexdigest()
-    return HostPlan(host, of, tuple(shows), look.root, look.busy, digest=digest)
+    for ready_step, step, probe in zip(ready_steps, steps, inspection.probes, strict=True):
+        if probe.failure:
+            return HostPlan(
+                host,
+                treated_findings,
+                tuple(previews),
+                inspection.root,
+                inspection.busy,
+                _step_failure(ready_step, probe.failure),
+            )
+        other = conflicts.get(ready_step.playbook.name, "")
+        effective_probe = (
+            StepProbe(probe.skip or f"it would take back what {other} does", probe.before) if other else probe
+        )
+        previews.append(_preview(ready_step, step, effective_probe, files))
+        digest_input.append(
+            [
+                effective_probe.skip,
+                step.only,
+                step.before,
+                step.run,
+                step.undo,
+                step.changes,
+                _digest_fields(step, effective_probe, files),
+            ]
+        )
+    digest = hashlib.sha256(msgspec.json.encode(digest_input)).hexdigest()
+    return HostPlan(host, treated_findings, tuple(previews), inspection.root, inspection.busy, digest=digest)
 
 
-def _against(acts: Sequence[Act], steps: Sequence[Step], seen: Sequence[Seen]) -> dict[str, str]:
+def _find_conflicts(
+    ready_steps: Sequence[ReadyStep], steps: Sequence[PlaybookStep], probes: Sequence[StepProbe]
+) -> dict[str, str]:
     written = [
-        (act.playbook.name, step, said.file)
-        for act, step, said in zip(acts, steps, seen, strict=True)
-        if said.file and not said.skip and not said.trouble
+        (ready_step.playbook.name, step, probe.file)
+        for ready_step, step, probe in zip(ready_steps, steps, probes, strict=True)
+        if probe.file and not probe.skip and not probe.failure
     ]
-    return contradicting(written)
+    return find_conflicts(written)
 
 
-def _said(act: Act, why: str) -> str:
-    return f"{act.playbook.name}, step {act.template.number}: {plain(redact(why))}"
+def _step_failure(ready_step: ReadyStep, why: str) -> str:
+    return f"{ready_step.playbook.name}, step {ready_step.template.number}: {strip_control_chars(redact(why))}"
 
 
-def _show(act: Act, step: Step, seen: Seen, files: dict[str, bytes | None]) -> Show:
+def _preview(
+    ready_step: ReadyStep, step: PlaybookStep, probe: StepProbe, files: dict[str, bytes | None]
+) -> StepPreview:
     """The step as it is shown; ``files`` are as the steps before it leave them."""
-    name, say = act.playbook.name, plain(redact(step.say), 400)
-    if step.hands:
-        return Show(name, say, "hands", skip=seen.skip)
-    if step.file and not seen.file:
-        return Show(name, say, "file", skip=seen.skip)
-    if step.file and seen.file:
-        real = seen.file.real
-        old = files.get(real, seen.file.there)
-        new = old if seen.skip else changed(old, step)
+    name, description = ready_step.playbook.name, strip_control_chars(redact(step.say), 400)
+    if step.manual:
+        return StepPreview(name, description, "hands", skip=probe.skip)
+    if step.file and not probe.file:
+        return StepPreview(name, description, "file", skip=probe.skip)
+    if step.file and probe.file:
+        real = probe.file.real
+        old = files.get(real, probe.file.content)
+        new = old if probe.skip else edited_content(old, step)
         files[real] = new
         note = f"a link: {printable(real)} is what is written" if real != step.file else ""
-        skip = seen.skip or ("it is so already" if new == old else "")
-        return Show(name, say, "file", diff=tuple(map(redact, difference(real, old, new))), note=note, skip=skip)
+        skip = probe.skip or ("it is so already" if new == old else "")
+        return StepPreview(
+            name, description, "file", diff=tuple(map(redact, file_diff(real, old, new))), note=note, skip=skip
+        )
     kind = "run" if step.changes else "look"
-    return Show(name, say, kind, _shown(step.run), _shown(step.undo), skip=seen.skip)
+    return StepPreview(
+        name, description, kind, _printable_command(step.run), _printable_command(step.undo), skip=probe.skip
+    )
 
 
-def _shown(command: str) -> str:
-    return "\n".join(printable(line, LONGEST) for line in redact(command).splitlines())
+def _printable_command(command: str) -> str:
+    return "\n".join(printable(line, MAX_COMMAND_CHARS) for line in redact(command).splitlines())
 
 
-def _exact(step: Step, seen: Seen, files: Mapping[str, bytes | None]) -> list[Any]:
-    if not seen.file:
+def _digest_fields(step: PlaybookStep, probe: StepProbe, files: Mapping[str, bytes | None]) -> list[Any]:
+    if not probe.file:
         return []
-    after = files.get(seen.file.real)
+    after = files.get(probe.file.real)
     sha = hashlib.sha256(after).hexdigest() if after is not None else ""
-    return [step.file, seen.file.real, seen.file.sha, seen.file.mode, seen.file.uid, seen.file.gid, step.mode, sha]
+    return [step.file, probe.file.real, probe.file.sha, probe.file.mode, probe.file.uid, probe.file.gid, step.mode, sha]

@@ -10,22 +10,22 @@ from typing import Any
 
 import msgspec
 
-from doctor.engine.sanitize import plain
-from doctor.fix.bootstrap import letter
-from doctor.fix.file_edits import State
-from doctor.transport import Transport, Unreached
+from doctor.engine.sanitize import strip_control_chars
+from doctor.fix.bootstrap import execute_request
+from doctor.fix.file_edits import FileState
+from doctor.transport import Transport, TransportError
 
-PATIENCE = 30.0
+RESPONSE_GRACE_SECONDS = 30.0
 """Seconds beyond what the work itself may take."""
 
 
-class Hello(msgspec.Struct):
+class ExecutorHello(msgspec.Struct):
     """What the program says first. All of these are only to tell an answer from what is none."""
 
     uid: int
 
 
-class Ran(msgspec.Struct):
+class RunResponse(msgspec.Struct):
     code: int
     out: str
     err: str
@@ -33,36 +33,42 @@ class Ran(msgspec.Struct):
     trouble: str = ""
 
 
-class Holder(msgspec.Struct):
+class DeviceHolder(msgspec.Struct):
     pid: int
     name: str
     user: str
     what: str
 
 
-class Busy(msgspec.Struct):
-    holders: list[Holder]
+class BusyResponse(msgspec.Struct):
+    holders: list[DeviceHolder]
     hidden: int
     trouble: str
 
 
-class Restored(msgspec.Struct):
+class RestoreResponse(msgspec.Struct):
     took: str
 
 
-SHAPES = {"run": Ran, "peek": State, "write": dict[str, Any], "restore": Restored, "busy": Busy}
-GIBBERISH = "what the program there says cannot be read"
+RESPONSE_TYPES = {
+    "run": RunResponse,
+    "peek": FileState,
+    "write": dict[str, Any],
+    "restore": RestoreResponse,
+    "busy": BusyResponse,
+}
+UNREADABLE_RESPONSE = "what the program there says cannot be read"
 
 
-class Lost(Exception):
+class ConnectionLost(Exception):
     """The host cannot be worked on, or no longer: one plain sentence without its name."""
 
 
-class Declined(Exception):
+class RequestRejected(Exception):
     """The host did not do it, and nothing has changed: one plain sentence."""
 
 
-class Hand:
+class RemoteExecutor:
     """Works on one host, as root or as the login user. For one thread at a time.
 
     Raises: Lost, when the program does not start.
@@ -70,80 +76,80 @@ class Hand:
 
     def __init__(self, transport: Transport, host: str, root: bool, lock: float = -1.0) -> None:
         self.host, self.root = host, root
-        self._heard: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
-        self._why = ""
-        sent = letter(root, lock)
-        self._marker = sent.marker.encode() + b" "
+        self._responses: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
+        self._end_reason = ""
+        request = execute_request(root, lock)
+        self._marker = request.marker.encode() + b" "
         try:
-            self._conversation = transport.talk(host, sent.command)
-            threading.Thread(target=self._listen, daemon=True).start()
-            self._conversation.send(sent.stdin)
-            hello = self._next(max(lock, 0) + 2 * PATIENCE)
-        except Unreached as error:
-            raise Lost(plain(error.text)) from None
-        except Lost:
+            self._session = transport.open_session(host, request.command)
+            threading.Thread(target=self._read_responses, daemon=True).start()
+            self._session.send(request.stdin)
+            hello = self._next_response(max(lock, 0) + 2 * RESPONSE_GRACE_SECONDS)
+        except TransportError as error:
+            raise ConnectionLost(strip_control_chars(error.text)) from None
+        except ConnectionLost:
             self.close()
             raise
         if "refused" in hello:
             self.close()
-            raise Lost(plain(str(hello["refused"])))
-        self.uid: int = self._shaped(hello, Hello)["uid"]
+            raise ConnectionLost(strip_control_chars(str(hello["refused"])))
+        self.uid: int = self._validated(hello, ExecutorHello)["uid"]
 
-    def call(self, op: str, seconds: float = 10.0, **words: Any) -> dict[str, Any]:
+    def call(self, op: str, seconds: float = 10.0, **arguments: Any) -> dict[str, Any]:
         """Asks for one thing, and waits for it. Raises: Lost; Declined."""
         if op == "run":
-            words["seconds"] = seconds
+            arguments["seconds"] = seconds
         try:
-            self._conversation.send(json.dumps({"op": op, **words}).encode("ascii") + b"\n")
-        except Unreached as error:
-            raise Lost(self._why or plain(error.text)) from None
-        answer = self._next(seconds + PATIENCE)
-        if "refused" in answer:
-            raise Declined(plain(str(answer["refused"])))
-        return self._shaped(answer, SHAPES[op])
+            self._session.send(json.dumps({"op": op, **arguments}).encode("ascii") + b"\n")
+        except TransportError as error:
+            raise ConnectionLost(self._end_reason or strip_control_chars(error.text)) from None
+        response = self._next_response(seconds + RESPONSE_GRACE_SECONDS)
+        if "refused" in response:
+            raise RequestRejected(strip_control_chars(str(response["refused"])))
+        return self._validated(response, RESPONSE_TYPES[op])
 
     def close(self) -> None:
-        self._conversation.close()
+        self._session.close()
 
-    def _shaped(self, answer: dict[str, Any], shape: Any) -> dict[str, Any]:
+    def _validated(self, response: dict[str, Any], shape: Any) -> dict[str, Any]:
         """The answer, if it is one: a host is not trusted. Raises: Lost."""
         try:
-            msgspec.convert(answer, shape)
+            msgspec.convert(response, shape)
         except msgspec.ValidationError:
             self.close()
-            raise Lost(GIBBERISH) from None
-        return answer
+            raise ConnectionLost(UNREADABLE_RESPONSE) from None
+        return response
 
-    def _listen(self) -> None:
+    def _read_responses(self) -> None:
         try:
-            for line in self._conversation:
+            for line in self._session:
                 if line.startswith(self._marker):
-                    self._heard.put(msgspec.json.decode(line[len(self._marker) :], type=dict[str, Any]))
-            self._why = self._ended()
-        except Unreached as error:
-            self._why = plain(error.text)
+                    self._responses.put(msgspec.json.decode(line[len(self._marker) :], type=dict[str, Any]))
+            self._end_reason = self._describe_end()
+        except TransportError as error:
+            self._end_reason = strip_control_chars(error.text)
         except (msgspec.DecodeError, UnicodeError, RecursionError):
-            self._why = GIBBERISH
-        self._heard.put(None)
+            self._end_reason = UNREADABLE_RESPONSE
+        self._responses.put(None)
 
-    def _ended(self) -> str:
-        errors = self._conversation.err.decode("utf-8", "replace")
+    def _describe_end(self) -> str:
+        errors = self._session.err.decode("utf-8", "replace")
         if "doctor-no-python" in errors or "sys.version_info(" in errors:
             return "there is no python3 of version 3.6 or later"
-        words = plain((errors.strip().splitlines() or [""])[-1])
-        if self.root and words.startswith("sudo:"):
-            return f"no root: sudo -n: {words.removeprefix('sudo:').strip()}"
-        return f"the program there ended: {words or f'exit status {self._conversation.code}'}"
+        last_line = strip_control_chars((errors.strip().splitlines() or [""])[-1])
+        if self.root and last_line.startswith("sudo:"):
+            return f"no root: sudo -n: {last_line.removeprefix('sudo:').strip()}"
+        return f"the program there ended: {last_line or f'exit status {self._session.code}'}"
 
-    def _next(self, seconds: float) -> dict[str, Any]:
+    def _next_response(self, seconds: float) -> dict[str, Any]:
         end = time.monotonic() + seconds
-        while (left := end - time.monotonic()) > 0:
+        while (remaining := end - time.monotonic()) > 0:
             try:
-                answer = self._heard.get(timeout=min(left, 0.5))
+                response = self._responses.get(timeout=min(remaining, 0.5))
             except queue.Empty:
                 continue
-            if answer is None:
-                self._heard.put(None)
-                raise Lost(self._why or "the connection was lost")
-            return answer
-        raise Lost(f"no answer within {seconds:g} s")
+            if response is None:
+                self._responses.put(None)
+                raise ConnectionLost(self._end_reason or "the connection was lost")
+            return response
+        raise ConnectionLost(f"no answer within {seconds:g} s")

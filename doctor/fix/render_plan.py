@@ -5,27 +5,27 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from doctor.fix.plan import Book, HostPlan, Plan, Show
-from doctor.fix.select import Left
-from doctor.report.layout.formatting import clean, count
+from doctor.fix.plan import FixPlan, HostPlan, PlaybookSummary, StepPreview
+from doctor.fix.select import Untreated
+from doctor.report.layout.formatting import clean, count_noun
 from doctor.report.layout.host_names import Fleet
 
-_DATA = re.compile(r"[A-Za-z0-9+/=]{81,}")
+_LONG_DATA = re.compile(r"[A-Za-z0-9+/=]{81,}")
 COLOURS = {"+": "32", "-": "31", "@": "36"}
-MOST = 40
+MAX_DIFF_LINES = 40
 """Lines of one diff that are shown; the saved plan has them all."""
 
 
-def plan_text(plan: Plan, colour: bool = False, verbose: bool = False) -> str:
+def plan_text(plan: FixPlan, colour: bool = False, verbose: bool = False) -> str:
     """What would be done where, and what will not."""
-    return "\n".join(_Sheet(plan, colour, verbose).lines()) + "\n"
+    return "\n".join(_PlanRenderer(plan, colour, verbose).lines()) + "\n"
 
 
-class _Sheet:
-    def __init__(self, plan: Plan, colour: bool, verbose: bool) -> None:
+class _PlanRenderer:
+    def __init__(self, plan: FixPlan, colour: bool, verbose: bool) -> None:
         self.plan, self.colour, self.verbose = plan, colour, verbose
         self.fleet = Fleet(plan.hosts)
-        self.books = {one.name: one for one in plan.books}
+        self.playbooks = {playbook.name: playbook for playbook in plan.playbooks}
 
     def lines(self) -> Iterator[str]:
         yield self.bold(f"plan {self.plan.id}: {clean(self.plan.source)}")
@@ -42,30 +42,30 @@ class _Sheet:
     def groups(self) -> list[tuple[list[str], list[HostPlan]]]:
         """Hosts that get the same, most first."""
         same: dict[tuple[str, ...], list[HostPlan]] = {}
-        for one in self.plan.plans:
-            if one.acts:
-                bare = [line.replace(one.host, "\0") for line in (_root(one), *self.body(one))]
-                same.setdefault(tuple(bare), []).append(one)
-        groups = [([one.host for one in members], members) for members in same.values()]
-        return sorted(groups, key=lambda one: -len(one[0]))
+        for host_plan in self.plan.host_plans:
+            if host_plan.has_actions:
+                bare = [line.replace(host_plan.host, "\0") for line in (_root(host_plan), *self.body(host_plan))]
+                same.setdefault(tuple(bare), []).append(host_plan)
+        groups = [([member.host for member in members], members) for members in same.values()]
+        return sorted(groups, key=lambda group: -len(group[0]))
 
-    def body(self, one: HostPlan) -> Iterator[str]:
-        for name in dict.fromkeys(step.playbook for step in one.steps):
-            book = self.books[name]
-            yield f"  {name}: {clean(book.title)}"
-            yield f"    {_terms(book)}"
-            for treated in one.treated:
+    def body(self, host_plan: HostPlan) -> Iterator[str]:
+        for name in dict.fromkeys(step.playbook for step in host_plan.steps):
+            playbook = self.playbooks[name]
+            yield f"  {name}: {clean(playbook.title)}"
+            yield f"    {_terms(playbook)}"
+            for treated in host_plan.treated:
                 if treated.playbook == name:
                     yield f"    for {treated.check}: {clean(treated.message)}"
-            if book.note:
-                yield f"    note: {clean(' '.join(book.note.split()), 2000)}"
-            steps = [step for step in one.steps if step.playbook == name]
+            if playbook.note:
+                yield f"    note: {clean(' '.join(playbook.note.split()), 2000)}"
+            steps = [step for step in host_plan.steps if step.playbook == name]
             for number, step in enumerate(steps, 1):
                 yield from self.step(number, step)
 
-    def step(self, number: int, step: Show) -> Iterator[str]:
+    def step(self, number: int, step: StepPreview) -> Iterator[str]:
         by_hand = "by hand: " if step.kind == "hands" else ""
-        yield f"    {number}. {by_hand}{step.say}{f' (left out: {step.skip})' if step.skip else ''}"
+        yield f"    {number}. {by_hand}{step.description}{f' (left out: {step.skip})' if step.skip else ''}"
         if step.skip and not self.verbose:
             return
         if step.note:
@@ -73,16 +73,16 @@ class _Sheet:
         for label, command in (("$", step.run), ("undo:", step.undo)):
             for at, line in enumerate(command.splitlines()):
                 yield f"       {label if not at else ' ' * len(label)} {self.short(line)}"
-        shown = step.diff if self.verbose else step.diff[:MOST]
-        yield from (f"       {self.painted(line)}" for line in shown)
-        if len(shown) < len(step.diff):
-            yield f"       ({len(step.diff) - len(shown)} more lines)"
+        diff_lines = step.diff if self.verbose else step.diff[:MAX_DIFF_LINES]
+        yield from (f"       {self.painted(line)}" for line in diff_lines)
+        if len(diff_lines) < len(step.diff):
+            yield f"       ({len(step.diff) - len(diff_lines)} more lines)"
 
     def short(self, line: str) -> str:
         """Without the middle of data that no reader reads, as the bytes of a file in base64."""
         if self.verbose:
             return line
-        return _DATA.sub(lambda data: f"{data[0][:20]}...{data[0][-8:]}", line)
+        return _LONG_DATA.sub(lambda data: f"{data[0][:20]}...{data[0][-8:]}", line)
 
     def painted(self, line: str) -> str:
         code = COLOURS.get(line[:1], "")
@@ -92,49 +92,56 @@ class _Sheet:
         return f"\x1b[1m{line}\x1b[0m" if self.colour else line
 
     def untouched(self) -> Iterator[str]:
-        busy = [one for one in self.plan.to_do if one.busy]
+        busy = [host_plan for host_plan in self.plan.plans_to_apply if host_plan.busy]
         if busy:
             yield from ("", self.bold("in use, and not touched without --force"))
-            yield from self.folded((one.host, "; ".join(one.busy[:3])) for one in busy)
-        lines = [(one.host, _trouble(one)) for one in self.plan.plans if one.trouble]
-        lines += [(one.host, f"{one.playbook}: nothing to do: {one.why}") for one in _idle(self.plan.plans)]
+            yield from self.lines_by_hosts((host_plan.host, "; ".join(host_plan.busy[:3])) for host_plan in busy)
+        lines = [(host_plan.host, _failure_text(host_plan)) for host_plan in self.plan.host_plans if host_plan.failure]
         lines += [
-            (one.host, f"{one.check}: {_why(one)}") for one in self.plan.left if one.kind not in ("hands", "unknown")
+            (untreated.host, f"{untreated.playbook}: nothing to do: {untreated.reason}")
+            for untreated in _idle_playbooks(self.plan.host_plans)
+        ]
+        lines += [
+            (untreated.host, f"{untreated.check}: {_reason_text(untreated)}")
+            for untreated in self.plan.untreated
+            if untreated.kind not in ("hands", "unknown")
         ]
         if lines:
             yield from ("", self.bold("not touched"))
-            yield from self.folded(lines)
-        yield from self.by_hand()
+            yield from self.lines_by_hosts(lines)
+        yield from self.manual_steps()
         yield from self.unknown()
 
-    def by_hand(self) -> Iterator[str]:
-        hands = [one for one in self.plan.left if one.kind == "hands"]
-        if hands:
+    def manual_steps(self) -> Iterator[str]:
+        manual = [untreated for untreated in self.plan.untreated if untreated.kind == "hands"]
+        if manual:
             yield from ("", self.bold("by hand"))
-        same: dict[tuple[str, ...], list[Left]] = {}
-        for one in hands:
-            said = [say.replace(one.host, "\0") if one.host else say for say in one.says]
-            same.setdefault((one.check, one.why, one.who, *said), []).append(one)
+        same: dict[tuple[str, ...], list[Untreated]] = {}
+        for entry in manual:
+            texts = [text.replace(entry.host, "\0") if entry.host else text for text in entry.manual_steps]
+            same.setdefault((entry.check, entry.reason, entry.who, *texts), []).append(entry)
         for (check, title, who, *_), members in same.items():
-            says = members[0].says
-            where = self.fleet.where(self.fleet.ordered(one.host for one in members)) or "the job"
+            steps = members[0].manual_steps
+            where = self.fleet.where(self.fleet.ordered(member.host for member in members)) or "the job"
             first = members[0].host
-            example = f"; as for {clean(first, 100)}" if len(members) > 1 and any(first in say for say in says) else ""
+            example = (
+                f"; as for {clean(first, 100)}" if len(members) > 1 and any(first in text for text in steps) else ""
+            )
             yield f"  {where}: {check}: {clean(title)} ({who}{example})"
-            yield from (f"    {number}. {clean(say)}" for number, say in enumerate(says, 1))
+            yield from (f"    {number}. {clean(text)}" for number, text in enumerate(steps, 1))
 
     def unknown(self) -> Iterator[str]:
         same: dict[tuple[str, str], set[str]] = {}
-        for one in self.plan.left:
-            if one.kind == "unknown":
-                same.setdefault((one.host, one.why), set()).add(one.check)
+        for untreated in self.plan.untreated:
+            if untreated.kind == "unknown":
+                same.setdefault((untreated.host, untreated.reason), set()).add(untreated.check)
         if same:
             yield from ("", self.bold("unknown, and so not touched"))
-            yield from self.folded(
-                (host, f"{count(len(names), 'check')}: {why}") for (host, why), names in same.items()
+            yield from self.lines_by_hosts(
+                (host, f"{count_noun(len(names), 'check')}: {why}") for (host, why), names in same.items()
             )
 
-    def folded(self, lines: Iterable[tuple[str, str]]) -> Iterator[str]:
+    def lines_by_hosts(self, lines: Iterable[tuple[str, str]]) -> Iterator[str]:
         same: dict[str, list[str]] = {}
         for host, text in lines:
             same.setdefault(text, []).append(host)
@@ -142,42 +149,50 @@ class _Sheet:
             yield f"  {self.fleet.where(self.fleet.ordered(hosts)) or 'the job'}: {clean(text)}"
 
     def closing(self) -> Iterator[str]:
-        to_do = self.plan.to_do
+        to_do = self.plan.plans_to_apply
         yield ""
         if not to_do:
             yield "Nothing to apply: nothing was found that a playbook mends here."
             return
-        interrupts = sorted({book.risk for book in self.plan.books if book.risk in ("interrupts-jobs", "reboot")})
+        interrupts = sorted(
+            {playbook.risk for playbook in self.plan.playbooks if playbook.risk in ("interrupts-jobs", "reboot")}
+        )
         if interrupts:
             yield f"Mind: this plan {' and '.join(_RISKS[risk] for risk in interrupts)}."
-        yield f"Nothing has changed yet. To apply it to {count(len(to_do), 'host')}: doctor fix --apply {self.plan.id}"
+        yield f"Nothing has changed yet. To apply it to {count_noun(len(to_do), 'host')}: doctor fix --apply {self.plan.id}"
 
 
 _RISKS = {"interrupts-jobs": "interrupts jobs", "reboot": "needs a reboot"}
 
 
-def _root(one: HostPlan) -> str:
-    return {"login": ", as root", "sudo": ", as root through sudo -n"}.get(one.root, "")
+def _root(host_plan: HostPlan) -> str:
+    return {"login": ", as root", "sudo": ", as root through sudo -n"}.get(host_plan.root, "")
 
 
-def _terms(book: Book) -> str:
-    lasts = "survives a reboot" if book.persistent else "is gone after a reboot"
-    risk = "no risk" if book.risk == "none" else f"risk: {book.risk}"
-    return f"{book.who}; {risk}; {'root; ' if book.root else ''}{lasts}"
+def _terms(playbook: PlaybookSummary) -> str:
+    lasts = "survives a reboot" if playbook.persistent else "is gone after a reboot"
+    risk = "no risk" if playbook.risk == "none" else f"risk: {playbook.risk}"
+    return f"{playbook.who}; {risk}; {'root; ' if playbook.root else ''}{lasts}"
 
 
-def _trouble(one: HostPlan) -> str:
-    names = ", ".join(sorted({treated.check for treated in one.treated}))
-    return f"{names}: {one.trouble}"
+def _failure_text(host_plan: HostPlan) -> str:
+    names = ", ".join(sorted({treated.check for treated in host_plan.treated}))
+    return f"{names}: {host_plan.failure}"
 
 
-def _why(one: Left) -> str:
-    return f"{one.playbook}: {one.why}" if one.kind == "unfit" else one.why
+def _reason_text(untreated: Untreated) -> str:
+    return f"{untreated.playbook}: {untreated.reason}" if untreated.kind == "unfit" else untreated.reason
 
 
-def _idle(plans: Sequence[HostPlan]) -> Iterator[Left]:
+def _idle_playbooks(plans: Sequence[HostPlan]) -> Iterator[Untreated]:
     """Playbooks of which no step is left to make."""
-    for one in plans:
-        for name in dict.fromkeys(step.playbook for step in one.steps) if not one.trouble and not one.acts else ():
-            why = next((step.skip for step in one.steps if step.playbook == name and step.skip), "nothing for software")
-            yield Left(one.host, "", why, "none", name)
+    for host_plan in plans:
+        for name in (
+            dict.fromkeys(step.playbook for step in host_plan.steps)
+            if not host_plan.failure and not host_plan.has_actions
+            else ()
+        ):
+            why = next(
+                (step.skip for step in host_plan.steps if step.playbook == name and step.skip), "nothing for software"
+            )
+            yield Untreated(host_plan.host, "", why, "none", name)

@@ -4,71 +4,75 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from doctor.fix.apply import Done
-from doctor.fix.plan import Plan
-from doctor.fix.rollout import Result
-from doctor.fix.undo import Taken
-from doctor.fix.verify import Proof
-from doctor.report.layout.formatting import clean, count
+from doctor.fix.apply import HostResult
+from doctor.fix.plan import FixPlan
+from doctor.fix.rollout import RolloutResult
+from doctor.fix.undo import UndoResult
+from doctor.fix.verify import Verification
+from doctor.report.layout.formatting import clean, count_noun
 from doctor.report.layout.host_names import Fleet
 
 
-def done_text(done: Done) -> str:
+def host_result_text(host_result: HostResult) -> str:
     """One host's steps."""
-    host = clean(done.host, 100)
-    if done.state == "applied":
-        return "\n".join(f"applied  {host}: {clean(say)}" for say in done.applied)
-    if done.state in ("refused", "busy"):
-        return f"refused  {host}: {clean(done.why)}; nothing was changed on it"
-    lines = [f"applied  {host}: {clean(say)}" for say in done.applied]
-    return "\n".join([*lines, f"FAILED   {host}: {clean(done.why)}"])
+    host = clean(host_result.host, 100)
+    if host_result.state == "applied":
+        return "\n".join(f"applied  {host}: {clean(step)}" for step in host_result.applied)
+    if host_result.state in ("refused", "busy"):
+        return f"refused  {host}: {clean(host_result.reason)}; nothing was changed on it"
+    lines = [f"applied  {host}: {clean(step)}" for step in host_result.applied]
+    return "\n".join([*lines, f"FAILED   {host}: {clean(host_result.reason)}"])
 
 
-_WORDS = {"green": "ok", "waits": "waits", "red": "FAILED", "unknown": "unknown"}
+_STATE_LABELS = {"green": "ok", "waits": "waits", "red": "FAILED", "unknown": "unknown"}
 
 
-def proof_text(proof: Proof) -> str:
+def verification_text(verification: Verification) -> str:
     """What a check says after the steps."""
-    told = {
+    descriptions = {
         "green": "is green",
         "waits": "takes other hosts too, whose turn comes",
-        "red": f"still finds: {proof.why}",
-        "unknown": f"cannot tell: {proof.why}",
+        "red": f"still finds: {verification.reason}",
+        "unknown": f"cannot tell: {verification.reason}",
     }
-    return f"{_WORDS[proof.state]:<8} {clean(proof.host, 100)}: {proof.check} {clean(told[proof.state])}"
+    return f"{_STATE_LABELS[verification.state]:<8} {clean(verification.host, 100)}: {verification.check} {clean(descriptions[verification.state])}"
 
 
-def told(one: Done | Proof) -> str:
+def progress_text(update: HostResult | Verification) -> str:
     """A line or more, as it happens."""
-    return done_text(one) if isinstance(one, Done) else proof_text(one)
+    return host_result_text(update) if isinstance(update, HostResult) else verification_text(update)
 
 
-def result_text(result: Result, plan: Plan) -> str:
+def result_text(result: RolloutResult, plan: FixPlan) -> str:
     """How it ended, and how it is taken back."""
     fleet = Fleet(plan.hosts)
-    touched = [one.host for one in result.done if one.state in ("applied", "stopped")]
-    unproven = {one.host for one in result.proofs if one.state != "green"}
-    proven = [one.host for one in result.done if one.state == "applied" and one.host not in unproven]
+    touched = [host_result.host for host_result in result.host_results if host_result.state in ("applied", "stopped")]
+    unproven = {verification.host for verification in result.verifications if verification.state != "green"}
+    proven = [
+        host_result.host
+        for host_result in result.host_results
+        if host_result.state == "applied" and host_result.host not in unproven
+    ]
     if result.stopped:
-        told = {one.host for one in result.proofs}
-        proven = [host for host in proven if host in told]
+        verified_hosts = {verification.host for verification in result.verifications}
+        proven = [host for host in proven if host in verified_hosts]
     lines = []
-    if result.not_begun:
-        lines.append(f"not begun: {fleet.where(list(result.not_begun))}")
+    if result.pending_hosts:
+        lines.append(f"not begun: {fleet.where(list(result.pending_hosts))}")
     if touched:
         lines.append(f"To take it back: doctor fix --undo {result.id}")
     word = {0: "MENDED", 12: "UNKNOWN", 10: "NOT MENDED"}.get(result.code, "INTERRUPTED")
-    total = len(plan.to_do)
+    total = len(plan.plans_to_apply)
     rest = "; not all that was found was for this plan to mend" if not result.code and plan.code else ""
-    lines.append(f"{word}: {len(proven)} of {count(total, 'host')} proven, {len(touched)} changed{rest}")
+    lines.append(f"{word}: {len(proven)} of {count_noun(total, 'host')} proven, {len(touched)} changed{rest}")
     return "\n".join(lines)
 
 
-def taken_text(taken: Sequence[Taken]) -> str:
+def undo_text(undo_results: Sequence[UndoResult]) -> str:
     """What became of every undo of one host."""
     lines = []
-    for one in taken:
-        word = "undone" if one.ok else "FAILED"
-        said = f" ({clean(one.said)})" if one.said else ""
-        lines.append(f"{word:<8} {clean(one.undo.host, 100)}: {clean(one.undo.say)}{said}")
+    for undo_result in undo_results:
+        word = "undone" if undo_result.ok else "FAILED"
+        detail = f" ({clean(undo_result.detail)})" if undo_result.detail else ""
+        lines.append(f"{word:<8} {clean(undo_result.undo.host, 100)}: {clean(undo_result.undo.description)}{detail}")
     return "\n".join(lines)

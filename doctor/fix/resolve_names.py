@@ -4,33 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from doctor.config.file import nearest
-from doctor.engine.areas import Named, One
+from doctor.config.file import did_you_mean
+from doctor.engine.areas import HasArea, HasAreaT
 from doctor.remedy.playbook import Playbook
 
 
-class Unknown(Exception):
+class UnknownName(Exception):
     """One line: the word, and the nearest that is known."""
 
 
-def wanted(names: Sequence[str], checks: Sequence[One], playbooks: Sequence[Playbook]) -> list[One]:
+def checks_to_run(names: Sequence[str], checks: Sequence[HasAreaT], playbooks: Sequence[Playbook]) -> list[HasAreaT]:
     """The checks that have to be run: those named, of a named area, or that a named playbook treats; without names
     all but those of the smoke run, which is not made here.
 
     Raises: Unknown.
     """
-    books = {one.name: one for one in playbooks}
-    treated = {check for name in names if name in books for check in books[name].treats}
-    known = [*books, *(word for one in checks for word in (one.name, one.area))]
+    playbooks_by_name = {playbook.name: playbook for playbook in playbooks}
+    treated = {check for name in names if name in playbooks_by_name for check in playbooks_by_name[name].treats}
+    known_names = [*playbooks_by_name, *(word for candidate in checks for word in (candidate.name, candidate.area))]
     for name in names:
-        if name not in known:
-            hint = nearest(name, known) or "; `doctor list` names the checks; hosts are named with -w"
-            raise Unknown(f"no check, area or playbook is named {name[:60]!r}{hint}")
-    found = [one for one in checks if one.area != "smoke" and (not names or _is(one, names) or one.name in treated)]
-    if not found:
-        raise Unknown("these checks need a smoke run, and doctor fix makes none; doctor smoke does")
-    return found
+        if name not in known_names:
+            hint = did_you_mean(name, known_names) or "; `doctor list` names the checks; hosts are named with -w"
+            raise UnknownName(f"no check, area or playbook is named {name[:60]!r}{hint}")
+    selected = [
+        candidate
+        for candidate in checks
+        if candidate.area != "smoke" and (not names or _is_named(candidate, names) or candidate.name in treated)
+    ]
+    if not selected:
+        raise UnknownName("these checks need a smoke run, and doctor fix makes none; doctor smoke does")
+    return selected
 
 
-def _is(one: Named, names: Sequence[str]) -> bool:
-    return one.name in names or one.area in names
+def _is_named(check: HasArea, names: Sequence[str]) -> bool:
+    return check.name in names or check.area in names

@@ -6,22 +6,22 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from doctor.fix.apply import Applying, Done
-from doctor.fix.build_plan import Case, Planned
+from doctor.fix.apply import HostResult, PlanApplier
+from doctor.fix.build_plan import FixContext, PlannedFix
 from doctor.fix.journal import Journal
-from doctor.fix.parallel import Halt, each
-from doctor.fix.plan import treated
-from doctor.fix.verify import Proof, prove
+from doctor.fix.parallel import SignalGuard, parallel_map
+from doctor.fix.plan import treated_checks
+from doctor.fix.verify import Verification, verify
 from doctor.transport import Transport
 
 
-class Result(msgspec.Struct, frozen=True):
+class RolloutResult(msgspec.Struct, frozen=True):
     """What became of an applied plan."""
 
     id: str
-    done: tuple[Done, ...]
-    proofs: tuple[Proof, ...]
-    not_begun: tuple[str, ...]
+    host_results: tuple[HostResult, ...]
+    verifications: tuple[Verification, ...]
+    pending_hosts: tuple[str, ...]
     stopped: int = 0
     """The exit code of the interrupt that ended it."""
 
@@ -30,81 +30,124 @@ class Result(msgspec.Struct, frozen=True):
         """0 when all that was planned is proven, 12 when what is not is unknown, else 10."""
         if self.stopped:
             return self.stopped
-        if self.not_begun or any(one.state != "applied" for one in self.done):
-            unknown = any(one.state == "unknown" for one in self.proofs)
-            red = any(one.state == "red" for one in self.proofs) or any(one.state != "applied" for one in self.done)
+        if self.pending_hosts or any(host_result.state != "applied" for host_result in self.host_results):
+            unknown = any(verification.state == "unknown" for verification in self.verifications)
+            red = any(verification.state == "red" for verification in self.verifications) or any(
+                host_result.state != "applied" for host_result in self.host_results
+            )
             return 12 if unknown and not red else 10
-        states = {one.state for one in self.proofs}
+        states = {verification.state for verification in self.verifications}
         return 10 if states & {"red", "waits"} else 12 if "unknown" in states else 0
 
 
-Tell = Callable[[Done | Proof], None]
+Tell = Callable[[HostResult | Verification], None]
 
 
 def apply(
-    case: Case, planned: Planned, transport: Transport, journal: Journal, force: bool, batch: int, tell: Tell
-) -> Result:
+    fix_context: FixContext,
+    planned: PlannedFix,
+    transport: Transport,
+    journal: Journal,
+    force: bool,
+    batch: int,
+    report_progress: Tell,
+) -> RolloutResult:
     """The canary, then the others in batches, each proven before the next; ends at the first that is not."""
-    with Halt() as halt:
-        return _Course(case, planned, Applying(transport, journal, force, halt.event), batch, tell, halt).go()
+    with SignalGuard() as signal_guard:
+        return _Rollout(
+            fix_context,
+            planned,
+            PlanApplier(transport, journal, force, signal_guard.event),
+            batch,
+            report_progress,
+            signal_guard,
+        ).execute()
 
 
-class _Course:
-    def __init__(self, case: Case, planned: Planned, applying: Applying, batch: int, tell: Tell, halt: Halt) -> None:
-        self.case, self.planned, self.applying, self.tell, self.halt = case, planned, applying, tell, halt
+class _Rollout:
+    def __init__(
+        self,
+        fix_context: FixContext,
+        planned: PlannedFix,
+        applier: PlanApplier,
+        batch: int,
+        report_progress: Tell,
+        signal_guard: SignalGuard,
+    ) -> None:
+        self.fix_context, self.planned_fix, self.applier, self.report_progress, self.signal_guard = (
+            fix_context,
+            planned,
+            applier,
+            report_progress,
+            signal_guard,
+        )
         self.batch = batch
-        self.hosts = [one.host for one in planned.plan.to_do]
-        self.left = list(self.hosts)
+        self.hosts = [host_plan.host for host_plan in planned.plan.plans_to_apply]
+        self.pending_hosts = list(self.hosts)
         self.run = planned.run
-        self.done: list[Done] = []
-        self.proofs: dict[tuple[str, str], Proof] = {}
+        self.host_results: list[HostResult] = []
+        self.verifications: dict[tuple[str, str], Verification] = {}
 
-    def go(self) -> Result:
-        while self.left and self._goes_on():
-            size = self.batch if any(one.state == "applied" for one in self.done) else 1
-            mended = self._apply(self.left[:size])
-            over = {one.host for one in self.done}
-            self.left = [host for host in self.left if host not in over]
-            if mended and not self.halt.code:
-                self._prove(mended)
-        waiting = [one.host for one in self.proofs.values() if one.state == "waits"]
-        if waiting and not self.halt.code:
-            self._prove(waiting, last=True)
-        plan = self.planned.plan
-        return Result(plan.id, tuple(self.done), tuple(self.proofs.values()), tuple(self.left), self.halt.code)
+    def execute(self) -> RolloutResult:
+        while self.pending_hosts and self._should_continue():
+            size = self.batch if any(host_result.state == "applied" for host_result in self.host_results) else 1
+            applied_hosts = self._apply_batch(self.pending_hosts[:size])
+            finished_hosts = {host_result.host for host_result in self.host_results}
+            self.pending_hosts = [host for host in self.pending_hosts if host not in finished_hosts]
+            if applied_hosts and not self.signal_guard.code:
+                self._verify_hosts(applied_hosts)
+        waiting = [verification.host for verification in self.verifications.values() if verification.state == "waits"]
+        if waiting and not self.signal_guard.code:
+            self._verify_hosts(waiting, last=True)
+        plan = self.planned_fix.plan
+        return RolloutResult(
+            plan.id,
+            tuple(self.host_results),
+            tuple(self.verifications.values()),
+            tuple(self.pending_hosts),
+            self.signal_guard.code,
+        )
 
-    def _goes_on(self) -> bool:
-        if self.halt.code or any(one.state in ("refused", "stopped") for one in self.done):
+    def _should_continue(self) -> bool:
+        if self.signal_guard.code or any(
+            host_result.state in ("refused", "stopped") for host_result in self.host_results
+        ):
             return False
-        return all(one.state in ("green", "waits") for one in self.proofs.values())
+        return all(verification.state in ("green", "waits") for verification in self.verifications.values())
 
-    def _apply(self, hosts: Sequence[str]) -> list[str]:
-        works = [self.planned.works[host] for host in hosts]
-        mended = []
-        for _, done in each(works, self.applying.host, len(works), self.applying.stop):
-            self.done.append(done)
-            self.tell(done)
-            if done.state == "applied":
-                mended.append(done.host)
-        return mended
+    def _apply_batch(self, hosts: Sequence[str]) -> list[str]:
+        works = [self.planned_fix.work_by_host[host] for host in hosts]
+        applied_hosts = []
+        for _, host_result in parallel_map(works, self.applier.apply_host, len(works), self.applier.stop_event):
+            self.host_results.append(host_result)
+            self.report_progress(host_result)
+            if host_result.state == "applied":
+                applied_hosts.append(host_result.host)
+        return applied_hosts
 
-    def _prove(self, hosts: Sequence[str], last: bool = False) -> None:
+    def _verify_hosts(self, hosts: Sequence[str], last: bool = False) -> None:
         """Runs the checks of these hosts again, beside what the others said."""
-        names = {host: treated(self.planned.works[host].planned) for host in dict.fromkeys(hosts)}
-        checks = [one for one in self.case.checks if any(one.name in wanted for wanted in names.values())]
+        names = {host: treated_checks(self.planned_fix.work_by_host[host].host_plan) for host in dict.fromkeys(hosts)}
+        checks = [
+            check
+            for check in self.fix_context.checks
+            if any(check.name in check_names for check_names in names.values())
+        ]
         # What hosts see of each other is asked of all of them.
-        whole = any(fact.needs for one in checks for fact in one.facts)
-        seen = self.case.examined(() if whole else list(names), checks)
+        needs_all_hosts = any(fact.needs for check in checks for fact in check.facts)
+        examination = self.fix_context.examine_hosts(() if needs_all_hosts else list(names), checks)
         records = {
             host: msgspec.structs.replace(record, outputs={**self.run.hosts[host].outputs, **record.outputs})
-            if not record.visit.trouble
+            if not record.visit.failure
             else record
-            for host, record in seen.run.hosts.items()
+            for host, record in examination.run.hosts.items()
         }
         self.run = msgspec.structs.replace(self.run, hosts={**self.run.hosts, **records})
-        mended = [one.host for one in self.done if one.state == "applied"]
+        applied_hosts = [host_result.host for host_result in self.host_results if host_result.state == "applied"]
         waiting = [] if last else self.hosts
-        for proof in prove(self.case.judged(self.run, checks), names, mended, waiting):
-            self.proofs[proof.host, proof.check] = proof
-            self.applying.journal.proof(proof.host, f"{proof.check}: {proof.state} {proof.why}".strip())
-            self.tell(proof)
+        for verification in verify(self.fix_context.evaluate_run(self.run, checks), names, applied_hosts, waiting):
+            self.verifications[verification.host, verification.check] = verification
+            self.applier.journal.record_verification(
+                verification.host, f"{verification.check}: {verification.state} {verification.reason}".strip()
+            )
+            self.report_progress(verification)

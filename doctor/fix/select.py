@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 
 from doctor.engine.record import redact
-from doctor.engine.result import Finding, Report, Severity, fill, say
-from doctor.engine.sanitize import plain
-from doctor.remedy.playbook import Playbook, Step, Unfillable, filled
+from doctor.engine.result import Finding, Report, Severity, fill_template, format_value
+from doctor.engine.sanitize import strip_control_chars
+from doctor.remedy.playbook import Playbook, PlaybookStep, TemplateError, fill_step
 
-LONGEST = 400
+MAX_MESSAGE_CHARS = 400
 
 
 class Treatment(msgspec.Struct, frozen=True):
@@ -23,147 +23,168 @@ class Treatment(msgspec.Struct, frozen=True):
     playbook: Playbook
 
 
-class Act(msgspec.Struct, frozen=True):
+class ReadyStep(msgspec.Struct, frozen=True):
     """One step as it is to be made on one host."""
 
     playbook: Playbook
-    template: Step
+    template: PlaybookStep
     values: dict[str, Any]
-    ready: Step
+    filled_step: PlaybookStep
     """Filled, but for ``{before}`` in its commands."""
 
-    def with_before(self, before: str) -> Step:
+    def with_before(self, before: str) -> PlaybookStep:
         """Wholly filled. From the template: what a host printed is never itself a template. Raises: Unfillable."""
-        return filled(self.template, {**self.values, "before": before}) if self.template.before else self.ready
+        return fill_step(self.template, {**self.values, "before": before}) if self.template.before else self.filled_step
 
 
-class Left(msgspec.Struct, frozen=True):
+class Untreated(msgspec.Struct, frozen=True):
     """What will not be touched, and why; no host stands for the job or the fleet."""
 
     host: str
     check: str
-    why: str
+    reason: str
     kind: str
     """``none``: no playbook; ``hands``; ``explicit``; ``waived``; ``unknown``; ``unfit``: it cannot be filled in."""
     playbook: str = ""
     who: str = ""
-    says: tuple[str, ...] = ()
+    manual_steps: tuple[str, ...] = ()
 
 
-class Choice(msgspec.Struct, frozen=True):
+class PlaybookChoice(msgspec.Struct, frozen=True):
     """What is to be treated on every host, and what is left."""
 
     by_host: dict[str, list[Treatment]]
-    left: tuple[Left, ...]
+    untreated: tuple[Untreated, ...]
 
 
-def values_of(finding: Finding, host: str) -> dict[str, Any]:
+def placeholder_values(finding: Finding, host: str) -> dict[str, Any]:
     """What a playbook is filled with."""
     return {**finding.values, "host": host, "hosts": list(finding.hosts)}
 
 
-def choose(report: Report, playbooks: Sequence[Playbook], names: Collection[str] = ()) -> Choice:
+def choose_playbooks(report: Report, playbooks: Sequence[Playbook], names: Collection[str] = ()) -> PlaybookChoice:
     """The playbooks for every finding: all that treat it, but for the explicit ones that are not among ``names``.
 
     ``names``: checks, areas or playbooks. Where a playbook is named, a finding that only others treat is left alone.
     """
     by_host: dict[str, list[Treatment]] = {}
-    left: list[Left] = []
-    for check, finding, host in _found(report, playbooks, names):
-        treating = [one for one in playbooks if check in one.treats and _asked(one, check, names, report)]
-        useful = [one for one in treating if not one.explicit or one.name in names]
+    untreated: list[Untreated] = []
+    for check, finding, host in _requested_findings(report, playbooks, names):
+        treating = [
+            candidate
+            for candidate in playbooks
+            if check in candidate.treats and _is_requested(candidate, check, names, report)
+        ]
+        useful = [candidate for candidate in treating if not candidate.explicit or candidate.name in names]
         if not useful:
-            left.append(_untreated(host, check, [one for one in playbooks if check in one.treats]))
+            untreated.append(
+                _without_playbook(host, check, [candidate for candidate in playbooks if check in candidate.treats])
+            )
         for playbook in useful:
-            said = _fit(Treatment(check, finding, playbook), host)
-            if said:
-                left.append(said)
+            exclusion = _exclusion(Treatment(check, finding, playbook), host)
+            if exclusion:
+                untreated.append(exclusion)
             else:
                 by_host.setdefault(host, []).append(Treatment(check, finding, playbook))
-    return Choice(by_host, tuple(dict.fromkeys([*left, *_not_judged(report)])))
+    return PlaybookChoice(by_host, tuple(dict.fromkeys([*untreated, *_not_evaluated(report)])))
 
 
-def _found(report: Report, playbooks: Sequence[Playbook], names: Collection[str]) -> Iterator[tuple[str, Finding, str]]:
+def _requested_findings(
+    report: Report, playbooks: Sequence[Playbook], names: Collection[str]
+) -> Iterator[tuple[str, Finding, str]]:
     """Every finding of every host that is asked for, errors first."""
-    books = {one.name: one for one in playbooks}
-    for outcome in sorted(report.outcomes, key=lambda one: one.severity is not Severity.ERROR):
-        by_book = any(outcome.check in books[name].treats for name in names if name in books)
-        if not names or by_book or outcome.check in names or outcome.area in names:
+    playbooks_by_name = {playbook.name: playbook for playbook in playbooks}
+    for outcome in sorted(report.outcomes, key=lambda candidate: candidate.severity is not Severity.ERROR):
+        by_playbook = any(
+            outcome.check in playbooks_by_name[name].treats for name in names if name in playbooks_by_name
+        )
+        if not names or by_playbook or outcome.check in names or outcome.area in names:
             for finding in outcome.findings:
                 for host in finding.hosts or ("",):
                     yield outcome.check, finding, host
 
 
-def _asked(playbook: Playbook, check: str, names: Collection[str], report: Report) -> bool:
+def _is_requested(playbook: Playbook, check: str, names: Collection[str], report: Report) -> bool:
     """A check that is named, or nothing, asks for all of its playbooks; a playbook for itself."""
-    areas = {one.area for one in report.outcomes if one.check == check}
+    areas = {outcome.area for outcome in report.outcomes if outcome.check == check}
     return not names or playbook.name in names or check in names or bool(areas & set(names))
 
 
-def _untreated(host: str, check: str, playbooks: Sequence[Playbook]) -> Left:
-    explicit = [one.name for one in playbooks if one.explicit]
+def _without_playbook(host: str, check: str, playbooks: Sequence[Playbook]) -> Untreated:
+    explicit = [playbook.name for playbook in playbooks if playbook.explicit]
     if explicit:
-        return Left(host, check, f"only when it is named: doctor fix {' or '.join(explicit)}", "explicit", explicit[0])
-    return Left(host, check, "no playbook treats it: see doctor explain " + check, "none")
+        return Untreated(
+            host, check, f"only when it is named: doctor fix {' or '.join(explicit)}", "explicit", explicit[0]
+        )
+    return Untreated(host, check, "no playbook treats it: see doctor explain " + check, "none")
 
 
-def _fit(treatment: Treatment, host: str) -> Left | None:
+def _exclusion(treatment: Treatment, host: str) -> Untreated | None:
     """Why this playbook is not applied to this host, if so."""
     playbook, check = treatment.playbook, treatment.check
     try:
-        ready = [filled(step, values_of(treatment.finding, host)) for step in playbook.steps]
-    except Unfillable as error:
-        return Left(host, check, f"the playbook does not fit: {plain(redact(str(error)))}", "unfit", playbook.name)
-    if not playbook.hands and host:
+        ready = [fill_step(step, placeholder_values(treatment.finding, host)) for step in playbook.steps]
+    except TemplateError as error:
+        return Untreated(
+            host, check, f"the playbook does not fit: {strip_control_chars(redact(str(error)))}", "unfit", playbook.name
+        )
+    if not playbook.manual and host:
         return None
-    says = tuple(plain(redact(step.say), LONGEST) for step in ready)
-    return Left(host, check, playbook.title, "hands", playbook.name, playbook.who, says)
+    manual_steps = tuple(strip_control_chars(redact(step.say), MAX_MESSAGE_CHARS) for step in ready)
+    return Untreated(host, check, playbook.title, "hands", playbook.name, playbook.who, manual_steps)
 
 
-def _not_judged(report: Report) -> Iterator[Left]:
+def _not_evaluated(report: Report) -> Iterator[Untreated]:
     for outcome in report.outcomes:
-        for one in outcome.waived:
-            for host in one.finding.hosts or ("",):
-                yield Left(host, outcome.check, f"waived until {one.until}: {plain(one.reason)}", "waived")
+        for waived in outcome.waived:
+            for host in waived.finding.hosts or ("",):
+                yield Untreated(
+                    host, outcome.check, f"waived until {waived.until}: {strip_control_chars(waived.reason)}", "waived"
+                )
         for host, reason in outcome.unknown.items():
-            yield Left(host, outcome.check, plain(redact(reason.text)), "unknown")
+            yield Untreated(host, outcome.check, strip_control_chars(redact(reason.text)), "unknown")
         for host in outcome.crashed:
-            yield Left(host, outcome.check, "the check itself broke", "unknown")
+            yield Untreated(host, outcome.check, "the check itself broke", "unknown")
 
 
-def acts(treatments: Iterable[Treatment], host: str) -> list[Act]:
+def ready_steps(treatments: Iterable[Treatment], host: str) -> list[ReadyStep]:
     """The steps of one host in order: playbook by playbook, and of each every step for all findings before the next.
 
-    The same command twice is made once. Raises: Unfillable, for what `choose` left out.
+    The same command twice is made once. Raises: Unfillable, for what `choose_playbooks` left out.
     """
-    found: list[Act] = []
-    by_book: dict[str, list[Treatment]] = {}
-    for one in treatments:
-        by_book.setdefault(one.playbook.name, []).append(one)
-    for members in by_book.values():
+    steps: list[ReadyStep] = []
+    by_playbook: dict[str, list[Treatment]] = {}
+    for treatment in treatments:
+        by_playbook.setdefault(treatment.playbook.name, []).append(treatment)
+    for members in by_playbook.values():
         playbook = members[0].playbook
         for step in playbook.steps:
-            for one in members:
-                values = values_of(one.finding, host)
-                act = Act(playbook, step, values, filled(step, values))
-                if not any(same(act, other) for other in found):
-                    found.append(act)
-    return found
+            for treatment in members:
+                values = placeholder_values(treatment.finding, host)
+                ready_step = ReadyStep(playbook, step, values, fill_step(step, values))
+                if not any(same_action(ready_step, other) for other in steps):
+                    steps.append(ready_step)
+    return steps
 
 
-def same(one: Act, other: Act) -> bool:
+def same_action(first: ReadyStep, other: ReadyStep) -> bool:
     """They do the same, whoever wants it."""
-    mine, its = (msgspec.structs.replace(act.ready, number=0, say="") for act in (one, other))
-    if one.ready.hands:
-        return one.ready.say == other.ready.say and other.ready.hands
-    return mine == its and one.playbook.root == other.playbook.root
+    first_step, other_step = (
+        msgspec.structs.replace(ready_step.filled_step, number=0, say="") for ready_step in (first, other)
+    )
+    if first.filled_step.manual:
+        return first.filled_step.say == other.filled_step.say and other.filled_step.manual
+    return first_step == other_step and first.playbook.root == other.playbook.root
 
 
-def message(finding: Finding) -> str:
+def finding_message(finding: Finding) -> str:
     """What a finding says, fit to show."""
-    return plain(fill(finding.template, {name: say(value) for name, value in finding.values.items()}), LONGEST)
+    return strip_control_chars(
+        fill_template(finding.template, {name: format_value(value) for name, value in finding.values.items()}),
+        MAX_MESSAGE_CHARS,
+    )
 
 
 def fingerprint(treatments: Iterable[Treatment]) -> list[tuple[str, str, str]]:
     """What was found, without the numbers that differ at every look: those that matter stand in the steps."""
-    return sorted({(one.check, one.finding.template, one.playbook.name) for one in treatments})
+    return sorted({(treatment.check, treatment.finding.template, treatment.playbook.name) for treatment in treatments})

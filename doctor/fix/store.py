@@ -12,24 +12,24 @@ from pathlib import Path
 
 import msgspec
 
-from doctor.config.atomic_write import write_whole
+from doctor.config.atomic_write import write_atomic
 from doctor.config.paths import state_folder
-from doctor.fix.plan import SCHEMA, Plan
-from doctor.hosts.nodeset import shown
+from doctor.fix.plan import SCHEMA, FixPlan
+from doctor.hosts.nodeset import printable_excerpt
 
-ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}")
+PLAN_ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}")
 
 
-class NoPlan(Exception):
+class PlanStoreError(Exception):
     """One line: what is wrong with the plan or the folder that it lies in."""
 
 
 def folder(environ: Mapping[str, str]) -> Path:
     """The folder of all plans. Raises: NoPlan."""
-    found = state_folder(environ)
-    if found is None:
-        raise NoPlan("neither XDG_STATE_HOME nor HOME names a folder to keep plans in")
-    return found / "fix"
+    base = state_folder(environ)
+    if base is None:
+        raise PlanStoreError("neither XDG_STATE_HOME nor HOME names a folder to keep plans in")
+    return base / "fix"
 
 
 def new_id() -> str:
@@ -38,49 +38,55 @@ def new_id() -> str:
     return f"{now:%Y%m%d-%H%M%S}-{now.microsecond * 65536 // 1_000_000:04x}"
 
 
-def save(plan: Plan, environ: Mapping[str, str]) -> Path:
+def save(plan: FixPlan, environ: Mapping[str, str]) -> Path:
     """Its folder. Raises: NoPlan."""
-    place = folder(environ) / plan.id
+    plan_folder = folder(environ) / plan.id
     try:
-        for path in (place.parent.parent.parent, place.parent.parent, place.parent, place):
+        for path in (plan_folder.parent.parent.parent, plan_folder.parent.parent, plan_folder.parent, plan_folder):
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_whole(place / "plan.json", msgspec.json.format(msgspec.json.encode(plan), indent=1) + b"\n")
+        write_atomic(plan_folder / "plan.json", msgspec.json.format(msgspec.json.encode(plan), indent=1) + b"\n")
     except OSError as error:
-        raise NoPlan(f"{shown(str(place), 200)}: {error.strerror}; expected a folder to keep the plan in") from None
-    return place
+        raise PlanStoreError(
+            f"{printable_excerpt(str(plan_folder), 200)}: {error.strerror}; expected a folder to keep the plan in"
+        ) from None
+    return plan_folder
 
 
 def find(name: str, environ: Mapping[str, str]) -> Path:
     """The folder of the plan with this id. Raises: NoPlan."""
-    place = folder(environ) / name
-    if not ID.fullmatch(name) or not place.is_dir():
-        raise NoPlan(f"no plan is named {shown(name)!r}; `doctor fix --list` names them")
-    return place
+    plan_folder = folder(environ) / name
+    if not PLAN_ID.fullmatch(name) or not plan_folder.is_dir():
+        raise PlanStoreError(f"no plan is named {printable_excerpt(name)!r}; `doctor fix --list` names them")
+    return plan_folder
 
 
-def load(place: Path) -> Plan:
+def load(plan_folder: Path) -> FixPlan:
     """Raises: NoPlan."""
-    path = place / "plan.json"
+    path = plan_folder / "plan.json"
     try:
-        plan = msgspec.json.decode(path.read_bytes(), type=Plan)
+        plan = msgspec.json.decode(path.read_bytes(), type=FixPlan)
     except OSError as error:
-        raise NoPlan(f"{shown(str(path), 200)}: {error.strerror}") from None
+        raise PlanStoreError(f"{printable_excerpt(str(path), 200)}: {error.strerror}") from None
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise NoPlan(f"{shown(str(path), 200)}: not a saved plan: {shown(str(error), 200)}") from None
+        raise PlanStoreError(
+            f"{printable_excerpt(str(path), 200)}: not a saved plan: {printable_excerpt(str(error), 200)}"
+        ) from None
     if plan.schema != SCHEMA:
-        raise NoPlan(f"{shown(str(path), 200)}: schema {shown(plan.schema)!r}; expected {SCHEMA!r}")
+        raise PlanStoreError(
+            f"{printable_excerpt(str(path), 200)}: schema {printable_excerpt(plan.schema)!r}; expected {SCHEMA!r}"
+        )
     return plan
 
 
 @contextmanager
-def held(place: Path) -> Iterator[None]:
+def lock_plan(plan_folder: Path) -> Iterator[None]:
     """Keeps others from applying or undoing this plan meanwhile. Raises: NoPlan."""
-    handle = os.open(place, os.O_RDONLY | os.O_CLOEXEC)
+    handle = os.open(plan_folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise NoPlan(f"{place.name} is being applied or taken back just now") from None
+            raise PlanStoreError(f"{plan_folder.name} is being applied or taken back just now") from None
         yield
     finally:
         os.close(handle)
@@ -89,8 +95,8 @@ def held(place: Path) -> Iterator[None]:
 def all_ids(environ: Mapping[str, str]) -> list[str]:
     """Oldest first. Raises: NoPlan."""
     try:
-        return sorted(path.name for path in folder(environ).iterdir() if ID.fullmatch(path.name))
+        return sorted(path.name for path in folder(environ).iterdir() if PLAN_ID.fullmatch(path.name))
     except FileNotFoundError:
         return []
     except OSError as error:
-        raise NoPlan(f"{shown(str(folder(environ)), 200)}: {error.strerror}") from None
+        raise PlanStoreError(f"{printable_excerpt(str(folder(environ)), 200)}: {error.strerror}") from None

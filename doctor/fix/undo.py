@@ -9,88 +9,90 @@ from collections.abc import Sequence
 import msgspec
 
 from doctor.engine.record import redact
-from doctor.fix.inspect_host import Hands, failed
-from doctor.fix.journal import Journal, Undo
-from doctor.fix.remote_client import Declined, Hand, Lost
+from doctor.fix.inspect_host import HostExecutors, describe_failure
+from doctor.fix.journal import Journal, UndoStep
+from doctor.fix.remote_client import ConnectionLost, RemoteExecutor, RequestRejected
 from doctor.transport import Transport
 
-SECONDS = 120.0
-LIMIT = 4096
-LOCK = 130.0
+STEP_SECONDS = 120.0
+MAX_OUTPUT_BYTES = 4096
+LOCK_SECONDS = 130.0
 """Seconds to wait for a step that a lost controller has begun."""
 
 
-class Taken(msgspec.Struct, frozen=True):
+class UndoResult(msgspec.Struct, frozen=True):
     """What became of one step's undo."""
 
-    undo: Undo
+    undo: UndoStep
     ok: bool
-    said: str
-    lost: bool = False
+    detail: str
+    host_lost: bool = False
     """The host is gone."""
 
 
-class Undoing:
-    """Undoes one journal, host by host, from many threads; after ``stop`` no step is begun."""
+class JournalUndoer:
+    """Undoes one journal, host by host, from many threads; after ``stop_event`` no step is begun."""
 
     def __init__(self, transport: Transport, journal: Journal, force: bool, stop: threading.Event) -> None:
-        self.transport, self.journal, self.force, self.stop = transport, journal, force, stop
+        self.transport, self.journal, self.force, self.stop_event = transport, journal, force, stop
 
-    def host(self, host: str, undos: Sequence[Undo]) -> list[Taken]:
+    def undo_host(self, host: str, undos: Sequence[UndoStep]) -> list[UndoResult]:
         """One host's steps, given in the order in which they were made. Never raises for what a host does."""
-        hands = Hands(self.transport, host, LOCK)
-        taken: list[Taken] = []
+        executors = HostExecutors(self.transport, host, LOCK_SECONDS)
+        results: list[UndoResult] = []
         try:
-            for one in reversed(undos):
-                taken.append(self._one(hands, one))
-                if lost := self._over(taken[-1]):
-                    left = list(reversed(undos))[len(taken) :]
-                    return [*taken, *(Taken(other, False, lost) for other in left)]
+            for step in reversed(undos):
+                results.append(self._undo_step(executors, step))
+                if stop_reason := self._stop_reason(results[-1]):
+                    remaining = list(reversed(undos))[len(results) :]
+                    return [*results, *(UndoResult(other, False, stop_reason) for other in remaining)]
         finally:
-            hands.close()
-        return taken
+            executors.close()
+        return results
 
-    def _over(self, taken: Taken) -> str:
+    def _stop_reason(self, result: UndoResult) -> str:
         """Why no more is tried on this host."""
-        if taken.lost:
-            return taken.said
-        return "interrupted before it" if self.stop.is_set() else ""
+        if result.host_lost:
+            return result.detail
+        return "interrupted before it" if self.stop_event.is_set() else ""
 
-    def _one(self, hands: Hands, one: Undo) -> Taken:
+    def _undo_step(self, executors: HostExecutors, step: UndoStep) -> UndoResult:
         lost = ok = False
         try:
-            hand = hands.as_(one.root)
-            self.journal.undoing(one)
-            ok, said = self._file(hand, one) if one.file else self._command(hand, one)
-        except Lost as error:
-            lost, said = True, str(error)
-        except Declined as error:
-            said = str(error)
-        said = redact(said)
-        self.journal.undone(one, 0 if ok else 1, said)
-        return Taken(one, ok, said, lost)
+            remote = executors.get(step.root)
+            self.journal.record_undo_start(step)
+            ok, detail = self._restore_file(remote, step) if step.file else self._run_undo(remote, step)
+        except ConnectionLost as error:
+            lost, detail = True, str(error)
+        except RequestRejected as error:
+            detail = str(error)
+        detail = redact(detail)
+        self.journal.record_undo_end(step, 0 if ok else 1, detail)
+        return UndoResult(step, ok, detail, lost)
 
-    def _command(self, hand: Hand, one: Undo) -> tuple[bool, str]:
-        said = hand.call("run", SECONDS, sh=one.run, limit=LIMIT)
-        ok = not said["code"] and not said.get("trouble")
-        if not ok and one.before and self._as_it_was(hand, one):
+    def _run_undo(self, remote: RemoteExecutor, step: UndoStep) -> tuple[bool, str]:
+        response = remote.call("run", STEP_SECONDS, sh=step.run, limit=MAX_OUTPUT_BYTES)
+        ok = not response["code"] and not response.get("trouble")
+        if not ok and step.before and self._is_original(remote, step):
             return True, "was as before already"
-        return ok, "" if ok else f"the command {failed(said)}"
+        return ok, "" if ok else f"the command {describe_failure(response)}"
 
-    def _as_it_was(self, hand: Hand, one: Undo) -> bool:
-        now = hand.call("run", SECONDS, sh=one.before, limit=65536)
-        return not now["code"] and not now["cut"] and now["out"].strip() == one.was
+    def _is_original(self, remote: RemoteExecutor, step: UndoStep) -> bool:
+        now = remote.call("run", STEP_SECONDS, sh=step.before, limit=65536)
+        return not now["code"] and not now["cut"] and now["out"].strip() == step.before_output
 
-    def _file(self, hand: Hand, one: Undo) -> tuple[bool, str]:
-        assert one.old
-        old = {**msgspec.structs.asdict(one.old), "data": base64.b64encode(one.old.data).decode("ascii")}
-        missing = one.old.missing
-        said = hand.call("restore", path=one.file, old=old, new=one.new, missing=missing, force=self.force)
-        return True, str(said["took"])
+    def _restore_file(self, remote: RemoteExecutor, step: UndoStep) -> tuple[bool, str]:
+        assert step.old
+        old = {**msgspec.structs.asdict(step.old), "data": base64.b64encode(step.old.data).decode("ascii")}
+        absent_folders = step.old.missing
+        response = remote.call(
+            "restore", path=step.file, old=old, new=step.new, missing=absent_folders, force=self.force
+        )
+        return True, str(response["took"])
 
 
-def by_host(undos: Sequence[Undo]) -> dict[str, list[Undo]]:
-    found: dict[str, list[Undo]] = {}
-    for one in undos:
-        found.setdefault(one.host, []).append(one)
-    return found
+def group_by_host(undos: Sequence[UndoStep]) -> dict[str, list[UndoStep]]:
+    steps_by_host: dict[str, list[UndoStep]] = {}
+    for step in undos:
+        steps_by_host.setdefault(step.host, []).append(step)
+    return steps_by_host

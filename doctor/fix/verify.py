@@ -8,46 +8,51 @@ from typing import Literal
 import msgspec
 
 from doctor.engine.result import Outcome, Report
-from doctor.engine.sanitize import plain
-from doctor.fix.select import message
+from doctor.engine.sanitize import strip_control_chars
+from doctor.fix.select import finding_message
 
 
-class Proof(msgspec.Struct, frozen=True):
+class Verification(msgspec.Struct, frozen=True):
     """What one check says of one host after the steps."""
 
     host: str
     check: str
     state: Literal["green", "waits", "red", "unknown"]
     """``waits``: what it found takes other hosts as well, whose turn has not come."""
-    why: str = ""
+    reason: str = ""
 
 
-def prove(
-    report: Report, wanted: Mapping[str, Collection[str]], mended: Collection[str], planned: Collection[str]
-) -> list[Proof]:
-    """One for every check of every host of ``wanted``; ``planned`` are all hosts that are to be mended."""
-    outcomes = {one.check: one for one in report.outcomes}
-    waiting = set(planned) - set(mended)
+def verify(
+    report: Report,
+    checks_by_host: Mapping[str, Collection[str]],
+    applied_hosts: Collection[str],
+    planned_hosts: Collection[str],
+) -> list[Verification]:
+    """One for every check of every host of ``checks_by_host``; ``planned_hosts`` are all hosts that are to be mended."""
+    outcomes = {outcome.check: outcome for outcome in report.outcomes}
+    waiting = set(planned_hosts) - set(applied_hosts)
     return [
-        _proof(host, outcomes.get(check), check, waiting) for host, checks in wanted.items() for check in sorted(checks)
+        _verify_check(host, outcomes.get(check), check, waiting)
+        for host, checks in checks_by_host.items()
+        for check in sorted(checks)
     ]
 
 
-def _proof(host: str, outcome: Outcome | None, check: str, waiting: Collection[str]) -> Proof:
+def _verify_check(host: str, outcome: Outcome | None, check: str, waiting: Collection[str]) -> Verification:
     if outcome is None:
-        return Proof(host, check, "unknown", "it was not run again")
-    against = [one for one in outcome.findings if host in one.hosts]
-    standing = [one for one in against if not set(one.hosts) & set(waiting)]
+        return Verification(host, check, "unknown", "it was not run again")
+    against = [finding for finding in outcome.findings if host in finding.hosts]
+    standing = [finding for finding in against if not set(finding.hosts) & set(waiting)]
     if standing:
-        return Proof(host, check, "red", message(standing[0]))
+        return Verification(host, check, "red", finding_message(standing[0]))
     why = outcome.unknown.get(host) or outcome.unknown.get("")
     if why:
-        return Proof(host, check, "unknown", plain(why.text))
+        return Verification(host, check, "unknown", strip_control_chars(why.text))
     if host in outcome.crashed or "" in outcome.crashed:
-        return Proof(host, check, "unknown", "the check itself broke")
+        return Verification(host, check, "unknown", "the check itself broke")
     if against:
-        return Proof(host, check, "waits")
-    if host not in outcome.looked:
+        return Verification(host, check, "waits")
+    if host not in outcome.evaluated_hosts:
         skipped = outcome.skipped.get(host) or outcome.skipped.get("") or "it did not look at the host"
-        return Proof(host, check, "unknown", plain(skipped))
-    return Proof(host, check, "green")
+        return Verification(host, check, "unknown", strip_control_chars(skipped))
+    return Verification(host, check, "green")

@@ -7,52 +7,58 @@ from collections.abc import Iterable
 
 import msgspec
 
-from doctor.hosts.nodeset import MOST, InventoryError, quote, shown, valid
+from doctor.hosts.nodeset import MAX_HOSTS, InventoryError, printable_excerpt, quote, validate_host
 
-MOST_SLOTS = 4096
+MAX_SLOTS = 4096
 
 
 class HostLine(msgspec.Struct, frozen=True):
     """What one line names."""
 
     host: str
-    place: str
+    location: str
     form: str
     slots: int | None = None
-    unused: tuple[str, ...] = ()
+    unused_settings: tuple[str, ...] = ()
     """Settings of the line that mean nothing here."""
 
 
-def parse(text: str, path: str) -> list[HostLine]:
+def parse_hostfile(text: str, path: str) -> list[HostLine]:
     """All lines that name a host. Raises: InventoryError."""
-    found: list[HostLine] = []
+    host_lines: list[HostLine] = []
     for number, line in enumerate(text.removeprefix("\ufeff").split("\n"), 1):
-        words = line.partition("#")[0].split()
-        if not words:
+        fields = line.partition("#")[0].split()
+        if not fields:
             continue
-        found.append(_line(words, f"{shown(path, 200)}:{number}"))
-        if len(found) > MOST:
-            raise InventoryError(f"{found[-1].place}: more than {MOST} hosts; expected at most {MOST}")
-    if not found:
-        raise InventoryError(f"{shown(path, 200)}: names no host; expected one a line, such as: node01 slots=8")
-    return found
+        host_lines.append(_parse_line(fields, f"{printable_excerpt(path, 200)}:{number}"))
+        if len(host_lines) > MAX_HOSTS:
+            raise InventoryError(
+                f"{host_lines[-1].location}: more than {MAX_HOSTS} hosts; expected at most {MAX_HOSTS}"
+            )
+    if not host_lines:
+        raise InventoryError(
+            f"{printable_excerpt(path, 200)}: names no host; expected one a line, such as: node01 slots=8"
+        )
+    return host_lines
 
 
-def form(lines: Iterable[HostLine]) -> str:
+def file_form(lines: Iterable[HostLine]) -> str:
     """The form of the whole file, in words."""
     forms = {line.form for line in lines}
     return forms.pop() if len(forms) == 1 else "mixed forms"
 
 
-def _line(words: list[str], place: str) -> HostLine:
-    host, count = _host_and_count(words[0])
-    settings = _settings(words[1:], place)
+def _parse_line(fields: list[str], place: str) -> HostLine:
+    host, count = _host_and_count(fields[0])
+    settings = _parse_settings(fields[1:], place)
     unused = tuple(sorted(settings.keys() - {"slots", "max_slots"}))
     if "slots" in settings:
-        return HostLine(valid(host, place), place, "host slots=N", _slots(settings["slots"], place), unused)
+        return HostLine(
+            validate_host(host, place), place, "host slots=N", _parse_slots(settings["slots"], place), unused
+        )
     if count is not None:
-        return HostLine(valid(host, place), place, "host:N", _slots(count, place), unused)
-    return HostLine(valid(host, place), place, "bare names", None, unused)
+        return HostLine(validate_host(host, place), place, "host:N", _parse_slots(count, place), unused)
+    return HostLine(validate_host(host, place), place, "bare names", None, unused)
 
 
 def _host_and_count(word: str) -> tuple[str, str | None]:
@@ -66,17 +72,17 @@ def _host_and_count(word: str) -> tuple[str, str | None]:
     return word, None
 
 
-def _settings(words: Iterable[str], place: str) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for word in re.sub(r"\s*=\s*", "=", " ".join(words)).split():
+def _parse_settings(fields: Iterable[str], place: str) -> dict[str, str]:
+    settings: dict[str, str] = {}
+    for word in re.sub(r"\s*=\s*", "=", " ".join(fields)).split():
         name, equals, value = word.partition("=")
         if not equals or not re.fullmatch(r"[A-Za-z][A-Za-z_-]{0,30}", name):
             raise InventoryError(f"{place}: {quote(word)} is not understood; expected: host slots=8, host:8, or host")
-        found[name.lower().replace("-", "_")] = value
-    return found
+        settings[name.lower().replace("-", "_")] = value
+    return settings
 
 
-def _slots(text: str, place: str) -> int:
-    if re.fullmatch(r"[0-9]{1,4}", text, re.ASCII) and 1 <= int(text) <= MOST_SLOTS:
+def _parse_slots(text: str, place: str) -> int:
+    if re.fullmatch(r"[0-9]{1,4}", text, re.ASCII) and 1 <= int(text) <= MAX_SLOTS:
         return int(text)
-    raise InventoryError(f"{place}: {quote(text)} slots; expected a number from 1 to {MOST_SLOTS}")
+    raise InventoryError(f"{place}: {quote(text)} slots; expected a number from 1 to {MAX_SLOTS}")

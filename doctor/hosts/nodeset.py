@@ -11,7 +11,7 @@ import re
 
 from doctor.engine.sanitize import printable
 
-MOST = 10_000
+MAX_HOSTS = 10_000
 """Hosts. More than this is a slip in a range, not a cluster."""
 
 
@@ -19,7 +19,7 @@ class InventoryError(Exception):
     """One line: what is wrong, where, and what was expected."""
 
 
-def expand(text: str, place: str) -> list[str]:
+def expand_nodeset(text: str, place: str) -> list[str]:
     """The hosts of a node set, part by part in the order given: ``node[001-064],gpu7``, ``10.1.2.[1-32]``.
 
     Parts are parted by commas or white space. Groups (``@name``) and set operators are not looked up.
@@ -29,23 +29,25 @@ def expand(text: str, place: str) -> list[str]:
     parts = re.findall(r"(?:\[[^\]]*\]?|[^\s,\[])+", text)
     if not parts:
         raise InventoryError(f"{place}: no host is named; expected a node set such as node[01-16],gpu7")
-    if sum(_size(part) for part in parts) > MOST:
-        raise InventoryError(f"{place}: names more than {MOST} hosts; expected at most {MOST}: a slip in a range?")
-    return [valid(host, place) for part in parts for host in _part(part, place)]
+    if sum(_part_size(part) for part in parts) > MAX_HOSTS:
+        raise InventoryError(
+            f"{place}: names more than {MAX_HOSTS} hosts; expected at most {MAX_HOSTS}: a slip in a range?"
+        )
+    return [validate_host(host, place) for part in parts for host in _expand_part(part, place)]
 
 
-def _size(part: str) -> int:
+def _part_size(part: str) -> int:
     """How many hosts a part may stand for, reckoned without making them."""
     size = 1
     for inside in re.findall(r"\[([^\[\]]*)", part):
         if re.search(r"[0-9]{13}", inside):
-            return MOST + 1
-        ranges = [re.match(r"([0-9]+)-([0-9]+)", one) for one in inside.split(",")]
-        size *= sum(max(int(found[2]) - int(found[1]) + 1, 1) if found else 1 for found in ranges)
+            return MAX_HOSTS + 1
+        ranges = [re.match(r"([0-9]+)-([0-9]+)", range_text) for range_text in inside.split(",")]
+        size *= sum(max(int(match[2]) - int(match[1]) + 1, 1) if match else 1 for match in ranges)
     return size
 
 
-def _part(part: str, place: str) -> list[str]:
+def _expand_part(part: str, place: str) -> list[str]:
     if re.fullmatch(r"\[[0-9A-Fa-f:.]+\]", part) and ":" in part:
         return [part[1:-1]]
     if "[" not in part and "]" not in part:
@@ -57,11 +59,11 @@ def _part(part: str, place: str) -> list[str]:
     try:
         return [str(host) for host in NodeSet(part, resolver=RESOLVER_NOGROUP)]
     except NodeSetException as error:
-        why = shown(str(error).replace('"', ""))
+        why = printable_excerpt(str(error).replace('"', ""))
         raise InventoryError(f"{place}: {quote(part)}: {why}; expected a range such as [01-16,20]") from None
 
 
-def valid(host: str, place: str) -> str:
+def validate_host(host: str, place: str) -> str:
     """The host name or address itself. Raises: InventoryError when it is neither."""
     if "@" in host:
         hint = "groups are not looked up" if host[0] == "@" else "name the user with --user or in ~/.ssh/config"
@@ -76,7 +78,7 @@ def valid(host: str, place: str) -> str:
     return host
 
 
-def same(host: str) -> str:
+def canonical_host(host: str) -> str:
     """What two spellings of one host have in common."""
     return str(ipaddress.ip_address(host)) if ":" in host else host.lower()
 
@@ -90,9 +92,9 @@ def _is_address(text: str) -> bool:
 
 
 def quote(text: str) -> str:
-    return f'"{shown(text)}"'
+    return f'"{printable_excerpt(text)}"'
 
 
-def shown(text: str, limit: int = 60) -> str:
+def printable_excerpt(text: str, limit: int = 60) -> str:
     """Foreign text for a message: printable and bounded."""
     return printable(text, limit)

@@ -1,38 +1,38 @@
 """What the job is meant to be: its rank table and its launch settings. Values only; nothing is asked of a host."""
 
-from doctor.job.env_vars import Setting, unusable
-from doctor.job.host_matching import family, placed
-from doctor.job.launch_config import Launch, PortRange
+from doctor.job.env_vars import EnvSetting, invalid_settings
+from doctor.job.host_matching import match_servers, product_family
+from doctor.job.launch_config import LaunchConfig, PortRange
 from doctor.job.rank_table.model import (
-    Count,
-    Problem,
     Rank,
     RankTable,
     RankTableFile,
+    RankTableProblem,
     Server,
+    StatedCount,
     SuperPod,
-    address,
-    few,
+    limit_items,
+    parse_address,
     read_rank_table,
 )
 from doctor.job.rank_table.strict_json import NotARankTable
 
 __all__ = [
-    "Count",
-    "Launch",
+    "EnvSetting",
+    "LaunchConfig",
     "NotARankTable",
     "PortRange",
-    "Problem",
     "Rank",
     "RankTable",
     "RankTableFile",
+    "RankTableProblem",
     "Server",
-    "Setting",
+    "StatedCount",
     "SuperPod",
-    "address",
-    "family",
-    "few",
-    "placed",
+    "invalid_settings",
+    "limit_items",
+    "match_servers",
+    "parse_address",
+    "product_family",
     "read_rank_table",
-    "unusable",
 ]

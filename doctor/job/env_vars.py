@@ -9,7 +9,7 @@ from itertools import pairwise
 import msgspec
 
 from doctor.engine.sanitize import printable
-from doctor.job.rank_table.model import address
+from doctor.job.rank_table.model import parse_address
 
 Family = str
 """A1, A2 or A3; the empty string where it is not known, and then what any of them accepts is right."""
@@ -18,16 +18,16 @@ Rule = Callable[[str, Family], str]
 """What was expected, or the empty string when the value is right."""
 
 
-class Setting(msgspec.Struct, frozen=True, order=True):
+class EnvSetting(msgspec.Struct, frozen=True, order=True):
     """A variable with a value that its reader refuses."""
 
     variable: str
     value: str
-    want: str
+    expected: str
 
 
-def whole(least: int, most: int) -> Rule:
-    return lambda value, family: "" if least <= _int(value) <= most else f"a whole number from {least} to {most}"
+def int_between(least: int, most: int) -> Rule:
+    return lambda value, family: "" if least <= _parse_int(value) <= most else f"a whole number from {least} to {most}"
 
 
 def by_family(a1: Rule, other: Rule) -> Rule:
@@ -42,19 +42,19 @@ def by_family(a1: Rule, other: Rule) -> Rule:
     return rule
 
 
-def one_of(*words: str, fold: bool = False) -> Rule:
+def one_of(*choices: str, fold: bool = False) -> Rule:
     def rule(value: str, family: Family) -> str:
-        right = value.lower() in [word.lower() for word in words] if fold else value in words
-        return "" if right else "one of " + ", ".join(words)
+        right = value.lower() in [word.lower() for word in choices] if fold else value in choices
+        return "" if right else "one of " + ", ".join(choices)
 
     return rule
 
 
-def shape(pattern: str, want: str) -> Rule:
+def matching(pattern: str, want: str) -> Rule:
     return lambda value, family: "" if re.fullmatch(pattern, value, re.ASCII) else want
 
 
-def never(reason: str) -> Rule:
+def must_be_unset(reason: str) -> Rule:
     return lambda value, family: f"unset: {reason}"
 
 
@@ -72,17 +72,17 @@ def port_ranges(value: str) -> list[tuple[int, int]]:
     if value == "auto":
         return []
     want = "ports from 1 to 65535 such as 60000,60050-60100, or auto"
-    found: list[tuple[int, int]] = []
+    ranges: list[tuple[int, int]] = []
     for part in value.split(","):
         ends = re.fullmatch(r"([0-9]{1,5})(?:-([0-9]{1,5}))?", part, re.ASCII)
         first, last = (int(ends[1]), int(ends[2] or ends[1])) if ends else (0, 0)
         if not 1 <= first <= last <= 65535:
             raise ValueError(want)
-        found.append((first, last))
-    found.sort()
-    if any(after[0] <= before[1] for before, after in pairwise(found)):
+        ranges.append((first, last))
+    ranges.sort()
+    if any(after[0] <= before[1] for before, after in pairwise(ranges)):
         raise ValueError("port ranges that do not overlap")
-    return found
+    return ranges
 
 
 def visible_devices(value: str, family: Family) -> str:
@@ -94,7 +94,10 @@ def visible_devices(value: str, family: Family) -> str:
 def host(value: str, family: Family) -> str:
     name = re.fullmatch(r"[A-Za-z0-9_]([A-Za-z0-9._-]{0,251}[A-Za-z0-9_])?", value, re.ASCII)
     right = (
-        address(value) or value.startswith("127.") or value == "::1" or (name and not re.fullmatch(r"[0-9.]+", value))
+        parse_address(value)
+        or value.startswith("127.")
+        or value == "::1"
+        or (name and not re.fullmatch(r"[0-9.]+", value))
     )
     return "" if right else "a host name or an IP address"
 
@@ -106,10 +109,10 @@ def seconds(value: str, family: Family) -> str:
 
 
 def ip(value: str, family: Family) -> str:
-    return "" if address(value) else "one IPv4 or IPv6 address of this host"
+    return "" if parse_address(value) else "one IPv4 or IPv6 address of this host"
 
 
-def _int(text: str) -> int:
+def _parse_int(text: str) -> int:
     """-1 stands for what is no whole number; no variable here may be negative."""
     return int(text) if re.fullmatch(r"[0-9]{1,12}", text, re.ASCII) else -1
 
@@ -118,59 +121,61 @@ _SWITCH = one_of("0", "1")
 _NOT_A1 = "the A1 family has no such setting"
 
 RULES: dict[str, Rule] = {
-    "ASCEND_GLOBAL_LOG_LEVEL": whole(0, 4),
+    "ASCEND_GLOBAL_LOG_LEVEL": int_between(0, 4),
     "ASCEND_LAUNCH_BLOCKING": _SWITCH,
     "ASCEND_RT_VISIBLE_DEVICES": visible_devices,
-    "HCCL_BUFFSIZE": whole(1, 999_999_999),
-    "HCCL_CONNECT_TIMEOUT": whole(120, 7200),
+    "HCCL_BUFFSIZE": int_between(1, 999_999_999),
+    "HCCL_CONNECT_TIMEOUT": int_between(120, 7200),
     "HCCL_DETERMINISTIC": one_of("true", "false", "strict", fold=True),
     "HCCL_DIAGNOSE_ENABLE": _SWITCH,
     "HCCL_ENTRY_LOG_ENABLE": _SWITCH,
-    "HCCL_EVENT_TIMEOUT": whole(0, 2147483647),
-    "HCCL_EXEC_TIMEOUT": by_family(whole(1, 17340), seconds),
-    "HCCL_HOST_SOCKET_PORT_RANGE": by_family(never(_NOT_A1), ports),
-    "HCCL_IF_BASE_PORT": whole(1024, 65520),
+    "HCCL_EVENT_TIMEOUT": int_between(0, 2147483647),
+    "HCCL_EXEC_TIMEOUT": by_family(int_between(1, 17340), seconds),
+    "HCCL_HOST_SOCKET_PORT_RANGE": by_family(must_be_unset(_NOT_A1), ports),
+    "HCCL_IF_BASE_PORT": int_between(1024, 65520),
     "HCCL_IF_IP": ip,
     "HCCL_INTER_HCCS_DISABLE": one_of("TRUE", "FALSE", fold=True),
-    "HCCL_NPU_SOCKET_PORT_RANGE": by_family(never(_NOT_A1), ports),
+    "HCCL_NPU_SOCKET_PORT_RANGE": by_family(must_be_unset(_NOT_A1), ports),
     "HCCL_OP_EXPANSION_MODE": by_family(
-        never(_NOT_A1),
+        must_be_unset(_NOT_A1),
         one_of("AI_CPU", "AIV", "HOST", "HOST_TS", "AICPU_CacheDisable", "AICPU_TS", "CCU_MS", "CCU_SCHED"),
     ),
-    "HCCL_OP_RETRY_ENABLE": shape(r"L[0-2]:[01](,\s*L[0-2]:[01])*", "L1 and L2, each 0 or 1, such as L1:1,L2:1"),
-    "HCCL_RDMA_RETRY_CNT": whole(1, 7),
-    "HCCL_RDMA_SL": whole(0, 7),
-    "HCCL_RDMA_TC": lambda value, family: "" if _int(value) in range(0, 256, 4) else "a multiple of 4 from 0 to 252",
-    "HCCL_RDMA_TIMEOUT": by_family(whole(5, 24), whole(5, 20)),
+    "HCCL_OP_RETRY_ENABLE": matching(r"L[0-2]:[01](,\s*L[0-2]:[01])*", "L1 and L2, each 0 or 1, such as L1:1,L2:1"),
+    "HCCL_RDMA_RETRY_CNT": int_between(1, 7),
+    "HCCL_RDMA_SL": int_between(0, 7),
+    "HCCL_RDMA_TC": lambda value, family: (
+        "" if _parse_int(value) in range(0, 256, 4) else "a multiple of 4 from 0 to 252"
+    ),
+    "HCCL_RDMA_TIMEOUT": by_family(int_between(5, 24), int_between(5, 20)),
     "HCCL_SOCKET_FAMILY": one_of("AF_INET", "AF_INET6"),
-    "HCCL_SOCKET_IFNAME": shape(
+    "HCCL_SOCKET_IFNAME": matching(
         r"\^?=?[^\s,^=/]{1,15}(,[^\s,^=/]{1,15})*", "names such as eth,enp or =eth0 or ^docker"
     ),
     "HCCL_WHITELIST_DISABLE": _SWITCH,
     "MASTER_ADDR": host,
-    "MASTER_PORT": whole(1, 65535),
+    "MASTER_PORT": int_between(1, 65535),
     "MS_ROLE": one_of("MS_SCHED", "MS_WORKER", "MS_PSERVER"),
     "MS_SCHED_HOST": host,
-    "MS_SCHED_PORT": whole(1024, 65535),
-    "MS_WORKER_NUM": whole(1, 9_999_999),
-    "RANK_SIZE": whole(1, 9_999_999),
-    "WORLD_SIZE": whole(1, 9_999_999),
+    "MS_SCHED_PORT": int_between(1024, 65535),
+    "MS_WORKER_NUM": int_between(1, 9_999_999),
+    "RANK_SIZE": int_between(1, 9_999_999),
+    "WORLD_SIZE": int_between(1, 9_999_999),
 }
 
 
-def unusable(env: Mapping[str, str], family: Family = "") -> tuple[Setting, ...]:
+def invalid_settings(env: Mapping[str, str], family: Family = "") -> tuple[EnvSetting, ...]:
     """All variables of ``env`` with a value that their reader refuses, by name."""
     wrong = [
-        Setting(name, printable(env[name], 80), want)
+        EnvSetting(name, printable(env[name], 80), want)
         for name, rule in RULES.items()
         if name in env and (want := rule(env[name], family))
     ]
     pcie, roce = env.get("HCCL_INTRA_PCIE_ENABLE"), env.get("HCCL_INTRA_ROCE_ENABLE")
     if (pcie, roce) not in {(None, None), ("1", None), ("1", "0"), ("0", "0"), ("0", "1"), (None, "1")}:
         value = f"HCCL_INTRA_PCIE_ENABLE={_or_unset(pcie)} and HCCL_INTRA_ROCE_ENABLE={_or_unset(roce)}"
-        wrong.append(Setting("HCCL_INTRA_PCIE_ENABLE", value, "1 and 0 (PCIe), or 0 and 1 (RoCE)"))
+        wrong.append(EnvSetting("HCCL_INTRA_PCIE_ENABLE", value, "1 and 0 (PCIe), or 0 and 1 (RoCE)"))
     if env.get("HCCL_WHITELIST_DISABLE") == "0" and not env.get("HCCL_WHITELIST_FILE"):
-        wrong.append(Setting("HCCL_WHITELIST_FILE", "unset", "a file, since HCCL_WHITELIST_DISABLE=0"))
+        wrong.append(EnvSetting("HCCL_WHITELIST_FILE", "unset", "a file, since HCCL_WHITELIST_DISABLE=0"))
     return tuple(sorted(wrong))
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from doctor.engine.fact import Unreadable
-from doctor.job.launch_config import Launch
-from doctor.job.rank_table.model import RankTable, Server, address, few
+from doctor.job.launch_config import LaunchConfig
+from doctor.job.rank_table.model import RankTable, Server, limit_items, parse_address
 
 
 class HasFamily(Protocol):
@@ -21,26 +21,26 @@ class HasAddresses(Protocol):
     def addresses(self) -> tuple[str, ...]: ...
 
 
-def family(launch: Launch, products: Mapping[str, HasFamily] | None) -> str:
+def product_family(launch: LaunchConfig, products: Mapping[str, HasFamily] | None) -> str:
     """The product family: what the user says, else what all hosts say.
 
     Raises: Unreadable when nobody says, or the hosts differ.
     """
     if launch.product:
         return launch.product
-    found: dict[str, list[str]] = defaultdict(list)
+    hosts_by_family: dict[str, list[str]] = defaultdict(list)
     for host, product in (products or {}).items():
         if product.family:
-            found[product.family].append(host)
-    if len(found) == 1:
-        return next(iter(found))
-    if not found:
+            hosts_by_family[product.family].append(host)
+    if len(hosts_by_family) == 1:
+        return next(iter(hosts_by_family))
+    if not hosts_by_family:
         raise Unreadable("the product family is not known; say it with --product A1, A2 or A3")
-    who = "; ".join(f"{name}: {', '.join(few(hosts, 3))}" for name, hosts in sorted(found.items()))
+    who = "; ".join(f"{name}: {', '.join(limit_items(hosts, 3))}" for name, hosts in sorted(hosts_by_family.items()))
     raise Unreadable(f"the hosts are of several product families ({who}); say which with --product")
 
 
-def placed(
+def match_servers(
     table: RankTable, names: Iterable[str], addresses: Mapping[str, HasAddresses] | None = None
 ) -> tuple[dict[str, list[Server]], list[Server]]:
     """The table's hosts by the names of the hosts that they are, and those that are none of them.
@@ -48,37 +48,39 @@ def placed(
     A host is meant when its name, its short name, or an address that it alone has is the server_id or the host_ip.
     """
     owners: dict[str, set[str]] = defaultdict(set)
-    plain = {}
+    exact_names = {}
     for name in names:
-        plain[name.lower()] = {name}
-        keys = {_key(name), _short(name)}
-        keys.update(_key(said.partition("/")[0]) for said in _addresses(addresses, name))
+        exact_names[name.lower()] = {name}
+        keys = {_match_key(name), _short_name(name)}
+        keys.update(_match_key(cidr.partition("/")[0]) for cidr in _addresses(addresses, name))
         for key in keys:
             owners[key].add(name)
-    here: dict[str, list[Server]] = {}
-    nowhere: list[Server] = []
+    matched: dict[str, list[Server]] = {}
+    unmatched: list[Server] = []
     for server in table.servers:
-        hits = (
-            owners.get(_key(server.host_ip)),
-            owners.get(_key(server.server_id)),
-            plain.get(_short(server.server_id)),
+        candidates = (
+            owners.get(_match_key(server.host_ip)),
+            owners.get(_match_key(server.server_id)),
+            exact_names.get(_short_name(server.server_id)),
         )
-        sure = [next(iter(hit)) for hit in hits if hit and len(hit) == 1]
-        if sure:
-            here.setdefault(sure[0], []).append(server)
+        unique_names = [
+            next(iter(names_of_key)) for names_of_key in candidates if names_of_key and len(names_of_key) == 1
+        ]
+        if unique_names:
+            matched.setdefault(unique_names[0], []).append(server)
         else:
-            nowhere.append(server)
-    return here, nowhere
+            unmatched.append(server)
+    return matched, unmatched
 
 
 def _addresses(addresses: Mapping[str, HasAddresses] | None, name: str) -> tuple[str, ...]:
     return addresses[name].addresses if addresses and name in addresses else ()
 
 
-def _key(text: str) -> str:
-    found = address(text)
-    return str(found) if found else text.lower()
+def _match_key(text: str) -> str:
+    ip_address = parse_address(text)
+    return str(ip_address) if ip_address else text.lower()
 
 
-def _short(name: str) -> str:
-    return name.lower() if address(name) or ":" in name else name.lower().partition(".")[0]
+def _short_name(name: str) -> str:
+    return name.lower() if parse_address(name) or ":" in name else name.lower().partition(".")[0]

@@ -9,7 +9,7 @@ from typing import Literal
 import msgspec
 
 from doctor.engine.sanitize import printable
-from doctor.job.env_vars import Setting, port_ranges, unusable
+from doctor.job.env_vars import EnvSetting, invalid_settings, port_ranges
 
 TORCH_PORT = 29500
 MINDSPORE_PORT = 8118
@@ -17,17 +17,25 @@ HCCL_BASE_PORT = 60000
 HCCL_PORTS = 32
 """HCCL takes as many host ports, from the base."""
 
-_OURS = re.compile(
+_JOB_VARIABLE = re.compile(
     r"(HCCL|NCCL|TORCH_HCCL|TORCH_NCCL|MS|MASTER|ASCEND)_[A-Z0-9_]+"
     r"|GLOO_SOCKET_IFNAME|TP_SOCKET_IFNAME|MINDSPORE_HCCL_CONFIG_PATH|RANK_TABLE_FILE|RANK_SIZE|WORLD_SIZE"
     r"|TORCHELASTIC_USE_AGENT_STORE"
 )
-_SECRET = re.compile(r"PASS|SECRET|TOKEN|CREDENTIAL|(^|_)(API)?KEY(_|$)")
+_SECRET_NAME = re.compile(r"PASS|SECRET|TOKEN|CREDENTIAL|(^|_)(API)?KEY(_|$)")
 
-JOB_WIDE = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK_SIZE", "MS_SCHED_HOST", "MS_SCHED_PORT", "MS_WORKER_NUM")
+JOB_WIDE_VARIABLES = (
+    "MASTER_ADDR",
+    "MASTER_PORT",
+    "WORLD_SIZE",
+    "RANK_SIZE",
+    "MS_SCHED_HOST",
+    "MS_SCHED_PORT",
+    "MS_WORKER_NUM",
+)
 """Where all ranks meet, and how many they are: one value for the whole job."""
 
-TABLE_VARIABLES = ("RANK_TABLE_FILE", "MINDSPORE_HCCL_CONFIG_PATH")
+RANK_TABLE_VARIABLES = ("RANK_TABLE_FILE", "MINDSPORE_HCCL_CONFIG_PATH")
 """What names the job's rank table, the first that is set."""
 
 Product = Literal["A1", "A2", "A3"]
@@ -38,7 +46,7 @@ class PortRange(msgspec.Struct, frozen=True, order=True):
     last: int
 
 
-class Launch(msgspec.Struct, frozen=True):
+class LaunchConfig(msgspec.Struct, frozen=True):
     """The job's settings. A value that cannot be used stands in ``problems`` and leaves its field at the default."""
 
     framework: Literal["torch", "mindspore", ""] = ""
@@ -52,16 +60,16 @@ class Launch(msgspec.Struct, frozen=True):
     """Host ports that HCCL will take; empty: the kernel chooses (``auto``)."""
     rank_table_path: str = ""
     """As given: a relative path is still relative here."""
-    rank_table_from: str = ""
+    rank_table_variable: str = ""
     """The variable that gave the path; empty for the command line."""
     python: str = ""
     product: Product | None = None
     """Given by the user; wins over what the hosts say."""
     env: dict[str, str] = {}
     """The variables that matter to the job and are set; never one that looks like a secret."""
-    problems: tuple[Setting, ...] = ()
-    by_host: dict[str, dict[str, str]] = {}
-    """What each host's own environment says of `JOB_WIDE`, where hosts looked at themselves (`doctor merge`)."""
+    problems: tuple[EnvSetting, ...] = ()
+    env_by_host: dict[str, dict[str, str]] = {}
+    """What each host's own environment says of `JOB_WIDE_VARIABLES`, where hosts looked at themselves (`doctor merge`)."""
 
     @classmethod
     def from_environment(
@@ -77,47 +85,47 @@ class Launch(msgspec.Struct, frozen=True):
         python: str = "",
         product: str = "",
         by_host: dict[str, dict[str, str]] | None = None,
-    ) -> Launch:
+    ) -> LaunchConfig:
         """Options win over variables. Never raises: what cannot be used is kept in ``problems``."""
-        env = relevant(environ)
-        family, problems = _product(product)
-        kind = _framework(framework, env)
-        problems += unusable(env, family or "")
+        env = job_variables(environ)
+        family, problems = _parse_product(product)
+        kind = _detect_framework(framework, env)
+        problems += invalid_settings(env, family or "")
         port, range_ = env.get("HCCL_IF_BASE_PORT", ""), env.get("HCCL_HOST_SOCKET_PORT_RANGE")
-        base = _number(port, 1024, 65520) or HCCL_BASE_PORT
-        variable = next((n for n in TABLE_VARIABLES if not rank_table and env.get(n)), "")
+        base = _parse_number(port, 1024, 65520) or HCCL_BASE_PORT
+        variable = next((n for n in RANK_TABLE_VARIABLES if not rank_table and env.get(n)), "")
         return cls(
             framework=kind,
             master_addr=master_addr or env.get("MASTER_ADDR") or env.get("MS_SCHED_HOST", ""),
-            master_port=master_port or _port(kind, env),
+            master_port=master_port or _master_port(kind, env),
             world_size=world_size or _world_size(env),
             ranks_per_host=ranks_per_host,
             hccl_base_port=base,
-            hccl_ports=_ports(base, range_),
+            hccl_ports=_hccl_ports(base, range_),
             rank_table_path=rank_table or env.get(variable, ""),
-            rank_table_from=variable,
+            rank_table_variable=variable,
             python=python,
             product=family,
             env=env,
             problems=tuple(sorted(problems)),
-            by_host=by_host or {},
+            env_by_host=by_host or {},
         )
 
 
-def relevant(environ: Mapping[str, str]) -> dict[str, str]:
+def job_variables(environ: Mapping[str, str]) -> dict[str, str]:
     """The variables that matter to a job, without secrets, bounded, by name. An empty value counts as unset."""
-    names = sorted(name for name in environ if _OURS.fullmatch(name) and not _SECRET.search(name))
+    names = sorted(name for name in environ if _JOB_VARIABLE.fullmatch(name) and not _SECRET_NAME.search(name))
     return {name: printable(environ[name], 4096) for name in names if environ[name]}
 
 
-def _product(word: str) -> tuple[Product | None, tuple[Setting, ...]]:
-    known: dict[str, Product] = {"A1": "A1", "A2": "A2", "A3": "A3"}
-    family = known.get(word.upper())
+def _parse_product(word: str) -> tuple[Product | None, tuple[EnvSetting, ...]]:
+    products: dict[str, Product] = {"A1": "A1", "A2": "A2", "A3": "A3"}
+    family = products.get(word.upper())
     wrong = word and family is None
-    return family, (Setting("--product", printable(word, 40), "one of A1, A2, A3"),) if wrong else ()
+    return family, (EnvSetting("--product", printable(word, 40), "one of A1, A2, A3"),) if wrong else ()
 
 
-def _framework(word: str, env: Mapping[str, str]) -> Literal["torch", "mindspore", ""]:
+def _detect_framework(word: str, env: Mapping[str, str]) -> Literal["torch", "mindspore", ""]:
     if word in ("torch", "mindspore"):
         return "torch" if word == "torch" else "mindspore"
     mindspore = any(name in env for name in ("MS_ROLE", "MS_SCHED_HOST", "MS_WORKER_NUM", "MINDSPORE_HCCL_CONFIG_PATH"))
@@ -125,18 +133,18 @@ def _framework(word: str, env: Mapping[str, str]) -> Literal["torch", "mindspore
     return "mindspore" if mindspore and not torch else "torch" if torch and not mindspore else ""
 
 
-def _port(kind: str, env: Mapping[str, str]) -> int:
+def _master_port(kind: str, env: Mapping[str, str]) -> int:
     if kind == "mindspore":
-        return _number(env.get("MS_SCHED_PORT", ""), 1024, 65535) or MINDSPORE_PORT
-    return _number(env.get("MASTER_PORT", ""), 1, 65535) or TORCH_PORT
+        return _parse_number(env.get("MS_SCHED_PORT", ""), 1024, 65535) or MINDSPORE_PORT
+    return _parse_number(env.get("MASTER_PORT", ""), 1, 65535) or TORCH_PORT
 
 
 def _world_size(env: Mapping[str, str]) -> int | None:
-    said = (_number(env.get(name, ""), 1, 9_999_999) for name in ("WORLD_SIZE", "RANK_SIZE", "MS_WORKER_NUM"))
-    return next((number for number in said if number), None)
+    sizes = (_parse_number(env.get(name, ""), 1, 9_999_999) for name in ("WORLD_SIZE", "RANK_SIZE", "MS_WORKER_NUM"))
+    return next((number for number in sizes if number), None)
 
 
-def _ports(base: int, range_: str | None) -> tuple[PortRange, ...]:
+def _hccl_ports(base: int, range_: str | None) -> tuple[PortRange, ...]:
     if range_ is not None:
         try:
             return tuple(PortRange(first, last) for first, last in port_ranges(range_))
@@ -145,7 +153,7 @@ def _ports(base: int, range_: str | None) -> tuple[PortRange, ...]:
     return (PortRange(base, min(base + HCCL_PORTS - 1, 65535)),)
 
 
-def _number(text: str, least: int, most: int) -> int:
+def _parse_number(text: str, least: int, most: int) -> int:
     """0 stands for what is not such a number."""
     number = int(text) if re.fullmatch(r"[0-9]{1,9}", text, re.ASCII) else 0
     return number if least <= number <= most else 0

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 
 import msgspec
 
-from doctor.engine.catalog import ROOTS
+from doctor.engine.catalog import ROOT_CAUSE_CHECKS
 from doctor.engine.exit_code import FailOn, OnUnknown, exit_code
 from doctor.engine.result import Outcome, Report, Severity
 
 
-class Rules(msgspec.Struct, frozen=True, kw_only=True):
+class FailureRules(msgspec.Struct, frozen=True, kw_only=True):
     """What makes a run fail; with ``strict`` every warning does."""
 
     strict: bool = False
@@ -22,20 +22,22 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
         return exit_code(report, strict=self.strict, on_unknown=self.on_unknown, fail_on=self.fail_on)
 
     @property
-    def no_gaps(self) -> bool:
+    def fails_on_unknown(self) -> bool:
         return self.on_unknown == "fail" or (self.strict and self.on_unknown == "warn")
 
-    def counts(self, outcome: Outcome) -> bool:
+    def counts_as_failure(self, outcome: Outcome) -> bool:
         return outcome.severity is Severity.ERROR or self.fail_on == "warning" or self.strict
 
 
-def healthy(report: Report, rules: Rules = Rules()) -> tuple[str, ...]:
+def healthy_hosts(report: Report, rules: FailureRules = FailureRules()) -> tuple[str, ...]:
     """The hosts that nothing is held against, in inventory order."""
-    out = bad(report, rules)
-    return tuple(host for host in report.hosts if host not in out)
+    excluded = bad_hosts(report, rules)
+    return tuple(host for host in report.hosts if host not in excluded)
 
 
-def bad(report: Report, rules: Rules = Rules(), names: Mapping[str, str] | None = None) -> dict[str, list[str]]:
+def bad_hosts(
+    report: Report, rules: FailureRules = FailureRules(), names: Mapping[str, str] | None = None
+) -> dict[str, list[str]]:
     """The hosts that cannot be used, each with the checks that say so; in inventory order.
 
     A host is bad when a finding that makes the run fail blames it, when a check crashed on it, when it gave no
@@ -43,34 +45,34 @@ def bad(report: Report, rules: Rules = Rules(), names: Mapping[str, str] | None 
     makes both bad: which of them is wrong is not known. What blames no host makes none bad, and is not cured by
     leaving any out. ``names``: other names of hosts that findings may use, such as a rank table's server_ids.
     """
-    found = {**unseen(report, rules), **blamed(report, rules, names or {})}
-    return {host: found[host] for host in report.hosts if host in found}
+    checks_by_host = {**unevaluated_hosts(report, rules), **blamed_hosts(report, rules, names or {})}
+    return {host: checks_by_host[host] for host in report.hosts if host in checks_by_host}
 
 
-def blamed(report: Report, rules: Rules, names: Mapping[str, str]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+def blamed_hosts(report: Report, rules: FailureRules, names: Mapping[str, str]) -> dict[str, list[str]]:
+    checks_by_host: dict[str, list[str]] = {}
     for outcome in report.outcomes:
-        if rules.counts(outcome):
+        if rules.counts_as_failure(outcome):
             for name in dict.fromkeys(name for finding in outcome.findings for name in finding.hosts):
                 host = name if name in report.hosts else names.get(name, "")
-                found.setdefault(host, []).append(outcome.check)
-    return {host: list(dict.fromkeys(checks)) for host, checks in found.items() if host in report.hosts}
+                checks_by_host.setdefault(host, []).append(outcome.check)
+    return {host: list(dict.fromkeys(checks)) for host, checks in checks_by_host.items() if host in report.hosts}
 
 
-def unseen(report: Report, rules: Rules) -> dict[str, list[str]]:
+def unevaluated_hosts(report: Report, rules: FailureRules) -> dict[str, list[str]]:
     """Not known is never healthy. A check that waits for another one's answer adds nothing to that one."""
-    found: dict[str, dict[str, str]] = {}
+    root_causes_by_host: dict[str, dict[str, str]] = {}
     for outcome in report.outcomes:
         for host in outcome.crashed:
-            found.setdefault(host, {})[outcome.check] = ""
-        if rules.no_gaps or outcome.check in ROOTS:
+            root_causes_by_host.setdefault(host, {})[outcome.check] = ""
+        if rules.fails_on_unknown or outcome.check in ROOT_CAUSE_CHECKS:
             for host, reason in outcome.unknown.items():
-                found.setdefault(host, {})[outcome.check] = reason.because
-    return {host: _roots(whys) for host, whys in found.items() if host}
+                root_causes_by_host.setdefault(host, {})[outcome.check] = reason.root_cause
+    return {host: _roots(whys) for host, whys in root_causes_by_host.items() if host}
 
 
 def _roots(whys: Mapping[str, str]) -> list[str]:
     """Checks, each with the one that it waits for, without those that only wait. No answer explains all the rest."""
-    return [check for check in ROOTS if check in whys][:1] or [
+    return [check for check in ROOT_CAUSE_CHECKS if check in whys][:1] or [
         check for check, root in whys.items() if root not in whys
     ]

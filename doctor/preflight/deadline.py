@@ -11,77 +11,77 @@ from typing import TYPE_CHECKING, TextIO
 if TYPE_CHECKING:
     from doctor.engine.record import HostRecord
 
-EVERY = 10.0
+HEARTBEAT_SECONDS = 10.0
 """Seconds between two signs of life."""
 
 
 class Heartbeat:
     """One line on stderr every ten seconds: who waits for a job's log must see that something goes on."""
 
-    def __init__(self, stream: TextIO | None, began: float, every: float = EVERY) -> None:
-        self.stream, self.began, self.every = stream, began, every
-        self.total = self.answered = self.missed = 0
-        self.doing = "looking for the hosts"
-        self._over = threading.Event()
+    def __init__(self, stream: TextIO | None, start_time: float, interval: float = HEARTBEAT_SECONDS) -> None:
+        self.stream, self.start_time, self.interval = stream, start_time, interval
+        self.total = self.answered = self.unreachable = 0
+        self.activity = "looking for the hosts"
+        self._stop_event = threading.Event()
         if stream is not None:
-            threading.Thread(target=self._beat, daemon=True).start()
+            threading.Thread(target=self._print_lines, daemon=True).start()
 
     def expect(self, total: int) -> None:
         """So many hosts are asked now."""
-        self.total, self.doing = total, "waiting for hosts"
+        self.total, self.activity = total, "waiting for hosts"
 
     def step(self, host: str, record: HostRecord) -> None:
         """One more host is done."""
-        if record.visit.trouble:
-            self.missed += 1
+        if record.visit.failure:
+            self.unreachable += 1
         else:
             self.answered += 1
 
     def stage(self, name: str, seconds: float) -> None:
         """A stage of the smoke run is done; no name: it starts."""
-        self.doing = f"smoke run: {name} done" if name else "smoke run: starting"
+        self.activity = f"smoke run: {name} done" if name else "smoke run: starting"
 
     def text(self) -> str:
         """The line, without its end."""
         hosts = f", {self.answered} of {self.total} hosts answered" if self.total else ""
-        missed = f", {self.missed} could not be reached" if self.missed else ""
-        return f"doctor preflight: {time.monotonic() - self.began:.0f} s, {self.doing}{hosts}{missed}"
+        missed = f", {self.unreachable} could not be reached" if self.unreachable else ""
+        return f"doctor preflight: {time.monotonic() - self.start_time:.0f} s, {self.activity}{hosts}{missed}"
 
-    def _beat(self) -> None:
-        while not self._over.wait(self.every):
+    def _print_lines(self) -> None:
+        while not self._stop_event.wait(self.interval):
             try:
                 print(self.text(), file=self.stream, flush=True)
             except (OSError, ValueError):  # nobody reads any more; the verdict does not depend on it
                 return
 
     def close(self) -> None:
-        self._over.set()
+        self._stop_event.set()
 
 
 class Deadline:
     """Ends the process at a moment, whatever it hangs in: a dead file system, a name server, a bug of ours."""
 
-    def __init__(self, at: float, last_words: Callable[[], int]) -> None:
-        """``at``: by the monotonic clock. ``last_words`` says what is to be said, and returns the exit code."""
-        self._at, self._last_words = at, last_words
-        self._over = threading.Event()
+    def __init__(self, at: float, on_expiry: Callable[[], int]) -> None:
+        """``at``: by the monotonic clock. ``on_expiry`` says what is to be said, and returns the exit code."""
+        self._deadline, self._on_expiry = at, on_expiry
+        self._cancelled = threading.Event()
         threading.Thread(target=self._wait, daemon=True).start()
 
     def _wait(self) -> None:
-        if self._over.wait(max(0.0, self._at - time.monotonic())):
+        if self._cancelled.wait(max(0.0, self._deadline - time.monotonic())):
             return
         code = 70
         try:
-            code = self._last_words()
+            code = self._on_expiry()
         finally:
             os._exit(code)
 
-    def call_off(self) -> None:
+    def cancel(self) -> None:
         """The end came in time."""
-        self._over.set()
+        self._cancelled.set()
 
 
-def age() -> float:
+def process_age() -> float:
     """Seconds since this process was started, the time before its first line of Python included."""
     try:
         with open("/proc/self/stat", "rb") as file:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from doctor.engine.errors import InputError
-from doctor.preflight.tiers import within
+from doctor.preflight.tiers import checks_of_tier
 
 if TYPE_CHECKING:
     from doctor.engine.record import HostRecord
@@ -23,143 +23,147 @@ if TYPE_CHECKING:
 class NotReady(Exception):
     """Nothing can be judged: the platform has not said what the job has, or nobody what was found."""
 
-    def __init__(self, text: str, word: str) -> None:
+    def __init__(self, text: str, cause: str) -> None:
         super().__init__(text)
-        self.word = word
+        self.cause = cause
 
 
-def look(flight: Preflight) -> Examination | int:
+def examine_or_follow(flight: Preflight) -> Examination | int:
     """Visits the hosts and judges them. An exit code, when another process of this host did so for all.
 
     Raises: CommandError, NotReady.
     """
     from doctor.environment.context import find, scope
 
-    place = flight.place = find(flight.environ, _read_file)
-    chosen = scope(place, flight.wanted.scope)
-    if chosen != "follower" and place.table_waits:
-        _wait_for_table(flight, place)
-        place = flight.place = find(flight.environ, _read_file)
-    flight.notes.append(f"started in: {place.words}")
-    flight.notes += [f"contradiction: {one}" for one in place.conflicts]
-    flight.notes += place.notes
-    heard = _meet(flight, place, chosen)
-    if heard is not None:
-        return heard
+    job_context = flight.job_context = find(flight.environ, _read_file)
+    chosen = scope(job_context, flight.preflight_options.scope)
+    if chosen != "follower" and job_context.table_waits:
+        _wait_for_table(flight, job_context)
+        job_context = flight.job_context = find(flight.environ, _read_file)
+    flight.notes.append(f"started in: {job_context.words}")
+    flight.notes += [f"contradiction: {conflict}" for conflict in job_context.conflicts]
+    flight.notes += job_context.notes
+    leader_exit_code = _follow_leader(flight, job_context, chosen)
+    if leader_exit_code is not None:
+        return leader_exit_code
     if chosen == "follower":  # it waited for another one, and leads now
         chosen = "local"
-    if chosen == "local" and flight.wanted.scope == "auto" and flight.tier == "smoke":
+    if chosen == "local" and flight.preflight_options.scope == "auto" and flight.tier == "smoke":
         flight.tier = "standard"
         flight.notes.append("the smoke run is rank 0's, with all hosts; this process looks at its own host alone")
     _checks(flight)
-    flight.inventory = _fleet(flight, place, chosen)
+    flight.inventory = _fleet(flight, job_context, chosen)
     return _examine(flight, flight.inventory)
 
 
 def skips_all(environ: Mapping[str, str]) -> bool:
     """Whether DOCTOR_SKIP says ``all``; then nothing is even loaded that could go wrong."""
-    from doctor.config.skips import BadSettings, skipped
+    from doctor.config.skips import ConfigError, read_skips
 
     try:
-        return skipped(environ, ()).all
-    except BadSettings:  # names of checks
+        return read_skips(environ, ()).all
+    except ConfigError:  # names of checks
         return False
 
 
 def _checks(flight: Preflight) -> None:
     """Loads the catalogue, and refuses settings that could not be followed. Raises: CommandError."""
-    from doctor.cli.selection import catalogue, chosen
-    from doctor.config.skips import skipped
-    from doctor.session.policy import refuse_settings
+    from doctor.cli.selection import choose_checks, load_catalog
+    from doctor.config.skips import read_skips
+    from doctor.session.policy import validate_settings
 
-    wanted = flight.wanted
-    flight.known = catalogue(wanted.checks)
-    refuse_settings(Path(wanted.config) if wanted.config else None, wanted.checks)
-    names = [one.name for one in flight.known]
-    flight.skipped = tuple(sorted(skipped(flight.environ, names).names))
-    picked = chosen(flight.known, wanted.select, wanted.ignore, roots=True)
-    flight.picked, flight.left_out = within(picked, flight.tier)
-    if flight.left_out:
-        flight.notes.append(f"not looked at in tier {flight.tier}: {', '.join(flight.left_out)}")
-    if not flight.picked:
+    options = flight.preflight_options
+    flight.catalog = load_catalog(options.checks)
+    validate_settings(Path(options.config) if options.config else None, options.checks)
+    names = [check.name for check in flight.catalog]
+    flight.skipped = tuple(sorted(read_skips(flight.environ, names).names))
+    selected = choose_checks(flight.catalog, options.select, options.ignore, roots=True)
+    flight.selected_checks, flight.excluded_checks = checks_of_tier(selected, flight.tier)
+    if flight.excluded_checks:
+        flight.notes.append(f"not looked at in tier {flight.tier}: {', '.join(flight.excluded_checks)}")
+    if not flight.selected_checks:
         raise InputError(f"--select, --ignore and --tier {flight.tier} leave no check to run")
 
 
-def _fleet(flight: Preflight, place: Place, chosen: str) -> Inventory:
+def _fleet(flight: Preflight, job_context: Place, chosen: str) -> Inventory:
     """The hosts to look at: this one alone, or those that the words, else the launcher, name. Raises: CommandError."""
     from doctor.cli.host_options import inventory
     from doctor.environment import context as places
     from doctor.environment.inventory import Inventory, InventoryError, without
 
-    wanted = flight.wanted.hosts
+    host_options = flight.preflight_options.hosts
     if chosen == "local":
-        return Inventory((own_name(flight.environ),), f"this host alone ({place.words})", local=True)
-    if wanted.nodes or wanted.hosts or wanted.hostfile or wanted.rank_table:
-        return inventory(wanted)
+        return Inventory((local_host_name(flight.environ),), f"this host alone ({job_context.words})", local=True)
+    if host_options.nodes or host_options.hosts or host_options.hostfile or host_options.rank_table:
+        return inventory(host_options)
     try:
-        named = places.inventory(place)
+        named = places.inventory(job_context)
         if named:
-            return without(named, wanted.exclude)
+            return without(named, host_options.exclude)
     except InventoryError as error:
         raise InputError(str(error)) from None
-    fleet = inventory(wanted)
-    return msgspec.structs.replace(fleet, hosts=(own_name(flight.environ),)) if fleet.local else fleet
+    fleet = inventory(host_options)
+    return msgspec.structs.replace(fleet, hosts=(local_host_name(flight.environ),)) if fleet.local else fleet
 
 
-def own_name(environ: Mapping[str, str]) -> str:
+def local_host_name(environ: Mapping[str, str]) -> str:
     """What this host is called in a report that lies beside those of others."""
     return environ.get("SLURMD_NODENAME") or os.uname().nodename.partition(".")[0] or "localhost"
 
 
-def _wait_for_table(flight: Preflight, place: Place) -> None:
+def _wait_for_table(flight: Preflight, job_context: Place) -> None:
     """Until it is complete there is nothing to judge. Raises: NotReady, when it never is."""
     from doctor.environment.context import wait_for_table
-    from doctor.preflight.run import WAIT_FOR_TABLE
+    from doctor.preflight.run import TABLE_WAIT_SHARE
 
-    flight.beat.doing = "waiting for the rank table to be completed"
-    why = wait_for_table(place.rank_table, flight.began + flight.wanted.budget * WAIT_FOR_TABLE)
+    flight.heartbeat.activity = "waiting for the rank table to be completed"
+    why = wait_for_table(job_context.rank_table, flight.start_time + flight.preflight_options.budget * TABLE_WAIT_SHARE)
     if why:
         raise NotReady(why, "rank-table-not-complete")
 
 
 def _examine(flight: Preflight, fleet: Inventory) -> Examination:
     from doctor.session.examine import examine
-    from doctor.session.output_files import both, follow
+    from doctor.session.output_files import combine_callbacks, open_event_streams
 
     def keep(host: str, record: HostRecord) -> None:
         flight.records[host] = record
 
-    names = [one.name for one in flight.picked]
-    flight.events = follow(flight.asked, fleet.hosts, names, fleet.source, flight.wanted.redact)
-    flight.beat.expect(len(fleet.hosts))
-    table = flight.wanted.hosts.rank_table or (flight.place.rank_table if flight.place else "")
+    names = [check.name for check in flight.selected_checks]
+    flight.events = open_event_streams(
+        flight.format_targets, fleet.hosts, names, fleet.source, flight.preflight_options.redact
+    )
+    flight.heartbeat.expect(len(fleet.hosts))
+    table = flight.preflight_options.hosts.rank_table or (flight.job_context.rank_table if flight.job_context else "")
     return examine(
         fleet,
-        flight.picked,
-        flight.options(),
+        flight.selected_checks,
+        flight.examine_options(),
         flight.environ,
         rank_table=table,
-        progress=both(keep, flight.beat.step, flight.events.host),
-        stage=both(flight.beat.stage, flight.events.stage),
+        progress=combine_callbacks(keep, flight.heartbeat.step, flight.events.host),
+        stage=combine_callbacks(flight.heartbeat.stage, flight.events.stage),
     )
 
 
-def _meet(flight: Preflight, place: Place, chosen: Scope) -> int | None:
+def _follow_leader(flight: Preflight, job_context: Place, chosen: Scope) -> int | None:
     """The code of the process that looks for all of this host's; None when that is this one."""
     import shlex
     import sys
 
-    from doctor.preflight.host_leader import Verdict, join
+    from doctor.preflight.host_leader import LeaderVerdict, join
 
-    flight.beat.doing = "waiting for the process that looks for this host"
-    met = join(place, chosen, flight.end - 1.0, environ=flight.environ, about=shlex.join(sys.argv[1:]))
-    if isinstance(met, Verdict):
-        if met.why:
-            raise NotReady(met.why, "no-verdict")
-        flight.beat.close()
-        return met.code
-    flight.party = met
-    flight.notes += [met.note] if met.note else []
+    flight.heartbeat.activity = "waiting for the process that looks for this host"
+    leader_or_verdict = join(
+        job_context, chosen, flight.end - 1.0, environ=flight.environ, about=shlex.join(sys.argv[1:])
+    )
+    if isinstance(leader_or_verdict, LeaderVerdict):
+        if leader_or_verdict.reason:
+            raise NotReady(leader_or_verdict.reason, "no-verdict")
+        flight.heartbeat.close()
+        return leader_or_verdict.code
+    flight.leader = leader_or_verdict
+    flight.notes += [leader_or_verdict.note] if leader_or_verdict.note else []
     return None
 
 

@@ -17,11 +17,11 @@ from collections.abc import Mapping
 from doctor.engine.sanitize import printable
 
 
-class Untrusted(Exception):
+class UntrustedFolder(Exception):
     """A folder that somebody else may write to: which, and why."""
 
 
-class Lock:
+class LeaderLock:
     """The leader's lock; the kernel gives it up with the process."""
 
     def __init__(self, file: int) -> None:
@@ -31,7 +31,7 @@ class Lock:
         os.close(self.file)
 
 
-class Room:
+class LockFolder:
     """An open folder, and the name of what is in it for one launch."""
 
     def __init__(self, folder: int, key: str) -> None:
@@ -39,7 +39,7 @@ class Room:
         self._socket = f"/proc/self/fd/{folder}/{key}.socket"
         """Through the descriptor: no other folder can take its place, and no path is too long for a socket."""
 
-    def lock(self) -> Lock | None:
+    def try_lock(self) -> LeaderLock | None:
         """None while another one has it."""
         while True:
             file = self._open(os.O_CREAT)
@@ -48,8 +48,8 @@ class Room:
             except BlockingIOError:
                 os.close(file)
                 return None
-            if self._is(file):
-                return Lock(file)
+            if self._is_current(file):
+                return LeaderLock(file)
             os.close(file)  # its leader took it away as we opened it
 
     def listen(self) -> socket.socket:
@@ -77,7 +77,7 @@ class Room:
             return None
         return link
 
-    def abandoned(self, until: float) -> bool:
+    def leader_died(self, until: float) -> bool:
         """Whether the leader died: one that ends in order takes its lock away. False as soon as it did."""
         while True:
             try:
@@ -86,7 +86,7 @@ class Room:
                 return False
             try:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-                return self._is(file)
+                return self._is_current(file)
             except BlockingIOError:
                 if time.monotonic() >= until:
                     return False
@@ -94,7 +94,7 @@ class Room:
             finally:
                 os.close(file)
 
-    def leave(self) -> None:
+    def remove_files(self) -> None:
         """The leader's end: from now on there is nobody to wait for."""
         for name in (f"{self._key}.socket", f"{self._key}.lock"):
             with contextlib.suppress(OSError):
@@ -107,7 +107,7 @@ class Room:
         flags |= os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
         return os.open(f"{self._key}.lock", flags, 0o600, dir_fd=self._folder)
 
-    def _is(self, file: int) -> bool:
+    def _is_current(self, file: int) -> bool:
         """Whether the file is still the one that others open."""
         try:
             return os.path.samestat(
@@ -117,29 +117,29 @@ class Room:
             return False
 
 
-def enter(key: str, environ: Mapping[str, str]) -> Room:
+def open_lock_folder(key: str, environ: Mapping[str, str]) -> LockFolder:
     """The user's own folder, made if need be. Raises: OSError, Untrusted."""
     name = f"doctor-{os.geteuid()}"
     runtime = environ.get("XDG_RUNTIME_DIR", "")
-    base = runtime if runtime.startswith("/") and _own(runtime) else environ.get("TMPDIR") or "/tmp"
+    base = runtime if runtime.startswith("/") and _is_private(runtime) else environ.get("TMPDIR") or "/tmp"
     path = f"{base.rstrip('/')}/{name}"
     with contextlib.suppress(FileExistsError):
         os.mkdir(path, 0o700)
     folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        found = os.fstat(folder)
-        if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
-            has = f"user {found.st_uid}, mode {stat.S_IMODE(found.st_mode):04o}"
-            raise Untrusted(f"{printable(path)} belongs to {has}; expected user {os.geteuid()}, mode 0700")
+        status = os.fstat(folder)
+        if status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) & 0o077:
+            has = f"user {status.st_uid}, mode {stat.S_IMODE(status.st_mode):04o}"
+            raise UntrustedFolder(f"{printable(path)} belongs to {has}; expected user {os.geteuid()}, mode 0700")
     except BaseException:
         os.close(folder)
         raise
-    return Room(folder, key)
+    return LockFolder(folder, key)
 
 
-def _own(path: str) -> bool:
+def _is_private(path: str) -> bool:
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError:
         return False
-    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not stat.S_IMODE(found.st_mode) & 0o022
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid() and not stat.S_IMODE(status.st_mode) & 0o022

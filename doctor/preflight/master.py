@@ -5,70 +5,78 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Collection, Mapping
 
-from doctor.engine.evaluate import Book
+from doctor.engine.evaluate import FactCache
 from doctor.engine.record import Run
-from doctor.facts.names import HostNames, is_address, plain
+from doctor.facts.names import HostNames, is_address, normalize_host
 from doctor.facts.network import HostAddresses
-from doctor.hosts.nodeset import shown
-from doctor.job import Launch
+from doctor.hosts.nodeset import printable_excerpt
+from doctor.job import LaunchConfig
 
 
-def owner(run: Run) -> str:
+def master_host(run: Run) -> str:
     """The host that the job's MASTER_ADDR is, or the empty string: not given, not known, or more than one."""
-    said = address(run)
-    if not said:
+    master_addr = master_address(run)
+    if not master_addr:
         return ""
-    book = Book(run.hosts)
-    for found in (_by_name(said, run.hosts), _by_itself(said, run.hosts, book), _by_others(said, run.hosts, book)):
-        if len(found) == 1:
-            return found.pop()
+    fact_cache = FactCache(run.hosts)
+    for matches in (
+        _matches_by_name(master_addr, run.hosts),
+        _matches_by_own_facts(master_addr, run.hosts, fact_cache),
+        _matches_by_other_hosts(master_addr, run.hosts, fact_cache),
+    ):
+        if len(matches) == 1:
+            return matches.pop()
     return ""
 
 
-def address(run: Run) -> str:
+def master_address(run: Run) -> str:
     """The job's MASTER_ADDR; empty when it is not given, or means every host itself."""
-    said = Launch.from_environment(**run.launch).master_addr
-    if said == "localhost" or (is_address(said) and ipaddress.ip_address(said).is_loopback):
+    master_addr = LaunchConfig.from_environment(**run.launch).master_addr
+    if master_addr == "localhost" or (is_address(master_addr) and ipaddress.ip_address(master_addr).is_loopback):
         return ""
-    return said
+    return master_addr
 
 
-def missing(run: Run, hosts: Collection[str], master: str, left_out: Collection[str]) -> str:
+def master_obstacle(run: Run, hosts: Collection[str], master: str, left_out: Collection[str]) -> str:
     """Why the job cannot start on ``hosts``: its master is not among them, or may not be. Empty when it is."""
-    said = address(run)
-    if not said or master in hosts:
+    master_addr = master_address(run)
+    if not master_addr or master in hosts:
         return ""
     expected = "expected MASTER_ADDR to be one of the hosts that stay"
     if not master:
-        return f"MASTER_ADDR {shown(said)} is none of the hosts as far as is known, and hosts are left out; {expected}"
-    who = f"MASTER_ADDR {shown(said)}" + (f" is {master}, which" if said != master else "")
+        return f"MASTER_ADDR {printable_excerpt(master_addr)} is none of the hosts as far as is known, and hosts are left out; {expected}"
+    who = f"MASTER_ADDR {printable_excerpt(master_addr)}" + (f" is {master}, which" if master_addr != master else "")
     return f"{who} is {'left out' if master in left_out else 'not needed'}; {expected}"
 
 
-def _by_name(said: str, hosts: Mapping[str, object]) -> set[str]:
-    exact = {host for host in hosts if plain(host) == plain(said)}
-    return exact or {host for host in hosts if not is_address(said) and _short(host) == _short(said)}
-
-
-def _short(name: str) -> str:
-    return plain(name) if is_address(name) else name.lower().partition(".")[0]
-
-
-def _by_itself(said: str, hosts: Mapping[str, object], book: Book) -> set[str]:
-    """Those that say that it is their own name or address."""
-    names, addresses = book.fleet(HostNames), book.fleet(HostAddresses)
-    return {
-        host
-        for host in hosts
-        if (host in names and names[host].is_master(said, addresses[host].addresses if host in addresses else ()))
-        or (host in addresses and plain(said) in map(plain, addresses[host].addresses))
+def _matches_by_name(master_addr: str, hosts: Mapping[str, object]) -> set[str]:
+    exact = {host for host in hosts if normalize_host(host) == normalize_host(master_addr)}
+    return exact or {
+        host for host in hosts if not is_address(master_addr) and _short_name(host) == _short_name(master_addr)
     }
 
 
-def _by_others(said: str, hosts: Mapping[str, object], book: Book) -> set[str]:
+def _short_name(name: str) -> str:
+    return normalize_host(name) if is_address(name) else name.lower().partition(".")[0]
+
+
+def _matches_by_own_facts(master_addr: str, hosts: Mapping[str, object], fact_cache: FactCache) -> set[str]:
+    """Those that say that it is their own name or address."""
+    names, addresses = fact_cache.fleet(HostNames), fact_cache.fleet(HostAddresses)
+    return {
+        host
+        for host in hosts
+        if (
+            host in names and names[host].is_master(master_addr, addresses[host].addresses if host in addresses else ())
+        )
+        or (host in addresses and normalize_host(master_addr) in map(normalize_host, addresses[host].addresses))
+    }
+
+
+def _matches_by_other_hosts(master_addr: str, hosts: Mapping[str, object], fact_cache: FactCache) -> set[str]:
     """Those whose name means the same address to the others: a host that says nothing itself."""
-    found: set[str] = set()
-    for names in book.fleet(HostNames).values():
-        known = set(names.names[said].outside) if said in names.names else {said}
-        found |= {host for host in hosts if host in names.names and known & set(names.names[host].outside)}
-    return found
+    matches: set[str] = set()
+    for names in fact_cache.fleet(HostNames).values():
+        addresses = set(names.names[master_addr].non_loopback) if master_addr in names.names else {master_addr}
+        matches |= {host for host in hosts if host in names.names and addresses & set(names.names[host].non_loopback)}
+    return matches

@@ -9,18 +9,18 @@ from typing import Any, Literal
 import msgspec
 
 from doctor.engine.exit_code import FailOn, OnUnknown
-from doctor.preflight.exit_styles import Ending
+from doctor.preflight.exit_styles import ExitCodePolicy
 from doctor.preflight.tiers import Tier
-from doctor.transport.options import Options as SshOptions
+from doctor.transport.options import SshOptions as SshOptions
 
 Scope = Literal["auto", "local", "cluster"]
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+class PreflightOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that the command line says of one preflight."""
 
     hosts: Any
-    """`doctor.cli.host_options.Hosts`."""
+    """`doctor.cli.host_options.HostOptions`."""
     ssh: SshOptions = SshOptions()
     transport: str = "ssh"
     within: str = ""
@@ -32,7 +32,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     launch: Mapping[str, Any] = {}
     """What the command line says of the job, as `doctor.job.Launch` takes it."""
     job: Mapping[str, Any] = {}
-    """The same for the smoke run, as `doctor.smoke.plan.Wish` takes it."""
+    """The same for the smoke run, as `doctor.smoke.plan.SmokeOptions` takes it."""
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     checks: tuple[Path, ...] = ()
@@ -49,4 +49,4 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     strict: bool = False
     fail_on: FailOn = "error"
     on_unknown: OnUnknown = "fail"
-    ending: Ending = Ending()
+    exit_code_policy: ExitCodePolicy = ExitCodePolicy()

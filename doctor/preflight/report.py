@@ -8,115 +8,123 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from doctor.config.atomic_write import write_whole
+from doctor.config.atomic_write import write_atomic
 
 if TYPE_CHECKING:
     from doctor.engine.result import Report
-    from doctor.preflight.options import Wanted
+    from doctor.preflight.options import PreflightOptions
     from doctor.preflight.run import Preflight
-    from doctor.preflight.spares import Choice
+    from doctor.preflight.spares import SpareSelection
     from doctor.session.examine import Examination
 
 TERMINATION_LOG = "/dev/termination-log"
 """Kubernetes shows what is in it as the container's last message; 4096 bytes of it."""
 
 
-def line(flight: Preflight, report: Report, own: int, code: int, choice: Choice | None) -> str:
-    """The one line on stdout. ``own`` is the verdict's code, ``code`` what the process ends with."""
+def line(preflight: Preflight, report: Report, verdict_code: int, code: int, selection: SpareSelection | None) -> str:
+    """The one line on stdout. ``verdict_code`` is the verdict's code, ``code`` what the process ends with."""
     import time
 
     from doctor.report.formats import oneline
 
-    wanted = flight.wanted
+    options = preflight.preflight_options
     return oneline.line(
         report,
         code,
         command="preflight",
-        where=flight.place.tag if flight.place else "",
-        tier=flight.tier,
-        skipped=flight.skipped,
-        need=wanted.need,
-        path=wanted.report if wanted.report in flight.written else "",
-        seconds=time.monotonic() - flight.began,
-        cause=flight.cause,
-        word=word(flight, report, own, choice),
+        where=preflight.job_context.tag if preflight.job_context else "",
+        tier=preflight.tier,
+        skipped=preflight.skipped,
+        need=options.need,
+        path=options.report if options.report in preflight.written else "",
+        seconds=time.monotonic() - preflight.start_time,
+        cause=preflight.cause,
+        word=word(preflight, report, verdict_code, selection),
     )
 
 
-def word(flight: Preflight, report: Report, own: int, choice: Choice | None) -> str:
+def word(preflight: Preflight, report: Report, verdict_code: int, selection: SpareSelection | None) -> str:
     """What the verdict's code means, before anything was made of it."""
     from doctor.engine.exit_code import Exit
-    from doctor.report.formats.oneline import word_of
+    from doctor.report.formats.oneline import verdict_word
 
-    if flight.skipped == ("all",):
+    if preflight.skipped == ("all",):
         return "SKIP"
-    if own == Exit.HEALTHY and choice is not None and flight.wanted.need:
+    if verdict_code == Exit.HEALTHY and selection is not None and preflight.preflight_options.need:
         return "OK"
-    known = {Exit.FAILED: "FAIL", Exit.UNKNOWN: "UNKNOWN", Exit.NOTHING: "NOTHING"}
-    return known.get(Exit(own), word_of(report, own)) if own in tuple(Exit) else "UNKNOWN"
+    words_by_code = {Exit.FAILED: "FAIL", Exit.UNKNOWN: "UNKNOWN", Exit.NOTHING: "NOTHING"}
+    return (
+        words_by_code.get(Exit(verdict_code), verdict_word(report, verdict_code))
+        if verdict_code in tuple(Exit)
+        else "UNKNOWN"
+    )
 
 
-def advise(flight: Preflight, report: Report, own: int) -> None:
+def print_advice(preflight: Preflight, report: Report, verdict_code: int) -> None:
     """Up to five lines on stderr: what is wrong, and what mends it."""
-    from doctor.remedy.fixable import mendable
+    from doctor.remedy.fixable import fixable_checks
     from doctor.report.formats import oneline
     from doctor.report.layout.fold import fold
-    from doctor.report.layout.summary_lines import mend
+    from doctor.report.layout.summary_lines import fix_command
 
-    if own == 0 or not report.outcomes:
+    if verdict_code == 0 or not report.outcomes:
         return
-    pages = {one.name: one for one in flight.known}
+    checks_by_name = {check.name: check for check in preflight.catalog}
     for text in [note for note in report.notes if note.startswith("--need ")]:
-        say(f"doctor: {text}")
-    command = mend(report, fold(report), mendable())
-    for text in oneline.advice(report, pages, 4 if command else 5):
-        say(text)
+        print_stderr(f"doctor: {text}")
+    command = fix_command(report, fold(report), fixable_checks())
+    for text in oneline.advice(report, checks_by_name, 4 if command else 5):
+        print_stderr(text)
     if command:
-        say(f"To mend it: {command}")
+        print_stderr(f"To mend it: {command}")
 
 
-def files(flight: Preflight, report: Report, done: Examination | None, own: int) -> None:
+def write_reports(preflight: Preflight, report: Report, examination: Examination | None, verdict_code: int) -> None:
     """The report and whatever else was asked for. A file that cannot be written is said, and changes no verdict."""
-    for option, path, data in _files(flight, report, done, own):
+    for option, path, data in _files(preflight, report, examination, verdict_code):
         try:
-            write_whole(path, data)
-            flight.written.add(path)
+            write_atomic(path, data)
+            preflight.written.add(path)
         except OSError as error:
-            say(f"doctor: {option} {path}: {error.strerror or error}; it was not written")
-    if flight.asked:
-        from doctor.report.formats.registry import Setting
+            print_stderr(f"doctor: {option} {path}: {error.strerror or error}; it was not written")
+    if preflight.format_targets:
+        from doctor.report.formats.registry import RenderContext
         from doctor.session.output_files import write_files
 
-        flight.events.finish(report, own)
-        pages = {one.name: one for one in flight.known}
-        whole = [one for one in flight.asked if one.name != "jsonl" or not flight.events.streams]
-        write_files(whole, report, Setting(own, pages, command="preflight"))
+        preflight.events.finish(report, verdict_code)
+        checks_by_name = {check.name: check for check in preflight.catalog}
+        unwritten_targets = [
+            target for target in preflight.format_targets if target.name != "jsonl" or not preflight.events.streams
+        ]
+        write_files(unwritten_targets, report, RenderContext(verdict_code, checks_by_name, command="preflight"))
 
 
-def node_files(choice: Choice, wanted: Wanted) -> list[str]:
+def write_node_files(selection: SpareSelection, options: PreflightOptions) -> list[str]:
     """The lists of hosts. Returns a line for each that could not be written."""
-    from doctor.preflight.node_lists import write
+    from doctor.preflight.node_lists import write_node_lists
 
-    lines = write(choice, wanted)
+    lines = write_node_lists(selection, options)
     for text in lines:
-        say(f"doctor: {text}")
+        print_stderr(f"doctor: {text}")
     return lines
 
 
-def _files(flight: Preflight, report: Report, done: Examination | None, own: int) -> Iterator[tuple[str, str, bytes]]:
+def _files(
+    preflight: Preflight, report: Report, examination: Examination | None, verdict_code: int
+) -> Iterator[tuple[str, str, bytes]]:
     from doctor.report.formats.json import encode
 
-    wanted = flight.wanted
-    if wanted.report:
-        yield "--report", wanted.report, encode(report, own)
-    if wanted.save and done is not None:
+    options = preflight.preflight_options
+    if options.report:
+        yield "--report", options.report, encode(report, verdict_code)
+    if options.save and examination is not None:
         import msgspec
 
-        from doctor.engine.record import redacted
+        from doctor.engine.record import redact_run
 
-        made_for = tuple(one.check for one in report.outcomes)
-        run = redacted(msgspec.structs.replace(done.run, checks=made_for))
-        yield "--save", wanted.save, msgspec.json.encode(run) + b"\n"
+        made_for = tuple(outcome.check for outcome in report.outcomes)
+        run = redact_run(msgspec.structs.replace(examination.run, checks=made_for))
+        yield "--save", options.save, msgspec.json.encode(run) + b"\n"
 
 
 def termination_log(text: str, environ: Mapping[str, str]) -> None:
@@ -130,7 +138,7 @@ def termination_log(text: str, environ: Mapping[str, str]) -> None:
         pass
 
 
-def say(text: str) -> None:
+def print_stderr(text: str) -> None:
     """On stderr, whether or not anybody reads it."""
     with suppress(OSError, ValueError):
         print(text, file=sys.stderr, flush=True)

@@ -17,9 +17,9 @@ from doctor.engine.exit_code import Exit, exit_code
 from doctor.engine.result import Outcome, Reason, Report
 from doctor.preflight import report as telling
 from doctor.preflight.deadline import Deadline, Heartbeat
-from doctor.preflight.gather import NotReady, look, skips_all
-from doctor.preflight.options import Wanted
-from doctor.session.output_files import Followers, asked_for
+from doctor.preflight.gather import NotReady, examine_or_follow, skips_all
+from doctor.preflight.options import PreflightOptions
+from doctor.session.output_files import EventStreams, requested_targets
 
 if TYPE_CHECKING:
     from doctor.engine.check import Check
@@ -27,29 +27,29 @@ if TYPE_CHECKING:
     from doctor.environment.context import Place
     from doctor.environment.inventory import Inventory
     from doctor.preflight.host_leader import Leader
-    from doctor.preflight.spares import Choice
-    from doctor.session.examine import Examination, Options
+    from doctor.preflight.spares import SpareSelection
+    from doctor.session.examine import Examination, ExamineOptions
 
-RESERVE = 1.0
+REPORT_RESERVE_SECONDS = 1.0
 """Seconds of the budget that are kept to judge and to report, and a part for each host beside them."""
-FOR_A_HOST = 0.008
-WAIT_FOR_TABLE = 0.5
+RESERVE_SECONDS_PER_HOST = 0.008
+TABLE_WAIT_SHARE = 0.5
 """Part of the budget that an unfinished rank table is waited for."""
 
 
 class Preflight:
     """What is known so far. At every moment it can be brought to an end, and says what is known then."""
 
-    def __init__(self, wanted: Wanted, environ: Mapping[str, str], began: float) -> None:
-        self.wanted, self.environ, self.began = wanted, environ, began
-        self.end = began + wanted.budget
-        self.tier = wanted.tier
-        self.known: list[Check] = []
-        self.picked: list[Check] = []
-        self.left_out: list[str] = []
+    def __init__(self, options: PreflightOptions, environ: Mapping[str, str], start_time: float) -> None:
+        self.preflight_options, self.environ, self.start_time = options, environ, start_time
+        self.end = start_time + options.budget
+        self.tier = options.tier
+        self.catalog: list[Check] = []
+        self.selected_checks: list[Check] = []
+        self.excluded_checks: list[str] = []
         self.inventory: Inventory | None = None
-        self.place: Place | None = None
-        self.party: Leader | None = None
+        self.job_context: Place | None = None
+        self.leader: Leader | None = None
         """Those for whom this process looks, too."""
         self.records: dict[str, HostRecord] = {}
         self.notes: list[str] = []
@@ -58,224 +58,244 @@ class Preflight:
         self.written: set[str] = set()
         self.cause = ""
         """Why nothing was judged, in a word."""
-        self.asked = asked_for(wanted.formats)
-        self.events = Followers()
+        self.format_targets = requested_targets(options.formats)
+        self.events = EventStreams()
         self.code: int | None = None
-        self.judged: tuple[Report, int, Choice | None] | None = None
+        self.line_input: tuple[Report, int, SpareSelection | None] | None = None
         """What the line is to say, once that is settled."""
         self.line = ""
-        self._telling = threading.Lock()
-        self.beat = Heartbeat(None if wanted.quiet else sys.stderr, began)
+        self._print_lock = threading.Lock()
+        self.heartbeat = Heartbeat(None if options.quiet else sys.stderr, start_time)
 
     def run(self) -> int:
         """Looks, judges, tells. Returns the exit code; whatever happens, there is one line and a whole report."""
-        deadline = Deadline(self.end, self.last_words)
+        deadline = Deadline(self.end, self.finish_at_deadline)
         try:
-            return self._look_and_tell()
+            return self._examine_and_report()
         except CommandError as refusal:
-            return self._give_up(str(refusal), refusal.exit_code, "bad-input")
+            return self._finish_unevaluated(str(refusal), refusal.exit_code, "bad-input")
         except NotReady as why:
-            return self._give_up(str(why), Exit.UNKNOWN, why.word)
+            return self._finish_unevaluated(str(why), Exit.UNKNOWN, why.cause)
         except (KeyboardInterrupt, SystemExit) as stop:
-            return self._stopped(stop)
+            return self._finish_interrupted(stop)
         except Exception as error:  # noqa: BLE001 - the rim: the line and the report are told of our own bugs, too
-            return self._broken(error)
+            return self._finish_after_bug(error)
         finally:
-            self.beat.close()
-            deadline.call_off()
+            self.heartbeat.close()
+            deadline.cancel()
 
-    def left(self) -> float:
+    def remaining_seconds(self) -> float:
         """Seconds of the budget."""
         return self.end - time.monotonic()
 
     # -- looking
 
-    def _look_and_tell(self) -> int:
+    def _examine_and_report(self) -> int:
         if skips_all(self.environ):
             self.skipped = ("all",)
             self.notes.append("DOCTOR_SKIP=all: nothing was looked at")
-            return self._put_out(self.nothing_known("DOCTOR_SKIP=all"), None, Exit.HEALTHY)
-        found = look(self)
-        if isinstance(found, int):  # another process of this host has looked
-            return found
-        return self._tell(found)
+            return self._finish(self.all_unknown_report("DOCTOR_SKIP=all"), None, Exit.HEALTHY)
+        examination = examine_or_follow(self)
+        if isinstance(examination, int):  # another process of this host has looked
+            return examination
+        return self._evaluate_and_report(examination)
 
-    def _stopped(self, stop: BaseException) -> int:
+    def _finish_interrupted(self, stop: BaseException) -> int:
         """A signal: what had been read by then is judged."""
         if self.code is not None:
-            return self._settled_line()
-        from doctor.session.examine import cut_short
+            return self._print_status_line()
+        from doctor.session.examine import examine_partial
 
         fleet = self.inventory
-        if fleet is None or not self.picked:
+        if fleet is None or not self.selected_checks:
             self.cause = "interrupted"
-            report = self.nothing_known("interrupted before any host was looked at")
-            return self._put_out(report, None, _signal_code(stop))
-        words = self.wanted.hosts.rank_table or ""
+            report = self.all_unknown_report("interrupted before any host was looked at")
+            return self._finish(report, None, _signal_code(stop))
+        rank_table = self.preflight_options.hosts.rank_table or ""
         why = "the run was interrupted before it answered"
-        done = cut_short(fleet, self.records, self.picked, self.options(), self.environ, why, stop, rank_table=words)
-        return self._tell(done)
+        examination = examine_partial(
+            fleet,
+            self.records,
+            self.selected_checks,
+            self.examine_options(),
+            self.environ,
+            why,
+            stop,
+            rank_table=rank_table,
+        )
+        return self._evaluate_and_report(examination)
 
-    def options(self) -> Options:
+    def examine_options(self) -> ExamineOptions:
         """How hosts are looked at, in the time that is left."""
-        from doctor.session.examine import Options
-        from doctor.smoke.plan import Wish
+        from doctor.session.examine import ExamineOptions
+        from doctor.smoke.plan import SmokeOptions
 
-        wanted, count = self.wanted, len(self.inventory.hosts) if self.inventory else 0
-        reserve = min(self.left() / 4, RESERVE + FOR_A_HOST * count)
-        budget = max(0.1, self.left() - reserve)
-        return Options(
-            transport=wanted.transport,
-            ssh=wanted.ssh,
-            sudo=wanted.sudo,
-            within=wanted.within,
+        options, count = self.preflight_options, len(self.inventory.hosts) if self.inventory else 0
+        reserve = min(self.remaining_seconds() / 4, REPORT_RESERVE_SECONDS + RESERVE_SECONDS_PER_HOST * count)
+        budget = max(0.1, self.remaining_seconds() - reserve)
+        return ExamineOptions(
+            transport=options.transport,
+            ssh=options.ssh,
+            sudo=options.sudo,
+            within=options.within,
             timeout=min(60.0, budget),
             budget=budget,
-            launch=dict(wanted.launch),
-            smoke=Wish(**wanted.job) if self.tier == "smoke" else None,
+            launch=dict(options.launch),
+            smoke=SmokeOptions(**options.job) if self.tier == "smoke" else None,
         )
 
     # -- telling
 
-    def _tell(self, done: Examination) -> int:
+    def _evaluate_and_report(self, examination: Examination) -> int:
         """Judgement, spares, files, the line."""
-        wanted = self.wanted
-        report = self.settled(done.report)
-        own = exit_code(report, strict=wanted.strict, on_unknown=wanted.on_unknown, fail_on=wanted.fail_on)
-        if done.stopped is not None:
-            own = _signal_code(done.stopped)
-        choice = self._choose(done, report) if wanted.need or wanted.write_nodes or wanted.write_bad else None
-        if choice is not None and wanted.need and done.stopped is None:
-            own = choice.code
-            report = msgspec.structs.replace(report, notes=(*report.notes, *_said(choice)))
-        if choice is not None:
-            unwritten = telling.node_files(choice, wanted)
-            if unwritten and own in (
+        options = self.preflight_options
+        report = self.apply_policy(examination.report)
+        verdict_code = exit_code(report, strict=options.strict, on_unknown=options.on_unknown, fail_on=options.fail_on)
+        if examination.stopped is not None:
+            verdict_code = _signal_code(examination.stopped)
+        selection = (
+            self._choose(examination, report) if options.need or options.write_nodes or options.write_bad else None
+        )
+        if selection is not None and options.need and examination.stopped is None:
+            verdict_code = selection.code
+            report = msgspec.structs.replace(report, notes=(*report.notes, *_need_notes(selection)))
+        if selection is not None:
+            unwritten = telling.write_node_files(selection, options)
+            if unwritten and verdict_code in (
                 Exit.HEALTHY,
                 Exit.WARNINGS,
             ):  # whoever starts by the lists would start by old ones
-                own = Exit.UNKNOWN
+                verdict_code = Exit.UNKNOWN
                 report = msgspec.structs.replace(report, notes=(*report.notes, *unwritten))
-        return self._put_out(report, done, int(own), choice)
+        return self._finish(report, examination, int(verdict_code), selection)
 
-    def settled(self, report: Report) -> Report:
+    def apply_policy(self, report: Report) -> Report:
         """With waivers and skips applied, and the notes that are ours. Raises: CommandError."""
-        from doctor.session.policy import settled
+        from doctor.session.policy import apply_policy
 
         report = msgspec.structs.replace(report, notes=(*self.notes, *report.notes))
-        return settled(report, Path(self.wanted.config) if self.wanted.config else None, self.known)
-
-    def _choose(self, done: Examination, report: Report) -> Choice:
-        from doctor.preflight.spares import choose
-        from doctor.session.examine import replay
-
-        wanted = self.wanted
-        judge: Callable[..., Report] = lambda run: self.settled(replay(run, self.picked))  # noqa: E731
-        return choose(
-            done.run,
-            report,
-            judge,
-            wanted.need,
-            fail_on=wanted.fail_on,
-            on_unknown=wanted.on_unknown,
-            strict=wanted.strict,
-            writes_table=wanted.node_format == "ranktable" and bool(wanted.write_nodes),
+        return apply_policy(
+            report, Path(self.preflight_options.config) if self.preflight_options.config else None, self.catalog
         )
 
-    def _put_out(self, report: Report, done: Examination | None, own: int, choice: Choice | None = None) -> int:
-        self.code = self.wanted.ending.code(own)
-        self.beat.close()
-        if self.wanted.redact:
-            from doctor.session.redact import veiled
+    def _choose(self, examination: Examination, report: Report) -> SpareSelection:
+        from doctor.preflight.spares import select_hosts
+        from doctor.session.examine import replay
 
-            report = veiled(report, [record.visit.name for record in self.records.values()])
-        self.judged = report, own, choice
-        telling.files(self, report, done, own)
-        self._settled_line()
-        if not self.wanted.quiet:
-            telling.advise(self, report, own)
-        if self.party is not None:
-            with self.party as party:
-                party.say(self.code, self.line, self.end if own < 128 else time.monotonic())
+        options = self.preflight_options
+        judge: Callable[..., Report] = lambda run: self.apply_policy(replay(run, self.selected_checks))  # noqa: E731
+        return select_hosts(
+            examination.run,
+            report,
+            judge,
+            options.need,
+            fail_on=options.fail_on,
+            on_unknown=options.on_unknown,
+            strict=options.strict,
+            writes_table=options.node_format == "ranktable" and bool(options.write_nodes),
+        )
+
+    def _finish(
+        self,
+        report: Report,
+        examination: Examination | None,
+        verdict_code: int,
+        selection: SpareSelection | None = None,
+    ) -> int:
+        self.code = self.preflight_options.exit_code_policy.code(verdict_code)
+        self.heartbeat.close()
+        if self.preflight_options.redact:
+            from doctor.session.redact import with_pseudonyms
+
+            report = with_pseudonyms(report, [record.visit.name for record in self.records.values()])
+        self.line_input = report, verdict_code, selection
+        telling.write_reports(self, report, examination, verdict_code)
+        self._print_status_line()
+        if not self.preflight_options.quiet:
+            telling.print_advice(self, report, verdict_code)
+        if self.leader is not None:
+            with self.leader as leader:
+                leader.announce(self.code, self.line, self.end if verdict_code < 128 else time.monotonic())
         return self.code
 
-    def _settled_line(self) -> int:
+    def _print_status_line(self) -> int:
         """The line of what is settled, if it was not said yet. Returns the exit code."""
         assert self.code is not None
-        if self.judged and not self.line:
-            report, own, choice = self.judged
-            self._say(telling.line(self, report, own, self.code, choice))
+        if self.line_input and not self.line:
+            report, verdict_code, selection = self.line_input
+            self._print_once(telling.line(self, report, verdict_code, self.code, selection))
         return self.code
 
-    def _say(self, line: str) -> None:
+    def _print_once(self, line: str) -> None:
         """Once, from whatever thread comes first."""
         from doctor.session.console import write
 
-        with self._telling:
+        with self._print_lock:
             if self.line:
                 return
             self.line = line
             write(line)
             telling.termination_log(line, self.environ)
 
-    def _give_up(self, why: str, code: int, cause: str) -> int:
+    def _finish_unevaluated(self, why: str, code: int, cause: str) -> int:
         """Nothing can be judged: bad input, or a platform that is not ready."""
         self.cause = cause
         print(f"doctor: {why}", file=sys.stderr)
         self.notes.append(why)
-        self.picked = []
-        return self._put_out(self.nothing_known(why), None, code)
+        self.selected_checks = []
+        return self._finish(self.all_unknown_report(why), None, code)
 
-    def _broken(self, error: Exception) -> int:
+    def _finish_after_bug(self, error: Exception) -> int:
         """A bug of ours."""
-        from doctor.session.console import own_bug
+        from doctor.session.console import report_own_bug
 
-        code = own_bug(error)
-        self.cause, self.picked = "doctor-bug", []
+        code = report_own_bug(error)
+        self.cause, self.selected_checks = "doctor-bug", []
         self.notes.append(f"a bug of doctor itself ended the run: {type(error).__name__}")
-        return self._put_out(self.nothing_known("a bug of doctor itself ended the run"), None, code)
+        return self._finish(self.all_unknown_report("a bug of doctor itself ended the run"), None, code)
 
-    def nothing_known(self, why: str) -> Report:
+    def all_unknown_report(self, why: str) -> Report:
         """A report in which every check is unknown on every host that we have heard of."""
         hosts: Sequence[str] = self.inventory.hosts if self.inventory else ()
         gaps = {host: Reason(why) for host in hosts or ("",)}
         outcomes = tuple(
-            Outcome(one.name, one.severity, one.area, one.claim, unknown=dict(gaps)) for one in self.picked
+            Outcome(check.name, check.severity, check.area, check.claim, unknown=dict(gaps))
+            for check in self.selected_checks
         )
         source = self.inventory.source if self.inventory else "no hosts"
-        seconds = round(time.monotonic() - self.began, 3)
+        seconds = round(time.monotonic() - self.start_time, 3)
         return Report(source, tuple(hosts), outcomes, "", seconds, tuple(self.notes) or (why,))
 
-    def last_words(self) -> int:
+    def finish_at_deadline(self) -> int:
         """The budget has ended and something hangs. In a thread of its own; the process ends after it."""
         if self.code is None:
-            self.cause, self.picked = "budget-ended", []
-            report = self.nothing_known(f"the budget of {self.wanted.budget:g} s ended")
-            return self._put_out(report, None, Exit.UNKNOWN)
-        return self._settled_line()
+            self.cause, self.selected_checks = "budget-ended", []
+            report = self.all_unknown_report(f"the budget of {self.preflight_options.budget:g} s ended")
+            return self._finish(report, None, Exit.UNKNOWN)
+        return self._print_status_line()
 
 
-def _said(choice: Choice) -> list[str]:
+def _need_notes(selection: SpareSelection) -> list[str]:
     """What became of the search for enough hosts."""
-    if choice.code != Exit.HEALTHY and choice.lines:
-        return [f"--need {choice.need}: {line}" for line in choice.lines]
-    out = "; ".join(f"{host} ({', '.join(checks)})" for host, checks in choice.left_out.items())
-    spare = f", {len(choice.spare)} healthy spares" if choice.spare else ""
-    met = "met" if choice.code == Exit.HEALTHY else "not met"
-    return [f"--need {choice.need}: {met}{spare}{'; left out: ' if out else ''}{out}"]
+    if selection.code != Exit.HEALTHY and selection.obstacles:
+        return [f"--need {selection.need}: {line}" for line in selection.obstacles]
+    out = "; ".join(f"{host} ({', '.join(checks)})" for host, checks in selection.excluded.items())
+    spare = f", {len(selection.spares)} healthy spares" if selection.spares else ""
+    outcome = "met" if selection.code == Exit.HEALTHY else "not met"
+    return [f"--need {selection.need}: {outcome}{spare}{'; left out: ' if out else ''}{out}"]
 
 
 def _signal_code(stop: BaseException) -> int:
     return stop.code if isinstance(stop, SystemExit) and isinstance(stop.code, int) else Exit.INTERRUPTED
 
 
-def started() -> float:
+def process_start_time() -> float:
     """The monotonic clock when this process was started."""
-    from doctor.preflight.deadline import age
+    from doctor.preflight.deadline import process_age
 
-    return time.monotonic() - age()
+    return time.monotonic() - process_age()
 
 
-def go(wanted: Wanted) -> int:
+def run_preflight(options: PreflightOptions) -> int:
     """Runs one preflight of this process and its environment."""
-    return Preflight(wanted, os.environ, started()).run()
+    return Preflight(options, os.environ, process_start_time()).run()

@@ -13,34 +13,34 @@ BUDGET: dict[Tier, float] = {"quick": 20.0, "standard": 60.0, "smoke": 180.0}
 """Seconds."""
 
 
-def within(checks: Iterable[Check], tier: Tier) -> tuple[list[Check], list[str]]:
+def checks_of_tier(checks: Iterable[Check], tier: Tier) -> tuple[list[Check], list[str]]:
     """The checks of a tier, and the names of those that it leaves out.
 
     quick: one look at every host, with no load on devices or links: nothing that takes a second round.
     standard: everything that reads. smoke: and what the training run tells.
     """
     picked: list[Check] = []
-    left: list[str] = []
+    excluded: list[str] = []
     for check in checks:
         trains = any(fact.probe.kind == "smoke" for fact in check.facts) or check.area == "smoke"
         second = any(fact.needs for fact in check.facts)
         if trains and tier != "smoke":
             continue
         if second and tier == "quick":
-            left.append(check.name)
+            excluded.append(check.name)
         else:
             picked.append(check)
-    return picked, left
+    return picked, excluded
 
 
-def seconds(text: str) -> float:
+def parse_duration(text: str) -> float:
     """``90``, ``90s``, ``1.5m``, ``1h`` as seconds. Raises: ValueError.
 
-    >>> seconds("90s"), seconds("1.5m")
+    >>> parse_duration("90s"), parse_duration("1.5m")
     (90.0, 90.0)
     """
     unit = {"s": 1, "m": 60, "h": 3600}.get(text[-1:].lower(), 0)
-    found = float(text[:-1] if unit else text) * (unit or 1)
-    if not 1 <= found <= 86400:
+    duration = float(text[:-1] if unit else text) * (unit or 1)
+    if not 1 <= duration <= 86400:
         raise ValueError(text)
-    return found
+    return duration

@@ -8,14 +8,14 @@ from typing import Any
 import msgspec
 
 from doctor.engine.fact import Fact
-from doctor.facts.hccn import DeviceAddresses, SuperDevices, SuperPod
+from doctor.facts.hccn import DeviceAddresses, SuperDevices, SuperPodId
 from doctor.facts.network import HostAddresses
 from doctor.facts.npu import NpuInventory, NpuProduct
-from doctor.job import Launch
+from doctor.job import LaunchConfig
 from doctor.rank_table.build_parts import (
-    Finder,
-    Look,
-    Pod,
+    FactFinder,
+    FactLookup,
+    HostSuperPod,
     addresses_of,
     family_of,
     ips_of,
@@ -24,18 +24,18 @@ from doctor.rank_table.build_parts import (
     server_id,
 )
 
-FACTS: tuple[type[Fact], ...] = (
+REQUIRED_FACTS: tuple[type[Fact], ...] = (
     NpuInventory,
     NpuProduct,
     DeviceAddresses,
     HostAddresses,
-    SuperPod,
+    SuperPodId,
     SuperDevices,
 )
 """All that a rank table is made of."""
 
 
-class Made(msgspec.Struct, frozen=True):
+class BuiltRankTable(msgspec.Struct, frozen=True):
     """A rank table, and what is in it."""
 
     text: str
@@ -45,44 +45,44 @@ class Made(msgspec.Struct, frozen=True):
     npus: int
 
 
-class _Host(msgspec.Struct, frozen=True):
+class _HostEntry(msgspec.Struct, frozen=True):
     """What the table says of one host."""
 
     server_id: str
     npus: tuple[int, ...]
     addresses: Mapping[int, str]
-    pod: Pod | None
+    pod: HostSuperPod | None
     ip: str
 
 
-def make(
+def build_rank_table(
     hosts: Sequence[str],
-    look: Look,
-    launch: Launch = Launch(),
+    lookup: FactLookup,
+    launch: LaunchConfig = LaunchConfig(),
     devices: Sequence[int] = (),
     names: Mapping[str, str] = {},
-) -> Made:
+) -> BuiltRankTable:
     """The table of all NPUs of ``hosts``, or of those in ``devices`` on each; ranks follow the hosts, then the numbers.
 
     ``names``: what each host calls itself, for one whose name here means every host to itself. The table has yet to
     pass the checks of tables.
 
-    Raises: doctor.rank_table.build_parts.NotMade.
+    Raises: doctor.rank_table.build_parts.RankTableBuildError.
     """
-    finder = Finder(look)
+    finder = FactFinder(lookup)
     npus = npus_of(finder, hosts, devices)
     product = family_of(finder, npus, launch)
     pods = pods_of(finder, npus) if product == "A3" else {}
     addresses = addresses_of(finder, hosts, npus, launch, product, pods)
     ips = ips_of(finder, npus)
     ids = {host: server_id(finder, host, ips.get(host, ""), names) for host in hosts}
-    finder.settle()
-    entries = [_Host(ids[host], npus[host], addresses.get(host, {}), pods.get(host), ips[host]) for host in hosts]
+    finder.raise_problems()
+    entries = [_HostEntry(ids[host], npus[host], addresses.get(host, {}), pods.get(host), ips[host]) for host in hosts]
     version = "1.2" if product == "A3" else "1.0"
-    return Made(_written(entries, version), version, product, len(hosts), sum(map(len, npus.values())))
+    return BuiltRankTable(_to_json(entries, version), version, product, len(hosts), sum(map(len, npus.values())))
 
 
-def _written(hosts: Sequence[_Host], version: str) -> str:
+def _to_json(hosts: Sequence[_HostEntry], version: str) -> str:
     """As JSON, in which every scalar is text."""
     ranks = iter(range(sum(len(host.npus) for host in hosts)))
     table: dict[str, Any] = {
@@ -95,12 +95,12 @@ def _written(hosts: Sequence[_Host], version: str) -> str:
         listed: dict[str, list[dict[str, str]]] = {}
         for host in hosts:
             assert host.pod
-            listed.setdefault(str(host.pod.pod.id), []).append({"server_id": host.server_id})
-        table["super_pod_list"] = [{"super_pod_id": pod, "server_list": own} for pod, own in listed.items()]
+            listed.setdefault(str(host.pod.super_pod.id), []).append({"server_id": host.server_id})
+        table["super_pod_list"] = [{"super_pod_id": pod, "server_list": servers} for pod, servers in listed.items()]
     return msgspec.json.format(msgspec.json.encode(table), indent=2).decode() + "\n"
 
 
-def _server(host: _Host, ranks: Iterator[int]) -> dict[str, Any]:
+def _server(host: _HostEntry, ranks: Iterator[int]) -> dict[str, Any]:
     """``host_ip`` is a field of A3's alone."""
     entry: dict[str, Any] = {"server_id": host.server_id}
     if host.pod and host.ip:
@@ -109,7 +109,7 @@ def _server(host: _Host, ranks: Iterator[int]) -> dict[str, Any]:
     return entry
 
 
-def _device(host: _Host, npu: int, rank: int) -> dict[str, str]:
+def _device(host: _HostEntry, npu: int, rank: int) -> dict[str, str]:
     entry = {"device_id": str(npu)}
     if npu in host.addresses:
         entry["device_ip"] = host.addresses[npu]

@@ -9,23 +9,23 @@ from typing import TypeVar, cast
 import msgspec
 
 from doctor.engine.fact import Absent, Fact, Unreadable
-from doctor.engine.sanitize import plain
-from doctor.facts.hccn import DeviceAddresses, SuperDevices, SuperPod
+from doctor.engine.sanitize import strip_control_chars
+from doctor.facts.hccn import DeviceAddresses, SuperDevices, SuperPodId
 from doctor.facts.hccn.fleet import address_use
 from doctor.facts.network import HostAddresses
 from doctor.facts.npu import NpuInventory, NpuProduct
-from doctor.hosts.nodeset import InventoryError, valid
-from doctor.job import Launch, family, few
+from doctor.hosts.nodeset import InventoryError, validate_host
+from doctor.job import LaunchConfig, limit_items, product_family
 
 F = TypeVar("F", bound=Fact)
-Look = Callable[[str, type[Fact]], "Fact | Absent"]
-"""A fact of a host, or why there is none: `doctor.engine.evaluate.Book.look`."""
+FactLookup = Callable[[str, type[Fact]], "Fact | Absent"]
+"""A fact of a host, or why there is none: `doctor.engine.evaluate.FactCache.get`."""
 
 Npus = Mapping[str, tuple[int, ...]]
 """By host, the physical ids that are to be in the table."""
 
 
-class Against(msgspec.Struct, frozen=True):
+class BuildProblem(msgspec.Struct, frozen=True):
     """What stands against making a table, in one line."""
 
     text: str
@@ -34,132 +34,143 @@ class Against(msgspec.Struct, frozen=True):
     host: str = ""
 
 
-class NotMade(Exception):
+class RankTableBuildError(Exception):
     """Why there is no table."""
 
-    def __init__(self, against: Sequence[Against]) -> None:
-        super().__init__("; ".join(one.text for one in against))
-        self.against = tuple(against)
+    def __init__(self, problems: Sequence[BuildProblem]) -> None:
+        super().__init__("; ".join(problem.text for problem in problems))
+        self.problems = tuple(problems)
 
     @property
     def wrong(self) -> bool:
-        return any(one.wrong for one in self.against)
+        return any(problem.wrong for problem in self.problems)
 
 
-class Pod(msgspec.Struct, frozen=True):
+class HostSuperPod(msgspec.Struct, frozen=True):
     """A host's super pod, and the SDIDs of its NPUs."""
 
-    pod: SuperPod
+    super_pod: SuperPodId
     sdids: dict[int, int]
 
 
-class Finder:
+class FactFinder:
     """Looks facts up, and keeps what stands against the table, each line once."""
 
-    def __init__(self, look: Look) -> None:
-        self.look = look
-        self._against: dict[Against, None] = {}
+    def __init__(self, lookup: FactLookup) -> None:
+        self.lookup = lookup
+        self._problems: dict[BuildProblem, None] = {}
 
     def get(self, host: str, fact: type[F], *, optional: bool = False) -> F | None:
         """The fact; None, and a line that says why, when it could not be read. ``optional``: it may be absent."""
-        found = self.look(host, fact)
-        if not isinstance(found, Absent):
-            return cast(F, found)
-        if not optional or isinstance(found, Unreadable):
-            self.note(host, str(found))
+        value = self.lookup(host, fact)
+        if not isinstance(value, Absent):
+            return cast(F, value)
+        if not optional or isinstance(value, Unreadable):
+            self.add_problem(host, str(value))
         return None
 
-    def note(self, host: str, text: str, *, wrong: bool = False) -> None:
-        self._against[Against(plain(f"{host}: {text}" if host else text, 400), wrong, host)] = None
+    def add_problem(self, host: str, text: str, *, wrong: bool = False) -> None:
+        self._problems[BuildProblem(strip_control_chars(f"{host}: {text}" if host else text, 400), wrong, host)] = None
 
-    def settle(self) -> None:
+    def raise_problems(self) -> None:
         """Raises: NotMade, when anything stands against the table so far."""
-        if self._against:
-            raise NotMade(list(self._against))
+        if self._problems:
+            raise RankTableBuildError(list(self._problems))
 
 
-def npus_of(finder: Finder, hosts: Sequence[str], devices: Sequence[int]) -> dict[str, tuple[int, ...]]:
+def npus_of(finder: FactFinder, hosts: Sequence[str], devices: Sequence[int]) -> dict[str, tuple[int, ...]]:
     """All NPUs of each host that could be read, which must be those that the others have; or the chosen ones."""
     chosen: dict[str, tuple[int, ...]] = {}
     groups: dict[tuple[int, ...], list[str]] = {}
     for host in hosts:
-        found = _inventory(finder, host)
-        if not found:
+        inventory = _inventory(finder, host)
+        if not inventory:
             continue
-        if lost := _lost(found, devices):
+        if absent_npus := _npus_without_device_file(inventory, devices):
             more = "" if devices else " (npu-missing); --devices chooses among the others"
-            finder.note(host, f"NPU {_listed(lost)} has no device file{more}", wrong=True)
-        chosen[host] = tuple(sorted(devices or found.devices))
+            finder.add_problem(host, f"NPU {_format_npus(absent_npus)} has no device file{more}", wrong=True)
+        chosen[host] = tuple(sorted(devices or inventory.devices))
         groups.setdefault(chosen[host], []).append(host)
     if len(groups) > 1:
-        said = "; ".join(f"{', '.join(few(who, 3))}: NPU {_listed(npus)}" for npus, who in sorted(groups.items()))
-        finder.note("", f"the hosts have different NPUs ({said}); --devices chooses those that all have", wrong=True)
+        groups_text = "; ".join(
+            f"{', '.join(limit_items(who, 3))}: NPU {_format_npus(npus)}" for npus, who in sorted(groups.items())
+        )
+        finder.add_problem(
+            "", f"the hosts have different NPUs ({groups_text}); --devices chooses those that all have", wrong=True
+        )
     return chosen
 
 
-def _inventory(finder: Finder, host: str) -> NpuInventory | None:
-    found = finder.look(host, NpuInventory)
-    if isinstance(found, NpuInventory) and found.devices:
-        return found
-    why = str(found) if isinstance(found, Absent) else "no NPU has a device file"
-    finder.note(host, why, wrong=not isinstance(found, Unreadable))
+def _inventory(finder: FactFinder, host: str) -> NpuInventory | None:
+    inventory = finder.lookup(host, NpuInventory)
+    if isinstance(inventory, NpuInventory) and inventory.devices:
+        return inventory
+    why = str(inventory) if isinstance(inventory, Absent) else "no NPU has a device file"
+    finder.add_problem(host, why, wrong=not isinstance(inventory, Unreadable))
     return None
 
 
-def _lost(found: NpuInventory, devices: Sequence[int]) -> list[int]:
+def _npus_without_device_file(inventory: NpuInventory, devices: Sequence[int]) -> list[int]:
     """NPUs that are chosen, or that must be there when all are, and have no device file."""
-    last = max((found.pci_count, *(number + 1 for number in found.devices)))
-    return sorted(set(devices or range(last)) - set(found.devices))
+    last = max((inventory.pci_count, *(number + 1 for number in inventory.devices)))
+    return sorted(set(devices or range(last)) - set(inventory.devices))
 
 
-def family_of(finder: Finder, hosts: Iterable[str], launch: Launch) -> str:
+def family_of(finder: FactFinder, hosts: Iterable[str], launch: LaunchConfig) -> str:
     """A1, A2 or A3. Raises: NotMade."""
     products: dict[str, NpuProduct] = {}
     if not launch.product:
-        products = {host: found for host in hosts if (found := finder.get(host, NpuProduct))}
+        products = {host: host_product for host in hosts if (host_product := finder.get(host, NpuProduct))}
         if not products:
-            finder.settle()
+            finder.raise_problems()
     try:
-        product = family(launch, products)
+        product = product_family(launch, products)
     except Unreadable as why:
-        finder.note("", str(why), wrong=True)
+        finder.add_problem("", str(why), wrong=True)
         product = ""
     if product not in ("", "A1", "A2", "A3"):
-        finder.note("", f"the NPUs are of the family {product}; expected A1, A2 or A3", wrong=True)
+        finder.add_problem("", f"the NPUs are of the family {product}; expected A1, A2 or A3", wrong=True)
     if product not in ("A1", "A2", "A3"):
-        finder.settle()
+        finder.raise_problems()
     return product
 
 
-def pods_of(finder: Finder, npus: Npus) -> dict[str, Pod]:
+def pods_of(finder: FactFinder, npus: Npus) -> dict[str, HostSuperPod]:
     """The super pod of each host, and the SDIDs of its NPUs."""
     pods = {}
-    for host, wanted in npus.items():
-        pod, devices = finder.get(host, SuperPod), finder.get(host, SuperDevices)
+    for host, chosen_npus in npus.items():
+        pod, devices = finder.get(host, SuperPodId), finder.get(host, SuperDevices)
         if not pod or not devices:
             continue
-        for npu in wanted:
+        for npu in chosen_npus:
             if npu not in devices.by_npu:
-                finder.note(host, f"NPU {npu}: {devices.unread.get(f'NPU {npu}', 'npu-smi does not list it')}")
-            elif _of_another(devices.by_npu[npu].sdid, npu):
-                finder.note(host, f"NPU {npu}: its SDID {devices.by_npu[npu].sdid} is that of another device")
-        known = {npu: one for npu, one in devices.by_npu.items() if npu in wanted}
-        said = sorted({pod.id, *(one.pod for one in known.values())})
-        if len(said) > 1:
-            finder.note(host, f"npu-smi names several super pods: {', '.join(few(said))}; expected one a host")
+                finder.add_problem(host, f"NPU {npu}: {devices.unread.get(f'NPU {npu}', 'npu-smi does not list it')}")
+            elif _is_other_device(devices.by_npu[npu].sdid, npu):
+                finder.add_problem(host, f"NPU {npu}: its SDID {devices.by_npu[npu].sdid} is that of another device")
+        chosen_devices = {npu: device for npu, device in devices.by_npu.items() if npu in chosen_npus}
+        pod_ids = sorted({pod.id, *(device.super_pod_id for device in chosen_devices.values())})
+        if len(pod_ids) > 1:
+            finder.add_problem(
+                host, f"npu-smi names several super pods: {', '.join(limit_items(pod_ids))}; expected one a host"
+            )
             continue
-        pods[host] = Pod(pod, {npu: one.sdid for npu, one in known.items()})
+        pods[host] = HostSuperPod(pod, {npu: device.sdid for npu, device in chosen_devices.items()})
     return pods
 
 
-def _of_another(sdid: int, npu: int) -> bool:
+def _is_other_device(sdid: int, npu: int) -> bool:
     """The number follows the hardware's coding, and says another device."""
     chip, die, device = sdid >> 18 & 15, sdid >> 16 & 3, sdid & 0xFFFF
     return sdid >= 1 << 16 and device == 2 * chip + die and device != npu
 
 
 def addresses_of(
-    finder: Finder, hosts: Sequence[str], npus: Npus, launch: Launch, product: str, pods: Mapping[str, Pod]
+    finder: FactFinder,
+    hosts: Sequence[str],
+    npus: Npus,
+    launch: LaunchConfig,
+    product: str,
+    pods: Mapping[str, HostSuperPod],
 ) -> dict[str, dict[int, str]]:
     """The device addresses: of all NPUs, or of none, where not all have one and the job does without.
 
@@ -167,65 +178,69 @@ def addresses_of(
     """
     products = {host: NpuProduct(family=product, evidence="") for host in npus}  # type: ignore[arg-type]
     reach = dict.fromkeys(hosts)
-    use = address_use(npus, launch, products, reach, {host: one.pod for host, one in pods.items()})
-    found: dict[str, dict[int, str]] = {}
-    for host, wanted in npus.items():
+    use = address_use(npus, launch, products, reach, {host: pod.super_pod for host, pod in pods.items()})
+    addresses: dict[str, dict[int, str]] = {}
+    for host, chosen_npus in npus.items():
         needed = use[host] is True
-        seen = finder.get(host, DeviceAddresses, optional=not needed)
-        if seen:
-            found[host] = _of_host(finder, host, wanted, seen, needed)
-    whole = all(len(found.get(host, ())) == len(wanted) for host, wanted in npus.items())
-    return found if whole else {}
+        device_addresses = finder.get(host, DeviceAddresses, optional=not needed)
+        if device_addresses:
+            addresses[host] = _host_addresses(finder, host, chosen_npus, device_addresses, needed)
+    complete = all(len(addresses.get(host, ())) == len(host_npus) for host, host_npus in npus.items())
+    return addresses if complete else {}
 
 
-def _of_host(finder: Finder, host: str, wanted: Iterable[int], seen: DeviceAddresses, needed: bool) -> dict[int, str]:
+def _host_addresses(
+    finder: FactFinder, host: str, chosen_npus: Iterable[int], device_addresses: DeviceAddresses, needed: bool
+) -> dict[int, str]:
     """The addresses that there are. Noted are NPUs that did not tell, and those that need one and have none."""
-    found = {}
-    for npu in wanted:
-        if npu in seen.by_npu:
-            found[npu] = str(seen.by_npu[npu].ip)
-        elif npu not in seen.unset:
-            finder.note(host, f"NPU {npu}: {seen.unread.get(f'NPU {npu}', 'hccn_tool did not tell its address')}")
+    addresses = {}
+    for npu in chosen_npus:
+        if npu in device_addresses.by_npu:
+            addresses[npu] = str(device_addresses.by_npu[npu].ip)
+        elif npu not in device_addresses.unset:
+            finder.add_problem(
+                host, f"NPU {npu}: {device_addresses.unread.get(f'NPU {npu}', 'hccn_tool did not tell its address')}"
+            )
         elif needed:
-            finder.note(host, f"NPU {npu} has no device IP; expected one (device-ip-unset)", wrong=True)
-    return found
+            finder.add_problem(host, f"NPU {npu} has no device IP; expected one (device-ip-unset)", wrong=True)
+    return addresses
 
 
-def ips_of(finder: Finder, hosts: Iterable[str]) -> dict[str, str]:
+def ips_of(finder: FactFinder, hosts: Iterable[str]) -> dict[str, str]:
     """The IPv4 address of each host that has just one which no other host has, or is named by it; else nothing."""
-    own = {host: _ipv4(found) for host in hosts if (found := finder.get(host, HostAddresses))}
+    ips_by_host = {host: _ipv4(host_addresses) for host in hosts if (host_addresses := finder.get(host, HostAddresses))}
     owners: dict[str, int] = {}
-    for ip in (ip for ips in own.values() for ip in ips):
+    for ip in (ip for ips in ips_by_host.values() for ip in ips):
         owners[ip] = owners.get(ip, 0) + 1
     ips = {}
-    for host, mine in own.items():
+    for host, mine in ips_by_host.items():
         usable = [ip for ip in mine if owners[ip] == 1]
         ips[host] = host if host in usable else usable[0] if len(usable) == 1 else ""
     return ips
 
 
-def _ipv4(found: HostAddresses) -> set[str]:
+def _ipv4(host_addresses: HostAddresses) -> set[str]:
     """The addresses by which another host may find this one."""
-    seen = {ip_address(text.partition("%")[0]) for text in found.addresses}
-    return {str(ip) for ip in seen if isinstance(ip, IPv4Address) and not _is_own(ip)}
+    candidates = {ip_address(text.partition("%")[0]) for text in host_addresses.addresses}
+    return {str(ip) for ip in candidates if isinstance(ip, IPv4Address) and not _is_local_only(ip)}
 
 
-def _is_own(ip: IPv4Address) -> bool:
+def _is_local_only(ip: IPv4Address) -> bool:
     return ip.is_loopback or ip.is_link_local or ip.is_unspecified or ip.is_multicast
 
 
-def server_id(finder: Finder, host: str, ip: str, names: Mapping[str, str]) -> str:
+def server_id(finder: FactFinder, host: str, ip: str, names: Mapping[str, str]) -> str:
     """The host's name in the inventory; where that means every host to itself, its address or its own name."""
     if host.lower() != "localhost" and not host.startswith("127.") and host != "::1":
         return host
     try:
-        return ip or valid(names.get(host, ""), "the host's own name")
+        return ip or validate_host(names.get(host, ""), "the host's own name")
     except InventoryError:
-        finder.note(
+        finder.add_problem(
             host, "which host this is cannot be told: it has no single address and no name; expected HOSTS to name it"
         )
         return ""
 
 
-def _listed(npus: Iterable[int]) -> str:
-    return ", ".join(few(npus, 16))
+def _format_npus(npus: Iterable[int]) -> str:
+    return ", ".join(limit_items(npus, 16))

@@ -9,18 +9,18 @@ from typing import Any
 import msgspec
 
 from doctor.engine.sanitize import printable
-from doctor.job.host_matching import HasAddresses, placed
-from doctor.job.rank_table.model import RankTable, few
-from doctor.job.rank_table.parse import read
-from doctor.job.rank_table.strict_json import Members, NotARankTable, Unquoted, parse
+from doctor.job.host_matching import HasAddresses, match_servers
+from doctor.job.rank_table.model import RankTable, limit_items
+from doctor.job.rank_table.parse import read_table
+from doctor.job.rank_table.strict_json import JsonObject, NotARankTable, NumberText, parse_json
 
 
-class NotReduced(Exception):
+class ReductionError(Exception):
     """One line: why the table cannot be made smaller, and what was expected."""
 
 
-def reduce(text: str, hosts: Collection[str], addresses: Mapping[str, HasAddresses] | None = None) -> str:
-    """The table in ``text`` for ``hosts`` alone, which are matched to its entries as everywhere (`placed`).
+def reduce_table(text: str, hosts: Collection[str], addresses: Mapping[str, HasAddresses] | None = None) -> str:
+    """The table in ``text`` for ``hosts`` alone, which are matched to its entries as everywhere (`match_servers`).
 
     Ranks keep their order and get the numbers 0 to n-1; counts say what is left. A number that stood in quotes still
     does, and what is not known here is kept. The status is kept, too: a table that was not completed is not now.
@@ -28,127 +28,135 @@ def reduce(text: str, hosts: Collection[str], addresses: Mapping[str, HasAddress
     Raises: NotReduced.
     """
     try:
-        tree, table = parse(text), read("", text)
+        tree, table = parse_json(text), read_table("", text)
     except NotARankTable as why:
-        raise NotReduced(f"{why}; expected version 1.0 or 1.2, or a group_list without version") from None
-    keep = _kept(table, hosts, addresses)
+        raise ReductionError(f"{why}; expected version 1.0 or 1.2, or a group_list without version") from None
+    keep = _kept_server_ids(table, hosts, addresses)
     if table.form in ("1.0", "1.2"):
         _server_list(tree, keep)
     else:
         _group_list(tree, keep)
-    if table.numbered:
-        _renumber(_entries(tree, table.form == "lab"))
-    return _written(tree, text)
+    if table.has_rank_ids:
+        _renumber(_rank_entries(tree, table.form == "lab"))
+    return _to_json(tree, text)
 
 
-def servers_of(
+def hosts_by_server(
     table: RankTable, hosts: Collection[str], addresses: Mapping[str, HasAddresses] | None = None
 ) -> dict[str, str]:
     """The inventory's name of each host that the table lists, by its server_id and by its host_ip."""
-    here, _ = placed(table, hosts, addresses)
+    servers_by_host, _ = match_servers(table, hosts, addresses)
     return {
         word: host
-        for host, servers in here.items()
+        for host, servers in servers_by_host.items()
         for server in servers
         for word in (server.server_id, server.host_ip)
         if word
     }
 
 
-def _kept(table: RankTable, hosts: Collection[str], addresses: Mapping[str, HasAddresses] | None) -> set[str]:
+def _kept_server_ids(
+    table: RankTable, hosts: Collection[str], addresses: Mapping[str, HasAddresses] | None
+) -> set[str]:
     """The server_ids of ``hosts``. Raises: NotReduced."""
-    here, _ = placed(table, hosts, addresses)
-    strange = [host for host in hosts if host not in here]
+    servers_by_host, _ = match_servers(table, hosts, addresses)
+    strange = [host for host in hosts if host not in servers_by_host]
     if strange:
-        raise NotReduced(f"it does not list {', '.join(few(strange, 4))}; expected an entry for every host that stays")
+        raise ReductionError(
+            f"it does not list {', '.join(limit_items(strange, 4))}; expected an entry for every host that stays"
+        )
     if not hosts:
-        raise NotReduced("no host stays; expected at least one")
-    keep = {server.server_id for servers in here.values() for server in servers}
-    others = [s for s in table.servers if s.server_id in keep and not any(s in own for own in here.values())]
+        raise ReductionError("no host stays; expected at least one")
+    keep = {server.server_id for servers in servers_by_host.values() for server in servers}
+    others = [
+        s
+        for s in table.servers
+        if s.server_id in keep and not any(s in host_servers for host_servers in servers_by_host.values())
+    ]
     if "" in keep or others:
-        raise NotReduced("entries have the same server_id, or none; expected one of its own for every host")
+        raise ReductionError("entries have the same server_id, or none; expected one of its own for every host")
     return keep
 
 
-def _server_list(tree: Members, keep: set[str]) -> None:
-    tree["server_list"] = _only(tree["server_list"], keep)
-    _count(tree, "server_count", len(tree["server_list"]))
+def _server_list(tree: JsonObject, keep: set[str]) -> None:
+    tree["server_list"] = _kept_entries(tree["server_list"], keep)
+    _set_count(tree, "server_count", len(tree["server_list"]))
     if "super_pod_list" not in tree:
         return
     for pod in _objects(tree["super_pod_list"]):
-        pod["server_list"] = _only(pod.get("server_list"), keep)
+        pod["server_list"] = _kept_entries(pod.get("server_list"), keep)
     tree["super_pod_list"] = [pod for pod in _objects(tree["super_pod_list"]) if pod["server_list"]]
 
 
-def _group_list(tree: Members, keep: set[str]) -> None:
+def _group_list(tree: JsonObject, keep: set[str]) -> None:
     for group in _objects(tree["group_list"]):
-        kept = group["instance_list"] = _only(group.get("instance_list"), keep)
+        kept = group["instance_list"] = _kept_entries(group.get("instance_list"), keep)
         devices = sum(len(_objects(instance.get("devices"))) for instance in kept)
-        _count(group, "instance_count", len(kept))
-        _count(group, "device_count", devices)
-        _count(group, "device_num", devices)
-        _count(group, "server_num", len({str(instance["server_id"]) for instance in kept}))
+        _set_count(group, "instance_count", len(kept))
+        _set_count(group, "device_count", devices)
+        _set_count(group, "device_num", devices)
+        _set_count(group, "server_num", len({str(instance["server_id"]) for instance in kept}))
     tree["group_list"] = [group for group in _objects(tree["group_list"]) if group["instance_list"]]
-    _count(tree, "group_count", len(tree["group_list"]))
+    _set_count(tree, "group_count", len(tree["group_list"]))
 
 
-def _only(entries: Any, keep: set[str]) -> list[Members]:
+def _kept_entries(entries: Any, keep: set[str]) -> list[JsonObject]:
     """The objects of hosts that stay. The reader's spelling of a server_id is the one that counts."""
-    found = [(one, one.get("server_id")) for one in _objects(entries)]
-    return [one for one, said in found if isinstance(said, str) and printable(said) in keep]
+    entry_ids = [(entry, entry.get("server_id")) for entry in _objects(entries)]
+    return [entry for entry, server_id in entry_ids if isinstance(server_id, str) and printable(server_id) in keep]
 
 
-def _objects(entries: Any) -> list[Members]:
-    return [one for one in entries if isinstance(one, Members)] if isinstance(entries, list) else []
+def _objects(entries: Any) -> list[JsonObject]:
+    return [entry for entry in entries if isinstance(entry, JsonObject)] if isinstance(entries, list) else []
 
 
-def _count(where: Members, name: str, number: int) -> None:
+def _set_count(where: JsonObject, name: str, number: int) -> None:
     """A count that is there says what is there now."""
     if name in where:
-        where[name] = _as(where[name], number)
+        where[name] = _spelled_like(where[name], number)
 
 
-def _as(before: Any, number: int) -> str:
+def _spelled_like(before: Any, number: int) -> str:
     """The number as the one before it was written: with quotes or without."""
-    return Unquoted(number) if isinstance(before, Unquoted) else str(number)
+    return NumberText(number) if isinstance(before, NumberText) else str(number)
 
 
-def _entries(tree: Members, lab: bool) -> list[Members]:
+def _rank_entries(tree: JsonObject, lab: bool) -> list[JsonObject]:
     """The objects that hold a rank_id."""
     if lab:
-        return [one for group in _objects(tree["group_list"]) for one in _objects(group["instance_list"])]
-    return [one for server in _objects(tree["server_list"]) for one in _objects(server.get("device"))]
+        return [entry for group in _objects(tree["group_list"]) for entry in _objects(group["instance_list"])]
+    return [entry for server in _objects(tree["server_list"]) for entry in _objects(server.get("device"))]
 
 
-def _renumber(entries: list[Members]) -> None:
+def _renumber(entries: list[JsonObject]) -> None:
     numbers = []
     for entry in entries:
-        said = entry.get("rank_id")
-        if not (isinstance(said, str) and re.fullmatch(r"[0-9]{1,10}", said, re.ASCII)):
-            raise NotReduced("a rank_id is missing or no whole number; expected one in every entry that stays")
-        numbers.append(int(said))
+        rank_id = entry.get("rank_id")
+        if not (isinstance(rank_id, str) and re.fullmatch(r"[0-9]{1,10}", rank_id, re.ASCII)):
+            raise ReductionError("a rank_id is missing or no whole number; expected one in every entry that stays")
+        numbers.append(int(rank_id))
     if len(set(numbers)) < len(numbers):
-        raise NotReduced("a rank_id is there twice; expected each once, for their order is kept")
+        raise ReductionError("a rank_id is there twice; expected each once, for their order is kept")
     place = {number: rank for rank, number in enumerate(sorted(numbers))}
     for entry, number in zip(entries, numbers, strict=True):
-        entry["rank_id"] = _as(entry["rank_id"], place[number])
+        entry["rank_id"] = _spelled_like(entry["rank_id"], place[number])
 
 
-def _written(tree: Members, text: str) -> str:
+def _to_json(tree: JsonObject, text: str) -> str:
     """As JSON, indented as ``text`` is."""
     indent = re.search(r"\n([ \t]*)\S", text)
     try:
-        plain = msgspec.json.encode(_plain(tree))
+        encoded = msgspec.json.encode(_as_spelled(tree))
         steps = min(max(len(indent[1].expandtabs(4)), 1), 8) if indent else 0
-        return msgspec.json.format(plain, indent=steps).decode() + "\n"
+        return msgspec.json.format(encoded, indent=steps).decode() + "\n"
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
-        raise NotReduced("it holds what is no JSON text or number; expected plain JSON") from None
+        raise ReductionError("it holds what is no JSON text or number; expected plain JSON") from None
 
 
-def _plain(value: Any) -> Any:
+def _as_spelled(value: Any) -> Any:
     """The tree with each number as it was spelt."""
-    if isinstance(value, Unquoted):
+    if isinstance(value, NumberText):
         return msgspec.Raw(value.encode())
     if isinstance(value, dict):
-        return {name: _plain(one) for name, one in value.items()}
-    return [_plain(one) for one in value] if isinstance(value, list) else value
+        return {name: _as_spelled(member) for name, member in value.items()}
+    return [_as_spelled(member) for member in value] if isinstance(value, list) else value

@@ -7,16 +7,16 @@ from typing import Any
 
 import msgspec
 
-from doctor.engine.evaluate import Book
+from doctor.engine.evaluate import FactCache
 from doctor.engine.fact import Fact, Output
 from doctor.engine.record import HostRecord, Run
-from doctor.facts.hccn import DeviceAddresses, SuperPod, VnicAddresses
+from doctor.facts.hccn import DeviceAddresses, SuperPodId, VnicAddresses
 from doctor.facts.hccn.hccs import HccsPings
 from doctor.facts.network import HostAddresses
 from doctor.facts.pings import DevicePings
 from doctor.job import NotARankTable, read_rank_table
-from doctor.job.launch_config import TABLE_VARIABLES
-from doctor.rank_table.reduce import NotReduced, reduce, servers_of
+from doctor.job.launch_config import RANK_TABLE_VARIABLES
+from doctor.rank_table.reduce import ReductionError, hosts_by_server, reduce_table
 
 _NOT_TRIED = Output("error", err="was tried with hosts alone that are left out")
 
@@ -35,20 +35,20 @@ def subset(run: Run, hosts: Sequence[str], smoke: Mapping[str, Any] | None = Non
         run,
         source=f"{len(hosts)} of {run.source}",
         hosts=_records(run, hosts, bool(table)),
-        given={**run.given, "hosts": list(hosts)},
+        probe_inputs={**run.probe_inputs, "hosts": list(hosts)},
         launch=_launch(run.launch, hosts, table),
         rank_table=table,
         smoke=dict(run.smoke if smoke is None else smoke),
     )
 
 
-def names_of(run: Run) -> dict[str, str]:
+def table_host_names(run: Run) -> dict[str, str]:
     """The inventory's names of the hosts that the rank table lists, by its server_ids and addresses."""
     try:
         table = read_rank_table("", run.rank_table.get("text", ""))
     except NotARankTable:
         return {}
-    return servers_of(table, run.hosts, Book(run.hosts).fleet(HostAddresses))
+    return hosts_by_server(table, run.hosts, FactCache(run.hosts).fleet(HostAddresses))
 
 
 def _table(run: Run, hosts: Sequence[str]) -> dict[str, str]:
@@ -57,8 +57,11 @@ def _table(run: Run, hosts: Sequence[str]) -> dict[str, str]:
         return run.rank_table
     path = run.rank_table["path"]
     try:
-        return {"path": path, "text": reduce(run.rank_table["text"], hosts, Book(run.hosts).fleet(HostAddresses))}
-    except NotReduced as why:
+        return {
+            "path": path,
+            "text": reduce_table(run.rank_table["text"], hosts, FactCache(run.hosts).fleet(HostAddresses)),
+        }
+    except ReductionError as why:
         return {"path": path, "error": f"it cannot be reduced to {len(hosts)} hosts: {why}"}
 
 
@@ -71,81 +74,81 @@ def _launch(launch: Mapping[str, Any], hosts: Collection[str], table: Mapping[st
     if table:
         fewer["rank_table"] = table["path"]
         environ = launch.get("environ") or {}
-        fewer["environ"] = {name: value for name, value in environ.items() if name not in TABLE_VARIABLES}
+        fewer["environ"] = {name: value for name, value in environ.items() if name not in RANK_TABLE_VARIABLES}
     return fewer
 
 
 def _records(run: Run, hosts: Sequence[str], reduced: bool) -> dict[str, HostRecord]:
     outputs = {host: dict(run.hosts[host].outputs) for host in hosts}
     others = set(run.hosts) - set(hosts)
-    keep = {*hosts, str(run.given.get("master_addr", ""))}
-    for said in outputs.values():
-        _without_names(said, others - keep)
+    keep = {*hosts, str(run.probe_inputs.get("master_addr", ""))}
+    for host_outputs in outputs.values():
+        _without_names(host_outputs, others - keep)
         if reduced:
-            _without_copy(said)
-    book = Book({host: run.hosts[host] for host in hosts})
+            _without_copy(host_outputs)
+    book = FactCache({host: run.hosts[host] for host in hosts})
     _without_pings(outputs, book, DevicePings)
     _without_pings(outputs, book, HccsPings)
     return {host: HostRecord(run.hosts[host].visit, outputs[host]) for host in hosts}
 
 
-def _without_names(said: dict[str, dict[str, Output]], others: Collection[str]) -> None:
+def _without_names(outputs: dict[str, dict[str, Output]], others: Collection[str]) -> None:
     """What the names of the others mean here is no matter any more."""
-    found = _read(said, "HostNames")
-    if isinstance(found, dict) and isinstance(found.get("names"), dict):
-        own = found.get("own")
-        names = {name: one for name, one in found["names"].items() if name == own or name not in others}
-        _write(said, "HostNames", {**found, "names": names})
+    content = _read_output(outputs, "HostNames")
+    if isinstance(content, dict) and isinstance(content.get("names"), dict):
+        self_name = content.get("own")
+        names = {name: value for name, value in content["names"].items() if name == self_name or name not in others}
+        _write_output(outputs, "HostNames", {**content, "names": names})
 
 
-def _without_copy(said: dict[str, dict[str, Output]]) -> None:
+def _without_copy(outputs: dict[str, dict[str, Output]]) -> None:
     """No host has the reduced table yet."""
-    found = _read(said, "RankTableOnHost")
-    if isinstance(found, dict) and found.get("path"):
-        _write(said, "RankTableOnHost", {**found, "present": False, "sha256": ""})
+    content = _read_output(outputs, "RankTableOnHost")
+    if isinstance(content, dict) and content.get("path"):
+        _write_output(outputs, "RankTableOnHost", {**content, "present": False, "sha256": ""})
 
 
-def _without_pings(outputs: dict[str, dict[str, dict[str, Output]]], book: Book, fact: type[Fact]) -> None:
+def _without_pings(outputs: dict[str, dict[str, dict[str, Output]]], book: FactCache, fact: type[Fact]) -> None:
     """The pings among the hosts of ``book``. Who is to ping one of them, and tried none of them, is not known."""
-    name, ends, pods = fact.__name__, _ends(book, fact), book.fleet(SuperPod)
+    name, hosts_by_address, pods = fact.__name__, _hosts_by_address(book, fact), book.fleet(SuperPodId)
     planned = fact.plan({need: book.fleet(need) for need in fact.needs})
     untried: list[str] = []
-    met: set[str] = set()
-    for host, said in outputs.items():
-        calls = _read(said, name)
+    covered_hosts: set[str] = set()
+    for host, host_outputs in outputs.items():
+        calls = _read_output(host_outputs, name)
         if not isinstance(calls, list):
             continue
-        peers = [ends.get((_pod(fact, host, pods), str(call[1])), set()) - {host} for call in calls]
-        left = [call for call, to in zip(calls, peers, strict=True) if to]
-        if left:
-            _write(said, name, left)
-            met |= {host}.union(*peers)
+        peers = [hosts_by_address.get((_pod(fact, host, pods), str(call[1])), set()) - {host} for call in calls]
+        kept_calls = [call for call, to in zip(calls, peers, strict=True) if to]
+        if kept_calls:
+            _write_output(host_outputs, name, kept_calls)
+            covered_hosts |= {host}.union(*peers)
         else:
-            del said[name]
+            del host_outputs[name]
             untried.append(host)
-    for host in set(untried) & planned.keys() - met:
+    for host in set(untried) & planned.keys() - covered_hosts:
         outputs[host][name] = {"": _NOT_TRIED}
 
 
-def _ends(book: Book, fact: type[Fact]) -> dict[tuple[object, str], set[str]]:
+def _hosts_by_address(book: FactCache, fact: type[Fact]) -> dict[tuple[object, str], set[str]]:
     """Who has an address, by super pod: a virtual one means something in its own alone."""
-    ends: dict[tuple[object, str], set[str]] = {}
-    pods = book.fleet(SuperPod)
-    for host, own in book.fleet(DeviceAddresses if fact is DevicePings else VnicAddresses).items():
-        for port in own.by_npu.values():
+    hosts_by_address: dict[tuple[object, str], set[str]] = {}
+    pods = book.fleet(SuperPodId)
+    for host, addresses in book.fleet(DeviceAddresses if fact is DevicePings else VnicAddresses).items():
+        for port in addresses.by_npu.values():
             address = port.ip if fact is DevicePings else port.address.ip
-            ends.setdefault((_pod(fact, host, pods), str(address)), set()).add(host)
-    return ends
+            hosts_by_address.setdefault((_pod(fact, host, pods), str(address)), set()).add(host)
+    return hosts_by_address
 
 
-def _pod(fact: type[Fact], host: str, pods: Mapping[str, SuperPod]) -> object:
+def _pod(fact: type[Fact], host: str, pods: Mapping[str, SuperPodId]) -> object:
     """One for all hosts where the addresses are of the device network."""
     return "" if fact is DevicePings else pods[host].id if host in pods else host
 
 
-def _read(said: Mapping[str, Mapping[str, Output]], name: str) -> Any:
+def _read_output(outputs: Mapping[str, Mapping[str, Output]], name: str) -> Any:
     """What an `ask` function returned, or None."""
-    output = said.get(name, {}).get("")
+    output = outputs.get(name, {}).get("")
     if output is None or output.ended != "exited":
         return None
     try:
@@ -154,6 +157,6 @@ def _read(said: Mapping[str, Mapping[str, Output]], name: str) -> Any:
         return None
 
 
-def _write(said: dict[str, dict[str, Output]], name: str, value: Any) -> None:
-    output = said[name][""]
-    said[name] = {"": msgspec.structs.replace(output, out=msgspec.json.encode(value).decode())}
+def _write_output(outputs: dict[str, dict[str, Output]], name: str, value: Any) -> None:
+    output = outputs[name][""]
+    outputs[name] = {"": msgspec.structs.replace(output, out=msgspec.json.encode(value).decode())}

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from doctor.engine.shell_quote import places
+from doctor.engine.shell_quote import placeholder_names
 
-_WHOLE = re.compile(r"`\{([a-z_][a-z0-9_]*)\}`")
+_COMMAND_PLACEHOLDER = re.compile(r"`\{([a-z_][a-z0-9_]*)\}`")
 
 
-class Supplies(NamedTuple):
+class FindingValues(NamedTuple):
     """The names of a check's values."""
 
     names: frozenset[str]
@@ -21,7 +21,7 @@ class Supplies(NamedTuple):
     """Those that its page gives as a whole command: the check wrote and quoted them itself."""
 
 
-def supplies(path: Path) -> Supplies:
+def read_finding_values(path: Path) -> FindingValues:
     """What the check in one file supplies.
 
     That is the keywords of each ``Finding(...)``, and the placeholders of its templates and of its page: they also
@@ -34,21 +34,21 @@ def supplies(path: Path) -> Supplies:
     for node in ast.walk(tree):
         names.update(_keywords(node))
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            names |= places(node.value)
+            names |= placeholder_names(node.value)
     page = next((node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == path.stem), None)
     text = ast.get_docstring(page) or "" if page else ""
-    return Supplies(frozenset(names), frozenset(_WHOLE.findall(text)))
+    return FindingValues(frozenset(names), frozenset(_COMMAND_PLACEHOLDER.findall(text)))
 
 
 def _keywords(node: ast.AST) -> Iterator[str]:
     """The named values of a finding, or of whatever the check lets make its findings."""
     if isinstance(node, ast.YieldFrom):
-        yield from (name for inner in ast.walk(node) for name in _named(inner))
+        yield from (name for inner in ast.walk(node) for name in _keyword_names(inner))
         yield from ("saw", "want")
     elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Finding":
-        yield from _named(node)
+        yield from _keyword_names(node)
 
 
-def _named(node: ast.AST) -> Iterator[str]:
+def _keyword_names(node: ast.AST) -> Iterator[str]:
     if isinstance(node, ast.Call):
         yield from (keyword.arg for keyword in node.keywords if keyword.arg)

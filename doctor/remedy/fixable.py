@@ -6,26 +6,28 @@ from pathlib import Path
 from typing import Any
 
 from doctor.config.toml_compat import loads
-from doctor.engine.catalog import home
+from doctor.engine.catalog import bundled_folder
 
 
-def mendable(folder: Path | None = None) -> frozenset[str]:
+def fixable_checks(folder: Path | None = None) -> frozenset[str]:
     """The checks treated by a playbook that does something, and needs not be named to be applied.
 
     A file that breaks the rules is passed over here: `doctor fix` says what is wrong with it.
     """
-    found: set[str] = set()
-    for path in (folder or home("playbooks")).glob("*.toml"):
+    checks: set[str] = set()
+    for path in (folder or bundled_folder("playbooks")).glob("*.toml"):
         try:
-            book = loads(path.read_text("utf-8"))
+            playbook = loads(path.read_text("utf-8"))
         except (OSError, ValueError):
             continue
-        if _acts(book):
-            found.update(name for name in book.get("treats", ()) if isinstance(name, str))
-    return frozenset(found)
+        if _applies_by_default(playbook):
+            checks.update(name for name in playbook.get("treats", ()) if isinstance(name, str))
+    return frozenset(checks)
 
 
-def _acts(book: dict[str, Any]) -> bool:
-    steps = book.get("step")
+def _applies_by_default(playbook: dict[str, Any]) -> bool:
+    steps = playbook.get("step")
     steps = steps if isinstance(steps, list) else []
-    return not book.get("explicit") and any(isinstance(one, dict) and ("run" in one or "file" in one) for one in steps)
+    return not playbook.get("explicit") and any(
+        isinstance(step, dict) and ("run" in step or "file" in step) for step in steps
+    )

@@ -12,172 +12,182 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
-from doctor.config.file import nearest
+from doctor.config.file import did_you_mean
 from doctor.engine.areas import AREAS
-from doctor.hosts.nodeset import quote, shown
-from doctor.remedy.finding_values import Supplies, supplies
-from doctor.remedy.playbook import ALWAYS, COMMANDS, RISKS, WHO, Playbook, Step
-from doctor.remedy.template import is_whole
-from doctor.remedy.validate import bare, broken, needs_supply
+from doctor.hosts.nodeset import printable_excerpt, quote
+from doctor.remedy.finding_values import FindingValues, read_finding_values
+from doctor.remedy.playbook import ALWAYS_SUPPLIED, COMMAND_KEYS, RISKS, WHO, Playbook, PlaybookStep
+from doctor.remedy.template import is_single_placeholder
+from doctor.remedy.validate import changes_nothing, finding_placeholders, step_violations
 
-MOST = 1 << 20
+MAX_BYTES = 1 << 20
 """Bytes. More than this is no playbook."""
 
-_TOP = {"title": str, "note": str, "who": str, "risk": str, "root": bool, "persistent": bool, "explicit": bool}
-_STEP = {name: bool if name == "changes" else str for name in Step.__struct_fields__ if name != "number"}
-_WORDS = {str: "text in quotes", bool: "true or false"}
+_TOP_KEYS = {"title": str, "note": str, "who": str, "risk": str, "root": bool, "persistent": bool, "explicit": bool}
+_STEP_KEYS = {name: bool if name == "changes" else str for name in PlaybookStep.__struct_fields__ if name != "number"}
+_TYPE_NAMES = {str: "text in quotes", bool: "true or false"}
 _CHOICES = {"who": WHO, "risk": RISKS}
 
 
-class BadPlaybook(Exception):
+class PlaybookError(Exception):
     """One line: the file, the line in it, what is wrong, and what was expected."""
 
 
-def read(path: Path, known: Mapping[str, Path]) -> Playbook:
-    """The playbook in one file; ``known`` are the checks' files by name. Raises: BadPlaybook."""
-    reader = _Reader(path, known)
+def read_playbook(path: Path, check_files: Mapping[str, Path]) -> Playbook:
+    """The playbook in one file; ``check_files`` are the checks' files by name. Raises: BadPlaybook."""
+    reader = _PlaybookReader(path, check_files)
     try:
-        return reader.playbook()
+        return reader.parse()
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "is not UTF-8 text"
-        raise BadPlaybook(f"{file_name(path)}: {shown(why)}; expected a playbook that can be read") from None
+        raise PlaybookError(
+            f"{file_name(path)}: {printable_excerpt(why)}; expected a playbook that can be read"
+        ) from None
 
 
 def file_name(path: Path) -> str:
-    return shown(str(path), 200)
+    return printable_excerpt(str(path), 200)
 
 
-class _Reader:
+class _PlaybookReader:
     """One file on its way to a `Playbook`."""
 
-    def __init__(self, path: Path, known: Mapping[str, Path]) -> None:
-        self.path, self.known = path, known
+    def __init__(self, path: Path, check_files: Mapping[str, Path]) -> None:
+        self.path, self.check_files = path, check_files
         self.lines: list[str] = []
 
-    def playbook(self) -> Playbook:
-        name = self.stem()
-        found = self.toml()
-        self.keys(found, (*_TOP, "treats", "step"), 0)
-        top = {key: self.typed(found, key, kind, 0) for key, kind in _TOP.items() if key in found}
+    def parse(self) -> Playbook:
+        name = self.checked_name()
+        document = self.parse_toml()
+        self.check_keys(document, (*_TOP_KEYS, "treats", "step"), 0)
+        top = {key: self.typed_value(document, key, kind, 0) for key, kind in _TOP_KEYS.items() if key in document}
         for key in ("title", "treats", "who", "risk", "step"):
-            if key not in found:
+            if key not in document:
                 self.refuse(key, 0, "is missing")
-        for key, words in _CHOICES.items():
-            if top[key] not in words:
-                self.refuse(key, 0, f"{quote(top[key])}; expected one of {', '.join(words)}")
+        for key, choices in _CHOICES.items():
+            if top[key] not in choices:
+                self.refuse(key, 0, f"{quote(top[key])}; expected one of {', '.join(choices)}")
         if not top["title"].strip() or "\n" in top["title"]:
             self.refuse("title", 0, "expected one line")
-        made = Playbook(name, str(self.path), treats=self.treats(found["treats"]), steps=self.steps(found), **top)
-        self.whole(made, found)
-        return made
+        playbook = Playbook(
+            name, str(self.path), treats=self.parse_treats(document["treats"]), steps=self.parse_steps(document), **top
+        )
+        self.check_playbook(playbook, document)
+        return playbook
 
-    def stem(self) -> str:
+    def checked_name(self) -> str:
         name = self.path.stem.replace("_", "-")
         if not re.fullmatch(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*", name):
-            raise BadPlaybook(f"{file_name(self.path)}: expected a name of small letters, digits and dashes, .toml")
-        if name in self.known or name in AREAS:
-            kind = "a check" if name in self.known else "an area"
-            raise BadPlaybook(f"{file_name(self.path)}: {name} is the name of {kind}; expected one of its own")
+            raise PlaybookError(f"{file_name(self.path)}: expected a name of small letters, digits and dashes, .toml")
+        if name in self.check_files or name in AREAS:
+            kind = "a check" if name in self.check_files else "an area"
+            raise PlaybookError(f"{file_name(self.path)}: {name} is the name of {kind}; expected one of its own")
         return name
 
-    def toml(self) -> dict[str, Any]:
-        text = self.bytes().decode("utf-8")
+    def parse_toml(self) -> dict[str, Any]:
+        text = self.read_bytes().decode("utf-8")
         self.lines = text.splitlines()
         from doctor.config.toml_compat import loads
 
         try:
             return loads(text)
         except (ValueError, RecursionError) as error:
-            said = " ".join(str(error).split())
-            line = re.search(r"at line (\d+)", said)
-            raise BadPlaybook(
-                f"{file_name(self.path)}:{line[1] if line else 1}: not TOML: {shown(said, 200)}"
+            message = " ".join(str(error).split())
+            line = re.search(r"at line (\d+)", message)
+            raise PlaybookError(
+                f"{file_name(self.path)}:{line[1] if line else 1}: not TOML: {printable_excerpt(message, 200)}"
             ) from None
 
-    def bytes(self) -> bytes:
+    def read_bytes(self) -> bytes:
         handle = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(handle, "rb") as file:
             if not stat.S_ISREG(os.fstat(handle).st_mode):
-                raise BadPlaybook(f"{file_name(self.path)}: is no plain file; expected a playbook")
-            data = file.read(MOST + 1)
-        if len(data) > MOST:
-            raise BadPlaybook(f"{file_name(self.path)}: is longer than {MOST} bytes; expected a playbook")
+                raise PlaybookError(f"{file_name(self.path)}: is no plain file; expected a playbook")
+            data = file.read(MAX_BYTES + 1)
+        if len(data) > MAX_BYTES:
+            raise PlaybookError(f"{file_name(self.path)}: is longer than {MAX_BYTES} bytes; expected a playbook")
         return data
 
-    def keys(self, found: Mapping[str, Any], known: Collection[str], step: int) -> None:
-        for key in found:
-            if key not in known:
-                self.refuse(key, step, f"no such key{nearest(key, known)}")
+    def check_keys(self, table: Mapping[str, Any], allowed_keys: Collection[str], step: int) -> None:
+        for key in table:
+            if key not in allowed_keys:
+                self.refuse(key, step, f"no such key{did_you_mean(key, allowed_keys)}")
 
-    def typed(self, found: Mapping[str, Any], key: str, kind: type, step: int) -> Any:
-        if type(found[key]) is not kind:
-            self.refuse(key, step, f"expected {_WORDS[kind]}")
-        return found[key]
+    def typed_value(self, table: Mapping[str, Any], key: str, kind: type, step: int) -> Any:
+        if type(table[key]) is not kind:
+            self.refuse(key, step, f"expected {_TYPE_NAMES[kind]}")
+        return table[key]
 
-    def treats(self, found: Any) -> tuple[str, ...]:
-        if not isinstance(found, list) or not found or not all(isinstance(one, str) for one in found):
+    def parse_treats(self, names: Any) -> tuple[str, ...]:
+        if not isinstance(names, list) or not names or not all(isinstance(entry, str) for entry in names):
             self.refuse("treats", 0, "expected a list of checks")
-        for one in found:
-            if one not in self.known:
-                hint = nearest(one, self.known) or "; `doctor list` names them all"
-                self.refuse("treats", 0, f"no check is named {quote(one)}{hint}", one)
-            if found.count(one) > 1:
-                self.refuse("treats", 0, f"{one} stands there twice", one)
-        return tuple(found)
+        for check in names:
+            if check not in self.check_files:
+                hint = did_you_mean(check, self.check_files) or "; `doctor list` names them all"
+                self.refuse("treats", 0, f"no check is named {quote(check)}{hint}", check)
+            if names.count(check) > 1:
+                self.refuse("treats", 0, f"{check} stands there twice", check)
+        return tuple(names)
 
-    def steps(self, found: Mapping[str, Any]) -> tuple[Step, ...]:
-        rows = found["step"]
+    def parse_steps(self, document: Mapping[str, Any]) -> tuple[PlaybookStep, ...]:
+        rows = document["step"]
         if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):
             self.refuse("step", 0, "expected tables, each headed [[step]]")
-        return tuple(self.step(row, number) for number, row in enumerate(rows, 1))
+        return tuple(self.parse_step(row, number) for number, row in enumerate(rows, 1))
 
-    def step(self, row: Mapping[str, Any], number: int) -> Step:
-        self.keys(row, _STEP, number)
-        given = {key: self.typed(row, key, _STEP[key], number) for key in row}
-        if "say" not in given:
+    def parse_step(self, row: Mapping[str, Any], number: int) -> PlaybookStep:
+        self.check_keys(row, _STEP_KEYS, number)
+        values = {key: self.typed_value(row, key, _STEP_KEYS[key], number) for key in row}
+        if "say" not in values:
             self.refuse("say", number, "is missing; expected one line that says what is done")
-        for key, value in given.items():
+        for key, value in values.items():
             if value == "" and key != "text":
                 self.refuse(key, number, "is empty; leave it out")
-        made = Step(number, **given)
-        for key, why in broken(made):
+        step = PlaybookStep(number, **values)
+        for key, why in step_violations(step):
             self.refuse(key, number, why)
-        return made
+        return step
 
-    def whole(self, made: Playbook, found: Mapping[str, Any]) -> None:
+    def check_playbook(self, playbook: Playbook, document: Mapping[str, Any]) -> None:
         """What only all of the playbook tells: its steps against its head, and against what its checks supply."""
-        if not bare(made):
+        if not changes_nothing(playbook):
             for key in ("root", "persistent"):
-                if key not in found:
+                if key not in document:
                     self.refuse(key, 0, "is missing; expected true or false where a step changes something")
-        offers: dict[str, Supplies] = {}
-        for step in made.steps:
-            for key, name in needs_supply(step):
-                offers = offers or {check: self.supplies(check) for check in made.treats}
-                self.supplied(step, key, name, offers)
+        values_by_check: dict[str, FindingValues] = {}
+        for step in playbook.steps:
+            for key, name in finding_placeholders(step):
+                values_by_check = values_by_check or {check: self.finding_values(check) for check in playbook.treats}
+                self.check_placeholder(step, key, name, values_by_check)
 
-    def supplies(self, check: str) -> Supplies:
+    def finding_values(self, check: str) -> FindingValues:
         try:
-            return supplies(self.known[check])
+            return read_finding_values(self.check_files[check])
         except (OSError, SyntaxError, ValueError, RecursionError) as error:
-            self.refuse("treats", 0, f"what {check} supplies cannot be read: {shown(str(error), 200)}", check)
+            self.refuse(
+                "treats", 0, f"what {check} supplies cannot be read: {printable_excerpt(str(error), 200)}", check
+            )
 
-    def supplied(self, step: Step, key: str, name: str, offers: Mapping[str, Supplies]) -> None:
-        lacking = [check for check, offer in offers.items() if name not in offer.names | ALWAYS]
+    def check_placeholder(
+        self, step: PlaybookStep, key: str, name: str, values_by_check: Mapping[str, FindingValues]
+    ) -> None:
+        lacking = [check for check, values in values_by_check.items() if name not in values.names | ALWAYS_SUPPLIED]
         if lacking:
-            near = nearest(name, offers[lacking[0]].names | ALWAYS)
+            near = did_you_mean(name, values_by_check[lacking[0]].names | ALWAYS_SUPPLIED)
             self.refuse(key, step.number, f"{{{name}}} is not supplied by {lacking[0]}{near}", "{" + name + "}")
-        if key in COMMANDS and is_whole(getattr(step, key)):
-            for check, offer in offers.items():
+        if key in COMMAND_KEYS and is_single_placeholder(getattr(step, key)):
+            for check, offer in values_by_check.items():
                 if name not in offer.commands:
                     self.refuse(key, step.number, f"{{{name}}} is a whole command on no page of {check}")
 
     def refuse(self, key: str, step: int, why: str, word: str = "") -> NoReturn:
         """Raises: BadPlaybook at the line of the key, or of the ``word`` in its value."""
         place = f"step {step}: " if step else ""
-        raise BadPlaybook(f"{file_name(self.path)}:{self.line(key, step, word)}: {place}{shown(key)}: {why}")
+        raise PlaybookError(
+            f"{file_name(self.path)}:{self.find_line(key, step, word)}: {place}{printable_excerpt(key)}: {why}"
+        )
 
-    def line(self, key: str, step: int, word: str) -> int:
+    def find_line(self, key: str, step: int, word: str) -> int:
         """Where a key stands in the text; else its step; else the beginning."""
         heads = [number for number, line in enumerate(self.lines) if re.match(r"\s*\[\[\s*step\s*\]\]", line)]
         bounds = [0, *heads, len(self.lines)]

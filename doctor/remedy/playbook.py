@@ -7,20 +7,20 @@ from typing import Any
 
 import msgspec
 
-from doctor.engine.shell_quote import places
-from doctor.remedy.template import Unfillable as Unfillable
+from doctor.engine.shell_quote import placeholder_names
+from doctor.remedy.template import TemplateError as TemplateError
 from doctor.remedy.template import fill_command, fill_content, fill_path, fill_pattern, fill_text
 
 WHO = ("host admin", "job owner", "network", "vendor")
 RISKS = ("none", "low", "interrupts-jobs", "reboot")
 """From what harms nothing to what ends every job on the host."""
-ALWAYS = frozenset(("host", "hosts"))
+ALWAYS_SUPPLIED = frozenset(("host", "hosts"))
 """What every finding supplies: the host that is mended, and all that the finding blames."""
-FILLED = ("say", "only", "before", "run", "undo", "file", "line", "replaces", "text", "remove")
-COMMANDS = ("only", "before", "run", "undo")
+TEMPLATE_KEYS = ("say", "only", "before", "run", "undo", "file", "line", "replaces", "text", "remove")
+COMMAND_KEYS = ("only", "before", "run", "undo")
 
 
-class Step(msgspec.Struct, frozen=True):
+class PlaybookStep(msgspec.Struct, frozen=True):
     """One step: a command, a change to a file, or, with neither, work for hands."""
 
     number: int
@@ -46,7 +46,7 @@ class Step(msgspec.Struct, frozen=True):
     """In octal digits, for a file that was not there."""
 
     @property
-    def hands(self) -> bool:
+    def manual(self) -> bool:
         return not (self.run or self.file)
 
 
@@ -64,15 +64,15 @@ class Playbook(msgspec.Struct, frozen=True):
     explicit: bool = False
     """Only when it is named."""
     note: str = ""
-    steps: tuple[Step, ...] = ()
+    steps: tuple[PlaybookStep, ...] = ()
 
     @property
-    def hands(self) -> bool:
+    def manual(self) -> bool:
         """There is nothing here that software can do."""
-        return all(step.hands for step in self.steps)
+        return all(step.manual for step in self.steps)
 
 
-def filled(step: Step, values: Mapping[str, Any]) -> Step:
+def fill_step(step: PlaybookStep, values: Mapping[str, Any]) -> PlaybookStep:
     """``step`` for one finding; ``{before}`` stays in its commands until it is among ``values``.
 
     Raises: Unfillable.
@@ -92,11 +92,11 @@ def filled(step: Step, values: Mapping[str, Any]) -> Step:
     )
 
 
-def needed(step: Step) -> set[str]:
+def needed_values(step: PlaybookStep) -> set[str]:
     """The names of the values that a step is filled with."""
-    return {name for part in templates(step).values() for name in places(part)}
+    return {name for part in templates(step).values() for name in placeholder_names(part)}
 
 
-def templates(step: Step) -> dict[str, str]:
+def templates(step: PlaybookStep) -> dict[str, str]:
     """What values are filled into, by its key."""
-    return {key: getattr(step, key) for key in FILLED if getattr(step, key)}
+    return {key: getattr(step, key) for key in TEMPLATE_KEYS if getattr(step, key)}

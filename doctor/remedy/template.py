@@ -1,7 +1,7 @@
 """A finding's values, filled into commands, files and sentences.
 
 A value is foreign text. In a command it stays one word of it, in a file one line of it, in a path one part of it;
-where that cannot be had, nothing is filled and `Unfillable` says why.
+where that cannot be had, nothing is filled and `TemplateError` says why.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from doctor.engine.result import say
-from doctor.engine.sanitize import plain, printable
-from doctor.engine.shell_quote import HARMLESS, PLACE, Spot, quoted, scan
+from doctor.engine.result import format_value
+from doctor.engine.sanitize import printable, strip_control_chars
+from doctor.engine.shell_quote import PLACEHOLDER, QUOTABLE_CONTEXTS, Placeholder, quote_value, scan_placeholders
 
 BEFORE = "before"
 """What the step's own ``before`` printed; left as it stands until that is known."""
 
 
-class Unfillable(Exception):
+class TemplateError(Exception):
     """One line: which value is missing, or may not stand where it would."""
 
 
@@ -29,39 +29,41 @@ def fill_command(template: str, values: Mapping[str, Any]) -> str:
 
     Raises: Unfillable.
     """
-    if is_whole(template):
-        return _own(template.strip()[1:-1], values)
+    if is_single_placeholder(template):
+        return _command_value(template.strip()[1:-1], values)
     parts, end = [], 0
-    for spot in scan(template):
-        parts += [template[end : spot.start], _word(template, spot, values)]
+    for spot in scan_placeholders(template):
+        parts += [template[end : spot.start], _quoted_words(template, spot, values)]
         end = spot.end
     return "".join([*parts, template[end:]])
 
 
-def is_whole(template: str) -> bool:
+def is_single_placeholder(template: str) -> bool:
     """It is one placeholder and nothing else."""
-    return PLACE.fullmatch(template.strip()) is not None
+    return PLACEHOLDER.fullmatch(template.strip()) is not None
 
 
-def _own(name: str, values: Mapping[str, Any]) -> str:
+def _command_value(name: str, values: Mapping[str, Any]) -> str:
     command = _value(name, values)
     if not isinstance(command, str) or not command.strip() or "\0" in command:
-        raise Unfillable(f"{{{name}}} is {_shown(command)}; expected a command")
+        raise TemplateError(f"{{{name}}} is {_quote_value(command)}; expected a command")
     return command
 
 
-def _word(template: str, spot: Spot, values: Mapping[str, Any]) -> str:
+def _quoted_words(template: str, spot: Placeholder, values: Mapping[str, Any]) -> str:
     if spot.name == BEFORE and BEFORE not in values:
         return template[spot.start : spot.end]
-    if spot.within not in HARMLESS:
-        raise Unfillable(f"{{{spot.name}}} stands within {spot.within}, where no value can be quoted")
-    words = _words(spot.name, values)
-    bad = next((word for word in words if "\0" in word), None)
+    if spot.context not in QUOTABLE_CONTEXTS:
+        raise TemplateError(f"{{{spot.name}}} stands within {spot.context}, where no value can be quoted")
+    shell_words = _value_texts(spot.name, values)
+    bad = next((word for word in shell_words if "\0" in word), None)
     if bad is None and _begins_word(template[: spot.start]):
-        bad = next((word for word in words if word.startswith("-")), None)
+        bad = next((word for word in shell_words if word.startswith("-")), None)
     if bad is not None:
-        raise Unfillable(f"{{{spot.name}}} is {_shown(bad)}; expected a word that no program takes for an option")
-    return " ".join(quoted(word, spot.within if spot.within in "'\"" else "") for word in words)
+        raise TemplateError(
+            f"{{{spot.name}}} is {_quote_value(bad)}; expected a word that no program takes for an option"
+        )
+    return " ".join(quote_value(word, spot.context if spot.context in "'\"" else "") for word in shell_words)
 
 
 def _begins_word(before: str) -> bool:
@@ -73,53 +75,53 @@ def _begins_word(before: str) -> bool:
 
 def fill_text(template: str, values: Mapping[str, Any]) -> str:
     """A sentence, the values in plain words. Raises: Unfillable."""
-    return PLACE.sub(lambda found: plain(say(_value(found[1], values)), 400), template)
+    return PLACEHOLDER.sub(lambda match: strip_control_chars(format_value(_value(match[1], values)), 400), template)
 
 
 def fill_content(template: str, values: Mapping[str, Any]) -> str:
     """What a file holds; a list is words parted by spaces. Raises: Unfillable, also for a value that ends a line."""
-    return PLACE.sub(lambda found: " ".join(_one_line(found[1], values)), template)
+    return PLACEHOLDER.sub(lambda match: " ".join(_one_line(match[1], values)), template)
 
 
 def fill_pattern(template: str, values: Mapping[str, Any]) -> str:
     """A regular expression, in which values stand for themselves. Raises: Unfillable."""
-    return PLACE.sub(lambda found: re.escape(" ".join(_one_line(found[1], values))), template)
+    return PLACEHOLDER.sub(lambda match: re.escape(" ".join(_one_line(match[1], values))), template)
 
 
 def fill_path(template: str, values: Mapping[str, Any]) -> str:
     """The path of a file, in which a value is a part of one name. Raises: Unfillable."""
 
-    def put(found: re.Match[str]) -> str:
-        part = " ".join(_one_line(found[1], values))
+    def put(match: re.Match[str]) -> str:
+        part = " ".join(_one_line(match[1], values))
         if "/" in part or part in ("", ".", ".."):
-            raise Unfillable(f"{{{found[1]}}} is {_shown(part)}; expected a part of a file's name")
+            raise TemplateError(f"{{{match[1]}}} is {_quote_value(part)}; expected a part of a file's name")
         return part
 
-    return PLACE.sub(put, template)
+    return PLACEHOLDER.sub(put, template)
 
 
 def _one_line(name: str, values: Mapping[str, Any]) -> list[str]:
-    words = _words(name, values)
-    for word in words:
+    texts = _value_texts(name, values)
+    for word in texts:
         if any(ord(letter) < 32 or letter in "\x7f\x85\u2028\u2029" for letter in word):
-            raise Unfillable(f"{{{name}}} is {_shown(word)}; expected one line")
-    return words
+            raise TemplateError(f"{{{name}}} is {_quote_value(word)}; expected one line")
+    return texts
 
 
-def _words(name: str, values: Mapping[str, Any]) -> list[str]:
+def _value_texts(name: str, values: Mapping[str, Any]) -> list[str]:
     value = _value(name, values)
     if isinstance(value, Sequence) and not isinstance(value, (str, bytes)):
         if not value:
-            raise Unfillable(f"{{{name}}} is empty; expected at least one")
-        return [say(item) for item in value]
-    return [say(value)]
+            raise TemplateError(f"{{{name}}} is empty; expected at least one")
+        return [format_value(item) for item in value]
+    return [format_value(value)]
 
 
 def _value(name: str, values: Mapping[str, Any]) -> Any:
     if name not in values:
-        raise Unfillable(f"the finding does not tell {{{name}}}")
+        raise TemplateError(f"the finding does not tell {{{name}}}")
     return values[name]
 
 
-def _shown(value: object) -> str:
+def _quote_value(value: object) -> str:
     return f'"{printable(str(value), 60)}"'

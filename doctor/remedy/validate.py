@@ -5,26 +5,26 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from doctor.engine.shell_quote import HARMLESS, PLACE, Spot, places, scan
+from doctor.engine.shell_quote import PLACEHOLDER, QUOTABLE_CONTEXTS, Placeholder, placeholder_names, scan_placeholders
 from doctor.hosts.nodeset import quote
-from doctor.remedy.playbook import COMMANDS, Playbook, Step, templates
-from doctor.remedy.template import BEFORE, fill_pattern, is_whole
+from doctor.remedy.playbook import COMMAND_KEYS, Playbook, PlaybookStep, templates
+from doctor.remedy.template import BEFORE, fill_pattern, is_single_placeholder
 
 Broken = tuple[str, str]
 """A key, and what is wrong with its value and what was expected."""
 
-_FILE_WAYS = ("line", "text", "remove")
-_SAYS_MORE = re.compile(r"\beval\b|\b(?:[a-z]*sh|su|ssh|xargs|python[0-9.]*|perl)\b[^|;&\n]*\s-[a-z]*c\b")
-_TO_COMMAND = re.compile(
+_FILE_KEYS = ("line", "text", "remove")
+_SECOND_SHELL = re.compile(r"\beval\b|\b(?:[a-z]*sh|su|ssh|xargs|python[0-9.]*|perl)\b[^|;&\n]*\s-[a-z]*c\b")
+_COMMAND_POSITION = re.compile(
     r"(?:\A|[;&|({!\n]|\b(?:do|then|else|if|elif|while|until|exec|sudo|nohup)\s|\bcase\b.*(?:\bin|;;)[^()]*\))"
     r"\s*(?:\w+=\S*\s+|\$\{?\w+\}?\s*)*\$?[\"']*\Z",
     re.S,
 )
 """What a command may begin with before its name: nothing, assignments, variables that may be empty."""
-_PROGRAM = re.compile(r"\b(sed|[gm]?awk|perl|jq)\s[^|;&\n]*\Z")
+_PROGRAM_ARGUMENT = re.compile(r"\b(sed|[gm]?awk|perl|jq)\s[^|;&\n]*\Z")
 """What takes a program of its own among its words."""
-_AWKS_VALUE = re.compile(r"\s-v\s+\w+=[^\s'\"]*(?:\"[^\"]*\"|'[^']*')*\Z")
-_PLACES = {
+_AWK_ASSIGNMENT = re.compile(r"\s-v\s+\w+=[^\s'\"]*(?:\"[^\"]*\"|'[^']*')*\Z")
+_UNQUOTABLE_CONTEXTS = {
     "\\": "behind a backslash",
     "#": "in a comment",
     "`": "in backquotes",
@@ -36,22 +36,22 @@ _PLACES = {
 }
 
 
-def broken(step: Step) -> Iterator[Broken]:
+def step_violations(step: PlaybookStep) -> Iterator[Broken]:
     """All that is wrong with one step by itself."""
     if not step.say.strip() or "\n" in step.say:
         yield "say", "expected one line that says what is done"
     if step.run and step.file:
         yield "file", "this step has a run already; expected one of the two"
-    yield from _of_command(step)
-    yield from _of_file(step)
-    for key in COMMANDS:
-        yield from ((key, why) for why in _in_shell(getattr(step, key)))
+    yield from _command_violations(step)
+    yield from _file_violations(step)
+    for key in COMMAND_KEYS:
+        yield from ((key, why) for why in _shell_problems(getattr(step, key)))
     for key, text in templates(step).items():
-        if BEFORE in places(text) and key not in ("run", "undo"):
+        if BEFORE in placeholder_names(text) and key not in ("run", "undo"):
             yield key, "{before} is known in run and undo alone"
 
 
-def _of_command(step: Step) -> Iterator[Broken]:
+def _command_violations(step: PlaybookStep) -> Iterator[Broken]:
     if not step.run:
         yield from ((key, "expected only beside run") for key in ("before", "undo") if getattr(step, key))
         if not step.changes:
@@ -61,21 +61,21 @@ def _of_command(step: Step) -> Iterator[Broken]:
         yield "run", "changes something and has no undo; expected undo, or changes = false where it only looks"
     if step.undo and not step.changes:
         yield "undo", "changes = false leaves nothing to undo; expected one of the two"
-    uses = [key for key in ("run", "undo") if BEFORE in places(getattr(step, key))]
+    uses = [key for key in ("run", "undo") if BEFORE in placeholder_names(getattr(step, key))]
     if uses and not step.before:
         yield uses[0], "{before} is what before prints, and there is none"
 
 
-def _of_file(step: Step) -> Iterator[Broken]:
+def _file_violations(step: PlaybookStep) -> Iterator[Broken]:
     if not step.file:
-        given = [key for key in (*_FILE_WAYS, "replaces", "mode") if getattr(step, key) not in ("", None)]
-        yield from ((key, "expected only beside file") for key in given)
+        used_keys = [key for key in (*_FILE_KEYS, "replaces", "mode") if getattr(step, key) not in ("", None)]
+        yield from ((key, "expected only beside file") for key in used_keys)
         return
     if not _is_path(step.file):
         yield "file", f"{quote(step.file)}: expected an absolute path without .. and //"
-    given = [key for key in _FILE_WAYS if getattr(step, key) not in ("", None)]
-    if len(given) != 1:
-        yield "file", f"expected one of line, text and remove beside it; found {' and '.join(given) or 'none'}"
+    used_keys = [key for key in _FILE_KEYS if getattr(step, key) not in ("", None)]
+    if len(used_keys) != 1:
+        yield "file", f"expected one of line, text and remove beside it; found {' and '.join(used_keys) or 'none'}"
     if "\n" in step.line or (step.line and not step.line.strip()):
         yield "line", "expected one line"
     if step.replaces and not step.line:
@@ -83,7 +83,7 @@ def _of_file(step: Step) -> Iterator[Broken]:
     if step.mode and not re.fullmatch(r"0[0-7]{3}", step.mode):
         yield "mode", f'{quote(step.mode)}: expected an octal mode such as "0644"'
     for key in ("replaces", "remove"):
-        yield from ((key, why) for why in _in_pattern(getattr(step, key)))
+        yield from ((key, why) for why in _pattern_problems(getattr(step, key)))
 
 
 def _is_path(path: str) -> bool:
@@ -91,48 +91,48 @@ def _is_path(path: str) -> bool:
     return not parts[0] and all(part not in ("", ".", "..") for part in parts[1:]) and path.isprintable()
 
 
-def _in_pattern(pattern: str) -> Iterator[str]:
+def _pattern_problems(pattern: str) -> Iterator[str]:
     try:
-        re.compile(fill_pattern(pattern, dict.fromkeys(places(pattern), "x")), re.ASCII)
+        re.compile(fill_pattern(pattern, dict.fromkeys(placeholder_names(pattern), "x")), re.ASCII)
     except (re.error, RecursionError, OverflowError) as error:
         yield f"no regular expression: {error}"
 
 
-def _in_shell(command: str) -> Iterator[str]:
+def _shell_problems(command: str) -> Iterator[str]:
     """A value must stay one word for every shell that reads the command."""
     if "\0" in command:
         yield "expected a command without NUL"
-    if is_whole(command):
-        if places(command) == {BEFORE}:
+    if is_single_placeholder(command):
+        if placeholder_names(command) == {BEFORE}:
             yield "{before} would be the command that is run; expected a command that the playbook names"
         return
-    for spot in scan(command):
+    for spot in scan_placeholders(command):
         name = f"{{{spot.name}}}"
-        if spot.within not in HARMLESS:
-            yield f"{name} stands {_PLACES[spot.within]}, where no value can be quoted"
-        elif _TO_COMMAND.search(command[: spot.start]):
+        if spot.context not in QUOTABLE_CONTEXTS:
+            yield f"{name} stands {_UNQUOTABLE_CONTEXTS[spot.context]}, where no value can be quoted"
+        elif _COMMAND_POSITION.search(command[: spot.start]):
             yield f"{name} would be the command that is run; expected a command that the playbook names"
-        elif _SAYS_MORE.search(command) and (spot.within in ("'", '"') or "eval" in command):
+        elif _SECOND_SHELL.search(command) and (spot.context in ("'", '"') or "eval" in command):
             yield f"{name} would be read by a second shell; expected it outside of quotes, as its argument"
-        elif _in_program(command, spot):
+        elif _is_inside_program(command, spot):
             yield f"{name} would be read as a part of a program; expected a word of its own, or awk -v v={name}"
 
 
-def _in_program(command: str, spot: Spot) -> bool:
+def _is_inside_program(command: str, spot: Placeholder) -> bool:
     """A quoted value is one word, but one that sed, awk and their like would take for a part of what they are to do."""
-    if spot.within in ("'", '"'):
-        return _PROGRAM.search(command[: spot.opened]) is not None
+    if spot.context in ("'", '"'):
+        return _PROGRAM_ARGUMENT.search(command[: spot.context_start]) is not None
     before = command[: spot.start]
-    glued = not before[-1:].isspace() and not _AWKS_VALUE.search(before)
-    return glued and _PROGRAM.search(before) is not None
+    glued = not before[-1:].isspace() and not _AWK_ASSIGNMENT.search(before)
+    return glued and _PROGRAM_ARGUMENT.search(before) is not None
 
 
-def needs_supply(step: Step) -> Iterator[tuple[str, str]]:
+def finding_placeholders(step: PlaybookStep) -> Iterator[tuple[str, str]]:
     """Each key with a placeholder that only a finding can fill."""
     for key, text in templates(step).items():
-        yield from ((key, name) for name in PLACE.findall(text) if name != BEFORE)
+        yield from ((key, name) for name in PLACEHOLDER.findall(text) if name != BEFORE)
 
 
-def bare(playbook: Playbook) -> bool:
+def changes_nothing(playbook: Playbook) -> bool:
     """No step of it changes a host."""
     return not any(step.file or (step.run and step.changes) for step in playbook.steps)

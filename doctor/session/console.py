@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-OUR_BUG = 70
+BUG_EXIT_CODE = 70
 
 
 def write(text: str) -> None:
@@ -26,7 +26,7 @@ def write(text: str) -> None:
             sys.stdout.write(data)
 
 
-def own_bug(error: Exception) -> int:
+def report_own_bug(error: Exception) -> int:
     """Says so in one line, keeps the traceback in a file, and returns the exit code."""
     import tempfile
     import traceback
@@ -45,4 +45,4 @@ def own_bug(error: Exception) -> int:
         pass
     name = type(error).__name__
     print(f"doctor: a bug of doctor itself, not of your cluster ({name}): please report {where}", file=sys.stderr)
-    return OUR_BUG
+    return BUG_EXIT_CODE

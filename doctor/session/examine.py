@@ -12,29 +12,29 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from doctor import __version__
-from doctor.collect.fanout import Limits, Partial, Progress
-from doctor.collect.protocol import Ask, union, words
-from doctor.collect.rounds import rounds
+from doctor.collect.fanout import RecordCallback, RunInterrupted, TimeLimits
+from doctor.collect.protocol import CollectOptions, split_command, unique_facts
+from doctor.collect.rounds import run_rounds
 from doctor.engine.check import Check
-from doctor.engine.evaluate import Book, Intent, judge
+from doctor.engine.evaluate import FactCache, Intent, evaluate
 from doctor.engine.fact import Absent, Unreadable, Visit
 from doctor.engine.record import SCHEMA, HostRecord, Run
 from doctor.engine.result import Report
-from doctor.job import Launch, NotARankTable, RankTable, RankTableFile, read_rank_table
-from doctor.job.launch_config import relevant
+from doctor.job import LaunchConfig, NotARankTable, RankTable, RankTableFile, read_rank_table
+from doctor.job.launch_config import job_variables
 from doctor.smoke.model import SmokeRun
 from doctor.transport.open import open_transport
-from doctor.transport.options import Options as SshOptions
+from doctor.transport.options import SshOptions as SshOptions
 from doctor.transport.options import workers
 
 if TYPE_CHECKING:
     from doctor.environment.inventory import Inventory
-    from doctor.smoke.run.connect import Call
-    from doctor.smoke.run.round import Stage, Third
+    from doctor.smoke.run.connect import AgentSession
+    from doctor.smoke.run.round import SmokeRoundResult, StageCallback
     from doctor.transport import Transport
 
 
-class Options(msgspec.Struct, frozen=True, kw_only=True):
+class ExamineOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How hosts are looked at, and how long they may take."""
 
     transport: str = "ssh"
@@ -51,7 +51,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     launch: dict[str, Any] = {}
     """What the command line says of the job: the keywords of `doctor.job.Launch.from_environment`."""
     smoke: Any = None
-    """A `doctor.smoke.plan.Wish` for the smoke run that follows; None makes none."""
+    """A `doctor.smoke.plan.SmokeOptions` for the smoke run that follows; None makes none."""
 
 
 class Examination(msgspec.Struct, frozen=True):
@@ -60,61 +60,61 @@ class Examination(msgspec.Struct, frozen=True):
     run: Run
     report: Report
     stopped: BaseException | None = None
-    refused: str = ""
+    smoke_rejection: str = ""
     """Why the smoke run that was wished for cannot be."""
 
 
 def examine(
     inventory: Inventory,
     checks: Sequence[Check],
-    options: Options,
+    options: ExamineOptions,
     environ: Mapping[str, str],
     *,
     rank_table: str = "",
-    progress: Progress = lambda host, record: None,
-    stage: Stage = lambda name, seconds: None,
+    progress: RecordCallback = lambda host, record: None,
+    stage: StageCallback = lambda name, seconds: None,
 ) -> Examination:
     """Visits the hosts and judges what came. Never raises for what a host did.
 
-    Raises: ValueError for options that contradict themselves; `doctor.transport.Unreached` never.
+    Raises: ValueError for options that contradict themselves; `doctor.transport.TransportError` never.
     """
     clock, started = time.monotonic(), _now()
-    job = _Job(inventory, options, environ, rank_table)
+    job = _JobInput(inventory, options, environ, rank_table)
     hosts = inventory.hosts
     stopped: BaseException | None = None
     records: dict[str, HostRecord] = {}
     warnings: list[str] = []
-    third: Third | None = None
+    smoke_round: SmokeRoundResult | None = None
     if hosts:
         transport = open_transport(inventory.local, options.transport, options.ssh, hosts)
-        facts = union(fact for check in checks for fact in check.facts)
-        ask = Ask(facts, job.given, options.sudo, tuple(words(options.within)))
-        limits = Limits(options.timeout, options.budget, options.workers or workers(len(hosts)))
+        facts = unique_facts(fact for check in checks for fact in check.facts)
+        ask = CollectOptions(facts, job.probe_inputs, options.sudo, tuple(split_command(options.within)))
+        limits = TimeLimits(options.timeout, options.budget, options.workers or workers(len(hosts)))
         try:
-            records = rounds(hosts, transport, ask, limits, inventory.local, progress)
+            records = run_rounds(hosts, transport, ask, limits, inventory.local, progress)
             if options.smoke:
-                third = _third_round(records, inventory, transport, options, clock, stage)
-                stopped = third.stopped
-        except Partial as partial:
-            records, stopped = partial.records, partial.stop
+                smoke_round = _smoke_round(records, inventory, transport, options, clock, stage)
+                stopped = smoke_round.stopped
+        except RunInterrupted as partial:
+            records, stopped = partial.records, partial.interrupt
         finally:
             transport.close()
         warnings = transport.warnings
-    run = job.run(started, clock, third.records if third else records, warnings, third, stopped)
-    return Examination(run, replay(run, checks), stopped, third.refused if third else "")
+    run = job.run(started, clock, smoke_round.records if smoke_round else records, warnings, smoke_round, stopped)
+    return Examination(run, replay(run, checks), stopped, smoke_round.rejection if smoke_round else "")
 
 
 def examine_smoke(
     inventory: Inventory,
-    called: Call,
+    agents: AgentSession,
     transport: Transport,
     checks: Callable[[], Sequence[Check]],
-    options: Options,
+    options: ExamineOptions,
     environ: Mapping[str, str],
     *,
     rank_table: str = "",
-    progress: Progress = lambda host, record: None,
-    stage: Stage = lambda name, seconds: None,
+    progress: RecordCallback = lambda host, record: None,
+    stage: StageCallback = lambda name, seconds: None,
     meanwhile: Iterator[object] = iter(()),
 ) -> Examination:
     """The smoke run alone, on hosts that were called already: its agents' visit is the only one.
@@ -122,22 +122,24 @@ def examine_smoke(
     ``meanwhile``: work for the time in which hosts import torch; ``checks`` is called when it is done. They must need
     nothing but the smoke run, and what any visit tells.
     """
-    from doctor.smoke.run.round import only_round
+    from doctor.smoke.run.round import run_single_round
 
-    started, job = _now(), _Job(inventory, options, environ, rank_table)
+    started, job = _now(), _JobInput(inventory, options, environ, rank_table)
     try:
-        third = only_round(called, options.smoke, stage=stage, met=progress, meanwhile=meanwhile)
+        smoke_round = run_single_round(agents, options.smoke, on_stage=stage, on_host=progress, meanwhile=meanwhile)
     finally:
         transport.close()
-    run = job.run(started, called.began, third.records, transport.warnings, third, third.stopped)
-    return Examination(run, replay(run, () if third.refused else checks()), third.stopped, third.refused)
+    run = job.run(started, agents.began, smoke_round.records, transport.warnings, smoke_round, smoke_round.stopped)
+    return Examination(
+        run, replay(run, () if smoke_round.rejection else checks()), smoke_round.stopped, smoke_round.rejection
+    )
 
 
-def cut_short(
+def examine_partial(
     inventory: Inventory,
     records: Mapping[str, HostRecord],
     checks: Sequence[Check],
-    options: Options,
+    options: ExamineOptions,
     environ: Mapping[str, str],
     why: str,
     stopped: BaseException | None,
@@ -145,22 +147,26 @@ def cut_short(
     rank_table: str = "",
 ) -> Examination:
     """What can be said with the records that there are; of every other host only why there is none."""
-    missing = HostRecord(Visit("budget", why))
-    complete = {host: records.get(host, missing) for host in inventory.hosts}
-    run = _Job(inventory, options, environ, rank_table).run(_now(), time.monotonic(), complete, (), None, stopped)
+    absent_record = HostRecord(Visit("budget", why))
+    complete = {host: records.get(host, absent_record) for host in inventory.hosts}
+    run = _JobInput(inventory, options, environ, rank_table).run(_now(), time.monotonic(), complete, (), None, stopped)
     return Examination(run, replay(run, checks), stopped)
 
 
-class _Job:
+class _JobInput:
     """What the command line and the environment say of the job, and the run that is made of it."""
 
-    def __init__(self, inventory: Inventory, options: Options, environ: Mapping[str, str], rank_table: str) -> None:
+    def __init__(
+        self, inventory: Inventory, options: ExamineOptions, environ: Mapping[str, str], rank_table: str
+    ) -> None:
         self.inventory = inventory
-        self.launch = {"environ": relevant(environ), "rank_table": rank_table, **options.launch}
+        self.launch = {"environ": job_variables(environ), "rank_table": rank_table, **options.launch}
         if inventory.slots:
             self.launch.setdefault("ranks_per_host", dict(inventory.slots))
-        self.table = _rank_table_file(Launch.from_environment(**self.launch).rank_table_path)
-        self.given = _given(inventory.fleet or inventory.hosts, _intent(self.launch, self.table), self.table)
+        self.table = _rank_table_file(LaunchConfig.from_environment(**self.launch).rank_table_path)
+        self.probe_inputs = _probe_inputs(
+            inventory.fleet or inventory.hosts, _intent(self.launch, self.table), self.table
+        )
 
     def run(
         self,
@@ -168,7 +174,7 @@ class _Job:
         clock: float,
         records: dict[str, HostRecord],
         warnings: Sequence[str],
-        third: Third | None,
+        smoke_round: SmokeRoundResult | None,
         stopped: BaseException | None,
     ) -> Run:
         notes = [*self.inventory.notes, *warnings]
@@ -180,46 +186,48 @@ class _Job:
             started,
             round(time.monotonic() - clock, 3),
             records,
-            self.given,
+            self.probe_inputs,
             self.launch,
             self.table,
-            (*notes, *(third.notes if third else ())),
+            (*notes, *(smoke_round.notes if smoke_round else ())),
             __version__,
-            third.smoke if third else {},
+            smoke_round.smoke if smoke_round else {},
         )
 
 
 def replay(run: Run, checks: Sequence[Check]) -> Report:
     """Judges a run, made now or saved before, with the intent that it was made with."""
     intent = _intent(run.launch, run.rank_table, run.smoke)
-    report = judge(run, checks, intent)
+    report = evaluate(run, checks, intent)
     smoke = intent[SmokeRun]
     if not isinstance(smoke, SmokeRun):
         return report
     from doctor.smoke.results.figures import summarise
 
-    return msgspec.structs.replace(report, smoke=summarise(smoke, Book(run.hosts)))
+    return msgspec.structs.replace(report, smoke=summarise(smoke, FactCache(run.hosts)))
 
 
-def _third_round(
+def _smoke_round(
     records: dict[str, HostRecord],
     inventory: Inventory,
     transport: Transport,
-    options: Options,
+    options: ExamineOptions,
     clock: float,
-    stage: Stage,
-) -> Third:
+    stage: StageCallback,
+) -> SmokeRoundResult:
     """The smoke run, within what is left of the budget."""
-    from doctor.smoke.run.round import not_started, third_round
+    from doctor.smoke.run.round import not_started, run_smoke_round
 
     assert options.smoke
-    wish, left = options.smoke, options.budget - (time.monotonic() - clock)
-    if options.budget and left < 1:
+    smoke_options, remaining = options.smoke, options.budget - (time.monotonic() - clock)
+    if options.budget and remaining < 1:
         return not_started(records, f"the budget of {options.budget:g} s ended before it")
     if options.budget:
-        wish = msgspec.structs.replace(wish, budget=min(wish.budget, left))
-    within = tuple(words(options.within))
-    return third_round(records, inventory.slots, transport, wish, local=inventory.local, within=within, stage=stage)
+        smoke_options = msgspec.structs.replace(smoke_options, budget=min(smoke_options.budget, remaining))
+    within = tuple(split_command(options.within))
+    return run_smoke_round(
+        records, inventory.slots, transport, smoke_options, local=inventory.local, within=within, on_stage=stage
+    )
 
 
 def _now() -> str:
@@ -237,20 +245,23 @@ def _rank_table_file(path: str) -> dict[str, str]:
 
 def _intent(launch: Mapping[str, Any], table: Mapping[str, str], smoke: Mapping[str, Any] | None = None) -> Intent:
     """What the job should be, by type, and the smoke run. A value that is Absent says why there is none."""
-    found: dict[type, object] = {Launch: Launch.from_environment(**launch), SmokeRun: smoke_run(smoke or {})}
+    intent: dict[type, object] = {
+        LaunchConfig: LaunchConfig.from_environment(**launch),
+        SmokeRun: smoke_run(smoke or {}),
+    }
     if not table:
-        found[RankTableFile] = found[RankTable] = Absent("no rank table was given")
-        return found
+        intent[RankTableFile] = intent[RankTable] = Absent("no rank table was given")
+        return intent
     file = RankTableFile(**table)
-    found[RankTableFile] = file
+    intent[RankTableFile] = file
     if file.error:
-        found[RankTable] = Unreadable(f"{file.path}: {file.error}", "rank-table-not-json")
-        return found
+        intent[RankTable] = Unreadable(f"{file.path}: {file.error}", "rank-table-not-json")
+        return intent
     try:
-        found[RankTable] = read_rank_table(file.path, file.text)
+        intent[RankTable] = read_rank_table(file.path, file.text)
     except NotARankTable as error:
-        found[RankTable] = error
-    return found
+        intent[RankTable] = error
+    return intent
 
 
 def smoke_run(saved: Mapping[str, Any]) -> SmokeRun | Absent:
@@ -265,10 +276,10 @@ def smoke_run(saved: Mapping[str, Any]) -> SmokeRun | Absent:
         return Unreadable(f"the smoke run cannot be read: {error}")
 
 
-def _given(hosts: Sequence[str], intent: Intent, table: Mapping[str, str]) -> dict[str, Any]:
+def _probe_inputs(hosts: Sequence[str], intent: Intent, table: Mapping[str, str]) -> dict[str, Any]:
     """What the probes on the hosts are told."""
-    launch = intent[Launch]
-    assert isinstance(launch, Launch)
+    launch = intent[LaunchConfig]
+    assert isinstance(launch, LaunchConfig)
     path = table.get("path", "")
     return {
         "hosts": list(hosts),

@@ -12,8 +12,8 @@ import typer
 
 from doctor.engine.errors import InputError, require_one_of
 from doctor.session.console import write
-from doctor.session.output_files import Followers, asked_for, follow, write_files
-from doctor.session.policy import refuse_settings, settled
+from doctor.session.output_files import EventStreams, open_event_streams, requested_targets, write_files
+from doctor.session.policy import apply_policy, validate_settings
 
 if TYPE_CHECKING:
     from doctor.engine.check import Check
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from doctor.session.examine import Examination
 
 
-FORMATS = "human, plain, oneline, json, jsonl, md, junit, prometheus; may be given again"
+FORMAT_HELP = "human, plain, oneline, json, jsonl, md, junit, prometheus; may be given again"
 
 
-class Output(NamedTuple):
+class OutputOptions(NamedTuple):
     """What is put out, and what makes a run fail."""
 
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout: short for -f json.")] = False
     formats: Annotated[
-        list[str], typer.Option("--format", "-f", metavar="FORMAT[=FILE]", help=f"To stdout or FILE: {FORMATS}.")
+        list[str], typer.Option("--format", "-f", metavar="FORMAT[=FILE]", help=f"To stdout or FILE: {FORMAT_HELP}.")
     ] = []
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="On stdout only what -f puts there.")] = False
     redact: Annotated[
@@ -47,60 +47,66 @@ class Output(NamedTuple):
     debug: Annotated[bool, typer.Option("--debug", help="Show a traceback of our own bugs.")] = False
 
 
-def refuse_output(output: Output, folders: Sequence[Path] = ()) -> None:
+def validate_output(output: OutputOptions, folders: Sequence[Path] = ()) -> None:
     """Raises: CommandError for options that cannot be followed. ``folders`` are those of ``--checks``."""
     require_one_of("--fail-on", output.fail_on, ("error", "warning"))
     require_one_of("--on-unknown", output.on_unknown, ("fail", "warn", "ok"))
     require_one_of("--color", output.color, ("auto", "always", "never"))
-    asked_for(output.formats, output.as_json)
-    refuse_settings(output.config, folders)
+    requested_targets(output.formats, output.as_json)
+    validate_settings(output.config, folders)
 
 
-def saved(path: Path) -> Run:
+def load_saved_run(path: Path) -> Run:
     """The run that ``--from`` names. Raises: CommandError."""
-    from doctor.engine.record import BadRun, load
+    from doctor.engine.record import BadRun, load_run
 
     try:
-        return load(path.read_bytes(), str(path))
+        return load_run(path.read_bytes(), str(path))
     except OSError as error:
         raise InputError(f"--from {path}: {error.strerror}") from None
     except BadRun as error:
         raise InputError(f"--from {error}") from None
 
 
-def again(run: Run, picked: list[Check], known: list[Check], output: Output) -> NoReturn:
+def finish_replay(run: Run, selected: list[Check], catalog: list[Check], output: OutputOptions) -> NoReturn:
     """Judges a saved run, and reports. Raises: typer.Exit with the exit code."""
     from doctor.session.examine import Examination, replay
 
-    finish(Examination(run, replay(run, picked)), known, output)
+    finish(Examination(run, replay(run, selected)), catalog, output)
 
 
-def watch(output: Output, hosts: Sequence[str], checks: Sequence[Check] = (), source: str = "") -> Followers:
+def start_events(
+    output: OutputOptions, hosts: Sequence[str], checks: Sequence[Check] = (), source: str = ""
+) -> EventStreams:
     """Tells of the run while it goes on, where ``-f jsonl`` asks for it; for `finish`, too."""
-    asked = asked_for(output.formats, output.as_json)
-    return follow(asked, hosts, [one.name for one in checks], source, output.redact)
+    targets = requested_targets(output.formats, output.as_json)
+    return open_event_streams(targets, hosts, [check.name for check in checks], source, output.redact)
 
 
-def finish(examination: Examination, known: list[Check], output: Output, events: Followers | None = None) -> NoReturn:
+def finish(
+    examination: Examination, catalog: list[Check], output: OutputOptions, events: EventStreams | None = None
+) -> NoReturn:
     """Saves and reports. Raises: typer.Exit with the exit code."""
-    raise typer.Exit(put_out(examination, known, output, events))
+    raise typer.Exit(save_and_report(examination, catalog, output, events))
 
 
-def put_out(examination: Examination, known: list[Check], output: Output, events: Followers | None = None) -> int:
+def save_and_report(
+    examination: Examination, catalog: list[Check], output: OutputOptions, events: EventStreams | None = None
+) -> int:
     """Saves and reports. Returns the exit code. ``events`` have told of the run so far, if any have."""
     stopped = examination.stopped
     if output.save:
         _save(output.save, examination)
-    report = settled(examination.report, output.config, known)
-    code = judged(report, output)
+    report = apply_policy(examination.report, output.config, catalog)
+    code = report_exit_code(report, output)
     if stopped is not None:
         code = stopped.code if isinstance(stopped, SystemExit) and isinstance(stopped.code, int) else 130
     aliases = [record.visit.name for record in examination.run.hosts.values()] if output.redact else []
-    show(report, known, int(code), output, events, aliases)
+    write_report(report, catalog, int(code), output, events, aliases)
     return int(code)
 
 
-def judged(report: Report, output: Output) -> int:
+def report_exit_code(report: Report, output: OutputOptions) -> int:
     """The exit code that the options give to a report."""
     from doctor.engine.exit_code import exit_code
 
@@ -111,45 +117,61 @@ def _save(path: Path, examination: Examination) -> None:
     """Writes the run whole or not at all, readable for its owner alone. A failure is said, and changes no verdict."""
     import msgspec
 
-    from doctor.config.atomic_write import write_whole
-    from doctor.engine.record import redacted
+    from doctor.config.atomic_write import write_atomic
+    from doctor.engine.record import redact_run
 
-    made_for = tuple(one.check for one in examination.report.outcomes)
-    run = redacted(msgspec.structs.replace(examination.run, checks=made_for))
+    made_for = tuple(outcome.check for outcome in examination.report.outcomes)
+    run = redact_run(msgspec.structs.replace(examination.run, checks=made_for))
     try:
-        write_whole(path, msgspec.json.encode(run) + b"\n")
+        write_atomic(path, msgspec.json.encode(run) + b"\n")
     except OSError as error:
         typer.echo(f"doctor: --save {path}: {error.strerror}; the run was not saved", err=True)
 
 
-def show(
+def write_report(
     report: Report,
-    known: Sequence[Check],
+    catalog: Sequence[Check],
     code: int,
-    output: Output,
-    events: Followers | None = None,
+    output: OutputOptions,
+    events: EventStreams | None = None,
     aliases: Sequence[str] = (),
 ) -> None:
     """The report in every format that was asked for: files first, then stdout."""
     if output.redact:
-        from doctor.session.redact import veiled
+        from doctor.session.redact import with_pseudonyms
 
-        report = veiled(report, aliases)
-    asked = asked_for(output.formats, output.as_json)
+        report = with_pseudonyms(report, aliases)
+    targets = requested_targets(output.formats, output.as_json)
     if events is not None:
         events.finish(report, code)
-    pages = {one.name: one for one in known}
-    rest = [one for one in asked if one.name != "jsonl" or events is None]
+    checks_by_name = {check.name: check for check in catalog}
+    rest = [target for target in targets if target.name != "jsonl" or events is None]
     if rest:
-        from doctor.report.formats.registry import Setting
+        from doctor.report.formats.registry import RenderContext
 
-        write_files(rest, report, Setting(code, pages, verbose=output.verbose, mendable=_mendable(report)))
-    if any(not one.path for one in asked) or not output.quiet:
-        _print(report, pages, code, output, next((one.name for one in asked if not one.path), ""), events)
+        write_files(
+            rest,
+            report,
+            RenderContext(code, checks_by_name, verbose=output.verbose, fixable_checks=_fixable_checks(report)),
+        )
+    if any(not target.path for target in targets) or not output.quiet:
+        _print(
+            report,
+            checks_by_name,
+            code,
+            output,
+            next((target.name for target in targets if not target.path), ""),
+            events,
+        )
 
 
 def _print(
-    report: Report, pages: Mapping[str, Check], code: int, output: Output, name: str, events: Followers | None
+    report: Report,
+    checks_by_name: Mapping[str, Check],
+    code: int,
+    output: OutputOptions,
+    name: str,
+    events: EventStreams | None,
 ) -> None:
     if name == "jsonl" and events is not None:
         return None
@@ -159,20 +181,26 @@ def _print(
         return write(encode(report, code).decode("utf-8"))
     from doctor.report.layout import terminal
 
-    seen, mends = terminal.choose(sys.stdout, output.color, os.environ), _mendable(report)
-    if not name and not seen.tty:
+    stdout_terminal, fixable = terminal.detect_terminal(sys.stdout, output.color, os.environ), _fixable_checks(report)
+    if not name and not stdout_terminal.tty:
         from doctor.report.formats import plain
 
-        return write(plain.render(report, pages, look=seen, verbose=output.verbose, code=code, mendable=mends))
-    from doctor.report.formats.registry import Setting, render
+        return write(
+            plain.render(
+                report, checks_by_name, terminal=stdout_terminal, verbose=output.verbose, code=code, fixable=fixable
+            )
+        )
+    from doctor.report.formats.registry import RenderContext, render
 
-    return write(render(name or "human", report, Setting(code, pages, seen, output.verbose, mends)))
+    return write(
+        render(name or "human", report, RenderContext(code, checks_by_name, stdout_terminal, output.verbose, fixable))
+    )
 
 
-def _mendable(report: Report) -> frozenset[str]:
+def _fixable_checks(report: Report) -> frozenset[str]:
     """What `doctor fix` could mend; nothing is read where nothing is wrong."""
-    if not any(one.findings for one in report.outcomes):
+    if not any(outcome.findings for outcome in report.outcomes):
         return frozenset()
-    from doctor.remedy.fixable import mendable
+    from doctor.remedy.fixable import fixable_checks
 
-    return mendable()
+    return fixable_checks()

@@ -14,106 +14,112 @@ from doctor.session.console import write
 if TYPE_CHECKING:
     from doctor.engine.record import HostRecord
     from doctor.engine.result import Report
-    from doctor.report.formats.jsonl import Events
-    from doctor.report.formats.registry import Asked, Setting
+    from doctor.report.formats.jsonl import EventStream
+    from doctor.report.formats.registry import FormatTarget, RenderContext
 
 
-def asked_for(words: Sequence[str], as_json: bool = False) -> tuple[Asked, ...]:
+def requested_targets(formats: Sequence[str], as_json: bool = False) -> tuple[FormatTarget, ...]:
     """What ``-f`` and ``--json`` ask for. Raises: CommandError."""
-    if not words and not as_json:
+    if not formats and not as_json:
         return ()
-    from doctor.report.formats.registry import asked
+    from doctor.report.formats.registry import parse_targets
 
     try:
-        return asked([*(["json"] if as_json else []), *words])
+        return parse_targets([*(["json"] if as_json else []), *formats])
     except ValueError as error:
         raise UsageError(f"-f {error}") from None
 
 
-def write_files(asked: Sequence[Asked], report: Report, to: Setting) -> None:
+def write_files(targets: Sequence[FormatTarget], report: Report, context: RenderContext) -> None:
     """Each format's file, whole or not at all. A failure is said, and changes no verdict."""
-    from doctor.config.atomic_write import write_whole
-    from doctor.report.formats.registry import MODES, encoded
+    from doctor.config.atomic_write import write_atomic
+    from doctor.report.formats.registry import FILE_MODES, render_bytes
 
-    for one in asked:
-        if one.path:
+    for target in targets:
+        if target.path:
             try:
-                write_whole(one.path, encoded(one.name, report, to), MODES.get(one.name, 0o600))
+                write_atomic(
+                    target.path, render_bytes(target.name, report, context), FILE_MODES.get(target.name, 0o600)
+                )
             except OSError as error:
-                complain(f"-f {one.name}={one.path}: {error.strerror or error}; it was not written")
+                print_warning(f"-f {target.name}={target.path}: {error.strerror or error}; it was not written")
 
 
-def complain(text: str) -> None:
+def print_warning(text: str) -> None:
     """One line on stderr, whether or not anybody reads it."""
     with suppress(OSError, ValueError):
         print(f"doctor: {text}", file=sys.stderr, flush=True)
 
 
-def both(*calls: Callable[..., None]) -> Callable[..., None]:
+def combine_callbacks(*calls: Callable[..., None]) -> Callable[..., None]:
     """One callback that calls them all."""
 
-    def called(*words: Any) -> None:
+    def combined(*arguments: Any) -> None:
         for call in calls:
-            call(*words)
+            call(*arguments)
 
-    return called
+    return combined
 
 
-class Followers:
+class EventStreams:
     """The event streams of one run: as many as were asked for, often none."""
 
-    def __init__(self, streams: Sequence[Events] = ()) -> None:
+    def __init__(self, streams: Sequence[EventStream] = ()) -> None:
         self.streams = streams
 
     def host(self, host: str, record: HostRecord) -> None:
         """The ``progress`` of `doctor.session.examine.examine`."""
-        for one in self.streams:
-            one.host(host, record)
+        for stream in self.streams:
+            stream.host(host, record)
 
     def stage(self, name: str, seconds: float) -> None:
         """The ``stage`` of `doctor.session.examine.examine`."""
-        for one in self.streams:
-            one.stage(name, seconds)
+        for stream in self.streams:
+            stream.stage(name, seconds)
 
     def finish(self, report: Report, code: int) -> None:
-        for one in self.streams:
-            one.finish(report, code)
+        for stream in self.streams:
+            stream.finish(report, code)
 
 
-def follow(
-    asked: Sequence[Asked], hosts: Sequence[str], checks: Sequence[str] = (), source: str = "", redact: bool = False
-) -> Followers:
+def open_event_streams(
+    targets: Sequence[FormatTarget],
+    hosts: Sequence[str],
+    checks: Sequence[str] = (),
+    source: str = "",
+    redact: bool = False,
+) -> EventStreams:
     """Streams of events to wherever ``jsonl`` was asked for, begun. A file grows as the run goes on."""
-    wanted = [one for one in asked if one.name == "jsonl"]
-    if not wanted:
-        return Followers()
-    from doctor.report.formats.jsonl import Events
-    from doctor.session.redact import veil
+    jsonl_targets = [target for target in targets if target.name == "jsonl"]
+    if not jsonl_targets:
+        return EventStreams()
+    from doctor.report.formats.jsonl import EventStream
+    from doctor.session.redact import text_redactor
 
-    hides = veil(hosts) if redact else str
-    writers = [_writer(one.path) if one.path else write for one in wanted]
-    streams = [Events(writer, veil=hides) for writer in writers if writer]
+    redact_text = text_redactor(hosts) if redact else str
+    writers = [_line_writer(target.path) if target.path else write for target in jsonl_targets]
+    streams = [EventStream(writer, redact=redact_text) for writer in writers if writer]
     for stream in streams:
         stream.start(hosts, checks, source)
-    return Followers(streams)
+    return EventStreams(streams)
 
 
-def _writer(path: str) -> Callable[[str], None] | None:
+def _line_writer(path: str) -> Callable[[str], None] | None:
     """Writes to a file line by line; what cannot be written is said once, and then let be."""
     try:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        complain(f"-f jsonl={path}: {error.strerror}; it was not written")
+        print_warning(f"-f jsonl={path}: {error.strerror}; it was not written")
         return None
     broken: list[OSError] = []
 
     def put(text: str) -> None:
-        left = b"" if broken else text.encode("ascii", "backslashreplace")
+        remaining = b"" if broken else text.encode("ascii", "backslashreplace")
         try:
-            while left:
-                left = left[os.write(handle, left) :]
+            while remaining:
+                remaining = remaining[os.write(handle, remaining) :]
         except OSError as error:
             broken.append(error)
-            complain(f"-f jsonl={path}: {error.strerror}; it ends early")
+            print_warning(f"-f jsonl={path}: {error.strerror}; it ends early")
 
     return put

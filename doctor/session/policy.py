@@ -10,27 +10,27 @@ from typing import TYPE_CHECKING
 from doctor.engine.errors import InputError
 
 if TYPE_CHECKING:
-    from doctor.engine.areas import Named
+    from doctor.engine.areas import HasArea
     from doctor.engine.result import Report
 
 
-def refuse_settings(config: Path | None, folders: Sequence[Path] = ()) -> None:
+def validate_settings(config: Path | None, folders: Sequence[Path] = ()) -> None:
     """Raises: CommandError for settings that cannot be followed, before anything is done."""
-    from doctor.config.waivers import BadSettings, refuse
-    from doctor.engine.catalog import files
+    from doctor.config.waivers import ConfigError, validate_skips_and_waivers
+    from doctor.engine.catalog import check_files
 
-    names = [path.stem.replace("_", "-") for path, _ in files(folders)]
+    names = [path.stem.replace("_", "-") for path, _ in check_files(folders)]
     try:
-        refuse(config, os.environ, names)
-    except BadSettings as error:
+        validate_skips_and_waivers(config, os.environ, names)
+    except ConfigError as error:
         raise InputError(str(error)) from None
 
 
-def settled(report: Report, config: Path | None, known: Sequence[Named]) -> Report:
+def apply_policy(report: Report, config: Path | None, catalog: Sequence[HasArea]) -> Report:
     """``report`` with what is waived and left out set apart. Raises: CommandError."""
-    from doctor.config.waivers import BadSettings, settle, today
+    from doctor.config.waivers import ConfigError, apply_skips_and_waivers, today
 
     try:
-        return settle(report, config, os.environ, [one.name for one in known], today())
-    except BadSettings as error:
+        return apply_skips_and_waivers(report, config, os.environ, [check.name for check in catalog], today())
+    except ConfigError as error:
         raise InputError(str(error)) from None

@@ -13,54 +13,54 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from doctor.engine.result import Report
 
-SIZE = 32
+KEY_BYTES = 32
 """Bytes of the key."""
 
 
-def veiled(report: Report, aliases: Iterable[str] = ()) -> Report:
+def with_pseudonyms(report: Report, aliases: Iterable[str] = ()) -> Report:
     """The report with pseudonyms, and a note that says so; ``aliases`` are other names of its hosts."""
     import msgspec
 
-    from doctor.report.redact.report import redacted
+    from doctor.report.redact.report import redacted_report
 
-    key, trouble = _key()
+    key, trouble = _cached_key()
     note = "names of hosts and users, and addresses, are pseudonyms"
     note += f" of this run alone: the key could not be kept ({trouble})" if trouble else ""
-    hidden = redacted(report, key, aliases)
+    hidden = redacted_report(report, key, aliases)
     return msgspec.structs.replace(hidden, notes=(*hidden.notes, note))
 
 
-def veil(hosts: Iterable[str]) -> Callable[[str], str]:
+def text_redactor(hosts: Iterable[str]) -> Callable[[str], str]:
     """What replaces such names in one text."""
     from doctor.report.redact.pseudonyms import Redactor
 
-    return Redactor(_key()[0], hosts).text
+    return Redactor(_cached_key()[0], hosts).text
 
 
 @functools.cache
-def _key() -> tuple[bytes, str]:
+def _cached_key() -> tuple[bytes, str]:
     """Once a process, so that a key that could not be kept is the same throughout it."""
-    return kept_key(os.environ)
+    return load_or_create_key(os.environ)
 
 
-def kept_key(environ: Mapping[str, str]) -> tuple[bytes, str]:
+def load_or_create_key(environ: Mapping[str, str]) -> tuple[bytes, str]:
     """The user's key, made when there is none; else one for this process alone, and why."""
     try:
-        return _kept(_folder(environ) / "redact.key"), ""
+        return _load_or_create(_key_folder(environ) / "redact.key"), ""
     except OSError as error:
-        return os.urandom(SIZE), error.strerror or type(error).__name__
+        return os.urandom(KEY_BYTES), error.strerror or type(error).__name__
 
 
-def _folder(environ: Mapping[str, str]) -> Path:
+def _key_folder(environ: Mapping[str, str]) -> Path:
     from doctor.config.paths import state_folder
 
-    found = state_folder(environ)
-    if found is None:
+    folder = state_folder(environ)
+    if folder is None:
         raise OSError(0, "HOME is not set")
-    return found
+    return folder
 
 
-def _kept(path: Path) -> bytes:
+def _load_or_create(path: Path) -> bytes:
     with suppress(FileNotFoundError):
         return _read(path)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -68,7 +68,7 @@ def _kept(path: Path) -> bytes:
     try:
         handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with os.fdopen(handle, "wb") as file:
-            file.write(os.urandom(SIZE))
+            file.write(os.urandom(KEY_BYTES))
         # Of two runs that make one at once, the first wins, and neither reads a half.
         with suppress(FileExistsError):
             os.link(draft, path)
@@ -85,7 +85,7 @@ def _read(path: Path) -> bytes:
         status = os.fstat(handle)
         if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
             raise OSError(0, "redact.key is not its owner's alone; expected a plain file of mode 0600")
-        data = file.read(SIZE + 1)
-    if len(data) != SIZE:
-        raise OSError(0, f"redact.key is damaged; expected {SIZE} bytes")
+        data = file.read(KEY_BYTES + 1)
+    if len(data) != KEY_BYTES:
+        raise OSError(0, f"redact.key is damaged; expected {KEY_BYTES} bytes")
     return data

@@ -7,8 +7,8 @@ from typing import Literal
 import msgspec
 
 from doctor.engine.smoke_summary import Backend as Backend
-from doctor.engine.smoke_summary import Trouble as Trouble
-from doctor.engine.smoke_summary import TroubleKind as TroubleKind
+from doctor.engine.smoke_summary import Failure as Failure
+from doctor.engine.smoke_summary import FailureKind as FailureKind
 
 STAGES = ("start", "rendezvous", "collectives", "pairs", "training", "learning", "loader", "pace", "native", "teardown")
 """In the order in which every rank goes through them."""
@@ -32,14 +32,14 @@ class Layout(msgspec.Struct, frozen=True, omit_defaults=True):
         """Such as ``dp2 tp2``, ``dp4 zero1``."""
         sizes = [f"{word}{size}" for word, size in (("pp", self.pp), ("dp", self.dp), ("tp", self.tp)) if size > 1]
         extras = [("zero1", self.zero), (f"acc{self.accumulate}", self.accumulate > 1), ("recompute", self.recompute)]
-        return " ".join([*(sizes or ["serial"]), *(word for word, wanted in extras if wanted)])
+        return " ".join([*(sizes or ["serial"]), *(word for word, enabled in extras if enabled)])
 
     @property
     def world(self) -> int:
         return self.dp * self.tp * self.pp
 
 
-class Place(msgspec.Struct, frozen=True, omit_defaults=True):
+class RankPlacement(msgspec.Struct, frozen=True, omit_defaults=True):
     """Where one rank runs."""
 
     rank: int
@@ -50,11 +50,11 @@ class Place(msgspec.Struct, frozen=True, omit_defaults=True):
     """Number of its NPU or GPU on the host; -1 for a CPU."""
 
 
-class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
+class SmokePlan(msgspec.Struct, frozen=True, omit_defaults=True):
     """Everything that agents and workers are told. It goes to them as JSON, and into the saved run."""
 
     backend: Backend
-    places: tuple[Place, ...]
+    places: tuple[RankPlacement, ...]
     layouts: tuple[Layout, ...]
     stages: tuple[str, ...] = STAGES
     steps: int = 3
@@ -83,7 +83,7 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.places[rank].host
 
 
-class Call(msgspec.Struct, frozen=True, array_like=True):
+class Collective(msgspec.Struct, frozen=True, array_like=True):
     """One collective as a rank entered it. A send and its recv are one two-member group, named ``p2p 0>1``."""
 
     group: int
@@ -126,7 +126,7 @@ class Snapshot(msgspec.Struct, frozen=True, omit_defaults=True):
     """State letter of /proc/PID/stat; F: frozen by a cgroup; X: gone."""
     entered: dict[int, int] = {}
     """Collectives that it has entered, by group."""
-    calls: tuple[Call, ...] = ()
+    calls: tuple[Collective, ...] = ()
     """Entered since the last snapshot, oldest first."""
     dead: str = ""
     """How it ended: ``signal 9``, ``exit status 1``; empty while it lives."""
@@ -143,8 +143,8 @@ class Snapshot(msgspec.Struct, frozen=True, omit_defaults=True):
 class SmokeRun(msgspec.Struct, frozen=True, omit_defaults=True):
     """The whole run as the supervisor saw it; what each rank said is in the hosts' own facts."""
 
-    plan: Plan
-    troubles: tuple[Trouble, ...] = ()
+    plan: SmokePlan
+    failures: tuple[Failure, ...] = ()
     """The first is the cause of all that was not reached."""
     ended: Literal["complete", "trouble", "budget", "interrupted"] = "complete"
     reached: dict[str, float] = {}

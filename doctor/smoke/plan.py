@@ -8,22 +8,22 @@ from typing import Any
 
 import msgspec
 
-from doctor.smoke.model import STAGES, Backend, Layout, Place, Plan
+from doctor.smoke.model import STAGES, Backend, Layout, RankPlacement, SmokePlan
 
 HEADS = 8
 """Of the model's attention: tensor parallelism must divide them."""
 LAYERS = 2
 """Of the model: there are no more pipeline stages."""
-ALONE = 4
+RANKS_ON_SINGLE_HOST = 4
 """Ranks on CPUs of a single host."""
-TOGETHER = 2
+RANKS_ON_EACH_HOST = 2
 """Ranks on CPUs of each of several hosts."""
 LOCAL_ADDRESS = "127.0.0.1"
 _KINDS: dict[Backend, str] = {"hccl": "npu", "nccl": "gpu"}
-_FORM = "dp=4,tp=2,pp=1, then zero=1, acc=2 or recompute as wished"
+_LAYOUT_FORM = "dp=4,tp=2,pp=1, then zero=1, acc=2 or recompute as wished"
 
 
-class Host(msgspec.Struct, frozen=True):
+class PlanHost(msgspec.Struct, frozen=True):
     """What a plan needs to know of a host."""
 
     devices: Mapping[str, Sequence[int]] = {}
@@ -34,7 +34,7 @@ class Host(msgspec.Struct, frozen=True):
     """The address that it was reached at, as the host itself saw it."""
 
 
-class Wish(msgspec.Struct, frozen=True):
+class SmokeOptions(msgspec.Struct, frozen=True):
     """What the user asked for; empty values are left to the plan."""
 
     backend: Backend | None = None
@@ -55,54 +55,54 @@ class Wish(msgspec.Struct, frozen=True):
     interface: str = ""
 
 
-def make(hosts: Mapping[str, Host], wish: Wish) -> Plan:
+def build_plan(hosts: Mapping[str, PlanHost], options: SmokeOptions) -> SmokePlan:
     """The plan for these hosts, which are in inventory order. Raises: ValueError."""
-    backend = wish.backend or _backend(hosts)
-    places = _places(hosts, backend, wish)
-    world = len(places)
-    chosen = tuple(parse_layout(text, world) for text in wish.layouts) or layouts(world)
-    return Plan(
+    backend = options.backend or _backend(hosts)
+    placements = _placements(hosts, backend, options)
+    world = len(placements)
+    chosen = tuple(parse_layout(text, world) for text in options.layouts) or default_layouts(world)
+    return SmokePlan(
         backend=backend,
-        places=places,
+        places=placements,
         layouts=chosen,
-        stages=tuple(stage for stage in STAGES if wish.native or stage != "native"),
-        steps=wish.steps,
-        seed=wish.seed,
-        max_bytes=wish.max_bytes,
-        master_addr=wish.master_addr or _master(hosts),
-        master_port=wish.master_port,
-        timeout=wish.timeout,
-        budget=wish.budget,
-        python=wish.python,
-        interface=wish.interface,
+        stages=tuple(stage for stage in STAGES if options.native or stage != "native"),
+        steps=options.steps,
+        seed=options.seed,
+        max_bytes=options.max_bytes,
+        master_addr=options.master_addr or _master_address(hosts),
+        master_port=options.master_port,
+        timeout=options.timeout,
+        budget=options.budget,
+        python=options.python,
+        interface=options.interface,
     )
 
 
-def spelled_out(plan: Plan) -> dict[str, Any]:
+def plan_as_dict(plan: SmokePlan) -> dict[str, Any]:
     """The plan as agents and workers get it: with every default, for they know none."""
-    whole = msgspec.structs.asdict(plan)
+    fields = msgspec.structs.asdict(plan)
     for name in ("places", "layouts"):
-        whole[name] = [msgspec.structs.asdict(one) for one in whole[name]]
-    return whole
+        fields[name] = [msgspec.structs.asdict(value) for value in fields[name]]
+    return fields
 
 
-def layouts(world: int) -> tuple[Layout, ...]:
+def default_layouts(world: int) -> tuple[Layout, ...]:
     """Every way to be parallel that the world's size allows, from plain to mixed, each once.
 
     Accumulation and recomputation come with others: where they cost no collective, or few in small groups.
     """
     tensor = next(size for size in (8, 4, 2, 1) if world % size == 0)
-    found = [Layout(dp=world), Layout(dp=world, zero=True, accumulate=2), Layout(dp=world // tensor, tp=tensor)]
-    found += [Layout(dp=world // 2, tp=2), Layout(dp=world // 2, pp=2)] if world % 2 == 0 else []
-    found += [Layout(dp=world // 4, pp=2, tp=2)] if world % 4 == 0 else []
-    *plain, last = dict.fromkeys(found)
-    return (*plain, msgspec.structs.replace(last, recompute=True))
+    candidates = [Layout(dp=world), Layout(dp=world, zero=True, accumulate=2), Layout(dp=world // tensor, tp=tensor)]
+    candidates += [Layout(dp=world // 2, tp=2), Layout(dp=world // 2, pp=2)] if world % 2 == 0 else []
+    candidates += [Layout(dp=world // 4, pp=2, tp=2)] if world % 4 == 0 else []
+    *others, last = dict.fromkeys(candidates)
+    return (*others, msgspec.structs.replace(last, recompute=True))
 
 
 def parse_layout(text: str, world: int) -> Layout:
     """A layout for ``world`` ranks. Raises: ValueError."""
     layout = read_layout(text)
-    problem = _problem(layout, world)
+    problem = _layout_problem(layout, world)
     if problem:
         raise ValueError(f"layout {text!r}: {problem}")
     return layout
@@ -110,23 +110,23 @@ def parse_layout(text: str, world: int) -> Layout:
 
 def read_layout(text: str) -> Layout:
     """A layout for as many ranks as it names: ``dp=4,tp=2,pp=1,zero=1,acc=2,recompute``. Raises: ValueError."""
-    values = _words(text)
-    given = {name: values[name] for name in ("dp", "tp", "pp") if name in values}
-    if not given:
-        raise ValueError(f"layout {text!r}: names none of dp, tp, pp; expected {_FORM}")
+    values = _layout_values(text)
+    sizes = {name: values[name] for name in ("dp", "tp", "pp") if name in values}
+    if not sizes:
+        raise ValueError(f"layout {text!r}: names none of dp, tp, pp; expected {_LAYOUT_FORM}")
     zero, recompute = values.get("zero", 0), values.get("recompute", 0)
     for name, value in (("zero", zero), ("recompute", recompute)):
         if value > 1:
             raise ValueError(f"layout {text!r}: {name}={value}; expected 0 or 1")
-    return Layout(**given, zero=bool(zero), accumulate=values.get("acc", 1), recompute=bool(recompute))
+    return Layout(**sizes, zero=bool(zero), accumulate=values.get("acc", 1), recompute=bool(recompute))
 
 
-def _words(text: str) -> dict[str, int]:
+def _layout_values(text: str) -> dict[str, int]:
     values: dict[str, int] = {}
     for part in text.split(","):
         name, equals, number = part.strip().partition("=")
         if name not in ("dp", "tp", "pp", "zero", "acc", "recompute"):
-            raise ValueError(f"layout {text!r}: {name!r} is not a part of a layout; expected {_FORM}")
+            raise ValueError(f"layout {text!r}: {name!r} is not a part of a layout; expected {_LAYOUT_FORM}")
         if name in values:
             raise ValueError(f"layout {text!r}: {name} is there twice; expected each part once")
         if not equals and name in ("zero", "recompute"):
@@ -138,7 +138,7 @@ def _words(text: str) -> dict[str, int]:
     return values
 
 
-def _problem(layout: Layout, world: int) -> str:
+def _layout_problem(layout: Layout, world: int) -> str:
     """Why this world cannot train like that, or the empty string."""
     if layout.world != world:
         product = f"dp {layout.dp} x tp {layout.tp} x pp {layout.pp} = {layout.world}"
@@ -152,7 +152,7 @@ def _problem(layout: Layout, world: int) -> str:
     return ""
 
 
-def _backend(hosts: Mapping[str, Host]) -> Backend:
+def _backend(hosts: Mapping[str, PlanHost]) -> Backend:
     """NPUs or GPUs where every host has some, else CPUs."""
     for backend, kind in _KINDS.items():
         if all(host.devices.get(kind) for host in hosts.values()):
@@ -160,41 +160,43 @@ def _backend(hosts: Mapping[str, Host]) -> Backend:
     return "gloo"
 
 
-def _places(hosts: Mapping[str, Host], backend: Backend, wish: Wish) -> tuple[Place, ...]:
+def _placements(hosts: Mapping[str, PlanHost], backend: Backend, options: SmokeOptions) -> tuple[RankPlacement, ...]:
     """The ranks: hosts in their order, those of one host one after the other."""
-    places: list[Place] = []
+    placements: list[RankPlacement] = []
     for name, host in hosts.items():
-        devices = _devices(name, host, backend, wish)
-        count = wish.ranks_per_host or len(wish.devices) or host.slots or len(devices)
-        count = count or (ALONE if len(hosts) == 1 else TOGETHER)
+        devices = _devices(name, host, backend, options)
+        count = options.ranks_per_host or len(options.devices) or host.slots or len(devices)
+        count = count or (RANKS_ON_SINGLE_HOST if len(hosts) == 1 else RANKS_ON_EACH_HOST)
         if devices and count > len(devices):
             kind = _KINDS[backend].upper()
             raise ValueError(f"{name}: {count} ranks for {len(devices)} {kind}s; expected one {kind} a rank")
         numbers = devices or (-1,) * count
-        places += [Place(len(places) + local, name, local, numbers[local]) for local in range(count)]
-    return tuple(places)
+        placements += [RankPlacement(len(placements) + local, name, local, numbers[local]) for local in range(count)]
+    return tuple(placements)
 
 
-def _devices(name: str, host: Host, backend: Backend, wish: Wish) -> tuple[int, ...]:
-    if backend == "gloo" and wish.devices:
-        raise ValueError(f"devices {_listed(wish.devices)} are asked for, and gloo runs on CPUs; expected nccl or hccl")
+def _devices(name: str, host: PlanHost, backend: Backend, options: SmokeOptions) -> tuple[int, ...]:
+    if backend == "gloo" and options.devices:
+        raise ValueError(
+            f"devices {_format_numbers(options.devices)} are asked for, and gloo runs on CPUs; expected nccl or hccl"
+        )
     if backend == "gloo":
         return ()
     kind = _KINDS[backend]
-    there = tuple(host.devices.get(kind, ()))
-    missing = sorted(set(wish.devices) - set(there))
-    if missing:
-        raise ValueError(f"{name}: no {kind.upper()} {missing[0]}; it has {_listed(there)}")
-    if not there:
+    host_devices = tuple(host.devices.get(kind, ()))
+    absent_devices = sorted(set(options.devices) - set(host_devices))
+    if absent_devices:
+        raise ValueError(f"{name}: no {kind.upper()} {absent_devices[0]}; it has {_format_numbers(host_devices)}")
+    if not host_devices:
         raise ValueError(f"{name}: has no {kind.upper()}; expected at least one for {backend}")
-    return wish.devices or there
+    return options.devices or host_devices
 
 
-def _listed(numbers: Sequence[int]) -> str:
+def _format_numbers(numbers: Sequence[int]) -> str:
     return ", ".join(str(number) for number in numbers) or "none"
 
 
-def _master(hosts: Mapping[str, Host]) -> str:
+def _master_address(hosts: Mapping[str, PlanHost]) -> str:
     """Where the ranks meet: on the first host, by the address that it was reached at."""
     first, host = next(iter(hosts.items()))
     return LOCAL_ADDRESS if len(hosts) == 1 else host.server or first

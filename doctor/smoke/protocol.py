@@ -9,7 +9,7 @@ import msgspec
 from doctor.smoke.model import Snapshot
 
 
-class Hello(msgspec.Struct, frozen=True):
+class AgentHello(msgspec.Struct, frozen=True):
     """An agent is there."""
 
     host: str
@@ -29,7 +29,7 @@ class Hello(msgspec.Struct, frozen=True):
     """Its clock."""
 
 
-class Bye(msgspec.Struct, frozen=True):
+class AgentBye(msgspec.Struct, frozen=True):
     """All that an agent started is gone, but for what is named."""
 
     left: list[tuple[int, str, str]] = []
@@ -38,10 +38,10 @@ class Bye(msgspec.Struct, frozen=True):
     """Seconds that the agent itself took."""
 
 
-class Line(msgspec.Struct, frozen=True):
+class AgentMessage(msgspec.Struct, frozen=True):
     """One of these; the time is in ``late``."""
 
-    hello: Hello | None = None
+    hello: AgentHello | None = None
     event: msgspec.Raw = msgspec.Raw()
     snaps: tuple[Snapshot, ...] | None = None
     late: float = 0.0
@@ -53,10 +53,10 @@ class Line(msgspec.Struct, frozen=True):
     listening: tuple[tuple[int, str, int], ...] = ()
     probes: tuple[tuple[str, int, str, float], ...] | None = None
     fault: str = ""
-    bye: Bye | None = None
+    bye: AgentBye | None = None
 
 
-class Event(msgspec.Struct, frozen=True):
+class WorkerEvent(msgspec.Struct, frozen=True):
     """The parts of a rank's events that the run itself needs; the rest is for the facts."""
 
     ev: str
@@ -78,25 +78,25 @@ class Imported(msgspec.Struct, frozen=True):
     seconds: float
 
 
-_LINE = msgspec.json.Decoder(Line)
-_EVENT = msgspec.json.Decoder(Event)
+_MESSAGE_DECODER = msgspec.json.Decoder(AgentMessage)
+_EVENT_DECODER = msgspec.json.Decoder(WorkerEvent)
 
 
-class NotUnderstood(Exception):
+class InvalidMessage(Exception):
     """A line that no agent of ours would say; the text says why."""
 
 
-def read_line(data: bytes) -> Line:
+def parse_message(data: bytes) -> AgentMessage:
     """Raises: NotUnderstood."""
     try:
-        return _LINE.decode(data)
+        return _MESSAGE_DECODER.decode(data)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise NotUnderstood(str(error)) from None
+        raise InvalidMessage(str(error)) from None
 
 
-def read_event(raw: msgspec.Raw) -> tuple[Event, dict[str, Any]]:
+def parse_event(raw: msgspec.Raw) -> tuple[WorkerEvent, dict[str, Any]]:
     """The event's known part, and all of it. Raises: NotUnderstood."""
     try:
-        return _EVENT.decode(raw), msgspec.json.decode(raw, type=dict[str, Any])
+        return _EVENT_DECODER.decode(raw), msgspec.json.decode(raw, type=dict[str, Any])
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise NotUnderstood(str(error)) from None
+        raise InvalidMessage(str(error)) from None

@@ -11,7 +11,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
-Trouble = Literal[
+TransportErrorKind = Literal[
     "name",  # the host's name does not resolve
     "refused",  # nothing listens on the port
     "no-route",  # no route to host, network unreachable
@@ -35,7 +35,7 @@ Trouble = Literal[
 ]
 
 
-class Said(msgspec.Struct, frozen=True):
+class CommandResult(msgspec.Struct, frozen=True):
     """What a command came to on a host."""
 
     code: int
@@ -48,19 +48,21 @@ class Said(msgspec.Struct, frozen=True):
     """Our clock when the last byte had come."""
 
 
-class Unreached(Exception):
+class TransportError(Exception):
     """The command could not be run to its end on the host.
 
     ``text`` is one plain sentence for that host, without its name; ``hint`` a command or setting that mends it,
-    or empty. ``said`` is what had come until then.
+    or empty. ``partial_result`` is what had come until then.
     """
 
-    def __init__(self, kind: Trouble, text: str, hint: str = "", said: Said | None = None) -> None:
+    def __init__(
+        self, kind: TransportErrorKind, text: str, hint: str = "", partial_result: CommandResult | None = None
+    ) -> None:
         super().__init__(text)
-        self.kind, self.text, self.hint, self.said = kind, text, hint, said
+        self.kind, self.text, self.hint, self.partial_result = kind, text, hint, partial_result
 
 
-class Conversation(Protocol):
+class RemoteSession(Protocol):
     """Lines both ways with a program that runs on a host.
 
     One thread iterates, and so carries both directions: nothing is sent before it does, so its work for each line
@@ -109,7 +111,7 @@ class Transport(Protocol):
     warnings: list[str]
     """What the user must know of how hosts are reached: fallbacks, settings that were not followed."""
 
-    def run(self, host: str, command: str, stdin: bytes, timeout: float) -> Said:
+    def run(self, host: str, command: str, stdin: bytes, timeout: float) -> CommandResult:
         """Runs ``command`` by the login shell of ``host``, feeds it ``stdin``, and waits for its end.
 
         ``command`` is plain words and single-quoted text, safe for sh, csh and fish alike. stdin stays open after
@@ -120,7 +122,7 @@ class Transport(Protocol):
         """
         ...
 
-    def talk(self, host: str, command: str) -> Conversation:
+    def open_session(self, host: str, command: str) -> RemoteSession:
         """Starts ``command`` like `run`, to go on until its stdin ends. Returns as soon as it was asked for.
 
         Raises: Unreached.
@@ -128,5 +130,5 @@ class Transport(Protocol):
         ...
 
     def close(self) -> None:
-        """Ends all connections at once, from any thread: who still waits gets `Unreached("budget", ...)`."""
+        """Ends all connections at once, from any thread: who still waits gets `TransportError("budget", ...)`."""
         ...

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from doctor.transport import Conversation, Said
-from doctor.transport.conversation import Lines
+from doctor.transport import CommandResult, RemoteSession
+from doctor.transport.conversation import LineSession
 from doctor.transport.options import MAX_OUTPUT
-from doctor.transport.pipes import Pipes
-from doctor.transport.process import Children, converse
+from doctor.transport.pipes import PipeChannel
+from doctor.transport.process import Children, run_command
 
 
 class Local:
@@ -17,13 +17,13 @@ class Local:
         self._limit = max_output
         self._children = Children()
 
-    def run(self, host: str, command: str, stdin: bytes, timeout: float) -> Said:
+    def run(self, host: str, command: str, stdin: bytes, timeout: float) -> CommandResult:
         """Like `doctor.transport.Transport.run`: a command that is late is killed with all that it started."""
-        return converse(self._children, ["/bin/sh", "-c", command], stdin, timeout, self._limit)
+        return run_command(self._children, ["/bin/sh", "-c", command], stdin, timeout, self._limit)
 
-    def talk(self, host: str, command: str) -> Conversation:
-        """See `doctor.transport.Transport.talk`."""
-        return Lines(host, Pipes(self._children, self._children.start(["/bin/sh", "-c", command])))
+    def open_session(self, host: str, command: str) -> RemoteSession:
+        """See `doctor.transport.Transport.open_session`."""
+        return LineSession(host, PipeChannel(self._children, self._children.start(["/bin/sh", "-c", command])))
 
     def close(self) -> None:
         self._children.close()

@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-from doctor.engine.sanitize import plain
-from doctor.transport import Said, Trouble, Unreached
+from doctor.engine.sanitize import strip_control_chars
+from doctor.transport import CommandResult, TransportError, TransportErrorKind
 
 
-def unreached(kind: Trouble, text: str, hint: str = "", said: Said | None = None) -> Unreached:
+def transport_error(
+    kind: TransportErrorKind, text: str, hint: str = "", partial_result: CommandResult | None = None
+) -> TransportError:
     """The error, its text safe to print whatever was put into it."""
-    return Unreached(kind, plain(text, 400), plain(hint, 4000), said)
+    return TransportError(kind, strip_control_chars(text, 400), strip_control_chars(hint, 4000), partial_result)
 
 
-def seconds(span: float) -> str:
+def format_seconds(span: float) -> str:
     """A span of time, short.
 
-    >>> seconds(5.0), seconds(0.25)
+    >>> format_seconds(5.0), format_seconds(0.25)
     ('5 s', '0.25 s')
     """
     return f"{span:.3g} s"
 
 
-def size(count: int) -> str:
+def format_size(count: int) -> str:
     """A number of bytes, short.
 
-    >>> size(8 << 20), size(4096), size(100)
+    >>> format_size(8 << 20), format_size(4096), format_size(100)
     ('8 MiB', '4 KiB', '100 bytes')
     """
     for unit, name in ((1 << 20, "MiB"), (1 << 10, "KiB")):

@@ -9,13 +9,13 @@ if TYPE_CHECKING:
 
     from doctor.transport import Transport
     from doctor.transport.launcher.launcher import Launcher
-    from doctor.transport.options import Options
+    from doctor.transport.options import SshOptions
 
 
-NAMES = ("ssh", "openssh", "slurm", "mpi")
+TRANSPORT_NAMES = ("ssh", "openssh", "slurm", "mpi")
 
 
-def open_transport(local: bool, name: str, options: Options, hosts: Sequence[str] = ()) -> Transport:
+def open_transport(local: bool, name: str, options: SshOptions, hosts: Sequence[str] = ()) -> Transport:
     """This machine's own, or the one of this name; ``hosts``: all that will be asked for."""
     if local:
         from doctor.transport.local import Local
@@ -26,9 +26,9 @@ def open_transport(local: bool, name: str, options: Options, hosts: Sequence[str
 
         return OpenSsh(options)
     if name in ("slurm", "mpi"):
-        from doctor.transport.launcher.transport import Carrier
+        from doctor.transport.launcher.transport import LauncherTransport
 
-        return Carrier(_launcher(name), hosts, options.connect_timeout, options.max_output)
+        return LauncherTransport(_launcher(name), hosts, options.connect_timeout, options.max_output)
     from doctor.transport.ssh.transport import Ssh
 
     return Ssh(options)

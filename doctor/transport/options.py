@@ -10,12 +10,12 @@ CONNECT_TIMEOUT = 10.0
 """Seconds to connect when neither the options nor the ssh configuration say otherwise."""
 MAX_OUTPUT = 8 << 20
 """Bytes of stdout and stderr together that one command may say."""
-_OWN_FILES = 64
+_RESERVED_FILES = 64
 """Files that the program has open beside its connections, with room to spare."""
-_WIDEST = 256
+_MAX_WORKERS = 256
 
 
-class Options(msgspec.Struct, frozen=True, kw_only=True):
+class SshOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How to reach hosts over SSH."""
 
     config: str = ""
@@ -37,8 +37,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Ask the ssh-agent for keys."""
 
     def __repr__(self) -> str:
-        shown = (f"{name}={getattr(self, name)!r}" for name in self.__struct_fields__ if name != "password")
-        return f"Options({', '.join(shown)}, password={'…' if self.password else ''!r})"
+        fields = (f"{name}={getattr(self, name)!r}" for name in self.__struct_fields__ if name != "password")
+        return f"SshOptions({', '.join(fields)}, password={'…' if self.password else ''!r})"
 
 
 def workers(hosts: int, files_per_host: int = 4) -> int:
@@ -46,12 +46,12 @@ def workers(hosts: int, files_per_host: int = 4) -> int:
 
     Hosts that wait cost nothing, so the width is generous: 256 unless ``RLIMIT_NOFILE`` allows fewer.
     """
-    return max(1, min(hosts, _WIDEST, (_open_files() - _OWN_FILES) // files_per_host))
+    return max(1, min(hosts, _MAX_WORKERS, (_open_files() - _RESERVED_FILES) // files_per_host))
 
 
 def kept_connections() -> int:
     """How many idle connections may be kept open between rounds: half of the files there are."""
-    return max(8, (_open_files() - _OWN_FILES) // 2)
+    return max(8, (_open_files() - _RESERVED_FILES) // 2)
 
 
 def _open_files() -> int:

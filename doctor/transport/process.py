@@ -12,8 +12,8 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from doctor.transport import Said, Unreached
-from doctor.transport.messages import seconds, size, unreached
+from doctor.transport import CommandResult, TransportError
+from doctor.transport.messages import format_seconds, format_size, transport_error
 
 _CHUNK = 1 << 16
 _GRACE = 1.0
@@ -39,12 +39,12 @@ class Children:
         try:
             child = subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe, env=env, start_new_session=True)
         except OSError as error:
-            raise unreached("error", f"{Path(argv[0]).name} could not be started: {error.strerror}") from None
+            raise transport_error("error", f"{Path(argv[0]).name} could not be started: {error.strerror}") from None
         with self._lock:
             self._running.add(child)
         if self.closed:
             self.end(child)
-            raise unreached("budget", "the run's time was up")
+            raise transport_error("budget", "the run's time was up")
         return child
 
     def end(self, child: subprocess.Popen[bytes], kill: bool = True) -> int:
@@ -64,12 +64,12 @@ class Children:
 
     def reap(self, child: subprocess.Popen[bytes], deadline: float) -> int | None:
         """Waits until ``deadline`` for a child that has closed its output. None: it goes on all the same."""
-        waited = 0.001
+        pause = 0.001
         while not os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
             if time.monotonic() > deadline or self.closed:
                 return None
-            time.sleep(waited)
-            waited = min(waited * 2, 0.1)
+            time.sleep(pause)
+            pause = min(pause * 2, 0.1)
         return self.end(child, kill=False)
 
     def close(self) -> None:
@@ -101,14 +101,14 @@ def has_ended(child: subprocess.Popen[bytes]) -> bool:
         return True
 
 
-def converse(
+def run_command(
     children: Children,
     argv: Sequence[str],
     stdin: bytes,
     timeout: float,
     limit: int,
     env: Mapping[str, str] | None = None,
-) -> Said:
+) -> CommandResult:
     """Runs ``argv``, feeds it ``stdin`` while reading what it says, and keeps its stdin open until it ends.
 
     ``timeout`` in seconds; ``limit`` in bytes for stdout and stderr together.
@@ -116,36 +116,40 @@ def converse(
     """
     sent = time.time()
     child = children.start(argv, env)
-    talk = _Talk(child, stdin, limit)
+    pipes = _ChildPipes(child, stdin, limit)
     deadline = time.monotonic() + timeout
     code: int | None = None
     try:
-        if talk.until(deadline):
+        if pipes.pump_until(deadline):
             code = children.reap(child, deadline)
     finally:
         if code is None:
             children.end(child)
-    said = Said(NO_STATUS if code is None else code, bytes(talk.out), bytes(talk.err), sent, time.time())
+    result = CommandResult(NO_STATUS if code is None else code, bytes(pipes.out), bytes(pipes.err), sent, time.time())
     if children.closed:
-        raise unreached("budget", "the run's time was up before it answered", said=said)
+        raise transport_error("budget", "the run's time was up before it answered", partial_result=result)
     if code is None:
-        raise _unfinished(said, talk.said > limit, timeout, limit)
-    return said
+        raise _unfinished_error(result, pipes.byte_count > limit, timeout, limit)
+    return result
 
 
-def _unfinished(said: Said, flooding: bool, timeout: float, limit: int) -> Unreached:
+def _unfinished_error(result: CommandResult, flooding: bool, timeout: float, limit: int) -> TransportError:
     if flooding:
-        return unreached("flood", f"it printed more than {size(limit)}, and was cut off", said=said)
-    return unreached("timeout", f"the command did not end within {seconds(timeout)}", said=said)
+        return transport_error(
+            "flood", f"it printed more than {format_size(limit)}, and was cut off", partial_result=result
+        )
+    return transport_error(
+        "timeout", f"the command did not end within {format_seconds(timeout)}", partial_result=result
+    )
 
 
-class _Talk:
+class _ChildPipes:
     """Both directions of a child's pipes."""
 
     def __init__(self, child: subprocess.Popen[bytes], stdin: bytes, limit: int) -> None:
         assert child.stdin and child.stdout and child.stderr
         self.out, self.err = bytearray(), bytearray()
-        self._limit, self._left = limit, memoryview(stdin)
+        self._limit, self._unsent = limit, memoryview(stdin)
         self._stdin = child.stdin.fileno()
         self._readers = {child.stdout.fileno(): self.out, child.stderr.fileno(): self.err}
         self._poll = select.poll()
@@ -156,18 +160,18 @@ class _Talk:
             self._poll.register(self._stdin, select.POLLOUT)
 
     @property
-    def said(self) -> int:
+    def byte_count(self) -> int:
         return len(self.out) + len(self.err)
 
-    def until(self, deadline: float) -> bool:
+    def pump_until(self, deadline: float) -> bool:
         """Whether both outputs came to their end before ``deadline``, within the limit."""
         while self._readers:
-            left = deadline - time.monotonic()
-            if left <= 0 or self.said > self._limit:
+            remaining = deadline - time.monotonic()
+            if remaining <= 0 or self.byte_count > self._limit:
                 return False
-            for file, _ in self._poll.poll(left * 1000):
+            for file, _ in self._poll.poll(remaining * 1000):
                 self._write() if file == self._stdin else self._read(file)
-        return self.said <= self._limit
+        return self.byte_count <= self._limit
 
     def _read(self, file: int) -> None:
         chunk = os.read(file, _CHUNK)
@@ -178,10 +182,10 @@ class _Talk:
 
     def _write(self) -> None:
         try:
-            self._left = self._left[os.write(self._stdin, self._left[:_CHUNK]) :]
+            self._unsent = self._unsent[os.write(self._stdin, self._unsent[:_CHUNK]) :]
         except BlockingIOError:
             return
         except OSError:  # it reads no more; what it says still counts
-            self._left = self._left[:0]
-        if not self._left:
+            self._unsent = self._unsent[:0]
+        if not self._unsent:
             self._poll.unregister(self._stdin)

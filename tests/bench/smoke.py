@@ -302,8 +302,8 @@ def hang(rounds: int) -> None:
         seconds = []
         for _ in range(rounds):
             _, report = doctor(4, "--layout", "dp=4", faults=faults)
-            trouble = (report["smoke"]["troubles"] or [{}])[0]
-            right = trouble.get("guilty") == [1]
+            trouble = (report["smoke"]["failures"] or [{}])[0]
+            right = trouble.get("culprit_ranks") == [1]
             seconds.append(trouble.get("seconds", float("nan")) if right else float("inf"))
         print(f"  doctor, {name}: {shown(seconds, ' s')}; inf: not named")
     for kind, timeout in (("all_reduce", 5.0), ("monitored", 5.0)):

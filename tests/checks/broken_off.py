@@ -5,25 +5,33 @@ from __future__ import annotations
 from typing import Any
 
 from doctor.engine.result import Finding
-from doctor.smoke.model import SmokeRun, Trouble, TroubleKind
+from doctor.smoke.model import Failure, FailureKind, SmokeRun
 from tests.checks.smoke import found, judged, page, ran, started
 
-KINDS: tuple[TroubleKind, ...] = (
+KINDS: tuple[FailureKind, ...] = (
     "not-started", "never-joined", "mismatch", "order", "dead", "left", "stopped", "frozen", "blocked", "busy", "input",
     "network", "silent", "budget",
 )  # fmt: skip
 
 
-def trouble(kind: TroubleKind, *guilty: int, **more: Any) -> Trouble:
+def trouble(kind: FailureKind, *guilty: int, **more: Any) -> Failure:
     """In the second step of a layout, while the others of four ranks wait."""
     victims = tuple(rank for rank in range(4) if rank not in guilty)
     chosen = {"stage": "training", "layout": "dp4", "step": 2, "group": "dp4", "seq": 7, "op": "all_reduce"}
-    return Trouble(
-        **{"kind": kind, "guilty": guilty, "victims": victims, **chosen, "numel": 128, "dtype": "float32", **more}
+    return Failure(
+        **{
+            "kind": kind,
+            "culprit_ranks": guilty,
+            "waiting_ranks": victims,
+            **chosen,
+            "numel": 128,
+            "dtype": "float32",
+            **more,
+        }
     )
 
 
-def only(name: str, *kinds: TroubleKind) -> None:
+def only(name: str, *kinds: FailureKind) -> None:
     """The check fires for these kinds alone, is content with a whole run, and claims nothing of another broken one."""
     assert judged(name, ran(), started(ran())).findings == ()
     for kind in KINDS:

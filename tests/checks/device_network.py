@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 from ipaddress import ip_address, ip_interface
 from typing import Any
 
-from doctor.engine.catalog import home, load
+from doctor.engine.catalog import bundled_folder, load_check
 from doctor.engine.fact import PerHost
 from doctor.engine.result import Finding
-from doctor.facts.hccn import DetectAddresses, DeviceAddresses, DeviceGateways, DeviceLinks, HccnConf, SuperPod
+from doctor.facts.hccn import DetectAddresses, DeviceAddresses, DeviceGateways, DeviceLinks, HccnConf, SuperPodId
 from doctor.facts.npu import NpuProduct
-from doctor.facts.visit import Reach
-from doctor.job import Launch
+from doctor.facts.visit import Reachability
+from doctor.job import LaunchConfig
 
 HOSTS = ("h1", "h2", "h3", "h4")
 Hosts = tuple[str, ...]
@@ -20,7 +20,7 @@ Hosts = tuple[str, ...]
 
 def judged(name: str, **facts: Any) -> list[Finding]:
     """What the check finds; it is given those of ``facts`` that it asks for. Raises what the check raises."""
-    check = load(home("checks") / f"{name}.py")
+    check = load_check(bundled_folder("checks") / f"{name}.py")
     return list(check.function(**{need.parameter: facts.get(need.parameter) for need in check.needs}))
 
 
@@ -35,12 +35,12 @@ def product(family: str) -> NpuProduct:
 
 def fleet(family: str = "A2", hosts: Hosts = HOSTS, pods: int = 1, **env: str) -> dict[str, Any]:
     """What a check asks of a fleet beside its own facts."""
-    placed = {host: SuperPod(id=number % pods, server=number, size=4) for number, host in enumerate(hosts)}
+    placed = {host: SuperPodId(id=number % pods, server_index=number, size=4) for number, host in enumerate(hosts)}
     return {
         "products": per(hosts, product(family)),
-        "reach": per(hosts, Reach(trouble="", text="", hint="")),
+        "reach": per(hosts, Reachability(failure="", text="", hint="")),
         "pods": PerHost(placed) if family == "A3" else None,
-        "launch": Launch(env=env),
+        "launch": LaunchConfig(env=env),
     }
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from doctor.engine.catalog import home, load
+from doctor.engine.catalog import bundled_folder, load_check
 from doctor.engine.check import Skip
 from doctor.engine.fact import PerHost, Unreadable
 from doctor.engine.result import Finding
@@ -25,7 +25,7 @@ SET_ENV = "/usr/local/Ascend/cann/set_env.sh"
 
 def of(name: str) -> Look:
     """The check's function, as a list of what it finds."""
-    function = load(home("checks") / f"{name}.py").function
+    function = load_check(bundled_folder("checks") / f"{name}.py").function
 
     def look(*facts: Any) -> list[Finding]:
         return list(function(*facts))
@@ -90,7 +90,7 @@ def python(version: str = "3.10.12", unread: dict[str, str] | None = None, **pac
 
 
 def torch(error: str = "", error_after: str = "", set_env: str = "") -> TorchImport:
-    return TorchImport(error=error, set_env=set_env, error_after=error_after)
+    return TorchImport(error=error, set_env=set_env, error_with_set_env=error_after)
 
 
 def gpus(count: int = 8, driver: str = "550.54.15", errors: int | None = 0) -> GpuInventory:

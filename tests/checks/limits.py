@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from doctor.facts.limits import Limit, Limits
+from doctor.facts.limits import Limit, ResourceLimits
 
 FREE = Limit(None, None)
 
 
-def limits(nofile: Limit = FREE, memlock: Limit = FREE, nproc: Limit = FREE) -> Limits:
-    return Limits(nofile=nofile, memlock=memlock, nproc=nproc)
+def limits(nofile: Limit = FREE, memlock: Limit = FREE, nproc: Limit = FREE) -> ResourceLimits:
+    return ResourceLimits(nofile=nofile, memlock=memlock, nproc=nproc)

@@ -4,38 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from doctor.engine.catalog import home, load
+from doctor.engine.catalog import bundled_folder, load_check
 from doctor.engine.check import Check
-from doctor.engine.evaluate import Book, judge_one
+from doctor.engine.evaluate import FactCache, evaluate_check
 from doctor.engine.fact import Absent, Fact
 from doctor.engine.result import Outcome
-from doctor.facts.visit import Reach
-from doctor.job import Launch
+from doctor.facts.visit import Reachability
+from doctor.job import LaunchConfig
 
 Seen = Mapping[str, Sequence[Fact]]
 """The facts of each host, by its name."""
 
-REACHED = Reach(trouble="", text="", hint="")
+REACHED = Reachability(failure="", text="", hint="")
 
 
-class Facts(Book):
+class Facts(FactCache):
     """A book of facts that were never read: one that a host lacks is Absent."""
 
     def __init__(self, hosts: Seen) -> None:
         super().__init__({})
         self._facts = {(host, type(fact)): fact for host, facts in hosts.items() for fact in (REACHED, *facts)}
 
-    def look(self, host: str, fact: type[Fact]) -> Fact | Absent:
+    def get(self, host: str, fact: type[Fact]) -> Fact | Absent:
         return self._facts.get((host, fact), Absent(f"no {fact.__name__}"))
 
 
 def check(name: str) -> Check:
-    return load(home("checks") / f"{name.replace('-', '_')}.py")
+    return load_check(bundled_folder("checks") / f"{name.replace('-', '_')}.py")
 
 
-def judged(name: str, hosts: Seen, launch: Launch | None = None) -> Outcome:
+def judged(name: str, hosts: Seen, launch: LaunchConfig | None = None) -> Outcome:
     """What the check makes of the hosts' facts."""
-    return judge_one(check(name), tuple(hosts), Facts(hosts), {Launch: launch or Launch.from_environment({})})
+    return evaluate_check(
+        check(name), tuple(hosts), Facts(hosts), {LaunchConfig: launch or LaunchConfig.from_environment({})}
+    )
 
 
 def fleet(count: int, *facts: Fact) -> dict[str, list[Fact]]:
@@ -43,9 +45,9 @@ def fleet(count: int, *facts: Fact) -> dict[str, list[Fact]]:
     return {f"w{number}": list(facts) for number in range(1, count + 1)}
 
 
-def job(**environ: str) -> Launch:
+def job(**environ: str) -> LaunchConfig:
     """A job as these environment variables make it."""
-    return Launch.from_environment(environ)
+    return LaunchConfig.from_environment(environ)
 
 
 def said(outcome: Outcome) -> list[tuple[str, str]]:
@@ -60,7 +62,7 @@ def skipped(outcome: Outcome) -> set[str]:
 
 def advice(name: str, outcome: Outcome) -> str:
     """What to do, with the values of the first finding."""
-    from doctor.engine.result import fill
+    from doctor.engine.result import fill_template
 
     finding = outcome.findings[0]
-    return fill(check(name).section("What to do"), {**finding.values, "host": finding.hosts[0]})
+    return fill_template(check(name).section("What to do"), {**finding.values, "host": finding.hosts[0]})

@@ -13,5 +13,5 @@ def npus(count: int) -> NpuInventory:
         manager=True,
         tools=("hccn_tool", "npu-smi"),
         newer_than_boot=(),
-        refused=(),
+        denied_files=(),
     )

@@ -11,20 +11,23 @@ from typing import Any
 
 import msgspec
 
-from doctor.engine.evaluate import judge_one
+from doctor.engine.evaluate import evaluate_check
 from doctor.engine.fact import Absent, Fact
 from doctor.engine.result import Finding, Outcome
 from doctor.facts.smoke import (
-    Begun,
-    Checked,
-    Device,
-    Ended,
-    Imported,
-    Joined,
-    Learnt,
-    Loaded,
-    Paced,
-    Paired,
+    CollectiveChecked,
+    CollectiveTimes,
+    LayoutBegun,
+    LayoutEnded,
+    LearningStep,
+    LoaderResult,
+    PaceTimes,
+    PairTimes,
+    RankDevice,
+    RankJoined,
+    ReferenceBlocks,
+    ReferenceRun,
+    ReferenceUpdate,
     SmokeCollectives,
     SmokeLearning,
     SmokeLoader,
@@ -33,42 +36,42 @@ from doctor.facts.smoke import (
     SmokePairs,
     SmokeStart,
     SmokeTraining,
-    Speed,
-    Stepped,
-    Twin,
-    TwinBlocks,
-    TwinUpdate,
+    TorchImported,
+    TrainingStep,
 )
-from doctor.facts.smoke.events import Event
-from doctor.smoke.model import Layout, Place, Plan, SmokeRun, Trouble
+from doctor.facts.smoke.events import RankEvent
+from doctor.smoke.model import Failure, Layout, RankPlacement, SmokePlan, SmokeRun
 from tests.checks.looked import Facts, check
 
 BY_HOST = dict[str, Fact]
 """One fact of every host of a run."""
 
 
-def places(ranks: int = 4, hosts: int = 2, devices: bool = False) -> tuple[Place, ...]:
+def places(ranks: int = 4, hosts: int = 2, devices: bool = False) -> tuple[RankPlacement, ...]:
     """Ranks on hosts w1, w2, ... in blocks; with ``devices`` each on the device of its local number."""
     each = -(-ranks // hosts)
     return tuple(
-        Place(rank, f"w{rank // each + 1}", rank % each, rank % each if devices else -1) for rank in range(ranks)
+        RankPlacement(rank, f"w{rank // each + 1}", rank % each, rank % each if devices else -1)
+        for rank in range(ranks)
     )
 
 
-def ran(ranks: int = 4, hosts: int = 2, *troubles: Trouble, devices: bool = False, **more: Any) -> SmokeRun:
+def ran(ranks: int = 4, hosts: int = 2, *troubles: Failure, devices: bool = False, **more: Any) -> SmokeRun:
     """A run with these troubles; fields of the plan and of the run may be given by name."""
     chosen = {
         "backend": "nccl" if devices else "gloo",
         "places": places(ranks, hosts, devices),
         "layouts": (Layout(dp=ranks),),
     }
-    chosen.update({name: more.pop(name) for name in list(more) if name in Plan.__struct_fields__})
+    chosen.update({name: more.pop(name) for name in list(more) if name in SmokePlan.__struct_fields__})
     world = {0: ("world", tuple(range(ranks)))}
     ended = "trouble" if troubles else "complete"
-    return SmokeRun(**{"plan": Plan(**chosen), "troubles": troubles, "ended": ended, "groups": world, **more})
+    return SmokeRun(**{"plan": SmokePlan(**chosen), "troubles": troubles, "ended": ended, "groups": world, **more})
 
 
-def alter(events: Iterable[Event], rank: int | Sequence[int], kind: type[Event], /, **fields: Any) -> list[Event]:
+def alter(
+    events: Iterable[RankEvent], rank: int | Sequence[int], kind: type[RankEvent], /, **fields: Any
+) -> list[RankEvent]:
     """The events, with these fields changed in those of one kind and of these ranks.
 
     A field of the event that is given as a tuple of two, ``where=("step", 3)``, narrows it down further.
@@ -83,62 +86,64 @@ def alter(events: Iterable[Event], rank: int | Sequence[int], kind: type[Event],
     ]
 
 
-def _spread(run: SmokeRun, fact: type[Any], fields: dict[type[Event], str], events: Iterable[Event]) -> BY_HOST:
+def _spread(run: SmokeRun, fact: type[Any], fields: dict[type[RankEvent], str], events: Iterable[RankEvent]) -> BY_HOST:
     """The events as each host's fact."""
-    hosts: dict[str, dict[str, list[Event]]] = {place.host: {} for place in run.plan.places}
+    hosts: dict[str, dict[str, list[RankEvent]]] = {place.host: {} for place in run.plan.places}
     for event in events:
         hosts[run.plan.host_of(max(event.rank, 0))].setdefault(fields[type(event)], []).append(event)
     return {host: fact(**{name: tuple(own) for name, own in said.items()}) for host, said in hosts.items()}
 
 
-def start_events(run: SmokeRun, device: str = "NVIDIA H100 80GB HBM3") -> list[Event]:
-    events: list[Event] = []
+def start_events(run: SmokeRun, device: str = "NVIDIA H100 80GB HBM3") -> list[RankEvent]:
+    events: list[RankEvent] = []
     for place in run.plan.places:
         cpu = place.device < 0
-        known = Device(-1, "cpu", "") if cpu else Device(place.device, device, f"GPU-{place.host}-{place.device}")
+        known = (
+            RankDevice(-1, "cpu", "") if cpu else RankDevice(place.device, device, f"GPU-{place.host}-{place.device}")
+        )
         if not place.local:
-            events.append(Imported(place.rank, 0.8, "2.13.0", "3.11.7", "2.3.4"))
-        events.append(Joined(place.rank, 0.05, place.host, run.plan.world, known, "2.13.0", "2.3.4"))
+            events.append(TorchImported(place.rank, 0.8, "2.13.0", "3.11.7", "2.3.4"))
+        events.append(RankJoined(place.rank, 0.05, place.host, run.plan.world, known, "2.13.0", "2.3.4"))
     return events
 
 
-def started(run: SmokeRun, events: Iterable[Event] | None = None) -> BY_HOST:
-    from doctor.facts.smoke import Exited, Failed, Tried
+def started(run: SmokeRun, events: Iterable[RankEvent] | None = None) -> BY_HOST:
+    from doctor.facts.smoke import ConnectFailed, RankExited, RankFailed
 
-    fields: dict[type[Event], str] = {
-        Imported: "imported",
-        Tried: "tried",
-        Joined: "joined",
-        Failed: "failed",
-        Exited: "exited",
+    fields: dict[type[RankEvent], str] = {
+        TorchImported: "imported",
+        ConnectFailed: "tried",
+        RankJoined: "joined",
+        RankFailed: "failed",
+        RankExited: "exited",
     }
     return _spread(run, SmokeStart, fields, start_events(run) if events is None else events)
 
 
-def collective_events(run: SmokeRun) -> list[Event]:
+def collective_events(run: SmokeRun) -> list[RankEvent]:
     ops = ("broadcast", "reduce", "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier")
-    events: list[Event] = []
+    events: list[RankEvent] = []
     for gid, (_, members) in run.groups.items():
         for rank in members:
-            events += [Checked(rank, gid, op, ("float32", "bfloat16", "int64"), 6) for op in ops]
-            events.append(Speed(rank, gid, "all_reduce", 1 << 20, (0.01, 0.011, 0.01)))
+            events += [CollectiveChecked(rank, gid, op, ("float32", "bfloat16", "int64"), 6) for op in ops]
+            events.append(CollectiveTimes(rank, gid, "all_reduce", 1 << 20, (0.01, 0.011, 0.01)))
     return events
 
 
-def collectives(run: SmokeRun, *more: Event, events: Iterable[Event] | None = None) -> BY_HOST:
-    from doctor.facts.smoke import Unsupported, Wrong
+def collectives(run: SmokeRun, *more: RankEvent, events: Iterable[RankEvent] | None = None) -> BY_HOST:
+    from doctor.facts.smoke import CollectiveWrong, DtypeUnsupported
 
-    fields: dict[type[Event], str] = {
-        Checked: "checked",
-        Wrong: "wrong",
-        Unsupported: "unsupported",
-        Speed: "speed",
+    fields: dict[type[RankEvent], str] = {
+        CollectiveChecked: "checked",
+        CollectiveWrong: "wrong",
+        DtypeUnsupported: "unsupported",
+        CollectiveTimes: "speed",
     }
     return _spread(run, SmokeCollectives, fields, [*(collective_events(run) if events is None else events), *more])
 
 
-def pairs(run: SmokeRun, events: Iterable[Paired]) -> BY_HOST:
-    return _spread(run, SmokePairs, {Paired: "pairs"}, events)
+def pairs(run: SmokeRun, events: Iterable[PairTimes]) -> BY_HOST:
+    return _spread(run, SmokePairs, {PairTimes: "pairs"}, events)
 
 
 def pace(
@@ -146,8 +151,10 @@ def pace(
 ) -> BY_HOST:
     """Times by rank."""
     waits = input or {}
-    events = [Paced(rank, tuple(waits.get(rank, ())), tuple(compute.get(rank, ()))) for rank in {**compute, **waits}]
-    return _spread(run, SmokePace, {Paced: "paced"}, events)
+    events = [
+        PaceTimes(rank, tuple(waits.get(rank, ())), tuple(compute.get(rank, ()))) for rank in {**compute, **waits}
+    ]
+    return _spread(run, SmokePace, {PaceTimes: "paced"}, events)
 
 
 BLOCK_NUMBER = 1000
@@ -159,7 +166,7 @@ def blocks(world: int) -> int:
     return world * -(-8 // world)
 
 
-def training_events(run: SmokeRun, layouts: Iterable[int] | None = None, steps: int = 4) -> list[Event]:
+def training_events(run: SmokeRun, layouts: Iterable[int] | None = None, steps: int = 4) -> list[RankEvent]:
     """The twin, and every layout equal to it."""
     world = run.plan.world
     losses = tuple(4.6 - 0.3 * step for step in range(steps))
@@ -168,9 +175,9 @@ def training_events(run: SmokeRun, layouts: Iterable[int] | None = None, steps: 
     ids = {step: tuple(BLOCK_NUMBER * (step + 1) + block for block in range(total)) for step in range(steps)}
     masks = {step: tuple(BLOCK_NUMBER * (step + 101) + block for block in range(total)) for step in range(steps)}
     update = {"embed": 1.0, "block0.attention": 2.0, "block0.mlp": 2.0, "head": 1.0}
-    events: list[Event] = [Twin(rank, losses, norms, 7000 + steps, 7000) for rank in range(world)]
-    events += [TwinBlocks(0, step, ids[step], masks[step]) for step in range(steps)]
-    events.append(TwinUpdate(0, update))
+    events: list[RankEvent] = [ReferenceRun(rank, losses, norms, 7000 + steps, 7000) for rank in range(world)]
+    events += [ReferenceBlocks(0, step, ids[step], masks[step]) for step in range(steps)]
+    events.append(ReferenceUpdate(0, update))
     for number in range(len(run.plan.layouts)) if layouts is None else layouts:
         layout = run.plan.layouts[number]
         # Squares of norms add up over the ranks that hold one model, or one shard each.
@@ -181,11 +188,11 @@ def training_events(run: SmokeRun, layouts: Iterable[int] | None = None, steps: 
             mine = tuple(range(data * total // layout.dp, (data + 1) * total // layout.dp))
             shard = 10 * stage + part
             fresh = 7000 if data == 0 else 7500 + rank
-            events.append(Begun(rank, number, fresh + shard, 7000 + shard, 7100 + stage))
+            events.append(LayoutBegun(rank, number, fresh + shard, 7000 + shard, 7100 + stage))
             for step in range(steps):
                 drawn = {name: 100 * step + 10 * place + data + 1 for place, name in enumerate(GENERATORS)}
                 events.append(
-                    Stepped(
+                    TrainingStep(
                         rank,
                         number,
                         step,
@@ -201,7 +208,7 @@ def training_events(run: SmokeRun, layouts: Iterable[int] | None = None, steps: 
                         9500 + 100 * step + stage,
                     )
                 )
-            events.append(Ended(rank, number, {name: square / holders for name, square in update.items()}, 0.1))
+            events.append(LayoutEnded(rank, number, {name: square / holders for name, square in update.items()}, 0.1))
     return events
 
 
@@ -213,44 +220,44 @@ def place_in(layout: Layout, rank: int) -> tuple[int, int, int]:
     return rank // (layout.dp * layout.tp), rank // layout.tp % layout.dp, rank % layout.tp
 
 
-def training(run: SmokeRun, events: Iterable[Event] | None = None) -> BY_HOST:
-    fields: dict[type[Event], str] = {
-        Twin: "twin",
-        TwinBlocks: "twin_blocks",
-        TwinUpdate: "twin_update",
-        Begun: "begun",
-        Stepped: "steps",
-        Ended: "ended",
+def training(run: SmokeRun, events: Iterable[RankEvent] | None = None) -> BY_HOST:
+    fields: dict[type[RankEvent], str] = {
+        ReferenceRun: "twin",
+        ReferenceBlocks: "twin_blocks",
+        ReferenceUpdate: "twin_update",
+        LayoutBegun: "begun",
+        TrainingStep: "steps",
+        LayoutEnded: "ended",
     }
     return _spread(run, SmokeTraining, fields, training_events(run) if events is None else events)
 
 
 def learning(run: SmokeRun, losses: dict[int, Sequence[float | None]]) -> BY_HOST:
     """Losses by rank, from step 0."""
-    events = [Learnt(rank, step, loss) for rank, own in losses.items() for step, loss in enumerate(own)]
-    return _spread(run, SmokeLearning, {Learnt: "steps"}, events)
+    events = [LearningStep(rank, step, loss) for rank, own in losses.items() for step, loss in enumerate(own)]
+    return _spread(run, SmokeLearning, {LearningStep: "steps"}, events)
 
 
-def loader_events(run: SmokeRun, workers: int = 2, layout: int = 0) -> list[Event]:
+def loader_events(run: SmokeRun, workers: int = 2, layout: int = 0) -> list[RankEvent]:
     """Loaders that are seeded by the data-parallel index of a layout."""
     names = ("python", "numpy", "torch")
-    events: list[Event] = []
+    events: list[RankEvent] = []
     for place in run.plan.places:
         data = place_in(run.plan.layouts[layout], place.rank)[1]
         digests = {name: 100 * data + number for number, name in enumerate(names)}
         seeds = tuple(1000 * (data + 1) + worker for worker in range(workers))
-        events.append(Loaded(place.rank, workers, digests, seeds, 0.2, layout=layout, dp=data))
+        events.append(LoaderResult(place.rank, workers, digests, seeds, 0.2, layout=layout, dp=data))
     return events
 
 
-def loader(run: SmokeRun, events: Iterable[Event] | None = None) -> BY_HOST:
-    return _spread(run, SmokeLoader, {Loaded: "loaded"}, loader_events(run) if events is None else events)
+def loader(run: SmokeRun, events: Iterable[RankEvent] | None = None) -> BY_HOST:
+    return _spread(run, SmokeLoader, {LoaderResult: "loaded"}, loader_events(run) if events is None else events)
 
 
-def native(run: SmokeRun, events: Iterable[Event]) -> BY_HOST:
-    from doctor.facts.smoke import Native
+def native(run: SmokeRun, events: Iterable[RankEvent]) -> BY_HOST:
+    from doctor.facts.smoke import NativeResult
 
-    return _spread(run, SmokeNative, {Native: "native"}, events)
+    return _spread(run, SmokeNative, {NativeResult: "native"}, events)
 
 
 def judged(name: str, run: SmokeRun | Absent, *facts: BY_HOST) -> Outcome:
@@ -261,7 +268,7 @@ def judged(name: str, run: SmokeRun | Absent, *facts: BY_HOST) -> Outcome:
     for fact in facts:
         for host, own in fact.items():
             hosts.setdefault(host, []).append(own)
-    return judge_one(check(name), tuple(hosts), Facts(hosts), {SmokeRun: run})
+    return evaluate_check(check(name), tuple(hosts), Facts(hosts), {SmokeRun: run})
 
 
 def found(name: str, run: SmokeRun, *facts: BY_HOST) -> tuple[Finding, ...]:
@@ -273,7 +280,7 @@ def found(name: str, run: SmokeRun, *facts: BY_HOST) -> tuple[Finding, ...]:
 
 def page(name: str, finding: Finding) -> str:
     """What to do, with the finding's values and each of its hosts, as a report fills it."""
-    from doctor.engine.result import fill
+    from doctor.engine.result import fill_template
 
     text = check(name).section("What to do")
-    return "\n".join(fill(text, {**finding.values, "host": host}) for host in finding.hosts or ("",))
+    return "\n".join(fill_template(text, {**finding.values, "host": host}) for host in finding.hosts or ("",))

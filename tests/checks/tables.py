@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from doctor.engine.catalog import home, load
+from doctor.engine.catalog import bundled_folder, load_check
 from doctor.engine.check import Check
-from doctor.engine.evaluate import Book, judge_one
+from doctor.engine.evaluate import FactCache, evaluate_check
 from doctor.engine.result import Outcome
-from doctor.job import Launch, NotARankTable, RankTable, RankTableFile, read_rank_table
+from doctor.job import LaunchConfig, NotARankTable, RankTable, RankTableFile, read_rank_table
 
 Json = Any
 
@@ -140,21 +140,21 @@ def table(value: Json) -> RankTable:
 
 
 def check(name: str) -> Check:
-    return load(home("checks") / f"{name.replace('-', '_')}.py")
+    return load_check(bundled_folder("checks") / f"{name.replace('-', '_')}.py")
 
 
 def judged(name: str, value: Json, product: str = "", path: str = "/job/rank_table.json", **environ: str) -> Outcome:
     """What the check says of the table alone, without hosts."""
     text = value if isinstance(value, str) else json.dumps(value)
     intent: dict[type, object] = {
-        Launch: Launch.from_environment(environ, product=product),
+        LaunchConfig: LaunchConfig.from_environment(environ, product=product),
         RankTableFile: RankTableFile(path, text),
     }
     try:
         intent[RankTable] = read_rank_table(path, text)
     except NotARankTable as why:
         intent[RankTable] = why
-    return judge_one(check(name), (), Book({}), intent)
+    return evaluate_check(check(name), (), FactCache({}), intent)
 
 
 def said(outcome: Outcome) -> list[str]:

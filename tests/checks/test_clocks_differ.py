@@ -1,9 +1,9 @@
-from doctor.facts.visit import Clock
+from doctor.facts.visit import ClockOffset
 from tests.checks.looked import judged, said, skipped
 
 
-def clock(offset: float, error: float = 0.01) -> list[Clock]:
-    return [Clock(least=offset - error, most=offset + error)]
+def clock(offset: float, error: float = 0.01) -> list[ClockOffset]:
+    return [ClockOffset(minimum=offset - error, maximum=offset + error)]
 
 
 def test_clocks_within_a_second_are_well() -> None:

@@ -5,11 +5,11 @@ NAME = "conntrack-table-full"
 
 
 def test_a_fifth_free_is_well() -> None:
-    assert said(judged(NAME, {"a": [Conntrack(count=80, most=100)]})) == []
+    assert said(judged(NAME, {"a": [Conntrack(count=80, maximum=100)]})) == []
 
 
 def test_less_is_full() -> None:
-    outcome = judged(NAME, {"a": [Conntrack(count=262000, most=262144)]})
+    outcome = judged(NAME, {"a": [Conntrack(count=262000, maximum=262144)]})
     assert said(outcome) == [("a", "262000 connections are tracked, of 262144 at most; expected at most 209715")]
     assert "nf_conntrack_max=524288" in advice(NAME, outcome)
 

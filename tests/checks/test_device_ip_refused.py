@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from doctor import Finding, Skip
-from doctor.facts.hccn import DeviceAddresses, HccnConf, SuperPod
+from doctor.facts.hccn import DeviceAddresses, HccnConf, SuperPodId
 from tests.checks.device_network import a1, judged, product
 
 
@@ -44,7 +44,7 @@ def test_a1_in_smp_mode_closes_three_more() -> None:
 
 
 def test_a3_inside_a_super_pod() -> None:
-    inside, outside = (SuperPod(id=0, server=server, size=384) for server in (9, 255))
+    inside, outside = (SuperPodId(id=0, server_index=server, size=384) for server in (9, 255))
     [one] = found("A3", "192.1.3.199/24", pod=inside)
     assert one.values["segment"] == "192.0.0.0/8"
     assert found("A3", "192.1.3.199/24", pod=outside) == []

@@ -1,12 +1,12 @@
 import pytest
 
-from doctor.facts.disk import DiskRoom, FileSystem
+from doctor.facts.disk import DiskSpace, FileSystem
 from doctor.facts.memory import GIB, MIB
 from tests.checks.looked import judged, said
 
 
-def disk(size: int, free: int, files: int = 10**6, files_free: int = 10**6, read_only: bool = False) -> DiskRoom:
-    return DiskRoom(file_systems=(FileSystem("/tmp", size, free, files, files_free, read_only),))
+def disk(size: int, free: int, files: int = 10**6, files_free: int = 10**6, read_only: bool = False) -> DiskSpace:
+    return DiskSpace(file_systems=(FileSystem("/tmp", size, free, files, files_free, read_only),))
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,7 @@ def disk(size: int, free: int, files: int = 10**6, files_free: int = 10**6, read
     ],
     ids=["large and nearly full", "small by design", "without a count of files", "read-only", "few files by design"],
 )
-def test_room_is_well(room: DiskRoom) -> None:
+def test_room_is_well(room: DiskSpace) -> None:
     assert said(judged("disk-full", {"a": [room]})) == []
 
 

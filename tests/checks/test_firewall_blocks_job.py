@@ -9,9 +9,9 @@ import pytest
 
 from doctor.engine.fact import Fact
 from doctor.engine.result import Outcome, Status
-from doctor.facts.names import HostNames, Meaning
+from doctor.facts.names import HostNames, NameResolution
 from doctor.facts.network import HostAddresses, InterfaceAddress
-from doctor.facts.ports import Listeners, Socket
+from doctor.facts.ports import Listeners, ListeningSocket
 from tests.checks.looked import advice, job, judged, said
 from tests.checks.npus import npus
 from tests.checks.ports import reserved
@@ -33,7 +33,7 @@ def host(
     own = [f"{network}.{number}" for network in networks]
     wires = [InterfaceAddress(f"eth{at}", address, 24) for at, address in enumerate(own)]
     fixed = [InterfaceAddress("lo", "127.0.0.1", 8), InterfaceAddress("docker0", "172.17.0.1", 16)]
-    names = {f"w{one}": Meaning(addresses=(f"10.1.0.{one}",)) for one in range(1, count + 1)}
+    names = {f"w{one}": NameResolution(addresses=(f"10.1.0.{one}",)) for one in range(1, count + 1)}
     facts = [
         rules(seen or brought(), *own),
         HostAddresses(interfaces=(*fixed, *wires)),
@@ -52,7 +52,7 @@ def look(seen: dict[str, Any] | None, *more: Fact, **environ: str) -> Outcome:
 
 def test_hosts_without_a_firewall() -> None:
     found = look(None)
-    assert (found.status, found.looked) == (Status.PASSED, ("w1", "w2", "w3"))
+    assert (found.status, found.evaluated_hosts) == (Status.PASSED, ("w1", "w2", "w3"))
 
 
 def test_an_active_firewall_that_lets_the_fleet_in_passes() -> None:
@@ -114,9 +114,9 @@ def test_a_port_that_the_job_cannot_get_may_be_closed() -> None:
     closed = saved("-A INPUT -p tcp -m tcp --dport 33060 -j DROP")
     assert look(closed).findings[0].values["ports"] == "33060"
     assert look(closed, reserved("33060")).status is Status.PASSED
-    held = Listeners(sockets=(Socket(33060, "0.0.0.0", True, "mysql"),))
+    held = Listeners(sockets=(ListeningSocket(33060, "0.0.0.0", True, "mysql"),))
     assert look(closed, held).status is Status.PASSED
-    narrow = Listeners(sockets=(Socket(33060, "127.0.0.1", True, "mysql"),))
+    narrow = Listeners(sockets=(ListeningSocket(33060, "127.0.0.1", True, "mysql"),))
     assert look(closed, narrow).status is Status.FAILED
 
 
@@ -230,7 +230,7 @@ def test_a_rule_that_cannot_be_judged_is_named(rule: str) -> None:
     found = look(saved(rule))
     assert found.status is Status.UNKNOWN
     assert rule in found.unknown["w2"].text
-    assert found.looked == ("w1", "w3")
+    assert found.evaluated_hosts == ("w1", "w3")
 
 
 def test_a_rule_that_cannot_be_judged_and_makes_no_difference() -> None:

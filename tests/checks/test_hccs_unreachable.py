@@ -5,7 +5,7 @@ from __future__ import annotations
 from ipaddress import IPv4Interface
 
 from doctor import Finding, PerHost
-from doctor.facts.hccn import SuperPod, Vnic, VnicAddresses
+from doctor.facts.hccn import SuperPodId, Vnic, VnicAddresses
 from doctor.facts.hccn.hccs import HccsPing, HccsPings
 from tests.checks.device_network import HOSTS, judged
 
@@ -32,7 +32,7 @@ def found(lost: tuple[str, int] | None = None, planes: tuple[str, ...] = (), pod
                     address = str(VNICS[other].by_npu[npu].address.ip)
                     pings.append(HccsPing(npu, address, 3, received, planes if bad else ()))
         said[host] = HccsPings(pings=tuple(pings))
-    placed = PerHost({host: SuperPod(id=n % pods, server=n, size=4) for n, host in enumerate(HOSTS)})
+    placed = PerHost({host: SuperPodId(id=n % pods, server_index=n, size=4) for n, host in enumerate(HOSTS)})
     return judged("hccs_unreachable", pings=PerHost(said), vnics=VNICS, pods=placed)
 
 

@@ -1,9 +1,9 @@
-from doctor.facts.names import HostNames, Meaning
+from doctor.facts.names import HostNames, NameResolution
 from tests.checks.looked import judged, said, skipped
 
 
 def sees(own: str, *addresses: str) -> list[HostNames]:
-    return [HostNames(own=own, names={own: Meaning(("127.0.1.1",)), "n1": Meaning(addresses)}, fleet=2)]
+    return [HostNames(own=own, names={own: NameResolution(("127.0.1.1",)), "n1": NameResolution(addresses)}, fleet=2)]
 
 
 def test_one_meaning_everywhere_is_well() -> None:

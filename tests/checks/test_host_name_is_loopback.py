@@ -1,13 +1,13 @@
 import pytest
 
-from doctor.facts.names import HostNames, Meaning
+from doctor.facts.names import HostNames, NameResolution
 from tests.checks.looked import advice, judged, said, skipped
 
-WELL = [HostNames(own="n1", names={"n1": Meaning(("10.0.0.1", "fd00::1"))}, fleet=2)]
+WELL = [HostNames(own="n1", names={"n1": NameResolution(("10.0.0.1", "fd00::1"))}, fleet=2)]
 
 
 def meaning(*addresses: str) -> list[HostNames]:
-    return [HostNames(own="n2", names={"n2": Meaning(addresses)}, fleet=2)]
+    return [HostNames(own="n2", names={"n2": NameResolution(addresses)}, fleet=2)]
 
 
 def test_an_address_that_others_reach_is_well() -> None:

@@ -1,9 +1,9 @@
-from doctor.facts.names import HostNames, Meaning
+from doctor.facts.names import HostNames, NameResolution
 from tests.checks.looked import judged, said, skipped
 
 
 def called(name: str) -> list[HostNames]:
-    return [HostNames(own=name, names={name: Meaning(("10.0.0.1",))}, fleet=3)]
+    return [HostNames(own=name, names={name: NameResolution(("10.0.0.1",))}, fleet=3)]
 
 
 def test_names_of_their_own_are_well() -> None:

@@ -1,14 +1,14 @@
-from doctor.facts.names import HostNames, Meaning
+from doctor.facts.names import HostNames, NameResolution
 from tests.checks.looked import judged, said, skipped
 
-LOST = Meaning(error="Name or service not known")
+LOST = NameResolution(error="Name or service not known")
 
 
-def host(own: str, **names: Meaning) -> list[HostNames]:
-    return [HostNames(own=own, names={own: Meaning(("10.0.0.9",)), **names}, fleet=2)]
+def host(own: str, **names: NameResolution) -> list[HostNames]:
+    return [HostNames(own=own, names={own: NameResolution(("10.0.0.9",)), **names}, fleet=2)]
 
 
-A, B = Meaning(("10.0.0.1",)), Meaning(("10.0.0.2",))
+A, B = NameResolution(("10.0.0.1",)), NameResolution(("10.0.0.2",))
 
 
 def test_names_that_all_hosts_know_are_well() -> None:

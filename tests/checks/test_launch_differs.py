@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from doctor.engine.evaluate import Book, judge_one
+from doctor.engine.evaluate import FactCache, evaluate_check
 from doctor.engine.result import Outcome, Status
-from doctor.job import Launch
+from doctor.job import LaunchConfig
 from tests.checks.tables import check, said
 
 
 def judged(**by_host: dict[str, str]) -> Outcome:
-    launch = Launch.from_environment({}, by_host=by_host)
-    return judge_one(check("launch-differs"), (), Book({}), {Launch: launch})
+    launch = LaunchConfig.from_environment({}, by_host=by_host)
+    return evaluate_check(check("launch-differs"), (), FactCache({}), {LaunchConfig: launch})
 
 
 JOB = {"MASTER_ADDR": "w1", "MASTER_PORT": "29500", "WORLD_SIZE": "24"}

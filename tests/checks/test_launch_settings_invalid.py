@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from doctor.engine.evaluate import Book, judge_one
+from doctor.engine.evaluate import FactCache, evaluate_check
 from doctor.engine.fact import PerHost
 from doctor.engine.result import Outcome, Status
 from doctor.facts.npu import NpuProduct
-from doctor.job import Launch
+from doctor.job import LaunchConfig
 from tests.checks.tables import check, said
 
 NAME = "launch-settings-invalid"
 
 
 def judged(product: str = "", **environ: str) -> Outcome:
-    return judge_one(check(NAME), (), Book({}), {Launch: Launch.from_environment(environ, product=product)})
+    return evaluate_check(
+        check(NAME), (), FactCache({}), {LaunchConfig: LaunchConfig.from_environment(environ, product=product)}
+    )
 
 
 def test_each_value_is_named_with_what_was_expected() -> None:
@@ -33,7 +35,7 @@ def test_what_depends_on_the_product() -> None:
 
 def test_the_hosts_say_which_product() -> None:
     products = PerHost({"n1": NpuProduct(family="A1", evidence="")})
-    launch = Launch.from_environment({"HCCL_EXEC_TIMEOUT": "20000"})
+    launch = LaunchConfig.from_environment({"HCCL_EXEC_TIMEOUT": "20000"})
     assert len(list(check(NAME).function(launch=launch, products=products))) == 1
 
 

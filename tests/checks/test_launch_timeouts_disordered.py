@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from doctor.engine.evaluate import Book, judge_one
+from doctor.engine.evaluate import FactCache, evaluate_check
 from doctor.engine.result import Outcome, Status
-from doctor.job import Launch
+from doctor.job import LaunchConfig
 from tests.checks.tables import check, said
 
 NAME = "launch-timeouts-disordered"
 
 
 def judged(**environ: str) -> Outcome:
-    return judge_one(check(NAME), (), Book({}), {Launch: Launch.from_environment(environ)})
+    return evaluate_check(check(NAME), (), FactCache({}), {LaunchConfig: LaunchConfig.from_environment(environ)})
 
 
 @pytest.mark.parametrize(

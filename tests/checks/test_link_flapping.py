@@ -1,6 +1,6 @@
 from datetime import datetime, timedelta
 
-from doctor.facts.hccn import LinkHistory, Record
+from doctor.facts.hccn import LinkHistory, LinkRecord
 from tests.checks.device_network import judged
 
 NOW = datetime(2025, 10, 28, 21, 46, 46)
@@ -9,7 +9,7 @@ NOW = datetime(2025, 10, 28, 21, 46, 46)
 def history(*ages: timedelta) -> LinkHistory:
     """Changes that long ago, newest first, DOWN and UP by turns."""
     changes = tuple((NOW - age, "DOWN" if number % 2 else "UP") for number, age in enumerate(ages))
-    return LinkHistory(by_npu={0: Record(NOW, ()), 1: Record(NOW, changes)})  # type: ignore[arg-type]
+    return LinkHistory(by_npu={0: LinkRecord(NOW, ()), 1: LinkRecord(NOW, changes)})  # type: ignore[arg-type]
 
 
 def test_a_start_and_a_cable_pulled_once() -> None:

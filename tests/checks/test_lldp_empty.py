@@ -5,7 +5,7 @@ from doctor.facts.hccn import Neighbour, Neighbours
 from tests.checks.device_network import HOSTS, judged, links, per
 
 HEARD = Neighbours(by_npu={npu: Neighbour("switch", "m", f"p{npu}") for npu in range(8)})
-DEAF = Neighbours(by_npu={0: Neighbour("switch", "m", "p0")}, silent=(1, 2))
+DEAF = Neighbours(by_npu={0: Neighbour("switch", "m", "p0")}, without_neighbour=(1, 2))
 
 
 def test_all_hear() -> None:
@@ -25,4 +25,6 @@ def test_without_a_link_there_is_nothing_to_hear() -> None:
 
 def test_switches_without_lldp() -> None:
     with pytest.raises(Skip):
-        judged("lldp_empty", neighbours=per(HOSTS, Neighbours(by_npu={}, silent=tuple(range(8)))), links=None)
+        judged(
+            "lldp_empty", neighbours=per(HOSTS, Neighbours(by_npu={}, without_neighbour=tuple(range(8)))), links=None
+        )

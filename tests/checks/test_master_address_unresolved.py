@@ -1,8 +1,12 @@
-from doctor.facts.names import HostNames, Meaning
+from doctor.facts.names import HostNames, NameResolution
 from tests.checks.looked import job, judged, said, skipped
 
-SEES = [HostNames(own="a", names={"a": Meaning(("10.0.0.1",)), "m": Meaning(("10.0.0.5",))}, fleet=2)]
-BLIND = [HostNames(own="b", names={"b": Meaning(("10.0.0.2",)), "m": Meaning(error="no answer in 8 s")}, fleet=2)]
+SEES = [HostNames(own="a", names={"a": NameResolution(("10.0.0.1",)), "m": NameResolution(("10.0.0.5",))}, fleet=2)]
+BLIND = [
+    HostNames(
+        own="b", names={"b": NameResolution(("10.0.0.2",)), "m": NameResolution(error="no answer in 8 s")}, fleet=2
+    )
+]
 
 
 def test_a_name_that_all_hosts_know_is_well() -> None:

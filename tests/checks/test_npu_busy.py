@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from doctor.facts.npu import NpuProcess
-from doctor.facts.processes import Holder, NpuProcesses
+from doctor.facts.processes import DeviceUser, NpuProcesses
 from tests.checks.devices import of, state, table
 
 look = of("npu_busy")
@@ -21,7 +21,9 @@ def test_a_process_is_named_with_its_npu() -> None:
 
 
 def test_its_owner_is_told_where_it_is_known() -> None:
-    (found,) = look(LEFT, NpuProcesses(holders=(Holder(4242, "python3", "ann", 90, (3,)),), hidden=0))
+    (found,) = look(
+        LEFT, NpuProcesses(device_users=(DeviceUser(4242, "python3", "ann", 90, (3,)),), unreadable_processes=0)
+    )
     assert (found.values["user"], found.values["running"]) == ("ann", "90 s")
 
 
@@ -29,9 +31,14 @@ def test_a_process_whose_name_npu_smi_cannot_tell() -> None:
     nameless = table(state(0), processes=(NpuProcess(0, 0, 42, "", 10),))
     (found,) = look(nameless, None)
     assert "(name not known)" in str(found)
-    (found,) = look(nameless, NpuProcesses(holders=(Holder(42, "python3", "ann", 90, (0,)),), hidden=0))
+    (found,) = look(
+        nameless, NpuProcesses(device_users=(DeviceUser(42, "python3", "ann", 90, (0,)),), unreadable_processes=0)
+    )
     assert "(python3)" in str(found)
 
 
 def test_a_file_that_is_open_is_no_process_on_the_npu() -> None:
-    assert look(table(), NpuProcesses(holders=(Holder(7, "exporter", "root", 90, (0,)),), hidden=0)) == []
+    assert (
+        look(table(), NpuProcesses(device_users=(DeviceUser(7, "exporter", "root", 90, (0,)),), unreadable_processes=0))
+        == []
+    )

@@ -1,24 +1,26 @@
 from typing import Any
 
 from doctor import Finding, PerHost
-from doctor.facts.hccn import Module, Optics, Reading
+from doctor.facts.hccn import OpticalModule, OpticalReading, Optics
 from tests.checks.device_network import fleet, judged, links, per
 
 PAIR = ("h1", "h2")
 
 
-def module(rx: float = 1.0, temperature: float = 47, **flags: int) -> Module:
-    return Module(
+def module(rx: float = 1.0, temperature: float = 47, **flags: int) -> OpticalModule:
+    return OpticalModule(
         readings={
-            "temperature": Reading(temperature, 0, 70, "C"),
-            "Rx Power0": Reading(rx, 0.1445, 3.5481, "mW"),
-            "Rx Power1": Reading(rx, 0.1445, 3.5481, "mW"),
+            "temperature": OpticalReading(temperature, 0, 70, "C"),
+            "Rx Power0": OpticalReading(rx, 0.1445, 3.5481, "mW"),
+            "Rx Power1": OpticalReading(rx, 0.1445, 3.5481, "mW"),
         },
         flags={"Rx Los": 0, **flags},
     )
 
 
-def found(family: str = "A2", odd: Module | None = None, empty: tuple[int, ...] = (), **more: Any) -> list[Finding]:
+def found(
+    family: str = "A2", odd: OpticalModule | None = None, empty: tuple[int, ...] = (), **more: Any
+) -> list[Finding]:
     """``odd`` is in NPU 3 of h2; those in ``empty`` there have no module."""
     usual = dict.fromkeys(range(8), module())
     own = {**usual, **({3: odd} if odd else {})}
@@ -49,11 +51,11 @@ def test_flags() -> None:
 
 
 def test_limits_that_the_module_leaves_open_are_none() -> None:
-    assert found(odd=Module(readings={"Vcc": Reading(3300, 0, 0, "mV")})) == []
+    assert found(odd=OpticalModule(readings={"Vcc": OpticalReading(3300, 0, 0, "mV")})) == []
 
 
 def test_a_module_that_does_not_answer() -> None:
-    [one] = found(odd=Module(reachable=False))
+    [one] = found(odd=OpticalModule(reachable=False))
     assert one.values["npu"] == 3
 
 

@@ -1,14 +1,14 @@
 import pytest
 
-from doctor.engine.evaluate import judge_one
+from doctor.engine.evaluate import evaluate_check
 from doctor.engine.result import Outcome
-from doctor.facts.visit import Reach
+from doctor.facts.visit import Reachability
 from tests.checks.looked import Facts, check, said
 
 
 def judged(trouble: str, text: str) -> Outcome:
-    book = Facts({"a": [Reach(trouble=trouble, text=text, hint="")]})
-    return judge_one(check("python3-missing"), ("a",), book, {})
+    book = Facts({"a": [Reachability(failure=trouble, text=text, hint="")]})
+    return evaluate_check(check("python3-missing"), ("a",), book, {})
 
 
 @pytest.mark.parametrize("trouble", ["", "dropped", "auth", "timeout"])
@@ -24,5 +24,5 @@ def test_the_reason_is_told() -> None:
 @pytest.mark.parametrize(("trouble", "because"), [("dropped", "host-unreachable"), ("budget", "")])
 def test_of_a_host_that_was_not_reached_nothing_is_claimed(trouble: str, because: str) -> None:
     outcome = judged(trouble, "no answer")
-    assert (outcome.looked, outcome.complete) == ((), False)
-    assert outcome.unknown["a"].because == because
+    assert (outcome.evaluated_hosts, outcome.complete) == ((), False)
+    assert outcome.unknown["a"].root_cause == because

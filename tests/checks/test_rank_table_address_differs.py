@@ -56,7 +56,7 @@ def test_what_could_not_be_compared_is_unknown() -> None:
         findings(value, {"172.16.0.10": DeviceAddresses(by_npu={0: ip_interface("10.0.0.1/24")})})
     with pytest.raises(Unreadable) as caught:
         findings(value, {"elsewhere": devices(value, 0)})
-    assert caught.value.because == "rank-table-host-unknown"
+    assert caught.value.root_cause == "rank-table-host-unknown"
 
 
 def test_ipv6_beside_ipv4_is_unknown() -> None:

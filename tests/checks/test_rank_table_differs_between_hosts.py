@@ -10,7 +10,7 @@ from doctor.engine.check import Skip
 from doctor.engine.fact import PerHost
 from doctor.engine.result import Finding
 from doctor.facts.ranks import RankTableOnHost
-from doctor.job import Launch, RankTableFile
+from doctor.job import LaunchConfig, RankTableFile
 from tests.checks.tables import check
 
 NAME = "rank-table-differs-between-hosts"
@@ -19,7 +19,9 @@ PATH = "/job/rank_table.json"
 
 
 def findings(variable: str = "", text: str = TEXT, **copies: str | None) -> list[Finding]:
-    launch = Launch.from_environment({"RANK_TABLE_FILE": PATH} if variable else {}, rank_table="" if variable else PATH)
+    launch = LaunchConfig.from_environment(
+        {"RANK_TABLE_FILE": PATH} if variable else {}, rank_table="" if variable else PATH
+    )
     facts = {
         host: RankTableOnHost(
             path=PATH, present=said is not None, sha256=hashlib.sha256(said.encode()).hexdigest() if said else ""

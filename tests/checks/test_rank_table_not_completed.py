@@ -23,7 +23,7 @@ def test_empty() -> None:
 def test_missing_is_another_check_s_finding() -> None:
     value = a1()
     del value["status"]
-    assert judged(NAME, value).unknown[""].because == "rank-table-field-missing"
+    assert judged(NAME, value).unknown[""].root_cause == "rank-table-field-missing"
 
 
 def test_healthy() -> None:

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from doctor.engine.evaluate import Book, judge_one
+from doctor.engine.evaluate import FactCache, evaluate_check
 from doctor.engine.fact import Absent
 from doctor.engine.result import Status
 from doctor.job import RankTableFile
@@ -44,13 +44,15 @@ def test_a_byte_order_mark_is_said_and_the_rest_judged() -> None:
 
 
 def test_a_file_that_cannot_be_read() -> None:
-    outcome = judge_one(check(NAME), (), Book({}), {RankTableFile: RankTableFile("/t.json", error="Permission denied")})
+    outcome = evaluate_check(
+        check(NAME), (), FactCache({}), {RankTableFile: RankTableFile("/t.json", error="Permission denied")}
+    )
     assert said(outcome) == ["/t.json cannot be read: Permission denied"]
 
 
 def test_no_rank_table_is_no_fault() -> None:
     assert (
-        judge_one(check(NAME), (), Book({}), {RankTableFile: Absent("no rank table was given")}).status
+        evaluate_check(check(NAME), (), FactCache({}), {RankTableFile: Absent("no rank table was given")}).status
         is Status.SKIPPED
     )
 

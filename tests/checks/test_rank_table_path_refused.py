@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from doctor.engine.evaluate import Book, judge_one
+from doctor.engine.evaluate import FactCache, evaluate_check
 from doctor.engine.result import Status
 from doctor.job import RankTableFile
 from tests.checks.tables import a1, check, judged, said
@@ -25,8 +25,8 @@ def test_names(path: str, words: str) -> None:
 
 
 def test_a_symbolic_link() -> None:
-    file = RankTableFile("/job/hccl.json", "{}", link="/nfs/hccl.json")
-    outcome = judge_one(check(NAME), (), Book({}), {RankTableFile: file})
+    file = RankTableFile("/job/hccl.json", "{}", link_target="/nfs/hccl.json")
+    outcome = evaluate_check(check(NAME), (), FactCache({}), {RankTableFile: file})
     assert said(outcome) == ["/job/hccl.json is a symbolic link to /nfs/hccl.json"]
 
 

@@ -28,7 +28,7 @@ def test_a_server_list_without_version() -> None:
 def test_no_other_check_guesses() -> None:
     outcome = judged("rank-table-counts-wrong", {**a1(), "version": "2.0"})
     assert outcome.status is Status.UNKNOWN
-    assert outcome.unknown[""].because == NAME
+    assert outcome.unknown[""].root_cause == NAME
 
 
 @pytest.mark.parametrize("value", [a1(), a3(), legacy(), lab()])

@@ -4,16 +4,16 @@ from typing import Any
 
 import pytest
 
-from doctor.facts.smoke import Wrong
-from doctor.smoke.numerics.buffers import sent
+from doctor.facts.smoke import CollectiveWrong
+from doctor.smoke.numerics.buffers import sent_value
 from tests.checks.smoke import collectives, found, judged, page, ran
 
 NAME = "smoke_collective_wrong"
 
 
-def wrong(rank: int, op: str = "all_reduce", **more: Any) -> Wrong:
+def wrong(rank: int, op: str = "all_reduce", **more: Any) -> CollectiveWrong:
     chosen = {"gid": 0, "dtype": "float32", "numel": 1021, "root": -1, "index": 17, "expected": 22.0, "got": 23.0}
-    return Wrong(rank=rank, op=op, **{**chosen, "wrong": 1, **more})
+    return CollectiveWrong(rank=rank, op=op, **{**chosen, "wrong": 1, **more})
 
 
 def test_right_numbers_are_fine() -> None:
@@ -65,7 +65,13 @@ def test_groups_together_tell_whose_part_it_is() -> None:
 
 def test_a_wrong_root() -> None:
     run = ran(4, 2)
-    values = {"root": 3, "index": 0, "numel": 1, "expected": float(sent(4, 3, 0)), "got": float(sent(4, 0, 0))}
+    values = {
+        "root": 3,
+        "index": 0,
+        "numel": 1,
+        "expected": float(sent_value(4, 3, 0)),
+        "got": float(sent_value(4, 0, 0)),
+    }
     (finding,) = found(NAME, run, collectives(run, *(wrong(rank, "broadcast", **values) for rank in range(4))))
     assert "it is what rank 0 sends: ranks or devices changed places" in str(finding)
 
@@ -76,8 +82,8 @@ def test_ranks_that_changed_places_are_recognised_by_what_they_send() -> None:
         "numel": 4084,
         "index": 1021,
         "wrong": 2042,
-        "got": float(sent(4, 2, 0)),
-        "expected": float(sent(4, 1, 0)),
+        "got": float(sent_value(4, 2, 0)),
+        "expected": float(sent_value(4, 1, 0)),
     }
     (finding,) = found(NAME, run, collectives(run, *(wrong(rank, "all_gather", **values) for rank in range(4))))
     assert "it is what rank 2 sends" in str(finding)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Mapping
 
-from doctor.facts.smoke import Paired
+from doctor.facts.smoke import PairTimes
 from tests.checks.smoke import found, judged, page, pairs, ran
 
 NAME = "smoke_host_slow"
@@ -14,7 +14,7 @@ def met(
     slow: Mapping[int, float] | None = None,
     links: Mapping[tuple[int, int], float] | None = None,
     alone: bool = True,
-) -> list[Paired]:
+) -> list[PairTimes]:
     """Everybody with everybody; ``slow``: times, of an end; ``links``: of a pair, which is measured again ``alone``."""
     noise, events, ranks = random.Random(1), [], sorted(ends)
     factors = slow or {}
@@ -23,8 +23,8 @@ def met(
         for again in (False, True) if alone and (low, high) in (links or {}) else (False,):
             seconds = tuple(0.002 * times * noise.lognormvariate(0, 0.03) for _ in range(6 if again else 3))
             events += [
-                Paired(low, high, number, 1 << 20, seconds, again),
-                Paired(high, low, number, 1 << 20, seconds, again),
+                PairTimes(low, high, number, 1 << 20, seconds, again),
+                PairTimes(high, low, number, 1 << 20, seconds, again),
             ]
     return events
 

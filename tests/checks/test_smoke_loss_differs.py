@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from doctor.facts.smoke import Twin
+from doctor.facts.smoke import ReferenceRun
 from doctor.smoke.model import Layout
 from tests.checks.smoke import page
 from tests.checks.trained import DP2TP2, DP4, PP2DP2, TP4, ZERO, Trained, healthy, leading
@@ -33,7 +33,7 @@ def test_rounding_is_no_difference() -> None:
 
 
 def test_devices_that_multiply_with_fewer_bits_may_be_off_by_more() -> None:
-    trained = loss_off(Trained(), by=4e-3).spoil(Twin, lambda one: {"precision": 4e-4})
+    trained = loss_off(Trained(), by=4e-3).spoil(ReferenceRun, lambda one: {"precision": 4e-4})
     assert not trained.findings(NAME)
     assert loss_off(trained, by=0.08).findings(NAME)
 

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 
 from doctor.engine.result import Outcome, Status
-from doctor.facts.smoke import Stepped
+from doctor.facts.smoke import TrainingStep
 from tests.checks.smoke import alter, judged, learning, page, ran, training, training_events
 
 NAME = "smoke_loss_stalled"
@@ -58,12 +58,12 @@ def test_too_few_steps() -> None:
 
 def test_nan_is_another_checks() -> None:
     told = outcome([*FALLING[:5], None, None, None, None, None])
-    assert told.unknown[""].because == "smoke-not-finite"
+    assert told.unknown[""].root_cause == "smoke-not-finite"
 
 
 def test_what_is_wrong_in_the_layouts_explains_it() -> None:
     run = ran(4, 2)
-    events = alter(training_events(run), 3, Stepped, ids=(1, 2))
+    events = alter(training_events(run), 3, TrainingStep, ids=(1, 2))
     told = outcome([4.2] * 10, training(run, events))
     assert not told.findings
-    assert told.unknown[""].because == "smoke-shards-wrong"
+    assert told.unknown[""].root_cause == "smoke-shards-wrong"

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from doctor.facts.smoke import Twin
+from doctor.facts.smoke import ReferenceRun
 from doctor.smoke.model import Layout
 from tests.checks.smoke import page
 from tests.checks.trained import DP2TP2, DP4, PP2DP2, TP4, Trained, healthy, leading, off
@@ -61,7 +61,7 @@ def test_two_ranks_alone_are_decided_by_the_twin() -> None:
 
 def test_a_tie_is_said_when_the_twins_differ_too() -> None:
     trained = drawn(Trained(Layout(tp=2), ranks=2), 0, "python")
-    trained.spoil(Twin, lambda one: {"losses": (4.5, 4.4, 4.3, 4.2)} if one.rank == 0 else None)
+    trained.spoil(ReferenceRun, lambda one: {"losses": (4.5, 4.4, 4.3, 4.2)} if one.rank == 0 else None)
     one = trained.one(NAME)
     assert one.values["tie"]
     assert one.values["ranks"] == [0, 1]

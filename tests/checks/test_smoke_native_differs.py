@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from doctor.engine.result import Status
-from doctor.facts.smoke import Native
+from doctor.facts.smoke import NativeResult
 from tests.checks.smoke import judged, native, page, training
 from tests.checks.trained import DP4, PP2DP2, Trained
 
@@ -9,38 +9,38 @@ NAME = "smoke_native_differs"
 LOSSES = (4.6, 4.3, 4.0, 3.7)
 
 
-def outcome(*events: Native):  # type: ignore[no-untyped-def]
+def outcome(*events: NativeResult):  # type: ignore[no-untyped-def]
     trained = Trained(DP4, PP2DP2)
     return judged(NAME, trained.run, training(trained.run, trained.events), native(trained.run, events))
 
 
 def test_the_wrappers_are_the_twin() -> None:
-    plain = [Native(rank, 0, "DDP", LOSSES) for rank in range(4)]
-    pipes = [Native(rank, 1, "ScheduleGPipe", (4.7, 4.4), twin=(4.7, 4.4)) for rank in range(4)]
+    plain = [NativeResult(rank, 0, "DDP", LOSSES) for rank in range(4)]
+    pipes = [NativeResult(rank, 1, "ScheduleGPipe", (4.7, 4.4), twin=(4.7, 4.4)) for rank in range(4)]
     assert outcome(*plain, *pipes).status is Status.PASSED
 
 
 def test_one_wrapper_is_off() -> None:
-    off = [Native(rank, 0, "fully_shard", (4.6, 4.35, 4.0, 3.7)) for rank in range(4)]
-    [one] = outcome(*off, *(Native(rank, 0, "DDP", LOSSES) for rank in range(4))).findings
+    off = [NativeResult(rank, 0, "fully_shard", (4.6, 4.35, 4.0, 3.7)) for rank in range(4)]
+    [one] = outcome(*off, *(NativeResult(rank, 0, "DDP", LOSSES) for rank in range(4))).findings
     assert str(one) == "fully_shard in dp4: the loss of step 1 is 4.35, in one process 4.3"
     assert one.hosts == ("w1", "w2")
     assert "so it is fully_shard" in page(NAME, one)
 
 
 def test_a_loss_that_is_not_finite() -> None:
-    [one] = outcome(*(Native(rank, 0, "DDP", (4.6, None if rank == 1 else 4.3)) for rank in range(4))).findings
+    [one] = outcome(*(NativeResult(rank, 0, "DDP", (4.6, None if rank == 1 else 4.3)) for rank in range(4))).findings
     assert (one.values["step"], one.values["saw"]) == (1, None)
 
 
 def test_what_is_wrong_without_wrappers_explains_it() -> None:
     trained = Trained(DP4).steps(lambda one: {"loss": one.loss + 0.1})
-    off = native(trained.run, [Native(rank, 0, "DDP", (4.9,)) for rank in range(4)])
+    off = native(trained.run, [NativeResult(rank, 0, "DDP", (4.9,)) for rank in range(4)])
     told = judged(NAME, trained.run, training(trained.run, trained.events), off)
-    assert told.unknown[""].because == "smoke-loss-differs"
+    assert told.unknown[""].root_cause == "smoke-loss-differs"
 
 
 def test_a_wrapper_that_could_not_run_is_unknown() -> None:
-    told = outcome(*(Native(rank, 0, "fully_shard", (), "no module named fully_shard") for rank in range(4)))
+    told = outcome(*(NativeResult(rank, 0, "fully_shard", (), "no module named fully_shard") for rank in range(4)))
     assert told.status is Status.UNKNOWN
     assert told.unknown[""].text == "fully_shard in dp4, ranks 0-3 (w1, w2): no module named fully_shard"

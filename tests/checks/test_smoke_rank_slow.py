@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from doctor.facts.smoke import Device, Joined
+from doctor.facts.smoke import RankDevice, RankJoined
 from tests.checks.smoke import alter, found, judged, pace, page, ran, start_events, started
 
 NAME = "smoke_rank_slow"
@@ -47,7 +47,7 @@ def test_ranks_of_one_host_are_one_finding() -> None:
 
 def test_other_devices_may_be_slower() -> None:
     run = ran(4, 2, devices=True)
-    events = alter(start_events(run), (2, 3), Joined, device=Device(0, "NVIDIA A30", "GPU-x"))
+    events = alter(start_events(run), (2, 3), RankJoined, device=RankDevice(0, "NVIDIA A30", "GPU-x"))
     slower = pace(run, fleet(4, r2=1.6, r3=1.6))
     assert not found(NAME, run, slower, started(run, events))
     assert found(NAME, run, slower, started(run))[0].hosts == ("w2",)

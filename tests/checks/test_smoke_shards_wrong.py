@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from doctor.facts.smoke import TwinBlocks
+from doctor.facts.smoke import ReferenceBlocks
 from tests.checks.smoke import BLOCK_NUMBER, page
 from tests.checks.trained import DP2TP2, DP4, TP4, Trained, healthy, leading
 
@@ -78,7 +78,7 @@ def test_tokens_of_no_block() -> None:
 
 def test_two_blocks_with_the_same_tokens_are_told_apart_by_their_masks() -> None:
     trained = Trained(DP4)
-    trained.spoil(TwinBlocks, lambda one: {"ids": (*one.ids[:5], one.ids[1], *one.ids[6:])})
+    trained.spoil(ReferenceBlocks, lambda one: {"ids": (*one.ids[:5], one.ids[1], *one.ids[6:])})
     trained.steps(lambda one: {"ids": (one.ids[0], one.ids[0] - 3)} if one.rank == 2 else None)
     assert not trained.findings(NAME)
     assert reads(trained, {3: (0, 1)}).one(NAME).values["read"] == {"rank 3": "0-1"}

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from doctor.facts.smoke import Twin
+from doctor.facts.smoke import ReferenceRun
 from doctor.smoke.model import Layout
 from tests.checks.smoke import found, judged, start_events, started, training
 from tests.checks.trained import DP4, TP4, Trained, healthy, leading, off
@@ -11,7 +11,7 @@ NAME = "smoke_twin_differs"
 
 
 def wrong(trained: Trained, rank: int, **fields: Any) -> Trained:
-    return trained.spoil(Twin, lambda one: fields if one.rank == rank else None)
+    return trained.spoil(ReferenceRun, lambda one: fields if one.rank == rank else None)
 
 
 def test_one_result() -> None:
@@ -44,10 +44,12 @@ def test_the_last_bit_counts_on_equal_devices() -> None:
 
 def test_hosts_may_have_different_processors() -> None:
     """Of CPUs, those of one host are equal for certain."""
-    trained = Trained(DP4).spoil(Twin, lambda one: {"params": 1} if one.rank >= 2 else None)
+    trained = Trained(DP4).spoil(ReferenceRun, lambda one: {"params": 1} if one.rank >= 2 else None)
     assert not trained.findings(NAME)
     assert wrong(Trained(DP4), 3, params=1).one(NAME).values["kind"] == "the CPUs of w2"
-    far = Trained(DP4).spoil(Twin, lambda one: {"params": 1, "losses": (4.6, 4.4, 4.2, 4.0)} if one.rank >= 2 else None)
+    far = Trained(DP4).spoil(
+        ReferenceRun, lambda one: {"params": 1, "losses": (4.6, 4.4, 4.2, 4.0)} if one.rank >= 2 else None
+    )
     assert far.one(NAME).values["kind"] == "all devices"
 
 
@@ -61,7 +63,7 @@ def test_accelerators_of_two_kinds_are_not_compared_bit_for_bit() -> None:
 
 
 def test_fewer_bits_are_named() -> None:
-    trained = Trained(DP4, devices=True).spoil(Twin, lambda one: {"precision": 4e-4 if one.rank == 2 else 3e-7})
+    trained = Trained(DP4, devices=True).spoil(ReferenceRun, lambda one: {"precision": 4e-4 if one.rank == 2 else 3e-7})
     one = wrong(trained, 2, params=1, losses=(4.6, 4.301, 4.0, 3.7)).one(NAME)
     assert "products of float32 are off by 4e-04 there, by 3e-07 on the others (TF32 or the like)" in str(one)
 
@@ -77,4 +79,4 @@ def test_draws_that_differ_explain_it() -> None:
     trained.steps(lambda one: {"masks": off(one.masks)} if one.rank == 3 else None)
     assert leading(trained) == {"smoke_mask_differs"}
     outcome = judged(NAME, trained.run, training(trained.run, trained.events))
-    assert outcome.unknown[""].because == "smoke-mask-differs"
+    assert outcome.unknown[""].root_cause == "smoke-mask-differs"

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from doctor.facts.smoke import TwinUpdate
+from doctor.facts.smoke import ReferenceUpdate
 from tests.checks.smoke import page
 from tests.checks.trained import DP4, TP4, Trained, healthy, leading
 
@@ -53,5 +53,5 @@ def test_one_rank_never_updates() -> None:
 
 def test_what_the_twin_does_not_move_either_is_well() -> None:
     trained = Trained(DP4).ended(still("head"))
-    trained.spoil(TwinUpdate, lambda one: {"update": {**one.update, "head": 0.0}})
+    trained.spoil(ReferenceUpdate, lambda one: {"update": {**one.update, "head": 0.0}})
     assert not trained.findings(NAME)

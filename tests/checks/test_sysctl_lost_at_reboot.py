@@ -1,4 +1,4 @@
-from doctor.facts.kernel import LiveSettings, Setting, SysctlFiles
+from doctor.facts.kernel import KernelSetting, LiveSettings, SysctlFiles
 from tests.checks.looked import Seen, advice, judged, said
 
 SOMAXCONN, PORTS = "net.core.somaxconn", "net.ipv4.ip_local_reserved_ports"
@@ -7,9 +7,9 @@ FILE = "/etc/sysctl.d/90-cluster.conf"
 
 
 def host(live: dict[str, str], *files: tuple[str, str], unheeded: tuple[str, str] | None = None) -> Seen:
-    lines = tuple(Setting(key, value, FILE) for key, value in files)
-    other = (Setting(*unheeded, "/etc/sysctl.conf"),) if unheeded else ()
-    return {"a": [LiveSettings(values=live), SysctlFiles(settings=lines, unheeded=other)]}
+    lines = tuple(KernelSetting(key, value, FILE) for key, value in files)
+    other = (KernelSetting(*unheeded, "/etc/sysctl.conf"),) if unheeded else ()
+    return {"a": [LiveSettings(values=live), SysctlFiles(settings=lines, ignored=other)]}
 
 
 def findings(*args: object, **kwargs: object) -> list[str]:

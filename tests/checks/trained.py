@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 
 from doctor.engine.result import Finding, Outcome
-from doctor.facts.smoke import Begun, Ended, Stepped
-from doctor.facts.smoke.events import Event
+from doctor.facts.smoke import LayoutBegun, LayoutEnded, TrainingStep
+from doctor.facts.smoke.events import RankEvent
 from doctor.smoke.model import Layout, SmokeRun
-from doctor.smoke.plan import layouts
+from doctor.smoke.plan import default_layouts
 from tests.checks.smoke import found, judged, place_in, ran, training, training_events
 
 DP4, TP4, DP2TP2, PP2DP2, ZERO = (
@@ -30,23 +30,23 @@ class Trained:
     """A run of some layouts, with events that can be spoilt."""
 
     def __init__(self, *chosen: Layout, ranks: int = 4, steps: int = 4, devices: bool = False) -> None:
-        self.run: SmokeRun = ran(ranks, 2, layouts=chosen or layouts(ranks), devices=devices)
-        self.events: list[Event] = training_events(self.run, steps=steps)
+        self.run: SmokeRun = ran(ranks, 2, layouts=chosen or default_layouts(ranks), devices=devices)
+        self.events: list[RankEvent] = training_events(self.run, steps=steps)
 
-    def spoil(self, kind: type[Event], change: Change) -> Trained:
+    def spoil(self, kind: type[RankEvent], change: Change) -> Trained:
         self.events = [
             msgspec.structs.replace(one, **(change(one) or {})) if isinstance(one, kind) else one for one in self.events
         ]
         return self
 
     def steps(self, change: Change) -> Trained:
-        return self.spoil(Stepped, change)
+        return self.spoil(TrainingStep, change)
 
     def begun(self, change: Change) -> Trained:
-        return self.spoil(Begun, change)
+        return self.spoil(LayoutBegun, change)
 
     def ended(self, change: Change) -> Trained:
-        return self.spoil(Ended, change)
+        return self.spoil(LayoutEnded, change)
 
     def layout(self, event: Any) -> Layout:
         return self.run.plan.layouts[event.layout]
@@ -71,7 +71,7 @@ class Trained:
         """The check that explains what this one saw, where it found nothing of its own."""
         outcome = self.outcome(check)
         assert not outcome.findings
-        return outcome.unknown[""].because if outcome.unknown else ""
+        return outcome.unknown[""].root_cause if outcome.unknown else ""
 
 
 TRAINED = (

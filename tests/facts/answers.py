@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from doctor.engine.evaluate import learn
+from doctor.engine.evaluate import read_fact
 from doctor.engine.fact import Absent, Fact, Output, Visit
 from doctor.engine.record import HostRecord
 
@@ -16,7 +16,7 @@ def said(fact: type[Fact], **outputs: Output) -> Any:
 
 
 def learned(fact: type[Fact], outputs: dict[str, Output]) -> Any:
-    return learn(HostRecord(Visit(), {fact.__name__: outputs}), fact)
+    return read_fact(HostRecord(Visit(), {fact.__name__: outputs}), fact)
 
 
 def answered(fact: type[Fact], value: Any) -> Any:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from doctor.engine.fact import Absent, Output, Unreadable
-from doctor.facts.access import JobAccess, look_at_access
+from doctor.facts.access import JobAccess, list_device_files
 from tests.facts.answers import answered, learned
 
 FILE = {"mode": "660", "user": "HwHiAiUser", "group": "HwHiAiUser", "open": False}
@@ -30,7 +30,7 @@ def test_a_host_without_device_files() -> None:
 
 
 def test_what_the_function_returns_is_what_is_read() -> None:
-    assert type(answered(JobAccess, look_at_access({}))) in (Absent, JobAccess)
+    assert type(answered(JobAccess, list_device_files({}))) in (Absent, JobAccess)
 
 
 @given(st.one_of(st.none(), st.integers(), st.text(), st.dictionaries(st.sampled_from(["files", "uid"]), st.text())))

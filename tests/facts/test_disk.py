@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 
 from doctor.engine.fact import Unreadable
-from doctor.facts.disk import DiskRoom, look_at_disks
+from doctor.facts.disk import DiskSpace, list_file_systems
 from tests.facts.answers import answered
 from tests.facts.garbage import JSON, runs_on_python_3_6
 
@@ -14,30 +14,30 @@ ONE = {"path": "/", "size": 100, "free": 50, "files": 10, "files_free": 5, "read
 
 
 def test_what_this_machine_says() -> None:
-    found = answered(DiskRoom, look_at_disks({}))
+    found = answered(DiskSpace, list_file_systems({}))
     assert found.file_systems[0].path == "/"
     assert found.file_systems[0].size > 0
 
 
 def test_a_folder_that_is_not_there_yet_stands_for_its_parent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ASCEND_PROCESS_LOG_PATH", "/no/such/folder")
-    assert "/no/such/folder" not in [one["path"] for one in look_at_disks({})]
+    assert "/no/such/folder" not in [one["path"] for one in list_file_systems({})]
 
 
 def test_every_file_system_once() -> None:
-    paths = [one["path"] for one in look_at_disks({})]
+    paths = [one["path"] for one in list_file_systems({})]
     assert len(paths) == len(set(paths))
 
 
 @pytest.mark.parametrize("seen", [[], [{**ONE, "free": 101}], [{**ONE, "free": -1}]])
 def test_what_makes_no_sense(seen: object) -> None:
-    assert isinstance(answered(DiskRoom, seen), Unreadable)
+    assert isinstance(answered(DiskSpace, seen), Unreadable)
 
 
 @given(JSON)
 def test_anything_else(value: object) -> None:
-    assert isinstance(answered(DiskRoom, value), Unreadable)
+    assert isinstance(answered(DiskSpace, value), Unreadable)
 
 
 def test_the_source_that_is_sent() -> None:
-    assert runs_on_python_3_6(look_at_disks)
+    assert runs_on_python_3_6(list_file_systems)

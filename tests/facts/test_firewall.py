@@ -18,23 +18,23 @@ from hypothesis import strategies as st
 
 from doctor.engine.fact import Fact, Unreadable
 from doctor.facts.firewall import FirewallRules, list_rules
-from doctor.facts.firewall.gate import Ask, Gate, gate
+from doctor.facts.firewall.gate import GateQuery, GateResult, evaluate_gate
 from doctor.facts.firewall.packets import (
-    All,
+    AllOf,
+    AnyOf,
     Condition,
-    Is,
+    FieldIn,
     Not,
-    OneOf,
     Packets,
     Unclear,
-    any_row,
+    any_row_matches,
     count,
+    difference,
+    intersect,
     invert,
-    less,
-    meet,
-    ranges,
+    to_ranges,
 )
-from doctor.facts.firewall.rules import Table
+from doctor.facts.firewall.rules import RuleTable
 from tests.facts.answers import answered
 from tests.facts.firewall_hosts import HEAD, brought, rules, saved
 from tests.facts.garbage import JSON, runs_on_python_3_6
@@ -59,25 +59,27 @@ def nft(*rules: Any, plain: str = "", family: str = "inet", **more: Any) -> dict
     return brought(tables=[[family, "f"]], outputs=outputs)
 
 
-def judged(seen: dict[str, Any], family: int = 4) -> Gate:
+def judged(seen: dict[str, Any], family: int = 4) -> GateResult:
     network = "10.1.0.0/30" if family == 4 else "fd00::/126"
     whole = ipaddress.ip_network(network)
-    fleet = ranges([(int(whole[1]), int(whole[2]))])
-    ask = Ask("eth0", family, fleet, ranges([(29500, 29500), (60000, 60031)]), ranges([(32768, 59999)]), True)
-    return gate(rules(seen, LOCAL).tables, ask)
+    fleet = to_ranges([(int(whole[1]), int(whole[2]))])
+    ask = GateQuery(
+        "eth0", family, fleet, to_ranges([(29500, 29500), (60000, 60031)]), to_ranges([(32768, 59999)]), True
+    )
+    return evaluate_gate(rules(seen, LOCAL).tables, ask)
 
 
 def blocked(seen: dict[str, Any], family: int = 4) -> list[tuple[str, str]]:
     """Each rule that surely blocks, with the ports."""
     found = judged(seen, family)
     assert not found.unclear, found.unclear
-    return [(one.place.rule, str(one.ports)) for one in found.blocked if one.part == "opening"]
+    return [(one.position.rule, str(one.ports)) for one in found.blocked if one.packet_kind == "opening"]
 
 
 def unclear(seen: dict[str, Any]) -> list[str]:
     found = judged(seen)
     assert not found.blocked
-    return [one.place.rule for one in found.unclear]
+    return [one.position.rule for one in found.unclear]
 
 
 def matched(left: Any, right: Any, op: str = "==") -> dict[str, Any]:
@@ -192,14 +194,14 @@ def test_any_text_as_a_tools_answer(text: str, tool: str) -> None:
 def test_any_rule_can_be_followed(parts: list[Any]) -> None:
     found = answered(FirewallRules, brought(tables=[["inet", "f"]], outputs={"nft": {"out": listing(parts)}}))
     if isinstance(found, FirewallRules):
-        gate(found.tables, Ask("eth0", 4, ((1, 2),), ((29500, 29500),), ((32768, 60999),), True))
+        evaluate_gate(found.tables, GateQuery("eth0", 4, ((1, 2),), ((29500, 29500),), ((32768, 60999),), True))
 
 
 @given(st.lists(st.text(st.characters(codec="ascii", exclude_characters="\n"), max_size=12), max_size=8))
 def test_any_words_of_iptables_can_be_followed(words: list[str]) -> None:
     found = answered(FirewallRules, saved("-A INPUT " + " ".join(words)))
     if isinstance(found, FirewallRules):
-        gate(found.tables, Ask("eth0", 4, ((1, 2),), ((29500, 29500),), ((32768, 60999),), True))
+        evaluate_gate(found.tables, GateQuery("eth0", 4, ((1, 2),), ((29500, 29500),), ((32768, 60999),), True))
 
 
 def test_the_source_that_is_sent() -> None:
@@ -212,8 +214,8 @@ def test_the_source_that_is_sent() -> None:
 def test_firewalld_as_it_is_installed() -> None:
     seen = brought(tables=[["inet", "firewalld"]], outputs={name: {"out": text} for name, text in FIREWALLD.items()})
     assert {rule for rule, _ in blocked(seen)} == {"reject with icmpx admin-prohibited"}
-    (one, *_) = [found for found in judged(seen).blocked if found.part == "opening"]
-    assert (one.place.base.name, one.place.chain, one.outgoing) == ("filter_INPUT", "filter_IN_public", False)
+    (one, *_) = [found for found in judged(seen).blocked if found.packet_kind == "opening"]
+    assert (one.position.base.name, one.position.chain, one.outgoing) == ("filter_INPUT", "filter_IN_public", False)
 
 
 @pytest.mark.parametrize("family", [4, 6])
@@ -253,7 +255,7 @@ def test_what_is_not_known_stays_so(part: Any) -> None:
     assert unclear(nft([part, DROP])) != []
     assert unclear(nft([part, ACCEPT], policy="drop")) != []
     if part != {"something": "new"}:  # a statement, which may do anything
-        assert judged(nft([part, {"log": None}])) == Gate()
+        assert judged(nft([part, {"log": None}])) == GateResult()
         assert judged(nft([part, DROP], [DROP])).unclear == ()
 
 
@@ -267,8 +269,8 @@ def test_a_set_that_rules_fill_as_it_is_now() -> None:
     parts = json.loads(listing([matched(SADDR, "@bad"), DROP]))
     parts["nftables"].insert(2, blocklist)
     seen = brought(tables=[["inet", "f"]], outputs={"nft": {"out": json.dumps(parts)}})
-    assert [str(one.peers) for one in judged(seen).blocked if one.part == "opening"] == [
-        str(ranges([(int(ipaddress.ip_address("10.1.0.2")),) * 2]))
+    assert [str(one.peer_addresses) for one in judged(seen).blocked if one.packet_kind == "opening"] == [
+        str(to_ranges([(int(ipaddress.ip_address("10.1.0.2")),) * 2]))
     ]
 
 
@@ -280,7 +282,7 @@ def test_ipsets() -> None:
 
     assert unclear(drop) != []
     pair = "create some hash:ip,port family inet hashsize 1024 maxelem 65536\nadd some 10.1.0.2,tcp:29500\n"
-    assert [one.ports for one in judged(with_sets(pair)).blocked if one.part == "opening"] == [((29500, 29500),)]
+    assert [one.ports for one in judged(with_sets(pair)).blocked if one.packet_kind == "opening"] == [((29500, 29500),)]
     net = "create some hash:net family inet hashsize 1024 maxelem 65536\nadd some 10.1.0.0/24\n"
     assert blocked(with_sets(net)) != []
     assert blocked(with_sets("create some hash:net family inet\nadd some 10.7.0.0/24\n")) == []
@@ -345,8 +347,8 @@ def test_connections_that_the_kernel_is_told_not_to_know() -> None:
 def test_the_way_back_is_known_only_within_the_interfaces_own_network() -> None:
     missing = nft([matched({"fib": {"result": "oif", "flags": ["saddr", "iif"]}}, False), DROP])
     assert blocked(missing) == []
-    ask = Ask("eth0", 4, ((1, 2),), ((29500, 29500),), ((32768, 60999),), False)
-    assert gate(rules(missing).tables, ask).unclear != ()
+    ask = GateQuery("eth0", 4, ((1, 2),), ((29500, 29500),), ((32768, 60999),), False)
+    assert evaluate_gate(rules(missing).tables, ask).unclear != ()
 
 
 def test_rules_without_end() -> None:
@@ -359,9 +361,9 @@ def test_a_thousand_pairs_are_looked_at_in_no_time() -> None:
     pairs = [{"concat": [f"10.1.{at // 250}.{at % 250}", port]} for at in range(1000) for port in (22, 29500)]
     key = {"concat": [SADDR, DPORT]}
     seen = nft([matched(key, {"set": pairs}), ACCEPT], policy="drop")
-    table: Table = rules(seen).tables[0]
-    fleet = ranges([(int(ipaddress.ip_address("10.1.0.0")), int(ipaddress.ip_address("10.1.3.249")))])
-    found = gate((table,), Ask("eth0", 4, fleet, ((29500, 29500),), ((32768, 60999),), True))
+    table: RuleTable = rules(seen).tables[0]
+    fleet = to_ranges([(int(ipaddress.ip_address("10.1.0.0")), int(ipaddress.ip_address("10.1.3.249")))])
+    found = evaluate_gate((table,), GateQuery("eth0", 4, fleet, ((29500, 29500),), ((32768, 60999),), True))
     assert len(found.blocked) < 50
 
 
@@ -377,22 +379,22 @@ def numbers(spans: Any) -> set[int]:
 
 @given(SPANS, SPANS)
 def test_ranges_are_sets(one: Any, other: Any) -> None:
-    first, second = ranges(one), ranges(other)
+    first, second = to_ranges(one), to_ranges(other)
     assert numbers(first) == numbers(one)
     assert count(first) == len(numbers(one))
-    assert numbers(meet(first, second)) == numbers(one) & numbers(other)
-    assert numbers(less(first, second)) == numbers(one) - numbers(other)
+    assert numbers(intersect(first, second)) == numbers(one) & numbers(other)
+    assert numbers(difference(first, second)) == numbers(one) - numbers(other)
     assert numbers(invert(first)) == set(ROOM) - numbers(one)
     assert invert(invert(first)) == first
 
 
-LEAF = st.builds(Is, st.sampled_from(["sport", "dport"]), SPANS.map(ranges)) | st.builds(Unclear)
+LEAF = st.builds(FieldIn, st.sampled_from(["sport", "dport"]), SPANS.map(to_ranges)) | st.builds(Unclear)
 CONDITION: st.SearchStrategy[Condition] = st.recursive(
     LEAF,
     lambda inner: (
         st.builds(Not, inner)
-        | st.builds(All, st.lists(inner, max_size=3).map(tuple))
-        | st.builds(OneOf, st.lists(inner, max_size=3).map(tuple))
+        | st.builds(AllOf, st.lists(inner, max_size=3).map(tuple))
+        | st.builds(AnyOf, st.lists(inner, max_size=3).map(tuple))
     ),
     max_leaves=6,
 )
@@ -400,14 +402,14 @@ CONDITION: st.SearchStrategy[Condition] = st.recursive(
 
 def truth(condition: Condition, sport: int, dport: int) -> bool | None:
     """The condition for one packet, in three values."""
-    if isinstance(condition, Is):
+    if isinstance(condition, FieldIn):
         return any(low <= (sport if condition.field == "sport" else dport) <= high for low, high in condition.values)
     if isinstance(condition, Not):
         inner = truth(condition.part, sport, dport)
         return None if inner is None else not inner
-    if isinstance(condition, (All, OneOf)):
+    if isinstance(condition, (AllOf, AnyOf)):
         found = {truth(part, sport, dport) for part in condition.parts}
-        decisive = isinstance(condition, OneOf)
+        decisive = isinstance(condition, AnyOf)
         return decisive if decisive in found else None if None in found else not decisive
     return None
 
@@ -420,19 +422,21 @@ def test_a_condition_divides_packets_and_loses_none(condition: Condition) -> Non
         for dport in range(13):
             here = [
                 value
-                for value, many in ((True, found.yes), (False, found.no), (None, found.unclear))
+                for value, many in ((True, found.matching), (False, found.unmatched), (None, found.unclear))
                 for one in many
-                if meet(one.fields["sport"], ((sport, sport),)) and meet(one.fields["dport"], ((dport, dport),))
+                if intersect(one.fields["sport"], ((sport, sport),))
+                and intersect(one.fields["dport"], ((dport, dport),))
             ]
             assert here == [truth(condition, sport, dport)]
 
 
 ROW = st.tuples(
-    SPANS.map(lambda spans: Is("sport", ranges(spans))), SPANS.map(lambda spans: Is("dport", ranges(spans)))
+    SPANS.map(lambda spans: FieldIn("sport", to_ranges(spans))),
+    SPANS.map(lambda spans: FieldIn("dport", to_ranges(spans))),
 )
 
 
 @given(st.lists(ROW, max_size=5), st.integers(0, 40), st.integers(0, 40))
 def test_rows_are_put_together_without_a_change(rows: Any, sport: int, dport: int) -> None:
     each = any(all(truth(part, sport, dport) for part in row) for row in rows)
-    assert truth(any_row(rows), sport, dport) == each
+    assert truth(any_row_matches(rows), sport, dport) == each

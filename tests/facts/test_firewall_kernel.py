@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from doctor.facts.firewall import FirewallRules
-from doctor.facts.firewall.gate import Ask, Gate, Obstacle, gate
-from doctor.facts.firewall.packets import meet, ranges
+from doctor.facts.firewall.gate import GateQuery, GateResult, Obstacle, evaluate_gate
+from doctor.facts.firewall.packets import intersect, to_ranges
 from tests.facts.answers import answered
 from tests.facts.firewall_random import HOST, PEERS, PORTS, Iptables, Nft
 from tests.facts.firewall_wire import EPHEMERAL, Wire, Wish
@@ -55,32 +55,38 @@ def number(address: str) -> tuple[int, int]:
     return one, one
 
 
-def judged(wire: Wire) -> Gate:
+def judged(wire: Wire) -> GateResult:
     rules = answered(FirewallRules, wire.host.ask("rules"))
     assert isinstance(rules, FirewallRules), rules
     assert rules.unread == {}
-    ports = ranges((port, port) for port in PORTS)
-    return gate(rules.tables, Ask("eth0", 4, ranges(map(number, (HOST, *PEERS))), ports, (EPHEMERAL,), True))
+    ports = to_ranges((port, port) for port in PORTS)
+    return evaluate_gate(
+        rules.tables, GateQuery("eth0", 4, to_ranges(map(number, (HOST, *PEERS))), ports, (EPHEMERAL,), True)
+    )
 
 
-def expected(said: Gate, wish: Wish) -> bool | None:
+def expected(said: GateResult, wish: Wish) -> bool | None:
     """Whether the connection is said to be made; None where that is not known."""
 
     def concerns(one: Obstacle) -> bool:
-        inbound = one.outgoing == (one.part in ("answer", "returned"))
+        inbound = one.outgoing == (one.packet_kind in ("answer", "returned"))
         peer = wish[0] if inbound else wish[1]
         own = wish[1] if inbound else wish[0]
         return own == HOST and all(
-            (meet(one.own, (number(own),)), meet(one.peers, (number(peer),)), meet(one.ports, ((wish[2], wish[2]),)))
+            (
+                intersect(one.host_addresses, (number(own),)),
+                intersect(one.peer_addresses, (number(peer),)),
+                intersect(one.ports, ((wish[2], wish[2]),)),
+            )
         )
 
     sure = [one for one in said.blocked if concerns(one)]
-    if any(one.others == (EPHEMERAL,) for one in sure):
+    if any(one.other_ports == (EPHEMERAL,) for one in sure):
         return False
     return None if sure or any(concerns(one) for one in said.unclear) else True
 
 
-def unlike(wire: Wire, said: Gate) -> list[Wish]:
+def unlike(wire: Wire, said: GateResult) -> list[Wish]:
     """The connections that go otherwise than was said. A slow machine gets a second chance."""
     wanted = {wish: expected(said, wish) for wish in WISHES}
     found = wire.passes(WISHES)
@@ -191,7 +197,7 @@ def test_tables_of_nft_that_are_switched_off(wire: Wire) -> None:
     chain = "chain c { type filter hook input priority 0; policy drop; }"
     wire.host.ask("sh", f"nft -f - <<'END'\ntable ip t {{ flags dormant\n {chain}\n}}\nEND")
     said = judged(wire)
-    assert said == Gate()
+    assert said == GateResult()
     assert unlike(wire, said) == []
 
 

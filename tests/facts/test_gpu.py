@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from doctor.engine.fact import Absent, Output, Unreadable
-from doctor.facts.gpu import Gpu, GpuCards, GpuInventory, look_for_gpus
+from doctor.facts.gpu import Gpu, GpuCards, GpuInventory, detect_gpus
 from tests.facts.answers import answered, learned, said
 
 TWO = """\
@@ -58,7 +58,7 @@ def test_the_cards() -> None:
         pci=8, driver="NVRM version: x", tool=True
     )
     assert type(answered(GpuCards, {"pci": 0, "driver": "", "tool": False})) is Absent
-    assert type(answered(GpuCards, look_for_gpus({}))) in (Absent, GpuCards)
+    assert type(answered(GpuCards, detect_gpus({}))) in (Absent, GpuCards)
 
 
 @given(st.one_of(st.none(), st.text(), st.fixed_dictionaries({"pci": st.just(1)})))

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doctor.engine.evaluate import learn
+from doctor.engine.evaluate import read_fact
 from doctor.engine.fact import Absent, Fact, Output, PerHost, Unreadable, Visit
 from doctor.engine.record import HostRecord
 from doctor.facts.hccn import (
@@ -28,13 +28,13 @@ from doctor.facts.hccn import (
     DeviceSpeed,
     HccnConf,
     LinkHistory,
-    Module,
+    LinkRecord,
     Neighbour,
     Neighbours,
+    OpticalModule,
+    OpticalReading,
     Optics,
-    Reading,
-    Record,
-    SuperPod,
+    SuperPodId,
     TlsSwitches,
     Vnic,
     VnicAddresses,
@@ -65,7 +65,7 @@ BUSY = "hccn_tool is busy, please try again.\n"
 def learned(fact: type[Fact], *outputs: Output) -> Any:
     """The fact, from one output an NPU."""
     by_key = {str(npu): output for npu, output in enumerate(outputs)}
-    return learn(HostRecord(Visit(), {fact.__name__: by_key}), fact)
+    return read_fact(HostRecord(Visit(), {fact.__name__: by_key}), fact)
 
 
 def said(text: str) -> Output:
@@ -168,14 +168,14 @@ def test_what_the_product_does_not_have_is_absent() -> None:
 def test_a_host_without_the_tool_has_no_such_fact() -> None:
     missing = Output(ended="absent", err="hccn_tool is not installed")
     for fact in PER_NPU:
-        why = learn(HostRecord(Visit(), {fact.__name__: {"": missing}}), fact)
+        why = read_fact(HostRecord(Visit(), {fact.__name__: {"": missing}}), fact)
         assert type(why) is Absent
         assert str(why) == "hccn_tool is not installed"
 
 
 def test_sudo_that_asks_for_a_password_is_said() -> None:
     refused = Output(ended="error", err="sudo -n --: sudo: a password is required")
-    why = learn(HostRecord(Visit(), {"TlsSwitches": {"": refused}}), TlsSwitches)
+    why = read_fact(HostRecord(Visit(), {"TlsSwitches": {"": refused}}), TlsSwitches)
     assert type(why) is Unreadable
     assert "password" in str(why)
 
@@ -240,7 +240,7 @@ def test_a_link_history(text: str) -> None:
         (day.replace(hour=10, minute=13, second=50), "DOWN"),
         (day.replace(hour=10, minute=13, second=35), "UP"),
     )
-    assert learned(LinkHistory, said(text)).by_npu == {0: Record(datetime(2025, 10, 28, 21, 46, 46), changes)}
+    assert learned(LinkHistory, said(text)).by_npu == {0: LinkRecord(datetime(2025, 10, 28, 21, 46, 46), changes)}
 
 
 def test_a_change_that_cannot_be_read_is_not_left_out() -> None:
@@ -319,7 +319,7 @@ def test_a_neighbour_that_does_not_say_what_it_is() -> None:
 
 
 def test_no_neighbour() -> None:
-    assert learned(Neighbours, said("\n")) == Neighbours(by_npu={}, silent=(0,))
+    assert learned(Neighbours, said("\n")) == Neighbours(by_npu={}, without_neighbour=(0,))
 
 
 TLS = """dev_id:0, tls switch[0](0:disable, 1:enable), tls preconfigured[1](0:non-preset, 1:preset), tls alarm time threshold[60]days
@@ -338,7 +338,7 @@ def test_tls() -> None:
         said(TLS + "dev_id:0, tls expiration status[2](0:normal, 1:near expiration, 2:has expired)\n"),
         failed(14, "No certificate found, please set certs firstly!\n"),
     )
-    assert fact == TlsSwitches(by_npu={0: False, 1: True, 2: False}, expired=(2,), bare=(3,))
+    assert fact == TlsSwitches(by_npu={0: False, 1: True, 2: False}, expired=(2,), without_certificate=(3,))
 
 
 OPTICAL = """optical info:
@@ -365,12 +365,12 @@ Rx LoL Flag          : 0xff
 Host SNR Lane0       : not supported
 Media SNR Lane0      : 23.1211 dB
 """
-MODULE = Module(
+MODULE = OpticalModule(
     readings={
-        "temperature": Reading(47, 0, 70, "C"),
-        "Vcc": Reading(3262.9, 3135, 3465, "mV"),
-        "Tx Power0": Reading(1.4035, 0.2818, 3.5481, "mW"),
-        "Rx Power0": Reading(1.0189, 0.1445, 3.5481, "mW"),
+        "temperature": OpticalReading(47, 0, 70, "C"),
+        "Vcc": OpticalReading(3262.9, 3135, 3465, "mV"),
+        "Tx Power0": OpticalReading(1.4035, 0.2818, 3.5481, "mW"),
+        "Rx Power0": OpticalReading(1.0189, 0.1445, 3.5481, "mW"),
     },
     flags={"Tx Los": 0, "Rx Los": 255, "Tx LoL": 0, "Rx LoL": 255},
     vendor="Hisense",
@@ -388,7 +388,7 @@ def test_modules_that_are_not_there_or_do_not_answer() -> None:
         failed(20, "Optical module is not present.\n"),
         failed(15, "Control link unreachable.\n"),
     )
-    assert fact == Optics(by_npu={2: Module(reachable=False)}, empty=(0, 1))
+    assert fact == Optics(by_npu={2: OpticalModule(reachable=False)}, empty=(0, 1))
 
 
 def test_an_older_module_has_power_without_lanes() -> None:
@@ -402,7 +402,7 @@ def test_a_module_that_cannot_be_read_is_not_a_healthy_one(text: str) -> None:
 
 
 def conf(text: str) -> Any:
-    return learn(HostRecord(Visit(), {"HccnConf": {"/etc/hccn.conf": said(text)}}), HccnConf)
+    return read_fact(HostRecord(Visit(), {"HccnConf": {"/etc/hccn.conf": said(text)}}), HccnConf)
 
 
 def test_hccn_conf() -> None:
@@ -420,13 +420,13 @@ def test_lines_of_hccn_conf_that_are_not_settings() -> None:
 
 def test_no_hccn_conf() -> None:
     none = Output(ended="absent", err="/etc/hccn.conf does not exist")
-    why = learn(HostRecord(Visit(), {"HccnConf": {"/etc/hccn.conf": none}}), HccnConf)
+    why = read_fact(HostRecord(Visit(), {"HccnConf": {"/etc/hccn.conf": none}}), HccnConf)
     assert type(why) is Absent
 
 
 def test_sudo_that_fails_is_not_a_missing_file() -> None:
     refused = Output(ended="error", err="sudo -n --: sudo: a password is required")
-    why = learn(HostRecord(Visit(), {"HccnConf": {"": refused}}), HccnConf)
+    why = read_fact(HostRecord(Visit(), {"HccnConf": {"": refused}}), HccnConf)
     assert type(why) is Unreadable
     assert "password" in str(why)
 
@@ -439,13 +439,13 @@ SPOD = """	SDID                           : 37748736
 
 
 def test_a_super_pod() -> None:
-    one = learn(HostRecord(Visit(), {"SuperPod": {"": said(SPOD)}}), SuperPod)
-    assert one == SuperPod(id=0, server=9, size=384)
+    one = read_fact(HostRecord(Visit(), {"SuperPod": {"": said(SPOD)}}), SuperPodId)
+    assert one == SuperPodId(id=0, server_index=9, size=384)
 
 
 def test_products_without_super_pods() -> None:
     refused = failed(217, out="This device does not support querying spod-info.\n")
-    assert type(learn(HostRecord(Visit(), {"SuperPod": {"": refused}}), SuperPod)) is Absent
+    assert type(read_fact(HostRecord(Visit(), {"SuperPod": {"": refused}}), SuperPodId)) is Absent
 
 
 PING = """device 3 PING 192.1.2.199
@@ -464,7 +464,7 @@ Cmd executed successfully!
 
 def pinged(*texts: str) -> Any:
     said = json.dumps([[3, f"192.1.2.{number}", text] for number, text in enumerate(texts)])
-    return learn(HostRecord(Visit(), {"HccsPings": {"": Output(out=said)}}), HccsPings)
+    return read_fact(HostRecord(Visit(), {"HccsPings": {"": Output(out=said)}}), HccsPings)
 
 
 def test_an_hccs_ping() -> None:
@@ -500,8 +500,8 @@ def test_hosts_ping_within_their_super_pod() -> None:
     vnics = PerHost(
         {f"h{n}": VnicAddresses(by_npu={0: Vnic("UP", IPv4Interface(f"192.{n}.2.199/24"))}) for n in range(4)}
     )
-    pods = PerHost({f"h{n}": SuperPod(id=n % 2, server=n, size=2) for n in range(4)})
-    plan = HccsPings.plan({VnicAddresses: vnics, SuperPod: pods})
+    pods = PerHost({f"h{n}": SuperPodId(id=n % 2, server_index=n, size=2) for n in range(4)})
+    plan = HccsPings.plan({VnicAddresses: vnics, SuperPodId: pods})
     assert {host: [call[:2] for call in task["calls"]] for host, task in plan.items()} == {
         "h0": [(0, "192.2.2.199")],
         "h2": [(0, "192.0.2.199")],
@@ -511,7 +511,7 @@ def test_hosts_ping_within_their_super_pod() -> None:
 
 
 def test_there_is_nothing_to_ping_without_super_pods() -> None:
-    assert HccsPings.plan({VnicAddresses: PerHost({}), SuperPod: PerHost({})}) == {}
+    assert HccsPings.plan({VnicAddresses: PerHost({}), SuperPodId: PerHost({})}) == {}
 
 
 # What runs on a host, with a tool that answers what it is told to.
@@ -612,4 +612,4 @@ def test_noise_in_hccn_conf_sets_nothing(text: str) -> None:
 
 @given(output=OUTPUTS)
 def test_noise_is_no_super_pod(output: Output) -> None:
-    assert isinstance(learn(HostRecord(Visit(), {"SuperPod": {"": output}}), SuperPod), Absent)
+    assert isinstance(read_fact(HostRecord(Visit(), {"SuperPod": {"": output}}), SuperPodId), Absent)

@@ -13,16 +13,16 @@ from doctor.facts.kernel import (
     RESERVED_PORTS,
     SOMAXCONN,
     Conntrack,
+    KernelSetting,
     ListenQueues,
     LiveSettings,
-    Setting,
     SysctlFiles,
-    arriving,
+    expected_connections,
     may_be_default,
-    parse,
-    path_of,
+    parse_sysctl,
+    sysctl_path,
 )
-from doctor.job import Launch
+from doctor.job import LaunchConfig
 from tests.checks.npus import npus
 from tests.facts.answers import learned, refused
 from tests.facts.garbage import ANYTHING, value_of
@@ -40,7 +40,7 @@ def files(init: str = "init", **texts: str) -> SysctlFiles:
 
 
 def boot(key: str, files: SysctlFiles) -> str | None:
-    found = files.at_boot(key)
+    found = files.boot_setting(key)
     return found.value if found else None
 
 
@@ -66,7 +66,7 @@ class TestListenQueues:
 class TestSysctlFiles:
     def test_lines(self) -> None:
         text = "# a\n; b\n\n net.core.somaxconn = 1 \n-net/ipv4/x=2\tb  c\nnonsense\n-net.excluded\nnet.empty =\n"
-        assert [(line.key, line.value) for line in parse(text, "f")] == [
+        assert [(line.key, line.value) for line in parse_sysctl(text, "f")] == [
             ("net.core.somaxconn", "1"),
             ("net.ipv4.x", "2 b c"),
             ("-net.excluded", ""),
@@ -81,7 +81,7 @@ class TestSysctlFiles:
                 "run/sysctl.d/20-c.conf": f"{SOMAXCONN} = 3",
             }
         )
-        assert found.at_boot(SOMAXCONN) == Setting(SOMAXCONN, "2", "/usr/lib/sysctl.d/50-b.conf")
+        assert found.boot_setting(SOMAXCONN) == KernelSetting(SOMAXCONN, "2", "/usr/lib/sysctl.d/50-b.conf")
 
     @pytest.mark.parametrize("lower", ["run", "usr/local/lib", "usr/lib", "lib"])
     def test_a_file_hides_its_namesake_in_a_later_folder(self, lower: str) -> None:
@@ -95,7 +95,7 @@ class TestSysctlFiles:
     def test_systemd_does_not_read_sysctl_conf(self) -> None:
         found = files("systemd", **{"etc/sysctl.conf": f"{SOMAXCONN} = 1"})
         assert boot(SOMAXCONN, found) is None
-        assert found.unheeded == (Setting(SOMAXCONN, "1", MAIN_FILE),)
+        assert found.ignored == (KernelSetting(SOMAXCONN, "1", MAIN_FILE),)
 
     def test_systemd_reads_it_through_a_link(self) -> None:
         text = f"{SOMAXCONN} = 1"
@@ -123,7 +123,7 @@ class TestSysctlFiles:
             MAIN_FILE: NONE,
         }
         found = learned(SysctlFiles, outputs)
-        assert found.at_boot(SOMAXCONN) is None
+        assert found.boot_setting(SOMAXCONN) is None
 
     def test_a_file_that_may_not_be_read_leaves_all_unknown(self) -> None:
         closed = Output(ended="error", err="Permission denied")
@@ -134,19 +134,19 @@ class TestSysctlFiles:
     def test_anything_in_a_file(self, text: str) -> None:
         found = learned(SysctlFiles, {"/etc/sysctl.d/a.conf": Output(out=text), MAIN_FILE: NONE})
         assert isinstance(found, SysctlFiles)
-        found.at_boot(SOMAXCONN)
+        found.boot_setting(SOMAXCONN)
 
 
 class TestLiveSettings:
     def test_white_space_is_made_single(self) -> None:
-        found = learned(LiveSettings, {path_of(PORT_RANGE): Output(out="32768\t60999\n")})
+        found = learned(LiveSettings, {sysctl_path(PORT_RANGE): Output(out="32768\t60999\n")})
         assert found.values == {PORT_RANGE: "32768 60999"}
 
     def test_a_kernel_that_shows_none(self) -> None:
         assert "does not show" in refused(LiveSettings, dict.fromkeys(LiveSettings.probe.paths, NONE))
 
     def test_one_that_cannot_be_read(self) -> None:
-        outputs = {path_of(SOMAXCONN): Output(ended="error", err="Input/output error")}
+        outputs = {sysctl_path(SOMAXCONN): Output(ended="error", err="Input/output error")}
         assert isinstance(learned(LiveSettings, outputs), Unreadable)
 
     def test_defaults(self) -> None:
@@ -157,20 +157,20 @@ class TestLiveSettings:
 
 class TestArriving:
     def test_devices_count(self) -> None:
-        launch = Launch.from_environment({})
-        assert arriving(launch, ["a", "b"], {"a": npus(16)}, None) == (24, 256)
+        launch = LaunchConfig.from_environment({})
+        assert expected_connections(launch, ["a", "b"], {"a": npus(16)}, None) == (24, 256)
 
     def test_ranks_of_a_host_that_are_given(self) -> None:
-        launch = Launch.from_environment({}, ranks_per_host={"a": 2, "b": 4})
-        assert arriving(launch, ["a", "b"], {"a": npus(16)}, None)[0] == 6
+        launch = LaunchConfig.from_environment({}, ranks_per_host={"a": 2, "b": 4})
+        assert expected_connections(launch, ["a", "b"], {"a": npus(16)}, None)[0] == 6
 
     @given(st.integers(1, 10**6))
     def test_never_fewer_than_the_ranks(self, ranks: int) -> None:
-        launch = Launch.from_environment({}, world_size=ranks)
-        assert arriving(launch, [], None, None)[1] >= max(256, ranks)
+        launch = LaunchConfig.from_environment({}, world_size=ranks)
+        assert expected_connections(launch, [], None, None)[1] >= max(256, ranks)
 
 
 def test_conntrack() -> None:
-    assert value_of(Conntrack, "12\n", "262144\n") == Conntrack(count=12, most=262144)
+    assert value_of(Conntrack, "12\n", "262144\n") == Conntrack(count=12, maximum=262144)
     assert isinstance(value_of(Conntrack, "twelve", "1"), Unreadable)
     assert type(learned(Conntrack, dict.fromkeys(Conntrack.probe.paths, NONE))) is Absent

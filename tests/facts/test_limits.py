@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 
 from doctor.engine.fact import Absent, Output, Unreadable
-from doctor.facts.limits import Limit, Limits, RdmaAdapters
+from doctor.facts.limits import Limit, RdmaAdapters, ResourceLimits
 from tests.facts.answers import learned
 from tests.facts.garbage import ANYTHING, value_of
 
@@ -20,31 +20,33 @@ Max address space         unlimited            unlimited            bytes
 
 
 def test_the_kernels_table() -> None:
-    assert value_of(Limits, TEXT) == Limits(
+    assert value_of(ResourceLimits, TEXT) == ResourceLimits(
         nofile=Limit(1024, 1048576), memlock=Limit(65536, None), nproc=Limit(127235, 127235)
     )
 
 
 def test_the_limits_of_this_process() -> None:
     with open("/proc/self/limits") as file:
-        assert isinstance(value_of(Limits, file.read()), Limits)
+        assert isinstance(value_of(ResourceLimits, file.read()), ResourceLimits)
 
 
 def test_a_table_that_ends_early() -> None:
-    assert value_of(Limits, TEXT[:250]) == Unreadable("/proc/self/limits: no line 'Max open files' with two values")
+    assert value_of(ResourceLimits, TEXT[:250]) == Unreadable(
+        "/proc/self/limits: no line 'Max open files' with two values"
+    )
 
 
 def test_what_holds() -> None:
-    assert Limit(None, None).holds(10**9)
-    assert Limit(5, None).holds(5)
-    assert not Limit(5, None).holds(6)
-    assert Limit(5, None).can_hold(6)
-    assert not Limit(5, 5).can_hold(6)
+    assert Limit(None, None).allows(10**9)
+    assert Limit(5, None).allows(5)
+    assert not Limit(5, None).allows(6)
+    assert Limit(5, None).can_be_raised_to(6)
+    assert not Limit(5, 5).can_be_raised_to(6)
 
 
 @given(ANYTHING)
 def test_garbage_is_no_limit(text: str) -> None:
-    assert isinstance(value_of(Limits, text), Unreadable)
+    assert isinstance(value_of(ResourceLimits, text), Unreadable)
 
 
 def test_adapters() -> None:

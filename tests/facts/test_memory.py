@@ -20,13 +20,13 @@ from doctor.facts.memory import (
     IdleSegments,
     Segment,
     SharedMemory,
-    look_at_shm,
-    look_for_segments,
-    ranks_here,
-    size,
-    wanted_shm,
+    format_bytes,
+    host_rank_count,
+    list_idle_segments,
+    measure_shm,
+    required_shm,
 )
-from doctor.job import Launch
+from doctor.job import LaunchConfig
 from tests.facts.answers import answered, learned
 from tests.facts.garbage import ANYTHING, JSON, runs_on_python_3_6, value_of
 
@@ -38,7 +38,7 @@ SYSV = """\
 
 class TestSharedMemory:
     def test_what_this_machine_says(self) -> None:
-        found = answered(SharedMemory, look_at_shm({}))
+        found = answered(SharedMemory, measure_shm({}))
         assert isinstance(found, SharedMemory)
         assert 0 <= found.free <= found.size
 
@@ -50,20 +50,20 @@ class TestSharedMemory:
         assert isinstance(answered(SharedMemory, value), Unreadable)
 
     def test_the_source_that_is_sent(self) -> None:
-        assert runs_on_python_3_6(look_at_shm)
-        assert runs_on_python_3_6(look_for_segments)
+        assert runs_on_python_3_6(measure_shm)
+        assert runs_on_python_3_6(list_idle_segments)
 
 
 class TestWanted:
     def test_the_ranks_of_a_host(self) -> None:
-        assert ranks_here(Launch.from_environment({}), 8) == 8
-        assert ranks_here(Launch.from_environment({}, ranks_per_host=4), 8) == 4
-        assert ranks_here(Launch.from_environment({}, ranks_per_host={"a": 4, "b": 6}), 8) == 6
+        assert host_rank_count(LaunchConfig.from_environment({}), 8) == 8
+        assert host_rank_count(LaunchConfig.from_environment({}, ranks_per_host=4), 8) == 4
+        assert host_rank_count(LaunchConfig.from_environment({}, ranks_per_host={"a": 4, "b": 6}), 8) == 6
 
     @given(st.integers(0, 1000))
     def test_a_gibibyte_at_least_and_128_mib_a_rank(self, ranks: int) -> None:
-        assert wanted_shm(ranks) >= max(GIB, ranks * 128 * MIB)
-        assert wanted_shm(ranks + 1) >= wanted_shm(ranks)
+        assert required_shm(ranks) >= max(GIB, ranks * 128 * MIB)
+        assert required_shm(ranks + 1) >= required_shm(ranks)
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def segments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Id
     monkeypatch.setattr(os, "walk", lambda top: walk(tmp_path if top == "/dev/shm" else top))
 
     def found() -> IdleSegments:
-        value = answered(IdleSegments, look_for_segments({}))
+        value = answered(IdleSegments, list_idle_segments({}))
         assert isinstance(value, IdleSegments)
         return value
 
@@ -178,4 +178,4 @@ class TestHostMemory:
     ("count", "words"), [(0, "0 bytes"), (1023, "1023 bytes"), (MIB, "1 MiB"), (GIB + GIB // 2, "1.5 GiB")]
 )
 def test_sizes_in_words(count: int, words: str) -> None:
-    assert size(count) == words
+    assert format_bytes(count) == words

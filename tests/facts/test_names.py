@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 
 from doctor.engine.fact import Unreadable
-from doctor.facts.names import HostNames, Meaning, look_up_names
+from doctor.facts.names import HostNames, NameResolution, resolve_names
 from tests.facts.answers import answered
 from tests.facts.garbage import JSON, runs_on_python_3_6
 
@@ -49,42 +49,44 @@ def dead_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def test_own_name_and_the_fleets(resolver: list[str]) -> None:
-    found = answered(HostNames, look_up_names({"hosts": ["b", "lost", "10.0.0.9", "fd00::9", "b"]}))
+    found = answered(HostNames, resolve_names({"hosts": ["b", "lost", "10.0.0.9", "fd00::9", "b"]}))
     assert found == HostNames(
         own="own",
         names={
-            "own": Meaning(("10.0.0.1",)),
-            "b": Meaning(("10.0.0.2",)),
-            "lost": Meaning(error="Name or service not known"),
+            "own": NameResolution(("10.0.0.1",)),
+            "b": NameResolution(("10.0.0.2",)),
+            "lost": NameResolution(error="Name or service not known"),
         },
         fleet=2,
     )
 
 
 def test_an_address_is_never_looked_up(resolver: list[str]) -> None:
-    look_up_names({"hosts": ["10.0.0.9", "fd00::9", "fe80::1%eth0"], "master_addr": "10.0.0.9"})
+    resolve_names({"hosts": ["10.0.0.9", "fd00::9", "fe80::1%eth0"], "master_addr": "10.0.0.9"})
     assert resolver == ["own"]
 
 
 def test_the_master_is_looked_up_too(resolver: list[str]) -> None:
-    assert "m" in answered(HostNames, look_up_names({"hosts": ["b"], "master_addr": "m"})).names
+    assert "m" in answered(HostNames, resolve_names({"hosts": ["b"], "master_addr": "m"})).names
 
 
 def test_of_a_large_fleet_a_part(resolver: list[str]) -> None:
-    found = answered(HostNames, look_up_names({"hosts": [f"n{number}" for number in range(1000)]}))
+    found = answered(HostNames, resolve_names({"hosts": [f"n{number}" for number in range(1000)]}))
     assert (len(resolver), found.fleet) == (129, 1000)
 
 
 @pytest.mark.usefixtures("dead_server")
 def test_a_dead_name_server_costs_a_reason_and_no_more() -> None:
-    found = answered(HostNames, look_up_names({"hosts": [f"n{number}" for number in range(40)]}))
+    found = answered(HostNames, resolve_names({"hosts": [f"n{number}" for number in range(40)]}))
     assert len(found.names) == 41
     assert {meaning.error for meaning in found.names.values()} == {"no answer in 8 s"}
 
 
 class TestIsMaster:
     NAMES = HostNames(
-        own="n1.example", names={"n1.example": Meaning(("10.0.0.1",)), "m": Meaning(("10.0.0.1",))}, fleet=2
+        own="n1.example",
+        names={"n1.example": NameResolution(("10.0.0.1",)), "m": NameResolution(("10.0.0.1",))},
+        fleet=2,
     )
     ADDRESSES = ("127.0.0.1", "10.0.0.1", "fd00::1")
 
@@ -116,4 +118,4 @@ def test_anything_else(value: object) -> None:
 
 
 def test_the_source_that_is_sent() -> None:
-    assert runs_on_python_3_6(look_up_names)
+    assert runs_on_python_3_6(resolve_names)

@@ -148,7 +148,7 @@ def test_npu_smi_that_does_not_start_is_unreadable_whatever_its_exit_status(fact
     assert said(fact, one=Output(code=code, out=DOWN)) == Unreadable(
         "npu-smi does not start: dcmi module initialize failed. ret is -8005"
     )
-    assert said(fact, one=Output(code=code, out=DOWN)).because == "npu-driver-not-loaded"
+    assert said(fact, one=Output(code=code, out=DOWN)).root_cause == "npu-driver-not-loaded"
 
 
 @pytest.mark.parametrize("fact", [NpuTable, NpuChips, NpuStart])
@@ -240,7 +240,7 @@ def test_without_a_pci_bus_the_chip_names_tell() -> None:
     assert answered(NpuProduct, {**seen, "chips": {"out": M_A2, "code": 0}}).family == "A2"
     assert answered(NpuProduct, {**seen, "chips": {"out": M_A3, "code": 0}}).family == "A3"
     failed = answered(NpuProduct, {**seen, "chips": {"out": DOWN, "code": 187}})
-    assert isinstance(failed, Unreadable) and failed.because == "npu-driver-not-loaded"
+    assert isinstance(failed, Unreadable) and failed.root_cause == "npu-driver-not-loaded"
 
 
 @pytest.mark.parametrize(
@@ -276,7 +276,7 @@ def test_the_inventory() -> None:
         devices=(2, 10),
         pci_count=1,
         manager=True,
-        refused=("/dev/davinci10",),
+        denied_files=("/dev/davinci10",),
         tools=("npu-smi",),
         newer_than_boot=("/v",),
     )
@@ -302,7 +302,7 @@ def test_memory_errors_that_nobody_tells() -> None:
     assert type(learned(NpuMemoryErrors, {"": Output(ended="absent", err="npu-smi is not installed")})) is Absent
     for output in (Output(code=215, out="Invalid card id.\n"), Output(out=ECC[:60]), Output(code=187, out=DOWN)):
         assert isinstance(learned(NpuMemoryErrors, {"0": output}), Unreadable)
-    assert learned(NpuMemoryErrors, {"0": Output(code=187, out=DOWN)}).because == "npu-driver-not-loaded"
+    assert learned(NpuMemoryErrors, {"0": Output(code=187, out=DOWN)}).root_cause == "npu-driver-not-loaded"
 
 
 @given(st.binary(max_size=400), st.sampled_from([0, 1, 187]))

@@ -7,11 +7,11 @@ from ipaddress import ip_interface
 
 import pytest
 
-from doctor.engine.evaluate import learn
+from doctor.engine.evaluate import read_fact
 from doctor.engine.fact import Fact, Output, PerHost, Visit
 from doctor.engine.record import HostRecord
 from doctor.facts.hccn import DeviceAddresses
-from doctor.facts.pings import DevicePings, Ping, partners
+from doctor.facts.pings import DevicePings, Ping, ping_partners
 
 GOOD = "device 3 PING 29.1.0.2\nrecv seq=0,time=1.4ms\n3 packets transmitted, 3 received, 0.00% packet loss\n"
 PARTIAL = "recv time out seq=0\n3 packets transmitted, 2 received, 33.33% packet loss\nCommand execute failed!\n"
@@ -19,7 +19,7 @@ PARTIAL = "recv time out seq=0\n3 packets transmitted, 2 received, 33.33% packet
 
 def pinged(*said: tuple[int, str, str]) -> Fact | Exception:
     output = Output(out=json.dumps([list(one) for one in said]))
-    return learn(HostRecord(Visit(), {"DevicePings": {"": output}}), DevicePings)
+    return read_fact(HostRecord(Visit(), {"DevicePings": {"": output}}), DevicePings)
 
 
 def addresses(**by_host: dict[int, str]) -> PerHost[DeviceAddresses]:
@@ -46,15 +46,15 @@ def test_a_ping_without_a_count_is_unread_not_lost(text: str) -> None:
 
 
 def test_two_hosts_ping_each_other() -> None:
-    assert partners(["a", "b"]) == {"a": ["b"], "b": ["a"]}
+    assert ping_partners(["a", "b"]) == {"a": ["b"], "b": ["a"]}
 
 
 def test_a_host_alone_pings_nobody() -> None:
-    assert partners(["a"]) == {"a": []}
+    assert ping_partners(["a"]) == {"a": []}
 
 
 def test_in_a_large_fleet_each_host_pings_four_and_is_pinged_by_four() -> None:
-    plan = partners([f"h{number}" for number in range(64)])
+    plan = ping_partners([f"h{number}" for number in range(64)])
     assert {len(peers) for peers in plan.values()} == {4}
     assert sum("h7" in peers for peers in plan.values()) == 4
 

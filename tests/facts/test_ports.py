@@ -14,17 +14,17 @@ from hypothesis import strategies as st
 from doctor.engine.fact import Absent, Unreadable
 from doctor.facts.ports import (
     Listeners,
+    ListeningSocket,
     ReservedPorts,
-    Socket,
-    covers,
-    look_at_ports,
-    merged,
-    needed,
+    contains_port,
+    format_ports,
+    list_sockets,
+    merge_ranges,
     parse_ports,
-    ranges,
-    spelled,
+    required_hccl_ports,
+    single_port_ranges,
 )
-from doctor.job import Launch, PortRange
+from doctor.job import LaunchConfig, PortRange
 from tests.facts.answers import answered
 from tests.facts.garbage import ANYTHING, JSON, runs_on_python_3_6, value_of
 
@@ -45,7 +45,7 @@ class TestRanges:
         ],
     )
     def test_lists_and_ranges(self, text: str, said: str) -> None:
-        assert spelled(parse_ports(text)) == said
+        assert format_ports(parse_ports(text)) == said
 
     @pytest.mark.parametrize("text", ["sixty", "70000", "2-1", "0-5x", "-5", "1-2-3", "٣"])
     def test_what_is_no_port(self, text: str) -> None:
@@ -55,15 +55,15 @@ class TestRanges:
     @given(st.lists(st.tuples(PORT, PORT).map(sorted)))
     def test_the_same_ports_in_other_words(self, pairs: list[list[int]]) -> None:
         given_ = [PortRange(first, last) for first, last in pairs]
-        found = merged(given_)
+        found = merge_ranges(given_)
         assert all(before.last + 1 < after.first for before, after in pairwise(found))
         for port in {edge + step for pair in pairs for edge in pair for step in (-1, 0, 1)}:
-            assert covers(found, port) == covers(given_, port)
+            assert contains_port(found, port) == contains_port(given_, port)
 
     @given(st.sets(PORT, max_size=50))
     def test_what_is_spelled_can_be_read(self, ports: set[int]) -> None:
-        text = spelled(ranges(ports))
-        assert parse_ports("" if text == "none" else text) == ranges(ports)
+        text = format_ports(single_port_ranges(ports))
+        assert parse_ports("" if text == "none" else text) == single_port_ranges(ports)
 
 
 class TestReservedPorts:
@@ -75,7 +75,7 @@ class TestReservedPorts:
     def test_a_port_at_risk(self) -> None:
         found = value_of(ReservedPorts, "60000-60015\n", "32768 60999\n")
         assert isinstance(found, ReservedPorts)
-        assert [port for port in (29500, 60015, 60016, 60999, 61000) if found.at_risk(port)] == [60016, 60999]
+        assert [port for port in (29500, 60015, 60016, 60999, 61000) if found.kernel_may_assign(port)] == [60016, 60999]
 
     @pytest.mark.parametrize("text", ["", "1", "60999 32768", "1 2 3", "a b", "0 70000"])
     def test_a_range_that_is_none(self, text: str) -> None:
@@ -92,11 +92,11 @@ class TestReservedPorts:
 
 class TestNeeded:
     def test_thirty_two_from_the_base(self) -> None:
-        assert needed(Launch.from_environment({})) == list(range(60000, 60032))
+        assert required_hccl_ports(LaunchConfig.from_environment({})) == list(range(60000, 60032))
 
     def test_the_kernel_chooses(self) -> None:
         with pytest.raises(Absent, match="auto"):
-            needed(Launch.from_environment({"HCCL_HOST_SOCKET_PORT_RANGE": "auto"}))
+            required_hccl_ports(LaunchConfig.from_environment({"HCCL_HOST_SOCKET_PORT_RANGE": "auto"}))
 
 
 @pytest.fixture(params=[(socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")], ids=["IPv4", "IPv6"])
@@ -114,22 +114,22 @@ def listener(request: pytest.FixtureRequest) -> Iterator[socket.socket]:
 class TestListeners:
     def test_a_port_and_who_holds_it(self, listener: socket.socket) -> None:
         address, port = listener.getsockname()[:2]
-        found = answered(Listeners, look_at_ports({}))
-        (one,) = found.holding(port)
+        found = answered(Listeners, list_sockets({}))
+        (one,) = found.on_port(port)
         assert (one.address, one.listening, one.pid) == (address, True, os.getpid())
         assert "python" in one.command
 
     def test_a_connection_counts_for_the_ports_that_are_asked_for(self, listener: socket.socket) -> None:
         with socket.create_connection(listener.getsockname()[:2]) as mine:
             port = mine.getsockname()[1]
-            assert answered(Listeners, look_at_ports({})).holding(port) == ()
-            (one,) = answered(Listeners, look_at_ports({"ports": [port]})).holding(port)
+            assert answered(Listeners, list_sockets({})).on_port(port) == ()
+            (one,) = answered(Listeners, list_sockets({"ports": [port]})).on_port(port)
             assert not one.listening
 
     def test_another_users_process_is_not_seen(self) -> None:
         seen = {"tables": 2, "sockets": [{"port": 5, "address": "::", "listening": True, "user": "ann"}]}
         (one,) = answered(Listeners, seen).sockets
-        assert one == Socket(5, "::", True, "ann")
+        assert one == ListeningSocket(5, "::", True, "ann")
         assert "user ann" in one.owner
         assert "without root" in one.owner
 
@@ -141,4 +141,4 @@ class TestListeners:
         assert isinstance(answered(Listeners, value), Unreadable)
 
     def test_the_source_that_is_sent(self) -> None:
-        assert runs_on_python_3_6(look_at_ports)
+        assert runs_on_python_3_6(list_sockets)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from doctor.engine.fact import Absent, Output
-from doctor.facts.processes import Holder, NpuProcesses, look_for_holders
+from doctor.facts.processes import DeviceUser, NpuProcesses, list_device_users
 from tests.facts.answers import answered, learned
 
 PYTHON = {"pid": 42, "name": "python3", "user": "ann", "seconds": 90, "npus": [0, 3]}
@@ -17,7 +17,8 @@ PYTHON = {"pid": 42, "name": "python3", "user": "ann", "seconds": 90, "npus": [0
 def test_the_holders() -> None:
     value = answered(NpuProcesses, {"there": True, "hidden": 2, "holders": [{**PYTHON, "pid": 99}, PYTHON]})
     assert value == NpuProcesses(
-        holders=(Holder(42, "python3", "ann", 90, (0, 3)), Holder(99, "python3", "ann", 90, (0, 3))), hidden=2
+        device_users=(DeviceUser(42, "python3", "ann", 90, (0, 3)), DeviceUser(99, "python3", "ann", 90, (0, 3))),
+        unreadable_processes=2,
     )
     assert value.of(99).pid == 99
     assert value.of(1) is None
@@ -28,7 +29,7 @@ def test_a_host_without_npus() -> None:
 
 
 def test_what_the_function_returns_is_what_is_read() -> None:
-    assert type(answered(NpuProcesses, {**look_for_holders({}), "there": True})) is NpuProcesses
+    assert type(answered(NpuProcesses, {**list_device_users({}), "there": True})) is NpuProcesses
 
 
 @given(st.one_of(st.none(), st.text(), st.fixed_dictionaries({"there": st.just(True), "holders": st.text()})))

@@ -13,9 +13,9 @@ from doctor.facts.python_env import (
     JobPython,
     PythonEnv,
     TorchImport,
-    cause,
     find_python,
-    look_at_packages,
+    import_cause,
+    list_packages,
     missing_library,
 )
 from tests.facts.answers import answered, learned
@@ -48,19 +48,19 @@ def raised(err: str, code: int = 1) -> dict[str, Any]:
 
 
 def test_an_import_that_goes_well() -> None:
-    assert tried(GOOD) == TorchImport(error="", set_env="", error_after="")
+    assert tried(GOOD) == TorchImport(error="", set_env="", error_with_set_env="")
 
 
 def test_the_root_of_a_failed_import_is_what_is_told() -> None:
     value = tried(raised(HCCL))
-    assert value.error == value.error_after
+    assert value.error == value.error_with_set_env
     assert value.error.startswith("ImportError: libhccl.so: cannot open")
     assert missing_library(value.error) == "libhccl.so"
 
 
 def test_an_import_that_goes_well_once_cann_is_sourced() -> None:
     value = tried(raised(HCCL), GOOD, set_env="/usr/local/Ascend/cann/set_env.sh")
-    assert value.error and not value.error_after
+    assert value.error and not value.error_with_set_env
     assert value.set_env == "/usr/local/Ascend/cann/set_env.sh"
 
 
@@ -74,7 +74,7 @@ def test_what_is_no_answer() -> None:
     assert isinstance(tried({"code": 0, "out": "", "err": ""}), Unreadable)
     assert isinstance(tried({"timeout": 40}), Unreadable)
     assert type(tried(path="")) is Absent
-    assert tried(path="", asked="/opt/x").because == "job-python-missing"
+    assert tried(path="", asked="/opt/x").root_cause == "job-python-missing"
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_what_is_no_answer() -> None:
     ],
 )
 def test_whose_part_is_missing(error: str, whose: str) -> None:
-    assert cause(error) == whose
+    assert import_cause(error) == whose
 
 
 def seen(**more: Any) -> dict[str, Any]:
@@ -123,7 +123,7 @@ def test_torch_is_tried_only_where_there_is_one() -> None:
 
 def test_an_interpreter_that_is_not_there_or_does_not_run() -> None:
     assert type(answered(PythonEnv, {"asked": "", "path": ""})) is Absent
-    assert answered(PythonEnv, {"asked": "/opt/x", "path": ""}).because == "job-python-missing"
+    assert answered(PythonEnv, {"asked": "/opt/x", "path": ""}).root_cause == "job-python-missing"
     assert isinstance(answered(PythonEnv, {"asked": "", "path": "/p", "error": "no"}), Unreadable)
 
 
@@ -135,7 +135,7 @@ def test_the_functions_find_this_interpreter(tmp_path: Any) -> None:
     wrapper = tmp_path / "python"
     wrapper.write_text(f'#!/bin/sh\nPYTHONPATH={tmp_path} exec {sys.executable} "$@"\n')
     wrapper.chmod(0o755)
-    value = answered(PythonEnv, look_at_packages({"python": str(wrapper)}))
+    value = answered(PythonEnv, list_packages({"python": str(wrapper)}))
     assert value.packages["torch_npu"] == "2.7.1.post4"
     assert value.path == str(wrapper)
     assert value.finds_torch
@@ -143,7 +143,7 @@ def test_the_functions_find_this_interpreter(tmp_path: Any) -> None:
         asked=str(wrapper), path=str(wrapper)
     )
     assert answered(JobPython, find_python({"python": "/none"})) == JobPython(asked="/none", path="")
-    assert answered(PythonEnv, look_at_packages({"python": "/none"})).because == "job-python-missing"
+    assert answered(PythonEnv, list_packages({"python": "/none"})).root_cause == "job-python-missing"
 
 
 @given(st.one_of(st.none(), st.text(), st.fixed_dictionaries({"path": st.just("/p"), "asked": st.just("")})))

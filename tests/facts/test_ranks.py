@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from doctor.engine.fact import Absent, Output
-from doctor.facts.ranks import RankTableOnHost, look_at_rank_table
+from doctor.facts.ranks import RankTableOnHost, hash_rank_table
 from tests.facts.answers import answered, learned
 
 
 def asked(path: str) -> Any:
-    return answered(RankTableOnHost, look_at_rank_table({"rank_table": path}))
+    return answered(RankTableOnHost, hash_rank_table({"rank_table": path}))
 
 
 def test_a_table_that_is_there(tmp_path: Path) -> None:
@@ -32,7 +32,7 @@ def test_a_table_that_is_not_there(tmp_path: Path) -> None:
 
 def test_no_table_was_given() -> None:
     assert type(asked("")) is Absent
-    assert type(answered(RankTableOnHost, look_at_rank_table({}))) is Absent
+    assert type(answered(RankTableOnHost, hash_rank_table({}))) is Absent
 
 
 @given(st.one_of(st.none(), st.text(), st.fixed_dictionaries({"path": st.just("/t")})))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doctor.engine.evaluate import learn
+from doctor.engine.evaluate import read_fact
 from doctor.engine.fact import Absent, Fact, Output, Unreadable, Visit
 from doctor.engine.record import HostRecord
 from doctor.facts import smoke
@@ -125,7 +125,7 @@ def record(fact: type[Fact], out: str) -> HostRecord:
 
 
 def told(fact: type[Fact], **more: Any) -> Fact | Absent:
-    return learn(record(fact, json.dumps({"reached": True, "events": EVENTS[fact.__name__], **more})), fact)
+    return read_fact(record(fact, json.dumps({"reached": True, "events": EVENTS[fact.__name__], **more})), fact)
 
 
 @pytest.mark.parametrize("fact", FACTS, ids=lambda fact: fact.__name__)
@@ -140,7 +140,7 @@ class TestEveryStage:
     def test_what_was_not_reached_is_unknown_and_why(self, fact: type[Fact]) -> None:
         found = told(fact, reached=False, events=[], why="it ended before", because="smoke-rank-died")
         assert found == Unreadable("it ended before")
-        assert isinstance(found, Unreadable) and found.because == "smoke-rank-died"
+        assert isinstance(found, Unreadable) and found.root_cause == "smoke-rank-died"
 
     def test_silence_is_not_health(self, fact: type[Fact]) -> None:
         assert isinstance(told(fact, events=[]), Unreadable)
@@ -154,17 +154,17 @@ class TestEveryStage:
         assert isinstance(found, Absent) and not isinstance(found, Unreadable)
 
     def test_without_a_smoke_run_it_is_absent(self, fact: type[Fact]) -> None:
-        found = learn(HostRecord(Visit()), fact)
+        found = read_fact(HostRecord(Visit()), fact)
         assert isinstance(found, Absent) and not isinstance(found, Unreadable)
         assert "no smoke run was made" in str(found)
 
     def test_a_host_that_was_not_reached_is_unknown(self, fact: type[Fact]) -> None:
-        found = learn(HostRecord(Visit("timeout", "no answer")), fact)
-        assert isinstance(found, Unreadable) and found.because == "host-unreachable"
+        found = read_fact(HostRecord(Visit("timeout", "no answer")), fact)
+        assert isinstance(found, Unreadable) and found.root_cause == "host-unreachable"
 
     @given(out=st.binary(max_size=60))
     def test_garbage_is_unknown(self, fact: type[Fact], out: bytes) -> None:
-        assert isinstance(learn(record(fact, out.decode("utf-8", "replace")), fact), Unreadable)
+        assert isinstance(read_fact(record(fact, out.decode("utf-8", "replace")), fact), Unreadable)
 
     @given(
         value=st.recursive(
@@ -175,18 +175,18 @@ class TestEveryStage:
     )
     def test_other_json_is_unknown(self, fact: type[Fact], value: Any) -> None:
         text = json.dumps({"reached": True, "events": [value]})
-        assert isinstance(learn(record(fact, text), fact), Unreadable)
+        assert isinstance(read_fact(record(fact, text), fact), Unreadable)
 
 
 def test_events_of_another_stage_are_not_understood() -> None:
     mixed = json.dumps({"reached": True, "events": EVENTS["SmokeStart"] + EVENTS["SmokeTraining"]})
-    assert isinstance(learn(record(SmokeStart, mixed), SmokeStart), Unreadable)
+    assert isinstance(read_fact(record(SmokeStart, mixed), SmokeStart), Unreadable)
 
 
 def test_numbers_that_are_none_stay_so() -> None:
     training = told(SmokeTraining)
     assert isinstance(training, SmokeTraining)
-    assert training.twin[0].losses == (4.1, None) and training.steps[0].bad == "loss"
+    assert training.reference[0].losses == (4.1, None) and training.steps[0].bad == "loss"
     collectives = told(SmokeCollectives)
     assert isinstance(collectives, SmokeCollectives)
     assert collectives.wrong[0].got == "nan"

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from doctor.engine.fact import Absent, Output, Unreadable
-from doctor.engine.version_matrix import base_version, cann_of, same_cann, within
-from doctor.facts.versions import DRIVER, FIRMWARE, INSTALL, CannVersion, NpuVersions, look_for_cann
+from doctor.engine.version_matrix import base_version, cann_for_torch_npu, in_version_range, same_cann_release
+from doctor.facts.versions import DRIVER, FIRMWARE, INSTALL, CannVersion, NpuVersions, find_cann
 from tests.facts.answers import answered, learned
 
 DRIVER_TEXT = """\
@@ -111,7 +111,7 @@ def test_no_cann_and_cann_that_does_not_tell() -> None:
     assert type(answered(CannVersion, [])) is Absent
     assert isinstance(answered(CannVersion, [tree("/a", "nothing")]), Unreadable)
     assert isinstance(answered(CannVersion, [tree("/a", None)]), Unreadable)
-    assert answered(CannVersion, look_for_cann({})) is not None
+    assert answered(CannVersion, find_cann({})) is not None
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_no_cann_and_cann_that_does_not_tell() -> None:
     [("7.0.0", True), ("6.9.9.9", False), ("7.1.0.11.220", True), ("8.9.9.1", True), ("8.10.0", False)],
 )
 def test_a_range_of_versions(version: str, fits: bool) -> None:
-    assert within(version, "7.0.0", "8.9.9") is fits
+    assert in_version_range(version, "7.0.0", "8.9.9") is fits
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_a_range_of_versions(version: str, fits: bool) -> None:
     ],
 )
 def test_releases_of_cann(one: str, other: str, same: bool) -> None:
-    assert same_cann(one, other) is same
+    assert same_cann_release(one, other) is same
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_the_release_that_a_version_builds_on(version: str, base: str) -> None:
     [("2.7.1.post4", "9.0.0"), ("2.1.0", "7.0.0"), ("2.1.0rc1", "7.0.RC1"), ("2.7.1+git12", "8.3.RC1"), ("3.0.0", "")],
 )
 def test_the_cann_of_a_torch_npu(torch_npu: str, cann: str) -> None:
-    assert cann_of(torch_npu) == cann
+    assert cann_for_torch_npu(torch_npu) == cann
 
 
 @given(st.binary(max_size=200))

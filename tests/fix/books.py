@@ -6,24 +6,24 @@ from collections.abc import Sequence
 from typing import Any
 
 from doctor.engine.result import ERROR, Finding, Outcome, Reason, Report, Waived
-from doctor.fix.file_edits import State
-from doctor.fix.plan import Look, Seen
-from doctor.remedy.playbook import Playbook, Step
+from doctor.fix.file_edits import FileState
+from doctor.fix.plan import HostInspection, StepProbe
+from doctor.remedy.playbook import Playbook, PlaybookStep
 
 HOSTS = ("a1", "a2", "a3")
 
 
-def book(name: str = "mend", treats: Sequence[str] = ("short",), *steps: Step, **more: Any) -> Playbook:
+def book(name: str = "mend", treats: Sequence[str] = ("short",), *steps: PlaybookStep, **more: Any) -> Playbook:
     given: dict[str, Any] = {"who": "host admin", "risk": "low", "root": True, **more}
     return Playbook(name, f"{name}.toml", f"Title of {name}", tuple(treats), steps=steps or (run(),), **given)
 
 
-def run(number: int = 1, sh: str = "set {want}", undo: str = "set {saw}", **more: Any) -> Step:
-    return Step(number, f"Step {number}", run=sh, undo=undo, **more)
+def run(number: int = 1, sh: str = "set {want}", undo: str = "set {saw}", **more: Any) -> PlaybookStep:
+    return PlaybookStep(number, f"Step {number}", run=sh, undo=undo, **more)
 
 
-def file(number: int = 1, path: str = "/etc/x", **more: Any) -> Step:
-    return Step(number, f"Step {number}", file=path, **{"line": "x = {want}", **more})
+def file(number: int = 1, path: str = "/etc/x", **more: Any) -> PlaybookStep:
+    return PlaybookStep(number, f"Step {number}", file=path, **{"line": "x = {want}", **more})
 
 
 def found(*hosts: str, template: str = "it is {saw}", **values: Any) -> Finding:
@@ -31,7 +31,7 @@ def found(*hosts: str, template: str = "it is {saw}", **values: Any) -> Finding:
 
 
 def outcome(check: str = "short", *findings: Finding, **more: Any) -> Outcome:
-    given: dict[str, Any] = {"looked": HOSTS, "complete": True, **more}
+    given: dict[str, Any] = {"evaluated_hosts": HOSTS, "complete": True, **more}
     return Outcome(check, ERROR, given.pop("area", "kernel"), f"{check} is well", tuple(findings), **given)
 
 
@@ -47,9 +47,9 @@ def reason(text: str) -> Reason:
     return Reason(text)
 
 
-def state(data: bytes | None, real: str = "/etc/x", sha: str = "s") -> State:
-    return State(real) if data is None else State(real, "file", data=data, sha=sha, mode=0o644)
+def state(data: bytes | None, real: str = "/etc/x", sha: str = "s") -> FileState:
+    return FileState(real) if data is None else FileState(real, "file", data=data, sha=sha, mode=0o644)
 
 
-def look(*seen: Seen, **more: Any) -> Look:
-    return Look(tuple(seen), **{"root": "login", **more})
+def look(*seen: StepProbe, **more: Any) -> HostInspection:
+    return HostInspection(tuple(seen), **{"root": "login", **more})

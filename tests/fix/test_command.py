@@ -10,8 +10,8 @@ import pytest
 from doctor.cli.app import application
 from doctor.engine.errors import CommandError
 from doctor.fix import store
-from doctor.fix.journal import Journal, Undo
-from doctor.fix.plan import SCHEMA, Plan
+from doctor.fix.journal import Journal, UndoStep
+from doctor.fix.plan import SCHEMA, FixPlan
 
 ID = "20261120-101502-beef"
 
@@ -78,7 +78,7 @@ def test_no_plan_is_no_error(capfd: pytest.CaptureFixture[str]) -> None:
 
 def test_plans_are_listed_with_what_became_of_them(state: Path, capfd: pytest.CaptureFixture[str]) -> None:
     place = store.save(
-        Plan(SCHEMA, ID, "", "1", "a test", ("a1",), (), (), ()), {"XDG_STATE_HOME": str(state.parents[1])}
+        FixPlan(SCHEMA, ID, "", "1", "a test", ("a1",), (), (), ()), {"XDG_STATE_HOME": str(state.parents[1])}
     )
 
     def listed() -> str:
@@ -87,18 +87,18 @@ def test_plans_are_listed_with_what_became_of_them(state: Path, capfd: pytest.Ca
 
     assert listed() == "planned"
     journal = Journal(place)
-    journal.began("apply")
-    number = journal.step("a1", "mend", "Set it", "set", Undo(0, "a1", False, "Set it", "unset"))
+    journal.record_start("apply")
+    number = journal.record_step("a1", "mend", "Set it", "set", UndoStep(0, "a1", False, "Set it", "unset"))
     assert listed() == "broken off, 1 step in force or begun"
-    journal.ended(number, "a1", 0, "")
-    journal.finished(0)
+    journal.record_end(number, "a1", 0, "")
+    journal.record_finish(0)
     assert listed() == "applied, 1 step in force"
-    journal.undone(journal.undos()[0], 0, "")
+    journal.record_undo_end(journal.undo_steps()[0], 0, "")
     assert listed() == "undone"
 
 
 def test_a_saved_plan_is_shown_and_one_without_anything_is_not_applied(state: Path) -> None:
-    store.save(Plan(SCHEMA, ID, "", "1", "a test", ("a1",), (), (), ()), {"XDG_STATE_HOME": str(state.parents[1])})
+    store.save(FixPlan(SCHEMA, ID, "", "1", "a test", ("a1",), (), (), ()), {"XDG_STATE_HOME": str(state.parents[1])})
     assert fix(ID) == 0
     with pytest.raises(CommandError, match="nothing to apply"):
         application(["fix"])(["fix", ID, "--apply", "--yes"])
@@ -106,13 +106,13 @@ def test_a_saved_plan_is_shown_and_one_without_anything_is_not_applied(state: Pa
 
 def test_a_plan_that_cannot_be_saved_is_one_line(state: Path) -> None:
     state.parent.write_text("a file in the way")
-    with pytest.raises(store.NoPlan, match="expected a folder to keep the plan in"):
-        store.save(Plan(SCHEMA, ID, "", "1", "", (), (), (), ()), {"XDG_STATE_HOME": str(state.parents[1])})
+    with pytest.raises(store.PlanStoreError, match="expected a folder to keep the plan in"):
+        store.save(FixPlan(SCHEMA, ID, "", "1", "", (), (), (), ()), {"XDG_STATE_HOME": str(state.parents[1])})
 
 
 def test_a_plan_is_applied_or_taken_back_by_one_at_a_time(state: Path) -> None:
-    empty = Plan(SCHEMA, ID, "", "1", "a test", ("a1",), (), (), ())
+    empty = FixPlan(SCHEMA, ID, "", "1", "a test", ("a1",), (), (), ())
     place = store.save(empty, {"XDG_STATE_HOME": str(state.parents[1])})
-    with store.held(place), pytest.raises(CommandError, match="is being applied or taken back just now"):
+    with store.lock_plan(place), pytest.raises(CommandError, match="is being applied or taken back just now"):
         application(["fix"])(["fix", "--undo", ID, "--yes"])
     assert fix("--undo", ID, "--yes") == 0

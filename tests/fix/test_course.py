@@ -13,14 +13,14 @@ from doctor.engine.fact import Visit
 from doctor.engine.record import SCHEMA as RUN
 from doctor.engine.record import HostRecord, Run
 from doctor.engine.result import Finding, Report
-from doctor.fix.apply import Done, Work
-from doctor.fix.build_plan import Planned
-from doctor.fix.context import How
+from doctor.fix.apply import HostResult, HostWork
+from doctor.fix.build_plan import PlannedFix
+from doctor.fix.context import PlanContext
 from doctor.fix.journal import Journal
-from doctor.fix.parallel import Halt
-from doctor.fix.plan import SCHEMA, HostPlan, Plan, Show, Treated
-from doctor.fix.rollout import Result, _Course
-from doctor.fix.verify import Proof
+from doctor.fix.parallel import SignalGuard
+from doctor.fix.plan import SCHEMA, FixPlan, HostPlan, StepPreview, TreatedFinding
+from doctor.fix.rollout import RolloutResult, _Rollout
+from doctor.fix.verify import Verification
 from doctor.session.examine import Examination
 from tests.fix.books import found, outcome, reason
 
@@ -46,19 +46,19 @@ class Scene:
         self.states, self.finding, self.unknown, self.stop_at = states, finding, unknown, stop_at
         self.turns: list[list[str]] = []
         self.mended: set[str] = set()
-        self.checks, self.how = [Check()], How(hosts=HOSTS, source="")
+        self.checks, self.how = [Check()], PlanContext(hosts=HOSTS, source="")
         self.stop = threading.Event()
         self.lock = threading.Lock()
 
-    def host(self, work: Work) -> Done:
-        host = work.planned.host
+    def host(self, work: HostWork) -> HostResult:
+        host = work.host_plan.host
         if host == self.stop_at:
             os.kill(os.getpid(), signal.SIGTERM)
             self.stop.wait(20)
         state = self.states.get(host, "applied")
         with self.lock:
             self.mended.update([host] if state == "applied" else [])
-        return Done(host, state, why="" if state == "applied" else "so it is")
+        return HostResult(host, state, reason="" if state == "applied" else "so it is")
 
     def examined(self, hosts: Sequence[str] = (), checks: Sequence[Any] = ()) -> Examination:
         self.turns.append(sorted(hosts))
@@ -74,71 +74,73 @@ class Scene:
         if self.finding and (len(blamed) == 1 or not blamed <= self.mended):
             still.append(self.finding)
         unknown = {self.unknown: reason("it does not tell")} if self.unknown else {}
-        return Report("", HOSTS, (outcome("short", *still, looked=HOSTS, unknown=unknown),))
+        return Report("", HOSTS, (outcome("short", *still, evaluated_hosts=HOSTS, unknown=unknown),))
 
-    def go(self, folder: Path, batch: int = 3) -> Result:
-        step = Show("mend", "Set it", "run", "set", "unset")
-        works = {host: Work(HostPlan(host, (Treated("short", "", "mend"),), (step,)), (), ()) for host in HOSTS}
-        plans = tuple(work.planned for work in works.values())
-        plan = Plan(SCHEMA, "id", "", "", "", HOSTS, (), (), plans)
+    def go(self, folder: Path, batch: int = 3) -> RolloutResult:
+        step = StepPreview("mend", "Set it", "run", "set", "unset")
+        works = {
+            host: HostWork(HostPlan(host, (TreatedFinding("short", "", "mend"),), (step,)), (), ()) for host in HOSTS
+        }
+        plans = tuple(work.host_plan for work in works.values())
+        plan = FixPlan(SCHEMA, "id", "", "", "", HOSTS, (), (), plans)
         self.journal = Journal(folder)
-        self.told: list[Done | Proof] = []
-        with Halt() as halt:
+        self.told: list[HostResult | Verification] = []
+        with SignalGuard() as halt:
             self.stop = halt.event
-            planned = Planned(plan, self.run(HOSTS), works)
+            planned = PlannedFix(plan, self.run(HOSTS), works)
             case: Any = self
-            return _Course(case, planned, case, batch, self.told.append, halt).go()
+            return _Rollout(case, planned, case, batch, self.told.append, halt).execute()
 
 
-def states(result: Result) -> dict[str, str]:
-    return {one.host: one.state for one in result.done}
+def states(result: RolloutResult) -> dict[str, str]:
+    return {one.host: one.state for one in result.host_results}
 
 
 def test_the_canary_alone_then_batches_each_proven_before_the_next(tmp_path: Path) -> None:
     scene = Scene()
     result = scene.go(tmp_path)
     assert scene.turns == [["a1"], ["a2", "a3", "a4"], ["a5", "a6"]]
-    assert (result.code, result.not_begun) == (0, ())
-    assert {one.state for one in result.proofs} == {"green"}
+    assert (result.code, result.pending_hosts) == (0, ())
+    assert {one.state for one in result.verifications} == {"green"}
 
 
 def test_a_canary_that_is_in_use_leaves_its_turn_to_the_next(tmp_path: Path) -> None:
     scene = Scene({"a1": "busy", "a2": "busy"})
     result = scene.go(tmp_path)
     assert scene.turns == [["a3"], ["a4", "a5", "a6"]]
-    assert (result.code, result.not_begun) == (10, ())
+    assert (result.code, result.pending_hosts) == (10, ())
 
 
 def test_a_host_that_is_not_proven_is_the_last(tmp_path: Path) -> None:
     scene = Scene(finding=found("a1", template="still so"))
     result = scene.go(tmp_path)
     assert states(result) == {"a1": "applied"}
-    assert (result.code, result.not_begun) == (10, HOSTS[1:])
+    assert (result.code, result.pending_hosts) == (10, HOSTS[1:])
 
 
 def test_what_cannot_be_told_is_no_proof(tmp_path: Path) -> None:
     result = Scene(unknown="a1").go(tmp_path)
     assert (states(result), result.code) == ({"a1": "applied"}, 12)
-    assert [one.state for one in result.proofs] == ["unknown"]
+    assert [one.state for one in result.verifications] == ["unknown"]
 
 
 def test_a_step_that_fails_ends_it_behind_its_batch(tmp_path: Path) -> None:
     scene = Scene({"a3": "stopped"})
     result = scene.go(tmp_path)
     assert set(states(result)) == {"a1", "a2", "a3", "a4"}
-    assert (result.code, result.not_begun) == (10, ("a5", "a6"))
+    assert (result.code, result.pending_hosts) == (10, ("a5", "a6"))
 
 
 def test_a_finding_of_several_hosts_waits_for_the_last_of_them(tmp_path: Path) -> None:
     scene = Scene(finding=found("a1", "a6", template="both have it"))
     result = scene.go(tmp_path)
-    assert [one.state for one in scene.told if isinstance(one, Proof) and one.host == "a1"] == ["waits", "green"]
+    assert [one.state for one in scene.told if isinstance(one, Verification) and one.host == "a1"] == ["waits", "green"]
     assert result.code == 0
 
 
 def test_and_is_red_when_one_of_them_was_left_alone(tmp_path: Path) -> None:
     result = Scene({"a6": "busy"}, finding=found("a1", "a6")).go(tmp_path)
-    assert {one.host: one.state for one in result.proofs}["a1"] == "red"
+    assert {one.host: one.state for one in result.verifications}["a1"] == "red"
     assert result.code == 10
 
 
@@ -147,10 +149,10 @@ def test_an_interrupt_ends_it_behind_the_batch_without_a_proof(tmp_path: Path) -
     result = scene.go(tmp_path, batch=2)
     assert scene.turns == [["a1"]]
     assert set(states(result)) == {"a1", "a2", "a3"}
-    assert (result.code, result.not_begun) == (143, ("a4", "a5", "a6"))
+    assert (result.code, result.pending_hosts) == (143, ("a4", "a5", "a6"))
 
 
 def test_the_proofs_are_in_the_journal(tmp_path: Path) -> None:
     scene = Scene()
     scene.go(tmp_path)
-    assert [one.said for one in scene.journal.entries() if one.host == "a1"] == ["short: green"]
+    assert [one.output for one in scene.journal.entries() if one.host == "a1"] == ["short: green"]

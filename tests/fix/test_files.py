@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doctor.fix.file_edits import changed, difference
-from doctor.remedy.playbook import Step
+from doctor.fix.file_edits import edited_content, file_diff
+from doctor.remedy.playbook import PlaybookStep
 
 
 def lined(old: bytes | None, line: str, replaces: str = "") -> bytes | None:
-    return changed(old, Step(1, "", file="/x", line=line, replaces=replaces))
+    return edited_content(old, PlaybookStep(1, "", file="/x", line=line, replaces=replaces))
 
 
 @pytest.mark.parametrize(
@@ -44,14 +44,14 @@ def test_a_line_that_replaces_nothing_is_put_at_the_end_once() -> None:
 
 
 def test_lines_that_match_go() -> None:
-    step = Step(1, "", file="/x", remove="^swap")
-    assert changed(b"a\nswap 1\nb\nswap 2", step) == b"a\nb\n"
-    assert changed(None, step) is None
+    step = PlaybookStep(1, "", file="/x", remove="^swap")
+    assert edited_content(b"a\nswap 1\nb\nswap 2", step) == b"a\nb\n"
+    assert edited_content(None, step) is None
 
 
 def test_a_whole_file_ends_with_its_last_line() -> None:
-    assert changed(b"old", Step(1, "", file="/x", text="new")) == b"new\n"
-    assert changed(None, Step(1, "", file="/x", text="")) == b""
+    assert edited_content(b"old", PlaybookStep(1, "", file="/x", text="new")) == b"new\n"
+    assert edited_content(None, PlaybookStep(1, "", file="/x", text="")) == b""
 
 
 @given(st.one_of(st.none(), st.binary(), st.text().map(str.encode)))
@@ -68,7 +68,7 @@ def test_it_is_done_once_and_touches_no_other_line(old: bytes | None) -> None:
 
 
 def test_a_difference_shows_what_changes_and_no_escapes() -> None:
-    lines = difference("/etc/x", b"a\nb\x1b[31m\n", b"a\nc\n")
+    lines = file_diff("/etc/x", b"a\nb\x1b[31m\n", b"a\nc\n")
     assert lines == ["--- /etc/x", "+++ /etc/x", "@@ -1,2 +1,2 @@", " a", "-b\\x1b[31m", "+c"]
-    assert difference("/etc/x", None, b"a\n")[0] == "--- /etc/x (not there)"
-    assert difference("/etc/x", b"a", b"a") == []
+    assert file_diff("/etc/x", None, b"a\n")[0] == "--- /etc/x (not there)"
+    assert file_diff("/etc/x", b"a", b"a") == []

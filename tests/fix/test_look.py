@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from doctor.fix.inspect_host import Hands, busy, failed, look
-from doctor.fix.remote_client import Declined, Hand
-from doctor.fix.select import Act, acts, choose
+from doctor.fix.inspect_host import HostExecutors, describe_failure, find_activity, inspect_host
+from doctor.fix.remote_client import RemoteExecutor, RequestRejected
+from doctor.fix.select import ReadyStep, choose_playbooks, ready_steps
 from doctor.remedy.playbook import Playbook
 from doctor.transport.local import Local
 from tests.fix.books import book, file, found, outcome, report, run
@@ -17,7 +17,7 @@ from tests.fix.books import book, file, found, outcome, report, run
 FREE: dict[str, Any] = {"holders": [], "hidden": 0, "trouble": ""}
 
 
-class Quiet(Hand):
+class Quiet(RemoteExecutor):
     """A host that is asked nothing but who uses its devices."""
 
     def __init__(self, **said: Any) -> None:
@@ -25,7 +25,7 @@ class Quiet(Hand):
 
     def call(self, op: str, seconds: float = 10.0, **words: Any) -> dict[str, Any]:
         if self.said.get("refused"):
-            raise Declined("it may not look")
+            raise RequestRejected("it may not look")
         return self.said if op == "busy" else {"code": 0, "out": "", "err": ""}
 
 
@@ -55,27 +55,27 @@ def squeue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_jobs_of_slurm(squeue: Path, script: str, said: Any) -> None:
     """Where there is no Slurm there is no job; where it does not answer, there may be one."""
     squeue.write_text(f"#!/bin/sh\n{script}\n")
-    told = busy(Quiet())
+    told = find_activity(Quiet())
     assert told == said if isinstance(said, tuple) else said in told[0]
 
 
 def test_processes_and_what_hides_them(squeue: Path) -> None:
     holder = {"pid": 7, "name": "py\x1b[31mthon", "user": "ann", "what": "an NPU"}
-    assert busy(Quiet(holders=[holder])) == ("process 7 (py thon, ann) uses an NPU",)
-    assert "without root" in busy(Quiet(hidden=3))[0]
-    assert busy(Quiet(trouble="nvidia-smi does not tell")) == ("nvidia-smi does not tell",)
-    assert "is not known" in busy(Quiet(refused=True))[0]
+    assert find_activity(Quiet(holders=[holder])) == ("process 7 (py thon, ann) uses an NPU",)
+    assert "without root" in find_activity(Quiet(hidden=3))[0]
+    assert find_activity(Quiet(trouble="nvidia-smi does not tell")) == ("nvidia-smi does not tell",)
+    assert "is not known" in find_activity(Quiet(refused=True))[0]
 
 
-def steps(playbook: Playbook) -> list[Act]:
-    return acts(choose(report(outcome("short", found("a1"))), [playbook]).by_host["a1"], "a1")
+def steps(playbook: Playbook) -> list[ReadyStep]:
+    return ready_steps(choose_playbooks(report(outcome("short", found("a1"))), [playbook]).by_host["a1"], "a1")
 
 
 def seen(playbook: Playbook) -> list[tuple[str, str, str]]:
     """Of each step: why it is left out, what was before, why it cannot be made."""
-    hands = Hands(Local(), "a1")
+    hands = HostExecutors(Local(), "a1")
     try:
-        return [(one.skip, one.before, one.trouble) for one in look(hands, steps(playbook)).seen]
+        return [(one.skip, one.before, one.failure) for one in inspect_host(hands, steps(playbook)).probes]
     finally:
         hands.close()
 
@@ -109,5 +109,5 @@ def test_a_file_that_cannot_be_written_is_found_out_before() -> None:
 
 
 def test_how_a_command_ended() -> None:
-    assert failed({"code": -9, "out": "", "err": ""}) == "died of signal 9"
-    assert failed({"code": 2, "out": "a\nb\n", "err": ""}) == "ended with 2: b"
+    assert describe_failure({"code": -9, "out": "", "err": ""}) == "died of signal 9"
+    assert describe_failure({"code": 2, "out": "a\nb\n", "err": ""}) == "ended with 2: b"

@@ -7,65 +7,67 @@ from typing import Any
 import msgspec
 import pytest
 
-from doctor.fix.plan import SCHEMA, HostPlan, Plan, Seen, host_plan, treated
-from doctor.fix.select import Left, acts, choose
-from doctor.remedy.playbook import Playbook, Step
+from doctor.fix.plan import SCHEMA, FixPlan, HostPlan, StepProbe, host_plan, treated_checks
+from doctor.fix.select import Untreated, choose_playbooks, ready_steps
+from doctor.remedy.playbook import Playbook, PlaybookStep
 from tests.fix.books import HOSTS, book, file, found, look, outcome, report, run, state
 
 
-def planned(playbook: Playbook, *seen: Seen, **values: Any) -> HostPlan:
-    choice = choose(report(outcome("short", found("a1", **values))), [playbook])
+def planned(playbook: Playbook, *seen: StepProbe, **values: Any) -> HostPlan:
+    choice = choose_playbooks(report(outcome("short", found("a1", **values))), [playbook])
     some = choice.by_host["a1"]
-    return host_plan("a1", some, acts(some, "a1"), look(*seen))
+    return host_plan("a1", some, ready_steps(some, "a1"), look(*seen))
 
 
 def test_commands_and_files_are_shown_as_they_will_be() -> None:
     steps = (run(1, "set {want}", "set {before}", before="get"), file(2), file(3, line="y = 1"))
-    one = planned(book("mend", ["short"], *steps), Seen(before="old 1"), *[Seen(file=state(b"x = 1\n"))] * 2)
+    one = planned(book("mend", ["short"], *steps), StepProbe(before="old 1"), *[StepProbe(file=state(b"x = 1\n"))] * 2)
     command, first, second = one.steps
     assert (command.run, command.undo) == ("set 2", "set 'old 1'")
     assert first.diff[-2:] == (" x = 1", "+x = 2")
     assert second.diff[-3:] == (" x = 1", " x = 2", "+y = 1"), "a step begins with what those before it leave"
-    assert one.acts
+    assert one.has_actions
 
 
 def test_a_file_that_is_so_already_is_left_out() -> None:
-    one = planned(book("mend", ["short"], file()), Seen(file=state(b"x = 2\n")))
+    one = planned(book("mend", ["short"], file()), StepProbe(file=state(b"x = 2\n")))
     assert one.steps[0].skip == "it is so already"
-    assert not one.acts
-    assert treated(one) == set()
+    assert not one.has_actions
+    assert treated_checks(one) == set()
 
 
 def test_a_link_is_said_to_be_one() -> None:
-    one = planned(book("mend", ["short"], file()), Seen(file=state(None, "/run/x")))
+    one = planned(book("mend", ["short"], file()), StepProbe(file=state(None, "/run/x")))
     assert one.steps[0].note == "a link: /run/x is what is written"
 
 
 def test_one_step_that_cannot_be_made_leaves_the_whole_host_alone() -> None:
-    one = planned(book("mend", ["short"], run(), file(2)), Seen(), Seen(trouble="/etc/x: the file system is read-only"))
-    assert one.trouble == "mend, step 2: /etc/x: the file system is read-only"
-    assert not one.acts
+    one = planned(
+        book("mend", ["short"], run(), file(2)), StepProbe(), StepProbe(failure="/etc/x: the file system is read-only")
+    )
+    assert one.failure == "mend, step 2: /etc/x: the file system is read-only"
+    assert not one.has_actions
 
 
 @pytest.mark.parametrize(
     ("playbook", "seen", "values"),
     [
-        (book("mend", ["short"], run(sh="set {want} x"), file(2)), (Seen(), Seen(file=state(b"old"))), {}),
-        (book("mend", ["short"], run(), file(2, line="y")), (Seen(), Seen(file=state(b"old"))), {}),
-        (None, (Seen(skip="does not apply here"), Seen(file=state(b"old"))), {}),
-        (None, (Seen(), Seen(file=state(b"other", sha="t"))), {}),
-        (None, (Seen(), Seen(file=state(None))), {}),
-        (None, (Seen(), Seen(file=state(b"old", "/run/x"))), {}),
-        (None, (Seen(), Seen(file=state(b"old"))), {"want": 3}),
-        (None, (Seen(), Seen(file=state(b"old"))), {"template": "another {saw}"}),
+        (book("mend", ["short"], run(sh="set {want} x"), file(2)), (StepProbe(), StepProbe(file=state(b"old"))), {}),
+        (book("mend", ["short"], run(), file(2, line="y")), (StepProbe(), StepProbe(file=state(b"old"))), {}),
+        (None, (StepProbe(skip="does not apply here"), StepProbe(file=state(b"old"))), {}),
+        (None, (StepProbe(), StepProbe(file=state(b"other", sha="t"))), {}),
+        (None, (StepProbe(), StepProbe(file=state(None))), {}),
+        (None, (StepProbe(), StepProbe(file=state(b"old", "/run/x"))), {}),
+        (None, (StepProbe(), StepProbe(file=state(b"old"))), {"want": 3}),
+        (None, (StepProbe(), StepProbe(file=state(b"old"))), {"template": "another {saw}"}),
     ],
 )
 def test_whatever_differs_gives_another_digest(
-    playbook: Playbook | None, seen: tuple[Seen, ...], values: dict[str, Any]
+    playbook: Playbook | None, seen: tuple[StepProbe, ...], values: dict[str, Any]
 ) -> None:
     usual = book("mend", ["short"], run(), file(2))
-    digest = planned(usual, Seen(), Seen(file=state(b"old"))).digest
-    assert planned(usual, Seen(), Seen(file=state(b"old")), age=7).digest == digest, "no step needs it"
+    digest = planned(usual, StepProbe(), StepProbe(file=state(b"old"))).digest
+    assert planned(usual, StepProbe(), StepProbe(file=state(b"old")), age=7).digest == digest, "no step needs it"
     assert planned(playbook or usual, *seen, **values).digest != digest
 
 
@@ -73,13 +75,13 @@ def test_no_secret_is_in_a_plan() -> None:
     steps = (
         run(1, "login --token {key}", "logout --token {before}", before="get"),
         file(2, line="password = {key}"),
-        Step(3, "Use api_key={key}"),
+        PlaybookStep(3, "Use api_key={key}"),
     )
     one = planned(
         book("mend", ["short"], *steps),
-        Seen(before="sesame-before"),
-        Seen(file=state(b"password = sesame-file\n")),
-        Seen(),
+        StepProbe(before="sesame-before"),
+        StepProbe(file=state(b"password = sesame-file\n")),
+        StepProbe(),
         key="sesame-key",
         template="secret: {key}",
     )
@@ -90,32 +92,32 @@ def test_a_playbook_that_would_take_back_what_another_does_is_left_out() -> None
     """Ports are reserved; then the setting of now, without them, would be kept for the next boot."""
     reserve = book("reserve", ["short"], file(line="ports = 60000", replaces="^ports"))
     keep = book("keep", ["short"], file(line="ports =", replaces="^ports"), run(2))
-    choice = choose(report(outcome("short", found("a1"))), [reserve, keep])
+    choice = choose_playbooks(report(outcome("short", found("a1"))), [reserve, keep])
     some = choice.by_host["a1"]
-    seen = Seen(file=state(b"ports = 1\n"))
-    one = host_plan("a1", some, acts(some, "a1"), look(seen, seen, Seen()))
+    seen = StepProbe(file=state(b"ports = 1\n"))
+    one = host_plan("a1", some, ready_steps(some, "a1"), look(seen, seen, StepProbe()))
     assert [step.skip for step in one.steps] == ["", *["it would take back what reserve does"] * 2]
     assert one.steps[0].diff[-1] == "+ports = 60000"
 
 
 def test_playbooks_that_add_to_one_file_do_not_contradict_each_other() -> None:
     books = [book("one", ["short"], file(line="a = 1", replaces="^a")), book("two", ["short"], file(line="b = 1"))]
-    some = choose(report(outcome("short", found("a1"))), books).by_host["a1"]
-    one = host_plan("a1", some, acts(some, "a1"), look(*[Seen(file=state(None))] * 2))
+    some = choose_playbooks(report(outcome("short", found("a1"))), books).by_host["a1"]
+    one = host_plan("a1", some, ready_steps(some, "a1"), look(*[StepProbe(file=state(None))] * 2))
     assert [step.skip for step in one.steps] == ["", ""]
 
 
-def whole(*plans: HostPlan, left: tuple[Left, ...] = ()) -> Plan:
-    return Plan(SCHEMA, "", "", "", "", HOSTS, (), (), plans, left)
+def whole(*plans: HostPlan, left: tuple[Untreated, ...] = ()) -> FixPlan:
+    return FixPlan(SCHEMA, "", "", "", "", HOSTS, (), (), plans, left)
 
 
 def test_the_code_tells_whether_all_that_was_found_is_planned() -> None:
-    done = planned(book("mend", ["short"], run()), Seen())
-    skipped = planned(book("mend", ["short"], run()), Seen(skip="does not apply here"))
+    done = planned(book("mend", ["short"], run()), StepProbe())
+    skipped = planned(book("mend", ["short"], run()), StepProbe(skip="does not apply here"))
     assert whole().code == 0
     assert whole(done).code == 0
     assert whole(skipped).code == 10
-    assert whole(done, left=(Left("a2", "long", "no playbook", "none"),)).code == 10
-    assert whole(done, left=(Left("a1", "short", "by hand as well", "hands"),)).code == 0
-    assert whole(done, left=(Left("a2", "short", "as the site wants it", "waived"),)).code == 0
-    assert whole(done, left=(Left("a2", "short", "not reached", "unknown"),)).code == 12
+    assert whole(done, left=(Untreated("a2", "long", "no playbook", "none"),)).code == 10
+    assert whole(done, left=(Untreated("a1", "short", "by hand as well", "hands"),)).code == 0
+    assert whole(done, left=(Untreated("a2", "short", "as the site wants it", "waived"),)).code == 0
+    assert whole(done, left=(Untreated("a2", "short", "not reached", "unknown"),)).code == 12

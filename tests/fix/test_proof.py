@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from doctor.engine.result import Outcome
-from doctor.fix.verify import Proof, prove
+from doctor.fix.verify import Verification, verify
 from tests.fix.books import found, outcome, reason, report
 
 
-def proof(one: Outcome, mended: tuple[str, ...] = ("a1",), planned: tuple[str, ...] = ("a1", "a2")) -> Proof:
-    (made,) = prove(report(one), {"a1": ["short"]}, mended, planned)
+def proof(one: Outcome, mended: tuple[str, ...] = ("a1",), planned: tuple[str, ...] = ("a1", "a2")) -> Verification:
+    (made,) = verify(report(one), {"a1": ["short"]}, mended, planned)
     return made
 
 
@@ -28,8 +28,8 @@ def proof(one: Outcome, mended: tuple[str, ...] = ("a1",), planned: tuple[str, .
         (outcome(unknown={"a1": reason("lost")}), "unknown"),
         (outcome(unknown={"": reason("no host was seen")}), "unknown"),
         (outcome(crashed={"a1": "Traceback"}), "unknown"),
-        (outcome(looked=("a2",), skipped={"a1": "does not apply"}), "unknown"),
-        (outcome(looked=("a2",)), "unknown"),
+        (outcome(evaluated_hosts=("a2",), skipped={"a1": "does not apply"}), "unknown"),
+        (outcome(evaluated_hosts=("a2",)), "unknown"),
     ],
 )
 def test_a_check_that_is_run_again(one: Outcome, state: Any) -> None:
@@ -41,5 +41,5 @@ def test_what_waits_is_red_when_all_are_mended() -> None:
 
 
 def test_a_check_that_was_not_run_again_proves_nothing() -> None:
-    (made,) = prove(report(), {"a1": ["short"]}, ["a1"], ["a1"])
-    assert (made.state, made.why) == ("unknown", "it was not run again")
+    (made,) = verify(report(), {"a1": ["short"]}, ["a1"], ["a1"])
+    assert (made.state, made.reason) == ("unknown", "it was not run again")

@@ -18,8 +18,8 @@ import pytest
 
 from doctor.fix import remote_client as hands
 from doctor.fix import remote_executor
-from doctor.fix.bootstrap import Letter, letter
-from doctor.fix.remote_client import Declined, Hand, Lost
+from doctor.fix.bootstrap import ExecuteRequest, execute_request
+from doctor.fix.remote_client import ConnectionLost, RemoteExecutor, RequestRejected
 from doctor.transport.local import Local
 from tests.test_collector import PYTHONS
 
@@ -32,7 +32,7 @@ def test_its_source_is_plain() -> None:
 
 def test_its_command_is_safe_for_every_login_shell() -> None:
     """Words and single-quoted text: no exclamation mark for csh, no backslash for fish, nothing of ours unquoted."""
-    command = letter(True, 1.0).command
+    command = execute_request(True, 1.0).command
     assert not set("!\\\n") & set(command)
     assert command.count("'") == 2
     assert command.startswith("exec sh -c '")
@@ -44,8 +44,8 @@ def python(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def hand() -> Iterator[Hand]:
-    one = Hand(Local(), HOST, root=False)
+def hand() -> Iterator[RemoteExecutor]:
+    one = RemoteExecutor(Local(), HOST, root=False)
     yield one
     one.close()
 
@@ -62,11 +62,11 @@ def written(path: Path, data: bytes, sha: str = "", missing: tuple[str, ...] = (
 
 
 def test_every_python_runs_it(python: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def by_this(root: bool, lock: float) -> Letter:
-        return letter(root, lock, python)
+    def by_this(root: bool, lock: float) -> ExecuteRequest:
+        return execute_request(root, lock, python)
 
     monkeypatch.setattr(hands, "letter", by_this)
-    one, path = Hand(Local(), HOST, root=True, lock=-1), tmp_path / "a" / "b"
+    one, path = RemoteExecutor(Local(), HOST, root=True, lock=-1), tmp_path / "a" / "b"
     assert one.uid == os.geteuid()
     said = one.call("run", sh="echo out; echo err >&2; exit 3", limit=100)
     assert (said["code"], said["out"], said["err"]) == (3, "out\n", "err\n")
@@ -84,65 +84,65 @@ def test_every_python_runs_it(python: str, tmp_path: Path, monkeypatch: pytest.M
     one.close()
 
 
-def test_a_command_has_no_stdin_and_its_own_session(hand: Hand) -> None:
+def test_a_command_has_no_stdin_and_its_own_session(hand: RemoteExecutor) -> None:
     said = hand.call("run", sh="cat; ps -o sid= -p $$ | tr -d ' '; echo $$", limit=100)
     session, pid = said["out"].split()
     assert session == pid
 
 
-def test_a_command_that_does_not_end_is_ended_and_said_to_be(hand: Hand) -> None:
+def test_a_command_that_does_not_end_is_ended_and_said_to_be(hand: RemoteExecutor) -> None:
     said = hand.call("run", 0.3, sh="echo one; sleep 60", limit=100)
     assert "did not end within 0.3 s" in said["trouble"]
     assert said["out"] == "one\n"
 
 
-def test_what_a_command_leaves_behind_does_not_hold_it(hand: Hand) -> None:
+def test_what_a_command_leaves_behind_does_not_hold_it(hand: RemoteExecutor) -> None:
     began = time.monotonic()
     said = hand.call("run", 30, sh="sleep 5 & echo done", limit=100)
     assert (said["code"], said["out"]) == (0, "done\n")
     assert time.monotonic() - began < 4
 
 
-def test_only_the_first_of_too_much_is_kept(hand: Hand) -> None:
+def test_only_the_first_of_too_much_is_kept(hand: RemoteExecutor) -> None:
     said = hand.call("run", sh="yes | head -c 100000", limit=10)
     assert (said["out"], said["cut"], said["code"]) == ("y\ny\ny\ny\ny\n", True, 0)
 
 
-def test_a_file_that_has_changed_is_not_written(hand: Hand, tmp_path: Path) -> None:
+def test_a_file_that_has_changed_is_not_written(hand: RemoteExecutor, tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"theirs")
-    with pytest.raises(Declined, match="has changed since"):
+    with pytest.raises(RequestRejected, match="has changed since"):
         hand.call(**written(path, b"ours", sha=hashlib.sha256(b"old").hexdigest()))
-    with pytest.raises(Declined, match="has changed since"):
+    with pytest.raises(RequestRejected, match="has changed since"):
         hand.call(**written(path, b"ours"))
     assert path.read_bytes() == b"theirs"
     assert [one.name for one in tmp_path.iterdir()] == ["file"]
 
 
-def test_a_link_that_came_meanwhile_is_not_followed(hand: Hand, tmp_path: Path) -> None:
+def test_a_link_that_came_meanwhile_is_not_followed(hand: RemoteExecutor, tmp_path: Path) -> None:
     (tmp_path / "file").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(Declined, match="is a link by now"):
+    with pytest.raises(RequestRejected, match="is a link by now"):
         hand.call(**written(tmp_path / "file", b"ours"))
     assert hand.call("peek", path=str(tmp_path / "file"))["real"] == str(tmp_path / "elsewhere")
 
 
-def test_a_folder_that_anybody_may_write_is_no_place_for_root(hand: Hand, tmp_path: Path) -> None:
+def test_a_folder_that_anybody_may_write_is_no_place_for_root(hand: RemoteExecutor, tmp_path: Path) -> None:
     tmp_path.chmod(0o1777)
     seen = hand.call("peek", path=str(tmp_path / "file"))
     assert ("anybody may write" in seen["trouble"]) == (os.geteuid() == 0)
 
 
 @pytest.mark.parametrize("path", ["/dev/null", "/", "/proc/self/mounts/x"])
-def test_what_is_no_plain_file_is_not_touched(hand: Hand, path: str) -> None:
+def test_what_is_no_plain_file_is_not_touched(hand: RemoteExecutor, path: str) -> None:
     assert hand.call("peek", path=path)["trouble"]
 
 
-def test_a_large_file_is_not_touched(hand: Hand, tmp_path: Path) -> None:
+def test_a_large_file_is_not_touched(hand: RemoteExecutor, tmp_path: Path) -> None:
     (tmp_path / "large").write_bytes(b"x" * (remote_executor.LARGEST + 1))
     assert "longer than" in hand.call("peek", path=str(tmp_path / "large"))["trouble"]
 
 
-def test_a_file_is_restored_with_its_mode_and_only_once(hand: Hand, tmp_path: Path) -> None:
+def test_a_file_is_restored_with_its_mode_and_only_once(hand: RemoteExecutor, tmp_path: Path) -> None:
     path, new = tmp_path / "file", hashlib.sha256(b"new").hexdigest()
     path.write_bytes(b"new")
     words: dict[str, Any] = {
@@ -157,18 +157,18 @@ def test_a_file_is_restored_with_its_mode_and_only_once(hand: Hand, tmp_path: Pa
     assert hand.call("restore", **words) == {"took": "was as before already"}
 
 
-def test_what_somebody_wrote_since_is_kept_unless_forced(hand: Hand, tmp_path: Path) -> None:
+def test_what_somebody_wrote_since_is_kept_unless_forced(hand: RemoteExecutor, tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"theirs")
     words: dict[str, Any] = {"path": str(path), "old": described(b"old"), "new": "other", "missing": []}
-    with pytest.raises(Declined, match="was changed since"):
+    with pytest.raises(RequestRejected, match="was changed since"):
         hand.call("restore", force=False, **words)
     assert path.read_bytes() == b"theirs"
     hand.call("restore", force=True, **words)
     assert path.read_bytes() == b"old"
 
 
-def test_a_folder_that_was_made_stays_when_somebody_uses_it(hand: Hand, tmp_path: Path) -> None:
+def test_a_folder_that_was_made_stays_when_somebody_uses_it(hand: RemoteExecutor, tmp_path: Path) -> None:
     folder = tmp_path / "made"
     hand.call(**written(folder / "file", b"x", missing=(str(folder),)))
     (folder / "theirs").touch()
@@ -178,16 +178,16 @@ def test_a_folder_that_was_made_stays_when_somebody_uses_it(hand: Hand, tmp_path
 
 
 def test_one_at_a_time_works_on_a_host() -> None:
-    first = Hand(Local(), HOST, root=False, lock=20)
-    with pytest.raises(Lost, match="another doctor fix is at work on it"):
-        Hand(Local(), HOST, root=False, lock=0)
-    Hand(Local(), HOST, root=False).close()
+    first = RemoteExecutor(Local(), HOST, root=False, lock=20)
+    with pytest.raises(ConnectionLost, match="another doctor fix is at work on it"):
+        RemoteExecutor(Local(), HOST, root=False, lock=0)
+    RemoteExecutor(Local(), HOST, root=False).close()
     first.close()
-    Hand(Local(), HOST, root=False, lock=20).close()
+    RemoteExecutor(Local(), HOST, root=False, lock=20).close()
 
 
 def test_a_step_comes_to_its_end_when_nobody_listens_any_more(tmp_path: Path) -> None:
-    gate, done, one = tmp_path / "gate", tmp_path / "done", letter(False, -1)
+    gate, done, one = tmp_path / "gate", tmp_path / "done", execute_request(False, -1)
     os.mkfifo(gate)
     program = subprocess.Popen(shlex.split(one.command)[1:], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert program.stdin and program.stdout
@@ -240,9 +240,9 @@ HELLO = '{"uid": 0}'
 def test_a_host_that_answers_what_it_likes_is_lost_and_no_bug_of_ours(
     answers: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one = letter(False, -1)
+    one = execute_request(False, -1)
     monkeypatch.setattr(hands, "letter", lambda root, lock: one)
     transport = Local()
-    monkeypatch.setattr(transport, "talk", lambda host, command: Liar(one.marker, *answers))
-    with pytest.raises(Lost):
-        Hand(transport, HOST, root=False).call("run", sh="true", limit=9)
+    monkeypatch.setattr(transport, "open_session", lambda host, command: Liar(one.marker, *answers))
+    with pytest.raises(ConnectionLost):
+        RemoteExecutor(transport, HOST, root=False).call("run", sh="true", limit=9)

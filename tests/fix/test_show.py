@@ -2,35 +2,40 @@
 
 from __future__ import annotations
 
-from doctor.fix.apply import Done
-from doctor.fix.plan import SCHEMA, Book, HostPlan, Plan, Show, Treated
+from doctor.fix.apply import HostResult
+from doctor.fix.plan import SCHEMA, FixPlan, HostPlan, PlaybookSummary, StepPreview, TreatedFinding
 from doctor.fix.render_plan import plan_text
-from doctor.fix.render_progress import done_text, proof_text
-from doctor.fix.select import Left
-from doctor.fix.verify import Proof
+from doctor.fix.render_progress import host_result_text, verification_text
+from doctor.fix.select import Untreated
+from doctor.fix.verify import Verification
 
-BOOK = Book("mend", "Longer queues", "host admin", "low", True, True)
+BOOK = PlaybookSummary("mend", "Longer queues", "host admin", "low", True, True)
 STEPS = (
-    Show("mend", "Set it", "run", "sysctl -w x=2", "sysctl -w x=1"),
-    Show("mend", "Write it down", "file", diff=("--- /etc/x", "+++ /etc/x", "@@ -1 +1 @@", "-x = 1", "+x = 2")),
-    Show("mend", "For Debian", "run", "apt", skip="does not apply here"),
+    StepPreview("mend", "Set it", "run", "sysctl -w x=2", "sysctl -w x=1"),
+    StepPreview("mend", "Write it down", "file", diff=("--- /etc/x", "+++ /etc/x", "@@ -1 +1 @@", "-x = 1", "+x = 2")),
+    StepPreview("mend", "For Debian", "run", "apt", skip="does not apply here"),
 )
 
 
 def host(name: str, **more: object) -> HostPlan:
-    given = {"treated": (Treated("short", f"it is 1 on {name}", "mend"),), "steps": STEPS, "root": "sudo", **more}
+    given = {
+        "treated": (TreatedFinding("short", f"it is 1 on {name}", "mend"),),
+        "steps": STEPS,
+        "root": "sudo",
+        **more,
+    }
     return HostPlan(name, **given)  # type: ignore[arg-type]
 
 
-def plan(*plans: HostPlan, left: tuple[Left, ...] = ()) -> Plan:
+def plan(*plans: HostPlan, left: tuple[Untreated, ...] = ()) -> FixPlan:
     hosts = ("a1", "a2", "a3", "a4")
-    return Plan(SCHEMA, "20261120-101502-beef", "", "1", "4 hosts from a test", hosts, (), (BOOK,), plans, left)
+    return FixPlan(SCHEMA, "20261120-101502-beef", "", "1", "4 hosts from a test", hosts, (), (BOOK,), plans, left)
 
 
 def test_hosts_that_get_the_same_are_one_group() -> None:
     left = (
-        Left("a4", "long", "no playbook treats it", "none"),
-        Left("a4", "dirty", "Clean it", "hands", "c", "vendor", ("Wipe",)),
+        Untreated("a4", "long", "no playbook treats it", "none"),
+        Untreated("a4", "dirty", "Clean it", "hands", "c", "vendor", ("Wipe",)),
     )
     assert (
         plan_text(plan(host("a1"), host("a2"), host("a3", trouble="no root", steps=()), left=left))
@@ -74,15 +79,15 @@ def test_hosts_in_use_are_named() -> None:
 def test_what_a_host_prints_is_no_markup_and_no_escape() -> None:
     evil = "\x1b]0;owned\x07[red]\u202e\n"
     for text in (
-        done_text(Done("a1", "stopped", (evil,), evil)),
-        proof_text(Proof("a1", "short", "red", evil)),
-        plan_text(plan(host("a1", trouble=evil, steps=()), left=(Left("a2", "x", evil, "none"),))),
+        host_result_text(HostResult("a1", "stopped", (evil,), evil)),
+        verification_text(Verification("a1", "short", "red", evil)),
+        plan_text(plan(host("a1", trouble=evil, steps=()), left=(Untreated("a2", "x", evil, "none"),))),
     ):
         assert not {"\x1b", "\x07", "\u202e"} & set(text)
 
 
 def test_long_data_in_a_command_is_cut_unless_all_is_asked_for() -> None:
     undo = f"printf %s {'QUJD' * 40} | base64 -d >/etc/x"
-    one = plan(host("a1", steps=(Show("mend", "Set it", "run", "set", undo),)))
+    one = plan(host("a1", steps=(StepPreview("mend", "Set it", "run", "set", undo),)))
     assert "undo: printf %s QUJDQUJDQUJDQUJDQUJD...QUJDQUJD | base64 -d >/etc/x\n" in plan_text(one)
     assert undo in plan_text(one, verbose=True)

@@ -2,46 +2,50 @@
 
 from __future__ import annotations
 
-from doctor.fix.select import acts, choose
-from doctor.remedy.playbook import Step
+from doctor.fix.select import choose_playbooks, ready_steps
+from doctor.remedy.playbook import PlaybookStep
 from tests.fix.books import book, file, found, outcome, reason, report, run, waived
 
 
 def test_every_host_gets_what_treats_its_findings() -> None:
-    choice = choose(report(outcome("short", found("a1"), found("a3"))), [book(), book("other", ["else"])])
+    choice = choose_playbooks(report(outcome("short", found("a1"), found("a3"))), [book(), book("other", ["else"])])
     assert {host: [one.playbook.name for one in some] for host, some in choice.by_host.items()} == {
         "a1": ["mend"],
         "a3": ["mend"],
     }
-    assert choice.left == ()
+    assert choice.untreated == ()
 
 
 def test_a_finding_of_several_hosts_is_treated_on_each() -> None:
-    choice = choose(
+    choice = choose_playbooks(
         report(outcome("short", found("a1", "a2"))), [book("mend", ["short"], run(sh="tell {host} {hosts}"))]
     )
-    done = {host: acts(some, host)[0].ready.run for host, some in choice.by_host.items()}
+    done = {host: ready_steps(some, host)[0].filled_step.run for host, some in choice.by_host.items()}
     assert done == {"a1": "tell a1 a1 a2", "a2": "tell a2 a1 a2"}
 
 
 def test_what_nothing_treats_is_left_and_said_to_be() -> None:
-    (left,) = choose(report(outcome("short", found("a1"))), []).left
+    (left,) = choose_playbooks(report(outcome("short", found("a1"))), []).untreated
     assert (left.host, left.check, left.kind) == ("a1", "short", "none")
 
 
 def test_what_must_be_named_is_done_only_when_it_is() -> None:
     books, seen = [book("off", explicit=True)], report(outcome("short", found("a1")))
-    (left,) = choose(seen, books).left
-    assert (left.kind, left.why) == ("explicit", "only when it is named: doctor fix off")
-    assert choose(seen, books, ["short"]).by_host == {}
-    assert list(choose(seen, books, ["off"]).by_host) == ["a1"]
+    (left,) = choose_playbooks(seen, books).untreated
+    assert (left.kind, left.reason) == ("explicit", "only when it is named: doctor fix off")
+    assert choose_playbooks(seen, books, ["short"]).by_host == {}
+    assert list(choose_playbooks(seen, books, ["off"]).by_host) == ["a1"]
 
 
 def test_names_choose_among_what_was_found() -> None:
     seen = report(outcome("short", found("a1")), outcome("long", found("a2"), area="links"))
     books = [book(), book("both", ["short", "long"])]
     names = {
-        word: {(host, one.playbook.name) for host, some in choose(seen, books, [word]).by_host.items() for one in some}
+        word: {
+            (host, one.playbook.name)
+            for host, some in choose_playbooks(seen, books, [word]).by_host.items()
+            for one in some
+        }
         for word in ("short", "links", "both")
     }
     assert names["short"] == {("a1", "mend"), ("a1", "both")}
@@ -50,27 +54,27 @@ def test_names_choose_among_what_was_found() -> None:
 
 
 def test_work_for_hands_is_told_with_its_steps() -> None:
-    hands = book("reseat", ["short"], Step(1, "Reseat the optic of NPU {npu}"), who="vendor")
-    (left,) = choose(report(outcome("short", found("a1", npu=3))), [hands]).left
-    assert (left.kind, left.who, left.says) == ("hands", "vendor", ("Reseat the optic of NPU 3",))
+    hands = book("reseat", ["short"], PlaybookStep(1, "Reseat the optic of NPU {npu}"), who="vendor")
+    (left,) = choose_playbooks(report(outcome("short", found("a1", npu=3))), [hands]).untreated
+    assert (left.kind, left.who, left.manual_steps) == ("hands", "vendor", ("Reseat the optic of NPU 3",))
 
 
 def test_what_is_the_jobs_own_has_no_host_to_be_done_on() -> None:
-    choice = choose(report(outcome("short", found())), [book()])
+    choice = choose_playbooks(report(outcome("short", found())), [book()])
     assert choice.by_host == {}
-    assert [(one.host, one.kind) for one in choice.left] == [("", "hands")]
+    assert [(one.host, one.kind) for one in choice.untreated] == [("", "hands")]
 
 
 def test_what_cannot_be_filled_in_is_left_and_says_why() -> None:
     bad = book("mend", ["short"], file(path="/etc/{saw}"))
-    (left,) = choose(report(outcome("short", found("a1", saw="../shadow"))), [bad]).left
+    (left,) = choose_playbooks(report(outcome("short", found("a1", saw="../shadow"))), [bad]).untreated
     assert left.kind == "unfit"
-    assert "../shadow" in left.why
+    assert "../shadow" in left.reason
 
 
 def test_waived_and_unknown_hosts_are_left() -> None:
     outcomes = outcome("short", waived=(waived(found("a1")),), unknown={"a2": reason("sudo: password=hunter2 wrong")})
-    left = {(one.host, one.kind): one.why for one in choose(report(outcomes), [book()]).left}
+    left = {(one.host, one.kind): one.reason for one in choose_playbooks(report(outcomes), [book()]).untreated}
     assert left[("a1", "waived")].startswith("waived until 2027-01-01")
     assert left[("a2", "unknown")] == "sudo: password=[hidden] wrong"
 
@@ -78,21 +82,23 @@ def test_waived_and_unknown_hosts_are_left() -> None:
 def test_every_step_is_made_for_all_findings_before_the_next_and_once() -> None:
     steps = (run(1, "write {npu}", "unwrite {npu}"), run(2, "reload", "reload"))
     seen = report(outcome("short", found("a1", npu=0), found("a1", npu=1), found("a1", npu=1)))
-    choice = choose(seen, [book("mend", ["short"], *steps)])
-    assert [act.ready.run for act in acts(choice.by_host["a1"], "a1")] == ["write 0", "write 1", "reload"]
+    choice = choose_playbooks(seen, [book("mend", ["short"], *steps)])
+    assert [act.filled_step.run for act in ready_steps(choice.by_host["a1"], "a1")] == ["write 0", "write 1", "reload"]
 
 
 def test_values_stay_words_whatever_they_hold() -> None:
     evil = "$(touch /x); '`reboot`'\n"
-    choice = choose(report(outcome("short", found("a1", saw=evil))), [book("mend", ["short"], run(sh="echo {saw}"))])
-    (act,) = acts(choice.by_host["a1"], "a1")
+    choice = choose_playbooks(
+        report(outcome("short", found("a1", saw=evil))), [book("mend", ["short"], run(sh="echo {saw}"))]
+    )
+    (act,) = ready_steps(choice.by_host["a1"], "a1")
     import shlex
 
-    assert shlex.split(act.ready.run) == ["echo", evil]
+    assert shlex.split(act.filled_step.run) == ["echo", evil]
 
 
 def test_what_a_host_printed_before_is_no_template() -> None:
     step = run(1, "set {before} {saw}", "set {before}", before="get")
-    choice = choose(report(outcome("short", found("a1", saw="{before}"))), [book("mend", ["short"], step)])
-    (act,) = acts(choice.by_host["a1"], "a1")
+    choice = choose_playbooks(report(outcome("short", found("a1", saw="{before}"))), [book("mend", ["short"], step)])
+    (act,) = ready_steps(choice.by_host["a1"], "a1")
     assert act.with_before("{want}; x").run == "set '{want}; x' '{before}'"

@@ -13,8 +13,8 @@ from typing import Any
 
 import msgspec
 
-from doctor.fix.file_edits import changed
-from doctor.remedy.playbook import Playbook, Step, filled
+from doctor.fix.file_edits import edited_content
+from doctor.remedy.playbook import Playbook, PlaybookStep, fill_step
 from tests.hosts.fleet import INSIDE, Fleet
 
 ENVIRON = {**INSIDE, "PATH": f"{INSIDE['PATH']}:/usr/local/Ascend/driver/tools"}
@@ -39,9 +39,9 @@ class Driver:
             for step in playbook.steps:
                 self._step(step, values)
 
-    def _step(self, step: Step, values: Mapping[str, Any]) -> None:
-        ready = filled(step, values)
-        if step.hands or ready.run in self.ran:
+    def _step(self, step: PlaybookStep, values: Mapping[str, Any]) -> None:
+        ready = fill_step(step, values)
+        if step.manual or ready.run in self.ran:
             return
         if ready.only:
             code, _ = self.sh(ready.only, check=False)
@@ -53,12 +53,12 @@ class Driver:
             return
         self.ran.append(ready.run)
         before = self.sh(ready.before)[1] if ready.before else ""
-        ready = filled(step, {**values, "before": before})
+        ready = fill_step(step, {**values, "before": before})
         if ready.undo:
             self.undos.append(ready.undo)
         self.sh(ready.run)
 
-    def _edit(self, step: Step) -> None:
+    def _edit(self, step: PlaybookStep) -> None:
         if step.file.startswith("/etc/security/") and not self._can_raise():
             step = msgspec.structs.replace(
                 step, line=re.sub(r"nofile \S+$|nproc \S+$|memlock \S+$", self._hard, step.line)
@@ -66,7 +66,7 @@ class Driver:
         path = step.file
         code, coded = self.sh(f"base64 -w 0 {path}", check=False)
         old = base64.b64decode(coded) if code == 0 else None
-        new = changed(old, step)
+        new = edited_content(old, step)
         if new == old:
             return
         put = "echo {} | base64 -d >" + path

@@ -6,13 +6,13 @@ import subprocess
 
 import pytest
 
-from doctor.engine.catalog import home
-from doctor.remedy.catalog import known_checks, load, read
-from doctor.remedy.playbook import COMMANDS, Playbook, filled
-from doctor.remedy.template import is_whole
+from doctor.engine.catalog import bundled_folder
+from doctor.remedy.catalog import check_files_by_name, load_playbooks, read_playbook
+from doctor.remedy.playbook import COMMAND_KEYS, Playbook, fill_step
+from doctor.remedy.template import is_single_placeholder
 from doctor.report.explain.playbooks import examples, playbook_page
 
-ALL = load()
+ALL = load_playbooks()
 
 
 @pytest.mark.parametrize("one", ALL, ids=lambda one: one.name)
@@ -21,9 +21,9 @@ class TestEveryPlaybook:
         """Filled with hostile values, the grammar of each is still what it was."""
         for step in one.steps:
             values = {**dict.fromkeys(examples(step), "a'b\"c d;$(e)`f`\\"), "before": "x' \"y\\"}
-            parts = {key: getattr(step, key) for key in COMMANDS if not is_whole(getattr(step, key))}
-            made = filled(type(step)(step.number, "x", changes=step.changes, **parts), values)
-            for key in COMMANDS:
+            parts = {key: getattr(step, key) for key in COMMAND_KEYS if not is_single_placeholder(getattr(step, key))}
+            made = fill_step(type(step)(step.number, "x", changes=step.changes, **parts), values)
+            for key in COMMAND_KEYS:
                 ended = subprocess.run(
                     ["sh", "-n", "-c", getattr(made, key)], capture_output=True, text=True, check=False
                 )
@@ -33,7 +33,7 @@ class TestEveryPlaybook:
         page = playbook_page(one)
         assert page.replace("\n", "").isprintable()
         for step in one.steps:
-            filled(step, {**examples(step), "before": "x"})
+            fill_step(step, {**examples(step), "before": "x"})
 
     def test_says_what_it_does_in_plain_words(self, one: Playbook) -> None:
         assert len(one.title) <= 90 and not one.title.endswith(".")
@@ -41,10 +41,10 @@ class TestEveryPlaybook:
 
 
 def test_nothing_else_lies_among_the_playbooks() -> None:
-    others = [path.name for path in home("playbooks").iterdir() if path.suffix != ".toml"]
+    others = [path.name for path in bundled_folder("playbooks").iterdir() if path.suffix != ".toml"]
     assert [name for name in others if name != ".gitkeep"] == []
 
 
 def test_each_is_read_the_same_alone() -> None:
-    known = known_checks()
-    assert [read(path, known) for path in sorted(home("playbooks").glob("*.toml"))] == ALL
+    known = check_files_by_name()
+    assert [read_playbook(path, known) for path in sorted(bundled_folder("playbooks").glob("*.toml"))] == ALL

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from doctor.engine.catalog import checks
-from doctor.remedy.catalog import load
+from doctor.engine.catalog import load_checks
+from doctor.remedy.catalog import load_playbooks
 from doctor.remedy.playbook import Playbook
 
-BOOKS = load()
+BOOKS = load_playbooks()
 
 
 def treated(books: list[Playbook]) -> set[str]:
@@ -14,7 +14,7 @@ def treated(books: list[Playbook]) -> set[str]:
 
 
 def test_every_check_has_a_playbook() -> None:
-    assert {one.name for one in checks()} == treated(BOOKS)
+    assert {one.name for one in load_checks()} == treated(BOOKS)
 
 
 def test_and_one_that_need_not_be_named() -> None:

@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 
-from doctor.remedy.catalog import load
+from doctor.remedy.catalog import load_playbooks
 from doctor.remedy.playbook import Playbook
 from tests.conftest import PREPARED
 from tests.faults.devices import gpus
@@ -32,7 +32,7 @@ from tests.playbooks.cases import CASES, RULES, UFW, Case
 from tests.playbooks.drive import Driver
 
 ROOT = Path(__file__).parents[2]
-BOOKS: dict[str, Playbook] = {one.name: one for one in load()}
+BOOKS: dict[str, Playbook] = {one.name: one for one in load_playbooks()}
 ENVIRON = {"cpu": {"MASTER_ADDR": "sb0004", "MASTER_PORT": "31000"}, "a2": {}}
 PAM = "auth required pam_permit.so\naccount required pam_permit.so\nsession required pam_limits.so\n"
 LOGIN: dict[str, Any] = {
@@ -393,4 +393,4 @@ ALONE = {"switch-firewall-off", "let-user-open-npus", "load-gpu-driver", "instal
 
 
 def test_every_playbook_that_changes_something_is_tried_here() -> None:
-    assert {one.name for one in BOOKS.values() if not one.hands} == {one.playbook for one in CASES} | ALONE
+    assert {one.name for one in BOOKS.values() if not one.manual} == {one.playbook for one in CASES} | ALONE

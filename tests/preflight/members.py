@@ -106,7 +106,7 @@ def tell(**event: Any) -> None:
 
 def member(order: dict[str, Any], orders: int) -> None:
     from doctor.environment.context import Place
-    from doctor.preflight.host_leader import Verdict, join
+    from doctor.preflight.host_leader import LeaderVerdict, join
 
     number, rank, environ = order.pop("id"), order.pop("rank"), order.pop("environ")
     chosen, until = order.pop("chosen"), time.monotonic() + order.pop("until")
@@ -115,15 +115,15 @@ def member(order: dict[str, Any], orders: int) -> None:
     place = Place(kind="slurm", words="", tag="", started="ranks", rank=rank, identity=identity, **order)
     tell(id=number, pid=os.getpid())
     found = join(place, chosen, until, environ=environ, **words)
-    if isinstance(found, Verdict):
-        tell(id=number, joined=True, code=found.code, line=found.line, why=found.why)
+    if isinstance(found, LeaderVerdict):
+        tell(id=number, joined=True, code=found.code, line=found.line, why=found.reason)
         return
     with found:
         tell(id=number, joined=True, note=found.note)
         said = json.loads(os.read(orders, 10_000))
         if said["code"] >= 0:
             tell(id=number, says=True)
-            found.say(said["code"], said["line"], time.monotonic() + said["last"])
+            found.announce(said["code"], said["line"], time.monotonic() + said["last"])
     tell(id=number, left=True)
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 
 from doctor import ERROR, WARNING, Finding, PerHost, check
-from doctor.engine.catalog import home, load
+from doctor.engine.catalog import bundled_folder, load_check
 from doctor.engine.check import Check
-from doctor.engine.fact import Answer, Fact, Output, Unreadable, Visit, read
+from doctor.engine.fact import Fact, Output, ProbeAnswer, Unreadable, Visit, read
 from doctor.engine.majority import differing
 from doctor.engine.record import SCHEMA, HostRecord, Run
 from doctor.engine.result import Report
@@ -26,7 +26,7 @@ class Gauge(Fact, frozen=True):
     number: int
 
     @classmethod
-    def read(cls, answer: Answer) -> Gauge:
+    def read(cls, answer: ProbeAnswer) -> Gauge:
         return cls(number=int(answer.text("/gauge")))
 
 
@@ -88,7 +88,7 @@ def ours(*functions: Callable[..., Iterable[Finding]]) -> list[Check]:
 
 
 def real(*names: str) -> list[Check]:
-    return [load(home("checks") / f"{name.replace('-', '_')}.py") for name in names]
+    return [load_check(bundled_folder("checks") / f"{name.replace('-', '_')}.py") for name in names]
 
 
 ROOTS = real("host-unreachable", "python3-missing")

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from doctor.environment.context import Place
-from doctor.preflight.host_leader import DIED, Leader, join
+from doctor.preflight.host_leader import LEADER_DIED, Leader, join
 from tests.preflight.members import ROOT, Members
 
 LINE = "doctor preflight: FAIL bad=n1 exit=10"
@@ -117,7 +117,7 @@ class TestTrouble:
         others = [job.start(rank, "follower", local_world=4) for rank in (1, 2, 3)]
         wait_until_connected(job, others)
         job.kill(leader)
-        assert [job.ends(one) for one in others] == [(12, "", DIED)] * 3
+        assert [job.ends(one) for one in others] == [(12, "", LEADER_DIED)] * 3
 
     def test_after_a_death_the_next_one_looks(self, job: Members) -> None:
         leader = job.start(0)
@@ -131,7 +131,7 @@ class TestTrouble:
         other = job.start(1)
         wait_until_connected(job, [other])
         job.quit(leader)
-        assert job.ends(other) == (12, "", DIED)
+        assert job.ends(other) == (12, "", LEADER_DIED)
 
     def test_a_leader_that_is_not_done_in_time(self, job: Members) -> None:
         assert job.leads(job.start(0))

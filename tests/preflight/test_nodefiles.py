@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 
 from doctor.engine.result import Report
 from doctor.hosts import hostfile
-from doctor.hosts.nodeset import expand
-from doctor.preflight.node_lists import FORMATS, NoNodeFile, misfit, render, write
-from doctor.preflight.spares import Choice
+from doctor.hosts.nodeset import expand_nodeset
+from doctor.preflight.node_lists import FORMATS, NodeListError, format_conflict, render, write_node_lists
+from doctor.preflight.spares import SpareSelection
 from tests.checks import tables
 from tests.preflight.runs import run
 
@@ -68,14 +68,14 @@ def test_folded_is_a_node_set() -> None:
 @given(names)
 def test_what_is_folded_is_read_back_as_the_same_hosts(hosts: list[str]) -> None:
     text = render("folded", hosts)
-    assert (sorted(expand(text, "here")) if hosts else text) == (sorted(hosts) if hosts else "")
+    assert (sorted(expand_nodeset(text, "here")) if hosts else text) == (sorted(hosts) if hosts else "")
 
 
 @given(names, st.integers(1, 64))
 def test_hostfiles_are_read_back_as_they_were_written(hosts: list[str], slots: int) -> None:
     for form in ("openmpi", "deepspeed"):
         text = render(form, hosts, dict.fromkeys(hosts, slots))
-        found = [(line.host, line.slots) for line in hostfile.parse(text, "here")] if hosts else []
+        found = [(line.host, line.slots) for line in hostfile.parse_hostfile(text, "here")] if hosts else []
         assert found == [(host, slots) for host in hosts]
 
 
@@ -84,7 +84,7 @@ def test_open_mpi_counts_slots_itself_where_they_are_not_known() -> None:
 
 
 def test_deepspeed_has_no_such_way_and_nothing_is_guessed() -> None:
-    with pytest.raises(NoNodeFile, match="deepspeed needs the slots of b; expected --ranks-per-host N"):
+    with pytest.raises(NodeListError, match="deepspeed needs the slots of b; expected --ranks-per-host N"):
         render("deepspeed", ("a", "b"), {"a": 2})
 
 
@@ -130,51 +130,51 @@ def test_open_mpi_reads_its_hostfile(tmp_path: Path) -> None:
     ],
 )
 def test_a_format_that_no_file_can_have_is_refused(form: str, nodes: str, bad: str, refused: str) -> None:
-    assert misfit(form, nodes, bad) == refused
+    assert format_conflict(form, nodes, bad) == refused
 
 
-def choice(hosts: tuple[str, ...], *left_out: str, **more: Any) -> Choice:
+def choice(hosts: tuple[str, ...], *left_out: str, **more: Any) -> SpareSelection:
     """Some hosts of a fleet whose ranks a rank table places."""
     table = {"path": "/job/table.json", "text": json.dumps(tables.a2(3, 2))}
     made = run(dict.fromkeys(("node_0", "node_1", "node_2"), 5), rank_table=table)
     report = Report(made.source, tuple(made.hosts), ())
     whys = dict.fromkeys(left_out, ("gauge-low",))
-    return Choice(**{"hosts": hosts, "left_out": whys, "report": report, "run": made, **more})
+    return SpareSelection(**{"hosts": hosts, "left_out": whys, "report": report, "run": made, **more})
 
 
 class TestWriting:
     def test_both_files_each_in_a_format_that_it_can_have(self, tmp_path: Path) -> None:
         nodes, bad = tmp_path / "nodes", tmp_path / "bad"
         wanted = Asked(str(nodes), str(bad), "slurm-exclude")
-        assert write(choice(("node_1",), "node_0", "node_2"), wanted) == []
+        assert write_node_lists(choice(("node_1",), "node_0", "node_2"), wanted) == []
         assert (nodes.read_text(), bad.read_text()) == ("node_1\n", "node_[0,2]\n")
 
     def test_slots_come_from_the_rank_table_unless_they_were_given(self, tmp_path: Path) -> None:
         path = tmp_path / "nodes"
         made = choice(("node_1",))
-        assert write(made, Asked(str(path), node_format="deepspeed")) == []
+        assert write_node_lists(made, Asked(str(path), node_format="deepspeed")) == []
         assert path.read_text() == "node_1 slots=2\n"
         run_ = msgspec.structs.replace(made.run, launch={"environ": {}, "ranks_per_host": 4})
-        assert write(msgspec.structs.replace(made, run=run_), Asked(str(path), node_format="openmpi")) == []
+        assert write_node_lists(msgspec.structs.replace(made, run=run_), Asked(str(path), node_format="openmpi")) == []
         assert path.read_text() == "node_1 slots=4\n"
 
     def test_a_list_for_too_few_hosts_is_empty(self, tmp_path: Path) -> None:
         """A script that forgets the exit code must not start on them, nor on those of an earlier run."""
         nodes, bad = tmp_path / "nodes", tmp_path / "bad"
         nodes.write_text("node_0\nnode_1\n")
-        assert write(choice(("node_1",), "node_0", enough=False), Asked(str(nodes), str(bad))) == []
+        assert write_node_lists(choice(("node_1",), "node_0", enough=False), Asked(str(nodes), str(bad))) == []
         assert (nodes.read_text(), bad.read_text()) == ("", "node_0\n")
 
     def test_a_rank_table_is_reduced_and_checked(self, tmp_path: Path) -> None:
         path = tmp_path / "table.json"
-        assert write(choice(("node_0", "node_2"), "node_1"), Asked(str(path), node_format="ranktable")) == []
+        assert write_node_lists(choice(("node_0", "node_2"), "node_1"), Asked(str(path), node_format="ranktable")) == []
         table = tables.table(path.read_text())
         assert [server.server_id for server in table.servers] == ["node_0", "node_2"]
         assert [rank.rank_id for rank in table.ranks] == [0, 1, 2, 3]
 
     def test_one_that_our_own_checks_refuse_is_not_written(self, tmp_path: Path) -> None:
         path = tmp_path / "table.txt"
-        (line,) = write(choice(("node_0",)), Asked(str(path), node_format="ranktable"))
+        (line,) = write_node_lists(choice(("node_0",)), Asked(str(path), node_format="ranktable"))
         assert "rank-table-path-refused: the name of" in line
         assert line.endswith("does not end in .json; it was not written")
         assert not path.exists()
@@ -182,14 +182,14 @@ class TestWriting:
     def test_none_is_written_for_too_few_hosts_or_without_a_table(self, tmp_path: Path) -> None:
         wanted = Asked(str(tmp_path / "t.json"), node_format="ranktable")
         few = choice(("node_1",), "node_0", enough=False, lines=("1 host is healthy, 2 needed",))
-        assert write(few, wanted)[0].endswith("1 host is healthy, 2 needed; it was not written")
+        assert write_node_lists(few, wanted)[0].endswith("1 host is healthy, 2 needed; it was not written")
         bare = choice(("node_1",), run=run({"node_1": 5}))
-        assert "there is no rank table to reduce" in write(bare, wanted)[0]
+        assert "there is no rank table to reduce" in write_node_lists(bare, wanted)[0]
         assert list(tmp_path.iterdir()) == []
 
     def test_a_file_that_cannot_be_written_is_a_line(self, tmp_path: Path) -> None:
         wanted = Asked(str(tmp_path / "no" / "nodes"), str(tmp_path / "bad"))
-        (line,) = write(choice(("node_1",), "node_0"), wanted)
+        (line,) = write_node_lists(choice(("node_1",), "node_0"), wanted)
         assert line.startswith("--write-nodes ")
         assert line.endswith("/no/nodes: No such file or directory; it was not written")
         assert (tmp_path / "bad").read_text() == "node_0\n"

@@ -14,37 +14,37 @@ from doctor.engine.exit_code import Exit, exit_code
 from doctor.engine.fact import Output, Visit
 from doctor.engine.record import HostRecord, Run
 from doctor.engine.result import Report
-from doctor.engine.smoke_summary import Summary
-from doctor.preflight.bad_hosts import Rules
-from doctor.preflight.spares import Choice, bad, choose, healthy
+from doctor.engine.smoke_summary import SmokeSummary
+from doctor.preflight.bad_hosts import FailureRules
+from doctor.preflight.spares import SpareSelection, bad_hosts, healthy_hosts, select_hosts
 from tests.preflight import runs
 from tests.preflight.runs import ROOTS, judge_by, ours, real, run, with_facts
 
 LOW = [*ROOTS, *ours(runs.gauge_low, runs.gauge_high)]
 
 
-def chosen(made: Run, need: int, checks: list[Check] = LOW, **more: Any) -> Choice:
+def chosen(made: Run, need: int, checks: list[Check] = LOW, **more: Any) -> SpareSelection:
     judge = judge_by(checks)
-    return choose(made, judge(made), judge, need, **more)
+    return select_hosts(made, judge(made), judge, need, **more)
 
 
 def test_a_healthy_fleet_needs_no_spares() -> None:
     choice = chosen(run({"a": 5, "b": 5}), 2)
-    assert (choice.hosts, choice.spare, choice.left_out, choice.code) == (("a", "b"), (), {}, 0)
+    assert (choice.hosts, choice.spares, choice.excluded, choice.code) == (("a", "b"), (), {}, 0)
 
 
 def test_bad_hosts_are_left_out_and_the_first_healthy_ones_taken_in_their_order() -> None:
     choice = chosen(run({"d": 5, "c": 1, "b": 5, "a": 5, "e": 5}), 3)
     assert choice.hosts == ("d", "b", "a")
-    assert choice.spare == ("e",)
-    assert choice.left_out == {"c": ("gauge-low",)}
+    assert choice.spares == ("e",)
+    assert choice.excluded == {"c": ("gauge-low",)}
     assert choice.code == 0
 
 
 def test_without_enough_healthy_hosts_the_runs_own_code_stands() -> None:
     choice = chosen(run({"a": 1, "b": 5}), 2)
     assert (choice.hosts, choice.enough, choice.code) == (("b",), False, Exit.FAILED)
-    assert choice.lines == ("1 host is healthy, 2 needed",)
+    assert choice.obstacles == ("1 host is healthy, 2 needed",)
 
 
 def test_a_fleet_that_is_too_small_is_never_enough_however_healthy() -> None:
@@ -54,33 +54,33 @@ def test_a_fleet_that_is_too_small_is_never_enough_however_healthy() -> None:
 
 def test_without_a_number_the_code_is_the_runs_and_all_healthy_hosts_are_named() -> None:
     choice = chosen(run({"a": 1, "b": 5, "c": 5}), 0)
-    assert (choice.hosts, choice.left_out, choice.code) == (("b", "c"), {"a": ("gauge-low",)}, Exit.FAILED)
+    assert (choice.hosts, choice.excluded, choice.code) == (("b", "c"), {"a": ("gauge-low",)}, Exit.FAILED)
 
 
 @pytest.mark.parametrize("trouble", ["budget", "refused", "no-python"])
 @pytest.mark.parametrize("on_unknown", ["fail", "warn", "ok"])
 def test_a_host_that_gave_no_answer_is_never_among_the_healthy(trouble: str, on_unknown: Any) -> None:
     choice = chosen(run({"a": 5, "b": trouble, "c": 5}), 2, on_unknown=on_unknown)
-    assert (choice.hosts, set(choice.left_out), choice.code) == (("a", "c"), {"b"}, 0)
+    assert (choice.hosts, set(choice.excluded), choice.code) == (("a", "c"), {"b"}, 0)
 
 
 def test_what_waits_for_a_host_that_was_not_reached_is_told_by_that_alone() -> None:
     report = judge_by(LOW)(run({"a": 5, "b": "refused", "c": "budget", "d": "no-python"}))
-    assert bad(report) == {"b": ["host-unreachable"], "c": ["host-unreachable"], "d": ["python3-missing"]}
+    assert bad_hosts(report) == {"b": ["host-unreachable"], "c": ["host-unreachable"], "d": ["python3-missing"]}
 
 
 def test_an_unknown_makes_a_host_bad_unless_it_is_forgiven() -> None:
     made = run({"a": 5, "b": 5})
     unread = HostRecord(Visit(), {"Gauge": {"/gauge": Output(out="five")}})
     report = judge_by(LOW)(msgspec.structs.replace(made, hosts={**made.hosts, "b": unread}))
-    assert healthy(report) == ("a",)
-    assert healthy(report, Rules(on_unknown="ok")) == ("a", "b")
-    assert healthy(report, Rules(on_unknown="warn", strict=True)) == ("a",)
+    assert healthy_hosts(report) == ("a",)
+    assert healthy_hosts(report, FailureRules(on_unknown="ok")) == ("a", "b")
+    assert healthy_hosts(report, FailureRules(on_unknown="warn", strict=True)) == ("a",)
 
 
 def test_a_check_that_crashed_on_a_host_is_never_forgiven() -> None:
     choice = chosen(run({"a": 5, "b": 8, "c": 5}), 2, ours(runs.gauge_crashes), on_unknown="ok")
-    assert (choice.hosts, choice.left_out, choice.code) == (("a", "c"), {"b": ("gauge-crashes",)}, 0)
+    assert (choice.hosts, choice.excluded, choice.code) == (("a", "c"), {"b": ("gauge-crashes",)}, 0)
 
 
 @pytest.mark.parametrize("rules", [{}, {"fail_on": "warning"}, {"strict": True}])
@@ -103,7 +103,7 @@ def test_the_rest_is_judged_again_and_a_new_minority_goes_too() -> None:
     choice = chosen(run({"a": 5, "b": 5, "c": 5, "d": 6, "e": 1}), 3, checks)
     assert (choice.hosts, choice.code) == (("a", "b", "c"), 0)
     tie = chosen(run({"a": 5, "b": 5, "c": 6, "d": 6, "e": 1}), 2, checks)
-    assert (tie.code, tie.lines) == (Exit.FAILED, ("0 hosts are healthy, 2 needed",))
+    assert (tie.code, tie.obstacles) == (Exit.FAILED, ("0 hosts are healthy, 2 needed",))
 
 
 def test_what_blames_no_host_is_cured_only_if_it_goes_with_those_that_are_blamed() -> None:
@@ -139,7 +139,7 @@ def test_the_jobs_master_must_be_a_host_that_stays(said: str) -> None:
     made = with_facts(made, HostNames={host: {**one, "fleet": 3} for host, one in names.items()})
     choice = chosen(made, 2)
     assert choice.code == Exit.FAILED
-    (line,) = choice.lines
+    (line,) = choice.obstacles
     assert "left out; expected MASTER_ADDR to be one of the hosts that stay" in line
     assert said in line
     assert chosen(made, 1).code == Exit.FAILED
@@ -147,14 +147,14 @@ def test_the_jobs_master_must_be_a_host_that_stays(said: str) -> None:
 
 def test_a_master_that_is_not_among_the_first_is_taken_before_others() -> None:
     choice = chosen(run({"a": 5, "b": 5, "c": 5}, launch={"environ": {"MASTER_ADDR": "c"}}), 2)
-    assert (choice.hosts, choice.spare, choice.code) == (("a", "c"), ("b",), 0)
+    assert (choice.hosts, choice.spares, choice.code) == (("a", "c"), ("b",), 0)
 
 
 def test_a_master_that_is_nobody_as_far_as_we_know_stops_the_start() -> None:
     made = run({"a": 5, "b": 1}, launch={"environ": {"MASTER_ADDR": "203.0.113.9"}})
     choice = chosen(made, 1)
     assert choice.code == Exit.FAILED
-    assert "is none of the hosts as far as is known" in choice.lines[0]
+    assert "is none of the hosts as far as is known" in choice.obstacles[0]
     assert chosen(run({"a": 5}, launch=made.launch), 1).code == 0, "nobody is left out"
 
 
@@ -172,22 +172,24 @@ class TestSmokeRun:
         """As if a smoke run had been made that found nothing."""
         report = judge_by(self.checks)(msgspec.structs.replace(made, smoke={}))
         outcomes = tuple(
-            msgspec.structs.replace(one, looked=report.hosts, complete=True, skipped={}) if one.area == "smoke" else one
+            msgspec.structs.replace(one, evaluated_hosts=report.hosts, complete=True, skipped={})
+            if one.area == "smoke"
+            else one
             for one in report.outcomes
         )
-        summary = Summary("gloo", dict.fromkeys(report.hosts, 1), ended, 1.0, 0.1)  # type: ignore[arg-type]
+        summary = SmokeSummary("gloo", dict.fromkeys(report.hosts, 1), ended, 1.0, 0.1)  # type: ignore[arg-type]
         return msgspec.structs.replace(report, outcomes=outcomes, smoke=summary)
 
     def test_one_that_found_nothing_holds_for_a_part_of_its_hosts(self) -> None:
         made = run({"a": 5, "b": 1, "c": 5}, smoke={"some": "run"})
-        choice = choose(made, self.report(made), judge_by(self.checks), 2)
+        choice = select_hosts(made, self.report(made), judge_by(self.checks), 2)
         assert (choice.hosts, choice.code) == (("a", "c"), 0)
         (smoke,) = (one for one in choice.report.outcomes if one.area == "smoke")
-        assert smoke.looked == ("a", "c")
+        assert smoke.evaluated_hosts == ("a", "c")
 
     def test_one_that_found_something_says_nothing_of_the_rest(self) -> None:
         made = run({"a": 5, "b": 1, "c": 5}, smoke={"some": "run"})
-        choice = choose(made, self.report(made, ended="trouble"), judge_by(self.checks), 2)
+        choice = select_hosts(made, self.report(made, ended="trouble"), judge_by(self.checks), 2)
         assert choice.code == Exit.FAILED
         (smoke,) = (one for one in choice.report.outcomes if one.area == "smoke")
         assert "it has to be made again without b" in smoke.unknown[""].text
@@ -196,22 +198,24 @@ class TestSmokeRun:
 @given(
     st.lists(st.sampled_from([1, 4, 5, 5, 5, 5, 6, 7, 8, 12, "budget", "refused"]), min_size=1, max_size=9),
     st.integers(1, 9),
-    st.sampled_from([Rules(), Rules(strict=True), Rules(fail_on="warning"), Rules(on_unknown="ok")]),
+    st.sampled_from(
+        [FailureRules(), FailureRules(strict=True), FailureRules(fail_on="warning"), FailureRules(on_unknown="ok")]
+    ),
 )
 def test_zero_only_when_the_chosen_hosts_are_enough_and_healthy_by_themselves(
-    numbers: list[Any], need: int, rules: Rules
+    numbers: list[Any], need: int, rules: FailureRules
 ) -> None:
     functions = (runs.gauge_low, runs.gauge_high, runs.gauge_repeated, runs.gauge_differs, runs.gauge_seven)
     judge = judge_by([*ROOTS, *ours(*functions, runs.gauge_unsure, runs.gauge_crashes)])
     made = run({f"h{number}": said for number, said in enumerate(numbers)})
     whole = judge(made)
     options: dict[str, Any] = msgspec.structs.asdict(rules)
-    choice = choose(made, whole, judge, need, **options)
-    assert not set(choice.hosts) & choice.left_out.keys()
-    assert sorted((*choice.hosts, *choice.spare, *choice.left_out)) == sorted(made.hosts)
+    choice = select_hosts(made, whole, judge, need, **options)
+    assert not set(choice.hosts) & choice.excluded.keys()
+    assert sorted((*choice.hosts, *choice.spares, *choice.excluded)) == sorted(made.hosts)
     if choice.code == 0:
         assert len(choice.hosts) == need
         part = msgspec.structs.replace(made, hosts={host: made.hosts[host] for host in choice.hosts})
         assert exit_code(judge(part), **options) == 0
-    elif len(healthy(whole, rules)) == len(numbers) >= need:
+    elif len(healthy_hosts(whole, rules)) == len(numbers) >= need:
         assert exit_code(whole, **options) != 0, "a healthy run has enough healthy hosts"

@@ -13,8 +13,8 @@ from doctor.engine.exit_code import Exit
 from doctor.engine.fact import Output
 from doctor.engine.record import HostRecord, Run
 from doctor.engine.result import Outcome, Status
-from doctor.preflight.spares import Choice, bad, choose
-from doctor.rank_table.run_subset import names_of, subset
+from doctor.preflight.spares import SpareSelection, bad_hosts, select_hosts
+from doctor.rank_table.run_subset import subset, table_host_names
 from tests.checks import tables
 from tests.preflight import runs
 from tests.preflight.runs import judge_by, ours, real, run, with_facts
@@ -40,7 +40,7 @@ def test_the_hosts_their_ranks_and_the_source_are_fewer() -> None:
     made = run({"a": 5, "b": 5, "c": 5}, launch={"environ": {}, "ranks_per_host": {"a": 8, "b": 4}})
     part = subset(made, ("a", "c"))
     assert list(part.hosts) == ["a", "c"]
-    assert part.given["hosts"] == ["a", "c"]
+    assert part.probe_inputs["hosts"] == ["a", "c"]
     assert part.launch["ranks_per_host"] == {"a": 8}
     assert part.source == "2 of 3 hosts from the test"
 
@@ -70,7 +70,7 @@ def test_the_names_of_those_left_out_are_no_matter_any_more() -> None:
 
 def test_the_masters_name_is() -> None:
     made = msgspec.structs.replace(named(a="c"), launch={"environ": {}, "master_addr": "c"})
-    made = msgspec.structs.replace(made, given={**made.given, "master_addr": "c"})
+    made = msgspec.structs.replace(made, probe_inputs={**made.probe_inputs, "master_addr": "c"})
     assert blames("master-address-unresolved", subset(made, ("a", "b"))) == ["a"]
 
 
@@ -94,9 +94,9 @@ def test_pings_to_those_left_out_are_no_matter_any_more() -> None:
         {"a": {"b": CAME, "c": "no answer in 10 s"}, "b": {"a": CAME, "c": LOST}, "c": {"a": LOST, "b": LOST}}
     )
     report = judge_by(real("device-unreachable"))(made)
-    assert bad(report) == {"a": ["device-unreachable"], "c": ["device-unreachable"]}
+    assert bad_hosts(report) == {"a": ["device-unreachable"], "c": ["device-unreachable"]}
     assert judged("device-unreachable", subset(made, ("a", "b"))).status is Status.PASSED
-    choice = choose(made, report, judge_by(real("device-unreachable")), 2)
+    choice = select_hosts(made, report, judge_by(real("device-unreachable")), 2)
     assert (choice.hosts, choice.code) == (("a", "b"), 0), "those that findings blame go first"
 
 
@@ -159,24 +159,24 @@ TABLE_CHECKS = [
 ]
 
 
-def start(made: Run, need: int, *more: str, **options: Any) -> Choice:
+def start(made: Run, need: int, *more: str, **options: Any) -> SpareSelection:
     judge = judge_by([*TABLE_CHECKS, *real(*more)])
-    return choose(made, judge(made), judge, need, fail_on="warning", **options)
+    return select_hosts(made, judge(made), judge, need, fail_on="warning", **options)
 
 
 def test_findings_about_a_server_id_blame_the_host_that_it_is() -> None:
-    assert names_of(placed())["node_1"] == "w1"
+    assert table_host_names(placed())["node_1"] == "w1"
     value = tables.a2(3, 2)
     value["server_list"][2]["device"][0]["device_ip"] = value["server_list"][0]["device"][0]["device_ip"]
     made = msgspec.structs.replace(placed(), rank_table={"path": "/job/table.json", "text": json.dumps(value)})
     choice = start(made, 1, writes_table=True)
     assert (choice.hosts, choice.code) == (("w1",), 0)
-    assert choice.left_out == dict.fromkeys(("w0", "w2"), ("rank-table-address-repeated",))
+    assert choice.excluded == dict.fromkeys(("w0", "w2"), ("rank-table-address-repeated",))
 
 
 def test_the_rank_table_is_reduced_and_judged_and_is_on_no_host_yet() -> None:
     choice = start(placed("w1"), 2, "rank-table-differs-between-hosts", writes_table=True)
-    assert (choice.hosts, choice.code, choice.lines) == (("w0", "w2"), 0, ())
+    assert (choice.hosts, choice.code, choice.obstacles) == (("w0", "w2"), 0, ())
     assert [s.server_id for s in tables.table(choice.run.rank_table["text"]).servers] == ["node_0", "node_2"]
     assert choice.report.outcomes[-1].status is not Status.FAILED
 
@@ -184,7 +184,7 @@ def test_the_rank_table_is_reduced_and_judged_and_is_on_no_host_yet() -> None:
 def test_a_rank_table_that_nobody_writes_anew_stops_the_start() -> None:
     choice = start(placed("w1"), 2)
     assert choice.code == Exit.FAILED
-    assert choice.lines == ("the rank table names hosts that are left out; expected a reduced one to be written",)
+    assert choice.obstacles == ("the rank table names hosts that are left out; expected a reduced one to be written",)
     assert start(placed(), 3).code == 0, "nobody is left out"
 
 

@@ -4,33 +4,33 @@ from __future__ import annotations
 
 import pytest
 
-from doctor.engine.catalog import checks
-from doctor.preflight.tiers import BUDGET, TIERS, seconds, within
+from doctor.engine.catalog import load_checks
+from doctor.preflight.tiers import BUDGET, TIERS, checks_of_tier, parse_duration
 
 
 def test_each_tier_looks_at_all_that_the_one_before_does_and_at_more() -> None:
-    known = checks()
-    quick, standard, smoke = ({one.name for one in within(known, tier)[0]} for tier in TIERS)
+    known = load_checks()
+    quick, standard, smoke = ({one.name for one in checks_of_tier(known, tier)[0]} for tier in TIERS)
     assert quick < standard < smoke == {one.name for one in known}
-    assert not [one for one in within(known, "quick")[0] for fact in one.facts if fact.needs]
+    assert not [one for one in checks_of_tier(known, "quick")[0] for fact in one.facts if fact.needs]
     assert {one.area for one in known if one.name in smoke - standard} == {"smoke"}
     assert BUDGET["quick"] < BUDGET["standard"] < BUDGET["smoke"]
 
 
 def test_what_a_quick_look_leaves_out_is_named() -> None:
     """The training run is told by the tier itself; a second look at hosts is not."""
-    picked, left = within(checks(), "quick")
+    picked, left = checks_of_tier(load_checks(), "quick")
     assert "device-unreachable" in left
     assert not {one.name for one in picked} & set(left)
-    assert within(checks(), "standard")[1] == []
+    assert checks_of_tier(load_checks(), "standard")[1] == []
 
 
 @pytest.mark.parametrize(("text", "want"), [("90", 90), ("90s", 90), ("1.5m", 90), ("1h", 3600), ("2M", 120)])
 def test_a_time(text: str, want: float) -> None:
-    assert seconds(text) == want
+    assert parse_duration(text) == want
 
 
 @pytest.mark.parametrize("text", ["", "s", "0", "-1s", "nan", "inf", "25h", "1d", "1 0", "1e9"])
 def test_no_time(text: str) -> None:
     with pytest.raises(ValueError):
-        seconds(text)
+        parse_duration(text)

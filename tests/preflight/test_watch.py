@@ -32,7 +32,7 @@ def test_a_sign_of_life_says_what_is_waited_for() -> None:
 def test_it_is_given_again_and_again_until_the_end() -> None:
     out, into = os.pipe()
     with os.fdopen(into, "w") as stream, os.fdopen(out) as reader:
-        beat = Heartbeat(stream, time.monotonic(), every=0.01)
+        beat = Heartbeat(stream, time.monotonic(), interval=0.01)
         assert [reader.readline()[:18] for _ in range(3)] == ["doctor preflight: "] * 3
         beat.close()
 
@@ -46,7 +46,7 @@ def test_nobody_who_reads_it_ends_it_and_is_no_trouble() -> None:
             tried.put(text)
             raise BrokenPipeError
 
-    Heartbeat(Gone(), time.monotonic(), every=0.01)
+    Heartbeat(Gone(), time.monotonic(), interval=0.01)
     tried.get(timeout=10)
     with pytest.raises(queue.Empty):
         tried.get(timeout=0.1)

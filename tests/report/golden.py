@@ -7,7 +7,7 @@ from pathlib import Path
 
 from doctor.engine.result import Report
 from doctor.report.formats import plain, text
-from doctor.report.layout.terminal import Look
+from doctor.report.layout.terminal import Terminal
 from tests.report import reports
 
 FOLDER = Path(__file__).with_name("golden")
@@ -15,13 +15,13 @@ Render = Callable[[Report], str]
 
 
 def _terminal(width: int, *, verbose: bool = False, unicode: bool = True, colour: bool = False) -> Render:
-    look = Look(tty=True, colour=colour, unicode=unicode, width=width)
-    return lambda report: text.render(report, reports.PAGES, look=look, verbose=verbose)
+    look = Terminal(tty=True, colour=colour, unicode=unicode, width=width)
+    return lambda report: text.render(report, reports.PAGES, terminal=look, verbose=verbose)
 
 
 def _plain(*, verbose: bool = False, unicode: bool = True) -> Render:
-    look = Look(unicode=unicode)
-    return lambda report: plain.render(report, reports.PAGES, look=look, verbose=verbose)
+    look = Terminal(unicode=unicode)
+    return lambda report: plain.render(report, reports.PAGES, terminal=look, verbose=verbose)
 
 
 EVERY: dict[str, Render] = {"tty80": _terminal(80), "tty120": _terminal(120), "plain": _plain()}

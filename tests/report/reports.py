@@ -8,8 +8,8 @@ import msgspec
 
 from doctor.engine.check import Check, check
 from doctor.engine.result import ERROR, WARNING, Finding, Outcome, Reason, Report, Severity, Waived
-from doctor.engine.smoke_summary import Figure, Seat, Stage, Summary, Trained
-from doctor.smoke.model import Trouble
+from doctor.engine.smoke_summary import CollectiveSpeed, LayoutResult, RankEnvironment, SmokeSummary, StageTime
+from doctor.smoke.model import Failure
 
 HOSTS = tuple(f"node{number:03d}" for number in range(1, 65))
 DEAD = "node009"
@@ -135,7 +135,7 @@ PAGES = CHECKS | SMOKE
 
 def outcome(name: str, *findings: Finding, **more: object) -> Outcome:
     made = PAGES[name]
-    more.setdefault("looked", HOSTS)
+    more.setdefault("evaluated_hosts", HOSTS)
     more.setdefault("complete", True)
     return Outcome(made.name, made.severity, made.area, made.claim, findings, **more)  # type: ignore[arg-type]
 
@@ -150,7 +150,7 @@ def report(*outcomes: Outcome, hosts: tuple[str, ...] = HOSTS, **more: object) -
 
 
 def healthy() -> Report:
-    no_table = {"looked": (), "complete": False, "skipped": {"": "no RankTable was given"}}
+    no_table = {"evaluated_hosts": (), "complete": False, "skipped": {"": "no RankTable was given"}}
     names = [name for name in CHECKS if not name.startswith("rank")]
     passed = [outcome(name) for name in names]
     return report(*passed, outcome("rank-table-hole", **no_table), outcome("rank-table-ports-wrong", **no_table))
@@ -158,7 +158,7 @@ def healthy() -> Report:
 
 def small() -> Report:
     """One check on four hosts."""
-    return report(outcome("device-ip-conflict", looked=HOSTS[:4]), hosts=HOSTS[:4])
+    return report(outcome("device-ip-conflict", evaluated_hosts=HOSTS[:4]), hosts=HOSTS[:4])
 
 
 def folded() -> Report:
@@ -195,7 +195,7 @@ def dead_host() -> Report:
     return report(
         outcome("host-unreachable", said),
         outcome("python3-missing"),
-        *(outcome(name, looked=rest, unknown=blind) for name in names),
+        *(outcome(name, evaluated_hosts=rest, unknown=blind) for name in names),
     )
 
 
@@ -207,9 +207,9 @@ def unknown() -> Report:
     silent = {"node020": Reason("NPU 3: no answer in 10 s; NPU 4: no answer in 10 s")}
     down = [Finding("the link of NPU {npu} is down", hosts=("node030",), npu=npu) for npu in (0, 1, 2, 3, 6)]
     return report(
-        outcome("ip-forward-off", unknown=three, looked=left),
-        outcome("somaxconn-low", unknown=three, looked=left),
-        outcome("pid-limit-low", unknown=three, looked=left),
+        outcome("ip-forward-off", unknown=three, evaluated_hosts=left),
+        outcome("somaxconn-low", unknown=three, evaluated_hosts=left),
+        outcome("pid-limit-low", unknown=three, evaluated_hosts=left),
         outcome("device-ip-conflict", unknown=silent),
         outcome("link-down", *down, unknown=silent),
         notes=("The budget of 20 s ended before 2 hosts had answered.",),
@@ -235,7 +235,7 @@ def all_waived() -> Report:
     """Nothing is left that fails, and nothing that passed."""
     odd = Finding("rank {rank} is odd", rank=3)
     return report(
-        outcome("rank-table-hole", looked=(), waived=(Waived(odd, "a test table", "2026-12-31"),)),
+        outcome("rank-table-hole", evaluated_hosts=(), waived=(Waived(odd, "a test table", "2026-12-31"),)),
         hosts=(),
         source="no host was looked at",
     )
@@ -251,7 +251,7 @@ KeyError: 'node007'
 def crashed() -> Report:
     return report(
         outcome("driver-differs"),
-        outcome("cann-differs", looked=(), complete=False, crashed={"": TRACE}),
+        outcome("cann-differs", evaluated_hosts=(), complete=False, crashed={"": TRACE}),
         outcome("pid-limit-low", crashed={"node001": TRACE, "node002": TRACE}),
     )
 
@@ -276,9 +276,9 @@ def hostile() -> Report:
         outcome("device-ip-conflict", conflict),
         outcome("link-down", Finding("{" + "what} is {evil} {", hosts=strangers, evil=EVIL, npu=EVIL)),
         outcome("driver-differs", Finding("driver {saw}", hosts=(HOSTS[5],), saw="x" * 5000, want=EVIL)),
-        outcome("cann-differs", looked=(), complete=False, unknown={"node004": Reason(EVIL)}),
-        outcome("somaxconn-low", looked=(), complete=False, skipped={"node004": EVIL}),
-        outcome("pid-limit-low", looked=(), complete=False, crashed={"node004": EVIL}),
+        outcome("cann-differs", evaluated_hosts=(), complete=False, unknown={"node004": Reason(EVIL)}),
+        outcome("somaxconn-low", evaluated_hosts=(), complete=False, skipped={"node004": EVIL}),
+        outcome("pid-limit-low", evaluated_hosts=(), complete=False, crashed={"node004": EVIL}),
         source=EVIL,
         notes=(EVIL,),
         started=EVIL,
@@ -289,15 +289,15 @@ def intent_alone() -> Report:
     """No host at all: the rank table is judged by itself."""
     hole = Finding("ranks {ranks} are missing", ranks=[4, 5])
     return report(
-        outcome("rank-table-hole", hole, looked=()),
-        outcome("rank-table-ports-wrong", looked=()),
+        outcome("rank-table-hole", hole, evaluated_hosts=()),
+        outcome("rank-table-ports-wrong", evaluated_hosts=()),
         hosts=(),
         source="no host was looked at",
     )
 
 
 def nothing() -> Report:
-    no_table = {"looked": (), "complete": False, "skipped": {"": "no RankTable was given"}}
+    no_table = {"evaluated_hosts": (), "complete": False, "skipped": {"": "no RankTable was given"}}
     return report(outcome("rank-table-hole", **no_table), outcome("rank-table-ports-wrong", **no_table))
 
 
@@ -307,17 +307,19 @@ LAYOUTS = {"dp8": 2.1e-7, "tp8": 1.3e-7, "pp2 dp2 tp2 zero1": 3.2e-7}
 PAIR = HOSTS[:2]
 
 
-def figures() -> tuple[Figure, ...]:
+def figures() -> tuple[CollectiveSpeed, ...]:
     seconds = {4: 0.00031, 65536: 0.0021, 4 << 20: 0.0121}
-    world = [Figure("all_reduce", "world", 8, size, s, size / s, size / s * 1.75) for size, s in seconds.items()]
+    world = [
+        CollectiveSpeed("all_reduce", "world", 8, size, s, size / s, size / s * 1.75) for size, s in seconds.items()
+    ]
     return (
         *world,
-        Figure("all_reduce", "dp2", 2, 4096, 0.0004, 1.024e7, 1.024e7),
-        Figure("barrier", "world", 8, 0, 0.0003, 0, 0),
+        CollectiveSpeed("all_reduce", "dp2", 2, 4096, 0.0004, 1.024e7, 1.024e7),
+        CollectiveSpeed("barrier", "world", 8, 0, 0.0003, 0, 0),
     )
 
 
-def summary(**more: object) -> Summary:
+def summary(**more: object) -> SmokeSummary:
     places = tuple(f"{host}, NPU {npu}" for host in PAIR for npu in range(4))
     settled = {
         "backend": "hccl",
@@ -325,17 +327,17 @@ def summary(**more: object) -> Summary:
         "ended": "complete",
         "seconds": 6.21,
         "import_seconds": 1.12,
-        "stages": tuple(Stage(name, seconds) for name, seconds in {**STAGES, **LATER}.items()),
-        "layouts": tuple(Trained(name, 4, error) for name, error in LAYOUTS.items()),
-        "seats": (
-            Seat("2.9.0", "1.26.4", "3.11.7", "Ascend910B2", (0, 1, 2, 3, 4, 5, 7)),
-            Seat("2.9.1", "", "3.11.7", "Ascend910B2", (6,)),
+        "stages": tuple(StageTime(name, seconds) for name, seconds in {**STAGES, **LATER}.items()),
+        "layouts": tuple(LayoutResult(name, 4, error) for name, error in LAYOUTS.items()),
+        "environments": (
+            RankEnvironment("2.9.0", "1.26.4", "3.11.7", "Ascend910B2", (0, 1, 2, 3, 4, 5, 7)),
+            RankEnvironment("2.9.1", "", "3.11.7", "Ascend910B2", (6,)),
         ),
-        "figures": figures(),
-        "places": places,
+        "collective_speeds": figures(),
+        "placements": places,
         "notes": ("native was not asked for",),
     }
-    return Summary(**{**settled, **more})  # type: ignore[arg-type]
+    return SmokeSummary(**{**settled, **more})  # type: ignore[arg-type]
 
 
 STACK = "Current thread 0x00007f6466c13b80 (most recent call first):\n" + "\n".join(
@@ -345,16 +347,16 @@ STACK = "Current thread 0x00007f6466c13b80 (most recent call first):\n" + "\n".j
 
 def smoke_fine() -> Report:
     """A smoke run without a fault on two hosts."""
-    passed = [outcome(name, looked=PAIR) for name in ("host-unreachable", *SMOKE)]
+    passed = [outcome(name, evaluated_hosts=PAIR) for name in ("host-unreachable", *SMOKE)]
     return report(*passed, hosts=PAIR, smoke=summary())
 
 
 def smoke_hang() -> Report:
     """A rank that sleeps, and seven that wait for it."""
-    trouble = Trouble(
+    trouble = Failure(
         "blocked",
-        guilty=(5,),
-        victims=(0, 1, 2, 3, 4, 6, 7),
+        culprit_ranks=(5,),
+        waiting_ranks=(0, 1, 2, 3, 4, 6, 7),
         certainty="timeout",
         stage="training",
         layout="pp2 dp2 tp2",
@@ -376,23 +378,23 @@ def smoke_hang() -> Report:
         stacks={0: STACK, 5: STACK},
         evidence=("rank 5 used 0.00 s of CPU in 1.04 s",),
     )
-    later = Trouble("dead", guilty=(5,), text="signal 9")
+    later = Failure("dead", culprit_ranks=(5,), text="signal 9")
     said = Finding("rank {rank} sleeps outside of a collective for {seconds} s", hosts=PAIR[1:], rank=5, seconds=1.04)
     reason = dict.fromkeys(PAIR, Reason("not reached: rank 5 stopped the run", "rank-blocked"))
     run = summary(
         ended="trouble",
         seconds=4.4,
-        stages=tuple(Stage(name, seconds) for name, seconds in STAGES.items()),
-        not_reached=tuple(LATER),
-        layouts=(Trained("dp8", 4, 2.1e-7), Trained("pp2 dp2 tp2", 0, None)),
-        troubles=(trouble, later),
+        stages=tuple(StageTime(name, seconds) for name, seconds in STAGES.items()),
+        unfinished_stages=tuple(LATER),
+        layouts=(LayoutResult("dp8", 4, 2.1e-7), LayoutResult("pp2 dp2 tp2", 0, None)),
+        failures=(trouble, later),
         notes=(),
     )
     return report(
-        outcome("host-unreachable", looked=PAIR),
-        outcome("rank-blocked", said, looked=PAIR),
-        outcome("twin-differs", looked=(), complete=False, unknown=reason),
-        outcome("rank-slow", looked=(), complete=False, unknown=reason),
+        outcome("host-unreachable", evaluated_hosts=PAIR),
+        outcome("rank-blocked", said, evaluated_hosts=PAIR),
+        outcome("twin-differs", evaluated_hosts=(), complete=False, unknown=reason),
+        outcome("rank-slow", evaluated_hosts=(), complete=False, unknown=reason),
         hosts=PAIR,
         smoke=run,
     )
@@ -400,10 +402,10 @@ def smoke_hang() -> Report:
 
 def smoke_hostile() -> Report:
     """What a rank might say to fool the reader."""
-    trouble = Trouble(
+    trouble = Failure(
         "network",
-        guilty=(0, 99),
-        victims=(1,),
+        culprit_ranks=(0, 99),
+        waiting_ranks=(1,),
         links=((EVIL, "node002"),),
         layout="dp8",
         text=EVIL,
@@ -412,10 +414,12 @@ def smoke_hostile() -> Report:
         stacks={0: EVIL * 200},
         evidence=(EVIL,),
     )
-    seat = Seat(EVIL, EVIL, EVIL, EVIL, (0,))
-    run = summary(ended="trouble", seats=(seat,), troubles=(trouble,), places=(EVIL,) * 8, notes=(EVIL,))
-    odd = msgspec.structs.replace(run, layouts=(Trained("dp8", 4, float("nan")), Trained("tp8", 4, float("inf"))))
-    return report(outcome("rank-blocked", looked=PAIR), hosts=PAIR, smoke=odd)
+    seat = RankEnvironment(EVIL, EVIL, EVIL, EVIL, (0,))
+    run = summary(ended="trouble", environments=(seat,), failures=(trouble,), placements=(EVIL,) * 8, notes=(EVIL,))
+    odd = msgspec.structs.replace(
+        run, layouts=(LayoutResult("dp8", 4, float("nan")), LayoutResult("tp8", 4, float("inf")))
+    )
+    return report(outcome("rank-blocked", evaluated_hosts=PAIR), hosts=PAIR, smoke=odd)
 
 
 ALL = {

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 
 from doctor.engine.exit_code import exit_code
 from doctor.engine.result import Finding, Outcome, Reason, Report, Waived
-from doctor.report.diff.compare import Difference, compare
+from doctor.report.diff.compare import ReportDifference, compare
 from doctor.report.diff.render import SCHEMA_FILE, render, render_json, render_markdown
 from tests.report import reports as made
 from tests.report.strategies import reports
@@ -27,15 +27,15 @@ def down(host: str, npu: int = 0) -> Finding:
 
 
 def links(*findings: Finding, **more: Any) -> Outcome:
-    return made.outcome("link-down", *findings, **{"looked": HOSTS, **more})
+    return made.outcome("link-down", *findings, **{"evaluated_hosts": HOSTS, **more})
 
 
 def run(*outcomes: Outcome, hosts: tuple[str, ...] = HOSTS) -> Report:
     return made.report(*outcomes, hosts=hosts)
 
 
-def kinds(difference: Difference) -> list[tuple[str, tuple[str, ...], str]]:
-    return [(one.kind, one.hosts, one.why) for one in difference.changes]
+def kinds(difference: ReportDifference) -> list[tuple[str, tuple[str, ...], str]]:
+    return [(one.kind, one.hosts, one.reason) for one in difference.changes]
 
 
 def test_appeared_stayed_and_gone() -> None:
@@ -51,42 +51,42 @@ def test_appeared_stayed_and_gone() -> None:
 
 def test_what_the_check_could_not_look_at_again_is_not_gone() -> None:
     old = run(links(down("node001")))
-    blind = run(links(looked=HOSTS[1:], unknown={"node001": Reason("no answer")}))
-    crashed = run(links(looked=HOSTS[1:], crashed={"node001": "Traceback"}))
-    skipped = run(links(looked=HOSTS[1:], skipped={"node001": "no NPU"}))
+    blind = run(links(evaluated_hosts=HOSTS[1:], unknown={"node001": Reason("no answer")}))
+    crashed = run(links(evaluated_hosts=HOSTS[1:], crashed={"node001": "Traceback"}))
+    skipped = run(links(evaluated_hosts=HOSTS[1:], skipped={"node001": "no NPU"}))
     assert kinds(compare(old, blind)) == [("unseen", ("node001",), "no answer")]
     assert kinds(compare(old, crashed)) == [("unseen", ("node001",), "the check crashed")]
     assert kinds(compare(old, skipped)) == [("unseen", ("node001",), "not looked at: no NPU")]
-    assert kinds(compare(old, run(made.outcome("cann-differs", looked=HOSTS)))) == [
+    assert kinds(compare(old, run(made.outcome("cann-differs", evaluated_hosts=HOSTS)))) == [
         ("unseen", ("node001",), "the check was not run")
     ]
-    assert kinds(compare(old, run(links(looked=HOSTS[1:]), hosts=HOSTS[1:]))) == [
+    assert kinds(compare(old, run(links(evaluated_hosts=HOSTS[1:]), hosts=HOSTS[1:]))) == [
         ("unseen", ("node001",), "the host is not in this run")
     ]
 
 
 def test_what_was_not_known_before_says_so_when_it_is_found() -> None:
     new = run(links(down("node001")))
-    blind = run(links(looked=HOSTS[1:], unknown={"node001": Reason("no answer")}))
+    blind = run(links(evaluated_hosts=HOSTS[1:], unknown={"node001": Reason("no answer")}))
     assert kinds(compare(blind, new)) == [("appeared", ("node001",), "not known before: no answer")]
-    assert kinds(compare(run(links(looked=HOSTS[1:]), hosts=HOSTS[1:]), new)) == [
+    assert kinds(compare(run(links(evaluated_hosts=HOSTS[1:]), hosts=HOSTS[1:]), new)) == [
         ("appeared", ("node001",), "the host was not in the run before")
     ]
 
 
 def test_a_finding_that_blames_no_host() -> None:
     hole = Finding("ranks {ranks} are missing", ranks=[4])
-    table = made.outcome("rank-table-hole", looked=())
-    found = made.outcome("rank-table-hole", hole, looked=())
+    table = made.outcome("rank-table-hole", evaluated_hosts=())
+    found = made.outcome("rank-table-hole", hole, evaluated_hosts=())
     assert kinds(compare(run(found), run(table))) == [("gone", (), "")]
     assert kinds(compare(run(table), run(found))) == [("appeared", (), "")]
-    unread = made.outcome("rank-table-hole", looked=(), complete=False, unknown={"": Reason("not JSON")})
+    unread = made.outcome("rank-table-hole", evaluated_hosts=(), complete=False, unknown={"": Reason("not JSON")})
     assert kinds(compare(run(found), run(unread))) == [("unseen", (), "not JSON")]
 
 
 def test_fewer_of_the_same_stay_and_are_counted() -> None:
     (change,) = compare(run(links(down("node001", 0), down("node001", 1))), run(links(down("node001", 1)))).changes
-    assert (change.kind, change.was, change.now) == ("stayed", 2, 1)
+    assert (change.kind, change.count_before, change.count_now) == ("stayed", 2, 1)
 
 
 def test_waived_now_and_waived_no_longer() -> None:
@@ -98,21 +98,21 @@ def test_waived_now_and_waived_no_longer() -> None:
 
 def test_hosts_and_checks_that_came_and_went() -> None:
     difference = compare(
-        run(links(looked=HOSTS[:2]), hosts=HOSTS[:2]),
-        run(made.outcome("cann-differs", looked=HOSTS[1:3]), hosts=HOSTS[1:3]),
+        run(links(evaluated_hosts=HOSTS[:2]), hosts=HOSTS[:2]),
+        run(made.outcome("cann-differs", evaluated_hosts=HOSTS[1:3]), hosts=HOSTS[1:3]),
     )
-    assert (difference.hosts_came, difference.hosts_went) == (("node003",), ("node001",))
-    assert (difference.checks_came, difference.checks_went) == (("cann-differs",), ("link-down",))
+    assert (difference.hosts_added, difference.hosts_removed) == (("node003",), ("node001",))
+    assert (difference.checks_added, difference.checks_removed) == (("cann-differs",), ("link-down",))
 
 
 def test_unknown_that_became_known_and_the_other_way_round() -> None:
-    dark = run(links(looked=HOSTS[1:], unknown={"node001": Reason("no answer")}))
+    dark = run(links(evaluated_hosts=HOSTS[1:], unknown={"node001": Reason("no answer")}))
     light = run(links())
-    (cleared,) = compare(dark, light).cleared
-    (darkened,) = compare(light, dark).darkened
+    (cleared,) = compare(dark, light).became_known
+    (darkened,) = compare(light, dark).became_unknown
     assert cleared == darkened
     assert (cleared.checks, cleared.hosts, cleared.reason) == (("link-down",), ("node001",), "no answer")
-    assert not compare(dark, dark).darkened + compare(dark, dark).cleared
+    assert not compare(dark, dark).became_unknown + compare(dark, dark).became_known
 
 
 def test_in_words() -> None:
@@ -160,14 +160,14 @@ def test_any_two_reports_compare(old: Report, new: Report) -> None:
     render(difference, 0)
     same = compare(new, new)
     assert {one.kind for one in same.changes} <= {"stayed"}
-    assert not same.darkened + same.cleared
+    assert not same.became_unknown + same.became_known
 
 
 def test_many_hosts_are_quick_and_bounded() -> None:
     hosts = tuple(f"n{number:04d}" for number in range(1000))
     found = [down(host, number % 50) for number, host in enumerate(hosts)]
-    new = made.report(made.outcome("link-down", *found, looked=hosts), hosts=hosts)
-    old = msgspec.structs.replace(new, outcomes=(made.outcome("link-down", looked=hosts),))
+    new = made.report(made.outcome("link-down", *found, evaluated_hosts=hosts), hosts=hosts)
+    old = msgspec.structs.replace(new, outcomes=(made.outcome("link-down", evaluated_hosts=hosts),))
     lines = render(compare(old, new), 10).splitlines()
     assert len(lines) < 30
     assert "... and 42 more of link-down (-f json has all)" in lines[8]

@@ -4,7 +4,7 @@ import msgspec
 from hypothesis import given, settings
 
 from doctor.engine.result import Finding, Reason, Report
-from doctor.report.layout.fold import fold, in_order
+from doctor.report.layout.fold import fold, sort_by_area
 from doctor.report.layout.group_findings import grouped, ranges
 from doctor.report.layout.host_names import Fleet
 from doctor.report.layout.tally import tally
@@ -66,9 +66,9 @@ def test_ranges() -> None:
 def test_a_dead_host_is_one_finding_and_no_unknowns() -> None:
     folded = fold(made.dead_host())
     assert folded.unknown == ()
-    assert folded.first is not None
-    assert folded.first.outcome.check == "host-unreachable"
-    assert len(folded.first.hides) == folded.counts.hidden == 7
+    assert folded.first_failure is not None
+    assert folded.first_failure.outcome.check == "host-unreachable"
+    assert len(folded.first_failure.consequences) == folded.counts.hidden == 7
     assert folded.counts.unknown == 0
 
 
@@ -87,8 +87,8 @@ def test_a_chain_of_consequences_leads_to_its_root() -> None:
     )
     folded = fold(chain)
     assert folded.unknown == ()
-    assert folded.first is not None
-    assert folded.first.hides == ("driver-differs", "link-down")
+    assert folded.first_failure is not None
+    assert folded.first_failure.consequences == ("driver-differs", "link-down")
 
 
 def test_a_circle_of_consequences_ends() -> None:
@@ -101,8 +101,10 @@ def test_a_circle_of_consequences_ends() -> None:
 
 def test_what_is_wrong_with_the_job_explains_what_the_fleet_lacks() -> None:
     table = made.report(
-        made.outcome("rank-table-hole", Finding("no rank"), looked=()),
-        made.outcome("rank-table-ports-wrong", looked=(), complete=False, unknown={"": Reason("x", "rank-table-hole")}),
+        made.outcome("rank-table-hole", Finding("no rank"), evaluated_hosts=()),
+        made.outcome(
+            "rank-table-ports-wrong", evaluated_hosts=(), complete=False, unknown={"": Reason("x", "rank-table-hole")}
+        ),
     )
     assert fold(table).unknown == ()
 
@@ -114,14 +116,14 @@ def test_one_reason_over_many_checks_is_one_gap() -> None:
 
 
 def test_what_hides_most_comes_first_then_errors() -> None:
-    first = fold(made.folded()).first
+    first = fold(made.folded()).first_failure
     assert first is not None
     assert first.outcome.check == "driver-differs"
 
 
 def test_areas_are_in_the_order_in_which_a_job_meets_them() -> None:
     shuffled = [*reversed(made.folded().outcomes)]
-    assert [one.check for one in in_order(shuffled)] == [one.check for one in in_order(made.folded().outcomes)]
+    assert [one.check for one in sort_by_area(shuffled)] == [one.check for one in sort_by_area(made.folded().outcomes)]
     assert [area.name for area in fold(made.healthy()).areas][:3] == ["reach", "kernel", "addresses"]
 
 
@@ -150,7 +152,7 @@ def test_nothing_is_lost(report: Report) -> None:
         assert said in (set(outcome.skipped.items()), everywhere)
         unknown = {host for gap in folded.unknown if outcome.check in gap.checks for host in gap.hosts or ("",)}
         hidden = set(outcome.unknown) - unknown
-        assert not hidden or any(outcome.check in failure.hides for failure in failures.values())
+        assert not hidden or any(outcome.check in failure.consequences for failure in failures.values())
 
 
 @settings(max_examples=40, deadline=None)

@@ -9,15 +9,27 @@ import msgspec
 import pytest
 
 from doctor.engine.result import Finding, Reason, Report
-from doctor.report.formats.registry import FORMATS, MODES, Asked, Setting, asked, encoded, render
-from doctor.report.redact.report import redacted
+from doctor.report.formats.registry import (
+    FILE_MODES,
+    FORMATS,
+    FormatTarget,
+    RenderContext,
+    parse_targets,
+    render,
+    render_bytes,
+)
+from doctor.report.redact.report import redacted_report
 from tests.report import reports as made
 
 
 def test_a_format_alone_goes_to_stdout() -> None:
-    assert asked(["json"]) == (Asked("json"),)
-    assert asked(["json=-"]) == (Asked("json"),)
-    assert asked(["md=a=b.md", "oneline", "junit=x"]) == (Asked("md", "a=b.md"), Asked("oneline"), Asked("junit", "x"))
+    assert parse_targets(["json"]) == (FormatTarget("json"),)
+    assert parse_targets(["json=-"]) == (FormatTarget("json"),)
+    assert parse_targets(["md=a=b.md", "oneline", "junit=x"]) == (
+        FormatTarget("md", "a=b.md"),
+        FormatTarget("oneline"),
+        FormatTarget("junit", "x"),
+    )
 
 
 @pytest.mark.parametrize(
@@ -32,21 +44,21 @@ def test_a_format_alone_goes_to_stdout() -> None:
 )
 def test_what_cannot_be_followed(words: list[str], said: str) -> None:
     with pytest.raises(ValueError, match=said[:30]) as refused:
-        asked(words)
+        parse_targets(words)
     assert said in str(refused.value)
 
 
 @pytest.mark.parametrize("name", FORMATS)
 @pytest.mark.parametrize("kind", made.ALL)
 def test_every_format_shows_every_report(name: str, kind: str) -> None:
-    text = render(name, made.ALL[kind](), Setting(10, made.PAGES))
+    text = render(name, made.ALL[kind](), RenderContext(10, made.PAGES))
     assert text.endswith("\n")
     assert "\x1b]0" not in text
-    assert encoded(name, made.ALL[kind](), Setting(10, made.PAGES)).decode("utf-8")
+    assert render_bytes(name, made.ALL[kind](), RenderContext(10, made.PAGES)).decode("utf-8")
 
 
 def test_an_exporter_that_is_another_user_can_read_its_file() -> None:
-    assert MODES == {"prometheus": 0o644}
+    assert FILE_MODES == {"prometheus": 0o644}
 
 
 def large() -> Report:
@@ -58,7 +70,7 @@ def large() -> Report:
         blamed = hosts[number::3] if number % 7 == 0 else ()
         found = [Finding("{ip} is taken", hosts=(host,), ip=addresses[host], saw=host) for host in blamed]
         blind = dict.fromkeys(hosts[number::11], Reason("no answer")) if number % 5 == 0 else {}
-        made_ = made.outcome(name, *found, looked=hosts, unknown=blind)
+        made_ = made.outcome(name, *found, evaluated_hosts=hosts, unknown=blind)
         outcomes.append(msgspec.structs.replace(made_, check=f"{name}-{number}"))
     return made.report(*outcomes, hosts=hosts)
 
@@ -68,9 +80,9 @@ def test_a_large_fleet_is_shown_in_seconds() -> None:
     report, slow = large(), {}
     for name in FORMATS:
         began = time.process_time()
-        assert render(name, report, Setting(10, made.PAGES))
+        assert render(name, report, RenderContext(10, made.PAGES))
         slow[name] = time.process_time() - began
     began = time.process_time()
-    redacted(report, b"k" * 32)
+    redacted_report(report, b"k" * 32)
     slow["redacted"] = time.process_time() - began
     assert max(slow.values()) < 10, slow

@@ -47,7 +47,7 @@ def test_odd_names_are_neither_folded_nor_lost(hosts: list[str], folded: str) ->
 
 def test_a_long_list_is_cut_at_a_comma_where_that_is_wanted() -> None:
     odd = FLEET.hosts[::2]
-    assert Fleet(FLEET.hosts, longest=20).fold(odd) == "node[001,003,005,..."
+    assert Fleet(FLEET.hosts, max_chars=20).fold(odd) == "node[001,003,005,..."
     assert FLEET.fold(odd).count(",") == 31
 
 
@@ -65,7 +65,7 @@ def test_no_name_is_too_odd(fleet: list[str], hosts: list[str]) -> None:
 
 
 def test_a_value_that_lists_hosts_of_the_run_is_folded() -> None:
-    words = FLEET.words({"peers": ["node001", "node002", "node003"], "two": ["node001", "node002"]})
+    words = FLEET.format_values({"peers": ["node001", "node002", "node003"], "two": ["node001", "node002"]})
     assert words == {"peers": "node[001-003]", "two": "node001 and node002"}
 
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 
 from doctor.engine.exit_code import exit_code
 from doctor.engine.result import Finding, Report, Severity
-from doctor.report.formats.json import SCHEMA_FILE, encode, plain_value
+from doctor.report.formats.json import SCHEMA_FILE, encode, to_json_value
 from tests.report import reports as made
 from tests.report.strategies import reports
 
@@ -78,11 +78,11 @@ def test_hosts_with_one_reason_stand_together_and_none_are_the_fleet() -> None:
     assert sudo == {
         "hosts": ["node001", "node002", "node003"],
         "reason": "sudo -n: a password is required",
-        "because": "",
+        "root_cause": "",
     }
     table = told(made.nothing())["outcomes"][0]
     assert table["skipped"] == [{"hosts": [], "reason": "no RankTable was given"}]
-    assert table["looked"] == []
+    assert table["evaluated_hosts"] == []
 
 
 def test_two_runs_that_saw_the_same_differ_in_their_times_alone() -> None:
@@ -120,11 +120,11 @@ class Number(enum.IntEnum):
     ],
 )
 def test_every_value_can_be_held(value: object, plain: object) -> None:
-    assert plain_value(value) == plain
-    json.dumps(plain_value(value), allow_nan=False)
+    assert to_json_value(value) == plain
+    json.dumps(to_json_value(value), allow_nan=False)
 
 
 def test_a_value_that_holds_itself_ends() -> None:
     endless: list[Any] = []
     endless.append(endless)
-    json.dumps(plain_value(endless))
+    json.dumps(to_json_value(endless))

@@ -14,7 +14,7 @@ from doctor.engine.fact import Visit
 from doctor.engine.record import HostRecord
 from doctor.engine.result import Report
 from doctor.report.formats.json import SCHEMA_FILE, encode
-from doctor.report.formats.jsonl import Events, render
+from doctor.report.formats.jsonl import EventStream, render
 from tests.report import reports as made
 from tests.report.strategies import reports
 
@@ -30,7 +30,7 @@ def events(text: str) -> list[dict[str, Any]]:
 
 def test_a_run_as_it_goes() -> None:
     lines: list[str] = []
-    told = Events(lines.append, now=lambda: "now")
+    told = EventStream(lines.append, now=lambda: "now")
     told.start(["a", "b"], ["link-down"], "2 hosts")
     told.host("a", HostRecord(Visit()))
     assert len(lines) == 2, "each event is written when it happens"
@@ -48,7 +48,7 @@ def test_a_run_as_it_goes() -> None:
 
 def test_what_names_a_host_is_veiled() -> None:
     lines: list[str] = []
-    told = Events(lines.append, veil=lambda text: text.replace("secret", "x"))
+    told = EventStream(lines.append, redact=lambda text: text.replace("secret", "x"))
     told.start(["secret1"], source="secret")
     told.host("secret1", HostRecord(Visit("refused", "secret1 refused")))
     assert "secret" not in "".join(lines)

@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from doctor.report.layout.terminal import Look, choose
+from doctor.report.layout.terminal import Terminal, detect_terminal
 
 
 class Stream(io.TextIOWrapper):
@@ -33,25 +33,25 @@ class Stream(io.TextIOWrapper):
     ],
 )
 def test_colour(flag: str, environ: dict[str, str], tty: bool, colour: bool) -> None:
-    assert choose(Stream(tty), flag, environ).colour is colour
+    assert detect_terminal(Stream(tty), flag, environ).colour is colour
 
 
 @pytest.mark.parametrize(
     ("encoding", "unicode"), [("utf-8", True), ("UTF8", True), ("ascii", False), ("gbk", False), ("latin-1", False)]
 )
 def test_signs_beyond_ascii_need_utf8(encoding: str, unicode: bool) -> None:
-    assert choose(Stream(encoding=encoding), "auto", {}).unicode is unicode
+    assert detect_terminal(Stream(encoding=encoding), "auto", {}).unicode is unicode
 
 
 @pytest.mark.parametrize(
     ("columns", "width"), [("100", 100), ("9", 40), ("400", 120), ("", 80), ("wide", 80), ("999999", 80)]
 )
 def test_width_comes_from_columns_and_stays_readable(columns: str, width: int) -> None:
-    assert choose(Stream(), "auto", {"COLUMNS": columns}).width == width
+    assert detect_terminal(Stream(), "auto", {"COLUMNS": columns}).width == width
 
 
 def test_a_stream_that_is_closed_or_none_is_no_terminal() -> None:
     closed = io.StringIO()
     closed.close()
-    assert choose(closed, "auto", {}) == Look(unicode=False, width=0)
-    assert choose(None, "auto", {}).tty is False  # type: ignore[arg-type]
+    assert detect_terminal(closed, "auto", {}) == Terminal(unicode=False, width=0)
+    assert detect_terminal(None, "auto", {}).tty is False  # type: ignore[arg-type]

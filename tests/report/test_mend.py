@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from doctor.remedy.fixable import mendable
+from doctor.remedy.fixable import fixable_checks
 from doctor.report.formats import plain, text
-from doctor.report.layout.terminal import Look
+from doctor.report.layout.terminal import Terminal
 from tests.report import reports as made
 
 
 def said(report: object, *names: str) -> list[str]:
-    lines = plain.render(report, made.PAGES, mendable=names).splitlines()  # type: ignore[arg-type]
+    lines = plain.render(report, made.PAGES, fixable=names).splitlines()  # type: ignore[arg-type]
     return [line for line in lines if line.startswith("mend ")]
 
 
@@ -30,13 +30,13 @@ def test_only_what_failed_and_can_be_mended_is_named_with_the_hosts_it_blames() 
 def test_a_terminal_says_that_it_changes_nothing() -> None:
     report = made.folded()
     check = next(one.check for one in report.outcomes if one.findings)
-    shown = text.render(report, made.PAGES, look=Look(tty=True, width=200), mendable=[check])
+    shown = text.render(report, made.PAGES, terminal=Terminal(tty=True, width=200), fixable=[check])
     assert f"To mend it: doctor fix {check} -w " in shown
     assert "changes nothing" in shown
 
 
 def test_which_checks_can_be_mended_is_told_by_the_playbooks() -> None:
-    known = mendable()
+    known = fixable_checks()
     assert "listen-queue-short" in known
     assert "optics-out-of-range" not in known  # hands must do it
 
@@ -54,4 +54,4 @@ def test_which_checks_can_be_mended_is_told_by_the_playbooks() -> None:
 )
 def test_a_playbook_at_a_glance(tmp_path: Path, book: str, names: set[str]) -> None:
     (tmp_path / "one.toml").write_text(book)
-    assert mendable(tmp_path) == names
+    assert fixable_checks(tmp_path) == names

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from doctor.engine.exit_code import Exit, exit_code
 from doctor.engine.result import Finding, Reason, Report, Waived
-from doctor.report.formats.oneline import LONGEST, advice, causes, line
-from doctor.report.layout.host_health import health
+from doctor.report.formats.oneline import MAX_LINE_CHARS, advice, causes, line
+from doctor.report.layout.host_health import classify_hosts
 from tests.report import reports as made
 from tests.report.strategies import reports, texts
 
@@ -50,12 +50,14 @@ def test_root_causes_come_before_what_the_job_meets_first() -> None:
 
 def test_hosts_that_nobody_could_judge_are_not_healthy() -> None:
     report = made.unknown()
-    assert health(report).unknown == ("node001", "node002", "node003", "node020")
+    assert classify_hosts(report).unknown == ("node001", "node002", "node003", "node020")
     assert " nodes=59/64 bad=node030 why=link-down:node030 unknown=5:node[001-003,020] " in told(report)
 
 
 def test_without_an_error_what_is_unknown_is_the_cause() -> None:
-    report = made.report(made.outcome("link-down", looked=made.HOSTS[1:], unknown={"node001": Reason("no answer")}))
+    report = made.report(
+        made.outcome("link-down", evaluated_hosts=made.HOSTS[1:], unknown={"node001": Reason("no answer")})
+    )
     assert told(report).startswith("doctor check: UNKNOWN nodes=63/64 why=link-down:node001 unknown=1:node001 exit=12")
 
 
@@ -104,16 +106,16 @@ def test_five_causes_are_named_and_the_others_counted() -> None:
 
 def test_any_number_of_hosts_fits() -> None:
     odd = [f"r{number * 7919 % 10007}-x{number}" for number in range(1000)]
-    found = [made.outcome(name, Finding("x", hosts=odd[1:]), looked=odd) for name in made.CHECKS]
+    found = [made.outcome(name, Finding("x", hosts=odd[1:]), evaluated_hosts=odd) for name in made.CHECKS]
     said = told(made.report(*found, hosts=tuple(odd)))
-    assert len(said) <= LONGEST
+    assert len(said) <= MAX_LINE_CHARS
     assert " nodes=1/1000 " in said
     assert re.search(r"\+\d+", said)
 
 
 def test_a_pattern_of_any_size_stays_whole() -> None:
     racks = tuple(f"rack{rack}-node{number}" for rack in range(25) for number in range(40))
-    report = made.report(made.outcome("link-down", Finding("x", hosts=racks), looked=racks), hosts=racks)
+    report = made.report(made.outcome("link-down", Finding("x", hosts=racks), evaluated_hosts=racks), hosts=racks)
     assert " bad=rack[0-24]-node[0-39] why=link-down:rack[0-24]-node[0-39] " in told(report)
 
 
@@ -124,7 +126,7 @@ def test_whatever_hosts_are_called_it_is_one_line_of_key_and_value(
 ) -> None:
     said = told(report, where=where, path=path, skipped=skipped)
     assert re.fullmatch(r"[!-~]+( [!-~]+)*", said)
-    assert len(said) <= LONGEST
+    assert len(said) <= MAX_LINE_CHARS
     words = said.split(" ")
     assert words[:2] == ["doctor", "check:"]
     keys = [word.partition("=")[0] for word in words[3:]]

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from doctor import ERROR, Finding, PerHost, check
-from doctor.engine.catalog import checks
+from doctor.engine.catalog import load_checks
 from doctor.engine.check import Check
-from doctor.engine.fact import Answer, Fact, ask, read, run
-from doctor.facts.visit import Reach
-from doctor.report.explain.checks import catalogue_markdown, listing_json, page
+from doctor.engine.fact import Fact, ProbeAnswer, ask, read, run
+from doctor.facts.visit import Reachability
+from doctor.report.explain.checks import catalog_markdown, check_page, listing_json
 from tests.report import reports as made
 
 
@@ -44,13 +44,13 @@ class Second(Fact, frozen=True):
     needs = (Files,)
 
     @classmethod
-    def read(cls, answer: Answer) -> Second:
+    def read(cls, answer: ProbeAnswer) -> Second:
         return cls()
 
 
 @check(severity=ERROR, area="links")
 def link_odd(
-    question: PerHost[Question], command: PerHost[Command], second: PerHost[Second], reach: PerHost[Reach]
+    question: PerHost[Question], command: PerHost[Command], second: PerHost[Second], reach: PerHost[Reachability]
 ) -> Iterator[Finding]:
     """No link is odd | or even.
 
@@ -96,20 +96,20 @@ with --sudo through sudo -n; one hccn command at a time on a host; at most 10 s)
 
 
 def test_a_page_shows_every_probe() -> None:
-    assert page(Check(link_odd)) == PAGE
+    assert check_page(Check(link_odd)) == PAGE
 
 
 def test_a_page_names_what_it_needs_to_know_of_the_job_and_its_file(tmp_path: Path) -> None:
     made_check = made.make("rank-table-hole", ERROR, "ranks", "The table is whole.")
-    assert "What is run on the hosts\n  Nothing.\n" in page(made_check)
+    assert "What is run on the hosts\n  Nothing.\n" in check_page(made_check)
 
 
-OURS = checks()
+OURS = load_checks()
 
 
 @pytest.mark.parametrize("one", OURS, ids=lambda one: one.name)
 def test_every_check_has_a_page(one: Check) -> None:
-    said = page(one)
+    said = check_page(one)
     assert said.isprintable() or said.replace("\n", "").isprintable()
     for title in ("Why it matters", "What to do", "What is run on the hosts"):
         assert f"\n{title}\n  " in said
@@ -132,7 +132,7 @@ def test_the_list_as_json() -> None:
 
 
 def test_the_table_of_the_readme() -> None:
-    assert catalogue_markdown([Check(link_odd), made.CHECKS["cann-differs"]]) == (
+    assert catalog_markdown([Check(link_odd), made.CHECKS["cann-differs"]]) == (
         "### links\n\n| check | severity | when all is well |\n|---|---|---|\n"
         "| `link-odd` | error | No link is odd \\| or even |\n\n"
         "### versions\n\n| check | severity | when all is well |\n|---|---|---|\n"

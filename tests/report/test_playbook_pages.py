@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import json
 
-from doctor.remedy.playbook import Playbook, Step
-from doctor.report.explain.checks import page
-from doctor.report.explain.playbooks import examples, playbook_list, playbook_list_json, playbook_page, remedies
+from doctor.remedy.playbook import Playbook, PlaybookStep
+from doctor.report.explain.checks import check_page
+from doctor.report.explain.playbooks import examples, playbook_list, playbook_list_json, playbook_page, remedy_lines
 from tests.report import reports as made
 
 QUEUES = Playbook(
@@ -18,7 +18,7 @@ QUEUES = Playbook(
     persistent=True,
     note="New sockets\nonly.\n\nA second paragraph.",
     steps=(
-        Step(
+        PlaybookStep(
             1,
             "Set the queue to {want} for {user}",
             only="command -v sysctl",
@@ -26,15 +26,21 @@ QUEUES = Playbook(
             run="sysctl -w net.core.somaxconn={want}\necho {user}",
             undo="sysctl -w net.core.somaxconn={before}",
         ),
-        Step(2, "and at every boot", file="/etc/x.conf", line="a = {npu}", replaces="^a =", mode="0644"),
-        Step(3, "once", file="/etc/x.conf", line="a"),
-        Step(4, "gone", file="/etc/x.conf", remove="^b"),
-        Step(5, "all", file="/etc/y.conf", text="a\nb\n"),
-        Step(6, "Start the programs on {host} again"),
+        PlaybookStep(2, "and at every boot", file="/etc/x.conf", line="a = {npu}", replaces="^a =", mode="0644"),
+        PlaybookStep(3, "once", file="/etc/x.conf", line="a"),
+        PlaybookStep(4, "gone", file="/etc/x.conf", remove="^b"),
+        PlaybookStep(5, "all", file="/etc/y.conf", text="a\nb\n"),
+        PlaybookStep(6, "Start the programs on {host} again"),
     ),
 )
 FIBRE = Playbook(
-    "clean-optics", "c.toml", "Clean\x1b[31m optics", ("link-odd",), "vendor", "none", steps=(Step(1, "Clean it"),)
+    "clean-optics",
+    "c.toml",
+    "Clean\x1b[31m optics",
+    ("link-odd",),
+    "vendor",
+    "none",
+    steps=(PlaybookStep(1, "Clean it"),),
 )
 END = Playbook(
     "end",
@@ -44,7 +50,7 @@ END = Playbook(
     "job owner",
     "interrupts-jobs",
     explicit=True,
-    steps=(Step(1, "x", run="true", changes=False),),
+    steps=(PlaybookStep(1, "x", run="true", changes=False),),
 )
 
 PAGE = """raise-listen-queues: Longer listen queues
@@ -101,15 +107,15 @@ def test_what_a_file_holds_does_no_harm_to_a_terminal() -> None:
 
 def test_the_page_of_a_check_shows_what_treats_it() -> None:
     check = made.CHECKS["cann-differs"]
-    assert "What mends it" not in page(check)
-    said = page(check, [FIBRE, QUEUES])
+    assert "What mends it" not in check_page(check)
+    said = check_page(check, [FIBRE, QUEUES])
     assert (
         "\n\nWhat mends it (with example values; a plan fills in what was found)\n  clean-optics: Clean optics\n"
         in said
     )
     assert "\n  raise-listen-queues: Longer listen queues\n    (host admin; as root;" in said
     assert "\n       run:        sysctl -w net.core.somaxconn='<want>'\n" in said
-    assert list(remedies([])) == []
+    assert list(remedy_lines([])) == []
 
 
 def test_every_placeholder_has_an_example() -> None:
@@ -117,7 +123,7 @@ def test_every_placeholder_has_an_example() -> None:
 
 
 def test_an_example_that_does_not_fit_leaves_the_step_as_it_is_written() -> None:
-    step = Step(1, "x", file="/etc/{path}", text="")
+    step = PlaybookStep(1, "x", file="/etc/{path}", text="")
     assert "file:       /etc/{path} holds this alone" in playbook_page(
         Playbook("a", "", "A", ("b",), "network", "low", steps=(step,))
     )

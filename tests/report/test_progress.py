@@ -7,7 +7,7 @@ import pytest
 from doctor.engine.fact import Visit
 from doctor.engine.record import HostRecord
 from doctor.report.layout import progress_line
-from doctor.report.layout.progress_line import Progress
+from doctor.report.layout.progress_line import ProgressLine
 
 FINE, LOST = HostRecord(Visit()), HostRecord(Visit("refused", "connection refused"))
 
@@ -19,7 +19,7 @@ class Terminal(io.StringIO):
 
 def test_it_counts_hosts_and_leaves_no_trace() -> None:
     stream = Terminal()
-    seen = Progress(2, stream)
+    seen = ProgressLine(2, stream)
     seen.step("a", FINE)
     seen.step("b", LOST)
     assert stream.getvalue().endswith("\r1 of 2 hosts answered, 1 could not be reached\x1b[K")
@@ -31,7 +31,7 @@ def test_it_counts_hosts_and_leaves_no_trace() -> None:
 def test_it_writes_nothing_where_nobody_watches() -> None:
     stream = io.StringIO()
     for watched in (stream, None):
-        seen = Progress(1, watched)
+        seen = ProgressLine(1, watched)
         seen.step("a", FINE)
         seen.close()
     assert stream.getvalue() == ""
@@ -40,7 +40,7 @@ def test_it_writes_nothing_where_nobody_watches() -> None:
 def test_it_writes_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress_line.time, "monotonic", lambda: 0.0)
     stream = Terminal()
-    seen = Progress(1000, stream)
+    seen = ProgressLine(1000, stream)
     for number in range(1000):
         seen.step(str(number), FINE)
     assert stream.getvalue().count("\r") == 2
@@ -51,14 +51,14 @@ def test_a_terminal_that_is_gone_ends_no_run() -> None:
         def write(self, text: str) -> int:
             raise OSError("gone")
 
-    seen = Progress(1, Gone())
+    seen = ProgressLine(1, Gone())
     seen.step("a", FINE)
     seen.close()
 
 
 def test_the_stages_of_a_smoke_run_take_its_place() -> None:
     stream = Terminal()
-    seen = Progress(1, stream)
+    seen = ProgressLine(1, stream)
     seen.step("a", FINE)
     seen.stage("", 0.0)
     assert stream.getvalue().endswith("\rsmoke run: starting\x1b[K")
@@ -67,5 +67,5 @@ def test_the_stages_of_a_smoke_run_take_its_place() -> None:
     seen.close()
     assert stream.getvalue().endswith("\r\x1b[K")
     silent = io.StringIO()
-    Progress(1, silent).stage("pairs", 2.0)
+    ProgressLine(1, silent).stage("pairs", 2.0)
     assert silent.getvalue() == ""

@@ -79,8 +79,8 @@ def change(key: str, value: Any) -> bytes:
         (change("schema", "doctor.report/9"), "not a report"),
         (change("hosts", [1]), "$.hosts[0]"),
         (change("outcomes", [{"check": "\x1b[31m"}]), "$.outcomes[0]"),
-        (change("smoke", {}), "troubles"),
-        (change("smoke", {"troubles": 3}), "not a report"),
+        (change("smoke", {}), "failures"),
+        (change("smoke", {"failures": 3}), "not a report"),
     ],
 )
 def test_what_is_no_report_is_refused_in_one_line(data: bytes, said: str) -> None:

@@ -14,9 +14,9 @@ from doctor.engine.exit_code import exit_code
 from doctor.engine.result import Finding, Reason, Report
 from doctor.report.diff.compare import compare
 from doctor.report.formats.json import encode
-from doctor.report.formats.registry import FORMATS, Setting, render
+from doctor.report.formats.registry import FORMATS, RenderContext, render
 from doctor.report.redact.pseudonyms import Redactor
-from doctor.report.redact.report import redacted
+from doctor.report.redact.report import redacted_report
 from tests.report import reports as made
 from tests.report.strategies import reports
 
@@ -95,9 +95,9 @@ def telling() -> Report:
     )
     blind = {"node002": Reason("node002: no answer from 10.1.2.4")}
     return made.report(
-        made.outcome("device-ip-conflict", finding, looked=hosts, unknown=blind),
-        made.outcome("pid-limit-low", looked=("node001",), crashed={"node002": 'File "/home/alice/x.py"'}),
-        made.outcome("link-down", looked=(), complete=False, skipped={"node001": "alice@node001 said no"}),
+        made.outcome("device-ip-conflict", finding, evaluated_hosts=hosts, unknown=blind),
+        made.outcome("pid-limit-low", evaluated_hosts=("node001",), crashed={"node002": 'File "/home/alice/x.py"'}),
+        made.outcome("link-down", evaluated_hosts=(), complete=False, skipped={"node001": "alice@node001 said no"}),
         hosts=hosts,
         source="2 hosts from /home/alice/hosts",
         notes=("node001 is slow",),
@@ -108,24 +108,24 @@ def telling() -> Report:
 @pytest.mark.parametrize("name", FORMATS)
 def test_no_format_tells(name: str) -> None:
     report = telling()
-    text = render(name, redacted(report, KEY), Setting(exit_code(report), made.PAGES, verbose=True))
+    text = render(name, redacted_report(report, KEY), RenderContext(exit_code(report), made.PAGES, verbose=True))
     assert not re.search(r"node0|001|10\.1\.2|aa:bb|alice", text)
     assert re.search(HIDDEN, text)
 
 
 def test_all_that_is_no_name_stays() -> None:
     report = telling()
-    before, after = (json.loads(encode(one, 10)) for one in (report, redacted(report, KEY)))
+    before, after = (json.loads(encode(one, 10)) for one in (report, redacted_report(report, KEY)))
     assert before["counts"] == after["counts"]
     for one, other in zip(before["outcomes"], after["outcomes"], strict=True):
         assert one["status"] == other["status"]
-        assert len(one["looked"]) == len(other["looked"])
+        assert len(one["evaluated_hosts"]) == len(other["evaluated_hosts"])
         assert [found["template"] for found in one["findings"]] == [found["template"] for found in other["findings"]]
 
 
 def test_two_runs_can_still_be_compared() -> None:
     old, new = made.unknown(), made.dead_host()
-    plain, veiled = compare(old, new), compare(redacted(old, KEY), redacted(new, KEY))
+    plain, veiled = compare(old, new), compare(redacted_report(old, KEY), redacted_report(new, KEY))
     assert [(one.kind, one.check, len(one.hosts)) for one in plain.changes] == [
         (one.kind, one.check, len(one.hosts)) for one in veiled.changes
     ]
@@ -134,7 +134,7 @@ def test_two_runs_can_still_be_compared() -> None:
 @settings(max_examples=60, deadline=None)
 @given(reports())
 def test_any_report_keeps_its_verdict_and_loses_its_names(report: Report) -> None:
-    after = redacted(report, KEY)
+    after = redacted_report(report, KEY)
     assert exit_code(after) == exit_code(report)
     assert len(after.hosts) == len(set(after.hosts)) == len(report.hosts)
     text = encode(after, 0).decode()

@@ -6,30 +6,30 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from doctor.engine.shell_quote import places, quoted
-from doctor.report.layout.advice import advise
+from doctor.engine.shell_quote import placeholder_names, quote_value
+from doctor.report.layout.advice import fill_advice
 
 
 def test_values_are_filled_in_and_other_braces_stay() -> None:
     template = "On {host}: `awk '{print $1}' {path}`, `docker ps --format '{{.Names}}'`, ${HOME}, {unknown}."
-    filled = advise(template, {"host": "node001", "path": "/etc/x", "print": "no"})
+    filled = fill_advice(template, {"host": "node001", "path": "/etc/x", "print": "no"})
     assert "On node001: " in filled
     assert "{path}" not in filled
     assert "'{{.Names}}'`, ${HOME}, {unknown}." in filled
-    assert places("{a} `{b_2} {{c}} ${d}` {E}") == {"a", "b_2"}
+    assert placeholder_names("{a} `{b_2} {{c}} ${d}` {E}") == {"a", "b_2"}
 
 
 def test_a_shell_variable_is_no_placeholder() -> None:
-    assert advise("`echo ${host} {print $1}`", {"host": "x"}) == "`echo ${host} {print $1}`"
+    assert fill_advice("`echo ${host} {print $1}`", {"host": "x"}) == "`echo ${host} {print $1}`"
 
 
 def test_what_a_host_printed_stays_one_word_of_a_command() -> None:
-    assert advise("`kill {pid}`", {"pid": "1; reboot"}) == "`kill '1; reboot'`"
-    assert advise("`kill {pid}`", {"pid": "17"}) == "`kill 17`"
+    assert fill_advice("`kill {pid}`", {"pid": "1; reboot"}) == "`kill '1; reboot'`"
+    assert fill_advice("`kill {pid}`", {"pid": "17"}) == "`kill 17`"
 
 
 def test_a_whole_command_is_the_checks_own() -> None:
-    assert advise("Do `{remedy}`.", {"remedy": "sysctl -w a=1"}) == "Do `sysctl -w a=1`."
+    assert fill_advice("Do `{remedy}`.", {"remedy": "sysctl -w a=1"}) == "Do `sysctl -w a=1`."
 
 
 WITHIN = {"": "printf %s {}", "'": "printf %s '{}'", '"': 'printf %s "{}"'}
@@ -39,7 +39,7 @@ WITHIN = {"": "printf %s {}", "'": "printf %s '{}'", '"': 'printf %s "{}"'}
 @settings(max_examples=25, deadline=None)
 @given(value=st.text(st.sampled_from("ab \\\"'`$();&|<>*~#\t!{}"), min_size=1, max_size=12))
 def test_no_value_escapes_its_place(quote: str, value: str) -> None:
-    command = WITHIN[quote].format(quoted(value, quote))
+    command = WITHIN[quote].format(quote_value(value, quote))
     ended = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
     assert (ended.stdout, ended.stderr) == (value, "")
 
@@ -48,6 +48,6 @@ def test_no_value_escapes_its_place(quote: str, value: str) -> None:
 def test_the_place_is_seen_in_the_template(template: str) -> None:
     value = "x'\"$(echo pwned);y"
     ended = subprocess.run(
-        ["sh", "-c", advise(template, {"v": value})[1:-1]], capture_output=True, text=True, check=True
+        ["sh", "-c", fill_advice(template, {"v": value})[1:-1]], capture_output=True, text=True, check=True
     )
     assert ended.stdout.endswith(value)

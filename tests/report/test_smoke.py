@@ -15,8 +15,8 @@ from doctor.engine.exit_code import Verdict, exit_code, verdict
 from doctor.engine.result import Report
 from doctor.report.formats import plain
 from doctor.report.formats.json import SCHEMA_FILE, encode
-from doctor.report.layout.smoke_section import FRAMES, ranks_in_words, size, told
-from doctor.smoke.model import Trouble
+from doctor.report.layout.smoke_section import MAX_STACK_LINES, ranks_in_words, size, smoke_lines
+from doctor.smoke.model import Failure
 from tests.report import reports as made
 
 VALID = jsonschema.Draft202012Validator(json.loads(SCHEMA_FILE.read_text("utf-8")))
@@ -31,7 +31,7 @@ def under(label: str, report: Report, whole: bool = False) -> list[str]:
     found: list[str] = []
     last = ""
     assert report.smoke
-    for name, text in told(report.smoke, whole):
+    for name, text in smoke_lines(report.smoke, whole):
         last = name or last
         found += [text] if last == label else []
     return found
@@ -57,9 +57,9 @@ def test_the_stack_is_the_guilty_ranks_and_bounded() -> None:
     stack = under("stack", made.smoke_hang())
     assert stack[0] == "rank 5, innermost call first:"
     assert stack[1] == '  File "train.py", line 40 in step_0'
-    assert len(stack) == FRAMES + 2
+    assert len(stack) == MAX_STACK_LINES + 2
     assert stack[-1] == "  ... 8 more lines"
-    assert len(under("stack", made.smoke_hang(), whole=True)) == 2 * (FRAMES + 2)
+    assert len(under("stack", made.smoke_hang(), whole=True)) == 2 * (MAX_STACK_LINES + 2)
 
 
 def test_what_was_not_reached_is_said() -> None:
@@ -80,11 +80,11 @@ def test_what_a_consequence_hides_is_not_unknown_on_hosts_without_a_finding() ->
 
 
 def test_every_kind_of_trouble_has_words() -> None:
-    kinds = Trouble.__annotations__["kind"]
-    names = set(msgspec.json.schema(Trouble)["$defs"]["Trouble"]["properties"]["kind"]["enum"])
-    assert kinds == "TroubleKind"
+    kinds = Failure.__annotations__["kind"]
+    names = set(msgspec.json.schema(Failure)["$defs"]["Failure"]["properties"]["kind"]["enum"])
+    assert kinds == "FailureKind"
     for kind in sorted(names):
-        run = made.summary(ended="trouble", troubles=(Trouble(kind, guilty=(1,)),))
+        run = made.summary(ended="trouble", failures=(Failure(kind, culprit_ranks=(1,)),))
         report = made.report(hosts=made.PAIR, smoke=run)
         (cause,) = under("cause", report)
         assert cause.startswith("rank 1 (node001, NPU 1) ")
@@ -105,9 +105,9 @@ def test_json_has_all_of_it_with_its_types() -> None:
     run = document["smoke"]
     assert run["hosts"] == [{"host": "node001", "ranks": 4}, {"host": "node002", "ranks": 4}]
     assert run["layouts"][1] == {"layout": "pp2 dp2 tp2", "steps": 0, "error": None}
-    assert run["figures"][2]["busbw"] == pytest.approx((4 << 20) / 0.0121 * 1.75)
-    (trouble, later) = run["troubles"]
-    assert (trouble["kind"], trouble["guilty"], trouble["seq"]) == ("blocked", [5], 7)
+    assert run["collective_speeds"][2]["busbw"] == pytest.approx((4 << 20) / 0.0121 * 1.75)
+    (trouble, later) = run["failures"]
+    assert (trouble["kind"], trouble["culprit_ranks"], trouble["seq"]) == ("blocked", [5], 7)
     assert trouble["calls"][5] == {"rank": 5, "text": "compute, after all_reduce of 128 float32 in dp2, number 6"}
     assert later["text"] == "signal 9"
     assert json.loads(encode(made.healthy(), 0))["smoke"] is None
@@ -116,16 +116,16 @@ def test_json_has_all_of_it_with_its_types() -> None:
 @settings(max_examples=60, deadline=None)
 @given(st.text(max_size=300), st.floats(), st.integers(-(1 << 63), 1 << 64))
 def test_no_word_of_a_rank_breaks_the_layout_or_the_schema(evil: str, number: float, odd: int) -> None:
-    trouble = Trouble(
+    trouble = Failure(
         "dead", (0, 7), (1,), ((evil, evil),), "certain", evil, evil, odd, evil, odd, evil, odd, evil, evil
     )
     trouble = msgspec.structs.replace(trouble, calls={0: evil, 1: evil}, stacks={0: evil}, evidence=(evil,))
     run = made.summary(
-        troubles=(trouble,),
-        seats=(msgspec.structs.replace(made.summary().seats[0], torch=evil, device=evil),),
+        failures=(trouble,),
+        environments=(msgspec.structs.replace(made.summary().environments[0], torch=evil, device=evil),),
         layouts=(msgspec.structs.replace(made.summary().layouts[0], error=abs(number)),),
         notes=(evil,),
-        places=(evil,) * 8,
+        placements=(evil,) * 8,
     )
     report = made.report(made.outcome("host-unreachable"), smoke=run)
     shown = plain.render(report, made.PAGES)

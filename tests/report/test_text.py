@@ -13,8 +13,8 @@ from hypothesis import given, settings
 
 from doctor.engine.result import Finding, Report
 from doctor.report.formats import plain, text
-from doctor.report.layout.formatting import cells
-from doctor.report.layout.terminal import Look
+from doctor.report.layout.formatting import display_width
+from doctor.report.layout.terminal import Terminal
 from tests.report import reports as made
 from tests.report.strategies import reports
 
@@ -24,7 +24,7 @@ Render = Callable[..., str]
 
 
 def terminal(report: Report, verbose: bool = False, **look: object) -> str:
-    return text.render(report, made.CHECKS, look=Look(**{"tty": True, **look}), verbose=verbose)  # type: ignore[arg-type]
+    return text.render(report, made.CHECKS, terminal=Terminal(**{"tty": True, **look}), verbose=verbose)  # type: ignore[arg-type]
 
 
 def lines(report: Report, verbose: bool = False) -> list[str]:
@@ -58,17 +58,17 @@ def test_a_host_cannot_make_the_report_long() -> None:
     many = [Finding("NPU {npu} {saw}", hosts=("node001",), npu=npu, saw=f"x{npu}\n" * 999) for npu in range(20000)]
     report = made.report(made.outcome("link-down", *many))
     assert len(terminal(report).splitlines()) < 100
-    assert len(lines(report)) < 2 * plain.MOST + 20
+    assert len(lines(report)) < 2 * plain.MAX_GROUPS + 20
     assert max(map(len, lines(report))) < 1000
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "gbk", "latin-1", "utf-8"])
 @pytest.mark.parametrize("name", made.ALL)
 def test_no_encoding_of_stdout_is_too_small(name: str, encoding: str) -> None:
-    look = Look(unicode=encoding == "utf-8")
+    look = Terminal(unicode=encoding == "utf-8")
     for said in (
-        text.render(made.ALL[name](), made.CHECKS, look=look),
-        plain.render(made.ALL[name](), made.CHECKS, look=look),
+        text.render(made.ALL[name](), made.CHECKS, terminal=look),
+        plain.render(made.ALL[name](), made.CHECKS, terminal=look),
     ):
         said.encode(encoding)
 
@@ -83,7 +83,7 @@ def test_signs_of_ascii_have_words_beside_them() -> None:
 @pytest.mark.parametrize("width", [40, 80, 120])
 @pytest.mark.parametrize("name", ["healthy", "folded", "dead_host", "unknown", "crashed"])
 def test_lines_fit_the_terminal_unless_they_hold_a_command(name: str, width: int) -> None:
-    long = [line for line in terminal(made.ALL[name](), width=width).splitlines() if cells(line) > width]
+    long = [line for line in terminal(made.ALL[name](), width=width).splitlines() if display_width(line) > width]
     assert all(" " not in line.strip() or "`" in line for line in long)
 
 
@@ -91,7 +91,7 @@ def test_a_command_is_never_broken() -> None:
     command = "`" + "hccn_tool -i 0 -ip -s address 10.0.0.1 netmask 255.255.255.0 " * 3 + "`"
     check = made.make("link-down", made.ERROR, "links", f"Up.\n\n## What to do\nTry {command} on {{host}}.")
     report = made.report(made.outcome("link-down", Finding("down", hosts=("node001",))))
-    said = text.render(report, {"link-down": check}, look=Look(tty=True, width=60))
+    said = text.render(report, {"link-down": check}, terminal=Terminal(tty=True, width=60))
     assert command in said
 
 
@@ -108,7 +108,7 @@ def test_healthy_is_short() -> None:
 
 def test_an_area_whose_checks_saw_other_hosts_says_so() -> None:
     names = [name for name in made.CHECKS if "rank" not in name]
-    some = [made.outcome(name, looked=made.HOSTS[: 60 + number]) for number, name in enumerate(names[:4])]
+    some = [made.outcome(name, evaluated_hosts=made.HOSTS[: 60 + number]) for number, name in enumerate(names[:4])]
     report = made.report(*some, *(made.outcome(name) for name in names[4:]))
     assert "ok      kernel: 3 checks on 62 to 64 of 64 hosts" in lines(report)
 
@@ -124,7 +124,7 @@ def test_plain_lines_can_be_grepped_by_status_name_and_host() -> None:
 
 
 def test_plain_colour_is_on_the_status_alone() -> None:
-    said = plain.render(made.folded(), made.CHECKS, look=Look(colour=True)).splitlines()
+    said = plain.render(made.folded(), made.CHECKS, terminal=Terminal(colour=True)).splitlines()
     assert said[2].startswith("\x1b[33mwarn   \x1b[0m ip-forward-off on ")
 
 
@@ -163,7 +163,7 @@ def test_plain_text_needs_no_rich() -> None:
 def test_a_thousand_hosts_and_a_hundred_checks_take_no_time() -> None:
     hosts = tuple(f"node{number:04d}" for number in range(1000))
     found = [Finding("it is {saw}", hosts=(host,), saw=number % 10) for number, host in enumerate(hosts)]
-    base = made.outcome("link-down", *found, looked=hosts)
+    base = made.outcome("link-down", *found, evaluated_hosts=hosts)
     import msgspec
 
     outcomes = [msgspec.structs.replace(base, check=f"check-{number}") for number in range(100)]
@@ -197,8 +197,8 @@ def test_hosts_that_need_another_remedy_in_groups_say_for_whom_each_is() -> None
 
 
 def test_a_skip_that_holds_for_every_host_names_none() -> None:
-    blank = {"looked": (), "complete": False}
+    blank = {"evaluated_hosts": (), "complete": False}
     everywhere = made.outcome("link-down", **blank, skipped=dict.fromkeys(made.HOSTS, "there is no NPU"))
     assert "skip    link-down: there is no NPU" in lines(made.report(everywhere))
-    somewhere = made.outcome("link-down", looked=made.HOSTS[1:], skipped={"node001": "there is no NPU"})
+    somewhere = made.outcome("link-down", evaluated_hosts=made.HOSTS[1:], skipped={"node001": "there is no NPU"})
     assert "skip    link-down on node001 (1/64): there is no NPU" in lines(made.report(somewhere))

@@ -10,7 +10,7 @@ from tests.report.strategies import reports
 
 ERROR_CHECK, WARNING_CHECK, OTHER = "link-down", "cann-differs", "driver-differs"
 FOUND = Finding("it is wrong", hosts=("node001",))
-BLIND = {"looked": (), "complete": False, "unknown": dict.fromkeys(made.HOSTS, Reason("no answer"))}
+BLIND = {"evaluated_hosts": (), "complete": False, "unknown": dict.fromkeys(made.HOSTS, Reason("no answer"))}
 
 
 def one(name: str, *findings: Finding, **more: object) -> Outcome:
@@ -30,7 +30,7 @@ crash = made.report(one(OTHER, crashed={"node003": "Traceback"}))
 blind = made.report(one(OTHER, **BLIND))
 nothing = made.nothing()
 no_check = made.report()
-intent = made.report(one("rank-table-hole", looked=()), hosts=())
+intent = made.report(one("rank-table-hole", evaluated_hosts=()), hosts=())
 
 
 @pytest.mark.parametrize(

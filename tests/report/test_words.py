@@ -4,7 +4,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from doctor.report.layout.formatting import blocks, cells, clean, count, duration, moment, wrapped
+from doctor.report.layout.formatting import (
+    clean,
+    count_noun,
+    display_width,
+    duration,
+    format_time,
+    unwrap_lines,
+    wrapped,
+)
 from tests.report.strategies import texts
 
 
@@ -33,7 +41,7 @@ def test_any_text_is_one_printable_line(said: str) -> None:
 
 
 def test_numbers_have_nouns_and_units() -> None:
-    assert (count(1, "check"), count(0, "check")) == ("1 check", "0 checks")
+    assert (count_noun(1, "check"), count_noun(0, "check")) == ("1 check", "0 checks")
     assert [duration(seconds) for seconds in (0, 4.12, 99.96, 192, float("nan"))] == [
         "0.0 s",
         "4.1 s",
@@ -41,13 +49,15 @@ def test_numbers_have_nouns_and_units() -> None:
         "3 min 12 s",
         "? s",
     ]
-    assert moment("2026-11-20T10:15:02.123Z") == moment("2026-11-20T10:15:02+00:00") == "2026-11-20 10:15:02 UTC"
-    assert moment("yesterday") == "yesterday"
+    assert (
+        format_time("2026-11-20T10:15:02.123Z") == format_time("2026-11-20T10:15:02+00:00") == "2026-11-20 10:15:02 UTC"
+    )
+    assert format_time("yesterday") == "yesterday"
 
 
 def test_soft_line_breaks_are_undone_and_others_kept() -> None:
     page = "One\nsentence.\n\nAnother\n- item that\n  goes on\n- second\n{hint}\nAfter.\n\n    indented\n    code\n"
-    assert blocks(page + "```\nx\n y\n```\nEnd") == [
+    assert unwrap_lines(page + "```\nx\n y\n```\nEnd") == [
         "One sentence.",
         "Another",
         "- item that goes on",
@@ -72,9 +82,9 @@ def test_wrapping_keeps_commands_whole_and_items_hung() -> None:
 def test_wrapping_loses_no_word(text: str, width: int) -> None:
     lines = wrapped(text, width)
     assert " ".join(lines).split() == text.split()
-    assert all(cells(line) <= width for line in lines if len(line.split()) > 1 and "`" not in line)
+    assert all(display_width(line) <= width for line in lines if len(line.split()) > 1 and "`" not in line)
 
 
 def test_width_in_a_terminal() -> None:
-    assert cells("主机a") == 5
-    assert cells("e\u0301") == 1
+    assert display_width("主机a") == 5
+    assert display_width("e\u0301") == 1

@@ -17,7 +17,7 @@ from multiprocessing import get_context
 from types import SimpleNamespace
 from typing import Any
 
-from doctor.smoke.numerics.loss_curve import ENOUGH, level, mistaken, stalled
+from doctor.smoke.numerics.loss_curve import MIN_STEPS, false_alarm_rate, final_level, stall_reason
 from tests.smoke.ranks import worker
 
 LEARNING = ("learns", "learns slowly")
@@ -27,7 +27,7 @@ STUCK = ("frozen", "a hundredth of the rate", "labels at random", "no context", 
 RATES = {"learns slowly": 0.25, "frozen": 0.0, "a hundredth of the rate": 0.01, "ascent": -1.0}
 
 
-def curve(kind: str, seed: int, steps: int = ENOUGH) -> list[float]:
+def curve(kind: str, seed: int, steps: int = MIN_STEPS) -> list[float]:
     """The losses of one training."""
     names = worker()
     torch = names["torch"]
@@ -71,9 +71,9 @@ def levels(seeds: Sequence[int], kinds: Sequence[str] = (*LEARNING, *STUCK)) -> 
 def mistakes(curves: Sequence[tuple[str, int, list[float]]]) -> list[str]:
     """Where the rule is wrong."""
     return [
-        f"{kind}, seed {seed}: ends at {level(losses):.2f}, called {stalled(losses) or 'falling'}"
+        f"{kind}, seed {seed}: ends at {final_level(losses):.2f}, called {stall_reason(losses) or 'falling'}"
         for kind, seed, losses in curves
-        if bool(stalled(losses)) != (kind in STUCK)
+        if bool(stall_reason(losses)) != (kind in STUCK)
     ]
 
 
@@ -97,14 +97,14 @@ def main() -> int:
                 print(f"{len(told)} trainings, {len(mistakes(told))} mistakes", flush=True)
     ends = defaultdict(list)
     for kind, _, losses in told:
-        ends[kind].append(level(losses))
+        ends[kind].append(final_level(losses))
     for kind, own in ends.items():
         own.sort()
         print(f"{kind:24s} ends at {own[0]:.2f} .. {own[len(own) // 2]:.2f} .. {own[-1]:.2f}")
     wrong = mistakes(told)
     print("\n".join(wrong))
     print(
-        f"{len(wrong)} mistakes in {len(told)} trainings; with none, under {mistaken(given.seeds):.1%} of runs (95 %)"
+        f"{len(wrong)} mistakes in {len(told)} trainings; with none, under {false_alarm_rate(given.seeds):.1%} of runs (95 %)"
     )
     return 1 if wrong else 0
 

@@ -270,8 +270,8 @@ class Result(NamedTuple):
     @property
     def right(self) -> bool:
         if self.trial.fault in HARMLESS:
-            return self.run.ended == "complete" and not self.run.troubles
-        kinds = [(trouble.kind, trouble.guilty) for trouble in self.run.troubles]
+            return self.run.ended == "complete" and not self.run.failures
+        kinds = [(trouble.kind, trouble.culprit_ranks) for trouble in self.run.failures]
         return any(kinds == [(kind, (self.trial.rank,))] for kind in KINDS[self.trial.fault])
 
 
@@ -331,7 +331,7 @@ def carry_out(trial: Trial, stages: tuple[str, ...] = SHORT) -> Result:
     """The run, by the real supervisor, agent and worker, all on this machine."""
     chosen = layout(trial.layout, trial.world)
     assert chosen
-    wish = plan.Wish(backend="gloo", ranks_per_host=trial.world, layouts=(chosen, *trial.rest), steps=STEPS)
+    wish = plan.SmokeOptions(backend="gloo", ranks_per_host=trial.world, layouts=(chosen, *trial.rest), steps=STEPS)
     verdicts: list[float] = []
 
     class Timed(supervisor.Detector):
@@ -341,7 +341,7 @@ def carry_out(trial: Trial, stages: tuple[str, ...] = SHORT) -> Result:
                 verdicts.append(time.monotonic())
             return trouble
 
-    made = plan.make
+    made = plan.build_plan
 
     def make(*args: Any) -> Any:
         return msgspec.structs.replace(made(*args), stages=stages)
@@ -391,8 +391,8 @@ def cgroup(fault: str) -> Iterator[Path | None]:
 
 def worth_showing(result: Result) -> str:
     """One line, and what a wrong verdict said."""
-    trial, troubles = result.trial, result.run.troubles
+    trial, troubles = result.trial, result.run.failures
     line = f"{trial.fault} at rank {trial.rank} of {trial.world}, {trial.layout}, step {trial.step}, call {trial.nth}: "
-    told = ", ".join(f"{trouble.kind} {trouble.guilty}" for trouble in troubles) or result.run.ended
+    told = ", ".join(f"{trouble.kind} {trouble.culprit_ranks}" for trouble in troubles) or result.run.ended
     line += f"{told} after {result.seconds:.2f} s"
     return line if result.right else f"WRONG {line}\n  {troubles} {result.run.notes}"

@@ -17,36 +17,36 @@ from typing import Any
 
 import msgspec
 
-from doctor.engine.catalog import checks
+from doctor.engine.catalog import load_checks
 from doctor.engine.check import Check
-from doctor.engine.evaluate import judge_one
+from doctor.engine.evaluate import evaluate_check
 from doctor.engine.fact import Fact
 from doctor.engine.result import Finding, Outcome
 from doctor.facts.smoke import (
-    Begun,
-    Ended,
-    Imported,
-    Joined,
-    Learnt,
-    Loaded,
-    Native,
+    LayoutBegun,
+    LayoutEnded,
+    LearningStep,
+    LoaderResult,
+    NativeResult,
+    RankJoined,
+    ReferenceBlocks,
+    ReferenceRun,
+    ReferenceUpdate,
     SmokeLearning,
     SmokeLoader,
     SmokeNative,
     SmokeStart,
     SmokeTraining,
-    Stepped,
-    Twin,
-    TwinBlocks,
-    TwinUpdate,
+    TorchImported,
+    TrainingStep,
 )
-from doctor.facts.smoke.events import only
+from doctor.facts.smoke.events import events_of_type
 from doctor.smoke.model import Layout, SmokeRun
-from doctor.smoke.numerics.analyze import judge_training
-from doctor.smoke.numerics.layout_trace import Course
-from doctor.smoke.numerics.losses import error
-from doctor.smoke.numerics.reference_run import twins
-from doctor.smoke.plan import layouts
+from doctor.smoke.numerics.analyze import analyze_training
+from doctor.smoke.numerics.layout_trace import LayoutTrace
+from doctor.smoke.numerics.losses import largest_error
+from doctor.smoke.numerics.reference_run import majority_reference
+from doctor.smoke.plan import default_layouts
 from tests.checks.looked import Facts
 from tests.smoke.ranks import WORKER, Event, Ranks
 
@@ -597,7 +597,7 @@ def applies(mutant: Mutant, layout: Layout) -> bool:
 
 
 def fits(mutant: Mutant, world: int) -> bool:
-    return world >= mutant.least and any(applies(mutant, layout) for layout in layouts(world))
+    return world >= mutant.least and any(applies(mutant, layout) for layout in default_layouts(world))
 
 
 def run(mutant: Mutant | None, world: int, guilty: int, step: int = 1, **more: Any) -> Ranks:
@@ -606,7 +606,7 @@ def run(mutant: Mutant | None, world: int, guilty: int, step: int = 1, **more: A
     text = f"GUILTY, STEP = {guilty}, {step}\n{mutant.text}\n" if mutant else ""
     if "native" in stages:
         text = f"{WRAPPERS}\nIMPORTS.clear()\n{text}"
-    chosen = {"layouts": layouts(world), "seed": 1000 + world, "seconds": 90.0, **more}
+    chosen = {"layouts": default_layouts(world), "seed": 1000 + world, "seconds": 90.0, **more}
     ranks = Ranks(world, stages, text, **chosen)
     assert not ranks.of("error"), ranks.of("error")
     assert len(ranks.of("done")) == world, ranks.said
@@ -614,18 +614,18 @@ def run(mutant: Mutant | None, world: int, guilty: int, step: int = 1, **more: A
 
 
 KINDS: dict[type[Fact], dict[str, type[Any]]] = {
-    SmokeStart: {"imported": Imported, "joined": Joined},
+    SmokeStart: {"imported": TorchImported, "joined": RankJoined},
     SmokeTraining: {
-        "twin": Twin,
-        "twin_blocks": TwinBlocks,
-        "twin_update": TwinUpdate,
-        "begun": Begun,
-        "steps": Stepped,
-        "ended": Ended,
+        "twin": ReferenceRun,
+        "twin_blocks": ReferenceBlocks,
+        "twin_update": ReferenceUpdate,
+        "begun": LayoutBegun,
+        "steps": TrainingStep,
+        "ended": LayoutEnded,
     },
-    SmokeLearning: {"steps": Learnt},
-    SmokeLoader: {"loaded": Loaded},
-    SmokeNative: {"native": Native},
+    SmokeLearning: {"steps": LearningStep},
+    SmokeLoader: {"loaded": LoaderResult},
+    SmokeNative: {"native": NativeResult},
 }
 OURS = {
     "smoke-mask-differs",
@@ -660,15 +660,15 @@ def facts(ranks: Ranks) -> dict[str, list[Fact]]:
 
 def _events(events: Sequence[Event], kind: type[Any]) -> tuple[Any, ...]:
     tag = kind.__struct_config__.tag
-    return only(msgspec.convert([one for one in events if one["ev"] == tag], tuple[kind, ...]), kind)
+    return events_of_type(msgspec.convert([one for one in events if one["ev"] == tag], tuple[kind, ...]), kind)
 
 
 def outcomes(ranks: Ranks) -> dict[str, Outcome]:
     """What our checks make of it."""
-    by_name: Mapping[str, Check] = {one.name: one for one in checks() if one.name in OURS}
+    by_name: Mapping[str, Check] = {one.name: one for one in load_checks() if one.name in OURS}
     hosts = facts(ranks)
     intent = {SmokeRun: SmokeRun(plan=ranks.plan)}
-    return {name: judge_one(one, tuple(hosts), Facts(hosts), intent) for name, one in by_name.items()}
+    return {name: evaluate_check(one, tuple(hosts), Facts(hosts), intent) for name, one in by_name.items()}
 
 
 def found(ranks: Ranks) -> dict[str, tuple[Finding, ...]]:
@@ -682,10 +682,10 @@ def found(ranks: Ranks) -> dict[str, tuple[Finding, ...]]:
 def errors(ranks: Ranks) -> dict[str, float]:
     """The largest relative difference from the twin, by layout."""
     training = {host: own for host, all_of in facts(ranks).items() for own in all_of if isinstance(own, SmokeTraining)}
-    twin = twins(training)
+    twin = majority_reference(training)
     assert twin is not None
-    trained: Sequence[Course] = judge_training(ranks.plan, training).courses
-    return {course.layout.name: error(course, twin) for course in trained}
+    trained: Sequence[LayoutTrace] = analyze_training(ranks.plan, training).traces
+    return {course.layout.name: largest_error(course, twin) for course in trained}
 
 
 def problems(mutant: Mutant, ranks: Ranks, guilty: int) -> Iterator[str]:

@@ -23,7 +23,7 @@ from typing import Any
 
 import msgspec
 
-from doctor.smoke.model import Layout, Place, Plan
+from doctor.smoke.model import Layout, RankPlacement, SmokePlan
 
 WORKER = Path(__file__).resolve().parents[2] / "doctor" / "smoke" / "programs" / "worker.py"
 PAGE = 40960
@@ -51,8 +51,8 @@ class Ranks:
         **plan: Any,
     ) -> None:
         plan = {"timeout": 15.0, "master_addr": "127.0.0.1", **plan}
-        places = tuple(Place(rank, host) for rank, host in enumerate(hosts or ["here"] * world))
-        self.plan = Plan("gloo", places, tuple(layouts) or (Layout(dp=world),), stages=tuple(stages), **plan)
+        places = tuple(RankPlacement(rank, host) for rank, host in enumerate(hosts or ["here"] * world))
+        self.plan = SmokePlan("gloo", places, tuple(layouts) or (Layout(dp=world),), stages=tuple(stages), **plan)
         self.world, self.seconds, self.watch = world, seconds, watch
         self.source = WORKER.read_text() + "\n" + textwrap.dedent(faults)
         self.events: list[Event] = []

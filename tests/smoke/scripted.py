@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from doctor.transport import Conversation, Said, Unreached
+from doctor.transport import CommandResult, RemoteSession, TransportError
 
 Line = Mapping[str, Any] | bytes | float | Exception | None
 """To be said; or seconds to be silent for; or how the conversation breaks; None: the agent ends."""
@@ -99,16 +99,16 @@ def alive(ranks: Sequence[int]) -> list[Line]:
 class Stage:
     """A transport whose hosts are played."""
 
-    def __init__(self, **agents: Agent | Unreached) -> None:
+    def __init__(self, **agents: Agent | TransportError) -> None:
         self.agents, self.warnings = agents, []
 
-    def talk(self, host: str, command: str) -> Conversation:
+    def open_session(self, host: str, command: str) -> RemoteSession:
         found = self.agents[host]
-        if isinstance(found, Unreached):
+        if isinstance(found, TransportError):
             raise found
         return found
 
-    def run(self, host: str, command: str, stdin: bytes, timeout: float) -> Said:
+    def run(self, host: str, command: str, stdin: bytes, timeout: float) -> CommandResult:
         raise NotImplementedError
 
     def close(self) -> None:

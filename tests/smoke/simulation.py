@@ -13,7 +13,7 @@ from random import Random
 from typing import Any, NamedTuple
 
 from doctor.smoke.hang.detector import Detector, joined
-from doctor.smoke.model import Call, Layout, Snapshot, Trouble
+from doctor.smoke.model import Collective, Failure, Layout, Snapshot
 
 CHANNELS = 1_000_000
 
@@ -137,7 +137,7 @@ class Runner:
         self.stamp, self.since, self.state, self.stage, self.step = 1, 0.0, "start", "start", 0
         self.act = Act("start")
         self.seq: dict[int, int] = {}
-        self.fresh: list[Call] = []
+        self.fresh: list[Collective] = []
         self.process, self.dead, self.error, self.secondary = "R", "", "", False
         self.wakes = 0
         """Wake-ups with an older number are void."""
@@ -236,7 +236,9 @@ class Simulation:
 
     def enter(self, runner: Runner, act: Act) -> None:
         seq = runner.seq[act.group] = runner.seq.get(act.group, 0) + 1
-        runner.fresh.append(Call(act.group, seq, act.op, act.dtype, act.numel, act.root, runner.step, runner.stage))
+        runner.fresh.append(
+            Collective(act.group, seq, act.op, act.dtype, act.numel, act.root, runner.step, runner.stage)
+        )
         self.show(runner, "collective", act)
         members = self.of(act.group)
         if self.breaks and any(self.ranks[m].dead and self.ranks[m].state != "done" for m in members):
@@ -294,7 +296,7 @@ class Simulation:
             secondary=runner.secondary,
         )
 
-    def watch(self, detector: Detector, seconds: float, tick: float = 0.05, **more: Any) -> Trouble | None:
+    def watch(self, detector: Detector, seconds: float, tick: float = 0.05, **more: Any) -> Failure | None:
         """Feeds the detector until it has a trouble, or all is over. Lines of a host come late, but in order.
         `more` goes to `feed`, functions by what they give at the time."""
         for number, name in self.groups.names.items():

@@ -16,9 +16,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from doctor.smoke.model import Layout, Place, Plan
-from doctor.smoke.plan import spelled_out
-from doctor.smoke.run.bootstrap import letter
+from doctor.smoke.model import Layout, RankPlacement, SmokePlan
+from doctor.smoke.plan import plan_as_dict
+from doctor.smoke.run.bootstrap import build_request
 
 numbers = itertools.count()
 
@@ -95,9 +95,9 @@ ENDS = "def live(rank, box, say, orders):\n    pass\n"
 WAITS = "def live(rank, box, say, orders):\n    box.enter(numel=rank)\n    time.sleep(1000)\n"
 
 
-def plan(world: int = 2, **fields: Any) -> Plan:
-    places = tuple(Place(rank, "here", rank) for rank in range(world))
-    return Plan("gloo", places, (Layout(dp=world),), master_addr="127.0.0.1", **fields)
+def plan(world: int = 2, **fields: Any) -> SmokePlan:
+    places = tuple(RankPlacement(rank, "here", rank) for rank in range(world))
+    return SmokePlan("gloo", places, (Layout(dp=world),), master_addr="127.0.0.1", **fields)
 
 
 class Client:
@@ -105,7 +105,7 @@ class Client:
 
     def __init__(self, python: str = "python3", shell: Sequence[str] = ("sh", "-c"), **prepare: Any) -> None:
         self.marker = f"doctor-test-{os.getpid()}-{next(numbers)}"
-        sent = letter(self.marker, **prepare)
+        sent = build_request(self.marker, **prepare)
         command = sent.command.replace("for p in python3 ", f"for p in {python} ")
         pipe = subprocess.PIPE
         # Not in our process group: a test may end all of it.
@@ -155,7 +155,7 @@ class Client:
 
     def start(self, live: str, world: int = 2, **orders: Any) -> None:
         given = {"mine": list(range(world)), "worker": WORKER + live, "master": ["127.0.0.1", 1], **orders}
-        self.tell("start", **{"plan": spelled_out(plan(world)), **given})
+        self.tell("start", **{"plan": plan_as_dict(plan(world)), **given})
 
     def until(self, key: str, seconds: float = 15.0, **wanted: Any) -> Any:
         """The next line of this kind; of events and snapshots the next with these values."""

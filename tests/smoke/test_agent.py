@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from doctor.smoke.model import STAGES
 from doctor.smoke.programs import agent
-from doctor.smoke.protocol import read_line
+from doctor.smoke.protocol import parse_message
 from tests.smoke.stub import ENDS, WAITS, Client, gone
 from tests.test_collector import PYTHONS
 
@@ -83,7 +83,7 @@ def test_lines_are_what_the_controller_expects(client: Client) -> None:
     client.tell("end")
     client.until("bye")
     for line in client.heard:
-        read_line(json.dumps(line).encode())
+        parse_message(json.dumps(line).encode())
 
 
 def test_a_snapshot_of_a_rank_in_a_collective(client: Client) -> None:

@@ -16,7 +16,7 @@ import jsonschema
 import pytest
 
 from doctor.cli import smoke
-from doctor.cli.host_options import Job
+from doctor.cli.host_options import JobOptions
 from doctor.engine.errors import CommandError
 from doctor.report.formats.json import SCHEMA_FILE
 from tests.smoke.interpreter import shown
@@ -59,9 +59,9 @@ class TestTwoRanksOnThisMachine:
         assert [(one["layout"], one["steps"]) for one in run["layouts"]] == [("dp2", 3), ("tp2", 3)]
         assert all(one["error"] < 1e-5 for one in run["layouts"])
         assert [one["name"] for one in run["stages"]][:3] == ["start", "rendezvous", "collectives"]
-        assert run["not_reached"] == run["troubles"] == []
-        assert run["seats"][0]["ranks"] == [0, 1]
-        assert {one["op"] for one in run["figures"]} >= {"all_reduce", "all_gather", "reduce_scatter"}
+        assert run["unfinished_stages"] == run["failures"] == []
+        assert run["environments"][0]["ranks"] == [0, 1]
+        assert {one["op"] for one in run["collective_speeds"]} >= {"all_reduce", "all_gather", "reduce_scatter"}
 
     def test_the_saved_run_gives_the_identical_report(self, made: Any) -> None:
         path, live = made
@@ -88,7 +88,7 @@ class TestTwoRanksOnThisMachine:
 
 
 def test_what_it_judges_needs_no_visit_but_that_of_the_runs_agents() -> None:
-    kinds = {fact.probe.kind for one in smoke.Later().picked() for fact in one.facts}
+    kinds = {fact.probe.kind for one in smoke.IncrementalLoader().smoke_checks() for fact in one.facts}
     assert kinds == {"smoke", "visit"}
 
 
@@ -154,7 +154,7 @@ def test_what_cannot_be_is_one_line_and_exit_2(words: tuple[str, ...], said: str
 
 def test_sizes_and_lists() -> None:
     def wish(**words: Any) -> Any:
-        return smoke.asked(smoke.Training(**words), Job(python="p", master_port=5))
+        return smoke.parse_smoke_options(smoke.TrainingOptions(**words), JobOptions(python="p", master_port=5))
 
     assert [wish(max_bytes=text).max_bytes for text in ("4", "64K", "64kib", "4M", "2G")] == [
         4,
@@ -185,8 +185,8 @@ def test_a_check_trains_on_the_hosts_that_it_reached_and_says_on_which_not(make_
     assert [one["host"] for one in report["smoke"]["hosts"]] == ["cli0001", "cli0003"]
     assert "the smoke run was made without 1 of 3 hosts, which were not reached" in report["notes"]
     losses = outcome(report, "smoke-loss-differs")
-    assert losses["looked"] == ["cli0001", "cli0003"]
-    assert [(gap["hosts"], gap["because"]) for gap in losses["unknown"]] == [(["cli0002"], "host-unreachable")]
+    assert losses["evaluated_hosts"] == ["cli0001", "cli0003"]
+    assert [(gap["hosts"], gap["root_cause"]) for gap in losses["unknown"]] == [(["cli0002"], "host-unreachable")]
 
 
 def relatives(mark: str) -> dict[int, str]:

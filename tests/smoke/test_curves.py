@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from doctor.smoke.numerics.loss_curve import PLENTY, level, mistaken, stalled, together
+from doctor.smoke.numerics.loss_curve import MANY_STEPS, false_alarm_rate, final_level, mean_losses, stall_reason
 from tests.smoke.curves import LEARNING, STUCK, curve, levels, mistakes
 
 pytest.importorskip("torch", reason="torch is not installed: no loss is tried")
@@ -19,23 +19,23 @@ def test_it_tells_learning_from_not_learning() -> None:
 
 
 def test_after_more_steps_it_tells_who_uses_the_context() -> None:
-    assert not stalled(curve("learns", 5000, PLENTY))
-    assert stalled(curve("no context", 5000, PLENTY))
+    assert not stall_reason(curve("learns", 5000, MANY_STEPS))
+    assert stall_reason(curve("no context", 5000, MANY_STEPS))
 
 
 def test_the_levels() -> None:
-    assert stalled([4.6] * 10) == "nothing"
-    assert stalled([4.6 + step for step in range(10)]) == "rose"
-    assert not stalled([4.6 - 0.2 * step for step in range(10)])
-    assert not stalled([2.5] * (PLENTY - 1))
-    assert stalled([2.5] * PLENTY) == "place"
-    assert level([9.0, 1.0, 2.0, 3.0]) == 2.0
+    assert stall_reason([4.6] * 10) == "nothing"
+    assert stall_reason([4.6 + step for step in range(10)]) == "rose"
+    assert not stall_reason([4.6 - 0.2 * step for step in range(10)])
+    assert not stall_reason([2.5] * (MANY_STEPS - 1))
+    assert stall_reason([2.5] * MANY_STEPS) == "place"
+    assert final_level([9.0, 1.0, 2.0, 3.0]) == 2.0
 
 
 def test_the_loss_of_all_ranks_is_their_mean() -> None:
-    assert together([(0, 4.0), (0, 5.0), (1, 3.0), (1, None)]) == [4.5, None]
+    assert mean_losses([(0, 4.0), (0, 5.0), (1, 3.0), (1, None)]) == [4.5, None]
 
 
 def test_a_rule_that_was_never_wrong_may_still_be() -> None:
     """The rule of three: of n trials without an event, its rate is below 3 / n at 95 %."""
-    assert math.isclose(mistaken(1000), 0.003)
+    assert math.isclose(false_alarm_rate(1000), 0.003)

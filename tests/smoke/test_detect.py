@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from doctor.smoke.hang.detector import Detector, Resend, joined
-from doctor.smoke.model import Call, Layout, Snapshot, Trouble
+from doctor.smoke.model import Collective, Failure, Layout, Snapshot
 from tests.smoke import simulation
 from tests.smoke.simulation import Act, Simulation, faulty, fleet, layouts_of, leaves, wearied
 
@@ -84,12 +84,12 @@ def test_names_the_rank_and_what_it_did(
     if harmless(trouble, sim, fault, others):
         return
     assert trouble is not None
-    assert (trouble.kind, trouble.guilty) in [(kind, (guilty,)) for kind in (CERTAIN | SIGNS)[fault]]
+    assert (trouble.kind, trouble.culprit_ranks) in [(kind, (guilty,)) for kind in (CERTAIN | SIGNS)[fault]]
     assert guilty in trouble.calls
     assert trouble.stage == "training" or fault is simulation.skip  # what was left out may be missed only later
 
 
-def harmless(trouble: Trouble | None, sim: Simulation, fault: simulation.Fault, others: list[int]) -> bool:
+def harmless(trouble: Failure | None, sim: Simulation, fault: simulation.Fault, others: list[int]) -> bool:
     """Where the fault could not be made, or, with a message nobody took, leaves only wrong values."""
     unmade = fault is simulation.swap and len(others) < 2
     return trouble is None and (unmade or fault is simulation.skip) and all(rank.state == "done" for rank in sim.ranks)
@@ -107,7 +107,7 @@ def test_a_rank_that_leaves_the_loop(
     sim = Simulation(world, groups, programs, Random(seed), delay=lines[0], loss=lines[1])
     trouble = sim.watch(Detector(world), 30)
     assert trouble is not None
-    assert (trouble.kind, trouble.guilty) == ("left", (guilty,))
+    assert (trouble.kind, trouble.culprit_ranks) == ("left", (guilty,))
     assert (trouble.stage, trouble.step) == ("training", step)
 
 
@@ -151,7 +151,7 @@ def test_bytes_that_do_not_arrive(name: str, evidence: bool) -> None:
     assert trouble.kind == "network"
     assert trouble.links == ((("b", "d"),) if evidence else ())
     assert trouble.certainty == ("evidence" if evidence else "timeout")
-    assert {1, 3} & set(trouble.guilty)
+    assert {1, 3} & set(trouble.culprit_ranks)
     assert sim.now - cut < (0.8 if evidence else 2.0)
     assert {1, 3} <= set(detector.suspects)
 
@@ -173,16 +173,16 @@ def test_512_ranks_at_20_looks_a_second() -> None:
             programs[77] = faulty(programs[77], fault, 1, 5, others, Random(1))
         detector = Timed(512)
         trouble = Simulation(512, groups, programs, Random(1), per_host=8, delay=0.05).watch(detector, 60)
-        assert (trouble.guilty if trouble else ()) == ((77,) if fault else ())
-        assert trouble is None or len(trouble.victims) == 511
+        assert (trouble.culprit_ranks if trouble else ()) == ((77,) if fault else ())
+        assert trouble is None or len(trouble.waiting_ranks) == 511
         assert detector.seconds < 0.4 * detector.feeds * 0.05
-        assert sum(map(len, detector._scene.ledger.open.values())) < 600
+        assert sum(map(len, detector._state.ledger.open.values())) < 600
 
 
 class Timed(Detector):
     seconds, feeds = 0.0, 0
 
-    def feed(self, *args: Any, **more: Any) -> Trouble | None:
+    def feed(self, *args: Any, **more: Any) -> Failure | None:
         began = time.process_time()
         trouble = super().feed(*args, **more)
         self.seconds += time.process_time() - began
@@ -217,15 +217,15 @@ class Table:
         """The rank enters a collective."""
         form = {"dtype": "float32", "numel": 8, "root": -1, "step": 0, "stage": "training"}
         form = {name: fields.pop(name, value) for name, value in form.items()}
-        calls = (Call(group, seq, op, **form),)  # type: ignore[arg-type]
+        calls = (Collective(group, seq, op, **form),)  # type: ignore[arg-type]
         self.put(
             rank, state="collective", group=group, seq=seq, op=op, calls=calls, entered={group: seq}, **form, **fields
         )
 
-    def feed(self) -> Trouble | None:
+    def feed(self) -> Failure | None:
         return self.detector.feed(dict(self.snaps), self.now, **self.told)
 
-    def wait(self, seconds: float, starved: tuple[int, ...] = (), tick: float = 0.05) -> Trouble | None:
+    def wait(self, seconds: float, starved: tuple[int, ...] = (), tick: float = 0.05) -> Failure | None:
         """Nothing changes for so long, but that the starved ranks wait for a CPU meanwhile."""
         end = self.now + seconds - 1e-9
         while self.now < end:
@@ -240,8 +240,8 @@ class Table:
         return self.feed()
 
 
-def kind(trouble: Trouble | None) -> tuple[str, tuple[int, ...]] | None:
-    return (trouble.kind, trouble.guilty) if trouble else None
+def kind(trouble: Failure | None) -> tuple[str, tuple[int, ...]] | None:
+    return (trouble.kind, trouble.culprit_ranks) if trouble else None
 
 
 class TestMismatch:
@@ -252,7 +252,7 @@ class TestMismatch:
         trouble = table.feed()
         assert kind(trouble) == ("mismatch", (1,))
         assert trouble is not None
-        assert trouble.victims == (0, 2)
+        assert trouble.waiting_ranks == (0, 2)
         assert trouble.calls[0] == "all_reduce of 8 float32 in world, number 1, step 0"
         assert trouble.calls[1] == "all_reduce of 9 float32 in world, number 1, step 0"
         assert (trouble.op, trouble.numel, trouble.group, trouble.seq) == ("all_reduce", 8, "world", 1)
@@ -291,7 +291,7 @@ class TestMismatch:
                 table.call(rank, "all_reduce", group=1, seq=step + 1, step=step)
         table.call(0, "barrier", step=2, dtype="", numel=0)
         assert table.feed() is None
-        assert not table.detector._scene.traces[0].strays()
+        assert not table.detector._state.traces[0].deviates()
 
     def test_of_two_the_one_that_no_other_group_acts_like(self) -> None:
         table = Table(4, {1: (0, 1), 2: (2, 3)})
@@ -357,7 +357,7 @@ class TestMismatch:
         table.call(0, "all_reduce")
         for _ in range(3):
             assert table.feed() is None
-        assert len(table.detector._scene.traces[0].steps[0].calls) == 1
+        assert len(table.detector._state.traces[0].steps[0].calls) == 1
 
     def test_two_messages_between_two_feeds_are_joined(self) -> None:
         table = Table(2)
@@ -387,7 +387,7 @@ class TestDeath:
         trouble = table.wait(0.2)
         assert trouble is not None
         assert kind(trouble) == ("dead", (1,))
-        assert trouble.victims == (0, 2)
+        assert trouble.waiting_ranks == (0, 2)
         assert trouble.text == "signal 9"
         assert trouble.evidence == ("Rank 1 was killed for memory.",)
 
@@ -512,7 +512,7 @@ class TestAbsent:
         assert kind(trouble) == (expected, (2,))
         assert trouble is not None
         assert (trouble.certainty, trouble.limit) == ("timeout", 1.0)
-        assert (trouble.op, trouble.seq, trouble.victims) == ("all_reduce", 1, (0, 1))
+        assert (trouble.op, trouble.seq, trouble.waiting_ranks) == ("all_reduce", 1, (0, 1))
         assert trouble.calls[2] == "none; before its first collective"
 
     def test_nobody_blames_the_rank_that_another_waits_for_in_turn(self) -> None:

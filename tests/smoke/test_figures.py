@@ -8,15 +8,15 @@ import pytest
 
 from doctor.engine.fact import Visit
 from doctor.engine.record import HostRecord
-from doctor.engine.smoke_summary import Figure, Seat, Stage, Summary, Trained
-from doctor.facts.smoke import Device, Joined, Speed, Stepped
-from doctor.smoke.model import STAGES, Layout, SmokeRun, Trouble
+from doctor.engine.smoke_summary import CollectiveSpeed, LayoutResult, RankEnvironment, SmokeSummary, StageTime
+from doctor.facts.smoke import CollectiveTimes, RankDevice, RankJoined, TrainingStep
+from doctor.smoke.model import STAGES, Failure, Layout, SmokeRun
 from doctor.smoke.results.figures import summarise
 from tests.checks.looked import Facts
 from tests.checks.smoke import BY_HOST, alter, collectives, ran, start_events, started, training, training_events
 
 
-def summed(run: SmokeRun, *facts: BY_HOST) -> Summary:
+def summed(run: SmokeRun, *facts: BY_HOST) -> SmokeSummary:
     hosts: dict[str, list[Any]] = {place.host: [] for place in run.plan.places}
     for fact in facts:
         for host, own in fact.items():
@@ -28,100 +28,105 @@ def summed(run: SmokeRun, *facts: BY_HOST) -> Summary:
 
 def test_the_ranks_of_each_host_in_plan_order() -> None:
     assert summed(ran(6, 2)).hosts == {"w1": 3, "w2": 3}
-    assert summed(ran(6, 2)).world == 6
+    assert summed(ran(6, 2)).world_size == 6
 
 
 def test_a_stage_lasts_from_the_end_of_the_one_before() -> None:
     run = ran(reached={"start": 1.0, "rendezvous": 1.5}, stages=("start", "rendezvous", "training"))
     seen = summed(run)
-    assert seen.stages == (Stage("start", 1.0), Stage("rendezvous", 0.5))
-    assert seen.not_reached == ("training",)
+    assert seen.stages == (StageTime("start", 1.0), StageTime("rendezvous", 0.5))
+    assert seen.unfinished_stages == ("training",)
 
 
 def test_without_one_word_of_the_ranks_there_are_no_figures() -> None:
-    seen = summed(ran(4, 2, Trouble("not-started", (0,), stage="start")))
-    assert (seen.seats, seen.figures, seen.stages) == ((), (), ())
-    assert seen.layouts == (Trained("dp4", 0, None),)
-    assert seen.not_reached == STAGES
+    seen = summed(ran(4, 2, Failure("not-started", (0,), stage="start")))
+    assert (seen.environments, seen.collective_speeds, seen.stages) == ((), (), ())
+    assert seen.layouts == (LayoutResult("dp4", 0, None),)
+    assert seen.unfinished_stages == STAGES
 
 
 def test_ranks_that_run_on_the_same_stand_together() -> None:
     run = ran(4, 2, devices=True)
-    other = alter(start_events(run), 2, Joined, torch="2.12.0", numpy=None)
-    assert summed(run, started(run, other)).seats == (
-        Seat("2.13.0", "2.3.4", "3.11.7", "NVIDIA H100 80GB HBM3", (0, 1, 3)),
-        Seat("2.12.0", "", "3.11.7", "NVIDIA H100 80GB HBM3", (2,)),
+    other = alter(start_events(run), 2, RankJoined, torch="2.12.0", numpy=None)
+    assert summed(run, started(run, other)).environments == (
+        RankEnvironment("2.13.0", "2.3.4", "3.11.7", "NVIDIA H100 80GB HBM3", (0, 1, 3)),
+        RankEnvironment("2.12.0", "", "3.11.7", "NVIDIA H100 80GB HBM3", (2,)),
     )
     cpu = ran(2, 1)
-    assert [seat.device for seat in summed(cpu, started(cpu)).seats] == ["CPU"]
-    odd = alter(start_events(cpu), 1, Joined, device=Device(0, "NPU", "0"))
-    assert [seat.device for seat in summed(cpu, started(cpu, odd)).seats] == ["CPU", "NPU"]
+    assert [seat.device for seat in summed(cpu, started(cpu)).environments] == ["CPU"]
+    odd = alter(start_events(cpu), 1, RankJoined, device=RankDevice(0, "NPU", "0"))
+    assert [seat.device for seat in summed(cpu, started(cpu, odd)).environments] == ["CPU", "NPU"]
 
 
 class TestLayouts:
     run = ran(4, 2, layouts=(Layout(dp=4), Layout(dp=2, tp=2)))
 
-    def trained(self, *events: Any) -> list[Trained]:
+    def trained(self, *events: Any) -> list[LayoutResult]:
         return list(summed(self.run, training(self.run, events or None)).layouts)
 
     def test_equal_to_the_twin(self) -> None:
-        assert self.trained() == [Trained("dp4", 4, pytest.approx(0)), Trained("dp2 tp2", 4, pytest.approx(0))]
+        assert self.trained() == [
+            LayoutResult("dp4", 4, pytest.approx(0)),
+            LayoutResult("dp2 tp2", 4, pytest.approx(0)),
+        ]
 
     def test_the_loss_of_the_batch_is_the_mean_of_the_shares(self) -> None:
         """Each data-parallel rank has a loss of its own; that they differ is no error."""
         events = training_events(self.run)
         for rank, more in ((0, 0.5), (1, -0.5), (2, 0.25), (3, -0.25)):
-            events = alter(events, rank, Stepped, loss=4.0 + more, where=("step", 2))
+            events = alter(events, rank, TrainingStep, loss=4.0 + more, where=("step", 2))
         assert [one.error for one in self.trained(*events)] == [pytest.approx(0), pytest.approx(0)]
 
     def test_the_largest_difference_of_any_step(self) -> None:
         events = training_events(self.run)
-        wrong = [one for one in events if not (isinstance(one, Stepped) and one.layout == 0)]
+        wrong = [one for one in events if not (isinstance(one, TrainingStep) and one.layout == 0)]
         wrong += alter(
-            [one for one in events if isinstance(one, Stepped) and one.layout == 0],
+            [one for one in events if isinstance(one, TrainingStep) and one.layout == 0],
             range(4),
-            Stepped,
+            TrainingStep,
             loss=4.4,
             where=("step", 2),
         )
-        assert self.trained(*wrong)[0] == Trained("dp4", 4, pytest.approx(0.1))
+        assert self.trained(*wrong)[0] == LayoutResult("dp4", 4, pytest.approx(0.1))
 
     def test_a_loss_that_is_not_finite_is_infinitely_wrong(self) -> None:
-        events = alter(training_events(self.run), 3, Stepped, loss=None, bad="loss", where=("step", 1))
+        events = alter(training_events(self.run), 3, TrainingStep, loss=None, bad="loss", where=("step", 1))
         assert [one.error for one in self.trained(*events)] == [float("inf")] * 2
 
     def test_a_step_that_some_rank_did_not_end_is_not_compared(self) -> None:
         events = [
             one
             for one in training_events(self.run)
-            if not (isinstance(one, Stepped) and (one.step > 2 or (one.step, one.rank) == (2, 3)))
+            if not (isinstance(one, TrainingStep) and (one.step > 2 or (one.step, one.rank) == (2, 3)))
         ]
         assert [one.steps for one in self.trained(*events)] == [2, 2]
 
     def test_a_layout_that_was_not_begun_was_not_compared(self) -> None:
-        assert self.trained(*training_events(self.run, [0]))[1] == Trained("dp2 tp2", 0, None)
+        assert self.trained(*training_events(self.run, [0]))[1] == LayoutResult("dp2 tp2", 0, None)
 
 
 class TestSpeeds:
     run = ran(4, 2, groups={0: ("world", (0, 1, 2, 3)), 1: ("dp2", (0, 1))})
 
-    def figures(self, *events: Speed) -> tuple[Figure, ...]:
-        return summed(self.run, collectives(self.run, events=events)).figures
+    def figures(self, *events: CollectiveTimes) -> tuple[CollectiveSpeed, ...]:
+        return summed(self.run, collectives(self.run, events=events)).collective_speeds
 
     @pytest.mark.parametrize(
         ("op", "factor"),
         [("all_reduce", 1.5), ("all_gather", 0.75), ("reduce_scatter", 0.75), ("all_to_all", 0.75), ("broadcast", 1)],
     )
     def test_bus_bandwidth_as_nccl_tests_define_it(self, op: str, factor: float) -> None:
-        assert self.figures(Speed(0, 0, op, 1000, (0.5, 0.1, 0.2))) == (
-            Figure(op, "world", 4, 1000, 0.2, 5000.0, pytest.approx(5000 * factor)),
+        assert self.figures(CollectiveTimes(0, 0, op, 1000, (0.5, 0.1, 0.2))) == (
+            CollectiveSpeed(op, "world", 4, 1000, 0.2, 5000.0, pytest.approx(5000 * factor)),
         )
 
     def test_the_slowest_rank_counts(self) -> None:
-        (seen,) = self.figures(Speed(0, 1, "all_reduce", 1000, (0.1,)), Speed(1, 1, "all_reduce", 1000, (0.2,)))
+        (seen,) = self.figures(
+            CollectiveTimes(0, 1, "all_reduce", 1000, (0.1,)), CollectiveTimes(1, 1, "all_reduce", 1000, (0.2,))
+        )
         assert (seen.group, seen.ranks, seen.seconds, seen.busbw) == ("dp2", 2, 0.2, 5000.0)
 
     def test_no_time_and_an_unknown_group_are_no_error(self) -> None:
-        assert self.figures(Speed(0, 0, "all_reduce", 8, ())) == ()
-        (seen,) = self.figures(Speed(0, 9, "all_reduce", 8, (0.0,)))
+        assert self.figures(CollectiveTimes(0, 0, "all_reduce", 8, ())) == ()
+        (seen,) = self.figures(CollectiveTimes(0, 9, "all_reduce", 8, (0.0,)))
         assert (seen.group, seen.ranks, seen.algbw, seen.busbw) == ("group 9", 0, 0.0, 0.0)

@@ -21,21 +21,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from doctor.engine.record import HostRecord
-from doctor.smoke.model import SmokeRun, Trouble
-from doctor.smoke.plan import Host, Wish, make
-from doctor.smoke.protocol import NotUnderstood, read_event, read_line
+from doctor.smoke.model import Failure, SmokeRun
+from doctor.smoke.plan import PlanHost, SmokeOptions, build_plan
+from doctor.smoke.protocol import InvalidMessage, parse_event, parse_message
 from doctor.smoke.run import connect, programs, progress
 from doctor.smoke.run import supervisor as launch
-from doctor.smoke.run.connect import call
-from doctor.smoke.run.round import only_round
-from doctor.smoke.run.supervisor import Ready, Smoked, adopt, smoke
-from doctor.transport import Unreached
+from doctor.smoke.run.connect import start_agents
+from doctor.smoke.run.round import run_single_round
+from doctor.smoke.run.supervisor import ReadyAgent, SmokeResult, run_on_launched, smoke
+from doctor.transport import TransportError
 from doctor.transport.local import Local
 from tests.smoke.scripted import Agent, Line, Stage, alive, done, event, hello, life
 
 ROOT = Path(__file__).resolve().parents[2]
 STAGES = ("start", "rendezvous", "collectives", "pairs", "training", "learning", "loader", "pace")
-WISH = Wish(backend="gloo", ranks_per_host=2)
+WISH = SmokeOptions(backend="gloo", ranks_per_host=2)
 
 
 def well(ranks: Sequence[int]) -> list[Line]:
@@ -47,8 +47,8 @@ def agent(host: str, start: Callable[[Sequence[int]], Sequence[Line]] = well, **
 
 
 def play(
-    b: Agent | Unreached, a: Agent | None = None, wish: Wish = WISH, **options: Any
-) -> tuple[Smoked, Agent, float]:
+    b: Agent | TransportError, a: Agent | None = None, wish: SmokeOptions = WISH, **options: Any
+) -> tuple[SmokeResult, Agent, float]:
     """A run on two hosts, a being sound, and the seconds that it took."""
     a = a or agent("a", lambda ranks: [*life(ranks), *alive(ranks)])
     began = time.monotonic()
@@ -56,13 +56,13 @@ def play(
     return smoked, a, time.monotonic() - began
 
 
-def trouble(smoked: Smoked) -> Trouble:
+def trouble(smoked: SmokeResult) -> Failure:
     assert smoked.run.ended == "trouble"
-    (found,) = smoked.run.troubles
+    (found,) = smoked.run.failures
     return found
 
 
-def facts(smoked: Smoked, host: str) -> dict[str, dict[str, Any]]:
+def facts(smoked: SmokeResult, host: str) -> dict[str, dict[str, Any]]:
     return {name: json.loads(outputs[""].out) for name, outputs in smoked.records[host].outputs.items()}
 
 
@@ -74,7 +74,7 @@ def test_a_run_that_comes_to_its_end() -> None:
     b = agent("b")
     smoked, a, seconds = play(b, agent("a"), told=lambda stage, seconds: heard.append(stage))
     assert smoked.run.ended == "complete"
-    assert smoked.run.troubles == ()
+    assert smoked.run.failures == ()
     assert tuple(heard) == (*STAGES, "teardown")
     assert tuple(smoked.run.reached) == (*STAGES, "teardown")
     assert smoked.run.import_seconds == 1.5
@@ -96,10 +96,12 @@ def test_noise_and_empty_lines_are_nothing() -> None:
 
 
 def test_agents_that_were_there_already() -> None:
-    plan = make({"a": Host(slots=1), "b": Host(slots=1)}, Wish(backend="gloo", master_addr="10.0.0.9"))
+    plan = build_plan(
+        {"a": PlanHost(slots=1), "b": PlanHost(slots=1)}, SmokeOptions(backend="gloo", master_addr="10.0.0.9")
+    )
     agents = [Agent(host, [hello(host)], well) for host in ("a", "b")]
-    ready = [Ready(one.host, (rank,), one, "10.0.0.1") for rank, one in enumerate(agents)]
-    smoked = adopt(plan, ready)
+    ready = [ReadyAgent(one.host, (rank,), one, "10.0.0.1") for rank, one in enumerate(agents)]
+    smoked = run_on_launched(plan, ready)
     assert smoked.run.ended == "complete"
     assert [one.orders[0]["prepare"]["listen"] for one in agents] == [True, False]
     assert {order["start"] for one in agents for order in one.told("start")} == {"exec"}
@@ -110,12 +112,12 @@ def test_agents_that_were_there_already() -> None:
 
 
 def test_a_host_that_cannot_be_reached() -> None:
-    smoked, a, _ = play(Unreached("refused", "port 22 refuses connections", "start sshd"))
+    smoked, a, _ = play(TransportError("refused", "port 22 refuses connections", "start sshd"))
     found = trouble(smoked)
-    assert (found.kind, found.guilty, found.victims) == ("not-started", (2, 3), (0, 1))
+    assert (found.kind, found.culprit_ranks, found.waiting_ranks) == ("not-started", (2, 3), (0, 1))
     assert found.text == "b: port 22 refuses connections"
     visit = smoked.records["b"].visit
-    assert (visit.trouble, visit.text, visit.hint) == ("refused", "port 22 refuses connections", "start sshd")
+    assert (visit.failure, visit.text, visit.hint) == ("refused", "port 22 refuses connections", "start sshd")
     assert smoked.records["b"].outputs == {}
     assert not a.told("start") and (a.told("end") or not a.orders)  # it may not even have been called by then
     why = facts(smoked, "a")["SmokeStart"]
@@ -125,14 +127,14 @@ def test_a_host_that_cannot_be_reached() -> None:
 class Visits:
     """A run whose agents' visit is the only one: a is sound, b is as it is."""
 
-    def __init__(self, a: Agent | Unreached, b: Agent | Unreached, wish: Wish = WISH) -> None:
+    def __init__(self, a: Agent | TransportError, b: Agent | TransportError, wish: SmokeOptions = WISH) -> None:
         self.met: dict[str, str] = {}
         self.worked = 0
-        called = call({"a": 0, "b": 0}, Stage(a=a, b=b), wish.master_port)
-        self.third = only_round(called, wish, stage=lambda *_: None, met=self.meets, meanwhile=self.work())
+        called = start_agents({"a": 0, "b": 0}, Stage(a=a, b=b), wish.master_port)
+        self.third = run_single_round(called, wish, on_stage=lambda *_: None, on_host=self.meets, meanwhile=self.work())
 
     def meets(self, host: str, record: HostRecord) -> None:
-        self.met[host] = record.visit.trouble
+        self.met[host] = record.visit.failure
 
     def work(self) -> Iterator[None]:
         for self.worked in range(1, 2001):
@@ -153,16 +155,16 @@ class TestTheOnlyVisit:
         assert (seen.met, seen.worked) == ({"a": "", "b": ""}, 2000)
         assert (seen.run.ended, seen.third.notes) == ("complete", ())
         visit = seen.third.records["b"].visit
-        assert (visit.trouble, visit.python, visit.uid, visit.began) == ("", "3.9.2", 7, 12.0)
+        assert (visit.failure, visit.python, visit.uid, visit.began) == ("", "3.9.2", 7, 12.0)
         assert 0 < visit.sent <= visit.received
 
     def test_a_host_that_cannot_be_reached_is_left_out(self) -> None:
-        seen = Visits(agent("a"), Unreached("refused", "port 22 refuses connections", "start sshd"))
+        seen = Visits(agent("a"), TransportError("refused", "port 22 refuses connections", "start sshd"))
         assert seen.met == {"a": "", "b": "refused"}
         assert seen.run.ended == "complete"
         assert seen.ranks == ["a", "a"]
         visit = seen.third.records["b"].visit
-        assert (visit.trouble, visit.text, visit.hint) == ("refused", "port 22 refuses connections", "start sshd")
+        assert (visit.failure, visit.text, visit.hint) == ("refused", "port 22 refuses connections", "start sshd")
         assert seen.third.records["b"].outputs == {}
         assert seen.third.notes == ("the smoke run was made without 1 of 2 hosts, which were not reached",)
         assert list(seen.third.records) == ["a", "b"]
@@ -170,7 +172,9 @@ class TestTheOnlyVisit:
     def test_where_the_first_is_left_out_the_ranks_meet_at_another(self) -> None:
         b = agent("b", port=0)
         b.answers = {**b.answers, "prepare": [hello("b", port=2222)]}
-        seen = Visits(Unreached("dropped", "no answer"), b, Wish(backend="gloo", ranks_per_host=2, master_port=2222))
+        seen = Visits(
+            TransportError("dropped", "no answer"), b, SmokeOptions(backend="gloo", ranks_per_host=2, master_port=2222)
+        )
         assert seen.run.ended == "complete"
         assert seen.ranks == ["b", "b"]
         assert b.told("prepare") == [{"do": "prepare", "listen": True, "port": 2222}]
@@ -181,18 +185,18 @@ class TestTheOnlyVisit:
         b = Agent("b", [b"This account is closed.", None], lambda ranks: [])
         visit = Visits(agent("a"), b).third.records["b"].visit
         text = "the login shell did not start the collector (exit status 0): This account is closed."
-        assert (visit.trouble, visit.text) == ("shell", text)
+        assert (visit.failure, visit.text) == ("shell", text)
 
     def test_nobody_answers(self) -> None:
-        seen = Visits(Unreached("dropped", "no answer"), Unreached("auth", "no key"))
+        seen = Visits(TransportError("dropped", "no answer"), TransportError("auth", "no key"))
         assert seen.third.smoke == {"not_started": "no host could be reached"}
-        assert {host: one.visit.trouble for host, one in seen.third.records.items()} == {"a": "dropped", "b": "auth"}
+        assert {host: one.visit.failure for host, one in seen.third.records.items()} == {"a": "dropped", "b": "auth"}
         assert seen.worked == 2000
 
     def test_what_the_hosts_do_not_allow_is_refused(self) -> None:
         a, b = agent("a"), agent("b")
-        seen = Visits(a, b, Wish(backend="gloo", ranks_per_host=2, layouts=("dp=3",)))
-        assert "expected 4, the number of ranks" in seen.third.refused
+        seen = Visits(a, b, SmokeOptions(backend="gloo", ranks_per_host=2, layouts=("dp=3",)))
+        assert "expected 4, the number of ranks" in seen.third.rejection
         assert a.told("end") and b.told("end")
 
 
@@ -201,27 +205,27 @@ def test_a_host_whose_agent_does_not_start() -> None:
     b.err = b"doctor-no-python\n"
     smoked, _, _ = play(b)
     assert trouble(smoked).kind == "not-started"
-    assert smoked.records["b"].visit.trouble == "no-python"
+    assert smoked.records["b"].visit.failure == "no-python"
     assert "command not found" in smoked.records["b"].visit.text
 
 
 def test_an_agent_that_ends_midway() -> None:
     found = trouble(play(agent("b", lambda ranks: [*life(ranks), None]))[0])
-    assert (found.kind, found.guilty, found.certainty) == ("silent", (2, 3), "certain")
+    assert (found.kind, found.culprit_ranks, found.certainty) == ("silent", (2, 3), "certain")
     assert found.text == "b: its agent ended (exit status 0)"
     assert found.stage in ("start", "collectives")  # as far as the slower of the two had come
 
 
 def test_a_connection_that_breaks() -> None:
-    found = trouble(play(agent("b", lambda ranks: [*life(ranks), Unreached("lost", "the connection was cut")]))[0])
-    assert (found.kind, found.guilty, found.text) == ("silent", (2, 3), "b: the connection was cut")
+    found = trouble(play(agent("b", lambda ranks: [*life(ranks), TransportError("lost", "the connection was cut")]))[0])
+    assert (found.kind, found.culprit_ranks, found.text) == ("silent", (2, 3), "b: the connection was cut")
 
 
 def test_a_host_that_falls_silent() -> None:
     b = agent("b", lambda ranks: [*life(ranks), 30.0])
     smoked, _, seconds = play(b)
     found = trouble(smoked)
-    assert (found.kind, found.guilty, found.victims, found.limit) == ("silent", (2, 3), (0, 1), 1.0)
+    assert (found.kind, found.culprit_ranks, found.waiting_ranks, found.limit) == ("silent", (2, 3), (0, 1), 1.0)
     assert 1.0 < seconds < 4.0
 
 
@@ -272,14 +276,14 @@ FOREIGN: dict[str, Line] = {
 @pytest.mark.parametrize("name", FOREIGN)
 def test_a_line_that_cannot_be_understood(name: str) -> None:
     found = trouble(play(agent("b", lambda ranks: [*life(ranks), FOREIGN[name], *alive(ranks)]))[0])
-    assert (found.kind, found.guilty) == ("silent", (2, 3))
+    assert (found.kind, found.culprit_ranks) == ("silent", (2, 3))
     assert found.text.startswith("b: its agent says what cannot be understood: ")
 
 
 @given(st.binary(max_size=200))
 def test_any_bytes_are_a_line_or_not_understood(data: bytes) -> None:
-    with contextlib.suppress(NotUnderstood):
-        read_line(data)
+    with contextlib.suppress(InvalidMessage):
+        parse_message(data)
 
 
 WORDS = st.sampled_from(["event", "snaps", "rank", "ev", "hello", "stacks", "late"])
@@ -292,10 +296,10 @@ JSON = st.recursive(
 
 @given(JSON)
 def test_any_json_is_a_line_or_not_understood(value: Any) -> None:
-    with contextlib.suppress(NotUnderstood):
-        line = read_line(json.dumps(value).encode())
+    with contextlib.suppress(InvalidMessage):
+        line = parse_message(json.dumps(value).encode())
         if line.event:
-            read_event(line.event)
+            parse_event(line.event)
 
 
 def test_more_events_than_any_run_has(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -319,7 +323,12 @@ def waits(ranks: Sequence[int]) -> list[Line]:
 def test_an_import_that_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "START", 0.5)
     found = trouble(play(agent("b", alive))[0])
-    assert (found.kind, found.guilty, found.stage, found.certainty) == ("not-started", (2, 3), "start", "timeout")
+    assert (found.kind, found.culprit_ranks, found.stage, found.certainty) == (
+        "not-started",
+        (2, 3),
+        "start",
+        "timeout",
+    )
     assert found.text == "torch was not imported within 0.5 s"
 
 
@@ -330,7 +339,7 @@ def test_an_import_that_fails_on_some_hosts() -> None:
 
     smoked, _, _ = play(agent("b", fails), agent("a", fails))
     found = trouble(smoked)
-    assert (found.kind, found.guilty) == ("not-started", (0, 1, 2, 3))
+    assert (found.kind, found.culprit_ranks) == ("not-started", (0, 1, 2, 3))
     assert found.text == "ModuleNotFoundError: No module named 'torch'"
 
 
@@ -343,7 +352,7 @@ def test_an_interpreter_that_is_not_there() -> None:
 def test_the_process_that_ranks_come_from_is_killed() -> None:
     b = agent("b", lambda ranks: [*life(ranks), event(-1, "exit", status=9), *alive(ranks)])
     found = trouble(play(b)[0])
-    assert (found.kind, found.guilty) == ("dead", (2, 3))
+    assert (found.kind, found.culprit_ranks) == ("dead", (2, 3))
     assert found.text == "the process that its ranks come from: killed by signal 9"
 
 
@@ -351,7 +360,7 @@ def test_a_rank_that_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "TRY", 0.2)
     tries = event(3, "try", problem="refused", text="10.0.0.1 port 9 refuses connections", address="10.0.0.1:9")
     found = trouble(play(agent("b", lambda ranks: [waits(ranks)[0], tries, *alive(ranks)]), agent("a", waits))[0])
-    assert (found.kind, found.guilty, found.stage) == ("never-joined", (3,), "rendezvous")
+    assert (found.kind, found.culprit_ranks, found.stage) == ("never-joined", (3,), "rendezvous")
     assert found.text == "10.0.0.1 port 9 refuses connections"
 
 
@@ -359,24 +368,24 @@ def test_a_rank_that_does_not_join(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "JOIN", 0.5)
     half = agent("b", lambda ranks: [waits(ranks)[0], event(2, "joined"), *alive(ranks)])
     found = trouble(play(half)[0])
-    assert (found.kind, found.guilty, found.limit) == ("never-joined", (3,), 0.5)
+    assert (found.kind, found.culprit_ranks, found.limit) == ("never-joined", (3,), 0.5)
     assert found.text == "it did not join within 0.5 s of the last import"
 
 
 def test_the_port_to_meet_at_is_taken() -> None:
     a = agent("a", port=0, port_error="port 29500: Address already in use")
     found = trouble(play(agent("b"), a)[0])
-    assert (found.kind, found.guilty) == ("never-joined", (0,))
+    assert (found.kind, found.culprit_ranks) == ("never-joined", (0,))
     assert found.text == "nothing can listen where the ranks are to meet: port 29500: Address already in use"
     assert not a.told("start")
 
 
 def test_the_budget_is_spent() -> None:
-    wish = Wish(backend="gloo", ranks_per_host=2, budget=0.5)
+    wish = SmokeOptions(backend="gloo", ranks_per_host=2, budget=0.5)
     smoked, a, _ = play(agent("b", lambda ranks: [*life(ranks, STAGES[:3]), *alive(ranks)]), wish=wish)
     assert smoked.run.ended == "budget"
-    (found,) = smoked.run.troubles
-    assert (found.kind, found.stage, found.guilty) == ("budget", "collectives", (0, 1))
+    (found,) = smoked.run.failures
+    assert (found.kind, found.stage, found.culprit_ranks) == ("budget", "collectives", (0, 1))
     assert a.told("end")
 
 
@@ -391,7 +400,7 @@ def test_an_interrupt_ends_all_and_keeps_what_came() -> None:
     b = agent("b", halfway)
     smoked, a, _ = play(b, agent("a", halfway), told=told)
     assert smoked.run.ended == "interrupted"
-    assert smoked.run.troubles == ()
+    assert smoked.run.failures == ()
     assert "rendezvous" in smoked.run.reached
     assert a.told("end") and b.told("end")
     assert facts(smoked, "a")["SmokePairs"]["why"] == "the smoke run was interrupted before"
@@ -400,7 +409,7 @@ def test_an_interrupt_ends_all_and_keeps_what_came() -> None:
 def test_a_wish_that_cannot_be_is_an_error_and_everything_is_ended() -> None:
     a, b = agent("a"), agent("b")
     with pytest.raises(ValueError, match="expected 4, the number of ranks"):
-        play(b, a, Wish(backend="gloo", ranks_per_host=2, layouts=("dp=3",)))
+        play(b, a, SmokeOptions(backend="gloo", ranks_per_host=2, layouts=("dp=3",)))
     assert a.told("end") and b.told("end")
 
 
@@ -430,7 +439,7 @@ def test_stacks_of_a_trouble() -> None:
     a = agent("a", lambda ranks: [*life(ranks), *alive(ranks)])
     a.answers["stacks"] = [{"stacks": {"0": text, "1": ""}}]
     found = trouble(play(agent("b", dies), a)[0])
-    assert (found.kind, found.guilty) == ("dead", (2,))
+    assert (found.kind, found.culprit_ranks) == ("dead", (2,))
     assert found.stacks == {0: "Current thread 0x2 (most recent call first):\n  File x in y"}
 
 
@@ -473,16 +482,16 @@ def fault(rank: int, code: str) -> str:
     )
 
 
-def real(monkeypatch: pytest.MonkeyPatch, worker: str = "", ranks: int = 2) -> Smoked:
+def real(monkeypatch: pytest.MonkeyPatch, worker: str = "", ranks: int = 2) -> SmokeResult:
     text = programs.worker() + worker
     monkeypatch.setattr(programs, "worker", lambda: text)
-    return smoke({"localhost": ranks}, Local(), Wish(backend="gloo"), local=True)
+    return smoke({"localhost": ranks}, Local(), SmokeOptions(backend="gloo"), local=True)
 
 
 def test_two_ranks_train(marker: str, monkeypatch: pytest.MonkeyPatch) -> None:
     before = set(os.listdir("/dev/shm")), set(os.listdir("/tmp"))
     smoked = real(monkeypatch)
-    assert smoked.run.ended == "complete", smoked.run.troubles
+    assert smoked.run.ended == "complete", smoked.run.failures
     assert tuple(smoked.run.reached) == (*STAGES, "teardown")
     assert smoked.run.notes == ()
     assert all(fact["reached"] for name, fact in facts(smoked, "localhost").items() if name != "SmokeNative")
@@ -503,7 +512,7 @@ def test_the_guilty_rank_is_named_with_its_stack(
     marker: str, monkeypatch: pytest.MonkeyPatch, code: str, kind: str
 ) -> None:
     found = trouble(real(monkeypatch, fault(1, code)))
-    assert (found.kind, found.guilty, found.victims) == (kind, (1,), (0,))
+    assert (found.kind, found.culprit_ranks, found.waiting_ranks) == (kind, (1,), (0,))
     assert (found.stage, found.layout, found.step) == ("training", "dp2", 2)
     if kind == "blocked":
         assert "in call" in found.stacks[1]
@@ -530,15 +539,15 @@ def wrapped(folder: Path, name: str) -> str:
 
 @pytest.mark.parametrize("name", ["a shell script", "two of them"])
 def test_an_interpreter_in_a_wrapper_trains(marker: str, tmp_path: Path, name: str) -> None:
-    wish = Wish(backend="gloo", python=wrapped(tmp_path, name), layouts=("dp=2",))
+    wish = SmokeOptions(backend="gloo", python=wrapped(tmp_path, name), layouts=("dp=2",))
     smoked = smoke({"localhost": 2}, Local(), wish, local=True)
-    assert smoked.run.ended == "complete", smoked.run.troubles
+    assert smoked.run.ended == "complete", smoked.run.failures
 
 
 def test_a_wrapper_that_closes_what_should_be_inherited_is_told(marker: str, tmp_path: Path) -> None:
-    wish = Wish(backend="gloo", python=wrapped(tmp_path, "one that closes files"), layouts=("dp=2",))
+    wish = SmokeOptions(backend="gloo", python=wrapped(tmp_path, "one that closes files"), layouts=("dp=2",))
     found = trouble(smoke({"localhost": 2}, Local(), wish, local=True))
-    assert (found.kind, found.guilty) == ("not-started", (0, 1))
+    assert (found.kind, found.culprit_ranks) == ("not-started", (0, 1))
     assert f"as conda run does: name {sys.executable} itself" in " ".join((found.text, *found.evidence))
 
 
@@ -611,6 +620,6 @@ def test_channels_are_for_many_hosts() -> None:
     """A hundred agents say hello at once."""
     parties = {f"h{n}": 0 for n in range(100)}
     agents = {name: Agent(name, [hello(name)], well) for name in parties}
-    smoked = smoke(parties, Stage(**agents), Wish(backend="gloo", ranks_per_host=1))
+    smoked = smoke(parties, Stage(**agents), SmokeOptions(backend="gloo", ranks_per_host=1))
     assert smoked.run.ended == "complete"
     assert len(smoked.records) == 100

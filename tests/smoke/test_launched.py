@@ -12,7 +12,7 @@ from doctor.environment.launchers import Adopted
 from doctor.environment.rank import adopt
 from doctor.smoke.programs import agent
 from doctor.smoke.rendezvous import launched
-from doctor.smoke.rendezvous.launched import card_of, located
+from doctor.smoke.rendezvous.launched import build_hello, with_leader_address
 
 SRUN = {
     "SLURM_JOB_ID": "42",
@@ -39,16 +39,16 @@ class TestWhereRank0Is:
         scontrol.chmod(0o755)
         monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
         monkeypatch.setattr(launched, "_resolves", lambda name: False)
-        assert located(taken(SRUN), SRUN).addresses == ("nosuch0", "10.1.2.3")
+        assert with_leader_address(taken(SRUN), SRUN).addresses == ("nosuch0", "10.1.2.3")
 
     def test_a_node_that_resolves_is_left_as_it_is(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(launched, "_resolves", lambda name: True)
-        assert located(taken(SRUN), SRUN).addresses == ("nosuch0",)
+        assert with_leader_address(taken(SRUN), SRUN).addresses == ("nosuch0",)
 
     def test_without_slurms_tools_nothing_is_added(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("PATH", "/nonexistent")
         monkeypatch.setattr(launched, "_resolves", lambda name: False)
-        assert located(taken(SRUN), SRUN).addresses == ("nosuch0",)
+        assert with_leader_address(taken(SRUN), SRUN).addresses == ("nosuch0",)
 
     def test_a_rank_table_says_it_where_master_addr_does_not(self, tmp_path: Path) -> None:
         path = tmp_path / "table.json"
@@ -61,17 +61,17 @@ class TestWhereRank0Is:
             json.dumps({"version": "1.0", "status": "completed", "server_count": "2", "server_list": servers})
         )
         environ = {**LOOP, "RANK_TABLE_FILE": str(path)}
-        found = located(taken(environ), environ)
+        found = with_leader_address(taken(environ), environ)
         assert (found.addresses, found.address_from) == (("10.0.0.2",), "RANK_TABLE_FILE")
         named = {**environ, "MASTER_ADDR": "w1"}
-        assert located(taken(named), named).addresses == ("w1",)
+        assert with_leader_address(taken(named), named).addresses == ("w1",)
 
     @pytest.mark.parametrize("text", ["", "{}", "[" * 2000, '{"server_list": 3}'])
     def test_a_table_that_cannot_be_read_changes_nothing(self, tmp_path: Path, text: str) -> None:
         path = tmp_path / "table.json"
         path.write_text(text)
         environ = {**LOOP, "RANK_TABLE_FILE": str(path)}
-        assert located(taken(environ), environ) == taken(environ)
+        assert with_leader_address(taken(environ), environ) == taken(environ)
 
 
 class TestTheCard:
@@ -83,14 +83,14 @@ class TestTheCard:
         self, monkeypatch: pytest.MonkeyPatch, visible: dict[str, str], count: int
     ) -> None:
         monkeypatch.setattr(agent, "devices", lambda: {"npu": list(range(8)), "gpu": []})
-        assert card_of(taken(LOOP), visible).counts == {"npu": count, "gpu": 0}
+        assert build_hello(taken(LOOP), visible).counts == {"npu": count, "gpu": 0}
 
     def test_has_the_name_that_slurm_gives_the_host(self) -> None:
         environ = {**SRUN, "SLURMD_NODENAME": "n7"}
-        assert card_of(taken(environ), environ).host == "n7"
-        assert card_of(taken(LOOP), LOOP).host == os.uname().nodename
+        assert build_hello(taken(environ), environ).host == "n7"
+        assert build_hello(taken(LOOP), LOOP).host == os.uname().nodename
 
     def test_tells_one_version_of_doctor_from_another(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        ours = card_of(taken(LOOP), LOOP).version
+        ours = build_hello(taken(LOOP), LOOP).version
         monkeypatch.setattr(launched.programs, "worker", lambda: "another")
-        assert card_of(taken(LOOP), LOOP).version != ours
+        assert build_hello(taken(LOOP), LOOP).version != ours

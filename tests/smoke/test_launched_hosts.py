@@ -45,7 +45,7 @@ def job(fleet: Fleet, ranks: list[tuple[str, Mapping[str, Any]]], *words: str) -
 
 def trouble(done: list[Done]) -> dict[str, Any]:
     assert done[0].stdout, done[0].stderr
-    found: dict[str, Any] = json.loads(done[0].stdout)["smoke"]["troubles"][0]
+    found: dict[str, Any] = json.loads(done[0].stdout)["smoke"]["failures"][0]
     assert found["kind"] == "never-joined"
     return found
 
@@ -63,7 +63,7 @@ def test_the_way_round_leads_by_a_sound_rank_of_the_same_host(fleet: Fleet) -> N
     first, second = fleet.hosts
     done = job(fleet, [(first, {}), (second, {}), (second, {"MASTER_ADDR": NOBODY})])
     found = trouble(done)
-    assert (found["guilty"], found["certainty"]) == ([2], "evidence")
+    assert (found["culprit_ranks"], found["certainty"]) == ([2], "evidence")
     assert found["text"].startswith(f"MASTER_ADDR={NOBODY} ")
     assert found["seconds"] < 15
     assert len({one.returncode for one in done}) == 1
@@ -73,7 +73,7 @@ def test_a_host_that_is_led_elsewhere_says_so_itself_and_is_missed(fleet: Fleet)
     first, second = fleet.hosts
     done = job(fleet, [(first, {}), (second, {"MASTER_ADDR": NOBODY})], "--budget", "5")
     found = trouble(done)
-    assert (found["guilty"], found["certainty"], found["limit"]) == ([1], "timeout", 5.0)
+    assert (found["culprit_ranks"], found["certainty"], found["limit"]) == ([1], "timeout", 5.0)
     assert "nothing came within 5 s" in found["text"]
     assert done[1].stderr.startswith(f"doctor: rank 1 cannot reach rank 0: MASTER_ADDR={NOBODY} ")
     assert done[1].returncode == 10

@@ -21,8 +21,8 @@ import msgspec
 import pytest
 
 from doctor.environment.rank import adopt
-from doctor.smoke.model import Layout, Place, Plan
-from doctor.smoke.rendezvous.link import Door, Guest, ports, token
+from doctor.smoke.model import Layout, RankPlacement, SmokePlan
+from doctor.smoke.rendezvous.link import LeaderListener, Member, job_token, leader_ports
 from tests.smoke import slurm
 
 pytest.importorskip("torch")
@@ -243,12 +243,12 @@ class TestSlurm:
         done = launched("srun", "-N2", "-n3", "sh", "-c", wrapper, "sh", *RUN, *SHORT, **cluster)
         assert done.code == 10
         found = cause(json.loads(done.out))
-        assert (found["guilty"], found["text"][:42]) == ([1], "MASTER_ADDR=nosuch.invalid does not resolv")
+        assert (found["culprit_ranks"], found["text"][:42]) == ([1], "MASTER_ADDR=nosuch.invalid does not resolv")
 
 
 def cause(report: dict[str, Any]) -> dict[str, Any]:
     """The trouble that the report names."""
-    found: dict[str, Any] = report["smoke"]["troubles"][0]
+    found: dict[str, Any] = report["smoke"]["failures"][0]
     assert found["kind"] == "never-joined"
     return found
 
@@ -269,20 +269,20 @@ class TestLaunchedWrongly:
         port = free_port()
         job = Job([shell(0, 3, port), shell(1, 3, port), shell(2, 3, port, "nosuch.invalid")])
         found, ended = refused(job)
-        assert found["guilty"] == [2]
+        assert found["culprit_ranks"] == [2]
         assert found["text"].startswith("MASTER_ADDR=nosuch.invalid does not resolve: ")
         assert ended[1].err == ""
 
     def test_another_world_size_on_one_rank(self) -> None:
         port = free_port()
         found, _ = refused(Job([shell(0, 3, port), shell(1, 3, port), shell(2, 4, port)]))
-        assert found["guilty"] == [2]
+        assert found["culprit_ranks"] == [2]
         assert found["text"] == "the world's size is 4 on rank 2, and 3 on ranks 0-1"
 
     def test_another_world_size_on_rank_0(self) -> None:
         port = free_port()
         found, _ = refused(Job([shell(0, 2, port), shell(1, 3, port), shell(2, 3, port)]))
-        assert found["guilty"] == [0]
+        assert found["culprit_ranks"] == [0]
 
     def test_one_rank_twice(self) -> None:
         port = free_port()
@@ -290,14 +290,14 @@ class TestLaunchedWrongly:
         found, _ = refused(job)
         first, second = sorted(process.pid for process in job.processes[1:])
         host = os.uname().nodename
-        assert found["guilty"] == [1]
+        assert found["culprit_ranks"] == [1]
         twins = f"process {first} on {host} and process {second} on {host}"
         assert found["text"] == f"rank 1 is there 2 times: {twins}; nobody is rank 2"
 
     def test_a_rank_that_is_no_number(self) -> None:
         port = free_port()
         found, ended = refused(Job([shell(0, 2, port), shell(1, 2, port, RANK="one")]))
-        assert found["guilty"] == [1]
+        assert found["culprit_ranks"] == [1]
         assert "RANK='one', expected a whole number from 0 to 1" in found["text"]
         assert ended[1].err == "doctor: RANK='one', expected a whole number from 0 to 1\n"
 
@@ -305,13 +305,13 @@ class TestLaunchedWrongly:
         with socket.create_server(("", 0)) as server:
             port = int(server.getsockname()[1])
             found, _ = refused(Job([shell(rank, 2, port) for rank in range(2)]))
-        assert found["guilty"] == [0]
+        assert found["culprit_ranks"] == [0]
         assert f"port {port}: Address already in use" in found["text"]
 
     def test_master_addr_that_leads_rank_0_elsewhere(self) -> None:
         port = free_port()
         found, _ = refused(Job([shell(0, 2, port, "nosuch.invalid"), shell(1, 2, port)]))
-        assert found["guilty"] == [0]
+        assert found["culprit_ranks"] == [0]
         assert found["text"].startswith("MASTER_ADDR=nosuch.invalid does not resolve: ")
 
     def test_a_layout_that_does_not_fit_is_a_mistake_of_usage_everywhere(self) -> None:
@@ -324,7 +324,7 @@ class TestLaunchedWrongly:
     def test_a_rank_that_never_comes(self) -> None:
         port = free_port()
         found, _ = refused(Job([shell(rank, 3, port) for rank in (0, 2)], "--budget", "3", "--json"))
-        assert (found["guilty"], found["certainty"]) == ([1], "timeout")
+        assert (found["culprit_ranks"], found["certainty"]) == ([1], "timeout")
         assert found["text"].startswith("nothing came within 3 s: not started, led elsewhere by MASTER_ADDR")
 
     def test_no_port_is_left_for_the_others_to_come_to(self) -> None:
@@ -332,7 +332,7 @@ class TestLaunchedWrongly:
         adopted = adopt({name: str(value) for name, value in shell(0, 2, port).items()})
         assert adopted
         with contextlib.ExitStack() as stack:
-            for number in ports(token(adopted, os.geteuid()), port):
+            for number in leader_ports(job_token(adopted, os.geteuid()), port):
                 stack.enter_context(socket.create_server(("", number)))
             first, second = Job([shell(rank, 2, port) for rank in range(2)], "--budget", "2").ends()
         assert (first.code, first.out, first.err.count("\n")) == (78, "", 1)
@@ -348,12 +348,12 @@ class TestTrust:
         mine = shell(1, 2, port)
         adopted = adopt({name: str(value) for name, value in mine.items()})
         assert adopted
-        key, guests = token(adopted, os.geteuid()), queue.Queue[Guest]()
-        door = Door(key, ports(key, port), guests.put)
+        key, guests = job_token(adopted, os.geteuid()), queue.Queue[Member]()
+        door = LeaderListener(key, leader_ports(key, port), guests.put)
         door.open()
         job = Job([mine])
-        links = {guest.card.use: guest.link for guest in (guests.get(timeout=30), guests.get(timeout=30))}
-        plan = msgspec.to_builtins(Plan("gloo", (Place(0, "a"), Place(1, "b")), (Layout(dp=2),)))
+        links = {guest.hello.use: guest.link for guest in (guests.get(timeout=30), guests.get(timeout=30))}
+        plan = msgspec.to_builtins(SmokePlan("gloo", (RankPlacement(0, "a"), RankPlacement(1, "b")), (Layout(dp=2),)))
         orders = {
             "do": "start",
             "plan": plan,

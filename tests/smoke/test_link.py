@@ -19,9 +19,19 @@ import pytest
 from doctor.environment.launchers import Adopted
 from doctor.smoke.rendezvous import link as module
 from doctor.smoke.rendezvous import reachability as way
-from doctor.smoke.rendezvous.link import Card, Door, Guest, Mail, Stranger, introduce, ports, read_line, token
-from doctor.smoke.rendezvous.reachability import Unmet, attempt, reach
-from doctor.smoke.rendezvous.relay import Mailbox, Sender, Verdict
+from doctor.smoke.rendezvous.link import (
+    ForeignPeer,
+    Hello,
+    LeaderListener,
+    Member,
+    RelayedError,
+    job_token,
+    leader_ports,
+    read_line,
+    send_hello,
+)
+from doctor.smoke.rendezvous.reachability import RendezvousError, attempt_connection, connect_to_leader
+from doctor.smoke.rendezvous.relay import RelayedVerdict, RelayInbox, RelaySender
 
 
 def job(**changes: Any) -> Adopted:
@@ -29,19 +39,19 @@ def job(**changes: Any) -> Adopted:
     return Adopted("environment", "rank", 1, 2, **values)
 
 
-CARD = Card(1, 2, "w1", 7, boot="b")
-KEY = token(job(), 0)
+CARD = Hello(1, 2, "w1", 7, boot="b")
+KEY = job_token(job(), 0)
 
 
 class Reception:
     def __init__(self, key: bytes = KEY) -> None:
-        self.guests: queue.Queue[Guest] = queue.Queue()
+        self.guests: queue.Queue[Member] = queue.Queue()
         self._links: list[socket.socket] = []
         self._turn, self._closed = threading.Lock(), False
-        self.door = Door(key, ports(KEY), self._take)
+        self.door = LeaderListener(key, leader_ports(KEY), self._take)
         self.door.open()
 
-    def _take(self, guest: Guest) -> None:
+    def _take(self, guest: Member) -> None:
         with self._turn:
             if self._closed:  # it was on its way in
                 return guest.link.close()
@@ -64,42 +74,42 @@ def reception() -> Iterator[Reception]:
     made.close()
 
 
-def unmet(adopted: Adopted, key: bytes = KEY) -> Unmet:
-    found = attempt(adopted, key, CARD)
-    assert isinstance(found, Unmet)
+def unmet(adopted: Adopted, key: bytes = KEY) -> RendezvousError:
+    found = attempt_connection(adopted, key, CARD)
+    assert isinstance(found, RendezvousError)
     return found
 
 
 class TestTheToken:
     def test_is_the_jobs_own(self) -> None:
-        assert token(job(), 0) == token(job(addresses=("w9",)), 0)
-        others = [token(job(identity="another"), 0), token(job(), 1000), token(job(), 0, "secret")]
+        assert job_token(job(), 0) == job_token(job(addresses=("w9",)), 0)
+        others = [job_token(job(identity="another"), 0), job_token(job(), 1000), job_token(job(), 0, "secret")]
         assert len({KEY, *others}) == 4
 
     def test_gives_ports_that_are_not_the_jobs(self) -> None:
-        numbers = ports(KEY)
+        numbers = leader_ports(KEY)
         assert len(numbers) == 4
         assert all(20000 <= number < 29500 for number in numbers)
-        assert numbers[0] not in ports(KEY, avoid=numbers[0])
+        assert numbers[0] not in leader_ports(KEY, avoid=numbers[0])
 
 
 class TestTheDoor:
     def test_lets_in_who_belongs_to_the_job(self, reception: Reception) -> None:
-        link = attempt(job(), KEY, CARD)
+        link = attempt_connection(job(), KEY, CARD)
         assert isinstance(link, socket.socket)
         guest = reception.guests.get(timeout=5)
-        assert (guest.card, guest.address) == (CARD, "127.0.0.1")
+        assert (guest.hello, guest.address) == (CARD, "127.0.0.1")
         guest.link.sendall(b"hello\nmore")
         assert read_line(link, time.monotonic() + 5) == b"hello\n"
         assert link.recv(100) == b"more"
         link.close()
 
     def test_takes_another_port_when_one_is_taken(self) -> None:
-        with socket.create_server(("", ports(KEY)[0])):
+        with socket.create_server(("", leader_ports(KEY)[0])):
             made = Reception()
             try:
-                assert made.door.port == ports(KEY)[1]
-                link = attempt(job(), KEY, CARD)
+                assert made.door.port == leader_ports(KEY)[1]
+                link = attempt_connection(job(), KEY, CARD)
                 assert isinstance(link, socket.socket)
                 link.close()
             finally:
@@ -107,7 +117,7 @@ class TestTheDoor:
 
     def test_says_so_when_all_are_taken(self) -> None:
         with contextlib.ExitStack() as stack:
-            for number in ports(KEY):
+            for number in leader_ports(KEY):
                 stack.enter_context(socket.create_server(("", number)))
             with pytest.raises(OSError, match="in use"):
                 Reception()
@@ -120,7 +130,7 @@ class TestTheDoor:
             b"x" * 40_000,
             b"[" * 10_000 + b"\n",
             b'{"nonce":"a","proof":"b","card":{}}\n',
-            msgspec.json.encode(module.Knock("00", "00" * 32, CARD)) + b"\n",
+            msgspec.json.encode(module.SignedHello("00", "00" * 32, CARD)) + b"\n",
         ],
     )
     def test_lets_in_nobody_else(self, reception: Reception, words: bytes) -> None:
@@ -143,7 +153,7 @@ class TestTheDoor:
 
         with Ear(socket.AF_INET, socket.SOCK_STREAM) as link:
             link.connect(("127.0.0.1", reception.door.port))
-            introduce(link, KEY, CARD)
+            send_hello(link, KEY, CARD)
         reception.guests.get(timeout=5).link.close()
         with socket.create_connection(("127.0.0.1", reception.door.port)) as thief:
             thief.settimeout(5)
@@ -154,7 +164,7 @@ class TestTheDoor:
 
     def test_is_not_held_shut_by_who_says_nothing(self, reception: Reception, monkeypatch: pytest.MonkeyPatch) -> None:
         silent = [socket.create_connection(("127.0.0.1", reception.door.port)) for _ in range(20)]
-        link = attempt(job(), KEY, CARD)
+        link = attempt_connection(job(), KEY, CARD)
         assert isinstance(link, socket.socket)
         for one in [link, *silent]:
             one.close()
@@ -182,14 +192,14 @@ class TestWhyNot:
                     link.sendall(b"SSH-2.0-OpenSSH_9.2\r\n")
 
         with contextlib.ExitStack() as stack:
-            for number in ports(KEY):
+            for number in leader_ports(KEY):
                 server = stack.enter_context(socket.create_server(("127.0.0.1", number)))
                 threading.Thread(target=answer, args=(server,), daemon=True).start()
             found = unmet(job())
         assert (found.reason, "does not belong to this job" in found.text) == ("stranger", True)
 
     def test_another_jobs_leader_listens_there(self) -> None:
-        made = Reception(token(job(identity="another"), 0))
+        made = Reception(job_token(job(identity="another"), 0))
         try:
             assert unmet(job()).reason in ("stranger", "refused")
             assert made.guests.empty()
@@ -211,7 +221,7 @@ class TestWhyNot:
         """A listener whose queue is full answers nothing to the next who knocks."""
         monkeypatch.setattr(way, "SECONDS", 0.2)
         with contextlib.ExitStack() as stack:
-            for number in ports(KEY):
+            for number in leader_ports(KEY):
                 server = stack.enter_context(socket.create_server(("127.0.0.1", number), backlog=0))
                 for _ in range(3):
                     filler = stack.enter_context(socket.socket())
@@ -222,22 +232,22 @@ class TestWhyNot:
         assert found.text.startswith("MASTER_ADDR=127.0.0.1 does not answer: packets are dropped on the way")
 
     def test_one_of_several_addresses_is_enough(self, reception: Reception) -> None:
-        link = attempt(job(addresses=("nosuch.invalid", "127.0.0.1")), KEY, CARD)
+        link = attempt_connection(job(addresses=("nosuch.invalid", "127.0.0.1")), KEY, CARD)
         assert isinstance(link, socket.socket)
         link.close()
 
 
 def test_a_leader_that_comes_late_is_reached() -> None:
-    heard: list[Unmet] = []
+    heard: list[RendezvousError] = []
 
-    def told(why: Unmet) -> bool:
+    def told(why: RendezvousError) -> bool:
         heard.append(why)
         if len(heard) == 2:
             made.append(Reception())
         return False
 
     made: list[Reception] = []
-    link = reach(job(), KEY, CARD, time.monotonic() + 10, told)
+    link = connect_to_leader(job(), KEY, CARD, time.monotonic() + 10, told)
     assert isinstance(link, socket.socket)
     assert [why.reason for why in heard] == ["refused", "refused"]
     link.close()
@@ -246,72 +256,72 @@ def test_a_leader_that_comes_late_is_reached() -> None:
 
 def test_reaching_is_given_up_in_time() -> None:
     began = time.monotonic()
-    assert isinstance(reach(job(), KEY, CARD, time.monotonic() + 0.3, lambda why: False), Unmet)
-    assert isinstance(reach(job(), KEY, CARD, time.monotonic() + 99, lambda why: True), Unmet)
+    assert isinstance(connect_to_leader(job(), KEY, CARD, time.monotonic() + 0.3, lambda why: False), RendezvousError)
+    assert isinstance(connect_to_leader(job(), KEY, CARD, time.monotonic() + 99, lambda why: True), RendezvousError)
     assert time.monotonic() - began < 5
 
 
 class TestTheMailbox:
-    WHY = Unmet("name", "MASTER_ADDR=x does not resolve")
+    WHY = RendezvousError("name", "MASTER_ADDR=x does not resolve")
 
     def test_brings_what_a_process_cannot_say_itself_and_the_verdict_back(self) -> None:
-        box, sender = Mailbox(KEY), Sender(KEY, CARD)
-        assert sender.told(self.WHY) is False
-        assert box.take() == Mail(CARD, "name", self.WHY.text)
-        assert sender.told(self.WHY) is False
-        assert box.take() is None
+        box, sender = RelayInbox(KEY), RelaySender(KEY, CARD)
+        assert sender.send_error(self.WHY) is False
+        assert box.receive() == RelayedError(CARD, "name", self.WHY.text)
+        assert sender.send_error(self.WHY) is False
+        assert box.receive() is None
         box.close(10)
-        assert sender.told(self.WHY) is True
+        assert sender.send_error(self.WHY) is True
         assert sender.verdict == 10
         sender.close()
 
     def test_is_one_for_a_host(self) -> None:
-        first, second = Mailbox(KEY), Mailbox(KEY)
+        first, second = RelayInbox(KEY), RelayInbox(KEY)
         assert (first.fileno() >= 0, second.fileno()) == (True, -1)
-        assert second.take() is None
+        assert second.receive() is None
         first.close(None)
-        third = Mailbox(KEY)
+        third = RelayInbox(KEY)
         assert third.fileno() >= 0
         third.close(None)
 
     def test_a_letter_is_sent_again_when_its_box_is_gone(self) -> None:
-        sender = Sender(KEY, CARD)
-        assert sender.told(self.WHY) is False  # nobody there yet
-        first = Mailbox(KEY)
-        assert sender.told(self.WHY) is False
-        assert first.take()
+        sender = RelaySender(KEY, CARD)
+        assert sender.send_error(self.WHY) is False  # nobody there yet
+        first = RelayInbox(KEY)
+        assert sender.send_error(self.WHY) is False
+        assert first.receive()
         first.close(None)
-        second = Mailbox(KEY)
-        assert [sender.told(self.WHY) for _ in range(2)] == [False, False]
-        assert second.take()
+        second = RelayInbox(KEY)
+        assert [sender.send_error(self.WHY) for _ in range(2)] == [False, False]
+        assert second.receive()
         second.close(None)
         sender.close()
 
     def test_takes_no_rubbish(self) -> None:
-        box = Mailbox(KEY)
+        box = RelayInbox(KEY)
         for words in (b"rubbish\n", b"{}\n", b"[" * 5000 + b"\n"):
             with socket.socket(socket.AF_UNIX) as stranger:
                 stranger.connect(f"\0doctor-smoke-{KEY.hex()[:24]}")
                 stranger.sendall(words)
-                assert box.take() is None
+                assert box.receive() is None
         box.close(None)
 
     def test_takes_nothing_of_another_user(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        box, sender = Mailbox(KEY), Sender(KEY, CARD)
-        sender.told(self.WHY)
+        box, sender = RelayInbox(KEY), RelaySender(KEY, CARD)
+        sender.send_error(self.WHY)
         monkeypatch.setattr(os, "geteuid", lambda: 12345)
-        assert box.take() is None
+        assert box.receive() is None
         sender.close()
         box.close(None)
 
 
 def test_a_line_is_read_to_its_end_and_no_further() -> None:
     ours, theirs = socket.socketpair()
-    theirs.sendall(msgspec.json.encode(Verdict(3)) + b"\nrest")
+    theirs.sendall(msgspec.json.encode(RelayedVerdict(3)) + b"\nrest")
     assert read_line(ours, time.monotonic() + 1) == b'{"verdict":3}\n'
     assert ours.recv(10) == b"rest"
     theirs.sendall(b"x" * 20_000)
-    with pytest.raises(Stranger):
+    with pytest.raises(ForeignPeer):
         read_line(ours, time.monotonic() + 1)
     theirs.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     theirs.close()

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from doctor.smoke.speed.link_speeds import Exchange, Pair, compare
+from doctor.smoke.speed.link_speeds import Exchange, Pair, compare_pairs
 from tests.smoke.ranks import worker
 
 SUSPICIOUS = 1.5
@@ -54,7 +54,7 @@ def tournament(
 
 
 def ends_of(told: list[Exchange]) -> tuple[set[int], set[Pair]]:
-    links = compare(told)
+    links = compare_pairs(told)
     return {one.ends[0] for one in links.ends}, {(one.ends[0], one.ends[1]) for one in links.links}
 
 
@@ -132,10 +132,10 @@ def test_two_ends_have_nothing_to_be_compared_with() -> None:
 
 
 def test_the_ratio_and_the_partners_are_told() -> None:
-    (one,) = compare(tournament(random.Random(8), 8, {3: 2.0}, sigma=0.03)).ends
+    (one,) = compare_pairs(tournament(random.Random(8), 8, {3: 2.0}, sigma=0.03)).ends
     assert one.ratio == pytest.approx(2, rel=0.1)
-    assert one.norm == pytest.approx(0.002, rel=0.1)
-    assert (one.slow, one.tried) == (7, 7)
+    assert one.peer_seconds == pytest.approx(0.002, rel=0.1)
+    assert (one.slow_pairs, one.measured_pairs) == (7, 7)
     assert one.sigmas > 5
 
 
@@ -146,4 +146,4 @@ def test_the_ratio_and_the_partners_are_told() -> None:
     )
 )
 def test_nothing_that_a_rank_tells_breaks_the_rule(told: list[tuple[int, int, list[float], bool]]) -> None:
-    compare(Exchange((one, other), tuple(times), again) for one, other, times, again in told if one != other)
+    compare_pairs(Exchange((one, other), tuple(times), again) for one, other, times, again in told if one != other)

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from doctor.environment.launchers import Adopted
-from doctor.smoke.model import Trouble
-from doctor.smoke.plan import Wish
-from doctor.smoke.rendezvous.link import Card, Mail
-from doctor.smoke.rendezvous.placement import hosts, plan_for
-from doctor.smoke.rendezvous.roll_call import SETTLED, TOLD, call
+from doctor.smoke.model import Failure
+from doctor.smoke.plan import SmokeOptions
+from doctor.smoke.rendezvous.link import Hello, RelayedError
+from doctor.smoke.rendezvous.placement import build_launched_plan, names_by_rank
+from doctor.smoke.rendezvous.roll_call import RECONSIDER_SECONDS, SETTLE_SECONDS, status
 
 PATIENCE = 30.0
 
@@ -21,85 +21,91 @@ def leader(**changes: Any) -> Adopted:
     return Adopted("environment", "rank", 0, 4, **values)
 
 
-def card(rank: int, world: int = 4, host: str = "w1", **more: Any) -> Card:
-    return Card(rank, world, host, more.pop("pid", 100 + rank), boot=more.pop("boot", "b1"), **more)
+def card(rank: int, world: int = 4, host: str = "w1", **more: Any) -> Hello:
+    return Hello(rank, world, host, more.pop("pid", 100 + rank), boot=more.pop("boot", "b1"), **more)
 
 
-def cards(*ranks: int, world: int = 4) -> list[Card]:
+def cards(*ranks: int, world: int = 4) -> list[Hello]:
     return [card(rank, world) for rank in ranks]
 
 
-def trouble(came: list[Card], mails: list[Mail] | None = None, quiet: float = 99.0, waited: float = 99.0) -> Trouble:
-    found = call(leader(), came, mails or [], quiet, waited, PATIENCE)
-    assert isinstance(found, Trouble)
+def trouble(
+    came: list[Hello], mails: list[RelayedError] | None = None, quiet: float = 99.0, waited: float = 99.0
+) -> Failure:
+    found = status(leader(), came, mails or [], quiet, waited, PATIENCE)
+    assert isinstance(found, Failure)
     assert (found.kind, found.stage) == ("never-joined", "rendezvous")
     return found
 
 
 class TestTheRollCall:
     def test_is_complete_as_soon_as_all_are_there(self) -> None:
-        assert call(leader(), cards(3, 1, 0, 2), [], 0.0, 0.1, PATIENCE) == "complete"
+        assert status(leader(), cards(3, 1, 0, 2), [], 0.0, 0.1, PATIENCE) == "complete"
 
     def test_waits_for_those_that_may_still_come(self) -> None:
-        assert call(leader(), cards(0, 1, 2), [], 20.0, 29.0, PATIENCE) == "wait"
+        assert status(leader(), cards(0, 1, 2), [], 20.0, 29.0, PATIENCE) == "wait"
 
     def test_names_those_that_did_not_come(self) -> None:
         found = trouble(cards(0, 3))
-        assert (found.guilty, found.certainty, found.limit) == ((1, 2), "timeout", PATIENCE)
+        assert (found.culprit_ranks, found.certainty, found.limit) == ((1, 2), "timeout", PATIENCE)
         assert found.text.startswith(
             "nothing came within 30 s: not started, led elsewhere by MASTER_ADDR, or kept away"
         )
 
     def test_does_not_wait_for_one_that_says_why_it_cannot_come(self) -> None:
-        mail = Mail(card(2, host="w2"), "name", "MASTER_ADDR=w9 does not resolve: Name or service not known")
-        assert call(leader(), cards(0, 1, 3), [mail], TOLD - 0.5, 4.0, PATIENCE) == "wait"
-        found = trouble(cards(0, 1, 3), [mail], quiet=TOLD + 0.1, waited=4.0)
-        assert (found.guilty, found.certainty, found.text) == ((2,), "evidence", mail.text)
+        mail = RelayedError(card(2, host="w2"), "name", "MASTER_ADDR=w9 does not resolve: Name or service not known")
+        assert status(leader(), cards(0, 1, 3), [mail], RECONSIDER_SECONDS - 0.5, 4.0, PATIENCE) == "wait"
+        found = trouble(cards(0, 1, 3), [mail], quiet=RECONSIDER_SECONDS + 0.1, waited=4.0)
+        assert (found.culprit_ranks, found.certainty, found.text) == ((2,), "evidence", mail.text)
 
     def test_waits_for_the_others_when_only_some_say_why(self) -> None:
-        mail = Mail(card(2), "refused", "MASTER_ADDR=w9 refuses")
-        assert call(leader(), cards(0, 1), [mail], 20.0, 20.0, PATIENCE) == "wait"
+        mail = RelayedError(card(2), "refused", "MASTER_ADDR=w9 refuses")
+        assert status(leader(), cards(0, 1), [mail], 20.0, 20.0, PATIENCE) == "wait"
         found = trouble(cards(0, 1), [mail])
-        assert found.guilty == (2, 3)
+        assert found.culprit_ranks == (2, 3)
         assert found.text.startswith("rank 2: MASTER_ADDR=w9 refuses; rank 3: nothing came within 30 s")
 
     def test_forgets_what_a_rank_said_that_came_after_all(self) -> None:
-        mail = Mail(card(2), "refused", "MASTER_ADDR=w1 refuses")
-        assert call(leader(), cards(0, 1, 2, 3), [mail], 0.0, 1.0, PATIENCE) == "complete"
+        mail = RelayedError(card(2), "refused", "MASTER_ADDR=w1 refuses")
+        assert status(leader(), cards(0, 1, 2, 3), [mail], 0.0, 1.0, PATIENCE) == "complete"
 
 
 class TestAnotherIdeaOfTheWorld:
     def test_the_minority_is_named_once_nobody_else_comes(self) -> None:
         came = [*cards(0, 1, 3), card(2, world=5)]
-        assert call(leader(), came, [], SETTLED / 2, 1.0, PATIENCE) == "wait"
-        found = trouble(came, quiet=SETTLED + 0.1, waited=2.0)
-        assert (found.guilty, found.certainty) == ((2,), "certain")
+        assert status(leader(), came, [], SETTLE_SECONDS / 2, 1.0, PATIENCE) == "wait"
+        found = trouble(came, quiet=SETTLE_SECONDS + 0.1, waited=2.0)
+        assert (found.culprit_ranks, found.certainty) == ((2,), "certain")
         assert found.text == "the world's size is 5 on rank 2, and 4 on ranks 0-1, 3"
 
     def test_even_if_it_is_the_leader(self) -> None:
         found = trouble([card(0, world=2), *cards(1, 2, 3)])
-        assert found.guilty == (0,)
+        assert found.culprit_ranks == (0,)
 
     def test_a_tie_blames_both(self) -> None:
-        assert trouble([*cards(0, 1), card(2, 8), card(3, 8)]).guilty == (0, 1, 2, 3)
+        assert trouble([*cards(0, 1), card(2, 8), card(3, 8)]).culprit_ranks == (0, 1, 2, 3)
 
 
 def test_a_rank_that_is_there_twice() -> None:
     found = trouble([*cards(0, 1, 3), card(1, host="w2", pid=7)])
-    assert found.guilty == (1,)
+    assert found.culprit_ranks == (1,)
     assert found.text == "rank 1 is there 2 times: process 7 on w2 and process 101 on w1; nobody is rank 2"
 
 
 def test_another_version_of_doctor() -> None:
     found = trouble([*cards(0, 1, 2), card(3, host="w2", version="other")])
-    assert (found.guilty, "another doctor is installed there" in found.text, "w2" in found.text) == ((3,), True, True)
+    assert (found.culprit_ranks, "another doctor is installed there" in found.text, "w2" in found.text) == (
+        (3,),
+        True,
+        True,
+    )
 
 
 def test_variables_that_cannot_be_so() -> None:
     found = trouble([*cards(0, 1, 3), card(-1, host="w2", problems=("RANK='x', expected a whole number",))])
-    assert (found.guilty, found.text) == ((2,), "a process on w2: RANK='x', expected a whole number")
+    assert (found.culprit_ranks, found.text) == ((2,), "a process on w2: RANK='x', expected a whole number")
     found = trouble([*cards(0, 1, 3), card(2, problems=("LOCAL_RANK='x', expected a whole number",))])
-    assert (found.guilty, found.text) == ((2,), "rank 2 on w1: LOCAL_RANK='x', expected a whole number")
+    assert (found.culprit_ranks, found.text) == ((2,), "rank 2 on w1: LOCAL_RANK='x', expected a whole number")
 
 
 def test_what_a_process_says_is_shown_plainly() -> None:
@@ -110,7 +116,7 @@ def test_what_a_process_says_is_shown_plainly() -> None:
 class TestThePlan:
     def test_has_every_rank_where_it_is(self) -> None:
         came = [card(0), card(2), card(1, host="w2", boot="b2"), card(3, host="w2", boot="b2")]
-        plan = plan_for(leader(), came, [], Wish(steps=2))
+        plan = build_launched_plan(leader(), came, [], SmokeOptions(steps=2))
         assert [(place.rank, place.host, place.local) for place in plan.places] == [
             (0, "w1", 0),
             (1, "w2", 0),
@@ -120,36 +126,48 @@ class TestThePlan:
         assert (plan.backend, plan.master_addr, plan.master_port, plan.steps) == ("gloo", "w1", 29500, 2)
 
     def test_meets_elsewhere_where_the_launcher_listens_itself(self) -> None:
-        assert plan_for(leader(taken=True), cards(0, 1, 2, 3), [], Wish()).master_port == 0
+        assert build_launched_plan(leader(taken=True), cards(0, 1, 2, 3), [], SmokeOptions()).master_port == 0
 
     def test_goes_by_the_leaders_address_where_no_variable_names_it(self) -> None:
-        assert plan_for(leader(address_from="SLURM_STEP_NODELIST"), cards(0, 1, 2, 3), [], Wish()).master_addr == ""
+        assert (
+            build_launched_plan(
+                leader(address_from="SLURM_STEP_NODELIST"), cards(0, 1, 2, 3), [], SmokeOptions()
+            ).master_addr
+            == ""
+        )
 
     def test_takes_the_devices_that_every_rank_has(self) -> None:
         came = [card(rank, counts={"npu": 8}, local=rank, device=rank) for rank in range(4)]
-        plan = plan_for(leader(), came, [], Wish())
+        plan = build_launched_plan(leader(), came, [], SmokeOptions())
         assert (plan.backend, [place.device for place in plan.places]) == ("hccl", [0, 1, 2, 3])
         mixed = [*came[:3], card(3)]
-        assert plan_for(leader(), mixed, [], Wish()).backend == "gloo"
+        assert build_launched_plan(leader(), mixed, [], SmokeOptions()).backend == "gloo"
 
     def test_a_rank_that_sees_one_device_alone_takes_that(self) -> None:
         came = [card(rank, counts={"gpu": 1}, local=rank) for rank in range(4)]
-        assert [place.device for place in plan_for(leader(), came, [], Wish()).places] == [0, 0, 0, 0]
+        assert [place.device for place in build_launched_plan(leader(), came, [], SmokeOptions()).places] == [
+            0,
+            0,
+            0,
+            0,
+        ]
 
     def test_guesses_the_host_of_a_rank_that_did_not_come_from_its_neighbours(self) -> None:
         came = [card(0, local_world=2), card(2, host="w2", boot="b2", local_world=2)]
-        plan = plan_for(leader(), came, [], Wish())
+        plan = build_launched_plan(leader(), came, [], SmokeOptions())
         assert [place.host for place in plan.places] == ["w1", "w1", "w2", "w2"]
 
     def test_says_that_a_host_is_unknown_rather_than_guess_wrong(self) -> None:
-        plan = plan_for(leader(), cards(0, 1, 2), [Mail(card(5, host="w3"), "name", "x")], Wish())
+        plan = build_launched_plan(
+            leader(), cards(0, 1, 2), [RelayedError(card(5, host="w3"), "name", "x")], SmokeOptions()
+        )
         assert [place.host for place in plan.places] == ["w1", "w1", "w1", "unknown", "unknown", "w3"]
 
     def test_a_layout_that_does_not_fit_is_refused(self) -> None:
         with pytest.raises(ValueError, match="expected 4"):
-            plan_for(leader(), cards(0, 1, 2, 3), [], Wish(layouts=("dp=3",)))
+            build_launched_plan(leader(), cards(0, 1, 2, 3), [], SmokeOptions(layouts=("dp=3",)))
 
 
 def test_hosts_of_one_name_are_told_apart() -> None:
     came = [card(0, host="localhost"), card(1, host="localhost", boot="b2"), card(2, host="localhost")]
-    assert hosts(came) == {0: "localhost", 1: "localhost~2", 2: "localhost"}
+    assert names_by_rank(came) == {0: "localhost", 1: "localhost~2", 2: "localhost"}

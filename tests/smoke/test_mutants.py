@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from doctor.smoke.plan import layouts
+from doctor.smoke.plan import default_layouts
 from tests.smoke.mutants import MUTANTS, OURS, Mutant, applies, errors, fits, found, outcomes, problems, run
 
 pytest.importorskip("torch", reason="torch is not installed: the training of the smoke run is not tried")
@@ -36,7 +36,7 @@ def test_the_right_program_has_no_finding_and_is_the_twin(world: int) -> None:
     assert not [name for name, one in told.items() if one.unknown]
     assert {name for name, one in told.items() if not one.complete} <= {"smoke-native-differs"}
     off = errors(ranks)
-    assert off.keys() == {layout.name for layout in layouts(world)}
+    assert off.keys() == {layout.name for layout in default_layouts(world)}
     assert max(off.values()) <= 1e-6
 
 
@@ -49,4 +49,4 @@ def test_every_check_has_a_wrong_program_and_every_wrong_program_a_reason() -> N
 
 def test_every_wrong_program_is_wrong_somewhere() -> None:
     for mutant in MUTANTS:
-        assert any(applies(mutant, layout) for world in (2, 4) for layout in layouts(world))
+        assert any(applies(mutant, layout) for world in (2, 4) for layout in default_layouts(world))

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from doctor.smoke.speed.stragglers import LEAST, stragglers
+from doctor.smoke.speed.stragglers import MIN_TIMES, find_stragglers
 
 Fleet = dict[int, list[list[float]]]
 Noise = Callable[[random.Random], float]
@@ -46,7 +46,7 @@ def test_of_a_thousand_healthy_fleets_none_has_a_slow_rank(noise: Noise) -> None
     dice = random.Random(1)
     for ranks, fleets in ((2, 400), (4, 350), (8, 200), (64, 50)):
         for number in range(fleets if noise is spikes else fleets // 4):
-            assert not stragglers(fleet(dice, ranks, noise)), (ranks, number)
+            assert not find_stragglers(fleet(dice, ranks, noise)), (ranks, number)
 
 
 @pytest.mark.parametrize(
@@ -63,18 +63,18 @@ def test_a_slow_rank_is_found_and_no_other(noise: Noise, slow: float, least: flo
     dice, hits, runs = random.Random(2), 0, 0
     for ranks in (2, 4, 8):
         for _ in range(60):
-            found = stragglers(fleet(dice, ranks, noise, slow))
+            found = find_stragglers(fleet(dice, ranks, noise, slow))
             assert set(found) <= {ranks - 1}
             hits, runs = hits + bool(found), runs + 1
     assert hits >= least * runs, f"{hits} of {runs}"
 
 
 def test_the_ratio_and_the_confidence_are_told() -> None:
-    found = stragglers(fleet(random.Random(3), 8, lognormal(0.05), 1.3))
+    found = find_stragglers(fleet(random.Random(3), 8, lognormal(0.05), 1.3))
     assert list(found) == [7]
     assert math.isclose(found[7].ratio, 1.3, rel_tol=0.05)
-    assert math.isclose(found[7].norm, 0.002, rel_tol=0.05)
-    assert found[7].seconds / found[7].norm == pytest.approx(found[7].ratio)
+    assert math.isclose(found[7].peer_seconds, 0.002, rel_tol=0.05)
+    assert found[7].seconds / found[7].peer_seconds == pytest.approx(found[7].ratio)
     assert 0.9999 <= found[7].confidence <= 1
     assert found[7].peers == 7
 
@@ -83,43 +83,43 @@ def test_several_slow_ranks_the_slowest_first() -> None:
     one = fleet(random.Random(4), 8, lognormal(0.03))
     one[2] = [[time * 1.2 for time in one[2][0]]]
     one[5] = [[time * 1.5 for time in one[5][0]]]
-    assert list(stragglers(one)) == [5, 2]
+    assert list(find_stragglers(one)) == [5, 2]
 
 
 def test_half_of_the_ranks_may_be_slow() -> None:
     one = fleet(random.Random(5), 8, lognormal(0.03))
     for rank in range(4):
         one[rank] = [[time * 1.3 for time in one[rank][0]]]
-    assert set(stragglers(one)) == {0, 1, 2, 3}
+    assert set(find_stragglers(one)) == {0, 1, 2, 3}
 
 
 def test_ranks_that_all_differ_have_no_slow_one() -> None:
     """What is usual between ranks is no fault of one of them."""
     one = {rank: [[0.002 * 1.1**rank] * 60] for rank in range(8)}
-    assert 0 not in stragglers(one)
+    assert 0 not in find_stragglers(one)
     spread = {rank: [[0.002 * (1 + 0.05 * (rank % 4))] * 60] for rank in range(16)}
-    assert not stragglers(spread)
+    assert not find_stragglers(spread)
 
 
 def test_who_runs_at_full_speed_now_and_then_is_disturbed_not_slow() -> None:
     one = fleet(random.Random(6), 4, lognormal(0.03))
     one[1] = [[time * (1.4 if number % 5 else 1) for number, time in enumerate(one[1][0])]]
-    assert not stragglers(one)
+    assert not find_stragglers(one)
 
 
 def test_too_few_times_say_nothing() -> None:
-    assert not stragglers({0: [[1.0] * (LEAST - 1)], 1: [[2.0] * (LEAST - 1)]})
-    assert not stragglers({0: [[1.0] * 60]})
-    assert not stragglers({})
+    assert not find_stragglers({0: [[1.0] * (MIN_TIMES - 1)], 1: [[2.0] * (MIN_TIMES - 1)]})
+    assert not find_stragglers({0: [[1.0] * 60]})
+    assert not find_stragglers({})
 
 
 def test_bursts_may_come_as_events_of_their_own() -> None:
     one = fleet(random.Random(7), 4, lognormal(0.03), 1.3)
     parts = {rank: [bursts[0][first : first + 6] for first in range(0, 60, 6)] for rank, bursts in one.items()}
-    assert list(stragglers(parts)) == [3]
+    assert list(find_stragglers(parts)) == [3]
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.dictionaries(st.integers(0, 9), st.lists(st.lists(st.floats(), max_size=30), max_size=8), max_size=6))
 def test_nothing_that_a_rank_tells_breaks_the_rule(told: Fleet) -> None:
-    assert set(stragglers(told)) <= set(told)
+    assert set(find_stragglers(told)) <= set(told)

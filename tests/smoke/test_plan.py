@@ -9,20 +9,29 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doctor.smoke.model import STAGES, Layout, Plan
-from doctor.smoke.plan import HEADS, LAYERS, Host, Wish, layouts, make, parse_layout, spelled_out
+from doctor.smoke.model import STAGES, Layout, SmokePlan
+from doctor.smoke.plan import (
+    HEADS,
+    LAYERS,
+    PlanHost,
+    SmokeOptions,
+    build_plan,
+    default_layouts,
+    parse_layout,
+    plan_as_dict,
+)
 
-NPUS = Host(devices={"npu": (0, 1, 2, 3), "gpu": ()})
-GPUS = Host(devices={"npu": (), "gpu": (0, 1)})
-ONE = {"localhost": Host()}
+NPUS = PlanHost(devices={"npu": (0, 1, 2, 3), "gpu": ()})
+GPUS = PlanHost(devices={"npu": (), "gpu": (0, 1)})
+ONE = {"localhost": PlanHost()}
 
 
-def ranks(plan: Plan) -> list[tuple[int, str, int, int]]:
+def ranks(plan: SmokePlan) -> list[tuple[int, str, int, int]]:
     return [(place.rank, place.host, place.local, place.device) for place in plan.places]
 
 
 def test_this_machine_alone_has_four_ranks_on_its_cpus() -> None:
-    plan = make(ONE, Wish())
+    plan = build_plan(ONE, SmokeOptions())
     assert plan.backend == "gloo"
     assert ranks(plan) == [
         (0, "localhost", 0, -1),
@@ -31,66 +40,76 @@ def test_this_machine_alone_has_four_ranks_on_its_cpus() -> None:
         (3, "localhost", 3, -1),
     ]
     assert plan.master_addr == "127.0.0.1"
-    assert plan.layouts == layouts(4)
+    assert plan.layouts == default_layouts(4)
     assert plan.stages == tuple(stage for stage in STAGES if stage != "native")
 
 
 def test_native_is_asked_for() -> None:
-    assert make(ONE, Wish(native=True)).stages == STAGES
+    assert build_plan(ONE, SmokeOptions(native=True)).stages == STAGES
 
 
 def test_ranks_follow_the_inventory_host_by_host() -> None:
-    plan = make({"b": Host(slots=1), "a": Host(slots=2)}, Wish())
+    plan = build_plan({"b": PlanHost(slots=1), "a": PlanHost(slots=2)}, SmokeOptions())
     assert ranks(plan) == [(0, "b", 0, -1), (1, "a", 0, -1), (2, "a", 1, -1)]
 
 
 def test_ranks_per_host_wins_over_slots() -> None:
-    assert len(make({"a": Host(slots=8), "b": Host()}, Wish(ranks_per_host=3)).places) == 6
+    assert len(build_plan({"a": PlanHost(slots=8), "b": PlanHost()}, SmokeOptions(ranks_per_host=3)).places) == 6
 
 
 def test_several_hosts_without_slots_have_two_ranks_each() -> None:
-    assert len(make({"a": Host(), "b": Host(), "c": Host()}, Wish()).places) == 6
+    assert len(build_plan({"a": PlanHost(), "b": PlanHost(), "c": PlanHost()}, SmokeOptions()).places) == 6
 
 
 @pytest.mark.parametrize(("host", "backend"), [(NPUS, "hccl"), (GPUS, "nccl")])
-def test_accelerators_that_every_host_has_are_used(host: Host, backend: str) -> None:
-    plan = make({"a": host, "b": host}, Wish())
+def test_accelerators_that_every_host_has_are_used(host: PlanHost, backend: str) -> None:
+    plan = build_plan({"a": host, "b": host}, SmokeOptions())
     kind = {"hccl": "npu", "nccl": "gpu"}[backend]
     assert plan.backend == backend
     assert [place.device for place in plan.places] == list(host.devices[kind]) * 2
 
 
 def test_one_host_without_accelerators_leaves_the_cpus() -> None:
-    assert make({"a": NPUS, "b": Host(slots=2)}, Wish()).backend == "gloo"
+    assert build_plan({"a": NPUS, "b": PlanHost(slots=2)}, SmokeOptions()).backend == "gloo"
 
 
 def test_chosen_devices() -> None:
-    plan = make({"a": NPUS, "b": NPUS}, Wish(devices=(1, 3)))
+    plan = build_plan({"a": NPUS, "b": NPUS}, SmokeOptions(devices=(1, 3)))
     assert [place.device for place in plan.places] == [1, 3, 1, 3]
 
 
 def test_the_master_is_the_first_host_as_it_was_reached() -> None:
-    assert make({"a": Host(server="10.0.0.7"), "b": Host(server="10.0.0.8")}, Wish()).master_addr == "10.0.0.7"
-    assert make({"a": Host(), "b": Host()}, Wish()).master_addr == "a"
-    assert make({"a": Host(server="10.0.0.7"), "b": Host()}, Wish(master_addr="m")).master_addr == "m"
+    assert (
+        build_plan({"a": PlanHost(server="10.0.0.7"), "b": PlanHost(server="10.0.0.8")}, SmokeOptions()).master_addr
+        == "10.0.0.7"
+    )
+    assert build_plan({"a": PlanHost(), "b": PlanHost()}, SmokeOptions()).master_addr == "a"
+    assert (
+        build_plan({"a": PlanHost(server="10.0.0.7"), "b": PlanHost()}, SmokeOptions(master_addr="m")).master_addr
+        == "m"
+    )
 
 
 @pytest.mark.parametrize(
     ("hosts", "wish", "message"),
     [
-        ({"a": NPUS}, Wish(devices=(7,)), "a: no NPU 7; it has 0, 1, 2, 3"),
-        ({"a": NPUS}, Wish(ranks_per_host=5), "a: 5 ranks for 4 NPUs; expected one NPU a rank"),
-        ({"a": Host()}, Wish(backend="nccl"), "a: has no GPU; expected at least one for nccl"),
-        ({"a": Host(slots=4)}, Wish(layouts=("dp=3",)), "dp 3 x tp 1 x pp 1 = 3; expected 4, the number of ranks"),
+        ({"a": NPUS}, SmokeOptions(devices=(7,)), "a: no NPU 7; it has 0, 1, 2, 3"),
+        ({"a": NPUS}, SmokeOptions(ranks_per_host=5), "a: 5 ranks for 4 NPUs; expected one NPU a rank"),
+        ({"a": PlanHost()}, SmokeOptions(backend="nccl"), "a: has no GPU; expected at least one for nccl"),
+        (
+            {"a": PlanHost(slots=4)},
+            SmokeOptions(layouts=("dp=3",)),
+            "dp 3 x tp 1 x pp 1 = 3; expected 4, the number of ranks",
+        ),
     ],
 )
-def test_what_the_hosts_do_not_allow(hosts: dict[str, Host], wish: Wish, message: str) -> None:
+def test_what_the_hosts_do_not_allow(hosts: dict[str, PlanHost], wish: SmokeOptions, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        make(hosts, wish)
+        build_plan(hosts, wish)
 
 
 def test_layouts_of_four() -> None:
-    assert [layout.name for layout in layouts(4)] == [
+    assert [layout.name for layout in default_layouts(4)] == [
         "dp4",
         "dp4 zero1 acc2",
         "tp4",
@@ -98,17 +117,17 @@ def test_layouts_of_four() -> None:
         "pp2 dp2",
         "pp2 tp2 recompute",
     ]
-    assert [layout.name for layout in layouts(2)] == ["dp2", "dp2 zero1 acc2", "tp2", "pp2 recompute"]
+    assert [layout.name for layout in default_layouts(2)] == ["dp2", "dp2 zero1 acc2", "tp2", "pp2 recompute"]
 
 
 def test_eight_ranks_have_three_dimensions_at_once() -> None:
-    assert Layout(dp=2, tp=2, pp=2, recompute=True) in layouts(8)
-    assert Layout(tp=8) in layouts(8)
+    assert Layout(dp=2, tp=2, pp=2, recompute=True) in default_layouts(8)
+    assert Layout(tp=8) in default_layouts(8)
 
 
 @given(st.integers(1, 512))
 def test_every_layout_fits_the_world_and_the_model(world: int) -> None:
-    found = layouts(world)
+    found = default_layouts(world)
     assert len(set(found)) == len(found)
     for layout in found:
         assert layout.world == world
@@ -162,8 +181,8 @@ def test_any_text_is_a_layout_or_a_value_error(text: str) -> None:
 
 @given(st.integers(1, 16), st.booleans())
 def test_what_hosts_are_told_has_every_field(count: int, native: bool) -> None:
-    plan = make({"a": Host(slots=count)}, Wish(native=native))
-    told = json.loads(json.dumps(spelled_out(plan)))
-    assert set(told) == set(Plan.__struct_fields__)
+    plan = build_plan({"a": PlanHost(slots=count)}, SmokeOptions(native=native))
+    told = json.loads(json.dumps(plan_as_dict(plan)))
+    assert set(told) == set(SmokePlan.__struct_fields__)
     assert all(set(layout) == set(Layout.__struct_fields__) for layout in told["layouts"])
-    assert msgspec.convert(told, Plan) == plan
+    assert msgspec.convert(told, SmokePlan) == plan

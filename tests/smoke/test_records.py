@@ -7,12 +7,12 @@ from typing import Any, get_args
 
 import pytest
 
-from doctor.smoke.model import Layout, Place, Plan, SmokeRun, Trouble, TroubleKind
-from doctor.smoke.results.to_facts import CHECKS, in_words, outputs
-from doctor.smoke.run.progress import Progress, ended, last_words
+from doctor.smoke.model import Failure, FailureKind, Layout, RankPlacement, SmokePlan, SmokeRun
+from doctor.smoke.results.to_facts import CHECK_BY_KIND, describe_failure, fact_outputs
+from doctor.smoke.run.progress import StageProgress, describe_wait_status, last_line
 
-PLACES = tuple(Place(rank, "ab"[rank // 2]) for rank in range(4))
-PLAN = Plan("gloo", PLACES, (Layout(dp=4),), stages=("start", "rendezvous", "collectives", "training"))
+PLACES = tuple(RankPlacement(rank, "ab"[rank // 2]) for rank in range(4))
+PLAN = SmokePlan("gloo", PLACES, (Layout(dp=4),), stages=("start", "rendezvous", "collectives", "training"))
 
 
 def passed(stage: str, *ranks: int) -> list[dict[str, Any]]:
@@ -20,12 +20,12 @@ def passed(stage: str, *ranks: int) -> list[dict[str, Any]]:
 
 
 def facts(run: SmokeRun, host: str, events: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    return {name: json.loads(output[""].out) for name, output in outputs(run, host, events).items()}
+    return {name: json.loads(output[""].out) for name, output in fact_outputs(run, host, events).items()}
 
 
 def test_a_stage_is_reached_when_all_ranks_of_the_host_have_finished_it() -> None:
     events = [*passed("collectives", 0, 1), *passed("training", 0), {"ev": "checked", "rank": 0, "op": "reduce"}]
-    run = SmokeRun(PLAN, (Trouble("dead", (3,), stage="training", text="signal 9"),), "trouble")
+    run = SmokeRun(PLAN, (Failure("dead", (3,), stage="training", text="signal 9"),), "trouble")
     said = facts(run, "a", events)
     assert (said["SmokeCollectives"]["reached"], said["SmokeCollectives"]["why"]) == (True, "")
     assert said["SmokeCollectives"]["events"] == [events[3]]
@@ -43,12 +43,12 @@ def test_of_the_start_everything_counts() -> None:
 
 
 def test_every_kind_of_trouble_has_its_check() -> None:
-    assert set(CHECKS) == set(get_args(TroubleKind))
+    assert set(CHECK_BY_KIND) == set(get_args(FailureKind))
 
 
 def test_many_ranks_in_words() -> None:
-    plan = Plan("gloo", tuple(Place(rank, "a") for rank in range(8)), ())
-    said = in_words(SmokeRun(plan), Trouble("blocked", tuple(range(7))))
+    plan = SmokePlan("gloo", tuple(RankPlacement(rank, "a") for rank in range(8)), ())
+    said = describe_failure(SmokeRun(plan), Failure("blocked", tuple(range(7))))
     assert said == "ranks 0 (a), 1 (a), 2 (a), 3 (a) and 3 more blocked"
 
 
@@ -56,26 +56,26 @@ def test_many_ranks_in_words() -> None:
     ("status", "words"), [(9, "killed by signal 9"), (11 | 0x80, "killed by signal 11"), (4 << 8, "exit status 4")]
 )
 def test_wait_statuses(status: int, words: str) -> None:
-    assert ended(status) == words
+    assert describe_wait_status(status) == words
 
 
 def test_last_words() -> None:
-    assert last_words("a\n\n  Error: b \x1b[0m\n\n") == "Error: b"
-    assert last_words("") == ""
+    assert last_line("a\n\n  Error: b \x1b[0m\n\n") == "Error: b"
+    assert last_line("") == ""
 
 
 def test_nobody_is_overdue_who_is_done() -> None:
-    assert Progress(PLAN, 0.0).overdue(1.0) is None
+    assert StageProgress(PLAN, 0.0).overdue(1.0) is None
 
 
 def test_cpus_of_one_host_have_no_links_to_measure() -> None:
     events = [{"ev": "stage", "stage": "pairs", "rank": rank} for rank in range(4)]
     stages = (*PLAN.stages, "pairs")
-    alone = Plan("gloo", tuple(Place(rank, "a") for rank in range(4)), PLAN.layouts, stages=stages)
+    alone = SmokePlan("gloo", tuple(RankPlacement(rank, "a") for rank in range(4)), PLAN.layouts, stages=stages)
     said = facts(SmokeRun(alone), "a", events)["SmokePairs"]
     assert (said["planned"], said["why"]) == (
         False,
         "the ranks run on the CPUs of one host: there is no link between them",
     )
-    several = Plan("gloo", PLACES, PLAN.layouts, stages=stages)
+    several = SmokePlan("gloo", PLACES, PLAN.layouts, stages=stages)
     assert facts(SmokeRun(several), "a", events)["SmokePairs"]["planned"]

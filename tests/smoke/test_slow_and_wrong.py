@@ -8,12 +8,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from doctor.engine.evaluate import Book, judge_one
+from doctor.engine.evaluate import FactCache, evaluate_check
 from doctor.engine.record import HostRecord, Visit
 from doctor.engine.result import Finding
 from doctor.facts.smoke import SmokeCollectives, SmokePace, SmokePairs, SmokeStart
-from doctor.smoke.model import Place, SmokeRun
-from doctor.smoke.results.to_facts import outputs
+from doctor.smoke.model import RankPlacement, SmokeRun
+from doctor.smoke.results.to_facts import fact_outputs
 from tests.checks.looked import check
 from tests.smoke.ranks import Ranks
 
@@ -74,7 +74,7 @@ def said(
     assert len(ranks.of("done")) == world, ranks.events[-5:]
     plan = ranks.plan
     if devices:  # the check speaks of devices alone, and there are none here
-        places = tuple(Place(place.rank, place.host, place.rank, place.rank) for place in plan.places)
+        places = tuple(RankPlacement(place.rank, place.host, place.rank, place.rank) for place in plan.places)
         plan = msgspec.structs.replace(plan, backend="nccl", places=places)
     groups: dict[int, tuple[str, tuple[int, ...]]] = {0: ("world", tuple(range(world)))}
     groups.update({event["gid"]: (event["name"], tuple(event["ranks"])) for event in ranks.of("group")})
@@ -82,8 +82,8 @@ def said(
     told = {
         host: [event for event in ranks.events if hosts[max(event["rank"], 0)] == host] for host in dict.fromkeys(hosts)
     }
-    book = Book({host: HostRecord(Visit(), outputs(run, host, events)) for host, events in told.items()})
-    outcome = judge_one(check(name), tuple(told), book, {SmokeRun: run})
+    book = FactCache({host: HostRecord(Visit(), fact_outputs(run, host, events)) for host, events in told.items()})
+    outcome = evaluate_check(check(name), tuple(told), book, {SmokeRun: run})
     assert outcome.complete and not outcome.unknown, outcome
     return outcome.findings
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from itertools import permutations
 
-from doctor.smoke.hang.network_evidence import Addresses, by_host, failed_links, sentences, stuck_links, targets
-from doctor.smoke.run.diagnose import stack
+from doctor.smoke.hang.network_evidence import AddressOwners, by_host, failed_links, sentences, stuck_links, targets
+from doctor.smoke.run.diagnose import main_thread_stack
 
 HOSTS = {f"w{n}": [f"10.0.0.{n}", "127.0.0.1", "172.17.0.1"] for n in range(4)}
-KNOWN = Addresses(HOSTS)
+KNOWN = AddressOwners(HOSTS)
 
 
 def probes(cut: set[tuple[str, str]], result: str = "dropped") -> dict[str, list[tuple[str, int, str, float]]]:
@@ -55,7 +55,7 @@ def test_every_host_tries_one_port_of_every_other() -> None:
 
 
 def test_of_many_hosts_only_those_concerned_try() -> None:
-    many = Addresses({f"h{n}": [f"10.1.0.{n}"] for n in range(100)})
+    many = AddressOwners({f"h{n}": [f"10.1.0.{n}"] for n in range(100)})
     doors = {f"h{n}": [(n, f"10.1.0.{n}", 4000)] for n in range(100)}
     assert targets(doors, many, ["h7", "h9"]) == {"h7": [("10.1.0.9", 4000)], "h9": [("10.1.0.7", 4000)]}
 
@@ -107,7 +107,7 @@ def test_the_main_threads_stack_and_the_loader_workers() -> None:
         "\nloader worker 77, in futex_wait:\n"
         'Current thread 0x03 (most recent call first):\n  File "user.py", line 9 in __getitem__\n'
     )
-    assert stack(text).splitlines() == [
+    assert main_thread_stack(text).splitlines() == [
         "Current thread 0x02 (most recent call first):",
         '  File "worker.py", line 3 in live',
         "loader worker 77, in futex_wait:",
@@ -117,6 +117,6 @@ def test_the_main_threads_stack_and_the_loader_workers() -> None:
 
 
 def test_a_stack_is_bounded_and_plain() -> None:
-    assert len(stack("Current thread\n" + "  \x1b[31mred\n" * 10_000)) <= 4000
-    assert "\x1b" not in stack("Current thread\n  \x1b[31mred\n")
-    assert stack("") == ""
+    assert len(main_thread_stack("Current thread\n" + "  \x1b[31mred\n" * 10_000)) <= 4000
+    assert "\x1b" not in main_thread_stack("Current thread\n  \x1b[31mred\n")
+    assert main_thread_stack("") == ""

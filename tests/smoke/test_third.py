@@ -8,15 +8,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from doctor.engine.evaluate import learn
+from doctor.engine.evaluate import read_fact
 from doctor.engine.fact import Output, Unreadable, Visit
 from doctor.engine.record import HostRecord
 from doctor.facts.smoke import SmokeStart
 from doctor.session.examine import smoke_run
-from doctor.smoke.model import SmokeRun, Trouble
-from doctor.smoke.plan import Wish
+from doctor.smoke.model import Failure, SmokeRun
+from doctor.smoke.plan import SmokeOptions
 from doctor.smoke.run import round
-from doctor.smoke.run.supervisor import Smoked
+from doctor.smoke.run.supervisor import SmokeResult
 from doctor.transport.local import Local
 from tests.checks.smoke import ran
 
@@ -28,25 +28,25 @@ SAID = {"SmokeStart": {"": Output(out='{"reached": true, "events": []}')}}
 class Stage:
     """Stands for the launch: notes whom it was given, and returns what it was made with."""
 
-    def __init__(self, made: Smoked | Exception) -> None:
+    def __init__(self, made: SmokeResult | Exception) -> None:
         self.made, self.hosts = made, {}  # type: ignore[var-annotated]
 
-    def __call__(self, hosts: Mapping[str, int], *words: Any, **more: Any) -> Smoked:
+    def __call__(self, hosts: Mapping[str, int], *words: Any, **more: Any) -> SmokeResult:
         self.hosts = dict(hosts)
         if isinstance(self.made, Exception):
             raise self.made
         return self.made
 
 
-def round3(monkeypatch: pytest.MonkeyPatch, made: Smoked | Exception, records: dict[str, HostRecord]) -> Any:
+def round3(monkeypatch: pytest.MonkeyPatch, made: SmokeResult | Exception, records: dict[str, HostRecord]) -> Any:
     stage = Stage(made)
     monkeypatch.setattr(round, "smoke", stage)
-    return round.third_round(records, {"w2": 3}, Local(), Wish()), stage
+    return round.run_smoke_round(records, {"w2": 3}, Local(), SmokeOptions()), stage
 
 
 def test_only_hosts_that_were_reached_take_part(monkeypatch: pytest.MonkeyPatch) -> None:
     run = ran(4, 2)
-    made = Smoked(run, {host: HostRecord(Visit(), SAID) for host in ("w1", "w2")})
+    made = SmokeResult(run, {host: HostRecord(Visit(), SAID) for host in ("w1", "w2")})
     done, stage = round3(monkeypatch, made, {"w1": SEEN, "dead": LOST, "w2": SEEN})
     assert stage.hosts == {"w1": 0, "w2": 3}
     assert list(done.records) == ["w1", "dead", "w2"]
@@ -57,13 +57,13 @@ def test_only_hosts_that_were_reached_take_part(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_host_whose_agent_did_not_come_up_stays_reached_and_is_blamed(monkeypatch: pytest.MonkeyPatch) -> None:
-    run = ran(4, 2, Trouble("not-started", (2, 3), stage="start", text="w2: no python3"))
-    made = Smoked(run, {"w1": HostRecord(Visit(), SAID), "w2": HostRecord(Visit("no-python", "no python3"))})
+    run = ran(4, 2, Failure("not-started", (2, 3), stage="start", text="w2: no python3"))
+    made = SmokeResult(run, {"w1": HostRecord(Visit(), SAID), "w2": HostRecord(Visit("no-python", "no python3"))})
     done, _ = round3(monkeypatch, made, {"w1": SEEN, "w2": SEEN})
     assert done.records["w2"].visit == SEEN.visit
-    found = learn(done.records["w2"], SmokeStart)
+    found = read_fact(done.records["w2"], SmokeStart)
     assert isinstance(found, Unreadable)
-    assert found.because == "smoke-rank-not-started"
+    assert found.root_cause == "smoke-rank-not-started"
 
 
 def test_no_host_at_all_is_unknown_never_healthy(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,11 +76,11 @@ def test_a_wish_that_cannot_be_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     done, _ = round3(monkeypatch, ValueError("w1: has no GPU"), {"w1": SEEN})
     assert done.refused == "w1: has no GPU"
     assert done.records["w1"].visit == SEEN.visit
-    assert learn(done.records["w1"], SmokeStart) == Unreadable("the smoke run was not started: w1: has no GPU")
+    assert read_fact(done.records["w1"], SmokeStart) == Unreadable("the smoke run was not started: w1: has no GPU")
     assert smoke_run(done.smoke) == Unreadable("the smoke run was not started: w1: has no GPU")
 
 
 def test_an_interrupt_is_handed_on(monkeypatch: pytest.MonkeyPatch) -> None:
     stop = SystemExit(143)
-    done, _ = round3(monkeypatch, Smoked(ran(4, 2), {}, stop), {"w1": SEEN})
+    done, _ = round3(monkeypatch, SmokeResult(ran(4, 2), {}, stop), {"w1": SEEN})
     assert done.stopped is stop

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from doctor.facts.smoke import Stepped
-from doctor.facts.smoke.events import Event
+from doctor.facts.smoke import TrainingStep
+from doctor.facts.smoke.events import RankEvent
 from doctor.smoke.model import Layout
-from doctor.smoke.numerics.analyze import judge_training
-from doctor.smoke.numerics.defect import spans
-from doctor.smoke.numerics.layout_trace import Split, split
+from doctor.smoke.numerics.analyze import analyze_training
+from doctor.smoke.numerics.defect import format_ranges
+from doctor.smoke.numerics.layout_trace import MajoritySplit, majority_split
 from tests.checks.smoke import training
 from tests.checks.trained import DP2TP2, DP4, TP4, TRAINED, Trained, leading, off
 
@@ -42,7 +42,7 @@ def test_no_event_breaks_it(data: st.DataObject) -> None:
     number = st.none() | st.floats(allow_nan=False, allow_infinity=False) | st.just(0.0)
     digest = st.integers(0, 3)
 
-    def change(one: Stepped) -> dict[str, Any] | None:
+    def change(one: TrainingStep) -> dict[str, Any] | None:
         if not data.draw(st.booleans()):
             return None
         return {
@@ -66,7 +66,7 @@ def test_no_event_breaks_it(data: st.DataObject) -> None:
 
 
 def test_of_two_faults_that_cannot_cause_each_other_both_are_told() -> None:
-    def change(one: Stepped) -> dict[str, Any] | None:
+    def change(one: TrainingStep) -> dict[str, Any] | None:
         if one.rank != 3:
             return None
         if trained.layout(one) == TP4:
@@ -81,10 +81,10 @@ def test_in_time_the_first_one_is_the_cause() -> None:
     trained = Trained(DP4).steps(lambda one: {"grad_digest": one.rank} if one.step >= 1 else None)
     trained.steps(lambda one: {"params": one.rank} if one.step >= 1 else None)
     trained.steps(lambda one: {"loss": one.loss + 1} if one.step >= 2 else None)
-    verdict = judge_training(trained.run.plan, training(trained.run, trained.events))
+    verdict = analyze_training(trained.run.plan, training(trained.run, trained.events))
     assert [one.check for one in verdict.causes] == ["smoke-gradient-not-synchronised"]
-    assert {one.check for one, _ in verdict.explained} == {"smoke-parameters-diverge", "smoke-loss-differs"}
-    assert {cause for _, cause in verdict.explained} == {"smoke-gradient-not-synchronised"}
+    assert {one.check for one, _ in verdict.consequences} == {"smoke-parameters-diverge", "smoke-loss-differs"}
+    assert {cause for _, cause in verdict.consequences} == {"smoke-gradient-not-synchronised"}
 
 
 def test_layouts_are_named_up_to_three() -> None:
@@ -102,21 +102,23 @@ def test_devices_are_named() -> None:
     ("values", "casting", "expected"),
     [
         ({0: 1, 1: 1}, None, None),
-        ({0: 1, 1: 1, 2: 2}, None, Split((2,), (0, 1))),
-        ({0: 1, 1: 2}, None, Split((0, 1), ())),
-        ({0: 1, 1: 2}, 2, Split((0,), (1,))),
-        ({0: 1, 1: 2}, 3, Split((0, 1), ())),
-        ({0: 1, 1: 1, 2: 2}, 2, Split((2,), (0, 1))),
+        ({0: 1, 1: 1, 2: 2}, None, MajoritySplit((2,), (0, 1))),
+        ({0: 1, 1: 2}, None, MajoritySplit((0, 1), ())),
+        ({0: 1, 1: 2}, 2, MajoritySplit((0,), (1,))),
+        ({0: 1, 1: 2}, 3, MajoritySplit((0, 1), ())),
+        ({0: 1, 1: 1, 2: 2}, 2, MajoritySplit((2,), (0, 1))),
     ],
 )
-def test_who_stands_against_the_rest(values: dict[int, int], casting: int | None, expected: Split | None) -> None:
-    assert split(values, casting) == expected
+def test_who_stands_against_the_rest(
+    values: dict[int, int], casting: int | None, expected: MajoritySplit | None
+) -> None:
+    assert majority_split(values, casting) == expected
 
 
 def test_runs_of_numbers() -> None:
-    assert spans([7, 0, 2, 1, 2]) == "0-2, 7"
-    assert spans([]) == "none"
+    assert format_ranges([7, 0, 2, 1, 2]) == "0-2, 7"
+    assert format_ranges([]) == "none"
 
 
 def test_every_event_of_the_builder_has_a_rank() -> None:
-    assert all(isinstance(one, Event) and one.rank >= 0 for one in Trained(DP4).events)
+    assert all(isinstance(one, RankEvent) and one.rank >= 0 for one in Trained(DP4).events)

@@ -9,7 +9,7 @@ from textwrap import dedent
 import pytest
 
 from doctor.smoke.model import Layout
-from doctor.smoke.plan import layouts
+from doctor.smoke.plan import default_layouts
 from tests.smoke.ranks import WORKER, Ranks
 
 torch = pytest.importorskip("torch", reason="torch is not installed: its parallel wrappers are not tried")
@@ -36,7 +36,7 @@ def trained() -> Ranks:
 
 def test_every_layout_of_the_plan_is_tried_by_every_way_that_there_is() -> None:
     run = trained()
-    assert set(layouts(4)) <= set(WAYS)
+    assert set(default_layouts(4)) <= set(WAYS)
     tried: dict[Layout, set[str]] = {}
     for said in run.of("native"):
         tried.setdefault(run.plan.layouts[said["layout"]], set()).add(said["api"])

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from doctor.smoke.model import Layout
-from doctor.smoke.plan import layouts
+from doctor.smoke.plan import default_layouts
 from tests.smoke.ranks import Event, Ranks, worker
 
 torch = pytest.importorskip("torch", reason="torch is not installed: the training stage of the smoke run is not tried")
@@ -31,7 +31,7 @@ MORE = {
 @functools.cache
 def trained(world: int) -> Ranks:
     """One launch with every layout of the plan for so many ranks, and a few stranger ones."""
-    chosen = (*layouts(world), *MORE.get(world, ()))
+    chosen = (*default_layouts(world), *MORE.get(world, ()))
     return Ranks(world, ("training", "learning"), layouts=chosen, seconds=90)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from doctor.transport.openssh.transport import OpenSsh
-from doctor.transport.options import Options
+from doctor.transport.options import SshOptions
 from doctor.transport.ssh.transport import Ssh
 from tests.hosts.fleet import Fleet
 
@@ -62,12 +62,12 @@ class Ground:
 
     def ssh(self, lines: str = "", config: dict[str, str] | None = None, **options: object) -> Ssh:
         given = {"config": str(self.config(lines, **(config or {}))), "connect_timeout": 10.0, **options}
-        self._opened.append(Ssh(Options(**given)))  # type: ignore[arg-type]
+        self._opened.append(Ssh(SshOptions(**given)))  # type: ignore[arg-type]
         return self._opened[-1]  # type: ignore[return-value]
 
     def openssh(self, lines: str = "", config: dict[str, str] | None = None, **options: object) -> OpenSsh:
         given = {"config": str(self.config(lines, **(config or {}))), "connect_timeout": 10.0, **options}
-        self._opened.append(OpenSsh(Options(**given)))  # type: ignore[arg-type]
+        self._opened.append(OpenSsh(SshOptions(**given)))  # type: ignore[arg-type]
         return self._opened[-1]  # type: ignore[return-value]
 
     def known_key(self, host: str) -> str:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import paramiko
 
-from doctor.transport import Unreached
-from doctor.transport.options import Options
+from doctor.transport import TransportError
+from doctor.transport.options import SshOptions
 from doctor.transport.ssh.transport import Ssh
 
 HOST_KEY = paramiko.ECDSAKey.generate()
@@ -120,17 +120,17 @@ class Client:
             f"{lines}\nUser tester\nHostName 127.0.0.1\nPort {port}\nUserKnownHostsFile {self.known_hosts}\n"
             "GlobalKnownHostsFile /dev/null\nIdentityFile none\nIdentityAgent none\n"
         )
-        transport = Ssh(Options(config=str(self.config), **self.options))  # type: ignore[arg-type]
+        transport = Ssh(SshOptions(config=str(self.config), **self.options))  # type: ignore[arg-type]
         try:
             yield transport
         finally:
             transport.close()
 
-    def stop(self, handle: Handler, command: str = "true", timeout: float = 5.0, **ssh: object) -> Unreached:
+    def stop(self, handle: Handler, command: str = "true", timeout: float = 5.0, **ssh: object) -> TransportError:
         """The error that a run against a server ends with."""
         with listening(handle) as port, self.to(port, **ssh) as transport:  # type: ignore[arg-type]
             try:
                 said = transport.run("fake", command, b"", timeout)
-            except Unreached as error:
+            except TransportError as error:
                 return error
             raise AssertionError(f"it went well: {said}")

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from doctor.transport import Unreached
+from doctor.transport import TransportError
 from doctor.transport.launcher import remote_carrier
-from doctor.transport.launcher.launcher import Heard, carrier
-from doctor.transport.launcher.transport import Carrier
+from doctor.transport.launcher.launcher import TaskOutput, carrier_command
+from doctor.transport.launcher.transport import LauncherTransport
 from tests.test_collector import PYTHONS
 from tests.transport.test_talk import ECHO, files, gone, python
 from tests.transport.test_talk import Heard as Reader
@@ -24,22 +24,22 @@ from tests.transport.test_talk import Heard as Reader
 
 class Ears:
     def __init__(self) -> None:
-        self.places: dict[int, str] = {0: "here"}
-        self.started: set[str] = set()
-        self.troubles: dict[str, Unreached] = {}
-        self.launch = self.words = ""
+        self.host_by_task: dict[int, str] = {0: "here"}
+        self.started_hosts: set[str] = set()
+        self.errors_by_host: dict[str, TransportError] = {}
+        self.launch_id = self.last_error = ""
 
-    def out(self, piece: bytes) -> Iterator[Heard]:
-        yield Heard(0, False, piece)
+    def read_stdout(self, piece: bytes) -> Iterator[TaskOutput]:
+        yield TaskOutput(0, False, piece)
 
-    def err(self, piece: bytes) -> Iterator[Heard]:
-        yield Heard(0, True, piece)
+    def read_stderr(self, piece: bytes) -> Iterator[TaskOutput]:
+        yield TaskOutput(0, True, piece)
 
 
 class Here:
     """Launches one carrier, on this machine."""
 
-    name, patience = "here", 10.0
+    name, default_timeout = "here", 10.0
 
     def __init__(self, argv: Sequence[str] = (), folder: str = "") -> None:
         self._argv, self._folder = argv, folder
@@ -48,30 +48,30 @@ class Here:
         pass
 
     def argv(self, hosts: Sequence[str], patience: float) -> Sequence[str]:
-        return list(self._argv) or carrier()
+        return list(self._argv) or carrier_command()
 
     def environ(self) -> Mapping[str, str]:
         return {**os.environ, "PMI_RANK": "0", "PATH": f"{self._folder}:{os.environ['PATH']}", "HOME": "/tmp"}
 
-    def ears(self, hosts: Sequence[str]) -> Ears:
+    def open_reader(self, hosts: Sequence[str]) -> Ears:
         return Ears()
 
-    def alike(self, words: str) -> bool:
+    def affects_all_hosts(self, words: str) -> bool:
         return False
 
     def cancel(self, ears: object) -> None:
         pass
 
-    def states(self, hosts: Sequence[str]) -> dict[str, Unreached]:
+    def states(self, hosts: Sequence[str]) -> dict[str, TransportError]:
         return {}
 
 
 @contextlib.contextmanager
-def opened(folder: Path, interpreter: str) -> Iterator[Carrier]:
+def opened(folder: Path, interpreter: str) -> Iterator[LauncherTransport]:
     """Nothing of it stays: no file, no thread."""
     (folder / "python3").symlink_to(interpreter)
     before, threads = files(), set(threading.enumerate())
-    transport = Carrier(Here(folder=str(folder)), ["here"], limit=100_000)
+    transport = LauncherTransport(Here(folder=str(folder)), ["here"], limit=100_000)
     yield transport
     transport.close()
     assert files() == before
@@ -79,25 +79,25 @@ def opened(folder: Path, interpreter: str) -> Iterator[Carrier]:
 
 
 @pytest.fixture
-def here(tmp_path: Path) -> Iterator[Carrier]:
+def here(tmp_path: Path) -> Iterator[LauncherTransport]:
     with opened(tmp_path, sys.executable) as transport:
         yield transport
 
 
 @pytest.fixture(params=PYTHONS, ids=lambda path: Path(path).parts[-3])
-def anywhere(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Carrier]:
+def anywhere(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[LauncherTransport]:
     with opened(tmp_path, request.param) as transport:
         yield transport
 
 
-def test_a_command_says_all_that_it_has_to(anywhere: Carrier) -> None:
+def test_a_command_says_all_that_it_has_to(anywhere: LauncherTransport) -> None:
     before = time.time()
     said = anywhere.run("here", "read line; echo out $line; echo err >&2; pwd; exit 3", b"word\n", 10)
     assert (said.code, said.out, said.err) == (3, b"out word\n/tmp\n", b"err\n")
     assert before <= said.sent <= said.received <= time.time()
 
 
-def test_more_than_pipes_and_windows_hold_goes_both_ways(anywhere: Carrier) -> None:
+def test_more_than_pipes_and_windows_hold_goes_both_ways(anywhere: LauncherTransport) -> None:
     """The sum, for the limit on what comes back is small here."""
     data = os.urandom(3 * remote_carrier.WINDOW)
     said = anywhere.run("here", f"head -c {len(data)} | cksum; yes 0123456789 | head -c 90000", data, 20)
@@ -105,39 +105,39 @@ def test_more_than_pipes_and_windows_hold_goes_both_ways(anywhere: Carrier) -> N
     assert len(said.out) > 90_000
 
 
-def test_many_at_once_are_kept_apart(here: Carrier) -> None:
+def test_many_at_once_are_kept_apart(here: LauncherTransport) -> None:
     with ThreadPoolExecutor(16) as pool:
         said = list(pool.map(lambda n: here.run("here", f"head -c 5000 | wc -c; echo {n}", b"x" * 5000, 10), range(16)))
     assert [one.out.split() for one in said] == [[b"5000", b"%d" % n] for n in range(16)]
 
 
-def test_a_late_command_is_ended_with_all_that_it_started(here: Carrier) -> None:
-    with pytest.raises(Unreached) as stop:
+def test_a_late_command_is_ended_with_all_that_it_started(here: LauncherTransport) -> None:
+    with pytest.raises(TransportError) as stop:
         here.run("here", "trap '' TERM HUP; sleep 1000 & echo $! $$; wait", b"", 0.5)
     assert (stop.value.kind, stop.value.text) == ("timeout", "the command did not end within 0.5 s")
-    assert stop.value.said is not None
-    assert all(gone(int(pid)) for pid in stop.value.said.out.split())
+    assert stop.value.partial_result is not None
+    assert all(gone(int(pid)) for pid in stop.value.partial_result.out.split())
 
 
-def test_what_a_command_left_running_by_intent_stays(here: Carrier) -> None:
+def test_what_a_command_left_running_by_intent_stays(here: LauncherTransport) -> None:
     said = here.run("here", "sleep 1000 >/dev/null 2>&1 & echo $!", b"", 5)
     os.kill(int(said.out), 9)
 
 
-def test_a_flood_is_cut_and_holds_up_nobody(here: Carrier) -> None:
+def test_a_flood_is_cut_and_holds_up_nobody(here: LauncherTransport) -> None:
     with ThreadPoolExecutor(2) as pool:
         flood = pool.submit(here.run, "here", "echo $$; exec cat /dev/urandom", b"", 30)
         assert here.run("here", "echo fine", b"", 5).out == b"fine\n"
-        with pytest.raises(Unreached) as stop:
+        with pytest.raises(TransportError) as stop:
             flood.result(10)
     assert (stop.value.kind, stop.value.text) == ("flood", "it printed more than 97.7 KiB, and was cut off")
-    assert stop.value.said is not None
-    assert len(stop.value.said.out) < 2 * remote_carrier.WINDOW
-    assert gone(int(stop.value.said.out.split(b"\n")[0]))
+    assert stop.value.partial_result is not None
+    assert len(stop.value.partial_result.out) < 2 * remote_carrier.WINDOW
+    assert gone(int(stop.value.partial_result.out.split(b"\n")[0]))
 
 
-def test_lines_go_both_ways_until_the_input_ends(anywhere: Carrier) -> None:
-    talk = anywhere.talk("here", python(ECHO))
+def test_lines_go_both_ways_until_the_input_ends(anywhere: LauncherTransport) -> None:
+    talk = anywhere.open_session("here", python(ECHO))
     heard = Reader(talk)
     assert int(heard.line()) > 1
     large = os.urandom(2_000_000).replace(b"\n", b" ")
@@ -149,15 +149,15 @@ def test_lines_go_both_ways_until_the_input_ends(anywhere: Carrier) -> None:
     assert (talk.host, talk.code, heard.error) == ("here", 3, None)
 
 
-def test_its_program_ends_and_takes_what_it_started_along(here: Carrier) -> None:
-    talk = here.talk("here", "sleep 1000 & echo $!; exit 4")
+def test_its_program_ends_and_takes_what_it_started_along(here: LauncherTransport) -> None:
+    talk = here.open_session("here", "sleep 1000 & echo $!; exit 4")
     (line,) = list(talk)
     assert talk.code == 4
     assert gone(int(line))
 
 
-def test_close_ends_all(here: Carrier) -> None:
-    talk = here.talk("here", "trap '' TERM; echo $$; while :; do sleep 60; done")
+def test_close_ends_all(here: LauncherTransport) -> None:
+    talk = here.open_session("here", "trap '' TERM; echo $$; while :; do sleep 60; done")
     heard = Reader(talk)
     pid = int(heard.line())
     began = time.monotonic()
@@ -167,13 +167,13 @@ def test_close_ends_all(here: Carrier) -> None:
     heard.rest()
     assert heard.error is not None
     assert heard.error.kind == "budget"
-    with pytest.raises(Unreached) as stop:
+    with pytest.raises(TransportError) as stop:
         here.run("here", "true", b"", 5)
     assert stop.value.kind == "budget"
 
 
-def test_a_carrier_that_is_killed_takes_its_commands_along(here: Carrier) -> None:
-    talk = here.talk("here", "echo $PPID; echo $$; exec sleep 1000")
+def test_a_carrier_that_is_killed_takes_its_commands_along(here: LauncherTransport) -> None:
+    talk = here.open_session("here", "echo $PPID; echo $$; exec sleep 1000")
     heard = Reader(talk)
     parent, child = int(heard.line()), int(heard.line())
     os.kill(parent, 9)
@@ -197,8 +197,8 @@ def test_a_carrier_that_is_killed_takes_its_commands_along(here: Carrier) -> Non
     ],
 )
 def test_a_host_that_never_answers_is_told_why(argv: list[str], kind: str, words: str) -> None:
-    transport = Carrier(Here(argv), ["here"], 0.5)
-    with pytest.raises(Unreached) as stop:
+    transport = LauncherTransport(Here(argv), ["here"], 0.5)
+    with pytest.raises(TransportError) as stop:
         transport.run("here", "true", b"", 5)
     transport.close()
     assert (stop.value.kind, stop.value.text) == (kind, words)
@@ -207,4 +207,4 @@ def test_a_host_that_never_answers_is_told_why(argv: list[str], kind: str, words
 def test_its_source_is_small_and_plain() -> None:
     source = Path(remote_carrier.__file__).read_bytes()
     source.decode("ascii")
-    assert len(carrier()[-1]) < 8000
+    assert len(carrier_command()[-1]) < 8000

@@ -11,12 +11,12 @@ import zlib
 
 import pytest
 
-from doctor.collect.protocol import SOURCE, Ask, Sheet
+from doctor.collect.protocol import SOURCE, CollectOptions, RequestTemplate
 from doctor.facts.kernel import ListenQueues
 from doctor.transport.launcher import remote_carrier
-from doctor.transport.launcher.frames import Broken, Frame, Frames, Orders
-from doctor.transport.launcher.mpi import MpiEars
-from doctor.transport.launcher.slurm import SlurmEars
+from doctor.transport.launcher.frames import Frame, FrameError, FrameReader, RequestEncoder
+from doctor.transport.launcher.mpi import MpiReader
+from doctor.transport.launcher.slurm import SlurmReader
 
 
 def said(*frames: tuple[bytes, int, bytes]) -> bytes:
@@ -27,7 +27,7 @@ def said(*frames: tuple[bytes, int, bytes]) -> bytes:
 
 
 def read(stream: bytes, cuts: list[int] | None = None) -> list[Frame]:
-    reader, places = Frames(), [0, *sorted(cuts or []), len(stream)]
+    reader, places = FrameReader(), [0, *sorted(cuts or []), len(stream)]
     pieces = [stream[start:end] for start, end in itertools.pairwise(places)]
     return [frame for piece in pieces for frame in reader.read(piece)]
 
@@ -51,11 +51,11 @@ class TestFrames:
 
     def test_a_frame_that_never_comes_is_told(self) -> None:
         first, _, third = said((b"o", 1, b"a"), (b"o", 1, b"b"), (b"o", 1, b"c")).splitlines(keepends=True)
-        with pytest.raises(Broken):
+        with pytest.raises(FrameError):
             read(first + third)
 
     def test_one_that_never_ends_is_not_kept(self) -> None:
-        reader = Frames()
+        reader = FrameReader()
         for _ in range(100):
             assert list(reader.read(b"(" + b"A" * 100_000)) == []
         assert list(reader.read(said((b"o", 1, b"a")))) == [Frame("o", 1, b"a")]
@@ -80,23 +80,26 @@ class TestOrders:
         return bytes(fed)
 
     def test_each_host_is_fed_its_own(self) -> None:
-        orders = Orders()
+        orders = RequestEncoder()
         shared = os.urandom(30_000)
         sent = {task: shared + b"%d" % task * 9 + shared[::-1] for task in range(12)}
-        lines = b"".join(orders.data(task, 1, data) for task, data in sent.items())
+        lines = b"".join(orders.encode_data(task, 1, data) for task, data in sent.items())
         assert all(self.told(lines, str(task)) == data for task, data in sent.items())
 
     def test_what_is_unlike_all_before_is_sent_whole(self) -> None:
-        orders = Orders()
+        orders = RequestEncoder()
         sent = [os.urandom(5000) for _ in range(10)]
-        lines = b"".join(orders.data(0, 1, data) for data in sent)
+        lines = b"".join(orders.encode_data(0, 1, data) for data in sent)
         assert self.told(lines, "0") == b"".join(sent)
 
     def test_sixty_four_hosts_are_asked_for_little_more_than_one(self) -> None:
         """Letters that differ in a marker: every host reads all lines, so their sum is what counts."""
-        orders, sheet = Orders(), Sheet(Ask((ListenQueues,), {"hosts": [f"node{n:04d}" for n in range(64)]}))
-        letters = [sheet.letter(58.5).stdin for _ in range(64)]
-        sizes = [len(orders.data(task, task, letter)) for task, letter in enumerate(letters)]
+        orders, sheet = (
+            RequestEncoder(),
+            RequestTemplate(CollectOptions((ListenQueues,), {"hosts": [f"node{n:04d}" for n in range(64)]})),
+        )
+        letters = [sheet.request(58.5).stdin for _ in range(64)]
+        sizes = [len(orders.encode_data(task, task, letter)) for task, letter in enumerate(letters)]
         assert sizes[0] < len(SOURCE)
         assert max(sizes[1:]) < 200
         assert sum(sizes) < len(letters[0]) * 1.5
@@ -104,54 +107,56 @@ class TestOrders:
 
 class TestSlurmsWords:
     def test_a_task_cannot_speak_for_another(self) -> None:
-        ears = SlurmEars()
-        heard = list(ears.out(b" 3: 1: forged\n12: x"))
-        heard += list(ears.out(b"y\nsrun: error: forged\n"))
+        ears = SlurmReader()
+        heard = list(ears.read_stdout(b" 3: 1: forged\n12: x"))
+        heard += list(ears.read_stdout(b"y\nsrun: error: forged\n"))
         assert [(one.task, one.data) for one in heard] == [(3, b"1: forged"), (12, b"xy")]
 
     def test_which_task_is_where_is_sruns_word(self) -> None:
-        ears = SlurmEars()
+        ears = SlurmReader()
         list(
-            ears.err(
+            ears.read_stderr(
                 b"srun: launching StepId=4.0 on host exp2, 1 tasks: 1\n0: srun: launching on host exp9, 1 tasks: 0\n"
             )
         )
         list(
-            ears.err(
+            ears.read_stderr(
                 b"srun: launching 5.0 on host exp1, 1 tasks: 0\nsrun: launch/slurm: _task_start: Node exp1, 1 tasks"
             )
         )
-        list(ears.err(b" started\n"))
-        assert ears.places == {0: "exp1", 1: "exp2"}
-        assert ears.started == {"exp1"}
+        list(ears.read_stderr(b" started\n"))
+        assert ears.host_by_task == {0: "exp1", 1: "exp2"}
+        assert ears.started_hosts == {"exp1"}
 
     def test_a_node_that_cannot_be_launched_on_is_named(self) -> None:
-        ears = SlurmEars()
+        ears = SlurmReader()
         list(
-            ears.err(b"srun: error: Task launch for StepId=7.0 failed on node exp3: Communication connection failure\n")
+            ears.read_stderr(
+                b"srun: error: Task launch for StepId=7.0 failed on node exp3: Communication connection failure\n"
+            )
         )
-        assert ears.troubles["exp3"].text.endswith("Communication connection failure")
+        assert ears.errors_by_host["exp3"].text.endswith("Communication connection failure")
 
     def test_its_last_error_is_kept_without_what_a_terminal_obeys(self) -> None:
-        ears = SlurmEars()
-        list(ears.err(b"srun: error: Unable to create step for job 8: \x1b[31mno\x1b[0m\n"))
-        assert ears.words == "Unable to create step for job 8: no"
+        ears = SlurmReader()
+        list(ears.read_stderr(b"srun: error: Unable to create step for job 8: \x1b[31mno\x1b[0m\n"))
+        assert ears.last_error == "Unable to create step for job 8: no"
 
 
 class TestMpirunsWords:
     def test_a_task_cannot_speak_for_another(self) -> None:
-        ears = MpiEars(["a", "b"])
+        ears = MpiReader(["a", "b"])
         stream = b'<stdout rank="1">half &lt;stdout rank="0"&gt;x&#027;</stdout><stderr rank="0">e&#010;</stderr>\n'
-        heard = [tuple(one) for one in ears.out(stream)]
+        heard = [tuple(one) for one in ears.read_stdout(stream)]
         assert heard == [(1, False, b'half <stdout rank="0">x\x1b'), (0, True, b"e\n")]
 
     def test_which_task_is_where_is_the_first_maps_word(self) -> None:
-        ears = MpiEars(["a", "b"])
+        ears = MpiReader(["a", "b"])
         text = '<map>\n\t<host name="{}" slots="1">\n\t\t<process rank="0" status="x"/>\n\t</host>\n</map>\n'
-        list(ears.out((text.format("b") + text.format("a")).encode()))
-        assert ears.places[0] == "b"
+        list(ears.read_stdout((text.format("b") + text.format("a")).encode()))
+        assert ears.host_by_task[0] == "b"
 
     def test_a_host_that_its_ssh_does_not_reach_is_named(self) -> None:
-        ears = MpiEars(["a", "b"])
-        list(ears.err(b"ssh: connect to host b port 22: Connection refused\r\n"))
-        assert ears.troubles["b"].text == "mpirun's ssh did not reach it: Connection refused"
+        ears = MpiReader(["a", "b"])
+        list(ears.read_stderr(b"ssh: connect to host b port 22: Connection refused\r\n"))
+        assert ears.errors_by_host["b"].text == "mpirun's ssh did not reach it: Connection refused"

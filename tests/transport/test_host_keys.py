@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from doctor.transport import Unreached
+from doctor.transport import TransportError
 
 if TYPE_CHECKING:
     from tests.transport.conftest import Ground
@@ -37,8 +37,8 @@ def reaches(ground: Ground, host: str, known: Path, lines: str = "", **options: 
     return ssh.run(host, "hostname", b"", 10).out == f"{host}\n".encode()
 
 
-def stop(ground: Ground, host: str, known: Path, lines: str = "", **options: object) -> Unreached:
-    with pytest.raises(Unreached) as error:
+def stop(ground: Ground, host: str, known: Path, lines: str = "", **options: object) -> TransportError:
+    with pytest.raises(TransportError) as error:
         reaches(ground, host, known, lines, **options)
     return error.value
 

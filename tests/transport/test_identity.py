@@ -15,8 +15,8 @@ import paramiko
 import pytest
 
 from doctor.transport.ssh import ssh_agent as agent
-from doctor.transport.ssh.config import Settings
-from doctor.transport.ssh.identity import Identity, Keyring, certifies, kind, public
+from doctor.transport.ssh.config import SshHostConfig
+from doctor.transport.ssh.identity import Identity, Keyring, certifies, key_type, read_public_key
 
 pytestmark = pytest.mark.skipif(not shutil.which("ssh-keygen"), reason="no ssh-keygen here")
 Keygen = Callable[..., Path]
@@ -56,8 +56,10 @@ def add(ssh_agent: Path, *keys: Path) -> None:
     subprocess.run(["ssh-add", "-q", *keys], check=True, env=environment, stdin=subprocess.DEVNULL)
 
 
-def settings(*keys: Path, agent: Path | str = "", certificates: tuple[Path, ...] = (), only: bool = False) -> Settings:
-    return Settings(
+def settings(
+    *keys: Path, agent: Path | str = "", certificates: tuple[Path, ...] = (), only: bool = False
+) -> SshHostConfig:
+    return SshHostConfig(
         host="h",
         name="h",
         user="root",
@@ -75,8 +77,8 @@ def labels(found: tuple[Identity, ...]) -> list[str]:
 def signs(identity: Identity, key: Path, algorithm: str) -> bool:
     """Whether paramiko takes the identity's signature for one of the key."""
     signature = identity.sign_ssh_data(DATA, algorithm)
-    blob = public(f"{key}.pub")
-    return bool(paramiko.PKey.from_type_string(kind(blob), blob).verify_ssh_sig(DATA, paramiko.Message(signature)))
+    blob = read_public_key(f"{key}.pub")
+    return bool(paramiko.PKey.from_type_string(key_type(blob), blob).verify_ssh_sig(DATA, paramiko.Message(signature)))
 
 
 @pytest.mark.parametrize(
@@ -92,7 +94,7 @@ def signs(identity: Identity, key: Path, algorithm: str) -> bool:
 def test_every_kind_of_key_signs(keygen: Keygen, made_as: str, algorithm: str, argv: tuple[str, ...]) -> None:
     key = keygen("key", *argv, kind=made_as)
     (identity,) = Keyring().keys(settings(key)).identities
-    assert identity.asbytes() == public(f"{key}.pub")
+    assert identity.asbytes() == read_public_key(f"{key}.pub")
     assert signs(identity, key, algorithm)
 
 
@@ -133,7 +135,7 @@ class TestCertificates:
         certificate = certify(keygen("ca"), key)
         first, second = Keyring().keys(settings(key)).identities
         assert (first.get_name(), second.get_name()) == ("ssh-ed25519-cert-v01@openssh.com", "ssh-ed25519")
-        assert first.asbytes() == public(str(certificate))
+        assert first.asbytes() == read_public_key(str(certificate))
         assert signs(first, key, "ssh-ed25519-cert-v01@openssh.com")
 
     def test_of_an_rsa_key_in_an_agent(self, keygen: Keygen, ssh_agent: Path) -> None:
@@ -177,7 +179,9 @@ class TestWhatCannotBeUsed:
         name = b"sk-ssh-ed25519@openssh.com"
         import base64
 
-        (tmp_path / "id_ed25519_sk.pub").write_text(f"sk {base64.b64encode(agent.text(name) + b'x').decode()} me\n")
+        (tmp_path / "id_ed25519_sk.pub").write_text(
+            f"sk {base64.b64encode(agent.pack_string(name) + b'x').decode()} me\n"
+        )
         assert Keyring().keys(settings(path)).hardware == (str(path),)
 
     @pytest.mark.parametrize("content", ["", "nonsense", "-----BEGIN OPENSSH PRIVATE KEY-----\nAAAA\n", "\0\xff"])
@@ -202,7 +206,7 @@ class TestWhatCannotBeUsed:
         (identity,) = Keyring().keys(settings(agent=ssh_agent)).identities
         subprocess.run(["ssh-add", "-q", "-D"], env={**os.environ, "SSH_AUTH_SOCK": str(ssh_agent)}, check=True)
         assert not signs(identity, key, "ssh-ed25519")
-        assert identity.trouble == "the ssh-agent refused to sign"
+        assert identity.sign_error == "the ssh-agent refused to sign"
 
 
 def test_files_are_parsed_and_agents_asked_once(keygen: Keygen, ssh_agent: Path) -> None:
@@ -224,7 +228,9 @@ def test_many_threads_sign_at_once(keygen: Keygen, ssh_agent: Path) -> None:
         assert all(pool.map(lambda _: signs(identity, key, "ssh-ed25519"), range(64)))
 
 
-@pytest.mark.parametrize("answer", [b"", b"\0\0\0\0", b"\xff\xff\xff\xff", agent.text(b"\x05"), agent.text(b"\x0c\0")])
+@pytest.mark.parametrize(
+    "answer", [b"", b"\0\0\0\0", b"\xff\xff\xff\xff", agent.pack_string(b"\x05"), agent.pack_string(b"\x0c\0")]
+)
 def test_an_agent_that_talks_nonsense_is_told(tmp_path: Path, answer: bytes) -> None:
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(tmp_path / "agent"))

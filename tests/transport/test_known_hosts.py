@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from doctor.transport.ssh.known_hosts import (
-    KnownFiles,
+    KnownHostLine,
     KnownHosts,
-    Line,
-    fingerprint,
+    KnownHostsFiles,
     hashed_name,
-    judge,
-    matches,
-    spelled,
+    host_entry_name,
+    key_fingerprint,
+    matches_patterns,
+    verify_key,
 )
 
 KEY = "AAAAC3NzaC1lZDI1NTE5AAAAIB1yKP2YdF4z2W1Y0bYTq5Z0YzQ3b8sC0k7G4n0J0Cqk"
@@ -26,7 +26,7 @@ OTHER = "AAAAC3NzaC1lZDI1NTE5AAAAIKlr1p3D5PpJpXUoJ8Yk7l5j3qjD6oM0m9cQbP0b2o2W"
 
 
 def verdict(text: str, name: str, key: str = KEY) -> str:
-    return judge(KnownHosts(text).find(name), key)
+    return verify_key(KnownHosts(text).find(name), key)
 
 
 @pytest.mark.parametrize(
@@ -78,11 +78,11 @@ def test_hashed_names_are_found() -> None:
 
 def test_a_line_tells_where_it_stands() -> None:
     (line,) = KnownHosts(f"\n# comment\nnode1 ssh-ed25519 {KEY}", "/etc/known").find("node1")
-    assert line == Line("ssh-ed25519", KEY, "", "/etc/known", 3)
+    assert line == KnownHostLine("ssh-ed25519", KEY, "", "/etc/known", 3)
 
 
 def test_names_are_spelled_with_their_port() -> None:
-    assert (spelled("Node1", 22), spelled("Node1", 2222)) == ("node1", "[node1]:2222")
+    assert (host_entry_name("Node1", 22), host_entry_name("Node1", 2222)) == ("node1", "[node1]:2222")
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_names_are_spelled_with_their_port() -> None:
     ],
 )
 def test_patterns(name: str, patterns: list[str], meant: bool) -> None:
-    assert matches(name, patterns) is meant
+    assert matches_patterns(name, patterns) is meant
 
 
 @pytest.mark.skipif(not shutil.which("ssh-keygen"), reason="no ssh-keygen here")
@@ -114,49 +114,52 @@ def test_ssh_keygen_agrees(tmp_path: Path) -> None:
         assert verdict(known.read_text(), name, base64) == "known"
         subprocess.run(["ssh-keygen", "-F", name, "-f", known], check=True, capture_output=True)
     shown = subprocess.run(["ssh-keygen", "-lf", key], check=True, capture_output=True, text=True).stdout
-    assert fingerprint(base64) == shown.split()[1]
+    assert key_fingerprint(base64) == shown.split()[1]
 
 
 class TestRemembering:
     def test_a_new_file_is_for_its_owner_alone(self, tmp_path: Path) -> None:
-        path, files = tmp_path / "new" / "known_hosts", KnownFiles([])
-        files.remember(str(path), "node1", Line("ssh-ed25519", KEY), hash_name=False)
+        path, files = tmp_path / "new" / "known_hosts", KnownHostsFiles([])
+        files.remember(str(path), "node1", KnownHostLine("ssh-ed25519", KEY), hash_name=False)
         assert path.read_text() == f"node1 ssh-ed25519 {KEY}\n"
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
         assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
     def test_it_goes_on_a_line_of_its_own(self, tmp_path: Path) -> None:
-        path, files = tmp_path / "known_hosts", KnownFiles([])
+        path, files = tmp_path / "known_hosts", KnownHostsFiles([])
         path.write_text(f"node0 ssh-ed25519 {KEY}")
         path.chmod(0o644)
-        files.remember(str(path), "node1", Line("ssh-ed25519", KEY), hash_name=False)
+        files.remember(str(path), "node1", KnownHostLine("ssh-ed25519", KEY), hash_name=False)
         assert path.read_text().splitlines() == [f"node{n} ssh-ed25519 {KEY}" for n in (0, 1)]
         assert stat.S_IMODE(path.stat().st_mode) == 0o644
 
     def test_it_is_known_at_once(self, tmp_path: Path) -> None:
-        path, files = str(tmp_path / "known_hosts"), KnownFiles([])
-        assert judge(files.find([path], "node1"), KEY) == "unknown"
-        files.remember(path, "node1", Line("ssh-ed25519", KEY), hash_name=True)
-        assert judge(files.find([path], "node1"), KEY) == "known"
-        assert judge(KnownFiles([]).find([path], "node1"), KEY) == "known"
+        path, files = str(tmp_path / "known_hosts"), KnownHostsFiles([])
+        assert verify_key(files.find([path], "node1"), KEY) == "unknown"
+        files.remember(path, "node1", KnownHostLine("ssh-ed25519", KEY), hash_name=True)
+        assert verify_key(files.find([path], "node1"), KEY) == "known"
+        assert verify_key(KnownHostsFiles([]).find([path], "node1"), KEY) == "known"
         assert "node1" not in Path(path).read_text()
 
 
 class TestFiles:
     def test_each_is_read_once(self, tmp_path: Path) -> None:
-        path, files = tmp_path / "known_hosts", KnownFiles([])
+        path, files = tmp_path / "known_hosts", KnownHostsFiles([])
         path.write_text(f"node1 ssh-ed25519 {KEY}\n")
-        assert judge(files.find([str(path)], "node1"), KEY) == "known"
+        assert verify_key(files.find([str(path)], "node1"), KEY) == "known"
         path.unlink()
-        assert judge(files.find([str(path)], "node1"), KEY) == "known"
+        assert verify_key(files.find([str(path)], "node1"), KEY) == "known"
 
     def test_several_are_taken_together(self, tmp_path: Path) -> None:
         mine, system = tmp_path / "mine", tmp_path / "system"
         mine.write_text(f"node1 ssh-ed25519 {KEY}\n")
         system.write_text(f"@revoked node1 ssh-ed25519 {KEY}\n")
-        assert judge(KnownFiles([]).find([str(mine), str(tmp_path / "none"), str(system)], "node1"), KEY) == "revoked"
+        assert (
+            verify_key(KnownHostsFiles([]).find([str(mine), str(tmp_path / "none"), str(system)], "node1"), KEY)
+            == "revoked"
+        )
 
     def test_one_that_cannot_be_read_is_told(self, tmp_path: Path) -> None:
         warnings: list[str] = []
-        assert KnownFiles(warnings).find([str(tmp_path)], "node1") == []
+        assert KnownHostsFiles(warnings).find([str(tmp_path)], "node1") == []
         assert warnings == [f"{tmp_path} could not be read: {os.strerror(21)}"]

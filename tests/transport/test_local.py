@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from doctor.transport import Unreached
+from doctor.transport import TransportError
 from doctor.transport.local import Local
 
 
@@ -52,11 +52,11 @@ def test_stdin_is_sent_whole_while_output_is_read(local: Local) -> None:
 
 
 def test_stdin_stays_open_until_the_command_ends(local: Local) -> None:
-    with pytest.raises(Unreached) as stop:
+    with pytest.raises(TransportError) as stop:
         local.run("here", "read line; echo got $line; cat; echo its end", b"word\n", 0.3)
     assert stop.value.kind == "timeout"
-    assert stop.value.said is not None
-    assert stop.value.said.out == b"got word\n"
+    assert stop.value.partial_result is not None
+    assert stop.value.partial_result.out == b"got word\n"
 
 
 def test_a_command_that_never_reads_its_stdin_is_fine(local: Local) -> None:
@@ -64,20 +64,20 @@ def test_a_command_that_never_reads_its_stdin_is_fine(local: Local) -> None:
 
 
 def test_a_late_command_is_ended_with_all_that_it_started(local: Local) -> None:
-    with pytest.raises(Unreached) as stop:
+    with pytest.raises(TransportError) as stop:
         local.run("here", "trap '' TERM HUP; sleep 1000 & echo $! $$; wait", b"", 0.3)
     assert (stop.value.kind, stop.value.text) == ("timeout", "the command did not end within 0.3 s")
-    assert stop.value.said is not None
-    assert all(gone(int(pid)) for pid in stop.value.said.out.split())
+    assert stop.value.partial_result is not None
+    assert all(gone(int(pid)) for pid in stop.value.partial_result.out.split())
 
 
 def test_what_holds_the_output_open_is_not_waited_for_longer(local: Local) -> None:
     began = time.monotonic()
-    with pytest.raises(Unreached) as stop:
+    with pytest.raises(TransportError) as stop:
         local.run("here", "sleep 1000 & echo $!", b"", 0.3)
     assert time.monotonic() - began < 2
-    assert stop.value.said is not None
-    assert gone(int(stop.value.said.out))
+    assert stop.value.partial_result is not None
+    assert gone(int(stop.value.partial_result.out))
 
 
 def test_what_a_command_left_running_by_intent_stays(local: Local) -> None:
@@ -87,20 +87,20 @@ def test_what_a_command_left_running_by_intent_stays(local: Local) -> None:
 
 def test_a_flood_is_cut(local: Local) -> None:
     began = time.monotonic()
-    with pytest.raises(Unreached) as stop:
+    with pytest.raises(TransportError) as stop:
         local.run("here", "exec cat /dev/zero", b"", 30)
     assert (stop.value.kind, stop.value.text) == ("flood", "it printed more than 97.7 KiB, and was cut off")
-    assert stop.value.said is not None
-    assert 100_000 < len(stop.value.said.out) < 300_000
+    assert stop.value.partial_result is not None
+    assert 100_000 < len(stop.value.partial_result.out) < 300_000
     assert time.monotonic() - began < 5
 
 
 def test_close_ends_what_runs(local: Local, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "started")
-    stops: list[Unreached] = []
+    stops: list[TransportError] = []
 
     def wait() -> None:
-        with pytest.raises(Unreached) as stop:
+        with pytest.raises(TransportError) as stop:
             local.run("here", f"echo $$ >{tmp_path}/started; exec sleep 1000", b"", 60)
         stops.append(stop.value)
 
@@ -111,6 +111,6 @@ def test_close_ends_what_runs(local: Local, tmp_path: Path) -> None:
     thread.join(5)
     assert [stop.kind for stop in stops] == ["budget"]
     assert gone(pid)
-    with pytest.raises(Unreached) as stop:
+    with pytest.raises(TransportError) as stop:
         local.run("here", "true", b"", 5)
     assert stop.value.kind == "budget"

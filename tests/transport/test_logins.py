@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from doctor.transport import Unreached
+from doctor.transport import TransportError
 
 if TYPE_CHECKING:
     from tests.transport.conftest import Ground
@@ -58,8 +58,8 @@ def logs_in(ground: Ground, host: str, **config: str) -> bool:
     return ground.ssh(config=config).run(host, "id -un", b"", 10).out == b"root\n"
 
 
-def stop(ground: Ground, host: str, config: dict[str, str], **options: object) -> Unreached:
-    with pytest.raises(Unreached) as error:
+def stop(ground: Ground, host: str, config: dict[str, str], **options: object) -> TransportError:
+    with pytest.raises(TransportError) as error:
         ground.ssh(config=config, **options).run(host, "true", b"", 5)  # type: ignore[arg-type]
     return error.value
 
@@ -167,7 +167,7 @@ class TestPasswords:
         assert error.kind == "auth"
         assert "the password was wrong" in error.text
         assert "pepper" not in error.text + error.hint
-        with pytest.raises(Unreached) as stopped:
+        with pytest.raises(TransportError) as stopped:
             ground.openssh(password="open-pepper").run(asking, "true", b"", 5)
         assert stopped.value.kind == "auth"
 

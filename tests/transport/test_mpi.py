@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from doctor.transport import Unreached
-from doctor.transport.launcher.mpi import Mpi, refuse
-from doctor.transport.launcher.transport import Carrier
+from doctor.transport import TransportError
+from doctor.transport.launcher.mpi import Mpi, require_supported
+from doctor.transport.launcher.transport import LauncherTransport
 from tests.hosts.fleet import INSIDE, Fleet
 from tests.transport.conftest import enter_network
 from tests.transport.test_talk import Heard
@@ -42,11 +42,11 @@ def environ(fleet: Fleet, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
 
 
 @pytest.fixture
-def carry(fleet: Fleet, environ: dict[str, str]) -> Iterator[Callable[..., Carrier]]:
-    opened: list[Carrier] = []
+def carry(fleet: Fleet, environ: dict[str, str]) -> Iterator[Callable[..., LauncherTransport]]:
+    opened: list[LauncherTransport] = []
 
-    def open_(*hosts: str) -> Carrier:
-        opened.append(Carrier(Mpi(environ), hosts, None, 1 << 20))
+    def open_(*hosts: str) -> LauncherTransport:
+        opened.append(LauncherTransport(Mpi(environ), hosts, None, 1 << 20))
         return opened[-1]
 
     with open(f"/proc/{os.getpid()}/ns/net") as own:
@@ -86,7 +86,9 @@ def test_the_report_is_the_same_as_over_ssh(fleet: Fleet, environ: dict[str, str
     assert left(fleet) == ""
 
 
-def test_a_host_that_is_not_reached_keeps_no_other_from_its_answer(fleet: Fleet, carry: Callable[..., Carrier]) -> None:
+def test_a_host_that_is_not_reached_keeps_no_other_from_its_answer(
+    fleet: Fleet, carry: Callable[..., LauncherTransport]
+) -> None:
     """mpirun itself gives up all hosts when it does not reach one."""
     transport = carry(*fleet.hosts)
     *good, bad = fleet.hosts
@@ -95,14 +97,14 @@ def test_a_host_that_is_not_reached_keeps_no_other_from_its_answer(fleet: Fleet,
         said = list(pool.map(lambda host: transport.run(host, "hostname; head -c 5", b"12345", 20), good))
         stop = late.exception(30)
     assert [one.out.split()[0] for one in said] == [host.encode() for host in good]
-    assert isinstance(stop, Unreached)
+    assert isinstance(stop, TransportError)
     assert stop.kind == "refused"
     assert "Connection refused" in stop.text
 
 
-def test_mpirun_that_is_killed_leaves_nothing(fleet: Fleet, carry: Callable[..., Carrier]) -> None:
+def test_mpirun_that_is_killed_leaves_nothing(fleet: Fleet, carry: Callable[..., LauncherTransport]) -> None:
     transport = carry(*fleet.hosts[:2])
-    talk = transport.talk(fleet.hosts[1], f"echo on; exec {FOREVER}")
+    talk = transport.open_session(fleet.hosts[1], f"echo on; exec {FOREVER}")
     heard = Heard(talk)
     assert heard.line() == b"on"
     kill_mpirun()
@@ -132,8 +134,8 @@ def kill_mpirun() -> None:
     ],
 )
 def test_an_mpirun_that_cannot_carry_is_said_to_be_one(said: str, what: str) -> None:
-    with pytest.raises(Unreached) as stop:
-        refuse(said)
+    with pytest.raises(TransportError) as stop:
+        require_supported(said)
     assert (stop.value.kind, stop.value.text) == (
         "unsupported",
         f"mpirun is {what}; to carry the checks it has to be Open MPI 3 or 4",
@@ -141,5 +143,5 @@ def test_an_mpirun_that_cannot_carry_is_said_to_be_one(said: str, what: str) -> 
 
 
 def test_open_mpi_3_and_4_are_taken() -> None:
-    refuse("mpirun (Open MPI) 4.1.4\n\nReport bugs to ...\n")
-    refuse("mpirun (Open MPI) 3.1.6\n")
+    require_supported("mpirun (Open MPI) 4.1.4\n\nReport bugs to ...\n")
+    require_supported("mpirun (Open MPI) 3.1.6\n")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from doctor.transport import Said, Unreached
+from doctor.transport import CommandResult, TransportError
 
 if TYPE_CHECKING:
     from tests.transport.conftest import Ground
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.hosts
 
 
-def stop(ground: Ground, host: str, command: str = "true", timeout: float = 5.0, **options: object) -> Unreached:
-    with pytest.raises(Unreached) as error:
+def stop(ground: Ground, host: str, command: str = "true", timeout: float = 5.0, **options: object) -> TransportError:
+    with pytest.raises(TransportError) as error:
         ground.openssh(**options).run(host, command, b"x" * 60_000, timeout)  # type: ignore[arg-type]
     return error.value
 
@@ -46,8 +46,8 @@ class TestAGoodHost:
     def test_sees_no_end_of_stdin_before_the_command_has_ended(self, ground: Ground) -> None:
         error = stop(ground, ground.good[0], "cat >/dev/null; echo its end", timeout=0.5, connect_timeout=2.0)
         assert error.kind == "timeout"
-        assert error.said is not None
-        assert error.said.out == b""
+        assert error.partial_result is not None
+        assert error.partial_result.out == b""
 
     def test_is_reached_as_its_configuration_says(self, ground: Ground) -> None:
         first, second, host = ground.good[:3]
@@ -110,18 +110,18 @@ class TestFaults:
 
     def test_a_late_command_ends_on_the_host_too(self, ground: Ground) -> None:
         error = stop(ground, ground.good[1], "echo $$; cat >/dev/null", timeout=1.0, connect_timeout=2.0)
-        assert error.said is not None
-        assert ground.gone(ground.good[1], error.said.out.decode())
+        assert error.partial_result is not None
+        assert ground.gone(ground.good[1], error.partial_result.out.decode())
         assert ground.sessions(ground.good[1]) == 0
 
 
 def test_a_fleet_with_faults_ends_in_time_and_every_good_host_is_complete(ground: Ground) -> None:
     openssh, connect_timeout, before = ground.openssh(connect_timeout=3.0), 3.0, children()
 
-    def run(host: str) -> Said | Unreached:
+    def run(host: str) -> CommandResult | TransportError:
         try:
             return openssh.run(host, "hostname; seq 1000", b"x" * 60_000, 4.0)
-        except Unreached as error:
+        except TransportError as error:
             return error
 
     began = time.monotonic()
@@ -151,7 +151,7 @@ def test_close_ends_what_runs_and_leaves_nothing(ground: Ground) -> None:
     folder, stops = openssh._folder, []
 
     def run() -> None:
-        with pytest.raises(Unreached) as error:
+        with pytest.raises(TransportError) as error:
             openssh.run(ground.good[0], "echo up >/tmp/up; cat >/dev/null", b"", 60)
         stops.append(error.value.kind)
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from doctor.transport.openssh.log import ended, late, trouble
-from doctor.transport.ssh.config import Settings
+from doctor.transport.openssh.log import error_from_log, has_exit_status, late_error
+from doctor.transport.ssh.config import SshHostConfig
 
-HOST = Settings(host="gpu7", name="10.0.0.7", user="alice", known_hosts=("/home/alice/known",), connect_timeout=10.0)
-BEHIND = Settings(host="gpu7", name="10.0.0.7", user="alice", jumps=("login", "rack7"))
+HOST = SshHostConfig(
+    host="gpu7", name="10.0.0.7", user="alice", known_hosts=("/home/alice/known",), connect_timeout=10.0
+)
+BEHIND = SshHostConfig(host="gpu7", name="10.0.0.7", user="alice", jumps=("login", "rack7"))
 CHANGED = """\
 debug1: Server host key: ssh-ed25519 SHA256:KU3bTg8HYjrsBLxIBi8mBWHNiQcLMmjStQ6aXlCLPjA
 @@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@
@@ -52,28 +54,28 @@ Host key verification failed.
     ],
 )  # fmt: skip
 def test_each_sign_has_its_kind(log: str, kind: str, text: str) -> None:
-    error = trouble(log, b"", HOST)
+    error = error_from_log(log, b"", HOST)
     assert (error.kind, error.text[: len(text)]) == (kind, text)
 
 
 def test_hints_are_commands() -> None:
     unknown = "No ED25519 host key is known for [10.0.0.7]:22 and you have requested strict checking."
-    assert trouble(CHANGED, b"", HOST).hint == "ssh-keygen -R 10.0.0.7 -f /home/alice/known"
-    assert trouble(unknown, b"", HOST).hint == "ssh-keyscan -p 22 -t ed25519 10.0.0.7 >> /home/alice/known"
+    assert error_from_log(CHANGED, b"", HOST).hint == "ssh-keygen -R 10.0.0.7 -f /home/alice/known"
+    assert error_from_log(unknown, b"", HOST).hint == "ssh-keyscan -p 22 -t ed25519 10.0.0.7 >> /home/alice/known"
 
 
 def test_what_the_host_printed_is_no_sign() -> None:
-    assert trouble("debug1: Connection established.", b"Connection refused\n", HOST).kind == "error"
+    assert error_from_log("debug1: Connection established.", b"Connection refused\n", HOST).kind == "error"
 
 
 def test_debug_lines_are_no_signs() -> None:
-    assert trouble("debug1: connect to address 10.0.0.7 port 22: Connection refused", b"", HOST).kind == "error"
+    assert error_from_log("debug1: connect to address 10.0.0.7 port 22: Connection refused", b"", HOST).kind == "error"
 
 
 def test_a_jump_host_complains_on_stderr() -> None:
     log = "kex_exchange_identification: Connection closed by remote host\nConnection closed by UNKNOWN port 65535"
     said = b"bob@login: Permission denied (publickey).\r\n"
-    error = trouble(log, said, BEHIND)
+    error = error_from_log(log, said, BEHIND)
     assert (error.kind, error.text) == (
         "jump",
         "its jump host rack7 did not lead to it: bob@login: Permission denied (publickey).",
@@ -82,7 +84,7 @@ def test_a_jump_host_complains_on_stderr() -> None:
 
 def test_behind_a_jump_host_the_hosts_own_troubles_are_its_own() -> None:
     log = "debug1: Remote protocol version 2.0\nalice@10.0.0.7: Permission denied (publickey)."
-    assert trouble(log, b"", BEHIND).kind == "auth"
+    assert error_from_log(log, b"", BEHIND).kind == "auth"
 
 
 @pytest.mark.parametrize(
@@ -96,7 +98,7 @@ def test_behind_a_jump_host_the_hosts_own_troubles_are_its_own() -> None:
     ],
 )
 def test_an_exit_status_counts_when_the_host_has_told_it(log: str, told: bool) -> None:
-    assert ended(log) is told
+    assert has_exit_status(log) is told
 
 
 @pytest.mark.parametrize(
@@ -109,6 +111,6 @@ def test_an_exit_status_counts_when_the_host_has_told_it(log: str, told: bool) -
     ],
 )
 def test_a_late_ssh_is_told_by_how_far_it_had_come(log: str, kind: str, words: str) -> None:
-    error = late(log, HOST, 7.0)
+    error = late_error(log, HOST, 7.0)
     assert error.kind == kind
     assert words in error.text

@@ -6,7 +6,7 @@ import resource
 
 import pytest
 
-from doctor.transport.options import Options, kept_connections, workers
+from doctor.transport.options import SshOptions, kept_connections, workers
 
 
 @pytest.fixture
@@ -32,6 +32,6 @@ def test_kept_connections_leave_files_for_new_ones(open_files: dict[str, int]) -
 
 
 def test_the_password_is_never_shown() -> None:
-    options = Options(user="bob", password="secret")
+    options = SshOptions(user="bob", password="secret")
     assert "secret" not in repr(options) + str(options)
     assert "user='bob'" in repr(options)

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from doctor.transport import Unreached
-from doctor.transport.options import Options
+from doctor.transport import TransportError
+from doctor.transport.options import SshOptions
 from doctor.transport.process import Children
 from doctor.transport.ssh.config_resolver import Resolver
 
@@ -37,7 +37,7 @@ def make(tmp_path: Path) -> Iterator[Make]:
 
     def resolver(config: str, warnings: list[str] | None = None, **options: object) -> Resolver:
         (tmp_path / "config").write_text(config)
-        given = Options(config=str(tmp_path / "config"), **options)  # type: ignore[arg-type]
+        given = SshOptions(config=str(tmp_path / "config"), **options)  # type: ignore[arg-type]
         return Resolver(given, children, [] if warnings is None else warnings)
 
     yield resolver
@@ -49,7 +49,7 @@ class TestOnceForAll:
     def test_hosts_of_one_pattern_are_asked_for_twice(self, make: Make, calls: Path) -> None:
         resolver = make("Host node*\n User alice\n Port 2222\n ProxyCommand nc %h %p\nHost *\n User bob\n")
         with ThreadPoolExecutor(16) as pool:
-            found = list(pool.map(resolver.of, [f"node{n}" for n in range(64)]))
+            found = list(pool.map(resolver.resolve, [f"node{n}" for n in range(64)]))
         assert [one.name for one in found] == [f"node{n}" for n in range(64)]
         assert {(one.user, one.port) for one in found} == {("alice", 2222)}
         assert found[9].proxy == "nc node9 2222"
@@ -57,7 +57,7 @@ class TestOnceForAll:
 
     def test_a_host_with_lines_of_its_own_is_asked_for_itself(self, make: Make, calls: Path) -> None:
         resolver = make("Host node2\n HostName 10.0.0.2\nHost node3\n Port 3\nHost *\n User bob\n")
-        found = {name: resolver.of(name) for name in ("node1", "node2", "node3", "node4", "node5")}
+        found = {name: resolver.resolve(name) for name in ("node1", "node2", "node3", "node4", "node5")}
         assert [(one.name, one.port) for one in found.values()] == [
             ("node1", 22),
             ("10.0.0.2", 22),
@@ -78,13 +78,13 @@ class TestOnceForAll:
     )
     def test_where_the_name_makes_a_difference_each_is_asked_for(self, make: Make, calls: Path, config: str) -> None:
         resolver = make(config)
-        found = [resolver.of(f"node{n}") for n in range(5)]
+        found = [resolver.resolve(f"node{n}") for n in range(5)]
         assert len(calls.read_text().splitlines()) == 5
         assert len({(one.name, one.known_hosts, one.port) for one in found}) > 1
 
     def test_users_are_kept_apart(self, make: Make) -> None:
         resolver = make("Match user zoe\n Port 7\nHost *\n User bob\n")
-        assert [(one.user, one.port) for one in map(resolver.of, ("a", "zoe@b", "c"))] == [
+        assert [(one.user, one.port) for one in map(resolver.resolve, ("a", "zoe@b", "c"))] == [
             ("bob", 22),
             ("zoe", 7),
             ("bob", 22),
@@ -95,26 +95,26 @@ class TestOnceForAll:
 class TestOptions:
     def test_they_go_before_the_configuration(self, make: Make) -> None:
         resolver = make("User bob\nPort 2\nIdentityFile /a\n", user="eve", port=3, identity=("/b",))
-        found = resolver.of("node1")
+        found = resolver.resolve("node1")
         assert (found.user, found.port, found.identities[0]) == ("eve", 3, "/b")
 
     def test_what_stands_with_the_host_goes_before_them(self, make: Make) -> None:
-        found = make("User bob\n", user="eve", port=3).of("ssh://ann@node1:4")
+        found = make("User bob\n", user="eve", port=3).resolve("ssh://ann@node1:4")
         assert (found.user, found.port) == ("ann", 4)
 
     def test_they_are_not_for_jump_hosts(self, make: Make) -> None:
-        found = make("User bob\n", user="eve", port=3, identity=("/b",)).of_hop("gate:77")
+        found = make("User bob\n", user="eve", port=3, identity=("/b",)).resolve_hop("gate:77")
         assert (found.user, found.port) == ("bob", 77)
         assert "/b" not in found.identities
 
     def test_settings_are_like_ssh_o(self, make: Make) -> None:
-        assert make("ConnectTimeout 3\n", settings=("ConnectTimeout=9", "HostKeyAlias=x")).of("a").alias == "x"
+        assert make("ConnectTimeout 3\n", settings=("ConnectTimeout=9", "HostKeyAlias=x")).resolve("a").alias == "x"
 
 
 @needs_ssh
 def test_a_configuration_that_ssh_does_not_take_is_told_in_its_words(make: Make) -> None:
-    with pytest.raises(Unreached) as stop:
-        make("Host *\n Nonsense yes\n").of("node1")
+    with pytest.raises(TransportError) as stop:
+        make("Host *\n Nonsense yes\n").resolve("node1")
     assert stop.value.kind == "error"
     assert "Bad configuration option: nonsense" in stop.value.text
     assert stop.value.hint == "ssh -G node1"
@@ -128,7 +128,7 @@ class TestWithoutSsh:
     def test_paramiko_reads_the_configuration_and_we_say_so(self, make: Make) -> None:
         warnings: list[str] = []
         config = "Host node*\n User alice\n HostName %h.lan\n Port 2222\n ProxyJump gate\n ConnectTimeout 4\n"
-        found = make(config, warnings).of("node1")
+        found = make(config, warnings).resolve("node1")
         assert (found.user, found.name, found.port, found.jumps, found.connect_timeout) == (
             "alice",
             "node1.lan",
@@ -141,6 +141,6 @@ class TestWithoutSsh:
 
     def test_options_go_before_it(self, make: Make) -> None:
         resolver = make("User bob\n", user="eve", identity=("/a", "/b"), settings=("Port=5",))
-        found = resolver.of("node1")
+        found = resolver.resolve("node1")
         assert (found.user, found.port, found.identities) == ("eve", 5, ("/a", "/b"))
-        assert resolver.of_hop("gate").user == "bob"
+        assert resolver.resolve_hop("gate").user == "bob"

@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from doctor.transport import Unreached
+from doctor.transport import TransportError
 from doctor.transport.launcher.slurm import Slurm
-from doctor.transport.launcher.transport import Carrier
+from doctor.transport.launcher.transport import LauncherTransport
 from tests.hosts.fleet import INSIDE, Fleet
 from tests.hosts.slurm import MISSING, Cluster
 from tests.smoke.interpreter import shown
@@ -52,12 +52,12 @@ def job(cluster: Cluster) -> dict[str, str]:
 
 
 @pytest.fixture
-def carry(fleet: Fleet, job: dict[str, str]) -> Iterator[Callable[..., Carrier]]:
+def carry(fleet: Fleet, job: dict[str, str]) -> Iterator[Callable[..., LauncherTransport]]:
     """Opens transports in the network of the controller; what they started is gone when they are closed."""
-    opened: list[Carrier] = []
+    opened: list[LauncherTransport] = []
 
-    def open_(patience: float | None = None) -> Carrier:
-        opened.append(Carrier(Slurm(job), fleet.hosts, patience, 1 << 20))
+    def open_(patience: float | None = None) -> LauncherTransport:
+        opened.append(LauncherTransport(Slurm(job), fleet.hosts, patience, 1 << 20))
         return opened[-1]
 
     with open(f"/proc/{os.getpid()}/ns/net") as own:
@@ -110,7 +110,7 @@ def test_ranks_train(fleet: Fleet, job: dict[str, str]) -> None:
     assert done.returncode == 0
 
 
-def test_each_host_answers_for_itself(fleet: Fleet, carry: Callable[..., Carrier]) -> None:
+def test_each_host_answers_for_itself(fleet: Fleet, carry: Callable[..., LauncherTransport]) -> None:
     transport = carry()
     with ThreadPoolExecutor(4) as pool:
         said = list(
@@ -122,22 +122,24 @@ def test_each_host_answers_for_itself(fleet: Fleet, carry: Callable[..., Carrier
     assert transport.warnings == []
 
 
-def test_a_host_that_floods_holds_up_no_other(fleet: Fleet, carry: Callable[..., Carrier]) -> None:
+def test_a_host_that_floods_holds_up_no_other(fleet: Fleet, carry: Callable[..., LauncherTransport]) -> None:
     transport = carry()
-    talk = transport.talk(fleet.hosts[0], "exec cat /dev/urandom")
+    talk = transport.open_session(fleet.hosts[0], "exec cat /dev/urandom")
     with ThreadPoolExecutor(2) as pool:
         flood = pool.submit(transport.run, fleet.hosts[1], "exec cat /dev/urandom", b"", 30)
         assert transport.run(fleet.hosts[2], "echo fine", b"", 10).out == b"fine\n"
-        with pytest.raises(Unreached) as stop:
+        with pytest.raises(TransportError) as stop:
             flood.result(20)
     assert (stop.value.kind, stop.value.text) == ("flood", "it printed more than 1 MiB, and was cut off")
     talk.close(0.1)
 
 
-def test_srun_that_is_killed_is_started_again(fleet: Fleet, carry: Callable[..., Carrier], job: dict[str, str]) -> None:
+def test_srun_that_is_killed_is_started_again(
+    fleet: Fleet, carry: Callable[..., LauncherTransport], job: dict[str, str]
+) -> None:
     """What was going on is lost, and nothing of it stays; a check that was only reading is asked once more."""
     transport = carry()
-    talk = transport.talk(fleet.hosts[0], f"echo on; exec {FOREVER}")
+    talk = transport.open_session(fleet.hosts[0], f"echo on; exec {FOREVER}")
     heard = Heard(talk)
     assert heard.line() == b"on"
     kill_srun()
@@ -161,9 +163,9 @@ def kill_srun() -> None:
 
 def test_nothing_stays_of_a_doctor_that_is_killed(fleet: Fleet, job: dict[str, str]) -> None:
     script = (
-        "import os, signal; from doctor.transport.launcher.transport import Carrier\n"
+        "import os, signal; from doctor.transport.launcher.transport import LauncherTransport\n"
         "from doctor.transport.launcher.slurm import Slurm\n"
-        f"talk = Carrier(Slurm(), {fleet.hosts!r}).talk({fleet.hosts[2]!r}, 'echo on; exec {FOREVER}')\n"
+        f"talk = LauncherTransport(Slurm(), {fleet.hosts!r}).open_session({fleet.hosts[2]!r}, 'echo on; exec {FOREVER}')\n"
         "print(next(iter(talk)), flush=True); os.kill(os.getpid(), signal.SIGKILL)"
     )
     done = fleet.run([sys.executable, "-c", script], env={**job, "PYTHONPATH": str(ROOT)})
@@ -179,11 +181,11 @@ def test_nothing_stays_of_a_doctor_that_is_killed(fleet: Fleet, job: dict[str, s
     ],
 )
 def test_a_host_that_the_job_has_not_is_told_alone(
-    fleet: Fleet, carry: Callable[..., Carrier], hosts: list[str], kind: str, words: str
+    fleet: Fleet, carry: Callable[..., LauncherTransport], hosts: list[str], kind: str, words: str
 ) -> None:
     transport = carry()
     transport._hosts = tuple(hosts)
-    with pytest.raises(Unreached) as stop:
+    with pytest.raises(TransportError) as stop:
         transport.run("nosuch", "true", b"", 10)
     assert stop.value.kind == kind
     assert words in stop.value.text
@@ -191,17 +193,19 @@ def test_a_host_that_the_job_has_not_is_told_alone(
         assert transport.run(host, "hostname", b"", 10).out == host.encode() + b"\n"
 
 
-def test_a_job_that_is_over_is_said_once(fleet: Fleet, carry: Callable[..., Carrier], job: dict[str, str]) -> None:
+def test_a_job_that_is_over_is_said_once(
+    fleet: Fleet, carry: Callable[..., LauncherTransport], job: dict[str, str]
+) -> None:
     transport = carry()
     transport._launcher = Slurm({**job, "SLURM_JOB_ID": "999999"})
-    with pytest.raises(Unreached) as stop:
+    with pytest.raises(TransportError) as stop:
         transport.run(fleet.hosts[0], "true", b"", 10)
     assert "Invalid job id" in stop.value.text
-    assert len(transport._all) == 1
+    assert len(transport._all_steps) == 1
 
 
 def test_hosts_whose_slurmd_hangs_or_is_dead_hold_up_no_other(
-    fleet: Fleet, cluster: Cluster, carry: Callable[..., Carrier]
+    fleet: Fleet, cluster: Cluster, carry: Callable[..., LauncherTransport]
 ) -> None:
     good, (hangs, dead) = fleet.hosts[:2], fleet.hosts[2:]
     cluster.signal(hangs, "STOP")
@@ -215,7 +219,7 @@ def test_hosts_whose_slurmd_hangs_or_is_dead_hold_up_no_other(
             assert time.monotonic() - began < 6
             for one in late:
                 stop = one.exception(40)
-                assert isinstance(stop, Unreached)
+                assert isinstance(stop, TransportError)
                 assert (stop.kind, stop.text) == ("dropped", "srun had no answer from it within 3 s")
         assert transport.warnings == ["srun was started again: 2 hosts kept the others waiting"]
         assert threading.active_count() < 20

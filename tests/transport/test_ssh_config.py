@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from doctor.transport import Unreached
-from doctor.transport.ssh.config import Settings, Target, hop, read, settings, target
+from doctor.transport import TransportError
+from doctor.transport.ssh.config import SshHostConfig, Target, host_config, parse_hop, parse_target, parse_values
 from doctor.transport.ssh.config_files import config_texts, patterns
 
 HOME = pwd.getpwuid(os.getuid()).pw_dir
@@ -36,12 +36,12 @@ identityagent none
 """
 
 
-def made(text: str) -> Settings:
-    return settings("gpu7", read(text))
+def made(text: str) -> SshHostConfig:
+    return host_config("gpu7", parse_values(text))
 
 
 def test_the_settings_are_those_that_ssh_would_follow() -> None:
-    assert made(ANSWER) == Settings(
+    assert made(ANSWER) == SshHostConfig(
         host="gpu7",
         name="10.1.2.7",
         port=2222,
@@ -98,7 +98,7 @@ def test_the_agent_is_the_one_that_is_meant(monkeypatch: pytest.MonkeyPatch, lin
 
 @pytest.mark.parametrize("line", ["port ssh", "connecttimeout soon"])
 def test_nonsense_is_an_error_of_the_host(line: str) -> None:
-    with pytest.raises(Unreached) as stop:
+    with pytest.raises(TransportError) as stop:
         made(line)
     assert stop.value.kind == "error"
 
@@ -118,7 +118,7 @@ def test_nonsense_is_an_error_of_the_host(line: str) -> None:
     ],
 )
 def test_targets(words: str, expected: Target) -> None:
-    assert target(words) == expected
+    assert parse_target(words) == expected
 
 
 @pytest.mark.parametrize(
@@ -126,13 +126,13 @@ def test_targets(words: str, expected: Target) -> None:
     ["", "-oProxyCommand=reboot", "a b", "a;b", "$(reboot)", "`reboot`", "a\nb", "-l@a", "x y@a", "'@a", "a@-b"],
 )
 def test_what_cannot_be_a_host_never_gets_to_a_command_line(words: str) -> None:
-    with pytest.raises(Unreached) as stop:
-        target(words)
+    with pytest.raises(TransportError) as stop:
+        parse_target(words)
     assert stop.value.kind == "name"
 
 
 def test_hops_may_have_user_and_port() -> None:
-    assert [hop(words) for words in ("a", "u@a", "a:2222", "u@[::1]:2222")] == [
+    assert [parse_hop(words) for words in ("a", "u@a", "a:2222", "u@[::1]:2222")] == [
         Target("a"),
         Target("a", "u"),
         Target("a", "", 2222),

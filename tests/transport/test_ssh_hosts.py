@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from doctor.transport import Said, Unreached
+from doctor.transport import CommandResult, TransportError
 
 if TYPE_CHECKING:
     from tests.transport.conftest import Ground
@@ -25,8 +25,8 @@ REACHES_FOR_STDIN = "echo $$; cat >/dev/null"
 """Ends when its stdin does, as our collector does."""
 
 
-def stop(ground: Ground, fault: str, command: str = "true", timeout: float = 5.0, **options: object) -> Unreached:
-    with pytest.raises(Unreached) as error:
+def stop(ground: Ground, fault: str, command: str = "true", timeout: float = 5.0, **options: object) -> TransportError:
+    with pytest.raises(TransportError) as error:
         ground.ssh(**options).run(ground.faulty[fault], command, b"x" * 60_000, timeout)  # type: ignore[arg-type]
     return error.value
 
@@ -47,10 +47,10 @@ class TestAGoodHost:
         assert said.out.split()[0].decode() == hashlib.md5(content).hexdigest()
 
     def test_sees_no_end_of_stdin_before_the_command_has_ended(self, ground: Ground) -> None:
-        with pytest.raises(Unreached) as error:
+        with pytest.raises(TransportError) as error:
             ground.ssh().run(ground.good[0], "read line; echo got $line; cat; echo its end", b"word\n", 0.5)
-        assert error.value.said is not None
-        assert error.value.said.out == b"got word\n"
+        assert error.value.partial_result is not None
+        assert error.value.partial_result.out == b"got word\n"
 
     def test_keeps_its_connection_for_the_next_round(self, ground: Ground) -> None:
         ssh = ground.ssh()
@@ -121,39 +121,39 @@ class TestFaults:
         assert time.monotonic() - began < 3
 
     def test_a_late_command_ends_on_the_host_too(self, ground: Ground) -> None:
-        with pytest.raises(Unreached) as error:
+        with pytest.raises(TransportError) as error:
             ground.ssh().run(ground.good[1], REACHES_FOR_STDIN, b"x" * 60_000, 0.5)
         assert error.value.kind == "timeout"
-        assert error.value.said is not None
-        assert ground.gone(ground.good[1], error.value.said.out.decode())
+        assert error.value.partial_result is not None
+        assert ground.gone(ground.good[1], error.value.partial_result.out.decode())
         assert ground.sessions(ground.good[1]) == 0
 
     def test_a_flood(self, ground: Ground) -> None:
         began = time.monotonic()
         error = stop(ground, "flood", timeout=60)
         assert (error.kind, error.text) == ("flood", "it printed more than 8 MiB, and was cut off")
-        assert error.said is not None
-        assert (8 << 20) < len(error.said.out) < (10 << 20)
+        assert error.partial_result is not None
+        assert (8 << 20) < len(error.partial_result.out) < (10 << 20)
         assert time.monotonic() - began < 10
         assert ground.sessions(ground.faulty["flood"]) == 0
 
     def test_a_flood_on_stderr(self, ground: Ground) -> None:
-        with pytest.raises(Unreached) as error:
+        with pytest.raises(TransportError) as error:
             ground.ssh(max_output=100_000).run(ground.good[1], "exec cat /dev/zero >&2", b"", 30)
         assert error.value.kind == "flood"
 
     def test_a_cut_connection(self, ground: Ground) -> None:
         error = stop(ground, "cut")
         assert (error.kind, error.text) == ("lost", "the connection was cut before the command ended")
-        assert error.said is not None
-        assert (error.said.code, error.said.out) == (-1, b"first line\n")
+        assert error.partial_result is not None
+        assert (error.partial_result.code, error.partial_result.out) == (-1, b"first line\n")
 
     def test_too_many_at_the_door(self, ground: Ground) -> None:
         host, only_one = ground.good[7], "sed -i 's/^MaxStartups.*/MaxStartups 1/' /etc/ssh/sshd_config"
         with ground.fleet.broken(host, setup=only_one, sshd=["LogLevel ERROR"]):
             first = socket.create_connection((ground.fleet.addresses[host], 22))
             first.recv(100)
-            with first, pytest.raises(Unreached) as error:
+            with first, pytest.raises(TransportError) as error:
                 ground.ssh().run(host, "true", b"", 5)
         assert error.value.kind == "lost"
         assert "closed the connection at once" in error.value.text
@@ -165,10 +165,10 @@ def test_a_fleet_with_faults_ends_in_time_and_every_good_host_is_complete(ground
     ssh, connect_timeout = ground.ssh(connect_timeout=2.0), 2.0
     before = set(threading.enumerate())
 
-    def run(host: str) -> Said | Unreached:
+    def run(host: str) -> CommandResult | TransportError:
         try:
             return ssh.run(host, "hostname; seq 1000", b"x" * 60_000, 4.0)
-        except Unreached as error:
+        except TransportError as error:
             return error
 
     began = time.monotonic()
@@ -202,14 +202,14 @@ def test_a_fleet_with_faults_ends_in_time_and_every_good_host_is_complete(ground
 
 MEASURE = """
 import json, resource, sys, threading
-from doctor.transport import Unreached
-from doctor.transport.options import Options
+from doctor.transport import TransportError
+from doctor.transport.options import SshOptions
 from doctor.transport.ssh.transport import Ssh
-ssh = Ssh(Options(config=sys.argv[1]))
+ssh = Ssh(SshOptions(config=sys.argv[1]))
 def run():
     try:
         ssh.run(sys.argv[2], "true", b"", 60)
-    except Unreached as error:
+    except TransportError as error:
         kinds.append(error.kind)
     except BaseException as error:
         kinds.append(repr(error))

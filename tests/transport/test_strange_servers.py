@@ -13,8 +13,8 @@ from pathlib import Path
 import paramiko
 import pytest
 
-from doctor.transport import Unreached
-from doctor.transport.ssh.ssh_agent import text
+from doctor.transport import TransportError
+from doctor.transport.ssh.ssh_agent import pack_string
 from tests.transport.fake import Client, Server, listening
 
 BANNER = b"SSH-2.0-Strange_1.0\r\n"
@@ -62,13 +62,13 @@ class TestBeforeTheBanner:
     def test_nothing_listens(self, client: Client) -> None:
         with socket.create_server(("127.0.0.1", 0)) as unused:
             port = unused.getsockname()[1]
-        with client.to(port) as transport, pytest.raises(Unreached) as stop:
+        with client.to(port) as transport, pytest.raises(TransportError) as stop:
             transport.run("fake", "true", b"", 5)
         assert stop.value.kind == "refused"
         assert stop.value.text == f"port {port} of 127.0.0.1 refuses connections: nothing listens there"
 
     def test_the_name_does_not_resolve(self, client: Client) -> None:
-        with client.to(22, "HostName no-such-host.invalid") as transport, pytest.raises(Unreached) as stop:
+        with client.to(22, "HostName no-such-host.invalid") as transport, pytest.raises(TransportError) as stop:
             transport.run("fake", "true", b"", 5)
         assert stop.value.kind == "name"
         assert stop.value.text.startswith("the name no-such-host.invalid does not resolve: ")
@@ -214,7 +214,7 @@ class TestTheLogin:
     def test_a_security_key_is_for_the_other_transport(self, tmp_path: Path) -> None:
         path = tmp_path / "id_ed25519_sk"
         path.write_text("-----BEGIN OPENSSH PRIVATE KEY-----\n")
-        blob = base64.b64encode(text(b"sk-ssh-ed25519@openssh.com")).decode()
+        blob = base64.b64encode(pack_string(b"sk-ssh-ed25519@openssh.com")).decode()
         (tmp_path / "id_ed25519_sk.pub").write_text(f"sk-ssh-ed25519@openssh.com {blob}\n")
         client = Client(tmp_path, password="")
         stop = client.stop(lambda link: Server().serve(link), lines=f"IdentityFile {path}")
@@ -256,8 +256,8 @@ class TestACommand:
 
         stop = client.stop(lambda link: Mute().serve(link))
         assert stop.kind == "lost"
-        assert stop.said is not None
-        assert (stop.said.out, stop.said.code) == (b"half", -1)
+        assert stop.partial_result is not None
+        assert (stop.partial_result.out, stop.partial_result.code) == (b"half", -1)
 
     def test_cut_midway(self, client: Client) -> None:
         class Cutting(Server):
@@ -372,11 +372,11 @@ class TestClosing:
         self.ends(client, lambda link: Endless().serve(link), reached)
 
     def ends(self, client: Client, handle: object, reached: threading.Event) -> None:
-        stops: list[Unreached] = []
+        stops: list[TransportError] = []
         with listening(handle) as port, client.to(port) as transport:  # type: ignore[arg-type]
 
             def run() -> None:
-                with pytest.raises(Unreached) as stop:
+                with pytest.raises(TransportError) as stop:
                     transport.run("fake", "true", b"", 60)
                 stops.append(stop.value)
 
@@ -386,6 +386,6 @@ class TestClosing:
             transport.close()
             thread.join(2)
             assert [stop.kind for stop in stops] == ["budget"]
-            with pytest.raises(Unreached) as stop:
+            with pytest.raises(TransportError) as stop:
                 transport.run("fake", "true", b"", 5)
             assert stop.value.kind == "budget"

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from doctor.transport import Conversation, Transport, Unreached
+from doctor.transport import RemoteSession, Transport, TransportError
 from doctor.transport import conversation as module
-from doctor.transport.conversation import Lines, close_all
+from doctor.transport.conversation import LineSession, close_all
 from doctor.transport.local import Local
-from doctor.transport.pipes import Socket
+from doctor.transport.pipes import SocketChannel
 
 if TYPE_CHECKING:
     from tests.transport.conftest import Ground
@@ -44,9 +44,9 @@ def python(source: str, interpreter: str = sys.executable) -> str:
 class Heard:
     """What a conversation says, read by a thread of its own as the supervisor does."""
 
-    def __init__(self, conversation: Conversation) -> None:
+    def __init__(self, conversation: RemoteSession) -> None:
         self.lines: queue.Queue[bytes] = queue.Queue()
-        self.error: Unreached | None = None
+        self.error: TransportError | None = None
         self._conversation = conversation
         self._thread = threading.Thread(target=self._read)
         self._thread.start()
@@ -55,7 +55,7 @@ class Heard:
         try:
             for line in self._conversation:
                 self.lines.put(line)
-        except Unreached as error:
+        except TransportError as error:
             self.error = error
 
     def line(self) -> bytes:
@@ -96,7 +96,7 @@ def local() -> Iterator[Local]:
 
 class TestHere:
     def test_lines_go_both_ways_until_the_input_ends(self, local: Local) -> None:
-        talk = local.talk("here", python(ECHO))
+        talk = local.open_session("here", python(ECHO))
         heard = Heard(talk)
         assert int(heard.line()) > 1
         talk.send(b"one\n\ntw")
@@ -108,13 +108,13 @@ class TestHere:
         assert (talk.host, talk.code, heard.error) == ("here", 3, None)
 
     def test_what_is_sent_before_anybody_reads_is_sent_then(self, local: Local) -> None:
-        talk = local.talk("here", python(ECHO))
+        talk = local.open_session("here", python(ECHO))
         talk.send(b"early\n")
         talk.end()
         assert list(talk)[1:] == [b"early", b"bye"]
 
     def test_from_many_threads_no_two_are_mixed(self, local: Local) -> None:
-        talk = local.talk("here", python(ECHO))
+        talk = local.open_session("here", python(ECHO))
         heard = Heard(talk)
         sent = [bytes([65 + who]) * 50_000 for who in range(8)]
         threads = [
@@ -128,7 +128,7 @@ class TestHere:
         assert sorted(heard.rest()[1:-1]) == sorted(sent * 5)
 
     def test_a_large_line_comes_whole(self, local: Local) -> None:
-        talk = local.talk("here", python(ECHO))
+        talk = local.open_session("here", python(ECHO))
         heard = Heard(talk)
         line = os.urandom(1_500_000).replace(b"\n", b" ") * 2
         talk.send(line + b"\n")
@@ -137,7 +137,7 @@ class TestHere:
         talk.close()
 
     def test_a_line_without_an_end_is_a_flood(self, local: Local) -> None:
-        talk = local.talk("here", "echo $$; exec head -c 5000000 /dev/zero")
+        talk = local.open_session("here", "echo $$; exec head -c 5000000 /dev/zero")
         heard = Heard(talk)
         pid = int(heard.line())
         assert heard.rest() == []
@@ -154,24 +154,24 @@ class TestHere:
     ) -> None:
         monkeypatch.setattr(module, "BURST", 1 << 20)
         monkeypatch.setattr(module, "RATE", 1 << 10)
-        talk = local.talk("here", f"yes{where}; true")
-        with pytest.raises(Unreached) as stop:
+        talk = local.open_session("here", f"yes{where}; true")
+        with pytest.raises(TransportError) as stop:
             for _ in talk:
                 pass
         assert stop.value.kind == "flood"
         assert len(talk.err) <= 1 << 16
-        with pytest.raises(Unreached):
+        with pytest.raises(TransportError):
             talk.send(b"x\n")
 
     def test_much_within_the_rate_is_none(self, local: Local) -> None:
-        talk = local.talk("here", "exec seq 1000000")
+        talk = local.open_session("here", "exec seq 1000000")
         assert sum(1 for _ in talk) == 1_000_000
         assert talk.code == 0
 
     def test_a_program_that_takes_nothing_in_holds_nobody_up(self, local: Local) -> None:
-        talk = local.talk("here", "exec sleep 60")
+        talk = local.open_session("here", "exec sleep 60")
         heard, began = Heard(talk), time.monotonic()
-        with pytest.raises(Unreached) as stop:
+        with pytest.raises(TransportError) as stop:
             for _ in range(20):
                 talk.send(b"x" * (1 << 20))
         assert (stop.value.kind, "wait to be sent" in stop.value.text) == ("timeout", True)
@@ -181,7 +181,7 @@ class TestHere:
 
     def test_the_end_of_a_killed_program_is_seen_at_once(self, local: Local) -> None:
         """Even when what it started holds its output open; and that goes with it."""
-        talk = local.talk(
+        talk = local.open_session(
             "here",
             python(
                 "import os, subprocess; started = subprocess.Popen(['sleep', '60']);"
@@ -194,7 +194,7 @@ class TestHere:
         assert heard.rest(2) == []
         assert (talk.code, heard.error) == (-9, None)
         assert gone(child)
-        with pytest.raises(Unreached) as stop:
+        with pytest.raises(TransportError) as stop:
             talk.send(b"x\n")
         assert stop.value.kind == "lost"
 
@@ -205,12 +205,12 @@ class TestHere:
             raise OSError(38, "Function not implemented")
 
         monkeypatch.setattr(os, "pidfd_open", absent)
-        talk = local.talk("here", "sleep 60 & echo here; exit 4")
+        talk = local.open_session("here", "sleep 60 & echo here; exit 4")
         assert list(talk) == [b"here"]
         assert talk.code == 4
 
     def test_close_ends_a_program_that_listens_to_its_input(self, local: Local) -> None:
-        talk = local.talk("here", python(ECHO))
+        talk = local.open_session("here", python(ECHO))
         heard = Heard(talk)
         pid = int(heard.line())
         began = time.monotonic()
@@ -222,7 +222,7 @@ class TestHere:
         talk.close()
 
     def test_close_kills_one_that_does_not(self, local: Local) -> None:
-        talk = local.talk("here", "trap '' TERM; echo $$; while :; do sleep 60; done")
+        talk = local.open_session("here", "trap '' TERM; echo $$; while :; do sleep 60; done")
         heard = Heard(talk)
         pid = int(heard.line())
         talk.close(0.1)
@@ -232,19 +232,19 @@ class TestHere:
         assert heard.error is None
 
     def test_close_needs_no_reader(self, local: Local) -> None:
-        talk = local.talk("here", "yes | head -c 1000000; read line; exit 7")
+        talk = local.open_session("here", "yes | head -c 1000000; read line; exit 7")
         talk.send(b"go\n")
         talk.close(5)
         assert talk.code == 7
 
     def test_stderr_is_kept_to_its_last_words(self, local: Local) -> None:
-        talk = local.talk("here", "seq 100000 >&2; echo last words >&2; echo done")
+        talk = local.open_session("here", "seq 100000 >&2; echo last words >&2; echo done")
         assert list(talk) == [b"done"]
         assert len(talk.err) == 1 << 16
         assert talk.err.endswith(b"last words\n")
 
     def test_a_program_that_reads_no_more_is_still_heard(self, local: Local) -> None:
-        talk = local.talk("here", "exec <&-; echo closed; sleep 0.3; echo more")
+        talk = local.open_session("here", "exec <&-; echo closed; sleep 0.3; echo more")
         heard = Heard(talk)
         assert heard.line() == b"closed"
         talk.send(b"x\n")
@@ -252,7 +252,7 @@ class TestHere:
         assert talk.code == 0
 
     def test_closing_the_transport_is_told_to_who_reads(self, local: Local) -> None:
-        talk = local.talk("here", python(ECHO))
+        talk = local.open_session("here", python(ECHO))
         heard = Heard(talk)
         pid = int(heard.line())
         local.close()
@@ -260,13 +260,13 @@ class TestHere:
         assert heard.error is not None
         assert heard.error.kind == "budget"
         assert gone(pid, 0.1)
-        with pytest.raises(Unreached) as stop:
-            local.talk("here", "true")
+        with pytest.raises(TransportError) as stop:
+            local.open_session("here", "true")
         assert stop.value.kind == "budget"
 
     def test_many_end_with_one_grace(self, local: Local) -> None:
-        talks = [local.talk("here", "trap '' TERM; exec sleep 60") for _ in range(4)]
-        talks += [local.talk("here", "cat >/dev/null") for _ in range(12)]
+        talks = [local.open_session("here", "trap '' TERM; exec sleep 60") for _ in range(4)]
+        talks += [local.open_session("here", "cat >/dev/null") for _ in range(12)]
         heard, began = [Heard(talk) for talk in talks[::2]], time.monotonic()
         close_all(talks, 0.3)
         assert time.monotonic() - began < 0.3 + 2
@@ -279,7 +279,7 @@ class TestSockets:
     def test_the_other_sides_end_ends_it(self) -> None:
         before = files()
         ours, theirs = socket.socketpair()
-        talk = Lines("far", Socket(ours))
+        talk = LineSession("far", SocketChannel(ours))
         heard = Heard(talk)
         talk.send(b"hello\n")
         assert theirs.recv(100) == b"hello\n"
@@ -290,7 +290,7 @@ class TestSockets:
 
     def test_end_closes_our_direction_alone(self) -> None:
         ours, theirs = socket.socketpair()
-        talk = Lines("far", Socket(ours))
+        talk = LineSession("far", SocketChannel(ours))
         talk.send(b"x" * 1_000_000)
         heard = Heard(talk)
         talk.end()
@@ -304,10 +304,10 @@ class TestSockets:
         with socket.create_server(("127.0.0.1", 0)) as server:
             ours = socket.create_connection(server.getsockname())
             theirs, _ = server.accept()
-        talk = Lines("far", Socket(ours))
+        talk = LineSession("far", SocketChannel(ours))
         theirs.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
         theirs.close()
-        with pytest.raises(Unreached) as stop:
+        with pytest.raises(TransportError) as stop:
             list(talk)
         assert stop.value.kind == "lost"
 
@@ -329,7 +329,7 @@ def open_ssh(request: pytest.FixtureRequest, ground: Ground) -> Open:
 @pytest.mark.hosts
 class TestHosts:
     def test_lines_go_both_ways(self, ground: Ground, open_ssh: Open) -> None:
-        talk = open_ssh().talk(ground.good[0], python(ECHO, "python3"))
+        talk = open_ssh().open_session(ground.good[0], python(ECHO, "python3"))
         heard = Heard(talk)
         pid = heard.line()
         line = os.urandom(1_500_000).replace(b"\n", b" ") * 2
@@ -342,7 +342,7 @@ class TestHosts:
         assert ground.gone(ground.good[0], pid.decode())
 
     def test_an_answer_takes_no_time(self, ground: Ground, open_ssh: Open) -> None:
-        talk = open_ssh().talk(ground.good[0], python(ECHO, "python3"))
+        talk = open_ssh().open_session(ground.good[0], python(ECHO, "python3"))
         heard = Heard(talk)
         heard.line()
         began = time.monotonic()
@@ -365,19 +365,19 @@ class TestHosts:
     def test_a_host_that_is_not_reached_is_named_as_for_run(
         self, ground: Ground, open_ssh: Open, fault: str, kind: str
     ) -> None:
-        with pytest.raises(Unreached) as stop:
-            open_ssh(connect_timeout=1.0).talk(ground.faulty[fault], "cat")
+        with pytest.raises(TransportError) as stop:
+            open_ssh(connect_timeout=1.0).open_session(ground.faulty[fault], "cat")
         assert stop.value.kind == kind
 
     def test_a_flood_is_cut_off(self, ground: Ground, open_ssh: Open) -> None:
-        talk = open_ssh().talk(ground.good[0], "exec head -c 9000000 /dev/zero")
-        with pytest.raises(Unreached) as stop:
+        talk = open_ssh().open_session(ground.good[0], "exec head -c 9000000 /dev/zero")
+        with pytest.raises(TransportError) as stop:
             list(talk)
         assert stop.value.kind == "flood"
         assert ground.sessions(ground.good[0]) == 0
 
     def test_the_end_of_a_killed_program_is_seen(self, ground: Ground, open_ssh: Open) -> None:
-        talk = open_ssh().talk(ground.good[0], "echo $$; exec cat")
+        talk = open_ssh().open_session(ground.good[0], "echo $$; exec cat")
         heard = Heard(talk)
         ground.fleet.enter(ground.good[0], ["kill", "-9", heard.line().decode()])
         assert heard.rest(3) == []
@@ -387,7 +387,7 @@ class TestHosts:
             assert talk.code == -9
 
     def test_a_connection_that_is_cut_is_lost(self, ground: Ground, open_ssh: Open) -> None:
-        talk = open_ssh().talk(ground.good[0], "echo $PPID; cat")
+        talk = open_ssh().open_session(ground.good[0], "echo $PPID; cat")
         heard = Heard(talk)
         ground.fleet.enter(ground.good[0], ["kill", "-9", heard.line().decode()])
         assert heard.rest(3) == []
@@ -401,11 +401,11 @@ class TestHosts:
         for place in ("ssh.transport", "ssh.channel", "openssh.transport"):
             monkeypatch.setattr(f"doctor.transport.{place}.SILENCE", 3.0)
         monkeypatch.setattr(
-            "doctor.transport.openssh.transport._ALIVE", ("ServerAliveInterval=1", "ServerAliveCountMax=2")
+            "doctor.transport.openssh.transport._KEEPALIVE", ("ServerAliveInterval=1", "ServerAliveCountMax=2")
         )
         transport, (quiet, busy) = open_ssh(), ground.good[:2]
         with ground.fleet.broken([quiet, busy]):
-            talks = [transport.talk(host, "echo here; cat") for host in (quiet, busy)]
+            talks = [transport.open_session(host, "echo here; cat") for host in (quiet, busy)]
             heard = [Heard(talk) for talk in talks]
             assert [one.line() for one in heard] == [b"here"] * 2
             for host in (quiet, busy):
@@ -419,7 +419,7 @@ class TestHosts:
 
     def test_close_ends_the_program_there_at_once(self, ground: Ground, open_ssh: Open) -> None:
         transport = open_ssh()
-        talk = transport.talk(ground.good[0], python(ECHO, "python3"))
+        talk = transport.open_session(ground.good[0], python(ECHO, "python3"))
         heard = Heard(talk)
         pid = heard.line()
         began = time.monotonic()
@@ -432,7 +432,7 @@ class TestHosts:
         assert ground.sessions(ground.good[0]) == 0
 
     def test_close_does_not_wait_for_one_that_stays(self, ground: Ground, open_ssh: Open) -> None:
-        talk = open_ssh().talk(ground.good[0], "trap '' TERM HUP; echo $$; exec sleep 30")
+        talk = open_ssh().open_session(ground.good[0], "trap '' TERM HUP; echo $$; exec sleep 30")
         heard = Heard(talk)
         pid, began = heard.line(), time.monotonic()
         talk.close(0.2)
@@ -443,7 +443,7 @@ class TestHosts:
 
     def test_closing_the_transport_ends_all(self, ground: Ground, open_ssh: Open) -> None:
         transport = open_ssh()
-        talks = [transport.talk(host, "echo $$; exec cat") for host in ground.good]
+        talks = [transport.open_session(host, "echo $$; exec cat") for host in ground.good]
         heard = [Heard(talk) for talk in talks]
         pids = [one.line().decode() for one in heard]
         transport.close()
@@ -458,7 +458,7 @@ class TestHosts:
 @pytest.mark.hosts
 def test_a_connection_serves_the_next_round_too(ground: Ground) -> None:
     ssh = ground.ssh()
-    talk = ssh.talk(ground.good[0], "echo $PPID; cat")
+    talk = ssh.open_session(ground.good[0], "echo $PPID; cat")
     heard = Heard(talk)
     parent = heard.line()
     talk.close()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from doctor.transport import Unreached
+from doctor.transport import TransportError
 
 if TYPE_CHECKING:
     from tests.transport.conftest import Ground
@@ -22,8 +22,8 @@ FROM = "echo ${SSH_CONNECTION%% *}"
 """Tells the address that the connection came from."""
 
 
-def stop(ground: Ground, host: str, lines: str, **options: object) -> Unreached:
-    with pytest.raises(Unreached) as error:
+def stop(ground: Ground, host: str, lines: str, **options: object) -> TransportError:
+    with pytest.raises(TransportError) as error:
         ground.ssh(lines, **options).run(host, "true", b"", 5)  # type: ignore[arg-type]
     return error.value
 
@@ -79,8 +79,8 @@ class TestJumpHosts:
         hosts, gate = ground.good[:4], ground.faulty[fault]
         ssh = ground.ssh(f"Host {' '.join(hosts)}\n ProxyJump {gate}\n", connect_timeout=1.0)
 
-        def run(host: str) -> Unreached:
-            with pytest.raises(Unreached) as error:
+        def run(host: str) -> TransportError:
+            with pytest.raises(TransportError) as error:
                 ssh.run(host, "true", b"", 5)
             return error.value
 
@@ -188,7 +188,7 @@ def test_an_option_goes_before_the_configuration(ground: Ground) -> None:
 def test_two_users_of_one_host_are_kept_apart(ground: Ground) -> None:
     ssh = ground.ssh()
     assert ssh.run(f"root@{ground.good[0]}", "id -un", b"", 10).out == b"root\n"
-    with pytest.raises(Unreached) as error:
+    with pytest.raises(TransportError) as error:
         ssh.run(f"nobody-here@{ground.good[0]}", "id -un", b"", 10)
     assert error.value.kind == "auth"
 
@@ -211,7 +211,7 @@ def test_close_ends_a_connection_in_the_making(ground: Ground) -> None:
     stops: list[str] = []
 
     def run(host: str) -> None:
-        with pytest.raises(Unreached) as error:
+        with pytest.raises(TransportError) as error:
             ssh.run(host, "true", b"", 5)
         stops.append(error.value.kind)
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doctor.engine.sanitize import plain
-from doctor.transport.messages import seconds, size, unreached
+from doctor.engine.sanitize import strip_control_chars
+from doctor.transport.messages import format_seconds, format_size, transport_error
 
 
 @pytest.mark.parametrize(
@@ -24,29 +24,29 @@ from doctor.transport.messages import seconds, size, unreached
     ],
 )
 def test_control_characters_are_gone(words: str | bytes, shown: str) -> None:
-    assert plain(words) == shown
+    assert strip_control_chars(words) == shown
 
 
 @given(st.text() | st.binary())
 def test_nothing_that_a_terminal_obeys_is_left(words: str | bytes) -> None:
-    shown = plain(words)
+    shown = strip_control_chars(words)
     assert len(shown) <= 200
     assert all(letter == " " or unicodedata.category(letter)[0] not in "CZ" for letter in shown)
 
 
 def test_a_long_text_is_cut_and_says_so() -> None:
-    assert plain("x" * 10_000_000, 10) == "x" * 9 + "…"
+    assert strip_control_chars("x" * 10_000_000, 10) == "x" * 9 + "…"
 
 
 def test_an_error_is_safe_whatever_was_put_into_it() -> None:
-    error = unreached("error", "said \x1b[31m" + "x" * 5000, "\x07hint")
+    error = transport_error("error", "said \x1b[31m" + "x" * 5000, "\x07hint")
     assert "\x1b" not in error.text
     assert len(error.text) <= 400
     assert error.hint == "hint"
 
 
 def test_spans_and_sizes_are_short() -> None:
-    assert (seconds(10.0), seconds(0.5), size(8 << 20), size(1536), size(7)) == (
+    assert (format_seconds(10.0), format_seconds(0.5), format_size(8 << 20), format_size(1536), format_size(7)) == (
         "10 s",
         "0.5 s",
         "8 MiB",

@@ -11,33 +11,33 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from doctor.collect.merge.records import Look, Pile, Unusable, looked
-from doctor.collect.node_lines import Assembly, Torn, part
-from doctor.engine.record import BadRun, load
-from doctor.engine.sanitize import plain
-from doctor.hosts.nodeset import MOST
+from doctor.collect.merge.records import NodeFileRecord, NodeFiles, UnusableFile, parse_node_record
+from doctor.collect.node_lines import Assembly, TornRecord, parse_part
+from doctor.engine.record import BadRun, load_run
+from doctor.engine.sanitize import strip_control_chars
+from doctor.hosts.nodeset import MAX_HOSTS
 
-LARGEST = 32 << 20
+MAX_RECORD_BYTES = 32 << 20
 """Bytes of one host's record. They are some tens of thousands; a host's whole answer is cut at 8 MiB."""
-MOST_FILES = 2 * MOST
+MAX_FILES = 2 * MAX_HOSTS
 STDIN = Path("-")
 _LABEL = re.compile(rb"\A\s*\d+: ?(?=\{)")  # of `srun --label`
 
 
-def read(paths: Sequence[Path]) -> Pile:
+def read_node_files(paths: Sequence[Path]) -> NodeFiles:
     """Every record under ``paths``. Raises: OSError for a path that is not there, or a folder that cannot be listed."""
-    looks: list[Look] = []
-    unusable: list[Unusable] = []
-    for path, listed in _files(paths):
-        for found in _records(path, listed):
-            if isinstance(found, Look):
-                looks.append(found)
+    records: list[NodeFileRecord] = []
+    unusable: list[UnusableFile] = []
+    for path, listed in _list_files(paths):
+        for entry in _read_file(path, listed):
+            if isinstance(entry, NodeFileRecord):
+                records.append(entry)
             else:
-                unusable.append(found)
-    return Pile(tuple(looks), tuple(unusable))
+                unusable.append(entry)
+    return NodeFiles(tuple(records), tuple(unusable))
 
 
-def _files(paths: Sequence[Path]) -> Iterator[tuple[Path, bool]]:
+def _list_files(paths: Sequence[Path]) -> Iterator[tuple[Path, bool]]:
     """The files, and whether they were found in a folder, where anybody may have put them."""
     for path in paths:
         if not path.is_dir():
@@ -46,32 +46,32 @@ def _files(paths: Sequence[Path]) -> Iterator[tuple[Path, bool]]:
             yield path, False
             continue
         names = sorted(name for name in os.listdir(path) if name.endswith((".json", ".jsonl")) and name[0] != ".")
-        if len(names) > MOST_FILES:
-            raise OSError(errno.E2BIG, f"{len(names)} files; expected at most {MOST_FILES}", str(path))
+        if len(names) > MAX_FILES:
+            raise OSError(errno.E2BIG, f"{len(names)} files; expected at most {MAX_FILES}", str(path))
         yield from ((path / name, True) for name in names)
 
 
-def _records(path: Path, listed: bool) -> Iterator[Look | Unusable]:
+def _read_file(path: Path, listed: bool) -> Iterator[NodeFileRecord | UnusableFile]:
     """The records of one file: one, or one a line."""
-    place, host = plain(str(path)), path.stem if path.suffix == ".json" else ""
+    location, host = strip_control_chars(str(path)), path.stem if path.suffix == ".json" else ""
     if path == STDIN:
-        yield from _lines(sys.stdin.buffer, "stdin")
+        yield from _read_lines(sys.stdin.buffer, "stdin")
         return
     try:
         # In a folder a link could lead anywhere, and a pipe never end.
         handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | (os.O_NOFOLLOW | os.O_NONBLOCK if listed else 0))
         with open(handle, "rb") as file:
             if stat.S_ISREG(os.fstat(handle).st_mode):
-                yield from _plain_file(file, host, place)
+                yield from _regular_file(file, host, location)
             elif listed:
-                yield Unusable(host, place, "not a plain file")
+                yield UnusableFile(host, location, "not a plain file")
             else:
-                yield from _lines(file, place)
+                yield from _read_lines(file, location)
     except OSError as error:
-        yield Unusable(host, place, _unread(error, listed))
+        yield UnusableFile(host, location, _open_error(error, listed))
 
 
-def _unread(error: OSError, listed: bool) -> str:
+def _open_error(error: OSError, listed: bool) -> str:
     if listed and error.errno == errno.ELOOP:
         return "a symbolic link; expected a file"
     if error.errno == errno.EACCES:
@@ -79,48 +79,52 @@ def _unread(error: OSError, listed: bool) -> str:
     return error.strerror or str(error)
 
 
-def _plain_file(file: BinaryIO, host: str, place: str) -> Iterator[Look | Unusable]:
-    whole = file.read(LARGEST + 1)
-    one = _record(whole, host, place)
-    head, _, rest = whole.partition(b"\n")
+def _regular_file(file: BinaryIO, host: str, location: str) -> Iterator[NodeFileRecord | UnusableFile]:
+    content = file.read(MAX_RECORD_BYTES + 1)
+    parsed = _parse_record(content, host, location)
+    head, _, rest = content.partition(b"\n")
     # Of a file that is one host's and cannot be read, one word is enough.
-    if isinstance(one, Look) or not rest.strip() or (host and isinstance(_record(head), Unusable)):
-        yield one
+    if (
+        isinstance(parsed, NodeFileRecord)
+        or not rest.strip()
+        or (host and isinstance(_parse_record(head), UnusableFile))
+    ):
+        yield parsed
         return
     file.seek(0)
-    yield from _lines(file, place)
+    yield from _read_lines(file, location)
 
 
-def _lines(file: BinaryIO, place: str) -> Iterator[Look | Unusable]:
+def _read_lines(file: BinaryIO, location: str) -> Iterator[NodeFileRecord | UnusableFile]:
     """The records among the lines: each in one, or in parts."""
-    assembly, bad = Assembly(), 0
-    for number, line in enumerate(iter(lambda: file.readline(LARGEST + 1), b""), 1):
-        found = _line(assembly, line, f"{place}:{number}")
-        bad += isinstance(found, Unusable)
-        if bad > MOST_FILES:
-            yield Unusable("", place, "more lines than can be gone through are no records")
+    assembly, unusable_count = Assembly(), 0
+    for number, line in enumerate(iter(lambda: file.readline(MAX_RECORD_BYTES + 1), b""), 1):
+        entry = _parse_line(assembly, line, f"{location}:{number}")
+        unusable_count += isinstance(entry, UnusableFile)
+        if unusable_count > MAX_FILES:
+            yield UnusableFile("", location, "more lines than can be gone through are no records")
             return
-        if found:
-            yield found
-    yield from (Unusable(host, place, why) for host, why in assembly.torn())
+        if entry:
+            yield entry
+    yield from (UnusableFile(host, location, why) for host, why in assembly.incomplete())
 
 
-def _line(assembly: Assembly, line: bytes, place: str) -> Look | Unusable | None:
+def _parse_line(assembly: Assembly, line: bytes, location: str) -> NodeFileRecord | UnusableFile | None:
     """The record that ends with this line, or why there is none; None where there is nothing to say yet."""
-    one = part(line)
-    if one is None:
-        return _record(line, "", place) if line.strip() else None
+    line_part = parse_part(line)
+    if line_part is None:
+        return _parse_record(line, "", location) if line.strip() else None
     try:
-        whole = assembly.add(one, LARGEST)
-    except Torn as torn:
-        return Unusable(one.name, place, str(torn))
-    return None if whole is None else _record(whole, one.name, place)
+        content = assembly.add(line_part, MAX_RECORD_BYTES)
+    except TornRecord as torn:
+        return UnusableFile(line_part.name, location, str(torn))
+    return None if content is None else _parse_record(content, line_part.name, location)
 
 
-def _record(data: bytes, host: str = "", place: str = "") -> Look | Unusable:
+def _parse_record(data: bytes, host: str = "", location: str = "") -> NodeFileRecord | UnusableFile:
     try:
-        if len(data) > LARGEST:
-            raise BadRun(f"larger than {LARGEST >> 20} MiB")
-        return looked(load(_LABEL.sub(b"", data), place), place)
+        if len(data) > MAX_RECORD_BYTES:
+            raise BadRun(f"larger than {MAX_RECORD_BYTES >> 20} MiB")
+        return parse_node_record(load_run(_LABEL.sub(b"", data), location), location)
     except BadRun as error:
-        return Unusable(host, place, plain(str(error).removeprefix(f"{place}: ")))
+        return UnusableFile(host, location, strip_control_chars(str(error).removeprefix(f"{location}: ")))

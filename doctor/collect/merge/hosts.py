@@ -7,69 +7,70 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from doctor.facts.names import is_address, plain
+from doctor.facts.names import is_address, normalize_host
 
 
-class Known(msgspec.Struct, frozen=True):
+class HostIdentity(msgspec.Struct, frozen=True):
     """What one host is called."""
 
     name: str
-    own: str = ""
+    self_name: str = ""
     """What it calls itself."""
     addresses: tuple[str, ...] = ()
 
 
-Keys = Callable[[Known], Iterable[str]]
+Keys = Callable[[HostIdentity], Iterable[str]]
 
 
-def matched(expected: Sequence[str], known: Sequence[Known]) -> dict[str, int]:
-    """The place in ``known`` of every expected host that is there.
+def match_hosts(expected: Sequence[str], identities: Sequence[HostIdentity]) -> dict[str, int]:
+    """The place in ``identities`` of every expected host that is there.
 
     What fits exactly goes first. A name or address that may mean two of them, or that two of the list lay claim to,
     means none: a guess would judge one host by another's record.
     """
-    found: dict[str, int] = {}
-    for keys, alike in ((_names, _equal), (_all_names, _short_for), (_addresses, _equal)):
-        left = [host for host in expected if host not in found]
-        used = set(found.values())
-        spelled: dict[str, set[tuple[int, str]]] = defaultdict(set)
-        for place, one in enumerate(known):
+    matches: dict[str, int] = {}
+    for keys, alike in ((_names, _is_equal), (_all_names, _is_short_name), (_routable_addresses, _is_equal)):
+        unmatched = [host for host in expected if host not in matches]
+        used = set(matches.values())
+        by_stem: dict[str, set[tuple[int, str]]] = defaultdict(set)
+        for place, identity in enumerate(identities):
             if place not in used:
-                for key in keys(one):
-                    spelled[_stem(key)].add((place, key))
-        hits = {
-            host: {place for place, key in spelled.get(_stem(host), ()) if alike(plain(host), key)} for host in left
+                for key in keys(identity):
+                    by_stem[_stem(key)].add((place, key))
+        candidates = {
+            host: {place for place, key in by_stem.get(_stem(host), ()) if alike(normalize_host(host), key)}
+            for host in unmatched
         }
-        sure = {host: next(iter(places)) for host, places in hits.items() if len(places) == 1}
+        sure = {host: next(iter(places)) for host, places in candidates.items() if len(places) == 1}
         claims = Counter(sure.values())
-        found.update((host, place) for host, place in sure.items() if claims[place] == 1)
-    return found
+        matches.update((host, place) for host, place in sure.items() if claims[place] == 1)
+    return matches
 
 
-def _names(one: Known) -> Iterable[str]:
-    return (plain(one.name),)
+def _names(identity: HostIdentity) -> Iterable[str]:
+    return (normalize_host(identity.name),)
 
 
-def _all_names(one: Known) -> Iterable[str]:
-    return (plain(name) for name in (one.name, one.own) if name)
+def _all_names(identity: HostIdentity) -> Iterable[str]:
+    return (normalize_host(name) for name in (identity.name, identity.self_name) if name)
 
 
-def _addresses(one: Known) -> Iterable[str]:
-    said = (plain(address.partition("%")[0]) for address in one.addresses)
-    return (address for address in said if not (address.startswith("127.") or address == "::1"))
+def _routable_addresses(identity: HostIdentity) -> Iterable[str]:
+    addresses = (normalize_host(address.partition("%")[0]) for address in identity.addresses)
+    return (address for address in addresses if not (address.startswith("127.") or address == "::1"))
 
 
 def _stem(name: str) -> str:
     """The short name, or the whole address."""
-    return plain(name) if is_address(name) else name.lower().partition(".")[0]
+    return normalize_host(name) if is_address(name) else name.lower().partition(".")[0]
 
 
-def _equal(one: str, other: str) -> bool:
-    return one == other
+def _is_equal(name: str, other: str) -> bool:
+    return name == other
 
 
-def _short_for(one: str, other: str) -> bool:
+def _is_short_name(name: str, other: str) -> bool:
     """One is the other without its domain. Two that both have a domain are told apart by it."""
-    if is_address(one) or is_address(other):
+    if is_address(name) or is_address(other):
         return False
-    return one == other or "." not in one or "." not in other
+    return name == other or "." not in name or "." not in other

@@ -8,14 +8,14 @@ import msgspec
 
 from doctor import __version__
 from doctor.engine.record import BadRun, HostRecord, Run
-from doctor.hosts.nodeset import InventoryError, valid
+from doctor.hosts.nodeset import InventoryError, validate_host
 
 
-class Look(msgspec.Struct, frozen=True):
+class NodeFileRecord(msgspec.Struct, frozen=True):
     """One host's own record."""
 
     name: str
-    place: str
+    location: str
     """The file, and the line in it."""
     run: Run
     began: datetime
@@ -25,23 +25,23 @@ class Look(msgspec.Struct, frozen=True):
         return self.run.hosts[self.name]
 
 
-class Unusable(msgspec.Struct, frozen=True):
+class UnusableFile(msgspec.Struct, frozen=True):
     """A file that cannot be judged by."""
 
     host: str
     """Whom it is named after; empty where nothing tells."""
-    place: str
-    why: str
+    location: str
+    reason: str
 
 
-class Pile(msgspec.Struct, frozen=True):
+class NodeFiles(msgspec.Struct, frozen=True):
     """All that was found."""
 
-    looks: tuple[Look, ...]
-    unusable: tuple[Unusable, ...] = ()
+    records: tuple[NodeFileRecord, ...]
+    unusable: tuple[UnusableFile, ...] = ()
 
 
-class _Told(msgspec.Struct, forbid_unknown_fields=True):
+class _LaunchFields(msgspec.Struct, forbid_unknown_fields=True):
     """The keywords of `doctor.job.Launch.from_environment` that a run may hold."""
 
     environ: dict[str, str]
@@ -55,30 +55,30 @@ class _Told(msgspec.Struct, forbid_unknown_fields=True):
     product: str = ""
 
 
-class _Table(msgspec.Struct, forbid_unknown_fields=True):
+class _RankTableFields(msgspec.Struct, forbid_unknown_fields=True):
     path: str
     text: str = ""
     error: str = ""
     link: str = ""
 
 
-def looked(run: Run, place: str) -> Look:
+def parse_node_record(run: Run, location: str) -> NodeFileRecord:
     """The look that a run is. Raises: BadRun when it is not of `doctor node`, or cannot be judged with others."""
     if run.version != __version__:
         raise BadRun(f"made by version {run.version or 'unknown'} of doctor; expected {__version__}")
     if len(run.hosts) != 1:
         raise BadRun(f"holds {len(run.hosts)} hosts; expected the one that doctor node ran on")
     ((name, record),) = run.hosts.items()
-    if not (record.visit.local or record.visit.trouble):
+    if not (record.visit.local or record.visit.failure):
         raise BadRun("not made by doctor node on the host itself")
     try:
-        valid(name, "the file")
+        validate_host(name, "the file")
         began = datetime.fromisoformat(run.started.replace("Z", "+00:00"))
-        msgspec.convert(run.launch, _Told)
+        msgspec.convert(run.launch, _LaunchFields)
         if run.rank_table:
-            msgspec.convert(run.rank_table, _Table)
+            msgspec.convert(run.rank_table, _RankTableFields)
     except (InventoryError, ValueError) as error:
         raise BadRun(f"not made by doctor node: {error}") from None
     if began.tzinfo is None:
         raise BadRun("not made by doctor node: the time of its start has no zone")
-    return Look(name, place, run, began)
+    return NodeFileRecord(name, location, run, began)

@@ -9,17 +9,17 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from doctor.engine.fact import Answer, Fact, Output, Unreadable, ask, trouble
-from doctor.facts.firewall.ipset import read_ipsets
-from doctor.facts.firewall.iptables import read_saved
-from doctor.facts.firewall.nft import read_nft
-from doctor.facts.firewall.rules import Table, Tool
+from doctor.engine.fact import Fact, Output, ProbeAnswer, Unreadable, ask, unusable_reason
+from doctor.facts.firewall.ipset import parse_ipsets
+from doctor.facts.firewall.iptables import parse_iptables_save
+from doctor.facts.firewall.nft import parse_nft
+from doctor.facts.firewall.rules import RuleTable, Tool
 
 NEEDS_ROOT = "only root may read the firewall's rules: log in as root, or use --sudo"
-LARGEST = 64 << 20
+MAX_OUTPUT_BYTES = 64 << 20
 
 
-def list_rules(given: dict) -> dict:  # type: ignore[type-arg]
+def list_rules(arguments: dict) -> dict:  # type: ignore[type-arg]
     import base64
     import errno
     import glob
@@ -53,18 +53,18 @@ def list_rules(given: dict) -> dict:  # type: ignore[type-arg]
         except FileNotFoundError:
             return ""
 
-    def known_to_kernel() -> list:  # type: ignore[type-arg]
+    def list_kernel_tables() -> list:  # type: ignore[type-arg]
         # The kernel's own list of the nftables tables that are in force: a table that no tool tells of is then noticed.
         families = {1: "inet", 2: "ip", 3: "arp", 5: "netdev", 7: "bridge", 10: "ip6"}
-        found: list = []  # type: ignore[type-arg]
+        kernel_tables: list = []  # type: ignore[type-arg]
         modules, builtin = file("/proc/modules"), file("/lib/modules/" + os.uname()[2] + "/modules.builtin")
         if modules and builtin and "nf_tables " not in modules and "/nf_tables.ko" not in builtin:
-            return found  # to ask would load the module
+            return kernel_tables  # to ask would load the module
         try:
             netfilter = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 12)
         except OSError as error:
             if error.errno == errno.EPROTONOSUPPORT:
-                return found
+                return kernel_tables
             raise
         with netfilter:
             netfilter.bind((0, 0))
@@ -75,11 +75,11 @@ def list_rules(given: dict) -> dict:  # type: ignore[type-arg]
                 while len(data) >= 16:
                     length, kind = struct.unpack("=IH", data[:6])
                     if kind == 3:
-                        return found
+                        return kernel_tables
                     if kind == 2:
                         code = -struct.unpack("=i", data[16:20])[0]
                         if code in (errno.EINVAL, errno.EOPNOTSUPP):
-                            return found  # a kernel without nftables
+                            return kernel_tables  # a kernel without nftables
                         raise OSError(code, os.strerror(code))
                     if kind == 10 << 8:
                         rest, values = data[20:length], {2: b"\0\0\0\0"}
@@ -89,44 +89,44 @@ def list_rules(given: dict) -> dict:  # type: ignore[type-arg]
                             rest = rest[(size + 3) & ~3 :]
                         if not struct.unpack("!I", values[2])[0] & 1:  # not dormant
                             name = values[1].rstrip(b"\0").decode("utf-8", "replace")
-                            found.append([families.get(data[16], str(data[16])), name])
+                            kernel_tables.append([families.get(data[16], str(data[16])), name])
                     data = data[(length + 3) & ~3 :]
 
     outputs: dict = {}  # type: ignore[type-arg]
-    seen: dict = {"outputs": outputs, "error": "", "refused": False}  # type: ignore[type-arg]
-    seen.update(tables=[], legacy={}, local=[], bridges=[])
+    dump: dict = {"outputs": outputs, "error": "", "refused": False}  # type: ignore[type-arg]
+    dump.update(tables=[], legacy={}, local=[], bridges=[])
     try:
-        seen["tables"] = known_to_kernel()
-        seen["legacy"] = {
+        dump["tables"] = list_kernel_tables()
+        dump["legacy"] = {
             "ip": file("/proc/net/ip_tables_names").split(),
             "ip6": file("/proc/net/ip6_tables_names").split(),
         }
     except OSError as error:
-        seen["refused"] = error.errno in (errno.EPERM, errno.EACCES)
-        seen["error"] = (error.filename or "nftables") + ": " + (error.strerror or str(error))
-        return seen
-    if seen["tables"]:
+        dump["refused"] = error.errno in (errno.EPERM, errno.EACCES)
+        dump["error"] = (error.filename or "nftables") + ": " + (error.strerror or str(error))
+        return dump
+    if dump["tables"]:
         outputs["nft"] = tool("nft", "-j", "-s", "list", "ruleset")
         outputs["nft -a"] = tool("nft", "-s", "-a", "list", "ruleset")
         for family, command in (("ip", "iptables"), ("ip6", "ip6tables")):
             # What iptables put into nftables and nft cannot tell in its own words, iptables can.
-            if any(table[0] == family for table in seen["tables"]):
+            if any(table[0] == family for table in dump["tables"]):
                 saved = tool(command + "-nft-save")
                 outputs[command] = tool(command + "-save") if saved.get("ended") == "absent" else saved
     for family, command in (("ip", "iptables"), ("ip6", "ip6tables")):
-        if seen["legacy"][family]:
+        if dump["legacy"][family]:
             saved = tool(command + "-legacy-save")
             outputs[command + "-legacy"] = tool(command + "-save") if saved.get("ended") == "absent" else saved
     if any("match-set" in output.get("out", "") or "zlib:" in output.get("out", "") for output in outputs.values()):
         outputs["ipset"] = tool("ipset", "save")
     trie = re.findall(r"\|-- (\S+)\n\s+/32 host LOCAL", file("/proc/net/fib_trie"))
     hexes = [line.split()[0] for line in file("/proc/net/if_inet6").splitlines()]
-    seen["local"] = sorted(set(trie)) + [socket.inet_ntop(socket.AF_INET6, bytes.fromhex(one)) for one in hexes]
-    seen["bridges"] = sorted(path.split("/")[4] for path in glob.glob("/sys/class/net/*/bridge"))
-    return seen
+    dump["local"] = sorted(set(trie)) + [socket.inet_ntop(socket.AF_INET6, bytes.fromhex(digits)) for digits in hexes]
+    dump["bridges"] = sorted(path.split("/")[4] for path in glob.glob("/sys/class/net/*/bridge"))
+    return dump
 
 
-class _Seen(msgspec.Struct, frozen=True):
+class _FirewallDump(msgspec.Struct, frozen=True):
     """What `list_rules` returns."""
 
     outputs: dict[str, Output]
@@ -143,36 +143,36 @@ class FirewallRules(Fact, frozen=True):
 
     probe = ask(list_rules, root=True, timeout=40)
 
-    tables: tuple[Table, ...]
+    tables: tuple[RuleTable, ...]
     """Those that hold rules or chains; none at all on a host without a firewall."""
-    local: tuple[str, ...]
+    local_addresses: tuple[str, ...]
     """The addresses of the network namespace that these rules are for."""
     bridges: tuple[str, ...]
 
     @classmethod
-    def read(cls, answer: Answer) -> FirewallRules:
-        seen = msgspec.convert(answer.json(), _Seen)
-        if seen.error:
-            raise Unreadable(NEEDS_ROOT if seen.refused else seen.error)
-        if not seen.local:
+    def read(cls, answer: ProbeAnswer) -> FirewallRules:
+        dump = msgspec.convert(answer.json(), _FirewallDump)
+        if dump.error:
+            raise Unreadable(NEEDS_ROOT if dump.refused else dump.error)
+        if not dump.local:
             raise Unreadable("the kernel names no address of the host")
-        for one in seen.local:
-            ipaddress.ip_address(one)
+        for address in dump.local:
+            ipaddress.ip_address(address)
         unread: dict[str, str] = {}
-        found = (*_nftables(seen, unread), *_legacy(seen, unread))
-        return cls(tables=found, local=tuple(seen.local), bridges=tuple(seen.bridges), unread=unread)
+        rule_tables = (*_nft_tables(dump, unread), *_legacy_tables(dump, unread))
+        return cls(tables=rule_tables, local_addresses=tuple(dump.local), bridges=tuple(dump.bridges), unread=unread)
 
 
-def _nftables(seen: _Seen, unread: dict[str, str]) -> Iterator[Table]:
+def _nft_tables(dump: _FirewallDump, unread: dict[str, str]) -> Iterator[RuleTable]:
     """The tables in nftables: as nft tells them, or as iptables does where nft has no words for their rules."""
-    wanted = [table for table in seen.tables if table[0] != "arp"]
-    if not wanted:
+    table_keys = [table for table in dump.tables if table[0] != "arp"]
+    if not table_keys:
         return
-    listed, why_nft = _listed(seen.outputs)
-    saved, why_saved = _saved(seen, "iptables", "(nf_tables)")
-    for key in wanted:
+    listed, why_nft = _listed_tables(dump.outputs)
+    saved, why_saved = _saved_tables(dump, "iptables", "(nf_tables)")
+    for key in table_keys:
         table = listed.get(key)
-        if table is not None and not (_opaque(table) and key in saved):
+        if table is not None and not (_has_opaque_matches(table) and key in saved):
             yield table
         elif key in saved:
             yield saved[key]
@@ -180,39 +180,39 @@ def _nftables(seen: _Seen, unread: dict[str, str]) -> Iterator[Table]:
             unread[f"table {' '.join(key)}"] = "; ".join(filter(None, (why_nft, why_saved)))
 
 
-def _opaque(table: Table) -> bool:
+def _has_opaque_matches(table: RuleTable) -> bool:
     """nft knows the names of iptables' own matches, and not what they are to match."""
     return any('{"xt":' in rule.source for chain in table.chains for rule in chain.rules)
 
 
-def _listed(outputs: Mapping[str, Output]) -> tuple[dict[tuple[str, str], Table], str]:
+def _listed_tables(outputs: Mapping[str, Output]) -> tuple[dict[tuple[str, str], RuleTable], str]:
     """The tables by family and name, or why nft did not tell them."""
-    said, why = _text(outputs, "nft")
+    json_listing, why = _tool_output(outputs, "nft")
     if why:
         return {}, why
-    plain, _ = _text(outputs, "nft -a")
-    return {(table.family, table.name): table for table in read_nft(said, plain)}, ""
+    text_listing, _ = _tool_output(outputs, "nft -a")
+    return {(table.family, table.name): table for table in parse_nft(json_listing, text_listing)}, ""
 
 
-def _saved(seen: _Seen, command: str, kind: str) -> tuple[dict[tuple[str, str], Table], str]:
+def _saved_tables(dump: _FirewallDump, command: str, kind: str) -> tuple[dict[tuple[str, str], RuleTable], str]:
     """The tables that iptables-save and ip6tables-save tell, when they are of the kind that was asked for."""
     tables, why = {}, ""
-    sets = read_ipsets(_text(seen.outputs, "ipset")[0])
+    sets = parse_ipsets(_tool_output(dump.outputs, "ipset")[0])
     tool: Tool = "iptables-legacy" if command.endswith("legacy") else "iptables"
     for family in ("ip", "ip6"):
-        said, failed = _text(seen.outputs, command.replace("ip", family, 1))
-        first = said.partition("\n")[0]
+        saved_text, failed = _tool_output(dump.outputs, command.replace("ip", family, 1))
+        first = saved_text.partition("\n")[0]
         if failed or (("(nf_tables)" in first) != (kind == "(nf_tables)")):
             why = failed or why
             continue
-        for table in read_saved(said, tool, family, sets):
+        for table in parse_iptables_save(saved_text, tool, family, sets):
             tables[family, table.name] = table
     return tables, why
 
 
-def _legacy(seen: _Seen, unread: dict[str, str]) -> Iterator[Table]:
-    saved, why = _saved(seen, "iptables-legacy", "")
-    for family, names in seen.legacy.items():
+def _legacy_tables(dump: _FirewallDump, unread: dict[str, str]) -> Iterator[RuleTable]:
+    saved, why = _saved_tables(dump, "iptables-legacy", "")
+    for family, names in dump.legacy.items():
         for name in names:
             if (family, name) in saved:
                 yield saved[family, name]
@@ -220,19 +220,19 @@ def _legacy(seen: _Seen, unread: dict[str, str]) -> Iterator[Table]:
                 unread[f"table {name} of legacy {family}tables"] = why or "not in what iptables-save told"
 
 
-def _text(outputs: Mapping[str, Output], name: str) -> tuple[str, str]:
+def _tool_output(outputs: Mapping[str, Output], name: str) -> tuple[str, str]:
     """What a tool printed, or why there is nothing."""
     if name not in outputs:
         return "", ""
     output = outputs[name]
-    why = trouble(output)
+    why = unusable_reason(output)
     if why:
         return "", NEEDS_ROOT if "not permitted" in why or "ermission denied" in why else why
     if not output.out.startswith("zlib:"):
         return output.out, ""
     unpack = zlib.decompressobj()
     try:
-        whole = unpack.decompress(base64.b64decode(output.out[5:], validate=True), LARGEST)
+        content = unpack.decompress(base64.b64decode(output.out[5:], validate=True), MAX_OUTPUT_BYTES)
     except (ValueError, zlib.error) as error:
         return "", f"{name}: {error}"
-    return ("", f"{name}: more than 64 MiB") if unpack.unconsumed_tail else (whole.decode("utf-8", "replace"), "")
+    return ("", f"{name}: more than 64 MiB") if unpack.unconsumed_tail else (content.decode("utf-8", "replace"), "")

@@ -9,12 +9,12 @@ from typing import Literal, get_args
 import msgspec
 
 from doctor.facts.firewall.packets import Packets, Ranges
-from doctor.facts.firewall.rules import Table
-from doctor.facts.firewall.walk import IN, OUT, Place, walk
+from doctor.facts.firewall.rules import RuleTable
+from doctor.facts.firewall.walk import INBOUND_HOOKS, OUTBOUND_HOOKS, WalkPosition, walk
 
 NEW, ESTABLISHED = ((8, 8),), ((2, 2),)
 SYN, SYN_ACK, ACK = ((2, 2),), ((18, 18),), ((16, 16),)
-ZERO, ONE = ((0, 0),), ((1, 1),)
+ONLY_0, ONLY_1 = ((0, 0),), ((1, 1),)
 LOCAL, UNICAST = ((2, 2),), ((1, 1),)
 SEEN_REPLY = ((10, 10),)
 
@@ -27,23 +27,23 @@ class Obstacle(msgspec.Struct, frozen=True):
 
     outgoing: bool
     """By the rules for packets that leave the host."""
-    part: Part
-    own: Ranges
-    peers: Ranges
+    packet_kind: Part
+    host_addresses: Ranges
+    peer_addresses: Ranges
     ports: Ranges
     """Of the end that listens."""
-    others: Ranges
+    other_ports: Ranges
     """Of the end that connects."""
-    place: Place
+    position: WalkPosition
 
 
-class Gate(msgspec.Struct, frozen=True):
+class GateResult(msgspec.Struct, frozen=True):
     blocked: tuple[Obstacle, ...] = ()
     unclear: tuple[Obstacle, ...] = ()
     """A rule is not understood, or depends on more than the packet."""
 
 
-class Ask(msgspec.Struct, frozen=True):
+class GateQuery(msgspec.Struct, frozen=True):
     """Which connections are asked about: all of the job on one interface, of one family, both ways."""
 
     device: str
@@ -59,70 +59,72 @@ class Ask(msgspec.Struct, frozen=True):
 
 
 @lru_cache(maxsize=4096)
-def gate(tables: tuple[Table, ...], ask: Ask) -> Gate:
+def evaluate_gate(tables: tuple[RuleTable, ...], query: GateQuery) -> GateResult:
     """What the rules do with the job's connections."""
-    if not any(chain.hook in (*IN, *OUT) for table in tables for chain in table.chains):
-        return Gate()
+    if not any(chain.hook in (*INBOUND_HOOKS, *OUTBOUND_HOOKS) for table in tables for chain in table.chains):
+        return GateResult()
     blocked: list[Obstacle] = []
     unclear: list[Obstacle] = []
     for outgoing in (False, True):
-        for part, packets in _parts(tables, ask, outgoing):
-            course = walk(tables, OUT if outgoing else IN, packets)
-            for found, kept in zip(course.settle(), (blocked, unclear), strict=True):
-                kept += [_obstacle(outgoing, part, one, place) for one, place in found]
-    return Gate(tuple(blocked), tuple(unclear))
+        for packet_kind, packets in _packet_kinds(tables, query, outgoing):
+            result = walk(tables, OUTBOUND_HOOKS if outgoing else INBOUND_HOOKS, packets)
+            for traced, kept in zip(result.classify(), (blocked, unclear), strict=True):
+                kept += [_obstacle(outgoing, packet_kind, stopped, position) for stopped, position in traced]
+    return GateResult(tuple(blocked), tuple(unclear))
 
 
-def _parts(tables: tuple[Table, ...], ask: Ask, outgoing: bool) -> Iterator[tuple[Part, Packets]]:
+def _packet_kinds(tables: tuple[RuleTable, ...], query: GateQuery, outgoing: bool) -> Iterator[tuple[Part, Packets]]:
     """The kinds of packets that a connection of the job needs; it may have been opened at either end."""
     sources = [rule.source for table in tables for chain in table.chains for rule in chain.rules]
-    known = {"opening": (SYN, NEW, ZERO), "answer": (SYN_ACK, ESTABLISHED, ONE)}
-    known |= {"sent": (ACK, ESTABLISHED, ZERO), "returned": (ACK, ESTABLISHED, ONE)}
-    for part in get_args(Part):
-        flags, state, direction = known[part]
+    header_values = {"opening": (SYN, NEW, ONLY_0), "answer": (SYN_ACK, ESTABLISHED, ONLY_1)}
+    header_values |= {"sent": (ACK, ESTABLISHED, ONLY_0), "returned": (ACK, ESTABLISHED, ONLY_1)}
+    for packet_kind in get_args(Part):
+        flags, state, direction = header_values[packet_kind]
         fields: dict[str, Ranges] = {"flags": flags}
         # What the kernel knows of a connection is open where a rule keeps it from knowing.
-        if part == "opening" or not any("notrack" in source.lower() for source in sources):
+        if packet_kind == "opening" or not any("notrack" in source.lower() for source in sources):
             fields |= {"state": state, "direction": direction}
-        if part == "opening" or not any("CONNMARK" in one or '"mangle":{"key":{"ct"' in one for one in sources):
-            fields["ctmark"] = ZERO
-        if part in ("opening", "answer") and "state" in fields:
-            fields["status"] = ZERO if part == "opening" else SEEN_REPLY
-        yield part, _packets(ask, outgoing, fields, part in ("opening", "sent"))
+        if packet_kind == "opening" or not any(
+            "CONNMARK" in rule_source or '"mangle":{"key":{"ct"' in rule_source for rule_source in sources
+        ):
+            fields["ctmark"] = ONLY_0
+        if packet_kind in ("opening", "answer") and "state" in fields:
+            fields["status"] = ONLY_0 if packet_kind == "opening" else SEEN_REPLY
+        yield packet_kind, _packets(query, outgoing, fields, packet_kind in ("opening", "sent"))
 
 
-def _packets(ask: Ask, outgoing: bool, fields: dict[str, Ranges], to_job: bool) -> Packets:
-    ports = (ask.ephemeral, ask.ports) if to_job else (ask.ports, ask.ephemeral)
-    known = {
+def _packets(query: GateQuery, outgoing: bool, fields: dict[str, Ranges], to_job: bool) -> Packets:
+    ports = (query.ephemeral, query.ports) if to_job else (query.ports, query.ephemeral)
+    header_fields = {
         **fields,
-        "family": ((ask.family, ask.family),),
+        "family": ((query.family, query.family),),
         "protocol": ((6, 6),),
-        "saddr": ask.addresses,
-        "daddr": ask.addresses,
+        "saddr": query.addresses,
+        "daddr": query.addresses,
         "sport": ports[0],
         "dport": ports[1],
-        "mark": ZERO,
-        "extension": ZERO,
-        "routed": ONE,
+        "mark": ONLY_0,
+        "extension": ONLY_0,
+        "routed": ONLY_1,
         "stype": LOCAL if outgoing else UNICAST,
         "dtype": UNICAST if outgoing else LOCAL,
     }
     if not outgoing:
-        known["cast"] = ZERO
-        if ask.on_link:
-            known["reverse"] = ONE
-    return Packets(known, {"iif": "" if outgoing else ask.device, "oif": ask.device if outgoing else ""})
+        header_fields["cast"] = ONLY_0
+        if query.on_link:
+            header_fields["reverse"] = ONLY_1
+    return Packets(header_fields, {"iif": "" if outgoing else query.device, "oif": query.device if outgoing else ""})
 
 
-def _obstacle(outgoing: bool, part: Part, packets: Packets, place: Place) -> Obstacle:
-    own, peers = ("saddr", "daddr") if outgoing else ("daddr", "saddr")
-    job, other = ("dport", "sport") if part in ("opening", "sent") else ("sport", "dport")
+def _obstacle(outgoing: bool, packet_kind: Part, packets: Packets, position: WalkPosition) -> Obstacle:
+    host_field, peer_field = ("saddr", "daddr") if outgoing else ("daddr", "saddr")
+    job_field, other_field = ("dport", "sport") if packet_kind in ("opening", "sent") else ("sport", "dport")
     return Obstacle(
         outgoing,
-        part,
-        packets.fields[own],
-        packets.fields[peers],
-        packets.fields[job],
-        packets.fields[other],
-        place,
+        packet_kind,
+        packets.fields[host_field],
+        packets.fields[peer_field],
+        packets.fields[job_field],
+        packets.fields[other_field],
+        position,
     )

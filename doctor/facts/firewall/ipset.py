@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
-from doctor.facts.firewall.packets import NEVER, Condition, Is, Not, Unclear, any_row, ranges
-from doctor.facts.firewall.rules import Odd, Step
+from doctor.facts.firewall.packets import NEVER, Condition, FieldIn, Not, Unclear, any_row_matches, to_ranges
+from doctor.facts.firewall.rules import Step, UnsupportedRule
 from doctor.facts.firewall.words import network_span
 
 
-def read_ipsets(saved: str) -> tuple[tuple[str, str], ...]:
+def parse_ipsets(saved: str) -> tuple[tuple[str, str], ...]:
     """The sets of ``ipset save``: of each its type, then its entries, one a line."""
     sets: dict[str, list[str]] = {}
     for line in saved.splitlines():
-        words = line.split()
-        if len(words) >= 3 and words[0] == "create":
-            sets[words[1]] = [words[2]]
-        elif len(words) >= 3 and words[0] == "add" and words[1] in sets:
-            sets[words[1]].append(words[2] + (" nomatch" if "nomatch" in words[3:] else ""))
+        tokens = line.split()
+        if len(tokens) >= 3 and tokens[0] == "create":
+            sets[tokens[1]] = [tokens[2]]
+        elif len(tokens) >= 3 and tokens[0] == "add" and tokens[1] in sets:
+            sets[tokens[1]].append(tokens[2] + (" nomatch" if "nomatch" in tokens[3:] else ""))
     return tuple((name, "\n".join(held)) for name, held in sets.items())
 
 
@@ -28,9 +28,9 @@ def ipset_lookup(key: str, held: str, negated: bool) -> tuple[Step, ...]:
     try:
         kind, *entries = held.splitlines()
         fields = _set_fields(kind, key)
-        test = _entries(fields, entries)
+        test = _any_entry(fields, entries)
         return (Not(test) if negated else test,)
-    except (Odd, ValueError):
+    except (UnsupportedRule, ValueError):
         return (Unclear(),)
 
 
@@ -38,22 +38,22 @@ def _set_fields(kind: str, key: str) -> list[str]:
     sides, parts = key.split(","), kind.partition(":")[2].split(",")
     kinds = {"ip": "addr", "net": "addr", "port": "port"}
     if kind.startswith("list:") or len(parts) > len(sides) or not set(parts) <= set(kinds):
-        raise Odd(kind)
+        raise UnsupportedRule(kind)
     return [side[0] + kinds[part] for side, part in zip(sides, parts, strict=False)]
 
 
-def _entries(fields: Sequence[str], entries: Sequence[str]) -> Condition:
+def _any_entry(fields: Sequence[str], entries: Sequence[str]) -> Condition:
     """One field: one set of numbers. More of them: one condition an entry."""
     if any(entry.endswith(" nomatch") for entry in entries):
-        raise Odd("exceptions")
-    return any_row(tuple(map(_entry, fields, entry.split(","))) for entry in entries)
+        raise UnsupportedRule("exceptions")
+    return any_row_matches(tuple(map(_entry_condition, fields, entry.split(","))) for entry in entries)
 
 
-def _entry(field: str, text: str) -> Condition:
+def _entry_condition(field: str, text: str) -> Condition:
     """One part of an entry."""
     if field.endswith("port"):
         protocol, _, ports = text.rpartition(":")
         low, _, high = ports.partition("-")
-        return Is(field, ((int(low), int(high or low)),)) if protocol in ("", "tcp") else NEVER
+        return FieldIn(field, ((int(low), int(high or low)),)) if protocol in ("", "tcp") else NEVER
     low, dash, high = text.partition("-")
-    return Is(field, ranges([(network_span(low)[0], network_span(high)[1]) if dash else network_span(low)]))
+    return FieldIn(field, to_ranges([(network_span(low)[0], network_span(high)[1]) if dash else network_span(low)]))

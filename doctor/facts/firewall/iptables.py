@@ -11,22 +11,40 @@ from functools import lru_cache
 import msgspec
 
 from doctor.engine.fact import Unreadable
-from doctor.facts.firewall.packets import NEVER, All, Condition, Is, Named, Not, OneOf, Ranges, Unclear, ranges
-from doctor.facts.firewall.rules import Act, Chain, Lookup, Odd, Rule, Step, Table, Tool
-from doctor.facts.firewall.words import FLAGS, KINDS, PROTOCOLS, STATES, STATUSES, network_span
+from doctor.facts.firewall.packets import (
+    NEVER,
+    AllOf,
+    AnyOf,
+    Condition,
+    FieldIn,
+    InterfaceIn,
+    Not,
+    Ranges,
+    Unclear,
+    to_ranges,
+)
+from doctor.facts.firewall.rules import Action, Chain, Rule, RuleTable, SetLookup, Step, Tool, UnsupportedRule
+from doctor.facts.firewall.words import (
+    CONNTRACK_STATES,
+    CONNTRACK_STATUSES,
+    PROTOCOLS,
+    TCP_FLAGS,
+    VALUES_BY_KIND,
+    network_span,
+)
 
 HOOKS = {
     "PREROUTING": "prerouting", "INPUT": "input", "OUTPUT": "output", "POSTROUTING": "postrouting",
     "FORWARD": "forward",
 }  # fmt: skip
-PRIORITIES = {"raw": -300, "mangle": -150, "nat": -100, "filter": 0, "security": 50}
-GOING_ON = frozenset(
+TABLE_PRIORITIES = {"raw": -300, "mangle": -150, "nat": -100, "filter": 0, "security": 50}
+NON_TERMINAL_TARGETS = frozenset(
     (
         *("LOG", "NFLOG", "ULOG", "TCPMSS", "DSCP", "TOS", "TTL", "HL", "CHECKSUM", "CLASSIFY", "SECMARK"),
         *("CONNSECMARK", "AUDIT", "TRACE", "TEE", "IDLETIMER", "RATEEST", "SET", "LED", "ECN", "TCPOPTSTRIP", "HMARK"),
     )
 )
-ENDS = {
+TERMINAL_ACTIONS = {
     "ACCEPT": "accept",
     "DROP": "block",
     "REJECT": "block",
@@ -37,12 +55,14 @@ ENDS = {
 
 
 @lru_cache(maxsize=256)
-def read_saved(saved: str, tool: Tool, family: str, sets: tuple[tuple[str, str], ...] = ()) -> tuple[Table, ...]:
+def parse_iptables_save(
+    saved: str, tool: Tool, family: str, sets: tuple[tuple[str, str], ...] = ()
+) -> tuple[RuleTable, ...]:
     """The tables of an ``iptables-save``.
 
     Raises: Unreadable when it is not what iptables-save prints.
     """
-    tables: list[Table] = []
+    tables: list[RuleTable] = []
     chains: dict[str, tuple[str, list[Rule]]] | None = None
     name = ""
     for line in saved.splitlines():
@@ -51,16 +71,16 @@ def read_saved(saved: str, tool: Tool, family: str, sets: tuple[tuple[str, str],
         if line.startswith("*") and chains is None:
             name, chains = line[1:], {}
         elif line == "COMMIT" and chains is not None:
-            tables.append(_table(tool, family, name, chains, sets))
+            tables.append(_build_table(tool, family, name, chains, sets))
             chains = None
-        elif chains is None or not _into(chains, line):
+        elif chains is None or not _add_line(chains, line):
             raise Unreadable(f"iptables-save: not understood: {line[:80]}")
     if chains is not None:
         raise Unreadable(f"iptables-save: broke off in the table {name}")
     return tuple(tables)
 
 
-def _into(chains: dict[str, tuple[str, list[Rule]]], line: str) -> bool:
+def _add_line(chains: dict[str, tuple[str, list[Rule]]], line: str) -> bool:
     head = re.fullmatch(r":(\S+) (\S+)(?: \[\d+:\d+\])?", line)
     if head:
         chains[head[1]] = (head[2], [])
@@ -72,17 +92,23 @@ def _into(chains: dict[str, tuple[str, list[Rule]]], line: str) -> bool:
     return True
 
 
-def _table(
+def _build_table(
     tool: Tool,
     family: str,
     name: str,
     chains: Mapping[str, tuple[str, list[Rule]]],
     sets: tuple[tuple[str, str], ...],
-) -> Table:
-    return Table(tool, family, name, tuple(_chain(name, chain, *said) for chain, said in chains.items()), sets)
+) -> RuleTable:
+    return RuleTable(
+        tool,
+        family,
+        name,
+        tuple(_build_chain(name, chain, *policy_and_rules) for chain, policy_and_rules in chains.items()),
+        sets,
+    )
 
 
-def _chain(table: str, name: str, policy: str, rules: Sequence[Rule]) -> Chain:
+def _build_chain(table: str, name: str, policy: str, rules: Sequence[Rule]) -> Chain:
     if policy == "-":
         return Chain(name, tuple(rules))
     if policy not in ("ACCEPT", "DROP") or name not in HOOKS:
@@ -92,243 +118,243 @@ def _chain(table: str, name: str, policy: str, rules: Sequence[Rule]) -> Chain:
         name,
         tuple(rules),
         HOOKS[name],
-        100 if source else PRIORITIES.get(table, 0),
+        100 if source else TABLE_PRIORITIES.get(table, 0),
         policy.lower(),
         "nat" if table == "nat" else "filter",
     )
 
 
-class _Words:
+class _RuleTokens:
     """The words of one rule, from left to right."""
 
     def __init__(self, line: str) -> None:
-        self.words = shlex.split(line)[2:]
-        self.at = 0
+        self.tokens = shlex.split(line)[2:]
+        self.position = 0
 
-    def next(self) -> str:
-        self.at += 1
-        return self.words[self.at - 1] if self.at <= len(self.words) else ""
+    def next_token(self) -> str:
+        self.position += 1
+        return self.tokens[self.position - 1] if self.position <= len(self.tokens) else ""
 
-    def negated(self) -> bool:
-        if self.at < len(self.words) and self.words[self.at] == "!":
-            self.at += 1
+    def take_negation(self) -> bool:
+        if self.position < len(self.tokens) and self.tokens[self.position] == "!":
+            self.position += 1
             return True
         return False
 
-    def rest(self) -> list[str]:
-        return self.words[self.at :]
+    def remaining(self) -> list[str]:
+        return self.tokens[self.position :]
 
 
 @lru_cache(maxsize=1 << 16)
-def saved_steps(line: str) -> tuple[Step, ...]:
+def iptables_steps(line: str) -> tuple[Step, ...]:
     """What a rule does, step by step."""
     try:
-        return tuple(_steps(_Words(line)))
+        return tuple(_rule_steps(_RuleTokens(line)))
     except ValueError:  # an open quote
-        return (Unclear(), Act("unclear"))
+        return (Unclear(), Action("unclear"))
 
 
-def _steps(words: _Words) -> Iterator[Step]:
+def _rule_steps(tokens: _RuleTokens) -> Iterator[Step]:
     module = ""
-    while words.rest():
-        negated = words.negated()
-        option = words.next()
+    while tokens.remaining():
+        negated = tokens.take_negation()
+        option = tokens.next_token()
         if option in ("-j", "-g"):
-            yield from _target(words.next(), words.rest(), option)
+            yield from _target_steps(tokens.next_token(), tokens.remaining(), option)
             return
         if option == "-m":
-            module = words.next()
+            module = tokens.next_token()
             continue
         try:
-            test = _condition(module, option, words)
-        except (Odd, ValueError, KeyError, IndexError):
-            yield from _to_target(words)
+            test = _parse_match(module, option, tokens)
+        except (UnsupportedRule, ValueError, KeyError, IndexError):
+            yield from _skip_to_target(tokens)
             return
-        if isinstance(test, Lookup):
+        if isinstance(test, SetLookup):
             yield msgspec.structs.replace(test, negated=negated)
         else:
             yield Not(test) if negated else test
 
 
-def _to_target(words: _Words) -> Iterator[Step]:
+def _skip_to_target(tokens: _RuleTokens) -> Iterator[Step]:
     """A match that is not understood: whether the rule matches is open, and what it does is not."""
     yield Unclear()
-    while words.rest():
-        option = words.next()
+    while tokens.remaining():
+        option = tokens.next_token()
         if option in ("-j", "-g"):
-            yield from _target(words.next(), words.rest(), option)
+            yield from _target_steps(tokens.next_token(), tokens.remaining(), option)
 
 
-def _condition(module: str, option: str, words: _Words) -> Condition | Lookup:
+def _parse_match(module: str, option: str, tokens: _RuleTokens) -> Condition | SetLookup:
     if option in ("-i", "-o"):
-        return Named(option[1] + "if", (_pattern(words.next()),))
+        return InterfaceIn(option[1] + "if", (_interface_pattern(tokens.next_token()),))
     if option in ("-s", "-d"):
-        return Is(option[1] + "addr", ranges([network_span(words.next())]))
+        return FieldIn(option[1] + "addr", to_ranges([network_span(tokens.next_token())]))
     if option == "-p":
-        return _protocol(words.next())
+        return _protocol_condition(tokens.next_token())
     if option == "-f":
         return NEVER
-    return MATCHES[module, option](words)
+    return MATCH_PARSERS[module, option](tokens)
 
 
-def _pattern(name: str) -> str:
+def _interface_pattern(name: str) -> str:
     return name[:-1] + "*" if name.endswith("+") else name
 
 
-def _protocol(name: str) -> Condition:
+def _protocol_condition(name: str) -> Condition:
     if name in ("all", "0"):
-        return All()
+        return AllOf()
     number = int(name) if name.isdecimal() else PROTOCOLS.get(name, 255)
-    return Is("protocol", ((number, number),))
+    return FieldIn("protocol", ((number, number),))
 
 
-def _ports(text: str) -> Ranges:
+def _parse_ports(text: str) -> Ranges:
     """``22``, ``1024:``, ``:1023``, or several of them with commas."""
     spans = []
     for part in text.split(","):
         low, colon, high = part.partition(":")
         spans.append((int(low or 0), int(high or 65535) if colon else int(low)))
-    return ranges(spans)
+    return to_ranges(spans)
 
 
-def _bits(known: Mapping[str, int], text: str) -> int:
+def _combine_bits(values_by_name: Mapping[str, int], text: str) -> int:
     """The bits of a list of names."""
     if text in ("NONE", "ALL"):
         return 0 if text == "NONE" else 0x3F
-    whole = 0
+    combined = 0
     for name in text.split(","):
-        whole |= known[name.lower()]
-    return whole
+        combined |= values_by_name[name.lower()]
+    return combined
 
 
 def _any_bit(field: str, mask: int) -> Condition:
-    return Not(Is(field, ((0, 0),), mask))
+    return Not(FieldIn(field, ((0, 0),), mask))
 
 
-def _states(words: _Words) -> Condition:
+def _state_test(tokens: _RuleTokens) -> Condition:
     """ctstate lists states, and SNAT and DNAT, which are statuses."""
-    names = words.next().split(",")
+    names = tokens.next_token().split(",")
     states = ",".join(name for name in names if name not in ("SNAT", "DNAT"))
-    parts = [_any_bit("state", _bits(STATES, states))] if states else []
-    parts += [_any_bit("status", STATUSES[name.lower()]) for name in names if name in ("SNAT", "DNAT")]
-    return parts[0] if len(parts) == 1 else OneOf(tuple(parts))
+    parts = [_any_bit("state", _combine_bits(CONNTRACK_STATES, states))] if states else []
+    parts += [_any_bit("status", CONNTRACK_STATUSES[name.lower()]) for name in names if name in ("SNAT", "DNAT")]
+    return parts[0] if len(parts) == 1 else AnyOf(tuple(parts))
 
 
-def _statuses(words: _Words) -> Condition:
-    names = words.next()
-    known = {**STATUSES, "seen_reply": 2}
-    return Is("status", ((0, 0),)) if names == "NONE" else _any_bit("status", _bits(known, names))
+def _status_test(tokens: _RuleTokens) -> Condition:
+    names = tokens.next_token()
+    statuses = {**CONNTRACK_STATUSES, "seen_reply": 2}
+    return FieldIn("status", ((0, 0),)) if names == "NONE" else _any_bit("status", _combine_bits(statuses, names))
 
 
-def _flags(words: _Words) -> Condition:
-    mask, wanted = _bits(FLAGS, words.next()), _bits(FLAGS, words.next())
-    return Is("flags", ((wanted, wanted),), mask)
+def _flags_test(tokens: _RuleTokens) -> Condition:
+    mask, expected = _combine_bits(TCP_FLAGS, tokens.next_token()), _combine_bits(TCP_FLAGS, tokens.next_token())
+    return FieldIn("flags", ((expected, expected),), mask)
 
 
-def _marked(field: str) -> Test:
-    def test(words: _Words) -> Condition:
-        value, _, mask = words.next().partition("/")
+def _mark_test(field: str) -> Test:
+    def test(tokens: _RuleTokens) -> Condition:
+        value, _, mask = tokens.next_token().partition("/")
         number = int(value, 0)
-        return Is(field, ((number, number),), int(mask, 0) if mask else -1)
+        return FieldIn(field, ((number, number),), int(mask, 0) if mask else -1)
 
     return test
 
 
-def _between(field: str) -> Test:
-    def test(words: _Words) -> Condition:
-        low, _, high = words.next().partition("-")
-        return Is(field, ranges([(int(ipaddress.ip_address(low)), int(ipaddress.ip_address(high or low)))]))
+def _address_range_test(field: str) -> Test:
+    def test(tokens: _RuleTokens) -> Condition:
+        low, _, high = tokens.next_token().partition("-")
+        return FieldIn(field, to_ranges([(int(ipaddress.ip_address(low)), int(ipaddress.ip_address(high or low)))]))
 
     return test
 
 
-def _ported(*fields: str) -> Test:
-    def test(words: _Words) -> Condition:
-        spans = _ports(words.next())
-        return OneOf(tuple(Is(field, spans) for field in fields)) if len(fields) > 1 else Is(fields[0], spans)
+def _port_test(*fields: str) -> Test:
+    def test(tokens: _RuleTokens) -> Condition:
+        spans = _parse_ports(tokens.next_token())
+        return AnyOf(tuple(FieldIn(field, spans) for field in fields)) if len(fields) > 1 else FieldIn(fields[0], spans)
 
     return test
 
 
-def _listed(field: str, kind: str) -> Test:
+def _number_list_test(field: str, kind: str) -> Test:
     """A list of names, in capitals for route types."""
 
-    def test(words: _Words) -> Condition:
-        numbers = [KINDS[kind][name.lower()] for name in words.next().split(",")]
-        return Is(field, ranges((number, number) for number in numbers))
+    def test(tokens: _RuleTokens) -> Condition:
+        numbers = [VALUES_BY_KIND[kind][name.lower()] for name in tokens.next_token().split(",")]
+        return FieldIn(field, to_ranges((number, number) for number in numbers))
 
     return test
 
 
-def _nothing(words: _Words) -> Condition:
+def _ignore_value(tokens: _RuleTokens) -> Condition:
     """An option that restricts nothing that matters here: a comment."""
-    words.next()
-    return All()
+    tokens.next_token()
+    return AllOf()
 
 
-def _in_set(words: _Words) -> Lookup:
-    name = words.next()
-    return Lookup(name, words.next())
+def _set_lookup(tokens: _RuleTokens) -> SetLookup:
+    name = tokens.next_token()
+    return SetLookup(name, tokens.next_token())
 
 
-Test = Callable[[_Words], Condition | Lookup]
-SYN = Is("flags", ((2, 2),), FLAGS["syn"] | FLAGS["ack"] | FLAGS["rst"] | FLAGS["fin"])
-MATCHES = {
-    ("tcp", "--dport"): _ported("dport"),
-    ("tcp", "--sport"): _ported("sport"),
-    ("tcp", "--tcp-flags"): _flags,
-    ("tcp", "--syn"): lambda words: SYN,
-    ("multiport", "--dports"): _ported("dport"),
-    ("multiport", "--sports"): _ported("sport"),
-    ("multiport", "--ports"): _ported("dport", "sport"),
-    ("conntrack", "--ctstate"): _states,
-    ("conntrack", "--ctstatus"): _statuses,
-    ("conntrack", "--ctproto"): lambda words: _protocol(words.next()),
-    ("conntrack", "--ctdir"): _listed("direction", "direction"),
-    ("state", "--state"): _states,
-    ("comment", "--comment"): _nothing,
-    ("mark", "--mark"): _marked("mark"),
-    ("connmark", "--mark"): _marked("ctmark"),
-    ("iprange", "--src-range"): _between("saddr"),
-    ("iprange", "--dst-range"): _between("daddr"),
-    ("addrtype", "--src-type"): _listed("stype", "route"),
-    ("addrtype", "--dst-type"): _listed("dtype", "route"),
-    ("addrtype", "--limit-iface-in"): lambda words: All(),
-    ("addrtype", "--limit-iface-out"): lambda words: All(),
-    ("pkttype", "--pkt-type"): _listed("cast", "cast"),
-    ("set", "--match-set"): _in_set,
+Test = Callable[[_RuleTokens], Condition | SetLookup]
+SYN_MATCH = FieldIn("flags", ((2, 2),), TCP_FLAGS["syn"] | TCP_FLAGS["ack"] | TCP_FLAGS["rst"] | TCP_FLAGS["fin"])
+MATCH_PARSERS = {
+    ("tcp", "--dport"): _port_test("dport"),
+    ("tcp", "--sport"): _port_test("sport"),
+    ("tcp", "--tcp-flags"): _flags_test,
+    ("tcp", "--syn"): lambda tokens: SYN_MATCH,
+    ("multiport", "--dports"): _port_test("dport"),
+    ("multiport", "--sports"): _port_test("sport"),
+    ("multiport", "--ports"): _port_test("dport", "sport"),
+    ("conntrack", "--ctstate"): _state_test,
+    ("conntrack", "--ctstatus"): _status_test,
+    ("conntrack", "--ctproto"): lambda tokens: _protocol_condition(tokens.next_token()),
+    ("conntrack", "--ctdir"): _number_list_test("direction", "direction"),
+    ("state", "--state"): _state_test,
+    ("comment", "--comment"): _ignore_value,
+    ("mark", "--mark"): _mark_test("mark"),
+    ("connmark", "--mark"): _mark_test("ctmark"),
+    ("iprange", "--src-range"): _address_range_test("saddr"),
+    ("iprange", "--dst-range"): _address_range_test("daddr"),
+    ("addrtype", "--src-type"): _number_list_test("stype", "route"),
+    ("addrtype", "--dst-type"): _number_list_test("dtype", "route"),
+    ("addrtype", "--limit-iface-in"): lambda tokens: AllOf(),
+    ("addrtype", "--limit-iface-out"): lambda tokens: AllOf(),
+    ("pkttype", "--pkt-type"): _number_list_test("cast", "cast"),
+    ("set", "--match-set"): _set_lookup,
 }
 
 
-def _target(name: str, rest: Sequence[str], option: str) -> Iterator[Step]:
+def _target_steps(name: str, rest: Sequence[str], option: str) -> Iterator[Step]:
     if option == "-g":
-        yield Act("goto", name)
-    elif name in ENDS:
-        yield Act(ENDS[name])  # type: ignore[arg-type]
+        yield Action("goto", name)
+    elif name in TERMINAL_ACTIONS:
+        yield Action(TERMINAL_ACTIONS[name])  # type: ignore[arg-type]
     elif name == "MARK":
-        yield _mark(rest)
+        yield _mark_action(rest)
     elif name == "CONNMARK":
-        yield Act("forget", "mark" if "--restore-mark" in rest else "ctmark")
+        yield Action("forget", "mark" if "--restore-mark" in rest else "ctmark")
     elif name == "NOTRACK" or (name == "CT" and "--notrack" in rest):
-        yield Act("untrack")
-    elif name not in GOING_ON and name != "CT":
+        yield Action("untrack")
+    elif name not in NON_TERMINAL_TARGETS and name != "CT":
         # A chain of the table, or a target that hands the packet to something else; the walk knows which.
-        yield Act("jump", name)
+        yield Action("jump", name)
 
 
-def _mark(rest: Sequence[str]) -> Act:
+def _mark_action(rest: Sequence[str]) -> Action:
     """(mark & ~mask) ^ value, in iptables-save's words."""
     value, _, mask = (rest[1] if len(rest) > 1 else "").partition("/")
     try:
         number, bits = int(value, 0), int(mask, 0) if mask else -1
     except ValueError:
-        return Act("forget", "mark")
+        return Action("forget", "mark")
     if rest[0] == "--set-xmark":
-        return Act("mark", keep=~bits, flip=number)
+        return Action("mark", keep_bits=~bits, flip_bits=number)
     if rest[0] == "--set-mark":
-        return Act("mark", keep=~(bits | number), flip=number)
+        return Action("mark", keep_bits=~(bits | number), flip_bits=number)
     if rest[0] == "--and-mark":
-        return Act("mark", keep=number)
+        return Action("mark", keep_bits=number)
     if rest[0] == "--or-mark":
-        return Act("mark", keep=~number, flip=number)
-    return Act("mark", keep=-1, flip=number) if rest[0] == "--xor-mark" else Act("forget", "mark")
+        return Action("mark", keep_bits=~number, flip_bits=number)
+    return Action("mark", keep_bits=-1, flip_bits=number) if rest[0] == "--xor-mark" else Action("forget", "mark")

@@ -7,23 +7,23 @@ from collections.abc import Sequence
 import msgspec
 
 from doctor.engine.fact import Unreadable
-from doctor.engine.sanitize import plain
+from doctor.engine.sanitize import strip_control_chars
 from doctor.facts.firewall import FirewallRules
-from doctor.facts.firewall.gate import Ask, Obstacle, gate
-from doctor.facts.firewall.packets import Ranges, count, less, meet, ranges
-from doctor.facts.firewall.routes import Route, owners
-from doctor.facts.firewall.rules import Chain, Table
-from doctor.facts.firewall.walk import Place
+from doctor.facts.firewall.gate import GateQuery, Obstacle, evaluate_gate
+from doctor.facts.firewall.packets import Ranges, count, difference, intersect, to_ranges
+from doctor.facts.firewall.routes import Route, peers_holding
+from doctor.facts.firewall.rules import Chain, RuleTable
+from doctor.facts.firewall.walk import WalkPosition
 from doctor.facts.ports import Listeners, ReservedPorts
-from doctor.job import Launch, few
+from doctor.job import LaunchConfig, limit_items
 
 WILDCARDS = ("0.0.0.0", "::")
 
 
-class Ports(msgspec.Struct, frozen=True):
+class JobPorts(msgspec.Struct, frozen=True):
     """The ports that the job needs on a host."""
 
-    fixed: Ranges
+    hccl: Ranges
     """HCCL's, on a host with NPUs."""
     master: Ranges
     ephemeral: Ranges
@@ -32,187 +32,203 @@ class Ports(msgspec.Struct, frozen=True):
     """Those of them that it can give: neither reserved nor listened on."""
 
     @property
-    def all(self) -> Ranges:
-        return ranges([*self.fixed, *self.master, *self.ephemeral])
+    def combined(self) -> Ranges:
+        return to_ranges([*self.hccl, *self.master, *self.ephemeral])
 
 
-def job_ports(launch: Launch, reserved: ReservedPorts, listeners: Listeners, npus: bool) -> Ports:
+def job_ports(launch: LaunchConfig, reserved: ReservedPorts, listeners: Listeners, npus: bool) -> JobPorts:
     """MASTER_PORT, HCCL's host ports where there are NPUs, and the ports that the kernel gives."""
-    ephemeral = ranges([(reserved.ephemeral.first, reserved.ephemeral.last)])
-    taken = [(one.first, one.last) for one in reserved.reserved]
-    taken += [(one.port, one.port) for one in listeners.sockets if one.listening and one.address in WILDCARDS]
-    return Ports(
-        ranges((one.first, one.last) for one in launch.hccl_ports) if npus else (),
-        ranges([(launch.master_port, launch.master_port)]),
+    ephemeral = to_ranges([(reserved.ephemeral.first, reserved.ephemeral.last)])
+    taken = [(port_range.first, port_range.last) for port_range in reserved.reserved]
+    taken += [
+        (socket.port, socket.port) for socket in listeners.sockets if socket.listening and socket.address in WILDCARDS
+    ]
+    return JobPorts(
+        to_ranges((port_range.first, port_range.last) for port_range in launch.hccl_ports) if npus else (),
+        to_ranges([(launch.master_port, launch.master_port)]),
         ephemeral,
-        less(ephemeral, ranges(taken)),
+        difference(ephemeral, to_ranges(taken)),
     )
 
 
-class Block(msgspec.Struct, frozen=True):
+class BlockedConnections(msgspec.Struct, frozen=True):
     """Connections of the job that one manager's rules stop, in one direction."""
 
     route: Route
     outgoing: bool
-    later: bool
+    later_packets_only: bool
     """New connections are let through, and their later packets are not."""
-    places: tuple[Place, ...]
+    positions: tuple[WalkPosition, ...]
     ports: Ranges
     addresses: Ranges
     """Of the peers."""
 
     @property
     def peers(self) -> str | list[str]:
-        own = (self.route.own.number, self.route.own.number)
-        if not less(self.route.fleet, ranges([*self.addresses, own])):
+        host_range = (self.route.local.number, self.route.local.number)
+        if not difference(self.route.fleet_addresses, to_ranges([*self.addresses, host_range])):
             return "every other host"
-        return few(sorted(owners(self.route, self.addresses)))
+        return limit_items(sorted(peers_holding(self.route, self.addresses)))
 
     @property
     def manager(self) -> str:
-        return manager(self.places[0])
+        return rule_manager(self.positions[0])
 
     @property
-    def what(self) -> str:
-        if self.later:
+    def traffic(self) -> str:
+        if self.later_packets_only:
             return "the later packets of connections to"
         return "outgoing connections to" if self.outgoing else "incoming connections to"
 
     @property
     def rules(self) -> list[str]:
         """The first rules, each with the chain it is in."""
-        words = [one.rule if _names_chain(one) else f"{one.rule} (chain {one.chain})" for one in self.places]
-        return [short(one) for one in list(dict.fromkeys(words))[:3]]
+        texts = [
+            position.rule if _names_chain(position) else f"{position.rule} (chain {position.chain})"
+            for position in self.positions
+        ]
+        return [shorten_rule(rule_text) for rule_text in list(dict.fromkeys(texts))[:3]]
 
 
-def blocks(rules: FirewallRules, ways: Sequence[Route], ports: Ports, master: str) -> list[Block]:
+def find_blocks(
+    rules: FirewallRules, candidate_routes: Sequence[Route], ports: JobPorts, master: str
+) -> list[BlockedConnections]:
     """What is blocked, whichever of the ways the job takes. ``master``: the master's host; empty when not known.
 
     Raises: Unreadable when it depends on the way, or on a rule that cannot be judged.
     """
-    found: list[Block] = []
+    stopped: list[BlockedConnections] = []
     clear: list[Route] = []
     doubts: list[Unreadable] = []
-    for route in ways:
+    for route in candidate_routes:
         try:
-            blocked = _on_route(rules, route, ports, master)
+            blocked = _find_on_route(rules, route, ports, master)
         except Unreadable as doubt:
             doubts.append(doubt)
             continue
-        found += blocked
+        stopped += blocked
         clear += [] if blocked else [route]
-    if found and clear:
+    if stopped and clear:
         raise Unreadable(
-            f"{clear[0].own.device} ({clear[0].own.text}) lets the job's ports through, "
-            f"{found[0].route.own.device} ({found[0].route.own.text}) does not: {found[0].rules[0]}; "
+            f"{clear[0].local.device} ({clear[0].local.text}) lets the job's ports through, "
+            f"{stopped[0].route.local.device} ({stopped[0].route.local.text}) does not: {stopped[0].rules[0]}; "
             "MASTER_ADDR would tell which of the two networks the job uses"
         )
     if doubts:
         raise doubts[0]
-    return found
+    return stopped
 
 
-def _on_route(rules: FirewallRules, route: Route, ports: Ports, master: str) -> list[Block]:
-    if route.own.text not in rules.local:
+def _find_on_route(rules: FirewallRules, route: Route, ports: JobPorts, master: str) -> list[BlockedConnections]:
+    if route.local.text not in rules.local_addresses:
         raise Unreadable(
-            f"the job's container has the address {route.own.text} of its own, and the host's rules for packets that "
+            f"the job's container has the address {route.local.text} of its own, and the host's rules for packets that "
             "it passes on are not judged"
         )
-    asked = Ask(route.own.device, route.own.network[0], route.fleet, ports.all, ports.ephemeral, route.on_link)
-    answer = gate(rules.tables, asked)
-    sure = [one for found in answer.blocked if (one := _here(found, route, ports, master))]
-    if sure:
-        return _grouped(sure, route)
-    for found in answer.unclear:
-        doubt = _here(found, route, ports, master)
+    query = GateQuery(
+        route.local.device,
+        route.local.network[0],
+        route.fleet_addresses,
+        ports.combined,
+        ports.ephemeral,
+        route.on_link,
+    )
+    answer = evaluate_gate(rules.tables, query)
+    certain = [relevant for obstacle in answer.blocked if (relevant := _relevant_part(obstacle, route, ports, master))]
+    if certain:
+        return _group_blocks(certain, route)
+    for unclear_obstacle in answer.unclear:
+        doubt = _relevant_part(unclear_obstacle, route, ports, master)
         if doubt:
             raise Unreadable(
-                f"whether TCP ports {spell(doubt.ports)} are open depends on a rule that cannot be judged from "
-                f"outside: {short(doubt.place.rule)} (chain {doubt.place.chain})"
+                f"whether TCP ports {format_ranges(doubt.ports)} are open depends on a rule that cannot be judged from "
+                f"outside: {shorten_rule(doubt.position.rule)} (chain {doubt.position.chain})"
             )
-    _unless_bridged(rules, route)
+    _reject_bridge_rules(rules, route)
     return []
 
 
-def _unless_bridged(rules: FirewallRules, route: Route) -> None:
+def _reject_bridge_rules(rules: FirewallRules, route: Route) -> None:
     """Raises: Unreadable when packets also go through rules of a bridge, which are not followed."""
-    bridged = [table for table in rules.tables if table.family == "bridge" and any(one.rules for one in table.chains)]
-    if bridged and route.own.device in rules.bridges:
-        raise Unreadable(f"{route.own.device} is a bridge with rules of its own (table bridge {bridged[0].name})")
+    bridged = [
+        table for table in rules.tables if table.family == "bridge" and any(chain.rules for chain in table.chains)
+    ]
+    if bridged and route.local.device in rules.bridges:
+        raise Unreadable(f"{route.local.device} is a bridge with rules of its own (table bridge {bridged[0].name})")
 
 
-def _here(found: Obstacle, route: Route, ports: Ports, master: str) -> Obstacle | None:
+def _relevant_part(obstacle: Obstacle, route: Route, ports: JobPorts, master: str) -> Obstacle | None:
     """The part of an obstacle that concerns this host, and what the job needs of it."""
-    own = ((route.own.number, route.own.number),)
-    peers = meet(less(found.peers, own), route.fleet)
-    if not meet(found.own, own) or not peers:
+    host_range = ((route.local.number, route.local.number),)
+    peers = intersect(difference(obstacle.peer_addresses, host_range), route.fleet_addresses)
+    if not intersect(obstacle.host_addresses, host_range) or not peers:
         return None
-    needed = ranges([*ports.fixed, *ports.free])
-    inbound = found.outgoing == (found.part in ("answer", "returned"))
-    if not master or (inbound and master not in route.peers):
-        needed = ranges([*needed, *ports.master])
-    elif not inbound and meet(peers, route.peers.get(master, ())):
-        peers = peers if meet(found.ports, needed) else meet(peers, route.peers[master])
-        needed = ranges([*needed, *ports.master])
-    blocked, others = meet(found.ports, needed), meet(found.others, ports.free)
+    needed = to_ranges([*ports.hccl, *ports.free])
+    inbound = obstacle.outgoing == (obstacle.packet_kind in ("answer", "returned"))
+    if not master or (inbound and master not in route.peer_addresses):
+        needed = to_ranges([*needed, *ports.master])
+    elif not inbound and intersect(peers, route.peer_addresses.get(master, ())):
+        peers = peers if intersect(obstacle.ports, needed) else intersect(peers, route.peer_addresses[master])
+        needed = to_ranges([*needed, *ports.master])
+    blocked, others = intersect(obstacle.ports, needed), intersect(obstacle.other_ports, ports.free)
     if blocked and 2 * count(others) < count(ports.free):
         blocked = others  # the rule is about the port of the end that connects
     if not blocked:
         return None
-    return Obstacle(found.outgoing, found.part, own, peers, blocked, others, found.place)
+    return Obstacle(obstacle.outgoing, obstacle.packet_kind, host_range, peers, blocked, others, obstacle.position)
 
 
-def _grouped(sure: Sequence[Obstacle], route: Route) -> list[Block]:
+def _group_blocks(certain: Sequence[Obstacle], route: Route) -> list[BlockedConnections]:
     groups: dict[tuple[bool, str, str], list[Obstacle]] = {}
-    openings = [one for one in sure if one.part == "opening"]
-    for one in openings or sure:  # connections that are never made have no later packets
-        table = f"{one.place.table.tool} {one.place.table.family} {one.place.table.name} {one.place.base.name}"
-        groups.setdefault((one.outgoing, manager(one.place), table), []).append(one)
+    openings = [obstacle for obstacle in certain if obstacle.packet_kind == "opening"]
+    for obstacle in openings or certain:  # connections that are never made have no later packets
+        table = f"{obstacle.position.table.tool} {obstacle.position.table.family} {obstacle.position.table.name} {obstacle.position.base.name}"
+        groups.setdefault((obstacle.outgoing, rule_manager(obstacle.position), table), []).append(obstacle)
     return [
-        Block(
+        BlockedConnections(
             route,
             outgoing,
             not openings,
-            tuple(dict.fromkeys(one.place for one in members)),
-            ranges(span for one in members for span in one.ports),
-            ranges(span for one in members for span in one.peers),
+            tuple(dict.fromkeys(member.position for member in members)),
+            to_ranges(span for member in members for span in member.ports),
+            to_ranges(span for member in members for span in member.peer_addresses),
         )
         for (outgoing, _, _), members in groups.items()
     ]
 
 
-def manager(place: Place) -> str:
+def rule_manager(position: WalkPosition) -> str:
     """Whose rule it is, by the names that each manager gives its chains."""
-    names = {chain.name for chain in place.table.chains}
-    if place.chain.startswith("ufw") or (_is_policy(place) and names & {"ufw-before-input", "ufw6-before-input"}):
+    names = {chain.name for chain in position.table.chains}
+    if position.chain.startswith("ufw") or (_is_policy(position) and names & {"ufw-before-input", "ufw6-before-input"}):
         return "ufw"
-    own = place.chain != place.base.name or "icmp-host-prohibited" in place.rule
-    if place.table.name == "firewalld" or ("INPUT_ZONES" in names and own):
+    is_firewalld_rule = position.chain != position.base.name or "icmp-host-prohibited" in position.rule
+    if position.table.name == "firewalld" or ("INPUT_ZONES" in names and is_firewalld_rule):
         return "firewalld"
-    if place.table.tool == "nft" and not _is_iptables(place.table, place.base):
+    if position.table.tool == "nft" and not _is_iptables(position.table, position.base):
         return "nftables"
-    return "iptables-legacy" if place.table.tool == "iptables-legacy" else "iptables"
+    return "iptables-legacy" if position.table.tool == "iptables-legacy" else "iptables"
 
 
-def _names_chain(place: Place) -> bool:
-    return _is_policy(place) or place.rule.startswith("-A ")
+def _names_chain(position: WalkPosition) -> bool:
+    return _is_policy(position) or position.rule.startswith("-A ")
 
 
-def _is_policy(place: Place) -> bool:
-    return place.rule.startswith("policy ")
+def _is_policy(position: WalkPosition) -> bool:
+    return position.rule.startswith("policy ")
 
 
-def _is_iptables(table: Table, base: Chain) -> bool:
+def _is_iptables(table: RuleTable, base: Chain) -> bool:
     """A table of nftables that iptables made."""
     return table.family in ("ip", "ip6") and table.name in ("filter", "mangle", "raw") and base.name.isupper()
 
 
-def spell(ports: Ranges, most: int = 8) -> str:
+def format_ranges(ports: Ranges, limit: int = 8) -> str:
     """``29500, 60000-60031``: at most so many parts."""
-    words = [str(low) if low == high else f"{low}-{high}" for low, high in ports]
-    return ", ".join(words[:most]) + (f" and {len(words) - most} more ranges" if len(words) > most else "")
+    texts = [str(low) if low == high else f"{low}-{high}" for low, high in ports]
+    return ", ".join(texts[:limit]) + (f" and {len(texts) - limit} more ranges" if len(texts) > limit else "")
 
 
-def short(rule: str) -> str:
+def shorten_rule(rule: str) -> str:
     """A rule, which may be long, and is foreign text."""
-    return plain(" ".join(rule.split()), 160)
+    return strip_control_chars(" ".join(rule.split()), 160)

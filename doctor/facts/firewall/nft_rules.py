@@ -9,11 +9,22 @@ from typing import Any
 
 import msgspec
 
-from doctor.facts.firewall.packets import ALWAYS, EVERY, NEVER, Condition, Is, Named, Not, Unclear, any_row, ranges
-from doctor.facts.firewall.rules import Act, Choose, Lookup, Odd, Step
-from doctor.facts.firewall.words import KINDS, single
+from doctor.facts.firewall.packets import (
+    ALWAYS,
+    NEVER,
+    NUMBER_LIMIT,
+    Condition,
+    FieldIn,
+    InterfaceIn,
+    Not,
+    Unclear,
+    any_row_matches,
+    to_ranges,
+)
+from doctor.facts.firewall.rules import Action, SetLookup, Step, UnsupportedRule, VerdictMap
+from doctor.facts.firewall.words import VALUES_BY_KIND, single_item
 
-METAS = {
+META_FIELDS = {
     "l4proto": ("protocol", "protocol"),
     "nfproto": ("family", "family"),
     "protocol": ("family", "family"),
@@ -24,18 +35,18 @@ METAS = {
     "oif": ("oif", "name"),
     "oifname": ("oif", "name"),
 }
-ADDRESSES = {
+IP_FIELDS = {
     "saddr": ("saddr", "address"),
     "daddr": ("daddr", "address"),
     "protocol": ("protocol", "protocol"),
     "nexthdr": ("protocol", "protocol"),
 }
-PORTS = {
+TCP_FIELDS = {
     "sport": ("sport", "number"),
     "dport": ("dport", "number"),
     "flags": ("flags", "flags"),
 }
-CONNECTIONS = {
+CONNTRACK_FIELDS = {
     "state": ("state", "state"),
     "status": ("status", "status"),
     "direction": ("direction", "direction"),
@@ -44,22 +55,22 @@ CONNECTIONS = {
     "protocol": ("protocol", "protocol"),
     "proto": ("protocol", "protocol"),
 }
-HARMLESS = frozenset(
+IGNORED_STATEMENTS = frozenset(
     ["counter", "log", "last", "dup", "flow", "ct helper", "ct timeout", "ct expectation", "secmark", "reset"]
 )
-MAYBE = frozenset(["limit", "quota", "ct count", "meter"])
-NOT_TCP = frozenset(
+UNCLEAR_STATEMENTS = frozenset(["limit", "quota", "ct count", "meter"])
+OTHER_PROTOCOLS = frozenset(
     ["udp", "udplite", "icmp", "icmpv6", "igmp", "sctp", "dccp", "ah", "esp", "comp", "gre", "gretap", "arp", "vxlan"]
 )
 
 
-class Key(msgspec.Struct, frozen=True):
+class PacketKey(msgspec.Struct, frozen=True):
     """What a condition looks at."""
 
     field: str
     """Empty when it is nothing that is known of a packet."""
     kind: str = ""
-    needs: tuple[Condition, ...] = ()
+    implied: tuple[Condition, ...] = ()
     """What nft itself takes for granted: ``ip saddr`` never holds for an IPv6 packet, ``!=`` included."""
     mask: int = -1
 
@@ -67,57 +78,57 @@ class Key(msgspec.Struct, frozen=True):
 @lru_cache(maxsize=1 << 16)
 def nft_steps(source: str) -> tuple[Step, ...]:
     """What a rule does, step by step."""
-    return tuple(step for part in msgspec.json.decode(source) for step in _statement(part))
+    return tuple(step for part in msgspec.json.decode(source) for step in _statement_steps(part))
 
 
-def _statement(part: Mapping[str, Any]) -> Iterator[Step]:
-    kind, said = single(part)
+def _statement_steps(part: Mapping[str, Any]) -> Iterator[Step]:
+    kind, operand = single_item(part)
     try:
-        yield from _known_statement(kind, said)
-    except (Odd, KeyError, TypeError, ValueError, AttributeError):
+        yield from _known_statement_steps(kind, operand)
+    except (UnsupportedRule, KeyError, TypeError, ValueError, AttributeError):
         # Whether it matches, and what it then does, are both open.
         yield Unclear()
         if kind not in ("match", "set", "map"):
-            yield Act("unclear")
+            yield Action("unclear")
 
 
-def _known_statement(kind: str, said: Any) -> Iterator[Step]:
+def _known_statement_steps(kind: str, operand: Any) -> Iterator[Step]:
     if kind == "match":
-        yield from _match(said["op"], said["left"], said["right"])
+        yield from _match_steps(operand["op"], operand["left"], operand["right"])
     elif kind in ("accept", "drop", "reject", "return", "continue", "jump", "goto"):
-        yield _verdict(kind, said)
+        yield _verdict_action(kind, operand)
     elif kind == "vmap":
-        yield from _vmap(said["key"], said["data"])
+        yield from _vmap_steps(operand["key"], operand["data"])
     elif kind == "mangle":
-        yield from _mangle(said["key"], said["value"])
+        yield from _mangle_steps(operand["key"], operand["value"])
     elif kind in ("set", "map"):
-        if said.get("stmt"):
+        if operand.get("stmt"):
             yield Unclear()
-    elif kind in MAYBE:
+    elif kind in UNCLEAR_STATEMENTS:
         yield Unclear()
     elif kind == "notrack":
-        yield Act("untrack")
+        yield Action("untrack")
     elif kind in ("snat", "masquerade"):
-        yield Act("accept")
-    elif kind == "xt" and said.get("name") == "comment":
+        yield Action("accept")
+    elif kind == "xt" and operand.get("name") == "comment":
         return
-    elif kind not in HARMLESS:
+    elif kind not in IGNORED_STATEMENTS:
         # Redirected, queued to a program, taken by a proxy, or a statement of a newer nft.
-        raise Odd(kind)
+        raise UnsupportedRule(kind)
 
 
-def _verdict(kind: str, said: Any) -> Act:
+def _verdict_action(kind: str, operand: Any) -> Action:
     if kind in ("jump", "goto"):
-        return Act(kind, said["target"])  # type: ignore[arg-type]
+        return Action(kind, operand["target"])  # type: ignore[arg-type]
     if kind in ("accept", "return", "continue"):
-        return Act(kind)  # type: ignore[arg-type]
-    return Act("block") if kind in ("drop", "reject") else Act("unclear")
+        return Action(kind)  # type: ignore[arg-type]
+    return Action("block") if kind in ("drop", "reject") else Action("unclear")
 
 
-def _vmap(key: Any, data: Any) -> Iterator[Step]:
+def _vmap_steps(key: Any, data: Any) -> Iterator[Step]:
     written = msgspec.json.encode(key).decode()
     if isinstance(data, str):
-        yield Lookup(data.lstrip("@"), written, choose=True)
+        yield SetLookup(data.lstrip("@"), written, is_verdict_map=True)
     else:
         yield from nft_lookup(written, msgspec.json.encode(data["set"]).decode(), False, True)
 
@@ -125,193 +136,196 @@ def _vmap(key: Any, data: Any) -> Iterator[Step]:
 @lru_cache(maxsize=1 << 12)
 def nft_lookup(key: str, held: str, negated: bool, choose: bool) -> tuple[Step, ...]:
     """The steps of a look-up in a set that holds these elements."""
-    left, elements = msgspec.json.decode(key), msgspec.json.decode(held)
+    expression, elements = msgspec.json.decode(key), msgspec.json.decode(held)
     try:
         if not choose:
-            return _membership(left, elements, negated)
-        needs = tuple(need for one in _keys(left) for need in one.needs)
-        choices = tuple((_test(left, [_bare(one)]), _choice(act)) for one, act in elements)
-        return (*needs, Choose(choices))
-    except (Odd, KeyError, TypeError, ValueError, AttributeError):
-        return (Unclear(), Act("unclear")) if choose else (Unclear(),)
+            return _membership_conditions(expression, elements, negated)
+        needs = tuple(need for key_part in _parse_keys(expression) for need in key_part.implied)
+        choices = tuple(
+            (_elements_condition(expression, [_element_value(element)]), _choice_action(action))
+            for element, action in elements
+        )
+        return (*needs, VerdictMap(choices))
+    except (UnsupportedRule, KeyError, TypeError, ValueError, AttributeError):
+        return (Unclear(), Action("unclear")) if choose else (Unclear(),)
 
 
-def _choice(said: Mapping[str, Any]) -> Act:
-    return _verdict(*single(said))
+def _choice_action(verdict: Mapping[str, Any]) -> Action:
+    return _verdict_action(*single_item(verdict))
 
 
-def _match(op: str, left: Any, right: Any) -> Iterator[Step]:
+def _match_steps(op: str, expression: Any, right: Any) -> Iterator[Step]:
     negated = op == "!="
     if isinstance(right, str) and right.startswith("@"):
-        yield Lookup(right[1:], msgspec.json.encode(left).decode(), negated)
+        yield SetLookup(right[1:], msgspec.json.encode(expression).decode(), negated)
     elif isinstance(right, dict) and "set" in right:
         held = right["set"]
-        yield from _membership(left, held if isinstance(held, list) else [held], negated)
+        yield from _membership_conditions(expression, held if isinstance(held, list) else [held], negated)
     elif op in ("==", "!="):
-        yield from _membership(left, [right], negated)
+        yield from _membership_conditions(expression, [right], negated)
     else:
-        (key,) = _keys(left)
-        yield from key.needs
+        (key,) = _parse_keys(expression)
+        yield from key.implied
         yield _compare(key, op, right)
 
 
-def _compare(key: Key, op: str, right: Any) -> Condition:
+def _compare(key: PacketKey, op: str, right: Any) -> Condition:
     if not key.field or key.kind == "name":
         return Unclear()
     if op == "in":
-        return Not(Is(key.field, ((0, 0),), _bits(key.kind, right)))
-    low, high = _span(key.kind, right)
-    spans = {"<": (0, low - 1), "<=": (0, high), ">": (high + 1, EVERY), ">=": (low, EVERY)}
-    return Is(key.field, ranges([spans[op]]), key.mask)
+        return Not(FieldIn(key.field, ((0, 0),), _to_number(key.kind, right)))
+    low, high = _value_span(key.kind, right)
+    spans = {"<": (0, low - 1), "<=": (0, high), ">": (high + 1, NUMBER_LIMIT), ">=": (low, NUMBER_LIMIT)}
+    return FieldIn(key.field, to_ranges([spans[op]]), key.mask)
 
 
-def _membership(left: Any, elements: Sequence[Any], negated: bool) -> tuple[Condition, ...]:
-    needs = tuple(need for one in _keys(left) for need in one.needs)
-    test = _test(left, [_bare(element) for element in elements])
+def _membership_conditions(expression: Any, elements: Sequence[Any], negated: bool) -> tuple[Condition, ...]:
+    needs = tuple(need for key in _parse_keys(expression) for need in key.implied)
+    test = _elements_condition(expression, [_element_value(element) for element in elements])
     return (*needs, Not(test) if negated else test)
 
 
-def _bare(element: Any) -> Any:
+def _element_value(element: Any) -> Any:
     """An element without its comment and timeout."""
     return element["elem"]["val"] if isinstance(element, dict) and "elem" in element else element
 
 
-def _test(left: Any, elements: Sequence[Any]) -> Condition:
+def _elements_condition(expression: Any, elements: Sequence[Any]) -> Condition:
     if "*" in elements:
         return ALWAYS
-    keys = _keys(left)
+    keys = _parse_keys(expression)
     if len(keys) > 1:
-        return any_row(tuple(map(_one, keys, element["concat"])) for element in elements)
-    return _one(keys[0], *elements)
+        return any_row_matches(tuple(map(_key_condition, keys, element["concat"])) for element in elements)
+    return _key_condition(keys[0], *elements)
 
 
-def _one(key: Key, *elements: Any) -> Condition:
+def _key_condition(key: PacketKey, *elements: Any) -> Condition:
     """The key holds one of the elements."""
     if not key.field:
         return Unclear()
     if key.kind == "name":
-        return Named(key.field, tuple(str(element) for element in elements))
-    return Is(key.field, ranges(_span(key.kind, element) for element in elements), key.mask)
+        return InterfaceIn(key.field, tuple(str(element) for element in elements))
+    return FieldIn(key.field, to_ranges(_value_span(key.kind, element) for element in elements), key.mask)
 
 
-def _keys(left: Any) -> list[Key]:
-    if isinstance(left, dict) and "concat" in left:
-        return [_key(part) for part in left["concat"]]
-    return [_key(left)]
+def _parse_keys(expression: Any) -> list[PacketKey]:
+    if isinstance(expression, dict) and "concat" in expression:
+        return [_parse_key(part) for part in expression["concat"]]
+    return [_parse_key(expression)]
 
 
-def _key(left: Mapping[str, Any]) -> Key:
-    kind, said = single(left)
+def _parse_key(expression: Mapping[str, Any]) -> PacketKey:
+    kind, operand = single_item(expression)
     if kind == "&":
-        inner = _key(said[0])
-        return msgspec.structs.replace(inner, mask=_bits(inner.kind, said[1])) if inner.field else inner
+        inner = _parse_key(operand[0])
+        return msgspec.structs.replace(inner, mask=_to_number(inner.kind, operand[1])) if inner.field else inner
     if kind == "meta":
-        return Key(*METAS.get(said["key"], ("", "")))
-    if kind == "ct" and "dir" not in said:
-        return Key(*CONNECTIONS.get(said["key"], ("", "")))
-    if said == {"protocol": "ether", "field": "type"}:
-        return Key("family", "family")
-    if kind == "payload" and "protocol" in said:
-        return _payload(said["protocol"], said["field"])
+        return PacketKey(*META_FIELDS.get(operand["key"], ("", "")))
+    if kind == "ct" and "dir" not in operand:
+        return PacketKey(*CONNTRACK_FIELDS.get(operand["key"], ("", "")))
+    if operand == {"protocol": "ether", "field": "type"}:
+        return PacketKey("family", "family")
+    if kind == "payload" and "protocol" in operand:
+        return _payload_key(operand["protocol"], operand["field"])
     if kind == "fib":
-        return _route(said)
+        return _fib_key(operand)
     if kind == "exthdr":
         # The job's packets carry no extension header: none exists, and no field of one holds anything.
-        return Key("", needs=(NEVER,)) if "field" in said else Key("extension", "number")
-    return Key("")
+        return PacketKey("", implied=(NEVER,)) if "field" in operand else PacketKey("extension", "number")
+    return PacketKey("")
 
 
-def _payload(protocol: str, field: str) -> Key:
-    if protocol in NOT_TCP:
-        return Key("", needs=(NEVER,))
+def _payload_key(protocol: str, field: str) -> PacketKey:
+    if protocol in OTHER_PROTOCOLS:
+        return PacketKey("", implied=(NEVER,))
     if protocol in ("ip", "ip6"):
         family = 4 if protocol == "ip" else 6
-        return Key(*ADDRESSES.get(field, ("", "")), needs=(Is("family", ((family, family),)),))
+        return PacketKey(*IP_FIELDS.get(field, ("", "")), implied=(FieldIn("family", ((family, family),)),))
     if protocol in ("tcp", "th"):
-        return Key(*PORTS.get(field, ("", "")))
-    return Key("")
+        return PacketKey(*TCP_FIELDS.get(field, ("", "")))
+    return PacketKey("")
 
 
-def _route(said: Mapping[str, Any]) -> Key:
+def _fib_key(operand: Mapping[str, Any]) -> PacketKey:
     """What the host's own routes say of an address of the packet."""
-    flags = said["flags"]
-    asked = {flags} if isinstance(flags, str) else set(flags)
-    if said["result"] == "type":
-        return Key("dtype" if "daddr" in asked else "stype", "route")
-    if "saddr" not in asked:
-        return Key("")
-    return Key("reverse" if "iif" in asked else "routed", "number")
+    flags = operand["flags"]
+    inputs = {flags} if isinstance(flags, str) else set(flags)
+    if operand["result"] == "type":
+        return PacketKey("dtype" if "daddr" in inputs else "stype", "route")
+    if "saddr" not in inputs:
+        return PacketKey("")
+    return PacketKey("reverse" if "iif" in inputs else "routed", "number")
 
 
-def _span(kind: str, value: Any) -> tuple[int, int]:
+def _value_span(kind: str, value: Any) -> tuple[int, int]:
     if isinstance(value, dict):
         if "prefix" in value:
             network = ipaddress.ip_network(f"{value['prefix']['addr']}/{value['prefix']['len']}", strict=False)
             return int(network[0]), int(network[-1])
         if "range" in value:
             low, high = value["range"]
-            return _span(kind, low)[0], _span(kind, high)[1]
-    number = _bits(kind, value)
+            return _value_span(kind, low)[0], _value_span(kind, high)[1]
+    number = _to_number(kind, value)
     return number, number
 
 
-def _bits(kind: str, value: Any) -> int:
+def _to_number(kind: str, value: Any) -> int:
     """A value, or several that are put together."""
     if isinstance(value, dict) and "|" in value:
         value = value["|"]
     if isinstance(value, list):
-        whole = 0
+        combined = 0
         for part in value:
-            whole |= _bits(kind, part)
-        return whole
+            combined |= _to_number(kind, part)
+        return combined
     if isinstance(value, (bool, int)):
-        return _number(kind, int(value))
+        return _canonical_number(kind, int(value))
     if not isinstance(value, str):
-        raise Odd(repr(value))
-    known = KINDS.get(kind, {})
-    if value in known:
-        return known[value]
+        raise UnsupportedRule(repr(value))
+    values_by_name = VALUES_BY_KIND.get(kind, {})
+    if value in values_by_name:
+        return values_by_name[value]
     if kind == "address":
         return int(ipaddress.ip_address(value))
     if kind in ("protocol", "family") and not value.isdecimal():
         return 255  # neither TCP nor IP, by a name that need not be known
-    return _number(kind, int(value, 0))
+    return _canonical_number(kind, int(value, 0))
 
 
-def _number(kind: str, value: int) -> int:
+def _canonical_number(kind: str, value: int) -> int:
     if kind == "family":
         return {2: 4, 10: 6, 0x800: 4, 0x86DD: 6}.get(value, 0)
     return value
 
 
-def _mangle(key: Mapping[str, Any], value: Any) -> Iterator[Step]:
-    target = _key(key)
+def _mangle_steps(key: Mapping[str, Any], value: Any) -> Iterator[Step]:
+    target = _parse_key(key)
     if target.field == "mark" and "meta" in key:
-        yield _mark(value)
+        yield _mark_action(value)
     elif target.field == "ctmark":
-        yield Act("forget", "ctmark")
+        yield Action("forget", "ctmark")
     elif target.field:
-        raise Odd("the packet's own addresses are changed")
+        raise UnsupportedRule("the packet's own addresses are changed")
 
 
-def _mark(value: Any) -> Act:
+def _mark_action(value: Any) -> Action:
     """``meta mark set`` to a number, or to the mark itself with bits set, kept or flipped."""
     if isinstance(value, int):
-        return Act("mark", keep=0, flip=value)
+        return Action("mark", keep_bits=0, flip_bits=value)
     keep, flip = -1, 0
     try:
         ((op, (inner, bits)),) = value.items()
         if inner != {"meta": {"key": "mark"}}:
-            before = _mark(inner)
+            before = _mark_action(inner)
             if before.verb != "mark":
                 return before
-            keep, flip = before.keep, before.flip
+            keep, flip = before.keep_bits, before.flip_bits
         if op == "&":
-            return Act("mark", keep=keep & bits, flip=flip & bits)
+            return Action("mark", keep_bits=keep & bits, flip_bits=flip & bits)
         if op == "|":
-            return Act("mark", keep=keep & ~bits, flip=flip & ~bits | bits)
+            return Action("mark", keep_bits=keep & ~bits, flip_bits=flip & ~bits | bits)
         if op == "^":
-            return Act("mark", keep=keep, flip=flip ^ bits)
+            return Action("mark", keep_bits=keep, flip_bits=flip ^ bits)
     except (AttributeError, TypeError, ValueError):
         pass
-    return Act("forget", "mark")
+    return Action("forget", "mark")

@@ -6,68 +6,74 @@ import ipaddress
 import shlex
 import zlib
 
-from doctor.facts.firewall.job import Block
+from doctor.facts.firewall.job import BlockedConnections
 from doctor.facts.firewall.packets import Ranges
 
-MOST = 32
+MAX_ADDRESSES = 32
 """Addresses that a command lists; for more it names the network that they are in."""
 
-_SAVE = "It is gone after a restart, unless it is saved: `netfilter-persistent save` (Debian, Ubuntu), or "
-_SAVE += "`service iptables save` (RHEL, openEuler)."
-_KEPT = {
+_SAVE_NOTE = "It is gone after a restart, unless it is saved: `netfilter-persistent save` (Debian, Ubuntu), or "
+_SAVE_NOTE += "`service iptables save` (RHEL, openEuler)."
+_PERSISTENCE = {
     "ufw": "ufw keeps it.",
     "firewalld": "firewalld keeps it.",
     "nftables": "It is gone after a restart: write the rule to `/etc/nftables.conf` as well.",
 }
 
 
-def kept(block: Block) -> str:
+def persistence_note(block: BlockedConnections) -> str:
     """Whether the command outlives a restart."""
     if _before_ufw(block):
         return "It is gone after a restart: the rule that is in the way stands in `/etc/ufw/before.rules`."
-    return _SAVE if block.later and block.manager == "ufw" else _KEPT.get(block.manager, _SAVE)
+    return (
+        _SAVE_NOTE
+        if block.later_packets_only and block.manager == "ufw"
+        else _PERSISTENCE.get(block.manager, _SAVE_NOTE)
+    )
 
 
-def remedy(block: Block) -> str:
+def allow_command(block: BlockedConnections) -> str:
     """One line for a root shell: accepts exactly these ports, from or to exactly these hosts."""
-    if block.later:
-        return _let_later(block)
+    if block.later_packets_only:
+        return _allow_later_packets(block)
     sources = _sources(block)
     if _before_ufw(block):
-        return _iptables(block, sources)
-    return {"ufw": _ufw, "firewalld": _firewalld, "nftables": _nft}.get(block.manager, _iptables)(block, sources)
+        return _iptables_allow(block, sources)
+    return {"ufw": _ufw_allow, "firewalld": _firewalld_allow, "nftables": _nft_allow}.get(
+        block.manager, _iptables_allow
+    )(block, sources)
 
 
-def way_back(block: Block) -> str:
-    """One line for a root shell: takes away exactly what `remedy` adds, and leaves all other rules in place."""
-    if block.later:
-        return _nft_back(block, _LATER_NFT) if block.manager in _NFT_KINDS else _iptables_back(block, [_LATER_IPTABLES])
+def undo_command(block: BlockedConnections) -> str:
+    """One line for a root shell: takes away exactly what `allow_command` adds, and leaves all other rules in place."""
+    if block.later_packets_only:
+        return _nft_undo(block, _LATER_NFT) if block.manager in _NFT_KINDS else _iptables_undo(block, [_LATER_IPTABLES])
     sources = _sources(block)
     if _before_ufw(block):
-        return _iptables_back(block, _matches(block, sources))
+        return _iptables_undo(block, _matches(block, sources))
     if block.manager == "nftables":
-        return _nft_back(block, f"{_nft_match(block, sources)} accept")
+        return _nft_undo(block, f"{_nft_match(block, sources)} accept")
     if block.manager == "ufw":
-        return _ufw(block, sources).replace(" prepend ", " delete ")
+        return _ufw_allow(block, sources).replace(" prepend ", " delete ")
     if block.manager == "firewalld":
-        return _firewalld_back(block, sources)
-    return _iptables_back(block, _matches(block, sources))
+        return _firewalld_undo(block, sources)
+    return _iptables_undo(block, _matches(block, sources))
 
 
-def boot_lines(block: Block) -> list[str]:
+def boot_lines(block: BlockedConnections) -> list[str]:
     """What the file that the rules are loaded from at boot must hold as well; for iptables what comes after ``-I``."""
     if block.manager == "nftables":
-        rule = _LATER_NFT if block.later else f"{_nft_match(block, _sources(block))} accept"
-        return [f"insert rule {_nft_where(block)} {_tagged(rule)}"]
+        rule = _LATER_NFT if block.later_packets_only else f"{_nft_match(block, _sources(block))} accept"
+        return [f"insert rule {_nft_chain(block)} {_tagged(rule)}"]
     if block.manager in ("iptables", "iptables-legacy"):
-        matches = [_LATER_IPTABLES] if block.later else _matches(block, _sources(block))
-        return [f"{shlex.quote(block.places[0].base.name)} {match} -j ACCEPT" for match in matches]
+        matches = [_LATER_IPTABLES] if block.later_packets_only else _matches(block, _sources(block))
+        return [f"{shlex.quote(block.positions[0].base.name)} {match} -j ACCEPT" for match in matches]
     return [f"# {block.manager} keeps its rules itself"]
 
 
-def boot_files(block: Block) -> list[str]:
+def boot_files(block: BlockedConnections) -> list[str]:
     """Where the distributions have iptables' saved rules, of the family that is blocked."""
-    six = block.places[0].table.family == "ip6"
+    six = block.positions[0].table.family == "ip6"
     return (
         ["/etc/iptables/rules.v6", "/etc/sysconfig/ip6tables"]
         if six
@@ -75,71 +81,71 @@ def boot_files(block: Block) -> list[str]:
     )
 
 
-def _sources(block: Block) -> list[str]:
+def _sources(block: BlockedConnections) -> list[str]:
     """The peers, in as few words as a command can take."""
     sources = networks(block.addresses)
-    if len(sources) > MOST and block.route.on_link:
-        _, low, high = block.route.own.network
+    if len(sources) > MAX_ADDRESSES and block.route.on_link:
+        _, low, high = block.route.local.network
         sources = networks(((low, high),))
     return sources
 
 
-def _before_ufw(block: Block) -> bool:
+def _before_ufw(block: BlockedConnections) -> bool:
     """The rule comes before all that the command ufw can add."""
-    return block.places[0].chain.startswith(("ufw-before", "ufw6-before"))
+    return block.positions[0].chain.startswith(("ufw-before", "ufw6-before"))
 
 
 def networks(addresses: Ranges) -> list[str]:
     """The addresses in as few networks as hold no other one."""
-    found: list[str] = []
+    texts: list[str] = []
     for low, high in addresses:
         kind = ipaddress.IPv4Address if high < 1 << 32 else ipaddress.IPv6Address
         for network in ipaddress.summarize_address_range(kind(low), kind(high)):
             single = network.prefixlen == network.max_prefixlen
-            found.append(str(network.network_address) if single else str(network))
-    return found
+            texts.append(str(network.network_address) if single else str(network))
+    return texts
 
 
-def _spans(ports: Ranges, between: str) -> list[str]:
+def _format_spans(ports: Ranges, between: str) -> list[str]:
     return [str(low) if low == high else f"{low}{between}{high}" for low, high in ports]
 
 
-def _ufw(block: Block, sources: list[str]) -> str:
+def _ufw_allow(block: BlockedConnections, sources: list[str]) -> str:
     way, end = ("out", "from any to $a") if block.outgoing else ("in", "from $a to any")
-    ports = ",".join(_spans(block.ports, ":"))
+    ports = ",".join(_format_spans(block.ports, ":"))
     return f"for a in {' '.join(sources)}; do ufw prepend allow {way} proto tcp {end} port {ports}; done"
 
 
-def _firewalld(block: Block, sources: list[str]) -> str:
+def _firewalld_allow(block: BlockedConnections, sources: list[str]) -> str:
     each, rule = _rich_rule(block, sources)
     if block.outgoing:
-        made = f"firewall-cmd --permanent --new-policy=training; {_POLICY} --set-priority=-100"
-        made += f"; {_POLICY} --add-ingress-zone=HOST; {_POLICY} --add-egress-zone=ANY"
-        return f"{made}; {each} {_POLICY} --add-rich-rule={rule}; done; done; {_RELOAD}"
+        create_policy = f"firewall-cmd --permanent --new-policy=training; {_POLICY} --set-priority=-100"
+        create_policy += f"; {_POLICY} --add-ingress-zone=HOST; {_POLICY} --add-egress-zone=ANY"
+        return f"{create_policy}; {each} {_POLICY} --add-rich-rule={rule}; done; done; {_RELOAD}"
     now, at_boot = (f"firewall-cmd {which}--zone=$z --add-rich-rule={rule}" for which in ("", "--permanent "))
     return f"{_zone(block)}; {each} {now}; {at_boot}; done; done"
 
 
-def _firewalld_back(block: Block, sources: list[str]) -> str:
+def _firewalld_undo(block: BlockedConnections, sources: list[str]) -> str:
     each, rule = _rich_rule(block, sources)
     if block.outgoing:
-        left = f'test -n "$({_POLICY} --list-rich-rules)" || firewall-cmd --permanent --delete-policy=training'
-        return f"{each} {_POLICY} --remove-rich-rule={rule}; done; done; {left}; {_RELOAD}"
+        delete_policy = f'test -n "$({_POLICY} --list-rich-rules)" || firewall-cmd --permanent --delete-policy=training'
+        return f"{each} {_POLICY} --remove-rich-rule={rule}; done; done; {delete_policy}; {_RELOAD}"
     now, at_boot = (f"firewall-cmd {which}--zone=$z --remove-rich-rule={rule}" for which in ("", "--permanent "))
     return f"{_zone(block)}; {each} {now}; {at_boot}; done; done"
 
 
-def _rich_rule(block: Block, sources: list[str]) -> tuple[str, str]:
+def _rich_rule(block: BlockedConnections, sources: list[str]) -> tuple[str, str]:
     """The loops over peers and ports, and the rule for one of each."""
     family = "ipv6" if ":" in sources[0] else "ipv4"
-    each = f"for a in {' '.join(sources)}; do for p in {' '.join(_spans(block.ports, '-'))}; do"
-    first = " priority=-1" if block.places[0].chain.endswith("_deny") else ""
+    each = f"for a in {' '.join(sources)}; do for p in {' '.join(_format_spans(block.ports, '-'))}; do"
+    first = " priority=-1" if block.positions[0].chain.endswith("_deny") else ""
     end = "destination" if block.outgoing else "source"
     return each, f'"rule{first} family={family} {end} address=$a port port=$p protocol=tcp accept"'
 
 
-def _zone(block: Block) -> str:
-    device = shlex.quote(block.route.own.device)
+def _zone(block: BlockedConnections) -> str:
+    device = shlex.quote(block.route.local.device)
     return f"z=$(firewall-cmd --get-zone-of-interface={device} || firewall-cmd --get-default-zone)"
 
 
@@ -147,23 +153,23 @@ _RELOAD = "firewall-cmd --reload"
 _POLICY = "firewall-cmd --permanent --policy=training"
 
 
-def _nft(block: Block, sources: list[str]) -> str:
+def _nft_allow(block: BlockedConnections, sources: list[str]) -> str:
     return _nft_rule(block, f"{_nft_match(block, sources)} accept")
 
 
-def _nft_match(block: Block, sources: list[str]) -> str:
+def _nft_match(block: BlockedConnections, sources: list[str]) -> str:
     family = "ip6" if ":" in sources[0] else "ip"
     end = "daddr" if block.outgoing else "saddr"
-    hosts, ports = ", ".join(sources), ", ".join(_spans(block.ports, "-"))
+    hosts, ports = ", ".join(sources), ", ".join(_format_spans(block.ports, "-"))
     return f"{family} {end} {{ {hosts} }} tcp dport {{ {ports} }}"
 
 
-def _nft_rule(block: Block, rule: str) -> str:
-    return f"nft {shlex.quote(f'insert rule {_nft_where(block)} {_tagged(rule)}')}"
+def _nft_rule(block: BlockedConnections, rule: str) -> str:
+    return f"nft {shlex.quote(f'insert rule {_nft_chain(block)} {_tagged(rule)}')}"
 
 
-def _nft_where(block: Block) -> str:
-    place = block.places[0]
+def _nft_chain(block: BlockedConnections) -> str:
+    place = block.positions[0]
     return f"{place.table.family} {place.table.name} {place.base.name}"
 
 
@@ -176,40 +182,40 @@ def _tagged(rule: str) -> str:
     return f'{rule} comment "{_tag(rule)}"'
 
 
-def _nft_back(block: Block, rule: str) -> str:
-    where = shlex.quote(_nft_where(block))
+def _nft_undo(block: BlockedConnections, rule: str) -> str:
+    where = shlex.quote(_nft_chain(block))
     find = f's/.*comment "{_tag(rule)}".* # handle \\([0-9]*\\)$/\\1/p'
     handles = f"$(nft -a list chain {where} | sed -n {shlex.quote(find)})"
     return f"for h in {handles}; do nft delete rule {where} handle $h; done"
 
 
-def _iptables(block: Block, sources: list[str]) -> str:
+def _iptables_allow(block: BlockedConnections, sources: list[str]) -> str:
     return "; ".join(f"{_command(block)} -I {_chain(block)} {match} -j ACCEPT" for match in _matches(block, sources))
 
 
-def _matches(block: Block, sources: list[str]) -> list[str]:
+def _matches(block: BlockedConnections, sources: list[str]) -> list[str]:
     """Of as many ports as one rule takes."""
     end = "-d" if block.outgoing else "-s"
-    parts = _spans(block.ports, ":")
+    parts = _format_spans(block.ports, ":")
     match = f"-p tcp {end} {','.join(sources)} -m multiport --dports"
     return [f"{match} {','.join(parts[at : at + 7])}" for at in range(0, len(parts), 7)]
 
 
-def _iptables_back(block: Block, matches: list[str]) -> str:
+def _iptables_undo(block: BlockedConnections, matches: list[str]) -> str:
     command, chain = _command(block), _chain(block)
     rules = [f"{chain} {match} -j ACCEPT" for match in matches]
     return "; ".join(f"! {command} -C {rule} 2>/dev/null || {command} -D {rule}" for rule in rules)
 
 
-def _command(block: Block) -> str:
-    table = block.places[0].table
+def _command(block: BlockedConnections) -> str:
+    table = block.positions[0].table
     command = "ip6tables" if table.family == "ip6" else "iptables"
     command += "-legacy" if table.tool == "iptables-legacy" else ""
     return command + ("" if table.name == "filter" else f" -t {table.name}")
 
 
-def _chain(block: Block) -> str:
-    return shlex.quote(block.places[0].base.name)
+def _chain(block: BlockedConnections) -> str:
+    return shlex.quote(block.positions[0].base.name)
 
 
 _NFT_KINDS = ("nftables", "firewalld")
@@ -217,7 +223,7 @@ _LATER_NFT = "ct state established,related accept"
 _LATER_IPTABLES = "-m conntrack --ctstate ESTABLISHED,RELATED"
 
 
-def _let_later(block: Block) -> str:
+def _allow_later_packets(block: BlockedConnections) -> str:
     if block.manager in _NFT_KINDS:
         return _nft_rule(block, _LATER_NFT)
     return f"{_command(block)} -I {_chain(block)} {_LATER_IPTABLES} -j ACCEPT"

@@ -11,18 +11,18 @@ from typing import Literal
 import msgspec
 
 from doctor.engine.fact import PerHost, Unreadable
-from doctor.facts.firewall.packets import Ranges, meet, ranges
+from doctor.facts.firewall.packets import Ranges, intersect, to_ranges
 from doctor.facts.names import HostNames, is_address
 from doctor.facts.network import HostAddresses, InterfaceAddress
-from doctor.job import few
+from doctor.job import limit_items
 
-OF_CONTAINERS = ("docker", "br-", "virbr", "veth", "cni", "flannel", "cali", "tunl", "vxlan", "kube-", "podman")
+CONTAINER_INTERFACES = ("docker", "br-", "virbr", "veth", "cni", "flannel", "cali", "tunl", "vxlan", "kube-", "podman")
 """Interfaces between a host and its own containers, by the first letters of their names."""
 
 Network = tuple[Literal[4, 6], int, int]
 
 
-class Place(msgspec.Struct, frozen=True):
+class RouteEntry(msgspec.Struct, frozen=True):
     """One address of a host that no other host has, and its network."""
 
     device: str
@@ -38,67 +38,69 @@ class Place(msgspec.Struct, frozen=True):
 class Route(msgspec.Struct, frozen=True):
     """An address of the host, and the addresses of all others that it can meet from there."""
 
-    own: Place
-    peers: Mapping[str, Ranges]
-    fleet: Ranges
+    local: RouteEntry
+    peer_addresses: Mapping[str, Ranges]
+    fleet_addresses: Ranges
     """All of these, and the own."""
     on_link: bool
     """All peers are in the interface's own network."""
 
 
-class _Fleet:
+class _FleetAddresses:
     """The addresses of all hosts, by host and by network."""
 
     def __init__(self, addresses: PerHost[HostAddresses]) -> None:
-        count = Counter(one for own in addresses.values() for one in set(own.addresses))
-        self.places = {
+        count = Counter(address for host_addresses in addresses.values() for address in set(host_addresses.addresses))
+        self.entries = {
             host: tuple(
-                _place(one.interface, one.address, one.prefix)
-                for one in own.interfaces
-                if count[one.address] == 1 and _leads_out(one)
+                _route_entry(interface.interface, interface.address, interface.prefix)
+                for interface in host_addresses.interfaces
+                if count[interface.address] == 1 and _is_external(interface)
             )
-            for host, own in addresses.items()
+            for host, host_addresses in addresses.items()
         }
-        self.hosts = {id(own): host for host, own in addresses.items()}
-        met: dict[Network, dict[str, list[tuple[int, int]]]] = defaultdict(lambda: defaultdict(list))
-        for host, places in self.places.items():
-            for place in places:
-                met[place.network][host].append((place.number, place.number))
+        self.hosts = {id(host_addresses): host for host, host_addresses in addresses.items()}
+        spans_by_network: dict[Network, dict[str, list[tuple[int, int]]]] = defaultdict(lambda: defaultdict(list))
+        for host, host_entries in self.entries.items():
+            for entry in host_entries:
+                spans_by_network[entry.network][host].append((entry.number, entry.number))
         self.on_link = {
-            network: {host: ranges(spans) for host, spans in hosts.items()} for network, hosts in met.items()
+            network: {host: to_ranges(spans) for host, spans in hosts.items()}
+            for network, hosts in spans_by_network.items()
         }
-        self.whole = {
-            network: ranges(span for held in hosts.values() for span in held) for network, hosts in self.on_link.items()
+        self.ranges_by_network = {
+            network: to_ranges(span for held in hosts.values() for span in held)
+            for network, hosts in self.on_link.items()
         }
 
 
-def _leads_out(one: InterfaceAddress) -> bool:
-    address = ipaddress.ip_address(one.address)
-    return not (address.is_loopback or address.is_link_local or one.interface.startswith(OF_CONTAINERS))
+def _is_external(interface: InterfaceAddress) -> bool:
+    address = ipaddress.ip_address(interface.address)
+    return not (address.is_loopback or address.is_link_local or interface.interface.startswith(CONTAINER_INTERFACES))
 
 
-def _place(device: str, address: str, prefix: int) -> Place:
-    one = ipaddress.ip_interface(f"{address}/{prefix}")
-    family: Literal[4, 6] = 4 if one.version == 4 else 6
-    return Place(device, int(one.ip), (family, int(one.network[0]), int(one.network[-1])))
+def _route_entry(device: str, address: str, prefix: int) -> RouteEntry:
+    interface = ipaddress.ip_interface(f"{address}/{prefix}")
+    family: Literal[4, 6] = 4 if interface.version == 4 else 6
+    return RouteEntry(device, int(interface.ip), (family, int(interface.network[0]), int(interface.network[-1])))
 
 
-class _Same:
+class _FleetIdentity:
     """The very same fleet, not an equal one: a fleet of 1000 hosts is then looked through once."""
 
     def __init__(self, addresses: PerHost[HostAddresses]) -> None:
         self.addresses = addresses
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and other.addresses is self.addresses
+        return isinstance(other, _FleetIdentity) and other.addresses is self.addresses
 
     def __hash__(self) -> int:
         return id(self.addresses)
 
 
 @lru_cache(maxsize=1)
-def _fleet(same: _Same) -> _Fleet:
-    return _Fleet(same.addresses)
+def _fleet_of(same: _FleetIdentity) -> _FleetAddresses:
+    return _FleetAddresses(same.addresses)
 
 
 class Master(msgspec.Struct, frozen=True):
@@ -109,60 +111,72 @@ class Master(msgspec.Struct, frozen=True):
     addresses: tuple[str, ...] = ()
 
 
-def find_master(said: str, names: HostNames, own: HostAddresses, addresses: PerHost[HostAddresses]) -> Master:
+def find_master(
+    master_addr: str, names: HostNames, host_addresses: HostAddresses, addresses: PerHost[HostAddresses]
+) -> Master:
     """Which host MASTER_ADDR means, in the eyes of this one."""
-    if not said:
+    if not master_addr:
         return Master()
-    fleet = _fleet(_Same(addresses))
-    known = names.names[said].outside if said in names.names else (said,) if is_address(said) else ()
-    if names.is_master(said, own.addresses):
-        return Master(fleet.hosts[id(own)], known)
-    numbers = {int(ipaddress.ip_address(one)) for one in known}
-    found = {host for host, places in fleet.places.items() for place in places if place.number in numbers}
-    return Master(found.pop() if len(found) == 1 else "", known)
+    fleet = _fleet_of(_FleetIdentity(addresses))
+    master_addresses = (
+        names.names[master_addr].non_loopback
+        if master_addr in names.names
+        else (master_addr,)
+        if is_address(master_addr)
+        else ()
+    )
+    if names.is_master(master_addr, host_addresses.addresses):
+        return Master(fleet.hosts[id(host_addresses)], master_addresses)
+    numbers = {int(ipaddress.ip_address(address)) for address in master_addresses}
+    matching_hosts = {host for host, entries in fleet.entries.items() for entry in entries if entry.number in numbers}
+    return Master(matching_hosts.pop() if len(matching_hosts) == 1 else "", master_addresses)
 
 
-def routes(own: HostAddresses, addresses: PerHost[HostAddresses], master: Master) -> list[Route]:
+def find_routes(host_addresses: HostAddresses, addresses: PerHost[HostAddresses], master: Master) -> list[Route]:
     """The ways on which the host can meet all others; with the master's address known, the one that leads to it.
 
     Raises: Unreadable when there is none.
     """
-    fleet = _fleet(_Same(addresses))
-    host = fleet.hosts[id(own)]
-    every = [route for place in fleet.places[host] if (route := _route(fleet, host, place)) is not None]
-    found = [route for route in every if len(route.peers) == len(fleet.places) - 1]
-    found = [route for route in found if route.on_link] or found
-    if not found:
-        met = max((set(route.peers) for route in every), key=len, default=set())
-        lost = few(sorted(set(fleet.places) - met - {host}))
+    fleet = _fleet_of(_FleetIdentity(addresses))
+    host = fleet.hosts[id(host_addresses)]
+    every = [route for entry in fleet.entries[host] if (route := _build_route(fleet, host, entry)) is not None]
+    complete_routes = [route for route in every if len(route.peer_addresses) == len(fleet.entries) - 1]
+    complete_routes = [route for route in complete_routes if route.on_link] or complete_routes
+    if not complete_routes:
+        reachable_hosts = max((set(route.peer_addresses) for route in every), key=len, default=set())
+        lost = limit_items(sorted(set(fleet.entries) - reachable_hosts - {host}))
         raise Unreadable(f"no address that it and {', '.join(lost)} could meet at is known")
-    numbers = [int(ipaddress.ip_address(one)) for one in master.addresses]
-    families = {6 if ":" in one else 4 for one in master.addresses} or {4}
-    sought = [route for route in found if any(_holds(route, number) for number in numbers)]
-    return sought or [route for route in found if route.own.network[0] in families] or found
+    numbers = [int(ipaddress.ip_address(master_address)) for master_address in master.addresses]
+    families = {6 if ":" in master_address else 4 for master_address in master.addresses} or {4}
+    sought = [route for route in complete_routes if any(_includes(route, number) for number in numbers)]
+    return sought or [route for route in complete_routes if route.local.network[0] in families] or complete_routes
 
 
-def _holds(route: Route, number: int) -> bool:
-    return bool(meet(route.fleet, ((number, number),)))
+def _includes(route: Route, number: int) -> bool:
+    return bool(intersect(route.fleet_addresses, ((number, number),)))
 
 
-def _route(fleet: _Fleet, host: str, place: Place) -> Route | None:
-    here = fleet.on_link[place.network]
-    if len(here) == len(fleet.places):
+def _build_route(fleet: _FleetAddresses, host: str, entry: RouteEntry) -> Route | None:
+    here = fleet.on_link[entry.network]
+    if len(here) == len(fleet.entries):
         peers = {peer: held for peer, held in here.items() if peer != host}
-        return Route(place, peers, fleet.whole[place.network], True) if peers else None
-    own_networks = {one.network for one in fleet.places[host]}
+        return Route(entry, peers, fleet.ranges_by_network[entry.network], True) if peers else None
+    own_networks = {host_entry.network for host_entry in fleet.entries[host]}
     peers = {}
-    for peer, places in fleet.places.items():
-        far = [one for one in places if one.network[0] == place.network[0] and one.network not in own_networks]
-        held = here.get(peer) or ranges((one.number, one.number) for one in far)
+    for peer, entries in fleet.entries.items():
+        far = [
+            peer_entry
+            for peer_entry in entries
+            if peer_entry.network[0] == entry.network[0] and peer_entry.network not in own_networks
+        ]
+        held = here.get(peer) or to_ranges((peer_entry.number, peer_entry.number) for peer_entry in far)
         if held and peer != host:
             peers[peer] = held
     spans = [span for held in peers.values() for span in held]
-    whole = ranges([*spans, (place.number, place.number)])
-    return Route(place, peers, whole, set(peers) <= set(here)) if peers else None
+    fleet_ranges = to_ranges([*spans, (entry.number, entry.number)])
+    return Route(entry, peers, fleet_ranges, set(peers) <= set(here)) if peers else None
 
 
-def owners(route: Route, held: Ranges) -> Iterator[str]:
+def peers_holding(route: Route, held: Ranges) -> Iterator[str]:
     """The peers that have one of these addresses."""
-    return (peer for peer, own in route.peers.items() if meet(own, held))
+    return (peer for peer, peer_ranges in route.peer_addresses.items() if intersect(peer_ranges, held))

@@ -12,35 +12,35 @@ Tool = Literal["nft", "iptables", "iptables-legacy"]
 Verb = Literal["accept", "block", "jump", "goto", "return", "continue", "unclear", "mark", "forget", "untrack"]
 
 
-class Act(msgspec.Struct, frozen=True):
+class Action(msgspec.Struct, frozen=True):
     """What a rule does with a packet."""
 
     verb: Verb
     target: str = ""
     """jump and goto: the chain. forget: the field that is no longer known."""
-    keep: int = 0
+    keep_bits: int = 0
     """mark: the bits that stay as they are."""
-    flip: int = 0
+    flip_bits: int = 0
     """mark: the bits that are flipped after that."""
 
 
-class Choose(msgspec.Struct, frozen=True):
+class VerdictMap(msgspec.Struct, frozen=True):
     """The first choice whose condition holds is done; where none holds, the rule does not match."""
 
-    choices: tuple[tuple[Condition, Act], ...]
+    choices: tuple[tuple[Condition, Action], ...]
 
 
-class Lookup(msgspec.Struct, frozen=True):
+class SetLookup(msgspec.Struct, frozen=True):
     """A condition or choice by a named set of the table; what the set holds is known when the rule is followed."""
 
     name: str
     key: str
     """What is looked up, in the tool's own words."""
     negated: bool = False
-    choose: bool = False
+    is_verdict_map: bool = False
 
 
-Step = Condition | Act | Choose | Lookup
+Step = Condition | Action | VerdictMap | SetLookup
 
 
 class Rule(msgspec.Struct, frozen=True):
@@ -62,7 +62,7 @@ class Chain(msgspec.Struct, frozen=True):
     devices: tuple[str, ...] = ()
 
 
-class Table(msgspec.Struct, frozen=True):
+class RuleTable(msgspec.Struct, frozen=True):
     """One table of one tool."""
 
     tool: Tool
@@ -74,5 +74,5 @@ class Table(msgspec.Struct, frozen=True):
     """Named sets and maps, and what they hold, in the tool's own words."""
 
 
-class Odd(ValueError):
+class UnsupportedRule(ValueError):
     """A part of a rule that is not understood: its outcome is unclear."""

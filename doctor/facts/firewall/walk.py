@@ -7,25 +7,25 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from doctor.facts.firewall.ipset import ipset_lookup
-from doctor.facts.firewall.iptables import saved_steps
+from doctor.facts.firewall.iptables import iptables_steps
 from doctor.facts.firewall.nft_rules import nft_lookup, nft_steps
-from doctor.facts.firewall.packets import Packets, Split, Unclear, overlap, ranges, subtract
-from doctor.facts.firewall.rules import Act, Chain, Choose, Lookup, Rule, Step, Table
+from doctor.facts.firewall.packets import PacketClasses, Packets, Unclear, overlap, subtract, to_ranges
+from doctor.facts.firewall.rules import Action, Chain, Rule, RuleTable, SetLookup, Step, VerdictMap
 
-IN, OUT = ("ingress", "prerouting", "input"), ("output", "postrouting", "egress")
-CONNTRACK = -200
+INBOUND_HOOKS, OUTBOUND_HOOKS = ("ingress", "prerouting", "input"), ("output", "postrouting", "egress")
+CONNTRACK_PRIORITY = -200
 """The priority at which the kernel finds the connection of a packet: rules before it know none."""
-OF_CONNECTION = ("state", "status", "direction", "ctmark")
+CONNECTION_FIELDS = ("state", "status", "direction", "ctmark")
 UNTRACKED = ((64, 64),)
-DEEPEST = 32
-PATIENCE = 300_000
-FAMILIES = {4: ("ip", "inet", "netdev"), 6: ("ip6", "inet", "netdev")}
+MAX_DEPTH = 32
+MAX_STEPS = 300_000
+TABLE_FAMILIES = {4: ("ip", "inet", "netdev"), 6: ("ip6", "inet", "netdev")}
 
 
-class Place(msgspec.Struct, frozen=True):
+class WalkPosition(msgspec.Struct, frozen=True):
     """Where something happened to packets."""
 
-    table: Table
+    table: RuleTable
     base: Chain
     """The chain that the kernel sent the packets to."""
     chain: str
@@ -34,21 +34,21 @@ class Place(msgspec.Struct, frozen=True):
     """The rule as its tool shows it, or the chain's policy."""
 
 
-class Course(msgspec.Struct):
+class WalkResult(msgspec.Struct):
     """What became of packets."""
 
     passed: list[Packets] = []
-    blocked: list[tuple[Packets, Place]] = []
-    unclear: list[tuple[Packets, Place]] = []
+    blocked: list[tuple[Packets, WalkPosition]] = []
+    unclear: list[tuple[Packets, WalkPosition]] = []
     """Handed to something that rules do not tell of: a queue, a proxy, a redirection."""
-    forks: list[tuple[Packets, Place]] = []
+    ambiguous: list[tuple[Packets, WalkPosition]] = []
     """A rule may or may not match these, and it makes a difference."""
 
-    def settle(self) -> tuple[list[tuple[Packets, Place]], list[tuple[Packets, Place]]]:
+    def classify(self) -> tuple[list[tuple[Packets, WalkPosition]], list[tuple[Packets, WalkPosition]]]:
         """What is surely blocked, and what may or may not be, each with the rule that it comes of."""
-        if not self.forks and not self.unclear:
+        if not self.ambiguous and not self.unclear:
             return self.blocked, []
-        open_ones, sure = list(self.unclear), []
+        undecided, decided = list(self.unclear), []
         perhaps = [*self.passed, *(packets for packets, _ in self.unclear)]
         for packets, place in self.blocked:
             certain = [packets]
@@ -56,145 +56,164 @@ class Course(msgspec.Struct):
                 certain = subtract(certain, other)
                 both = overlap(packets, other)
                 if both:
-                    open_ones.append((both, self._cause(both, place)))
-            sure += [(one, place) for one in certain]
-        return sure, open_ones
+                    undecided.append((both, self._cause(both, place)))
+            decided += [(certain_packets, place) for certain_packets in certain]
+        return decided, undecided
 
-    def _cause(self, packets: Packets, place: Place) -> Place:
-        return next((cause for forked, cause in self.forks if overlap(packets, forked)), place)
+    def _cause(self, packets: Packets, place: WalkPosition) -> WalkPosition:
+        return next((cause for forked, cause in self.ambiguous if overlap(packets, forked)), place)
 
 
-class _Stuck(Exception):
+class _TooComplex(Exception):
     """The rules are too many, or too deep, to be followed."""
 
 
-class _Walk:
+class _ChainWalk:
     """One base chain being followed."""
 
-    def __init__(self, table: Table, base: Chain, course: Course, patience: list[int]) -> None:
-        self.table, self.base, self.course, self.patience = table, base, course, patience
+    def __init__(self, table: RuleTable, base: Chain, result: WalkResult, step_budget: list[int]) -> None:
+        self.table, self.base, self.result, self.step_budget = table, base, result, step_budget
         self.chains = {chain.name: chain for chain in table.chains}
         self.sets = dict(table.sets)
         self.accepted: list[Packets] = []
-        self.within = [base.name]
+        self.chain_stack = [base.name]
 
     def run(self, arriving: Sequence[Packets]) -> list[Packets]:
         """The packets that go on to the next chain of the hook."""
-        left = self.chain(self.base, arriving)
+        remaining = self.run_chain(self.base, arriving)
         if self.base.policy == "drop":
             policy = f"policy drop of the chain {self.base.name}"
-            self.course.blocked += [(packets, self.place(policy)) for packets in left]
-            left = []
-        return [*self.accepted, *left]
+            self.result.blocked += [(packets, self.position(policy)) for packets in remaining]
+            remaining = []
+        return [*self.accepted, *remaining]
 
-    def place(self, rule: str) -> Place:
-        return Place(self.table, self.base, self.within[-1], rule)
+    def position(self, rule: str) -> WalkPosition:
+        return WalkPosition(self.table, self.base, self.chain_stack[-1], rule)
 
-    def chain(self, chain: Chain, arriving: Sequence[Packets]) -> list[Packets]:
+    def run_chain(self, chain: Chain, arriving: Sequence[Packets]) -> list[Packets]:
         """The packets that come to the chain's end, or return from it."""
-        self.within.append(chain.name)
-        if len(self.within) > DEEPEST:
-            raise _Stuck
+        self.chain_stack.append(chain.name)
+        if len(self.chain_stack) > MAX_DEPTH:
+            raise _TooComplex
         returned: list[Packets] = []
         here = list(arriving)
         for rule in chain.rules:
             if not here:
                 break
-            steps = self.steps(rule)
-            here = _merged(one for packets in here for one in self.follow(rule, steps, packets, returned))
-        self.within.pop()
+            steps = self.resolved_steps(rule)
+            here = _merge_packets(
+                next_packets for packets in here for next_packets in self.apply_steps(rule, steps, packets, returned)
+            )
+        self.chain_stack.pop()
         return here + returned
 
-    def steps(self, rule: Rule) -> tuple[Step, ...]:
-        found = nft_steps(rule.source) if self.table.tool == "nft" else saved_steps(rule.source)
-        return tuple(done for step in found for done in (self.resolve(step) if isinstance(step, Lookup) else (step,)))
+    def resolved_steps(self, rule: Rule) -> tuple[Step, ...]:
+        source_steps = nft_steps(rule.source) if self.table.tool == "nft" else iptables_steps(rule.source)
+        return tuple(
+            done
+            for step in source_steps
+            for done in (self.resolve_lookup(step) if isinstance(step, SetLookup) else (step,))
+        )
 
-    def resolve(self, lookup: Lookup) -> tuple[Step, ...]:
+    def resolve_lookup(self, lookup: SetLookup) -> tuple[Step, ...]:
         """A look-up with what the set holds. A set that was not listed is one that is not known."""
         held = self.sets.get(lookup.name)
         if held is None:
-            return (Unclear(), Act("unclear")) if lookup.choose else (Unclear(),)
+            return (Unclear(), Action("unclear")) if lookup.is_verdict_map else (Unclear(),)
         if self.table.tool == "nft":
-            return nft_lookup(lookup.key, held, lookup.negated, lookup.choose)
+            return nft_lookup(lookup.key, held, lookup.negated, lookup.is_verdict_map)
         return ipset_lookup(lookup.key, held, lookup.negated)
 
-    def follow(self, rule: Rule, steps: Sequence[Step], packets: Packets, returned: list[Packets]) -> list[Packets]:
+    def apply_steps(
+        self, rule: Rule, steps: Sequence[Step], packets: Packets, returned: list[Packets]
+    ) -> list[Packets]:
         """Does a rule's steps; gives the packets that go on to the next rule."""
-        self.patience[0] -= 1
-        if self.patience[0] < 0:
-            raise _Stuck
+        self.step_budget[0] -= 1
+        if self.step_budget[0] < 0:
+            raise _TooComplex
         if not steps:
             return [packets]
         step, rest = steps[0], steps[1:]
-        if isinstance(step, Act):
+        if isinstance(step, Action):
             return [
-                one
-                for after in self.act(rule, step, packets, returned)
-                for one in ([after] if step.verb == "jump" else self.follow(rule, rest, after, returned))
+                next_packets
+                for after in self.apply_action(rule, step, packets, returned)
+                for next_packets in ([after] if step.verb == "jump" else self.apply_steps(rule, rest, after, returned))
             ]
-        if isinstance(step, Choose):
-            return self.choose(rule, step, packets, returned)
-        assert not isinstance(step, Lookup)
-        found = step.split(packets)
-        onward = [one for yes in found.yes for one in self.follow(rule, rest, yes, returned)]
-        return found.no + onward + self.perhaps(rule, rest, found, returned)
+        if isinstance(step, VerdictMap):
+            return self.apply_verdict_map(rule, step, packets, returned)
+        assert not isinstance(step, SetLookup)
+        classes = step.split(packets)
+        onward = [
+            next_packets for yes in classes.matching for next_packets in self.apply_steps(rule, rest, yes, returned)
+        ]
+        return classes.unmatched + onward + self.apply_unclear(rule, rest, classes, returned)
 
-    def perhaps(self, rule: Rule, steps: Sequence[Step], found: Split, returned: list[Packets]) -> list[Packets]:
+    def apply_unclear(
+        self, rule: Rule, steps: Sequence[Step], classes: PacketClasses, returned: list[Packets]
+    ) -> list[Packets]:
         """Packets that the rule may match: both courses are followed, and where they part is noted."""
         onward: list[Packets] = []
-        for packets in found.unclear:
-            matched = self.follow(rule, steps, packets, returned)
+        for packets in classes.unclear:
+            matched = self.apply_steps(rule, steps, packets, returned)
             if matched != [packets]:
-                self.course.forks.append((packets, self.place(rule.text)))
-            onward += [packets, *(one for one in matched if not one.within(packets))]
+                self.result.ambiguous.append((packets, self.position(rule.text)))
+            onward += [
+                packets,
+                *(changed_packets for changed_packets in matched if not changed_packets.is_within(packets)),
+            ]
         return onward
 
-    def choose(self, rule: Rule, step: Choose, packets: Packets, returned: list[Packets]) -> list[Packets]:
-        left, onward = [packets], []
-        for condition, act in step.choices:
-            waiting, left = left, []
-            for one in waiting:
-                found = condition.split(one)
-                left += found.no
-                onward += [after for yes in found.yes for after in self.act(rule, act, yes, returned)]
-                left += self.perhaps(rule, (act,), Split(unclear=found.unclear), returned)
-        return left + onward
+    def apply_verdict_map(
+        self, rule: Rule, step: VerdictMap, packets: Packets, returned: list[Packets]
+    ) -> list[Packets]:
+        unmatched, onward = [packets], []
+        for condition, action in step.choices:
+            waiting, unmatched = unmatched, []
+            for candidate in waiting:
+                classes = condition.split(candidate)
+                unmatched += classes.unmatched
+                onward += [
+                    after for yes in classes.matching for after in self.apply_action(rule, action, yes, returned)
+                ]
+                unmatched += self.apply_unclear(rule, (action,), PacketClasses(unclear=classes.unclear), returned)
+        return unmatched + onward
 
-    def act(self, rule: Rule, act: Act, packets: Packets, returned: list[Packets]) -> list[Packets]:
+    def apply_action(self, rule: Rule, action: Action, packets: Packets, returned: list[Packets]) -> list[Packets]:
         """The packets that are still in this chain afterwards."""
-        if act.verb == "accept":
+        if action.verb == "accept":
             self.accepted.append(packets)
-        elif act.verb == "block":
-            self.course.blocked.append((packets, self.place(rule.text)))
-        elif act.verb == "return":
+        elif action.verb == "block":
+            self.result.blocked.append((packets, self.position(rule.text)))
+        elif action.verb == "return":
             returned.append(packets)
-        elif act.verb in ("jump", "goto") and act.target in self.chains:
-            back = self.chain(self.chains[act.target], [packets])
-            if act.verb == "jump":
+        elif action.verb in ("jump", "goto") and action.target in self.chains:
+            back = self.run_chain(self.chains[action.target], [packets])
+            if action.verb == "jump":
                 return back
             returned += back
-        elif act.verb in ("jump", "goto", "unclear"):
-            self.course.unclear.append((packets, self.place(rule.text)))
+        elif action.verb in ("jump", "goto", "unclear"):
+            self.result.unclear.append((packets, self.position(rule.text)))
         else:
-            return [_changed(act, packets)]
+            return [_apply_field_action(action, packets)]
         return []
 
 
-def _changed(act: Act, packets: Packets) -> Packets:
-    if act.verb == "untrack":
-        for field in OF_CONNECTION:
+def _apply_field_action(action: Action, packets: Packets) -> Packets:
+    if action.verb == "untrack":
+        for field in CONNECTION_FIELDS:
             packets = packets.with_field(field, None)
         return packets.with_field("state", UNTRACKED)
-    if act.verb == "forget":
-        return packets.with_field(act.target, None)
-    if act.verb == "mark" and (act.keep == 0 or "mark" in packets.fields):
-        before = packets.fields["mark"][0][0] if act.keep else 0
-        mark = ((before & act.keep) ^ act.flip) & 0xFFFFFFFF
+    if action.verb == "forget":
+        return packets.with_field(action.target, None)
+    if action.verb == "mark" and (action.keep_bits == 0 or "mark" in packets.fields):
+        before = packets.fields["mark"][0][0] if action.keep_bits else 0
+        mark = ((before & action.keep_bits) ^ action.flip_bits) & 0xFFFFFFFF
         return packets.with_field("mark", ((mark, mark),))
     return packets
 
 
-def _merged(many: Iterable[Packets]) -> list[Packets]:
+def _merge_packets(many: Iterable[Packets]) -> list[Packets]:
     """The packets without those that others hold; what differs in one range alone is made one."""
     kept: list[Packets] = []
     for packets in many:
@@ -202,51 +221,53 @@ def _merged(many: Iterable[Packets]) -> list[Packets]:
             unlike = [field for field, held in packets.fields.items() if held != kept[-1].fields[field]]
             if len(unlike) < 2:
                 for field in unlike:
-                    both = ranges([*packets.fields[field], *kept[-1].fields[field]])
+                    both = to_ranges([*packets.fields[field], *kept[-1].fields[field]])
                     kept[-1] = kept[-1].with_field(field, both)
                 continue
         kept.append(packets)
     return kept
 
 
-def walk(tables: Iterable[Table], hooks: Sequence[str], packets: Packets) -> Course:
+def walk(tables: Iterable[RuleTable], hooks: Sequence[str], packets: Packets) -> WalkResult:
     """Follows packets through the chains of these hooks, in the kernel's order."""
-    course, patience = Course(), [PATIENCE]
+    result, step_budget = WalkResult(), [MAX_STEPS]
     here = [packets]
-    for table, base in _bases(tables, hooks, packets):
+    for table, base in _hooked_chains(tables, hooks, packets):
         early = base.hook in ("ingress", "prerouting", "output") and (
-            base.priority <= CONNTRACK or base.hook == "ingress"
+            base.priority <= CONNTRACK_PRIORITY or base.hook == "ingress"
         )
-        before = [_without_connection(one) for one in here] if early else here
-        walked = _Walk(table, base, course, patience)
+        before = [_without_connection(current) for current in here] if early else here
+        walked = _ChainWalk(table, base, result, step_budget)
         try:
             here = walked.run(before)
-        except (_Stuck, RecursionError):
-            stuck = Place(table, base, base.name, "the rules are too many to be followed")
-            course.unclear += [(one, stuck) for one in here]
-            return course
+        except (_TooComplex, RecursionError):
+            stuck = WalkPosition(table, base, base.name, "the rules are too many to be followed")
+            result.unclear += [(current, stuck) for current in here]
+            return result
         if early:
-            here = [_with_connection(one, packets) for one in here]
-    course.passed = here
-    return course
+            here = [_with_connection(current, packets) for current in here]
+    result.passed = here
+    return result
 
 
-def _bases(tables: Iterable[Table], hooks: Sequence[str], packets: Packets) -> list[tuple[Table, Chain]]:
-    family = FAMILIES[packets.fields["family"][0][0]]
+def _hooked_chains(
+    tables: Iterable[RuleTable], hooks: Sequence[str], packets: Packets
+) -> list[tuple[RuleTable, Chain]]:
+    family = TABLE_FAMILIES[packets.fields["family"][0][0]]
     device = packets.names["iif"] or packets.names["oif"]
     new = packets.fields.get("state") == ((8, 8),)
-    found = [
+    chains = [
         (table, chain)
         for table in tables
         if table.family in family
         for chain in table.chains
         if chain.hook in hooks and (not chain.devices or device in chain.devices) and (new or chain.kind != "nat")
     ]
-    return sorted(found, key=lambda pair: (hooks.index(pair[1].hook), pair[1].priority))
+    return sorted(chains, key=lambda pair: (hooks.index(pair[1].hook), pair[1].priority))
 
 
 def _without_connection(packets: Packets) -> Packets:
-    for field in OF_CONNECTION:
+    for field in CONNECTION_FIELDS:
         packets = packets.with_field(field, None)
     return packets
 
@@ -254,7 +275,7 @@ def _without_connection(packets: Packets) -> Packets:
 def _with_connection(packets: Packets, first: Packets) -> Packets:
     if "state" in packets.fields:
         return packets
-    for field in OF_CONNECTION:
+    for field in CONNECTION_FIELDS:
         if field in first.fields:
             packets = packets.with_field(field, first.fields[field])
     return packets

@@ -7,14 +7,22 @@ from collections.abc import Mapping
 from typing import Any
 
 PROTOCOLS = {"tcp": 6, "udp": 17, "icmp": 1, "icmpv6": 58, "ipv6-icmp": 58, "sctp": 132}
-STATES = {"invalid": 1, "established": 2, "related": 4, "new": 8, "untracked": 64}
-STATUSES = {"expected": 1, "seen-reply": 2, "assured": 4, "confirmed": 8, "snat": 16, "dnat": 32, "dying": 512}
-FLAGS = {"fin": 1, "syn": 2, "rst": 4, "psh": 8, "ack": 16, "urg": 32, "ecn": 64, "cwr": 128}
-KINDS: Mapping[str, Mapping[str, int]] = {
+CONNTRACK_STATES = {"invalid": 1, "established": 2, "related": 4, "new": 8, "untracked": 64}
+CONNTRACK_STATUSES = {
+    "expected": 1,
+    "seen-reply": 2,
+    "assured": 4,
+    "confirmed": 8,
+    "snat": 16,
+    "dnat": 32,
+    "dying": 512,
+}
+TCP_FLAGS = {"fin": 1, "syn": 2, "rst": 4, "psh": 8, "ack": 16, "urg": 32, "ecn": 64, "cwr": 128}
+VALUES_BY_KIND: Mapping[str, Mapping[str, int]] = {
     "protocol": PROTOCOLS,
-    "state": STATES,
-    "status": STATUSES,
-    "flags": FLAGS,
+    "state": CONNTRACK_STATES,
+    "status": CONNTRACK_STATUSES,
+    "flags": TCP_FLAGS,
     "family": {"ipv4": 4, "ipv6": 6, "ip": 4, "ip6": 6},
     "cast": {"host": 0, "unicast": 0, "broadcast": 1, "multicast": 2, "other": 3, "otherhost": 3},
     "route": {
@@ -33,7 +41,7 @@ def network_span(text: str) -> tuple[int, int]:
     return int(network[0]), int(network[-1])
 
 
-def single(part: Any) -> tuple[str, Any]:
+def single_item(part: Any) -> tuple[str, Any]:
     """The one key and the one value of a JSON object. Raises: ValueError, AttributeError, TypeError."""
     ((key, value),) = part.items()
     return key, value

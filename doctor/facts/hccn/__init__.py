@@ -10,10 +10,10 @@ from doctor.facts.hccn.addresses import (
     VnicAddresses,
 )
 from doctor.facts.hccn.conf import HccnConf
-from doctor.facts.hccn.link import DeviceFec, DeviceHealth, DeviceLinks, DeviceMtu, DeviceSpeed, LinkHistory, Record
+from doctor.facts.hccn.link import DeviceFec, DeviceHealth, DeviceLinks, DeviceMtu, DeviceSpeed, LinkHistory, LinkRecord
 from doctor.facts.hccn.neighbour import Neighbour, Neighbours
-from doctor.facts.hccn.optics import Module, Optics, Reading
-from doctor.facts.hccn.super_pod import SuperDevice, SuperDevices, SuperPod
+from doctor.facts.hccn.optics import OpticalModule, OpticalReading, Optics
+from doctor.facts.hccn.super_pod import SuperDevice, SuperDevices, SuperPodId
 from doctor.facts.hccn.tls import TlsSwitches
 
 __all__ = [
@@ -29,15 +29,15 @@ __all__ = [
     "HccnConf",
     "Interface",
     "LinkHistory",
-    "Module",
+    "LinkRecord",
     "Neighbour",
     "Neighbours",
+    "OpticalModule",
+    "OpticalReading",
     "Optics",
-    "Reading",
-    "Record",
     "SuperDevice",
     "SuperDevices",
-    "SuperPod",
+    "SuperPodId",
     "TlsSwitches",
     "Vnic",
     "VnicAddresses",

@@ -13,114 +13,114 @@ from typing import Literal
 
 import msgspec
 
-from doctor.engine.fact import Answer, Fact, Output, Unreadable
+from doctor.engine.fact import Fact, Output, ProbeAnswer, Unreadable
 from doctor.facts.hccn.tool import (
-    NO_ADDRESS,
-    each_npu,
-    field,
-    hccn,
-    last_words,
-    missing,
-    per_npu,
-    refuse,
-    said,
-    there,
-    told,
-    understood,
+    NO_ADDRESS_TEXT,
+    combined_output,
+    hccn_probe,
+    last_line,
+    parse_each_npu,
+    parse_or_unreadable,
+    parse_with,
+    per_npu_probe,
+    raise_known_refusal,
+    set_values,
+    single_field,
+    unset_npus,
 )
 
 Address = IPv4Address | IPv6Address
 Interface = IPv4Interface | IPv6Interface
 
-_SIX = "-- inet6 --"
+_IPV6_MARKER = "-- inet6 --"
 
 
 class DeviceAddresses(Fact, frozen=True):
     """The address of every NPU's network port, by physical id: IPv4, else IPv6."""
 
-    probe = per_npu(f'{{ ask "$1" -ip -g || {{ echo "{_SIX}"; ask "$1" -ip -inet6 -g; }}; }} 2>&1')
+    probe = per_npu_probe(f'{{ ask "$1" -ip -g || {{ echo "{_IPV6_MARKER}"; ask "$1" -ip -inet6 -g; }}; }} 2>&1')
 
     by_npu: dict[int, Interface]
     unset: tuple[int, ...] = ()
     """NPUs that say that no address was preset."""
 
     @classmethod
-    def read(cls, answer: Answer) -> DeviceAddresses:
-        seen, unread = each_npu(answer, _address)
-        return cls(by_npu=there(seen), unset=missing(seen), unread=unread)
+    def read(cls, answer: ProbeAnswer) -> DeviceAddresses:
+        addresses, unread = parse_each_npu(answer, _parse_address)
+        return cls(by_npu=set_values(addresses), unset=unset_npus(addresses), unread=unread)
 
 
-def _address(output: Output) -> Interface | None:
+def _parse_address(output: Output) -> Interface | None:
     """IPv4 where there is one; where there is surely none, IPv6; None when neither is set."""
-    four, asked, six = said(output).partition(_SIX)
-    if asked:
-        return _ipv6(four, six)
-    refuse(four)
+    four, marker, six = combined_output(output).partition(_IPV6_MARKER)
+    if marker:
+        return _ipv6_or_none(four, six)
+    raise_known_refusal(four)
     if output.code:
-        raise Unreadable(last_words(four) or f"exit status {output.code}")
-    return understood(four, _ipv4)
+        raise Unreadable(last_line(four) or f"exit status {output.code}")
+    return parse_or_unreadable(four, _parse_ipv4)
 
 
-def _ipv4(text: str) -> IPv4Interface | None:
-    address, mask = field("ipaddr", text), field("netmask", text)
+def _parse_ipv4(text: str) -> IPv4Interface | None:
+    address, mask = single_field("ipaddr", text), single_field("netmask", text)
     interface = IPv4Interface(f"{IPv4Address(address)}/{IPv4Address(mask)}")
     if str(interface.netmask) != mask:
         raise ValueError("not a contiguous mask")  # 0.0.0.255 would pass for a host mask
     return None if interface.ip.is_unspecified else interface
 
 
-def _ipv6(four: str, six: str) -> IPv6Interface | None:
-    if NO_ADDRESS not in four:
-        refuse(four)
-        raise Unreadable(last_words(four) or "hccn_tool said nothing")
+def _ipv6_or_none(four: str, six: str) -> IPv6Interface | None:
+    if NO_ADDRESS_TEXT not in four:
+        raise_known_refusal(four)
+        raise Unreadable(last_line(four) or "hccn_tool said nothing")
     refused = "Get unknown option", "Get invalid", "not supported", "Command execute failed"
-    if NO_ADDRESS in six or any(words in six for words in refused):
+    if NO_ADDRESS_TEXT in six or any(phrase in six for phrase in refused):
         return None
-    refuse(six)
-    return understood(six, _ipv6_value)
+    raise_known_refusal(six)
+    return parse_or_unreadable(six, _parse_ipv6)
 
 
-def _ipv6_value(text: str) -> IPv6Interface | None:
-    length = field("prefix_length", text)
-    interface = IPv6Interface(f"{IPv6Address(field('ipv6_address', text))}/{int(length)}")
+def _parse_ipv6(text: str) -> IPv6Interface | None:
+    length = single_field("prefix_length", text)
+    interface = IPv6Interface(f"{IPv6Address(single_field('ipv6_address', text))}/{int(length)}")
     return None if interface.ip.is_unspecified or interface.ip.is_link_local else interface
 
 
 class DeviceGateways(Fact, frozen=True):
     """The default gateway of every NPU's network port."""
 
-    probe = hccn("-gateway -g")
+    probe = hccn_probe("-gateway -g")
 
     by_npu: dict[int, Address]
     unset: tuple[int, ...] = ()
 
     @classmethod
-    def read(cls, answer: Answer) -> DeviceGateways:
-        seen, unread = each_npu(answer, told(_gateway, "no gateway was preset"))
-        return cls(by_npu=there(seen), unset=missing(seen), unread=unread)
+    def read(cls, answer: ProbeAnswer) -> DeviceGateways:
+        gateways, unread = parse_each_npu(answer, parse_with(_parse_gateway, "no gateway was preset"))
+        return cls(by_npu=set_values(gateways), unset=unset_npus(gateways), unread=unread)
 
 
-def _gateway(text: str) -> Address | None:
-    return ip_address(field("default gateway", text).partition(",")[0].strip())
+def _parse_gateway(text: str) -> Address | None:
+    return ip_address(single_field("default gateway", text).partition(",")[0].strip())
 
 
 class DetectAddresses(Fact, frozen=True):
     """The address that every NPU keeps pinging to judge its own network (netdetect)."""
 
-    probe = hccn("-netdetect -g")
+    probe = hccn_probe("-netdetect -g")
 
     by_npu: dict[int, Address]
     unset: tuple[int, ...] = ()
     """NPUs that watch nothing: the tool shows 0.0.0.0."""
 
     @classmethod
-    def read(cls, answer: Answer) -> DetectAddresses:
-        seen, unread = each_npu(answer, told(_detect, NO_ADDRESS))
-        return cls(by_npu=there(seen), unset=missing(seen), unread=unread)
+    def read(cls, answer: ProbeAnswer) -> DetectAddresses:
+        addresses, unread = parse_each_npu(answer, parse_with(_parse_detect_address, NO_ADDRESS_TEXT))
+        return cls(by_npu=set_values(addresses), unset=unset_npus(addresses), unread=unread)
 
 
-def _detect(text: str) -> Address | None:
-    address = ip_address(field("netdetect addr(?:ess)?", text))
+def _parse_detect_address(text: str) -> Address | None:
+    address = ip_address(single_field("netdetect addr(?:ess)?", text))
     return None if address.is_unspecified else address
 
 
@@ -134,17 +134,19 @@ class Vnic(msgspec.Struct, frozen=True):
 class VnicAddresses(Fact, frozen=True):
     """The virtual port of every NPU: inside an A3 super pod it carries the HCCS traffic."""
 
-    probe = hccn("-vnic -g")
+    probe = hccn_probe("-vnic -g")
 
     by_npu: dict[int, Vnic]
 
     @classmethod
-    def read(cls, answer: Answer) -> VnicAddresses:
-        seen, unread = each_npu(answer, told(_vnic))
-        return cls(by_npu=there(seen), unread=unread)
+    def read(cls, answer: ProbeAnswer) -> VnicAddresses:
+        vnics, unread = parse_each_npu(answer, parse_with(_parse_vnic))
+        return cls(by_npu=set_values(vnics), unread=unread)
 
 
-def _vnic(text: str) -> Vnic | None:
+def _parse_vnic(text: str) -> Vnic | None:
     links: dict[str, Literal["UP", "DOWN"]] = {"UP": "UP", "DOWN": "DOWN"}
-    mask = IPv4Address(field("vnic netmask", text))
-    return Vnic(links[field("vnic link status", text)], IPv4Interface(f"{field('vnic ipaddr', text)}/{mask}"))
+    mask = IPv4Address(single_field("vnic netmask", text))
+    return Vnic(
+        links[single_field("vnic link status", text)], IPv4Interface(f"{single_field('vnic ipaddr', text)}/{mask}")
+    )

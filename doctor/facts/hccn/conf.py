@@ -4,31 +4,33 @@ from __future__ import annotations
 
 import re
 
-from doctor.engine.fact import Answer, Fact, read
+from doctor.engine.fact import Fact, ProbeAnswer, read
 
-PATH = "/etc/hccn.conf"
+CONF_PATH = "/etc/hccn.conf"
 
 
 class HccnConf(Fact, frozen=True):
     """The wanted settings of every NPU's network port (``address``, ``netmask``, ``gateway``, ``netdetect`` ...)."""
 
-    probe = read(PATH, root=True)
+    probe = read(CONF_PATH, root=True)
 
     by_npu: dict[int, dict[str, str]]
 
     @classmethod
-    def read(cls, answer: Answer) -> HccnConf:
+    def read(cls, answer: ProbeAnswer) -> HccnConf:
         by_npu: dict[int, dict[str, str]] = {}
         unread: dict[str, str] = {}
         if "" in answer:
             answer.text()  # sudo did not get as far as the file
-        for number, line in enumerate(answer.text(PATH).splitlines(), 1):
+        for number, line in enumerate(answer.text(CONF_PATH).splitlines(), 1):
             line = line.partition("#")[0].strip()
             setting = re.fullmatch(r"([a-z]\w*)_(\d{1,2})\s*=\s*(\S.*|)", line)
             if setting:
                 kept = by_npu.setdefault(int(setting[2]), {})
                 if kept.setdefault(setting[1], setting[3]) != setting[3]:
-                    unread[f"{PATH} line {number}"] = f"{setting[1]}_{setting[2]} is set twice, to different values"
+                    unread[f"{CONF_PATH} line {number}"] = (
+                        f"{setting[1]}_{setting[2]} is set twice, to different values"
+                    )
             elif line and not re.fullmatch(r"\w+\s*=.*", line):
-                unread[f"{PATH} line {number}"] = "not understood, expected key_N=value"
+                unread[f"{CONF_PATH} line {number}"] = "not understood, expected key_N=value"
         return cls(by_npu=by_npu, unread=unread)

@@ -9,9 +9,9 @@ from typing import Any, Protocol, TypeVar
 from doctor.engine.check import Skip
 from doctor.engine.fact import Unreadable
 from doctor.engine.result import Finding
-from doctor.facts.hccn.super_pod import SuperPod
+from doctor.facts.hccn.super_pod import SuperPodId
 from doctor.facts.npu import NpuProduct
-from doctor.job import Launch, few
+from doctor.job import LaunchConfig, limit_items
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -25,12 +25,12 @@ class HasNpus(Protocol[T_co]):
     def by_npu(self) -> Mapping[int, T_co]: ...
 
 
-def over(facts: Mapping[str, HasNpus[T]]) -> dict[Npu, T]:
+def flatten_by_npu(facts: Mapping[str, HasNpus[T]]) -> dict[Npu, T]:
     """The values of all NPUs of all hosts."""
     return {(host, npu): value for host, fact in facts.items() for npu, value in sorted(fact.by_npu.items())}
 
 
-def norm(values: Iterable[T]) -> T | None:
+def most_common_value(values: Iterable[T]) -> T | None:
     """The commonest value; None when two are equally common, or there is none."""
     ranked = Counter(values).most_common(2)
     if not ranked or (len(ranked) == 2 and ranked[0][1] == ranked[1][1]):
@@ -38,7 +38,7 @@ def norm(values: Iterable[T]) -> T | None:
     return ranked[0][0]
 
 
-def by_host(values: Mapping[Npu, T]) -> Iterator[tuple[str, T, list[int]]]:
+def group_by_host(values: Mapping[Npu, T]) -> Iterator[tuple[str, T, list[int]]]:
     """Host, value, and the NPUs of that host that have it."""
     groups: dict[tuple[str, T], list[int]] = {}
     for (host, npu), value in values.items():
@@ -47,12 +47,12 @@ def by_host(values: Mapping[Npu, T]) -> Iterator[tuple[str, T, list[int]]]:
         yield host, value, npus
 
 
-def names(npus: Iterable[Npu], limit: int = 8) -> list[str]:
+def format_npus(npus: Iterable[Npu], limit: int = 8) -> list[str]:
     """NPUs in words, for a message; not more than ``limit``."""
-    return few((f"NPU {npu} of {host}" for host, npu in npus), limit)
+    return limit_items((f"NPU {npu} of {host}" for host, npu in npus), limit)
 
 
-def differing(values: Mapping[Npu, T], template: str, **more: Any) -> Iterator[Finding]:
+def differing_npus(values: Mapping[Npu, T], template: str, **more: Any) -> Iterator[Finding]:
     """A finding for each host and value that is not the commonest among all NPUs; for a tie one that blames all.
 
     The template may name ``npus``, ``saw``, ``want``, ``count`` (NPUs that have ``want``) and ``total``.
@@ -60,12 +60,12 @@ def differing(values: Mapping[Npu, T], template: str, **more: Any) -> Iterator[F
     """
     if len(values) < 2:
         raise Skip("there is one NPU to look at, and nothing to compare it with")
-    want = norm(values.values())
+    want = most_common_value(values.values())
     if want is None:
-        yield tie(values, **more)
+        yield tie_finding(values, **more)
         return
     count = sum(value == want for value in values.values())
-    for host, saw, npus in by_host({npu: value for npu, value in values.items() if value != want}):
+    for host, saw, npus in group_by_host({npu: value for npu, value in values.items() if value != want}):
         yield Finding(
             template,
             hosts=[host],
@@ -79,18 +79,18 @@ def differing(values: Mapping[Npu, T], template: str, **more: Any) -> Iterator[F
         )
 
 
-def tie(values: Mapping[Npu, T], **more: Any) -> Finding:
+def tie_finding(values: Mapping[Npu, T], **more: Any) -> Finding:
     """The finding for NPUs that differ while no value has a majority: it blames them all."""
     groups: dict[str, list[Npu]] = {}
-    for one, value in values.items():
-        groups.setdefault(str(value), []).append(one)
+    for host_npu, value in values.items():
+        groups.setdefault(str(value), []).append(host_npu)
     hosts = list(dict.fromkeys(host for host, _ in values))
-    shown = {value: " + ".join(names(npus, 3)) for value, npus in sorted(groups.items())[:8]}
-    if len(groups) > len(shown):
-        shown["others"] = f"{len(groups) - len(shown)} more values"
+    group_texts = {value: " + ".join(format_npus(npus, 3)) for value, npus in sorted(groups.items())[:8]}
+    if len(groups) > len(group_texts):
+        group_texts["others"] = f"{len(groups) - len(group_texts)} more values"
     first = next(iter(values))[1]
     return Finding(
-        "the NPUs differ, and no value has a majority: {groups}", hosts=hosts, npu=first, groups=shown, **more
+        "the NPUs differ, and no value has a majority: {groups}", hosts=hosts, npu=first, groups=group_texts, **more
     )
 
 
@@ -98,29 +98,29 @@ Use = dict[str, bool | None]
 """By host, whether the job sends anything through the NPUs' own ports; None: that cannot be told."""
 
 
-def families(launch: Launch, products: Mapping[str, NpuProduct]) -> dict[str, str]:
+def families(launch: LaunchConfig, products: Mapping[str, NpuProduct]) -> dict[str, str]:
     """The product family of each host: what the user says, else what the host says."""
     return {host: launch.product or product.family for host, product in products.items()}
 
 
 def port_use(
     hosts: Iterable[str],
-    launch: Launch,
+    launch: LaunchConfig,
     products: Mapping[str, NpuProduct],
     reach: Mapping[str, object],
-    pods: Mapping[str, SuperPod] | None,
+    pods: Mapping[str, SuperPodId] | None,
 ) -> Use:
     """Which of ``hosts`` need their NPUs' ports for a job on the whole fleet, all of which is in ``reach``."""
     family = families(launch, products)
-    return {host: _uses(family[host], len(reach), pods or {}, launch) for host in hosts if host in family}
+    return {host: _host_uses_ports(family[host], len(reach), pods or {}, launch) for host in hosts if host in family}
 
 
 def address_use(
     hosts: Iterable[str],
-    launch: Launch,
+    launch: LaunchConfig,
     products: Mapping[str, NpuProduct],
     reach: Mapping[str, object],
-    pods: Mapping[str, SuperPod] | None,
+    pods: Mapping[str, SuperPodId] | None,
 ) -> Use:
     """Which of ``hosts`` need device IPs: those that use the ports, and on A1 every host, one alone too."""
     use = port_use(hosts, launch, products, reach, pods)
@@ -128,7 +128,7 @@ def address_use(
     return {host: True if family[host] == "A1" else used for host, used in use.items()}
 
 
-def settle(use: Use, doubtful: Iterable[str], what: str) -> None:
+def require_port_use(use: Use, doubtful: Iterable[str], fault: str) -> None:
     """Ends a check of the ports: ``doubtful`` are the hosts with a fault that only counts where ports are used.
 
     Raises: Unreadable when that cannot be told, Skip when no host uses them.
@@ -136,13 +136,13 @@ def settle(use: Use, doubtful: Iterable[str], what: str) -> None:
     lost = [host for host in doubtful if use.get(host, False) is None]
     if lost:
         raise Unreadable(
-            f"{what} on {', '.join(few(lost, 3))}: whether it matters cannot be told without super pod ids"
+            f"{fault} on {', '.join(limit_items(lost, 3))}: whether it matters cannot be told without super pod ids"
         )
     if use and all(used is False for used in use.values()):
         raise Skip("a job on these hosts does not use the NPUs' network ports")
 
 
-def _uses(family: str, hosts: int, pods: Mapping[str, SuperPod], launch: Launch) -> bool | None:
+def _host_uses_ports(family: str, hosts: int, pods: Mapping[str, SuperPodId], launch: LaunchConfig) -> bool | None:
     """A host has links of its own inside, A3 those of the super pod; the ports are for what lies beyond."""
     if hosts == 1:
         return False

@@ -8,13 +8,13 @@ from typing import Any
 
 import msgspec
 
-from doctor.engine.fact import Absent, Answer, Fact, PerHost, Unreadable, ask
+from doctor.engine.fact import Absent, Fact, PerHost, ProbeAnswer, Unreadable, ask
 from doctor.facts.hccn.addresses import VnicAddresses
-from doctor.facts.hccn.super_pod import SuperPod
-from doctor.facts.hccn.tool import last_words, refuse
-from doctor.facts.pings import SECONDS, call_tool, partners
+from doctor.facts.hccn.super_pod import SuperPodId
+from doctor.facts.hccn.tool import last_line, raise_known_refusal
+from doctor.facts.pings import PING_SECONDS, ping_partners, run_hccn_tool
 
-WORDS = ["-hccs_ping", "-g", "address"]
+PING_OPTIONS = ["-hccs_ping", "-g", "address"]
 
 
 class HccsPing(msgspec.Struct, frozen=True, order=True):
@@ -34,46 +34,46 @@ class HccsPings(Fact, frozen=True):
     The tool ends with status 0 and `Cmd executed successfully!` when every packet is lost: the count decides.
     """
 
-    probe = ask(call_tool, root=True, timeout=SECONDS + 15)
-    needs = (VnicAddresses, SuperPod)
+    probe = ask(run_hccn_tool, root=True, timeout=PING_SECONDS + 15)
+    needs = (VnicAddresses, SuperPodId)
 
     pings: tuple[HccsPing, ...]
 
     @classmethod
-    def plan(cls, seen: Mapping[type[Fact], PerHost[Any]]) -> dict[str, Any]:
-        vnics, pods = seen[VnicAddresses], seen[SuperPod]
+    def plan(cls, fleet_facts: Mapping[type[Fact], PerHost[Any]]) -> dict[str, Any]:
+        vnics, pods = fleet_facts[VnicAddresses], fleet_facts[SuperPodId]
         tasks: dict[str, Any] = {}
-        for pod in sorted({one.id for one in pods.values()}):
-            hosts = [host for host, one in pods.items() if one.id == pod and host in vnics]
-            for host, peers in partners(hosts).items():
+        for pod in sorted({super_pod.id for super_pod in pods.values()}):
+            hosts = [host for host, super_pod in pods.items() if super_pod.id == pod and host in vnics]
+            for host, peers in ping_partners(hosts).items():
                 calls = [
-                    (npu, str(vnics[peer].by_npu[npu].address.ip), WORDS)
+                    (npu, str(vnics[peer].by_npu[npu].address.ip), PING_OPTIONS)
                     for npu in sorted(vnics[host].by_npu)
                     for peer in peers
                     if npu in vnics[peer].by_npu
                 ]
                 if calls:
-                    tasks[host] = {"calls": calls, "seconds": SECONDS}
+                    tasks[host] = {"calls": calls, "seconds": PING_SECONDS}
         return tasks
 
     @classmethod
-    def read(cls, answer: Answer) -> HccsPings:
+    def read(cls, answer: ProbeAnswer) -> HccsPings:
         pings, unread = [], {}
         for npu, address, text in answer.json():
-            found = re.search(r"^(\d+) packets transmitted, (\d+) received", text, re.M)
-            if found:
+            match = re.search(r"^(\d+) packets transmitted, (\d+) received", text, re.M)
+            if match:
                 planes = set(re.findall(r"L1 plane check result = (\w+)", text)) - {"0x0"}
-                pings.append(HccsPing(npu, address, int(found[1]), int(found[2]), tuple(sorted(planes))))
+                pings.append(HccsPing(npu, address, int(match[1]), int(match[2]), tuple(sorted(planes))))
             else:
-                unread[f"HCCS ping from NPU {npu} to {address}"] = _why(text)
+                unread[f"HCCS ping from NPU {npu} to {address}"] = _failure_reason(text)
         if not pings:
             raise Unreadable(next(iter(unread.values()), "no NPU was pinged"))
         return cls(pings=tuple(pings), unread=unread)
 
 
-def _why(text: str) -> str:
+def _failure_reason(text: str) -> str:
     try:
-        refuse(text)
+        raise_known_refusal(text)
     except Absent as why:
         return str(why)
-    return last_words(text) or "hccn_tool said nothing"
+    return last_line(text) or "hccn_tool said nothing"

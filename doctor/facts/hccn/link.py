@@ -8,8 +8,8 @@ from typing import Literal, get_args
 
 import msgspec
 
-from doctor.engine.fact import Answer, Fact
-from doctor.facts.hccn.tool import each_npu, field, hccn, missing, there, told
+from doctor.engine.fact import Fact, ProbeAnswer
+from doctor.facts.hccn.tool import hccn_probe, parse_each_npu, parse_with, set_values, single_field, unset_npus
 
 State = Literal["UP", "DOWN"]
 _STATES: dict[str, State] = {"UP": "UP", "DOWN": "DOWN"}
@@ -30,43 +30,43 @@ Health = Literal[
 class DeviceLinks(Fact, frozen=True):
     """Whether every NPU's network port has a link."""
 
-    probe = hccn("-link -g")
+    probe = hccn_probe("-link -g")
 
     by_npu: dict[int, State]
 
     @classmethod
-    def read(cls, answer: Answer) -> DeviceLinks:
-        seen, unread = each_npu(answer, told(_link))
-        return cls(by_npu=there(seen), unread=unread)
+    def read(cls, answer: ProbeAnswer) -> DeviceLinks:
+        states, unread = parse_each_npu(answer, parse_with(_parse_link))
+        return cls(by_npu=set_values(states), unread=unread)
 
 
-def _link(text: str) -> State | None:
-    return _STATES[field("link status", text)]
+def _parse_link(text: str) -> State | None:
+    return _STATES[single_field("link status", text)]
 
 
 class DeviceHealth(Fact, frozen=True):
     """What every NPU thinks of its own network: the state of its pings to the detect address."""
 
-    probe = hccn("-net_health -g")
+    probe = hccn_probe("-net_health -g")
 
     by_npu: dict[int, Health]
 
     @classmethod
-    def read(cls, answer: Answer) -> DeviceHealth:
-        seen, unread = each_npu(answer, told(_health))
-        return cls(by_npu=there(seen), unread=unread)
+    def read(cls, answer: ProbeAnswer) -> DeviceHealth:
+        states, unread = parse_each_npu(answer, parse_with(_parse_health))
+        return cls(by_npu=set_values(states), unread=unread)
 
 
-def _health(text: str) -> Health | None:
+def _parse_health(text: str) -> Health | None:
     """One of the tool's states. ``Unknown`` is its own word for not knowing, and so it is unread."""
-    known: dict[str, Health] = {word: word for word in get_args(Health)}
-    return known[field("net health status", text).replace("Socket failed", "Socket fail")]
+    state_by_text: dict[str, Health] = {word: word for word in get_args(Health)}
+    return state_by_text[single_field("net health status", text).replace("Socket failed", "Socket fail")]
 
 
-class Record(msgspec.Struct, frozen=True):
+class LinkRecord(msgspec.Struct, frozen=True):
     """The last changes of one link, by the device's own clock."""
 
-    now: datetime
+    device_time: datetime
     changes: tuple[tuple[datetime, State], ...]
     """Newest first."""
 
@@ -74,17 +74,17 @@ class Record(msgspec.Struct, frozen=True):
 class LinkHistory(Fact, frozen=True):
     """When every NPU's link went up and down."""
 
-    probe = hccn("-link_stat -g")
+    probe = hccn_probe("-link_stat -g")
 
-    by_npu: dict[int, Record]
+    by_npu: dict[int, LinkRecord]
 
     @classmethod
-    def read(cls, answer: Answer) -> LinkHistory:
-        seen, unread = each_npu(answer, told(_record))
-        return cls(by_npu=there(seen), unread=unread)
+    def read(cls, answer: ProbeAnswer) -> LinkHistory:
+        records, unread = parse_each_npu(answer, parse_with(_parse_record))
+        return cls(by_npu=set_values(records), unread=unread)
 
 
-def _record(text: str) -> Record:
+def _parse_record(text: str) -> LinkRecord:
     bare = re.sub(r"^\s*\[(?:devid|device) \d+\]", "", text, flags=re.M)
     head, header, rest = bare.partition("link change records")
     if not header:
@@ -93,61 +93,61 @@ def _record(text: str) -> Record:
     for line in rest.splitlines():
         if "LINK" in line:
             when, _, state = line.partition("LINK")
-            changes.append((_time(when), _STATES[state.strip()]))
-    return Record(_time(field("current time", head)), tuple(changes))
+            changes.append((_parse_time(when), _STATES[state.strip()]))
+    return LinkRecord(_parse_time(single_field("current time", head)), tuple(changes))
 
 
-def _time(text: str) -> datetime:
+def _parse_time(text: str) -> datetime:
     return datetime.strptime(text.strip(), "%a %b %d %H:%M:%S %Y")
 
 
 class DeviceSpeed(Fact, frozen=True):
     """The speed of every NPU's link, in Mb/s."""
 
-    probe = hccn("-speed -g")
+    probe = hccn_probe("-speed -g")
 
     by_npu: dict[int, int]
     unknown: tuple[int, ...] = ()
     """NPUs that know no speed: their link is down."""
 
     @classmethod
-    def read(cls, answer: Answer) -> DeviceSpeed:
-        seen, unread = each_npu(answer, told(_speed, "Speed: Unknown!"))
-        return cls(by_npu=there(seen), unknown=missing(seen), unread=unread)
+    def read(cls, answer: ProbeAnswer) -> DeviceSpeed:
+        speeds, unread = parse_each_npu(answer, parse_with(_parse_speed, "Speed: Unknown!"))
+        return cls(by_npu=set_values(speeds), unknown=unset_npus(speeds), unread=unread)
 
 
-def _speed(text: str) -> int:
-    return int(field("Speed", text).removesuffix("Mb/s"))
+def _parse_speed(text: str) -> int:
+    return int(single_field("Speed", text).removesuffix("Mb/s"))
 
 
 class DeviceMtu(Fact, frozen=True):
     """The MTU of every NPU's network port, in bytes."""
 
-    probe = hccn("-mtu -g")
+    probe = hccn_probe("-mtu -g")
 
     by_npu: dict[int, int]
 
     @classmethod
-    def read(cls, answer: Answer) -> DeviceMtu:
-        seen, unread = each_npu(answer, told(lambda text: int(field("mtu", text))))
-        return cls(by_npu=there(seen), unread=unread)
+    def read(cls, answer: ProbeAnswer) -> DeviceMtu:
+        mtus, unread = parse_each_npu(answer, parse_with(lambda text: int(single_field("mtu", text))))
+        return cls(by_npu=set_values(mtus), unread=unread)
 
 
 class DeviceFec(Fact, frozen=True):
     """The forward error correction of every NPU's link: ``rs``, ``no``, or another mode's name."""
 
-    probe = hccn("-fec -g")
+    probe = hccn_probe("-fec -g")
 
     by_npu: dict[int, str]
 
     @classmethod
-    def read(cls, answer: Answer) -> DeviceFec:
-        seen, unread = each_npu(answer, told(_fec))
-        return cls(by_npu=there(seen), unread=unread)
+    def read(cls, answer: ProbeAnswer) -> DeviceFec:
+        modes, unread = parse_each_npu(answer, parse_with(_parse_fec))
+        return cls(by_npu=set_values(modes), unread=unread)
 
 
-def _fec(text: str) -> str:
-    mode, words, rest = field("fec mode", text).partition(" FEC mode")
-    if not re.fullmatch(r"[a-z][a-z0-9 _-]{0,20}", mode) or not words or rest:
+def _parse_fec(text: str) -> str:
+    mode, suffix, rest = single_field("fec mode", text).partition(" FEC mode")
+    if not re.fullmatch(r"[a-z][a-z0-9 _-]{0,20}", mode) or not suffix or rest:
         raise ValueError("no mode")
     return mode

@@ -7,8 +7,8 @@ from typing import Literal
 
 import msgspec
 
-from doctor.engine.fact import Answer, Fact
-from doctor.facts.hccn.tool import each_npu, hccn, missing, there, told
+from doctor.engine.fact import Fact, ProbeAnswer
+from doctor.facts.hccn.tool import hccn_probe, parse_each_npu, parse_with, set_values, unset_npus
 
 
 class Neighbour(msgspec.Struct, frozen=True):
@@ -28,35 +28,35 @@ class Neighbour(msgspec.Struct, frozen=True):
 class Neighbours(Fact, frozen=True):
     """The neighbour of every NPU's network port."""
 
-    probe = hccn("-lldp -g")
+    probe = hccn_probe("-lldp -g")
 
     by_npu: dict[int, Neighbour]
-    silent: tuple[int, ...] = ()
+    without_neighbour: tuple[int, ...] = ()
     """NPUs that have heard of no neighbour."""
 
     @classmethod
-    def read(cls, answer: Answer) -> Neighbours:
-        seen, unread = each_npu(answer, told(_neighbour))
-        return cls(by_npu=there(seen), silent=missing(seen), unread=unread)
+    def read(cls, answer: ProbeAnswer) -> Neighbours:
+        neighbours, unread = parse_each_npu(answer, parse_with(_parse_neighbour))
+        return cls(by_npu=set_values(neighbours), without_neighbour=unset_npus(neighbours), unread=unread)
 
 
-def _neighbour(text: str) -> Neighbour | None:
+def _parse_neighbour(text: str) -> Neighbour | None:
     if not text.strip():
         return None
-    parts = _parts(text)
+    parts = _tlv_texts(text)
     description = parts.get("System Description", "")
     able = parts.get("System Capabilities", "")
     switch = "Routing" in description or re.search(r"Enabled capabilities:.*\b(Bridge|Router)\b", able)
     return Neighbour(
         kind="npu" if "AscendNPU" in description else "switch" if switch else "unknown",
-        mac=_entry("MAC", parts["Chassis ID"]).lower(),
-        port=_entry("Ifname|MAC|Local", parts["Port ID"]),
+        mac=_entry_value("MAC", parts["Chassis ID"]).lower(),
+        port=_entry_value("Ifname|MAC|Local", parts["Port ID"]),
         name=parts.get("System Name", "").strip(),
-        address=_entry("IPv4|IPv6", parts.get("Management Address", "")),
+        address=_entry_value("IPv4|IPv6", parts.get("Management Address", "")),
     )
 
 
-def _parts(text: str) -> dict[str, str]:
+def _tlv_texts(text: str) -> dict[str, str]:
     """The text under each ``... TLV`` line. Raises: ValueError when the text does not begin with one."""
     pieces = re.split(r"^[ \t]*(\S.*?) TLV[ \t\r]*$", text, flags=re.M)
     if pieces[0].strip() or len(pieces) < 3:
@@ -64,6 +64,6 @@ def _parts(text: str) -> dict[str, str]:
     return dict(zip(pieces[1::2], pieces[2::2], strict=True))
 
 
-def _entry(names: str, text: str) -> str:
-    found = re.search(rf"^[ \t]*(?:{names})[ \t]*:[ \t]*(\S.*?)[ \t\r]*$", text, re.M)
-    return found[1] if found else ""
+def _entry_value(names: str, text: str) -> str:
+    match = re.search(rf"^[ \t]*(?:{names})[ \t]*:[ \t]*(\S.*?)[ \t\r]*$", text, re.M)
+    return match[1] if match else ""

@@ -6,14 +6,14 @@ import re
 
 import msgspec
 
-from doctor.engine.fact import Absent, Answer, Fact, Output, Unreadable, run, trouble
-from doctor.facts.hccn.tool import field, last_words
+from doctor.engine.fact import Absent, Fact, Output, ProbeAnswer, Unreadable, run, unusable_reason
+from doctor.facts.hccn.tool import last_line, single_field
 from doctor.facts.npu import NpuChips
 
-_NONE = r"does not support|not supported|Command or option is not found"
+_UNSUPPORTED_PATTERN = r"does not support|not supported|Command or option is not found"
 """What npu-smi says where the product has no super pods."""
 
-_EACH = """map=$(npu-smi info -m); code=$?
+_ALL_CHIPS_SCRIPT = """map=$(npu-smi info -m); code=$?
 printf '%s\\n' "$map"
 [ $code -eq 0 ] || exit $code
 printf '%s\\n' "$map" | while read -r card chip rest; do
@@ -28,28 +28,28 @@ done
 """The table of all chips, then what each of them says."""
 
 
-class SuperPod(Fact, frozen=True):
+class SuperPodId(Fact, frozen=True):
     """Which super pod the host is in, and as which server of it."""
 
     # All NPUs of a host are in one super pod: its first chip speaks for them.
     probe = run("npu-smi info -t spod-info -i 0 -c 0", requires="npu-smi", lane="npu-smi", timeout=20)
 
     id: int
-    server: int
+    server_index: int
     size: int
 
     @classmethod
-    def read(cls, answer: Answer) -> SuperPod:
+    def read(cls, answer: ProbeAnswer) -> SuperPodId:
         output = answer[""]
         text = f"{output.out}\n{output.err}"
-        if re.search(_NONE, text):
+        if re.search(_UNSUPPORTED_PATTERN, text):
             raise Absent("this product has no super pods")
         answer.text()
         try:
-            numbers = [int(field(name, text)) for name in ("Super Pod ID", "Server Index", "Super Pod Size")]
+            numbers = [int(single_field(name, text)) for name in ("Super Pod ID", "Server Index", "Super Pod Size")]
         except ValueError:
-            raise Unreadable(f"npu-smi info -t spod-info: {trouble(output) or 'not understood'}") from None
-        return cls(id=numbers[0], server=numbers[1], size=numbers[2])
+            raise Unreadable(f"npu-smi info -t spod-info: {unusable_reason(output) or 'not understood'}") from None
+        return cls(id=numbers[0], server_index=numbers[1], size=numbers[2])
 
 
 class SuperDevice(msgspec.Struct, frozen=True):
@@ -57,40 +57,42 @@ class SuperDevice(msgspec.Struct, frozen=True):
 
     sdid: int
     """Its number there: what a rank table calls super_device_id."""
-    pod: int
+    super_pod_id: int
 
 
 class SuperDevices(Fact, frozen=True):
     """The SDID of every NPU, by physical id."""
 
     # One call after the other: a host with 16 dies may take its time.
-    probe = run(_EACH, requires="npu-smi", root=True, lane="npu-smi", timeout=100)
+    probe = run(_ALL_CHIPS_SCRIPT, requires="npu-smi", root=True, lane="npu-smi", timeout=100)
 
     by_npu: dict[int, SuperDevice]
 
     @classmethod
-    def read(cls, answer: Answer) -> SuperDevices:
+    def read(cls, answer: ProbeAnswer) -> SuperDevices:
         output = answer[""]
-        if re.search(_NONE, f"{output.out}\n{output.err}"):
+        if re.search(_UNSUPPORTED_PATTERN, f"{output.out}\n{output.err}"):
             raise Absent("this product has no super pods")
-        table, *said = re.split(r"^-- (\d+) (\d+) --$", answer.text(), flags=re.M)
-        parts = {(int(c), int(d)): text for c, d, text in zip(said[::3], said[1::3], said[2::3], strict=True)}
+        table, *sections = re.split(r"^-- (\d+) (\d+) --$", answer.text(), flags=re.M)
+        parts = {
+            (int(c), int(d)): text for c, d, text in zip(sections[::3], sections[1::3], sections[2::3], strict=True)
+        }
         by_npu: dict[int, SuperDevice] = {}
         unread: dict[str, str] = {}
-        for chip in NpuChips.read(Answer({"": Output(out=table)}, answer.what)).chips:
+        for chip in NpuChips.read(ProbeAnswer({"": Output(out=table)}, answer.label)).chips:
             if not chip.has_phy_id:
                 raise Unreadable("npu-smi info -m: shows no physical ids, and an SDID cannot be told without them")
             text = parts.get((chip.npu, chip.chip), "")
             try:
-                by_npu[chip.device] = _super_device(text)
+                by_npu[chip.device] = _parse_super_device(text)
             except ValueError:
-                unread[f"NPU {chip.device}"] = f"its SDID was not told: {last_words(text) or 'npu-smi said nothing'}"
+                unread[f"NPU {chip.device}"] = f"its SDID was not told: {last_line(text) or 'npu-smi said nothing'}"
         return cls(by_npu=by_npu, unread=unread)
 
 
-def _super_device(text: str) -> SuperDevice:
+def _parse_super_device(text: str) -> SuperDevice:
     """Raises: ValueError."""
-    sdid, pod = (int(field(name, text)) for name in ("SDID", "Super Pod ID"))
+    sdid, pod = (int(single_field(name, text)) for name in ("SDID", "Super Pod ID"))
     if not 0 <= sdid < 1 << 32 or pod < 0:
         raise ValueError("no such number")
     return SuperDevice(sdid, pod)

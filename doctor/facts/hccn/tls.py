@@ -4,34 +4,34 @@ from __future__ import annotations
 
 import re
 
-from doctor.engine.fact import Answer, Fact
-from doctor.facts.hccn.tool import each_npu, hccn, missing, there, told
+from doctor.engine.fact import Fact, ProbeAnswer
+from doctor.facts.hccn.tool import hccn_probe, parse_each_npu, parse_with, set_values, unset_npus
 
 
 class TlsSwitches(Fact, frozen=True):
     """Whether TLS is on, for every NPU."""
 
-    probe = hccn("-tls -g", root=True)
+    probe = hccn_probe("-tls -g", root=True)
 
     by_npu: dict[int, bool]
     expired: tuple[int, ...] = ()
     """NPUs whose certificate has expired."""
-    bare: tuple[int, ...] = ()
+    without_certificate: tuple[int, ...] = ()
     """NPUs that have no certificate, and so do not show a switch."""
 
     @classmethod
-    def read(cls, answer: Answer) -> TlsSwitches:
-        seen, unread = each_npu(answer, told(_tls, "No certificate found"))
-        known = there(seen)
+    def read(cls, answer: ProbeAnswer) -> TlsSwitches:
+        switches, unread = parse_each_npu(answer, parse_with(_parse_tls, "No certificate found"))
+        states = set_values(switches)
         return cls(
-            by_npu={npu: on for npu, (on, _) in known.items()},
-            expired=tuple(npu for npu, (_, expired) in known.items() if expired),
-            bare=missing(seen),
+            by_npu={npu: on for npu, (on, _) in states.items()},
+            expired=tuple(npu for npu, (_, expired) in states.items() if expired),
+            without_certificate=unset_npus(switches),
             unread=unread,
         )
 
 
-def _tls(text: str) -> tuple[bool, bool]:
+def _parse_tls(text: str) -> tuple[bool, bool]:
     """Switch, and whether the certificate has expired (older drivers do not say)."""
     (switch,) = re.findall(r"\btls switch\[([01])\]", text)
     expiration = re.findall(r"\btls expiration status\[(\d+)\]", text)

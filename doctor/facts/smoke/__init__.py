@@ -1,28 +1,56 @@
 """What the ranks of the smoke run said, host by host; one module a stage."""
 
-from doctor.facts.smoke.collectives import Checked, SmokeCollectives, Speed, Unsupported, Wrong
-from doctor.facts.smoke.learning import Learnt, SmokeLearning
-from doctor.facts.smoke.loader import Loaded, SmokeLoader
-from doctor.facts.smoke.native import Native, SmokeNative
-from doctor.facts.smoke.pace import Paced, SmokePace
-from doctor.facts.smoke.pairs import Paired, SmokePairs
-from doctor.facts.smoke.start import Device, Exited, Failed, Imported, Joined, SmokeStart, Tried
-from doctor.facts.smoke.training import Begun, Ended, SmokeTraining, Stepped, Twin, TwinBlocks, TwinUpdate
+from doctor.facts.smoke.collectives import (
+    CollectiveChecked,
+    CollectiveTimes,
+    CollectiveWrong,
+    DtypeUnsupported,
+    SmokeCollectives,
+)
+from doctor.facts.smoke.learning import LearningStep, SmokeLearning
+from doctor.facts.smoke.loader import LoaderResult, SmokeLoader
+from doctor.facts.smoke.native import NativeResult, SmokeNative
+from doctor.facts.smoke.pace import PaceTimes, SmokePace
+from doctor.facts.smoke.pairs import PairTimes, SmokePairs
+from doctor.facts.smoke.start import (
+    ConnectFailed,
+    RankDevice,
+    RankExited,
+    RankFailed,
+    RankJoined,
+    SmokeStart,
+    TorchImported,
+)
+from doctor.facts.smoke.training import (
+    LayoutBegun,
+    LayoutEnded,
+    ReferenceBlocks,
+    ReferenceRun,
+    ReferenceUpdate,
+    SmokeTraining,
+    TrainingStep,
+)
 
 __all__ = [
-    "Begun",
-    "Checked",
-    "Device",
-    "Ended",
-    "Exited",
-    "Failed",
-    "Imported",
-    "Joined",
-    "Learnt",
-    "Loaded",
-    "Native",
-    "Paced",
-    "Paired",
+    "CollectiveChecked",
+    "CollectiveTimes",
+    "CollectiveWrong",
+    "ConnectFailed",
+    "DtypeUnsupported",
+    "LayoutBegun",
+    "LayoutEnded",
+    "LearningStep",
+    "LoaderResult",
+    "NativeResult",
+    "PaceTimes",
+    "PairTimes",
+    "RankDevice",
+    "RankExited",
+    "RankFailed",
+    "RankJoined",
+    "ReferenceBlocks",
+    "ReferenceRun",
+    "ReferenceUpdate",
     "SmokeCollectives",
     "SmokeLearning",
     "SmokeLoader",
@@ -31,12 +59,6 @@ __all__ = [
     "SmokePairs",
     "SmokeStart",
     "SmokeTraining",
-    "Speed",
-    "Stepped",
-    "Tried",
-    "Twin",
-    "TwinBlocks",
-    "TwinUpdate",
-    "Unsupported",
-    "Wrong",
+    "TorchImported",
+    "TrainingStep",
 ]

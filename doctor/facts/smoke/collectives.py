@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from doctor.engine.fact import Answer, Fact, smoke
-from doctor.facts.smoke.events import Event, Told, hear, only
+from doctor.engine.fact import Fact, ProbeAnswer, smoke
+from doctor.facts.smoke.events import RankEvent, RankReport, decode_report, events_of_type
 
 Element = float | int | bool | str | None
 
 
-class Checked(Event, frozen=True, tag="checked"):
+class CollectiveChecked(RankEvent, frozen=True, tag="checked"):
     """One collective gave what the closed form says, in all these dtypes."""
 
     gid: int
@@ -18,7 +18,7 @@ class Checked(Event, frozen=True, tag="checked"):
     """Calls that were compared."""
 
 
-class Wrong(Event, frozen=True, tag="wrong"):
+class CollectiveWrong(RankEvent, frozen=True, tag="wrong"):
     """One collective left other values in this rank's buffer than the closed form says."""
 
     gid: int
@@ -35,7 +35,7 @@ class Wrong(Event, frozen=True, tag="wrong"):
     """Elements that differ."""
 
 
-class Unsupported(Event, frozen=True, tag="unsupported"):
+class DtypeUnsupported(RankEvent, frozen=True, tag="unsupported"):
     """The backend refused the dtype for this collective."""
 
     gid: int
@@ -44,7 +44,7 @@ class Unsupported(Event, frozen=True, tag="unsupported"):
     text: str = ""
 
 
-class Speed(Event, frozen=True, tag="speed"):
+class CollectiveTimes(RankEvent, frozen=True, tag="speed"):
     """The times of one collective at one size."""
 
     gid: int
@@ -58,18 +58,20 @@ class SmokeCollectives(Fact, frozen=True):
 
     probe = smoke()
 
-    checked: tuple[Checked, ...] = ()
-    wrong: tuple[Wrong, ...] = ()
-    unsupported: tuple[Unsupported, ...] = ()
-    speed: tuple[Speed, ...] = ()
+    checked: tuple[CollectiveChecked, ...] = ()
+    wrong: tuple[CollectiveWrong, ...] = ()
+    unsupported: tuple[DtypeUnsupported, ...] = ()
+    speed: tuple[CollectiveTimes, ...] = ()
 
     @classmethod
-    def read(cls, answer: Answer) -> SmokeCollectives:
-        told = hear(answer, Told[Checked | Wrong | Unsupported | Speed])
+    def read(cls, answer: ProbeAnswer) -> SmokeCollectives:
+        report = decode_report(
+            answer, RankReport[CollectiveChecked | CollectiveWrong | DtypeUnsupported | CollectiveTimes]
+        )
         return cls(
-            checked=only(told.events, Checked),
-            wrong=only(told.events, Wrong),
-            unsupported=only(told.events, Unsupported),
-            speed=only(told.events, Speed),
-            unread=told.silent(),
+            checked=events_of_type(report.events, CollectiveChecked),
+            wrong=events_of_type(report.events, CollectiveWrong),
+            unsupported=events_of_type(report.events, DtypeUnsupported),
+            speed=events_of_type(report.events, CollectiveTimes),
+            unread=report.unread_ranks(),
         )

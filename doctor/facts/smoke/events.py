@@ -7,21 +7,21 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from doctor.engine.fact import Absent, Answer, Unreadable
+from doctor.engine.fact import Absent, ProbeAnswer, Unreadable
 
 
-class Event(msgspec.Struct, frozen=True, tag_field="ev"):
+class RankEvent(msgspec.Struct, frozen=True, tag_field="ev"):
     """One line that a rank printed. A number that is None was not finite."""
 
     rank: int
     """-1 for the process that the host's ranks are forked from."""
 
 
-E = TypeVar("E", bound=Event)
-One = TypeVar("One", bound=Event)
+E = TypeVar("E", bound=RankEvent)
+One = TypeVar("One", bound=RankEvent)
 
 
-class Told(msgspec.Struct, Generic[E], frozen=True):
+class RankReport(msgspec.Struct, Generic[E], frozen=True):
     """What the supervisor kept of one stage on one host."""
 
     reached: bool
@@ -35,27 +35,27 @@ class Told(msgspec.Struct, Generic[E], frozen=True):
     ranks: tuple[int, ...] = ()
     """The ranks that were to speak here."""
 
-    def silent(self) -> dict[str, str]:
+    def unread_ranks(self) -> dict[str, str]:
         """The ranks that said nothing, for `Fact.unread`."""
-        heard = {event.rank for event in self.events}
-        return {f"rank {rank}": "it said nothing of this stage" for rank in self.ranks if rank not in heard}
+        reporting_ranks = {event.rank for event in self.events}
+        return {f"rank {rank}": "it said nothing of this stage" for rank in self.ranks if rank not in reporting_ranks}
 
 
-def hear(answer: Answer, kind: type[Told[E]]) -> Told[E]:
+def decode_report(answer: ProbeAnswer, kind: type[RankReport[E]]) -> RankReport[E]:
     """The stage's events. Raises: Absent when it was not planned, Unreadable when it was not reached."""
     try:
-        told = msgspec.json.decode(answer.text(), type=kind)
+        report = msgspec.json.decode(answer.text(), type=kind)
     except (msgspec.DecodeError, msgspec.ValidationError, UnicodeError) as error:
         raise Unreadable(f"what the ranks said is not understood: {error}") from None
-    if not told.planned:
-        raise Absent(told.why or "the smoke run was made without this stage")
-    if not told.reached:
-        raise Unreadable(told.why or "the smoke run did not come so far", told.because)
-    if not told.events:
+    if not report.planned:
+        raise Absent(report.why or "the smoke run was made without this stage")
+    if not report.reached:
+        raise Unreadable(report.why or "the smoke run did not come so far", report.because)
+    if not report.events:
         raise Unreadable("the host's ranks said nothing of this stage")
-    return told
+    return report
 
 
-def only(events: Iterable[Event], kind: type[One]) -> tuple[One, ...]:
+def events_of_type(events: Iterable[RankEvent], kind: type[One]) -> tuple[One, ...]:
     """The events of one kind, in the order in which they came."""
     return tuple(event for event in events if isinstance(event, kind))

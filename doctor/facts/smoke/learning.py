@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from doctor.engine.fact import Answer, Fact, smoke
-from doctor.facts.smoke.events import Event, Told, hear, only
+from doctor.engine.fact import Fact, ProbeAnswer, smoke
+from doctor.facts.smoke.events import RankEvent, RankReport, decode_report, events_of_type
 
 
-class Learnt(Event, frozen=True, tag="learn"):
+class LearningStep(RankEvent, frozen=True, tag="learn"):
     """The loss of one step."""
 
     step: int
@@ -19,9 +19,9 @@ class SmokeLearning(Fact, frozen=True):
 
     probe = smoke()
 
-    steps: tuple[Learnt, ...] = ()
+    steps: tuple[LearningStep, ...] = ()
 
     @classmethod
-    def read(cls, answer: Answer) -> SmokeLearning:
-        told = hear(answer, Told[Learnt])
-        return cls(steps=only(told.events, Learnt), unread=told.silent())
+    def read(cls, answer: ProbeAnswer) -> SmokeLearning:
+        report = decode_report(answer, RankReport[LearningStep])
+        return cls(steps=events_of_type(report.events, LearningStep), unread=report.unread_ranks())

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from doctor.engine.fact import Answer, Fact, smoke
-from doctor.facts.smoke.events import Event, Told, hear, only
+from doctor.engine.fact import Fact, ProbeAnswer, smoke
+from doctor.facts.smoke.events import RankEvent, RankReport, decode_report, events_of_type
 
 
-class Loaded(Event, frozen=True, tag="loader"):
+class LoaderResult(RankEvent, frozen=True, tag="loader"):
     """What one rank's loader workers drew, and how long it took."""
 
     workers: int
@@ -28,9 +28,9 @@ class SmokeLoader(Fact, frozen=True):
 
     probe = smoke()
 
-    loaded: tuple[Loaded, ...] = ()
+    loaded: tuple[LoaderResult, ...] = ()
 
     @classmethod
-    def read(cls, answer: Answer) -> SmokeLoader:
-        told = hear(answer, Told[Loaded])
-        return cls(loaded=only(told.events, Loaded), unread=told.silent())
+    def read(cls, answer: ProbeAnswer) -> SmokeLoader:
+        report = decode_report(answer, RankReport[LoaderResult])
+        return cls(loaded=events_of_type(report.events, LoaderResult), unread=report.unread_ranks())

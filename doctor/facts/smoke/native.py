@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from doctor.engine.fact import Answer, Fact, smoke
-from doctor.facts.smoke.events import Event, Told, hear, only
+from doctor.engine.fact import Fact, ProbeAnswer, smoke
+from doctor.facts.smoke.events import RankEvent, RankReport, decode_report, events_of_type
 
 
-class Native(Event, frozen=True, tag="native"):
+class NativeResult(RankEvent, frozen=True, tag="native"):
     """The losses of one layout under one of torch's wrappers."""
 
     layout: int
@@ -25,9 +25,9 @@ class SmokeNative(Fact, frozen=True):
 
     probe = smoke()
 
-    native: tuple[Native, ...] = ()
+    native: tuple[NativeResult, ...] = ()
 
     @classmethod
-    def read(cls, answer: Answer) -> SmokeNative:
-        told = hear(answer, Told[Native])
-        return cls(native=only(told.events, Native), unread=told.silent())
+    def read(cls, answer: ProbeAnswer) -> SmokeNative:
+        report = decode_report(answer, RankReport[NativeResult])
+        return cls(native=events_of_type(report.events, NativeResult), unread=report.unread_ranks())

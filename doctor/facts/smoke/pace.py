@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from doctor.engine.fact import Answer, Fact, smoke
-from doctor.facts.smoke.events import Event, Told, hear, only
+from doctor.engine.fact import Fact, ProbeAnswer, smoke
+from doctor.facts.smoke.events import RankEvent, RankReport, decode_report, events_of_type
 
 
-class Paced(Event, frozen=True, tag="pace"):
+class PaceTimes(RankEvent, frozen=True, tag="pace"):
     """Seconds of each piece of work, less the time that the rank waited for a CPU."""
 
     input: tuple[float, ...] = ()
@@ -18,9 +18,9 @@ class SmokePace(Fact, frozen=True):
 
     probe = smoke()
 
-    paced: tuple[Paced, ...] = ()
+    paced: tuple[PaceTimes, ...] = ()
 
     @classmethod
-    def read(cls, answer: Answer) -> SmokePace:
-        told = hear(answer, Told[Paced])
-        return cls(paced=only(told.events, Paced), unread=told.silent())
+    def read(cls, answer: ProbeAnswer) -> SmokePace:
+        report = decode_report(answer, RankReport[PaceTimes])
+        return cls(paced=events_of_type(report.events, PaceTimes), unread=report.unread_ranks())

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from doctor.engine.fact import Answer, Fact, smoke
-from doctor.facts.smoke.events import Event, Told, hear, only
+from doctor.engine.fact import Fact, ProbeAnswer, smoke
+from doctor.facts.smoke.events import RankEvent, RankReport, decode_report, events_of_type
 
 
-class Paired(Event, frozen=True, tag="pair"):
+class PairTimes(RankEvent, frozen=True, tag="pair"):
     """The times of one rank's exchanges with one peer in one round."""
 
     peer: int
@@ -22,9 +22,9 @@ class SmokePairs(Fact, frozen=True):
 
     probe = smoke()
 
-    pairs: tuple[Paired, ...] = ()
+    pairs: tuple[PairTimes, ...] = ()
 
     @classmethod
-    def read(cls, answer: Answer) -> SmokePairs:
-        told = hear(answer, Told[Paired])
-        return cls(pairs=only(told.events, Paired), unread=told.silent())
+    def read(cls, answer: ProbeAnswer) -> SmokePairs:
+        report = decode_report(answer, RankReport[PairTimes])
+        return cls(pairs=events_of_type(report.events, PairTimes), unread=report.unread_ranks())

@@ -6,13 +6,13 @@ from typing import Literal
 
 import msgspec
 
-from doctor.engine.fact import Answer, Fact, smoke
-from doctor.facts.smoke.events import Event, Told, hear, only
+from doctor.engine.fact import Fact, ProbeAnswer, smoke
+from doctor.facts.smoke.events import RankEvent, RankReport, decode_report, events_of_type
 
 Problem = Literal["name", "refused", "dropped", "no-route", "other"]
 
 
-class Imported(Event, frozen=True, tag="imported"):
+class TorchImported(RankEvent, frozen=True, tag="imported"):
     """torch has been loaded."""
 
     seconds: float
@@ -25,7 +25,7 @@ class Imported(Event, frozen=True, tag="imported"):
     """Why it cannot."""
 
 
-class Tried(Event, frozen=True, tag="try"):
+class ConnectFailed(RankEvent, frozen=True, tag="try"):
     """An attempt to reach the master failed, in another way than the one before."""
 
     problem: Problem
@@ -33,7 +33,7 @@ class Tried(Event, frozen=True, tag="try"):
     address: str = ""
 
 
-class Device(msgspec.Struct, frozen=True):
+class RankDevice(msgspec.Struct, frozen=True):
     """What a rank computes on."""
 
     index: int = -1
@@ -43,19 +43,19 @@ class Device(msgspec.Struct, frozen=True):
     """UUID, PCI address or logical number: what tells two devices of a host apart; empty for a CPU."""
 
 
-class Joined(Event, frozen=True, tag="joined"):
+class RankJoined(RankEvent, frozen=True, tag="joined"):
     """The rank is through `init_process_group`."""
 
     seconds: float
     host: str
     """What the host calls itself."""
     world: int
-    device: Device = Device()
+    device: RankDevice = RankDevice()
     torch: str = ""
     numpy: str | None = None
 
 
-class Failed(Event, frozen=True, tag="error"):
+class RankFailed(RankEvent, frozen=True, tag="error"):
     """The rank is about to end, and says why."""
 
     kind: str
@@ -67,7 +67,7 @@ class Failed(Event, frozen=True, tag="error"):
     """``file:line function``, innermost first."""
 
 
-class Exited(Event, frozen=True, tag="exit"):
+class RankExited(RankEvent, frozen=True, tag="exit"):
     """The rank has ended."""
 
     status: int
@@ -79,20 +79,20 @@ class SmokeStart(Fact, frozen=True):
 
     probe = smoke()
 
-    imported: tuple[Imported, ...] = ()
-    tried: tuple[Tried, ...] = ()
-    joined: tuple[Joined, ...] = ()
-    failed: tuple[Failed, ...] = ()
-    exited: tuple[Exited, ...] = ()
+    imported: tuple[TorchImported, ...] = ()
+    connect_failed: tuple[ConnectFailed, ...] = ()
+    joined: tuple[RankJoined, ...] = ()
+    failed: tuple[RankFailed, ...] = ()
+    exited: tuple[RankExited, ...] = ()
 
     @classmethod
-    def read(cls, answer: Answer) -> SmokeStart:
-        told = hear(answer, Told[Imported | Tried | Joined | Failed | Exited])
+    def read(cls, answer: ProbeAnswer) -> SmokeStart:
+        report = decode_report(answer, RankReport[TorchImported | ConnectFailed | RankJoined | RankFailed | RankExited])
         return cls(
-            imported=only(told.events, Imported),
-            tried=only(told.events, Tried),
-            joined=only(told.events, Joined),
-            failed=only(told.events, Failed),
-            exited=only(told.events, Exited),
-            unread=told.silent(),
+            imported=events_of_type(report.events, TorchImported),
+            connect_failed=events_of_type(report.events, ConnectFailed),
+            joined=events_of_type(report.events, RankJoined),
+            failed=events_of_type(report.events, RankFailed),
+            exited=events_of_type(report.events, RankExited),
+            unread=report.unread_ranks(),
         )

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Literal
 
-from doctor.engine.fact import Answer, Fact, smoke
-from doctor.facts.smoke.events import Event, Told, hear, only
+from doctor.engine.fact import Fact, ProbeAnswer, smoke
+from doctor.facts.smoke.events import RankEvent, RankReport, decode_report, events_of_type
 
 Bad = Literal["", "input", "activations", "loss", "gradient", "parameters"]
 Digest = int
 
 
-class Twin(Event, frozen=True, tag="twin"):
+class ReferenceRun(RankEvent, frozen=True, tag="twin"):
     """The run of one process that every layout must equal."""
 
     losses: tuple[float | None, ...]
@@ -24,7 +24,7 @@ class Twin(Event, frozen=True, tag="twin"):
     """Relative error of a product of two matrices: some devices multiply float32 with fewer bits."""
 
 
-class TwinBlocks(Event, frozen=True, tag="twin-blocks"):
+class ReferenceBlocks(RankEvent, frozen=True, tag="twin-blocks"):
     """The data of one step, block by block; from rank 0 alone."""
 
     step: int
@@ -34,13 +34,13 @@ class TwinBlocks(Event, frozen=True, tag="twin-blocks"):
     """Number of the first of these blocks: many come in several events."""
 
 
-class TwinUpdate(Event, frozen=True, tag="twin-update"):
+class ReferenceUpdate(RankEvent, frozen=True, tag="twin-update"):
     """The squared norm of what became of each tensor over all steps; from rank 0 alone."""
 
     update: dict[str, float | None]
 
 
-class Begun(Event, frozen=True, tag="begin"):
+class LayoutBegun(RankEvent, frozen=True, tag="begin"):
     """A layout begins: digests of the parameters around the first broadcast."""
 
     layout: int
@@ -51,7 +51,7 @@ class Begun(Event, frozen=True, tag="begin"):
     """Of the tensors that tensor parallelism keeps whole on every rank."""
 
 
-class Stepped(Event, frozen=True, tag="step"):
+class TrainingStep(RankEvent, frozen=True, tag="step"):
     """One training step as one rank saw it."""
 
     layout: int
@@ -77,7 +77,7 @@ class Stepped(Event, frozen=True, tag="step"):
     """The first thing that was not finite."""
 
 
-class Ended(Event, frozen=True, tag="end"):
+class LayoutEnded(RankEvent, frozen=True, tag="end"):
     """A layout ends."""
 
     layout: int
@@ -91,22 +91,25 @@ class SmokeTraining(Fact, frozen=True):
 
     probe = smoke()
 
-    twin: tuple[Twin, ...] = ()
-    twin_blocks: tuple[TwinBlocks, ...] = ()
-    twin_update: tuple[TwinUpdate, ...] = ()
-    begun: tuple[Begun, ...] = ()
-    steps: tuple[Stepped, ...] = ()
-    ended: tuple[Ended, ...] = ()
+    reference: tuple[ReferenceRun, ...] = ()
+    reference_blocks: tuple[ReferenceBlocks, ...] = ()
+    reference_update: tuple[ReferenceUpdate, ...] = ()
+    begun: tuple[LayoutBegun, ...] = ()
+    steps: tuple[TrainingStep, ...] = ()
+    ended: tuple[LayoutEnded, ...] = ()
 
     @classmethod
-    def read(cls, answer: Answer) -> SmokeTraining:
-        told = hear(answer, Told[Twin | TwinBlocks | TwinUpdate | Begun | Stepped | Ended])
+    def read(cls, answer: ProbeAnswer) -> SmokeTraining:
+        report = decode_report(
+            answer,
+            RankReport[ReferenceRun | ReferenceBlocks | ReferenceUpdate | LayoutBegun | TrainingStep | LayoutEnded],
+        )
         return cls(
-            twin=only(told.events, Twin),
-            twin_blocks=only(told.events, TwinBlocks),
-            twin_update=only(told.events, TwinUpdate),
-            begun=only(told.events, Begun),
-            steps=only(told.events, Stepped),
-            ended=only(told.events, Ended),
-            unread=told.silent(),
+            reference=events_of_type(report.events, ReferenceRun),
+            reference_blocks=events_of_type(report.events, ReferenceBlocks),
+            reference_update=events_of_type(report.events, ReferenceUpdate),
+            begun=events_of_type(report.events, LayoutBegun),
+            steps=events_of_type(report.events, TrainingStep),
+            ended=events_of_type(report.events, LayoutEnded),
+            unread=report.unread_ranks(),
         )

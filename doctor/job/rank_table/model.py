@@ -11,16 +11,16 @@ import msgspec
 from doctor.engine.fact import Unreadable
 from doctor.engine.sanitize import printable
 
-LONGEST_ID = 64
+MAX_SERVER_ID = 64
 """Characters of a server_id."""
 
 Form = Literal["1.0", "1.2", "group_list", "lab"]
 
 
-_LISTS = ("server_list", "device", "group_list", "instance_list", "devices")
+_LIST_FIELDS = ("server_list", "device", "group_list", "instance_list", "devices")
 
 
-class Problem(msgspec.Struct, frozen=True, order=True):
+class RankTableProblem(msgspec.Struct, frozen=True, order=True):
     """One place that is not what the form asks for."""
 
     kind: Literal["missing", "value", "unquoted"]
@@ -29,16 +29,16 @@ class Problem(msgspec.Struct, frozen=True, order=True):
     """Where: ``server_list[1].device[3].rank_id``."""
     field: str
     """The last name of ``path``."""
-    saw: str = ""
-    want: str = ""
+    observed: str = ""
+    expected: str = ""
 
 
-class Count(msgspec.Struct, frozen=True):
+class StatedCount(msgspec.Struct, frozen=True):
     """A number that the table states about itself, and what is there."""
 
     path: str
     stated: int
-    found: int
+    actual: int
 
 
 class Rank(msgspec.Struct, frozen=True):
@@ -90,28 +90,32 @@ class RankTable(msgspec.Struct, frozen=True):
     servers: tuple[Server, ...]
     super_pods: tuple[SuperPod, ...] | None = None
     """None: the table has no super_pod_list."""
-    counts: tuple[Count, ...] = ()
-    problems: tuple[Problem, ...] = ()
+    counts: tuple[StatedCount, ...] = ()
+    problems: tuple[RankTableProblem, ...] = ()
 
     @property
     def ranks(self) -> tuple[Rank, ...]:
         return tuple(rank for server in self.servers for rank in server.ranks)
 
     @property
-    def numbered(self) -> bool:
+    def has_rank_ids(self) -> bool:
         """The file itself gives rank ids; a ``group_list`` without ``deploy_mode`` leaves that to HCCL."""
         return self.form != "group_list"
 
-    def need(self, *fields: str) -> None:
+    def require_fields(self, *fields: str) -> None:
         """For a check that found nothing wrong so far: was there something that it could not read?
 
         Raises: Unreadable when a list of the table or one of ``fields`` is missing or broken, or nothing is listed.
         """
-        wanted = {*_LISTS, *fields}
-        lost = [problem.path for problem in self.problems if problem.kind != "unquoted" and problem.field in wanted]
-        if lost:
-            places = "1 place" if len(lost) == 1 else f"{len(lost)} places"
-            raise Unreadable(f"{places} could not be read: {', '.join(few(lost, 2))}", "rank-table-field-missing")
+        required = {*_LIST_FIELDS, *fields}
+        unreadable_paths = [
+            problem.path for problem in self.problems if problem.kind != "unquoted" and problem.field in required
+        ]
+        if unreadable_paths:
+            places = "1 place" if len(unreadable_paths) == 1 else f"{len(unreadable_paths)} places"
+            raise Unreadable(
+                f"{places} could not be read: {', '.join(limit_items(unreadable_paths, 2))}", "rank-table-field-missing"
+            )
         if not self.ranks:
             raise Unreadable("the table lists nothing that can be read", "rank-table-field-missing")
 
@@ -123,19 +127,19 @@ class RankTableFile(msgspec.Struct, frozen=True):
     text: str = ""
     error: str = ""
     """Why it could not be read; then ``text`` is empty."""
-    link: str = ""
+    link_target: str = ""
     """Where the path leads when it is a symbolic link."""
 
     @classmethod
     def load(cls, path: str, read_file: Callable[[str], str], link: str = "") -> RankTableFile:
         """Reads the file; never raises for what is in it or for its absence."""
         try:
-            return cls(path, text=read_file(path), link=link)
+            return cls(path, text=read_file(path), link_target=link)
         except UnicodeDecodeError as error:
             place = f"byte {error.start} is not UTF-8" if isinstance(error.object, bytes) else "it is not UTF-8"
-            return cls(path, error=f"{place}; was it saved as UTF-16 or GBK?", link=link)
+            return cls(path, error=f"{place}; was it saved as UTF-16 or GBK?", link_target=link)
         except (OSError, ValueError) as error:
-            return cls(path, error=printable(getattr(error, "strerror", None) or str(error)), link=link)
+            return cls(path, error=printable(getattr(error, "strerror", None) or str(error)), link_target=link)
 
     def table(self) -> RankTable:
         """Raises: NotARankTable."""
@@ -147,22 +151,22 @@ def read_rank_table(path: str, text: str) -> RankTable:
 
     Raises: NotARankTable, with the line and column where it is no JSON, or with ``because`` for an unknown version.
     """
-    from doctor.job.rank_table.parse import read  # needs the types above
+    from doctor.job.rank_table.parse import read_table  # needs the types above
 
-    return read(path, text)
+    return read_table(path, text)
 
 
-def address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+def parse_address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     """An IP address that a device or host may have, or None."""
     try:
-        found = ipaddress.ip_address(text)
+        ip = ipaddress.ip_address(text)
     except ValueError:
         return None
-    bad = found.is_unspecified or found.is_loopback or found.is_multicast or text == "255.255.255.255"
-    return None if bad else found
+    bad = ip.is_unspecified or ip.is_loopback or ip.is_multicast or text == "255.255.255.255"
+    return None if bad else ip
 
 
-def few(items: Iterable[object], limit: int = 8) -> list[str]:
+def limit_items(items: Iterable[object], limit: int = 8) -> list[str]:
     """The first of a list that may be long, and how many more there are."""
-    words = [str(item) for item in items]
-    return words if len(words) <= limit + 1 else [*words[:limit], f"{len(words) - limit} more"]
+    texts = [str(item) for item in items]
+    return texts if len(texts) <= limit + 1 else [*texts[:limit], f"{len(texts) - limit} more"]

@@ -5,31 +5,31 @@ from __future__ import annotations
 import msgspec
 
 from doctor.engine.sanitize import printable
-from doctor.job.rank_table.model import Count, Form, Problem, RankTable, Server, SuperPod
-from doctor.job.rank_table.parse_device import Places, kind, read_device
-from doctor.job.rank_table.parse_group_list import group_list, numbered
-from doctor.job.rank_table.strict_json import Members, NotARankTable, parse
+from doctor.job.rank_table.model import Form, RankTable, RankTableProblem, Server, StatedCount, SuperPod
+from doctor.job.rank_table.parse_device import TreeReader, json_type_name, read_device
+from doctor.job.rank_table.parse_group_list import assign_rank_ids, read_group_list
+from doctor.job.rank_table.strict_json import JsonObject, NotARankTable, parse_json
 
 
-def read(path: str, text: str) -> RankTable:
+def read_table(path: str, text: str) -> RankTable:
     """Raises: NotARankTable."""
-    tree = parse(text)
-    places = Places()
-    form = _form(tree)
+    tree = parse_json(text)
+    reader = TreeReader()
+    form = _detect_form(tree)
     if form in ("1.0", "1.2"):
-        servers, counts = _server_list(tree, places, needed=form == "1.0")
+        servers, counts = _read_server_list(tree, reader, needed=form == "1.0")
     else:
-        servers, counts = group_list(tree, places, lab=form == "lab")
-    pods = _super_pods(tree, places) if form == "1.2" and "super_pod_list" in tree else None
+        servers, counts = read_group_list(tree, reader, lab=form == "lab")
+    pods = _read_super_pods(tree, reader) if form == "1.2" and "super_pod_list" in tree else None
     if form == "group_list":
-        servers = numbered(servers)
-    servers = _in_pods(servers, pods or ())
-    status = places.text(tree, "", "status") or ""
-    places.text(tree, "", "version", needed=False)
-    return RankTable(path, form, status, servers, pods, counts, tuple(places.problems))
+        servers = assign_rank_ids(servers)
+    servers = _assign_super_pods(servers, pods or ())
+    status = reader.text(tree, "", "status") or ""
+    reader.text(tree, "", "version", needed=False)
+    return RankTable(path, form, status, servers, pods, counts, tuple(reader.problems))
 
 
-def _form(tree: Members) -> Form:
+def _detect_form(tree: JsonObject) -> Form:
     version = tree.get("version")
     if version in ("1.0", "1.2"):
         return "1.0" if version == "1.0" else "1.2"
@@ -39,46 +39,50 @@ def _form(tree: Members) -> Form:
     if "version" not in tree:
         reason = f"it has no version and no group_list, but {', '.join(lists[:4])}" if lists else "it has no version"
     else:
-        reason = f"version {printable(version, 40) if isinstance(version, str) else kind(version)}"
-    raise NotARankTable(reason, because="rank-table-version-unknown")
+        reason = f"version {printable(version, 40) if isinstance(version, str) else json_type_name(version)}"
+    raise NotARankTable(reason, root_cause="rank-table-version-unknown")
 
 
-def _server_list(tree: Members, places: Places, *, needed: bool) -> tuple[tuple[Server, ...], tuple[Count, ...]]:
-    servers = tuple(_server(entry, path, places) for path, entry in places.items(tree, "", "server_list"))
-    counts: tuple[Count, ...] = ()
+def _read_server_list(
+    tree: JsonObject, reader: TreeReader, *, needed: bool
+) -> tuple[tuple[Server, ...], tuple[StatedCount, ...]]:
+    servers = tuple(_read_server(entry, path, reader) for path, entry in reader.items(tree, "", "server_list"))
+    counts: tuple[StatedCount, ...] = ()
     if needed or "server_count" in tree:
-        stated = places.number(tree, "", "server_count")
+        stated = reader.number(tree, "", "server_count")
         listed = tree.get("server_list")
         if stated is not None and isinstance(listed, list):
-            counts = (Count("server_count", stated, len(listed)),)
+            counts = (StatedCount("server_count", stated, len(listed)),)
     return servers, counts
 
 
-def _server(entry: Members, path: str, places: Places) -> Server:
-    name = places.text(entry, path, "server_id") or ""
-    host_ip = places.text(entry, path, "host_ip", needed=False) or ""
+def _read_server(entry: JsonObject, path: str, reader: TreeReader) -> Server:
+    name = reader.text(entry, path, "server_id") or ""
+    host_ip = reader.text(entry, path, "host_ip", needed=False) or ""
     if entry.get("host_ip") == "":
-        places.problems.append(Problem("value", f"{path}.host_ip", "host_ip", "", "an address, or no such field"))
-    devices = places.items(entry, path, "device")
+        reader.problems.append(
+            RankTableProblem("value", f"{path}.host_ip", "host_ip", "", "an address, or no such field")
+        )
+    devices = reader.items(entry, path, "device")
     ranks = tuple(
         msgspec.structs.replace(
-            read_device(device, place, places, name, host_ip), rank_id=places.number(device, place, "rank_id")
+            read_device(device, place, reader, name, host_ip), rank_id=reader.number(device, place, "rank_id")
         )
         for place, device in devices
     )
     return Server(path, name, host_ip, ranks)
 
 
-def _super_pods(tree: Members, places: Places) -> tuple[SuperPod, ...]:
+def _read_super_pods(tree: JsonObject, reader: TreeReader) -> tuple[SuperPod, ...]:
     pods = []
-    for path, entry in places.items(tree, "", "super_pod_list"):
-        name = places.text(entry, path, "super_pod_id") or ""
-        listed = [places.text(server, place, "server_id") for place, server in places.items(entry, path, "server_list")]
-        pods.append(SuperPod(path, name, tuple(said for said in listed if said)))
+    for path, entry in reader.items(tree, "", "super_pod_list"):
+        name = reader.text(entry, path, "super_pod_id") or ""
+        listed = [reader.text(server, place, "server_id") for place, server in reader.items(entry, path, "server_list")]
+        pods.append(SuperPod(path, name, tuple(server_id for server_id in listed if server_id)))
     return tuple(pods)
 
 
-def _in_pods(servers: tuple[Server, ...], pods: tuple[SuperPod, ...]) -> tuple[Server, ...]:
+def _assign_super_pods(servers: tuple[Server, ...], pods: tuple[SuperPod, ...]) -> tuple[Server, ...]:
     owner = {name: pod.super_pod_id for pod in pods for name in pod.servers}
     return tuple(
         msgspec.structs.replace(

@@ -4,68 +4,72 @@ from __future__ import annotations
 
 import msgspec
 
-from doctor.job.rank_table.model import Count, Problem, Rank, Server
-from doctor.job.rank_table.parse_device import Places, read_device
-from doctor.job.rank_table.strict_json import Members
+from doctor.job.rank_table.model import Rank, RankTableProblem, Server, StatedCount
+from doctor.job.rank_table.parse_device import TreeReader, read_device
+from doctor.job.rank_table.strict_json import JsonObject
 
 
-def group_list(tree: Members, places: Places, *, lab: bool) -> tuple[tuple[Server, ...], tuple[Count, ...]]:
-    counts: list[Count] = []
-    found: dict[str, list[Rank]] = {}
+def read_group_list(
+    tree: JsonObject, reader: TreeReader, *, lab: bool
+) -> tuple[tuple[Server, ...], tuple[StatedCount, ...]]:
+    counts: list[StatedCount] = []
+    ranks_by_host: dict[str, list[Rank]] = {}
     first: dict[str, str] = {}
-    _count(places, counts, tree, "", "group_count", "group_list")
+    _append_count(reader, counts, tree, "", "group_count", "group_list")
     if lab:
-        _device_side(tree, places)
+        _require_device_nic(tree, reader)
     groups: set[str] = set()
     pods: set[str] = set()
-    for path, group in places.items(tree, "", "group_list"):
-        places.name(group, path, "group_name", groups)
-        instances = places.items(group, path, "instance_list")
-        _count(places, counts, group, path, "instance_count", "instance_list")
+    for path, group in reader.items(tree, "", "group_list"):
+        reader.unique_text(group, path, "group_name", groups)
+        instances = reader.items(group, path, "instance_list")
+        _append_count(reader, counts, group, path, "instance_count", "instance_list")
         hosts: set[str] = set()
         devices = 0
         for place, instance in instances:
-            host, ranks = _instance(instance, place, places, None if lab else pods)
+            host, ranks = _read_instance(instance, place, reader, None if lab else pods)
             first.setdefault(host, place)
-            found.setdefault(host, []).extend(ranks)
+            ranks_by_host.setdefault(host, []).extend(ranks)
             hosts.add(host)
             devices += len(ranks)
         sums = {"device_num": devices, "server_num": len(hosts)} if lab else {"device_count": devices}
         for name, number in sums.items():
-            stated = places.number(group, path, name)
-            counts += [Count(f"{path}.{name}", stated, number)] if stated is not None else []
-    servers = tuple(Server(first[host], host, "", tuple(ranks)) for host, ranks in found.items())
+            stated = reader.number(group, path, name)
+            counts += [StatedCount(f"{path}.{name}", stated, number)] if stated is not None else []
+    servers = tuple(Server(first[host], host, "", tuple(ranks)) for host, ranks in ranks_by_host.items())
     return servers, tuple(counts)
 
 
-def _instance(entry: Members, path: str, places: Places, pods: set[str] | None) -> tuple[str, list[Rank]]:
-    host = places.text(entry, path, "server_id") or ""
-    ranks = [read_device(device, place, places, host) for place, device in places.items(entry, path, "devices")]
+def _read_instance(entry: JsonObject, path: str, reader: TreeReader, pods: set[str] | None) -> tuple[str, list[Rank]]:
+    host = reader.text(entry, path, "server_id") or ""
+    ranks = [read_device(device, place, reader, host) for place, device in reader.items(entry, path, "devices")]
     if pods is not None:
-        places.name(entry, path, "pod_name", pods)
+        reader.unique_text(entry, path, "pod_name", pods)
         return host, ranks
-    rank_id = places.number(entry, path, "rank_id")
+    rank_id = reader.number(entry, path, "rank_id")
     if len(ranks) > 1:
-        places.problems.append(
-            Problem("value", f"{path}.devices", "devices", f"{len(ranks)} devices", "one device a rank_id")
+        reader.problems.append(
+            RankTableProblem("value", f"{path}.devices", "devices", f"{len(ranks)} devices", "one device a rank_id")
         )
     return host, [msgspec.structs.replace(rank, rank_id=rank_id) for rank in ranks[:1]] + ranks[1:]
 
 
-def _device_side(tree: Members, places: Places) -> None:
-    where = places.text(tree, "", "para_plane_nic_location")
+def _require_device_nic(tree: JsonObject, reader: TreeReader) -> None:
+    where = reader.text(tree, "", "para_plane_nic_location")
     if where not in (None, "device"):
         name = "para_plane_nic_location"
-        places.problems.append(Problem("value", name, name, where or "", "device"))
+        reader.problems.append(RankTableProblem("value", name, name, where or "", "device"))
 
 
-def _count(places: Places, counts: list[Count], where: Members, path: str, name: str, counted: str) -> None:
-    stated, entries = places.number(where, path, name), where.get(counted)
+def _append_count(
+    reader: TreeReader, counts: list[StatedCount], where: JsonObject, path: str, name: str, counted: str
+) -> None:
+    stated, entries = reader.number(where, path, name), where.get(counted)
     if stated is not None and isinstance(entries, list):
-        counts.append(Count(f"{path}.{name}".lstrip("."), stated, len(entries)))
+        counts.append(StatedCount(f"{path}.{name}".lstrip("."), stated, len(entries)))
 
 
-def numbered(servers: tuple[Server, ...]) -> tuple[Server, ...]:
+def assign_rank_ids(servers: tuple[Server, ...]) -> tuple[Server, ...]:
     """Rank ids as HCCL gives them: by server_id in dictionary order, then by device."""
     order = sorted((s.server_id, -1 if r.device_id is None else r.device_id, r.path) for s in servers for r in s.ranks)
     ids = {path: number for number, (_, _, path) in enumerate(order)}

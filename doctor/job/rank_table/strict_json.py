@@ -10,34 +10,36 @@ from typing import Any
 from doctor.engine.fact import Unreadable
 from doctor.engine.sanitize import printable
 
-LIMIT = 64 << 20
+MAX_CHARS = 64 << 20
 """Characters. A table of 10000 ranks has about 2 million."""
 
 NOT_JSON = "rank-table-not-json"
 _SPACE = " \t\r\n"
-_OTHER_SCRIPT = "“”‘’，：；｛｝［］"
+_WIDE_PUNCTUATION = "“”‘’，：；｛｝［］"
 
 
 class NotARankTable(Unreadable):
     """The text is no rank table of a known form. ``because`` names the check that reports it."""
 
-    def __init__(self, reason: str, line: int = 0, column: int = 0, near: str = "", because: str = NOT_JSON) -> None:
+    def __init__(
+        self, reason: str, line: int = 0, column: int = 0, excerpt: str = "", root_cause: str = NOT_JSON
+    ) -> None:
         place = f"line {line} column {column}: " if line else ""
-        super().__init__(place + reason, because)
-        self.reason, self.line, self.column, self.near = reason, line, column, near
+        super().__init__(place + reason, root_cause)
+        self.reason, self.line, self.column, self.excerpt = reason, line, column, excerpt
 
 
-class Unquoted(str):
+class NumberText(str):
     """A JSON number, as it is written."""
 
 
-class Members(dict[str, Any]):
+class JsonObject(dict[str, Any]):
     """A JSON object that remembers which of its keys came more than once; the last one counts, as for HCCL."""
 
     repeated: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, pairs: list[tuple[str, Any]]) -> Members:
+    def from_pairs(cls, pairs: list[tuple[str, Any]]) -> JsonObject:
         members = cls(pairs)
         if len(members) < len(pairs):
             times = Counter(name for name, _ in pairs)
@@ -45,48 +47,48 @@ class Members(dict[str, Any]):
         return members
 
 
-def parse(text: str) -> Members:
+def parse_json(text: str) -> JsonObject:
     """The JSON object in ``text``; a byte order mark before it is passed over. Raises: NotARankTable."""
     text = text.removeprefix("\ufeff")
     if not text.strip(_SPACE):
         raise NotARankTable("the file is empty")
-    if len(text) > LIMIT:
-        raise NotARankTable(f"the file has {len(text)} characters, expected at most {LIMIT}")
+    if len(text) > MAX_CHARS:
+        raise NotARankTable(f"the file has {len(text)} characters, expected at most {MAX_CHARS}")
     try:
         tree = json.loads(
             text,
-            object_pairs_hook=Members.of,
-            parse_int=Unquoted,
-            parse_float=Unquoted,
-            parse_constant=Unquoted,
+            object_pairs_hook=JsonObject.from_pairs,
+            parse_int=NumberText,
+            parse_float=NumberText,
+            parse_constant=NumberText,
         )
     except json.JSONDecodeError as error:
-        raise _explained(text, error) from None
+        raise _located_error(text, error) from None
     except RecursionError:
         raise NotARankTable("it is nested too deeply") from None
-    if not isinstance(tree, Members):
+    if not isinstance(tree, JsonObject):
         raise NotARankTable("its outermost value is no object in braces {}")
     return tree
 
 
 def repeated_keys(tree: Any) -> list[str]:
     """The places of all keys that an object has more than once, in order."""
-    found: list[str] = []
+    paths: list[str] = []
     todo: list[tuple[str, Any]] = [("", tree)]
     while todo:
         path, value = todo.pop()
         inner: list[tuple[str, Any]] = []
-        if isinstance(value, Members):
-            found += [f"{path}.{printable(name, 40)}".lstrip(".") for name in value.repeated]
-            inner = [(f"{path}.{printable(name, 40)}".lstrip("."), one) for name, one in value.items()]
+        if isinstance(value, JsonObject):
+            paths += [f"{path}.{printable(name, 40)}".lstrip(".") for name in value.repeated]
+            inner = [(f"{path}.{printable(name, 40)}".lstrip("."), child) for name, child in value.items()]
         elif isinstance(value, list):
-            inner = [(f"{path}[{number}]", one) for number, one in enumerate(value)]
-        todo += [(place, one) for place, one in inner if isinstance(one, (Members, list))]
-    return sorted(found)
+            inner = [(f"{path}[{number}]", child) for number, child in enumerate(value)]
+        todo += [(place, child) for place, child in inner if isinstance(child, (JsonObject, list))]
+    return sorted(paths)
 
 
-def _explained(text: str, error: json.JSONDecodeError) -> NotARankTable:
-    reason, at = _slip(text, error)
+def _located_error(text: str, error: json.JSONDecodeError) -> NotARankTable:
+    reason, at = _likely_mistake(text, error)
     line = text.count("\n", 0, at) + 1
     start = text.rfind("\n", 0, at) + 1
     end = text.find("\n", at)
@@ -96,7 +98,7 @@ def _explained(text: str, error: json.JSONDecodeError) -> NotARankTable:
     return NotARankTable(reason, line, column, near)
 
 
-def _slip(text: str, error: json.JSONDecodeError) -> tuple[str, int]:
+def _likely_mistake(text: str, error: json.JSONDecodeError) -> tuple[str, int]:
     """What was probably meant, and where it went wrong."""
     at = re.compile(r"[ \t\r\n]*").match(text, error.pos).end()  # type: ignore[union-attr]
     before = text[: error.pos].rstrip(_SPACE)
@@ -108,7 +110,7 @@ def _slip(text: str, error: json.JSONDecodeError) -> tuple[str, int]:
         return "a comment; JSON has none, remove it", at
     if text[at : at + 1] == "'":
         return "single quotes; JSON has double quotes only", at
-    if text[at : at + 1] and text[at] in _OTHER_SCRIPT:
+    if text[at : at + 1] and text[at] in _WIDE_PUNCTUATION:
         return f"the character {text[at]} is no JSON; type the plain one", at
     if error.msg == "Extra data":
         return "more text follows the end of the table; two files in one?", at

@@ -11,8 +11,8 @@ from typing import Literal
 
 import msgspec
 
-from doctor.engine.result import Finding, Outcome, Report, Severity, fill
-from doctor.report.layout.fold import in_order
+from doctor.engine.result import Finding, Outcome, Report, Severity, fill_template
+from doctor.report.layout.fold import sort_by_area
 from doctor.report.layout.formatting import clean
 from doctor.report.layout.host_names import Fleet
 
@@ -23,7 +23,7 @@ Key = tuple[str, str, str]
 """Check, template, host; the host is empty where a finding blames none."""
 
 
-class Change(msgspec.Struct, frozen=True):
+class FindingChange(msgspec.Struct, frozen=True):
     """What became of findings that say the same."""
 
     kind: Kind
@@ -32,14 +32,14 @@ class Change(msgspec.Struct, frozen=True):
     severity: Severity
     hosts: tuple[str, ...]
     message: str
-    was: int
+    count_before: int
     """Findings in the earlier run."""
-    now: int
-    why: str = ""
+    count_now: int
+    reason: str = ""
     """Why it appeared, where the check did not look before; why it is unseen; the waiver's reason."""
 
 
-class Blind(msgspec.Struct, frozen=True):
+class UnknownChange(msgspec.Struct, frozen=True):
     """Checks that did or did not know, for one reason; no hosts stand for the fleet."""
 
     checks: tuple[str, ...]
@@ -47,29 +47,29 @@ class Blind(msgspec.Struct, frozen=True):
     reason: str
 
 
-class Difference(msgspec.Struct, frozen=True):
+class ReportDifference(msgspec.Struct, frozen=True):
     """Two runs, side by side."""
 
     old: Report
     new: Report
-    changes: tuple[Change, ...]
-    hosts_came: tuple[str, ...]
-    hosts_went: tuple[str, ...]
-    checks_came: tuple[str, ...]
-    checks_went: tuple[str, ...]
-    darkened: tuple[Blind, ...]
+    changes: tuple[FindingChange, ...]
+    hosts_added: tuple[str, ...]
+    hosts_removed: tuple[str, ...]
+    checks_added: tuple[str, ...]
+    checks_removed: tuple[str, ...]
+    became_unknown: tuple[UnknownChange, ...]
     """Unknown now, and not before."""
-    cleared: tuple[Blind, ...]
+    became_known: tuple[UnknownChange, ...]
     """Unknown before, and looked at now."""
 
-    def of(self, kind: Kind) -> tuple[Change, ...]:
-        return tuple(one for one in self.changes if one.kind == kind)
+    def changes_of(self, kind: Kind) -> tuple[FindingChange, ...]:
+        return tuple(change for change in self.changes if change.kind == kind)
 
 
-def compare(old: Report, new: Report) -> Difference:
+def compare(old: Report, new: Report) -> ReportDifference:
     """What ``new`` says of what ``old`` said."""
-    before, now = _Side(old), _Side(new)
-    return Difference(
+    before, now = _ReportIndex(old), _ReportIndex(new)
+    return ReportDifference(
         old,
         new,
         tuple(_changes(before, now)),
@@ -77,108 +77,118 @@ def compare(old: Report, new: Report) -> Difference:
         tuple(host for host in old.hosts if host not in now.hosts),
         tuple(sorted(now.outcomes.keys() - before.outcomes.keys())),
         tuple(sorted(before.outcomes.keys() - now.outcomes.keys())),
-        _blind(now, before, now),
-        _blind(before, now, now),
+        _unknown_only_in(now, before, now),
+        _unknown_only_in(before, now, now),
     )
 
 
-class _Side:
+class _ReportIndex:
     """One of the two reports, by key."""
 
     def __init__(self, report: Report) -> None:
         self.fleet, self.hosts = Fleet(report.hosts), set(report.hosts)
-        self.outcomes = {one.check: one for one in in_order(report.outcomes)}
-        self.looked = {one.check: set(one.looked) for one in report.outcomes}
-        self.found = _by_key((one, found) for one in self.outcomes.values() for found in one.findings)
-        self.waived = _by_key((one, put.finding) for one in self.outcomes.values() for put in one.waived)
+        self.outcomes = {outcome.check: outcome for outcome in sort_by_area(report.outcomes)}
+        self.evaluated_hosts = {outcome.check: set(outcome.evaluated_hosts) for outcome in report.outcomes}
+        self.findings_by_key = _by_key(
+            (outcome, finding) for outcome in self.outcomes.values() for finding in outcome.findings
+        )
+        self.waived_by_key = _by_key(
+            (outcome, waived.finding) for outcome in self.outcomes.values() for waived in outcome.waived
+        )
 
-    def blind(self, check: str, host: str) -> str:
+    def unknown_reason(self, check: str, host: str) -> str:
         """Why the check did not look at the host, in words; empty when it did."""
         outcome = self.outcomes.get(check)
         if outcome is None:
             return "the check was not run"
-        for place in dict.fromkeys((host, "")):
-            if place in outcome.unknown:
-                return outcome.unknown[place].text or "unknown"
-            if place in outcome.crashed:
+        for blamed in dict.fromkeys((host, "")):
+            if blamed in outcome.unknown:
+                return outcome.unknown[blamed].text or "unknown"
+            if blamed in outcome.crashed:
                 return "the check crashed"
-        if host in self.looked[check] or (host not in self.hosts and outcome.complete):
+        if host in self.evaluated_hosts[check] or (host not in self.hosts and outcome.complete):
             return ""
         skipped = outcome.skipped.get(host) or outcome.skipped.get("")
         return f"not looked at: {skipped}" if skipped else "not looked at"
 
 
-def _by_key(found: Iterable[tuple[Outcome, Finding]]) -> dict[Key, list[Finding]]:
+def _by_key(pairs: Iterable[tuple[Outcome, Finding]]) -> dict[Key, list[Finding]]:
     keys: dict[Key, list[Finding]] = {}
-    for outcome, finding in found:
+    for outcome, finding in pairs:
         for host in dict.fromkeys(finding.hosts) or ("",):
             keys.setdefault((outcome.check, finding.template, host), []).append(finding)
     return keys
 
 
-def _changes(before: _Side, now: _Side) -> Iterator[Change]:
+def _changes(before: _ReportIndex, now: _ReportIndex) -> Iterator[FindingChange]:
     """Every change, those that say the same of several hosts together."""
     groups: dict[tuple[Kind, str, str, str], list[tuple[str, int, int]]] = {}
-    for key in dict.fromkeys((*now.found, *before.found)):
+    for key in dict.fromkeys((*now.findings_by_key, *before.findings_by_key)):
         check, _, host = key
-        kind, why = _became(key, before, now)
-        finding = (now.found.get(key) or before.found[key])[0]
-        fleet = now.fleet if key in now.found else before.fleet
-        message = clean(fill(finding.template, fleet.words(finding.values)), 2000)
-        sizes = (host, len(before.found.get(key, ())), len(now.found.get(key, ())))
+        kind, why = _classify(key, before, now)
+        finding = (now.findings_by_key.get(key) or before.findings_by_key[key])[0]
+        fleet = now.fleet if key in now.findings_by_key else before.fleet
+        message = clean(fill_template(finding.template, fleet.format_values(finding.values)), 2000)
+        sizes = (host, len(before.findings_by_key.get(key, ())), len(now.findings_by_key.get(key, ())))
         groups.setdefault((kind, check, message, clean(why)), []).append(sizes)
     order = {check: number for number, check in enumerate([*now.outcomes, *before.outcomes])}
     for (kind, check, message, why), members in sorted(
-        groups.items(), key=lambda one: (KINDS.index(one[0][0]), order[one[0][1]])
+        groups.items(), key=lambda item: (KINDS.index(item[0][0]), order[item[0][1]])
     ):
         outcome = now.outcomes.get(check) or before.outcomes[check]
         fleet = before.fleet if kind in ("gone", "unseen") else now.fleet
         hosts = fleet.ordered(host for host, _, _ in members)
-        was, found = sum(one[1] for one in members), sum(one[2] for one in members)
-        yield Change(kind, check, outcome.area, outcome.severity, hosts, message, was, found, why)
+        count_before, count_now = sum(member[1] for member in members), sum(member[2] for member in members)
+        yield FindingChange(kind, check, outcome.area, outcome.severity, hosts, message, count_before, count_now, why)
 
 
-def _became(key: Key, before: _Side, now: _Side) -> tuple[Kind, str]:
+def _classify(key: Key, before: _ReportIndex, now: _ReportIndex) -> tuple[Kind, str]:
     check, _, host = key
-    if key in now.found:
-        if key in before.found:
+    if key in now.findings_by_key:
+        if key in before.findings_by_key:
             return "stayed", ""
-        if key in before.waived:
+        if key in before.waived_by_key:
             return "appeared", "it was waived before"
         if host and host not in before.hosts and host in now.hosts:
             return "appeared", "the host was not in the run before"
-        unseen = before.blind(check, host)
-        return "appeared", f"not known before: {unseen}" if unseen else ""
-    if key in now.waived:
-        put = next(one for one in now.outcomes[check].waived if one.finding in now.waived[key])
-        return "waived", f"until {put.until}: {put.reason}"
+        reason = before.unknown_reason(check, host)
+        return "appeared", f"not known before: {reason}" if reason else ""
+    if key in now.waived_by_key:
+        waived = next(
+            candidate for candidate in now.outcomes[check].waived if candidate.finding in now.waived_by_key[key]
+        )
+        return "waived", f"until {waived.until}: {waived.reason}"
     if host and host in before.hosts and host not in now.hosts:
         return "unseen", "the host is not in this run"
-    unseen = now.blind(check, host)
-    return ("unseen", unseen) if unseen else ("gone", "")
+    reason = now.unknown_reason(check, host)
+    return ("unseen", reason) if reason else ("gone", "")
 
 
-def _blind(dark: _Side, light: _Side, now: _Side) -> tuple[Blind, ...]:
+def _unknown_only_in(
+    unknown_side: _ReportIndex, known_side: _ReportIndex, now: _ReportIndex
+) -> tuple[UnknownChange, ...]:
     """What is unknown on the one side, where both looked; by reason and hosts, most checks first."""
     hosts: dict[tuple[str, str], list[str]] = {}
-    for check, outcome in dark.outcomes.items():
+    for check, outcome in unknown_side.outcomes.items():
         for host, reason in outcome.unknown.items():
-            if _lit(light, check, host):
+            if _is_known(known_side, check, host):
                 hosts.setdefault((check, clean(reason.text)), []).append(host)
     checks: dict[tuple[tuple[str, ...], str], list[str]] = {}
     for (check, text), named in hosts.items():
         checks.setdefault((now.fleet.ordered(named), text), []).append(check)
-    found = [Blind(tuple(names), where, reason) for (where, reason), names in checks.items()]
-    return tuple(sorted(found, key=lambda one: (-len(one.checks), one.reason, one.hosts)))
+    changes = [UnknownChange(tuple(names), where, reason) for (where, reason), names in checks.items()]
+    return tuple(sorted(changes, key=lambda change: (-len(change.checks), change.reason, change.hosts)))
 
 
-def _lit(side: _Side, check: str, host: str) -> bool:
+def _is_known(side: _ReportIndex, check: str, host: str) -> bool:
     outcome = side.outcomes.get(check)
     if outcome is None or (host and host not in side.hosts):
         return False
     return host not in outcome.unknown and host not in outcome.crashed
 
 
-def counts(difference: Difference) -> Mapping[Kind, int]:
+def counts(difference: ReportDifference) -> Mapping[Kind, int]:
     """Findings of each kind, as they are now; of those that are not there any more, as they were."""
-    return {kind: sum(one.now or one.was for one in difference.of(kind)) for kind in KINDS}
+    return {
+        kind: sum(change.count_now or change.count_before for change in difference.changes_of(kind)) for kind in KINDS
+    }

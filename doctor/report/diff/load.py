@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from doctor.engine.result import Finding, Outcome, Reason, Report, Severity, Status, Waived
-from doctor.engine.smoke_summary import Summary
+from doctor.engine.smoke_summary import SmokeSummary
 from doctor.report.formats.json import SCHEMA
 
 Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*\Z", max_length=100)]
@@ -27,10 +27,10 @@ class _Finding(msgspec.Struct, frozen=True):
     hosts: tuple[str, ...]
     values: dict[str, Any]
 
-    def made(self) -> Finding:
-        found = Finding(self.template, hosts=self.hosts)
-        found.values.update(self.values)  # any name may be a value's, `hosts` too
-        return found
+    def to_finding(self) -> Finding:
+        finding = Finding(self.template, hosts=self.hosts)
+        finding.values.update(self.values)  # any name may be a value's, `hosts` too
+        return finding
 
 
 class _Waived(_Finding, frozen=True):
@@ -41,7 +41,7 @@ class _Waived(_Finding, frozen=True):
 class _Unknown(msgspec.Struct, frozen=True):
     hosts: tuple[str, ...]
     reason: str
-    because: str
+    root_cause: str
 
 
 class _Skipped(msgspec.Struct, frozen=True):
@@ -60,7 +60,7 @@ class _Outcome(msgspec.Struct, frozen=True):
     severity: Severity
     status: Status
     claim: str
-    looked: tuple[str, ...]
+    evaluated_hosts: tuple[str, ...]
     findings: tuple[_Finding, ...]
     unknown: tuple[_Unknown, ...]
     skipped: tuple[_Skipped, ...]
@@ -68,20 +68,24 @@ class _Outcome(msgspec.Struct, frozen=True):
     complete: bool | None = None
     waived: tuple[_Waived, ...] = ()
 
-    def made(self) -> Outcome:
+    def to_outcome(self) -> Outcome:
         passed = self.status is Status.PASSED
         return Outcome(
             self.check,
             self.severity,
             self.area,
             self.claim,
-            tuple(one.made() for one in self.findings),
-            self.looked,
-            {host: Reason(one.reason, one.because) for one in self.unknown for host in one.hosts or ("",)},
-            {host: one.reason for one in self.skipped for host in one.hosts or ("",)},
-            {host: one.traceback for one in self.crashed for host in one.hosts or ("",)},
-            passed or bool(self.looked) if self.complete is None else self.complete,
-            tuple(Waived(one.made(), one.reason, one.until) for one in self.waived),
+            tuple(finding.to_finding() for finding in self.findings),
+            self.evaluated_hosts,
+            {
+                host: Reason(unknown.reason, unknown.root_cause)
+                for unknown in self.unknown
+                for host in unknown.hosts or ("",)
+            },
+            {host: skipped.reason for skipped in self.skipped for host in skipped.hosts or ("",)},
+            {host: crash.traceback for crash in self.crashed for host in crash.hosts or ("",)},
+            passed or bool(self.evaluated_hosts) if self.complete is None else self.complete,
+            tuple(Waived(waived.to_finding(), waived.reason, waived.until) for waived in self.waived),
         )
 
 
@@ -95,60 +99,64 @@ class _Document(msgspec.Struct, frozen=True):
     notes: tuple[str, ...]
     smoke: dict[str, Any] | None = None
 
-    def made(self) -> Report:
-        smoke = _smoke(self.smoke) if self.smoke is not None else None
-        outcomes = tuple(one.made() for one in self.outcomes)
+    def to_report(self) -> Report:
+        smoke = _smoke_summary(self.smoke) if self.smoke is not None else None
+        outcomes = tuple(outcome.to_outcome() for outcome in self.outcomes)
         return Report(self.source, self.hosts, outcomes, self.started, self.seconds, self.notes, smoke)
 
 
 def decode(data: bytes, name: str) -> Report:
     """The report in a JSON document; ``name`` is the file's, for errors. Raises: BadReport."""
-    return made_of(parsed(data, name), name)
+    return report_from_document(parse_document(data, name), name)
 
 
-def parsed(data: bytes, name: str) -> dict[str, Any]:
+def parse_document(data: bytes, name: str) -> dict[str, Any]:
     """A JSON object, of whatever kind. Raises: BadReport."""
     try:
-        found = json.loads(data)
+        document = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise BadReport(f"{name}: not JSON: {_told(error)}") from None
-    if not isinstance(found, dict):
+        raise BadReport(f"{name}: not JSON: {_error_text(error)}") from None
+    if not isinstance(document, dict):
         raise BadReport(f"{name}: expected a JSON object, a saved run or a report")
-    return found
+    return document
 
 
-def made_of(document: dict[str, Any], name: str) -> Report:
+def report_from_document(document: dict[str, Any], name: str) -> Report:
     """The report in a document that was parsed. Raises: BadReport."""
     if document.get("schema") != SCHEMA:
         raise BadReport(f"{name}: not a report; expected one that --json or -f json wrote ({SCHEMA})")
     try:
-        return msgspec.convert(document, _Document).made()
+        return msgspec.convert(document, _Document).to_report()
     except (msgspec.ValidationError, RecursionError, LookupError, TypeError, ValueError) as error:
-        raise BadReport(f"{name}: not a report: {_told(error)}") from None
+        raise BadReport(f"{name}: not a report: {_error_text(error)}") from None
 
 
-def _told(error: BaseException) -> str:
-    from doctor.engine.sanitize import plain
+def _error_text(error: BaseException) -> str:
+    from doctor.engine.sanitize import strip_control_chars
 
-    return "nested too deep" if isinstance(error, RecursionError) else plain(str(error) or type(error).__name__)
+    return (
+        "nested too deep"
+        if isinstance(error, RecursionError)
+        else strip_control_chars(str(error) or type(error).__name__)
+    )
 
 
 _NOT_FINITE = ("nan", "inf", "-inf")
 
 
-def _smoke(told: dict[str, Any]) -> Summary:
+def _smoke_summary(fields: dict[str, Any]) -> SmokeSummary:
     """The run in figures; what JSON has as lists of objects are mappings by rank or host."""
-    troubles = [_trouble(one) for one in told["troubles"]]
-    layouts = [{**one, "error": _number(one["error"])} for one in told["layouts"]]
-    figures = [{key: _number(value) for key, value in one.items()} for one in told["figures"]]
-    hosts = {one["host"]: one["ranks"] for one in told["hosts"]}
-    more = {"troubles": troubles, "layouts": layouts, "figures": figures, "hosts": hosts}
-    return msgspec.convert({**told, **more}, Summary)
+    failures = [_failure_fields(failure) for failure in fields["failures"]]
+    layouts = [{**layout, "error": _number(layout["error"])} for layout in fields["layouts"]]
+    figures = [{key: _number(value) for key, value in figure.items()} for figure in fields["collective_speeds"]]
+    hosts = {entry["host"]: entry["ranks"] for entry in fields["hosts"]}
+    more = {"troubles": failures, "layouts": layouts, "collective_speeds": figures, "hosts": hosts}
+    return msgspec.convert({**fields, **more}, SmokeSummary)
 
 
-def _trouble(told: dict[str, Any]) -> dict[str, Any]:
-    by_rank = {name: {one["rank"]: one["text"] for one in told[name]} for name in ("calls", "states", "stacks")}
-    return {**told, **by_rank, "links": [(one["from"], one["to"]) for one in told["links"]]}
+def _failure_fields(fields: dict[str, Any]) -> dict[str, Any]:
+    by_rank = {name: {entry["rank"]: entry["text"] for entry in fields[name]} for name in ("calls", "states", "stacks")}
+    return {**fields, **by_rank, "links": [(link["from"], link["to"]) for link in fields["links"]]}
 
 
 def _number(value: Any) -> Any:

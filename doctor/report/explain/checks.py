@@ -9,59 +9,61 @@ from doctor.engine.areas import by_area
 from doctor.engine.check import Check
 from doctor.engine.fact import Fact, Probe
 from doctor.remedy.playbook import Playbook
-from doctor.report.explain.playbooks import remedies
-from doctor.report.layout.formatting import blocks, count, wrapped
+from doctor.report.explain.playbooks import remedy_lines
+from doctor.report.layout.formatting import count_noun, unwrap_lines, wrapped
 
 WIDTH = 98
 
 
-def page(check: Check, playbooks: Iterable[Playbook] = ()) -> str:
+def check_page(check: Check, playbooks: Iterable[Playbook] = ()) -> str:
     """All there is to say about one check, every probe that it has run on a host, and the playbooks that treat it."""
     lines = [check.name, f"{check.severity.value}, area {check.area}", "", f"When all is well: {check.claim}."]
     for title in ("Why it matters", "What to do", "Source"):
-        lines += _section(title, [line for line in blocks(check.section(title)) if not _is_place(line)])
+        lines += _section(title, [line for line in unwrap_lines(check.section(title)) if not _is_placeholder(line)])
     intents = [need.type for need in check.needs if not need.is_fact]
-    lines += _section("What it needs to know of the job", [f"{one.__name__}: {_summary(one)}" for one in intents])
-    asked = [line for fact in _with_needs(check.facts) for line in asked_of(fact)]
-    lines += remedies(playbooks)
-    lines += ["", "What is run on the hosts", *(f"  {line}" for line in asked or ["Nothing."])]
+    lines += _section(
+        "What it needs to know of the job", [f"{intent.__name__}: {_summary(intent)}" for intent in intents]
+    )
+    probe_texts = [line for fact in _with_needs(check.facts) for line in probe_lines(fact)]
+    lines += remedy_lines(playbooks)
+    lines += ["", "What is run on the hosts", *(f"  {line}" for line in probe_texts or ["Nothing."])]
     if check.path:
         lines += ["", f"The check itself: {check.path}"]
     return "\n".join(lines) + "\n"
 
 
 def _section(title: str, lines: Iterable[str]) -> list[str]:
-    shown = [f"  {part}" for line in lines for part in wrapped(line, WIDTH)]
-    return ["", title, *shown] if shown else []
+    body = [f"  {part}" for line in lines for part in wrapped(line, WIDTH)]
+    return ["", title, *body] if body else []
 
 
-def _is_place(line: str) -> bool:
+def _is_placeholder(line: str) -> bool:
     """A line that a finding fills, and that says nothing without one."""
     return line.startswith("{") and line.endswith("}") and line[1:-1].isidentifier()
 
 
 def _with_needs(facts: Iterable[type[Fact]]) -> list[type[Fact]]:
     """The facts by name, each after those of the first round that it is planned from."""
-    found: dict[type[Fact], None] = {}
-    for fact in sorted(facts, key=lambda one: one.__name__):
-        for one in (*_with_needs(fact.needs), fact):
-            found.setdefault(one)
-    return list(found)
+    ordered: dict[type[Fact], None] = {}
+    for fact in sorted(facts, key=lambda candidate: candidate.__name__):
+        for needed_fact in (*_with_needs(fact.needs), fact):
+            ordered.setdefault(needed_fact)
+    return list(ordered)
 
 
-def asked_of(fact: type[Fact]) -> Iterator[str]:
+def probe_lines(fact: type[Fact]) -> Iterator[str]:
     """How one fact is learnt, in lines."""
     yield f"{fact.__name__}: {_summary(fact)}"
     probe = fact.probe
-    for line in _PROBES[probe.kind](fact):
+    for line in _PROBE_DESCRIPTIONS[probe.kind](fact):
         yield f"    {line}"
-    rules = "; ".join([*_rules(probe), *(["asked in a second round"] if fact.needs else [])])
+    rules = "; ".join([*_probe_conditions(probe), *(["asked in a second round"] if fact.needs else [])])
     if rules:
         yield f"    ({rules})"
 
 
-def _summary(thing: object) -> str:
-    return (inspect.getdoc(thing) or "").partition("\n")[0].rstrip(".")
+def _summary(documented: object) -> str:
+    return (inspect.getdoc(documented) or "").partition("\n")[0].rstrip(".")
 
 
 def _command(fact: type[Fact]) -> Iterator[str]:
@@ -72,10 +74,10 @@ def _files(fact: type[Fact]) -> Iterator[str]:
     yield from (f"reads {path}" for path in fact.probe.paths)
 
 
-def _question(fact: type[Fact]) -> Iterator[str]:
+def _python_function(fact: type[Fact]) -> Iterator[str]:
     function = fact.probe.function
     if function is not None:
-        length = count(len(inspect.getsource(function).splitlines()), "line")
+        length = count_noun(len(inspect.getsource(function).splitlines()), "line")
         yield f"runs the Python function {function.__name__} of {function.__module__} ({length})"
 
 
@@ -87,10 +89,10 @@ def _smoke(fact: type[Fact]) -> Iterator[str]:
     yield "asks no host: the ranks of the smoke run tell it"
 
 
-_PROBES = {"run": _command, "read": _files, "ask": _question, "visit": _visit, "smoke": _smoke}
+_PROBE_DESCRIPTIONS = {"run": _command, "read": _files, "ask": _python_function, "visit": _visit, "smoke": _smoke}
 
 
-def _rules(probe: Probe) -> Iterator[str]:
+def _probe_conditions(probe: Probe) -> Iterator[str]:
     if probe.kind in ("visit", "smoke"):
         return
     if probe.requires:
@@ -113,23 +115,23 @@ def listing_json(checks: Iterable[Check]) -> str:
 
     rows = [
         {
-            "name": one.name,
-            "severity": one.severity.value,
-            "area": one.area,
-            "claim": one.claim,
-            "facts": sorted(fact.__name__ for fact in one.facts),
+            "name": check.name,
+            "severity": check.severity.value,
+            "area": check.area,
+            "claim": check.claim,
+            "facts": sorted(fact.__name__ for fact in check.facts),
         }
         for _, members in by_area(checks)
-        for one in members
+        for check in members
     ]
     return json.dumps({"schema": "doctor.list/1", "checks": rows}, indent=2, sort_keys=True) + "\n"
 
 
-def catalogue_markdown(checks: Iterable[Check]) -> str:
+def catalog_markdown(checks: Iterable[Check]) -> str:
     """The README's table of all checks, by area."""
     parts: list[str] = []
     for area, members in by_area(checks):
-        rows = [f"| `{one.name}` | {one.severity.value} | {_cell(one.claim)} |" for one in members]
+        rows = [f"| `{check.name}` | {check.severity.value} | {_cell(check.claim)} |" for check in members]
         parts.append("\n".join([f"### {area}", "", "| check | severity | when all is well |", "|---|---|---|", *rows]))
     return "\n\n".join(parts) + "\n"
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from doctor.engine.sanitize import plain, printable
-from doctor.remedy.playbook import Playbook, Step, filled, needed
-from doctor.remedy.template import BEFORE, Unfillable
+from doctor.engine.sanitize import printable, strip_control_chars
+from doctor.remedy.playbook import Playbook, PlaybookStep, fill_step, needed_values
+from doctor.remedy.template import BEFORE, TemplateError
 from doctor.report.layout.formatting import wrapped
 
 WIDTH = 98
-LONGEST = 2000
+MAX_COMMAND_CHARS = 2000
 """Characters of a command."""
-MARK = "with example values; a plan fills in what was found"
+EXAMPLE_NOTE = "with example values; a plan fills in what was found"
 
 EXAMPLES: Mapping[str, Any] = {
     "address": "192.0.2.10",
@@ -59,58 +59,58 @@ EXAMPLES: Mapping[str, Any] = {
 """Plausible values by name; any other is its own name in angle brackets."""
 
 
-def examples(step: Step) -> dict[str, Any]:
+def examples(step: PlaybookStep) -> dict[str, Any]:
     """A value for every placeholder of a step; what ``before`` prints is not made up."""
-    return {name: EXAMPLES.get(name, f"<{name}>") for name in needed(step) - {BEFORE}}
+    return {name: EXAMPLES.get(name, f"<{name}>") for name in needed_values(step) - {BEFORE}}
 
 
 def playbook_page(playbook: Playbook) -> str:
     """All there is to say about one playbook."""
-    lines = [f"{playbook.name}: {_one_line(playbook.title)}", _about(playbook)]
+    lines = [f"{playbook.name}: {_one_line(playbook.title)}", _terms(playbook)]
     lines += ["", "What it treats", *(f"  {name}" for name in playbook.treats)]
     if playbook.note.strip():
         lines += ["", "What to know first", *(f"  {line}" for line in _paragraphs(playbook.note))]
-    lines += ["", f"What is done ({MARK})" if _has_places(playbook) else "What is done"]
+    lines += ["", f"What is done ({EXAMPLE_NOTE})" if _has_placeholders(playbook) else "What is done"]
     lines += [f"  {line}" for step in playbook.steps for line in step_lines(step)]
     lines += ["", f"The playbook itself: {_one_line(playbook.path)}"]
     return "\n".join(lines) + "\n"
 
 
-def remedies(playbooks: Iterable[Playbook]) -> Iterator[str]:
+def remedy_lines(playbooks: Iterable[Playbook]) -> Iterator[str]:
     """The playbooks that treat a check, for its page; nothing where there is none."""
-    for number, one in enumerate(playbooks):
+    for number, playbook in enumerate(playbooks):
         if not number:
-            yield from ("", f"What mends it ({MARK})")
-        yield f"  {one.name}: {_one_line(one.title)}"
-        yield f"    ({_about(one)})"
-        yield from (f"    {line}" for step in one.steps for line in step_lines(step))
+            yield from ("", f"What mends it ({EXAMPLE_NOTE})")
+        yield f"  {playbook.name}: {_one_line(playbook.title)}"
+        yield f"    ({_terms(playbook)})"
+        yield from (f"    {line}" for step in playbook.steps for line in step_lines(step))
 
 
-def _about(playbook: Playbook) -> str:
+def _terms(playbook: Playbook) -> str:
     """Who does it, and what it asks and risks."""
-    if playbook.hands:
+    if playbook.manual:
         return f"{playbook.who}; work for hands; risk: {playbook.risk}"
-    said = [playbook.who, "as root" if playbook.root else "as any user", f"risk: {playbook.risk}"]
-    said.append("survives a reboot" if playbook.persistent else "gone after a reboot")
-    return "; ".join([*said, "only when it is named"] if playbook.explicit else said)
+    terms = [playbook.who, "as root" if playbook.root else "as any user", f"risk: {playbook.risk}"]
+    terms.append("survives a reboot" if playbook.persistent else "gone after a reboot")
+    return "; ".join([*terms, "only when it is named"] if playbook.explicit else terms)
 
 
-def step_lines(step: Step) -> Iterator[str]:
+def step_lines(step: PlaybookStep) -> Iterator[str]:
     """A step with example values, in the order in which things happen."""
     try:
-        shown = filled(step, examples(step))
-    except Unfillable:  # an example does not fit here: the step as it is written
-        shown = step
-    first, *more = wrapped(f"{step.number}. {_one_line(shown.say)}", WIDTH - 4)
+        example = fill_step(step, examples(step))
+    except TemplateError:  # an example does not fit here: the step as it is written
+        example = step
+    first, *more = wrapped(f"{step.number}. {_one_line(example.say)}", WIDTH - 4)
     yield first
     yield from more
-    for label, command in (("only where", shown.only), ("before", shown.before), ("run", shown.run)):
+    for label, command in (("only where", example.only), ("before", example.before), ("run", example.run)):
         yield from _labelled(label, command)
-    yield from _labelled("file", _file(shown))
-    yield from _labelled("undo", shown.undo)
+    yield from _labelled("file", _file(example))
+    yield from _labelled("undo", example.undo)
 
 
-def _file(step: Step) -> str:
+def _file(step: PlaybookStep) -> str:
     if not step.file:
         return ""
     mode = f" (mode {step.mode} where it is new)" if step.mode else ""
@@ -124,36 +124,38 @@ def _file(step: Step) -> str:
 
 def _labelled(label: str, text: str) -> Iterator[str]:
     for number, line in enumerate(text.rstrip("\n").splitlines()):
-        yield f"   {label + ':' if not number else '':<12}{printable(line, LONGEST)}"
+        yield f"   {label + ':' if not number else '':<12}{printable(line, MAX_COMMAND_CHARS)}"
 
 
 def _paragraphs(text: str) -> Iterator[str]:
     for part in text.strip().split("\n\n"):
-        yield from wrapped(plain(part, LONGEST), WIDTH)
+        yield from wrapped(strip_control_chars(part, MAX_COMMAND_CHARS), WIDTH)
 
 
 def _one_line(text: str) -> str:
-    return plain(text, LONGEST)
+    return strip_control_chars(text, MAX_COMMAND_CHARS)
 
 
-def _has_places(playbook: Playbook) -> bool:
-    return any(needed(step) for step in playbook.steps)
+def _has_placeholders(playbook: Playbook) -> bool:
+    return any(needed_values(step) for step in playbook.steps)
 
 
 def playbook_list(playbooks: Iterable[Playbook]) -> str:
     """One line a playbook: name, risk, title."""
-    rows = sorted(playbooks, key=lambda one: one.name)
-    names, risks = (max((len(word) for word in words), default=0) for words in _columns(rows))
-    lines = (f"{one.name:<{names}}  {_kind(one):<{risks}}  {_one_line(one.title)}" for one in rows)
+    rows = sorted(playbooks, key=lambda playbook: playbook.name)
+    names, risks = (max((len(word) for word in column), default=0) for column in _columns(rows))
+    lines = (
+        f"{playbook.name:<{names}}  {_risk_label(playbook):<{risks}}  {_one_line(playbook.title)}" for playbook in rows
+    )
     return "".join(line + "\n" for line in lines)
 
 
 def _columns(rows: list[Playbook]) -> tuple[list[str], list[str]]:
-    return [one.name for one in rows], [_kind(one) for one in rows]
+    return [playbook.name for playbook in rows], [_risk_label(playbook) for playbook in rows]
 
 
-def _kind(playbook: Playbook) -> str:
-    return "by hand" if playbook.hands else f"risk {playbook.risk}"
+def _risk_label(playbook: Playbook) -> str:
+    return "by hand" if playbook.manual else f"risk {playbook.risk}"
 
 
 def playbook_list_json(playbooks: Iterable[Playbook]) -> str:
@@ -162,17 +164,17 @@ def playbook_list_json(playbooks: Iterable[Playbook]) -> str:
 
     rows = [
         {
-            "name": one.name,
-            "title": one.title,
-            "treats": list(one.treats),
-            "who": one.who,
-            "risk": one.risk,
-            "root": one.root,
-            "persistent": one.persistent,
-            "explicit": one.explicit,
-            "hands": one.hands,
-            "steps": len(one.steps),
+            "name": playbook.name,
+            "title": playbook.title,
+            "treats": list(playbook.treats),
+            "who": playbook.who,
+            "risk": playbook.risk,
+            "root": playbook.root,
+            "persistent": playbook.persistent,
+            "explicit": playbook.explicit,
+            "hands": playbook.manual,
+            "steps": len(playbook.steps),
         }
-        for one in sorted(playbooks, key=lambda one: one.name)
+        for playbook in sorted(playbooks, key=lambda candidate: candidate.name)
     ]
     return json.dumps({"schema": "doctor.playbooks/1", "playbooks": rows}, indent=2, sort_keys=True) + "\n"

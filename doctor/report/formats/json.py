@@ -17,17 +17,17 @@ import msgspec
 
 from doctor import __version__
 from doctor.engine.exit_code import verdict
-from doctor.engine.result import Finding, Outcome, Report, fill
-from doctor.engine.smoke_summary import Summary
-from doctor.report.layout.fold import in_order
+from doctor.engine.result import Finding, Outcome, Report, fill_template
+from doctor.engine.smoke_summary import SmokeSummary
+from doctor.report.layout.fold import sort_by_area
 from doctor.report.layout.formatting import clean
 from doctor.report.layout.host_names import Fleet
 from doctor.report.layout.tally import tally
-from doctor.smoke.model import Trouble
+from doctor.smoke.model import Failure
 
 SCHEMA = "doctor.report/1"
 SCHEMA_FILE = Path(__file__).parents[1] / "schema" / "doctor.report.1.json"
-DEEPEST = 50
+MAX_DEPTH = 50
 
 
 def encode(report: Report, code: int) -> bytes:
@@ -49,60 +49,66 @@ def document(report: Report, code: int) -> dict[str, Any]:
         "seconds": round(report.seconds, 3) if math.isfinite(report.seconds) else 0.0,
         "hosts": [_text(host) for host in report.hosts],
         "counts": msgspec.to_builtins(tally(report)),
-        "outcomes": [outcome_document(one, fleet) for one in in_order(report.outcomes)],
+        "outcomes": [outcome_document(outcome, fleet) for outcome in sort_by_area(report.outcomes)],
         "notes": [_text(note) for note in report.notes],
         "smoke": _smoke(report.smoke) if report.smoke else None,
     }
 
 
-def _smoke(summary: Summary) -> dict[str, Any]:
-    fields = {name: plain_value(value) for name, value in msgspec.structs.asdict(summary).items()}
+def _smoke(summary: SmokeSummary) -> dict[str, Any]:
+    fields = {name: to_json_value(value) for name, value in msgspec.structs.asdict(summary).items()}
     return {
         **fields,
         "hosts": [{"host": _text(host), "ranks": ranks} for host, ranks in summary.hosts.items()],
-        **{name: _structs(getattr(summary, name)) for name in ("stages", "layouts", "seats", "figures")},
-        "troubles": [_trouble(one) for one in summary.troubles],
+        **{
+            name: _structs(getattr(summary, name))
+            for name in ("stages", "layouts", "environments", "collective_speeds")
+        },
+        "failures": [_failure_document(failure) for failure in summary.failures],
     }
 
 
 def _structs(values: Iterable[msgspec.Struct]) -> list[Any]:
-    return [plain_value(msgspec.structs.asdict(one)) for one in values]
+    return [to_json_value(msgspec.structs.asdict(struct)) for struct in values]
 
 
-def _trouble(trouble: Trouble) -> dict[str, Any]:
-    by_rank = {name: sorted(getattr(trouble, name).items()) for name in ("calls", "states", "stacks")}
+def _failure_document(failure: Failure) -> dict[str, Any]:
+    by_rank = {name: sorted(getattr(failure, name).items()) for name in ("calls", "states", "stacks")}
     listed = {name: [{"rank": rank, "text": _text(text)} for rank, text in rows] for name, rows in by_rank.items()}
-    links = [{"from": _text(one), "to": _text(other)} for one, other in trouble.links]
-    return {**plain_value(msgspec.structs.asdict(trouble)), **listed, "links": links}
+    links = [{"from": _text(source), "to": _text(destination)} for source, destination in failure.links]
+    return {**to_json_value(msgspec.structs.asdict(failure)), **listed, "links": links}
 
 
 def outcome_document(outcome: Outcome, fleet: Fleet) -> dict[str, Any]:
     """One check's part of the document."""
-    unknown = {host: (why.text, why.because) for host, why in outcome.unknown.items()}
+    unknown = {host: (why.text, why.root_cause) for host, why in outcome.unknown.items()}
     return {
         "check": outcome.check,
         "area": outcome.area,
         "severity": outcome.severity.value,
         "status": outcome.status.value,
         "claim": _text(outcome.claim),
-        "looked": [_text(host) for host in outcome.looked],
-        "findings": [_finding(one, fleet) for one in outcome.findings],
-        "unknown": _gaps(unknown, fleet, ("reason", "because")),
+        "evaluated_hosts": [_text(host) for host in outcome.evaluated_hosts],
+        "findings": [_finding(finding, fleet) for finding in outcome.findings],
+        "unknown": _gaps(unknown, fleet, ("reason", "root_cause")),
         "skipped": _gaps({host: (why,) for host, why in outcome.skipped.items()}, fleet, ("reason",)),
         "crashed": _gaps({host: (trace,) for host, trace in outcome.crashed.items()}, fleet, ("traceback",)),
         "complete": outcome.complete,
         "waived": [
-            {**_finding(one.finding, fleet), "reason": _text(one.reason), "until": _text(one.until)}
-            for one in outcome.waived
+            {**_finding(waived.finding, fleet), "reason": _text(waived.reason), "until": _text(waived.until)}
+            for waived in outcome.waived
         ],
     }
 
 
 def _finding(finding: Finding, fleet: Fleet) -> dict[str, Any]:
     """The message is made of what the document holds, so that a reader of the document makes the same one."""
-    template, values = _text(finding.template), {_text(key): plain_value(one) for key, one in finding.values.items()}
+    template, values = (
+        _text(finding.template),
+        {_text(key): to_json_value(value) for key, value in finding.values.items()},
+    )
     return {
-        "message": clean(fill(template, fleet.words(values)), 2000),
+        "message": clean(fill_template(template, fleet.format_values(values)), 2000),
         "template": template,
         "hosts": list(fleet.ordered(map(_text, finding.hosts))),
         "values": values,
@@ -120,7 +126,7 @@ def _gaps(by_host: Mapping[str, tuple[str, ...]], fleet: Fleet, names: tuple[str
     ]
 
 
-def plain_value(value: Any, depth: int = 0) -> Any:
+def to_json_value(value: Any, depth: int = 0) -> Any:
     """Any value as JSON can hold it: tuples and sets as lists, bytes and all other things as text."""
     if isinstance(value, enum.Enum):
         value = value.value
@@ -132,13 +138,13 @@ def plain_value(value: Any, depth: int = 0) -> Any:
         return value if math.isfinite(value) else str(value)
     if isinstance(value, (bytes, bytearray)):
         return _text(bytes(value).decode("utf-8", "backslashreplace"))
-    if depth < DEEPEST and isinstance(value, Mapping):
-        held = {_text(str(_key(key))): plain_value(item, depth + 1) for key, item in value.items()}
-        return dict(sorted(held.items(), key=_natural))
-    if depth < DEEPEST and isinstance(value, (list, tuple)):
-        return [plain_value(item, depth + 1) for item in value]
-    if depth < DEEPEST and isinstance(value, (set, frozenset)):
-        return [plain_value(item, depth + 1) for item in sorted(value, key=str)]
+    if depth < MAX_DEPTH and isinstance(value, Mapping):
+        encoded = {_text(str(_key(key))): to_json_value(item, depth + 1) for key, item in value.items()}
+        return dict(sorted(encoded.items(), key=_natural))
+    if depth < MAX_DEPTH and isinstance(value, (list, tuple)):
+        return [to_json_value(item, depth + 1) for item in value]
+    if depth < MAX_DEPTH and isinstance(value, (set, frozenset)):
+        return [to_json_value(item, depth + 1) for item in sorted(value, key=str)]
     return _text(str(value))
 
 

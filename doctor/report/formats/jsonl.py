@@ -24,73 +24,73 @@ if TYPE_CHECKING:
     from doctor.engine.result import Report
 
 SCHEMA = "doctor.events/1"
-QUIET = ("passed", "skipped")
+OMITTED_STATUSES = ("passed", "skipped")
 """Outcomes that are only counted, unless something of them is waived."""
-ENDS = ("verdict", "exit", "counts", "source", "started", "seconds", "notes", "smoke")
+END_FIELDS = ("verdict", "exit", "counts", "source", "started", "seconds", "notes", "smoke")
 
 
 def _now() -> str:
     return datetime.now(timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-class Events:
-    """Tells a run as it goes. ``write`` gets each line and is to flush it; ``veil`` goes over what names a host."""
+class EventStream:
+    """Tells a run as it goes. ``write`` gets each line and is to flush it; ``redact`` goes over what names a host."""
 
     def __init__(
         self,
         write: Callable[[str], None],
         *,
-        veil: Callable[[str], str] = lambda text: text,
+        redact: Callable[[str], str] = lambda text: text,
         now: Callable[[], str] = _now,
     ) -> None:
-        self.write, self.veil, self.now = write, veil, now
+        self.write, self.redact, self.now = write, redact, now
         self.lock = threading.Lock()
 
     def start(self, hosts: Sequence[str], checks: Sequence[str] = (), source: str = "") -> None:
         """The run begins; ``checks`` is empty when they are not chosen yet."""
-        named = [self.veil(host) for host in hosts]
-        more = {"hosts": named, "checks": list(checks), "source": self.veil(source)}
-        self.tell("start", schema=SCHEMA, version=__version__, **more)
+        named = [self.redact(host) for host in hosts]
+        more = {"hosts": named, "checks": list(checks), "source": self.redact(source)}
+        self.emit("start", schema=SCHEMA, version=__version__, **more)
 
     def host(self, host: str, record: HostRecord) -> None:
         """A host was visited; the ``progress`` of `doctor.session.examine.examine`."""
         visit = record.visit
-        self.tell("host", host=self.veil(host), trouble=visit.trouble, text=self.veil(_short(visit.text)))
+        self.emit("host", host=self.redact(host), trouble=visit.failure, text=self.redact(_short(visit.text)))
 
     def stage(self, name: str, seconds: float) -> None:
         """All ranks have finished a stage; no name: the smoke run starts. See `doctor.session.examine`."""
-        self.tell("stage", name=name, seconds=round(seconds, 3))
+        self.emit("stage", name=name, seconds=round(seconds, 3))
 
     def finish(self, report: Report, code: int) -> None:
         """The run was judged; ``report`` is shown as it is, veiled already if it is to be."""
         from doctor.report.formats.json import document
 
-        whole = document(report, code)
-        for one in whole["outcomes"]:
-            if one["status"] not in QUIET or one["waived"]:
-                self.tell("outcome", **one)
-        self.tell("end", **{key: whole[key] for key in ENDS})
+        full_document = document(report, code)
+        for outcome in full_document["outcomes"]:
+            if outcome["status"] not in OMITTED_STATUSES or outcome["waived"]:
+                self.emit("outcome", **outcome)
+        self.emit("end", **{key: full_document[key] for key in END_FIELDS})
 
-    def tell(self, event: str, **fields: Any) -> None:
+    def emit(self, event: str, **fields: Any) -> None:
         """One line."""
-        from doctor.report.formats.json import plain_value
+        from doctor.report.formats.json import to_json_value
 
-        told = plain_value({"event": event, "time": self.now(), **fields})
-        order = {"event": event, "time": told.pop("time"), **told}
+        event_fields = to_json_value({"event": event, "time": self.now(), **fields})
+        ordered = {"event": event, "time": event_fields.pop("time"), **event_fields}
         with self.lock:
-            self.write(json.dumps(order, ensure_ascii=True, allow_nan=False) + "\n")
+            self.write(json.dumps(ordered, ensure_ascii=True, allow_nan=False) + "\n")
 
 
 def _short(text: str) -> str:
-    from doctor.engine.sanitize import plain
+    from doctor.engine.sanitize import strip_control_chars
 
-    return plain(text, 400)
+    return strip_control_chars(text, 400)
 
 
 def render(report: Report, code: int) -> str:
     """The events of a run that is over: all at once, without those of the way."""
     lines: list[str] = []
-    events = Events(lines.append, now=lambda: report.started)
-    events.start(report.hosts, [one.check for one in report.outcomes], report.source)
+    events = EventStream(lines.append, now=lambda: report.started)
+    events.start(report.hosts, [outcome.check for outcome in report.outcomes], report.source)
     events.finish(report, code)
     return "".join(lines)

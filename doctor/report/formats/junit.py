@@ -14,21 +14,21 @@ from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 
 from doctor.engine.areas import by_area
 from doctor.engine.exit_code import Exit, verdict
-from doctor.engine.result import Finding, Outcome, Report, Severity, fill
-from doctor.report.layout.formatting import clean, count
+from doctor.engine.result import Finding, Outcome, Report, Severity, fill_template
+from doctor.report.layout.formatting import clean, count_noun
 from doctor.report.layout.host_names import Fleet
-from doctor.report.layout.tally import Causes
+from doctor.report.layout.tally import RootCauses
 
 Result = Failure | Error | Skipped
-LINES = 1000
+MAX_CASE_LINES = 1000
 """Lines of one test case."""
 
 
 def render(report: Report, code: int) -> str:
     """The document; ``code`` is the exit code that it comes with."""
-    cases = _Cases(report, code)
+    cases = _CaseBuilder(report, code)
     xml = JUnitXml("doctor")
-    for area, outcomes in by_area(_Row(one) for one in report.outcomes):
+    for area, outcomes in by_area(_Row(outcome) for outcome in report.outcomes):
         suite = TestSuite(clean(area))
         if re.match(r"\d{4}-\d\d-\d\dT[\d:]{8}", report.started):
             suite.timestamp = report.started[:19]
@@ -58,16 +58,19 @@ def _properties(report: Report, code: int) -> Iterator[tuple[str, str]]:
         yield "note", clean(note, 1000)
 
 
-class _Cases:
+class _CaseBuilder:
     def __init__(self, report: Report, code: int) -> None:
-        self.fleet, self.causes, self.code = Fleet(report.hosts, 400), Causes(report.outcomes), code
-        self.own = {one.check: self.causes.own(one) for one in report.outcomes}
+        self.fleet, self.causes, self.code = Fleet(report.hosts, 400), RootCauses(report.outcomes), code
+        self.unexplained = {outcome.check: self.causes.unexplained(outcome) for outcome in report.outcomes}
 
     def case(self, outcome: Outcome) -> TestCase:
         case = TestCase(clean(outcome.check), clean(outcome.area), 0.0)
         result = self.result(outcome)
         lines = [*self.findings(outcome), *self.unknown(outcome), *self.crashed(outcome), *self.waived(outcome)]
-        text = "\n".join(lines[:LINES] + ([f"... and {len(lines) - LINES} more lines"] if len(lines) > LINES else []))
+        text = "\n".join(
+            lines[:MAX_CASE_LINES]
+            + ([f"... and {len(lines) - MAX_CASE_LINES} more lines"] if len(lines) > MAX_CASE_LINES else [])
+        )
         if result is not None:
             result.text = text
             case.result = [result]
@@ -78,13 +81,13 @@ class _Cases:
     def result(self, outcome: Outcome) -> Result | None:
         counts = outcome.severity is Severity.ERROR or self.code in (Exit.FAILED, Exit.WARNINGS)
         if outcome.findings and counts:
-            hosts = {host for one in outcome.findings for host in one.hosts}
-            where = f" on {count(len(hosts), 'host')}" if hosts else ""
-            return Failure(f"{count(len(outcome.findings), 'finding')}{where}", outcome.severity.value)
+            hosts = {host for finding in outcome.findings for host in finding.hosts}
+            where = f" on {count_noun(len(hosts), 'host')}" if hosts else ""
+            return Failure(f"{count_noun(len(outcome.findings), 'finding')}{where}", outcome.severity.value)
         if outcome.crashed:
             return Error("the check itself broke", "crashed")
         if outcome.unknown:
-            forgiven = not self.own[outcome.check] or self.code in (Exit.HEALTHY, Exit.WARNINGS)
+            forgiven = not self.unexplained[outcome.check] or self.code in (Exit.HEALTHY, Exit.WARNINGS)
             kind = Skipped if forgiven else Error
             return kind(f"unknown: {clean(next(iter(outcome.unknown.values())).text) or 'no reason given'}", "unknown")
         if outcome.findings or outcome.complete:
@@ -92,31 +95,31 @@ class _Cases:
         return Skipped(clean(next(iter(outcome.skipped.values()), "")) or "does not apply", "skipped")
 
     def findings(self, outcome: Outcome) -> Iterator[str]:
-        for one in outcome.findings:
-            yield f"{outcome.severity.value}: {self.said(one)}"
+        for finding in outcome.findings:
+            yield f"{outcome.severity.value}: {self.finding_text(finding)}"
 
     def waived(self, outcome: Outcome) -> Iterator[str]:
-        for one in outcome.waived:
-            yield f"waived until {clean(one.until, 40)} ({clean(one.reason)}): {self.said(one.finding)}"
+        for waived in outcome.waived:
+            yield f"waived until {clean(waived.until, 40)} ({clean(waived.reason)}): {self.finding_text(waived.finding)}"
 
-    def said(self, finding: Finding) -> str:
-        words = self.fleet.words(finding.values)
+    def finding_text(self, finding: Finding) -> str:
+        values = self.fleet.format_values(finding.values)
         hosts = f"{self.fleet.fold(self.fleet.ordered(finding.hosts))}: " if finding.hosts else ""
-        more = ", ".join(f"{name} {words[name]}" for name in ("saw", "want") if name in words)
-        return f"{hosts}{clean(fill(finding.template, words), 2000)}{f' ({more})' if more else ''}"
+        more = ", ".join(f"{name} {values[name]}" for name in ("saw", "want") if name in values)
+        return f"{hosts}{clean(fill_template(finding.template, values), 2000)}{f' ({more})' if more else ''}"
 
     def unknown(self, outcome: Outcome) -> Iterator[str]:
         hosts: dict[str, list[str]] = {}
         for host, reason in outcome.unknown.items():
             hosts.setdefault(reason.text, []).append(host)
         for text, named in hosts.items():
-            yield f"unknown{self.on(named)}: {clean(text)}"
+            yield f"unknown{self.on_hosts(named)}: {clean(text)}"
 
     def crashed(self, outcome: Outcome) -> Iterator[str]:
         for host, trace in outcome.crashed.items():
-            yield f"crashed{self.on([host])}:"
+            yield f"crashed{self.on_hosts([host])}:"
             yield from (f"  {' ' * (len(line) - len(line.lstrip(' ')))}{clean(line)}" for line in trace.splitlines())
 
-    def on(self, hosts: Sequence[str]) -> str:
+    def on_hosts(self, hosts: Sequence[str]) -> str:
         named = self.fleet.ordered(hosts)
         return f" on {self.fleet.fold(named)}" if named else ""

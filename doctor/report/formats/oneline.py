@@ -4,7 +4,7 @@
 
 The word comes first, the keys have a settled order, and one that has nothing to say is left out, but for ``nodes``,
 ``exit`` and ``t``. No value holds white space, what a host could have made up is spelled out in %XX, and the line has
-at most `LONGEST` characters, however many hosts there are.
+at most `MAX_LINE_CHARS` characters, however many hosts there are.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from typing import NamedTuple
 from doctor.engine.exit_code import Exit, Verdict, verdict
 from doctor.engine.result import Outcome, Report, Severity, Status
 from doctor.report.layout.fold import fold
-from doctor.report.layout.host_health import health, unknown_hosts
+from doctor.report.layout.host_health import classify_hosts, unknown_hosts
 from doctor.report.layout.host_names import Fleet
 from doctor.report.layout.next_step import advice
-from doctor.report.layout.one_word import NAME, escaped, few, some
+from doctor.report.layout.one_word import NAME_CHARS, fold_within, join_within, percent_escape
 
-__all__ = ["LONGEST", "advice", "causes", "line", "word_of"]
+__all__ = ["MAX_LINE_CHARS", "advice", "causes", "line", "verdict_word"]
 
-LONGEST = 1000
-WHY = 5
+MAX_LINE_CHARS = 1000
+MAX_CAUSES = 5
 """Causes that are named; the rest are counted."""
-WORDS = {
+VERDICT_WORDS = {
     Verdict.HEALTHY: "OK",
     Verdict.FAILED: "FAIL",
     Verdict.WARNINGS: "WARN",
@@ -34,14 +34,14 @@ WORDS = {
 }
 
 
-class _Room(NamedTuple):
+class _ListLimits(NamedTuple):
     """Characters for lists of hosts."""
 
     bad: int
     cause: int
 
 
-_ROOMS = (_Room(240, 60), _Room(100, 30), _Room(40, 12), _Room(0, 0))
+_LIST_LIMITS = (_ListLimits(240, 60), _ListLimits(100, 30), _ListLimits(40, 12), _ListLimits(0, 0))
 
 
 def line(
@@ -64,27 +64,33 @@ def line(
     not look at all they should for a reason of their own, and names the hosts. ``why`` names what the word rests on:
     errors, else what is unknown, else warnings; ``cause`` stands there where nothing was judged at all.
     """
-    known = word or word_of(report, code, need)
-    ends = [("need", str(need) if need else ""), ("where", escaped(where, limit=80)), ("tier", escaped(tier, limit=20))]
+    status_word = word or verdict_word(report, code, need)
+    ends = [
+        ("need", str(need) if need else ""),
+        ("where", percent_escape(where, limit=80)),
+        ("tier", percent_escape(tier, limit=20)),
+    ]
     time = report.seconds if seconds is None else seconds
     ends += [("exit", str(int(code))), ("t", f"{time:.1f}s" if 0 <= time < 1e9 else "?s"), ("report", _path(path))]
-    shown = _Shown(report, code)
-    for room in _ROOMS:
-        found = [(key, value or (escaped(cause) if key == "why" else "")) for key, value in shown.keys(room)]
-        keys = [*found, ("skip", some(skipped, room.bad)), *ends]
-        text = " ".join([f"doctor {command}: {known}", *(f"{key}={value}" for key, value in keys if value)])
-        if len(text) <= LONGEST:
+    report_keys = _ReportKeys(report, code)
+    for limits in _LIST_LIMITS:
+        pairs = [
+            (key, value or (percent_escape(cause) if key == "why" else "")) for key, value in report_keys.keys(limits)
+        ]
+        keys = [*pairs, ("skip", join_within(skipped, limits.bad)), *ends]
+        text = " ".join([f"doctor {command}: {status_word}", *(f"{key}={value}" for key, value in keys if value)])
+        if len(text) <= MAX_LINE_CHARS:
             break
     return text
 
 
-def word_of(report: Report, code: int, need: int = 0) -> str:
+def verdict_word(report: Report, code: int, need: int = 0) -> str:
     """The verdict in capitals. A run that was cut short is never well; enough healthy hosts are, if so asked."""
-    known = verdict(report, code)
+    run_verdict = verdict(report, code)
     if need and code == Exit.HEALTHY:
         return "OK"
     cut = code in (Exit.BUG, 129, Exit.INTERRUPTED, Exit.TERMINATED)
-    return "UNKNOWN" if cut and known in (Verdict.HEALTHY, Verdict.WARNINGS) else WORDS[known]
+    return "UNKNOWN" if cut and run_verdict in (Verdict.HEALTHY, Verdict.WARNINGS) else VERDICT_WORDS[run_verdict]
 
 
 def causes(report: Report, code: int | None = None) -> list[tuple[str, tuple[str, ...]]]:
@@ -92,58 +98,61 @@ def causes(report: Report, code: int | None = None) -> list[tuple[str, tuple[str
 
     Those that explain most come first, then in the order in which a job meets them.
     """
-    failures = sorted((one for area in fold(report).areas for one in area.failures), key=lambda one: -len(one.hides))
-    found = [one for one in failures if one.is_error]
-    if not found and verdict(report, code) is not Verdict.UNKNOWN:
-        found = failures
-    return [(one.outcome.check, one.hosts) for one in found] or _dark(report)
+    failures = sorted(
+        (failure for area in fold(report).areas for failure in area.failures),
+        key=lambda candidate: -len(candidate.consequences),
+    )
+    selected = [failure for failure in failures if failure.is_error]
+    if not selected and verdict(report, code) is not Verdict.UNKNOWN:
+        selected = failures
+    return [(failure.outcome.check, failure.hosts) for failure in selected] or _unknown_causes(report)
 
 
-def _dark(report: Report) -> list[tuple[str, tuple[str, ...]]]:
+def _unknown_causes(report: Report) -> list[tuple[str, tuple[str, ...]]]:
     checks: dict[str, list[str]] = {}
     for host, names in unknown_hosts(report).items():
         for name in names:
             checks.setdefault(name, []).append(host)
     fleet = Fleet(report.hosts)
-    return sorted(((name, fleet.ordered(hosts)) for name, hosts in checks.items()), key=lambda one: -len(one[1]))
+    return sorted(((name, fleet.ordered(hosts)) for name, hosts in checks.items()), key=lambda cause: -len(cause[1]))
 
 
-class _Shown:
+class _ReportKeys:
     """The part of the line that a report fills."""
 
     def __init__(self, report: Report, code: int) -> None:
-        self.report, self.fleet, self.health = report, Fleet(report.hosts), health(report)
+        self.report, self.fleet, self.health = report, Fleet(report.hosts), classify_hosts(report)
         self.causes = causes(report, code)
         self.unknown = unknown_hosts(report)
 
-    def keys(self, room: _Room) -> Iterator[tuple[str, str]]:
-        report, well = self.report, self.health
-        yield "nodes", f"{len(well.healthy)}/{len(report.hosts)}"
-        yield "bad", few(well.bad, self.fleet, room.bad)
-        yield "why", ",".join(self.why(room))
-        dark = {name for names in self.unknown.values() for name in names}
-        hosts = few([host for host in self.unknown if host], self.fleet, room.cause)
-        yield "unknown", f"{len(dark)}{':' if hosts else ''}{hosts}" if dark else ""
+    def keys(self, limits: _ListLimits) -> Iterator[tuple[str, str]]:
+        report, host_health = self.report, self.health
+        yield "nodes", f"{len(host_health.healthy)}/{len(report.hosts)}"
+        yield "bad", fold_within(host_health.bad, self.fleet, limits.bad)
+        yield "why", ",".join(self.cause_texts(limits))
+        unknown_checks = {name for names in self.unknown.values() for name in names}
+        hosts = fold_within([host for host in self.unknown if host], self.fleet, limits.cause)
+        yield "unknown", f"{len(unknown_checks)}{':' if hosts else ''}{hosts}" if unknown_checks else ""
         yield "smoke", report.smoke.ended if report.smoke and report.smoke.ended != "complete" else ""
-        yield "warn", _number(_is_warning(one) for one in report.outcomes)
-        yield "waived", _number(bool(one.waived) for one in report.outcomes)
+        yield "warn", _number(_is_warning(outcome) for outcome in report.outcomes)
+        yield "waived", _number(bool(outcome.waived) for outcome in report.outcomes)
 
-    def why(self, room: _Room) -> Iterator[str]:
-        for name, hosts in self.causes[:WHY]:
-            shown = few(hosts, self.fleet, room.cause)
-            yield f"{escaped(name, NAME, 60)}{':' if shown else ''}{shown}"
-        if len(self.causes) > WHY:
-            yield f"+{len(self.causes) - WHY}"
+    def cause_texts(self, limits: _ListLimits) -> Iterator[str]:
+        for name, hosts in self.causes[:MAX_CAUSES]:
+            host_list = fold_within(hosts, self.fleet, limits.cause)
+            yield f"{percent_escape(name, NAME_CHARS, 60)}{':' if host_list else ''}{host_list}"
+        if len(self.causes) > MAX_CAUSES:
+            yield f"+{len(self.causes) - MAX_CAUSES}"
 
 
 def _is_warning(outcome: Outcome) -> bool:
     return outcome.status is Status.FAILED and outcome.severity is Severity.WARNING
 
 
-def _number(these: Iterable[bool]) -> str:
-    return str(sum(these) or "")
+def _number(flags: Iterable[bool]) -> str:
+    return str(sum(flags) or "")
 
 
 def _path(path: str) -> str:
-    shown = escaped(path, limit=10_000)
-    return shown if len(shown) <= 300 else ""
+    escaped_path = percent_escape(path, limit=10_000)
+    return escaped_path if len(escaped_path) <= 300 else ""

@@ -16,16 +16,16 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from doctor.report.layout.formatting import STYLES
-from doctor.report.layout.page import compose
-from doctor.report.layout.page_model import Details, Entry, Scope
-from doctor.report.layout.summary_lines import Closing
-from doctor.report.layout.terminal import Look
+from doctor.report.layout.page import build_page
+from doctor.report.layout.page_model import DetailLevel, Details, ReportEntry
+from doctor.report.layout.summary_lines import SummaryLines
+from doctor.report.layout.terminal import Terminal
 
 if TYPE_CHECKING:
     from doctor.engine.check import Check
     from doctor.engine.result import Report
 
-MOST = 10_000
+MAX_GROUPS = 10_000
 """Groups of one check: a bound for a host that makes up devices, not for a reader."""
 
 
@@ -33,25 +33,31 @@ def render(
     report: Report,
     checks: Mapping[str, Check],
     *,
-    look: Look = Look(),
+    terminal: Terminal = Terminal(),
     verbose: bool = False,
     code: int | None = None,
-    mendable: Collection[str] = (),
+    fixable: Collection[str] = (),
 ) -> str:
     """The report as plain lines; ``code`` is the exit code that it comes with."""
-    page = compose(report, checks, Scope(MOST, MOST, each=verbose, names=verbose), code, mendable)
+    page = build_page(
+        report,
+        checks,
+        DetailLevel(MAX_GROUPS, MAX_GROUPS, lists_every_check=verbose, names_checks=verbose),
+        code,
+        fixable,
+    )
     lines: list[str] = []
     for section in page.sections:
         for entry in section.entries:
-            lines += _entry(entry, look.colour)
+            lines += _entry(entry, terminal.colour)
     lines += _smoke(page.smoke)
-    lines += _closing(page.closing, look.colour)
+    lines += _summary_lines(page.summary, terminal.colour)
     text = "\n".join(lines) + "\n"
-    return text if look.unicode else text.replace("…", "...")
+    return text if terminal.unicode else text.replace("…", "...")
 
 
-def _entry(entry: Entry, colour: bool) -> Iterator[str]:
-    word = _painted(entry.word, f"{entry.word:<7}", colour)
+def _entry(entry: ReportEntry, colour: bool) -> Iterator[str]:
+    word = _painted(entry.status_word, f"{entry.status_word:<7}", colour)
     for part in entry.parts:
         where = part.where or entry.where
         head = f"{entry.name}{' on ' if entry.name and where else ''}{where}"
@@ -70,15 +76,15 @@ def _smoke(smoke: Details) -> Iterator[str]:
         yield f"smoke   {label}: {text}" if label else f"          {text}"
 
 
-def _closing(closing: Closing, colour: bool) -> Iterator[str]:
-    for note in closing.notes:
+def _summary_lines(summary: SummaryLines, colour: bool) -> Iterator[str]:
+    for note in summary.notes:
         yield f"note    {note}"
-    yield f"from    {closing.source}"
-    if closing.start:
-        yield f"first   {closing.start}"
-    if closing.mend:
-        yield f"mend    {closing.mend}"
-    yield _painted(closing.word, closing.verdict, colour)
+    yield f"from    {summary.source}"
+    if summary.first_step:
+        yield f"first   {summary.first_step}"
+    if summary.fix_command:
+        yield f"mend    {summary.fix_command}"
+    yield _painted(summary.status_word, summary.verdict, colour)
 
 
 def _painted(word: str, text: str, colour: bool) -> str:

@@ -12,21 +12,21 @@ from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
 from doctor import __version__
 from doctor.engine.result import Outcome, Report
-from doctor.report.layout.fold import in_order
+from doctor.report.layout.fold import sort_by_area
 from doctor.report.layout.formatting import clean
-from doctor.report.layout.host_health import Health, health
+from doctor.report.layout.host_health import HostHealth, classify_hosts
 
 STATES = ("healthy", "bad", "unknown")
 
 
 def render(report: Report, code: int) -> str:
     """The metrics; ``code`` is the exit code that they come with."""
-    found = _Metrics()
-    found.run(report, code)
-    for one in in_order(report.outcomes):
-        found.check(one)
-    found.hosts(report, health(report))
-    return generate_latest(found.registry).decode("utf-8")
+    metrics = _Metrics()
+    metrics.run(report, code)
+    for outcome in sort_by_area(report.outcomes):
+        metrics.check(outcome)
+    metrics.hosts(report, classify_hosts(report))
+    return generate_latest(metrics.registry).decode("utf-8")
 
 
 class _Metrics:
@@ -42,35 +42,37 @@ class _Metrics:
         self.gauge("build_info", "Version of cluster-doctor.", "version").labels(__version__).set(1)
         self.gauge("run_exit_code", "Exit code of the run: 0 healthy, 10 failed, 12 unknown.").set(int(code))
         self.gauge("run_duration_seconds", "How long the run took.").set(report.seconds)
-        ended = _moment(report.started)
+        ended = _timestamp(report.started)
         if ended is not None:
             self.gauge("run_timestamp_seconds", "When the run began, in seconds since the epoch.").set(ended)
         hosts = self.gauge("run_hosts", "Hosts of the run by how they are.", "state")
-        how = health(report)
+        host_health = classify_hosts(report)
         for state in STATES:
-            hosts.labels(state).set(len(getattr(how, state)))
+            hosts.labels(state).set(len(getattr(host_health, state)))
         waived = self.gauge("waived_findings", "Findings that a waiver puts up with.")
-        waived.set(sum(len(one.waived) for one in report.outcomes))
+        waived.set(sum(len(outcome.waived) for outcome in report.outcomes))
         self.status = self.gauge(
             "check_status", "How a check ended, as a label.", "check", "area", "severity", "status"
         )
         self.findings = self.gauge("check_findings", "Findings of a check.", "check", "area", "severity")
 
-    def check(self, one: Outcome) -> None:
-        labels = (clean(one.check), clean(one.area), one.severity.value)
-        self.status.labels(*labels, one.status.value).set(1)
-        self.findings.labels(*labels).set(len(one.findings))
+    def check(self, outcome: Outcome) -> None:
+        labels = (clean(outcome.check), clean(outcome.area), outcome.severity.value)
+        self.status.labels(*labels, outcome.status.value).set(1)
+        self.findings.labels(*labels).set(len(outcome.findings))
 
-    def hosts(self, report: Report, how: Health) -> None:
+    def hosts(self, report: Report, host_health: HostHealth) -> None:
         well = self.gauge("host_healthy", "1: looked at, no error, nothing unknown.", "host")
         findings = self.gauge("host_findings", "Findings that blame a host.", "host", "severity")
-        fine = set(how.healthy)
-        for host in sorted(report.hosts, key=lambda one: one in fine, reverse=True):  # of equal names the worse counts
+        fine = set(host_health.healthy)
+        for host in sorted(
+            report.hosts, key=lambda name: name in fine, reverse=True
+        ):  # of equal names the worse counts
             well.labels(_label(host)).set(host in fine)
         blamed = Counter(
-            (_label(host), one.severity.value)
-            for one in report.outcomes
-            for finding in one.findings
+            (_label(host), outcome.severity.value)
+            for outcome in report.outcomes
+            for finding in outcome.findings
             for host in finding.hosts
         )
         for (host, severity), number in sorted(blamed.items()):
@@ -81,7 +83,7 @@ def _label(host: str) -> str:
     return clean(host, 100)
 
 
-def _moment(started: str) -> float | None:
+def _timestamp(started: str) -> float | None:
     try:
         return datetime.fromisoformat(started.replace("Z", "+00:00")).timestamp()
     except (ValueError, OverflowError):

@@ -10,26 +10,26 @@ import msgspec
 if TYPE_CHECKING:
     from doctor.engine.check import Check
     from doctor.engine.result import Report
-    from doctor.report.layout.terminal import Look
+    from doctor.report.layout.terminal import Terminal
 
 
-class Setting(msgspec.Struct, frozen=True):
+class RenderContext(msgspec.Struct, frozen=True):
     """What a format is told beside the report."""
 
     code: int
     """The exit code that the report comes with."""
-    pages: Mapping[str, Check] = {}
+    checks_by_name: Mapping[str, Check] = {}
     """The checks by name, for why and what to do."""
-    look: Look | None = None
+    terminal: Terminal | None = None
     """How the terminal looks; None for a file."""
     verbose: bool = False
-    mendable: Collection[str] = ()
+    fixable_checks: Collection[str] = ()
     """The checks that a playbook mends."""
     command: str = "check"
     seconds: float | None = None
 
 
-class Asked(msgspec.Struct, frozen=True):
+class FormatTarget(msgspec.Struct, frozen=True):
     """One format that is wanted, and where."""
 
     name: str
@@ -37,104 +37,118 @@ class Asked(msgspec.Struct, frozen=True):
     """Empty for stdout."""
 
 
-def _human(report: Report, to: Setting) -> str:
+def _render_human(report: Report, context: RenderContext) -> str:
     from doctor.report.formats import text
-    from doctor.report.layout.terminal import Look
+    from doctor.report.layout.terminal import Terminal
 
-    look = to.look or Look(tty=True, width=100)
-    look = look if look.width else msgspec.structs.replace(look, width=80)
-    return text.render(report, to.pages, look=look, verbose=to.verbose, code=to.code, mendable=to.mendable)
-
-
-def _plain(report: Report, to: Setting) -> str:
-    from doctor.report.formats import plain
-    from doctor.report.layout.terminal import Look
-
-    return plain.render(
-        report, to.pages, look=to.look or Look(), verbose=to.verbose, code=to.code, mendable=to.mendable
+    terminal = context.terminal or Terminal(tty=True, width=100)
+    terminal = terminal if terminal.width else msgspec.structs.replace(terminal, width=80)
+    return text.render(
+        report,
+        context.checks_by_name,
+        terminal=terminal,
+        verbose=context.verbose,
+        code=context.code,
+        fixable=context.fixable_checks,
     )
 
 
-def _oneline(report: Report, to: Setting) -> str:
+def _render_plain(report: Report, context: RenderContext) -> str:
+    from doctor.report.formats import plain
+    from doctor.report.layout.terminal import Terminal
+
+    return plain.render(
+        report,
+        context.checks_by_name,
+        terminal=context.terminal or Terminal(),
+        verbose=context.verbose,
+        code=context.code,
+        fixable=context.fixable_checks,
+    )
+
+
+def _render_oneline(report: Report, context: RenderContext) -> str:
     from doctor.report.formats.oneline import line
 
-    return line(report, to.code, command=to.command, seconds=to.seconds) + "\n"
+    return line(report, context.code, command=context.command, seconds=context.seconds) + "\n"
 
 
-def _json(report: Report, to: Setting) -> str:
+def _render_json(report: Report, context: RenderContext) -> str:
     from doctor.report.formats.json import encode
 
-    return encode(report, to.code).decode("utf-8")
+    return encode(report, context.code).decode("utf-8")
 
 
-def _jsonl(report: Report, to: Setting) -> str:
+def _render_jsonl(report: Report, context: RenderContext) -> str:
     from doctor.report.formats import jsonl
 
-    return jsonl.render(report, to.code)
+    return jsonl.render(report, context.code)
 
 
-def _markdown(report: Report, to: Setting) -> str:
+def _render_markdown(report: Report, context: RenderContext) -> str:
     from doctor.report.formats import markdown
 
-    return markdown.render(report, to.pages, to.code)
+    return markdown.render(report, context.checks_by_name, context.code)
 
 
-def _junit(report: Report, to: Setting) -> str:
+def _render_junit(report: Report, context: RenderContext) -> str:
     from doctor.report.formats import junit
 
-    return junit.render(report, to.code)
+    return junit.render(report, context.code)
 
 
-def _prometheus(report: Report, to: Setting) -> str:
+def _render_prometheus(report: Report, context: RenderContext) -> str:
     from doctor.report.formats import prometheus
 
-    return prometheus.render(report, to.code)
+    return prometheus.render(report, context.code)
 
 
-FORMATS: dict[str, Callable[[Report, Setting], str]] = {
-    "human": _human,
-    "plain": _plain,
-    "oneline": _oneline,
-    "json": _json,
-    "jsonl": _jsonl,
-    "md": _markdown,
-    "junit": _junit,
-    "prometheus": _prometheus,
+FORMATS: dict[str, Callable[[Report, RenderContext], str]] = {
+    "human": _render_human,
+    "plain": _render_plain,
+    "oneline": _render_oneline,
+    "json": _render_json,
+    "jsonl": _render_jsonl,
+    "md": _render_markdown,
+    "junit": _render_junit,
+    "prometheus": _render_prometheus,
 }
-MODES = {"prometheus": 0o644}
+FILE_MODES = {"prometheus": 0o644}
 """Files are their owner's alone, but for what another user's exporter is to read."""
 
 
-def render(name: str, report: Report, to: Setting) -> str:
+def render(name: str, report: Report, context: RenderContext) -> str:
     """The report in one of `FORMATS`."""
-    return FORMATS[name](report, to)
+    return FORMATS[name](report, context)
 
 
-def encoded(name: str, report: Report, to: Setting) -> bytes:
+def render_bytes(name: str, report: Report, context: RenderContext) -> bytes:
     """The same as a file holds it."""
-    return render(name, report, to).encode("utf-8", "backslashreplace")
+    return render(name, report, context).encode("utf-8", "backslashreplace")
 
 
-def asked(words: Iterable[str]) -> tuple[Asked, ...]:
+def parse_targets(arguments: Iterable[str]) -> tuple[FormatTarget, ...]:
     """What ``FORMAT[=FILE]`` words ask for. Raises: ValueError, with one line."""
-    found = tuple(_asked(word) for word in words)
-    paths = [one.path for one in found]
+    targets = tuple(_parse_target(word) for word in arguments)
+    paths = [target.path for target in targets]
     if paths.count("") > 1:
-        raise ValueError(f"{_listed(found)} are to go to stdout: expected one there, and FORMAT=FILE for the others")
+        raise ValueError(
+            f"{_stdout_names(targets)} are to go to stdout: expected one there, and FORMAT=FILE for the others"
+        )
     twice = next((path for path in paths if path and paths.count(path) > 1), "")
     if twice:
         raise ValueError(f"{twice!r} is to be written twice: expected a file of its own for each format")
-    return found
+    return targets
 
 
-def _asked(word: str) -> Asked:
+def _parse_target(word: str) -> FormatTarget:
     name, sign, path = word.partition("=")
     if name not in FORMATS:
         raise ValueError(f"{word[:100]!r}: expected {', '.join(FORMATS)}, or one of them with =FILE")
     if sign and not path:
         raise ValueError(f"{word!r}: expected a file after the =")
-    return Asked(name, "" if path == "-" else path)
+    return FormatTarget(name, "" if path == "-" else path)
 
 
-def _listed(found: Iterable[Asked]) -> str:
-    return " and ".join(one.name for one in found if not one.path)
+def _stdout_names(targets: Iterable[FormatTarget]) -> str:
+    return " and ".join(target.name for target in targets if not target.path)

@@ -9,59 +9,59 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
-from doctor.report.layout.failures import BOTH
-from doctor.report.layout.formatting import STYLES, cells, wrapped
-from doctor.report.layout.page import Page, compose
-from doctor.report.layout.page_model import Details, Entry, Scope, Section
-from doctor.report.layout.summary_lines import Closing
-from doctor.report.layout.terminal import Look
+from doctor.report.layout.failures import OBSERVED_EXPECTED
+from doctor.report.layout.formatting import STYLES, display_width, wrapped
+from doctor.report.layout.page import ReportPage, build_page
+from doctor.report.layout.page_model import DetailLevel, Details, ReportEntry, ReportSection
+from doctor.report.layout.summary_lines import SummaryLines
+from doctor.report.layout.terminal import Terminal
 
 if TYPE_CHECKING:
     from doctor.engine.check import Check
     from doctor.engine.result import Report
 
-MARGIN = 11
+MARGIN_CELLS = 11
 """Cells before the text: a sign and a status word."""
-LABEL = 6
-BRIEF = Scope(8, 4, each=False, names=False, longest=160)
-WHOLE = Scope(10_000, 10_000, each=True, names=True)
+LABEL_CELLS = 6
+BRIEF_LEVEL = DetailLevel(8, 4, lists_every_check=False, names_checks=False, max_chars=160)
+FULL_LEVEL = DetailLevel(10_000, 10_000, lists_every_check=True, names_checks=True)
 
 
 def render(
     report: Report,
     checks: Mapping[str, Check],
     *,
-    look: Look = Look(tty=True),
+    terminal: Terminal = Terminal(tty=True),
     verbose: bool = False,
     code: int | None = None,
-    mendable: Collection[str] = (),
+    fixable: Collection[str] = (),
 ) -> str:
-    """The report for a terminal of ``look.width``; ``code`` is the exit code that it comes with."""
-    page = compose(report, checks, WHOLE if verbose else BRIEF, code, mendable)
+    """The report for a terminal of ``terminal.width``; ``code`` is the exit code that it comes with."""
+    page = build_page(report, checks, FULL_LEVEL if verbose else BRIEF_LEVEL, code, fixable)
     sink = io.StringIO()
     console = Console(
         file=sink,
-        width=look.width or 80,
+        width=terminal.width or 80,
         force_terminal=True,
-        color_system="standard" if look.colour else None,
+        color_system="standard" if terminal.colour else None,
         legacy_windows=False,
         highlight=False,
         markup=False,
         emoji=False,
     )
-    for line in _Sheet(look, verbose).lines(page):
+    for line in _TextLayout(terminal, verbose).lines(page):
         console.print(line, soft_wrap=True)
     text = sink.getvalue()
-    return text if look.unicode else text.replace("…", "...")
+    return text if terminal.unicode else text.replace("…", "...")
 
 
-class _Sheet:
+class _TextLayout:
     """Lays out a page as lines of rich text, which are never read as markup."""
 
-    def __init__(self, look: Look, verbose: bool) -> None:
-        self.look, self.verbose = look, verbose
+    def __init__(self, terminal: Terminal, verbose: bool) -> None:
+        self.terminal, self.verbose = terminal, verbose
 
-    def lines(self, page: Page) -> Iterator[Text]:
+    def lines(self, page: ReportPage) -> Iterator[Text]:
         spaced = False
         for section in page.sections:
             block = list(self.section(section))
@@ -75,74 +75,76 @@ class _Sheet:
         if spaced:
             yield Text()
         yield from self.smoke(page.smoke)
-        yield from self.closing(page.closing)
+        yield from self.summary(page.summary)
 
     def smoke(self, smoke: Details) -> Iterator[Text]:
         if smoke:
             yield Text("smoke run", "bold")
             for label, text in smoke:
                 style = "bold" if label == "cause" else ""
-                yield from self.hung(f"  {label:<{MARGIN - 2}}", text, "dim", style)
+                yield from self.hanging_lines(f"  {label:<{MARGIN_CELLS - 2}}", text, "dim", style)
             yield Text()
 
-    def section(self, section: Section) -> Iterator[Text]:
+    def section(self, section: ReportSection) -> Iterator[Text]:
         if section.title:
             yield Text(section.title, "bold")
         for entry in section.entries:
             yield from self.entry(entry)
 
-    def entry(self, entry: Entry) -> Iterator[Text]:
-        if entry.word in ("FAIL", "warn", "crash"):
+    def entry(self, entry: ReportEntry) -> Iterator[Text]:
+        if entry.status_word in ("FAIL", "warn", "crash"):
             where = f" on {entry.where}" if entry.where else ""
-            yield from self.told(entry.word, f"{entry.name}{where}", "bold")
+            yield from self.status_line(entry.status_word, f"{entry.name}{where}", "bold")
             yield from self.parts(entry)
-        elif entry.claim:
+        elif entry.is_claim:
             name = f" {entry.name}" if self.verbose else ""
-            yield from self.told(entry.word, entry.parts[0].text + name)
-        elif entry.word == "ok":
-            yield from self.told(entry.word, entry.parts[0].text, name=f"{entry.name:<10} ")
+            yield from self.status_line(entry.status_word, entry.parts[0].text + name)
+        elif entry.status_word == "ok":
+            yield from self.status_line(entry.status_word, entry.parts[0].text, name=f"{entry.name:<10} ")
         else:
             where = f" on {entry.where}" if entry.where else ""
             head = f"{entry.name}{where}: " if entry.name else ""
-            yield from self.told(entry.word, head + entry.parts[0].text)
+            yield from self.status_line(entry.status_word, head + entry.parts[0].text)
         for label, text in entry.details:
-            yield from self.detail(label, text, MARGIN)
+            yield from self.detail(label, text, MARGIN_CELLS)
 
-    def parts(self, entry: Entry) -> Iterator[Text]:
+    def parts(self, entry: ReportEntry) -> Iterator[Text]:
         for part in entry.parts:
             several = len(entry.parts) > 1 and part.hosts
-            yield from self.hung(" " * MARGIN, f"{part.hosts}: {part.text}" if several else part.text)
+            yield from self.hanging_lines(" " * MARGIN_CELLS, f"{part.hosts}: {part.text}" if several else part.text)
             for label, text in part.details:
-                yield from self.detail(label, text, MARGIN + 2 if several else MARGIN)
+                yield from self.detail(label, text, MARGIN_CELLS + 2 if several else MARGIN_CELLS)
 
     def detail(self, label: str, text: str, margin: int) -> Iterator[Text]:
         style = "bold" if label == "fix" else "dim"
-        yield from self.hung(f"{' ' * margin}{label:<{LABEL}}", text, style, commands=label not in BOTH)
+        yield from self.hanging_lines(
+            f"{' ' * margin}{label:<{LABEL_CELLS}}", text, style, commands=label not in OBSERVED_EXPECTED
+        )
 
-    def told(self, word: str, text: str, style: str = "", name: str = "") -> Iterator[Text]:
-        look = STYLES[word]
-        head = f"{look.sign if self.look.unicode else look.ascii} {word:<{MARGIN - 2}}{name}"
-        yield from self.hung(head, text, look.colour, style)
+    def status_line(self, word: str, text: str, style: str = "", name: str = "") -> Iterator[Text]:
+        status_style = STYLES[word]
+        head = f"{status_style.sign if self.terminal.unicode else status_style.ascii} {word:<{MARGIN_CELLS - 2}}{name}"
+        yield from self.hanging_lines(head, text, status_style.colour, style)
 
-    def hung(
+    def hanging_lines(
         self, head: str, text: str, head_style: str = "", style: str = "", commands: bool = False
     ) -> Iterator[Text]:
         """``text`` beside ``head``, wrapped with a hanging indent."""
-        indent = cells(head)
-        for number, line in enumerate(wrapped(text, self.look.width - indent)):
+        indent = display_width(head)
+        for number, line in enumerate(wrapped(text, self.terminal.width - indent)):
             body = Text(line, style)
             if commands:
                 body.highlight_regex(r"`[^`]*`", "cyan")
             yield Text.assemble((head if not number else " " * indent, head_style), body)
 
-    def closing(self, closing: Closing) -> Iterator[Text]:
-        for note in closing.notes:
-            yield from self.hung("Note: ", note)
-        yield from self.hung("", closing.source, style="dim")
-        if closing.start:
-            yield from self.hung("", closing.start)
-        if closing.mend:
-            yield from self.hung("", f"To mend it: {closing.mend} (shows a plan, changes nothing)")
-        look = STYLES[closing.word]
-        sign = look.sign if self.look.unicode else look.ascii
-        yield from self.hung(f"{sign} ", closing.verdict, look.colour, look.colour)
+    def summary(self, summary: SummaryLines) -> Iterator[Text]:
+        for note in summary.notes:
+            yield from self.hanging_lines("Note: ", note)
+        yield from self.hanging_lines("", summary.source, style="dim")
+        if summary.first_step:
+            yield from self.hanging_lines("", summary.first_step)
+        if summary.fix_command:
+            yield from self.hanging_lines("", f"To mend it: {summary.fix_command} (shows a plan, changes nothing)")
+        style = STYLES[summary.status_word]
+        sign = style.sign if self.terminal.unicode else style.ascii
+        yield from self.hanging_lines(f"{sign} ", summary.verdict, style.colour, style.colour)

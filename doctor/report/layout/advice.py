@@ -5,35 +5,35 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from doctor.engine.shell_quote import PLACE, open_quote, quoted
+from doctor.engine.shell_quote import PLACEHOLDER, open_quote, quote_value
 
 
-def whole_places(template: str) -> set[str]:
+def standalone_placeholders(template: str) -> set[str]:
     """The placeholders that are a line of their own: sentences that the check wrote."""
-    return {line.strip()[1:-1] for line in template.splitlines() if PLACE.fullmatch(line.strip())}
+    return {line.strip()[1:-1] for line in template.splitlines() if PLACEHOLDER.fullmatch(line.strip())}
 
 
-def advise(template: str, words: Mapping[str, str]) -> str:
+def fill_advice(template: str, values: Mapping[str, str]) -> str:
     """``template`` with the placeholders that have a value filled in; all other braces stay.
 
     Between backquotes stands a command. What a host printed must stay one word, or part of one, there: it is quoted
     as its place asks for, unless the placeholder is the whole command and so the check's own.
     """
     parts = re.split(r"(`[^`]*`)", template)
-    return "".join(_command(part, words) if part.startswith("`") else _text(part, words) for part in parts)
+    return "".join(_fill_command(part, values) if part.startswith("`") else _fill_text(part, values) for part in parts)
 
 
-def _text(part: str, words: Mapping[str, str]) -> str:
-    return PLACE.sub(lambda found: words.get(found[1], found[0]), part)
+def _fill_text(part: str, values: Mapping[str, str]) -> str:
+    return PLACEHOLDER.sub(lambda match: values.get(match[1], match[0]), part)
 
 
-def _command(part: str, words: Mapping[str, str]) -> str:
-    if PLACE.fullmatch(part.strip("`")):
-        return _text(part, words)
+def _fill_command(part: str, values: Mapping[str, str]) -> str:
+    if PLACEHOLDER.fullmatch(part.strip("`")):
+        return _fill_text(part, values)
 
-    def put(found: re.Match[str]) -> str:
-        if found[1] not in words:
-            return found[0]
-        return quoted(words[found[1]], open_quote(part[1 : found.start()]))
+    def substitute(match: re.Match[str]) -> str:
+        if match[1] not in values:
+            return match[0]
+        return quote_value(values[match[1]], open_quote(part[1 : match.start()]))
 
-    return PLACE.sub(put, part)
+    return PLACEHOLDER.sub(substitute, part)

@@ -5,110 +5,115 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from doctor.engine.shell_quote import places
-from doctor.report.layout.advice import advise, whole_places
-from doctor.report.layout.fold import Failure
-from doctor.report.layout.formatting import blocks, clean, count
-from doctor.report.layout.group_findings import Group, unhosted
+from doctor.engine.shell_quote import placeholder_names
+from doctor.report.layout.advice import fill_advice, standalone_placeholders
+from doctor.report.layout.fold import CheckFailure
+from doctor.report.layout.formatting import clean, count_noun, unwrap_lines
+from doctor.report.layout.group_findings import FindingGroup, without_host_name
 from doctor.report.layout.host_names import Fleet
-from doctor.report.layout.page_model import Entry, Part, Scope, labelled
+from doctor.report.layout.page_model import DetailLevel, ReportEntry, ReportPart, label_lines
 
 if TYPE_CHECKING:
     from doctor.engine.check import Check
 
-BOTH = ("saw", "want")
-LONGEST_MESSAGE = 2000
-LONGEST_COMMAND = 4000
+OBSERVED_EXPECTED = ("saw", "want")
+MAX_MESSAGE_CHARS = 2000
+MAX_COMMAND_CHARS = 4000
 
 
-def failing(failure: Failure, check: Check | None, scope: Scope, fleet: Fleet) -> Entry:
+def failure_entry(failure: CheckFailure, check: Check | None, scope: DetailLevel, fleet: Fleet) -> ReportEntry:
     """The entry of one failed check; without its ``check`` there is no why and no fix."""
     fix = check.section("What to do") if check else ""
-    return _Failing(failure, fix, scope, fleet).entry(check.section("Why it matters") if check else "")
+    return _FailureEntryBuilder(failure, fix, scope, fleet).entry(check.section("Why it matters") if check else "")
 
 
-class _Failing:
-    def __init__(self, failure: Failure, fix: str, scope: Scope, fleet: Fleet) -> None:
+class _FailureEntryBuilder:
+    def __init__(self, failure: CheckFailure, fix: str, scope: DetailLevel, fleet: Fleet) -> None:
         self.failure, self.fix, self.scope, self.fleet = failure, fix, scope, fleet
-        self.shown = failure.groups[: scope.most]
-        self.named = places(fix)
-        several = len(self.shown) > 1
-        self.apart = several and ((scope.each and bool(self.named)) or self.differ(whole_places(fix)))
+        self.listed_groups = failure.groups[: scope.max_groups]
+        self.fix_placeholders = placeholder_names(fix)
+        several = len(self.listed_groups) > 1
+        self.separate_fixes = several and (
+            (scope.lists_every_check and bool(self.fix_placeholders))
+            or self.values_differ(standalone_placeholders(fix))
+        )
         """Each group has its own fix: with ``-v``, or when whole sentences of it differ."""
         first = failure.groups[0].finding.values
-        self.shared = {
+        self.shared_labels = {
             label
-            for label in BOTH
-            if label in first and all(one.finding.values.get(label) == first[label] for one in failure.groups)
+            for label in OBSERVED_EXPECTED
+            if label in first and all(group.finding.values.get(label) == first[label] for group in failure.groups)
         }
-        """Which of ``saw`` and ``want`` are the same in all groups."""
+        """Which of ``observed_expected`` and ``want`` are the same in all groups."""
 
-    def differ(self, names: set[str]) -> bool:
+    def values_differ(self, names: set[str]) -> bool:
         """One of these values is not the same in all groups."""
         if not names:
             return False
-        first, *others = (unhosted(group.example) for group in self.failure.groups)
-        return any(one.get(name) != first.get(name) for one in others for name in names)
+        first, *others = (without_host_name(group.example) for group in self.failure.groups)
+        return any(values.get(name) != first.get(name) for values in others for name in names)
 
-    def entry(self, why: str) -> Entry:
+    def entry(self, why: str) -> ReportEntry:
         failure = self.failure
-        details = self.saw(failure.groups[0], self.shared)
-        details += labelled("why", blocks(why))
-        if not self.apart:
-            details += self.remedy(failure.groups[0], len(failure.hosts), self.differ(self.named))
-        details += self.hides()
+        details = self.observed_expected(failure.groups[0], self.shared_labels)
+        details += label_lines("why", unwrap_lines(why))
+        if not self.separate_fixes:
+            details += self.fix_lines(failure.groups[0], len(failure.hosts), self.values_differ(self.fix_placeholders))
+        details += self.consequences()
         details.append(("more", f"doctor explain {failure.outcome.check}"))
-        return Entry(
+        return ReportEntry(
             "FAIL" if failure.is_error else "warn",
             failure.outcome.check,
-            (*map(self.part, self.shown), *self.rest(failure.groups[len(self.shown) :])),
-            self.fleet.where(failure.hosts, failure.outcome.looked),
+            (*map(self.part, self.listed_groups), *self.unlisted_groups(failure.groups[len(self.listed_groups) :])),
+            self.fleet.where(failure.hosts, failure.outcome.evaluated_hosts),
             tuple(details),
         )
 
-    def part(self, group: Group) -> Part:
-        message = self.fleet.message(group.finding, LONGEST_MESSAGE)
-        details = self.saw(group, set(BOTH) - self.shared)
-        details += self.remedy(group, len(group.hosts), False) if self.apart else []
-        where = self.fleet.where(group.hosts, self.failure.outcome.looked)
-        return Part(message, self.fleet.fold(group.hosts) if group.hosts else "", where, tuple(details))
+    def part(self, group: FindingGroup) -> ReportPart:
+        message = self.fleet.message(group.finding, MAX_MESSAGE_CHARS)
+        details = self.observed_expected(group, set(OBSERVED_EXPECTED) - self.shared_labels)
+        details += self.fix_lines(group, len(group.hosts), False) if self.separate_fixes else []
+        where = self.fleet.where(group.hosts, self.failure.outcome.evaluated_hosts)
+        return ReportPart(message, self.fleet.fold(group.hosts) if group.hosts else "", where, tuple(details))
 
-    def rest(self, groups: Sequence[Group]) -> list[Part]:
+    def unlisted_groups(self, groups: Sequence[FindingGroup]) -> list[ReportPart]:
         """That there are more groups than are shown."""
         if not groups:
             return []
         hosts = self.fleet.ordered(host for group in groups for host in group.hosts)
         where = f" on {self.fleet.fold(hosts)}" if hosts else ""
-        return [Part(f"... and {sum(group.count for group in groups)} more{where} ({self.scope.all_of_it})")]
+        return [ReportPart(f"... and {sum(group.count for group in groups)} more{where} ({self.scope.rest_hint})")]
 
-    def saw(self, group: Group, labels: set[str]) -> list[tuple[str, str]]:
-        """``saw`` and ``want``, unless the message itself holds them."""
+    def observed_expected(self, group: FindingGroup, labels: set[str]) -> list[tuple[str, str]]:
+        """``observed_expected`` and ``want``, unless the message itself holds them."""
         finding = group.finding
-        held = [label for label in BOTH if label in finding.values and f"{{{label}}}" not in finding.template]
+        held = [
+            label for label in OBSERVED_EXPECTED if label in finding.values and f"{{{label}}}" not in finding.template
+        ]
         values: dict[str, Any] = {label: finding.values[label] for label in held if label in labels}
-        return list(self.fleet.words(values).items())
+        return list(self.fleet.format_values(values).items())
 
-    def filled(self, group: Group) -> list[str]:
-        words = self.fleet.words(group.example.values, LONGEST_COMMAND)
+    def filled_fix(self, group: FindingGroup) -> list[str]:
+        values = self.fleet.format_values(group.example.values, MAX_COMMAND_CHARS)
         if group.hosts:
-            words.setdefault("host", clean(group.hosts[0], 100))
-        return [line for line in (advise(block, words) for block in blocks(self.fix)) if line.strip()]
+            values.setdefault("host", clean(group.hosts[0], 100))
+        return [line for line in (fill_advice(block, values) for block in unwrap_lines(self.fix)) if line.strip()]
 
-    def remedy(self, group: Group, hosts: int, differ: bool) -> list[tuple[str, str]]:
+    def fix_lines(self, group: FindingGroup, hosts: int, differ: bool) -> list[tuple[str, str]]:
         """What to do about a group's first finding; and that it goes likewise for the others, of ``hosts`` in all."""
-        lines = self.filled(group)
+        lines = self.filled_fix(group)
         first = clean(group.hosts[0], 100) if group.hosts else ""
         if first and hosts > 1 and (differ or any(first in line for line in lines)):
             others = "the other host" if hosts == 2 else f"the other {hosts - 1} hosts"
             lines.append(f"That is for {first}; likewise for {others}.")
-        elif differ or (group.finding is not group.example and self.named):
+        elif differ or (group.finding is not group.example and self.fix_placeholders):
             lines.append("That is for the first finding; likewise for the others.")
-        return labelled("fix", lines) if self.fix else []
+        return label_lines("fix", lines) if self.fix else []
 
-    def hides(self) -> list[tuple[str, str]]:
+    def consequences(self) -> list[tuple[str, str]]:
         failure = self.failure
-        if not failure.hides:
+        if not failure.consequences:
             return []
-        there = "this host" if len(failure.hosts) == 1 else "these hosts" if failure.hosts else "what they judge"
-        said = f"{count(len(failure.hides), 'other check')} could not look at {there}"
-        return [("hides", f"{said}: {', '.join(failure.hides)}" if self.scope.names else said)]
+        place = "this host" if len(failure.hosts) == 1 else "these hosts" if failure.hosts else "what they judge"
+        text = f"{count_noun(len(failure.consequences), 'other check')} could not look at {place}"
+        return [("hides", f"{text}: {', '.join(failure.consequences)}" if self.scope.names_checks else text)]

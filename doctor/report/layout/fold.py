@@ -8,19 +8,19 @@ import msgspec
 
 from doctor.engine.areas import AREAS
 from doctor.engine.result import Finding, Outcome, Report, Severity
-from doctor.report.layout.group_findings import Group, grouped
+from doctor.report.layout.group_findings import FindingGroup, grouped
 from doctor.report.layout.host_names import Fleet
-from doctor.report.layout.tally import Causes, Counts, counted, standing
+from doctor.report.layout.tally import Counts, RootCauses, counted, outcome_class
 
 
-class Failure(msgspec.Struct, frozen=True):
+class CheckFailure(msgspec.Struct, frozen=True):
     """A check that found something."""
 
     outcome: Outcome
-    groups: tuple[Group, ...]
+    groups: tuple[FindingGroup, ...]
     hosts: tuple[str, ...]
     """All hosts that are to blame."""
-    hides: tuple[str, ...]
+    consequences: tuple[str, ...]
     """The checks that could not look at these hosts because of what was found."""
 
     @property
@@ -36,13 +36,13 @@ class Gap(msgspec.Struct, frozen=True):
     checks: tuple[str, ...]
 
 
-class Exemption(msgspec.Struct, frozen=True):
+class WaivedGroup(msgspec.Struct, frozen=True):
     """Findings of one check that are waived for one reason until one day."""
 
     check: str
     reason: str
     until: str
-    groups: tuple[Group, ...]
+    groups: tuple[FindingGroup, ...]
     hosts: tuple[str, ...]
 
 
@@ -50,81 +50,87 @@ class Area(msgspec.Struct, frozen=True):
     """One group of checks, less those that do not apply."""
 
     name: str
-    failures: tuple[Failure, ...]
+    failures: tuple[CheckFailure, ...]
     crashed: tuple[Outcome, ...]
     healthy: tuple[Outcome, ...]
     total: int
 
 
-class Folded(msgspec.Struct, frozen=True):
+class FoldedReport(msgspec.Struct, frozen=True):
     """A report, ready to be put into words."""
 
     fleet: Fleet
     areas: tuple[Area, ...]
     unknown: tuple[Gap, ...]
     skipped: tuple[Gap, ...]
-    waived: tuple[Exemption, ...]
+    waived: tuple[WaivedGroup, ...]
     counts: Counts
 
     @property
-    def first(self) -> Failure | None:
+    def first_failure(self) -> CheckFailure | None:
         """What to mend first: what hides most, then errors, in the order in which a job meets them."""
         failures = [failure for area in self.areas for failure in area.failures]
-        return min(failures, key=lambda one: (-len(one.hides), not one.is_error), default=None)
+        return min(failures, key=lambda candidate: (-len(candidate.consequences), not candidate.is_error), default=None)
 
 
-def in_order(outcomes: Iterable[Outcome]) -> list[Outcome]:
+def sort_by_area(outcomes: Iterable[Outcome]) -> list[Outcome]:
     """By area, in the order in which a job meets them, then by name."""
-    place = {area: number for number, area in enumerate(AREAS)}
-    return sorted(outcomes, key=lambda one: (place.get(one.area, len(place)), one.area, one.check))
-
-
-def fold(report: Report, longest: int = 0) -> Folded:
-    """The report, folded; ``longest`` limits the host lists, in characters."""
-    fleet = Fleet(report.hosts, longest)
-    outcomes = in_order(report.outcomes)
-    causes = Causes(outcomes)
-    own = {one.check: causes.own(one) for one in outcomes}
-    standings = {one.check: standing(one, own[one.check]) for one in outcomes}
-    areas = [
-        _area(name, [one for one in outcomes if one.area == name], standings, causes, fleet)
-        for name in dict.fromkeys(one.area for one in outcomes)
-    ]
-    unknown = _gaps(fleet, {one: {host: why.text for host, why in own[one].items()} for one in own})
-    skipped = _gaps(fleet, {one.check: _anywhere(one.skipped, fleet) for one in outcomes})
-    waived = tuple(exemption for one in outcomes for exemption in _exemptions(one, fleet))
-    return Folded(fleet, tuple(areas), unknown, skipped, waived, counted(report, standings))
-
-
-def _area(name: str, outcomes: Sequence[Outcome], standings: Mapping[str, str], causes: Causes, fleet: Fleet) -> Area:
-    failures = [_failure(one, causes, fleet) for one in outcomes if one.findings]
-    clear = [one for one in outcomes if one.complete and not one.waived]
-    healthy = [one for one in clear if standings[one.check] in ("passed", "hidden")]
-    return Area(
-        name,
-        tuple(sorted(failures, key=lambda one: (not one.is_error, -len(one.hides)))),
-        tuple(one for one in outcomes if one.crashed),
-        tuple(healthy),
-        sum(standings[one.check] != "skipped" for one in outcomes),
+    positions = {area: number for number, area in enumerate(AREAS)}
+    return sorted(
+        outcomes, key=lambda outcome: (positions.get(outcome.area, len(positions)), outcome.area, outcome.check)
     )
 
 
-def _failure(outcome: Outcome, causes: Causes, fleet: Fleet) -> Failure:
+def fold(report: Report, max_chars: int = 0) -> FoldedReport:
+    """The report, folded; ``max_chars`` limits the host lists, in characters."""
+    fleet = Fleet(report.hosts, max_chars)
+    outcomes = sort_by_area(report.outcomes)
+    causes = RootCauses(outcomes)
+    unexplained = {outcome.check: causes.unexplained(outcome) for outcome in outcomes}
+    standings = {outcome.check: outcome_class(outcome, unexplained[outcome.check]) for outcome in outcomes}
+    areas = [
+        _area(name, [outcome for outcome in outcomes if outcome.area == name], standings, causes, fleet)
+        for name in dict.fromkeys(outcome.area for outcome in outcomes)
+    ]
+    unknown = _gaps(
+        fleet, {check: {host: why.text for host, why in unexplained[check].items()} for check in unexplained}
+    )
+    skipped = _gaps(fleet, {outcome.check: _fleet_wide(outcome.skipped, fleet) for outcome in outcomes})
+    waived = tuple(group for outcome in outcomes for group in _waived_groups(outcome, fleet))
+    return FoldedReport(fleet, tuple(areas), unknown, skipped, waived, counted(report, standings))
+
+
+def _area(
+    name: str, outcomes: Sequence[Outcome], standings: Mapping[str, str], causes: RootCauses, fleet: Fleet
+) -> Area:
+    failures = [_failure(outcome, causes, fleet) for outcome in outcomes if outcome.findings]
+    clear = [outcome for outcome in outcomes if outcome.complete and not outcome.waived]
+    healthy = [outcome for outcome in clear if standings[outcome.check] in ("passed", "hidden")]
+    return Area(
+        name,
+        tuple(sorted(failures, key=lambda failure: (not failure.is_error, -len(failure.consequences)))),
+        tuple(outcome for outcome in outcomes if outcome.crashed),
+        tuple(healthy),
+        sum(standings[outcome.check] != "skipped" for outcome in outcomes),
+    )
+
+
+def _failure(outcome: Outcome, causes: RootCauses, fleet: Fleet) -> CheckFailure:
     hosts = fleet.ordered(host for finding in outcome.findings for host in finding.hosts)
-    hides = tuple(sorted(causes.hides.get(outcome.check, ())))
-    return Failure(outcome, grouped(outcome.findings, fleet), hosts, hides)
+    consequences = tuple(sorted(causes.consequences.get(outcome.check, ())))
+    return CheckFailure(outcome, grouped(outcome.findings, fleet), hosts, consequences)
 
 
-def _exemptions(outcome: Outcome, fleet: Fleet) -> Iterator[Exemption]:
+def _waived_groups(outcome: Outcome, fleet: Fleet) -> Iterator[WaivedGroup]:
     alike: dict[tuple[str, str], list[Finding]] = {}
-    for one in outcome.waived:
-        alike.setdefault((one.until, one.reason), []).append(one.finding)
-    for (until, reason), findings in sorted(alike.items(), key=lambda one: one[0]):
+    for waived in outcome.waived:
+        alike.setdefault((waived.until, waived.reason), []).append(waived.finding)
+    for (until, reason), findings in sorted(alike.items(), key=lambda item: item[0]):
         hosts = fleet.ordered(host for finding in findings for host in finding.hosts)
-        yield Exemption(outcome.check, reason, until, grouped(findings, fleet), hosts)
+        yield WaivedGroup(outcome.check, reason, until, grouped(findings, fleet), hosts)
 
 
-def _anywhere(skipped: Mapping[str, str], fleet: Fleet) -> Mapping[str, str]:
+def _fleet_wide(skipped: Mapping[str, str], fleet: Fleet) -> Mapping[str, str]:
     """What applies to no host, for one reason, does not apply to the fleet."""
     reasons = set(skipped.values())
     return {"": reasons.pop()} if len(reasons) == 1 and skipped.keys() == set(fleet.hosts) else skipped

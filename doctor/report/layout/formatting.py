@@ -7,13 +7,13 @@ import unicodedata
 
 import msgspec
 
-from doctor.engine.sanitize import count as count
+from doctor.engine.sanitize import count_noun as count_noun
 
-LONGEST = 400
+MAX_VALUE_CHARS = 400
 """Characters kept of one foreign value."""
 
 
-class Style(msgspec.Struct, frozen=True):
+class StatusStyle(msgspec.Struct, frozen=True):
     """How a status looks; its word is always there."""
 
     word: str
@@ -28,24 +28,24 @@ class Style(msgspec.Struct, frozen=True):
 STYLES = {
     style.word: style
     for style in (
-        Style("ok", "✓", "+", "green", "32"),
-        Style("FAIL", "✗", "x", "bold red", "1;31"),
-        Style("warn", "!", "!", "yellow", "33"),
-        Style("crash", "✗", "x", "bold magenta", "1;35"),
-        Style("unknown", "?", "?", "magenta", "35"),
-        Style("skip", "-", "-", "dim", "2"),
-        Style("waived", "~", "~", "cyan", "36"),
+        StatusStyle("ok", "✓", "+", "green", "32"),
+        StatusStyle("FAIL", "✗", "x", "bold red", "1;31"),
+        StatusStyle("warn", "!", "!", "yellow", "33"),
+        StatusStyle("crash", "✗", "x", "bold magenta", "1;35"),
+        StatusStyle("unknown", "?", "?", "magenta", "35"),
+        StatusStyle("skip", "-", "-", "dim", "2"),
+        StatusStyle("waived", "~", "~", "cyan", "36"),
     )
 }
 
 
-def clean(text: str, limit: int = LONGEST) -> str:
+def clean(text: str, limit: int = MAX_VALUE_CHARS) -> str:
     """Foreign text made safe: no escapes, control, bidi or invisible characters, one line, at most ``limit`` long."""
     if len(text) <= limit and text.isprintable():
         return text.strip()
-    from doctor.engine.sanitize import plain
+    from doctor.engine.sanitize import strip_control_chars
 
-    return plain(text, limit)
+    return strip_control_chars(text, limit)
 
 
 def duration(seconds: float) -> str:
@@ -57,17 +57,17 @@ def duration(seconds: float) -> str:
     return f"{int(seconds) // 60} min {int(seconds) % 60} s"
 
 
-def moment(started: str) -> str:
+def format_time(started: str) -> str:
     """An ISO 8601 time in UTC as a reader wants it: ``2026-11-20 10:15:02 UTC``."""
-    found = re.match(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(?:\.\d+)?(?:Z|\+00:?00)\Z", started)
-    return f"{found[1]} {found[2]} UTC" if found else clean(started, 40)
+    match = re.match(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(?:\.\d+)?(?:Z|\+00:?00)\Z", started)
+    return f"{match[1]} {match[2]} UTC" if match else clean(started, 40)
 
 
 _ITEM = re.compile(r"[-*] |\d+[.)] ")
-_PLACE_ALONE = re.compile(r"\{[a-z_]+\}\Z")
+_PLACEHOLDER_LINE = re.compile(r"\{[a-z_]+\}\Z")
 
 
-def blocks(text: str) -> list[str]:
+def unwrap_lines(text: str) -> list[str]:
     """The lines of a page's section with its soft line breaks undone.
 
     A line stands alone when it is indented, within a fence, or a placeholder and nothing else; a list item and an
@@ -83,27 +83,27 @@ def blocks(text: str) -> list[str]:
             lines.append("  " + line.rstrip())
         elif not line.strip():
             joins = False
-        elif joins and not _ITEM.match(line) and not _PLACE_ALONE.match(line) and _goes_on(lines[-1], line):
+        elif joins and not _ITEM.match(line) and not _PLACEHOLDER_LINE.match(line) and _continues(lines[-1], line):
             lines[-1] += " " + line.strip()
         else:
             lines.append(line.rstrip())
-            joins = not line.startswith("  ") and not _PLACE_ALONE.match(line)
+            joins = not line.startswith("  ") and not _PLACEHOLDER_LINE.match(line)
     return lines
 
 
-def _goes_on(before: str, line: str) -> bool:
+def _continues(before: str, line: str) -> bool:
     """An indented line belongs to a list item, not to a paragraph."""
     return not line.startswith("  ") or _ITEM.match(before) is not None
 
 
-def cells(text: str) -> int:
+def display_width(text: str) -> int:
     """How wide a terminal shows ``text``."""
     if text.isascii():
         return len(text)
-    return sum(_cells(letter) for letter in text)
+    return sum(_letter_width(letter) for letter in text)
 
 
-def _cells(letter: str) -> int:
+def _letter_width(letter: str) -> int:
     if unicodedata.combining(letter):
         return 0
     return 2 if unicodedata.east_asian_width(letter) in "WF" else 1
@@ -121,7 +121,7 @@ def wrapped(text: str, width: int) -> list[str]:
     line = ""
     for word in re.findall(r"(?:`[^`]*`|\S)+", text):
         longer = f"{line} {word}" if line else indent + word
-        if line and cells(longer) > width:
+        if line and display_width(longer) > width:
             lines.append(line)
             longer = hang + word
         line = longer

@@ -11,11 +11,11 @@ import msgspec
 from doctor.engine.result import Finding
 from doctor.report.layout.host_names import Fleet
 
-NUMBERED = ("npu", "gpu", "device", "rank", "port")
+RANGE_NAMES = ("npu", "gpu", "device", "rank", "port")
 """Values that are written as a range when nothing else differs: ``NPU 0-7``."""
 
 
-class Group(msgspec.Struct, frozen=True):
+class FindingGroup(msgspec.Struct, frozen=True):
     """Findings with one template and the same values."""
 
     finding: Finding
@@ -27,19 +27,19 @@ class Group(msgspec.Struct, frozen=True):
     """How many findings are in it."""
 
 
-def grouped(findings: Sequence[Finding], fleet: Fleet) -> tuple[Group, ...]:
+def grouped(findings: Sequence[Finding], fleet: Fleet) -> tuple[FindingGroup, ...]:
     """The findings by what they say: most hosts first, then as the inventory has them."""
     same: dict[tuple[str, str], list[Finding]] = {}
     for finding in findings:
-        same.setdefault((finding.template, _sight(finding)), []).append(finding)
+        same.setdefault((finding.template, _visible_fingerprint(finding)), []).append(finding)
     groups = [_group(members, fleet) for members in same.values()]
     if len(groups) > 1:
         groups = _with_ranges(groups)
-    place, last = {**fleet.place, "": -1}, len(fleet.hosts)
-    return tuple(sorted(groups, key=lambda one: (-len(one.hosts), place.get((*one.hosts, "")[0], last))))
+    positions, last = {**fleet.positions, "": -1}, len(fleet.hosts)
+    return tuple(sorted(groups, key=lambda group: (-len(group.hosts), positions.get((*group.hosts, "")[0], last))))
 
 
-def unhosted(finding: Finding) -> dict[str, Any]:
+def without_host_name(finding: Finding) -> dict[str, Any]:
     """The values, without the name of the one host that is to blame where it stands in a sentence or command."""
     if len(finding.hosts) != 1:
         return finding.values
@@ -47,13 +47,15 @@ def unhosted(finding: Finding) -> dict[str, Any]:
     return {key: name.sub("\0", value) if isinstance(value, str) else value for key, value in finding.values.items()}
 
 
-def _sight(finding: Finding) -> str:
+def _visible_fingerprint(finding: Finding) -> str:
     """The fingerprint of what a reader sees: a remedy that differs by the host's own name alone is the same."""
     values = finding.values
-    if len(finding.hosts) == 1 and any(isinstance(one, str) and finding.hosts[0] in one for one in values.values()):
-        bare = unhosted(finding)
-        told = [name for name in values if name in ("saw", "want") or f"{{{name}" in finding.template]
-        values = {**bare, **{name: values[name] for name in told}}
+    if len(finding.hosts) == 1 and any(
+        isinstance(value, str) and finding.hosts[0] in value for value in values.values()
+    ):
+        bare = without_host_name(finding)
+        visible_names = [name for name in values if name in ("saw", "want") or f"{{{name}" in finding.template]
+        values = {**bare, **{name: values[name] for name in visible_names}}
     return _fingerprint(values)
 
 
@@ -68,27 +70,27 @@ def _is_set(value: Any) -> bool:
     return isinstance(value, (set, frozenset))
 
 
-def _group(members: Sequence[Finding], fleet: Fleet) -> Group:
+def _group(members: Sequence[Finding], fleet: Fleet) -> FindingGroup:
     hosts = fleet.ordered(host for member in members for host in member.hosts)
-    return Group(members[0], members[0], hosts, len(members))
+    return FindingGroup(members[0], members[0], hosts, len(members))
 
 
-def _with_ranges(groups: Sequence[Group]) -> list[Group]:
-    alike: dict[tuple[str, tuple[str, ...], str, str | int], list[Group]] = {}
+def _with_ranges(groups: Sequence[FindingGroup]) -> list[FindingGroup]:
+    alike: dict[tuple[str, tuple[str, ...], str, str | int], list[FindingGroup]] = {}
     for number, group in enumerate(groups):
         values = group.finding.values
-        name = next((name for name in NUMBERED if type(values.get(name)) is int), "")
+        name = next((name for name in RANGE_NAMES if type(values.get(name)) is int), "")
         rest = _fingerprint({key: value for key, value in values.items() if key != name}) if name else number
         alike.setdefault((group.finding.template, group.hosts, name, rest), []).append(group)
     return [members[0] if len(members) == 1 else _joined(members, key[2]) for key, members in alike.items()]
 
 
-def _joined(members: Sequence[Group], name: str) -> Group:
+def _joined(members: Sequence[FindingGroup], name: str) -> FindingGroup:
     first = members[0]
     numbers = sorted({member.finding.values[name] for member in members})
     values = {**first.finding.values, name: ranges(numbers)}
     finding = Finding(first.finding.template, hosts=first.hosts, **values)
-    return Group(finding, first.example, first.hosts, sum(member.count for member in members))
+    return FindingGroup(finding, first.example, first.hosts, sum(member.count for member in members))
 
 
 def ranges(numbers: Sequence[int]) -> str:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import msgspec
 
 from doctor.engine.result import Report, Severity
-from doctor.report.layout.fold import in_order
-from doctor.report.layout.tally import Causes
+from doctor.report.layout.fold import sort_by_area
+from doctor.report.layout.tally import RootCauses
 
 
-class Health(msgspec.Struct, frozen=True):
+class HostHealth(msgspec.Struct, frozen=True):
     """The hosts of a run, each in one of three tuples, in inventory order."""
 
     healthy: tuple[str, ...]
@@ -20,32 +20,32 @@ class Health(msgspec.Struct, frozen=True):
     """Nobody can tell: something could not be read, a check crashed, or no check looked."""
 
 
-def health(report: Report) -> Health:
+def classify_hosts(report: Report) -> HostHealth:
     """How every host is."""
     bad = {
         host
-        for one in report.outcomes
-        if one.severity is Severity.ERROR
-        for finding in one.findings
+        for outcome in report.outcomes
+        if outcome.severity is Severity.ERROR
+        for finding in outcome.findings
         for host in finding.hosts
     }
-    seen = {host for one in report.outcomes for host in one.looked}
-    dark = set(unknown_hosts(report))
-    fine = [host for host in report.hosts if host not in bad and host not in dark and host in seen]
-    well = set(fine)
-    return Health(
-        tuple(fine),
+    evaluated = {host for outcome in report.outcomes for host in outcome.evaluated_hosts}
+    unknown = set(unknown_hosts(report))
+    healthy = [host for host in report.hosts if host not in bad and host not in unknown and host in evaluated]
+    healthy_set = set(healthy)
+    return HostHealth(
+        tuple(healthy),
         tuple(host for host in report.hosts if host in bad),
-        tuple(host for host in report.hosts if host not in bad and host not in well),
+        tuple(host for host in report.hosts if host not in bad and host not in healthy_set),
     )
 
 
 def unknown_hosts(report: Report) -> dict[str, list[str]]:
     """Hosts with the checks that could not judge them for a reason of their own; the empty name is the fleet."""
-    outcomes = in_order(report.outcomes)
-    causes = Causes(outcomes)
-    found: dict[str, list[str]] = {}
-    for one in outcomes:
-        for host in dict.fromkeys((*causes.own(one), *one.crashed)):
-            found.setdefault(host, []).append(one.check)
-    return found
+    outcomes = sort_by_area(report.outcomes)
+    causes = RootCauses(outcomes)
+    checks_by_host: dict[str, list[str]] = {}
+    for outcome in outcomes:
+        for host in dict.fromkeys((*causes.unexplained(outcome), *outcome.crashed)):
+            checks_by_host.setdefault(host, []).append(outcome.check)
+    return checks_by_host

@@ -6,20 +6,20 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from doctor.engine.result import Finding, fill, say
-from doctor.report.layout.formatting import LONGEST, clean, count
+from doctor.engine.result import Finding, fill_template, format_value
+from doctor.report.layout.formatting import MAX_VALUE_CHARS, clean, count_noun
 
 # What ClusterShell reads as one name and writes back as it was: no group, operator, bracket, wildcard, no IPv6.
-_FOLDS = re.compile(r"(?:[A-Za-z0-9_.-]+@)?[A-Za-z0-9_][A-Za-z0-9_.-]*\Z")
+_FOLDABLE = re.compile(r"(?:[A-Za-z0-9_.-]+@)?[A-Za-z0-9_][A-Za-z0-9_.-]*\Z")
 
 
 class Fleet:
-    """The hosts of a run, in inventory order. ``longest`` limits a folded list, in characters; 0 does not."""
+    """The hosts of a run, in inventory order. ``max_chars`` limits a folded list, in characters; 0 does not."""
 
-    def __init__(self, hosts: Iterable[str], longest: int = 0) -> None:
-        self.longest = longest
+    def __init__(self, hosts: Iterable[str], max_chars: int = 0) -> None:
+        self.max_chars = max_chars
         self.hosts = tuple(dict.fromkeys(hosts))
-        self.place = {host: number for number, host in enumerate(self.hosts)}
+        self.positions = {host: number for number, host in enumerate(self.hosts)}
         self._folded: dict[tuple[str, ...], str] = {}
 
     def ordered(self, hosts: Iterable[str]) -> tuple[str, ...]:
@@ -27,63 +27,63 @@ class Fleet:
         unique = {host for host in hosts if host}
         if len(unique) < 2:
             return tuple(unique)
-        return tuple(sorted(unique, key=lambda host: (self.place.get(host, len(self.place)), host)))
+        return tuple(sorted(unique, key=lambda host: (self.positions.get(host, len(self.positions)), host)))
 
     def fold(self, hosts: Collection[str]) -> str:
         """The names of ``hosts``, as a nodeset where that is safe, else with commas between."""
         key = tuple(hosts)
         if key not in self._folded:
             text = _fold(key)
-            if self.longest and len(text) > self.longest and "," in text[: self.longest]:
-                text = text[: text.rindex(",", 0, self.longest)] + ",..."
+            if self.max_chars and len(text) > self.max_chars and "," in text[: self.max_chars]:
+                text = text[: text.rindex(",", 0, self.max_chars)] + ",..."
             self._folded[key] = text
         return self._folded[key]
 
-    def where(self, hosts: Collection[str], looked: Collection[str] | None = None) -> str:
+    def where(self, hosts: Collection[str], evaluated_hosts: Collection[str] | None = None) -> str:
         """``node[007,023] (2/64)``; where not every host was looked at, how many were: ``node7 (1/60 of 64)``."""
         if not hosts:
             return ""
-        strangers = [host for host in hosts if host not in self.place]
-        known, total = len(hosts) - len(strangers), len(self.hosts)
-        if strangers:
-            share = f"{known}/{total}, {len(strangers)} not in this run" if known else "not in this run"
+        unlisted = [host for host in hosts if host not in self.positions]
+        listed_count, total = len(hosts) - len(unlisted), len(self.hosts)
+        if unlisted:
+            share = f"{listed_count}/{total}, {len(unlisted)} not in this run" if listed_count else "not in this run"
             return f"{self.fold(hosts)} ({share})"
-        if known == total > 1:
+        if listed_count == total > 1:
             return f"all {total} hosts"
-        seen = len(looked) if looked else total
-        unseen = f", {total - seen} not looked at" if seen < total else ""
-        return f"{self.fold(hosts)} ({known}/{seen}{unseen})"
+        evaluated_count = len(evaluated_hosts) if evaluated_hosts else total
+        unevaluated = f", {total - evaluated_count} not looked at" if evaluated_count < total else ""
+        return f"{self.fold(hosts)} ({listed_count}/{evaluated_count}{unevaluated})"
 
-    def words(self, values: Mapping[str, Any], limit: int = LONGEST) -> dict[str, str]:
+    def format_values(self, values: Mapping[str, Any], limit: int = MAX_VALUE_CHARS) -> dict[str, str]:
         """Each value of a finding in plain, safe words; a list of many hosts of this run is folded."""
-        return {name: self._word(value, limit) for name, value in values.items()}
+        return {name: self._format_value(value, limit) for name, value in values.items()}
 
     def message(self, finding: Finding, limit: int) -> str:
         """What a finding says, in safe words."""
-        return clean(fill(finding.template, self.words(finding.values)), limit)
+        return clean(fill_template(finding.template, self.format_values(finding.values)), limit)
 
-    def _word(self, value: Any, limit: int) -> str:
+    def _format_value(self, value: Any, limit: int) -> str:
         many = isinstance(value, (list, tuple)) and len(value) > 2
-        if many and all(isinstance(item, str) and item in self.place for item in value):
+        if many and all(isinstance(item, str) and item in self.positions for item in value):
             return self.fold(value)
-        return clean(say(value), limit)
+        return clean(format_value(value), limit)
 
-    def looked(self, hosts: Collection[str]) -> str:
+    def coverage(self, hosts: Collection[str]) -> str:
         """How much was looked at: ``3 of 5 hosts``."""
-        return f"{len(hosts)} of {count(len(self.hosts), 'host')}" if hosts else "no host looked at"
+        return f"{len(hosts)} of {count_noun(len(self.hosts), 'host')}" if hosts else "no host looked at"
 
 
 def _fold(hosts: tuple[str, ...]) -> str:
     if len(hosts) == 1:
         return clean(hosts[0], 100)
-    safe = [host for host in hosts if _FOLDS.match(host) and len(host) <= 100]
-    odd = [clean(host, 100) for host in hosts if not (_FOLDS.match(host) and len(host) <= 100)]
+    safe = [host for host in hosts if _FOLDABLE.match(host) and len(host) <= 100]
+    unfoldable = [clean(host, 100) for host in hosts if not (_FOLDABLE.match(host) and len(host) <= 100)]
     if len(safe) < 2:
-        return ",".join(safe + odd)
+        return ",".join(safe + unfoldable)
     from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException
 
     try:
         folded = str(NodeSet.fromlist(safe, resolver=RESOLVER_NOGROUP))
     except NodeSetException:
         folded = ",".join(safe)
-    return ",".join([folded, *odd])
+    return ",".join([folded, *unfoldable])

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from doctor.report.layout.failures import failing
-from doctor.report.layout.fold import Folded, fold
-from doctor.report.layout.formatting import clean, count
-from doctor.report.layout.page_model import Entry, Scope
+from doctor.report.layout.failures import failure_entry
+from doctor.report.layout.fold import FoldedReport, fold
+from doctor.report.layout.formatting import clean, count_noun
+from doctor.report.layout.page_model import DetailLevel, ReportEntry
 
 if TYPE_CHECKING:
     from doctor.engine.check import Check
     from doctor.engine.result import Report
 
-BRIEF = Scope(1, 1, each=False, names=False, longest=80)
-LONGEST = 400
+BRIEF_LEVEL = DetailLevel(1, 1, lists_every_check=False, names_checks=False, max_chars=80)
+MAX_LINE_CHARS = 400
 """Characters of one line."""
 
 
@@ -23,29 +23,32 @@ def advice(report: Report, pages: Mapping[str, Check], limit: int = 5) -> list[s
     """At most ``limit`` lines, the last of which counts what is left: errors with the beginning of their remedy, root
     causes first; where there are none, warnings; else what is unknown, and why.
     """
-    folded = fold(report, BRIEF.longest)
-    failures = [one for area in folded.areas for one in area.failures]
-    failures = [one for one in failures if one.is_error] or failures
-    failures.sort(key=lambda one: -len(one.hides))
-    lines = [_failure(failing(one, pages.get(one.outcome.check), BRIEF, folded.fleet)) for one in failures]
+    folded = fold(report, BRIEF_LEVEL.max_chars)
+    failures = [failure for area in folded.areas for failure in area.failures]
+    failures = [failure for failure in failures if failure.is_error] or failures
+    failures.sort(key=lambda failure: -len(failure.consequences))
+    lines = [
+        _failure(failure_entry(failure, pages.get(failure.outcome.check), BRIEF_LEVEL, folded.fleet))
+        for failure in failures
+    ]
     lines = lines or _unknown(folded)
     if len(lines) > limit:
-        lines = [*lines[: limit - 1], f"... and {count(len(lines) - limit + 1, 'more line')} like these"]
+        lines = [*lines[: limit - 1], f"... and {count_noun(len(lines) - limit + 1, 'more line')} like these"]
     return lines
 
 
-def _failure(entry: Entry) -> str:
+def _failure(entry: ReportEntry) -> str:
     fix = next((text for label, text in (*entry.parts[0].details, *entry.details) if label == "fix"), "")
     where = entry.where
-    head = f"{entry.word} {entry.name}{' on ' if where else ''}{where}: {clean(entry.parts[0].text, LONGEST // 2)}"
-    return clean(f"{head.rstrip('.')}. Fix: {fix}" if fix else head, LONGEST)
+    head = f"{entry.status_word} {entry.name}{' on ' if where else ''}{where}: {clean(entry.parts[0].text, MAX_LINE_CHARS // 2)}"
+    return clean(f"{head.rstrip('.')}. Fix: {fix}" if fix else head, MAX_LINE_CHARS)
 
 
-def _unknown(folded: Folded) -> list[str]:
-    crashed = [one for area in folded.areas for one in area.crashed]
-    lines = [f"crash {one.check}: the check itself broke, please report it" for one in crashed]
+def _unknown(folded: FoldedReport) -> list[str]:
+    crashed = [outcome for area in folded.areas for outcome in area.crashed]
+    lines = [f"crash {outcome.check}: the check itself broke, please report it" for outcome in crashed]
     for gap in folded.unknown:
-        name = gap.checks[0] if len(gap.checks) == 1 else count(len(gap.checks), "check")
+        name = gap.checks[0] if len(gap.checks) == 1 else count_noun(len(gap.checks), "check")
         where = folded.fleet.where(gap.hosts)
-        lines.append(clean(f"unknown {name}{' on ' if where else ''}{where}: {clean(gap.reason)}", LONGEST))
+        lines.append(clean(f"unknown {name}{' on ' if where else ''}{where}: {clean(gap.reason)}", MAX_LINE_CHARS))
     return lines

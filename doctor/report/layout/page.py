@@ -8,115 +8,128 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from doctor.engine.result import Outcome, Report
-from doctor.report.layout.failures import LONGEST_MESSAGE, failing
-from doctor.report.layout.fold import Area, Exemption, Folded, Gap, fold
-from doctor.report.layout.formatting import clean, count
-from doctor.report.layout.page_model import Details, Entry, Part, Scope, Section, labelled
-from doctor.report.layout.smoke_section import told
-from doctor.report.layout.summary_lines import Closing, closing
+from doctor.report.layout.failures import MAX_MESSAGE_CHARS, failure_entry
+from doctor.report.layout.fold import Area, FoldedReport, Gap, WaivedGroup, fold
+from doctor.report.layout.formatting import clean, count_noun
+from doctor.report.layout.page_model import DetailLevel, Details, ReportEntry, ReportPart, ReportSection, label_lines
+from doctor.report.layout.smoke_section import smoke_lines
+from doctor.report.layout.summary_lines import SummaryLines, summary_lines
 
 if TYPE_CHECKING:
     from doctor.engine.check import Check
 
-FEW = 8
+MAX_CLAIM_CHECKS = 8
 """Up to so many checks, each healthy one is told by its claim; beyond, they are counted by area."""
-NAMED = 3
+MAX_NAMED_CHECKS = 3
 """Up to so many checks are named where more are counted."""
 
 
-class Page(msgspec.Struct, frozen=True):
+class ReportPage(msgspec.Struct, frozen=True):
     """A whole report in words."""
 
-    sections: tuple[Section, ...]
-    closing: Closing
+    sections: tuple[ReportSection, ...]
+    summary: SummaryLines
     smoke: Details = ()
     """The smoke run, if one was made."""
 
 
-def compose(
+def build_page(
     report: Report,
     checks: Mapping[str, Check],
-    scope: Scope,
+    scope: DetailLevel,
     code: int | None = None,
-    mendable: Collection[str] = (),
-) -> Page:
+    fixable: Collection[str] = (),
+) -> ReportPage:
     """The report in words; ``code`` is the exit code that it comes with."""
-    folded = fold(report, scope.longest)
-    speaker = _Speaker(checks, scope, folded)
-    sections = [speaker.area(area) for area in folded.areas]
-    sections.append(Section("waived", tuple(map(speaker.waived, folded.waived))))
-    sections.append(Section("not known", speaker.gaps("unknown", folded.unknown, scope.most)))
-    sections.append(Section("not looked at", speaker.gaps("skip", folded.skipped, scope.skips)))
-    smoke = told(report.smoke, scope.each) if report.smoke else ()
-    return Page(tuple(one for one in sections if one.entries), closing(report, folded, code, mendable), smoke)
+    folded = fold(report, scope.max_chars)
+    builder = _PageBuilder(checks, scope, folded)
+    sections = [builder.area(area) for area in folded.areas]
+    sections.append(ReportSection("waived", tuple(map(builder.waived, folded.waived))))
+    sections.append(ReportSection("not known", builder.gaps("unknown", folded.unknown, scope.max_groups)))
+    sections.append(ReportSection("not looked at", builder.gaps("skip", folded.skipped, scope.max_skip_reasons)))
+    smoke = smoke_lines(report.smoke, scope.lists_every_check) if report.smoke else ()
+    return ReportPage(
+        tuple(section for section in sections if section.entries), summary_lines(report, folded, code, fixable), smoke
+    )
 
 
-class _Speaker:
-    def __init__(self, checks: Mapping[str, Check], scope: Scope, folded: Folded) -> None:
+class _PageBuilder:
+    def __init__(self, checks: Mapping[str, Check], scope: DetailLevel, folded: FoldedReport) -> None:
         self.checks, self.scope, self.fleet = checks, scope, folded.fleet
-        self.claims = scope.each or folded.counts.checks <= FEW
+        self.shows_claims = scope.lists_every_check or folded.counts.checks <= MAX_CLAIM_CHECKS
 
-    def area(self, area: Area) -> Section:
-        entries = [failing(one, self.checks.get(one.outcome.check), self.scope, self.fleet) for one in area.failures]
-        entries += [entry for one in area.crashed for entry in self.crash(one)]
-        title = area.name if entries or self.claims else ""
-        return Section(title, (*entries, *self.healthy(area)))
+    def area(self, area: Area) -> ReportSection:
+        entries = [
+            failure_entry(failure, self.checks.get(failure.outcome.check), self.scope, self.fleet)
+            for failure in area.failures
+        ]
+        entries += [entry for outcome in area.crashed for entry in self.crash(outcome)]
+        title = area.name if entries or self.shows_claims else ""
+        return ReportSection(title, (*entries, *self.healthy(area)))
 
-    def healthy(self, area: Area) -> list[Entry]:
-        if self.claims:
-            return [self.claim(one) for one in area.healthy]
+    def healthy(self, area: Area) -> list[ReportEntry]:
+        if self.shows_claims:
+            return [self.claim(outcome) for outcome in area.healthy]
         if not area.healthy:
             return []
-        number, total = len(area.healthy), count(area.total, "check")
+        number, total = len(area.healthy), count_noun(area.total, "check")
         share = total if number == area.total else f"{number} of {total}"
-        return [Entry("ok", area.name, (Part(f"{share} {self.looked(area.healthy)}"),))]
+        return [ReportEntry("ok", area.name, (ReportPart(f"{share} {self.host_coverage(area.healthy)}"),))]
 
-    def claim(self, outcome: Outcome) -> Entry:
-        text = f"{clean(outcome.claim)} ({self.fleet.looked(outcome.looked)})"
-        return Entry("ok", outcome.check, (Part(text),), claim=True)
+    def claim(self, outcome: Outcome) -> ReportEntry:
+        text = f"{clean(outcome.claim)} ({self.fleet.coverage(outcome.evaluated_hosts)})"
+        return ReportEntry("ok", outcome.check, (ReportPart(text),), is_claim=True)
 
-    def looked(self, outcomes: Sequence[Outcome]) -> str:
+    def host_coverage(self, outcomes: Sequence[Outcome]) -> str:
         """On how many hosts: the least and the most of any check."""
-        counts = sorted(len(one.looked) for one in outcomes if one.looked)
+        counts = sorted(len(outcome.evaluated_hosts) for outcome in outcomes if outcome.evaluated_hosts)
         without = len(outcomes) - len(counts)
         if not counts:
             return "of the job itself, no host looked at"
-        hosts = count(len(self.fleet.hosts), "host")
+        hosts = count_noun(len(self.fleet.hosts), "host")
         span = f"{counts[0]}" if counts[0] == counts[-1] else f"{counts[0]} to {counts[-1]}"
-        words = f"on {hosts}" if counts[0] == len(self.fleet.hosts) else f"on {span} of {hosts}"
-        return f"{words}, {without} of the job itself" if without else words
+        text = f"on {hosts}" if counts[0] == len(self.fleet.hosts) else f"on {span} of {hosts}"
+        return f"{text}, {without} of the job itself" if without else text
 
-    def crash(self, outcome: Outcome) -> list[Entry]:
+    def crash(self, outcome: Outcome) -> list[ReportEntry]:
         hosts: dict[tuple[str, bool], list[str]] = {}
         for host, trace in outcome.crashed.items():
             hosts.setdefault((trace, bool(host)), []).append(host)
         return [self.crash_of(outcome, trace, named) for (trace, _), named in hosts.items()]
 
-    def crash_of(self, outcome: Outcome, trace: str, hosts: Sequence[str]) -> Entry:
+    def crash_of(self, outcome: Outcome, trace: str, hosts: Sequence[str]) -> ReportEntry:
         lines = [_indented(line) for line in trace.splitlines()[-40:] if clean(line)] or ["no traceback"]
         details = [("note", "the check itself broke, which tells nothing of the cluster: please report it")]
-        details += labelled("trace", lines) if self.scope.each else []
+        details += label_lines("trace", lines) if self.scope.lists_every_check else []
         where = self.fleet.where(self.fleet.ordered(hosts))
-        return Entry("crash", outcome.check, (Part(lines[-1].strip()),), where, tuple(details))
+        return ReportEntry("crash", outcome.check, (ReportPart(lines[-1].strip()),), where, tuple(details))
 
-    def waived(self, waived: Exemption) -> Entry:
-        told = clean(f"{waived.reason} (until {waived.until})", LONGEST_MESSAGE)
-        found = [self.fleet.message(group.finding, LONGEST_MESSAGE) for group in waived.groups[: self.scope.most]]
-        details = tuple(labelled("found", found)) if self.scope.each else ()
-        return Entry("waived", waived.check, (Part(told),), self.fleet.where(waived.hosts), details)
+    def waived(self, waived: WaivedGroup) -> ReportEntry:
+        reason = clean(f"{waived.reason} (until {waived.until})", MAX_MESSAGE_CHARS)
+        messages = [
+            self.fleet.message(group.finding, MAX_MESSAGE_CHARS) for group in waived.groups[: self.scope.max_groups]
+        ]
+        details = tuple(label_lines("found", messages)) if self.scope.lists_every_check else ()
+        return ReportEntry("waived", waived.check, (ReportPart(reason),), self.fleet.where(waived.hosts), details)
 
-    def gaps(self, word: str, gaps: Sequence[Gap], most: int) -> tuple[Entry, ...]:
-        shown = [self.gap(word, gap) for gap in gaps[:most]]
-        left = len(gaps) - len(shown)
-        if left:
-            shown.append(Entry(word, "", (Part(f"... and {count(left, 'more reason')} ({self.scope.all_of_it})"),)))
-        return tuple(shown)
+    def gaps(self, word: str, gaps: Sequence[Gap], most: int) -> tuple[ReportEntry, ...]:
+        entries = [self.gap(word, gap) for gap in gaps[:most]]
+        remaining = len(gaps) - len(entries)
+        if remaining:
+            entries.append(
+                ReportEntry(
+                    word, "", (ReportPart(f"... and {count_noun(remaining, 'more reason')} ({self.scope.rest_hint})"),)
+                )
+            )
+        return tuple(entries)
 
-    def gap(self, word: str, gap: Gap) -> Entry:
-        counted = len(gap.checks) > NAMED
-        name = count(len(gap.checks), "check") if counted else ", ".join(gap.checks)
-        details = (("checks", ", ".join(gap.checks)),) if counted and self.scope.names else ()
-        return Entry(word, name, (Part(clean(gap.reason) or "no reason given"),), self.fleet.where(gap.hosts), details)
+    def gap(self, word: str, gap: Gap) -> ReportEntry:
+        counted = len(gap.checks) > MAX_NAMED_CHECKS
+        name = count_noun(len(gap.checks), "check") if counted else ", ".join(gap.checks)
+        details = (("checks", ", ".join(gap.checks)),) if counted and self.scope.names_checks else ()
+        return ReportEntry(
+            word, name, (ReportPart(clean(gap.reason) or "no reason given"),), self.fleet.where(gap.hosts), details
+        )
 
 
 def _indented(line: str) -> str:

@@ -10,7 +10,7 @@ Details = tuple[tuple[str, str], ...]
 """Labels and texts; an empty label goes on with the one before."""
 
 
-class Part(msgspec.Struct, frozen=True):
+class ReportPart(msgspec.Struct, frozen=True):
     """One message of an entry."""
 
     text: str
@@ -20,46 +20,46 @@ class Part(msgspec.Struct, frozen=True):
     details: Details = ()
 
 
-class Entry(msgspec.Struct, frozen=True):
+class ReportEntry(msgspec.Struct, frozen=True):
     """What is said under one status word."""
 
-    word: str
+    status_word: str
     name: str
     """A check, an area, or a number of checks."""
-    parts: tuple[Part, ...]
+    parts: tuple[ReportPart, ...]
     where: str = ""
     details: Details = ()
-    claim: bool = False
+    is_claim: bool = False
     """The text is the healthy claim of the check ``name``."""
 
 
-class Section(msgspec.Struct, frozen=True):
+class ReportSection(msgspec.Struct, frozen=True):
     """Entries under a heading; without a title, lines that need none."""
 
     title: str
-    entries: tuple[Entry, ...]
+    entries: tuple[ReportEntry, ...]
 
 
-class Scope(msgspec.Struct, frozen=True):
+class DetailLevel(msgspec.Struct, frozen=True):
     """How much is said."""
 
-    most: int
+    max_groups: int
     """Groups of one check, and reasons for what is unknown, that are shown."""
-    skips: int
+    max_skip_reasons: int
     """Reasons for what was skipped that are shown."""
-    each: bool
+    lists_every_check: bool
     """Every check has a line of its own, and every group its remedy."""
-    names: bool
+    names_checks: bool
     """Checks that are counted are also named."""
-    longest: int = 0
+    max_chars: int = 0
     """Characters of a host list; 0 is no limit."""
 
     @property
-    def all_of_it(self) -> str:
+    def rest_hint(self) -> str:
         """Where the rest can be seen."""
-        return "--json has all" if self.names else "-v shows all"
+        return "--json has all" if self.names_checks else "-v shows all"
 
 
-def labelled(label: str, lines: Iterable[str]) -> list[tuple[str, str]]:
+def label_lines(label: str, lines: Iterable[str]) -> list[tuple[str, str]]:
     """Lines as details under one label."""
     return [("" if number else label, line) for number, line in enumerate(lines)]

@@ -10,48 +10,48 @@ from doctor.report.layout.formatting import clean
 if TYPE_CHECKING:
     from doctor.engine.record import HostRecord
 
-EVERY = 0.1
+MIN_WRITE_SECONDS = 0.1
 """Seconds between two writes."""
 
 
-class Progress:
+class ProgressLine:
     """Counts hosts as they answer. Writes nothing unless ``stream`` is a terminal."""
 
     def __init__(self, total: int, stream: TextIO | None) -> None:
         self.total, self.stream = total, stream
-        self.answered = self.missed = 0
+        self.answered = self.unreachable = 0
         self.written = 0.0
-        self.shown = False
+        self.visible = False
         self.live = total > 0 and _is_terminal(stream)
         self.write()
 
     def step(self, host: str, record: HostRecord) -> None:
         """One more host is done."""
-        if record.visit.trouble:
-            self.missed += 1
+        if record.visit.failure:
+            self.unreachable += 1
         else:
             self.answered += 1
         self.write()
 
     def write(self) -> None:
         now = time.monotonic()
-        if not self.live or (self.shown and now - self.written < EVERY and self.done < self.total):
+        if not self.live or (self.visible and now - self.written < MIN_WRITE_SECONDS and self.done < self.total):
             return
         self.written = now
-        missed = f", {self.missed} could not be reached" if self.missed else ""
+        missed = f", {self.unreachable} could not be reached" if self.unreachable else ""
         self.put(f"\r{self.answered} of {self.total} hosts answered{missed}\x1b[K")
-        self.shown = True
+        self.visible = True
 
     def stage(self, name: str, seconds: float) -> None:
         """All ranks of the smoke run have finished a stage, so many seconds after its start; no name: it starts."""
         if self.live:
-            words = f"{clean(name, 40)} done after {seconds:.1f} s" if name else "starting"
-            self.put(f"\rsmoke run: {words}\x1b[K")
-            self.shown = True
+            text = f"{clean(name, 40)} done after {seconds:.1f} s" if name else "starting"
+            self.put(f"\rsmoke run: {text}\x1b[K")
+            self.visible = True
 
     @property
     def done(self) -> int:
-        return self.answered + self.missed
+        return self.answered + self.unreachable
 
     def put(self, text: str) -> None:
         try:
@@ -63,7 +63,7 @@ class Progress:
 
     def close(self) -> None:
         """Wipes the line, so that the report begins on a clean one. May be called twice."""
-        if self.live and self.shown:
+        if self.live and self.visible:
             self.put("\r\x1b[K")
         self.live = False
 

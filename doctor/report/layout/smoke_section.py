@@ -5,22 +5,22 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from doctor.engine.smoke_summary import Figure, Summary
-from doctor.report.layout.formatting import clean, count, duration
+from doctor.engine.smoke_summary import CollectiveSpeed, SmokeSummary
+from doctor.report.layout.formatting import clean, count_noun, duration
 from doctor.report.layout.group_findings import ranges
-from doctor.report.layout.page_model import Details, labelled
-from doctor.smoke.model import Trouble
+from doctor.report.layout.page_model import Details, label_lines
+from doctor.smoke.model import Failure
 
-FRAMES = 12
+MAX_STACK_LINES = 12
 """Lines of a stack that are shown."""
-LONGEST = 2000
+MAX_LINE_CHARS = 2000
 """Characters of one line."""
-STACKS = 2
+MAX_STACKS = 2
 """Stacks that are shown, unless all is."""
 
 _THREAD = re.compile(r"(Current thread|Thread) 0x[0-9a-f]+ \(most recent call first\):\Z")
 
-_DID = {
+_FAILURE_TEXTS = {
     "not-started": "did not start",
     "never-joined": "did not join",
     "mismatch": "called another collective than the others",
@@ -36,55 +36,69 @@ _DID = {
     "silent": "on a host that says nothing any more",
     "budget": "not done when the time was up",
 }
-_ITS_STAGE = ("not-started", "never-joined")
+_STAGE_FAILURE_KINDS = ("not-started", "never-joined")
 """Kinds that say the stage by themselves."""
 
 
-def told(summary: Summary, whole: bool) -> Details:
-    """The run in labelled lines; ``whole`` shows every stack, size and group."""
-    lines = [line for trouble in summary.troubles[: None if whole else 1] for line in _trouble(trouble, summary, whole)]
-    if summary.not_reached:
-        lines.append(("not done", ", ".join(summary.not_reached)))
+def smoke_lines(summary: SmokeSummary, full: bool) -> Details:
+    """The run in labelled lines; ``full`` shows every stack, size and group."""
+    lines = [
+        line for failure in summary.failures[: None if full else 1] for line in _failure_lines(failure, summary, full)
+    ]
+    if summary.unfinished_stages:
+        lines.append(("not done", ", ".join(summary.unfinished_stages)))
     lines.append(("ran", _ran(summary)))
-    lines += labelled("ranks", _seats(summary))
+    lines += label_lines("ranks", _environment_lines(summary))
     if summary.stages:
-        lines.append(("stages", ", ".join(f"{one.name} {_time(one.seconds)}" for one in summary.stages)))
-    lines += labelled("layouts", _layouts(summary))
-    lines += labelled("speed", _speed(summary.figures if whole else _largest(summary.figures)))
-    lines += labelled("note", [clean(note) for note in summary.notes])
+        lines.append(("stages", ", ".join(f"{stage.name} {_time(stage.seconds)}" for stage in summary.stages)))
+    lines += label_lines("layouts", _layouts(summary))
+    lines += label_lines("speed", _speed(summary.collective_speeds if full else _largest(summary.collective_speeds)))
+    lines += label_lines("note", [clean(note) for note in summary.notes])
     return tuple((label, _safe(text)) for label, text in lines)
 
 
 def _safe(text: str) -> str:
-    return " " * (len(text) - len(text.lstrip(" "))) + clean(text, LONGEST)
+    return " " * (len(text) - len(text.lstrip(" "))) + clean(text, MAX_LINE_CHARS)
 
 
-def _trouble(trouble: Trouble, summary: Summary, whole: bool) -> Iterator[tuple[str, str]]:
-    who = ranks_in_words(trouble.guilty) if trouble.guilty else "all ranks"
-    seats = dict.fromkeys(clean(summary.places[rank], 100) for rank in trouble.guilty if rank < len(summary.places))
-    places = f" ({', '.join(list(seats)[:4])}{', ...' if len(seats) > 4 else ''})" if seats else ""
-    where = [f"stage {trouble.stage}"] if trouble.stage and trouble.kind not in _ITS_STAGE else []
-    where += [f"layout {trouble.layout}, step {trouble.step}"] if trouble.layout else []
-    text = f": {clean(trouble.text)}" if trouble.text and trouble.kind not in ("stopped", "frozen") else ""
-    yield "cause", f"{who}{places} {_DID[trouble.kind]}{', ' if where else ''}{', '.join(where)}{text}"
-    if trouble.links:
-        yield "links", ", ".join(f"{clean(a, 100)} to {clean(b, 100)}" for a, b in trouble.links)
-    yield from labelled("call", _calls(trouble, trouble.guilty))
-    yield from labelled("waited", _calls(trouble, trouble.victims) or _silent(trouble.victims))
-    yield from labelled("seen", [clean(one) for one in trouble.evidence[: None if whole else 6]])
-    for rank in [one for one in trouble.stacks if one in trouble.guilty or whole][: None if whole else STACKS]:
-        yield from labelled(
-            "stack", [f"{ranks_in_words((rank,))}, innermost call first:", *_stack(trouble.stacks[rank])]
+def _failure_lines(failure: Failure, summary: SmokeSummary, full: bool) -> Iterator[tuple[str, str]]:
+    ranks_text = ranks_in_words(failure.culprit_ranks) if failure.culprit_ranks else "all ranks"
+    placements = dict.fromkeys(
+        clean(summary.placements[rank], 100) for rank in failure.culprit_ranks if rank < len(summary.placements)
+    )
+    placements_text = (
+        f" ({', '.join(list(placements)[:4])}{', ...' if len(placements) > 4 else ''})" if placements else ""
+    )
+    where = [f"stage {failure.stage}"] if failure.stage and failure.kind not in _STAGE_FAILURE_KINDS else []
+    where += [f"layout {failure.layout}, step {failure.step}"] if failure.layout else []
+    text = f": {clean(failure.text)}" if failure.text and failure.kind not in ("stopped", "frozen") else ""
+    yield (
+        "cause",
+        f"{ranks_text}{placements_text} {_FAILURE_TEXTS[failure.kind]}{', ' if where else ''}{', '.join(where)}{text}",
+    )
+    if failure.links:
+        yield (
+            "links",
+            ", ".join(f"{clean(source, 100)} to {clean(destination, 100)}" for source, destination in failure.links),
+        )
+    yield from label_lines("call", _calls(failure, failure.culprit_ranks))
+    yield from label_lines("waited", _calls(failure, failure.waiting_ranks) or _silent(failure.waiting_ranks))
+    yield from label_lines("seen", [clean(sentence) for sentence in failure.evidence[: None if full else 6]])
+    for rank in [candidate for candidate in failure.stacks if candidate in failure.culprit_ranks or full][
+        : None if full else MAX_STACKS
+    ]:
+        yield from label_lines(
+            "stack", [f"{ranks_in_words((rank,))}, innermost call first:", *_stack(failure.stacks[rank])]
         )
 
 
-def _calls(trouble: Trouble, ranks: Sequence[int]) -> list[str]:
+def _calls(failure: Failure, ranks: Sequence[int]) -> list[str]:
     """What ranks were doing, those that did the same together."""
-    doing: dict[str, list[int]] = {}
+    ranks_by_call: dict[str, list[int]] = {}
     for rank in sorted(ranks):
-        if trouble.calls.get(rank):
-            doing.setdefault(trouble.calls[rank], []).append(rank)
-    return [f"{ranks_in_words(who)}: {clean(what)}" for what, who in doing.items()]
+        if failure.calls.get(rank):
+            ranks_by_call.setdefault(failure.calls[rank], []).append(rank)
+    return [f"{ranks_in_words(call_ranks)}: {clean(call)}" for call, call_ranks in ranks_by_call.items()]
 
 
 def _silent(ranks: Sequence[int]) -> list[str]:
@@ -93,62 +107,66 @@ def _silent(ranks: Sequence[int]) -> list[str]:
 
 def _stack(text: str) -> list[str]:
     lines = [line for line in (clean(line, 160) for line in text.splitlines()) if line and not _THREAD.match(line)]
-    more = [f"  ... {len(lines) - FRAMES} more lines"] if len(lines) > FRAMES else []
-    return [f"  {line}" for line in lines[:FRAMES]] + more
+    more = [f"  ... {len(lines) - MAX_STACK_LINES} more lines"] if len(lines) > MAX_STACK_LINES else []
+    return [f"  {line}" for line in lines[:MAX_STACK_LINES]] + more
 
 
-def _ran(summary: Summary) -> str:
+def _ran(summary: SmokeSummary) -> str:
     numbers = set(summary.hosts.values())
     each = f", {numbers.pop()} on each" if len(numbers) == 1 and len(summary.hosts) > 1 else ""
-    hosts = f"{count(summary.world, 'rank')} on {count(len(summary.hosts), 'host')}{each}"
+    hosts = f"{count_noun(summary.world_size, 'rank')} on {count_noun(len(summary.hosts), 'host')}{each}"
     ended = {"complete": "", "trouble": ", stopped early", "budget": ", cut short", "interrupted": ", interrupted"}
     imported = f", of which import torch {_time(summary.import_seconds)}" if summary.import_seconds else ""
     return f"{summary.backend}, {hosts}, {duration(summary.seconds)}{imported}{ended[summary.ended]}"
 
 
-def _seats(summary: Summary) -> list[str]:
-    seats = []
-    for seat in summary.seats:
-        parts = [f"{name} {version}" for name, version in (("torch", seat.torch), ("numpy", seat.numpy)) if version]
-        parts += [f"Python {seat.python}"] if seat.python else []
-        parts += [seat.device] if seat.device else []
-        seats.append(f"{ranks_in_words(seat.ranks)}: {clean(', '.join(parts))}")
-    return seats
+def _environment_lines(summary: SmokeSummary) -> list[str]:
+    lines = []
+    for environment in summary.environments:
+        parts = [
+            f"{name} {version}"
+            for name, version in (("torch", environment.torch), ("numpy", environment.numpy))
+            if version
+        ]
+        parts += [f"Python {environment.python}"] if environment.python else []
+        parts += [environment.device] if environment.device else []
+        lines.append(f"{ranks_in_words(environment.ranks)}: {clean(', '.join(parts))}")
+    return lines
 
 
-def _layouts(summary: Summary) -> list[str]:
-    shown = [f"{one.layout} {_share(one.error)}" for one in summary.layouts if one.error is not None]
-    missed = [one.layout for one in summary.layouts if one.error is None]
-    lines = [f"{', '.join(shown)} (largest relative error of the loss against the serial twin)"] if shown else []
-    return lines + ([f"not compared: {', '.join(missed)}"] if missed and shown else [])
+def _layouts(summary: SmokeSummary) -> list[str]:
+    compared = [f"{layout.layout} {_share(layout.error)}" for layout in summary.layouts if layout.error is not None]
+    missed = [layout.layout for layout in summary.layouts if layout.error is None]
+    lines = [f"{', '.join(compared)} (largest relative error of the loss against the serial twin)"] if compared else []
+    return lines + ([f"not compared: {', '.join(missed)}"] if missed and compared else [])
 
 
 def _share(error: float) -> str:
     return f"{error:.0e}" if error else "0"
 
 
-def _speed(figures: Sequence[Figure]) -> list[str]:
+def _speed(figures: Sequence[CollectiveSpeed]) -> list[str]:
     if not figures:
         return []
-    return ["time, algbw / busbw as nccl-tests define them", *map(_figure, figures)]
+    return ["time, algbw / busbw as nccl-tests define them", *map(_speed_text, figures)]
 
 
-def _figure(one: Figure) -> str:
-    what = f"{one.op} {size(one.bytes)}" if one.bytes else one.op
-    unit, name = next(((u, n) for u, n in _RATES if max(one.algbw, one.busbw) >= u), _RATES[-1])
-    rates = f", {one.algbw / unit:.3g} / {one.busbw / unit:.3g} {name}" if one.bytes else ""
-    return f"{what}, {clean(one.group, 40)} of {one.ranks}: {_time(one.seconds)}{rates}"
+def _speed_text(speed: CollectiveSpeed) -> str:
+    operation = f"{speed.op} {size(speed.bytes)}" if speed.bytes else speed.op
+    unit, name = next(((u, n) for u, n in _RATES if max(speed.algbw, speed.busbw) >= u), _RATES[-1])
+    rates = f", {speed.algbw / unit:.3g} / {speed.busbw / unit:.3g} {name}" if speed.bytes else ""
+    return f"{operation}, {clean(speed.group, 40)} of {speed.ranks}: {_time(speed.seconds)}{rates}"
 
 
 _RATES = ((1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"))
 
 
-def _largest(figures: Sequence[Figure]) -> list[Figure]:
+def _largest(figures: Sequence[CollectiveSpeed]) -> list[CollectiveSpeed]:
     """Of every collective, the largest group and the largest size."""
-    best: dict[str, Figure] = {}
-    for one in figures:
-        if one.op not in best or (one.ranks, one.bytes) > (best[one.op].ranks, best[one.op].bytes):
-            best[one.op] = one
+    best: dict[str, CollectiveSpeed] = {}
+    for speed in figures:
+        if speed.op not in best or (speed.ranks, speed.bytes) > (best[speed.op].ranks, best[speed.op].bytes):
+            best[speed.op] = speed
     return list(best.values())
 
 

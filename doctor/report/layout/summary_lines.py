@@ -9,13 +9,13 @@ import msgspec
 
 from doctor.engine.exit_code import Verdict, verdict
 from doctor.engine.result import Report
-from doctor.report.layout.fold import Folded
-from doctor.report.layout.formatting import clean, count, duration, moment
+from doctor.report.layout.fold import FoldedReport
+from doctor.report.layout.formatting import clean, count_noun, duration, format_time
 from doctor.report.layout.tally import Counts
 
-MOST_NAMES = 5
+MAX_NAMED_CHECKS = 5
 """Checks that the command to mend them names; without names it is for all that was found."""
-_WORDS = {
+_STATUS_WORDS = {
     Verdict.HEALTHY: "ok",
     Verdict.FAILED: "FAIL",
     Verdict.WARNINGS: "warn",
@@ -24,88 +24,94 @@ _WORDS = {
 }
 
 
-class Closing(msgspec.Struct, frozen=True):
+class SummaryLines(msgspec.Struct, frozen=True):
     """How a report ends."""
 
     notes: tuple[str, ...]
     source: str
-    start: str
+    first_step: str
     """What to mend first; empty when there is no choice."""
-    mend: str
+    fix_command: str
     """The command that plans what software can mend; empty where it can mend nothing."""
-    word: str
+    status_word: str
     """The status whose look the verdict has."""
     verdict: str
 
 
-def closing(report: Report, folded: Folded, code: int | None = None, mendable: Collection[str] = ()) -> Closing:
-    """The end of the report; ``mendable`` are the checks that a playbook mends."""
+def summary_lines(
+    report: Report, folded: FoldedReport, code: int | None = None, fixable: Collection[str] = ()
+) -> SummaryLines:
+    """The end of the report; ``fixable`` are the checks that a playbook mends."""
     word = verdict(report, code)
-    when = [moment(report.started)] if report.started else []
+    when = [format_time(report.started)] if report.started else []
     source = ", ".join([clean(report.source) or "hosts of unknown origin", *when, duration(report.seconds)])
     notes = tuple(clean(note, 1000) for note in report.notes)
-    return Closing(
+    return SummaryLines(
         notes,
         source,
         _start(folded),
-        mend(report, folded, mendable),
-        _WORDS[word],
-        f"{word.name}: {_said(word, folded, _is_cut(report))}",
+        fix_command(report, folded, fixable),
+        _STATUS_WORDS[word],
+        f"{word.name}: {_verdict_text(word, folded, _is_cut(report))}",
     )
 
 
-def _start(folded: Folded) -> str:
-    first = folded.first
+def _start(folded: FoldedReport) -> str:
+    first = folded.first_failure
     if first is None or sum(len(area.failures) for area in folded.areas) < 2:
         return ""
-    where = folded.fleet.where(first.hosts, first.outcome.looked)
+    where = folded.fleet.where(first.hosts, first.outcome.evaluated_hosts)
     return f"Start with {first.outcome.check}{' on ' + where if where else ''}"
 
 
-def mend(report: Report, folded: Folded, mendable: Collection[str]) -> str:
-    """The command that plans the mending of what was found, of ``mendable`` checks; or the empty string."""
-    found = [one for area in folded.areas for one in area.failures if one.outcome.check in mendable]
-    names = [shlex.quote(clean(one.outcome.check, 100)) for one in found]
+def fix_command(report: Report, folded: FoldedReport, fixable: Collection[str]) -> str:
+    """The command that plans the mending of what was found, of ``fixable`` checks; or the empty string."""
+    failures = [failure for area in folded.areas for failure in area.failures if failure.outcome.check in fixable]
+    names = [shlex.quote(clean(failure.outcome.check, 100)) for failure in failures]
     if not names:
         return ""
-    words = ["doctor", "fix", *(names if len(names) <= MOST_NAMES else [])]
-    hosts = folded.fleet.ordered(host for one in found for host in one.hosts if host in folded.fleet.place)
+    command_words = ["doctor", "fix", *(names if len(names) <= MAX_NAMED_CHECKS else [])]
+    hosts = folded.fleet.ordered(
+        host for failure in failures for host in failure.hosts if host in folded.fleet.positions
+    )
     if hosts and not report.source.startswith("this host alone"):
-        words += ["-w", shlex.quote(clean(folded.fleet.fold(hosts), 2000))]
-    return " ".join(words)
+        command_words += ["-w", shlex.quote(clean(folded.fleet.fold(hosts), 2000))]
+    return " ".join(command_words)
 
 
 def _is_cut(report: Report) -> bool:
     return report.smoke is not None and report.smoke.ended != "complete"
 
 
-def _said(word: Verdict, folded: Folded, cut: bool) -> str:
+def _verdict_text(word: Verdict, folded: FoldedReport, cut: bool) -> str:
     counts = folded.counts
     if word is Verdict.NOTHING:
-        return f"none of {count(counts.skipped, 'check')} applies" if counts.checks else "there was no check to run"
-    parts = [_found(counts)] if counts.findings else []
-    waived = len({one.check for one in folded.waived})
+        return (
+            f"none of {count_noun(counts.skipped, 'check')} applies" if counts.checks else "there was no check to run"
+        )
+    parts = [_findings_text(counts)] if counts.findings else []
+    waived = len({group.check for group in folded.waived})
     if not parts and word is Verdict.HEALTHY and (counts.passed or not waived):
         parts = [_passed(counts)]
-    parts += [f"{count(waived, 'check')} waived"] if waived else []
+    parts += [f"{count_noun(waived, 'check')} waived"] if waived else []
     unknown = {name for gap in folded.unknown for name in gap.checks}
-    parts += [f"{count(len(unknown), 'check')} unknown"] if unknown else []
+    parts += [f"{count_noun(len(unknown), 'check')} unknown"] if unknown else []
     if word is Verdict.UNKNOWN and counts.hidden:
-        parts.append(f"{count(counts.hidden, 'check')} unknown because of what was found")
+        parts.append(f"{count_noun(counts.hidden, 'check')} unknown because of what was found")
     parts += ["the smoke run did not come to its end"] if word is Verdict.UNKNOWN and cut else []
     crashed = sum(len(area.crashed) for area in folded.areas)
-    parts += [f"{count(crashed, 'check')} crashed"] if crashed else []
+    parts += [f"{count_noun(crashed, 'check')} crashed"] if crashed else []
     parts += [f"{counts.skipped} {'does' if counts.skipped == 1 else 'do'} not apply"] if counts.skipped else []
     return "; ".join(parts)
 
 
 def _passed(counts: Counts) -> str:
-    where = f"on {count(counts.hosts, 'host')}" if counts.hosts else "of the job itself, no host looked at"
-    return f"{count(counts.passed, 'check')} {where}"
+    where = f"on {count_noun(counts.hosts, 'host')}" if counts.hosts else "of the job itself, no host looked at"
+    return f"{count_noun(counts.passed, 'check')} {where}"
 
 
-def _found(counts: Counts) -> str:
-    kinds = [count(counts.errors, "error")] if counts.errors else []
-    kinds += [count(counts.warnings, "warning")] if counts.warnings else []
-    where = f" on {counts.blamed} of {count(counts.hosts, 'host')}" if counts.blamed else ""
+def _findings_text(counts: Counts) -> str:
+    kinds = [count_noun(counts.errors, "error")] if counts.errors else []
+    kinds += [count_noun(counts.warnings, "warning")] if counts.warnings else []
+    where = f" on {counts.blamed} of {count_noun(counts.hosts, 'host')}" if counts.blamed else ""
     return ", ".join(kinds) + where

@@ -32,61 +32,63 @@ class Counts(msgspec.Struct, frozen=True):
 
 def tally(report: Report) -> Counts:
     """How many checks ended how."""
-    causes = Causes(report.outcomes)
-    return counted(report, {one.check: standing(one, causes.own(one)) for one in report.outcomes})
+    causes = RootCauses(report.outcomes)
+    return counted(
+        report, {outcome.check: outcome_class(outcome, causes.unexplained(outcome)) for outcome in report.outcomes}
+    )
 
 
 def _blamed(outcome: Outcome) -> Iterator[str]:
     """The hosts that its findings explain; what stops a smoke run stops it on every host."""
-    for found in outcome.findings:
-        yield from found.hosts or ("",)
+    for finding in outcome.findings:
+        yield from finding.hosts or ("",)
         if outcome.area == "smoke":
             yield ""
 
 
-class Causes:
+class RootCauses:
     """Which check's finding explains that another one could not look.
 
     What is waived explains nothing: behind it, what is unknown stays in plain sight.
     """
 
     def __init__(self, outcomes: Iterable[Outcome]) -> None:
-        self.unknown = {one.check: one.unknown for one in outcomes}
-        self.blamed = {one.check: set(_blamed(one)) for one in outcomes}
-        self.hides: dict[str, set[str]] = {}
+        self.unknown = {outcome.check: outcome.unknown for outcome in outcomes}
+        self.blamed = {outcome.check: set(_blamed(outcome)) for outcome in outcomes}
+        self.consequences: dict[str, set[str]] = {}
 
-    def own(self, outcome: Outcome) -> dict[str, Reason]:
+    def unexplained(self, outcome: Outcome) -> dict[str, Reason]:
         """What is unknown and no finding explains; the rest is noted under its root cause."""
-        left: dict[str, Reason] = {}
+        remaining: dict[str, Reason] = {}
         for host, reason in outcome.unknown.items():
-            root = self.root(host, reason)
+            root = self.root_cause(host, reason)
             if root:
-                self.hides.setdefault(root, set()).add(outcome.check)
+                self.consequences.setdefault(root, set()).add(outcome.check)
             else:
-                left[host] = reason
-        return left
+                remaining[host] = reason
+        return remaining
 
-    def root(self, host: str, reason: Reason) -> str:
-        seen: set[str] = set()
-        name = reason.because
-        while name and name not in seen:
+    def root_cause(self, host: str, reason: Reason) -> str:
+        visited: set[str] = set()
+        name = reason.root_cause
+        while name and name not in visited:
             blamed = self.blamed.get(name, set())
             if host in blamed or "" in blamed or (not host and blamed):
                 return name
-            seen.add(name)
+            visited.add(name)
             further = self.unknown.get(name, {}).get(host)
-            name = further.because if further else ""
+            name = further.root_cause if further else ""
         return ""
 
 
-def standing(outcome: Outcome, own: Mapping[str, Reason]) -> str:
-    """Which of `Counts` the check adds to; ``own`` is what is unknown and no consequence."""
+def outcome_class(outcome: Outcome, unexplained: Mapping[str, Reason]) -> str:
+    """Which of `Counts` the check adds to; ``unexplained`` is what is unknown and no consequence."""
     if outcome.findings:
         return "errors" if outcome.severity is Severity.ERROR else "warnings"
     if outcome.crashed:
         return "crashed"
     if outcome.unknown:
-        return "unknown" if own else "hidden"
+        return "unknown" if unexplained else "hidden"
     if outcome.waived:
         return "waived"
     return "passed" if outcome.complete else "skipped"
@@ -94,10 +96,10 @@ def standing(outcome: Outcome, own: Mapping[str, Reason]) -> str:
 
 def counted(report: Report, standings: Mapping[str, str]) -> Counts:
     """The sum of all standings."""
-    blamed = {host for one in report.outcomes for finding in one.findings for host in finding.hosts}
+    blamed = {host for outcome in report.outcomes for finding in outcome.findings for host in finding.hosts}
     return Counts(
         checks=len(report.outcomes),
-        findings=sum(len(one.findings) for one in report.outcomes),
+        findings=sum(len(outcome.findings) for outcome in report.outcomes),
         hosts=len(report.hosts),
         blamed=len(blamed & set(report.hosts)),
         **Counter(standings.values()),

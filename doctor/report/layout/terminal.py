@@ -9,11 +9,11 @@ from typing import TextIO
 
 import msgspec
 
-WIDEST = 120
+MAX_WIDTH = 120
 """Longer lines are hard to read."""
 
 
-class Look(msgspec.Struct, frozen=True):
+class Terminal(msgspec.Struct, frozen=True):
     """How a report is to look."""
 
     tty: bool = False
@@ -22,14 +22,14 @@ class Look(msgspec.Struct, frozen=True):
     width: int = 80
 
 
-def choose(stream: TextIO, color: str, environ: Mapping[str, str]) -> Look:
+def detect_terminal(stream: TextIO, color: str, environ: Mapping[str, str]) -> Terminal:
     """The look for ``stream``.
 
     Colour: ``color`` (always, never or auto), then ``NO_COLOR``, then ``FORCE_COLOR`` (both when not empty), then
     ``TERM=dumb``, which has none, then whether it is a terminal.
     """
     tty = _is_tty(stream)
-    return Look(tty, _colour(tty, color, environ), _is_utf8(stream), _width(stream, environ) if tty else 0)
+    return Terminal(tty, _colour(tty, color, environ), _is_utf8(stream), _width(stream, environ) if tty else 0)
 
 
 def _is_tty(stream: TextIO) -> bool:
@@ -57,11 +57,11 @@ def _is_utf8(stream: TextIO) -> bool:
 
 
 def _width(stream: TextIO, environ: Mapping[str, str]) -> int:
-    asked = environ.get("COLUMNS", "")
-    width = int(asked) if asked.isascii() and asked.isdecimal() and len(asked) < 6 else 0
+    columns = environ.get("COLUMNS", "")
+    width = int(columns) if columns.isascii() and columns.isdecimal() and len(columns) < 6 else 0
     if not width:
         try:
             width = os.get_terminal_size(stream.fileno()).columns
         except (AttributeError, ValueError, OSError):
             width = 0
-    return max(40, min(width or 80, WIDEST))
+    return max(40, min(width or 80, MAX_WIDTH))

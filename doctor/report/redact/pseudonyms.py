@@ -23,10 +23,10 @@ _DOMAINS = (
     "com|net|org|edu|gov|mil|int|info|cloud|cn|de|fr|uk|jp|kr|ru|eu|ch|nl|"
     "local|lan|internal|intra|corp|localdomain|arpa|cluster"
 )
-_STAY = ("root", "localhost", "localhost.localdomain")
-_NET = re.compile(rf"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*\.(?:{_DOMAINS})\Z", re.I)
+_KEPT_NAMES = ("root", "localhost", "localhost.localdomain")
+_DOMAIN_NAME = re.compile(rf"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*\.(?:{_DOMAINS})\Z", re.I)
 _PARTS = re.compile(r"[-_.]|[^-_.]+")
-_SHAPES = r"""
+_PATTERN = r"""
     (?P<mac>(?<![\w:-])[0-9A-Fa-f]{2}(?P<by>[:-])[0-9A-Fa-f]{2}(?:(?P=by)[0-9A-Fa-f]{2}){4}(?![\w:-]))
   | (?P<ip6>(?<![\w:.])(?:[0-9A-Fa-f]{0,4}:){2,8}(?:(?:\d{1,3}\.){3}\d{1,3}|[0-9A-Fa-f]{1,4})?(?![\w:]))
   | (?P<ip4>(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?!\w|\.\d))
@@ -37,7 +37,7 @@ _SHAPES = r"""
 """
 _IP4 = re.compile(r"(?<![\dv])(?<!\d\.)(?:\d{1,3}\.){3}\d{1,3}(?!\d|\.\d)")
 """The same within a longer word."""
-_MOST = 4096
+_MAX_SET_HOSTS = 4096
 """Hosts of a node set within a text that are spelled out."""
 
 
@@ -46,31 +46,33 @@ class Redactor:
 
     def __init__(self, key: bytes, hosts: Iterable[str]) -> None:
         self.key = key
-        self.known: dict[str, str] = {}
+        self.pseudonyms: dict[str, str] = {}
         for host in hosts:
-            if host and host not in _STAY:
-                self.known[host] = self.name(host)
-        self.telling = {host for host in self.known if re.search(r"[\d.-]", host)}
+            if host and host not in _KEPT_NAMES:
+                self.pseudonyms[host] = self.pseudonym(host)
+        self.distinctive_names = {host for host in self.pseudonyms if re.search(r"[\d.-]", host)}
         """Names that are no ordinary word: looked for within longer ones, too."""
-        suffixes = {host.partition(".")[2] for host in self.known if not _address(host)}
-        self.suffixes = tuple(f".{one}" for one in suffixes if one)
-        odd = sorted((host for host in self.known if not re.fullmatch(r"[A-Za-z0-9_][\w.-]*", host)), key=len)
-        names = "|".join(re.escape(host) for host in reversed(odd))
-        self.shapes = re.compile(f"(?P<odd>{names})|{_SHAPES}" if names else _SHAPES, re.X)
-        self.seen: dict[str, str] = {}
+        suffixes = {host.partition(".")[2] for host in self.pseudonyms if not _address(host)}
+        self.suffixes = tuple(f".{suffix}" for suffix in suffixes if suffix)
+        unusual_names = sorted(
+            (host for host in self.pseudonyms if not re.fullmatch(r"[A-Za-z0-9_][\w.-]*", host)), key=len
+        )
+        names = "|".join(re.escape(host) for host in reversed(unusual_names))
+        self.pattern = re.compile(f"(?P<odd>{names})|{_PATTERN}" if names else _PATTERN, re.X)
+        self.cache: dict[str, str] = {}
 
     def hashed(self, kind: str, text: str) -> str:
         digest = hmac.new(self.key, f"{kind}\0{text}".encode("utf-8", "backslashreplace"), hashlib.sha256).digest()
         number = int.from_bytes(digest[:16], "big")
         letters = []
         for _ in range(_LENGTH):
-            number, place = divmod(number, len(_LETTERS))
-            letters.append(_LETTERS[place])
+            number, index = divmod(number, len(_LETTERS))
+            letters.append(_LETTERS[index])
         return f"{kind}-{''.join(letters)}"
 
-    def name(self, host: str) -> str:
+    def pseudonym(self, host: str) -> str:
         """The pseudonym of a name or address."""
-        if not host or host in _STAY:
+        if not host or host in _KEPT_NAMES:
             return host
         address = _address(host)
         return self.address(address) if address else self.hashed("host", host)
@@ -82,34 +84,38 @@ class Redactor:
 
     def host(self, name: str) -> str:
         """A host's name where nothing else can stand."""
-        return self.known.get(name) or self.name(name)
+        return self.pseudonyms.get(name) or self.pseudonym(name)
 
     def text(self, text: str) -> str:
         """``text`` with all of it replaced."""
-        if text not in self.seen:
-            self.seen[text] = self.shapes.sub(self._replaced, text)
-        return self.seen[text]
+        if text not in self.cache:
+            self.cache[text] = self.pattern.sub(self._replace_match, text)
+        return self.cache[text]
 
     def template(self, text: str) -> str:
         """A check's own words: what is between braces is a place, and no word of a sentence is a host."""
         parts = re.split(r"(\{[^{}]*\})", text)
-        return "".join(part if number % 2 else self._telling(part) for number, part in enumerate(parts))
+        return "".join(part if number % 2 else self._replace_in_template(part) for number, part in enumerate(parts))
 
-    def _telling(self, text: str) -> str:
-        plain = {host for host in self.known if host not in self.telling}
-        return self.shapes.sub(lambda found: found[0] if found[0] in plain else self._replaced(found), text)
+    def _replace_in_template(self, text: str) -> str:
+        ordinary_names = {host for host in self.pseudonyms if host not in self.distinctive_names}
+        return self.pattern.sub(
+            lambda match: match[0] if match[0] in ordinary_names else self._replace_match(match), text
+        )
 
-    def _replaced(self, found: re.Match[str]) -> str:
-        kind, text = found.lastgroup or "", found[0]
+    def _replace_match(self, match: re.Match[str]) -> str:
+        kind, text = match.lastgroup or "", match[0]
         if kind == "odd":
-            return self.known[text]
+            return self.pseudonyms[text]
         if kind == "user":
-            return found["before"] + (found["user"] if found["user"] in _STAY else self.hashed("user", found["user"]))
-        return _KINDS[kind](self, text)
+            return match["before"] + (
+                match["user"] if match["user"] in _KEPT_NAMES else self.hashed("user", match["user"])
+            )
+        return _REPLACERS[kind](self, text)
 
     def _mac(self, text: str) -> str:
-        plain = re.sub("[:-]", "", text).lower()
-        return text if plain in ("0" * 12, "f" * 12) else self.hashed("mac", plain)
+        digits = re.sub("[:-]", "", text).lower()
+        return text if digits in ("0" * 12, "f" * 12) else self.hashed("mac", digits)
 
     def _ip(self, text: str) -> str:
         address = _address(text)
@@ -117,9 +123,9 @@ class Redactor:
             return self._ip(text[:-1]) + ":"
         return self.address(address) if address else text
 
-    def _at(self, text: str) -> str:
+    def _replace_user(self, text: str) -> str:
         user = text[:-1]
-        return text if user in _STAY else f"{self.hashed('user', user)}@"
+        return text if user in _KEPT_NAMES else f"{self.hashed('user', user)}@"
 
     def _set(self, text: str) -> str:
         """A node set, spelled out when a host of it is known; else its parts, each by itself."""
@@ -127,10 +133,10 @@ class Redactor:
 
         try:
             nodes = NodeSet(text, resolver=RESOLVER_NOGROUP)
-            names = list(nodes) if len(nodes) <= _MOST else []
+            names = list(nodes) if len(nodes) <= _MAX_SET_HOSTS else []
         except NodeSetException:
             names = []
-        if any(name in self.known for name in names):
+        if any(name in self.pseudonyms for name in names):
             return ",".join(self.host(name) for name in names)
         head, bracket, tail = text.partition("[")
         return self._word(head) + bracket + tail
@@ -139,33 +145,33 @@ class Redactor:
         """A name, or a word that holds one: a host and its interface, a host in a domain."""
         word = text.rstrip(".")
         dots = text[len(word) :]
-        if word in self.known:
-            return self.known[word] + dots
-        if word in _STAY or not word:
+        if word in self.pseudonyms:
+            return self.pseudonyms[word] + dots
+        if word in _KEPT_NAMES or not word:
             return text
-        if (self.suffixes and word.endswith(self.suffixes)) or _NET.match(word):
+        if (self.suffixes and word.endswith(self.suffixes)) or _DOMAIN_NAME.match(word):
             return self.hashed("host", word) + dots
         first, dot, _ = word.partition(".")
-        if dot and first in self.telling:
+        if dot and first in self.distinctive_names:
             return self.hashed("host", word) + dots
-        parts = "".join(self._within(_PARTS.findall(word)))
-        return _IP4.sub(lambda found: self._ip(found[0]), parts) + dots
+        parts = "".join(self._replace_hosts(_PARTS.findall(word)))
+        return _IP4.sub(lambda match: self._ip(match[0]), parts) + dots
 
-    def _within(self, parts: list[str]) -> Iterator[str]:
+    def _replace_hosts(self, parts: list[str]) -> Iterator[str]:
         """The parts of a word, with the longest run of them that is a host's name replaced."""
-        place = 0
-        while place < len(parts):
-            ends = range(min(len(parts), place + 12), place, -1)
-            end = next((one for one in ends if "".join(parts[place:one]) in self.telling), 0)
-            yield self.known["".join(parts[place:end])] if end else parts[place]
-            place = end or place + 1
+        position = 0
+        while position < len(parts):
+            ends = range(min(len(parts), position + 12), position, -1)
+            end = next((stop for stop in ends if "".join(parts[position:stop]) in self.distinctive_names), 0)
+            yield self.pseudonyms["".join(parts[position:end])] if end else parts[position]
+            position = end or position + 1
 
 
-_KINDS: dict[str, Callable[[Redactor, str], str]] = {
+_REPLACERS: dict[str, Callable[[Redactor, str], str]] = {
     "mac": Redactor._mac,
     "ip6": Redactor._ip,
     "ip4": Redactor._ip,
-    "at": Redactor._at,
+    "at": Redactor._replace_user,
     "set": Redactor._set,
     "name": Redactor._word,
 }

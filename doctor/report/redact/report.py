@@ -8,15 +8,15 @@ from typing import Any
 import msgspec
 
 from doctor.engine.result import Finding, Outcome, Reason, Report, Waived
-from doctor.engine.smoke_summary import Summary
-from doctor.report.formats.json import plain_value
+from doctor.engine.smoke_summary import SmokeSummary
+from doctor.report.formats.json import to_json_value
 from doctor.report.redact.pseudonyms import Redactor
-from doctor.smoke.model import Trouble
+from doctor.smoke.model import Failure
 
 
-def redacted(report: Report, key: bytes, aliases: Iterable[str] = ()) -> Report:
+def redacted_report(report: Report, key: bytes, aliases: Iterable[str] = ()) -> Report:
     """The report with pseudonyms; ``aliases`` are other names that its hosts go by."""
-    return _Walk(redactor_for(report, key, aliases)).report(report)
+    return _ReportRedactor(redactor_for(report, key, aliases)).report(report)
 
 
 def redactor_for(report: Report, key: bytes, aliases: Iterable[str] = ()) -> Redactor:
@@ -26,16 +26,16 @@ def redactor_for(report: Report, key: bytes, aliases: Iterable[str] = ()) -> Red
 
 def _hosts(report: Report) -> Iterator[str]:
     yield from report.hosts
-    for one in report.outcomes:
-        for finding in (*one.findings, *(waived.finding for waived in one.waived)):
+    for outcome in report.outcomes:
+        for finding in (*outcome.findings, *(waived.finding for waived in outcome.waived)):
             yield from finding.hosts
-        yield from (*one.looked, *one.unknown, *one.skipped, *one.crashed)
+        yield from (*outcome.evaluated_hosts, *outcome.unknown, *outcome.skipped, *outcome.crashed)
     if report.smoke:
         yield from report.smoke.hosts
-        yield from (host for trouble in report.smoke.troubles for link in trouble.links for host in link)
+        yield from (host for failure in report.smoke.failures for link in failure.links for host in link)
 
 
-class _Walk:
+class _ReportRedactor:
     """Goes over a whole report."""
 
     def __init__(self, redactor: Redactor) -> None:
@@ -57,21 +57,26 @@ class _Walk:
     def texts(self, texts: Iterable[str]) -> tuple[str, ...]:
         return tuple(map(self.text, texts))
 
-    def outcome(self, one: Outcome) -> Outcome:
+    def outcome(self, outcome: Outcome) -> Outcome:
         return msgspec.structs.replace(
-            one,
-            findings=tuple(map(self.finding, one.findings)),
-            looked=self.hosts(one.looked),
-            unknown={self.host(host): Reason(self.text(why.text), why.because) for host, why in one.unknown.items()},
-            skipped={self.host(host): self.text(why) for host, why in one.skipped.items()},
-            crashed={self.host(host): self.text(trace) for host, trace in one.crashed.items()},
-            waived=tuple(Waived(self.finding(w.finding), self.text(w.reason), w.until) for w in one.waived),
+            outcome,
+            findings=tuple(map(self.finding, outcome.findings)),
+            evaluated_hosts=self.hosts(outcome.evaluated_hosts),
+            unknown={
+                self.host(host): Reason(self.text(why.text), why.root_cause) for host, why in outcome.unknown.items()
+            },
+            skipped={self.host(host): self.text(why) for host, why in outcome.skipped.items()},
+            crashed={self.host(host): self.text(trace) for host, trace in outcome.crashed.items()},
+            waived=tuple(
+                Waived(self.finding(waived.finding), self.text(waived.reason), waived.until)
+                for waived in outcome.waived
+            ),
         )
 
     def finding(self, finding: Finding) -> Finding:
-        made = Finding(self.template(finding.template), hosts=self.hosts(finding.hosts))
-        made.values.update({name: self.value(plain_value(value)) for name, value in finding.values.items()})
-        return made
+        replaced = Finding(self.template(finding.template), hosts=self.hosts(finding.hosts))
+        replaced.values.update({name: self.value(to_json_value(value)) for name, value in finding.values.items()})
+        return replaced
 
     def value(self, value: Any) -> Any:
         if isinstance(value, str):
@@ -80,24 +85,24 @@ class _Walk:
             return {self.text(key): self.value(item) for key, item in value.items()}
         return [self.value(item) for item in value] if isinstance(value, list) else value
 
-    def summary(self, summary: Summary) -> Summary:
+    def summary(self, summary: SmokeSummary) -> SmokeSummary:
         return msgspec.structs.replace(
             summary,
             hosts={self.host(host): ranks for host, ranks in summary.hosts.items()},
-            troubles=tuple(map(self.trouble, summary.troubles)),
-            places=self.texts(summary.places),
+            failures=tuple(map(self.failure, summary.failures)),
+            placements=self.texts(summary.placements),
             notes=self.texts(summary.notes),
         )
 
-    def trouble(self, trouble: Trouble) -> Trouble:
+    def failure(self, failure: Failure) -> Failure:
         by_rank = {
-            name: {rank: self.text(text) for rank, text in getattr(trouble, name).items()}
+            name: {rank: self.text(text) for rank, text in getattr(failure, name).items()}
             for name in ("calls", "states", "stacks")
         }
         return msgspec.structs.replace(
-            trouble,
-            links=tuple((self.host(one), self.host(other)) for one, other in trouble.links),
-            text=self.text(trouble.text),
-            evidence=self.texts(trouble.evidence),
+            failure,
+            links=tuple((self.host(source), self.host(destination)) for source, destination in failure.links),
+            text=self.text(failure.text),
+            evidence=self.texts(failure.evidence),
             **by_rank,
         )

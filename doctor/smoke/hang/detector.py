@@ -11,17 +11,17 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from doctor.smoke.hang.adaptive_limits import Limits
-from doctor.smoke.hang.exits import Deaths, Stops
-from doctor.smoke.hang.mismatch import Circle, Clash
-from doctor.smoke.hang.stalls import Resend, Transfers, absent, idle, left
-from doctor.smoke.hang.state import Scene
-from doctor.smoke.hang.wait_graph import waits
-from doctor.smoke.model import Snapshot, Trouble
+from doctor.smoke.hang.adaptive_limits import AdaptiveLimits
+from doctor.smoke.hang.exits import ExitRule, StoppedRule
+from doctor.smoke.hang.mismatch import DeadlockRule, MismatchRule
+from doctor.smoke.hang.stalls import Resend, TransferRule, absent_failure, idle_failure, left_failure
+from doctor.smoke.hang.state import RunState
+from doctor.smoke.hang.wait_graph import blocked_collectives
+from doctor.smoke.model import Failure, Snapshot
 
 __all__ = ["Detector", "Resend", "joined"]
 
-UNJUDGED = frozenset({"start", "rendezvous"})
+UNWATCHED_STAGES = frozenset({"start", "rendezvous"})
 """Stages without groups; their deadlines are the supervisor's."""
 
 
@@ -48,41 +48,46 @@ class Detector:
     ) -> None:
         """`floor`, `network_floor`, `factor`: the least limits, and how many normal times make one. `warmup`: the least
         for a first step. `grace`: seconds for a death's cause to be heard of. `hosts`: by rank, to name links."""
-        self._scene = Scene(world, Limits(floor, network_floor, factor, max(warmup, floor)))
-        self._clash, self._circle = Clash(), Circle()
-        self._deaths, self._stops = Deaths(grace), Stops()
-        self._transfers = Transfers(hosts)
+        self._state = RunState(world, AdaptiveLimits(floor, network_floor, factor, max(warmup, floor)))
+        self._mismatch_rule, self._deadlock_rule = MismatchRule(), DeadlockRule()
+        self._exit_rule, self._stopped_rule = ExitRule(grace), StoppedRule()
+        self._transfer_rule = TransferRule(hosts)
 
     @property
     def groups(self) -> dict[int, tuple[str, tuple[int, ...]]]:
-        return self._scene.groups
+        return self._state.groups
 
     @property
     def suspects(self) -> tuple[int, ...]:
         """Ranks whose transfer seems stuck: a look at their sockets would tell."""
-        return self._transfers.suspects
+        return self._transfer_rule.suspects
 
     def learn_group(self, gid: int, name: str, ranks: Iterable[int]) -> None:
         self.groups[gid] = (name, tuple(ranks))
-        self._scene.ledger.settle(gid)
+        self._state.ledger.close_complete(gid)
 
     def feed(
         self, snapshots: Mapping[int, Snapshot], now: float, late: float = 0.0, evidence: Sequence[Resend] = ()
-    ) -> Trouble | None:
+    ) -> Failure | None:
         """One look at all ranks. The calls of a Snapshot object are read once, however often it is fed."""
-        scene = self._scene
-        scene.look(snapshots, now)
-        if scene.ledger.clash:
-            return self._clash.judge(scene)
-        if (dead := self._deaths.judge(scene)) or self._deaths.pending:
-            return dead
-        return self._stops.judge(scene) or self._hang(late, evidence)
+        state = self._state
+        state.update(snapshots, now)
+        if state.ledger.mismatch:
+            return self._mismatch_rule.evaluate(state)
+        if (exit_failure := self._exit_rule.evaluate(state)) or self._exit_rule.pending:
+            return exit_failure
+        return self._stopped_rule.evaluate(state) or self._hang_failure(late, evidence)
 
-    def _hang(self, late: float, evidence: Sequence[Resend]) -> Trouble | None:
-        scene = self._scene
-        blocked = (snap for snap in scene.quiet if snap.state == "collective" and snap.stage not in UNJUDGED)
-        found = waits(blocked, scene.missing)
-        stuck = self._transfers.judge(scene, found, late, evidence)
-        if not found:
-            return idle(scene, late)
-        return self._circle.judge(scene, found) or left(scene, found) or absent(scene, found, late) or stuck
+    def _hang_failure(self, late: float, evidence: Sequence[Resend]) -> Failure | None:
+        state = self._state
+        blocked = (snap for snap in state.quiet if snap.state == "collective" and snap.stage not in UNWATCHED_STAGES)
+        waits = blocked_collectives(blocked, state.absent_members)
+        stuck = self._transfer_rule.evaluate(state, waits, late, evidence)
+        if not waits:
+            return idle_failure(state, late)
+        return (
+            self._deadlock_rule.evaluate(state, waits)
+            or left_failure(state, waits)
+            or absent_failure(state, waits, late)
+            or stuck
+        )

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from doctor.smoke.hang.state import Scene
-from doctor.smoke.model import Snapshot, Trouble, TroubleKind
+from doctor.smoke.hang.state import RunState
+from doctor.smoke.model import Failure, FailureKind, Snapshot
 
 STOPPED = 0.25
 """Seconds that a process may be stopped."""
-UNSEEN = 0.12
+MAX_UNOBSERVED = 0.12
 """Seconds of them that may have passed before it was first seen so."""
-NO_CAUSE = 1.0
+NO_CAUSE_SECONDS = 1.0
 """Seconds that ranks may be dead of another's end without that other one being known."""
 PAUSED = ("T", "t", "F")
 """Letters of processes that are stopped, traced or frozen."""
@@ -19,31 +19,31 @@ ENDED_WELL = "exit status 0"
 ABORTED = "signal 6"
 
 
-class Deaths:
+class ExitRule:
     """The first to end is not always the cause; the ones that a broken connection ended never are."""
 
     def __init__(self, grace: float) -> None:
         self.grace = grace
         self._since: float | None = None
 
-    def judge(self, scene: Scene) -> Trouble | None:
-        dead = {rank: snap for rank, snap in scene.snaps.items() if snap.dead and too_early(snap)}
+    def evaluate(self, state: RunState) -> Failure | None:
+        dead = {rank: snap for rank, snap in state.snaps.items() if snap.dead and too_early(snap)}
         if not dead:
             return None
-        self._since = scene.now if self._since is None else self._since
-        waited = scene.now - self._since
+        self._since = state.now if self._since is None else self._since
+        waited = state.now - self._since
         if waited < self.grace:
             return None
-        causes = _causes(scene, {rank: snap for rank, snap in dead.items() if not snap.secondary}, dead)
+        causes = _causes(state, {rank: snap for rank, snap in dead.items() if not snap.secondary}, dead)
         if not causes:
-            return _broken(scene, dead) if waited >= NO_CAUSE else None
+            return _broken_connection(state, dead) if waited >= NO_CAUSE_SECONDS else None
         first = next((snap for _, snap in sorted(causes.items()) if snap.dead != ENDED_WELL), None)
-        about = scene.awaited(causes)
+        about = state.awaited_collective(causes)
         if first is None:
-            return scene.tell("left", causes, about=about, text="ended with exit status 0 before the others")
+            return state.build_failure("left", causes, about=about, text="ended with exit status 0 before the others")
         text = f"{first.dead}: {first.error}" if first.error else first.dead
         evidence = tuple(f"Rank {rank} was killed for memory." for rank, snap in sorted(causes.items()) if snap.oom)
-        return scene.tell(_kind(first), causes, about=about, text=text, evidence=evidence)
+        return state.build_failure(_kind(first), causes, about=about, text=text, evidence=evidence)
 
     @property
     def pending(self) -> bool:
@@ -58,7 +58,7 @@ def too_early(snap: Snapshot) -> bool:
     return not (snap.secondary and snap.stage == "teardown")
 
 
-def _kind(snap: Snapshot) -> TroubleKind:
+def _kind(snap: Snapshot) -> FailureKind:
     if not snap.dead.startswith("signal"):
         if snap.stage == "start":
             return "not-started"
@@ -67,24 +67,24 @@ def _kind(snap: Snapshot) -> TroubleKind:
     return "dead"
 
 
-def _causes(scene: Scene, own: Mapping[int, Snapshot], dead: Mapping[int, Snapshot]) -> dict[int, Snapshot]:
+def _causes(state: RunState, primary: Mapping[int, Snapshot], dead: Mapping[int, Snapshot]) -> dict[int, Snapshot]:
     """Without those that waited for a dead one when they ended, and without aborts where something else is known."""
     waited = {
         rank
-        for rank, snap in own.items()
-        if snap.state == "collective" and any(other in dead for other in scene.missing(snap.group, snap.seq))
+        for rank, snap in primary.items()
+        if snap.state == "collective" and any(other in dead for other in state.absent_members(snap.group, snap.seq))
     }
-    free = {rank: snap for rank, snap in own.items() if rank not in waited} or dict(own)
+    free = {rank: snap for rank, snap in primary.items() if rank not in waited} or dict(primary)
     return {rank: snap for rank, snap in free.items() if snap.dead != ABORTED} or free
 
 
-def _broken(scene: Scene, dead: Mapping[int, Snapshot]) -> Trouble:
+def _broken_connection(state: RunState, dead: Mapping[int, Snapshot]) -> Failure:
     text = next((snap.error for _, snap in sorted(dead.items()) if snap.error), "")
     why = "Every error is of the kind that follows from another rank's end, and no such rank is known."
-    return scene.tell("network", dead, certainty="evidence", text=text, evidence=(why,))
+    return state.build_failure("network", dead, certainty="evidence", text=text, evidence=(why,))
 
 
-class Stops:
+class StoppedRule:
     """SIGSTOP, a debugger, the cgroup freezer. A short pause is none of them."""
 
     def __init__(self) -> None:
@@ -92,23 +92,23 @@ class Stops:
         self._since: dict[int, float] = {}
         """Of each stopped rank: the age at which it was awake for all that we know."""
 
-    def judge(self, scene: Scene) -> Trouble | None:
-        guilty = []
-        for snap in scene.quiet:
+    def evaluate(self, state: RunState) -> Failure | None:
+        culprits = []
+        for snap in state.quiet:
             if snap.process in PAUSED:
-                self._note(self._last.get(snap.rank), snap)
+                self._record_pause(self._last.get(snap.rank), snap)
                 if snap.age - self._since[snap.rank] > STOPPED:
-                    guilty.append(snap.rank)
+                    culprits.append(snap.rank)
             self._last[snap.rank] = snap
-        if not guilty:
+        if not culprits:
             return None
-        frozen = all(scene.snaps[rank].process == "F" for rank in guilty)
-        kind: TroubleKind = "frozen" if frozen else "stopped"
+        frozen = all(state.snaps[rank].process == "F" for rank in culprits)
+        kind: FailureKind = "frozen" if frozen else "stopped"
         text = "frozen by its cgroup" if frozen else "stopped by a signal or a debugger"
-        return scene.tell(kind, guilty, about=scene.awaited(guilty), text=text)
+        return state.build_failure(kind, culprits, about=state.awaited_collective(culprits), text=text)
 
-    def _note(self, last: Snapshot | None, snap: Snapshot) -> None:
+    def _record_pause(self, last: Snapshot | None, snap: Snapshot) -> None:
         if last is None or last.stamp != snap.stamp:
-            self._since[snap.rank] = max(0.0, snap.age - UNSEEN)
+            self._since[snap.rank] = max(0.0, snap.age - MAX_UNOBSERVED)
         elif last.process not in PAUSED:
-            self._since[snap.rank] = max(last.age, snap.age - UNSEEN)
+            self._since[snap.rank] = max(last.age, snap.age - MAX_UNOBSERVED)

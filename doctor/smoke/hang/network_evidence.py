@@ -14,11 +14,11 @@ Door = tuple[int, str, int]
 Probe = tuple[str, int, str, float]
 Link = tuple[str, str]
 UNANSWERED = ("dropped", "no-route")
-MOST_HOSTS = 32
+MAX_PROBED_HOSTS = 32
 """That are probed in all pairs."""
 
 
-class Addresses:
+class AddressOwners:
     """Whose address is whose. One that several hosts have, such as a bridge's, is nobody's."""
 
     def __init__(self, hosts: Mapping[str, Iterable[str]]) -> None:
@@ -36,46 +36,48 @@ class Addresses:
 
 
 def by_host(
-    hosts: Mapping[str, str], said: Mapping[str, tuple[Sequence[Socket], Sequence[Door]]]
+    hosts: Mapping[str, str], replies: Mapping[str, tuple[Sequence[Socket], Sequence[Door]]]
 ) -> tuple[dict[str, list[Socket]], dict[str, list[Door]]]:
     """What agents said of sockets and open ports, put together for each host (agent -> host)."""
-    rows: dict[str, list[Socket]] = defaultdict(list)
-    doors: dict[str, list[Door]] = defaultdict(list)
-    for name, (sockets, listening) in said.items():
-        rows[hosts[name]] += sockets
-        doors[hosts[name]] += listening
-    return rows, doors
+    sockets_by_host: dict[str, list[Socket]] = defaultdict(list)
+    ports_by_host: dict[str, list[Door]] = defaultdict(list)
+    for name, (sockets, listening) in replies.items():
+        sockets_by_host[hosts[name]] += sockets
+        ports_by_host[hosts[name]] += listening
+    return sockets_by_host, ports_by_host
 
 
 def stuck_links(
-    sockets: Mapping[str, Sequence[Socket]], addresses: Addresses, least: int = 1
+    sockets: Mapping[str, Sequence[Socket]], addresses: AddressOwners, least: int = 1
 ) -> dict[Link, tuple[int, int]]:
     """(from, to) -> most unacknowledged bytes and retransmits, of sockets that retransmit, between two hosts."""
-    found: dict[Link, tuple[int, int]] = {}
+    stuck: dict[Link, tuple[int, int]] = {}
     for host, rows in sockets.items():
         for _, peer, _, unacked, again in rows:
             other = addresses.host(peer, host)
             if again >= least and unacked and other != host:
-                before = found.get((host, other), (0, 0))
-                found[host, other] = (max(before[0], unacked), max(before[1], again))
-    return found
+                before = stuck.get((host, other), (0, 0))
+                stuck[host, other] = (max(before[0], unacked), max(before[1], again))
+    return stuck
 
 
 def targets(
-    listening: Mapping[str, Sequence[Door]], addresses: Addresses, concerned: Sequence[str]
+    listening: Mapping[str, Sequence[Door]], addresses: AddressOwners, concerned: Sequence[str]
 ) -> dict[str, list[tuple[str, int]]]:
     """What each host is to connect to: one port of every other host that its ranks listen on for data."""
-    doors: dict[str, tuple[str, int]] = {}
+    endpoints: dict[str, tuple[str, int]] = {}
     for host, rows in sorted(listening.items()):
-        own = [(address, port) for _, address, port in rows if addresses.host(address, "") == host]
-        if own:
-            doors[host] = own[0]
-    wanted = [host for host in (concerned if len(doors) > MOST_HOSTS else doors) if host in doors][:MOST_HOSTS]
-    return {host: [doors[other] for other in wanted if other != host] for host in wanted}
+        local_endpoints = [(address, port) for _, address, port in rows if addresses.host(address, "") == host]
+        if local_endpoints:
+            endpoints[host] = local_endpoints[0]
+    probed_hosts = [
+        host for host in (concerned if len(endpoints) > MAX_PROBED_HOSTS else endpoints) if host in endpoints
+    ][:MAX_PROBED_HOSTS]
+    return {host: [endpoints[other] for other in probed_hosts if other != host] for host in probed_hosts}
 
 
 def failed_links(
-    probes: Mapping[str, Sequence[Probe]], addresses: Addresses
+    probes: Mapping[str, Sequence[Probe]], addresses: AddressOwners
 ) -> tuple[tuple[Link, ...], tuple[str, ...]]:
     """The links that connection attempts failed on, and the hosts that explain two or more of them alone."""
     pairs = [
@@ -97,15 +99,15 @@ def sentences(
     stuck: Mapping[Link, tuple[int, int]], failed: Sequence[Link], cut: Sequence[str], probed: bool
 ) -> tuple[str, ...]:
     """The evidence in plain words."""
-    said = [
+    texts = [
         f"{source} to {target}: {unacked} bytes unacknowledged, sent again {again} times"
         for (source, target), (unacked, again) in sorted(stuck.items())
     ]
-    said += [f"{source} to {target}: a new connection gets no answer" for source, target in failed]
-    said += [f"{host}: no other host gets an answer from it" for host in cut]
+    texts += [f"{source} to {target}: a new connection gets no answer" for source, target in failed]
+    texts += [f"{host}: no other host gets an answer from it" for host in cut]
     if probed and stuck and not failed:
-        said.append(
+        texts.append(
             "new connections are answered while large segments are not: small packets pass and large ones are lost, "
             "as with an MTU that some device on the way does not carry"
         )
-    return tuple(said)
+    return tuple(texts)

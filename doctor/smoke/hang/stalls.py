@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from doctor.smoke.hang.state import Scene
-from doctor.smoke.hang.wait_graph import Wait, Where
-from doctor.smoke.model import Snapshot, Trouble, TroubleKind
-from doctor.smoke.run.describe import current
+from doctor.smoke.hang.state import RunState
+from doctor.smoke.hang.wait_graph import CollectiveId, Wait
+from doctor.smoke.model import Failure, FailureKind, Snapshot
+from doctor.smoke.run.describe import current_collective
 
-LEFT = 0.3
+LEFT_SECONDS = 0.3
 """Seconds after its end that a rank's last calls may take to be heard of."""
 EVIDENT = 0.5
 """Seconds after which a stuck transfer counts when a socket of it sends again and again."""
 SUSPECT = 0.35
 """Seconds after which the sockets of a stuck transfer are worth a look."""
-RESENT = 2
+MIN_RETRANSMITS = 2
 IDLE = 10.0
 """Floors after which data loaders are stuck that nobody waits for, as all ranks are in theirs."""
 
@@ -31,112 +31,118 @@ class Resend(NamedTuple):
     retransmits: int
 
 
-def left(scene: Scene, found: Mapping[Where, Wait]) -> Trouble | None:
+def left_failure(state: RunState, waits: Mapping[CollectiveId, Wait]) -> Failure | None:
     """Ranks that are done while others wait for them; or, if most are done, those that call what nobody else does."""
-    for wait in found.values():
-        gone = [rank for rank in wait.missing if rank in scene.snaps and _gone(scene.snaps[rank])]
-        if not gone:
+    for wait in waits.values():
+        left_ranks = [rank for rank in wait.absent_ranks if rank in state.snaps and _has_left(state.snaps[rank])]
+        if not left_ranks:
             continue
-        about = current(scene.snaps[wait.blocked[0]])
-        surplus = scene.straying(wait.blocked)
-        if len(gone) > len(wait.blocked) or (surplus and len(gone) == len(wait.blocked)):
+        about = current_collective(state.snaps[wait.blocked_ranks[0]])
+        surplus = state.deviating_ranks(wait.blocked_ranks)
+        if len(left_ranks) > len(wait.blocked_ranks) or (surplus and len(left_ranks) == len(wait.blocked_ranks)):
             why = "The other ranks of the group are done: nobody else makes this call."
-            return scene.tell("mismatch", wait.blocked, about=about, evidence=(why,))
-        return scene.tell("left", gone, about=about, text="is done while others wait for it")
+            return state.build_failure("mismatch", wait.blocked_ranks, about=about, evidence=(why,))
+        return state.build_failure("left", left_ranks, about=about, text="is done while others wait for it")
     return None
 
 
-def _gone(snap: Snapshot) -> bool:
-    return snap.state == "done" and (bool(snap.dead) or snap.age > LEFT)
+def _has_left(snap: Snapshot) -> bool:
+    return snap.state == "done" and (bool(snap.dead) or snap.age > LEFT_SECONDS)
 
 
-def absent(scene: Scene, found: Mapping[Where, Wait], late: float) -> Trouble | None:
+def absent_failure(state: RunState, waits: Mapping[CollectiveId, Wait], late: float) -> Failure | None:
     """Ranks outside of any collective that others wait for, beyond what is normal."""
     needed: dict[int, float] = {}
-    for wait in found.values():
-        took = scene.limits.needed(wait.blocked)
-        needed.update((rank, max(took, needed.get(rank, 0.0))) for rank in wait.missing)
+    for wait in waits.values():
+        took = state.limits.time_to_arrive(wait.blocked_ranks)
+        needed.update((rank, max(took, needed.get(rank, 0.0))) for rank in wait.absent_ranks)
     limits = {}
     for rank, took in needed.items():
-        snap = scene.snaps.get(rank)
+        snap = state.snaps.get(rank)
         if snap is not None and snap.state in ("input", "compute") and not snap.dead:
-            limit = scene.limits.absence(snap, took) + late
+            limit = state.limits.absence_limit(snap, took) + late
             if snap.effective > limit:
                 limits[rank] = limit
-    return _stuck(scene, limits) if limits else None
+    return _stuck_failure(state, limits) if limits else None
 
 
-def idle(scene: Scene, late: float) -> Trouble | None:
+def idle_failure(state: RunState, late: float) -> Failure | None:
     """Ranks that nobody waits for in a collective: the last that is not done, or all of them in their data loaders."""
-    active = [snap for snap in scene.snaps.values() if snap.state != "done" and not snap.dead]
-    last = len(active) == 1 < scene.world == len(scene.snaps)
+    active = [snap for snap in state.snaps.values() if snap.state != "done" and not snap.dead]
+    last = len(active) == 1 < state.world == len(state.snaps)
     loading = bool(active) and all(snap.state == "input" for snap in active)
     if not loading and not (last and active[0].state == "compute"):
         return None
-    least = scene.limits.floor * (1.0 if last else IDLE)
-    limits = {snap.rank: max(least, scene.limits.absence(snap, 0.0)) + late for snap in active}
+    least = state.limits.floor * (1.0 if last else IDLE)
+    limits = {snap.rank: max(least, state.limits.absence_limit(snap, 0.0)) + late for snap in active}
     if all(snap.effective > limits[snap.rank] for snap in active):
-        return _stuck(scene, limits)
+        return _stuck_failure(state, limits)
     return None
 
 
-def _stuck(scene: Scene, limits: Mapping[int, float]) -> Trouble:
-    worst = max((scene.snaps[rank] for rank in limits), key=lambda snap: snap.effective)
-    kind: TroubleKind = "busy" if worst.cpu > 0.5 * worst.effective else "blocked"
+def _stuck_failure(state: RunState, limits: Mapping[int, float]) -> Failure:
+    worst = max((state.snaps[rank] for rank in limits), key=lambda snap: snap.effective)
+    kind: FailureKind = "busy" if worst.cpu > 0.5 * worst.effective else "blocked"
     if worst.state == "input":
         kind = "input"
     limit = round(limits[worst.rank], 3)
-    return scene.tell(kind, limits, about=scene.awaited(limits), certainty="timeout", limit=limit)
+    return state.build_failure(kind, limits, about=state.awaited_collective(limits), certainty="timeout", limit=limit)
 
 
-class Transfers:
+class TransferRule:
     """Collectives that everybody has entered and nobody gets out of."""
 
     def __init__(self, hosts: Sequence[str]) -> None:
         self.hosts = hosts
         self.suspects: tuple[int, ...] = ()
 
-    def judge(
-        self, scene: Scene, found: Mapping[Where, Wait], late: float, evidence: Sequence[Resend]
-    ) -> Trouble | None:
-        complete = [where for where, wait in found.items() if not wait.missing and scene.members(where[0])]
-        scene.complete = {where: self._since(scene, where, found[where]) for where in complete}
-        standing = {where: self._standing(scene, where, found[where]) for where in complete}
-        suspected = {rank for where, age in standing.items() if age > SUSPECT for rank in scene.members(where[0])}
+    def evaluate(
+        self, state: RunState, waits: Mapping[CollectiveId, Wait], late: float, evidence: Sequence[Resend]
+    ) -> Failure | None:
+        complete = [where for where, wait in waits.items() if not wait.absent_ranks and state.members(where[0])]
+        state.complete_since = {where: self._complete_since(state, where, waits[where]) for where in complete}
+        standing = {where: self._stalled_seconds(state, where, waits[where]) for where in complete}
+        suspected = {rank for where, age in standing.items() if age > SUSPECT for rank in state.members(where[0])}
         self.suspects = tuple(sorted(suspected))
         for where, age in sorted(standing.items(), key=lambda item: -item[1]):
-            one = scene.snaps[found[where].blocked[0]]
+            snap = state.snaps[waits[where].blocked_ranks[0]]
             resends = [
-                e for e in evidence if e.rank in scene.members(where[0]) and e.retransmits >= RESENT and e.unacked
+                e
+                for e in evidence
+                if e.rank in state.members(where[0]) and e.retransmits >= MIN_RETRANSMITS and e.unacked
             ]
-            limit = (EVIDENT if resends else scene.limits.transfer(one)) + late
+            limit = (EVIDENT if resends else state.limits.transfer_limit(snap)) + late
             if age > limit:
-                return self._trouble(scene, found[where], one, resends, limit)
+                return self._build_failure(state, waits[where], snap, resends, limit)
         return None
 
     @staticmethod
-    def _since(scene: Scene, where: Where, wait: Wait) -> float:
+    def _complete_since(state: RunState, where: CollectiveId, wait: Wait) -> float:
         """When the last one came in, or when it was seen to be so if some are out of it already."""
-        known = scene.complete.get(where, scene.now)
-        if len(wait.blocked) < len(scene.members(where[0])):
-            return known
-        return min(known, scene.now - min(scene.snaps[rank].effective for rank in wait.blocked))
+        since = state.complete_since.get(where, state.now)
+        if len(wait.blocked_ranks) < len(state.members(where[0])):
+            return since
+        return min(since, state.now - min(state.snaps[rank].effective for rank in wait.blocked_ranks))
 
     @staticmethod
-    def _standing(scene: Scene, where: Where, wait: Wait) -> float:
+    def _stalled_seconds(state: RunState, where: CollectiveId, wait: Wait) -> float:
         """Effective seconds since the last one came in."""
-        return min(scene.now - scene.complete[where], *(scene.snaps[rank].effective for rank in wait.blocked))
+        return min(
+            state.now - state.complete_since[where], *(state.snaps[rank].effective for rank in wait.blocked_ranks)
+        )
 
-    def _trouble(self, scene: Scene, wait: Wait, one: Snapshot, resends: Sequence[Resend], limit: float) -> Trouble:
+    def _build_failure(
+        self, state: RunState, wait: Wait, snap: Snapshot, resends: Sequence[Resend], limit: float
+    ) -> Failure:
         hosts = {(self.hosts[e.rank], e.peer) for e in resends if e.rank < len(self.hosts)}
         evidence = tuple(
             f"Rank {e.rank} has {e.unacked} bytes on the way to {e.peer} that were sent {e.retransmits + 1} times."
             for e in sorted(set(resends))
         )
-        return scene.tell(
+        return state.build_failure(
             "network",
-            {e.rank for e in resends} or wait.blocked,
-            about=current(one),
+            {e.rank for e in resends} or wait.blocked_ranks,
+            about=current_collective(snap),
             links=tuple(sorted(hosts)),
             certainty="evidence" if resends else "timeout",
             limit=round(limit, 3),

@@ -5,47 +5,47 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from doctor.smoke.hang.adaptive_limits import Limits
-from doctor.smoke.hang.traces import Ledger, Trace, akin
-from doctor.smoke.model import Call, Snapshot, Trouble, TroubleKind
-from doctor.smoke.run.describe import CHANNELS, Teller, current
+from doctor.smoke.hang.adaptive_limits import AdaptiveLimits
+from doctor.smoke.hang.traces import CallLedger, Trace, same_call
+from doctor.smoke.model import Collective, Failure, FailureKind, Snapshot
+from doctor.smoke.run.describe import CHANNEL_BASE, FailureBuilder, current_collective
 
 QUIET = 0.1
 """Seconds without a sign after which a rank is worth a look."""
 
 
-class Scene:
+class RunState:
     """The newest snapshot of every rank, the calls so far, and what has been learnt."""
 
-    def __init__(self, world: int, limits: Limits) -> None:
+    def __init__(self, world: int, limits: AdaptiveLimits) -> None:
         self.world, self.limits = world, limits
         self.groups: dict[int, tuple[str, tuple[int, ...]]] = {0: ("world", tuple(range(world)))}
         self.snaps: dict[int, Snapshot] = {}
         self.traces: dict[int, Trace] = {}
-        self.ledger = Ledger(self.members)
+        self.ledger = CallLedger(self.members)
         self.quiet: list[Snapshot] = []
         """Living ranks that have given no sign for a while."""
         self.now = 0.0
-        self.complete: dict[tuple[int, int], float] = {}
+        self.complete_since: dict[tuple[int, int], float] = {}
         """Places that all members have entered and some have not left for a while; since when that is known."""
-        self._teller = Teller(self.groups, world)
+        self._failure_builder = FailureBuilder(self.groups, world)
 
     def members(self, group: int) -> Sequence[int]:
         """Empty for a group that is not known yet."""
-        if group >= CHANNELS:
-            return divmod(group - CHANNELS, self.world)
+        if group >= CHANNEL_BASE:
+            return divmod(group - CHANNEL_BASE, self.world)
         return self.groups[group][1] if group in self.groups else ()
 
-    def look(self, snapshots: Mapping[int, Snapshot], now: float) -> None:
+    def update(self, snapshots: Mapping[int, Snapshot], now: float) -> None:
         """Takes in what came since the last time; every Snapshot object once."""
         self.now, self.quiet = now, []
         for rank, snap in snapshots.items():
             if self.snaps.get(rank) is not snap:
-                self._take(self.snaps.get(rank), snap)
+                self._take_snapshot(self.snaps.get(rank), snap)
             if snap.age > QUIET and not snap.dead:
                 self.quiet.append(snap)
 
-    def _take(self, last: Snapshot | None, snap: Snapshot) -> None:
+    def _take_snapshot(self, last: Snapshot | None, snap: Snapshot) -> None:
         self.snaps[snap.rank] = snap
         if snap.calls:
             trace = self.traces.get(snap.rank) or self.traces.setdefault(snap.rank, Trace())
@@ -53,14 +53,14 @@ class Scene:
                 self.ledger.add(snap.rank, call)
                 trace.add(call)
         if last is None or last.stamp != snap.stamp:
-            self.limits.see(last, snap, self._transfer(last) if last else 0.0)
+            self.limits.observe(last, snap, self._transfer(last) if last else 0.0)
 
     def _transfer(self, last: Snapshot) -> float:
         """How long a collective took since all its members were in it, if that was seen at all."""
-        since = self.complete.get((last.group, last.seq))
+        since = self.complete_since.get((last.group, last.seq))
         return min(last.effective, self.now - since) if since is not None and last.state == "collective" else 0.0
 
-    def missing(self, group: int, seq: int) -> list[int]:
+    def absent_members(self, group: int, seq: int) -> list[int]:
         """Members that have not entered this place. Counters and recorded calls may each lack something."""
         called = self.ledger.calls(group, seq)
         return [rank for rank in self.members(group) if rank not in called and self.entered(rank, group) < seq]
@@ -68,36 +68,40 @@ class Scene:
     def entered(self, rank: int, group: int) -> int:
         return self.snaps[rank].entered.get(group, 0) if rank in self.snaps else 0
 
-    def awaited(self, ranks: Iterable[int]) -> Call | None:
+    def awaited_collective(self, ranks: Iterable[int]) -> Collective | None:
         """The collective in which others wait for these."""
         absent = set(ranks)
         for snap in self.snaps.values():
-            if snap.state == "collective" and absent.intersection(self.missing(snap.group, snap.seq)):
-                return current(snap)
+            if snap.state == "collective" and absent.intersection(self.absent_members(snap.group, snap.seq)):
+                return current_collective(snap)
         return None
 
     # ---- whom to blame
 
-    def straying(self, ranks: Iterable[int]) -> list[int]:
+    def deviating_ranks(self, ranks: Iterable[int]) -> list[int]:
         """Those whose steps are not what they used to be."""
-        return [rank for rank in sorted(ranks) if rank in self.traces and self.traces[rank].strays()]
+        return [rank for rank in sorted(ranks) if rank in self.traces and self.traces[rank].deviates()]
 
-    def alone(self, ranks: Iterable[int]) -> list[int]:
+    def isolated_ranks(self, ranks: Iterable[int]) -> list[int]:
         """Those of disputing ranks that nobody outside of the dispute acts like, if it acts like others of them."""
         disputed = [rank for rank in sorted(ranks) if rank in self.traces]
         outside = [trace for rank, trace in self.traces.items() if rank not in disputed]
-        alone = [rank for rank in disputed if not any(akin(self.traces[rank], one, self.members) for one in outside)]
-        return alone if len(alone) < len(disputed) else []
+        isolated = [
+            rank
+            for rank in disputed
+            if not any(same_call(self.traces[rank], outsider, self.members) for outsider in outside)
+        ]
+        return isolated if len(isolated) < len(disputed) else []
 
-    def ahead(self, ranks: Iterable[int]) -> list[int]:
+    def ranks_ahead(self, ranks: Iterable[int]) -> list[int]:
         """Those of these ranks that are through with the loop, layout or stage that others of them are in."""
         progress = {rank: self.traces[rank].progress for rank in sorted(ranks) if rank in self.traces}
         return [rank for rank, place in progress.items() if place > min(progress.values())]
 
     # ---- telling
 
-    def words(self, call: Call) -> str:
-        return self._teller.words(call)
+    def describe_call(self, call: Collective) -> str:
+        return self._failure_builder.describe_call(call)
 
-    def tell(self, kind: TroubleKind, guilty: Iterable[int], **more: Any) -> Trouble:
-        return self._teller.tell(kind, guilty, self.snaps, self.traces, **more)
+    def build_failure(self, kind: FailureKind, culprits: Iterable[int], **more: Any) -> Failure:
+        return self._failure_builder.build(kind, culprits, self.snaps, self.traces, **more)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
-from doctor.smoke.model import STAGES, Call
+from doctor.smoke.model import STAGES, Collective
 
 STEPPED = frozenset({"training", "learning"})
 """Stages in which all ranks count the same steps, so that a call of another step is another call."""
@@ -18,7 +18,7 @@ OPENING = frozenset({"barrier", "broadcast"})
 Form = tuple[str, str, int, int, int]
 
 
-def form(call: Call) -> Form:
+def form(call: Collective) -> Form:
     """What must be the same on all ranks in one place of a group's sequence."""
     step = call.step if call.stage in STEPPED and call.op not in OPENING else -1
     if call.op in PAIRED:
@@ -26,61 +26,61 @@ def form(call: Call) -> Form:
     return (call.op, call.dtype, call.numel, call.root, step)
 
 
-class Place:
+class OpenCollective:
     """One place of a group's sequence: the calls that were made in it."""
 
     __slots__ = ("calls", "form")
 
     def __init__(self, first: Form) -> None:
         self.form = first
-        self.calls: dict[int, Call] = {}
+        self.calls: dict[int, Collective] = {}
 
 
-class Ledger:
+class CallLedger:
     """All places that not every member has entered yet. The others agreed, and are forgotten."""
 
     def __init__(self, members: Callable[[int], Sequence[int]]) -> None:
         self.members = members
-        self.open: dict[int, dict[int, Place]] = {}
-        self.clash: tuple[int, int] | None = None
+        self.open: dict[int, dict[int, OpenCollective]] = {}
+        self.mismatch: tuple[int, int] | None = None
         """The first place that was seen to hold two forms."""
 
-    def add(self, rank: int, call: Call) -> None:
-        places = self.open.setdefault(call.group, {})
-        place = places.get(call.seq)
+    def add(self, rank: int, call: Collective) -> None:
+        by_seq = self.open.setdefault(call.group, {})
+        collective = by_seq.get(call.seq)
         shape = form(call)
-        if place is None:
-            place = places[call.seq] = Place(shape)
-        elif shape != place.form and self.clash is None:
-            self.clash = (call.group, call.seq)
-        place.calls[rank] = call
-        if len(place.calls) == len(self.members(call.group)) and self.clash is None:
-            self._close(places, call.seq)
+        if collective is None:
+            collective = by_seq[call.seq] = OpenCollective(shape)
+        elif shape != collective.form and self.mismatch is None:
+            self.mismatch = (call.group, call.seq)
+        collective.calls[rank] = call
+        if len(collective.calls) == len(self.members(call.group)) and self.mismatch is None:
+            self._close(by_seq, call.seq)
 
-    def _close(self, places: dict[int, Place], seq: int) -> None:
+    def _close(self, by_seq: dict[int, OpenCollective], seq: int) -> None:
         """Who entered this place has entered all before it, even where that was not heard."""
-        del places[seq]
-        while places and (oldest := next(iter(places))) < seq:
-            del places[oldest]
+        del by_seq[seq]
+        while by_seq and (oldest := next(iter(by_seq))) < seq:
+            del by_seq[oldest]
 
-    def settle(self, group: int) -> None:
+    def close_complete(self, group: int) -> None:
         """Forgets what turns out to be complete once the group's members are known."""
         places, size = self.open.get(group, {}), len(self.members(group))
         for seq in [seq for seq, place in places.items() if len(place.calls) == size]:
-            if self.clash is None and seq in places:
+            if self.mismatch is None and seq in places:
                 self._close(places, seq)
 
-    def calls(self, group: int, seq: int) -> dict[int, Call]:
+    def calls(self, group: int, seq: int) -> dict[int, Collective]:
         """The calls of a place that is still open; empty for one that all have entered, or nobody."""
         place = self.open.get(group, {}).get(seq)
         return place.calls if place else {}
 
 
-class Step:
+class StepMark:
     """The calls of one rank in one step, in order."""
 
     __slots__ = ("calls", "opening", "opens", "run", "stage", "step")
-    LONGEST = 256
+    MAX_CALLS = 256
 
     def __init__(self, stage: str, run: int, step: int, opens: bool) -> None:
         self.stage, self.run, self.step = stage, run, step
@@ -89,14 +89,14 @@ class Step:
         """How many of the calls belong to the layout's beginning, which no other step has."""
         self.opens = opens and stage in STEPPED
 
-    def add(self, call: Call) -> None:
+    def add(self, call: Collective) -> None:
         self.opens = self.opens and call.op in OPENING
-        if len(self.calls) < self.LONGEST:
+        if len(self.calls) < self.MAX_CALLS:
             self.opening += self.opens
             self.calls.append((call.group, call.op, call.dtype, call.numel, call.root))
 
     @property
-    def usual(self) -> list[tuple[int, str, str, int, int]]:
+    def regular_calls(self) -> list[tuple[int, str, str, int, int]]:
         """What every step of the run should have."""
         return self.calls[self.opening :]
 
@@ -105,26 +105,26 @@ class Trace:
     """The last few steps of one rank. Steps that count upwards in one stage are one run: one layout."""
 
     __slots__ = ("last", "steps")
-    KEPT = 4
+    KEPT_STEPS = 4
 
     def __init__(self) -> None:
-        self.steps: list[Step] = []
-        self.last: Call | None = None
+        self.steps: list[StepMark] = []
+        self.last: Collective | None = None
 
-    def add(self, call: Call) -> None:
+    def add(self, call: Collective) -> None:
         self.last = call
         now = self.steps[-1] if self.steps else None
         if now is None or now.step != call.step or now.stage != call.stage:
             now = self._begin(now, call)
         now.add(call)
 
-    def _begin(self, before: Step | None, call: Call) -> Step:
+    def _begin(self, before: StepMark | None, call: Collective) -> StepMark:
         if before is None or before.stage != call.stage:
-            step = Step(call.stage, 0, call.step, opens=True)
+            step = StepMark(call.stage, 0, call.step, opens=True)
         else:
             anew = call.step < before.step
-            step = Step(call.stage, before.run + anew, call.step, opens=anew)
-        self.steps = [*self.steps[1 - self.KEPT :], step]
+            step = StepMark(call.stage, before.run + anew, call.step, opens=anew)
+        self.steps = [*self.steps[1 - self.KEPT_STEPS :], step]
         return step
 
     @property
@@ -138,35 +138,37 @@ class Trace:
             self.last.stage in STEPPED and self.last.op == "barrier",
         )
 
-    def strays(self) -> bool:
+    def deviates(self) -> bool:
         """Whether one of the last steps departs from the rank's own other steps of the same run."""
         same = [step for step in self.steps if (step.stage, step.run) == (self.steps[-1].stage, self.steps[-1].run)]
         if len(same) < 2:
             return False
         if any(after.step != before.step + 1 for before, after in pairwise(same)):
             return True
-        habit, now = same[0].usual, same[-1].usual
-        if any(step.usual != habit for step in same[:-1]):
+        habit, now = same[0].regular_calls, same[-1].regular_calls
+        if any(step.regular_calls != habit for step in same[:-1]):
             return True
         over = self.last is not None and self.last.op == "barrier" and now[:-1] == habit  # the end of the stage
-        return not over and not _begins(habit, now)
+        return not over and not _starts_with(habit, now)
 
 
-def _begins(whole: Sequence[object], part: Sequence[object]) -> bool:
-    return len(part) <= len(whole) and list(whole[: len(part)]) == list(part)
+def _starts_with(sequence: Sequence[object], part: Sequence[object]) -> bool:
+    return len(part) <= len(sequence) and list(sequence[: len(part)]) == list(part)
 
 
-def akin(one: Trace, other: Trace, members: Callable[[int], Sequence[int]]) -> bool:
+def same_call(trace: Trace, other: Trace, members: Callable[[int], Sequence[int]]) -> bool:
     """Whether two ranks made the same calls so far in the steps that both remember, each in groups of its own."""
     theirs = {(step.stage, step.run, step.step): step for step in other.steps}
-    pairs = [(step, theirs[key]) for step in one.steps if (key := (step.stage, step.run, step.step)) in theirs]
+    pairs = [(step, theirs[key]) for step in trace.steps if (key := (step.stage, step.run, step.step)) in theirs]
     return bool(pairs) and all(
-        _alike(_parts(mine, members), mine is not one.steps[-1], _parts(its, members), its is not other.steps[-1])
+        _is_consistent(
+            _parts(mine, members), mine is not trace.steps[-1], _parts(its, members), its is not other.steps[-1]
+        )
         for mine, its in pairs
     )
 
 
-def _parts(step: Step, members: Callable[[int], Sequence[int]]) -> list[tuple[object, ...]]:
+def _parts(step: StepMark, members: Callable[[int], Sequence[int]]) -> list[tuple[object, ...]]:
     """The calls without the groups' numbers: with their sizes, and the root's place in them."""
     parts: list[tuple[object, ...]] = []
     for group, op, dtype, numel, root in step.calls:
@@ -176,7 +178,7 @@ def _parts(step: Step, members: Callable[[int], Sequence[int]]) -> list[tuple[ob
     return parts
 
 
-def _alike(mine: Sequence[object], mine_over: bool, theirs: Sequence[object], theirs_over: bool) -> bool:
+def _is_consistent(mine: Sequence[object], mine_over: bool, theirs: Sequence[object], theirs_over: bool) -> bool:
     """Of two steps that are over, none may be longer; one that is not over may still grow."""
-    may_grow = (_begins(mine, theirs) and not theirs_over) or (_begins(theirs, mine) and not mine_over)
+    may_grow = (_starts_with(mine, theirs) and not theirs_over) or (_starts_with(theirs, mine) and not mine_over)
     return mine == theirs or may_grow

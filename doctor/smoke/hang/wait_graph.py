@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from doctor.smoke.model import Snapshot
 
-Where = tuple[int, int]
+CollectiveId = tuple[int, int]
 """Group and number."""
 
 FROM_ROOT = frozenset({"broadcast", "scatter"})
@@ -21,20 +21,22 @@ TO_ROOT = frozenset({"reduce", "gather"})
 class Wait(NamedTuple):
     """One place that ranks are blocked in."""
 
-    blocked: list[int]
-    missing: list[int]
+    blocked_ranks: list[int]
+    absent_ranks: list[int]
     """Members that have not entered it."""
 
 
-def waits(blocked: Iterable[Snapshot], missing: Callable[[int, int], list[int]]) -> dict[Where, Wait]:
+def blocked_collectives(
+    blocked: Iterable[Snapshot], find_absent: Callable[[int, int], list[int]]
+) -> dict[CollectiveId, Wait]:
     """Every place that one of these ranks is blocked in."""
-    found: dict[Where, Wait] = {}
+    waits: dict[CollectiveId, Wait] = {}
     for snap in blocked:
-        where = (snap.group, snap.seq)
-        if where not in found:
-            found[where] = Wait([], missing(*where))
-        found[where].blocked.append(snap.rank)
-    return found
+        collective_id = (snap.group, snap.seq)
+        if collective_id not in waits:
+            waits[collective_id] = Wait([], find_absent(*collective_id))
+        waits[collective_id].blocked_ranks.append(snap.rank)
+    return waits
 
 
 def must_wait(snap: Snapshot, other: int) -> bool:
@@ -50,24 +52,24 @@ def must_wait(snap: Snapshot, other: int) -> bool:
     return snap.op not in TO_ROOT or snap.rank == snap.root
 
 
-def deadlock(found: Mapping[Where, Wait], snaps: Mapping[int, Snapshot], sure: bool) -> list[int]:
+def find_deadlock(waits: Mapping[CollectiveId, Wait], snaps: Mapping[int, Snapshot], sure: bool) -> list[int]:
     """Ranks that wait for each other in a circle, in its order; with `sure` only over waits that have no way out."""
-    at = {rank: where for where, wait in found.items() for rank in wait.blocked}
-    nexts: dict[Where, dict[Where, int]] = {}
-    for where, wait in found.items():
-        steps = nexts[where] = {}
-        for other in wait.missing:
-            if other not in at or (sure and not all(must_wait(snaps[rank], other) for rank in wait.blocked)):
+    at = {rank: where for where, wait in waits.items() for rank in wait.blocked_ranks}
+    edges: dict[CollectiveId, dict[CollectiveId, int]] = {}
+    for where, wait in waits.items():
+        steps = edges[where] = {}
+        for other in wait.absent_ranks:
+            if other not in at or (sure and not all(must_wait(snaps[rank], other) for rank in wait.blocked_ranks)):
                 continue
             steps.setdefault(at[other], other)
-    return _circle(nexts)
+    return _find_cycle(edges)
 
 
-def _circle(nexts: Mapping[Where, Mapping[Where, int]]) -> list[int]:
+def _find_cycle(edges: Mapping[CollectiveId, Mapping[CollectiveId, int]]) -> list[int]:
     """The ranks on the edges of the first circle found, walking in depth without recursion."""
-    finished: set[Where] = set()
-    for start in nexts:
-        path: dict[Where, None] = {}
+    finished: set[CollectiveId] = set()
+    for start in edges:
+        path: dict[CollectiveId, None] = {}
         walkers = [iter([start])]
         while walkers:
             where = next(walkers[-1], None)
@@ -76,9 +78,9 @@ def _circle(nexts: Mapping[Where, Mapping[Where, int]]) -> list[int]:
                 if path:
                     finished.add(path.popitem()[0])
             elif where in path:
-                circle = list(path)[list(path).index(where) :]
-                return [nexts[a][b] for a, b in zip(circle, [*circle[1:], where], strict=True)]
+                cycle = list(path)[list(path).index(where) :]
+                return [edges[a][b] for a, b in zip(cycle, [*cycle[1:], where], strict=True)]
             elif where not in finished:
                 path[where] = None
-                walkers.append(iter(nexts[where]))
+                walkers.append(iter(edges[where]))
     return []

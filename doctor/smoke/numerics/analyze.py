@@ -23,22 +23,22 @@ import msgspec
 from doctor.engine.fact import Unreadable
 from doctor.engine.result import Finding
 from doctor.facts.smoke import SmokeStart, SmokeTraining
-from doctor.smoke.model import Plan, SmokeRun
-from doctor.smoke.numerics.defect import Defect, finding, merged
-from doctor.smoke.numerics.finite import not_finite
-from doctor.smoke.numerics.gradients import gradients_wrong
-from doctor.smoke.numerics.layout_trace import Course, courses
-from doctor.smoke.numerics.losses import losses_wrong
-from doctor.smoke.numerics.masks import masks_wrong
-from doctor.smoke.numerics.reference_outliers import Odd, odd_twins
-from doctor.smoke.numerics.reference_run import LOSS, Twins, by_rank, twins
-from doctor.smoke.numerics.replicas import replicas_wrong
-from doctor.smoke.numerics.rng_draws import well_read
-from doctor.smoke.numerics.rng_repeats import repeated
-from doctor.smoke.numerics.shards import misread, shards_wrong
-from doctor.smoke.numerics.updates import updates_missing
+from doctor.smoke.model import SmokePlan, SmokeRun
+from doctor.smoke.numerics.defect import Defect, finding, merge_defects
+from doctor.smoke.numerics.finite import not_finite_defects
+from doctor.smoke.numerics.gradients import gradient_defects
+from doctor.smoke.numerics.layout_trace import LayoutTrace, layout_traces
+from doctor.smoke.numerics.losses import loss_defects
+from doctor.smoke.numerics.masks import mask_defects
+from doctor.smoke.numerics.reference_outliers import Outlier, find_outliers
+from doctor.smoke.numerics.reference_run import LOSS_TOLERANCE, MajorityReference, majority_reference, reference_events
+from doctor.smoke.numerics.replicas import replica_defects
+from doctor.smoke.numerics.rng_draws import correctly_read_steps
+from doctor.smoke.numerics.rng_repeats import repeated_draws
+from doctor.smoke.numerics.shards import find_misread, shard_defects
+from doctor.smoke.numerics.updates import update_defects
 
-TWIN = "smoke-twin-differs"
+REFERENCE_CHECK = "smoke-twin-differs"
 _PHASES = (
     "smoke-shards-wrong",
     "smoke-mask-repeated",
@@ -54,93 +54,101 @@ _PHASES = (
 """In the order of one step, for defects that are first seen in the same one."""
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class TrainingVerdict(msgspec.Struct, frozen=True):
     """All that is wrong with the training."""
 
-    courses: tuple[Course, ...]
+    traces: tuple[LayoutTrace, ...]
     causes: tuple[Defect, ...]
-    explained: tuple[tuple[Defect, str], ...]
+    consequences: tuple[tuple[Defect, str], ...]
     """Consequences, each with the check that holds the cause."""
 
 
-def judge_training(plan: Plan, training: Mapping[str, SmokeTraining]) -> Verdict:
+def analyze_training(plan: SmokePlan, training: Mapping[str, SmokeTraining]) -> TrainingVerdict:
     """Causes and consequences in every layout that was trained. Raises: Unreadable when there is nothing to compare."""
-    twin = twins(training)
-    if twin is None:
+    reference = majority_reference(training)
+    if reference is None:
         raise Unreadable("no rank told of its serial twin")
-    trained = courses(plan, training)
-    if not trained:
+    traces = layout_traces(plan, training)
+    if not traces:
         raise Unreadable("no layout was trained")
-    found = defects(trained, twin)
+    all_defects = defects(traces, reference)
     causes: list[Defect] = []
     explained: list[tuple[Defect, str]] = []
-    odd = any(one.share > LOSS for one in unexplained(odd_twins(plan, by_rank(training)), found))
-    for course in trained:
-        own = [one for one in found if one.course.number == course.number]
-        leads = [one for one in own if one.root]
-        if odd and not leads:
-            explained += [(one, TWIN) for one in own]
+    has_outlier = any(
+        outlier.share > LOSS_TOLERANCE
+        for outlier in unexplained(find_outliers(plan, reference_events(training)), all_defects)
+    )
+    for trace in traces:
+        layout_defects = [defect for defect in all_defects if defect.trace.number == trace.number]
+        leads = [defect for defect in layout_defects if defect.root]
+        if has_outlier and not leads:
+            explained += [(defect, REFERENCE_CHECK) for defect in layout_defects]
             continue
-        leads = leads or sorted(own, key=_when)[:1]
+        leads = leads or sorted(layout_defects, key=_detection_order)[:1]
         causes += leads
-        explained += [(one, leads[0].check) for one in own if one not in leads]
-    rooted = next((one.check for one in causes if one.root), "")
-    loose = [one for one in causes if rooted and one.check == "smoke-loss-differs"]
-    causes = [one for one in causes if one not in loose]
-    explained += [(one, rooted) for one in loose]
-    return Verdict(tuple(trained), tuple(causes), tuple(explained))
+        explained += [(defect, leads[0].check) for defect in layout_defects if defect not in leads]
+    rooted = next((defect.check for defect in causes if defect.root), "")
+    loose = [defect for defect in causes if rooted and defect.check == "smoke-loss-differs"]
+    causes = [defect for defect in causes if defect not in loose]
+    explained += [(defect, rooted) for defect in loose]
+    return TrainingVerdict(tuple(traces), tuple(causes), tuple(explained))
 
 
-def unexplained(odd: Sequence[Odd], found: Sequence[Defect]) -> list[Odd]:
+def unexplained(outliers: Sequence[Outlier], all_defects: Sequence[Defect]) -> list[Outlier]:
     """Serial twins that differ, on ranks whose draws do not."""
-    draws = {rank for one in found if one.check == "smoke-mask-differs" for rank in one.ranks or one.course.ranks}
-    return [one for one in odd if not set(one.ranks) <= draws]
+    draws = {
+        rank
+        for defect in all_defects
+        if defect.check == "smoke-mask-differs"
+        for rank in defect.ranks or defect.trace.ranks
+    }
+    return [outlier for outlier in outliers if not set(outlier.ranks) <= draws]
 
 
-def odd_devices(
-    plan: Plan, training: Mapping[str, SmokeTraining], started: Mapping[str, SmokeStart] | None
-) -> tuple[list[Odd], bool]:
+def device_outliers(
+    plan: SmokePlan, training: Mapping[str, SmokeTraining], started: Mapping[str, SmokeStart] | None
+) -> tuple[list[Outlier], bool]:
     """Serial twins that differ and stand for a device, and whether there are others, that the draws explain."""
-    told = by_rank(training)
+    events = reference_events(training)
     names = {
         event.rank: f"{event.device.name} with torch {event.torch}"
         for fact in (started or {}).values()
         for event in fact.joined
     }
-    odd = odd_twins(plan, told, names)
-    twin = twins(training)
-    if not odd or twin is None:
-        return odd, False
-    left = unexplained(odd, defects(courses(plan, training), twin))
-    return left, len(left) < len(odd)
+    outliers = find_outliers(plan, events, names)
+    reference = majority_reference(training)
+    if not outliers or reference is None:
+        return outliers, False
+    remaining = unexplained(outliers, defects(layout_traces(plan, training), reference))
+    return remaining, len(remaining) < len(outliers)
 
 
-def defects(trained: Sequence[Course], twin: Twins) -> list[Defect]:
+def defects(traces: Sequence[LayoutTrace], reference: MajorityReference) -> list[Defect]:
     """All that any rule has against any layout, causes and consequences alike."""
-    found: list[Defect] = []
-    for course in trained:
-        wrong = misread(course, twin)
-        steps = well_read(course, wrong)
-        repeats = list(repeated(course, twin, steps))
-        found += [*shards_wrong(course, twin, wrong), *repeats, *masks_wrong(course, twin, steps, repeats)]
-        found += [*gradients_wrong(course, twin), *updates_missing(course, twin)]
-        found += [*replicas_wrong(course), *not_finite(course)]
-    return found + list(losses_wrong(trained, twin))
+    result: list[Defect] = []
+    for trace in traces:
+        wrong = find_misread(trace, reference)
+        steps = correctly_read_steps(trace, wrong)
+        repeats = list(repeated_draws(trace, reference, steps))
+        result += [*shard_defects(trace, reference, wrong), *repeats, *mask_defects(trace, reference, steps, repeats)]
+        result += [*gradient_defects(trace, reference), *update_defects(trace, reference)]
+        result += [*replica_defects(trace), *not_finite_defects(trace)]
+    return result + list(loss_defects(traces, reference))
 
 
-def _when(one: Defect) -> tuple[int, int]:
+def _detection_order(defect: Defect) -> tuple[int, int]:
     # Where the gradient's norm alone is off, the reduction's own checks come first.
-    late = one.check == "smoke-loss-differs" and one.kind.startswith("gradient")
-    return one.step, _PHASES.index(one.check) if not late else _PHASES.index("smoke-gradient-summed") + 1
+    late = defect.check == "smoke-loss-differs" and defect.kind.startswith("gradient")
+    return defect.step, _PHASES.index(defect.check) if not late else _PHASES.index("smoke-gradient-summed") + 1
 
 
 def findings(check: str, run: SmokeRun, training: Mapping[str, SmokeTraining]) -> Iterator[Finding]:
     """What one check has to say. Raises: Unreadable after that, where another check explains what it saw."""
-    verdict = judge_training(run.plan, training)
-    for group in merged(one for one in verdict.causes if one.check == check):
-        yield finding(group, len(verdict.courses))
-    hidden = [(one, cause) for one, cause in verdict.explained if one.check == check and cause != check]
+    verdict = analyze_training(run.plan, training)
+    for group in merge_defects(defect for defect in verdict.causes if defect.check == check):
+        yield finding(group, len(verdict.traces))
+    hidden = [(defect, cause) for defect, cause in verdict.consequences if defect.check == check and cause != check]
     if hidden:
         cause = Counter(cause for _, cause in hidden).most_common(1)[0][0]
-        layouts = ", ".join(dict.fromkeys(one.course.layout.name for one, _ in hidden))
+        layouts = ", ".join(dict.fromkeys(defect.trace.layout.name for defect, _ in hidden))
         raise Unreadable(f"not as it should be in {layouts}; {cause} explains it", cause)

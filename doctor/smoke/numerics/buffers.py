@@ -4,54 +4,54 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from doctor.facts.smoke import Wrong
+from doctor.facts.smoke import CollectiveWrong
 
-BLOCKS = ("all_gather", "all_to_all")
+BLOCK_OPS = ("all_gather", "all_to_all")
 """Results made of one block for each member, in the group's order."""
-UNTOUCHED = 13
+UNTOUCHED_OFFSET = 13
 """Room for a result holds what is expected, and this more, until it is written."""
 
 
-def looks(one: Wrong, group: Sequence[int]) -> str:
+def describe_damage(event: CollectiveWrong, group: Sequence[int]) -> str:
     """The damage in words; empty when it looks like nothing known."""
-    got, expected = one.got, one.expected
+    got, expected = event.got, event.expected
     if isinstance(got, str) or isinstance(expected, str) or got is None or expected is None:
         return ""
-    if got - expected == UNTOUCHED:
+    if got - expected == UNTOUCHED_OFFSET:
         return "nothing was ever written there"
-    other = _sender(one, group)
+    other = _sender(event, group)
     if other >= 0:
         return f"it is what rank {other} sends: ranks or devices changed places"
-    if one.wrong == 1 and one.numel > 1:
+    if event.wrong == 1 and event.numel > 1:
         return "one element alone: a bit that flipped"
-    if one.index and one.wrong == one.numel - one.index:
+    if event.index and event.wrong == event.numel - event.index:
         return "all from there on: a transfer cut short"
     return ""
 
 
-def _source(one: Wrong, group: Sequence[int]) -> int:
+def _source(event: CollectiveWrong, group: Sequence[int]) -> int:
     """The rank whose element it should be; -1 where that is not one rank."""
-    if one.op == "broadcast":
-        return one.root
-    if one.rank not in group:
+    if event.op == "broadcast":
+        return event.root
+    if event.rank not in group:
         return -1
-    if one.op in BLOCKS:
-        return group[min(one.index * len(group) // one.numel, len(group) - 1)]
-    return group[group.index(one.rank) - 1] if one.op == "send_recv" else -1
+    if event.op in BLOCK_OPS:
+        return group[min(event.index * len(group) // event.numel, len(group) - 1)]
+    return group[group.index(event.rank) - 1] if event.op == "send_recv" else -1
 
 
-def _sender(one: Wrong, group: Sequence[int]) -> int:
+def _sender(event: CollectiveWrong, group: Sequence[int]) -> int:
     """Another member, if a whole block is wrong and its first element is what that one sends there; or -1."""
-    blocks = one.op in BLOCKS
-    here, count = _source(one, group), one.numel // len(group) if blocks and group else one.numel
-    if here < 0 or one.dtype == "bool" or one.wrong < count:
+    blocks = event.op in BLOCK_OPS
+    source, count = _source(event, group), event.numel // len(group) if blocks and group else event.numel
+    if source < 0 or event.dtype == "bool" or event.wrong < count:
         return -1
-    start = group.index(one.rank) * count if one.op == "all_to_all" else 0
-    index = one.index % count if blocks else one.index
-    held = [rank for rank in group if rank != here and sent(max(group) + 1, rank, start + index) == one.got]
+    start = group.index(event.rank) * count if event.op == "all_to_all" else 0
+    index = event.index % count if blocks else event.index
+    held = [rank for rank in group if rank != source and sent_value(max(group) + 1, rank, start + index) == event.got]
     return held[0] if len(held) == 1 else -1
 
 
-def sent(world: int, rank: int, index: int) -> int:
+def sent_value(world: int, rank: int, index: int) -> int:
     """Element `index` of what a rank sends in the collectives stage, in worlds of up to 11 ranks; else -1."""
     return (7 * index + 3 * rank) % 11 + 1 if world <= 11 else -1

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from doctor.facts.smoke.collectives import Wrong
+from doctor.facts.smoke.collectives import CollectiveWrong
 
 Groups = Mapping[int, tuple[str, tuple[int, ...]]]
 SEGMENTED = ("all_gather", "all_to_all")
@@ -19,45 +19,48 @@ class Blame(msgspec.Struct, frozen=True):
 
     ranks: tuple[int, ...]
     """More than one: it is one of them, and these values do not tell which."""
-    events: tuple[Wrong, ...]
+    events: tuple[CollectiveWrong, ...]
 
 
-def blamed(events: Iterable[Wrong], groups: Groups, world: int) -> list[Blame]:
+def blame_ranks(events: Iterable[CollectiveWrong], groups: Groups, world: int) -> list[Blame]:
     """Every event is explained once, by the rank that explains the most of them first."""
-    told: dict[tuple[int, str, str], list[Wrong]] = defaultdict(list)
+    events_by_call: dict[tuple[int, str, str], list[CollectiveWrong]] = defaultdict(list)
     for event in events:
-        told[event.gid, event.op, event.dtype].append(event)
-    left = [(own, _candidates(own, groups.get(gid, ("", tuple(range(world))))[1])) for (gid, _, _), own in told.items()]
-    found: list[Blame] = []
-    while left:
+        events_by_call[event.gid, event.op, event.dtype].append(event)
+    unexplained = [
+        (call_events, _candidates(call_events, groups.get(gid, ("", tuple(range(world))))[1]))
+        for (gid, _, _), call_events in events_by_call.items()
+    ]
+    blames: list[Blame] = []
+    while unexplained:
         reach: dict[int, list[int]] = defaultdict(list)
-        for number, (_, ranks) in enumerate(left):
+        for number, (_, ranks) in enumerate(unexplained):
             for rank in ranks:
                 reach[rank].append(number)
         explained = max((reach[rank] for rank in sorted(reach)), key=len)
         # Ranks that explain the same events cannot be told apart.
         worst = tuple(sorted(rank for rank, numbers in reach.items() if numbers == explained))
-        found.append(Blame(worst, tuple(event for number in explained for event in left[number][0])))
-        left = [one for number, one in enumerate(left) if number not in explained]
-    return found
+        blames.append(Blame(worst, tuple(event for number in explained for event in unexplained[number][0])))
+        unexplained = [entry for number, entry in enumerate(unexplained) if number not in explained]
+    return blames
 
 
-def _candidates(events: Sequence[Wrong], members: Sequence[int]) -> set[int]:
+def _candidates(events: Sequence[CollectiveWrong], members: Sequence[int]) -> set[int]:
     """The ranks that one collective's wrong values can come from."""
-    first, saw = events[0], {event.rank for event in events}
+    first, observers = events[0], {event.rank for event in events}
     op = first.op.split()[0]
     if op in SEGMENTED or op == "send_recv":
         sources = {_source(event, op, members) for event in events}
-        return sources if len(saw) > 1 else sources | saw
+        return sources if len(observers) > 1 else sources | observers
     if op == "broadcast":
         roots = {event.root for event in events}
-        return roots if len(saw) > 1 or len(members) == 2 else roots | saw
-    if op in ("all_reduce", "barrier") and len(saw) == 1 and len(members) > 1:
-        return saw  # the others have the right sum: what they gave was right
+        return roots if len(observers) > 1 or len(members) == 2 else roots | observers
+    if op in ("all_reduce", "barrier") and len(observers) == 1 and len(members) > 1:
+        return observers  # the others have the right sum: what they gave was right
     return set(members)
 
 
-def _source(event: Wrong, op: str, members: Sequence[int]) -> int:
+def _source(event: CollectiveWrong, op: str, members: Sequence[int]) -> int:
     """Whose values lie at the first wrong place."""
     if op == "send_recv":
         return event.root if event.root >= 0 else members[members.index(event.rank) - 1]

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from doctor.engine.result import Finding
-from doctor.smoke.model import Plan
-from doctor.smoke.numerics.layout_trace import BEGIN, Course
+from doctor.smoke.model import SmokePlan
+from doctor.smoke.numerics.layout_trace import BEFORE_FIRST_STEP, LayoutTrace
 
 
 class Defect(msgspec.Struct, frozen=True):
@@ -18,9 +18,9 @@ class Defect(msgspec.Struct, frozen=True):
     check: str
     kind: str
     """Which of the check's faults: defects of one kind are told once for all layouts."""
-    course: Course
+    trace: LayoutTrace
     step: int
-    """The first; `BEGIN` for before the first one."""
+    """The first; `BEFORE_FIRST_STEP` for before the first one."""
     ranks: tuple[int, ...]
     """Who is to blame; empty when all ranks do the same wrong thing."""
     template: str
@@ -33,87 +33,93 @@ class Defect(msgspec.Struct, frozen=True):
     """Other layouts may tell more of the same fault."""
 
 
-def merged(defects: Iterable[Defect]) -> list[list[Defect]]:
+def merge_defects(defects: Iterable[Defect]) -> list[list[Defect]]:
     """The defects of one check, those that are one fault seen in several layouts together, the clearest first."""
-    found: list[list[Defect]] = []
+    groups: list[list[Defect]] = []
     # A layout with more ranks to compare names fewer of them.
-    for one in sorted(defects, key=lambda one: (one.tie, one.vague, len(one.ranks), one.course.number)):
-        for known in found:
-            if one.kind == known[0].kind and _same_ranks(known[0].ranks, one.ranks):
-                known.append(one)
+    for defect in sorted(
+        defects, key=lambda candidate: (candidate.tie, candidate.vague, len(candidate.ranks), candidate.trace.number)
+    ):
+        for group in groups:
+            if defect.kind == group[0].kind and _same_ranks(group[0].ranks, defect.ranks):
+                group.append(defect)
                 break
         else:
-            found.append([one])
-    return found
+            groups.append([defect])
+    return groups
 
 
-def _same_ranks(known: tuple[int, ...], ranks: tuple[int, ...]) -> bool:
-    return set(known) <= set(ranks) if known and ranks else known == ranks
+def _same_ranks(group_ranks: tuple[int, ...], ranks: tuple[int, ...]) -> bool:
+    return set(group_ranks) <= set(ranks) if group_ranks and ranks else group_ranks == ranks
 
 
 def finding(defects: Sequence[Defect], total: int) -> Finding:
     """Defects that are one fault, in words; ``total`` layouts were trained."""
-    first, plan = defects[0], defects[0].course.plan
-    ranks = first.ranks or tuple(first.course.ranks)
-    names = list(dict.fromkeys(one.course.layout.name for one in sorted(defects, key=lambda one: one.course.number)))
+    first, plan = defects[0], defects[0].trace.plan
+    ranks = first.ranks or tuple(first.trace.ranks)
+    names = list(
+        dict.fromkeys(
+            defect.trace.layout.name for defect in sorted(defects, key=lambda candidate: candidate.trace.number)
+        )
+    )
     return Finding(
         first.template + " (in {where})",
         hosts=[plan.host_of(rank) for rank in _first_of_each_host(plan, ranks)],
-        who=who(first.course, first.ranks),
+        who=describe_ranks(first.trace, first.ranks),
         ranks=list(ranks),
         step=max(first.step, 0),
-        before=first.step == BEGIN,
-        where=where(names, total),
+        before=first.step == BEFORE_FIRST_STEP,
+        where=describe_layouts(names, total),
         layouts=names,
         tie=first.tie,
         **first.values,
     )
 
 
-def _first_of_each_host(plan: Plan, ranks: Iterable[int]) -> list[int]:
+def _first_of_each_host(plan: SmokePlan, ranks: Iterable[int]) -> list[int]:
     return list({plan.host_of(rank): rank for rank in sorted(ranks, reverse=True)}.values())[::-1]
 
 
-def where(names: Sequence[str], total: int) -> str:
+def describe_layouts(names: Sequence[str], total: int) -> str:
     """Layouts in words: ``dp4 and dp2 tp2, 2 of 6 layouts``."""
     if len(names) == total:
         return f"all {total} layouts" if total > 1 else names[0]
-    shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-    return f"{shown}; {len(names)} of {total} layouts"
+    listed = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    return f"{listed}; {len(names)} of {total} layouts"
 
 
-def who(course: Course, ranks: Sequence[int]) -> str:
+def describe_ranks(trace: LayoutTrace, ranks: Sequence[int]) -> str:
     """Ranks in words, with where each runs and what it is in the layout: ``rank 3 (w2; dp1 tp1)``."""
-    if not ranks or len(ranks) == course.layout.world:
+    if not ranks or len(ranks) == trace.layout.world:
         return "every rank"
     if len(ranks) == 1:
-        return f"rank {ranks[0]} ({place(course, ranks[0])})"
+        return f"rank {ranks[0]} ({describe_placement(trace, ranks[0])})"
     if len(ranks) <= 4:
-        return "ranks " + ", ".join(f"{rank} ({place(course, rank)})" for rank in ranks)
-    return f"ranks {spans(ranks)}"
+        return "ranks " + ", ".join(f"{rank} ({describe_placement(trace, rank)})" for rank in ranks)
+    return f"ranks {format_ranges(ranks)}"
 
 
-def place(course: Course, rank: int) -> str:
+def describe_placement(trace: LayoutTrace, rank: int) -> str:
     """Host, device and coordinates: ``w2, NPU 3; dp1 tp1``."""
-    plan, layout = course.plan, course.layout
-    where = plan.places[rank]
-    device = f", {'NPU' if plan.backend == 'hccl' else 'GPU'} {where.device}" if where.device >= 0 else ""
-    sizes = zip(("pp", "dp", "tp"), (layout.pp, layout.dp, layout.tp), course.place(rank), strict=True)
-    seat = " ".join(f"{word}{at}" for word, size, at in sizes if size > 1)
-    return f"{where.host}{device}" + (f"; {seat}" if seat else "")
+    plan, layout = trace.plan, trace.layout
+    placement = plan.places[rank]
+    device = f", {'NPU' if plan.backend == 'hccl' else 'GPU'} {placement.device}" if placement.device >= 0 else ""
+    sizes = zip(("pp", "dp", "tp"), (layout.pp, layout.dp, layout.tp), trace.coordinates(rank), strict=True)
+    coordinates = " ".join(f"{word}{at}" for word, size, at in sizes if size > 1)
+    return f"{placement.host}{device}" + (f"; {coordinates}" if coordinates else "")
 
 
-def ranks_on(plan: Plan, ranks: Sequence[int]) -> str:
+def ranks_on(plan: SmokePlan, ranks: Sequence[int]) -> str:
     """Ranks in words, with their hosts: ``rank 3 (w2)``."""
     if not ranks:
         return "no rank"
     if len(ranks) == 1:
         return f"rank {ranks[0]} ({plan.host_of(ranks[0])})"
     hosts = list(dict.fromkeys(plan.host_of(rank) for rank in ranks))
-    return f"ranks {spans(ranks)} ({', '.join(hosts[:4])}{' ...' if len(hosts) > 4 else ''})"
+    return f"ranks {format_ranges(ranks)} ({', '.join(hosts[:4])}{' ...' if len(hosts) > 4 else ''})"
 
 
-def spans(numbers: Iterable[int]) -> str:
+def format_ranges(numbers: Iterable[int]) -> str:
     """Numbers in words, runs folded: ``0-3, 7``."""
     runs: list[list[int]] = []
     for number in sorted(set(numbers)):

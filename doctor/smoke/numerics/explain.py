@@ -7,49 +7,49 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from doctor.smoke.model import Layout
-from doctor.smoke.numerics.layout_trace import Course, pick, split
-from doctor.smoke.numerics.reference_run import Twins, relative
-from doctor.smoke.numerics.updates import shares
+from doctor.smoke.numerics.layout_trace import LayoutTrace, field_values, majority_split
+from doctor.smoke.numerics.reference_run import MajorityReference, relative_error
+from doctor.smoke.numerics.updates import movement_ratios
 
 
-class Off(msgspec.Struct, frozen=True):
+class Deviation(msgspec.Struct, frozen=True):
     """The first step in which a layout is not the serial twin."""
 
     step: int
-    what: str
+    quantity: str
     """loss; or gradient, when the loss of the step is still right."""
-    saw: float
-    want: float
+    observed: float
+    expected: float
 
     @property
     def share(self) -> float:
-        return relative(self.saw, self.want)
+        return relative_error(self.observed, self.expected)
 
 
-def likely(course: Course, twin: Twins, here: Off) -> str:
+def likely_cause(trace: LayoutTrace, reference: MajorityReference, deviation: Deviation) -> str:
     """The error that fits: by when the layout leaves the twin, in what, and whether uncut tensors stay alike."""
-    layout = course.layout
-    if here.step == 0 and here.what == "loss":
-        return _forward(course, twin)
-    if here.what == "gradient":
-        return _backward(layout, here)
+    layout = trace.layout
+    if deviation.step == 0 and deviation.quantity == "loss":
+        return _forward_cause(trace, reference)
+    if deviation.quantity == "gradient":
+        return _backward_cause(layout, deviation)
     if layout.zero:
         return "a ZeRO rank updates another shard of the parameters than the one whose gradient it was given"
-    moved = list(shares(course, twin).values())
-    if here.step == 1 and moved and max(moved) - min(moved) <= 0.02 * max(moved):
+    moved = list(movement_ratios(trace, reference).values())
+    if deviation.step == 1 and moved and max(moved) - min(moved) <= 0.02 * max(moved):
         return f"the updates are {sum(moved) / len(moved):.3g} times as large as they should be (learning rate)"
-    if here.step == 1:
+    if deviation.step == 1:
         return "the gradient of step 0 was right in size, and is not what the parameters were updated with"
-    return f"one wrong number in step {here.step - 1}: a transfer, or a device's memory; run again and compare"
+    return f"one wrong number in step {deviation.step - 1}: a transfer, or a device's memory; run again and compare"
 
 
-def _forward(course: Course, twin: Twins) -> str:
-    layout = course.layout
-    begun = course.begun.get(0)
-    if layout.tp * layout.pp == 1 and begun and begun.params != twin.init:
+def _forward_cause(trace: LayoutTrace, reference: MajorityReference) -> str:
+    layout = trace.layout
+    begun = trace.begun.get(0)
+    if layout.tp * layout.pp == 1 and begun and begun.params != reference.init:
         return "rank 0 begins with other parameters than its serial twin (another seed, another checkpoint)"
     if layout.tp > 1:
-        apart = any(split(pick(course.steps[0], group, "replicated")) for group in course.slices)
+        apart = any(majority_split(field_values(trace.steps[0], group, "replicated")) for group in trace.slices)
         if apart:
             return "the forward pass lacks an all-reduce over the tensor-parallel group"
         return "a tensor-parallel rank holds another slice of a matrix than its place says (permuted shards)"
@@ -58,27 +58,27 @@ def _forward(course: Course, twin: Twins) -> str:
     return "the forward pass of one rank computes something else, or its rows count more or less than the others'"
 
 
-def _backward(layout: Layout, here: Off) -> str:
+def _backward_cause(layout: Layout, deviation: Deviation) -> str:
     if layout.tp > 1:
         return "the backward pass lacks an all-reduce over the tensor-parallel group"
     if layout.recompute:
         return "what is computed again for the backward pass is not what the forward pass had computed"
     if layout.pp > 1:
         return "a pipeline stage gets another gradient than the stage after it sent, or loses a micro-batch"
-    if layout.dp > 1 and here.share > 0.01:
-        return f"the reduction weighs the ranks wrongly: the gradient is {here.saw / here.want:.4g} times as long"
+    if layout.dp > 1 and deviation.share > 0.01:
+        return f"the reduction weighs the ranks wrongly: the gradient is {deviation.observed / deviation.expected:.4g} times as long"
     return "single numbers of the gradient are wrong: a lossy or damaged transfer"
 
 
-def only(wrong: Sequence[Layout], sound: Sequence[Layout]) -> str:
+def common_features(wrong: Sequence[Layout], sound: Sequence[Layout]) -> str:
     """What all wrong layouts have and no sound one: where to look."""
     names: dict[str, Callable[[Layout], bool]] = {
-        "data parallelism": lambda one: one.dp > 1,
-        "tensor parallelism": lambda one: one.tp > 1,
-        "pipeline stages": lambda one: one.pp > 1,
-        "ZeRO-1": lambda one: one.zero,
-        "micro-batches": lambda one: one.accumulate > 1,
-        "recomputing": lambda one: one.recompute,
+        "data parallelism": lambda layout: layout.dp > 1,
+        "tensor parallelism": lambda layout: layout.tp > 1,
+        "pipeline stages": lambda layout: layout.pp > 1,
+        "ZeRO-1": lambda layout: layout.zero,
+        "micro-batches": lambda layout: layout.accumulate > 1,
+        "recomputing": lambda layout: layout.recompute,
     }
-    found = [name for name, has in names.items() if all(map(has, wrong)) and not any(map(has, sound))]
-    return f"; only with {' and '.join(found)}" if found and sound else ""
+    common = [name for name, has in names.items() if all(map(has, wrong)) and not any(map(has, sound))]
+    return f"; only with {' and '.join(common)}" if common and sound else ""

@@ -5,91 +5,97 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from doctor.facts.smoke import Stepped
-from doctor.smoke.numerics.defect import Defect, spans
-from doctor.smoke.numerics.layout_trace import Course, pick, split
-from doctor.smoke.numerics.reference_run import Twins, relative
+from doctor.facts.smoke import TrainingStep
+from doctor.smoke.numerics.defect import Defect, format_ranges
+from doctor.smoke.numerics.layout_trace import LayoutTrace, field_values, majority_split
+from doctor.smoke.numerics.reference_run import MajorityReference, relative_error
 
-SUMMED, APART = "smoke-gradient-summed", "smoke-gradient-not-synchronised"
-ABOVE = 1.001
+SUMMED, NOT_SYNCHRONISED = "smoke-gradient-summed", "smoke-gradient-not-synchronised"
+MEAN_MARGIN = 1.001
 """A mean is never longer than the longest of what it is the mean of; rounding stays far below this."""
 
 
-def gradients_wrong(course: Course, twin: Twins) -> Iterator[Defect]:
+def gradient_defects(trace: LayoutTrace, reference: MajorityReference) -> Iterator[Defect]:
     """The first step whose reduced gradient is not the same on all ranks, or not a mean."""
-    for step, said in course.after():
-        found = [*_apart(course, step, said), *_summed(course, twin, step, said)]
-        if found:
-            yield from found
+    for step, events in trace.numbered_steps():
+        defects = [*_not_synchronised(trace, step, events), *_summed(trace, reference, step, events)]
+        if defects:
+            yield from defects
             return
 
 
-def size(course: Course, said: dict[int, Stepped]) -> float | None:
+def gradient_norm(trace: LayoutTrace, events: dict[int, TrainingStep]) -> float | None:
     """The whole gradient's norm after the reduction, from the shares of the ranks that hold one model together."""
-    first = course.models[0] if not course.layout.zero else tuple(course.ranks)
-    shares = pick(said, first, "grad")
+    first = trace.models[0] if not trace.layout.zero else tuple(trace.ranks)
+    shares = field_values(events, first, "grad")
     return math.sqrt(sum(share * share for share in shares.values())) if len(shares) == len(first) else None
 
 
-def _apart(course: Course, step: int, said: dict[int, Stepped]) -> Iterator[Defect]:
-    if course.layout.zero:
+def _not_synchronised(trace: LayoutTrace, step: int, events: dict[int, TrainingStep]) -> Iterator[Defect]:
+    if trace.layout.zero:
         return  # each rank reduces a shard of its own
     against: list[int] = []
-    own: list[int] = []
+    unreduced: list[int] = []
     tie = False
-    for group in course.replicas:
-        found = split(pick(said, group, "grad_digest"))
-        if found:
-            against += found.against
-            tie = tie or found.tie
-            own += [rank for rank in found.against if _kept(said[rank])]
+    for group in trace.replicas:
+        split = majority_split(field_values(events, group, "grad_digest"))
+        if split:
+            against += split.deviating
+            tie = tie or split.tie
+            unreduced += [rank for rank in split.deviating if _is_unreduced(events[rank])]
     if not against:
         return
-    if own:
-        ranks, kind = tuple(sorted(own)), "own"
+    if unreduced:
+        ranks, kind = tuple(sorted(unreduced)), "own"
         template = "the gradient of {who} is the same before and after the reduction in step {step}: it was not reduced"
     else:
         ranks, kind = tuple(sorted(against)), "other"
         template = "after its reduction in step {step} {who} has another gradient than its data-parallel group{rest}"
-    groups = [group for group in course.replicas if set(group) & set(ranks)]
-    whole = kind == "own" and len(ranks) == course.layout.world
-    rest = "" if tie else f", whose ranks {spans(set(groups[0]) - set(ranks))} agree"
-    values = {"group": spans(groups[0]), "rest": rest}
-    yield Defect(APART, kind, course, step, () if whole else ranks, template, values, tie=tie and kind == "other")
+    groups = [group for group in trace.replicas if set(group) & set(ranks)]
+    every_rank = kind == "own" and len(ranks) == trace.layout.world
+    rest = "" if tie else f", whose ranks {format_ranges(set(groups[0]) - set(ranks))} agree"
+    values = {"group": format_ranges(groups[0]), "rest": rest}
+    yield Defect(
+        NOT_SYNCHRONISED, kind, trace, step, () if every_rank else ranks, template, values, tie=tie and kind == "other"
+    )
 
 
-def _kept(said: Stepped) -> bool:
-    return said.grad is not None and said.grad == said.grad_local
+def _is_unreduced(event: TrainingStep) -> bool:
+    return event.grad is not None and event.grad == event.grad_local
 
 
-def _summed(course: Course, twin: Twins, step: int, said: dict[int, Stepped]) -> Iterator[Defect]:
-    layout = course.layout
-    total, want = size(course, said), twin.grads[step] if step < len(twin.grads) else None
-    share = total / want if total and want else 0.0
-    long = layout.dp > 1 and _too_long(course, said)
+def _summed(
+    trace: LayoutTrace, reference: MajorityReference, step: int, events: dict[int, TrainingStep]
+) -> Iterator[Defect]:
+    layout = trace.layout
+    total, expected = gradient_norm(trace, events), reference.grads[step] if step < len(reference.grads) else None
+    share = total / expected if total and expected else 0.0
+    long = layout.dp > 1 and _too_long(trace, events)
     counts = {"data": layout.dp, "micro": layout.accumulate, "both": layout.dp * layout.accumulate}
-    fits = [kind for kind, count in counts.items() if count > 1 and relative(share, count) <= 10 * twin.tolerance]
+    fits = [
+        kind for kind, count in counts.items() if count > 1 and relative_error(share, count) <= 10 * reference.tolerance
+    ]
     # With as many ranks as micro-batches, only a sum over ranks is longer than what it is the sum of.
     fits.sort(key=lambda kind: (kind == "data") != long)
     if fits:
-        yield _sum(course, step, fits[0], counts[fits[0]], share, False)
+        yield _sum_defect(trace, step, fits[0], counts[fits[0]], share, False)
     elif long:
-        yield _sum(course, step, "data", layout.dp, share, True)
+        yield _sum_defect(trace, step, "data", layout.dp, share, True)
 
 
-def _too_long(course: Course, said: dict[int, Stepped]) -> bool:
+def _too_long(trace: LayoutTrace, events: dict[int, TrainingStep]) -> bool:
     """Reduced gradients are longer than any mean of the local ones can be."""
     long = []
-    for group in course.replicas:
-        local, after = pick(said, group, "grad_local"), pick(said, group, "grad")
+    for group in trace.replicas:
+        local, after = field_values(events, group, "grad_local"), field_values(events, group, "grad")
         if len(local) != len(group) or len(after) != len(group):
             return False
-        reduced = math.sqrt(sum(norm * norm for norm in after.values())) if course.layout.zero else min(after.values())
-        long.append(reduced > ABOVE * max(local.values()))
+        reduced = math.sqrt(sum(norm * norm for norm in after.values())) if trace.layout.zero else min(after.values())
+        long.append(reduced > MEAN_MARGIN * max(local.values()))
     return all(long)
 
 
-def _sum(course: Course, step: int, kind: str, count: int, share: float, root: bool) -> Defect:
+def _sum_defect(trace: LayoutTrace, step: int, kind: str, count: int, share: float, root: bool) -> Defect:
     over = {"data": "data-parallel ranks", "micro": "micro-batches", "both": "ranks and micro-batches"}[kind]
     template = (
         "the gradient of step {step} is {share} times the serial twin's: a sum over {count} {over}, not their mean"
@@ -97,4 +103,4 @@ def _sum(course: Course, step: int, kind: str, count: int, share: float, root: b
     if root:
         template = "the reduced gradient of step {step} is longer than any of the {count} local ones: no mean can be"
     values = {"share": float(f"{share:.4g}"), "count": count, "over": over}
-    return Defect(SUMMED, kind, course, step, (), template, values, root=root)
+    return Defect(SUMMED, kind, trace, step, (), template, values, root=root)

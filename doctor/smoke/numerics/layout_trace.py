@@ -8,24 +8,24 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from doctor.facts.smoke import Begun, Ended, SmokeTraining, Stepped
-from doctor.smoke.model import Layout, Plan
+from doctor.facts.smoke import LayoutBegun, LayoutEnded, SmokeTraining, TrainingStep
+from doctor.smoke.model import Layout, SmokePlan
 
 Value = TypeVar("Value", bound=Hashable)
-Kind = TypeVar("Kind", Begun, Ended)
-BEGIN = -1
+Kind = TypeVar("Kind", LayoutBegun, LayoutEnded)
+BEFORE_FIRST_STEP = -1
 """The step of what is wrong before the first step."""
 
 
-class Course(msgspec.Struct, frozen=True):
-    """Every event of one layout, by rank. A rank that said nothing is not in it. Made by `course`."""
+class LayoutTrace(msgspec.Struct, frozen=True):
+    """Every event of one layout, by rank. A rank that said nothing is not in it. Made by `build_trace`."""
 
-    plan: Plan
+    plan: SmokePlan
     number: int
     """Of the layout in the plan."""
-    begun: dict[int, Begun]
-    steps: tuple[dict[int, Stepped], ...]
-    ended: dict[int, Ended]
+    begun: dict[int, LayoutBegun]
+    steps: tuple[dict[int, TrainingStep], ...]
+    ended: dict[int, LayoutEnded]
     replicas: tuple[tuple[int, ...], ...]
     """Groups whose ranks hold the same parameters, and train them on different data."""
     models: tuple[tuple[int, ...], ...]
@@ -41,51 +41,51 @@ class Course(msgspec.Struct, frozen=True):
     def ranks(self) -> range:
         return range(self.layout.world)
 
-    def place(self, rank: int) -> tuple[int, int, int]:
+    def coordinates(self, rank: int) -> tuple[int, int, int]:
         """Pipeline stage, data-parallel index, tensor-parallel index."""
-        return place_in(self.layout, rank)
+        return coordinates_in(self.layout, rank)
 
-    def after(self) -> Iterator[tuple[int, dict[int, Stepped]]]:
+    def numbered_steps(self) -> Iterator[tuple[int, dict[int, TrainingStep]]]:
         """The steps, numbered."""
         yield from enumerate(self.steps)
 
 
-def place_in(layout: Layout, rank: int) -> tuple[int, int, int]:
+def coordinates_in(layout: Layout, rank: int) -> tuple[int, int, int]:
     """Pipeline stage, data-parallel index, tensor-parallel index."""
     return rank // (layout.dp * layout.tp), rank // layout.tp % layout.dp, rank % layout.tp
 
 
-def course(
-    plan: Plan,
+def build_trace(
+    plan: SmokePlan,
     number: int,
-    begun: Mapping[int, Begun] | None = None,
-    steps: Iterable[dict[int, Stepped]] = (),
-    ended: Mapping[int, Ended] | None = None,
-) -> Course:
+    begun: Mapping[int, LayoutBegun] | None = None,
+    steps: Iterable[dict[int, TrainingStep]] = (),
+    ended: Mapping[int, LayoutEnded] | None = None,
+) -> LayoutTrace:
     """A layout, with the groups that its ranks fall into."""
     groups: tuple[dict[tuple[int, ...], list[int]], ...] = ({}, {}, {})
     for rank in range(plan.layouts[number].world):
-        stage, data, part = place_in(plan.layouts[number], rank)
+        stage, data, part = coordinates_in(plan.layouts[number], rank)
         for group, same in zip(groups, ((stage, part), (data,), (stage, data)), strict=True):
             group.setdefault(same, []).append(rank)
     replicas, models, slices = (tuple(map(tuple, group.values())) for group in groups)
-    return Course(plan, number, dict(begun or {}), tuple(steps), dict(ended or {}), replicas, models, slices)
+    return LayoutTrace(plan, number, dict(begun or {}), tuple(steps), dict(ended or {}), replicas, models, slices)
 
 
-class Split(msgspec.Struct, frozen=True):
+class MajoritySplit(msgspec.Struct, frozen=True):
     """Ranks that should agree and do not."""
 
-    against: tuple[int, ...]
+    deviating: tuple[int, ...]
     """Those that stand against the rest; all of them when no value has most of the votes."""
-    agree: tuple[int, ...]
+    agreeing: tuple[int, ...]
     """Those that hold the commonest value; empty for a tie."""
 
     @property
     def tie(self) -> bool:
-        return not self.agree
+        return not self.agreeing
 
 
-def split(values: Mapping[int, Value], casting: Value | None = None) -> Split | None:
+def majority_split(values: Mapping[int, Value], casting: Value | None = None) -> MajoritySplit | None:
     """Who differs from most; ``casting`` decides a tie. None when all agree."""
     votes = Counter(values.values())
     if len(votes) < 2:
@@ -94,24 +94,24 @@ def split(values: Mapping[int, Value], casting: Value | None = None) -> Split | 
     top = [value for value, count in votes.items() if count == most]
     norm = top[0] if len(top) == 1 else casting if casting in top else None
     if norm is None:
-        return Split(tuple(sorted(values)), ())
-    return Split(
+        return MajoritySplit(tuple(sorted(values)), ())
+    return MajoritySplit(
         tuple(sorted(rank for rank in values if values[rank] != norm)),
         tuple(sorted(rank for rank in values if values[rank] == norm)),
     )
 
 
-def pick(said: Mapping[int, Any], ranks: Iterable[int], name: str) -> dict[int, Any]:
+def field_values(events: Mapping[int, Any], ranks: Iterable[int], name: str) -> dict[int, Any]:
     """One field of what these ranks said; ranks that did not say it are left out."""
-    found = {rank: getattr(said[rank], name) for rank in ranks if rank in said}
-    return {rank: value for rank, value in found.items() if value is not None}
+    values = {rank: getattr(events[rank], name) for rank in ranks if rank in events}
+    return {rank: value for rank, value in values.items() if value is not None}
 
 
-def courses(plan: Plan, training: Mapping[str, SmokeTraining]) -> list[Course]:
+def layout_traces(plan: SmokePlan, training: Mapping[str, SmokeTraining]) -> list[LayoutTrace]:
     """The layouts that were begun, in the plan's order."""
-    made = []
+    traces = []
     for number in range(len(plan.layouts)):
-        steps: dict[int, dict[int, Stepped]] = {}
+        steps: dict[int, dict[int, TrainingStep]] = {}
         for fact in training.values():
             for event in fact.steps:
                 if event.layout == number:
@@ -120,8 +120,8 @@ def courses(plan: Plan, training: Mapping[str, SmokeTraining]) -> list[Course]:
         ended = _by_rank(number, (event for fact in training.values() for event in fact.ended))
         ordered = tuple(steps[step] for step in range(len(steps)) if step in steps)
         if begun or ordered:
-            made.append(course(plan, number, begun, ordered, ended))
-    return made
+            traces.append(build_trace(plan, number, begun, ordered, ended))
+    return traces
 
 
 def _by_rank(number: int, events: Iterable[Kind]) -> dict[int, Kind]:

@@ -5,35 +5,35 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from doctor.engine.result import Finding
-from doctor.facts.smoke import Loaded
-from doctor.smoke.model import Plan
-from doctor.smoke.numerics.defect import place, spans, who
-from doctor.smoke.numerics.layout_trace import Course, course, split
+from doctor.facts.smoke import LoaderResult
+from doctor.smoke.model import SmokePlan
+from doctor.smoke.numerics.defect import describe_placement, describe_ranks, format_ranges
+from doctor.smoke.numerics.layout_trace import LayoutTrace, build_trace, majority_split
 
 
-def loaders_wrong(plan: Plan, loaded: Mapping[int, Loaded]) -> Iterator[Finding]:
+def loader_findings(plan: SmokePlan, loaded: Mapping[int, LoaderResult]) -> Iterator[Finding]:
     """Findings on all loaders that came to their end."""
-    number = min((one.layout for one in loaded.values()), default=0)
-    layout = course(plan, number)
-    drawn = {rank: _drawn(one) for rank, one in sorted(loaded.items()) if not one.text}
-    for group in layout.models:
-        found = split({rank: tuple(sorted(drawn[rank].items())) for rank in group if rank in drawn})
-        if found:
+    number = min((event.layout for event in loaded.values()), default=0)
+    trace = build_trace(plan, number)
+    drawn = {rank: _known_digests(event) for rank, event in sorted(loaded.items()) if not event.text}
+    for group in trace.models:
+        split = majority_split({rank: tuple(sorted(drawn[rank].items())) for rank in group if rank in drawn})
+        if split:
             template = "the loader workers of {who} drew other {generators} numbers than those of the rest of its model"
-            if found.tie:
+            if split.tie:
                 template = (
                     "the loader workers of ranks {group}, which hold one model, drew different {generators} numbers"
                 )
-            norm = drawn[(found.agree or (min(group),))[0]]
+            norm = drawn[(split.agreeing or (min(group),))[0]]
             used = sorted({name for rank in group for name in drawn.get(rank, ())})
-            differ = [name for name in used if any(drawn[rank].get(name) != norm.get(name) for rank in found.against)]
-            yield _finding(layout, found.against, template + "; expected the same", differ, group, found.tie)
-    yield from _repeated(layout, drawn)
+            differ = [name for name in used if any(drawn[rank].get(name) != norm.get(name) for rank in split.deviating)]
+            yield _finding(trace, split.deviating, template + "; expected the same", differ, group, split.tie)
+    yield from _repeated(trace, drawn)
 
 
-def _repeated(layout: Course, drawn: Mapping[int, Mapping[str, int]]) -> Iterator[Finding]:
-    names = sorted({name for one in drawn.values() for name in one})
-    firsts = [group[0] for group in layout.models if group[0] in drawn]
+def _repeated(trace: LayoutTrace, drawn: Mapping[int, Mapping[str, int]]) -> Iterator[Finding]:
+    names = sorted({name for draws in drawn.values() for name in draws})
+    firsts = [group[0] for group in trace.models if group[0] in drawn]
     repeated: dict[tuple[int, ...], list[str]] = {}
     for name in names:
         holders: dict[int, list[int]] = {}
@@ -45,25 +45,25 @@ def _repeated(layout: Course, drawn: Mapping[int, Mapping[str, int]]) -> Iterato
                 repeated.setdefault(tuple(ranks), []).append(name)
     for alike, generators in repeated.items():
         template = "the loader workers of {who} drew the same numbers ({generators}) for different data"
-        yield _finding(layout, alike, template, generators, alike, False)
+        yield _finding(trace, alike, template, generators, alike, False)
 
 
-def _drawn(one: Loaded) -> dict[str, int]:
-    return {name: value for name, value in one.digests.items() if value is not None}
+def _known_digests(event: LoaderResult) -> dict[str, int]:
+    return {name: value for name, value in event.digests.items() if value is not None}
 
 
 def _finding(
-    layout: Course, ranks: Sequence[int], template: str, generators: Sequence[str], group: Sequence[int], tie: bool
+    trace: LayoutTrace, ranks: Sequence[int], template: str, generators: Sequence[str], group: Sequence[int], tie: bool
 ) -> Finding:
-    plan = layout.plan
+    plan = trace.plan
     return Finding(
         template,
         hosts=list(dict.fromkeys(plan.host_of(rank) for rank in ranks)),
-        who=who(layout, ranks) if len(ranks) < layout.layout.world else f"ranks {spans(ranks)}",
+        who=describe_ranks(trace, ranks) if len(ranks) < trace.layout.world else f"ranks {format_ranges(ranks)}",
         ranks=list(ranks),
-        places=[place(layout, rank) for rank in ranks[:8]],
-        group=spans(group),
+        places=[describe_placement(trace, rank) for rank in ranks[:8]],
+        group=format_ranges(group),
         generators=list(generators),
-        layout=layout.layout.name,
+        layout=trace.layout.name,
         tie=tie,
     )

@@ -10,46 +10,46 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
-NOTHING = math.log(64)
-PLACE = math.log(7)
+LOSS_OF_NOTHING = math.log(64)
+LOSS_OF_PLACE = math.log(7)
 MARGIN = 0.6
-"""Below `NOTHING`. Between the best that was seen of who learns nothing (0.51), and the worst of who learns (0.67)."""
-ENOUGH = 10
+"""Below `LOSS_OF_NOTHING`. Between the best that was seen of who learns nothing (0.51), and the worst of who learns (0.67)."""
+MIN_STEPS = 10
 """Steps after which a program that learns is below that."""
-PLENTY = 40
-"""Steps after which it is below `PLACE`."""
+MANY_STEPS = 40
+"""Steps after which it is below `LOSS_OF_PLACE`."""
 SEEDS = 1000
 """Trainings of each of seven kinds that the rule was tried on, without a mistake: ``python -m tests.smoke.curves``."""
 
 Reason = Literal["", "nothing", "place", "rose"]
 
 
-def together(told: Iterable[tuple[int, float | None]]) -> list[float | None]:
+def mean_losses(rank_losses: Iterable[tuple[int, float | None]]) -> list[float | None]:
     """The mean loss of each step over all ranks that told one; None where one of them was not finite."""
     steps: dict[int, list[float | None]] = {}
-    for step, loss in told:
+    for step, loss in rank_losses:
         steps.setdefault(step, []).append(loss)
     means: list[float | None] = []
     for _, losses in sorted(steps.items()):
-        known = [loss for loss in losses if loss is not None]
-        means.append(sum(known) / len(known) if len(known) == len(losses) else None)
+        finite_losses = [loss for loss in losses if loss is not None]
+        means.append(sum(finite_losses) / len(finite_losses) if len(finite_losses) == len(losses) else None)
     return means
 
 
-def level(losses: Sequence[float]) -> float:
+def final_level(losses: Sequence[float]) -> float:
     """Where the curve has come to: the mean of its last three losses."""
     last = losses[-3:]
     return sum(last) / len(last)
 
 
-def stalled(losses: Sequence[float]) -> Reason:
-    """What the curve has not got below, or empty when it fell. For `ENOUGH` steps at least."""
-    end = level(losses)
-    if end > NOTHING - MARGIN:
-        return "rose" if end > max(losses[0], NOTHING) + MARGIN else "nothing"
-    return "place" if len(losses) >= PLENTY and end > PLACE else ""
+def stall_reason(losses: Sequence[float]) -> Reason:
+    """What the curve has not got below, or empty when it fell. For `MIN_STEPS` steps at least."""
+    end = final_level(losses)
+    if end > LOSS_OF_NOTHING - MARGIN:
+        return "rose" if end > max(losses[0], LOSS_OF_NOTHING) + MARGIN else "nothing"
+    return "place" if len(losses) >= MANY_STEPS and end > LOSS_OF_PLACE else ""
 
 
-def mistaken(seeds: int = SEEDS) -> float:
+def false_alarm_rate(seeds: int = SEEDS) -> float:
     """The largest rate of false alarms that is still likely (95 %) when none was seen in so many trainings."""
     return 3 / seeds

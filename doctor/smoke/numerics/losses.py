@@ -4,74 +4,89 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from doctor.facts.smoke import Stepped
+from doctor.facts.smoke import TrainingStep
 from doctor.smoke.numerics.defect import Defect
-from doctor.smoke.numerics.explain import Off, likely, only
-from doctor.smoke.numerics.gradients import size
-from doctor.smoke.numerics.layout_trace import Course, pick
-from doctor.smoke.numerics.reference_run import Twins, relative
+from doctor.smoke.numerics.explain import Deviation, common_features, likely_cause
+from doctor.smoke.numerics.gradients import gradient_norm
+from doctor.smoke.numerics.layout_trace import LayoutTrace, field_values
+from doctor.smoke.numerics.reference_run import MajorityReference, relative_error
 
 DIFFERS = "smoke-loss-differs"
 
 
-def loss_of(course: Course, said: dict[int, Stepped]) -> float | None:
+def loss_of(trace: LayoutTrace, events: dict[int, TrainingStep]) -> float | None:
     """The loss over all data of a step: the mean over data-parallel ranks, each with as many rows."""
     parts: list[float] = []
-    for model in course.models:
-        told: list[float] = list(pick(said, model, "loss").values())
-        if not told:
+    for model in trace.models:
+        losses: list[float] = list(field_values(events, model, "loss").values())
+        if not losses:
             return None
-        parts.append(sum(told) / len(told))
+        parts.append(sum(losses) / len(losses))
     return sum(parts) / len(parts)
 
 
-def error(course: Course, twin: Twins) -> float:
+def largest_error(trace: LayoutTrace, reference: MajorityReference) -> float:
     """The largest relative difference of a loss from the twin's."""
-    pairs = zip((loss_of(course, said) for said in course.steps), twin.losses, strict=False)
-    return max((relative(saw, want) for saw, want in pairs if saw is not None and want is not None), default=0.0)
+    pairs = zip((loss_of(trace, events) for events in trace.steps), reference.losses, strict=False)
+    return max(
+        (
+            relative_error(observed, expected)
+            for observed, expected in pairs
+            if observed is not None and expected is not None
+        ),
+        default=0.0,
+    )
 
 
-def off(course: Course, twin: Twins) -> Off | None:
+def first_deviation(trace: LayoutTrace, reference: MajorityReference) -> Deviation | None:
     """Where the layout leaves the twin; None when it does not, within its tolerance."""
-    for step, said in course.after():
-        if step >= len(twin.losses):
+    for step, events in trace.numbered_steps():
+        if step >= len(reference.losses):
             return None
-        for what, saw, want in (
-            ("loss", loss_of(course, said), twin.losses[step]),
-            ("gradient", size(course, said), twin.grads[step]),
+        for quantity, observed, expected in (
+            ("loss", loss_of(trace, events), reference.losses[step]),
+            ("gradient", gradient_norm(trace, events), reference.grads[step]),
         ):
-            if saw is not None and want is not None and relative(saw, want) > twin.tolerance:
-                return Off(step, what, saw, want)
+            if (
+                observed is not None
+                and expected is not None
+                and relative_error(observed, expected) > reference.tolerance
+            ):
+                return Deviation(step, quantity, observed, expected)
     return None
 
 
-def losses_wrong(courses: Sequence[Course], twin: Twins) -> Iterator[Defect]:
+def loss_defects(traces: Sequence[LayoutTrace], reference: MajorityReference) -> Iterator[Defect]:
     """One defect for each layout that is not the twin, with what most likely does that."""
-    found = {course.number: here for course in courses if (here := off(course, twin))}
-    sound = [course.layout for course in courses if course.number not in found]
-    where = only([course.layout for course in courses if course.number in found], sound)
-    known: list[tuple[float, str]] = []
+    deviations = {trace.number: deviation for trace in traces if (deviation := first_deviation(trace, reference))}
+    sound = [trace.layout for trace in traces if trace.number not in deviations]
+    where = common_features([trace.layout for trace in traces if trace.number in deviations], sound)
+    explained: list[tuple[float, str]] = []
     # Layouts that begin with one and the same wrong loss have one cause, and the plainest of them tells it best.
-    for course in sorted(courses, key=lambda one: one.layout.tp * one.layout.pp):
-        if course.number in found:
-            here = found[course.number]
-            alike = [told for saw, told in known if not here.step and relative(here.saw, saw) <= twin.tolerance]
-            why = alike[0] if alike else likely(course, twin, here)
-            if not here.step and here.what == "loss":
-                known.append((here.saw, why))
-            yield _defect(course, here, why, where)
+    for trace in sorted(traces, key=lambda candidate: candidate.layout.tp * candidate.layout.pp):
+        if trace.number in deviations:
+            deviation = deviations[trace.number]
+            alike = [
+                cause
+                for observed, cause in explained
+                if not deviation.step and relative_error(deviation.observed, observed) <= reference.tolerance
+            ]
+            why = alike[0] if alike else likely_cause(trace, reference, deviation)
+            if not deviation.step and deviation.quantity == "loss":
+                explained.append((deviation.observed, why))
+            yield _defect(trace, deviation, why, where)
 
 
-def _defect(course: Course, here: Off, why: str, where: str) -> Defect:
+def _defect(trace: LayoutTrace, deviation: Deviation, why: str, where: str) -> Defect:
     template = "the loss of step {step} is {saw}, the serial twin's {want}"
-    if here.what == "gradient":
+    if deviation.quantity == "gradient":
         template = "the gradient's norm in step {step} is {saw}, the serial twin's {want}; the loss is right"
     values = {
-        "saw": float(f"{here.saw:.6g}"),
-        "want": float(f"{here.want:.6g}"),
-        "share": float(f"{here.share:.2g}"),
+        "saw": float(f"{deviation.observed:.6g}"),
+        "want": float(f"{deviation.expected:.6g}"),
+        "share": float(f"{deviation.share:.2g}"),
         "likely": why,
         "only": where,
     }
     template += "{only}; most likely {likely}"
-    return Defect(DIFFERS, f"{here.what} {why}", course, here.step, (), template, values)
+    return Defect(DIFFERS, f"{deviation.quantity} {why}", trace, deviation.step, (), template, values)

@@ -4,93 +4,108 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from doctor.facts.smoke import Stepped
-from doctor.smoke.numerics.defect import Defect, spans
-from doctor.smoke.numerics.layout_trace import Course, Split, split
-from doctor.smoke.numerics.reference_run import Twins
-from doctor.smoke.numerics.rng_draws import drawn, generators, names
+from doctor.facts.smoke import TrainingStep
+from doctor.smoke.numerics.defect import Defect, format_ranges
+from doctor.smoke.numerics.layout_trace import LayoutTrace, MajoritySplit, majority_split
+from doctor.smoke.numerics.reference_run import MajorityReference
+from doctor.smoke.numerics.rng_draws import describe_generators, draws_by_rank, used_generators
 from doctor.smoke.numerics.shards import blocks_of
 
 DIFFERS = "smoke-mask-differs"
 
 
-def masks_wrong(
-    course: Course, twin: Twins, steps: Sequence[dict[int, Stepped]], repeats: Iterable[Defect] = ()
+def mask_defects(
+    trace: LayoutTrace,
+    reference: MajorityReference,
+    steps: Sequence[dict[int, TrainingStep]],
+    repeats: Iterable[Defect] = (),
 ) -> Iterator[Defect]:
     """Ranks that draw something else than they should, each with its first step. ``steps`` are well read."""
     # Who draws another rank's numbers is told by that check.
-    seen = {rank for one in repeats for rank in one.ranks or course.ranks}
-    for step, said in enumerate(steps):
-        for group in course.models:
-            for one in _disagree(course, twin, step, {rank: said[rank] for rank in group if rank in said}):
+    reported = {rank for repeat in repeats for rank in repeat.ranks or trace.ranks}
+    for step, events in enumerate(steps):
+        for group in trace.models:
+            for defect in _disagree(trace, reference, step, {rank: events[rank] for rank in group if rank in events}):
                 # The first step is the telling one: what is drawn later may depend on it.
-                if not seen.issuperset(one.ranks):
-                    seen.update(one.ranks)
-                    yield one
-        yield from _other_than_twin(course, twin, step, said, seen)
+                if not reported.issuperset(defect.ranks):
+                    reported.update(defect.ranks)
+                    yield defect
+        yield from _differs_from_reference(trace, reference, step, events, reported)
 
 
-def _disagree(course: Course, twin: Twins, step: int, said: dict[int, Stepped]) -> Iterator[Defect]:
+def _disagree(
+    trace: LayoutTrace, reference: MajorityReference, step: int, events: dict[int, TrainingStep]
+) -> Iterator[Defect]:
     """Ranks of one model that should have drawn the same."""
-    masks = {rank: one.masks for rank, one in said.items() if one.masks}
-    ours = twin.data(step, blocks_of(course, min(said), twin.blocks)) if said and twin.sound else None
-    against = split(masks, ours[1] if ours else None)
-    draws = {name: found for name in generators(said.values()) if (found := split(drawn(said, name)))}
+    masks = {rank: event.masks for rank, event in events.items() if event.masks}
+    ours = reference.data(step, blocks_of(trace, min(events), reference.blocks)) if events and reference.sound else None
+    against = majority_split(masks, ours[1] if ours else None)
+    draws = {
+        name: split
+        for name in used_generators(events.values())
+        if (split := majority_split(draws_by_rank(events, name)))
+    }
     if against:
-        blamed = _by(draws, against)
+        blamed = _explaining_generators(draws, against)
         template = "{who} masks other positions than the rest of its model ({group}) from step {step} on{by}"
         if against.tie:
             template = "the ranks {group}, which hold one model, mask different positions from step {step} on{by}"
-        yield _differs(course, step, "masks", against, said, template, blamed)
+        yield _differs(trace, step, "masks", against, events, template, blamed)
         return
-    for name, found in draws.items():
+    for name, split in draws.items():
         template = "{who} draws other {generator} numbers than the rest of its model ({group}) from step {step} on"
-        if found.tie:
+        if split.tie:
             template = "the ranks {group}, which hold one model, draw different {generator} numbers from step {step} on"
-        yield _differs(course, step, f"draws {name}", found, said, template, [name])
+        yield _differs(trace, step, f"draws {name}", split, events, template, [name])
 
 
-def _by(draws: dict[str, Split], against: Split) -> list[str]:
+def _explaining_generators(draws: dict[str, MajoritySplit], against: MajoritySplit) -> list[str]:
     """The generators that explain the masks: those in which the same ranks stand apart."""
-    same = [name for name, found in draws.items() if found.tie or set(found.against) & set(against.against)]
+    same = [name for name, split in draws.items() if split.tie or set(split.deviating) & set(against.deviating)]
     return [name for name in same if name != "dropout"] or same
 
 
 def _differs(
-    course: Course, step: int, kind: str, found: Split, said: dict[int, Stepped], template: str, generators: list[str]
+    trace: LayoutTrace,
+    step: int,
+    kind: str,
+    split: MajoritySplit,
+    events: dict[int, TrainingStep],
+    template: str,
+    generators: list[str],
 ) -> Defect:
     return Defect(
         DIFFERS,
         kind,
-        course,
+        trace,
         step,
-        found.against,
+        split.deviating,
         template,
         {
-            "group": spans(said),
-            "agree": len(found.agree),
+            "group": format_ranges(events),
+            "agree": len(split.agreeing),
             "generators": generators,
             "generator": generators[0] if generators else "unknown",
-            "by": f": {names(generators)} differ" if generators else "",
+            "by": f": {describe_generators(generators)} differ" if generators else "",
         },
         root=True,
-        tie=found.tie,
+        tie=split.tie,
     )
 
 
-def _other_than_twin(
-    course: Course, twin: Twins, step: int, said: dict[int, Stepped], seen: set[int]
+def _differs_from_reference(
+    trace: LayoutTrace, reference: MajorityReference, step: int, events: dict[int, TrainingStep], reported: set[int]
 ) -> Iterator[Defect]:
     """Ranks that agree inside their model, or are alone in it, and draw something else than the serial twin."""
-    if not twin.sound:
+    if not reference.sound:
         return
     wrong = []
-    for rank, one in sorted(said.items()):
-        ours = twin.data(step, blocks_of(course, rank, twin.blocks))
-        if rank not in seen and ours and one.masks and one.masks != ours[1]:
+    for rank, event in sorted(events.items()):
+        ours = reference.data(step, blocks_of(trace, rank, reference.blocks))
+        if rank not in reported and ours and event.masks and event.masks != ours[1]:
             wrong.append(rank)
     if wrong:
-        seen.update(wrong)
+        reported.update(wrong)
         template = "{who} masks other positions than the serial twin from step {step} on, for the same data{by}"
-        values = {"group": spans(wrong), "agree": 0, "generators": [], "generator": "unknown", "by": ""}
-        yield Defect(DIFFERS, "masks", course, step, tuple(wrong), template, values, root=True, vague=True)
+        values = {"group": format_ranges(wrong), "agree": 0, "generators": [], "generator": "unknown", "by": ""}
+        yield Defect(DIFFERS, "masks", trace, step, tuple(wrong), template, values, root=True, vague=True)

@@ -6,57 +6,61 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from doctor.facts.smoke import Native, SmokeNative
-from doctor.smoke.model import Plan
+from doctor.facts.smoke import NativeResult, SmokeNative
+from doctor.smoke.model import SmokePlan
 from doctor.smoke.numerics.defect import ranks_on
-from doctor.smoke.numerics.reference_run import Twins, relative
+from doctor.smoke.numerics.reference_run import MajorityReference, relative_error
 
 
-class OffNative(msgspec.Struct, frozen=True):
+class NativeDeviation(msgspec.Struct, frozen=True):
     """A wrapper that does not train as the twin does, from this step on."""
 
     api: str
     layout: str
     step: int
-    saw: float | None
+    observed: float | None
     """None: not finite."""
-    want: float | None
+    expected: float | None
     ranks: tuple[int, ...]
 
 
-def off(plan: Plan, native: Mapping[str, SmokeNative], twin: Twins) -> Iterator[OffNative]:
+def native_deviations(
+    plan: SmokePlan, native: Mapping[str, SmokeNative], reference: MajorityReference
+) -> Iterator[NativeDeviation]:
     """Wrappers that are off, each with its first step and the ranks that tell of it."""
-    for (layout, api), told in _runs(native).items():
+    for (layout, api), events in _runs(native).items():
         wrong: dict[int, tuple[int, float | None, float | None]] = {}
-        for event in told:
-            pairs = zip(event.losses, event.twin or twin.losses, strict=False)
-            for step, (saw, want) in enumerate(pairs):
-                if relative(saw, want) > twin.tolerance:
-                    wrong[event.rank] = step, saw, want
+        for event in events:
+            pairs = zip(event.losses, event.twin or reference.losses, strict=False)
+            for step, (observed, expected) in enumerate(pairs):
+                if relative_error(observed, expected) > reference.tolerance:
+                    wrong[event.rank] = step, observed, expected
                     break
         if wrong:
-            step, saw, want = wrong[min(wrong, key=lambda rank: (wrong[rank][0], rank))]
-            yield OffNative(api, plan.layouts[layout].name, step, _short(saw), _short(want), tuple(sorted(wrong)))
+            step, observed, expected = wrong[min(wrong, key=lambda rank: (wrong[rank][0], rank))]
+            yield NativeDeviation(
+                api, plan.layouts[layout].name, step, _rounded(observed), _rounded(expected), tuple(sorted(wrong))
+            )
 
 
-def _short(loss: float | None) -> float | None:
+def _rounded(loss: float | None) -> float | None:
     return None if loss is None else float(f"{loss:.6g}")
 
 
-def not_run(plan: Plan, native: Mapping[str, SmokeNative]) -> list[str]:
+def not_run(plan: SmokePlan, native: Mapping[str, SmokeNative]) -> list[str]:
     """Wrappers that came to no loss, and why."""
-    missing = []
-    for (layout, api), told in _runs(native).items():
-        texts = {event.rank: event.text for event in told if event.text}
+    reasons = []
+    for (layout, api), events in _runs(native).items():
+        texts = {event.rank: event.text for event in events if event.text}
         if texts:
             first = min(texts)
-            missing.append(f"{api} in {plan.layouts[layout].name}, {ranks_on(plan, sorted(texts))}: {texts[first]}")
-    return missing
+            reasons.append(f"{api} in {plan.layouts[layout].name}, {ranks_on(plan, sorted(texts))}: {texts[first]}")
+    return reasons
 
 
-def _runs(native: Mapping[str, SmokeNative]) -> dict[tuple[int, str], list[Native]]:
+def _runs(native: Mapping[str, SmokeNative]) -> dict[tuple[int, str], list[NativeResult]]:
     """What was told of each wrapper in each layout."""
-    runs: dict[tuple[int, str], list[Native]] = {}
+    runs: dict[tuple[int, str], list[NativeResult]] = {}
     for fact in native.values():
         for event in fact.native:
             runs.setdefault((event.layout, event.api), []).append(event)

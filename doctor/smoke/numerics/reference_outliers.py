@@ -6,18 +6,18 @@ from collections.abc import Mapping
 
 import msgspec
 
-from doctor.facts.smoke import Twin
-from doctor.smoke.model import Plan
-from doctor.smoke.numerics.layout_trace import Split, split
-from doctor.smoke.numerics.reference_run import LOSS, apart, middle
+from doctor.facts.smoke import ReferenceRun
+from doctor.smoke.model import SmokePlan
+from doctor.smoke.numerics.layout_trace import MajoritySplit, majority_split
+from doctor.smoke.numerics.reference_run import LOSS_TOLERANCE, largest_difference, median_rank
 
 
-class Odd(msgspec.Struct, frozen=True):
+class Outlier(msgspec.Struct, frozen=True):
     """Ranks whose serial twin is another one than most have on the same kind of device."""
 
     kind: str
     ranks: tuple[int, ...]
-    agree: tuple[int, ...]
+    agreeing: tuple[int, ...]
     """Those that agree with each other; empty for a tie."""
     init: bool
     """They differ before the first step: it is the random numbers, not the arithmetic."""
@@ -27,48 +27,52 @@ class Odd(msgspec.Struct, frozen=True):
     """Relative error of a product: on them, and on those that agree."""
 
     @property
-    def how(self) -> str:
+    def explanation(self) -> str:
         if self.init:
             return "they begin with other parameters, so the random numbers differ"
         if 0 < 100 * min(self.precision) < max(self.precision):
             return "products of float32 are off by {:.0e} there, by {:.0e} on the others (TF32 or the like)".format(
                 *self.precision
             )
-        return f"losses differ by up to {self.share:.1e}" if self.share > LOSS else "only the last bits differ"
+        return (
+            f"losses differ by up to {self.share:.1e}" if self.share > LOSS_TOLERANCE else "only the last bits differ"
+        )
 
 
-def odd_twins(plan: Plan, told: Mapping[int, Twin], names: Mapping[int, str] | None = None) -> list[Odd]:
-    """Twins that are not equal bit for bit on one kind of device; on others than that, not equal to `LOSS`."""
-    kinds: dict[str, dict[int, Twin]] = {}
-    for rank, event in told.items():
+def find_outliers(
+    plan: SmokePlan, events: Mapping[int, ReferenceRun], names: Mapping[int, str] | None = None
+) -> list[Outlier]:
+    """Twins that are not equal bit for bit on one kind of device; on others than that, not equal to `LOSS_TOLERANCE`."""
+    kinds: dict[str, dict[int, ReferenceRun]] = {}
+    for rank, event in events.items():
         kinds.setdefault(_kind(plan, rank, names or {}), {})[rank] = event
-    found = []
+    outliers = []
     for kind, group in sorted(kinds.items()):
         steps = min(len(event.losses) for event in group.values())
         bits = {
             rank: (event.init, event.losses[:steps], event.params if len(event.losses) == steps else 0)
             for rank, event in group.items()
         }
-        found += _apart(kind, group, split(bits))
-    if not found and len(kinds) > 1:
-        ours = told[middle({rank: event.losses for rank, event in told.items()})]
-        far = {rank: apart(event.losses, ours.losses) > LOSS for rank, event in told.items()}
-        found += _apart("all devices", told, split(far))
-    return found
+        outliers += _outlier(kind, group, majority_split(bits))
+    if not outliers and len(kinds) > 1:
+        ours = events[median_rank({rank: event.losses for rank, event in events.items()})]
+        far = {rank: largest_difference(event.losses, ours.losses) > LOSS_TOLERANCE for rank, event in events.items()}
+        outliers += _outlier("all devices", events, majority_split(far))
+    return outliers
 
 
-def _kind(plan: Plan, rank: int, names: Mapping[int, str]) -> str:
+def _kind(plan: SmokePlan, rank: int, names: Mapping[int, str]) -> str:
     """Ranks of which the same bits may be expected: on one kind of accelerator, or on the CPUs of one host."""
     place = plan.places[rank]
     return names.get(rank, plan.backend) if place.device >= 0 else f"the CPUs of {place.host}"
 
 
-def _apart(kind: str, group: Mapping[int, Twin], found: Split | None) -> list[Odd]:
-    if not found:
+def _outlier(kind: str, group: Mapping[int, ReferenceRun], split: MajoritySplit | None) -> list[Outlier]:
+    if not split:
         return []
-    norm = group[found.agree[0] if found.agree else min(group)]
-    others = [group[rank] for rank in found.against]
-    share = max(apart(event.losses, norm.losses) for event in others)
+    norm = group[split.agreeing[0] if split.agreeing else min(group)]
+    others = [group[rank] for rank in split.deviating]
+    share = max(largest_difference(event.losses, norm.losses) for event in others)
     rough = (max(event.precision or 0.0 for event in others), norm.precision or 0.0)
     init = any(event.init != norm.init for event in others)
-    return [Odd(kind, found.against, found.agree, init, share, rough)]
+    return [Outlier(kind, split.deviating, split.agreeing, init, share, rough)]

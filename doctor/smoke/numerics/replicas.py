@@ -4,27 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from doctor.smoke.numerics.defect import Defect, spans
-from doctor.smoke.numerics.layout_trace import BEGIN, Course, Split, pick, split
+from doctor.smoke.numerics.defect import Defect, format_ranges
+from doctor.smoke.numerics.layout_trace import (
+    BEFORE_FIRST_STEP,
+    LayoutTrace,
+    MajoritySplit,
+    field_values,
+    majority_split,
+)
 
 BROADCAST, DIVERGE = "smoke-parameters-not-broadcast", "smoke-parameters-diverge"
 
 
-def replicas_wrong(course: Course) -> Iterator[Defect]:
+def replica_defects(trace: LayoutTrace) -> Iterator[Defect]:
     """What is wrong before the first step; and the first step after which replicas differ."""
-    began = list(_not_broadcast(course)) or list(_begun_apart(course))
+    began = list(_not_broadcast(trace)) or list(_differ_at_begin(trace))
     yield from began
     if not began:
-        yield from _diverged(course)
+        yield from _first_divergence(trace)
 
 
-def _not_broadcast(course: Course) -> Iterator[Defect]:
+def _not_broadcast(trace: LayoutTrace) -> Iterator[Defect]:
     late: dict[int, str] = {}
-    for group in course.replicas:
-        after, before = pick(course.begun, group, "params"), pick(course.begun, group, "before")
+    for group in trace.replicas:
+        after, before = field_values(trace.begun, group, "params"), field_values(trace.begun, group, "before")
         for rank in sorted(after):
             if len(group) > 1 and group[0] in before and after[rank] != before[group[0]]:
-                late[rank] = _came_from(rank, after[rank], before)
+                late[rank] = _origin(rank, after[rank], before)
     if not late:
         return
     kind = "kept" if set(late.values()) == {"kept"} else "other" if "other" in late.values() else "swapped"
@@ -33,85 +39,91 @@ def _not_broadcast(course: Course) -> Iterator[Defect]:
         "swapped": "has the parameters that another rank made",
         "other": "has parameters that no rank made",
     }[kind]
-    roots = [group[0] for group in course.replicas if set(group) & set(late)]
-    everybody = set(late) == {rank for group in course.replicas for rank in group[1:]}
+    roots = [group[0] for group in trace.replicas if set(group) & set(late)]
+    everybody = set(late) == {rank for group in trace.replicas for rank in group[1:]}
     template = (
         "after the first broadcast {who} {end}; expected those of rank {root}, the first of its data-parallel group"
     )
     if everybody and len(late) > 1:
         template = "after the first broadcast every rank but the first of its data-parallel group {end}"
-    values = {"end": end, "root": spans(roots)}
+    values = {"end": end, "root": format_ranges(roots)}
     ranks = () if everybody and len(late) > 1 else tuple(late)
-    yield Defect(BROADCAST, kind + " all" * (not ranks), course, BEGIN, ranks, template, values, root=True)
+    yield Defect(BROADCAST, kind + " all" * (not ranks), trace, BEFORE_FIRST_STEP, ranks, template, values, root=True)
 
 
-def _came_from(rank: int, after: int, before: dict[int, int]) -> str:
+def _origin(rank: int, after: int, before: dict[int, int]) -> str:
     return "kept" if after == before.get(rank) else "swapped" if after in before.values() else "other"
 
 
-def _begun_apart(course: Course) -> Iterator[Defect]:
+def _differ_at_begin(trace: LayoutTrace) -> Iterator[Defect]:
     """Tensors that tensor parallelism keeps whole, and that its ranks begin with different values of."""
-    for group in course.slices:
-        found = split(pick(course.begun, group, "replicated"))
-        if found:
-            what = "the tensors that tensor parallelism keeps whole"
-            template = f"before the first step {{who}} holds other values of {what} than the rest of ranks {{group}}"
-            if found.tie:
-                template = f"before the first step the ranks {{group}} hold different values of {what}"
-            yield _diverge(course, BEGIN, "begin", found, template, group, root=True)
+    for group in trace.slices:
+        split = majority_split(field_values(trace.begun, group, "replicated"))
+        if split:
+            tensors = "the tensors that tensor parallelism keeps whole"
+            template = f"before the first step {{who}} holds other values of {tensors} than the rest of ranks {{group}}"
+            if split.tie:
+                template = f"before the first step the ranks {{group}} hold different values of {tensors}"
+            yield _divergence_defect(trace, BEFORE_FIRST_STEP, "begin", split, template, group, root=True)
             return
 
 
-def _diverged(course: Course) -> Iterator[Defect]:
-    for step, said in course.after():
-        over_data = {group: split(pick(said, group, "params")) for group in course.replicas}
-        over_tensor = {group: split(pick(said, group, "replicated")) for group in course.slices}
+def _first_divergence(trace: LayoutTrace) -> Iterator[Defect]:
+    for step, events in trace.numbered_steps():
+        over_data = {group: majority_split(field_values(events, group, "params")) for group in trace.replicas}
+        over_tensor = {group: majority_split(field_values(events, group, "replicated")) for group in trace.slices}
         for kind, groups in (("data", over_data), ("tensor", over_tensor)):
-            parted = {group: found for group, found in groups.items() if found}
+            parted = {group: split for group, split in groups.items() if split}
             if parted:
-                yield _parted(course, step, kind, parted, len(parted) == len(groups))
+                yield _divergence(trace, step, kind, parted, len(parted) == len(groups))
         if any((*over_data.values(), *over_tensor.values())):
             return
 
 
-def _parted(course: Course, step: int, kind: str, parted: dict[tuple[int, ...], Split], everywhere: bool) -> Defect:
+def _divergence(
+    trace: LayoutTrace, step: int, kind: str, parted: dict[tuple[int, ...], MajoritySplit], everywhere: bool
+) -> Defect:
     """Replicas that no longer agree. From the first step on, in every group and without a majority: the program."""
-    clear = {group: found for group, found in parted.items() if not found.tie}
-    what = "parameters" if kind == "data" else "values of the tensors that are not cut"
+    clear = {group: split for group, split in parted.items() if not split.tie}
+    quantity = "parameters" if kind == "data" else "values of the tensors that are not cut"
     if everywhere and not clear and not step:
         template = (
-            f"after step {{step}} the ranks of each {kind}-parallel group hold different {what}; expected the same"
+            f"after step {{step}} the ranks of each {kind}-parallel group hold different {quantity}; expected the same"
         )
-        return _diverge(course, step, f"{kind} all", Split((), ()), template, next(iter(parted)))
+        return _divergence_defect(trace, step, f"{kind} all", MajoritySplit((), ()), template, next(iter(parted)))
     blamed = clear or parted
     group = next(iter(blamed))
-    against = tuple(sorted(rank for found in blamed.values() for rank in found.against))
-    agree = tuple(rank for found in clear.values() for rank in found.agree)
-    template = f"after step {{step}} {{who}} holds other {what} than the rest of {kind}-parallel group {{group}}"
+    against = tuple(sorted(rank for split in blamed.values() for rank in split.deviating))
+    agree = tuple(rank for split in clear.values() for rank in split.agreeing)
+    template = f"after step {{step}} {{who}} holds other {quantity} than the rest of {kind}-parallel group {{group}}"
     if not clear:
-        template = (
-            f"after step {{step}} the ranks of {kind}-parallel group {{group}} hold different {what}; expected the same"
-        )
-    return _diverge(course, step, kind, Split(against, agree), template, group)
+        template = f"after step {{step}} the ranks of {kind}-parallel group {{group}} hold different {quantity}; expected the same"
+    return _divergence_defect(trace, step, kind, MajoritySplit(against, agree), template, group)
 
 
-def _diverge(
-    course: Course, step: int, kind: str, found: Split, template: str, group: tuple[int, ...], root: bool = False
+def _divergence_defect(
+    trace: LayoutTrace,
+    step: int,
+    kind: str,
+    split: MajoritySplit,
+    template: str,
+    group: tuple[int, ...],
+    root: bool = False,
 ) -> Defect:
     return Defect(
         DIVERGE,
         kind,
-        course,
+        trace,
         step,
-        found.against,
+        split.deviating,
         template + "{likely}",
-        {"group": spans(group), "agree": len(found.agree), "likely": _likely(course, kind)},
+        {"group": format_ranges(group), "agree": len(split.agreeing), "likely": _likely(trace, kind)},
         root=root,
-        tie=found.tie and bool(found.against),
+        tie=split.tie and bool(split.deviating),
     )
 
 
-def _likely(course: Course, kind: str) -> str:
+def _likely(trace: LayoutTrace, kind: str) -> str:
     """What does this to a program that is otherwise right."""
     if kind == "tensor all":
         return "; most likely the backward pass lacks an all-reduce over the tensor-parallel group"

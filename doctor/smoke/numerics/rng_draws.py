@@ -4,30 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from doctor.facts.smoke import Stepped
-from doctor.smoke.numerics.layout_trace import Course
+from doctor.facts.smoke import TrainingStep
+from doctor.smoke.numerics.layout_trace import LayoutTrace
 from doctor.smoke.numerics.shards import Misread
 
 
-def well_read(course: Course, wrong: Iterable[Misread]) -> list[dict[int, Stepped]]:
+def correctly_read_steps(trace: LayoutTrace, wrong: Iterable[Misread]) -> list[dict[int, TrainingStep]]:
     """The steps, without ranks that read other data than planned: they draw for other blocks, too."""
-    elsewhere = {(one.rank, one.step) for one in wrong}
+    elsewhere = {(misread.rank, misread.step) for misread in wrong}
     if not elsewhere:
-        return list(course.steps)
-    return [{rank: one for rank, one in said.items() if (rank, step) not in elsewhere} for step, said in course.after()]
+        return list(trace.steps)
+    return [
+        {rank: event for rank, event in events.items() if (rank, step) not in elsewhere}
+        for step, events in trace.numbered_steps()
+    ]
 
 
-def generators(said: Iterable[Stepped]) -> list[str]:
+def used_generators(events: Iterable[TrainingStep]) -> list[str]:
     """The names of all generators that were used."""
-    return list(dict.fromkeys(name for one in said for name in one.rng))
+    return list(dict.fromkeys(name for event in events for name in event.rng))
 
 
-def drawn(said: dict[int, Stepped], generator: str) -> dict[int, int]:
+def draws_by_rank(events: dict[int, TrainingStep], generator: str) -> dict[int, int]:
     """What each rank drew; 0 where it did not use the generator, or has none (no NumPy)."""
-    return {rank: one.rng.get(generator) or 0 for rank, one in said.items()}
+    return {rank: event.rng.get(generator) or 0 for rank, event in events.items()}
 
 
-def names(generators: Sequence[str]) -> str:
+def describe_generators(generators: Sequence[str]) -> str:
     """Generators in words: ``python's draws and numpy's draws``."""
-    words = [f"{name}'s draws" for name in generators]
-    return words[0] if len(words) == 1 else ", ".join(words[:-1]) + " and " + words[-1]
+    phrases = [f"{name}'s draws" for name in generators]
+    return phrases[0] if len(phrases) == 1 else ", ".join(phrases[:-1]) + " and " + phrases[-1]

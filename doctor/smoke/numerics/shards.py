@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from doctor.facts.smoke import Stepped
-from doctor.smoke.numerics.defect import Defect, spans
-from doctor.smoke.numerics.layout_trace import Course
-from doctor.smoke.numerics.reference_run import Twins
+from doctor.facts.smoke import TrainingStep
+from doctor.smoke.numerics.defect import Defect, format_ranges
+from doctor.smoke.numerics.layout_trace import LayoutTrace
+from doctor.smoke.numerics.reference_run import MajorityReference
 
-TOLD = 60
+MAX_BLOCKS = 60
 """Blocks of a step that a rank tells of at most."""
 FOREIGN = -1
 """Stands for data that is in no block of the step."""
@@ -26,37 +26,41 @@ class Misread(msgspec.Struct, frozen=True):
     read: tuple[int, ...]
 
 
-def blocks_of(course: Course, rank: int, total: int) -> tuple[int, ...]:
+def blocks_of(trace: LayoutTrace, rank: int, total: int) -> tuple[int, ...]:
     """The blocks that the rank should read, as far as it tells of them."""
-    dp = course.layout.dp
-    index = course.place(rank)[1]
-    return tuple(range(index * total // dp, (index + 1) * total // dp))[:TOLD]
+    dp = trace.layout.dp
+    index = trace.coordinates(rank)[1]
+    return tuple(range(index * total // dp, (index + 1) * total // dp))[:MAX_BLOCKS]
 
 
-def misread(course: Course, twin: Twins) -> list[Misread]:
+def find_misread(trace: LayoutTrace, reference: MajorityReference) -> list[Misread]:
     """Every rank and step whose data are not the planned ones, the earliest first."""
-    total = twin.blocks
-    found = []
-    for step, told in course.after():
-        for rank, said in sorted(told.items()):
-            expected = blocks_of(course, rank, total)
-            ours = twin.data(step, expected)
-            if total and said.blocks and (said.blocks != expected or (ours and said.ids and said.ids != ours[0])):
-                found.append(Misread(rank, step, expected, _read(said, step, twin, expected)))
-    return found
+    total = reference.blocks
+    misreads = []
+    for step, events in trace.numbered_steps():
+        for rank, event in sorted(events.items()):
+            expected = blocks_of(trace, rank, total)
+            ours = reference.data(step, expected)
+            if total and event.blocks and (event.blocks != expected or (ours and event.ids and event.ids != ours[0])):
+                misreads.append(Misread(rank, step, expected, _read_blocks(event, step, reference, expected)))
+    return misreads
 
 
-def _read(said: Stepped, step: int, twin: Twins, expected: Sequence[int]) -> tuple[int, ...]:
+def _read_blocks(
+    event: TrainingStep, step: int, reference: MajorityReference, expected: Sequence[int]
+) -> tuple[int, ...]:
     """The blocks that the rank really read, by what it says of them and by their digests."""
     return tuple(
-        _block(twin, step, said.blocks[place], said.ids[place], said.masks[place : place + 1], expected)
-        for place in range(min(len(said.blocks), len(said.ids)))
+        _find_block(reference, step, event.blocks[place], event.ids[place], event.masks[place : place + 1], expected)
+        for place in range(min(len(event.blocks), len(event.ids)))
     )
 
 
-def _block(twin: Twins, step: int, claimed: int, ids: int, mask: tuple[int, ...], expected: Sequence[int]) -> int:
-    known, masks = twin.ids.get(step, ()), twin.masks.get(step, ())
-    alike = [block for block, one in enumerate(known) if one == ids]
+def _find_block(
+    reference: MajorityReference, step: int, claimed: int, ids: int, mask: tuple[int, ...], expected: Sequence[int]
+) -> int:
+    digests, masks = reference.ids.get(step, ()), reference.masks.get(step, ())
+    alike = [block for block, digest in enumerate(digests) if digest == ids]
     # Few different rows exist, so two blocks may have the same tokens; their masks tell them apart.
     best = [block for block in alike if (masks[block],) == mask] or alike
     for sure in (claimed, *expected):
@@ -65,51 +69,53 @@ def _block(twin: Twins, step: int, claimed: int, ids: int, mask: tuple[int, ...]
     return best[0] if best else FOREIGN
 
 
-def shards_wrong(course: Course, twin: Twins, wrong: Sequence[Misread]) -> Iterator[Defect]:
+def shard_defects(trace: LayoutTrace, reference: MajorityReference, wrong: Sequence[Misread]) -> Iterator[Defect]:
     """One defect a layout: who reads what instead of what, and what nobody reads or two read."""
     if not wrong:
         return
     step = wrong[0].step
-    now = {one.rank: one for one in wrong if one.step == step}
-    missing, twice = _coverage(course, twin, step, now)
-    kind, template = _words(now, missing, twice)
+    now = {misread.rank: misread for misread in wrong if misread.step == step}
+    unread_blocks, twice = _coverage(trace, reference, step, now)
+    kind, template = _kind_and_template(now, unread_blocks, twice)
     values = {
-        "read": {f"rank {rank}": _blocks(one.read) for rank, one in sorted(now.items())[:8]},
-        "expected": {f"rank {rank}": _blocks(one.expected) for rank, one in sorted(now.items())[:8]},
-        "missing": spans(missing),
-        "twice": spans(twice),
-        "total": twin.blocks,
+        "read": {f"rank {rank}": _format_blocks(misread.read) for rank, misread in sorted(now.items())[:8]},
+        "expected": {f"rank {rank}": _format_blocks(misread.expected) for rank, misread in sorted(now.items())[:8]},
+        "missing": format_ranges(unread_blocks),
+        "twice": format_ranges(twice),
+        "total": reference.blocks,
     }
-    ranks = tuple(sorted({one.rank for one in wrong}))
-    yield Defect("smoke-shards-wrong", kind, course, step, ranks, template, values, root=True)
+    ranks = tuple(sorted({misread.rank for misread in wrong}))
+    yield Defect("smoke-shards-wrong", kind, trace, step, ranks, template, values, root=True)
 
 
-def _coverage(course: Course, twin: Twins, step: int, now: dict[int, Misread]) -> tuple[list[int], list[int]]:
+def _coverage(
+    trace: LayoutTrace, reference: MajorityReference, step: int, now: dict[int, Misread]
+) -> tuple[list[int], list[int]]:
     """Blocks that nobody reads, and those that several data-parallel indices read."""
     readers: dict[int, set[int]] = {}
     planned: set[int] = set()
-    for rank in course.steps[step]:
-        own = blocks_of(course, rank, twin.blocks)
-        planned.update(own)
-        for block in now[rank].read if rank in now else own:
-            readers.setdefault(block, set()).add(course.place(rank)[1])
+    for rank in trace.steps[step]:
+        rank_blocks = blocks_of(trace, rank, reference.blocks)
+        planned.update(rank_blocks)
+        for block in now[rank].read if rank in now else rank_blocks:
+            readers.setdefault(block, set()).add(trace.coordinates(rank)[1])
     twice = [block for block, by in sorted(readers.items()) if len(by) > 1 and block != FOREIGN]
     return sorted(planned - set(readers)), twice
 
 
-def _words(now: dict[int, Misread], missing: Sequence[int], twice: Sequence[int]) -> tuple[str, str]:
+def _kind_and_template(now: dict[int, Misread], unread_blocks: Sequence[int], twice: Sequence[int]) -> tuple[str, str]:
     start = "{who}: the data of step {step} are blocks {read}, expected {expected}"
-    if any(FOREIGN in one.read for one in now.values()):
+    if any(FOREIGN in misread.read for misread in now.values()):
         return "foreign", start + ": tokens that are in no block of this step"
-    if missing and twice:
+    if unread_blocks and twice:
         return "overlapping", start + "; blocks {twice} are read twice and {missing} by nobody, of {total}"
-    if missing:
+    if unread_blocks:
         return "missing", start + "; nobody reads blocks {missing} of {total}"
     if twice:
         return "duplicated", start + "; blocks {twice} of {total} are read by two data-parallel ranks"
     return "permuted", start + "; every block is read once, by the wrong rank"
 
 
-def _blocks(blocks: Sequence[int]) -> str:
-    known = spans(block for block in blocks if block != FOREIGN)
-    return known if FOREIGN not in blocks else f"{known} and unknown ones" if known != "none" else "unknown ones"
+def _format_blocks(blocks: Sequence[int]) -> str:
+    text = format_ranges(block for block in blocks if block != FOREIGN)
+    return text if FOREIGN not in blocks else f"{text} and unknown ones" if text != "none" else "unknown ones"

@@ -18,34 +18,36 @@ import msgspec
 from doctor.engine.exit_code import Exit
 from doctor.environment.launchers import Adopted
 from doctor.job import NotARankTable, read_rank_table
-from doctor.smoke.plan import Wish
+from doctor.smoke.plan import SmokeOptions
 from doctor.smoke.programs import agent
-from doctor.smoke.rendezvous.leader import Lead
-from doctor.smoke.rendezvous.link import Card, token
-from doctor.smoke.rendezvous.member import die_with, follow, fork
+from doctor.smoke.rendezvous.leader import Leader
+from doctor.smoke.rendezvous.link import Hello, job_token
+from doctor.smoke.rendezvous.member import die_with_parent, fork, run_member
 from doctor.smoke.run import programs
-from doctor.smoke.run.supervisor import Smoked, Told
+from doctor.smoke.run.supervisor import SmokeResult, StageCallback
 
 PATIENCE = 30.0
 """Seconds for all processes of the job to come together."""
 _VISIBLE = {"npu": "ASCEND_RT_VISIBLE_DEVICES", "gpu": "CUDA_VISIBLE_DEVICES"}
 
 
-def take_part(adopted: Adopted, wish: Wish, report: Callable[[Smoked], int], told: Told) -> int:
+def run_launched(
+    adopted: Adopted, options: SmokeOptions, report: Callable[[SmokeResult], int], on_stage: StageCallback
+) -> int:
     """Returns the exit code, the same for all of the job. Where the job is led, ``report`` makes it of the run.
 
     Raises: ValueError and OSError there, when the run that was wished for cannot be.
     """
-    patience = min(PATIENCE, wish.budget)
-    adopted = located(adopted, os.environ)
-    key = token(adopted, os.geteuid(), os.environ.get("DOCTOR_SMOKE_TOKEN", ""))
-    card = card_of(adopted, os.environ)
+    patience = min(PATIENCE, options.budget)
+    adopted = with_leader_address(adopted, os.environ)
+    key = job_token(adopted, os.geteuid(), os.environ.get("DOCTOR_SMOKE_TOKEN", ""))
+    hello = build_hello(adopted, os.environ)
     if not adopted.leads:
-        return follow(adopted, key, card, patience)
-    lead = Lead(adopted, key)
-    child = _fork(lead, key, card, patience) if adopted.role == "rank" else 0
+        return run_member(adopted, key, hello, patience)
+    leader = Leader(adopted, key)
+    child = _fork(leader, key, hello, patience) if adopted.role == "rank" else 0
     try:
-        return _lead(lead, wish, patience, report, told)
+        return _run_leader(leader, options, patience, report, on_stage)
     except BaseException:
         if child:
             os.kill(child, signal.SIGTERM)
@@ -55,34 +57,40 @@ def take_part(adopted: Adopted, wish: Wish, report: Callable[[Smoked], int], tol
             os.waitpid(child, 0)
 
 
-def _lead(lead: Lead, wish: Wish, patience: float, report: Callable[[Smoked], int], told: Told) -> int:
+def _run_leader(
+    leader: Leader,
+    options: SmokeOptions,
+    patience: float,
+    report: Callable[[SmokeResult], int],
+    on_stage: StageCallback,
+) -> int:
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (limits[1], limits[1]))  # four files a rank
     try:
-        with lead:
+        with leader:
             try:
-                lead.code = report(lead.smoke(wish, patience, told))
+                leader.exit_code = report(leader.run_smoke(options, patience, on_stage))
             except ValueError:
-                lead.code = Exit.USAGE
+                leader.exit_code = Exit.USAGE
                 raise
             except SystemExit as stop:
-                lead.code = stop.code if isinstance(stop.code, int) else lead.code
+                leader.exit_code = stop.code if isinstance(stop.code, int) else leader.exit_code
                 raise
-        return lead.code
+        return leader.exit_code
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
-def _fork(lead: Lead, key: bytes, card: Card, patience: float) -> int:
+def _fork(leader: Leader, key: bytes, hello: Hello, patience: float) -> int:
     """Rank 0 goes the same way as all others, in a process of its own."""
     parent, child = os.getpid(), fork()
     if child:
         return child
     code: int = Exit.BUG
     try:
-        die_with(parent)
-        lead.abandon()
-        code = follow(lead.adopted, key, msgspec.structs.replace(card, pid=os.getpid()), patience)
+        die_with_parent(parent)
+        leader.abandon()
+        code = run_member(leader.adopted, key, msgspec.structs.replace(hello, pid=os.getpid()), patience)
     except SystemExit as stop:
         code = stop.code if isinstance(stop.code, int) else code
     finally:
@@ -90,13 +98,13 @@ def _fork(lead: Lead, key: bytes, card: Card, patience: float) -> int:
         os._exit(code)
 
 
-def card_of(adopted: Adopted, environ: Mapping[str, str]) -> Card:
+def build_hello(adopted: Adopted, environ: Mapping[str, str]) -> Hello:
     """What this process tells of itself."""
     counts = {}
     for kind, numbers in agent.devices().items():  # type: ignore[no-untyped-call]
         visible = environ.get(_VISIBLE[kind])
         counts[kind] = len(numbers) if visible is None else min(len(numbers), len(visible.split(",")) * bool(visible))
-    return Card(
+    return Hello(
         rank=adopted.rank,
         world=adopted.world,
         host=adopted.host or os.uname().nodename,
@@ -116,16 +124,16 @@ def card_of(adopted: Adopted, environ: Mapping[str, str]) -> Card:
 # ---- where rank 0 is, when no variable tells
 
 
-def located(adopted: Adopted, environ: Mapping[str, str]) -> Adopted:
+def with_leader_address(adopted: Adopted, environ: Mapping[str, str]) -> Adopted:
     """With the address that Slurm or the rank table knows for rank 0, where it is needed."""
-    found = ""
+    address = ""
     if adopted.address_from == "SLURM_STEP_NODELIST" and adopted.addresses and not _resolves(adopted.addresses[0]):
-        found = _slurm_address(adopted.addresses[0])
+        address = _slurm_address(adopted.addresses[0])
     elif adopted.launcher == "environment" and not environ.get("MASTER_ADDR") and environ.get("RANK_TABLE_FILE"):
-        found = _table_address(environ["RANK_TABLE_FILE"])
+        address = _table_address(environ["RANK_TABLE_FILE"])
         source = "RANK_TABLE_FILE"
-        return msgspec.structs.replace(adopted, addresses=(found,), address_from=source) if found else adopted
-    return msgspec.structs.replace(adopted, addresses=(*adopted.addresses, found)) if found else adopted
+        return msgspec.structs.replace(adopted, addresses=(address,), address_from=source) if address else adopted
+    return msgspec.structs.replace(adopted, addresses=(*adopted.addresses, address)) if address else adopted
 
 
 def _resolves(name: str) -> bool:
@@ -142,8 +150,8 @@ def _slurm_address(node: str) -> str:
         )
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    told = re.search(r"\bNodeAddr=(\S+)", done.stdout)
-    return told[1] if told else ""
+    match = re.search(r"\bNodeAddr=(\S+)", done.stdout)
+    return match[1] if match else ""
 
 
 def _table_address(path: str) -> str:

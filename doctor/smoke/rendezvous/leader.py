@@ -13,168 +13,192 @@ import msgspec
 
 from doctor.engine.fact import Visit
 from doctor.engine.record import HostRecord
-from doctor.engine.sanitize import plain
+from doctor.engine.sanitize import strip_control_chars
 from doctor.environment.launchers import Adopted
-from doctor.smoke.model import SmokeRun, Trouble
-from doctor.smoke.plan import Wish
-from doctor.smoke.rendezvous.link import Card, Door, Guest, Mail, Stranger, ports, read_line, say
-from doctor.smoke.rendezvous.placement import hosts, plan_for
-from doctor.smoke.rendezvous.relay import Mailbox, Verdict
-from doctor.smoke.rendezvous.roll_call import UNKNOWN, call
+from doctor.smoke.model import Failure, SmokeRun
+from doctor.smoke.plan import SmokeOptions
+from doctor.smoke.rendezvous.link import (
+    ForeignPeer,
+    Hello,
+    LeaderListener,
+    Member,
+    RelayedError,
+    leader_ports,
+    read_line,
+    send_line,
+)
+from doctor.smoke.rendezvous.placement import build_launched_plan, names_by_rank
+from doctor.smoke.rendezvous.relay import RelayedVerdict, RelayInbox
+from doctor.smoke.rendezvous.roll_call import UNKNOWN_HOST, status
 from doctor.smoke.results import to_facts
-from doctor.smoke.run.supervisor import Ready, Smoked, Told, adopt
-from doctor.transport.conversation import Lines
-from doctor.transport.pipes import Socket
+from doctor.smoke.run.supervisor import ReadyAgent, SmokeResult, StageCallback, run_on_launched
+from doctor.transport.conversation import LineSession
+from doctor.transport.pipes import SocketChannel
 
-_LOOK = 0.05
-_LINE = 1.0
-_MOST = 1 << 16
+_POLL_SECONDS = 0.05
+_LINE_SECONDS = 1.0
+_MAX_MEMBERS = 1 << 16
 """Processes that are let in."""
 
 
-class Lead:
+class Leader:
     """Used in a ``with``, it answers who comes; at its end everybody is told how it went."""
 
     def __init__(self, adopted: Adopted, key: bytes) -> None:
         """Raises: OSError, when none of the ports is free."""
-        self.adopted, self.code = adopted, 12
-        self._inbox: queue.SimpleQueue[Guest] = queue.SimpleQueue()
-        self._waiting: list[Guest] = []
-        self._lines: list[Guest] = []
-        self._mails: dict[tuple[str, int], Mail] = {}
-        self._began = self._news = time.monotonic()
-        self._mailbox = Mailbox(key)
-        self._door = Door(key, ports(key, adopted.port), self._inbox.put)
+        self.adopted, self.exit_code = adopted, 12
+        self._inbox: queue.SimpleQueue[Member] = queue.SimpleQueue()
+        self._members: list[Member] = []
+        self._agent_members: list[Member] = []
+        self._relayed_errors: dict[tuple[str, int], RelayedError] = {}
+        self._began = self._last_arrival = time.monotonic()
+        self._relay_inbox = RelayInbox(key)
+        self._listener = LeaderListener(key, leader_ports(key, adopted.port), self._inbox.put)
 
-    def __enter__(self) -> Lead:
-        self._door.open()
+    def __enter__(self) -> Leader:
+        self._listener.open()
         return self
 
     def abandon(self) -> None:
         """In a process that has forked off the leader."""
-        self._door.abandon()
-        self._mailbox.abandon()
+        self._listener.abandon()
+        self._relay_inbox.abandon()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._door.close()
-        self._mailbox.close(self.code)
-        for guest in [*self._waiting, *self._late()]:
+        self._listener.close()
+        self._relay_inbox.close(self.exit_code)
+        for member in [*self._members, *self._unadmitted()]:
             with contextlib.suppress(OSError):
-                guest.link.settimeout(_LINE)
-                say(guest.link, Verdict(self.code))
-            guest.link.close()
+                member.link.settimeout(_LINE_SECONDS)
+                send_line(member.link, RelayedVerdict(self.exit_code))
+            member.link.close()
 
-    def smoke(self, wish: Wish, patience: float, told: Told) -> Smoked:
+    def run_smoke(self, options: SmokeOptions, patience: float, on_stage: StageCallback) -> SmokeResult:
         """Raises: ValueError, when the ranks do not allow what was wished for."""
-        trouble = self._gather(patience)
-        cards, mails = [guest.card for guest in self._waiting], list(self._mails.values())
-        if trouble:
-            return self._without_run(trouble, cards, mails, wish)
-        plan = plan_for(self.adopted, cards, (), wish)
-        names = hosts(cards)
+        failure = self._gather(patience)
+        hellos, relayed_errors = [member.hello for member in self._members], list(self._relayed_errors.values())
+        if failure:
+            return self._failed_result(failure, hellos, relayed_errors, options)
+        plan = build_launched_plan(self.adopted, hellos, (), options)
+        names = names_by_rank(hellos)
         ready = [
-            Ready(
-                names[guest.card.rank],
-                (guest.card.rank,),
-                Lines(names[guest.card.rank], Socket(guest.link)),
-                guest.address,
+            ReadyAgent(
+                names[member.hello.rank],
+                (member.hello.rank,),
+                LineSession(names[member.hello.rank], SocketChannel(member.link)),
+                member.address,
             )
-            for guest in self._lines
+            for member in self._agent_members
         ]
-        made = adopt(plan, ready, told)
-        notes = dict.fromkeys([*made.run.notes, *_notes(cards)])
-        return msgspec.structs.replace(made, run=msgspec.structs.replace(made.run, notes=tuple(notes)))
+        result = run_on_launched(plan, ready, on_stage)
+        notes = dict.fromkeys([*result.run.notes, *_notes(hellos)])
+        return msgspec.structs.replace(result, run=msgspec.structs.replace(result.run, notes=tuple(notes)))
 
     # ---- gathering
 
-    def _gather(self, patience: float) -> Trouble | None:
+    def _gather(self, patience: float) -> Failure | None:
         """Until all have come, or it is clear that they will not."""
         while True:
-            self._take()
+            self._collect_arrivals()
             now = time.monotonic()
-            cards = [guest.card for guest in self._waiting]
-            found = call(self.adopted, cards, list(self._mails.values()), now - self._news, now - self._began, patience)
-            if isinstance(found, Trouble):
-                return found
-            if found == "complete" and len(self._lines) == len(self._waiting):
+            hellos = [member.hello for member in self._members]
+            state = status(
+                self.adopted,
+                hellos,
+                list(self._relayed_errors.values()),
+                now - self._last_arrival,
+                now - self._began,
+                patience,
+            )
+            if isinstance(state, Failure):
+                return state
+            if state == "complete" and len(self._agent_members) == len(self._members):
                 return None
-            if now - self._began > patience + _LINE:
-                late = {card.rank for card in cards} - {guest.card.rank for guest in self._lines}
+            if now - self._began > patience + _LINE_SECONDS:
+                late = {hello.rank for hello in hellos} - {member.hello.rank for member in self._agent_members}
                 text = "it came, and did not open a second connection for what it has to say"
-                return Trouble("never-joined", tuple(sorted(late)), stage="rendezvous", text=text)
+                return Failure("never-joined", tuple(sorted(late)), stage="rendezvous", text=text)
 
-    def _take(self) -> None:
+    def _collect_arrivals(self) -> None:
         """Takes in who and what has come, waiting a moment for it."""
         with contextlib.suppress(queue.Empty):
-            guest = self._inbox.get(timeout=_LOOK)
+            member = self._inbox.get(timeout=_POLL_SECONDS)
             while True:
-                self._seat(guest)
-                guest = self._inbox.get_nowait()
-        while mail := self._mailbox.take():
-            self._note(mail)
-        for guest in self._talking():
-            self._hear(guest)
+                self._admit(member)
+                member = self._inbox.get_nowait()
+        while relayed_error := self._relay_inbox.receive():
+            self._add_relayed_error(relayed_error)
+        for member in self._readable_members():
+            self._read_member(member)
 
-    def _seat(self, guest: Guest) -> None:
-        if len(self._waiting) >= _MOST or guest.card.rank >= _MOST:
-            guest.link.close()
+    def _admit(self, member: Member) -> None:
+        if len(self._members) >= _MAX_MEMBERS or member.hello.rank >= _MAX_MEMBERS:
+            member.link.close()
             return
-        (self._lines if guest.card.use == "lines" else self._waiting).append(guest)
-        self._news = time.monotonic()
+        (self._agent_members if member.hello.use == "lines" else self._members).append(member)
+        self._last_arrival = time.monotonic()
 
-    def _late(self) -> list[Guest]:
-        found = []
+    def _unadmitted(self) -> list[Member]:
+        members = []
         with contextlib.suppress(queue.Empty):
             while True:
-                found.append(self._inbox.get_nowait())
-        return found
+                members.append(self._inbox.get_nowait())
+        return members
 
-    def _talking(self) -> list[Guest]:
+    def _readable_members(self) -> list[Member]:
         poll = select.poll()
-        by_file = {guest.link.fileno(): guest for guest in self._waiting}
+        by_file = {member.link.fileno(): member for member in self._members}
         for file in by_file:
             poll.register(file, select.POLLIN)
         return [by_file[file] for file, _ in poll.poll(0)] if by_file else []
 
-    def _hear(self, guest: Guest) -> None:
+    def _read_member(self, member: Member) -> None:
         """A process passes on what another one of its host has to say, or has ended."""
         try:
-            self._note(msgspec.json.decode(read_line(guest.link, time.monotonic() + _LINE), type=Mail))
-        except (OSError, Stranger, msgspec.MsgspecError, UnicodeError, RecursionError):
-            guest.link.close()
-            self._waiting.remove(guest)
+            self._add_relayed_error(
+                msgspec.json.decode(read_line(member.link, time.monotonic() + _LINE_SECONDS), type=RelayedError)
+            )
+        except (OSError, ForeignPeer, msgspec.MsgspecError, UnicodeError, RecursionError):
+            member.link.close()
+            self._members.remove(member)
             for other in [
-                one for one in self._lines if (one.card.rank, one.card.pid) == (guest.card.rank, guest.card.pid)
+                candidate
+                for candidate in self._agent_members
+                if (candidate.hello.rank, candidate.hello.pid) == (member.hello.rank, member.hello.pid)
             ]:
                 other.link.close()
-                self._lines.remove(other)
+                self._agent_members.remove(other)
             text = "it came, and ended before all others had come"
-            self._note(Mail(guest.card, "other", text))
+            self._add_relayed_error(RelayedError(member.hello, "other", text))
 
-    def _note(self, mail: Mail) -> None:
-        sender = (mail.card.host, mail.card.pid)
-        if sender not in self._mails and len(self._mails) < _MOST:
-            self._news = time.monotonic()
-        if sender in self._mails or len(self._mails) < _MOST:
-            self._mails[sender] = mail
+    def _add_relayed_error(self, relayed_error: RelayedError) -> None:
+        sender = (relayed_error.hello.host, relayed_error.hello.pid)
+        if sender not in self._relayed_errors and len(self._relayed_errors) < _MAX_MEMBERS:
+            self._last_arrival = time.monotonic()
+        if sender in self._relayed_errors or len(self._relayed_errors) < _MAX_MEMBERS:
+            self._relayed_errors[sender] = relayed_error
 
     # ---- when they cannot be gathered
 
-    def _without_run(self, trouble: Trouble, cards: Sequence[Card], mails: Sequence[Mail], wish: Wish) -> Smoked:
-        plan = plan_for(self.adopted, cards, mails, msgspec.structs.replace(wish, layouts=()))
-        guilty = trouble.guilty or tuple(range(plan.world))
-        victims = tuple(rank for rank in range(plan.world) if rank not in guilty)
+    def _failed_result(
+        self, failure: Failure, hellos: Sequence[Hello], relayed_errors: Sequence[RelayedError], options: SmokeOptions
+    ) -> SmokeResult:
+        plan = build_launched_plan(self.adopted, hellos, relayed_errors, msgspec.structs.replace(options, layouts=()))
+        culprits = failure.culprit_ranks or tuple(range(plan.world))
+        waiting_ranks = tuple(rank for rank in range(plan.world) if rank not in culprits)
         waited = round(time.monotonic() - self._began, 3)
-        told = msgspec.structs.replace(trouble, guilty=guilty, victims=victims, seconds=waited)
-        run = SmokeRun(plan, (told,), "trouble", seconds=waited, notes=tuple(dict.fromkeys(_notes(cards))))
+        final_failure = msgspec.structs.replace(
+            failure, culprit_ranks=culprits, waiting_ranks=waiting_ranks, seconds=waited
+        )
+        run = SmokeRun(plan, (final_failure,), "trouble", seconds=waited, notes=tuple(dict.fromkeys(_notes(hellos))))
         now = time.time()
-        found = {}
-        for host in dict.fromkeys(place.host for place in plan.places if place.host != UNKNOWN):
-            found[host] = HostRecord(Visit(sent=now, received=now), to_facts.outputs(run, host, ()))
-        return Smoked(run, found)
+        records = {}
+        for host in dict.fromkeys(place.host for place in plan.places if place.host != UNKNOWN_HOST):
+            records[host] = HostRecord(Visit(sent=now, received=now), to_facts.fact_outputs(run, host, ()))
+        return SmokeResult(run, records)
 
 
-def _notes(cards: Sequence[Card]) -> list[str]:
-    return [plain(note, 300) for card in cards for note in card.notes[:4]]
+def _notes(hellos: Sequence[Hello]) -> list[str]:
+    return [strip_control_chars(note, 300) for hello in hellos for note in hello.notes[:4]]

@@ -21,20 +21,20 @@ import msgspec
 
 from doctor.environment.launchers import Adopted
 
-Reason = Literal["name", "refused", "dropped", "no-route", "stranger", "other"]
+UnreachableReason = Literal["name", "refused", "dropped", "no-route", "stranger", "other"]
 SECONDS = 2.0
 """For one attempt to connect, and for what is said when it worked."""
-DOORS = 4
+PORT_COUNT = 4
 """Ports that are tried, for one of them may be another program's."""
 _FIRST_PORT, _LAST_PORT = 20000, 29499
 """Below the ports that systems hand out by themselves, and that jobs like to meet at."""
-_LONGEST = 1 << 14
-_LONG = 86400.0
+_MAX_LINE_BYTES = 1 << 14
+_LONG_SECONDS = 86400.0
 _GREETING = "doctor smoke 1"
-_AT_ONCE = 128
+_MAX_HANDSHAKES = 128
 
 
-class Card(msgspec.Struct, frozen=True):
+class Hello(msgspec.Struct, frozen=True):
     """What a process says of itself when it comes."""
 
     rank: int
@@ -56,18 +56,18 @@ class Card(msgspec.Struct, frozen=True):
     """What the connection is for: the verdict, or the agent's lines."""
 
 
-class Mail(msgspec.Struct, frozen=True):
+class RelayedError(msgspec.Struct, frozen=True):
     """What a process that cannot reach the leader has another one of its host say."""
 
-    card: Card
-    reason: Reason
+    hello: Hello
+    reason: UnreachableReason
     text: str
 
 
-class Knock(msgspec.Struct, frozen=True):
+class SignedHello(msgspec.Struct, frozen=True):
     nonce: str
     proof: str
-    card: Card
+    hello: Hello
 
 
 class Greeting(msgspec.Struct, frozen=True):
@@ -75,44 +75,44 @@ class Greeting(msgspec.Struct, frozen=True):
     nonce: str
 
 
-class Answer(msgspec.Struct, frozen=True):
+class LinkReply(msgspec.Struct, frozen=True):
     proof: str
 
 
-class Guest(NamedTuple):
+class Member(NamedTuple):
     """A process of the job has come in."""
 
-    card: Card
+    hello: Hello
     link: socket.socket
     address: str
 
 
-class Stranger(Exception):
+class ForeignPeer(Exception):
     """What is at the other end does not belong to this job."""
 
 
-def token(adopted: Adopted, user: int, secret: str = "") -> bytes:
+def job_token(adopted: Adopted, user: int, secret: str = "") -> bytes:
     """What only the processes of this job know, as long as nobody listens to them."""
     return hashlib.sha256(f"doctor smoke\0{adopted.identity}\0{user}\0{secret}".encode()).digest()
 
 
-def ports(key: bytes, avoid: int = 0) -> tuple[int, ...]:
+def leader_ports(key: bytes, avoid: int = 0) -> tuple[int, ...]:
     """Where the leader may listen."""
     span = _LAST_PORT - _FIRST_PORT + 1
     numbers = [_FIRST_PORT + int.from_bytes(key[place : place + 4], "big") % span for place in range(0, 28, 4)]
-    return tuple(dict.fromkeys(number for number in numbers if number != avoid))[:DOORS]
+    return tuple(dict.fromkeys(number for number in numbers if number != avoid))[:PORT_COUNT]
 
 
-def introduce(link: socket.socket, key: bytes, card: Card) -> None:
+def send_hello(link: socket.socket, key: bytes, hello: Hello) -> None:
     """The other processes' side of the greeting. Raises: Stranger, OSError."""
     deadline, nonce = time.monotonic() + SECONDS, secrets.token_hex(16)
     greeting: Greeting = _read(link, Greeting, deadline)
     if greeting.doctor != _GREETING:
-        raise Stranger
-    say(link, Knock(nonce, _proof(key, "guest", greeting.nonce, nonce), card))
-    answer: Answer = _read(link, Answer, deadline)
-    if not hmac.compare_digest(answer.proof, _proof(key, "leader", greeting.nonce, nonce)):
-        raise Stranger
+        raise ForeignPeer
+    send_line(link, SignedHello(nonce, _proof(key, "guest", greeting.nonce, nonce), hello))
+    reply: LinkReply = _read(link, LinkReply, deadline)
+    if not hmac.compare_digest(reply.proof, _proof(key, "leader", greeting.nonce, nonce)):
+        raise ForeignPeer
     link.settimeout(None)
     link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
@@ -121,44 +121,44 @@ def _proof(key: bytes, who: str, *nonces: str) -> str:
     return hmac.new(key, "\0".join([who, *nonces]).encode(), "sha256").hexdigest()
 
 
-def say(link: socket.socket, value: Any) -> None:
+def send_line(link: socket.socket, value: Any) -> None:
     """One line. Raises: OSError."""
     link.sendall(msgspec.json.encode(value) + b"\n")
 
 
 def read_line(link: socket.socket, deadline: float) -> bytes:
     """One line, and not a byte more than that: what follows is for others. Raises: Stranger, OSError."""
-    said = b""
-    while not said.endswith(b"\n"):
-        link.settimeout(min(max(deadline - time.monotonic(), 0.001), _LONG))
-        seen = link.recv(_LONGEST, socket.MSG_PEEK)
-        piece = link.recv(seen.index(b"\n") + 1 if b"\n" in seen else len(seen))
-        said += piece
-        if not piece or len(said) > _LONGEST:
-            raise Stranger
-    return said
+    line = b""
+    while not line.endswith(b"\n"):
+        link.settimeout(min(max(deadline - time.monotonic(), 0.001), _LONG_SECONDS))
+        peeked = link.recv(_MAX_LINE_BYTES, socket.MSG_PEEK)
+        piece = link.recv(peeked.index(b"\n") + 1 if b"\n" in peeked else len(peeked))
+        line += piece
+        if not piece or len(line) > _MAX_LINE_BYTES:
+            raise ForeignPeer
+    return line
 
 
 def _read(link: socket.socket, kind: type[Any], deadline: float) -> Any:
     try:
         return msgspec.json.decode(read_line(link, deadline), type=kind)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
-        raise Stranger from None
+        raise ForeignPeer from None
 
 
-class Door:
+class LeaderListener:
     """The leader's side: listens, and lets in who belongs to the job."""
 
-    def __init__(self, key: bytes, numbers: Sequence[int], inside: Callable[[Guest], None]) -> None:
+    def __init__(self, key: bytes, numbers: Sequence[int], on_member: Callable[[Member], None]) -> None:
         """Raises: OSError, when all ports are taken."""
-        self._key, self._inside = key, inside
+        self._key, self._on_member = key, on_member
         self._server = _listen(numbers)
         self.port: int = self._server.getsockname()[1]
-        self._room = threading.Semaphore(_AT_ONCE)
+        self._handshakes = threading.Semaphore(_MAX_HANDSHAKES)
 
     def open(self) -> None:
         """From now on it answers."""
-        threading.Thread(target=self._answer, daemon=True).start()
+        threading.Thread(target=self._accept_loop, daemon=True).start()
 
     def close(self) -> None:
         with contextlib.suppress(OSError):
@@ -169,36 +169,36 @@ class Door:
         """Leaves it to another process that has it, too."""
         self._server.close()
 
-    def _answer(self) -> None:
+    def _accept_loop(self) -> None:
         while True:
             try:
                 link, address = self._server.accept()
             except OSError:
                 return
-            self._room.acquire()
-            threading.Thread(target=self._greet, args=(link, address[0]), daemon=True).start()
+            self._handshakes.acquire()
+            threading.Thread(target=self._admit, args=(link, address[0]), daemon=True).start()
 
-    def _greet(self, link: socket.socket, address: str) -> None:
+    def _admit(self, link: socket.socket, address: str) -> None:
         try:
-            card = self._check(link)
+            hello = self._handshake(link)
             link.settimeout(None)
             link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._inside(Guest(card, link, address.removeprefix("::ffff:").partition("%")[0]))
-        except (Stranger, OSError):
+            self._on_member(Member(hello, link, address.removeprefix("::ffff:").partition("%")[0]))
+        except (ForeignPeer, OSError):
             link.close()
         finally:
-            self._room.release()
+            self._handshakes.release()
 
-    def _check(self, link: socket.socket) -> Card:
+    def _handshake(self, link: socket.socket) -> Hello:
         """Raises: Stranger, OSError."""
         deadline, nonce = time.monotonic() + SECONDS, secrets.token_hex(16)
         link.settimeout(SECONDS)
-        say(link, Greeting(_GREETING, nonce))
-        knock: Knock = _read(link, Knock, deadline)
-        if not hmac.compare_digest(knock.proof, _proof(self._key, "guest", nonce, knock.nonce)):
-            raise Stranger
-        say(link, Answer(_proof(self._key, "leader", nonce, knock.nonce)))
-        return knock.card
+        send_line(link, Greeting(_GREETING, nonce))
+        signed_hello: SignedHello = _read(link, SignedHello, deadline)
+        if not hmac.compare_digest(signed_hello.proof, _proof(self._key, "guest", nonce, signed_hello.nonce)):
+            raise ForeignPeer
+        send_line(link, LinkReply(_proof(self._key, "leader", nonce, signed_hello.nonce)))
+        return signed_hello.hello
 
 
 def _listen(numbers: Sequence[int]) -> socket.socket:

@@ -18,54 +18,54 @@ import msgspec
 from doctor.engine.exit_code import Exit
 from doctor.environment.launchers import Adopted
 from doctor.smoke.programs import agent
-from doctor.smoke.rendezvous.link import Card, Stranger, read_line, say
-from doctor.smoke.rendezvous.reachability import Unmet, attempt, reach
-from doctor.smoke.rendezvous.relay import Mailbox, Sender, Verdict
+from doctor.smoke.rendezvous.link import ForeignPeer, Hello, read_line, send_line
+from doctor.smoke.rendezvous.reachability import RendezvousError, attempt_connection, connect_to_leader
+from doctor.smoke.rendezvous.relay import RelayedVerdict, RelayInbox, RelaySender
 from doctor.smoke.run import programs
 
-AFTER = 10.0
+LINGER_SECONDS = 10.0
 """Seconds that a process that cannot come stays longer than the leader waits: its end would end the others."""
-_END = 3.0
-_TRIES = 5
+_END_SECONDS = 3.0
+_ATTEMPTS = 5
 _SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
 
-def follow(adopted: Adopted, key: bytes, card: Card, patience: float) -> int:
+def run_member(adopted: Adopted, key: bytes, hello: Hello, patience: float) -> int:
     """Returns the exit code: the leader's, if it can be heard."""
     for problem in adopted.problems:
         print(f"doctor: {problem.text}", file=sys.stderr, flush=True)
-    sender = Sender(key, card)
+    sender = RelaySender(key, hello)
     try:
-        found = reach(adopted, key, card, time.monotonic() + patience, sender.told)
-        if isinstance(found, Unmet):
-            return _lost(adopted, found, sender)
+        connection = connect_to_leader(adopted, key, hello, time.monotonic() + patience, sender.send_error)
+        if isinstance(connection, RendezvousError):
+            return _report_unreachable(adopted, connection, sender)
     finally:
         sender.close()
-    child = 0 if adopted.problems else _start_agent(adopted, key, card)
+    child = 0 if adopted.problems else _start_agent(adopted, key, hello)
     code = None
     try:
-        code = _wait(found, Mailbox(key))
+        code = _wait_for_verdict(connection, RelayInbox(key))
     finally:
-        _end(child, code is not None)
-        found.close()
+        _end_agent(child, code is not None)
+        connection.close()
     if code is None:
         print(f"doctor: rank {adopted.rank} lost its connection to rank 0, which has ended", file=sys.stderr)
         return Exit.UNKNOWN
     return code
 
 
-def _lost(adopted: Adopted, why: Unmet, sender: Sender) -> int:
+def _report_unreachable(adopted: Adopted, error: RendezvousError, sender: RelaySender) -> int:
     """Says why, and waits for the leader's verdict as long as there may be one."""
     target = "the scheduler" if adopted.launcher == "msrun" else "rank 0" if adopted.rank else "itself"
     who = f"rank {adopted.rank}" if adopted.rank >= 0 else "this process"
-    print(f"doctor: {who} cannot reach {target}: {why.text}", file=sys.stderr, flush=True)
-    deadline = time.monotonic() + AFTER
-    while sender.verdict is None and time.monotonic() < deadline and not sender.told(why):
+    print(f"doctor: {who} cannot reach {target}: {error.text}", file=sys.stderr, flush=True)
+    deadline = time.monotonic() + LINGER_SECONDS
+    while sender.verdict is None and time.monotonic() < deadline and not sender.send_error(error):
         time.sleep(0.1)
     return Exit.FAILED if sender.verdict is None else sender.verdict
 
 
-def _wait(link: socket.socket, mailbox: Mailbox) -> int | None:
+def _wait_for_verdict(link: socket.socket, mailbox: RelayInbox) -> int | None:
     """The verdict; None when the leader is gone. Passes on what others of this host have to say meanwhile."""
     poll = select.poll()
     poll.register(link, select.POLLIN)
@@ -75,12 +75,14 @@ def _wait(link: socket.socket, mailbox: Mailbox) -> int | None:
     try:
         while True:
             ready = [file for file, _ in poll.poll()]
-            if mailbox.fileno() in ready and (mail := mailbox.take()):
-                say(link, mail)
+            if mailbox.fileno() in ready and (relayed_error := mailbox.receive()):
+                send_line(link, relayed_error)
             if link.fileno() in ready:
-                code = msgspec.json.decode(read_line(link, time.monotonic() + _END), type=Verdict).verdict
+                code = msgspec.json.decode(
+                    read_line(link, time.monotonic() + _END_SECONDS), type=RelayedVerdict
+                ).verdict
                 return code
-    except (OSError, Stranger, msgspec.MsgspecError):
+    except (OSError, ForeignPeer, msgspec.MsgspecError):
         return None
     finally:
         mailbox.close(code)
@@ -89,11 +91,11 @@ def _wait(link: socket.socket, mailbox: Mailbox) -> int | None:
 # ---- the agent of this one rank
 
 
-def _start_agent(adopted: Adopted, key: bytes, card: Card) -> int:
+def _start_agent(adopted: Adopted, key: bytes, hello: Hello) -> int:
     """A process of its own, on a connection of its own. Returns its number; 0 when there is no connection for it."""
-    card = msgspec.structs.replace(card, use="lines")
-    for _ in range(_TRIES):
-        link = attempt(adopted, key, card)
+    hello = msgspec.structs.replace(hello, use="lines")
+    for _ in range(_ATTEMPTS):
+        link = attempt_connection(adopted, key, hello)
         if isinstance(link, socket.socket):
             break
         time.sleep(0.1)
@@ -121,16 +123,16 @@ def _become_agent(parent: int, link: socket.socket, rank: int) -> None:
     """Never returns."""
     code = 3
     try:
-        die_with(parent)
+        die_with_parent(parent)
         request = read_line(link, float("inf"))
         link.setblocking(True)
         os.dup2(link.fileno(), 0)
         os.dup2(link.fileno(), 1)
         os.closerange(3, 1 << 16)
-        _Own.rank = rank
-        vars(agent)["Agent"] = _Own
+        _LocalAgent.rank = rank
+        vars(agent)["Agent"] = _LocalAgent
         agent.main(request)  # type: ignore[no-untyped-call]
-    except (OSError, Stranger):  # nobody wants it any more
+    except (OSError, ForeignPeer):  # nobody wants it any more
         pass
     except Exception as error:  # noqa: BLE001 - the rim: the leader sees the end, and this says why
         print(f"doctor: the agent of rank {rank} failed: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
@@ -139,7 +141,7 @@ def _become_agent(parent: int, link: socket.socket, rank: int) -> None:
         os._exit(code)
 
 
-class _Own(agent.Agent):
+class _LocalAgent(agent.Agent):
     """An agent that runs what is installed here, and nothing that came over the network."""
 
     rank = -1
@@ -155,7 +157,7 @@ class _Own(agent.Agent):
         super().do_start(**{**orders, **ours})  # type: ignore[no-untyped-call]
 
 
-def die_with(parent: int) -> None:
+def die_with_parent(parent: int) -> None:
     """The kernel kills this process when the one that started it ends."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)
@@ -163,11 +165,11 @@ def die_with(parent: int) -> None:
         os._exit(3)
 
 
-def _end(child: int, well: bool) -> None:
+def _end_agent(child: int, well: bool) -> None:
     """Waits for the agent, which ends its rank first."""
     if not child:
         return
-    deadline = time.monotonic() + (_END if well else 0.0)
+    deadline = time.monotonic() + (_END_SECONDS if well else 0.0)
     for number in (0, signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError):
             os.kill(child, number)
@@ -177,4 +179,4 @@ def _end(child: int, well: bool) -> None:
             if time.monotonic() > deadline:
                 break
             time.sleep(0.01)
-        deadline = time.monotonic() + _END
+        deadline = time.monotonic() + _END_SECONDS

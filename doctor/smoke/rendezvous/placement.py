@@ -7,86 +7,88 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from doctor.environment.launchers import Adopted
 from doctor.smoke import plan as planning
-from doctor.smoke.model import STAGES, Backend, Place, Plan
-from doctor.smoke.plan import Wish
-from doctor.smoke.rendezvous.link import Card, Mail
-from doctor.smoke.rendezvous.roll_call import UNKNOWN, host_name, size
+from doctor.smoke.model import STAGES, Backend, RankPlacement, SmokePlan
+from doctor.smoke.plan import SmokeOptions
+from doctor.smoke.rendezvous.link import Hello, RelayedError
+from doctor.smoke.rendezvous.roll_call import UNKNOWN_HOST, host_name, world_size
 
 _KINDS: dict[Backend, str] = {"hccl": "npu", "nccl": "gpu"}
 
 
-def plan_for(leader: Adopted, cards: Sequence[Card], mails: Sequence[Mail], wish: Wish) -> Plan:
+def build_launched_plan(
+    leader: Adopted, hellos: Sequence[Hello], relayed_errors: Sequence[RelayedError], options: SmokeOptions
+) -> SmokePlan:
     """The plan of the ranks that came; of the others it says what is known. Raises: ValueError."""
-    known = [*cards, *(mail.card for mail in mails)]
-    world = max(size(leader, cards), 1 + max((card.rank for card in known), default=0))
-    backend = wish.backend or _backend(known)
-    layouts = tuple(planning.parse_layout(text, world) for text in wish.layouts) or planning.layouts(world)
+    all_hellos = [*hellos, *(relayed_error.hello for relayed_error in relayed_errors)]
+    world = max(world_size(leader, hellos), 1 + max((hello.rank for hello in all_hellos), default=0))
+    backend = options.backend or _backend(all_hellos)
+    layouts = tuple(planning.parse_layout(text, world) for text in options.layouts) or planning.default_layouts(world)
     by_name = leader.address_from == "MASTER_ADDR" and leader.addresses
     free = leader.taken or leader.role == "scheduler"
-    return Plan(
+    return SmokePlan(
         backend=backend,
-        places=_places(world, known, backend),
+        places=_placements(world, all_hellos, backend),
         layouts=layouts,
-        stages=tuple(stage for stage in STAGES if wish.native or stage != "native"),
-        steps=wish.steps,
-        seed=wish.seed,
-        max_bytes=wish.max_bytes,
+        stages=tuple(stage for stage in STAGES if options.native or stage != "native"),
+        steps=options.steps,
+        seed=options.seed,
+        max_bytes=options.max_bytes,
         master_addr=leader.addresses[0] if by_name else "",
         master_port=0 if free else leader.port,
-        timeout=wish.timeout,
-        budget=wish.budget,
-        interface=wish.interface,
+        timeout=options.timeout,
+        budget=options.budget,
+        interface=options.interface,
     )
 
 
-def _backend(cards: Sequence[Card]) -> Backend:
+def _backend(hellos: Sequence[Hello]) -> Backend:
     """NPUs or GPUs where every rank has some, else CPUs."""
     for backend, kind in _KINDS.items():
-        if cards and all(card.counts.get(kind) for card in cards):
+        if hellos and all(hello.counts.get(kind) for hello in hellos):
             return backend
     return "gloo"
 
 
-def _places(world: int, cards: Iterable[Card], backend: Backend) -> tuple[Place, ...]:
-    seen: dict[int, Card] = {}
-    for card in cards:
-        seen.setdefault(card.rank, card)
-    names = hosts(seen.values())
-    blocks = _blocks(seen, names)
+def _placements(world: int, hellos: Iterable[Hello], backend: Backend) -> tuple[RankPlacement, ...]:
+    by_rank: dict[int, Hello] = {}
+    for hello in hellos:
+        by_rank.setdefault(hello.rank, hello)
+    names = names_by_rank(by_rank.values())
+    blocks = _hosts_by_block(by_rank, names)
     taken: Counter[str] = Counter()
-    places = []
+    placements = []
     for rank in range(world):
-        host = names[rank] if rank in seen else blocks.get(rank, UNKNOWN)
+        host = names[rank] if rank in by_rank else blocks.get(rank, UNKNOWN_HOST)
         device = -1
-        if backend != "gloo" and rank in seen:
-            alone = seen[rank].counts.get(_KINDS[backend]) == 1
-            device = 0 if alone else max(seen[rank].device, seen[rank].local, 0)
-        places.append(Place(rank, host, taken[host], device))
+        if backend != "gloo" and rank in by_rank:
+            alone = by_rank[rank].counts.get(_KINDS[backend]) == 1
+            device = 0 if alone else max(by_rank[rank].device, by_rank[rank].local, 0)
+        placements.append(RankPlacement(rank, host, taken[host], device))
         taken[host] += 1
-    return tuple(places)
+    return tuple(placements)
 
 
-def hosts(cards: Iterable[Card]) -> dict[int, str]:
+def names_by_rank(hellos: Iterable[Hello]) -> dict[int, str]:
     """The host of each rank by name; hosts that share a name are told apart."""
     boots: dict[str, list[str]] = defaultdict(list)
-    found = {}
-    for card in cards:
-        known = boots[card.host]
-        if card.boot not in known:
-            known.append(card.boot)
-        number = known.index(card.boot)
-        found[card.rank] = host_name(card) + (f"~{number + 1}" if number else "")
-    return found
+    names = {}
+    for hello in hellos:
+        host_boots = boots[hello.host]
+        if hello.boot not in host_boots:
+            host_boots.append(hello.boot)
+        number = host_boots.index(hello.boot)
+        names[hello.rank] = host_name(hello) + (f"~{number + 1}" if number else "")
+    return names
 
 
-def _blocks(seen: Mapping[int, Card], names: Mapping[int, str]) -> dict[int, str]:
+def _hosts_by_block(by_rank: Mapping[int, Hello], names: Mapping[int, str]) -> dict[int, str]:
     """The hosts of ranks of which nothing was heard, where ranks fill one host after the other."""
-    sizes = {card.local_world for card in seen.values()}
+    sizes = {hello.local_world for hello in by_rank.values()}
     if len(sizes) != 1 or min(sizes) < 1:
         return {}
     per_host = min(sizes)
     owners: dict[int, set[str]] = defaultdict(set)
-    for rank in seen:
+    for rank in by_rank:
         owners[rank // per_host].add(names[rank])
     if any(len(owner) > 1 for owner in owners.values()):
         return {}

@@ -10,13 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from doctor.environment.launchers import Adopted
-from doctor.smoke.rendezvous.link import SECONDS, Card, Reason, Stranger, introduce, ports
+from doctor.smoke.rendezvous.link import SECONDS, ForeignPeer, Hello, UnreachableReason, leader_ports, send_hello
 
-PAUSE = 0.1
+RETRY_PAUSE = 0.1
 _NO_ROUTE = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EHOSTDOWN, errno.ENETDOWN)
-_ORDER: tuple[Reason, ...] = ("refused", "stranger", "no-route", "dropped", "other")
+_ORDER: tuple[UnreachableReason, ...] = ("refused", "stranger", "no-route", "dropped", "other")
 """Of several reasons, the first one is told: where something refuses, there is a host."""
-_WORDS = {
+_REASON_TEXTS = {
     "refused": "refuses connections: nothing of this job listens there",
     "stranger": "is open, but what listens there does not belong to this job",
     "no-route": "cannot be routed to",
@@ -24,126 +24,127 @@ _WORDS = {
 }
 
 
-class Unmet(NamedTuple):
+class RendezvousError(NamedTuple):
     """Why the leader was not reached."""
 
-    reason: Reason
+    reason: UnreachableReason
     text: str
 
 
-class _Door(NamedTuple):
+class _Endpoint(NamedTuple):
     name: str
     address: str
     port: int
 
 
-def reach(
-    adopted: Adopted, key: bytes, card: Card, deadline: float, told: Callable[[Unmet], bool]
-) -> socket.socket | Unmet:
-    """A connection to the leader. ``told`` hears each time why there is none; True gives up."""
+def connect_to_leader(
+    adopted: Adopted, key: bytes, hello: Hello, deadline: float, on_failure: Callable[[RendezvousError], bool]
+) -> socket.socket | RendezvousError:
+    """A connection to the leader. ``on_failure`` hears each time why there is none; True gives up."""
     while True:
-        found = attempt(adopted, key, card)
-        if isinstance(found, socket.socket) or told(found) or time.monotonic() > deadline:
-            return found
-        time.sleep(PAUSE)
+        outcome = attempt_connection(adopted, key, hello)
+        if isinstance(outcome, socket.socket) or on_failure(outcome) or time.monotonic() > deadline:
+            return outcome
+        time.sleep(RETRY_PAUSE)
 
 
-def attempt(adopted: Adopted, key: bytes, card: Card) -> socket.socket | Unmet:
+def attempt_connection(adopted: Adopted, key: bytes, hello: Hello) -> socket.socket | RendezvousError:
     """One attempt at all addresses and ports together."""
     if not adopted.addresses:
-        return Unmet("name", f"{adopted.where}, so that nothing tells where rank 0 is")
-    doors = _doors(adopted, ports(key, adopted.port))
-    if isinstance(doors, Unmet):
-        return doors
-    found = _Knocking(doors).until(time.monotonic() + SECONDS, key, card)
-    return found if isinstance(found, socket.socket) else _summary(adopted, found)
+        return RendezvousError("name", f"{adopted.where}, so that nothing tells where rank 0 is")
+    endpoints = _endpoints(adopted, leader_ports(key, adopted.port))
+    if isinstance(endpoints, RendezvousError):
+        return endpoints
+    outcome = _ConnectionAttempts(endpoints).connect(time.monotonic() + SECONDS, key, hello)
+    return outcome if isinstance(outcome, socket.socket) else _summary(adopted, outcome)
 
 
-def _doors(adopted: Adopted, numbers: Sequence[int]) -> list[_Door] | Unmet:
-    doors: list[_Door] = []
+def _endpoints(adopted: Adopted, numbers: Sequence[int]) -> list[_Endpoint] | RendezvousError:
+    endpoints: list[_Endpoint] = []
     why = "it has no address"
     for name in adopted.addresses:
         try:
-            found = socket.getaddrinfo(name, None, 0, socket.SOCK_STREAM)
+            resolved = socket.getaddrinfo(name, None, 0, socket.SOCK_STREAM)
         except (OSError, UnicodeError) as error:
             why = getattr(error, "strerror", None) or str(error)
             continue
-        addresses = dict.fromkeys(str(place[4][0]) for place in found)
-        doors += [_Door(name, address, number) for address in addresses for number in numbers]
-    return doors or Unmet("name", f"{adopted.where} does not resolve: {why}")
+        addresses = dict.fromkeys(str(place[4][0]) for place in resolved)
+        endpoints += [_Endpoint(name, address, number) for address in addresses for number in numbers]
+    return endpoints or RendezvousError("name", f"{adopted.where} does not resolve: {why}")
 
 
-class _Knocking:
+class _ConnectionAttempts:
     """Attempts at several doors at once. The leader greets first, so that who is silent holds nobody up."""
 
-    def __init__(self, doors: Sequence[_Door]) -> None:
+    def __init__(self, endpoints: Sequence[_Endpoint]) -> None:
         self._poll = select.poll()
-        self._trying: dict[int, tuple[_Door, socket.socket]] = {}
-        self._open: set[int] = set()
-        self._failed: dict[_Door, Reason] = {}
-        for door in doors:
-            link = socket.socket(socket.AF_INET6 if ":" in door.address else socket.AF_INET, socket.SOCK_STREAM)
+        self._attempts: dict[int, tuple[_Endpoint, socket.socket]] = {}
+        self._connected_files: set[int] = set()
+        self._failed: dict[_Endpoint, UnreachableReason] = {}
+        for endpoint in endpoints:
+            link = socket.socket(socket.AF_INET6 if ":" in endpoint.address else socket.AF_INET, socket.SOCK_STREAM)
             link.setblocking(False)
-            code = link.connect_ex((door.address, door.port))
+            code = link.connect_ex((endpoint.address, endpoint.port))
             if code not in (0, errno.EINPROGRESS):
-                self._fail(door, link, _reason(code))
+                self._fail(endpoint, link, _reason(code))
                 continue
-            self._trying[link.fileno()] = door, link
+            self._attempts[link.fileno()] = endpoint, link
             self._poll.register(link, select.POLLOUT)
 
-    def until(self, deadline: float, key: bytes, card: Card) -> socket.socket | dict[_Door, Reason]:
+    def connect(self, deadline: float, key: bytes, hello: Hello) -> socket.socket | dict[_Endpoint, UnreachableReason]:
         """The connection to the leader, or why there is none, door by door."""
-        found: socket.socket | None = None
-        while self._trying and not found and (left := deadline - time.monotonic()) > 0:
-            for file, _ in self._poll.poll(left * 1000):
-                if file not in self._open:
-                    self._connected(file)
-                elif found := self._greeted(file, key, card):
+        connection: socket.socket | None = None
+        while self._attempts and not connection and (remaining := deadline - time.monotonic()) > 0:
+            for file, _ in self._poll.poll(remaining * 1000):
+                if file not in self._connected_files:
+                    self._on_connected(file)
+                elif connection := self._handshake(file, key, hello):
                     break
-        for file, (door, link) in list(self._trying.items()):
-            self._fail(door, link, "stranger" if file in self._open else "dropped")
-        return found or self._failed
+        for file, (endpoint, link) in list(self._attempts.items()):
+            self._fail(endpoint, link, "stranger" if file in self._connected_files else "dropped")
+        return connection or self._failed
 
-    def _connected(self, file: int) -> None:
-        door, link = self._trying[file]
+    def _on_connected(self, file: int) -> None:
+        endpoint, link = self._attempts[file]
         code = link.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if code:
-            self._forget(file)
-            self._fail(door, link, _reason(code))
+            self._unregister(file)
+            self._fail(endpoint, link, _reason(code))
         else:
-            self._open.add(file)
+            self._connected_files.add(file)
             self._poll.modify(file, select.POLLIN)
 
-    def _greeted(self, file: int, key: bytes, card: Card) -> socket.socket | None:
-        door, link = self._forget(file)
+    def _handshake(self, file: int, key: bytes, hello: Hello) -> socket.socket | None:
+        endpoint, link = self._unregister(file)
         try:
-            introduce(link, key, card)
-        except (Stranger, OSError):
-            self._fail(door, link, "stranger")
+            send_hello(link, key, hello)
+        except (ForeignPeer, OSError):
+            self._fail(endpoint, link, "stranger")
             return None
         return link
 
-    def _forget(self, file: int) -> tuple[_Door, socket.socket]:
+    def _unregister(self, file: int) -> tuple[_Endpoint, socket.socket]:
         self._poll.unregister(file)
-        return self._trying.pop(file)
+        return self._attempts.pop(file)
 
-    def _fail(self, door: _Door, link: socket.socket, reason: Reason) -> None:
-        self._failed[door] = reason
+    def _fail(self, endpoint: _Endpoint, link: socket.socket, reason: UnreachableReason) -> None:
+        self._failed[endpoint] = reason
         link.close()
 
 
-def _reason(code: int) -> Reason:
+def _reason(code: int) -> UnreachableReason:
     if code == errno.ECONNREFUSED:
         return "refused"
     return "no-route" if code in _NO_ROUTE else "dropped" if code == errno.ETIMEDOUT else "other"
 
 
-def _summary(adopted: Adopted, failed: Mapping[_Door, Reason]) -> Unmet:
-    reason = next((one for one in _ORDER if one in failed.values()), _ORDER[-1])
-    concerned = [door for door, why in failed.items() if why == reason]
+def _summary(adopted: Adopted, failed: Mapping[_Endpoint, UnreachableReason]) -> RendezvousError:
+    reason = next((candidate for candidate in _ORDER if candidate in failed.values()), _ORDER[-1])
+    concerned = [endpoint for endpoint, why in failed.items() if why == reason]
     names = dict.fromkeys(
-        door.name if door.name == door.address else f"{door.name} ({door.address})" for door in concerned
+        endpoint.name if endpoint.name == endpoint.address else f"{endpoint.name} ({endpoint.address})"
+        for endpoint in concerned
     )
-    numbers = ", ".join(str(number) for number in sorted({door.port for door in concerned}))
-    words = _WORDS.get(reason, "cannot be connected to")
-    return Unmet(reason, f"{adopted.address_from}={' or '.join(names)} {words} (port {numbers})")
+    numbers = ", ".join(str(number) for number in sorted({endpoint.port for endpoint in concerned}))
+    description = _REASON_TEXTS.get(reason, "cannot be connected to")
+    return RendezvousError(reason, f"{adopted.address_from}={' or '.join(names)} {description} (port {numbers})")

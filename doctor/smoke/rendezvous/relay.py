@@ -13,30 +13,30 @@ import time
 
 import msgspec
 
-from doctor.smoke.rendezvous.link import Card, Mail, Stranger, read_line, say
-from doctor.smoke.rendezvous.reachability import Unmet
+from doctor.smoke.rendezvous.link import ForeignPeer, Hello, RelayedError, read_line, send_line
+from doctor.smoke.rendezvous.reachability import RendezvousError
 
-_SECONDS = 1.0
+_TIMEOUT = 1.0
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class RelayedVerdict(msgspec.Struct, frozen=True):
     """What the run came to: the exit code of every process of the job."""
 
     verdict: int
 
 
-def _name(key: bytes) -> str:
+def _socket_name(key: bytes) -> str:
     return f"\0doctor-smoke-{key.hex()[:24]}"
 
 
-class Mailbox:
+class RelayInbox:
     """Of one host: whoever has it first. ``fileno`` is -1 where another process has it."""
 
     def __init__(self, key: bytes) -> None:
         self._server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._senders: list[socket.socket] = []
         try:
-            self._server.bind(_name(key))
+            self._server.bind(_socket_name(key))
             self._server.listen(64)
             self._server.setblocking(False)
         except OSError:
@@ -45,7 +45,7 @@ class Mailbox:
     def fileno(self) -> int:
         return self._server.fileno()
 
-    def take(self) -> Mail | None:
+    def receive(self) -> RelayedError | None:
         """One letter, if it is one and from this user."""
         try:
             link, _ = self._server.accept()
@@ -54,13 +54,13 @@ class Mailbox:
         _, user, _ = struct.unpack("3i", link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
         try:
             if user != os.geteuid():
-                raise Stranger
-            mail = msgspec.json.decode(read_line(link, time.monotonic() + _SECONDS), type=Mail)
-        except (Stranger, OSError, msgspec.MsgspecError, UnicodeError, RecursionError):
+                raise ForeignPeer
+            relayed_error = msgspec.json.decode(read_line(link, time.monotonic() + _TIMEOUT), type=RelayedError)
+        except (ForeignPeer, OSError, msgspec.MsgspecError, UnicodeError, RecursionError):
             link.close()
             return None
         self._senders.append(link)
-        return mail
+        return relayed_error
 
     def abandon(self) -> None:
         """Leaves it to another process that has it, too."""
@@ -71,54 +71,54 @@ class Mailbox:
         for link in self._senders:
             with contextlib.suppress(OSError):
                 if code is not None:
-                    say(link, Verdict(code))
+                    send_line(link, RelayedVerdict(code))
                 link.close()
         self._server.close()
 
 
-class Sender:
+class RelaySender:
     """The side of the process that cannot reach the leader."""
 
-    def __init__(self, key: bytes, card: Card) -> None:
-        self._key, self._card = key, card
+    def __init__(self, key: bytes, hello: Hello) -> None:
+        self._key, self._hello = key, hello
         self._link: socket.socket | None = None
-        self._sent = ""
+        self._sent_reason = ""
         self.verdict: int | None = None
 
-    def told(self, unmet: Unmet) -> bool:
+    def send_error(self, error: RendezvousError) -> bool:
         """Sends the news, once there is somebody to take it. True when the verdict has come in the meantime."""
-        if self._link and self._answered(self._link):
+        if self._link and self._verdict_arrived(self._link):
             return True
-        if unmet.reason == self._sent:
+        if error.reason == self._sent_reason:
             return False
         link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            link.settimeout(_SECONDS)
-            link.connect(_name(self._key))
-            say(link, Mail(self._card, unmet.reason, unmet.text))
+            link.settimeout(_TIMEOUT)
+            link.connect(_socket_name(self._key))
+            send_line(link, RelayedError(self._hello, error.reason, error.text))
         except OSError:
             link.close()
             return False
         self.close()
-        self._link, self._sent = link, unmet.reason
+        self._link, self._sent_reason = link, error.reason
         return False
 
-    def _answered(self, link: socket.socket) -> bool:
+    def _verdict_arrived(self, link: socket.socket) -> bool:
         """Whether there is a verdict, or nobody who could bring one."""
         link.setblocking(False)
         try:
-            said = link.recv(100, socket.MSG_PEEK)
-            link.settimeout(_SECONDS)
-            if said:
-                line = read_line(link, time.monotonic() + _SECONDS)
-                self.verdict = msgspec.json.decode(line, type=Verdict).verdict
+            peeked = link.recv(100, socket.MSG_PEEK)
+            link.settimeout(_TIMEOUT)
+            if peeked:
+                line = read_line(link, time.monotonic() + _TIMEOUT)
+                self.verdict = msgspec.json.decode(line, type=RelayedVerdict).verdict
                 return True
         except BlockingIOError:
             return False
-        except (OSError, Stranger, msgspec.MsgspecError, UnicodeError):
+        except (OSError, ForeignPeer, msgspec.MsgspecError, UnicodeError):
             pass
         self.close()
-        self._sent = ""
+        self._sent_reason = ""
         return False
 
     def close(self) -> None:

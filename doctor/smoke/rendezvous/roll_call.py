@@ -6,144 +6,161 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
-from doctor.engine.sanitize import plain
+from doctor.engine.sanitize import strip_control_chars
 from doctor.environment.launchers import Adopted
-from doctor.smoke.model import Trouble
-from doctor.smoke.rendezvous.link import Card, Mail
+from doctor.smoke.model import Failure
+from doctor.smoke.rendezvous.link import Hello, RelayedError
 
-SETTLED = 1.0
+SETTLE_SECONDS = 1.0
 """Seconds without a newcomer after which what is wrong already is told."""
-TOLD = 3.0
+RECONSIDER_SECONDS = 3.0
 """Seconds for which a process that cannot come may still change its mind."""
-UNKNOWN = "unknown"
+UNKNOWN_HOST = "unknown"
 """Stands for the host of a rank of which nothing was heard."""
 
 
-def call(
-    leader: Adopted, cards: Sequence[Card], mails: Sequence[Mail], quiet: float, waited: float, patience: float
-) -> Trouble | Literal["wait", "complete"]:
+def status(
+    leader: Adopted,
+    hellos: Sequence[Hello],
+    relayed_errors: Sequence[RelayedError],
+    quiet: float,
+    waited: float,
+    patience: float,
+) -> Failure | Literal["wait", "complete"]:
     """How things stand ``quiet`` seconds after the last news, ``waited`` since the first."""
-    world = size(leader, cards)
-    there = Counter(card.rank for card in cards)
-    wrong = _wrong(leader, cards, world)
-    missing = [rank for rank in range(world) if not there[rank]]
-    if not wrong and not missing:
+    world = world_size(leader, hellos)
+    arrivals = Counter(hello.rank for hello in hellos)
+    wrong = _definite_failure(leader, hellos, world)
+    absent_ranks = [rank for rank in range(world) if not arrivals[rank]]
+    if not wrong and not absent_ranks:
         return "complete"
-    if wrong and (quiet > SETTLED or waited > patience):
+    if wrong and (quiet > SETTLE_SECONDS or waited > patience):
         return wrong
-    told = {mail.card.rank for mail in mails}
-    excused = missing and all(rank in told or -1 in told for rank in missing)
-    if not (waited > patience or (excused and quiet > TOLD)):
+    reporting_ranks = {relayed_error.hello.rank for relayed_error in relayed_errors}
+    excused = absent_ranks and all(rank in reporting_ranks or -1 in reporting_ranks for rank in absent_ranks)
+    if not (waited > patience or (excused and quiet > RECONSIDER_SECONDS)):
         return "wait"
-    return wrong or _missing(leader, missing, mails, patience)
+    return wrong or _absent_failure(leader, absent_ranks, relayed_errors, patience)
 
 
-def size(leader: Adopted, cards: Iterable[Card]) -> int:
+def world_size(leader: Adopted, hellos: Iterable[Hello]) -> int:
     """Of the world, by what most ranks were told."""
-    votes = Counter(card.world for card in cards if card.world > 0)
+    votes = Counter(hello.world for hello in hellos if hello.world > 0)
     return max(votes, key=lambda number: (votes[number], number)) if votes else max(leader.world, 1)
 
 
-def _wrong(leader: Adopted, cards: Sequence[Card], world: int) -> Trouble | None:
+def _definite_failure(leader: Adopted, hellos: Sequence[Hello], world: int) -> Failure | None:
     """What no waiting mends."""
-    for find in (_impossible, _other_version, _other_world, _twice):
-        guilty, text = find(cards, world)
+    for find in (_invalid_environment, _different_versions, _different_world_sizes, _duplicate_ranks):
+        culprits, text = find(hellos, world)
         if text:
-            return _trouble(guilty, text, "certain")
+            return _failure(culprits, text, "certain")
     return None
 
 
-def _impossible(cards: Sequence[Card], world: int) -> tuple[list[int], str]:
+def _invalid_environment(hellos: Sequence[Hello], world: int) -> tuple[list[int], str]:
     """Ranks, or processes that cannot even say which rank they are, with variables that cannot be so."""
-    wrong = [card for card in cards if card.problems]
-    there = {card.rank for card in cards}
-    guilty = [card.rank for card in wrong if card.rank >= 0]
-    if len(guilty) < len(wrong):
-        guilty += [rank for rank in range(world) if rank not in there]
+    wrong = [hello for hello in hellos if hello.problems]
+    arrived_ranks = {hello.rank for hello in hellos}
+    culprits = [hello.rank for hello in wrong if hello.rank >= 0]
+    if len(culprits) < len(wrong):
+        culprits += [rank for rank in range(world) if rank not in arrived_ranks]
     texts = [
-        f"{rank_names([card.rank]) if card.rank >= 0 else 'a process'} on {host_name(card)}: "
-        f"{'; '.join(plain(problem, 200) for problem in card.problems[:4])}"
-        for card in wrong
+        f"{rank_names([hello.rank]) if hello.rank >= 0 else 'a process'} on {host_name(hello)}: "
+        f"{'; '.join(strip_control_chars(problem, 200) for problem in hello.problems[:4])}"
+        for hello in wrong
     ]
-    return guilty, "; ".join(texts[:4])
+    return culprits, "; ".join(texts[:4])
 
 
-def _other_version(cards: Sequence[Card], world: int) -> tuple[list[int], str]:
-    versions = Counter(card.version for card in cards)
+def _different_versions(hellos: Sequence[Hello], world: int) -> tuple[list[int], str]:
+    versions = Counter(hello.version for hello in hellos)
     if len(versions) < 2:
         return [], ""
     most = max(versions, key=lambda version: versions[version])
-    odd = [card for card in cards if card.version != most]
-    return [card.rank for card in odd], f"another doctor is installed there than on the other ranks: {_hosts(odd)}"
+    outliers = [hello for hello in hellos if hello.version != most]
+    return [
+        hello.rank for hello in outliers
+    ], f"another doctor is installed there than on the other ranks: {_hosts(outliers)}"
 
 
-def _other_world(cards: Sequence[Card], world: int) -> tuple[list[int], str]:
-    told: dict[int, list[int]] = defaultdict(list)
-    for card in cards:
-        told[card.world].append(card.rank)
-    if len(told) < 2:
+def _different_world_sizes(hellos: Sequence[Hello], world: int) -> tuple[list[int], str]:
+    ranks_by_world: dict[int, list[int]] = defaultdict(list)
+    for hello in hellos:
+        ranks_by_world[hello.world].append(hello.rank)
+    if len(ranks_by_world) < 2:
         return [], ""
-    tie = len({len(ranks) for ranks in told.values()}) == 1
-    guilty = [rank for number, ranks in told.items() for rank in ranks if tie or number != world]
-    shown = [
-        f"{number} on {rank_names(ranks)}" for number, ranks in sorted(told.items(), key=lambda item: len(item[1]))
+    tie = len({len(ranks) for ranks in ranks_by_world.values()}) == 1
+    culprits = [rank for number, ranks in ranks_by_world.items() for rank in ranks if tie or number != world]
+    parts = [
+        f"{number} on {rank_names(ranks)}"
+        for number, ranks in sorted(ranks_by_world.items(), key=lambda item: len(item[1]))
     ]
-    return guilty, f"the world's size is {', and '.join(shown)}"
+    return culprits, f"the world's size is {', and '.join(parts)}"
 
 
-def _twice(cards: Sequence[Card], world: int) -> tuple[list[int], str]:
-    said: dict[int, list[Card]] = defaultdict(list)
-    for card in cards:
-        said[card.rank].append(card)
-    double = {rank: twins for rank, twins in said.items() if len(twins) > 1}
+def _duplicate_ranks(hellos: Sequence[Hello], world: int) -> tuple[list[int], str]:
+    hellos_by_rank: dict[int, list[Hello]] = defaultdict(list)
+    for hello in hellos:
+        hellos_by_rank[hello.rank].append(hello)
+    duplicated = {rank: duplicates for rank, duplicates in hellos_by_rank.items() if len(duplicates) > 1}
     texts = [
-        f"rank {rank} is there {len(twins)} times: "
+        f"rank {rank} is there {len(duplicates)} times: "
         + " and ".join(
-            f"process {card.pid} on {host_name(card)}" for card in sorted(twins, key=lambda card: card.pid)[:3]
+            f"process {hello.pid} on {host_name(hello)}"
+            for hello in sorted(duplicates, key=lambda hello: hello.pid)[:3]
         )
-        for rank, twins in sorted(double.items())
+        for rank, duplicates in sorted(duplicated.items())
     ]
-    absent = [rank for rank in range(world) if rank not in said]
+    absent = [rank for rank in range(world) if rank not in hellos_by_rank]
     if texts and absent:
         texts.append(f"nobody is {rank_names(absent)}")
-    return sorted(double), "; ".join(texts)
+    return sorted(duplicated), "; ".join(texts)
 
 
-def _missing(leader: Adopted, missing: list[int], mails: Sequence[Mail], patience: float) -> Trouble:
+def _absent_failure(
+    leader: Adopted, absent_ranks: list[int], relayed_errors: Sequence[RelayedError], patience: float
+) -> Failure:
     why: dict[str, list[int]] = defaultdict(list)
-    for rank, text in sorted({mail.card.rank: plain(mail.text, 300) for mail in mails}.items()):
-        if rank in missing or rank < 0:
+    for rank, text in sorted(
+        {
+            relayed_error.hello.rank: strip_control_chars(relayed_error.text, 300) for relayed_error in relayed_errors
+        }.items()
+    ):
+        if rank in absent_ranks or rank < 0:
             why[text].append(rank)
-    told = {rank for ranks in why.values() for rank in ranks}
-    silent = [rank for rank in missing if rank not in told and -1 not in told]
+    explained_ranks = {rank for ranks in why.values() for rank in ranks}
+    silent = [rank for rank in absent_ranks if rank not in explained_ranks and -1 not in explained_ranks]
     if silent:
-        why[_silence(leader, patience)] = silent
-    texts = [text if len(why) == 1 else f"{_names(ranks)}: {text}" for text, ranks in why.items()]
-    return _trouble(missing, "; ".join(texts[:8]), "timeout" if silent else "evidence", patience if silent else 0.0)
+        why[_silence_text(leader, patience)] = silent
+    texts = [text if len(why) == 1 else f"{_describe_ranks(ranks)}: {text}" for text, ranks in why.items()]
+    return _failure(
+        absent_ranks, "; ".join(texts[:8]), "timeout" if silent else "evidence", patience if silent else 0.0
+    )
 
 
-def _silence(leader: Adopted, patience: float) -> str:
+def _silence_text(leader: Adopted, patience: float) -> str:
     reasons = f"not started, led elsewhere by {leader.address_from}, or kept away by a firewall"
     return f"nothing came within {patience:g} s: {reasons}; the stderr of that process says more, if there is one"
 
 
-def _names(ranks: Sequence[int]) -> str:
+def _describe_ranks(ranks: Sequence[int]) -> str:
     return "a process without a rank" if ranks[0] < 0 else rank_names(ranks)
 
 
-def _trouble(
-    guilty: Iterable[int], text: str, certainty: Literal["certain", "evidence", "timeout"], limit: float = 0.0
-) -> Trouble:
-    ranks = tuple(sorted({rank for rank in guilty if rank >= 0}))
-    return Trouble("never-joined", ranks, certainty=certainty, stage="rendezvous", text=text, limit=limit)
+def _failure(
+    culprits: Iterable[int], text: str, certainty: Literal["certain", "evidence", "timeout"], limit: float = 0.0
+) -> Failure:
+    ranks = tuple(sorted({rank for rank in culprits if rank >= 0}))
+    return Failure("never-joined", ranks, certainty=certainty, stage="rendezvous", text=text, limit=limit)
 
 
-def host_name(card: Card) -> str:
-    return plain(card.host, 80) or UNKNOWN
+def host_name(hello: Hello) -> str:
+    return strip_control_chars(hello.host, 80) or UNKNOWN_HOST
 
 
-def _hosts(cards: Iterable[Card]) -> str:
-    return ", ".join(sorted({host_name(card) for card in cards}))
+def _hosts(hellos: Iterable[Hello]) -> str:
+    return ", ".join(sorted({host_name(hello) for hello in hellos}))
 
 
 def rank_names(ranks: Sequence[int]) -> str:
@@ -157,5 +174,5 @@ def rank_names(ranks: Sequence[int]) -> str:
             spans[-1][1] = rank
         else:
             spans.append([rank, rank])
-    shown = ", ".join(f"{first}-{last}" if last > first else str(first) for first, last in spans)
-    return f"rank{'s' * (len(set(ranks)) > 1)} {shown}"
+    text = ", ".join(f"{first}-{last}" if last > first else str(first) for first, last in spans)
+    return f"rank{'s' * (len(set(ranks)) > 1)} {text}"

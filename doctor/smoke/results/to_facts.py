@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from doctor.engine.fact import Output
-from doctor.smoke.model import Plan, SmokeRun, Trouble, TroubleKind
+from doctor.smoke.model import Failure, FailureKind, SmokePlan, SmokeRun
 
 _FACTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "SmokeStart": ("start", ("imported", "try", "joined", "error", "exit")),
@@ -22,7 +22,7 @@ _FACTS: dict[str, tuple[str, tuple[str, ...]]] = {
 }
 """Fact class -> the stage that it is learnt in, and the events that it is made of."""
 
-CHECKS: dict[TroubleKind, str] = {
+CHECK_BY_KIND: dict[FailureKind, str] = {
     "not-started": "smoke-rank-not-started",
     "never-joined": "smoke-rank-never-joined",
     "mismatch": "smoke-collective-mismatched",
@@ -45,55 +45,58 @@ _EVERY_RANK = ("SmokeCollectives", "SmokeTraining", "SmokeLoader", "SmokePace")
 """Facts that every rank has something to say of."""
 
 
-def outputs(
+def fact_outputs(
     run: SmokeRun, host: str, events: Sequence[Mapping[str, Any]], elsewhere: Collection[str] = ()
 ) -> dict[str, dict[str, Output]]:
     """One output a fact class, for one host of the run. ``elsewhere``: the kinds of events that other hosts told."""
-    mine = {place.rank for place in run.plan.places if place.host == host}
-    found: dict[str, dict[str, Output]] = {}
+    host_ranks = {place.rank for place in run.plan.places if place.host == host}
+    by_fact: dict[str, dict[str, Output]] = {}
     for name, (stage, kinds) in _FACTS.items():
-        said = [event for event in events if event.get("ev") in kinds]
+        stage_events = [event for event in events if event.get("ev") in kinds]
         passed = {event.get("rank") for event in events if event.get("ev") == "stage" and event.get("stage") == stage}
         # Of the start everything is known that was said: it is judged as it stands.
-        reached = mine <= passed if name != "SmokeStart" else bool(said)
-        why, because = ("", "") if reached else unreached(run, stage)
+        reached = host_ranks <= passed if name != "SmokeStart" else bool(stage_events)
+        why, because = ("", "") if reached else unreached_reason(run, stage)
         planned = stage in run.plan.stages
-        if reached and not said and set(kinds) & set(elsewhere):
+        if reached and not stage_events and set(kinds) & set(elsewhere):
             # Only some ranks compute a loss, and only some exchange with other hosts.
             planned, why = False, f"the {stage} stage gives this host's ranks nothing to tell"
-        if reached and not said and name == "SmokePairs" and _one_host_of_cpus(run.plan):
+        if reached and not stage_events and name == "SmokePairs" and _one_host_of_cpus(run.plan):
             planned, why = False, "the ranks run on the CPUs of one host: there is no link between them"
         body = {
             "reached": reached,
             "why": why,
             "because": because,
             "planned": planned,
-            "ranks": sorted(mine) if name in _EVERY_RANK else [],
-            "events": said,
+            "ranks": sorted(host_ranks) if name in _EVERY_RANK else [],
+            "events": stage_events,
         }
-        found[name] = {"": Output(out=msgspec.json.encode(body).decode())}
-    return found
+        by_fact[name] = {"": Output(out=msgspec.json.encode(body).decode())}
+    return by_fact
 
 
-def _one_host_of_cpus(plan: Plan) -> bool:
+def _one_host_of_cpus(plan: SmokePlan) -> bool:
     return plan.backend == "gloo" and len({place.host for place in plan.places}) == 1
 
 
-def unreached(run: SmokeRun, stage: str) -> tuple[str, str]:
+def unreached_reason(run: SmokeRun, stage: str) -> tuple[str, str]:
     """Why a stage was not passed, and the check that reports the cause."""
     if stage not in run.plan.stages:
         return (f"the {stage} stage was not asked for", "")
-    if run.troubles:
-        return (f"the smoke run ended before: {in_words(run, run.troubles[0])}", CHECKS[run.troubles[0].kind])
+    if run.failures:
+        return (
+            f"the smoke run ended before: {describe_failure(run, run.failures[0])}",
+            CHECK_BY_KIND[run.failures[0].kind],
+        )
     if run.ended == "interrupted":
         return ("the smoke run was interrupted before", "")
     return (f"the {stage} stage did not run", "")
 
 
-def in_words(run: SmokeRun, trouble: Trouble) -> str:
+def describe_failure(run: SmokeRun, failure: Failure) -> str:
     """Such as ``rank 2 (w1) dead in training, signal 9``."""
-    shown = [f"{rank} ({run.plan.host_of(rank)})" for rank in trouble.guilty[:4]]
-    more = f" and {len(trouble.guilty) - 4} more" if len(trouble.guilty) > 4 else ""
-    who = f"rank{'s' * (len(shown) > 1)} {', '.join(shown)}{more} " if shown else ""
-    where = f" in {trouble.stage}" if trouble.stage else ""
-    return f"{who}{trouble.kind}{where}{', ' if trouble.text else ''}{trouble.text}"
+    names = [f"{rank} ({run.plan.host_of(rank)})" for rank in failure.culprit_ranks[:4]]
+    more = f" and {len(failure.culprit_ranks) - 4} more" if len(failure.culprit_ranks) > 4 else ""
+    who = f"rank{'s' * (len(names) > 1)} {', '.join(names)}{more} " if names else ""
+    where = f" in {failure.stage}" if failure.stage else ""
+    return f"{who}{failure.kind}{where}{', ' if failure.text else ''}{failure.text}"

@@ -23,31 +23,33 @@ _BOOT = (
 )
 
 
-class Letter(msgspec.Struct, frozen=True):
+class AgentRequest(msgspec.Struct, frozen=True):
     """A command, and what is sent to it before anything else."""
 
     command: str
     stdin: bytes
 
 
-def letter(marker: str, listen: bool = False, port: int = 0, within: tuple[str, ...] = (), python: str = "") -> Letter:
+def build_request(
+    marker: str, listen: bool = False, port: int = 0, within: tuple[str, ...] = (), python: str = ""
+) -> AgentRequest:
     """For one host; ``within`` is put before the command, to start it in a container.
 
     ``python`` is the interpreter's path, where it is known; otherwise the host looks for one.
     """
-    source, first = programs.agent(), request(marker, listen, port)
+    source, first = programs.agent(), prepare_request(marker, listen, port)
     boot = f'exec {shlex.quote(python)} -I -S -c "{_PROGRAM}"' if python else f"exec sh -c '{_BOOT}'"
     boot = boot.replace("SOURCE", str(len(source))).replace("REQUEST", str(len(first)))
     if within:
         boot = " ".join(["exec", *map(shlex.quote, within), boot.removeprefix("exec ")])
-    return Letter(boot, source + first)
+    return AgentRequest(boot, source + first)
 
 
-def request(marker: str, listen: bool, port: int) -> bytes:
+def prepare_request(marker: str, listen: bool, port: int) -> bytes:
     """What an agent reads first: how to mark its lines, and whether the ranks meet on its host."""
     return json.dumps({"marker": marker, "prepare": {"listen": listen, "port": port}}).encode("ascii")
 
 
-def why_none(err: str) -> str:
+def start_failure_kind(err: str) -> str:
     """The kind of trouble of an agent that never said hello, by what came on stderr."""
     return "no-python" if "doctor-no-python" in err or "sys.version_info" in err else "shell"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
-from doctor.engine.sanitize import plain
+from doctor.engine.sanitize import strip_control_chars
 from doctor.smoke.hang import network_evidence
-from doctor.smoke.model import Plan, Trouble
+from doctor.smoke.model import Failure, SmokePlan
 from doctor.smoke.run.channels import Channels
-from doctor.smoke.run.progress import Progress
+from doctor.smoke.run.progress import StageProgress
 
 ANSWER = 0.7
 """Seconds for agents to answer."""
@@ -18,80 +18,101 @@ MOST_STACKS = 64
 LONGEST_STACK = 4000
 
 
-def inquire(
-    trouble: Trouble, plan: Plan, channels: Channels, progress: Progress, addresses: network_evidence.Addresses
-) -> Trouble:
+def add_evidence(
+    failure: Failure,
+    plan: SmokePlan,
+    channels: Channels,
+    progress: StageProgress,
+    addresses: network_evidence.AddressOwners,
+) -> Failure:
     """The trouble with all that the hosts have to say of it."""
-    if progress.imports and trouble.kind != "silent":
-        trouble = _with_stacks(trouble, channels)
-    if trouble.kind == "network":
-        trouble = _with_links(trouble, plan, channels, addresses)
-    return _with_words(trouble, progress)
+    if progress.imports and failure.kind != "silent":
+        failure = _with_stacks(failure, channels)
+    if failure.kind == "network":
+        failure = _with_links(failure, plan, channels, addresses)
+    return _with_logs(failure, progress)
 
 
-def _with_stacks(trouble: Trouble, channels: Channels) -> Trouble:
-    answers = channels.ask("stacks", {name: {"do": "stacks"} for name in channels.parties}, ANSWER)
+def _with_stacks(failure: Failure, channels: Channels) -> Failure:
+    answers = channels.query("stacks", {name: {"do": "stacks"} for name in channels.endpoints}, ANSWER)
     texts = {rank: text for line in answers.values() for rank, text in (line.stacks or {}).items()}
-    wanted = list(dict.fromkeys([*trouble.guilty, *trouble.victims, *sorted(texts)]))[:MOST_STACKS]
-    return msgspec.structs.replace(trouble, stacks={rank: stack(texts[rank]) for rank in wanted if texts.get(rank)})
+    ranks = list(dict.fromkeys([*failure.culprit_ranks, *failure.waiting_ranks, *sorted(texts)]))[:MOST_STACKS]
+    return msgspec.structs.replace(
+        failure, stacks={rank: main_thread_stack(texts[rank]) for rank in ranks if texts.get(rank)}
+    )
 
 
-def _with_links(trouble: Trouble, plan: Plan, channels: Channels, addresses: network_evidence.Addresses) -> Trouble:
+def _with_links(
+    failure: Failure, plan: SmokePlan, channels: Channels, addresses: network_evidence.AddressOwners
+) -> Failure:
     """Which link, or which host: by what the sockets wait for, then by new connections between all hosts."""
-    hosts = {name: party.host for name, party in channels.parties.items()}
-    answers = channels.ask("sockets", {name: {"do": "sockets"} for name in hosts}, ANSWER)
-    rows, doors = network_evidence.by_host(
+    hosts = {name: endpoint.host for name, endpoint in channels.endpoints.items()}
+    answers = channels.query("sockets", {name: {"do": "sockets"} for name in hosts}, ANSWER)
+    rows, ports = network_evidence.by_host(
         hosts, {name: (line.sockets or (), line.listening) for name, line in answers.items()}
     )
     stuck = network_evidence.stuck_links(rows, addresses)
     ends = [end for link in stuck for end in link] or list(rows)
-    aims = network_evidence.targets(doors, addresses, list(dict.fromkeys(ends)))
+    aims = network_evidence.targets(ports, addresses, list(dict.fromkeys(ends)))
     askers = {host: name for name, host in reversed(hosts.items())}
     orders = {askers[host]: {"do": "probe", "targets": aim, "seconds": PROBE} for host, aim in aims.items() if aim}
-    probes = channels.ask("probes", orders, PROBE + ANSWER) if orders else {}
+    probes = channels.query("probes", orders, PROBE + ANSWER) if orders else {}
     tried = {hosts[name]: line.probes or () for name, line in probes.items()}
     failed, cut = network_evidence.failed_links(tried, addresses)
-    guilty = tuple(place.rank for place in plan.places if place.host in cut) or trouble.guilty
+    culprits = tuple(place.rank for place in plan.places if place.host in cut) or failure.culprit_ranks
     return msgspec.structs.replace(
-        trouble,
-        guilty=guilty,
-        victims=tuple(rank for rank in sorted({*trouble.victims, *trouble.guilty}) if rank not in guilty),
-        links=failed or tuple(sorted(stuck)) or trouble.links,
-        evidence=trouble.evidence + network_evidence.sentences(stuck, failed, cut, bool(tried)),
+        failure,
+        culprit_ranks=culprits,
+        waiting_ranks=tuple(
+            rank for rank in sorted({*failure.waiting_ranks, *failure.culprit_ranks}) if rank not in culprits
+        ),
+        links=failed or tuple(sorted(stuck)) or failure.links,
+        evidence=failure.evidence + network_evidence.sentences(stuck, failed, cut, bool(tried)),
     )
 
 
-def _with_words(trouble: Trouble, progress: Progress) -> Trouble:
+def _with_logs(failure: Failure, progress: StageProgress) -> Failure:
     """The layout, the kernel's log, and what the guilty ranks printed last."""
     # Who left may be in another layout by now.
-    ranks = (*trouble.victims, *trouble.guilty) if trouble.kind == "left" else (*trouble.guilty, *trouble.victims)
-    layout = trouble.layout or (progress.in_layout(ranks) if trouble.stage == "training" else "")
-    logs = [progress.logs[rank] for rank in trouble.guilty if rank in progress.logs]
-    said = [progress.errors[rank] for rank in trouble.guilty if rank in progress.errors]
-    last = [f"its last words: {words}" for words in dict.fromkeys(said) if not _told(words, trouble)]
-    return msgspec.structs.replace(trouble, layout=layout, evidence=(*trouble.evidence, *logs[:4], *last[:3]))
+    ranks = (
+        (*failure.waiting_ranks, *failure.culprit_ranks)
+        if failure.kind == "left"
+        else (*failure.culprit_ranks, *failure.waiting_ranks)
+    )
+    layout = failure.layout or (progress.layout_name(ranks) if failure.stage == "training" else "")
+    logs = [progress.kernel_logs[rank] for rank in failure.culprit_ranks if rank in progress.kernel_logs]
+    error_texts = [progress.errors[rank] for rank in failure.culprit_ranks if rank in progress.errors]
+    last = [
+        f"its last words: {error_text}"
+        for error_text in dict.fromkeys(error_texts)
+        if not _is_mentioned(error_text, failure)
+    ]
+    return msgspec.structs.replace(failure, layout=layout, evidence=(*failure.evidence, *logs[:4], *last[:3]))
 
 
-def _told(words: str, trouble: Trouble) -> bool:
+def _is_mentioned(error_text: str, failure: Failure) -> bool:
     """Whether the trouble says the same, if without the error's class."""
-    return words in trouble.text or words.partition(": ")[2] in trouble.text
+    return error_text in failure.text or error_text.partition(": ")[2] in failure.text
 
 
-def stack(text: str) -> str:
+def main_thread_stack(text: str) -> str:
     """The main thread's part of what faulthandler wrote, and of its loader workers' too.
 
-    >>> stack("Thread 0x1 (most recent call first):\\n  A\\n\\nCurrent thread 0x2 (most recent call first):\\n  B\\n")
+    >>> main_thread_stack("Thread 0x1 (most recent call first):\\n  A\\n\\nCurrent thread 0x2 (most recent call first):\\n  B\\n")
     'Current thread 0x2 (most recent call first):\\n  B'
     """
-    own, *workers = text.split("\nloader worker ")
-    shown = [_main(own)]
+    process_text, *workers = text.split("\nloader worker ")
+    parts = [_current_thread(process_text)]
     for worker in workers:
         head, _, body = worker.partition("\n")
-        shown.append(f"loader worker {head}\n{_main(body)}")
-    lines = [line[: len(line) - len(line.lstrip(" "))][:8] + plain(line) for line in "\n".join(shown).splitlines()]
+        parts.append(f"loader worker {head}\n{_current_thread(body)}")
+    lines = [
+        line[: len(line) - len(line.lstrip(" "))][:8] + strip_control_chars(line)
+        for line in "\n".join(parts).splitlines()
+    ]
     return "\n".join(lines)[:LONGEST_STACK]
 
 
-def _main(text: str) -> str:
+def _current_thread(text: str) -> str:
     parts = [part.strip() for part in text.split("\n\n")]
     return next((part for part in parts if part.startswith("Current thread")), parts[-1])

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Collection
 from pathlib import Path
 
-_HERE = Path(__file__).parents[1] / "programs"
+_PROGRAMS = Path(__file__).parents[1] / "programs"
 
 
 def agent() -> bytes:
     """The program of each host."""
-    return (_HERE / "agent.py").read_bytes()
+    return (_PROGRAMS / "agent.py").read_bytes()
 
 
 def worker() -> str:
     """The program of each rank. Tests put faults behind it."""
-    return (_HERE / "worker.py").read_text("utf-8")
+    return (_PROGRAMS / "worker.py").read_text("utf-8")
 
 
 def program(stages: Collection[str]) -> str:
     """The program of each rank for a run with these stages: torch's own wrappers only where they are wanted."""
-    return worker() + ("\n\n" + (_HERE / "native_stage.py").read_text("utf-8") if "native" in stages else "")
+    return worker() + ("\n\n" + (_PROGRAMS / "native_stage.py").read_text("utf-8") if "native" in stages else "")

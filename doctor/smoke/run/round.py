@@ -10,85 +10,96 @@ import msgspec
 from doctor.engine.fact import Output
 from doctor.engine.record import HostRecord
 from doctor.facts import smoke as facts
-from doctor.smoke.plan import Wish
+from doctor.smoke.plan import SmokeOptions
 from doctor.smoke.results import to_facts as told
-from doctor.smoke.run.connect import Call
-from doctor.smoke.run.supervisor import Met, Smoked, carry_out, smoke
+from doctor.smoke.run.connect import AgentSession
+from doctor.smoke.run.supervisor import HostCallback, SmokeResult, run_on_agents, smoke
 from doctor.transport import Transport
 
-Stage = Callable[[str, float], None]
+StageCallback = Callable[[str, float], None]
 
 
-class Third(msgspec.Struct, frozen=True):
+class SmokeRoundResult(msgspec.Struct, frozen=True):
     """What became of the third round."""
 
     records: dict[str, HostRecord]
     smoke: dict[str, Any]
     """For `Run.smoke`."""
     notes: tuple[str, ...] = ()
-    refused: str = ""
+    rejection: str = ""
     """Why what was wished for cannot be."""
     stopped: BaseException | None = None
 
 
-def third_round(
+def run_smoke_round(
     records: Mapping[str, HostRecord],
     slots: Mapping[str, int],
     transport: Transport,
-    wish: Wish,
+    options: SmokeOptions,
     *,
     local: bool = False,
     within: tuple[str, ...] = (),
-    stage: Stage = lambda name, seconds: None,
-) -> Third:
+    on_stage: StageCallback = lambda name, seconds: None,
+) -> SmokeRoundResult:
     """Trains on every host that answered; what interrupts it is in the result."""
-    reached = {host: slots.get(host, 0) for host, record in records.items() if not record.visit.trouble}
+    reached = {host: slots.get(host, 0) for host, record in records.items() if not record.visit.failure}
     if not reached:
         return not_started(records, "no host could be reached")
-    stage("", 0.0)
+    on_stage("", 0.0)
     try:
-        made = smoke(reached, transport, wish, local=local, within=within, told=stage)
+        result = smoke(reached, transport, options, local=local, within=within, on_stage=on_stage)
     except ValueError as error:
-        return msgspec.structs.replace(not_started(records, str(error)), refused=str(error))
-    run = msgspec.to_builtins(made.run, str_keys=True)
-    return Third({**records, **_merged(records, made)}, run, _without(records), stopped=made.stopped)
+        return msgspec.structs.replace(not_started(records, str(error)), rejection=str(error))
+    run = msgspec.to_builtins(result.run, str_keys=True)
+    return SmokeRoundResult(
+        {**records, **_merged(records, result)}, run, _unreached_notes(records), stopped=result.stopped
+    )
 
 
-def only_round(called: Call, wish: Wish, *, stage: Stage, met: Met, meanwhile: Iterator[object] = iter(())) -> Third:
+def run_single_round(
+    session: AgentSession,
+    options: SmokeOptions,
+    *,
+    on_stage: StageCallback,
+    on_host: HostCallback,
+    meanwhile: Iterator[object] = iter(()),
+) -> SmokeRoundResult:
     """Trains on every host that answers the call, which is the only visit that is made."""
-    hosts = called.slots
-    stage("", 0.0)
+    hosts = session.slots
+    on_stage("", 0.0)
     try:
-        made = carry_out(called, wish, told=stage, met=met, meanwhile=meanwhile)
+        result = run_on_agents(session, options, on_stage=on_stage, on_host=on_host, meanwhile=meanwhile)
     except ValueError as error:
-        return msgspec.structs.replace(not_started({}, str(error)), refused=str(error))
-    reached = {host: record for host, record in made.records.items() if not record.visit.trouble}
+        return msgspec.structs.replace(not_started({}, str(error)), rejection=str(error))
+    reached = {host: record for host, record in result.records.items() if not record.visit.failure}
     if not reached:
-        return msgspec.structs.replace(not_started(made.records, "no host could be reached"), stopped=made.stopped)
-    smoked = msgspec.structs.replace(made, records=reached)
-    records = {host: made.records[host] for host in hosts}
-    run = msgspec.to_builtins(made.run, str_keys=True)
-    return Third({**records, **_merged(records, smoked)}, run, _without(made.records), stopped=made.stopped)
+        return msgspec.structs.replace(not_started(result.records, "no host could be reached"), stopped=result.stopped)
+    reached_result = msgspec.structs.replace(result, records=reached)
+    records = {host: result.records[host] for host in hosts}
+    run = msgspec.to_builtins(result.run, str_keys=True)
+    return SmokeRoundResult(
+        {**records, **_merged(records, reached_result)}, run, _unreached_notes(result.records), stopped=result.stopped
+    )
 
 
-def _without(records: Mapping[str, HostRecord]) -> tuple[str, ...]:
-    missed = sum(bool(record.visit.trouble) for record in records.values())
+def _unreached_notes(records: Mapping[str, HostRecord]) -> tuple[str, ...]:
+    missed = sum(bool(record.visit.failure) for record in records.values())
     text = f"the smoke run was made without {missed} of {len(records)} hosts, which were not reached"
     return (text,) * bool(missed)
 
 
-def not_started(records: Mapping[str, HostRecord], why: str) -> Third:
+def not_started(records: Mapping[str, HostRecord], why: str) -> SmokeRoundResult:
     """The round of a run that came to nothing: what it would have told is unknown."""
-    said = msgspec.json.encode({"reached": False, "why": f"the smoke run was not started: {why}"}).decode()
-    nothing = {name: {"": Output(out=said)} for name in facts.__all__ if name.startswith("Smoke")}
-    blank = {host: HostRecord(record.visit, {**record.outputs, **nothing}) for host, record in records.items()}
-    return Third(blank, {"not_started": why})
+    content = msgspec.json.encode({"reached": False, "why": f"the smoke run was not started: {why}"}).decode()
+    unknown_outputs = {name: {"": Output(out=content)} for name in facts.__all__ if name.startswith("Smoke")}
+    blank = {host: HostRecord(record.visit, {**record.outputs, **unknown_outputs}) for host, record in records.items()}
+    return SmokeRoundResult(blank, {"not_started": why})
 
 
-def _merged(records: Mapping[str, HostRecord], made: Smoked) -> dict[str, HostRecord]:
+def _merged(records: Mapping[str, HostRecord], result: SmokeResult) -> dict[str, HostRecord]:
     """How a host was visited stays as it was: what the smoke run has against it is in the run's troubles."""
     merged = {}
-    for host, record in made.records.items():
-        said = record.outputs or told.outputs(made.run, host, ())
-        merged[host] = HostRecord(records[host].visit, {**records[host].outputs, **said})
+    for host, record in result.records.items():
+        outputs = record.outputs or told.fact_outputs(result.run, host, ())
+        merged[host] = HostRecord(records[host].visit, {**records[host].outputs, **outputs})
     return merged

@@ -10,55 +10,55 @@ import msgspec
 
 from doctor.engine.fact import Visit
 from doctor.engine.record import HostRecord
-from doctor.engine.sanitize import plain
+from doctor.engine.sanitize import strip_control_chars
 from doctor.smoke import plan as planning
 from doctor.smoke.hang.detector import Detector, Resend, joined
-from doctor.smoke.hang.network_evidence import Addresses
-from doctor.smoke.model import Plan, SmokeRun, Snapshot, Trouble, TroubleKind
-from doctor.smoke.plan import Wish
-from doctor.smoke.protocol import Line, NotUnderstood, read_event
+from doctor.smoke.hang.network_evidence import AddressOwners
+from doctor.smoke.model import Failure, FailureKind, SmokePlan, SmokeRun, Snapshot
+from doctor.smoke.plan import SmokeOptions
+from doctor.smoke.protocol import AgentMessage, InvalidMessage, parse_event
 from doctor.smoke.results import to_facts as records
 from doctor.smoke.run import programs
-from doctor.smoke.run.bootstrap import request
-from doctor.smoke.run.channels import TICK, Gone, Party, Talk
-from doctor.smoke.run.connect import Call, call, marker
-from doctor.smoke.run.diagnose import inquire
-from doctor.smoke.run.progress import Progress
-from doctor.transport import Conversation, Said, Transport
-from doctor.transport.messages import seconds
+from doctor.smoke.run.bootstrap import prepare_request
+from doctor.smoke.run.channels import TICK, AgentEndpoint, AgentLost, Connect
+from doctor.smoke.run.connect import AgentSession, marker, start_agents
+from doctor.smoke.run.diagnose import add_evidence
+from doctor.smoke.run.progress import StageProgress
+from doctor.transport import CommandResult, RemoteSession, Transport
+from doctor.transport.messages import format_seconds
 
-HELLO = 30.0
+HELLO_TIMEOUT = 30.0
 """Seconds for a host to be reached and to start its agent."""
-VISIT = 60.0
+VISIT_TIMEOUT = 60.0
 """The same, when a host that takes longer is left out."""
-ANSWER = 10.0
+ANSWER_TIMEOUT = 10.0
 """Seconds for an agent that is there to answer."""
-SILENT = 1.0
+SILENCE_LIMIT = 1.0
 """Seconds without a line after which a host is silent: agents say something five times a second."""
-SILENT_HERE = 5.0
+LOCAL_SILENCE_LIMIT = 5.0
 """On this machine no network can be cut, and an agent that waits for a CPU is not gone."""
 WARMUP = 30.0
 """Seconds that accelerators may take to connect a group's ranks, and to compile what a first step needs."""
-FEED = 0.05
+FEED_INTERVAL = 0.05
 """Seconds between two looks of the detector when nothing new came."""
 STAY = 2.0
 """Seconds between two words to agents, which end their ranks when they hear none for long."""
-MARGIN = 30.0
+AGENT_MARGIN = 30.0
 """Seconds that an agent lives longer than the budget, should the controller vanish without a trace."""
 
-Told = Callable[[str, float], None]
-Met = Callable[[str, HostRecord], None]
+StageCallback = Callable[[str, float], None]
+HostCallback = Callable[[str, HostRecord], None]
 
 
-def _quietly(stage: str, seconds: float) -> None:
+def _ignore_stage(stage: str, seconds: float) -> None:
     pass
 
 
-def _nobody(host: str, record: HostRecord) -> None:
+def _ignore_host(host: str, record: HostRecord) -> None:
     pass
 
 
-class Smoked(msgspec.Struct, frozen=True):
+class SmokeResult(msgspec.Struct, frozen=True):
     """A run, and what each host said."""
 
     run: SmokeRun
@@ -67,112 +67,131 @@ class Smoked(msgspec.Struct, frozen=True):
     """What interrupted it, if it was."""
 
 
-class Ready(msgspec.Struct, frozen=True):
+class ReadyAgent(msgspec.Struct, frozen=True):
     """An agent that waits for its request, in a process that a launcher has started."""
 
     host: str
     ranks: tuple[int, ...]
-    conversation: Conversation
+    conversation: RemoteSession
     address: str
 
 
 def smoke(
     hosts: Mapping[str, int],
     transport: Transport,
-    wish: Wish,
+    options: SmokeOptions,
     *,
     local: bool = False,
     within: tuple[str, ...] = (),
-    told: Told = _quietly,
-) -> Smoked:
+    on_stage: StageCallback = _ignore_stage,
+) -> SmokeResult:
     """Trains on these hosts (name -> slots, 0 where the inventory does not say) and says what came of it.
 
-    ``told`` hears of each stage that all ranks have finished. An interrupt ends the run; what came so far is returned.
+    ``on_stage`` hears of each stage that all ranks have finished. An interrupt ends the run; what came so far is returned.
 
     Raises: ValueError, when the hosts do not allow what was wished for.
     """
-    return _Run(call(hosts, transport, wish.master_port, local=local, within=within), wish, told=told).whole()
+    return _Supervisor(
+        start_agents(hosts, transport, options.master_port, local=local, within=within), options, on_stage=on_stage
+    ).run()
 
 
-def carry_out(
-    called: Call, wish: Wish, told: Told = _quietly, met: Met = _nobody, meanwhile: Iterator[object] = iter(())
-) -> Smoked:
+def run_on_agents(
+    session: AgentSession,
+    options: SmokeOptions,
+    on_stage: StageCallback = _ignore_stage,
+    on_host: HostCallback = _ignore_host,
+    meanwhile: Iterator[object] = iter(()),
+) -> SmokeResult:
     """Like `smoke`, on hosts that were called already; those that cannot be reached are left out, and told so.
 
-    ``met`` hears of each host that answered, or will not. ``meanwhile``: work in small pieces, for the time in which
+    ``on_host`` hears of each host that answered, or will not. ``meanwhile``: work in small pieces, for the time in which
     hosts start and import torch; all of it is done before this returns.
     """
-    return _Run(called, wish, told=told, met=met, meanwhile=meanwhile, spare=True).whole()
+    return _Supervisor(
+        session, options, on_stage=on_stage, on_host=on_host, meanwhile=meanwhile, skip_unreachable=True
+    ).run()
 
 
-def adopt(plan: Plan, ready: Sequence[Ready], told: Told = _quietly) -> Smoked:
+def run_on_launched(
+    plan: SmokePlan, ready: Sequence[ReadyAgent], on_stage: StageCallback = _ignore_stage
+) -> SmokeResult:
     """Trains on the ranks that a launcher has started, by a plan that is settled but for the port."""
     mark = marker()
-    parties = {
-        f"{one.host} rank {one.ranks[0]}": Party(one.host, _greeting(one, mark, plan), one.ranks, one.address)
-        for one in sorted(ready, key=lambda one: one.ranks)
+    endpoints = {
+        f"{ready_agent.host} rank {ready_agent.ranks[0]}": AgentEndpoint(
+            ready_agent.host, _launched_connector(ready_agent, mark, plan), ready_agent.ranks, ready_agent.address
+        )
+        for ready_agent in sorted(ready, key=lambda candidate: candidate.ranks)
     }
-    return _Run(Call(parties, mark, {}, "", False), Wish(budget=plan.budget), plan, told=told).whole()
+    return _Supervisor(
+        AgentSession(endpoints, mark, {}, "", False), SmokeOptions(budget=plan.budget), plan, on_stage=on_stage
+    ).run()
 
 
-def _greeting(one: Ready, mark: str, plan: Plan) -> Talk:
-    def talk() -> Conversation:
-        one.conversation.send(request(mark, 0 in one.ranks, plan.master_port) + b"\n")
-        return one.conversation
+def _launched_connector(ready_agent: ReadyAgent, mark: str, plan: SmokePlan) -> Connect:
+    def talk() -> RemoteSession:
+        ready_agent.conversation.send(prepare_request(mark, 0 in ready_agent.ranks, plan.master_port) + b"\n")
+        return ready_agent.conversation
 
     return talk
 
 
-_OVER = object()
+_EXHAUSTED = object()
 
 
-class _Stop(Exception):
+class _RunStopped(Exception):
     """The run is over, for this trouble; None: it is complete."""
 
-    def __init__(self, trouble: Trouble | None) -> None:
-        super().__init__(trouble)
-        self.trouble = trouble
+    def __init__(self, failure: Failure | None) -> None:
+        super().__init__(failure)
+        self.failure = failure
 
 
-class _Run:
+class _Supervisor:
     """Agents meet, ranks start, the detector watches, everything ends."""
 
     def __init__(
         self,
-        called: Call,
-        wish: Wish,
-        plan: Plan | None = None,
+        session: AgentSession,
+        options: SmokeOptions,
+        plan: SmokePlan | None = None,
         *,
-        told: Told,
-        met: Met = _nobody,
+        on_stage: StageCallback,
+        on_host: HostCallback = _ignore_host,
         meanwhile: Iterator[object] = iter(()),
-        spare: bool = False,
+        skip_unreachable: bool = False,
     ) -> None:
-        self.began, self.started = called.began, called.started
-        self.parties, self.wish, self.slots = called.parties, wish, called.slots
-        self.hosts = tuple(dict.fromkeys(party.host for party in self.parties.values()))
-        self.plan, self.python, self.local = plan, called.python, called.local
-        self.told, self.met, self.meanwhile, self.spare = told, met, meanwhile, spare
-        self.missed: dict[str, HostRecord] = {}
+        self.began, self.started = session.began, session.started
+        self.endpoints, self.options, self.slots = session.endpoints, options, session.slots
+        self.hosts = tuple(dict.fromkeys(endpoint.host for endpoint in self.endpoints.values()))
+        self.plan, self.python, self.local = plan, session.python, session.local
+        self.on_stage, self.on_host, self.meanwhile, self.skip_unreachable = (
+            on_stage,
+            on_host,
+            meanwhile,
+            skip_unreachable,
+        )
+        self.skipped_hosts: dict[str, HostRecord] = {}
         """Hosts that were left out."""
-        self.progress: Progress | None = None
+        self.progress: StageProgress | None = None
         self.detector: Detector | None = None
-        self.addresses = Addresses({})
+        self.addresses = AddressOwners({})
         self.snapshots: dict[int, Snapshot] = {}
-        self.pending: dict[int, Snapshot] = {}
+        self.pending_snapshots: dict[int, Snapshot] = {}
         self.resends: dict[str, list[Resend]] = {}
-        self.fed = self.spoke = 0.0
+        self.last_feed = self.last_stay = 0.0
         self.ended: Literal["complete", "trouble", "budget", "interrupted"] = "complete"
-        self.troubles: tuple[Trouble, ...] = ()
+        self.failures: tuple[Failure, ...] = ()
         self.notes: list[str] = []
-        self.shown: set[str] = set()
-        self.channels = called.channels
-        self.channels.hear = self.hear
+        self.reported_stages: set[str] = set()
+        self.channels = session.channels
+        self.channels.on_message = self.on_message
 
-    def whole(self) -> Smoked:
+    def run(self) -> SmokeResult:
         stopped: BaseException | None = None
         try:
-            self.go()
+            self.supervise()
         except (KeyboardInterrupt, SystemExit) as stop:
             self.ended, stopped = "interrupted", stop
         finally:
@@ -181,247 +200,259 @@ class _Run:
             pass
         return msgspec.structs.replace(self.result(), stopped=stopped)
 
-    def go(self) -> None:
+    def supervise(self) -> None:
         """Until the run is complete or something stops it."""
         try:
-            self.meet()
+            self.await_hellos()
             self.start()
             while True:
                 self.pump()
-                self.check(time.monotonic())
-        except _Stop as stop:
-            if stop.trouble:
-                self.ended = "budget" if stop.trouble.kind == "budget" else "trouble"
-                self.troubles = (stop.trouble,)
+                self.check_health(time.monotonic())
+        except _RunStopped as stop:
+            if stop.failure:
+                self.ended = "budget" if stop.failure.kind == "budget" else "trouble"
+                self.failures = (stop.failure,)
                 if self.plan and self.progress:
-                    found = inquire(stop.trouble, self.plan, self.channels, self.progress, self.addresses)
-                    self.troubles = (found,)
+                    diagnosed = add_evidence(stop.failure, self.plan, self.channels, self.progress, self.addresses)
+                    self.failures = (diagnosed,)
 
     # -- before the ranks
 
     def pump(self) -> None:
         """Takes in what has come. When nothing has, there is other work to do."""
-        busy = next(self.meanwhile, _OVER) is not _OVER
+        busy = next(self.meanwhile, _EXHAUSTED) is not _EXHAUSTED
         self.channels.pump(0 if busy else TICK)
 
-    def meet(self) -> None:
+    def await_hellos(self) -> None:
         """Until every agent has said hello. Raises: _Stop."""
-        channels, shown = self.channels, set[str]()
-        while set(self.parties) - set(channels.hellos) - set(channels.gone if self.spare else ()):
+        channels, reported_agents = self.channels, set[str]()
+        while set(self.endpoints) - set(channels.hellos) - set(channels.lost_agents if self.skip_unreachable else ()):
             self.pump()
-            for name in {*channels.hellos, *channels.gone} - shown:
-                shown.add(name)
-                self.met(self.parties[name].host, self.visited(name))
-            if (channels.gone and not self.spare) or time.monotonic() - self.began > (VISIT if self.spare else HELLO):
+            for name in {*channels.hellos, *channels.lost_agents} - reported_agents:
+                reported_agents.add(name)
+                self.on_host(self.endpoints[name].host, self.visit_record(name))
+            if (channels.lost_agents and not self.skip_unreachable) or time.monotonic() - self.began > (
+                VISIT_TIMEOUT if self.skip_unreachable else HELLO_TIMEOUT
+            ):
                 break
-        absent = [name for name in self.parties if name not in channels.hellos]
-        if channels.gone.keys() & channels.hellos.keys() or (absent and not self.spare):
-            raise _Stop(self.not_met())
+        absent = [name for name in self.endpoints if name not in channels.hellos]
+        if channels.lost_agents.keys() & channels.hellos.keys() or (absent and not self.skip_unreachable):
+            raise _RunStopped(self.start_failure())
         if absent:
-            self.leave_out(absent)
+            self.skip_hosts(absent)
         if self.plan is None:
-            self.plan = planning.make({host: self.as_planned(host) for host in self.hosts}, self.wish)
+            self.plan = planning.build_plan({host: self.plan_host(host) for host in self.hosts}, self.options)
 
-    def leave_out(self, absent: Sequence[str]) -> None:
+    def skip_hosts(self, absent: Sequence[str]) -> None:
         """Goes on without these. Raises: _Stop."""
-        if len(absent) == len(self.parties):
-            raise _Stop(self.not_met())
-        first = next(iter(self.parties))
+        if len(absent) == len(self.endpoints):
+            raise _RunStopped(self.start_failure())
+        first = next(iter(self.endpoints))
         for name in absent:
-            self.missed[self.parties[name].host] = self.visited(name)
-            self.channels.forget(name)
-            del self.parties[name]
-        self.hosts = tuple(host for host in self.hosts if host not in self.missed)
+            self.skipped_hosts[self.endpoints[name].host] = self.visit_record(name)
+            self.channels.drop(name)
+            del self.endpoints[name]
+        self.hosts = tuple(host for host in self.hosts if host not in self.skipped_hosts)
         if first not in absent:
             return
         # The ranks meet at the first host, which another one is now.
-        name = next(iter(self.parties))
+        name = next(iter(self.endpoints))
         del self.channels.hellos[name]
-        self.channels.tell(name, {"do": "prepare", "listen": True, "port": self.wish.master_port})
-        limit = time.monotonic() + ANSWER
+        self.channels.send(name, {"do": "prepare", "listen": True, "port": self.options.master_port})
+        limit = time.monotonic() + ANSWER_TIMEOUT
         while name not in self.channels.hellos:
             self.pump()
-            if self.channels.gone or time.monotonic() > limit:
-                raise _Stop(self.not_met())
+            if self.channels.lost_agents or time.monotonic() > limit:
+                raise _RunStopped(self.start_failure())
 
-    def as_planned(self, host: str) -> planning.Host:
+    def plan_host(self, host: str) -> planning.PlanHost:
         hello, slots = self.channels.hellos.get(host), self.slots.get(host, 0)
-        return planning.Host(hello.devices, slots, hello.server) if hello else planning.Host(slots=slots)
+        return planning.PlanHost(hello.devices, slots, hello.server) if hello else planning.PlanHost(slots=slots)
 
-    def guess(self) -> Plan:
+    def provisional_plan(self) -> SmokePlan:
         """A plan to speak of when not every host is there."""
-        wish = msgspec.structs.replace(self.wish, backend="gloo", devices=(), layouts=())
-        return planning.make({host: self.as_planned(host) for host in self.hosts}, wish)
+        options = msgspec.structs.replace(self.options, backend="gloo", devices=(), layouts=())
+        return planning.build_plan({host: self.plan_host(host) for host in self.hosts}, options)
 
-    def not_met(self) -> Trouble:
-        self.plan = self.plan or self.guess()
-        gone = self.channels.gone
-        absent = [name for name in self.parties if name in gone or not (gone or name in self.channels.hellos)]
-        texts = [f"{name}: {gone[name].text if name in gone else 'no answer in time'}" for name in absent]
-        return self.blame("not-started", absent, "; ".join(texts[:4]), stage="start")
+    def start_failure(self) -> Failure:
+        self.plan = self.plan or self.provisional_plan()
+        lost = self.channels.lost_agents
+        absent = [name for name in self.endpoints if name in lost or not (lost or name in self.channels.hellos)]
+        texts = [f"{name}: {lost[name].text if name in lost else 'no answer in time'}" for name in absent]
+        return self.make_failure("not-started", absent, "; ".join(texts[:4]), stage="start")
 
     def start(self) -> None:
         """Sends every agent its orders. Raises: _Stop."""
         assert self.plan
-        self.progress = Progress(self.plan, self.began)
+        self.progress = StageProgress(self.plan, self.began)
         self.detector = Detector(
             self.plan.world,
             warmup=0.0 if self.plan.backend == "gloo" else WARMUP,
             hosts=tuple(place.host for place in self.plan.places),
         )
-        self.addresses = Addresses(self.known_addresses())
-        first = next(name for name in self.parties if 0 in self.ranks_of(name))
+        self.addresses = AddressOwners(self.host_addresses())
+        first = next(name for name in self.endpoints if 0 in self.ranks_of(name))
         hello = self.channels.hellos[first]
         if hello.port_error:
             text = f"nothing can listen where the ranks are to meet: {hello.port_error}"
-            raise _Stop(Trouble("never-joined", (0,), tuple(range(1, self.plan.world)), stage="rendezvous", text=text))
+            raise _RunStopped(
+                Failure("never-joined", (0,), tuple(range(1, self.plan.world)), stage="rendezvous", text=text)
+            )
         self.plan = msgspec.structs.replace(
             self.plan,
             master_port=hello.port or self.plan.master_port,
-            master_addr=self.plan.master_addr or self.parties[first].address,
+            master_addr=self.plan.master_addr or self.endpoints[first].address,
         )
-        orders = self.orders()
-        for name in self.parties:
+        orders = self.start_order()
+        for name in self.endpoints:
             mine = self.ranks_of(name)
-            self.channels.tell(name, dict(orders, mine=mine, hosts_store=name == first))
-            self.channels.quiet[name] = 0.0  # agents that wait for their orders say nothing
+            self.channels.send(name, dict(orders, mine=mine, hosts_store=name == first))
+            self.channels.silent_seconds[name] = 0.0  # agents that wait for their orders say nothing
 
-    def known_addresses(self) -> dict[str, list[str]]:
-        found: dict[str, list[str]] = {host: [] for host in self.hosts}
+    def host_addresses(self) -> dict[str, list[str]]:
+        addresses: dict[str, list[str]] = {host: [] for host in self.hosts}
         for name, hello in self.channels.hellos.items():
-            found[self.parties[name].host] += [one for known in hello.addresses.values() for one in known]
-        return found
+            addresses[self.endpoints[name].host] += [
+                address for interface_addresses in hello.addresses.values() for address in interface_addresses
+            ]
+        return addresses
 
     def ranks_of(self, name: str) -> tuple[int, ...]:
         assert self.plan
-        party = self.parties[name]
-        return party.ranks or tuple(place.rank for place in self.plan.places if place.host == party.host)
+        endpoint = self.endpoints[name]
+        return endpoint.ranks or tuple(place.rank for place in self.plan.places if place.host == endpoint.host)
 
-    def orders(self) -> dict[str, Any]:
+    def start_order(self) -> dict[str, Any]:
         assert self.plan
-        adopted = any(party.ranks for party in self.parties.values())
+        adopted = any(endpoint.ranks for endpoint in self.endpoints.values())
         return {
             "do": "start",
-            "plan": planning.spelled_out(self.plan),
+            "plan": planning.plan_as_dict(self.plan),
             "worker": "" if adopted else programs.program(self.plan.stages),
             "master": [self.plan.master_addr, self.plan.master_port],
             "python": self.plan.python or self.python,
             "start": "exec" if adopted or self.plan.backend == "hccl" else "fork",
-            "seconds": self.plan.budget + MARGIN,
+            "seconds": self.plan.budget + AGENT_MARGIN,
         }
 
     # -- while they run
 
-    def check(self, now: float) -> None:
+    def check_health(self, now: float) -> None:
         """Raises: _Stop."""
         assert self.progress and self.detector and self.plan
         channels = self.channels
-        if channels.gone:
-            texts = [f"{name}: {gone.text}" for name, gone in channels.gone.items()]
-            raise _Stop(self.blame("silent", list(channels.gone), "; ".join(texts[:4])))
-        if self.pending or now - self.fed >= FEED:
-            self.fed = now
+        if channels.lost_agents:
+            texts = [f"{name}: {lost.text}" for name, lost in channels.lost_agents.items()]
+            raise _RunStopped(self.make_failure("silent", list(channels.lost_agents), "; ".join(texts[:4])))
+        if self.pending_snapshots or now - self.last_feed >= FEED_INTERVAL:
+            self.last_feed = now
             evidence = [resend for resends in self.resends.values() for resend in resends]
-            trouble = self.detector.feed(self.snapshots, now, channels.late, evidence)
-            self.pending.clear()
-            if trouble:
-                raise _Stop(trouble)
+            failure = self.detector.feed(self.snapshots, now, channels.cpu_wait, evidence)
+            self.pending_snapshots.clear()
+            if failure:
+                raise _RunStopped(failure)
         if self.progress.complete:
-            raise _Stop(None)
-        if now - self.spoke > STAY:
-            self.spoke = now
-            for name in self.parties:
-                channels.tell(name, {"do": "stay"})
-        limit = SILENT_HERE if self.local else SILENT
-        silent = [name for name, seconds in channels.quiet.items() if seconds > limit + channels.late]
+            raise _RunStopped(None)
+        if now - self.last_stay > STAY:
+            self.last_stay = now
+            for name in self.endpoints:
+                channels.send(name, {"do": "stay"})
+        limit = LOCAL_SILENCE_LIMIT if self.local else SILENCE_LIMIT
+        silent = [name for name, seconds in channels.silent_seconds.items() if seconds > limit + channels.cpu_wait]
         if silent:
-            text = f"nothing was heard of {_named(silent)} for {limit:g} s"
-            raise _Stop(self.blame("silent", silent, text, limit=limit))
+            text = f"nothing was heard of {_join_limited(silent)} for {limit:g} s"
+            raise _RunStopped(self.make_failure("silent", silent, text, limit=limit))
         overdue = self.progress.overdue(now)
         if overdue:
-            raise _Stop(overdue)
+            raise _RunStopped(overdue)
 
-    def blame(self, kind: TroubleKind, names: Sequence[str], text: str, stage: str = "", limit: float = 0.0) -> Trouble:
+    def make_failure(
+        self, kind: FailureKind, names: Sequence[str], text: str, stage: str = "", limit: float = 0.0
+    ) -> Failure:
         """A trouble of whole agents, in this stage or the one that is under way."""
         assert self.plan
-        guilty = tuple(rank for name in names for rank in self.ranks_of(name))
-        victims = tuple(place.rank for place in self.plan.places if place.rank not in guilty)
+        culprits = tuple(rank for name in names for rank in self.ranks_of(name))
+        waiting_ranks = tuple(place.rank for place in self.plan.places if place.rank not in culprits)
         certainty: Literal["timeout", "certain"] = "timeout" if limit else "certain"
         stage = stage or (self.progress.stage if self.progress else "start")
-        return Trouble(kind, guilty, victims, (), certainty, stage, text=text, limit=limit, seconds=limit)
+        return Failure(kind, culprits, waiting_ranks, (), certainty, stage, text=text, limit=limit, seconds=limit)
 
-    def hear(self, name: str, line: Line) -> None:
+    def on_message(self, name: str, line: AgentMessage) -> None:
         """Raises: NotUnderstood."""
-        host = self.parties[name].host
+        host = self.endpoints[name].host
         if line.event and self.progress:
-            self.hear_event(host, line.event)
+            self.on_event(host, line.event)
         if line.snaps is not None:
             self.resends[name] = [
                 Resend(rank, self.addresses.host(peer, host), unacked, again)
                 for rank, peer, _, unacked, again in line.evidence
             ]
             for snap in line.snaps:
-                self.hear_snapshot(name, snap)
+                self.on_snapshot(name, snap)
         if line.fault:
-            self.notes.append(f"{name}: {plain(line.fault, 300)}")
+            self.notes.append(f"{name}: {strip_control_chars(line.fault, 300)}")
 
-    def hear_event(self, host: str, raw: msgspec.Raw) -> None:
+    def on_event(self, host: str, raw: msgspec.Raw) -> None:
         assert self.progress and self.detector
-        event, whole = read_event(raw)
-        self.progress.hear(host, event, whole, time.monotonic())
+        event, fields = parse_event(raw)
+        self.progress.add_event(host, event, fields, time.monotonic())
         if event.ev == "group":
             self.detector.learn_group(event.gid, *self.progress.groups[event.gid])
         for stage, took in self.progress.reached.items():
-            if stage not in self.shown:
-                self.shown.add(stage)
-                self.told(stage, took)
+            if stage not in self.reported_stages:
+                self.reported_stages.add(stage)
+                self.on_stage(stage, took)
 
-    def hear_snapshot(self, name: str, snap: Snapshot) -> None:
+    def on_snapshot(self, name: str, snap: Snapshot) -> None:
         if not self.plan or snap.rank not in self.ranks_of(name):
-            raise NotUnderstood(f"a snapshot of rank {snap.rank}, which does not run there")
+            raise InvalidMessage(f"a snapshot of rank {snap.rank}, which does not run there")
         before = self.snapshots.get(snap.rank)
         if before:
             # Agents tell of the groups that changed.
             snap = msgspec.structs.replace(snap, entered={**before.entered, **snap.entered})
-        self.pending[snap.rank] = self.snapshots[snap.rank] = joined(self.pending.get(snap.rank), snap)
+        self.pending_snapshots[snap.rank] = self.snapshots[snap.rank] = joined(
+            self.pending_snapshots.get(snap.rank), snap
+        )
 
     # -- afterwards
 
-    def result(self) -> Smoked:
-        plan = self.plan or self.guess()
-        progress = self.progress or Progress(plan, self.began)
-        left = [
-            f"{name}: process {pid} ({plain(command, 60)}) could not be ended: state {state}"
-            for name, processes in self.channels.left.items()
+    def result(self) -> SmokeResult:
+        plan = self.plan or self.provisional_plan()
+        progress = self.progress or StageProgress(plan, self.began)
+        leftovers = [
+            f"{name}: process {pid} ({strip_control_chars(command, 60)}) could not be ended: state {state}"
+            for name, processes in self.channels.leftover_processes.items()
             for pid, state, command in processes[:4]
         ]
         run = SmokeRun(
             plan=plan,
-            troubles=self.troubles,
+            failures=self.failures,
             ended=self.ended,
             reached=progress.reached,
             groups=progress.groups,
             seconds=round(time.monotonic() - self.began, 3),
             import_seconds=max(progress.imports.values(), default=0.0),
-            notes=tuple(dict.fromkeys([*self.notes, *left])),
+            notes=tuple(dict.fromkeys([*self.notes, *leftovers])),
         )
-        told = {host: self.record(run, progress, host) for host in self.hosts}
-        return Smoked(run, {**told, **self.missed})
+        host_records = {host: self.record(run, progress, host) for host in self.hosts}
+        return SmokeResult(run, {**host_records, **self.skipped_hosts})
 
-    def record(self, run: SmokeRun, progress: Progress, host: str) -> HostRecord:
-        name = next(name for name, party in self.parties.items() if party.host == host)
-        visited = self.visited(name)
-        if visited.visit.trouble:
+    def record(self, run: SmokeRun, progress: StageProgress, host: str) -> HostRecord:
+        name = next(name for name, endpoint in self.endpoints.items() if endpoint.host == host)
+        visited = self.visit_record(name)
+        if visited.visit.failure:
             return visited
-        return HostRecord(visited.visit, records.outputs(run, host, progress.events.get(host, []), progress.kinds))
+        return HostRecord(
+            visited.visit, records.fact_outputs(run, host, progress.events.get(host, []), progress.event_kinds)
+        )
 
-    def visited(self, name: str) -> HostRecord:
+    def visit_record(self, name: str) -> HostRecord:
         """How a host was reached, without what it had to say."""
         hello, channels = self.channels.hellos.get(name), self.channels
         if hello:
             visit = Visit(
                 sent=self.started,
-                received=channels.met[name],
+                received=channels.hello_times[name],
                 began=hello.now,
                 ended=hello.now,
                 python=hello.python,
@@ -430,25 +461,25 @@ class _Run:
                 local=self.local,
             )
             return HostRecord(visit)
-        noise = channels.noise.get(name, "")
-        if self.spare:
-            return HostRecord(unanswered(channels.gone.get(name), noise, self.local))
-        gone = channels.gone.get(name, Gone("it did not answer in time", "timeout"))
-        text = f"{gone.text}{'; it said: ' if noise else ''}{noise}"
-        return HostRecord(Visit(gone.kind, text, gone.hint, local=self.local))
+        noise = channels.output_before_hello.get(name, "")
+        if self.skip_unreachable:
+            return HostRecord(failed_visit(channels.lost_agents.get(name), noise, self.local))
+        lost = channels.lost_agents.get(name, AgentLost("it did not answer in time", "timeout"))
+        text = f"{lost.text}{'; it said: ' if noise else ''}{noise}"
+        return HostRecord(Visit(lost.kind, text, lost.hint, local=self.local))
 
 
-def unanswered(gone: Gone | None, noise: str, local: bool) -> Visit:
+def failed_visit(lost: AgentLost | None, noise: str, local: bool) -> Visit:
     """A visit that came to nothing, in the same words as when the collector makes it."""
-    from doctor.collect.protocol import no_answer
+    from doctor.collect.protocol import no_answer_error
 
-    if gone is None:
-        return Visit("timeout", f"the command did not end within {seconds(VISIT)}", local=local)
-    if gone.code is None:
-        return Visit(gone.kind, gone.text, gone.hint, local=local)
-    why = no_answer(Said(gone.code, noise.encode(), gone.err, 0.0, 0.0), begun=False)
+    if lost is None:
+        return Visit("timeout", f"the command did not end within {format_seconds(VISIT_TIMEOUT)}", local=local)
+    if lost.code is None:
+        return Visit(lost.kind, lost.text, lost.hint, local=local)
+    why = no_answer_error(CommandResult(lost.code, noise.encode(), lost.err, 0.0, 0.0), begun=False)
     return Visit(why.kind, why.text, local=local)
 
 
-def _named(names: Sequence[str]) -> str:
+def _join_limited(names: Sequence[str]) -> str:
     return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")

@@ -9,8 +9,8 @@ from doctor.engine.check import Skip
 from doctor.engine.fact import Unreadable
 from doctor.facts.smoke import SmokePace, SmokePairs, SmokeStart
 from doctor.smoke.model import SmokeRun
-from doctor.smoke.speed.link_speeds import Exchange, Links, compare
-from doctor.smoke.speed.stragglers import LEAST, Slow, stragglers
+from doctor.smoke.speed.link_speeds import Exchange, SlowLinks, compare_pairs
+from doctor.smoke.speed.stragglers import MIN_TIMES, Straggler, find_stragglers
 
 ALIKE = 1.1
 """Slow in two respects, and by less than this apart: one cause."""
@@ -20,31 +20,31 @@ MOST_SURE = 0.9999
 
 def slow_ranks(
     kind: Literal["compute", "input"], paces: Mapping[str, SmokePace], starts: Mapping[str, SmokeStart] | None
-) -> dict[int, Slow]:
+) -> dict[int, Straggler]:
     """The slow ranks among those with the same kind of device, the slowest first.
 
     Raises: Skip when no rank has a peer; Unreadable when there are too few times to say anything.
     """
     bursts: dict[int, list[tuple[float, ...]]] = {}
     for fact in paces.values():
-        for one in fact.paced:
-            bursts.setdefault(one.rank, []).append(getattr(one, kind))
-    times = {rank: own for rank, own in bursts.items() if sum(map(len, own)) >= LEAST}
+        for event in fact.paced:
+            bursts.setdefault(event.rank, []).append(getattr(event, kind))
+    times = {rank: rank_bursts for rank, rank_bursts in bursts.items() if sum(map(len, rank_bursts)) >= MIN_TIMES}
     if bursts and not times:
-        raise Unreadable(f"no rank told {LEAST} times or more of its {kind}")
+        raise Unreadable(f"no rank told {MIN_TIMES} times or more of its {kind}")
     groups: dict[str, dict[int, list[tuple[float, ...]]]] = {}
     devices = devices_of(starts or {})
-    for rank, own in times.items():
-        groups.setdefault(devices.get(rank, ""), {})[rank] = own
+    for rank, usable_bursts in times.items():
+        groups.setdefault(devices.get(rank, ""), {})[rank] = usable_bursts
     if all(len(group) < 2 for group in groups.values()):
         raise Skip("no two ranks compute on the same kind of device")
-    found = {rank: slow for group in groups.values() for rank, slow in stragglers(group).items()}
-    return dict(sorted(found.items(), key=lambda item: -item[1].ratio))
+    result = {rank: slow for group in groups.values() for rank, slow in find_stragglers(group).items()}
+    return dict(sorted(result.items(), key=lambda item: -item[1].ratio))
 
 
-def input_alone(
-    found: Mapping[int, Slow], paces: Mapping[str, SmokePace], starts: Mapping[str, SmokeStart] | None
-) -> dict[int, Slow]:
+def input_only(
+    slow_input: Mapping[int, Straggler], paces: Mapping[str, SmokePace], starts: Mapping[str, SmokeStart] | None
+) -> dict[int, Straggler]:
     """Those that are not as slow in computing: a slow CPU is not the input's fault."""
     try:
         computing = slow_ranks("compute", paces, starts)
@@ -52,46 +52,46 @@ def input_alone(
         computing = {}
     return {
         rank: slow
-        for rank, slow in found.items()
+        for rank, slow in slow_input.items()
         if rank not in computing or slow.ratio > ALIKE * computing[rank].ratio
     }
 
 
 def devices_of(starts: Mapping[str, SmokeStart]) -> dict[int, str]:
     """What each rank computes on: the device's name."""
-    return {one.rank: one.device.name for start in starts.values() for one in start.joined}
+    return {event.rank: event.device.name for start in starts.values() for event in start.joined}
 
 
-def by_host(run: SmokeRun, slow: Mapping[int, Slow]) -> list[tuple[str, list[int], bool]]:
+def by_host(run: SmokeRun, slow: Mapping[int, Straggler]) -> list[tuple[str, list[int], bool]]:
     """Host, its slow ranks, and whether these are all that it has (of several). One finding each."""
-    found: dict[str, list[int]] = {}
+    ranks_by_host: dict[str, list[int]] = {}
     for rank in slow:
-        found.setdefault(run.plan.host_of(rank), []).append(rank)
+        ranks_by_host.setdefault(run.plan.host_of(rank), []).append(rank)
     counts: dict[str, int] = {}
     for place in run.plan.places:
         counts[place.host] = counts.get(place.host, 0) + 1
-    return [(host, sorted(ranks), len(ranks) == counts[host] > 1) for host, ranks in found.items()]
+    return [(host, sorted(ranks), len(ranks) == counts[host] > 1) for host, ranks in ranks_by_host.items()]
 
 
-def measured(pairs: Mapping[str, SmokePairs]) -> tuple[Links, int]:
+def compare_links(pairs: Mapping[str, SmokePairs]) -> tuple[SlowLinks, int]:
     """The slow ends and links, and the size of the message.
 
     Raises: Skip for fewer than three ends.
     """
-    told = [one for fact in pairs.values() for one in fact.pairs]
-    size = max((one.bytes for one in told), default=0)
-    ends = {end for one in told for end in (one.rank, one.peer)}
+    events = [event for fact in pairs.values() for event in fact.pairs]
+    size = max((event.bytes for event in events), default=0)
+    ends = {end for event in events for end in (event.rank, event.peer)}
     if len(ends) < 3:
         raise Skip("there is one pair, and nothing to compare it with; a third host would tell whose fault it is")
     exchanges = [
-        Exchange((min(one.rank, one.peer), max(one.rank, one.peer)), one.seconds, one.confirm)
-        for one in told
-        if one.bytes == size
+        Exchange((min(event.rank, event.peer), max(event.rank, event.peer)), event.seconds, event.confirm)
+        for event in events
+        if event.bytes == size
     ]
-    return compare(exchanges), size
+    return compare_pairs(exchanges), size
 
 
-def end(run: SmokeRun, rank: int) -> str:
+def describe_end(run: SmokeRun, rank: int) -> str:
     """A partner in the pairs' stage: a host, by its first rank, or one of several ranks of the only host."""
     host = run.plan.host_of(rank)
     return f"{host} (rank {rank})" if len({place.host for place in run.plan.places}) > 1 else f"rank {rank}"

@@ -20,28 +20,28 @@ Key = TypeVar("Key")
 
 SLOW = 1.10
 """Times the peers' pace. One that is really 15 % slower is over it but for noise; healthy ones stay below."""
-SURE = 0.9999
+MIN_CONFIDENCE = 0.9999
 """The least confidence of a verdict, over all ranks together."""
-PLAIN, PLAINLY_SURE = 1.17, 0.999
+CLEARLY_SLOW, CLEARLY_SLOW_CONFIDENCE = 1.17, 0.999
 """From so many times the peers' pace on, in both respects, less confidence will do."""
 SPREAD = 4.0
 """Times the usual difference between ranks, where there are enough of them to know it."""
-MANY = 5
+MIN_RANKS_FOR_SPREAD = 5
 """Ranks from which on the usual difference between them is known."""
-BURSTS = 6
+MIN_BURSTS = 6
 """So many bursts, or the times are cut into `PIECES`."""
 PIECES = 10
-LEAST = 12
+MIN_TIMES = 12
 """Times of a rank without which nothing is said of it."""
 
 
-class Slow(msgspec.Struct, frozen=True):
+class Straggler(msgspec.Struct, frozen=True):
     """One rank's pace against its peers'."""
 
     ratio: float
     """Times the peers' time."""
     seconds: float
-    norm: float
+    peer_seconds: float
     """The peers' seconds."""
     confidence: float
     """That in a fleet of equals chance calls nobody as slow as this."""
@@ -59,37 +59,37 @@ class _Pace(msgspec.Struct, frozen=True):
     """Variance of ``usual``, from how much the times differ, or the bursts if they differ more."""
 
 
-def stragglers(bursts: Mapping[Key, Sequence[Sequence[float]]]) -> dict[Key, Slow]:
+def find_stragglers(bursts: Mapping[Key, Sequence[Sequence[float]]]) -> dict[Key, Straggler]:
     """The slow ones of ranks that do the same work, by their times in bursts; the slowest first.
 
-    Ranks with fewer than `LEAST` times are left out.
+    Ranks with fewer than `MIN_TIMES` times are left out.
     """
-    paces = {key: pace for key, own in bursts.items() if (pace := _pace(own))}
+    paces = {key: pace for key, rank_bursts in bursts.items() if (pace := _pace(rank_bursts))}
     if len(paces) < 2:
         return {}
-    usual = _beyond({key: pace.usual for key, pace in paces.items()})
-    quick = _beyond({key: pace.quick for key, pace in paces.items()})
+    usual = _above_median({key: pace.usual for key, pace in paces.items()})
+    quick = _above_median({key: pace.quick for key, pace in paces.items()})
     others = 2 if len(paces) == 2 else 1 + 1.57 / (len(paces) - 1)
     error = math.sqrt(others * median([pace.error for pace in paces.values()]))
-    spread = _spread([pace.usual for pace in paces.values()]) if len(paces) >= MANY else 0.0
-    found = {}
+    spread = _spread([pace.usual for pace in paces.values()]) if len(paces) >= MIN_RANKS_FOR_SPREAD else 0.0
+    slow = {}
     for key, more in usual.items():
         sure, both = _confidence(more, error, len(paces)), min(more, quick[key])
-        enough = PLAINLY_SURE if both >= math.log(PLAIN) else SURE
+        enough = CLEARLY_SLOW_CONFIDENCE if both >= math.log(CLEARLY_SLOW) else MIN_CONFIDENCE
         if both >= math.log(SLOW) and more >= SPREAD * spread and sure >= enough:
             seconds, ratio = math.exp(paces[key].usual), math.exp(more)
-            found[key] = Slow(ratio, seconds, seconds / ratio, sure, len(paces) - 1)
-    return dict(sorted(found.items(), key=lambda item: -item[1].ratio))
+            slow[key] = Straggler(ratio, seconds, seconds / ratio, sure, len(paces) - 1)
+    return dict(sorted(slow.items(), key=lambda item: -item[1].ratio))
 
 
 def _pace(bursts: Sequence[Sequence[float]]) -> _Pace | None:
     """None when there are too few times to say anything."""
     logs = [[math.log(time) for time in burst if math.isfinite(time) and time > 0] for burst in bursts]
     times = [time for burst in logs for time in burst]
-    if len(times) < LEAST:
+    if len(times) < MIN_TIMES:
         return None
     pieces = [burst for burst in logs if burst]
-    if len(pieces) < BURSTS:
+    if len(pieces) < MIN_BURSTS:
         edges = [len(times) * number // PIECES for number in range(PIECES + 1)]
         pieces = [times[first:last] for first, last in pairwise(edges)]
     ordered, cut = sorted(times), len(times) // 5
@@ -106,14 +106,14 @@ def _error(times: Sequence[float], pieces: Sequence[Sequence[float]]) -> float:
     return max(variance(single) / len(single), variance(means) / len(means)) / share**2
 
 
-def _beyond(values: Mapping[Key, float]) -> dict[Key, float]:
+def _above_median(values: Mapping[Key, float]) -> dict[Key, float]:
     """What each lies over the middle one of all others; of two middle ones, the lower."""
     ordered = sorted(values.values())
     middle = (len(ordered) - 2) // 2
-    found = {}
+    excess = {}
     for key, value in values.items():
-        found[key] = value - ordered[middle + (bisect_left(ordered, value) <= middle)]
-    return found
+        excess[key] = value - ordered[middle + (bisect_left(ordered, value) <= middle)]
+    return excess
 
 
 def _spread(values: Sequence[float]) -> float:

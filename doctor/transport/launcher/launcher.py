@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from doctor.transport import Unreached
+from doctor.transport import TransportError
 
 _PYTHONS = "python3 /usr/bin/python3 /usr/local/bin/python3 /usr/libexec/platform-python"
 _PROGRAM = (
@@ -23,37 +23,37 @@ _BOOT = (
 )
 
 
-def carrier() -> list[str]:
+def carrier_command() -> list[str]:
     """The command line of a carrier, the same on every host."""
     source = Path(__file__).with_name("remote_carrier.py").read_bytes()
     return ["/bin/sh", "-c", _BOOT, "sh", base64.b64encode(zlib.compress(source, 9)).decode("ascii")]
 
 
-class Heard(NamedTuple):
+class TaskOutput(NamedTuple):
     """What a task said."""
 
     task: int
-    err: bool
+    is_stderr: bool
     data: bytes
 
 
-class Ears(Protocol):
+class LaunchReader(Protocol):
     """Reads what one launch says."""
 
-    places: dict[int, str]
+    host_by_task: dict[int, str]
     """Which task is on which host, in the launcher's own words; empty until it has said so."""
-    started: set[str]
+    started_hosts: set[str]
     """Hosts where the launcher has started its task, as far as it tells."""
-    troubles: dict[str, Unreached]
+    errors_by_host: dict[str, TransportError]
     """Hosts that the launcher cannot reach, in its own words."""
-    launch: str
+    launch_id: str
     """What the launcher calls this launch, if it says so."""
-    words: str
+    last_error: str
     """The last error that it told of."""
 
-    def out(self, piece: bytes) -> Iterator[Heard]: ...
+    def read_stdout(self, piece: bytes) -> Iterator[TaskOutput]: ...
 
-    def err(self, piece: bytes) -> Iterator[Heard]: ...
+    def read_stderr(self, piece: bytes) -> Iterator[TaskOutput]: ...
 
 
 class Launcher(Protocol):
@@ -61,7 +61,7 @@ class Launcher(Protocol):
 
     name: str
     """Of the program."""
-    patience: float
+    default_timeout: float
     """Seconds for a host's carrier to say hello where the user does not set it."""
 
     def check(self) -> None:
@@ -72,30 +72,30 @@ class Launcher(Protocol):
 
     def environ(self) -> Mapping[str, str]: ...
 
-    def ears(self, hosts: Sequence[str]) -> Ears: ...
+    def open_reader(self, hosts: Sequence[str]) -> LaunchReader: ...
 
-    def alike(self, words: str) -> bool:
+    def affects_all_hosts(self, error_text: str) -> bool:
         """Whether an error holds for every host, so that it is no use to try in parts."""
         ...
 
-    def cancel(self, ears: Ears) -> None:
+    def cancel(self, reader: LaunchReader) -> None:
         """Ends what a launch has started on the hosts, when the launcher itself can no longer do it."""
         ...
 
-    def states(self, hosts: Sequence[str]) -> dict[str, Unreached]:
+    def states(self, hosts: Sequence[str]) -> dict[str, TransportError]:
         """Which of these cannot be used, by what the site's scheduler says of them now."""
         ...
 
 
-class Lines:
+class LauncherLines:
     """Cuts a stream into lines; what is too long for one comes in pieces."""
 
     def __init__(self, longest: int = 1 << 16) -> None:
-        self._rest, self._longest = b"", longest
+        self._rest, self._max_line = b"", longest
 
-    def cut(self, piece: bytes) -> list[bytes]:
+    def split(self, piece: bytes) -> list[bytes]:
         *lines, rest = (self._rest + piece).split(b"\n")
-        if len(rest) > self._longest:
+        if len(rest) > self._max_line:
             lines, rest = [*lines, rest], b""
         self._rest = rest
         return lines

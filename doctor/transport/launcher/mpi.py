@@ -12,18 +12,18 @@ import shutil
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 
-from doctor.engine.sanitize import plain
-from doctor.transport import Unreached
-from doctor.transport.launcher.launcher import Ears, Heard, Lines, carrier
-from doctor.transport.messages import unreached
+from doctor.engine.sanitize import strip_control_chars
+from doctor.transport import TransportError
+from doctor.transport.launcher.launcher import LauncherLines, LaunchReader, TaskOutput, carrier_command
+from doctor.transport.messages import transport_error
 
 _PIECE = re.compile(rb'<(stdout|stderr) rank="(\d+)">(.*?)</\1>', re.DOTALL)
 _ESCAPED = re.compile(rb"&(#\d{1,3}|lt|gt|amp);")
-_PLAIN = {b"lt": b"<", b"gt": b">", b"amp": b"&"}
+_UNESCAPED = {b"lt": b"<", b"gt": b">", b"amp": b"&"}
 _HOST = re.compile(rb'\s*<host name="([^"]+)"')
 _RANK = re.compile(rb'\s*<process rank="(\d+)"')
 _SSH = re.compile(r"^ssh: (?:connect to host|Could not resolve hostname) ([^\s:]+)(?: port \d+)?: (.*)")
-_RUNTIME = (
+_RUNTIME_PREFIXES = (
     *(
         f"OMPI_{name}"
         for name in ("COMM_", "UNIVERSE", "APP", "FIRST", "FILE", "ARGV", "COMMAND", "NUM", "MCA_initial")
@@ -38,102 +38,108 @@ class Mpi:
     """`doctor.transport.launcher.launcher.Launcher`; DOCTOR_MPIRUN may hold mpirun and more options for it."""
 
     name = "mpirun"
-    patience = 20.0
+    default_timeout = 20.0
 
     def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
         self._mpirun = shlex.split(environ.get("DOCTOR_MPIRUN", "")) or ["mpirun"]
         inside = "OMPI_COMM_WORLD_RANK" in environ
-        self._environ = {name: value for name, value in environ.items() if not (inside and name.startswith(_RUNTIME))}
+        self._environ = {
+            name: value for name, value in environ.items() if not (inside and name.startswith(_RUNTIME_PREFIXES))
+        }
 
     def check(self) -> None:
         """See `doctor.transport.launcher.launcher.Launcher.check`."""
         if not shutil.which(self._mpirun[0]):
-            raise unreached("error", f"there is no {self._mpirun[0]} program here", "--transport ssh")
+            raise transport_error("error", f"there is no {self._mpirun[0]} program here", "--transport ssh")
         try:
             done = subprocess.run(
                 [self._mpirun[0], "--version"], env=self._environ, capture_output=True, timeout=10, check=False
             )
         except (OSError, subprocess.TimeoutExpired):
-            raise unreached("error", f"{self._mpirun[0]} --version does not answer") from None
-        refuse(done.stdout.decode("utf-8", "replace"), self._mpirun[0])
+            raise transport_error("error", f"{self._mpirun[0]} --version does not answer") from None
+        require_supported(done.stdout.decode("utf-8", "replace"), self._mpirun[0])
 
     def argv(self, hosts: Sequence[str], patience: float) -> list[str]:
         root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
         where = ["--host", ",".join(hosts), "-np", str(len(hosts)), "--map-by", "ppr:1:node", "--bind-to", "none"]
         keep = ["--mca", "orte_keep_fqdn_hostnames", "1", "--continuous", "--wdir", "/"]
-        return [*self._mpirun, *root, *where, *keep, "--stdin", "all", "--xml", "--display-map", *carrier()]
+        return [*self._mpirun, *root, *where, *keep, "--stdin", "all", "--xml", "--display-map", *carrier_command()]
 
     def environ(self) -> Mapping[str, str]:
         return {**self._environ, "LC_ALL": "C"}
 
-    def ears(self, hosts: Sequence[str]) -> MpiEars:
-        return MpiEars(hosts)
+    def open_reader(self, hosts: Sequence[str]) -> MpiReader:
+        return MpiReader(hosts)
 
-    def alike(self, words: str) -> bool:
-        """See `doctor.transport.launcher.launcher.Launcher.alike`: mpirun does not say whose error it is."""
+    def affects_all_hosts(self, error_text: str) -> bool:
+        """See `doctor.transport.launcher.launcher.Launcher.affects_all_hosts`: mpirun does not say whose error it is."""
         return False
 
-    def cancel(self, ears: Ears) -> None:
+    def cancel(self, reader: LaunchReader) -> None:
         """See `doctor.transport.launcher.launcher.Launcher.cancel`: its daemons on the hosts see to that."""
 
-    def states(self, hosts: Sequence[str]) -> dict[str, Unreached]:
+    def states(self, hosts: Sequence[str]) -> dict[str, TransportError]:
         return {}
 
 
-def refuse(said: str, program: str = "mpirun") -> None:
+def require_supported(version_output: str, program: str = "mpirun") -> None:
     """Raises: Unreached for an mpirun that cannot carry us, by what ``--version`` says."""
-    found = re.search(r"Open(?: MPI|RTE)\)? *(\d+)\.", said)
-    if found and int(found[1]) in (3, 4):
+    match = re.search(r"Open(?: MPI|RTE)\)? *(\d+)\.", version_output)
+    if match and int(match[1]) in (3, 4):
         return
-    what = f"Open MPI {found[1]}" if found else plain(said.strip().partition("\n")[0], 60) or "of an unknown kind"
-    text = f"{program} is {what}; to carry the checks it has to be Open MPI 3 or 4"
-    raise unreached("unsupported", text, "--transport ssh, or slurm in a Slurm job")
+    implementation = (
+        f"Open MPI {match[1]}"
+        if match
+        else strip_control_chars(version_output.strip().partition("\n")[0], 60) or "of an unknown kind"
+    )
+    text = f"{program} is {implementation}; to carry the checks it has to be Open MPI 3 or 4"
+    raise transport_error("unsupported", text, "--transport ssh, or slurm in a Slurm job")
 
 
-class MpiEars:
+class MpiReader:
     """mpirun wraps what a task says in elements that the task cannot write itself."""
 
     def __init__(self, hosts: Sequence[str]) -> None:
-        self.places = dict(enumerate(hosts))
-        self.started: set[str] = set()
-        self.troubles: dict[str, Unreached] = {}
-        self.launch = self.words = ""
+        self.host_by_task = dict(enumerate(hosts))
+        self.started_hosts: set[str] = set()
+        self.errors_by_host: dict[str, TransportError] = {}
+        self.launch_id = self.last_error = ""
         self._hosts = {host.lower(): host for host in hosts}
-        self._out, self._err = Lines(1 << 18), Lines()
-        self._host = ""
-        self._mapped = False
+        self._stdout_lines, self._stderr_lines = LauncherLines(1 << 18), LauncherLines()
+        self._map_host = ""
+        self._map_complete = False
 
-    def out(self, piece: bytes) -> Iterator[Heard]:
-        for line in self._out.cut(piece):
-            for found in _PIECE.finditer(line):
-                yield Heard(int(found[2]), found[1] == b"stderr", _ESCAPED.sub(_letter, found[3]))
-            if not self._mapped:
-                self._map(line)
+    def read_stdout(self, piece: bytes) -> Iterator[TaskOutput]:
+        for line in self._stdout_lines.split(piece):
+            for match in _PIECE.finditer(line):
+                yield TaskOutput(int(match[2]), match[1] == b"stderr", _ESCAPED.sub(_unescape, match[3]))
+            if not self._map_complete:
+                self._read_map_line(line)
 
-    def _map(self, line: bytes) -> None:
+    def _read_map_line(self, line: bytes) -> None:
         """The first map is mpirun's own; its daemons on the hosts print theirs later."""
         if line.strip() == b"</map>":
-            self._mapped = True
-        elif found := _HOST.match(line):
-            self._host = self._hosts.get(found[1].decode("utf-8", "replace").lower(), "")
-        elif (found := _RANK.match(line)) and self._host:
-            self.places[int(found[1])] = self._host
+            self._map_complete = True
+        elif match := _HOST.match(line):
+            self._map_host = self._hosts.get(match[1].decode("utf-8", "replace").lower(), "")
+        elif (match := _RANK.match(line)) and self._map_host:
+            self.host_by_task[int(match[1])] = self._map_host
 
-    def err(self, piece: bytes) -> Iterator[Heard]:
-        for line in self._err.cut(piece):
-            self._note(line[:2000].decode("utf-8", "replace").strip())
+    def read_stderr(self, piece: bytes) -> Iterator[TaskOutput]:
+        for line in self._stderr_lines.split(piece):
+            self._read_error_line(line[:2000].decode("utf-8", "replace").strip())
         yield from ()
 
-    def _note(self, line: str) -> None:
-        if found := _SSH.match(line):
-            host = self._hosts.get(found[1].lower())
-            self.words = plain(line)
+    def _read_error_line(self, line: str) -> None:
+        if match := _SSH.match(line):
+            host = self._hosts.get(match[1].lower())
+            self.last_error = strip_control_chars(line)
             if host:
-                self.troubles[host] = unreached("dropped", f"mpirun's ssh did not reach it: {found[2]}")
-        elif line and not self.words and not line.startswith(("-", "[", "*")):
-            self.words = plain(line)
+                self.errors_by_host[host] = transport_error("dropped", f"mpirun's ssh did not reach it: {match[2]}")
+        elif line and not self.last_error and not line.startswith(("-", "[", "*")):
+            self.last_error = strip_control_chars(line)
 
 
-def _letter(found: re.Match[bytes]) -> bytes:
-    name = found[1]
-    return _PLAIN.get(name) or bytes([min(int(name[1:]), 255)])
+def _unescape(match: re.Match[bytes]) -> bytes:
+    name = match[1]
+    return _UNESCAPED.get(name) or bytes([min(int(name[1:]), 255)])

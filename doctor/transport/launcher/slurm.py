@@ -10,21 +10,32 @@ import shutil
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 
-from doctor.engine.sanitize import plain
-from doctor.transport import Unreached
-from doctor.transport.launcher.launcher import Ears, Heard, Lines, carrier
-from doctor.transport.messages import unreached
+from doctor.engine.sanitize import strip_control_chars
+from doctor.transport import TransportError
+from doctor.transport.launcher.launcher import LauncherLines, LaunchReader, TaskOutput, carrier_command
+from doctor.transport.messages import transport_error
 
-_OLD = (20, 11)
+_FIRST_WITH_OVERLAP = (20, 11)
 """The first with --overlap; before it steps shared their resources unasked."""
 _LABEL = re.compile(rb" *(\d+): ?(.*)", re.DOTALL)
-_PLACE = re.compile(r"launching (?:StepId=)?(\S*).*\bon host (\S+), \d+ tasks?: (\d+)")
+_LAUNCHING = re.compile(r"launching (?:StepId=)?(\S*).*\bon host (\S+), \d+ tasks?: (\d+)")
 _STARTED = re.compile(r"\bNode (\S+), \d+ tasks? started")
 _FAILED = re.compile(r"error: Task launch for \S+ failed on node (\S+): (.*)")
 _ERROR = re.compile(r"(?:error|fatal): (.*)")
-_USABLE = ("idle", "allocated", "mixed", "completing", "planned", "draining", "drained", "reserved", "maint", "unknown")
+_USABLE_STATES = (
+    "idle",
+    "allocated",
+    "mixed",
+    "completing",
+    "planned",
+    "draining",
+    "drained",
+    "reserved",
+    "maint",
+    "unknown",
+)
 """Node states in which a job that has the node may start steps on it."""
-_SHAPE = frozenset(
+_STEP_VARIABLES = frozenset(
     re.findall(
         r"\S+",
         """
@@ -47,18 +58,18 @@ class Slurm:
     """`doctor.transport.launcher.launcher.Launcher`; DOCTOR_SRUN may hold srun and more options for it."""
 
     name = "srun"
-    patience = 15.0
+    default_timeout = 15.0
 
     def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
         self._srun = shlex.split(environ.get("DOCTOR_SRUN", "")) or ["srun"]
-        self._environ = {name: value for name, value in environ.items() if not _shapes(name)}
+        self._environ = {name: value for name, value in environ.items() if not _is_step_variable(name)}
         self._overlap = True
 
     def check(self) -> None:
         """See `doctor.transport.launcher.launcher.Launcher.check`."""
         if not shutil.which(self._srun[0]):
-            raise unreached("error", f"there is no {self._srun[0]} program here", "--transport ssh")
-        self._overlap = version(_said([self._srun[0], "--version"], self._environ)) >= _OLD
+            raise transport_error("error", f"there is no {self._srun[0]} program here", "--transport ssh")
+        self._overlap = parse_version(_query([self._srun[0], "--version"], self._environ)) >= _FIRST_WITH_OVERLAP
 
     def argv(self, hosts: Sequence[str], patience: float) -> list[str]:
         count = str(len(hosts))
@@ -66,35 +77,35 @@ class Slurm:
         rest = ["--kill-on-bad-exit=0", "--wait=0", "--no-kill", "--input=all", "--label", "--verbose", "--mem=0"]
         more = ["--cpu-bind=none", "--export=ALL", "--chdir=/", f"--immediate={max(1, math.ceil(patience))}"]
         overlap = ["--overlap"] if self._overlap else []
-        return [*self._srun, *overlap, *shape, *rest, *more, *carrier()]
+        return [*self._srun, *overlap, *shape, *rest, *more, *carrier_command()]
 
     def environ(self) -> Mapping[str, str]:
         return {**self._environ, "LC_ALL": "C"}
 
-    def ears(self, hosts: Sequence[str]) -> SlurmEars:
-        return SlurmEars()
+    def open_reader(self, hosts: Sequence[str]) -> SlurmReader:
+        return SlurmReader()
 
-    def alike(self, words: str) -> bool:
+    def affects_all_hosts(self, error_text: str) -> bool:
         """See `Launcher.alike`: what srun says of a part of the nodes names nodes."""
-        return bool(words) and "node" not in words.lower()
+        return bool(error_text) and "node" not in error_text.lower()
 
-    def cancel(self, ears: Ears) -> None:
+    def cancel(self, reader: LaunchReader) -> None:
         """See `Launcher.cancel`: tasks outlive an srun that was killed while it launched."""
-        if ears.launch:
-            _said(["scancel", "--quiet", ears.launch], self._environ)
+        if reader.launch_id:
+            _query(["scancel", "--quiet", reader.launch_id], self._environ)
 
-    def states(self, hosts: Sequence[str]) -> dict[str, Unreached]:
+    def states(self, hosts: Sequence[str]) -> dict[str, TransportError]:
         """See `doctor.transport.launcher.launcher.Launcher.states`."""
         argv = ["sinfo", "--noheader", "--Node", "--nodes", ",".join(hosts), "--format", "%N %T"]
-        return read_states(_said(argv, self._environ))
+        return read_states(_query(argv, self._environ))
 
 
-def _shapes(name: str) -> bool:
+def _is_step_variable(name: str) -> bool:
     head, _, rest = name.partition("_")
-    return name.startswith(("SLURM_STEP_", "SLURM_JOB_CPUS")) or (head in ("SLURM", "SRUN") and rest in _SHAPE)
+    return name.startswith(("SLURM_STEP_", "SLURM_JOB_CPUS")) or (head in ("SLURM", "SRUN") and rest in _STEP_VARIABLES)
 
 
-def _said(argv: list[str], environ: Mapping[str, str]) -> str:
+def _query(argv: list[str], environ: Mapping[str, str]) -> str:
     """What a short question is answered; nothing where it is not."""
     try:
         done = subprocess.run(argv, env=dict(environ), capture_output=True, timeout=10, check=False)
@@ -103,62 +114,66 @@ def _said(argv: list[str], environ: Mapping[str, str]) -> str:
     return done.stdout.decode("utf-8", "replace")
 
 
-def version(said: str) -> tuple[int, ...]:
+def parse_version(version_output: str) -> tuple[int, ...]:
     """Of Slurm, by ``srun --version``; where it does not say, a recent one.
 
-    >>> version("slurm 22.05.8"), version("slurm-wlm 19.05.5"), version("")
+    >>> parse_version("slurm 22.05.8"), parse_version("slurm-wlm 19.05.5"), parse_version("")
     ((22, 5), (19, 5), (99,))
     """
-    found = re.search(r"(\d+)\.(\d+)", said)
-    return (int(found[1]), int(found[2])) if found else (99,)
+    match = re.search(r"(\d+)\.(\d+)", version_output)
+    return (int(match[1]), int(match[2])) if match else (99,)
 
 
-def read_states(said: str) -> dict[str, Unreached]:
+def read_states(sinfo_output: str) -> dict[str, TransportError]:
     """The nodes that no step can use, by ``sinfo -h -N -o '%N %T'``; of a node in several partitions, once.
 
     >>> {host: stop.text for host, stop in read_states("a idle\\nb down*\\nc mixed\\n").items()}
     {'b': 'Slurm says that it is down and does not respond'}
     """
-    found: dict[str, Unreached] = {}
-    for line in said.splitlines():
+    unusable_nodes: dict[str, TransportError] = {}
+    for line in sinfo_output.splitlines():
         host, _, state = line.strip().partition(" ")
         word, silent = state.strip().rstrip("*~#!%$@^-+").lower(), "*" in state
-        if state and (silent or word not in _USABLE):
+        if state and (silent or word not in _USABLE_STATES):
             text = f"Slurm says that it is {word}" + (" and does not respond" if silent else "")
-            found[host] = unreached("dropped" if silent else "refused", text, f"scontrol show node {host}")
-    return found
+            unusable_nodes[host] = transport_error(
+                "dropped" if silent else "refused", text, f"scontrol show node {host}"
+            )
+    return unusable_nodes
 
 
-class SlurmEars:
+class SlurmReader:
     """srun labels each line with its task's number, itself: no task can speak for another."""
 
     def __init__(self) -> None:
-        self.places: dict[int, str] = {}
-        self.started: set[str] = set()
-        self.troubles: dict[str, Unreached] = {}
-        self.launch = self.words = ""
-        self._out, self._err = Lines(), Lines()
+        self.host_by_task: dict[int, str] = {}
+        self.started_hosts: set[str] = set()
+        self.errors_by_host: dict[str, TransportError] = {}
+        self.launch_id = self.last_error = ""
+        self._stdout_lines, self._stderr_lines = LauncherLines(), LauncherLines()
 
-    def out(self, piece: bytes) -> Iterator[Heard]:
-        for line in self._out.cut(piece):
-            if found := _LABEL.fullmatch(line):
-                yield Heard(int(found[1]), False, found[2])
+    def read_stdout(self, piece: bytes) -> Iterator[TaskOutput]:
+        for line in self._stdout_lines.split(piece):
+            if match := _LABEL.fullmatch(line):
+                yield TaskOutput(int(match[1]), False, match[2])
 
-    def err(self, piece: bytes) -> Iterator[Heard]:
-        for line in self._err.cut(piece):
-            if found := _LABEL.fullmatch(line):
-                yield Heard(int(found[1]), True, found[2] + b"\n")
+    def read_stderr(self, piece: bytes) -> Iterator[TaskOutput]:
+        for line in self._stderr_lines.split(piece):
+            if match := _LABEL.fullmatch(line):
+                yield TaskOutput(int(match[1]), True, match[2] + b"\n")
             elif line.startswith(b"srun: "):
-                self._note(line[:2000].decode("utf-8", "replace"))
+                self._read_srun_line(line[:2000].decode("utf-8", "replace"))
 
-    def _note(self, line: str) -> None:
-        if found := _PLACE.search(line):
-            self.places[int(found[3])] = found[2]
-            self.launch = found[1] if re.fullmatch(r"\d+\.\d+", found[1]) else ""
-        elif found := _STARTED.search(line):
-            self.started.add(found[1])
-        elif found := _FAILED.search(line):
-            text = f"Slurm could not start a task on it: {found[2]}"
-            self.troubles[found[1]] = unreached("dropped", text, f"scontrol show node {plain(found[1])}")
-        elif (found := _ERROR.search(line)) and not self.troubles:
-            self.words = plain(found[1])
+    def _read_srun_line(self, line: str) -> None:
+        if match := _LAUNCHING.search(line):
+            self.host_by_task[int(match[3])] = match[2]
+            self.launch_id = match[1] if re.fullmatch(r"\d+\.\d+", match[1]) else ""
+        elif match := _STARTED.search(line):
+            self.started_hosts.add(match[1])
+        elif match := _FAILED.search(line):
+            text = f"Slurm could not start a task on it: {match[2]}"
+            self.errors_by_host[match[1]] = transport_error(
+                "dropped", text, f"scontrol show node {strip_control_chars(match[1])}"
+            )
+        elif (match := _ERROR.search(line)) and not self.errors_by_host:
+            self.last_error = strip_control_chars(match[1])

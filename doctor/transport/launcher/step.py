@@ -18,21 +18,21 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-from doctor.engine.sanitize import plain
-from doctor.transport import Trouble, Unreached
-from doctor.transport.conversation import BURST, KEPT_ERR, RATE, SILENCE
-from doctor.transport.launcher.frames import Broken, Frame, Frames, Orders
-from doctor.transport.launcher.launcher import Heard, Launcher
+from doctor.engine.sanitize import strip_control_chars
+from doctor.transport import TransportError, TransportErrorKind
+from doctor.transport.conversation import BURST, MAX_KEPT_STDERR, RATE, SILENCE
+from doctor.transport.launcher.frames import Frame, FrameError, FrameReader, RequestEncoder
+from doctor.transport.launcher.launcher import Launcher, TaskOutput
 from doctor.transport.launcher.remote_carrier import WINDOW
-from doctor.transport.messages import seconds, unreached
+from doctor.transport.messages import format_seconds, transport_error
 from doctor.transport.process import Children, has_ended
 
 _CHUNK = 1 << 16
-_TOLD = WINDOW // 4
-_TICK = 1.0
-_BEAT = 10.0
+_ACKNOWLEDGE_BYTES = WINDOW // 4
+_TICK_SECONDS = 1.0
+_BEAT_SECONDS = 10.0
 """Seconds between two signs of life to the carriers; they end without."""
-_FAREWELL = 1.0
+_CLOSE_GRACE = 1.0
 
 
 class Task:
@@ -40,270 +40,279 @@ class Task:
 
     def __init__(self, host: str, number: int) -> None:
         self.host, self.number = host, number
-        self.frames = Frames()
-        self.quiet = 0.0
+        self.frames = FrameReader()
+        self.silent_seconds = 0.0
         self.credit = float(BURST)
-        self.said = bytearray()
+        self.stderr_tail = bytearray()
         """The last of its stderr."""
 
 
-class Channel:
-    """The far end of one command: `doctor.transport.conversation.Far`, and what a `run` needs besides."""
+class StepChannel:
+    """The far end of one command: `doctor.transport.conversation.ByteChannel`, and what a `run` needs besides."""
 
-    def __init__(self, step: Step, task: Task, number: int) -> None:
-        self.heard, self.err, self.sent = 0, bytearray(), 0.0
+    def __init__(self, step: JobStep, task: Task, number: int) -> None:
+        self.received_bytes, self.err, self.sent = 0, bytearray(), 0.0
         self.code: int | None = None
         self.drained = False
         """Both outputs have come to their end."""
-        self.trouble: Unreached | None = None
+        self.error: TransportError | None = None
         self.task, self.number = task, number
-        self.keep_err = KEPT_ERR
-        self.whole = False
+        self.max_kept_stderr = MAX_KEPT_STDERR
+        self.until_drained = False
         """Its end is that of its outputs too, whoever holds them open."""
         self._step, self._changed = step, threading.Condition()
         self._pieces: deque[bytes] = deque()
-        self._room, self._untold, self._nudged = WINDOW, 0, False
+        self._window, self._unacknowledged, self._woken = WINDOW, 0, False
 
     # ---- for who listens
 
     def wait(self, writing: bool, seconds: float) -> None:
         with self._changed:
-            self._changed.wait_for(lambda: self._nudged or self._news() or (writing and self._room > 0), seconds)
-            self._nudged = False
+            self._changed.wait_for(lambda: self._woken or self._has_news() or (writing and self._window > 0), seconds)
+            self._woken = False
 
-    def _news(self) -> bool:
-        return bool(self._pieces or self.trouble or (self.code is not None and (self.drained or not self.whole)))
+    def _has_news(self) -> bool:
+        return bool(self._pieces or self.error or (self.code is not None and (self.drained or not self.until_drained)))
 
-    def nudge(self) -> None:
+    def wake(self) -> None:
         with self._changed:
-            self._nudged = True
+            self._woken = True
             self._changed.notify_all()
 
     def abort(self) -> None:
         """Nothing here waits but `wait`, which a nudge ends."""
 
     def read(self) -> bytes | None:
-        """See `doctor.transport.conversation.Far.read`."""
+        """See `doctor.transport.conversation.ByteChannel.read`."""
         with self._changed:
             data, over = b"".join(self._pieces), self.code is not None
             self._pieces.clear()
-            if self.trouble and not data:
-                raise self.trouble
-            count, self._untold = self._untold, 0 if self._untold >= _TOLD else self._untold
-        if count >= _TOLD and not over:
-            self._step.order(self.task, "heard", self.number, count)
+            if self.error and not data:
+                raise self.error
+            count, self._unacknowledged = (
+                self._unacknowledged,
+                0 if self._unacknowledged >= _ACKNOWLEDGE_BYTES else self._unacknowledged,
+            )
+        if count >= _ACKNOWLEDGE_BYTES and not over:
+            self._step.send_request(self.task, "heard", self.number, count)
         return None if over and not data else data
 
     def write(self, data: memoryview) -> int:
         with self._changed:
-            count = min(len(data), self._room)
-            self._room -= count
+            count = min(len(data), self._window)
+            self._window -= count
         if count:
-            self._step.feed(self, bytes(data[:count]))
+            self._step.send_data(self, bytes(data[:count]))
         return count
 
-    def shut(self) -> None:
-        self._step.order(self.task, "shut", self.number)
+    def close_input(self) -> None:
+        self._step.send_request(self.task, "shut", self.number)
 
     def ended(self) -> bool:
-        return self.code is not None or self.trouble is not None
+        return self.code is not None or self.error is not None
 
-    def free(self) -> int | None:
+    def release(self) -> int | None:
         self._step.forget(self)
-        if self.trouble:
-            raise self.trouble
+        if self.error:
+            raise self.error
         return self.code
 
     # ---- for the step's thread
 
-    def take(self, frame: Frame) -> None:
+    def receive(self, frame: Frame) -> None:
         with self._changed:
             if frame.kind in "oe":
-                self.heard += len(frame.data)
-                self._untold += len(frame.data)
+                self.received_bytes += len(frame.data)
+                self._unacknowledged += len(frame.data)
             if frame.kind == "o":
                 self._pieces.append(frame.data)
             elif frame.kind == "e":
                 self.err += frame.data
-                del self.err[: -self.keep_err]
-                self._nudged = True
+                del self.err[: -self.max_kept_stderr]
+                self._woken = True
             elif frame.kind == "z":
-                self.drained = self._nudged = True
+                self.drained = self._woken = True
             elif frame.kind == "x":
                 self.code = int(frame.data)
             elif frame.kind == "t":
-                self._room += int(frame.data)
+                self._window += int(frame.data)
             elif frame.kind == "f":
-                self.trouble = unreached("shell", f"sh could not be started: {plain(frame.data)}")
+                self.error = transport_error("shell", f"sh could not be started: {strip_control_chars(frame.data)}")
             self._changed.notify_all()
 
-    def fail(self, why: Unreached) -> None:
+    def fail(self, why: TransportError) -> None:
         with self._changed:
             if self.code is None or not self.drained:
-                self.trouble = self.trouble or why
+                self.error = self.error or why
             self._changed.notify_all()
 
 
-class Step:
+class JobStep:
     """One launch; ``changed`` is notified when a host says hello or the launch ends."""
 
     def __init__(self, launcher: Launcher, hosts: Sequence[str], patience: float, children: Children) -> None:
         self.launcher, self.hosts, self.changed = launcher, tuple(hosts), threading.Condition()
         self.began = time.monotonic()
-        self.greeted: dict[str, float] = {}
+        self.hello_seconds: dict[str, float] = {}
         """Hosts that said hello, and after how many seconds."""
-        self.failed: dict[str, Unreached] = {}
+        self.failed: dict[str, TransportError] = {}
         self.ended = False
-        self.ears = launcher.ears(hosts)
+        self.reader = launcher.open_reader(hosts)
         self.closing = False
         self._tasks: dict[int, Task] = {}
-        self._by_host: dict[str, Task] = {}
-        self._stray: dict[int, bytearray] = {}
-        self._channels: dict[int, Channel] = {}
+        self._task_by_host: dict[str, Task] = {}
+        self._unclaimed_stderr: dict[int, bytearray] = {}
+        self._channels: dict[int, StepChannel] = {}
         self._numbers = itertools.count(1)
-        self._orders, self._lock = Orders(), threading.Lock()
-        self._queue: deque[tuple[memoryview, Channel | None]] = deque()
-        self._stalled, self._beat = 0.0, self.began
+        self._encoder, self._lock = RequestEncoder(), threading.Lock()
+        self._queue: deque[tuple[memoryview, StepChannel | None]] = deque()
+        self._stalled_seconds, self._beat_at = 0.0, self.began
         self._children = children
-        self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._child = children.start(launcher.argv(hosts, patience), launcher.environ())
-        self._thread = threading.Thread(target=self._go, daemon=True)
+        self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
     # ---- for everybody
 
-    def open(self, host: str, command: str) -> Channel:
+    def open(self, host: str, command: str) -> StepChannel:
         """Starts a command on a host that said hello. Raises: Unreached."""
-        task = self._by_host[host]
-        channel = Channel(self, task, next(self._numbers))
+        task = self._task_by_host[host]
+        channel = StepChannel(self, task, next(self._numbers))
         with self._lock:
             if self.ended:
-                raise self._lost(host)
+                raise self._lost_error(host)
             self._channels[channel.number] = channel
-            self._put(self._orders.order(task.number, "start", channel.number, command), channel)
-        self._ring()
+            self._enqueue(self._encoder.encode(task.number, "start", channel.number, command), channel)
+        self._wake()
         return channel
 
-    def feed(self, channel: Channel, data: bytes) -> None:
+    def send_data(self, channel: StepChannel, data: bytes) -> None:
         with self._lock:
-            self._put(self._orders.data(channel.task.number, channel.number, data))
-        self._ring()
+            self._enqueue(self._encoder.encode_data(channel.task.number, channel.number, data))
+        self._wake()
 
-    def order(self, task: Task, *words: Any) -> None:
+    def send_request(self, task: Task, *fields: Any) -> None:
         with self._lock:
-            self._put(self._orders.order(task.number, *words))
-        self._ring()
+            self._enqueue(self._encoder.encode(task.number, *fields))
+        self._wake()
 
-    def forget(self, channel: Channel) -> None:
+    def forget(self, channel: StepChannel) -> None:
         """Ends what is left of a command."""
         self._channels.pop(channel.number, None)
         if channel.code is None or not channel.drained:
-            self.order(channel.task, "end", channel.number)
+            self.send_request(channel.task, "end", channel.number)
 
     def close(self) -> None:
         """Ends all, on the hosts too. Returns at once."""
         self.closing = True
-        self._ring()
+        self._wake()
 
     def join(self, seconds: float) -> None:
         """Waits until all is given back."""
         self._thread.join(seconds)
 
-    def said(self, host: str) -> bytes:
+    def stderr_tail(self, host: str) -> bytes:
         """The last of what a host's carrier, or what should have been one, said on stderr."""
-        number = next((number for number, place in self.ears.places.items() if place == host), -1)
-        task = self._by_host.get(host) or self._tasks.get(number)
-        return bytes(task.said if task else self._stray.get(number, b""))
+        number = next((number for number, place in self.reader.host_by_task.items() if place == host), -1)
+        task = self._task_by_host.get(host) or self._tasks.get(number)
+        return bytes(task.stderr_tail if task else self._unclaimed_stderr.get(number, b""))
 
-    def _put(self, data: bytes, channel: Channel | None = None) -> None:
+    def _enqueue(self, data: bytes, channel: StepChannel | None = None) -> None:
         if not self.ended:
             self._queue.append((memoryview(data), channel))
 
-    def _ring(self) -> None:
+    def _wake(self) -> None:
         with self._lock:
-            if self._bell >= 0:
-                os.eventfd_write(self._bell, 1)
+            if self._wake_fd >= 0:
+                os.eventfd_write(self._wake_fd, 1)
 
-    def _lost(self, host: str) -> Unreached:
-        told = self.ears.troubles.get(host)
-        words = told.text if told else self.ears.words
+    def _lost_error(self, host: str) -> TransportError:
+        host_error = self.reader.errors_by_host.get(host)
+        reason = host_error.text if host_error else self.reader.last_error
         name = self.launcher.name
-        return unreached("lost", f"{name}, which carried its commands, ended" + (f": {words}" if words else ""))
+        return transport_error("lost", f"{name}, which carried its commands, ended" + (f": {reason}" if reason else ""))
 
     # ---- the thread
 
-    def _go(self) -> None:
+    def _run(self) -> None:
         try:
-            self._carry()
+            self._pump()
         finally:
             with self._lock:
                 self.ended = True
                 self._queue.clear()
                 channels = list(self._channels.values())
             if not has_ended(self._child):
-                self.launcher.cancel(self.ears)
+                self.launcher.cancel(self.reader)
             code = self._children.end(self._child)
             if code == -signal.SIGKILL:
-                self.launcher.cancel(self.ears)
-            self.ears.words = self.ears.words or (f"signal {-code}" if code < 0 else f"exit status {code}")
+                self.launcher.cancel(self.reader)
+            self.reader.last_error = self.reader.last_error or (
+                f"signal {-code}" if code < 0 else f"exit status {code}"
+            )
             stopped = self._children.closed or self.closing
             for channel in channels:
-                why = unreached("budget", "the run's time was up") if stopped else self._lost(channel.task.host)
+                why = (
+                    transport_error("budget", "the run's time was up")
+                    if stopped
+                    else self._lost_error(channel.task.host)
+                )
                 channel.fail(why)
             with self.changed:
                 self.changed.notify_all()
             with self._lock:
-                os.close(self._bell)
-                self._bell = -1
+                os.close(self._wake_fd)
+                self._wake_fd = -1
 
-    def _carry(self) -> None:
+    def _pump(self) -> None:
         child = self._child
         assert child.stdin and child.stdout and child.stderr
         out, err, into = (stream.fileno() for stream in (child.stdout, child.stderr, child.stdin))
         for file in (out, err, into):
             os.set_blocking(file, False)
         readers, poll, ticked, leave = {out, err}, select.poll(), time.monotonic(), 0.0
-        for file in (err, out, self._bell):
+        for file in (err, out, self._wake_fd):
             poll.register(file, select.POLLIN)
         while readers:
             writing = bool(self._queue) and not leave
             if writing:
                 poll.register(into, select.POLLOUT)
-            ready = {file for file, _ in poll.poll(_TICK * 1000 if not leave else 50)}
+            ready = {file for file, _ in poll.poll(_TICK_SECONDS * 1000 if not leave else 50)}
             if writing:
                 poll.unregister(into)
-            if self._bell in ready:
-                os.eventfd_read(self._bell)
+            if self._wake_fd in ready:
+                os.eventfd_read(self._wake_fd)
             if into in ready and not self._write(into):
                 self._queue.clear()
             for file in (err, out):  # which task is where comes on stderr, before anything of the tasks
                 if file in ready and file in readers and not self._read(file, file == err):
                     poll.unregister(file)
                     readers.discard(file)
-            ticked = self._tick(ticked)
+            ticked = self._count_silence(ticked)
             if self.closing and not leave:
-                leave = time.monotonic() + _FAREWELL
+                leave = time.monotonic() + _CLOSE_GRACE
                 child.stdin.close()  # the carriers' cue
             if leave and (time.monotonic() > leave or has_ended(child)):
                 return
 
-    def _tick(self, ticked: float) -> float:
+    def _count_silence(self, ticked: float) -> float:
         """Counts silence; only while we ourselves are awake."""
         now = time.monotonic()
-        gap = min(now - ticked, 2 * _TICK)
+        gap = min(now - ticked, 2 * _TICK_SECONDS)
         busy = {channel.task for channel in list(self._channels.values())}
-        if now > self._beat + _BEAT and not self._queue:
-            self._beat = now
-            self._put(self._orders.order("*", "beat"))
+        if now > self._beat_at + _BEAT_SECONDS and not self._queue:
+            self._beat_at = now
+            self._enqueue(self._encoder.encode("*", "beat"))
         for task in self._tasks.values():
-            task.quiet += gap
+            task.silent_seconds += gap
             task.credit = min(task.credit + gap * RATE, BURST)
-            if task.quiet > SILENCE and task in busy:
-                text = f"nothing has come from it for {seconds(SILENCE)}: it hangs, or the network to it does"
-                self._drop(task, "lost", text)
-        self._stalled = self._stalled + gap if self._queue else 0.0
-        if self._stalled > SILENCE:
-            self.ears.words = "it takes nothing in any more: a host that hangs holds it up"
+            if task.silent_seconds > SILENCE and task in busy:
+                text = f"nothing has come from it for {format_seconds(SILENCE)}: it hangs, or the network to it does"
+                self._fail_host(task, "lost", text)
+        self._stalled_seconds = self._stalled_seconds + gap if self._queue else 0.0
+        if self._stalled_seconds > SILENCE:
+            self.reader.last_error = "it takes nothing in any more: a host that hangs holds it up"
             self.closing = True
         return now
 
@@ -319,7 +328,7 @@ class Step:
                 return True
             except OSError:
                 return False
-            self._stalled = 0.0
+            self._stalled_seconds = 0.0
             with self._lock:
                 self._queue[0] = (data[count:], channel)
                 if count == len(data):
@@ -332,52 +341,52 @@ class Step:
             piece = os.read(file, _CHUNK)
         except BlockingIOError:
             return True
-        for heard in self.ears.err(piece) if err else self.ears.out(piece):
-            self._hear(heard)
+        for output in self.reader.read_stderr(piece) if err else self.reader.read_stdout(piece):
+            self._take_output(output)
         return bool(piece)
 
-    def _hear(self, heard: Heard) -> None:
-        task = self._tasks.get(heard.task)
-        if heard.err:
-            said = task.said if task else self._stray.setdefault(heard.task, bytearray())
-            said += heard.data
-            del said[:-KEPT_ERR]
+    def _take_output(self, output: TaskOutput) -> None:
+        task = self._tasks.get(output.task)
+        if output.is_stderr:
+            stderr_tail = task.stderr_tail if task else self._unclaimed_stderr.setdefault(output.task, bytearray())
+            stderr_tail += output.data
+            del stderr_tail[:-MAX_KEPT_STDERR]
             return
         if task is None:
-            task = self._tasks[heard.task] = Task("", heard.task)
-            task.said = self._stray.pop(heard.task, task.said)
-        task.credit -= len(heard.data)
+            task = self._tasks[output.task] = Task("", output.task)
+            task.stderr_tail = self._unclaimed_stderr.pop(output.task, task.stderr_tail)
+        task.credit -= len(output.data)
         if task.host in self.failed:
             return
         if task.credit < 0:
-            self._drop(task, "flood", "it printed more than its commands may, and was cut off")
+            self._fail_host(task, "flood", "it printed more than its commands may, and was cut off")
             return
         try:
-            for frame in task.frames.read(heard.data):
-                self._take(task, frame)
-        except Broken as error:
-            self._drop(task, "lost", str(error))
+            for frame in task.frames.read(output.data):
+                self._take_frame(task, frame)
+        except FrameError as error:
+            self._fail_host(task, "lost", str(error))
 
-    def _take(self, task: Task, frame: Frame) -> None:
-        task.quiet = 0.0
+    def _take_frame(self, task: Task, frame: Frame) -> None:
+        task.silent_seconds = 0.0
         if frame.kind == "h":
-            self._greet(task, frame.data)
+            self._take_hello(task, frame.data)
         elif (channel := self._channels.get(frame.number)) and channel.task is task:
-            channel.take(frame)
+            channel.receive(frame)
 
-    def _greet(self, task: Task, data: bytes) -> None:
-        host = self.ears.places.get(task.number) or _claimed(data, self.hosts)
-        if task.host or host not in self.hosts or host in self._by_host:
+    def _take_hello(self, task: Task, data: bytes) -> None:
+        host = self.reader.host_by_task.get(task.number) or _claimed_host(data, self.hosts)
+        if task.host or host not in self.hosts or host in self._task_by_host:
             return
         task.host = host
-        self._by_host[host] = task
+        self._task_by_host[host] = task
         with self.changed:
-            self.greeted[host] = time.monotonic() - self.began
+            self.hello_seconds[host] = time.monotonic() - self.began
             self.changed.notify_all()
 
-    def _drop(self, task: Task, kind: Trouble, text: str) -> None:
+    def _fail_host(self, task: Task, kind: TransportErrorKind, text: str) -> None:
         """Hears a host no more."""
-        why = unreached(kind, text)
+        why = transport_error(kind, text)
         self.failed[task.host] = why
         for channel in list(self._channels.values()):
             if channel.task is task:
@@ -385,7 +394,7 @@ class Step:
                 self.forget(channel)
 
 
-def _claimed(data: bytes, hosts: Sequence[str]) -> str:
+def _claimed_host(data: bytes, hosts: Sequence[str]) -> str:
     """The one of ``hosts`` that a carrier says it is on, where the launcher does not say so."""
     with contextlib.suppress(ValueError, TypeError, KeyError):
         names = [str(name) for name in json.loads(data)["names"]]

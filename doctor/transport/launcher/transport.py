@@ -11,27 +11,27 @@ import threading
 import time
 from collections.abc import Sequence
 
-from doctor.transport import Conversation, Said, Unreached
-from doctor.transport.conversation import Lines
+from doctor.transport import CommandResult, RemoteSession, TransportError
+from doctor.transport.conversation import LineSession
 from doctor.transport.launcher.launcher import Launcher
-from doctor.transport.launcher.step import Channel, Step
-from doctor.transport.messages import seconds, size, unreached
+from doctor.transport.launcher.step import JobStep, StepChannel
+from doctor.transport.messages import format_seconds, format_size, transport_error
 from doctor.transport.options import MAX_OUTPUT
 from doctor.transport.process import NO_STATUS, Children
 
-_PARTS = 8
-_AT_ONCE = 16
+_MAX_PARTS = 8
+_MAX_CONCURRENT = 16
 """Launches in the making."""
-_STRAGGLE = 2.0
+_MIN_STRAGGLER_WAIT = 2.0
 """Seconds that those who come later than half of all may at least take."""
-_FAREWELL = 2.5
+_CLOSE_GRACE = 2.5
 """Seconds for the carriers to end what they started, then for the launcher to be killed."""
-_TRIES = 3
+_MAX_LAUNCHES = 3
 """Launches in vain after which hosts are given up that were reached before."""
 _FOREVER = 3600.0
 
 
-class Carrier:
+class LauncherTransport:
     """`doctor.transport.Transport` by the carriers of a launcher."""
 
     def __init__(
@@ -39,84 +39,84 @@ class Carrier:
     ) -> None:
         self.warnings: list[str] = []
         self._launcher, self._hosts, self._limit = launcher, tuple(hosts), limit
-        self._patience = patience or launcher.patience
+        self._hello_timeout = patience or launcher.default_timeout
         self._children = Children()
         self._changed = threading.Condition()  # for all below
-        self._steps: dict[str, Step] = {}
-        self._failed: dict[str, Unreached] = {}
-        self._forming: set[str] = set()
-        self._tries: dict[str, int] = {}
-        self._all: list[Step] = []
+        self._steps: dict[str, JobStep] = {}
+        self._failed: dict[str, TransportError] = {}
+        self._launching: set[str] = set()
+        self._launch_counts: dict[str, int] = {}
+        self._all_steps: list[JobStep] = []
         self._checked = False
-        self._few = threading.BoundedSemaphore(_AT_ONCE)
+        self._launch_slots = threading.BoundedSemaphore(_MAX_CONCURRENT)
 
-    def run(self, host: str, command: str, stdin: bytes, timeout: float) -> Said:
+    def run(self, host: str, command: str, stdin: bytes, timeout: float) -> CommandResult:
         """See `doctor.transport.Transport.run`."""
         for again in (False, True):
-            step = self._step(host)
+            step = self._ready_step(host)
             try:
                 return self._run(step.open(host, command), stdin, timeout)
-            except Unreached as stop:
+            except TransportError as stop:
                 if again or stop.kind != "lost" or not step.ended or self._children.closed:
                     raise
         raise AssertionError
 
-    def talk(self, host: str, command: str) -> Conversation:
-        """See `doctor.transport.Transport.talk`."""
-        return Lines(host, self._step(host).open(host, command))
+    def open_session(self, host: str, command: str) -> RemoteSession:
+        """See `doctor.transport.Transport.open_session`."""
+        return LineSession(host, self._ready_step(host).open(host, command))
 
     def close(self) -> None:
         """See `doctor.transport.Transport.close`. The carriers are asked first: they know what they started."""
         with self._changed:
             self._children.closed = True
-            steps = list(self._all)
+            steps = list(self._all_steps)
             self._changed.notify_all()
         for step in steps:
             step.close()
             with step.changed:
                 step.changed.notify_all()
-        deadline = time.monotonic() + _FAREWELL
+        deadline = time.monotonic() + _CLOSE_GRACE
         for step in steps:
             step.join(max(deadline - time.monotonic(), 0))
         self._children.close()
 
     # ---- one command
 
-    def _run(self, channel: Channel, stdin: bytes, timeout: float) -> Said:
-        channel.keep_err, channel.whole = self._limit, True
-        deadline, left, out = time.monotonic() + timeout, memoryview(stdin), bytearray()
-        why: Unreached | None = None
+    def _run(self, channel: StepChannel, stdin: bytes, timeout: float) -> CommandResult:
+        channel.max_kept_stderr, channel.until_drained = self._limit, True
+        deadline, remaining, out = time.monotonic() + timeout, memoryview(stdin), bytearray()
+        why: TransportError | None = None
         try:
             while why is None and not (channel.code is not None and channel.drained):
-                if left:
-                    left = left[channel.write(left) :]
+                if remaining:
+                    remaining = remaining[channel.write(remaining) :]
                 wait = deadline - time.monotonic()
                 if wait <= 0:
-                    why = unreached("timeout", f"the command did not end within {seconds(timeout)}")
+                    why = transport_error("timeout", f"the command did not end within {format_seconds(timeout)}")
                     break
-                channel.wait(bool(left), min(wait, _FOREVER))
+                channel.wait(bool(remaining), min(wait, _FOREVER))
                 out += channel.read() or b""
                 if len(out) + len(channel.err) > self._limit:
-                    why = unreached("flood", f"it printed more than {size(self._limit)}, and was cut off")
+                    why = transport_error("flood", f"it printed more than {format_size(self._limit)}, and was cut off")
             out += channel.read() or b""
-        except Unreached as stop:
+        except TransportError as stop:
             why = stop
-        with contextlib.suppress(Unreached):
-            channel.free()
+        with contextlib.suppress(TransportError):
+            channel.release()
         code = NO_STATUS if why or channel.code is None else channel.code
-        said = Said(code, bytes(out), bytes(channel.err), channel.sent or time.time(), time.time())
+        result = CommandResult(code, bytes(out), bytes(channel.err), channel.sent or time.time(), time.time())
         if why:
-            raise Unreached(why.kind, why.text, why.hint, said)
-        return said
+            raise TransportError(why.kind, why.text, why.hint, result)
+        return result
 
     # ---- launches
 
-    def _step(self, host: str) -> Step:
+    def _ready_step(self, host: str) -> JobStep:
         """The launch that has a host, once it takes commands. Raises: Unreached."""
         with self._changed:
             while True:
                 if self._children.closed:
-                    raise unreached("budget", "the run's time was up")
+                    raise transport_error("budget", "the run's time was up")
                 step = self._steps.get(host)
                 if step and not step.ended and host not in step.failed:
                     return step
@@ -124,144 +124,150 @@ class Carrier:
                     raise step.failed[host]
                 if host in self._failed:
                     raise self._failed[host]
-                if host not in self._forming:
-                    self._form_again(host, step)
+                if host not in self._launching:
+                    self._launch_again(host, step)
                 self._changed.wait(1.0)
 
-    def _form_again(self, host: str, step: Step | None) -> None:
+    def _launch_again(self, host: str, step: JobStep | None) -> None:
         """Launches for all, at first; for all that were on a launch that has ended, after that."""
         if step is None:
-            hosts = [one for one in self._hosts if one not in self._steps and one not in self._failed] or [host]
+            hosts = [other for other in self._hosts if other not in self._steps and other not in self._failed] or [host]
             hosts = hosts if host in hosts else [host]
         else:
-            hosts = [one for one, has in self._steps.items() if has is step]
-        for one in hosts:
-            self._tries[one] = self._tries.get(one, 0) + 1
-            if self._tries[one] > _TRIES:
-                self._failed[one] = unreached("lost", f"{self._launcher.name} was started {_TRIES} times, and ended")
-        wanted = [one for one in hosts if one not in self._failed]
-        self._start(wanted)
+            hosts = [other for other, has in self._steps.items() if has is step]
+        for member in hosts:
+            self._launch_counts[member] = self._launch_counts.get(member, 0) + 1
+            if self._launch_counts[member] > _MAX_LAUNCHES:
+                self._failed[member] = transport_error(
+                    "lost", f"{self._launcher.name} was started {_MAX_LAUNCHES} times, and ended"
+                )
+        retried = [other for other in hosts if other not in self._failed]
+        self._start_launch(retried)
 
-    def _start(self, hosts: Sequence[str]) -> None:
+    def _start_launch(self, hosts: Sequence[str]) -> None:
         """Forms launches for hosts, in another thread. The lock is held."""
         if hosts:
             for host in hosts:
                 self._steps.pop(host, None)
-            self._forming.update(hosts)
-            threading.Thread(target=self._form, args=(tuple(hosts),), daemon=True).start()
+            self._launching.update(hosts)
+            threading.Thread(target=self._launch_or_fail, args=(tuple(hosts),), daemon=True).start()
 
-    def _form(self, hosts: tuple[str, ...]) -> None:
+    def _launch_or_fail(self, hosts: tuple[str, ...]) -> None:
         try:
             self._launch(hosts)
-        except Unreached as stop:
-            self._give_up(dict.fromkeys(hosts, stop))
+        except TransportError as stop:
+            self._mark_failed(dict.fromkeys(hosts, stop))
         except Exception as error:  # noqa: BLE001 - the rim: nobody must wait for a thread that has died
-            self._give_up(dict.fromkeys(hosts, unreached("error", f"{type(error).__name__}: {error}")))
+            self._mark_failed(dict.fromkeys(hosts, transport_error("error", f"{type(error).__name__}: {error}")))
 
     def _launch(self, hosts: tuple[str, ...]) -> None:
         if not self._checked:
             self._launcher.check()
             self._checked = True
-        with self._few:
-            step = Step(self._launcher, hosts, self._patience, self._children)
+        with self._launch_slots:
+            step = JobStep(self._launcher, hosts, self._hello_timeout, self._children)
             with self._changed:
-                self._all.append(step)
+                self._all_steps.append(step)
                 if self._children.closed:
                     step.close()
             self._await(step)
-        if len(step.greeted) == len(hosts):
-            self._adopt(step)
-        elif step.greeted:
-            self._part(step)
+        if len(step.hello_seconds) == len(hosts):
+            self._register(step)
+        elif step.hello_seconds:
+            self._relaunch_apart(step)
         else:
-            self._split(step)
+            self._relaunch_in_parts(step)
 
-    def _await(self, step: Step) -> None:
+    def _await(self, step: JobStep) -> None:
         """Until all have said hello, or it is no use to wait for the rest."""
         with step.changed:
-            while len(step.greeted) < len(step.hosts) and not step.ended and not self._children.closed:
-                left = step.began + self._limit_of(step) - time.monotonic()
-                if left <= 0:
+            while len(step.hello_seconds) < len(step.hosts) and not step.ended and not self._children.closed:
+                remaining = step.began + self._hello_limit(step) - time.monotonic()
+                if remaining <= 0:
                     return
-                step.changed.wait(left)
+                step.changed.wait(remaining)
 
-    def _limit_of(self, step: Step) -> float:
+    def _hello_limit(self, step: JobStep) -> float:
         """Seconds for the last hello."""
-        times = sorted(step.greeted.values())
+        times = sorted(step.hello_seconds.values())
         half = (len(step.hosts) + 1) // 2
         if len(times) < half or len(step.hosts) == 1:
-            return self._patience
-        return min(self._patience, max(3 * times[half - 1], times[half - 1] + _STRAGGLE))
+            return self._hello_timeout
+        return min(self._hello_timeout, max(3 * times[half - 1], times[half - 1] + _MIN_STRAGGLER_WAIT))
 
-    def _adopt(self, step: Step) -> None:
+    def _register(self, step: JobStep) -> None:
         with self._changed:
             for host in step.hosts:
                 self._steps[host] = step
-                self._forming.discard(host)
+                self._launching.discard(host)
             self._changed.notify_all()
 
-    def _part(self, step: Step) -> None:
+    def _relaunch_apart(self, step: JobStep) -> None:
         """Launches anew for those who came, and apart from them for those who did not.
 
         srun passes nothing on before all tasks are there, and ends them all when one cannot be started.
         """
         step.close()
-        missing = counted(len(step.hosts) - len(step.greeted))
-        self._warn(f"{self._launcher.name} was started again: {missing} kept the others waiting")
-        came = [host for host in step.hosts if host in step.greeted]
-        late = [host for host in step.hosts if host not in step.greeted]
+        late_count = count_hosts(len(step.hosts) - len(step.hello_seconds))
+        self._warn(f"{self._launcher.name} was started again: {late_count} kept the others waiting")
+        present = [host for host in step.hosts if host in step.hello_seconds]
+        late = [host for host in step.hosts if host not in step.hello_seconds]
         with self._changed:
             if not self._children.closed:
-                self._start(came)
-                self._start(late)
+                self._start_launch(present)
+                self._start_launch(late)
 
-    def _split(self, step: Step) -> None:
+    def _relaunch_in_parts(self, step: JobStep) -> None:
         """Nobody came: in parts, without those that are known to be down, until who cannot be reached stands alone."""
         step.close()
         if self._children.closed:
             return
-        dead = {**self._launcher.states(step.hosts), **step.ears.troubles} if step.ended else dict(step.ears.troubles)
+        dead = (
+            {**self._launcher.states(step.hosts), **step.reader.errors_by_host}
+            if step.ended
+            else dict(step.reader.errors_by_host)
+        )
         dead = {host: why for host, why in dead.items() if host in step.hosts}
-        left = [host for host in step.hosts if host not in dead]
-        if dead and left:
-            self._warn(f"{self._launcher.name} was started again without {counted(len(dead))} that it cannot use")
-        elif len(left) == 1 or (step.ended and self._launcher.alike(step.ears.words)):
-            dead, left = {host: self._why(step, host) for host in left}, []
-        self._give_up(dead)
-        count = 1 if dead else min(len(left), _PARTS)
+        remaining = [host for host in step.hosts if host not in dead]
+        if dead and remaining:
+            self._warn(f"{self._launcher.name} was started again without {count_hosts(len(dead))} that it cannot use")
+        elif len(remaining) == 1 or (step.ended and self._launcher.affects_all_hosts(step.reader.last_error)):
+            dead, remaining = {host: self._no_hello_error(step, host) for host in remaining}, []
+        self._mark_failed(dead)
+        count = 1 if dead else min(len(remaining), _MAX_PARTS)
         with self._changed:
             for part in range(count):
-                self._start(left[part::count])
+                self._start_launch(remaining[part::count])
 
-    def _why(self, step: Step, host: str) -> Unreached:
+    def _no_hello_error(self, step: JobStep, host: str) -> TransportError:
         """Why the only host of a launch did not say hello."""
-        name, words = self._launcher.name, step.said(host)
-        if host in step.ears.troubles:
-            return step.ears.troubles[host]
-        if b"doctor-no-python" in words:
-            return unreached("no-python", "there is no python3 on the host")
-        if step.ended and step.ears.words:
-            return unreached("refused", f"{name} does not start a task on it: {step.ears.words}")
-        waited = seconds(self._patience)
-        if host in step.ears.started:
-            return unreached("silent", f"{name} started its task, which said nothing within {waited}")
-        return unreached("dropped", f"{name} had no answer from it within {waited}")
+        name, stderr = self._launcher.name, step.stderr_tail(host)
+        if host in step.reader.errors_by_host:
+            return step.reader.errors_by_host[host]
+        if b"doctor-no-python" in stderr:
+            return transport_error("no-python", "there is no python3 on the host")
+        if step.ended and step.reader.last_error:
+            return transport_error("refused", f"{name} does not start a task on it: {step.reader.last_error}")
+        waited = format_seconds(self._hello_timeout)
+        if host in step.reader.started_hosts:
+            return transport_error("silent", f"{name} started its task, which said nothing within {waited}")
+        return transport_error("dropped", f"{name} had no answer from it within {waited}")
 
     def _warn(self, text: str) -> None:
         with self._changed:
             if text not in self.warnings and not self._children.closed:
                 self.warnings.append(text)
 
-    def _give_up(self, why: dict[str, Unreached]) -> None:
+    def _mark_failed(self, why: dict[str, TransportError]) -> None:
         with self._changed:
             self._failed.update(why)
-            self._forming.difference_update(why)
+            self._launching.difference_update(why)
             self._changed.notify_all()
 
 
-def counted(hosts: int) -> str:
+def count_hosts(hosts: int) -> str:
     """
-    >>> counted(1), counted(3)
+    >>> count_hosts(1), count_hosts(3)
     ('1 host', '3 hosts')
     """
     return f"{hosts} host{'' if hosts == 1 else 's'}"

@@ -5,17 +5,17 @@ from __future__ import annotations
 import re
 import shlex
 
-from doctor.engine.sanitize import plain
-from doctor.transport import Trouble, Unreached
-from doctor.transport.messages import seconds, unreached
-from doctor.transport.ssh.config import Settings
-from doctor.transport.ssh.host_keys import name
-from doctor.transport.ssh.stream import port
+from doctor.engine.sanitize import strip_control_chars
+from doctor.transport import TransportError, TransportErrorKind
+from doctor.transport.messages import format_seconds, transport_error
+from doctor.transport.ssh.config import SshHostConfig
+from doctor.transport.ssh.host_keys import known_hosts_name
+from doctor.transport.ssh.stream import describe_port
 
 SSH_FAILED = 255
-_SENT = "debug1: Sending command"
+_COMMAND_SENT = "debug1: Sending command"
 
-_SIGNS: tuple[tuple[str, Trouble, str], ...] = (
+_ERROR_PATTERNS: tuple[tuple[str, TransportErrorKind, str], ...] = (
     (r"REVOKED HOST KEY|key is marked as revoked|is revoked by", "key-revoked", "its host key is revoked"),
     (r"REMOTE HOST IDENTIFICATION HAS CHANGED", "key-changed", "its host key has changed"),
     (r"Host key verification failed|No \S+ host key is known", "key-unknown", "its host key is not known"),
@@ -34,74 +34,86 @@ _SIGNS: tuple[tuple[str, Trouble, str], ...] = (
 )
 
 
-def started(log: str) -> bool:
+def command_sent(log: str) -> bool:
     """Whether the host was asked to run the command."""
-    return _SENT in log
+    return _COMMAND_SENT in log
 
 
-def ended(log: str) -> bool:
+def has_exit_status(log: str) -> bool:
     """Whether the host told the exit status of the command: then 255 is the command's own."""
-    found = re.findall(r"^debug1: Exit status (-?\d+)", log, re.MULTILINE)
-    return bool(found) and int(found[-1]) >= 0
+    statuses = re.findall(r"^debug1: Exit status (-?\d+)", log, re.MULTILINE)
+    return bool(statuses) and int(statuses[-1]) >= 0
 
 
-def trouble(log: str, err: bytes, settings: Settings) -> Unreached:
+def error_from_log(log: str, err: bytes, settings: SshHostConfig) -> TransportError:
     """Why ssh failed; ``err`` is what came on stderr, where a ProxyCommand or a jump host's ssh complains."""
-    words = _own_words(log)
+    visible_text = _visible_text(log)
     if re.search(r"rtype exit-signal", log):
-        return unreached("error", "the command was ended by a signal")
-    if _SENT in log:
-        return unreached("lost", "the connection was cut before the command ended")
+        return transport_error("error", "the command was ended by a signal")
+    if _COMMAND_SENT in log:
+        return transport_error("lost", "the connection was cut before the command ended")
     proxied = bool(settings.jumps or settings.proxy)
     if proxied and "Remote protocol version" not in log:
-        said = err.decode("utf-8", "replace") or words
+        complaint = err.decode("utf-8", "replace") or visible_text
         way = f"its jump host {settings.jumps[-1]}" if settings.jumps else "its ProxyCommand"
-        return unreached("jump", f"{way} did not lead to it: {plain(_last(said))}", _hint("jump", said, settings))
-    for sign, kind, text in _SIGNS:
-        if re.search(sign, words):
-            shown = text.format(user=settings.user, name=settings.name, port=port(settings))
-            return unreached(kind, f"{shown}{_more(kind, words)}", _hint(kind, words, settings))
-    return unreached("error", f"ssh failed: {plain(_last(words)) or 'it does not say why'}")
+        return transport_error(
+            "jump",
+            f"{way} did not lead to it: {strip_control_chars(_last_line(complaint))}",
+            _hint("jump", complaint, settings),
+        )
+    for sign, kind, text in _ERROR_PATTERNS:
+        if re.search(sign, visible_text):
+            sentence = text.format(user=settings.user, name=settings.name, port=describe_port(settings))
+            return transport_error(
+                kind, f"{sentence}{_error_detail(kind, visible_text)}", _hint(kind, visible_text, settings)
+            )
+    return transport_error(
+        "error", f"ssh failed: {strip_control_chars(_last_line(visible_text)) or 'it does not say why'}"
+    )
 
 
-def late(log: str, settings: Settings, timeout: float) -> Unreached:
+def late_error(log: str, settings: SshHostConfig, timeout: float) -> TransportError:
     """How far ssh had come when its time was up."""
-    waited = seconds(settings.connect_timeout)
-    if _SENT in log:
-        return unreached("timeout", f"the command did not end within {seconds(timeout)}")
+    waited = format_seconds(settings.connect_timeout)
+    if _COMMAND_SENT in log:
+        return transport_error("timeout", f"the command did not end within {format_seconds(timeout)}")
     if "Remote protocol version" in log:
-        return unreached("silent", f"{port(settings)} speaks SSH, and the login was not done within {waited}")
+        return transport_error(
+            "silent", f"{describe_port(settings)} speaks SSH, and the login was not done within {waited}"
+        )
     if "Connection established" in log:
-        return unreached("silent", f"{port(settings)} accepts connections, and sent no SSH banner within {waited}")
-    return unreached("dropped", f"no answer from {port(settings)} within {waited}")
+        return transport_error(
+            "silent", f"{describe_port(settings)} accepts connections, and sent no SSH banner within {waited}"
+        )
+    return transport_error("dropped", f"no answer from {describe_port(settings)} within {waited}")
 
 
-def _own_words(log: str) -> str:
+def _visible_text(log: str) -> str:
     """What ssh would have shown to a person."""
     lines = (line.strip() for line in log.splitlines() if not re.match(r"debug\d: ", line))
     return "\n".join(line for line in lines if line and not line.startswith("Authenticated to"))
 
 
-def _last(words: str) -> str:
-    return next((line for line in reversed(words.splitlines()) if line.strip()), "")
+def _last_line(text: str) -> str:
+    return next((line for line in reversed(text.splitlines()) if line.strip()), "")
 
 
-def _more(kind: Trouble, words: str) -> str:
-    found = re.search(r"SHA256:[A-Za-z0-9+/]{43}", words)
-    if kind in ("key-changed", "key-revoked") and found:
-        return f": it shows {found[0]}"
+def _error_detail(kind: TransportErrorKind, text: str) -> str:
+    match = re.search(r"SHA256:[A-Za-z0-9+/]{43}", text)
+    if kind in ("key-changed", "key-revoked") and match:
+        return f": it shows {match[0]}"
     if kind in ("auth", "lost", "not-ssh"):
-        return f": {plain(_last(words))}"
+        return f": {strip_control_chars(_last_line(text))}"
     return ""
 
 
-def _hint(kind: Trouble, words: str, settings: Settings) -> str:
-    offending = re.search(r"Offending \S+ key in (\S.*):\d+", words)
+def _hint(kind: TransportErrorKind, text: str, settings: SshHostConfig) -> str:
+    offending = re.search(r"Offending \S+ key in (\S.*):\d+", text)
     if kind == "key-changed" and offending:
-        return f"ssh-keygen -R {shlex.quote(name(settings))} -f {shlex.quote(offending[1])}"
+        return f"ssh-keygen -R {shlex.quote(known_hosts_name(settings))} -f {shlex.quote(offending[1])}"
     if kind == "key-unknown":
-        unknown = re.search(r"No (\S+) host key is known", words)
-        asked = f"-t {unknown[1].lower()} " if unknown else ""
+        unknown = re.search(r"No (\S+) host key is known", text)
+        key_option = f"-t {unknown[1].lower()} " if unknown else ""
         file = next(iter(settings.known_hosts), "~/.ssh/known_hosts")
-        return f"ssh-keyscan -p {settings.port} {asked}{shlex.quote(settings.name)} >> {shlex.quote(file)}"
+        return f"ssh-keyscan -p {settings.port} {key_option}{shlex.quote(settings.name)} >> {shlex.quote(file)}"
     return {"auth": f"ssh-copy-id {settings.host}", "refused": "is its sshd running?"}.get(kind, "")

@@ -11,19 +11,19 @@ import tempfile
 import time
 from pathlib import Path
 
-from doctor.transport import Conversation, Said, Unreached
-from doctor.transport.conversation import SILENCE, Lines
-from doctor.transport.messages import unreached
+from doctor.transport import CommandResult, RemoteSession, TransportError
+from doctor.transport.conversation import SILENCE, LineSession
+from doctor.transport.messages import transport_error
 from doctor.transport.openssh import log as openssh_log
-from doctor.transport.options import CONNECT_TIMEOUT, Options
-from doctor.transport.pipes import Pipes
-from doctor.transport.process import Children, converse
+from doctor.transport.options import CONNECT_TIMEOUT, SshOptions
+from doctor.transport.pipes import PipeChannel
+from doctor.transport.process import Children, run_command
 from doctor.transport.ssh import config
-from doctor.transport.ssh.config import Settings, Target
+from doctor.transport.ssh.config import SshHostConfig, Target
 from doctor.transport.ssh.config_resolver import Resolver
 
-_LOG = 1 << 16
-_FIXED = (
+_LOG_TAIL_BYTES = 1 << 16
+_FIXED_OPTIONS = (
     "ControlMaster=no",
     "ControlPath=none",
     "ClearAllForwardings=yes",
@@ -32,10 +32,10 @@ _FIXED = (
     "NumberOfPasswordPrompts=1",
     "LogLevel=DEBUG1",
 )
-_ALIVE = (f"ServerAliveInterval={round(SILENCE / 3)}", "ServerAliveCountMax=2")
-_LOOK = 0.02
+_KEEPALIVE = (f"ServerAliveInterval={round(SILENCE / 3)}", "ServerAliveCountMax=2")
+_POLL_SECONDS = 0.02
 """Seconds between two looks at how far ssh has come."""
-_ANSWER = """\
+_ASKPASS_SCRIPT = """\
 #!/bin/sh
 case $1 in *passphrase*) exit 1 ;; *"$DOCTOR_ASKED_FOR"*) printf '%s\\n' "$DOCTOR_PASSWORD" ;; *) exit 1 ;; esac
 """
@@ -44,9 +44,9 @@ case $1 in *passphrase*) exit 1 ;; *"$DOCTOR_ASKED_FOR"*) printf '%s\\n' "$DOCTO
 class OpenSsh:
     """`doctor.transport.Transport` by one ssh process a command."""
 
-    def __init__(self, options: Options | None = None) -> None:
+    def __init__(self, options: SshOptions | None = None) -> None:
         self.warnings: list[str] = []
-        self._options = options or Options()
+        self._options = options or SshOptions()
         self._children = Children()
         self._resolver = Resolver(self._options, self._children, self.warnings)
         self._temporary = tempfile.TemporaryDirectory(prefix="doctor-", ignore_cleanup_errors=True)
@@ -54,7 +54,7 @@ class OpenSsh:
         self._number = itertools.count()
         self._ssh = shutil.which("ssh")
 
-    def run(self, host: str, command: str, stdin: bytes, timeout: float) -> Said:
+    def run(self, host: str, command: str, stdin: bytes, timeout: float) -> CommandResult:
         """See `doctor.transport.Transport.run`.
 
         ``sent`` is when ssh was started: here nothing tells when the command itself was. A command that hangs is
@@ -62,75 +62,77 @@ class OpenSsh:
         """
         settings, log, argv = self._prepare(host, command)
         try:
-            said = self._converse(argv, stdin, timeout, log, settings)
-            if said.code == openssh_log.SSH_FAILED and not openssh_log.ended(_tail(log)):
-                error = openssh_log.trouble(_tail(log), said.err, settings)
-                raise Unreached(error.kind, error.text, error.hint, said)
+            result = self._run_ssh(argv, stdin, timeout, log, settings)
+            if result.code == openssh_log.SSH_FAILED and not openssh_log.has_exit_status(_read_tail(log)):
+                error = openssh_log.error_from_log(_read_tail(log), result.err, settings)
+                raise TransportError(error.kind, error.text, error.hint, result)
         finally:
             log.unlink(missing_ok=True)
-        return said
+        return result
 
-    def talk(self, host: str, command: str) -> Conversation:
-        """See `doctor.transport.Transport.talk`."""
-        settings, log, argv = self._prepare(host, command, *_ALIVE)
+    def open_session(self, host: str, command: str) -> RemoteSession:
+        """See `doctor.transport.Transport.open_session`."""
+        settings, log, argv = self._prepare(host, command, *_KEEPALIVE)
         patience = settings.connect_timeout * (1 + len(settings.jumps))
         child = self._children.start(argv, self._environment(settings))
 
-        def judge(code: int) -> int | None:
-            words = _tail(log)
+        def interpret_status(code: int) -> int | None:
+            log_text = _read_tail(log)
             log.unlink(missing_ok=True)
-            if code == openssh_log.SSH_FAILED and not openssh_log.ended(words):
-                raise openssh_log.trouble(words, lines.err, settings)
+            if code == openssh_log.SSH_FAILED and not openssh_log.has_exit_status(log_text):
+                raise openssh_log.error_from_log(log_text, lines.err, settings)
             return code if code >= 0 else None  # ssh itself was killed
 
-        far = Pipes(self._children, child, judge)
-        lines = Lines(host, far)
+        channel = PipeChannel(self._children, child, interpret_status)
+        lines = LineSession(host, channel)
         try:
-            self._await(far, log, settings, patience)
+            self._await_start(channel, log, settings, patience)
         except BaseException:
             lines.close(0.0)
             raise
-        if far.ended() and not openssh_log.started(_tail(log)):
+        if channel.ended() and not openssh_log.command_sent(_read_tail(log)):
             list(lines)  # raises why
         return lines
 
-    def _await(self, far: Pipes, log: Path, settings: Settings, patience: float) -> None:
+    def _await_start(self, channel: PipeChannel, log: Path, settings: SshHostConfig, patience: float) -> None:
         """Until the command was asked for, or ssh has ended. Raises: Unreached."""
         deadline = time.monotonic() + patience
-        while not openssh_log.started(_tail(log)) and not far.ended():
+        while not openssh_log.command_sent(_read_tail(log)) and not channel.ended():
             if time.monotonic() > deadline:
-                raise openssh_log.late(_tail(log), settings, patience)
-            time.sleep(_LOOK)
+                raise openssh_log.late_error(_read_tail(log), settings, patience)
+            time.sleep(_POLL_SECONDS)
 
     def close(self) -> None:
         self._children.close()
         self._temporary.cleanup()
 
-    def _prepare(self, host: str, command: str, *extra: str) -> tuple[Settings, Path, list[str]]:
+    def _prepare(self, host: str, command: str, *extra: str) -> tuple[SshHostConfig, Path, list[str]]:
         """The settings for a host, ssh's log, and its command line."""
         if not self._ssh:
-            raise unreached("error", "there is no ssh program here", "--transport ssh")
-        target, settings = config.target(host), self._resolver.of(host)
+            raise transport_error("error", "there is no ssh program here", "--transport ssh")
+        target, settings = config.parse_target(host), self._resolver.resolve(host)
         patience = self._options.connect_timeout or settings.connect_timeout or CONNECT_TIMEOUT
-        settings = config.timed(settings, patience)
+        settings = config.with_connect_timeout(settings, patience)
         log = self._folder / f"{next(self._number)}.log"
-        argv = [self._ssh, "-E", str(log), *self._argv(settings, *extra), *_aim(target, self._options)]
+        argv = [self._ssh, "-E", str(log), *self._argv(settings, *extra), *_target_argv(target, self._options)]
         return settings, log, [*argv, "--", target.name, command]
 
-    def _converse(self, argv: list[str], stdin: bytes, timeout: float, log: Path, settings: Settings) -> Said:
-        limit, whole = self._options.max_output, settings.connect_timeout * (1 + len(settings.jumps)) + timeout
+    def _run_ssh(
+        self, argv: list[str], stdin: bytes, timeout: float, log: Path, settings: SshHostConfig
+    ) -> CommandResult:
+        limit, total_timeout = self._options.max_output, settings.connect_timeout * (1 + len(settings.jumps)) + timeout
         try:
-            return converse(self._children, argv, stdin, whole, limit, self._environment(settings))
-        except Unreached as error:
+            return run_command(self._children, argv, stdin, total_timeout, limit, self._environment(settings))
+        except TransportError as error:
             if error.kind != "timeout":
                 raise
-            reason = openssh_log.late(_tail(log), settings, timeout)
-            raise Unreached(reason.kind, reason.text, reason.hint, error.said) from None
+            reason = openssh_log.late_error(_read_tail(log), settings, timeout)
+            raise TransportError(reason.kind, reason.text, reason.hint, error.partial_result) from None
 
-    def _argv(self, settings: Settings, *extra: str) -> list[str]:
+    def _argv(self, settings: SshHostConfig, *extra: str) -> list[str]:
         options = self._options
-        given = [
-            *_FIXED,
+        ssh_options = [
+            *_FIXED_OPTIONS,
             f"BatchMode={'no' if options.password else 'yes'}",
             f"StrictHostKeyChecking={'accept-new' if options.accept_new else 'yes'}",
             f"ConnectTimeout={max(1, math.ceil(settings.connect_timeout))}",
@@ -139,9 +141,9 @@ class OpenSsh:
             *extra,
         ]
         argv = ["-T", "-a", "-x", *(["-F", options.config] if options.config else [])]
-        return argv + [word for setting in given for word in ("-o", setting)]
+        return argv + [word for setting in ssh_options for word in ("-o", setting)]
 
-    def _environment(self, settings: Settings) -> dict[str, str]:
+    def _environment(self, settings: SshHostConfig) -> dict[str, str]:
         """With a password, a program that tells it to ssh when it asks for this host, and to nobody else."""
         environment = dict(os.environ, LC_ALL="C")
         if not self._options.password:
@@ -150,7 +152,7 @@ class OpenSsh:
         if not answer.exists():
             with contextlib.suppress(FileExistsError):
                 fresh = self._folder / f"answer.{next(self._number)}"
-                fresh.write_text(_ANSWER)
+                fresh.write_text(_ASKPASS_SCRIPT)
                 fresh.chmod(0o700)
                 fresh.replace(answer)
         return environment | {
@@ -162,17 +164,17 @@ class OpenSsh:
         }
 
 
-def _aim(target: Target, options: Options) -> list[str]:
+def _target_argv(target: Target, options: SshOptions) -> list[str]:
     user, number = target.user or options.user, target.port or options.port
     argv = [word for path in options.identity for word in ("-i", path)]
     argv += ["-l", user] if user else []
     return argv + (["-p", str(number)] if number else [])
 
 
-def _tail(log: Path) -> str:
+def _read_tail(log: Path) -> str:
     try:
         with log.open("rb") as file:
-            file.seek(max(file.seek(0, os.SEEK_END) - _LOG, 0))
+            file.seek(max(file.seek(0, os.SEEK_END) - _LOG_TAIL_BYTES, 0))
             return file.read().decode("utf-8", "replace")
     except OSError:
         return ""

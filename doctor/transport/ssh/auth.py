@@ -9,24 +9,24 @@ from collections.abc import Callable
 
 import paramiko
 
-from doctor.engine.sanitize import plain
-from doctor.transport import Unreached
-from doctor.transport.messages import unreached
-from doctor.transport.ssh.config import Settings
+from doctor.engine.sanitize import strip_control_chars
+from doctor.transport import TransportError
+from doctor.transport.messages import transport_error
+from doctor.transport.ssh.config import SshHostConfig
 from doctor.transport.ssh.identity import Identity, Keys
-from doctor.transport.ssh.paramiko_transport import Wire
+from doctor.transport.ssh.paramiko_transport import SshConnection
 
-_BEFORE_PASSWORD = 4
+_MAX_KEYS_BEFORE_PASSWORD = 4
 """Keys to try when there is a password too: sshd hangs up after six failures."""
-_BY_PASSWORD = ("password", "keyboard-interactive")
+_PASSWORD_METHODS = ("password", "keyboard-interactive")
 _STAGE = "the login"
 
 
 class Login:
     """One login: what was tried, and what the host said to it."""
 
-    def __init__(self, wire: Wire, settings: Settings, keys: Keys, password: str) -> None:
-        self._wire, self._settings, self._keys = wire, settings, keys
+    def __init__(self, connection: SshConnection, settings: SshHostConfig, keys: Keys, password: str) -> None:
+        self._connection, self._settings, self._keys = connection, settings, keys
         self._password = password if settings.use_password else ""
         self._tried: list[Identity] = []
         self._allowed: list[str] = []
@@ -39,71 +39,75 @@ class Login:
         """
         keys = sorted(self._keys.identities, key=lambda key: key is not first) if self._settings.use_keys else []
         if not keys:
-            self._attempt(lambda: self._wire.auth_none(self._settings.user))
-        for identity in keys[: _BEFORE_PASSWORD if self._password else None]:
-            if self._takes("publickey") and self._offer(identity):
+            self._attempt(lambda: self._connection.auth_none(self._settings.user))
+        for identity in keys[: _MAX_KEYS_BEFORE_PASSWORD if self._password else None]:
+            if self._accepts("publickey") and self._try_key(identity):
                 return identity
-        if self._password and not self._done and self._takes(*_BY_PASSWORD):
-            self._attempt(lambda: self._wire.auth_password(self._settings.user, self._password, fallback=True))
-        if not self._done:
-            raise self._refused()
+        if self._password and not self._authenticated and self._accepts(*_PASSWORD_METHODS):
+            self._attempt(lambda: self._connection.auth_password(self._settings.user, self._password, fallback=True))
+        if not self._authenticated:
+            raise self._refused_error()
         return None
 
     @property
-    def _done(self) -> bool:
-        return bool(self._wire.is_authenticated())
+    def _authenticated(self) -> bool:
+        return bool(self._connection.is_authenticated())
 
-    def _takes(self, *methods: str) -> bool:
+    def _accepts(self, *methods: str) -> bool:
         return not self._allowed or any(method in self._allowed for method in methods)
 
-    def _offer(self, identity: Identity) -> bool:
+    def _try_key(self, identity: Identity) -> bool:
         answered = threading.Event()
         self._tried.append(identity)
         with contextlib.suppress(paramiko.SSHException, EOFError, OSError):  # the connection has ended: told below
-            self._wire.auth_publickey(self._settings.user, identity, answered)  # type: ignore[arg-type]
-            answered.wait(max(self._wire.deadline - time.monotonic(), 0))
-        self._settle(self._wire.get_exception(), answered.is_set())
-        return self._done
+            self._connection.auth_publickey(self._settings.user, identity, answered)  # type: ignore[arg-type]
+            answered.wait(max(self._connection.deadline - time.monotonic(), 0))
+        self._update_methods(self._connection.get_exception(), answered.is_set())
+        return self._authenticated
 
     def _attempt(self, ask: Callable[[], object]) -> None:
         """One of the rarer methods, for which paramiko waits itself."""
-        self._wire.auth_timeout = max(self._wire.deadline - time.monotonic(), 0.1)
+        self._connection.auth_timeout = max(self._connection.deadline - time.monotonic(), 0.1)
         try:
             ask()
         except (paramiko.SSHException, EOFError, OSError) as error:
-            self._settle(error, time.monotonic() < self._wire.deadline)
+            self._update_methods(error, time.monotonic() < self._connection.deadline)
 
-    def _settle(self, error: BaseException | None, in_time: bool) -> None:
+    def _update_methods(self, error: BaseException | None, in_time: bool) -> None:
         """Learns from a refusal which methods are left. Raises: Unreached, when there is nobody left to ask."""
-        if not self._wire.is_active():
-            raise self._refused() if self._wire.parting else self._wire.broken(_STAGE)
+        if not self._connection.is_active():
+            raise (
+                self._refused_error() if self._connection.disconnect_message else self._connection.broken_error(_STAGE)
+            )
         if not in_time:
-            raise self._wire.late(_STAGE)
+            raise self._connection.late_error(_STAGE)
         if isinstance(error, (paramiko.BadAuthenticationType, paramiko.ssh_exception.PartialAuthentication)):
-            self._allowed = [plain(name, 40) for name in error.allowed_types]
+            self._allowed = [strip_control_chars(name, 40) for name in error.allowed_types]
 
-    def _refused(self) -> Unreached:
-        keys, user = self._keys, plain(self._settings.user, 40)
+    def _refused_error(self) -> TransportError:
+        keys, user = self._keys, strip_control_chars(self._settings.user, 40)
         takes = f"; it takes {' or '.join(self._allowed[:6])}" if self._allowed else ""
         if not self._tried and keys.hardware:
             text = f"the only key for {user}, {keys.hardware[0]}, is on a security key, which this transport cannot use"
-            return unreached("unsupported", text, "--transport openssh")
+            return transport_error("unsupported", text, "--transport openssh")
         if not self._tried and self._settings.gssapi and any("gssapi" in name for name in self._allowed):
             text = f"there is no key for {user}; the host also takes GSSAPI, which this transport cannot use"
-            return unreached("unsupported", text, "--transport openssh")
-        said = f": {self._wire.parting}" if self._wire.parting else ""
-        return unreached("auth", f"the login as {user} was refused{said}: {self._offered()}{takes}", self._hint())
+            return transport_error("unsupported", text, "--transport openssh")
+        reason = f": {self._connection.disconnect_message}" if self._connection.disconnect_message else ""
+        return transport_error(
+            "auth", f"the login as {user} was refused{reason}: {self._offer_summary()}{takes}", self._hint()
+        )
 
-    def _offered(self) -> str:
+    def _offer_summary(self) -> str:
         """What we had to offer, in words."""
-        unsigned = [f"{identity.label} ({identity.trouble})" for identity in self._tried if identity.trouble]
-        words = [identity.label for identity in self._tried if not identity.trouble]
-        shown = [f"tried {', '.join(words[:4])}{' and others' if words[4:] else ''}"] if words else []
-        wrong = self._password and self._takes(*_BY_PASSWORD)
-        shown += ["the password was wrong"] if wrong else []
-        shown += [f"could not sign with {', '.join(unsigned[:2])}"] if unsigned else []
-        shown += [f"{', '.join(self._keys.locked[:2])} needs its passphrase"] if self._keys.locked else []
-        return "; ".join([*shown, *self._keys.notes[:1]]) or "there is no key to offer"
+        unsigned = [f"{identity.label} ({identity.sign_error})" for identity in self._tried if identity.sign_error]
+        labels = [identity.label for identity in self._tried if not identity.sign_error]
+        parts = [f"tried {', '.join(labels[:4])}{' and others' if labels[4:] else ''}"] if labels else []
+        wrong = self._password and self._accepts(*_PASSWORD_METHODS)
+        parts += ["the password was wrong"] if wrong else []
+        parts += [f"could not sign with {', '.join(unsigned[:2])}"] if unsigned else []
+        parts += [f"{', '.join(self._keys.locked[:2])} needs its passphrase"] if self._keys.locked else []
+        return "; ".join([*parts, *self._keys.notes[:1]]) or "there is no key to offer"
 
     def _hint(self) -> str:
         if self._keys.locked:

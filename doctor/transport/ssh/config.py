@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from doctor.transport.messages import unreached
+from doctor.transport.messages import transport_error
 
 _TRUE = ("yes", "true", "ask", "unbound", "host-bound")
 DEFAULT_IDENTITIES = ("id_rsa", "id_ecdsa", "id_ecdsa_sk", "id_ed25519", "id_ed25519_sk")
@@ -23,7 +23,7 @@ class Target(msgspec.Struct, frozen=True):
     user: str = ""
     port: int = 0
 
-    def spelled(self) -> str:
+    def user_at_host(self) -> str:
         """For ssh's command line, the port aside."""
         return f"{self.user}@{self.name}" if self.user else self.name
 
@@ -32,29 +32,29 @@ _TARGET = re.compile(
     r"(?P<scheme>ssh://)?(?:(?P<user>\S+)@)?"
     r"(?P<name>\[[0-9A-Fa-f:.%\w]+\]|[^\s@\[\]/]+?)(?(scheme):(?P<port>\d+)|(?!))?/?"
 )
-_SAFE = re.compile(r"[A-Za-z0-9._:%\[\]~+=@-]+")
+_SAFE_NAME = re.compile(r"[A-Za-z0-9._:%\[\]~+=@-]+")
 
 
-def target(words: str) -> Target:
+def parse_target(text: str) -> Target:
     """Reads what the user wrote.
 
     Raises: Unreached, for what cannot be a host: ssh would take it for an option, or hand it to a shell.
     """
-    found = _TARGET.fullmatch(words)
-    user = found["user"] or "" if found else ""
-    if not found or not _SAFE.fullmatch(found["name"]) or words.startswith("-") or found["name"].startswith("-"):
-        raise unreached("name", f"{words!r} is not a host name")
+    match = _TARGET.fullmatch(text)
+    user = match["user"] or "" if match else ""
+    if not match or not _SAFE_NAME.fullmatch(match["name"]) or text.startswith("-") or match["name"].startswith("-"):
+        raise transport_error("name", f"{text!r} is not a host name")
     if user.startswith("-") or re.search(r"[\s'\"`$\\;&<>|(){}\x00-\x1f]", user):
-        raise unreached("name", f"{user!r} is not a user name")
-    return Target(found["name"].strip("[]"), user, int(found["port"] or 0))
+        raise transport_error("name", f"{user!r} is not a user name")
+    return Target(match["name"].strip("[]"), user, int(match["port"] or 0))
 
 
-def hop(words: str) -> Target:
+def parse_hop(text: str) -> Target:
     """A jump host as ProxyJump has it: ``[user@]host[:port]``. Raises: Unreached."""
-    return target(words if words.startswith("ssh://") else "ssh://" + words)
+    return parse_target(text if text.startswith("ssh://") else "ssh://" + text)
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
+class SshHostConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Where a host is and how to log in to it."""
 
     host: str
@@ -91,7 +91,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """A setting that changes the way to the host and cannot be followed here."""
 
 
-def timed(settings: Settings, connect_timeout: float) -> Settings:
+def with_connect_timeout(settings: SshHostConfig, connect_timeout: float) -> SshHostConfig:
     """The settings with the time to connect that holds in the end, in seconds."""
     return msgspec.structs.replace(settings, connect_timeout=connect_timeout)
 
@@ -100,7 +100,7 @@ Values = Mapping[str, list[str]]
 """What ssh -G says: the values of each keyword."""
 
 
-def read(answer: str) -> dict[str, list[str]]:
+def parse_values(answer: str) -> dict[str, list[str]]:
     """What ``ssh -G`` printed: the values of each keyword, in order."""
     values: dict[str, list[str]] = {}
     for line in answer.splitlines():
@@ -109,86 +109,86 @@ def read(answer: str) -> dict[str, list[str]]:
     return values
 
 
-def settings(host: str, values: Values) -> Settings:
-    """The settings that `read` gives for ``host``. Raises: Unreached, when they make no sense."""
-    answer = _Answer(host, values)
-    return Settings(
+def host_config(host: str, values: Values) -> SshHostConfig:
+    """The settings that `parse_values` gives for ``host``. Raises: Unreached, when they make no sense."""
+    answer = _HostValues(host, values)
+    return SshHostConfig(
         host=host,
         name=answer.name,
         port=answer.port,
         user=answer.user,
         identities=answer.paths("identityfile"),
         certificates=answer.paths("certificatefile"),
-        identities_only=answer.truth("identitiesonly"),
-        agent=_agent(answer),
+        identities_only=answer.boolean("identitiesonly"),
+        agent=_agent_socket(answer),
         known_hosts=answer.path_list("userknownhostsfile"),
         global_known_hosts=answer.path_list("globalknownhostsfile"),
-        revoked_keys=answer.expand(answer.one("revokedhostkeys")),
-        known_hosts_command=answer.one("knownhostscommand"),
+        revoked_keys=answer.expand(answer.value("revokedhostkeys")),
+        known_hosts_command=answer.value("knownhostscommand"),
         alias=answer.alias,
-        hash_known_hosts=answer.truth("hashknownhosts"),
-        jumps=tuple(part.strip() for part in answer.one("proxyjump").split(",") if part.strip()),
-        proxy=answer.fill(answer.one("proxycommand")),
+        hash_known_hosts=answer.boolean("hashknownhosts"),
+        jumps=tuple(part.strip() for part in answer.value("proxyjump").split(",") if part.strip()),
+        proxy=answer.fill_tokens(answer.value("proxycommand")),
         connect_timeout=answer.number("connecttimeout", 0),
-        family=answer.one("addressfamily", "any").lower(),
-        bind=answer.one("bindaddress"),
-        use_keys=answer.truth("pubkeyauthentication", "yes"),
-        use_password=any(answer.truth(f"{way}authentication", "yes") for way in ("password", "kbdinteractive")),
-        gssapi=answer.truth("gssapiauthentication"),
-        unsupported="ProxyUseFdpass" if answer.truth("proxyusefdpass") else "",
+        family=answer.value("addressfamily", "any").lower(),
+        bind=answer.value("bindaddress"),
+        use_keys=answer.boolean("pubkeyauthentication", "yes"),
+        use_password=any(answer.boolean(f"{way}authentication", "yes") for way in ("password", "kbdinteractive")),
+        gssapi=answer.boolean("gssapiauthentication"),
+        unsupported="ProxyUseFdpass" if answer.boolean("proxyusefdpass") else "",
     )
 
 
-class _Answer:
+class _HostValues:
     """The values that ssh gave for a host, and the tokens that may stand in them."""
 
     def __init__(self, host: str, values: Values) -> None:
         self._values = values
         account = pwd.getpwuid(os.getuid())
-        self.name = self.one("hostname", host).strip("[]")
+        self.name = self.value("hostname", host).strip("[]")
         self.port = int(self.number("port", 22))
-        self.user = self.one("user") or account.pw_name
-        self.alias = self.one("hostkeyalias").lower()
+        self.user = self.value("user") or account.pw_name
+        self.alias = self.value("hostkeyalias").lower()
         self._home = account.pw_dir
         self._tokens = {"h": self.name, "n": host, "p": str(self.port), "r": self.user, "k": self.alias or self.name}
         self._tokens |= {"%": "%", "d": self._home, "u": account.pw_name, "i": str(account.pw_uid)}
 
-    def one(self, keyword: str, default: str = "") -> str:
+    def value(self, keyword: str, default: str = "") -> str:
         value = next(iter(self._values.get(keyword, ())), default)
         return "" if value.lower() == "none" else value
 
-    def truth(self, keyword: str, default: str = "no") -> bool:
-        return self.one(keyword, default).lower() in _TRUE
+    def boolean(self, keyword: str, default: str = "no") -> bool:
+        return self.value(keyword, default).lower() in _TRUE
 
     def number(self, keyword: str, default: float) -> float:
         """Raises: Unreached."""
         try:
-            return float(self.one(keyword) or default)
+            return float(self.value(keyword) or default)
         except ValueError:
-            text = f"its ssh configuration makes no sense: {keyword} is {self.one(keyword)!r}"
-            raise unreached("error", text) from None
+            text = f"its ssh configuration makes no sense: {keyword} is {self.value(keyword)!r}"
+            raise transport_error("error", text) from None
 
-    def fill(self, words: str) -> str:
+    def fill_tokens(self, text: str) -> str:
         """Fills in ``%h``, ``%p`` and the like; what is not known stays."""
-        return re.sub(r"%(.)", lambda found: self._tokens.get(found[1], found[0]), words)
+        return re.sub(r"%(.)", lambda match: self._tokens.get(match[1], match[0]), text)
 
     def expand(self, path: str) -> str:
         """Fills in tokens, ``~`` and ``${VARIABLES}``."""
-        path = re.sub(r"\$\{(\w+)\}", lambda found: os.environ.get(found[1], ""), self.fill(path))
+        path = re.sub(r"\$\{(\w+)\}", lambda match: os.environ.get(match[1], ""), self.fill_tokens(path))
         return self._home + path[1:] if path == "~" or path.startswith("~/") else path
 
     def paths(self, keyword: str) -> tuple[str, ...]:
         """The files of a keyword that has one on each line."""
-        given = (value.strip('"') for value in self._values.get(keyword, ()))
-        return tuple(dict.fromkeys(self.expand(value) for value in given if value.lower() != "none"))
+        values = (value.strip('"') for value in self._values.get(keyword, ()))
+        return tuple(dict.fromkeys(self.expand(value) for value in values if value.lower() != "none"))
 
     def path_list(self, keyword: str) -> tuple[str, ...]:
         """The files of a keyword that has all on one line.
 
         ssh -G prints them without quotes: a word that begins no path goes on with the one before.
         """
-        words, files = self.one(keyword), list[str]()
-        for word in words.replace('"', " ").split():
+        text, files = self.value(keyword), list[str]()
+        for word in text.replace('"', " ").split():
             path = self.expand(word)
             if files and not path.startswith("/"):
                 files[-1] += " " + path
@@ -197,19 +197,21 @@ class _Answer:
         return tuple(files)
 
 
-def _agent(answer: _Answer) -> str:
-    words = answer.one("identityagent", "SSH_AUTH_SOCK")
-    if words == "SSH_AUTH_SOCK":
+def _agent_socket(answer: _HostValues) -> str:
+    agent_setting = answer.value("identityagent", "SSH_AUTH_SOCK")
+    if agent_setting == "SSH_AUTH_SOCK":
         return os.environ.get("SSH_AUTH_SOCK", "")
-    return os.environ.get(words[1:], "") if re.fullmatch(r"\$\w+", words) else answer.expand(words)
+    return (
+        os.environ.get(agent_setting[1:], "") if re.fullmatch(r"\$\w+", agent_setting) else answer.expand(agent_setting)
+    )
 
 
-def defaults(values: Values) -> dict[str, list[str]]:
+def with_defaults(values: Values) -> dict[str, list[str]]:
     """What ssh would have filled in, for the answers of a reader that does not."""
     ssh = Path(pwd.getpwuid(os.getuid()).pw_dir, ".ssh")
-    given = {
+    default_values = {
         "identityfile": [str(ssh / name) for name in DEFAULT_IDENTITIES],
         "userknownhostsfile": [f"{ssh}/known_hosts {ssh}/known_hosts2"],
         "globalknownhostsfile": ["/etc/ssh/ssh_known_hosts /etc/ssh/ssh_known_hosts2"],
     }
-    return {**given, **{keyword: list(value) for keyword, value in values.items()}}
+    return {**default_values, **{keyword: list(value) for keyword, value in values.items()}}

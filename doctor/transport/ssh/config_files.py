@@ -13,20 +13,20 @@ def patterns(texts: Iterable[str]) -> frozenset[str] | None:
     Two hosts that fit the same patterns get the same answer from ssh, unless a ``Match``, a canonical name or a
     token makes a difference.
     """
-    found: set[str] = set()
+    host_patterns: set[str] = set()
     for text in texts:
         for line in text.splitlines():
-            keyword, value = _keyword(line)
+            keyword, value = _split_keyword(line)
             if keyword == "host":
-                found.update(word.lstrip("!") for word in value.replace('"', " ").split())
+                host_patterns.update(word.lstrip("!") for word in value.replace('"', " ").split())
             elif (keyword == "match" and value.lower() != "all") or keyword.startswith("canonical"):
                 return None
-    return frozenset(found)
+    return frozenset(host_patterns)
 
 
-def _keyword(line: str) -> tuple[str, str]:
-    found = re.match(r"\s*([A-Za-z0-9]+)(?:\s*=\s*|\s+)(.*)", line)
-    return (found[1].lower(), found[2].strip()) if found else ("", "")
+def _split_keyword(line: str) -> tuple[str, str]:
+    match = re.match(r"\s*([A-Za-z0-9]+)(?:\s*=\s*|\s+)(.*)", line)
+    return (match[1].lower(), match[2].strip()) if match else ("", "")
 
 
 def config_texts(paths: Iterable[Path], home: Path, base: Path, depth: int = 0) -> list[str] | None:
@@ -39,7 +39,7 @@ def config_texts(paths: Iterable[Path], home: Path, base: Path, depth: int = 0) 
             continue
         except OSError:
             return None
-        included = _includes(text, home, base)
+        included = _included_files(text, home, base)
         inner = None if included is None or depth > 16 else config_texts(included, home, base, depth + 1)
         if inner is None:
             return None
@@ -47,14 +47,14 @@ def config_texts(paths: Iterable[Path], home: Path, base: Path, depth: int = 0) 
     return texts
 
 
-def _includes(text: str, home: Path, base: Path) -> list[Path] | None:
+def _included_files(text: str, home: Path, base: Path) -> list[Path] | None:
     """The files that ``Include`` lines name; None when that depends on the host or the environment."""
-    found: list[Path] = []
-    included = [value for keyword, value in map(_keyword, text.splitlines()) if keyword == "include"]
+    included_paths: list[Path] = []
+    included = [value for keyword, value in map(_split_keyword, text.splitlines()) if keyword == "include"]
     for value in included:
         for word in value.replace('"', " ").split():
             if "%" in word or "$" in word or (word.startswith("~") and not word.startswith("~/")):
                 return None
             path = home / word[2:] if word.startswith("~/") else base / word
-            found += sorted(Path(path.anchor).glob(str(path.relative_to(path.anchor))))
-    return found
+            included_paths += sorted(Path(path.anchor).glob(str(path.relative_to(path.anchor))))
+    return included_paths

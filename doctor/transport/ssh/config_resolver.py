@@ -9,24 +9,24 @@ import shutil
 import threading
 from pathlib import Path
 
-from doctor.engine.sanitize import plain
-from doctor.transport.messages import unreached
-from doctor.transport.options import Options
-from doctor.transport.process import Children, converse
+from doctor.engine.sanitize import strip_control_chars
+from doctor.transport.messages import transport_error
+from doctor.transport.options import SshOptions
+from doctor.transport.process import Children, run_command
 from doctor.transport.ssh import config as ssh_config
 from doctor.transport.ssh import config_files
-from doctor.transport.ssh.config import Settings, Target
-from doctor.transport.ssh.known_hosts import matches
+from doctor.transport.ssh.config import SshHostConfig, Target
+from doctor.transport.ssh.known_hosts import matches_patterns
 
-_AT_ONCE = 16
-_PATIENCE = 30.0
+_MAX_CONCURRENT = 16
+_QUERY_TIMEOUT = 30.0
 """Seconds for one ``ssh -G``: a ``Match exec`` may run anything."""
 
 
 Values = dict[str, list[str]]
 
 
-class _Kin:
+class _PatternGroup:
     """Hosts that fit the same patterns of the configuration: asked one by one until two answers agree."""
 
     def __init__(self) -> None:
@@ -39,10 +39,10 @@ class _Kin:
 class Resolver:
     """Settings of hosts and jump hosts, from many threads at once."""
 
-    def __init__(self, options: Options, children: Children, warnings: list[str]) -> None:
+    def __init__(self, options: SshOptions, children: Children, warnings: list[str]) -> None:
         self._options, self._children = options, children
-        self._slots = threading.BoundedSemaphore(_AT_ONCE)
-        self._kin: dict[tuple[object, ...], _Kin] = {}
+        self._slots = threading.BoundedSemaphore(_MAX_CONCURRENT)
+        self._groups: dict[tuple[object, ...], _PatternGroup] = {}
         self._lock = threading.Lock()
         self._ssh = shutil.which("ssh")
         texts = self._texts() if self._ssh else None
@@ -53,61 +53,64 @@ class Resolver:
                 "there is no ssh program here: the ssh configuration is read by paramiko, which knows fewer settings"
             )
 
-    def of(self, host: str) -> Settings:
+    def resolve(self, host: str) -> SshHostConfig:
         """A host's settings, the run's own options laid over the configuration. Raises: Unreached."""
-        return self._resolve(ssh_config.target(host), own=True)
+        return self._resolve(ssh_config.parse_target(host), is_destination=True)
 
-    def of_hop(self, hop: str) -> Settings:
+    def resolve_hop(self, hop: str) -> SshHostConfig:
         """A jump host's settings: as with ssh, options for the hosts are not for the way to them. Raises: Unreached."""
-        return self._resolve(ssh_config.hop(hop), own=False)
+        return self._resolve(ssh_config.parse_hop(hop), is_destination=False)
 
-    def _resolve(self, target: Target, own: bool) -> Settings:
-        values = self._values(target, own) if self._ssh else self._by_paramiko(target, own)
-        if own and self._options.identity:  # ssh -G puts them last
-            given = [*self._options.identity, *values.get("identityfile", ())]
-            values = {**values, "identityfile": list(dict.fromkeys(given))}
-        return ssh_config.settings(target.name, values)
+    def _resolve(self, target: Target, is_destination: bool) -> SshHostConfig:
+        values = self._values(target, is_destination) if self._ssh else self._read_with_paramiko(target, is_destination)
+        if is_destination and self._options.identity:  # ssh -G puts them last
+            identities = [*self._options.identity, *values.get("identityfile", ())]
+            values = {**values, "identityfile": list(dict.fromkeys(identities))}
+        return ssh_config.host_config(target.name, values)
 
-    def _values(self, target: Target, own: bool) -> Values:
+    def _values(self, target: Target, is_destination: bool) -> Values:
         if self._patterns is None:
-            return self._ask(target, own)
+            return self._query_ssh(target, is_destination)
         literal = target.name if target.name in self._patterns else ""
-        globs = tuple(matches(target.name, (glob,)) for glob in self._globs)
+        globs = tuple(matches_patterns(target.name, (glob,)) for glob in self._globs)
         with self._lock:
-            kin = self._kin.setdefault((own, target.user, target.port, literal, globs), _Kin())
-        with kin.lock:
-            if not kin.differ:
-                return self._from_kin(kin, target, own)
-        return self._ask(target, own)
+            group = self._groups.setdefault((is_destination, target.user, target.port, literal, globs), _PatternGroup())
+        with group.lock:
+            if not group.differ:
+                return self._from_group(group, target, is_destination)
+        return self._query_ssh(target, is_destination)
 
-    def _from_kin(self, kin: _Kin, target: Target, own: bool) -> Values:
-        if kin.agreed and kin.first:
-            return _renamed(*kin.first, target.name)
-        answer = self._ask(target, own)
-        if kin.first is None:
-            kin.first = target.name, answer
-        elif kin.first[0] != target.name:
-            kin.agreed = _renamed(*kin.first, target.name) == answer
-            kin.differ = not kin.agreed
+    def _from_group(self, group: _PatternGroup, target: Target, is_destination: bool) -> Values:
+        if group.agreed and group.first:
+            return _renamed(*group.first, target.name)
+        answer = self._query_ssh(target, is_destination)
+        if group.first is None:
+            group.first = target.name, answer
+        elif group.first[0] != target.name:
+            group.agreed = _renamed(*group.first, target.name) == answer
+            group.differ = not group.agreed
         return answer
 
-    def _ask(self, target: Target, own: bool) -> Values:
+    def _query_ssh(self, target: Target, is_destination: bool) -> Values:
         with self._slots:
-            said = converse(self._children, self._argv(target, own), b"", _PATIENCE, 1 << 20)
-        if said.code:
-            words = plain(said.err) or f"exit status {said.code}"
-            raise unreached("error", f"ssh does not take its configuration: {words}", f"ssh -G {target.name}")
-        return ssh_config.read(said.out.decode("utf-8", "replace"))
+            result = run_command(self._children, self._argv(target, is_destination), b"", _QUERY_TIMEOUT, 1 << 20)
+        if result.code:
+            reason = strip_control_chars(result.err) or f"exit status {result.code}"
+            raise transport_error("error", f"ssh does not take its configuration: {reason}", f"ssh -G {target.name}")
+        return ssh_config.parse_values(result.out.decode("utf-8", "replace"))
 
-    def _argv(self, target: Target, own: bool) -> list[str]:
+    def _argv(self, target: Target, is_destination: bool) -> list[str]:
         options = self._options
         argv = [str(self._ssh), "-G", "-T"]
         if options.config:
             argv += ["-F", options.config]
-        user, port = target.user or (options.user if own else ""), target.port or (options.port if own else 0)
+        user, port = (
+            target.user or (options.user if is_destination else ""),
+            target.port or (options.port if is_destination else 0),
+        )
         argv += ["-l", user] if user else []
         argv += ["-p", str(port)] if port else []
-        if own:
+        if is_destination:
             argv += [word for path in options.identity for word in ("-i", path)]
             argv += [word for setting in options.settings for word in ("-o", setting)]
         return [*argv, "--", target.name]
@@ -122,7 +125,7 @@ class Resolver:
         system = config_files.config_texts([Path("/etc/ssh/ssh_config")], home, Path("/etc/ssh"))
         return None if mine is None or system is None else [*mine, *system, ""]
 
-    def _by_paramiko(self, target: Target, own: bool) -> Values:
+    def _read_with_paramiko(self, target: Target, is_destination: bool) -> Values:
         """What paramiko's reader makes of the configuration."""
         import paramiko
 
@@ -132,22 +135,22 @@ class Resolver:
         try:
             if chosen != "none" and (options.config or Path(chosen).exists()):
                 config = paramiko.SSHConfig.from_path(chosen)
-            found = config.lookup(target.name)
+            looked_up = config.lookup(target.name)
         except Exception as error:  # noqa: BLE001 -- paramiko's reader raises what it likes on a line it cannot read
-            raise unreached("error", f"the ssh configuration could not be read: {error}") from None
-        values = {key: list(value) if isinstance(value, list) else [value] for key, value in found.items()}
-        for keyword, value in self._overrides(target, own):
+            raise transport_error("error", f"the ssh configuration could not be read: {error}") from None
+        values = {key: list(value) if isinstance(value, list) else [value] for key, value in looked_up.items()}
+        for keyword, value in self._overrides(target, is_destination):
             values[keyword] = [value] if keyword != "identityfile" else [*options.identity]
-        return ssh_config.defaults(values)
+        return ssh_config.with_defaults(values)
 
-    def _overrides(self, target: Target, own: bool) -> list[tuple[str, str]]:
-        options = self._options if own else Options()
-        given = [("user", target.user or options.user), ("port", str(target.port or options.port or ""))]
-        given += [("identityfile", path) for path in options.identity]
+    def _overrides(self, target: Target, is_destination: bool) -> list[tuple[str, str]]:
+        options = self._options if is_destination else SshOptions()
+        overrides = [("user", target.user or options.user), ("port", str(target.port or options.port or ""))]
+        overrides += [("identityfile", path) for path in options.identity]
         for setting in options.settings:
             keyword, _, value = setting.replace("=", " ", 1).partition(" ")
-            given.append((keyword.lower(), value.strip()))
-        return [(keyword, value) for keyword, value in given if value]
+            overrides.append((keyword.lower(), value.strip()))
+        return [(keyword, value) for keyword, value in overrides if value]
 
 
 def _renamed(old: str, values: Values, new: str) -> Values:

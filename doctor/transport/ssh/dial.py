@@ -10,12 +10,12 @@ import threading
 import time
 from typing import Any
 
-from doctor.transport import Unreached
-from doctor.transport.messages import seconds, unreached
-from doctor.transport.ssh.config import Settings
-from doctor.transport.ssh.stream import hung_up, port
+from doctor.transport import TransportError
+from doctor.transport.messages import format_seconds, transport_error
+from doctor.transport.ssh.config import SshHostConfig
+from doctor.transport.ssh.stream import describe_port, hung_up_error
 
-_LOOK = 0.2
+_POLL_SECONDS = 0.2
 """Seconds between two looks at whether we still want to connect."""
 _NO_ROUTE = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EHOSTDOWN, errno.ENONET, errno.ENETDOWN)
 
@@ -24,13 +24,13 @@ class Dialer:
     """Makes TCP connections, from many threads at once."""
 
     def __init__(self) -> None:
-        self._given_up = threading.Event()
+        self._cancelled = threading.Event()
 
-    def give_up(self) -> None:
+    def cancel(self) -> None:
         """Ends every attempt that is under way, and all to come."""
-        self._given_up.set()
+        self._cancelled.set()
 
-    def dial(self, settings: Settings, deadline: float) -> socket.socket:
+    def dial(self, settings: SshHostConfig, deadline: float) -> socket.socket:
         """Connects to a host's port, at the first of its addresses that answers. Raises: Unreached."""
         addresses = self._addresses(settings, deadline)
         last = OSError("no address")
@@ -40,7 +40,7 @@ class Dialer:
                 return self._connect(family, address, settings.bind, time.monotonic() + max(share, 0.05))
             except OSError as error:
                 last = error
-        raise _unconnected(last, settings)
+        raise _connect_error(last, settings)
 
     def _connect(self, family: int, address: Any, bind: str, deadline: float) -> socket.socket:
         link = socket.socket(family, socket.SOCK_STREAM)
@@ -51,7 +51,7 @@ class Dialer:
             link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             code = link.connect_ex(address)
             if code == errno.EINPROGRESS:
-                code = self._outcome(link, deadline)
+                code = self._await_connect(link, deadline)
             if code:
                 raise OSError(code, os.strerror(code))
         except BaseException:
@@ -59,45 +59,49 @@ class Dialer:
             raise
         return link
 
-    def _outcome(self, link: socket.socket, deadline: float) -> int:
+    def _await_connect(self, link: socket.socket, deadline: float) -> int:
         """What became of an attempt: an error number, or 0."""
         poll = select.poll()
         poll.register(link, select.POLLOUT)
-        while (left := deadline - time.monotonic()) > 0:
-            if poll.poll(min(left, _LOOK) * 1000):
+        while (remaining := deadline - time.monotonic()) > 0:
+            if poll.poll(min(remaining, _POLL_SECONDS) * 1000):
                 return link.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-            self._unless_given_up()
+            self._raise_if_cancelled()
         return errno.ETIMEDOUT
 
-    def _addresses(self, settings: Settings, deadline: float) -> list[Any]:
+    def _addresses(self, settings: SshHostConfig, deadline: float) -> list[Any]:
         """Asks the resolver in a thread of its own: nothing else can stop waiting for a name server that is silent."""
         answer: list[Any] = []
         done = threading.Event()
 
         def ask() -> None:
-            answer.extend(_look_up(settings))
+            answer.extend(_resolve_name(settings))
             done.set()
 
-        if _numeric(settings.name):
+        if _is_address(settings.name):
             ask()
         else:
             threading.Thread(target=ask, daemon=True).start()
-            while not done.wait(min(max(deadline - time.monotonic(), 0), _LOOK)) and time.monotonic() < deadline:
-                self._unless_given_up()
-        self._unless_given_up()
+            while (
+                not done.wait(min(max(deadline - time.monotonic(), 0), _POLL_SECONDS)) and time.monotonic() < deadline
+            ):
+                self._raise_if_cancelled()
+        self._raise_if_cancelled()
         if not answer:
-            raise unreached("name", f"the name {settings.name} was not resolved in time: the name server is silent")
+            raise transport_error(
+                "name", f"the name {settings.name} was not resolved in time: the name server is silent"
+            )
         if isinstance(answer[0], Exception):
             why = getattr(answer[0], "strerror", None) or answer[0]
-            raise unreached("name", f"the name {settings.name} does not resolve: {why}")
+            raise transport_error("name", f"the name {settings.name} does not resolve: {why}")
         return answer
 
-    def _unless_given_up(self) -> None:
-        if self._given_up.is_set():
-            raise unreached("budget", "the run's time was up before it was connected")
+    def _raise_if_cancelled(self) -> None:
+        if self._cancelled.is_set():
+            raise transport_error("budget", "the run's time was up before it was connected")
 
 
-def _look_up(settings: Settings) -> list[Any]:
+def _resolve_name(settings: SshHostConfig) -> list[Any]:
     """The addresses of a name, or the error alone."""
     family = {"inet": socket.AF_INET, "inet6": socket.AF_INET6}.get(settings.family, socket.AF_UNSPEC)
     try:
@@ -106,20 +110,20 @@ def _look_up(settings: Settings) -> list[Any]:
         return [error]
 
 
-def _numeric(name: str) -> bool:
+def _is_address(name: str) -> bool:
     return ":" in name or name.replace(".", "").isdecimal()
 
 
-def _unconnected(error: OSError, settings: Settings) -> Unreached:
-    where = port(settings)
+def _connect_error(error: OSError, settings: SshHostConfig) -> TransportError:
+    where = describe_port(settings)
     if isinstance(error, TimeoutError):
-        waited = seconds(settings.connect_timeout)
+        waited = format_seconds(settings.connect_timeout)
         text = f"no answer from {where} within {waited}: packets are dropped on the way, or it is down"
-        return unreached("dropped", text, f"is it up, and does every firewall let port {settings.port} through?")
+        return transport_error("dropped", text, f"is it up, and does every firewall let port {settings.port} through?")
     if isinstance(error, ConnectionRefusedError):
-        return unreached("refused", f"{where} refuses connections: nothing listens there", "is its sshd running?")
+        return transport_error("refused", f"{where} refuses connections: nothing listens there", "is its sshd running?")
     if isinstance(error, ConnectionResetError):
-        return hung_up(b"", where)
+        return hung_up_error(b"", where)
     if error.errno in _NO_ROUTE:
-        return unreached("no-route", f"there is no way to {where}: {error.strerror}")
-    return unreached("error", f"no connection to {where}: {error.strerror or error}")
+        return transport_error("no-route", f"there is no way to {where}: {error.strerror}")
+    return transport_error("error", f"no connection to {where}: {error.strerror or error}")

@@ -6,73 +6,79 @@ import shlex
 import threading
 from pathlib import Path
 
-from doctor.engine.sanitize import plain
-from doctor.transport import Unreached
-from doctor.transport.messages import unreached
-from doctor.transport.ssh.config import Settings
-from doctor.transport.ssh.known_hosts import KnownFiles, Line, fingerprint, judge, spelled
+from doctor.engine.sanitize import strip_control_chars
+from doctor.transport import TransportError
+from doctor.transport.messages import transport_error
+from doctor.transport.ssh.config import SshHostConfig
+from doctor.transport.ssh.known_hosts import (
+    KnownHostLine,
+    KnownHostsFiles,
+    host_entry_name,
+    key_fingerprint,
+    verify_key,
+)
 
-_NOWHERE = ("/dev/null", "")
-_KEYSCAN = {"ssh-ed25519": "ed25519", "ssh-rsa": "rsa"}
+_NO_FILE = ("/dev/null", "")
+_KEYSCAN_TYPES = {"ssh-ed25519": "ed25519", "ssh-rsa": "rsa"}
 
 
-class Trust:
+class HostKeyVerifier:
     """Decides on host keys, by the user's and the system's known_hosts files."""
 
     def __init__(self, accept_new: bool, warnings: list[str]) -> None:
         self._warnings = warnings
         self._accept_new = accept_new
-        self._known = KnownFiles(warnings)
+        self._known_files = KnownHostsFiles(warnings)
         self._lock = threading.RLock()
 
-    def kinds(self, settings: Settings) -> list[str]:
+    def known_key_types(self, settings: SshHostConfig) -> list[str]:
         """The types of key that are known for the host, to ask it for one of these."""
-        lines = self._lines(settings, name(settings))
+        lines = self._lines(settings, known_hosts_name(settings))
         return list(dict.fromkeys(line.kind for line in lines if not line.marker))
 
-    def check(self, settings: Settings, kind: str, key: str) -> None:
+    def verify(self, settings: SshHostConfig, kind: str, key: str) -> None:
         """Returns when the key (base64) is the host's. Raises: Unreached, saying what to do about it."""
-        if self._revoked(settings, key):
-            raise _revoked(kind, key, settings.revoked_keys)
+        if self._is_revoked(settings, key):
+            raise _revoked_error(kind, key, settings.revoked_keys)
         with self._lock:
-            lines = self._lines(settings, name(settings))
-            verdict = judge(lines, key)
+            lines = self._lines(settings, known_hosts_name(settings))
+            verdict = verify_key(lines, key)
             if verdict in ("unknown", "authority") and self._known_without_port(settings, key):
                 return
             if verdict == "unknown" and self._accept_new:
-                self._remember(settings, Line(kind, key))
+                self._remember(settings, KnownHostLine(kind, key))
                 return
         if verdict == "changed":
-            raise _changed(settings, lines, kind, key)
+            raise _changed_error(settings, lines, kind, key)
         if verdict == "revoked":
             line = next(line for line in lines if line.key == key and line.marker == "@revoked")
-            raise _revoked(kind, key, f"{line.file} line {line.number}")
+            raise _revoked_error(kind, key, f"{line.file} line {line.number}")
         if verdict == "authority" or (verdict == "unknown" and settings.known_hosts_command):
-            what = "KnownHostsCommand" if settings.known_hosts_command else "a host certificate (@cert-authority)"
-            text = f"its host key is known only by {what}, which this transport cannot check"
-            raise unreached("unsupported", text, "--transport openssh")
+            key_source = "KnownHostsCommand" if settings.known_hosts_command else "a host certificate (@cert-authority)"
+            text = f"its host key is known only by {key_source}, which this transport cannot check"
+            raise transport_error("unsupported", text, "--transport openssh")
         if verdict == "unknown":
-            text = f"its host key is not known: compare {kind} {fingerprint(key)} with the host's own, then add it"
-            raise unreached("key-unknown", text, _adding(settings, kind, key))
+            text = f"its host key is not known: compare {kind} {key_fingerprint(key)} with the host's own, then add it"
+            raise transport_error("key-unknown", text, _add_command(settings, kind, key))
 
-    def _lines(self, settings: Settings, sought: str) -> list[Line]:
+    def _lines(self, settings: SshHostConfig, sought: str) -> list[KnownHostLine]:
         with self._lock:
-            return self._known.find((*settings.known_hosts, *settings.global_known_hosts), sought)
+            return self._known_files.find((*settings.known_hosts, *settings.global_known_hosts), sought)
 
-    def _known_without_port(self, settings: Settings, key: str) -> bool:
+    def _known_without_port(self, settings: SshHostConfig, key: str) -> bool:
         """As with ssh, a host known at port 22 is known at all its ports, by the same key."""
         if settings.alias or settings.port == 22:
             return False
-        return judge(self._lines(settings, settings.name), key) == "known"
+        return verify_key(self._lines(settings, settings.name), key) == "known"
 
-    def _remember(self, settings: Settings, line: Line) -> None:
+    def _remember(self, settings: SshHostConfig, line: KnownHostLine) -> None:
         file = next(iter(settings.known_hosts), "")
         try:
-            self._known.remember(file, name(settings), line, settings.hash_known_hosts)
+            self._known_files.remember(file, known_hosts_name(settings), line, settings.hash_known_hosts)
         except OSError as error:
-            self._warnings.append(f"a new host key could not be added to {plain(file)}: {error.strerror}")
+            self._warnings.append(f"a new host key could not be added to {strip_control_chars(file)}: {error.strerror}")
 
-    def _revoked(self, settings: Settings, key: str) -> bool:
+    def _is_revoked(self, settings: SshHostConfig, key: str) -> bool:
         """Raises: Unreached, when the list of revoked keys cannot be read: not known is not fine."""
         path = settings.revoked_keys
         if not path:
@@ -80,40 +86,42 @@ class Trust:
         try:
             content = Path(path).read_bytes()
         except OSError as error:
-            raise unreached("error", f"RevokedHostKeys {path} could not be read: {error.strerror}") from None
+            raise transport_error("error", f"RevokedHostKeys {path} could not be read: {error.strerror}") from None
         if content.startswith(b"SSHKRL\n"):
             text = f"RevokedHostKeys {path} is a binary list, which this transport cannot read"
-            raise unreached("unsupported", text, "--transport openssh")
+            raise transport_error("unsupported", text, "--transport openssh")
         return key.encode() in content.split()
 
 
-def name(settings: Settings) -> str:
+def known_hosts_name(settings: SshHostConfig) -> str:
     """The name under which known_hosts has the host."""
-    return settings.alias or spelled(settings.name, settings.port)
+    return settings.alias or host_entry_name(settings.name, settings.port)
 
 
-def _revoked(kind: str, key: str, where: str) -> Unreached:
-    return unreached("key-revoked", f"its host key, {kind} {fingerprint(key)}, is revoked by {where}")
+def _revoked_error(kind: str, key: str, where: str) -> TransportError:
+    return transport_error("key-revoked", f"its host key, {kind} {key_fingerprint(key)}, is revoked by {where}")
 
 
-def _changed(settings: Settings, lines: list[Line], kind: str, key: str) -> Unreached:
-    own = [line for line in lines if not line.marker]
-    line = next((line for line in own if line.kind == kind), own[0])
+def _changed_error(settings: SshHostConfig, lines: list[KnownHostLine], kind: str, key: str) -> TransportError:
+    host_lines = [line for line in lines if not line.marker]
+    line = next((line for line in host_lines if line.kind == kind), host_lines[0])
     text = (
-        f"its host key has changed: it shows {kind} {fingerprint(key)}, and {line.file} line {line.number} has "
-        f"{line.kind} {fingerprint(line.key)}: another machine answers, or it was installed anew"
+        f"its host key has changed: it shows {kind} {key_fingerprint(key)}, and {line.file} line {line.number} has "
+        f"{line.kind} {key_fingerprint(line.key)}: another machine answers, or it was installed anew"
     )
-    return unreached("key-changed", text, f"ssh-keygen -R {shlex.quote(name(settings))} -f {shlex.quote(line.file)}")
+    return transport_error(
+        "key-changed", text, f"ssh-keygen -R {shlex.quote(known_hosts_name(settings))} -f {shlex.quote(line.file)}"
+    )
 
 
-def _adding(settings: Settings, kind: str, key: str) -> str:
+def _add_command(settings: SshHostConfig, kind: str, key: str) -> str:
     """The command that adds the key. Where ssh-keyscan does not get, or gets another name, the key itself is told."""
-    file = next((path for path in settings.known_hosts if path not in _NOWHERE), "")
+    file = next((path for path in settings.known_hosts if path not in _NO_FILE), "")
     if not file:
         return "--accept-new"
     if settings.alias or settings.jumps or settings.proxy:
-        return f"echo {shlex.quote(f'{name(settings)} {kind} {key}')} >> {shlex.quote(file)}"
-    scanned = _KEYSCAN.get(kind, "ecdsa")
+        return f"echo {shlex.quote(f'{known_hosts_name(settings)} {kind} {key}')} >> {shlex.quote(file)}"
+    scanned = _KEYSCAN_TYPES.get(kind, "ecdsa")
     hashing = "-H " if settings.hash_known_hosts else ""
     host = shlex.quote(settings.name)
     return f"ssh-keyscan {hashing}-p {settings.port} -t {scanned} {host} >> {shlex.quote(file)}"

@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 
 import paramiko
 
-from doctor.engine.sanitize import plain
+from doctor.engine.sanitize import strip_control_chars
 from doctor.transport.ssh import ssh_agent
-from doctor.transport.ssh.config import Settings
+from doctor.transport.ssh.config import SshHostConfig
 
 _MAGIC = b"openssh-key-v1\0"
-_CERTIFICATE = "-cert-v01@openssh.com"
+_CERTIFICATE_SUFFIX = "-cert-v01@openssh.com"
 Sign = Callable[[bytes, str], bytes]
 
 
@@ -27,23 +27,23 @@ class Identity:
 
     def __init__(self, label: str, blob: bytes, sign: Sign) -> None:
         self.label, self.blob, self._sign = label, blob, sign
-        self.trouble = ""
+        self.sign_error = ""
         """Why it could not sign when it was asked last."""
 
     def get_name(self) -> str:
-        return kind(self.blob)
+        return key_type(self.blob)
 
     def asbytes(self) -> bytes:
         return self.blob
 
     def sign_ssh_data(self, data: bytes, algorithm: str | None = None) -> bytes:
         """A signature; one that fits no key when there is none to be had: the host then lets the next key try."""
-        name = (algorithm or self.get_name()).removesuffix(_CERTIFICATE)
+        name = (algorithm or self.get_name()).removesuffix(_CERTIFICATE_SUFFIX)
         try:
             return self._sign(data, algorithm or name)
         except Exception as error:  # noqa: BLE001 -- raised here it would end the connection, from within paramiko
-            self.trouble = plain(str(error)) or type(error).__name__
-            return ssh_agent.text(name.encode()) + ssh_agent.text(b"\0" * 64)
+            self.sign_error = strip_control_chars(str(error)) or type(error).__name__
+            return ssh_agent.pack_string(name.encode()) + ssh_agent.pack_string(b"\0" * 64)
 
 
 class Keys(NamedTuple):
@@ -57,7 +57,7 @@ class Keys(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-class _File(NamedTuple):
+class _KeyFile(NamedTuple):
     """A private key file."""
 
     path: str
@@ -75,68 +75,68 @@ class Keyring:
     def __init__(self, use_agent: bool = True) -> None:
         self._use_agent = use_agent
         self._lock = threading.Lock()
-        self._files: dict[str, _File | None] = {}
+        self._files: dict[str, _KeyFile | None] = {}
         self._agents: dict[str, tuple[list[ssh_agent.AgentKey], str]] = {}
         self._keys: dict[object, Keys] = {}
 
-    def keys(self, settings: Settings) -> Keys:
+    def keys(self, settings: SshHostConfig) -> Keys:
         """The keys for a host; the same object for hosts of the same settings."""
-        wanted = (settings.identities, settings.certificates, settings.identities_only, settings.agent)
+        cache_key = (settings.identities, settings.certificates, settings.identities_only, settings.agent)
         with self._lock:
-            if wanted not in self._keys:
-                self._keys[wanted] = self._gather(settings)
-            return self._keys[wanted]
+            if cache_key not in self._keys:
+                self._keys[cache_key] = self._gather(settings)
+            return self._keys[cache_key]
 
-    def _gather(self, settings: Settings) -> Keys:
+    def _gather(self, settings: SshHostConfig) -> Keys:
         files = [file for path in settings.identities if (file := self._file(path))]
-        held, note = self._held(settings.agent)
+        held, note = self._agent_keys(settings.agent)
         in_agent = {key.blob: key for key in held}
         signers: dict[bytes, Sign] = {file.blob: file.sign for file in files if file.sign}
         signers |= {blob: key.sign for blob, key in in_agent.items()}
-        found = [*_certificates(settings, files, signers)]
-        found += [_from_agent(in_agent[file.blob]) for file in files if file.blob in in_agent]
+        identities = [*_certificates(settings, files, signers)]
+        identities += [_from_agent(in_agent[file.blob]) for file in files if file.blob in in_agent]
         if not settings.identities_only:
-            found += [_from_agent(key) for key in held]
-        found += [Identity(file.path, file.blob, file.sign) for file in files if file.sign]
+            identities += [_from_agent(key) for key in held]
+        identities += [Identity(file.path, file.blob, file.sign) for file in files if file.sign]
         first: dict[bytes, Identity] = {}
-        for identity in found:
+        for identity in identities:
             first.setdefault(identity.blob, identity)
         return Keys(
             tuple(first.values()),
             tuple(file.path for file in files if file.locked and file.blob not in in_agent),
             tuple(file.path for file in files if file.hardware and file.blob not in in_agent),
-            tuple(words for words in (note, *(file.note for file in files)) if words),
+            tuple(text for text in (note, *(file.note for file in files)) if text),
         )
 
-    def _held(self, path: str) -> tuple[list[ssh_agent.AgentKey], str]:
+    def _agent_keys(self, path: str) -> tuple[list[ssh_agent.AgentKey], str]:
         if not path or not self._use_agent:
             return [], ""
         if path not in self._agents:
             try:
-                self._agents[path] = ssh_agent.keys(path), ""
+                self._agents[path] = ssh_agent.list_keys(path), ""
             except (OSError, ValueError) as error:
-                self._agents[path] = [], f"the ssh-agent gave no keys: {plain(str(error))}"
+                self._agents[path] = [], f"the ssh-agent gave no keys: {strip_control_chars(str(error))}"
         return self._agents[path]
 
-    def _file(self, path: str) -> _File | None:
+    def _file(self, path: str) -> _KeyFile | None:
         if path not in self._files:
             try:
-                self._files[path] = _read(path)
+                self._files[path] = _read_key_file(path)
             except FileNotFoundError:
                 self._files[path] = None
             except (OSError, ValueError) as error:
-                self._files[path] = _File(path, note=f"{path} could not be read: {plain(str(error))}")
+                self._files[path] = _KeyFile(path, note=f"{path} could not be read: {strip_control_chars(str(error))}")
         return self._files[path]
 
 
 def _from_agent(key: ssh_agent.AgentKey) -> Identity:
-    return Identity(f"{plain(key.comment, 60) or 'a key'} (agent)", key.blob, key.sign)
+    return Identity(f"{strip_control_chars(key.comment, 60) or 'a key'} (agent)", key.blob, key.sign)
 
 
-def _certificates(settings: Settings, files: Iterable[_File], signers: dict[bytes, Sign]) -> Iterable[Identity]:
+def _certificates(settings: SshHostConfig, files: Iterable[_KeyFile], signers: dict[bytes, Sign]) -> Iterable[Identity]:
     """Certificates whose private key is at hand, those of CertificateFile first."""
     for path in (*settings.certificates, *(f"{file.path}-cert.pub" for file in files)):
-        blob = public(path)
+        blob = read_public_key(path)
         signed = next((sign for key, sign in signers.items() if blob and certifies(blob, key)), None)
         if signed:
             yield Identity(path, blob, signed)
@@ -145,23 +145,25 @@ def _certificates(settings: Settings, files: Iterable[_File], signers: dict[byte
 def certifies(certificate: bytes, key: bytes) -> bool:
     """Whether a certificate is for a public key: behind its name and nonce come the same fields."""
     try:
-        name, rest = ssh_agent.cut(certificate)
-        own, fields = ssh_agent.cut(key)
-        _, rest = ssh_agent.cut(rest)
+        name, rest = ssh_agent.unpack_string(certificate)
+        key_name, fields = ssh_agent.unpack_string(key)
+        _, rest = ssh_agent.unpack_string(rest)
     except ValueError:
         return False
-    return name.decode("ascii", "replace") == own.decode("ascii", "replace") + _CERTIFICATE and rest.startswith(fields)
+    return name.decode("ascii", "replace") == key_name.decode(
+        "ascii", "replace"
+    ) + _CERTIFICATE_SUFFIX and rest.startswith(fields)
 
 
-def kind(blob: bytes) -> str:
+def key_type(blob: bytes) -> str:
     """The type that a public key names itself."""
     try:
-        return ssh_agent.cut(blob)[0].decode("ascii", "replace")
+        return ssh_agent.unpack_string(blob)[0].decode("ascii", "replace")
     except ValueError:
         return "unknown"
 
 
-def public(path: str) -> bytes:
+def read_public_key(path: str) -> bytes:
     """The key or certificate in a ``.pub`` file; empty when there is none."""
     try:
         return base64.b64decode(Path(path).read_text(errors="replace").split()[1])
@@ -169,44 +171,44 @@ def public(path: str) -> bytes:
         return b""
 
 
-def _read(path: str) -> _File:
+def _read_key_file(path: str) -> _KeyFile:
     """Raises: OSError, ValueError."""
     content = Path(path).read_text(errors="replace")
     if not content.lstrip().startswith("-----"):  # the public half alone: the agent may hold the other
-        blob = public(path)
-        return _File(path, blob, note="" if blob else f"{path} holds no key")
-    blob, encrypted = _outside(content)
-    blob = blob or public(path + ".pub")
-    if kind(blob).startswith("sk-"):
-        return _File(path, blob, hardware=True)
+        blob = read_public_key(path)
+        return _KeyFile(path, blob, note="" if blob else f"{path} holds no key")
+    blob, encrypted = _read_public_part(content)
+    blob = blob or read_public_key(path + ".pub")
+    if key_type(blob).startswith("sk-"):
+        return _KeyFile(path, blob, hardware=True)
     if encrypted:
-        return _File(path, blob, locked=True)
+        return _KeyFile(path, blob, locked=True)
     try:
-        key: Any = _reader(content, blob).from_private_key_file(path)
+        key: Any = _key_class(content, blob).from_private_key_file(path)
     except Exception as error:  # noqa: BLE001 -- a file that is no key raises whatever its parser trips over
         raise ValueError(str(error) or type(error).__name__) from None
-    return _File(path, key.asbytes(), lambda data, algorithm: bytes(key.sign_ssh_data(data, algorithm).asbytes()))
+    return _KeyFile(path, key.asbytes(), lambda data, algorithm: bytes(key.sign_ssh_data(data, algorithm).asbytes()))
 
 
-def _reader(content: str, blob: bytes) -> Any:
+def _key_class(content: str, blob: bytes) -> Any:
     """The paramiko class that reads a private key file."""
-    if "BEGIN RSA" in content or kind(blob) == "ssh-rsa":
+    if "BEGIN RSA" in content or key_type(blob) == "ssh-rsa":
         return paramiko.RSAKey
-    if "BEGIN EC" in content or kind(blob).startswith("ecdsa-"):
+    if "BEGIN EC" in content or key_type(blob).startswith("ecdsa-"):
         return paramiko.ECDSAKey
     return paramiko.Ed25519Key
 
 
-def _outside(content: str) -> tuple[bytes, bool]:
+def _read_public_part(content: str) -> tuple[bytes, bool]:
     """What a private key file tells without its passphrase: the public key, and whether it needs one."""
     body = "".join(line for line in content.splitlines() if not line.startswith("-") and ":" not in line)
     try:
         packed = base64.b64decode(body)
         if not packed.startswith(_MAGIC):
             return b"", "ENCRYPTED" in content
-        cipher, rest = ssh_agent.cut(packed[len(_MAGIC) :])
-        _, rest = ssh_agent.cut(rest)
-        _, rest = ssh_agent.cut(rest)
-        return ssh_agent.cut(rest[4:])[0], cipher != b"none"
+        cipher, rest = ssh_agent.unpack_string(packed[len(_MAGIC) :])
+        _, rest = ssh_agent.unpack_string(rest)
+        _, rest = ssh_agent.unpack_string(rest)
+        return ssh_agent.unpack_string(rest[4:])[0], cipher != b"none"
     except (ValueError, binascii.Error):
         return b"", "ENCRYPTED" in content

@@ -15,13 +15,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from doctor.engine.sanitize import plain
+from doctor.engine.sanitize import strip_control_chars
 
 Verdict = Literal["known", "unknown", "changed", "revoked", "authority"]
 """authority: no key of the host itself is known, only one that may sign host certificates."""
 
 
-class Line(NamedTuple):
+class KnownHostLine(NamedTuple):
     """One key of a known_hosts file."""
 
     kind: str
@@ -33,36 +33,36 @@ class Line(NamedTuple):
     number: int = 0
 
 
-class Hashed(NamedTuple):
+class HashedLine(NamedTuple):
     salt: bytes
     digest: bytes
-    line: Line
+    line: KnownHostLine
 
 
 class KnownHosts:
     """The keys of one known_hosts file."""
 
     def __init__(self, text: str, file: str = "") -> None:
-        self._named: dict[str, list[Line]] = defaultdict(list)
-        self._patterned: list[tuple[tuple[str, ...], Line]] = []
-        self._hashed: list[Hashed] = []
-        self._found: dict[str, list[Line]] = {}
-        for number, words in enumerate(text.splitlines(), 1):
-            self._read(words.split(), file, number)
+        self._named: dict[str, list[KnownHostLine]] = defaultdict(list)
+        self._patterned: list[tuple[tuple[str, ...], KnownHostLine]] = []
+        self._hashed: list[HashedLine] = []
+        self._lines_by_name: dict[str, list[KnownHostLine]] = {}
+        for number, line in enumerate(text.splitlines(), 1):
+            self._read_line(line.split(), file, number)
 
-    def _read(self, words: list[str], file: str, number: int) -> None:
+    def _read_line(self, fields: list[str], file: str, number: int) -> None:
         """Lines that make no sense are passed over, as ssh does."""
-        marker = words.pop(0) if words and words[0].startswith("@") else ""
-        if len(words) < 3 or words[0].startswith("#"):
+        marker = fields.pop(0) if fields and fields[0].startswith("@") else ""
+        if len(fields) < 3 or fields[0].startswith("#"):
             return
-        line = Line(words[1], words[2], marker, file, number)
-        self.add(words[0], line)
+        line = KnownHostLine(fields[1], fields[2], marker, file, number)
+        self.add(fields[0], line)
 
-    def add(self, names: str, line: Line) -> None:
+    def add(self, names: str, line: KnownHostLine) -> None:
         """Enters a line under the names that stand at its beginning."""
-        self._found.clear()
+        self._lines_by_name.clear()
         if names.startswith("|1|"):
-            hashed = _hashed(names, line)
+            hashed = _parse_hashed(names, line)
             if hashed:
                 self._hashed.append(hashed)
         elif re.search(r"[*?!]", names):
@@ -71,31 +71,31 @@ class KnownHosts:
             for name in names.lower().split(","):
                 self._named[name].append(line)
 
-    def find(self, name: str) -> list[Line]:
+    def find(self, name: str) -> list[KnownHostLine]:
         """Every line that holds for ``name``: a host name, or ``[name]:port``."""
         name = name.lower()
-        found = self._found.get(name)
-        if found is None:
-            found = self._found[name] = self._search(name)
-        return found
+        lines = self._lines_by_name.get(name)
+        if lines is None:
+            lines = self._lines_by_name[name] = self._search(name)
+        return lines
 
-    def _search(self, name: str) -> list[Line]:
-        found = list(self._named.get(name, ()))
-        found += [line for patterns, line in self._patterned if matches(name, patterns)]
-        asked = name.encode()
-        found += [line for salt, digest, line in self._hashed if hmac.digest(salt, asked, "sha1") == digest]
-        return found
+    def _search(self, name: str) -> list[KnownHostLine]:
+        lines = list(self._named.get(name, ()))
+        lines += [line for patterns, line in self._patterned if matches_patterns(name, patterns)]
+        encoded_name = name.encode()
+        lines += [line for salt, digest, line in self._hashed if hmac.digest(salt, encoded_name, "sha1") == digest]
+        return lines
 
 
-def _hashed(names: str, line: Line) -> Hashed | None:
+def _parse_hashed(names: str, line: KnownHostLine) -> HashedLine | None:
     try:
         _, _, salt, digest = names.split("|")
-        return Hashed(base64.b64decode(salt), base64.b64decode(digest), line)
+        return HashedLine(base64.b64decode(salt), base64.b64decode(digest), line)
     except ValueError:
         return None
 
 
-def matches(name: str, patterns: Iterable[str]) -> bool:
+def matches_patterns(name: str, patterns: Iterable[str]) -> bool:
     """Whether ``name`` is meant by a list of patterns: one fits, and none that begins with ``!`` does."""
     meant = False
     for pattern in patterns:
@@ -113,28 +113,28 @@ def _glob(pattern: str) -> re.Pattern[str]:
     return re.compile("".join(parts.get(letter, re.escape(letter)) for letter in pattern), re.DOTALL)
 
 
-def judge(lines: Sequence[Line], key: str) -> Verdict:
+def verify_key(lines: Sequence[KnownHostLine], key: str) -> Verdict:
     """What the lines found for a host say of the key (base64) that it shows."""
     if any(line.marker == "@revoked" and line.key == key for line in lines):
         return "revoked"
-    own = [line for line in lines if not line.marker]
-    if any(line.key == key for line in own):
+    host_lines = [line for line in lines if not line.marker]
+    if any(line.key == key for line in host_lines):
         return "known"
-    if own:
+    if host_lines:
         return "changed"
     return "authority" if any(line.marker == "@cert-authority" for line in lines) else "unknown"
 
 
-def spelled(name: str, port: int) -> str:
+def host_entry_name(name: str, port: int) -> str:
     """How known_hosts writes a host.
 
-    >>> spelled("Node1", 22), spelled("node1", 2222)
+    >>> host_entry_name("Node1", 22), host_entry_name("node1", 2222)
     ('node1', '[node1]:2222')
     """
     return name.lower() if port == 22 else f"[{name.lower()}]:{port}"
 
 
-def fingerprint(key: str) -> str:
+def key_fingerprint(key: str) -> str:
     """The key (base64) as ssh shows it: ``SHA256:...``."""
     try:
         digest = hashlib.sha256(base64.b64decode(key)).digest()
@@ -150,7 +150,7 @@ def hashed_name(name: str, salt: bytes | None = None) -> str:
     return f"|1|{base64.b64encode(salt).decode()}|{base64.b64encode(digest).decode()}"
 
 
-class KnownFiles:
+class KnownHostsFiles:
     """known_hosts files by path, each read when first asked for, and never again."""
 
     def __init__(self, warnings: list[str]) -> None:
@@ -158,7 +158,7 @@ class KnownFiles:
         self._files: dict[str, KnownHosts] = {}
         self._lock = threading.Lock()
 
-    def find(self, files: Iterable[str], name: str) -> list[Line]:
+    def find(self, files: Iterable[str], name: str) -> list[KnownHostLine]:
         """The lines of all ``files`` that hold for ``name``."""
         return [line for file in files for line in self._file(file).find(name)]
 
@@ -174,19 +174,19 @@ class KnownFiles:
         except FileNotFoundError:
             return ""
         except OSError as error:
-            self._warnings.append(f"{plain(path)} could not be read: {error.strerror}")
+            self._warnings.append(f"{strip_control_chars(path)} could not be read: {error.strerror}")
             return ""
 
-    def remember(self, path: str, name: str, line: Line, hash_name: bool) -> None:
+    def remember(self, path: str, name: str, line: KnownHostLine, hash_name: bool) -> None:
         """Appends a key to a file, and to what is known.
 
         Raises: OSError.
         """
-        known = self._file(path)
+        known_hosts = self._file(path)
         with self._lock:
             names = hashed_name(name) if hash_name else name
             _append(Path(path), f"{names} {line.kind} {line.key}\n")
-            known.add(names, line._replace(file=path))
+            known_hosts.add(names, line._replace(file=path))
 
 
 def _append(path: Path, line: str) -> None:

@@ -15,9 +15,9 @@ from typing import Any
 import paramiko
 from paramiko.packet import Packetizer
 
-from doctor.engine.sanitize import plain
-from doctor.transport import Unreached
-from doctor.transport.messages import seconds, unreached
+from doctor.engine.sanitize import strip_control_chars
+from doctor.transport import TransportError
+from doctor.transport.messages import format_seconds, transport_error
 from doctor.transport.ssh.stream import Stream
 
 logging.getLogger("paramiko").addHandler(logging.NullHandler())  # else its errors go to stderr
@@ -29,14 +29,16 @@ _QUICK_MACS = ("hmac-sha2-256-etm@openssh.com", "hmac-sha2-256")
 """The cheapest of what is safe: some ten milliseconds of CPU a host less than the costliest."""
 
 
-def _first(preferred: tuple[str, ...], known: tuple[str, ...]) -> tuple[str, ...]:
+def _preferred_first(preferred: tuple[str, ...], supported: tuple[str, ...]) -> tuple[str, ...]:
     """What we like best, then all the rest for older servers."""
-    return tuple(name for name in preferred if name in known) + tuple(name for name in known if name not in preferred)
+    return tuple(name for name in preferred if name in supported) + tuple(
+        name for name in supported if name not in preferred
+    )
 
 
 class _Packets(Packetizer):
     def start_handshake(self, timeout: float) -> None:
-        """No Timer thread for each connection: `Wire.wait` has the deadline."""
+        """No Timer thread for each connection: `SshConnection.wait` has the deadline."""
 
     def read_all(self, n: int, check_rekey: bool = False) -> bytes:
         """Raises: SSHException, when the host announces a packet that no sshd would send."""
@@ -45,76 +47,78 @@ class _Packets(Packetizer):
         return super().read_all(n, check_rekey)
 
 
-class Bell(threading.Event):
+class DataEvent(threading.Event):
     """Rings for data, and stays so until we have looked: paramiko would silence it after each buffer."""
 
     def clear(self) -> None:
-        """Not listened to; see `rest`."""
+        """Not listened to; see `reset`."""
 
-    def rest(self) -> None:
+    def reset(self) -> None:
         super().clear()
 
 
-class Wire(paramiko.Transport):
+class SshConnection(paramiko.Transport):
     """One SSH connection."""
 
     def __init__(self, stream: Stream, where: str, timeout: float, deadline: float) -> None:
         super().__init__(stream, packetizer_class=_Packets)  # type: ignore[arg-type]
         self.stream, self.where, self.timeout = stream, where, timeout
         self.deadline = stream.deadline = deadline
-        self.parting = ""
+        self.disconnect_message = ""
         """What the host said when it disconnected."""
         self.refusals: dict[int, str] = {}
         """Why channels were not opened, by number."""
         self.signals: dict[int, str] = {}
         """The signals that ended commands, by the channel's number."""
-        self._mine = threading.local()
+        self._thread_local = threading.local()
         options = self.get_security_options()
-        options.kex = _first(_QUICK_KEX, tuple(options.kex))
-        options.ciphers = _first(_QUICK_CIPHERS, tuple(options.ciphers))
-        options.digests = _first(_QUICK_MACS, tuple(options.digests))
+        options.kex = _preferred_first(_QUICK_KEX, tuple(options.kex))
+        options.ciphers = _preferred_first(_QUICK_CIPHERS, tuple(options.ciphers))
+        options.digests = _preferred_first(_QUICK_MACS, tuple(options.digests))
 
     def prefer_keys(self, kinds: list[str]) -> None:
         """Asks for a host key of a type that is known, if the host has one."""
-        wanted = [name for kind in kinds for name in (("rsa-sha2-512", "rsa-sha2-256") if "rsa" in kind else (kind,))]
+        key_types = [
+            name for kind in kinds for name in (("rsa-sha2-512", "rsa-sha2-256") if "rsa" in kind else (kind,))
+        ]
         options = self.get_security_options()
-        options.key_types = _first(tuple(dict.fromkeys(wanted)), tuple(options.key_types))
+        options.key_types = _preferred_first(tuple(dict.fromkeys(key_types)), tuple(options.key_types))
 
     def wait(self, event: threading.Event, stage: str) -> None:
         """Waits for an event of the connecting stages. Raises: Unreached."""
         ended = event.wait(max(self.deadline - time.monotonic(), 0))
         if not self.is_active():
-            raise self.broken(stage)
+            raise self.broken_error(stage)
         if not ended:
-            raise self.late(stage)
+            raise self.late_error(stage)
 
-    def late(self, stage: str) -> Unreached:
+    def late_error(self, stage: str) -> TransportError:
         """A stage that was not done in time."""
-        text = f"{self.where} speaks SSH, and {stage} was not done within {seconds(self.timeout)}"
-        return unreached("silent", text, "its sshd hangs or is overloaded: see its log")
+        text = f"{self.where} speaks SSH, and {stage} was not done within {format_seconds(self.timeout)}"
+        return transport_error("silent", text, "its sshd hangs or is overloaded: see its log")
 
-    def broken(self, stage: str) -> Unreached:
+    def broken_error(self, stage: str) -> TransportError:
         """Why the connection ended."""
         error = self.get_exception()
         if isinstance(error, paramiko.ssh_exception.IncompatiblePeer):
-            text = f"no common algorithm with {self.where}: {plain(str(error))}"
-            return unreached("not-ssh", text, "--transport openssh")
+            text = f"no common algorithm with {self.where}: {strip_control_chars(str(error))}"
+            return transport_error("not-ssh", text, "--transport openssh")
         if isinstance(error, paramiko.SSHException):
-            return unreached("error", f"{stage} with {self.where} failed: {plain(str(error))}")
-        said = f": {self.parting}" if self.parting else ""
-        return unreached("lost", f"the connection was cut during {stage}{said}")
+            return transport_error("error", f"{stage} with {self.where} failed: {strip_control_chars(str(error))}")
+        reason = f": {self.disconnect_message}" if self.disconnect_message else ""
+        return transport_error("lost", f"the connection was cut during {stage}{reason}")
 
     def close(self) -> None:
         super().close()
         self.stream.close()
 
-    def number(self) -> int:
+    def last_channel_number(self) -> int:
         """The channel that this thread opened, or tried to open, last."""
-        return int(getattr(self._mine, "number", -1))
+        return int(getattr(self._thread_local, "number", -1))
 
     def _next_channel(self) -> int:
         number: int = super()._next_channel()  # type: ignore[misc]
-        self._mine.number = number
+        self._thread_local.number = number
         return number
 
     def _log(self, level: int, msg: Any, *args: Any) -> None:
@@ -122,22 +126,22 @@ class Wire(paramiko.Transport):
 
     def _parse_disconnect(self, m: paramiko.Message) -> None:
         m.get_int()
-        self.parting = plain(m.get_string())
+        self.disconnect_message = strip_control_chars(m.get_string())
 
     def _parse_channel_open_failure(self, m: paramiko.Message) -> None:
-        number, _, words = m.get_int(), m.get_int(), m.get_string()
-        self.refusals[number] = plain(words)
+        number, _, message = m.get_int(), m.get_int(), m.get_string()
+        self.refusals[number] = strip_control_chars(message)
         m.rewind()
         super()._parse_channel_open_failure(m)  # type: ignore[misc]
 
 
-def _noting_signals(table: dict[int, Any]) -> dict[int, Any]:
+def _recording_signals(table: dict[int, Any]) -> dict[int, Any]:
     """A table of handlers that notes the signal that ended a command, which paramiko passes over."""
     handle = table.get(_CHANNEL_REQUEST)
 
     def request(channel: paramiko.Channel, message: paramiko.Message) -> None:
         content = message.asbytes()
-        if message.get_string() == b"exit-signal" and isinstance(channel.transport, Wire):
+        if message.get_string() == b"exit-signal" and isinstance(channel.transport, SshConnection):
             message.get_boolean()
             channel.transport.signals[channel.chanid] = message.get_string().decode("ascii", "replace")
         again = paramiko.Message(content)
@@ -148,7 +152,7 @@ def _noting_signals(table: dict[int, Any]) -> dict[int, Any]:
     return {**table, _CHANNEL_REQUEST: request} if handle else table
 
 
-Wire._channel_handler_table = _noting_signals(  # type: ignore[attr-defined]
+SshConnection._channel_handler_table = _recording_signals(  # type: ignore[attr-defined]
     getattr(paramiko.Transport, "_channel_handler_table", {})
 )
 

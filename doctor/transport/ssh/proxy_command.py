@@ -9,17 +9,17 @@ import socket
 import subprocess
 import tempfile
 
-from doctor.engine.sanitize import plain
-from doctor.transport.messages import unreached
+from doctor.engine.sanitize import strip_control_chars
+from doctor.transport.messages import transport_error
 
-_TOLD = 4096
+_STDERR_TAIL = 4096
 
 
-class Proxy:
+class ProxyProcess:
     """The running program, and our end of its stdin and stdout."""
 
     def __init__(self, command: str) -> None:
-        self.words = ""
+        self.stderr_tail = ""
         """The end of what it printed to stderr, once it has ended."""
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 -- lives as long as the program
         self.socket, far = socket.socketpair()
@@ -35,7 +35,7 @@ class Proxy:
                 )
         except OSError as error:
             self.socket.close()
-            raise unreached("jump", f"its ProxyCommand could not be started: {error.strerror}") from None
+            raise transport_error("jump", f"its ProxyCommand could not be started: {error.strerror}") from None
 
     def end(self) -> None:
         """Kills it and all that it started; leaves no zombie."""
@@ -43,5 +43,5 @@ class Proxy:
             os.killpg(self._program.pid, signal.SIGKILL)
         self._program.wait()
         with self._errors, contextlib.suppress(OSError):
-            self._errors.seek(max(self._errors.seek(0, os.SEEK_END) - _TOLD, 0))
-            self.words = plain(self._errors.read())
+            self._errors.seek(max(self._errors.seek(0, os.SEEK_END) - _STDERR_TAIL, 0))
+            self.stderr_tail = strip_control_chars(self._errors.read())

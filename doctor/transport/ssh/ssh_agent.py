@@ -12,9 +12,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 _LIST, _LISTED, _SIGN, _SIGNED = 11, 12, 13, 14
-_LARGEST = 1 << 20
-_FLAGS = {"rsa-sha2-256": 2, "rsa-sha2-512": 4}
-_PATIENCE = 30.0
+_MAX_ANSWER = 1 << 20
+_SIGN_FLAGS = {"rsa-sha2-256": 2, "rsa-sha2-512": 4}
+_SIGN_TIMEOUT = 30.0
 """Seconds for a signature: the agent may ask its user first."""
 
 
@@ -26,9 +26,9 @@ class AgentKey(NamedTuple):
     """Signs data with an algorithm. Raises: OSError, ValueError."""
 
 
-def keys(path: str) -> list[AgentKey]:
+def list_keys(path: str) -> list[AgentKey]:
     """The keys that the agent at a socket holds. Raises: OSError, ValueError."""
-    kind, answer = _ask(path, bytes([_LIST]), 5.0)
+    kind, answer = _request(path, bytes([_LIST]), 5.0)
     if kind != _LISTED:
         raise ValueError("the ssh-agent does not list its keys")
     if len(answer) < 4:
@@ -36,36 +36,38 @@ def keys(path: str) -> list[AgentKey]:
     (count,), rest = struct.unpack(">I", answer[:4]), answer[4:]
     held = []
     for _ in range(count):
-        blob, rest = cut(rest)
-        comment, rest = cut(rest)
+        blob, rest = unpack_string(rest)
+        comment, rest = unpack_string(rest)
         held.append(AgentKey(comment.decode("utf-8", "replace"), blob, _signer(path, blob)))
     return held
 
 
 def _signer(path: str, blob: bytes) -> Callable[[bytes, str], bytes]:
     def sign(data: bytes, algorithm: str) -> bytes:
-        flags = _FLAGS.get(algorithm.removesuffix("-cert-v01@openssh.com"), 0)
-        kind, answer = _ask(path, bytes([_SIGN]) + text(blob) + text(data) + struct.pack(">I", flags), _PATIENCE)
+        flags = _SIGN_FLAGS.get(algorithm.removesuffix("-cert-v01@openssh.com"), 0)
+        kind, answer = _request(
+            path, bytes([_SIGN]) + pack_string(blob) + pack_string(data) + struct.pack(">I", flags), _SIGN_TIMEOUT
+        )
         if kind != _SIGNED:
             raise ValueError("the ssh-agent refused to sign")
-        return cut(answer)[0]
+        return unpack_string(answer)[0]
 
     return sign
 
 
-def _ask(path: str, request: bytes, timeout: float) -> tuple[int, bytes]:
+def _request(path: str, request: bytes, timeout: float) -> tuple[int, bytes]:
     with contextlib.closing(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)) as agent:
         agent.settimeout(timeout)
         agent.connect(path)
-        agent.sendall(text(request))
-        (length,) = struct.unpack(">I", _exactly(agent, 4))
-        if not 0 < length <= _LARGEST:
+        agent.sendall(pack_string(request))
+        (length,) = struct.unpack(">I", _receive_exactly(agent, 4))
+        if not 0 < length <= _MAX_ANSWER:
             raise ValueError("what answers at the ssh-agent's socket is no agent")
-        answer = _exactly(agent, length)
+        answer = _receive_exactly(agent, length)
         return answer[0], answer[1:]
 
 
-def _exactly(agent: socket.socket, count: int) -> bytes:
+def _receive_exactly(agent: socket.socket, count: int) -> bytes:
     got = b""
     while len(got) < count:
         chunk = agent.recv(count - len(got))
@@ -75,12 +77,12 @@ def _exactly(agent: socket.socket, count: int) -> bytes:
     return got
 
 
-def text(content: bytes) -> bytes:
+def pack_string(content: bytes) -> bytes:
     """Bytes with their length before them, as SSH packs them."""
     return struct.pack(">I", len(content)) + content
 
 
-def cut(packed: bytes) -> tuple[bytes, bytes]:
+def unpack_string(packed: bytes) -> tuple[bytes, bytes]:
     """The first packed bytes, and the rest. Raises: ValueError."""
     if len(packed) < 4:
         raise ValueError("cut short")

@@ -10,10 +10,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from doctor.engine.sanitize import plain
-from doctor.transport import Unreached
-from doctor.transport.messages import seconds, unreached
-from doctor.transport.ssh.config import Settings
+from doctor.engine.sanitize import strip_control_chars
+from doctor.transport import TransportError
+from doctor.transport.messages import format_seconds, transport_error
+from doctor.transport.ssh.config import SshHostConfig
 
 _CHUNK = 1 << 16
 _PREAMBLE = 8192
@@ -32,21 +32,21 @@ class Stream:
 
     def __init__(self, pipe: Any, end: Callable[[], None] | None = None, quick: bool = False) -> None:
         self._pipe, self._quick = pipe, quick
-        self._ends = [end] if end else []
-        self._ahead = b""
+        self._on_close = [end] if end else []
+        self._buffer = b""
         self._closed = False
         self._lock = threading.Lock()
         self.deadline = float("inf")
         """On the monotonic clock: a send that makes no way after it breaks the connection."""
 
     def recv(self, count: int) -> bytes:
-        ahead = self._ahead
+        ahead = self._buffer
         if not ahead:
             ahead = self._pipe.recv(_CHUNK)
             if self._quick:
                 with contextlib.suppress(OSError):
                     self._pipe.setsockopt(socket.IPPROTO_TCP, _QUICKACK, 1)
-        self._ahead = ahead[count:]
+        self._buffer = ahead[count:]
         return ahead[:count]
 
     def send(self, content: bytes) -> int:
@@ -57,9 +57,9 @@ class Stream:
                 if time.monotonic() > self.deadline:
                     raise ConnectionAbortedError("the other side takes nothing in") from None
 
-    def at_end(self, end: Callable[[], None]) -> None:
+    def on_close(self, end: Callable[[], None]) -> None:
         """Has ``end`` called when the stream is closed."""
-        self._ends.append(end)
+        self._on_close.append(end)
 
     def settimeout(self, timeout: float | None) -> None:
         """Not listened to: see the class."""
@@ -73,7 +73,7 @@ class Stream:
         if isinstance(carrier, socket.socket):
             with contextlib.suppress(OSError):  # a ProxyCommand's
                 carrier.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-                for name, value in _alive(silence).items():
+                for name, value in _keepalive_options(silence).items():
                     carrier.setsockopt(socket.IPPROTO_TCP, name, value)
         elif stream := getattr(getattr(carrier, "transport", None), "stream", None):
             stream.watch(silence)  # through a jump host: the connection to it
@@ -94,34 +94,36 @@ class Stream:
         self.abort()
         with contextlib.suppress(OSError, EOFError):
             self._pipe.close()
-        for end in self._ends:
+        for end in self._on_close:
             end()
 
-    def greeting(self, settings: Settings, deadline: float) -> None:
+    def read_banner(self, settings: SshHostConfig, deadline: float) -> None:
         """Reads up to the server's SSH banner, gives it back to be read again, and lets reads wait from now on.
 
         Raises: Unreached, of kind silent, not-ssh or lost.
         """
-        heard, where = b"", port(settings)
+        received, where = b"", describe_port(settings)
         try:
-            while (line := _banner(heard)) is None:
+            while (line := _find_banner(received)) is None:
                 self._pipe.settimeout(max(deadline - time.monotonic(), 0.001))
                 chunk = self._pipe.recv(_CHUNK)
-                heard += chunk
+                received += chunk
                 if not chunk:
-                    raise hung_up(heard, where)
-                if len(heard) > _PREAMBLE:
-                    raise _no_ssh(heard, where)
+                    raise hung_up_error(received, where)
+                if len(received) > _PREAMBLE:
+                    raise _not_ssh_error(received, where)
         except TimeoutError:
-            raise _no_ssh(heard, where) if heard.strip() else _silent(settings) from None
+            raise _not_ssh_error(received, where) if received.strip() else _silent_error(settings) from None
         except OSError as error:
-            raise unreached("lost", f"{where} broke the connection before its SSH banner: {error.strerror}") from None
+            raise transport_error(
+                "lost", f"{where} broke the connection before its SSH banner: {error.strerror}"
+            ) from None
         if not line.startswith((b"SSH-2.0-", b"SSH-1.99-")):
-            raise _no_ssh(line, where)
-        self._ahead = heard[heard.index(line) :]
-        self._patient()
+            raise _not_ssh_error(line, where)
+        self._buffer = received[received.index(line) :]
+        self._wait_without_limit()
 
-    def _patient(self) -> None:
+    def _wait_without_limit(self) -> None:
         """Reads wait for ever from now on; sends look at the deadline now and then."""
         if isinstance(self._pipe, socket.socket):
             self._pipe.settimeout(None)
@@ -130,7 +132,7 @@ class Stream:
             self._pipe.settimeout(_CHANNEL_STALL)  # for reads too: it has one for both
 
 
-def _alive(silence: float) -> dict[int, int]:
+def _keepalive_options(silence: float) -> dict[int, int]:
     """Socket options: questions in quiet times, and an end to unanswered ones as to unanswered data."""
     share = max(1, round(silence / 3))
     values = {
@@ -142,28 +144,28 @@ def _alive(silence: float) -> dict[int, int]:
     return {getattr(socket, name): value for name, value in values.items() if hasattr(socket, name)}
 
 
-def _banner(heard: bytes) -> bytes | None:
-    lines = heard.splitlines(keepends=True)
+def _find_banner(received: bytes) -> bytes | None:
+    lines = received.splitlines(keepends=True)
     return next((line for line in lines if line.startswith(b"SSH-") and line.endswith(b"\n")), None)
 
 
-def port(settings: Settings) -> str:
+def describe_port(settings: SshHostConfig) -> str:
     """The host's port in words; its address too when the user knows it by another name."""
-    known = settings.name in (settings.host, settings.host.lower())
-    return f"port {settings.port}" if known else f"port {settings.port} of {settings.name}"
+    same_name = settings.name in (settings.host, settings.host.lower())
+    return f"port {settings.port}" if same_name else f"port {settings.port} of {settings.name}"
 
 
-def _silent(settings: Settings) -> Unreached:
-    waited = seconds(settings.connect_timeout)
-    text = f"{port(settings)} accepts connections, and sent no SSH banner within {waited}"
-    return unreached("silent", f"{text}: sshd hangs, or it is not sshd")
+def _silent_error(settings: SshHostConfig) -> TransportError:
+    waited = format_seconds(settings.connect_timeout)
+    text = f"{describe_port(settings)} accepts connections, and sent no SSH banner within {waited}"
+    return transport_error("silent", f"{text}: sshd hangs, or it is not sshd")
 
 
-def _no_ssh(heard: bytes, where: str) -> Unreached:
-    return unreached("not-ssh", f"{where} does not speak SSH 2: it says {plain(heard, 60)!r}")
+def _not_ssh_error(received: bytes, where: str) -> TransportError:
+    return transport_error("not-ssh", f"{where} does not speak SSH 2: it says {strip_control_chars(received, 60)!r}")
 
 
-def hung_up(heard: bytes, where: str) -> Unreached:
-    said = f", saying {plain(heard, 60)!r}" if heard.strip() else ""
+def hung_up_error(received: bytes, where: str) -> TransportError:
+    quotation = f", saying {strip_control_chars(received, 60)!r}" if received.strip() else ""
     hint = "see MaxStartups in its sshd_config, and its sshd's log"
-    return unreached("lost", f"{where} closed the connection at once, without an SSH banner{said}", hint)
+    return transport_error("lost", f"{where} closed the connection at once, without an SSH banner{quotation}", hint)

@@ -1,18 +1,33 @@
-"""The README's generated parts. Run: python -m tests.readme to write them anew."""
+"""The pages of the documentation, and the parts of them that are generated: `python -m tests.regen` writes them."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from doctor.engine.catalog import load_checks
+from doctor.remedy.catalog import load_playbooks
+from doctor.remedy.playbook import Playbook
 from doctor.report.explain.checks import catalog_markdown
+from doctor.report.explain.topics import FOLDER, topics
 
-README = Path(__file__).resolve().parents[1] / "README.md"
+ROOT = Path(__file__).resolve().parents[1]
+README = ROOT / "README.md"
+MAP = ROOT / "doctor" / "README.md"
+CONTRIBUTING = ROOT / ".github" / "CONTRIBUTING.md"
+PAGES = (README, MAP, CONTRIBUTING, *sorted(FOLDER.glob("*.md")))
+SCREEN = 50
+"""Lines; a longer page has a table of contents."""
 
 
-def written(text: str) -> str:
-    """The README with the catalogue that the checks' own files give."""
-    return between(text, "catalogue", catalog_markdown(load_checks()))
+def refreshed(path: Path) -> str:
+    """The page with its generated parts as they should be now."""
+    text = path.read_text("utf-8")
+    for name, content in GENERATED.items():
+        if f"<!-- {name} -->" in text:
+            text = between(text, name, content(text))
+    return text
 
 
 def between(text: str, name: str, content: str) -> str:
@@ -20,9 +35,83 @@ def between(text: str, name: str, content: str) -> str:
     start, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
     head, _, rest = text.partition(start)
     _, _, tail = rest.partition(end)
-    assert rest and tail, f"the README has lost its {name} markers"
+    assert rest and tail, f"expected the markers {start.strip()} and {end}"
     return f"{head}{start}{content}{end}{tail}"
 
 
-if __name__ == "__main__":
-    README.write_text(written(README.read_text("utf-8")), "utf-8")
+def marked(text: str, name: str) -> str:
+    """What stands between two markers."""
+    (content,) = re.findall(rf"<!-- {name} -->\n(.*?)<!-- /{name} -->", text, re.S)
+    return str(content)
+
+
+def anchor(heading: str) -> str:
+    """How a heading is linked, as GitHub makes it.
+
+    >>> anchor("Fix: plan, apply, undo")
+    'fix-plan-apply-undo'
+    """
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+def headings(text: str) -> list[tuple[int, str]]:
+    """Level and text of each heading below the title, outside of fences."""
+    prose = re.sub(r"^```.*?^```", "", text, flags=re.S | re.M)
+    return [(len(signs), words) for signs, words in re.findall(r"^(##+) (.+)$", prose, re.M)]
+
+
+def contents(text: str) -> str:
+    """The table of contents: one line for each section, its subsections on the same line; for the README, in short."""
+    if text.startswith("# cluster-doctor\n"):
+        return in_short([f"[{heading}](#{anchor(heading)})" for level, heading in headings(text) if level == 2])
+    lines: list[str] = []
+    for level, heading in headings(text):
+        link = f"[{heading}](#{anchor(heading)})"
+        if level == 2:
+            lines.append(f"- {link}")
+        else:
+            lines[-1] += f"{' · ' if ': [' in lines[-1] else ': '}{link}"
+    return "\n".join(lines) + "\n"
+
+
+def in_short(links: Iterable[str]) -> str:
+    """Links in a paragraph; no link is broken over two lines."""
+    lines: list[str] = []
+    for link in links:
+        if lines and len(lines[-1]) + len(link) < 150:
+            lines[-1] += f" · {link}"
+        else:
+            lines.append(f"· {link}" if lines else link)
+    return "\n".join(lines) + "\n"
+
+
+def _topics(_: str) -> str:
+    return in_short(f"[`{name}`](doctor/docs/{path.name})" for name, path in topics().items())
+
+
+def _checks(_: str) -> str:
+    return catalog_markdown(load_checks())
+
+
+def _playbooks(_: str) -> str:
+    rows = [f"| `{playbook.name}` | {_kind(playbook)} | {playbook.title} |" for playbook in _by_name(load_playbooks())]
+    return "\n".join(["| playbook | risk | what it does |", "|---|---|---|", *rows]) + "\n"
+
+
+def _by_name(playbooks: Iterable[Playbook]) -> list[Playbook]:
+    return sorted(playbooks, key=lambda playbook: playbook.name)
+
+
+def _kind(playbook: Playbook) -> str:
+    if playbook.manual:
+        return "manual"
+    return f"{playbook.risk}, by name" if playbook.explicit else playbook.risk
+
+
+GENERATED: dict[str, Callable[[str], str]] = {
+    "checks": _checks,
+    "playbooks": _playbooks,
+    "topics": _topics,
+    "toc": contents,
+}
+"""By marker; the table of contents last, for it lists the headings that the others write."""

@@ -10,6 +10,7 @@ import pytest
 
 import doctor.remedy.catalog
 from doctor.cli.app import application
+from doctor.cli.fast_explain import built_in_playbook, explanation
 from doctor.engine.errors import CommandError
 
 RULE = '''
@@ -75,7 +76,7 @@ def test_a_playbook_is_explained(site: Path, said: Any) -> None:
 @pytest.mark.parametrize(
     ("name", "why"),
     [
-        ("switch-lamp-on", "no check or playbook is named 'switch-lamp-on'; did you mean switch-lamps-on?"),
+        ("switch-lamp-on", "no check, playbook or topic is named 'switch-lamp-on'; did you mean switch-lamps-on?"),
         ("our-rul", "did you mean our-rule?"),
         ("qqqqqq", "`doctor list` names the checks, `doctor list --playbooks` the playbooks"),
         ("a\x1b[31m", "named 'a\\x1b[31m'"),
@@ -112,3 +113,22 @@ def test_playbooks_are_listed(site: Path, said: Any) -> None:
 def test_a_folder_needs_to_be_asked_for(said: Any) -> None:
     with pytest.raises(CommandError, match="expected --playbooks before a folder"):
         said("list", "/tmp")
+
+
+@pytest.mark.parametrize("name", ["host-unreachable", "firewall-blocks-job", "smoke-rank-slow", "formats", "catalogue"])
+def test_the_quick_way_shows_the_same(name: str, capfd: pytest.CaptureFixture[str]) -> None:
+    application(["explain"])(["explain", name], standalone_mode=False)
+    assert explanation(name) == capfd.readouterr().out
+
+
+def test_the_quick_way_reads_our_playbooks_as_the_loader_does() -> None:
+    """A file that treats a check mentions its name."""
+    for playbook in doctor.remedy.catalog.load_playbooks():
+        path = Path(playbook.path)
+        assert built_in_playbook(path) == playbook
+        assert all(name in path.read_text("utf-8") for name in playbook.treats), playbook.name
+
+
+@pytest.mark.parametrize("name", ["raise-listen-queues", "no-such-check", "../engine/check", "--help", "", "kernel"])
+def test_any_other_name_goes_the_long_way(name: str) -> None:
+    assert explanation(name) is None

@@ -1,32 +1,33 @@
-"""`doctor --help` is kept as text, for it is what people type first; the text is what the command line would say."""
+"""`doctor --help` is kept as text, for it is what people type first; the text is what the command line would print."""
 
 from __future__ import annotations
 
-import contextlib
-import io
+import re
 
 import pytest
 
-from doctor.cli.app import COMMANDS, application
+from doctor.cli.app import COMMANDS
 from doctor.cli.main import HELP, run_fast_path
-
-
-def said(*words: str) -> str:
-    """What the whole command line says to these words, at 100 columns."""
-    out = io.StringIO()
-    with contextlib.redirect_stdout(out), pytest.raises(SystemExit):
-        application(words)([*words], prog_name="doctor", terminal_width=100)
-    return out.getvalue()
+from tests.regen import help_text
 
 
 def test_the_help_is_fresh() -> None:
-    """If not: write what `said` returns to doctor/help.txt."""
-    assert HELP.read_text("utf-8") == said("--help")
+    """If not: python -m tests.regen."""
+    assert HELP.read_text("utf-8") == help_text("--help")
+
+
+@pytest.mark.parametrize("width", [80, 100])
+def test_no_line_of_it_is_cut(width: int) -> None:
+    usage, *lines = help_text("--help", width=width).splitlines()
+    assert usage == "Usage: doctor [OPTIONS] COMMAND [ARGS]..."
+    assert not [line for line in lines if line.endswith("...")]
+    for name, summary in COMMANDS.items():
+        assert re.search(rf"^  {name} +{re.escape(summary)}$", "\n".join(lines), re.M), name
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_is_in_it_with_the_first_line_of_its_own_help(name: str) -> None:
-    first = said(name, "--help").split("\n\n")[1].strip()
+    first = help_text(name, "--help").split("\n\n")[1].strip()
     assert " ".join(first.split()) == COMMANDS[name]
 
 

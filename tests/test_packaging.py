@@ -97,7 +97,17 @@ def test_the_wheel_holds_checks_and_playbooks_inside_the_package_and_claims_no_o
 def test_the_wheel_holds_the_programs_that_are_sent_to_hosts(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     parts = {f"doctor/smoke/programs/worker/{part}.py" for part in ("__init__", *PARTS, *NATIVE_PARTS)}
-    assert {"doctor/smoke/programs/agent.py", *parts} <= set(names)
+    assert {"doctor/smoke/programs/agent/__init__.py", *parts} <= set(names)
+
+
+def test_the_wheel_holds_the_pages_of_the_documentation(wheel: Path, tmp_path: Path) -> None:
+    pages = {f"doctor/docs/{path.name}" for path in (ROOT / "doctor" / "docs").glob("*.md")}
+    archive = zipfile.ZipFile(wheel)
+    assert pages and {name for name in archive.namelist() if name.startswith("doctor/docs/")} == pages
+    archive.extractall(tmp_path)
+    argv = [sys.executable, "-m", "doctor", "explain", "job-scripts"]
+    done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, timeout=100)
+    assert done.stdout.startswith("Job scripts\n==="), done.stderr
 
 
 def test_the_wheel_runs_even_beside_folders_of_the_same_names(wheel: Path, elsewhere: Path, tmp_path: Path) -> None:

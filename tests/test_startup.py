@@ -23,7 +23,15 @@ def imported(*words: str) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    "words", [("--help",), ("check", "--help"), ("--version",), ("list",), ("explain", "host-unreachable")]
+    "words",
+    [
+        ("--help",),
+        ("check", "--help"),
+        ("--version",),
+        ("list",),
+        ("explain", "host-unreachable"),
+        ("explain", "formats"),
+    ],
 )
 def test_quick_commands_import_nothing_heavy(words: tuple[str, ...]) -> None:
     assert imported(*words) & set(HEAVY) == set()

@@ -9,16 +9,16 @@ from typing import Annotated
 import typer
 
 COMMANDS = {
-    "check": "Check hosts: read each one over SSH, judge, report.",
-    "smoke": "Train a tiny model in parallel on the hosts, and name the rank that breaks it.",
-    "preflight": "Decide in a job script whether the job may start: one line, one exit code, within a budget.",
-    "node": "Look at this host alone, without SSH, and report or leave a file for doctor merge.",
-    "merge": "Judge a fleet by the files that doctor node left on each of its hosts.",
-    "rank-table": "Make a rank table from what the hosts themselves say: checked, and whole or not at all.",
-    "fix": "Mend what checks find: a plan first; with --apply the mending, proven by the same checks.",
-    "report": "Show a saved run or report again: in any format, or beside an older one.",
-    "list": "List the checks: name, severity, and what is so when all is well.",
-    "explain": "Explain a check or a playbook: why it matters, what to do, what runs on the hosts.",
+    "check": "Check hosts over SSH and report what is wrong.",
+    "smoke": "Train a tiny model on the hosts and name the rank that fails.",
+    "preflight": "Gate a job: one line, one exit code, bounded time.",
+    "node": "Check this host alone, or write its record for doctor merge.",
+    "merge": "Evaluate the records that doctor node wrote on each host.",
+    "rank-table": "Generate a validated rank table from live hosts.",
+    "fix": "Plan fixes for findings; with --apply, run and verify them.",
+    "report": "Render a saved run or report again, or compare two.",
+    "list": "List the checks or playbooks.",
+    "explain": "Explain a check, a playbook or a topic.",
 }
 
 
@@ -57,4 +57,4 @@ def root(
         bool, typer.Option("--version", help="Show the version and stop.", callback=_version, is_eager=True)
     ] = False,
 ) -> None:
-    """Tells what is wrong with a training cluster, where, why, and how to mend it."""
+    """Finds out what is wrong with a training cluster, where, why, and how to fix it."""

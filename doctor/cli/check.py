@@ -47,7 +47,7 @@ def command(
     workers: Annotated[int, typer.Option(metavar="N", min=0, help="Hosts at once; 0 chooses.")] = 0,
     output: OutputOptions,
 ) -> None:
-    """Check hosts: read each one over SSH, judge, report.
+    """Check hosts over SSH and report what is wrong.
 
     Hosts come from the first of: HOSTS, --hostfile, --rank-table, DOCTOR_HOSTS, DOCTOR_HOSTFILE, SLURM_JOB_NODELIST,
     RANK_TABLE_FILE; else this host alone.

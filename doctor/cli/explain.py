@@ -1,4 +1,4 @@
-"""`doctor explain`."""
+"""`doctor explain`: one check, one playbook, or one page of the documentation."""
 
 from __future__ import annotations
 
@@ -7,43 +7,54 @@ from typing import Annotated
 
 import typer
 
+from doctor.cli.fast_explain import width
 from doctor.cli.selection import ChecksOption, PlaybooksOption, load_errors_as_input_errors
-from doctor.cli.selection import playbooks as every_playbook
+from doctor.cli.selection import playbooks as load_playbooks
 from doctor.engine.areas import AREAS
 from doctor.engine.catalog import check_files
 from doctor.engine.errors import CommandError, UsageError
+from doctor.report.explain.topics import render, title, topics
 from doctor.session.console import write
+
+TOPICS = topics()
+NAME_HELP = "A check or a playbook, as `doctor list` and `doctor list --playbooks` name it, or a topic."
+TOPIC_LINES = "\b\nTopics:\n" + "".join(f"  {name:<12} {title(path)}\n" for name, path in TOPICS.items())
 
 
 def command(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A check, as `doctor list` names it, or a playbook.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help=NAME_HELP)],
     checks: ChecksOption = [],  # noqa: B006
     playbooks: PlaybooksOption = [],  # noqa: B006
 ) -> None:
-    """Explain a check or a playbook: why it matters, what to do, what runs on the hosts."""
+    """Explain a check, a playbook or a topic."""
     with load_errors_as_input_errors(checks):
-        check_paths = {path.stem.replace("_", "-"): path for path, _ in check_files(checks)}
-        remedies = every_playbook(playbooks, checks)
-        if name in check_paths:
+        check_files = {path.stem.replace("_", "-"): path for path, _ in check_files(checks)}
+        if name in TOPICS and name not in check_files:
+            return write(render(TOPICS[name].read_text("utf-8"), width()))
+        remedies = load_playbooks(playbooks, checks)
+        if name in check_files:
             from doctor.engine.catalog import load_check
             from doctor.remedy.catalog import playbooks_for
             from doctor.report.explain.checks import check_page
 
-            return write(check_page(load_check(check_paths[name]), playbooks_for(remedies, name)))
+            return write(check_page(load_check(check_files[name]), playbooks_for(remedies, name)))
     for playbook in remedies:
         if playbook.name == name:
             from doctor.report.explain.playbooks import playbook_page
 
             return write(playbook_page(playbook))
-    raise _unknown_name(name, (*check_paths, *(remedy.name for remedy in remedies)))
+    raise _unknown_name(name, (*check_files, *(playbook.name for playbook in remedies)))
 
 
-def _unknown_name(name: str, known_names: Iterable[str]) -> CommandError:
+command.__doc__ = f"{command.__doc__}\n\n{TOPIC_LINES}"
+
+
+def _unknown_name(name: str, names: Iterable[str]) -> CommandError:
     from doctor.config.file import did_you_mean
     from doctor.engine.sanitize import printable
 
     if name in AREAS:
         return UsageError(f"{name} is an area; `doctor list --select {name}` names its checks")
-    lists = "; `doctor list` names the checks, `doctor list --playbooks` the playbooks"
-    near = did_you_mean(name, list(known_names)) or lists
-    return UsageError(f"no check or playbook is named '{printable(name, 100)}'{near}")
+    lists = "; `doctor list` names the checks, `doctor list --playbooks` the playbooks, and the topics are "
+    hint = did_you_mean(name, [*names, *TOPICS]) or lists + ", ".join(TOPICS)
+    return UsageError(f"no check, playbook or topic is named '{printable(name, 100)}'{hint}")

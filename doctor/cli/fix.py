@@ -47,7 +47,7 @@ def command(
     config: Annotated[Path | None, typer.Option(metavar="FILE", help="Waivers, instead of doctor.toml.")] = None,
     display: DisplayOptions,
 ) -> None:
-    """Mend what checks find: a plan first; with --apply the mending, proven by the same checks.
+    """Plan fixes for findings; with --apply, run and verify them.
 
     Without --apply and --undo nothing changes: the hosts are checked, and a plan is shown and saved. Steps that need
     root are made by root itself, or through sudo -n. Hosts that a job uses are left alone without --force.

@@ -32,7 +32,7 @@ def command(
     playbooks: Annotated[bool, typer.Option("--playbooks", help="List the playbooks instead.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
 ) -> None:
-    """List the checks: name, severity, and what is so when all is well."""
+    """List the checks or playbooks."""
     if playbooks:
         return _playbooks(folders, select, ignore, checks, as_json)
     if folders:

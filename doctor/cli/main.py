@@ -25,6 +25,13 @@ def run_fast_path(argv: list[str]) -> bool:
         from doctor.engine.catalog import check_files
 
         write(format_check_list([read_list_entry(path) for path, _ in check_files()]))
+    elif argv[:1] == ["explain"] and len(argv) == 2:
+        from doctor.cli.fast_explain import explanation
+
+        page = explanation(argv[1])
+        if page is not None:
+            write(page)
+        return page is not None
     else:
         return False
     return True

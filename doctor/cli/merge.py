@@ -25,7 +25,7 @@ def command(
     checks: ChecksOption = [],  # noqa: B006
     output: OutputOptions,
 ) -> None:
-    """Judge a fleet by the files that doctor node left on each of its hosts.
+    """Evaluate the records that doctor node wrote on each host.
 
     The hosts that must be there come from the first of: --expect, --hostfile, --rank-table, DOCTOR_HOSTS,
     DOCTOR_HOSTFILE, SLURM_JOB_NODELIST, RANK_TABLE_FILE; else from the files, and then a host that left none is not

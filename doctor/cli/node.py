@@ -49,7 +49,7 @@ def command(
     budget: Annotated[float, typer.Option(metavar="S", min=0, help="Seconds for the whole run; 0 is none.")] = 0.0,
     output: OutputOptions,
 ) -> None:
-    """Look at this host alone, without SSH, and report or leave a file for doctor merge.
+    """Check this host alone, or write its record for doctor merge.
 
     It is called by --name, else SLURMD_NODENAME, else as the fleet (--expect, --hostfile, --rank-table, DOCTOR_HOSTS,
     DOCTOR_HOSTFILE, SLURM_JOB_NODELIST, RANK_TABLE_FILE) names it, else by its short host name.

@@ -87,7 +87,7 @@ def command(
     sudo: Annotated[bool, typer.Option("--sudo", help="Read with sudo -n what only root can read.")] = False,
     reporting: ReportingOptions,
 ) -> None:
-    """Decide in a job script whether the job may start: one line, one exit code, within a budget.
+    """Gate a job: one line, one exit code, bounded time.
 
     Finds out what it was started by, and which hosts the job has. One process looks at all of them; started on every
     host or rank (srun, mpirun, torchrun), each host looks at itself, and rank 0 at all.

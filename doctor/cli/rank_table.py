@@ -46,7 +46,7 @@ def command(
     budget: Annotated[float, typer.Option(metavar="S", min=0, help="Seconds for the whole run; 0 is none.")] = 0.0,
     workers: Annotated[int, typer.Option(metavar="N", min=0, help="Hosts at once; 0 chooses.")] = 0,
 ) -> None:
-    """Make a rank table from what the hosts themselves say: checked, and whole or not at all.
+    """Generate a validated rank table from live hosts.
 
     Hosts come from where `doctor check` takes them, and ranks follow their order, then the NPUs' numbers. Version 1.0
     for A1 and A2; 1.2, with super pods and SDIDs, for A3. Each server_id is the host's name as given here. The hosts

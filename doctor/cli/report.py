@@ -40,7 +40,7 @@ def command(
     checks: ChecksOption = [],  # noqa: B006 - typer's way
     output: OutputOptions,
 ) -> None:
-    """Show a saved run or report again: in any format, or beside an older one.
+    """Render a saved run or report again, or compare two.
 
     A run is judged anew, by the checks that it was made for; a report is taken as it was judged, waivers
     and all. With --diff, a finding that is not there any more is gone only where its check looked again, else it is

@@ -62,7 +62,7 @@ def command(
     checks: ChecksOption = [],  # noqa: B006
     output: OutputOptions,
 ) -> None:
-    """Train a tiny model in parallel on the hosts, and name the rank that breaks it.
+    """Train a tiny model on the hosts and name the rank that fails.
 
     With no hosts: on this machine, 4 ranks on its CPUs. Hosts come from where `doctor check` takes them. It needs
     torch for the job's interpreter on every host (--python), starts nothing that outlives it, and writes nothing there.

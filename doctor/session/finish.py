@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple, NoReturn
 import typer
 
 from doctor.engine.errors import InputError, require_one_of
+from doctor.report.formats.registry import FORMATS
 from doctor.session.console import write
 from doctor.session.output_files import EventStreams, open_event_streams, requested_targets, write_files
 from doctor.session.policy import apply_policy, validate_settings
@@ -22,16 +23,14 @@ if TYPE_CHECKING:
     from doctor.session.examine import Examination
 
 
-FORMAT_HELP = "human, plain, oneline, json, jsonl, md, junit, prometheus; may be given again"
+FORMATS_HELP = f"To stdout or FILE: {', '.join(FORMATS)}; repeatable."
 
 
 class OutputOptions(NamedTuple):
     """What is put out, and what makes a run fail."""
 
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout: short for -f json.")] = False
-    formats: Annotated[
-        list[str], typer.Option("--format", "-f", metavar="FORMAT[=FILE]", help=f"To stdout or FILE: {FORMAT_HELP}.")
-    ] = []
+    formats: Annotated[list[str], typer.Option("--format", "-f", metavar="FORMAT[=FILE]", help=FORMATS_HELP)] = []
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="On stdout only what -f puts there.")] = False
     redact: Annotated[
         bool, typer.Option("--redact", help="Pseudonyms for hosts, addresses and users; --save keeps the names.")

@@ -16,6 +16,7 @@ CONTENDERS = {
     "doctor --help": [DOCTOR, "--help"],
     "doctor list": [DOCTOR, "list"],
     "doctor explain": [DOCTOR, "explain", "host-unreachable"],
+    "doctor explain TOPIC": [DOCTOR, "explain", "job-scripts"],
 }
 
 

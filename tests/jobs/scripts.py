@@ -1,11 +1,11 @@
-"""The README's job scripts, cut out as they stand: each follows a marker with its name."""
+"""The job scripts of doctor/docs/job-scripts.md, as printed: each follows a marker with its name."""
 
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
-README = Path(__file__).resolve().parents[2] / "README.md"
+from doctor.report.explain.topics import topics
+
 _FENCE = r"^<!-- job: {name} -->\n```\w+\n(.*?)^```$"
 
 TRAIN = """\
@@ -17,11 +17,14 @@ os.write(1, f"trained {os.environ[names[-1]] if names else '-'} on {os.uname().n
 
 
 def script(name: str) -> str:
-    found = re.findall(_FENCE.format(name=re.escape(name)), README.read_text("utf-8"), re.MULTILINE | re.DOTALL)
-    assert len(found) == 1, f"the README has {len(found)} scripts with the marker <!-- job: {name} -->"
-    return str(found[0])
+    """The script with this name. There is exactly one."""
+    scripts = re.findall(
+        _FENCE.format(name=re.escape(name)), topics()["job-scripts"].read_text("utf-8"), re.MULTILINE | re.DOTALL
+    )
+    assert len(scripts) == 1, f"expected one script with the marker <!-- job: {name} -->, observed {len(scripts)}"
+    return str(scripts[0])
 
 
-def trained(said: str) -> list[str]:
+def trained(output: str) -> list[str]:
     """The hosts that it was trained on, from the output of a job."""
-    return sorted(re.findall(r"^trained \S+ on (\S+)$", said, re.MULTILINE))
+    return sorted(re.findall(r"^trained \S+ on (\S+)$", output, re.MULTILINE))

@@ -1,4 +1,4 @@
-"""What is known of a check before it runs: its page, its line in a list, its row in the README. No terminal needed."""
+"""What is known of a check before it runs: its page, its line in a list, its row in the catalogue."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def listing_json(checks: Iterable[Check]) -> str:
 
 
 def catalog_markdown(checks: Iterable[Check]) -> str:
-    """The README's table of all checks, by area."""
+    """The table of all checks in the catalogue page, by area."""
     parts: list[str] = []
     for area, members in by_area(checks):
         rows = [f"| `{check.name}` | {check.severity.value} | {_cell(check.claim)} |" for check in members]

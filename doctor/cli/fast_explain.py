@@ -1,0 +1,51 @@
+"""`doctor explain NAME` for a built-in check or a topic, without the weight of a command line."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from doctor.engine.catalog import bundled_folder
+
+if TYPE_CHECKING:
+    from doctor.remedy.playbook import Playbook
+
+
+def explanation(name: str) -> str | None:
+    """The page of a built-in check or of a topic. None for any other name: the complete command line answers it."""
+    path = bundled_folder("checks") / f"{name.replace('-', '_')}.py"
+    if name.replace("-", "").isalnum() and path.is_file():
+        return check_page(name, path)
+    from doctor.report.explain.topics import render, topics
+
+    topic = topics().get(name)
+    return render(topic.read_text("utf-8"), width()) if topic else None
+
+
+def check_page(name: str, path: Path) -> str:
+    """A check's page with its playbooks; of the playbook files only those that mention the check are parsed."""
+    from doctor.engine.catalog import load_check
+    from doctor.report.explain.checks import check_page
+
+    files = [file for file in sorted(bundled_folder("playbooks").glob("*.toml")) if name in file.read_text("utf-8")]
+    playbooks = [built_in_playbook(file) for file in files]
+    return check_page(load_check(path), [playbook for playbook in playbooks if name in playbook.treats])
+
+
+def built_in_playbook(path: Path) -> Playbook:
+    """One of our own playbooks. They are valid, so that the rules for playbooks need not be loaded."""
+    from doctor.config.toml_compat import loads
+    from doctor.remedy.playbook import Playbook, PlaybookStep
+
+    table = loads(path.read_text("utf-8"))
+    steps = tuple(PlaybookStep(number, **step) for number, step in enumerate(table.pop("step"), 1))
+    return Playbook(path.stem.replace("_", "-"), str(path), treats=tuple(table.pop("treats")), steps=steps, **table)
+
+
+def width() -> int:
+    """Columns of the terminal, or of ``COLUMNS`` in one; 80 in a pipe."""
+    from doctor.report.layout.terminal import detect_terminal
+
+    return detect_terminal(sys.stdout, "never", os.environ).width or 80

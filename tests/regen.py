@@ -1,0 +1,75 @@
+"""Writes every generated file anew: ``python -m tests.regen``, or ``hatch run regen``.
+
+python -m tests.regen                help.txt, the generated parts of the pages, golden reports
+python -m tests.regen --check        names what is stale, writes nothing, and exits 1 if there is any
+python -m tests.regen --transcripts  the README's transcripts, too, from real runs on test hosts (root, torch)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from doctor.cli.app import application
+from doctor.cli.main import HELP
+from tests import readme
+from tests.report import golden
+
+HELP_WIDTH = 100
+"""Columns of help.txt."""
+
+
+def help_text(*argv: str, width: int = HELP_WIDTH) -> str:
+    """What the command line prints for these words."""
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.suppress(SystemExit):
+        application(argv)([*argv], prog_name="doctor", terminal_width=width)
+    return out.getvalue()
+
+
+def generated() -> Iterator[tuple[Path, str | None]]:
+    """Every generated file and what it should hold; None for one that should not exist."""
+    yield HELP, help_text("--help")
+    for page in readme.PAGES:
+        yield page, readme.refreshed(page)
+    reports = {golden.FOLDER / name: make() for name, make in golden.files()}
+    yield from reports.items()
+    yield from ((path, None) for path in golden.FOLDER.glob("*.txt") if path not in reports)
+
+
+def stale() -> Iterator[tuple[Path, str | None]]:
+    """Those whose content is another one."""
+    for path, content in generated():
+        if content != (path.read_text("utf-8") if path.exists() else None):
+            yield path, content
+
+
+def write(path: Path, content: str | None) -> None:
+    if content is None:
+        path.unlink()
+    else:
+        path.write_text(content, "utf-8")
+
+
+def main(argv: list[str]) -> int:
+    unknown = set(argv) - {"--check", "--transcripts"}
+    if unknown:
+        print(f"{unknown.pop()}: expected --check or --transcripts", file=sys.stderr)
+        return 2
+    if "--transcripts" in argv:
+        from tests import transcripts
+
+        transcripts.write()
+    files = list(stale())
+    for path, content in files:
+        print(f"{'stale' if '--check' in argv else 'wrote'} {path.relative_to(readme.ROOT)}")
+        if "--check" not in argv:
+            write(path, content)
+    return 1 if files and "--check" in argv else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -25,6 +25,6 @@ def cann_env_not_set(torch: TorchImport) -> Iterator[Finding]:
             "import torch succeeds only after sourcing {set_env}",
             set_env=torch.set_env,
             library=missing_library(torch.error) or "its environment",
-            saw=torch.error,
-            want="import torch succeeds",
+            observed=torch.error,
+            expected="import torch succeeds",
         )

@@ -25,4 +25,4 @@ def cann_missing(inventory: NpuInventory, python: PythonEnv, cann: CannVersion |
     if not layers:
         raise Skip("neither torch_npu nor MindSpore is installed here; a job in a container is looked at with --within")
     if cann is None:
-        yield Finding("{layers} is installed, and CANN is not", layers=layers, saw="no CANN", want="CANN")
+        yield Finding("{layers} is installed, and CANN is not", layers=layers, observed="no CANN", expected="CANN")

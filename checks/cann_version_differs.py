@@ -14,7 +14,7 @@ def cann_version_differs(cann: PerHost[CannVersion]) -> Iterator[Finding]:
     may choose different algorithms for one collective, and hang.
 
     ## What to do
-    Install CANN {want} on {host}, or let `latest` and the job's environment point to it. Where the job runs in a
+    Install CANN {expected} on {host}, or let `latest` and the job's environment point to it. Where the job runs in a
     container, name it with --within.
 
     ## Source
@@ -22,4 +22,4 @@ def cann_version_differs(cann: PerHost[CannVersion]) -> Iterator[Finding]:
     environment names, else that `latest` points to; the majority is the norm.
     """
     values = {host: host_cann.version for host, host_cann in cann.items()}
-    yield from differing(values, "CANN {saw}; {count} of {total} hosts have {want}")
+    yield from differing(values, "CANN {observed}; {count} of {total} hosts have {expected}")

@@ -8,7 +8,7 @@ from doctor.facts.visit import ClockOffset
 MAX_DIFFERENCE_S = 1.0
 
 
-@check(severity=WARNING, area="reach")
+@check(severity=WARNING, area="connectivity")
 def clocks_differ(clocks: PerHost[ClockOffset]) -> Iterator[Finding]:
     """The clocks of all hosts agree to within one second.
 
@@ -53,6 +53,6 @@ def clocks_differ(clocks: PerHost[ClockOffset]) -> Iterator[Finding]:
             way="ahead of" if seconds > 0 else "behind",
             error=round(error, 3),
             whom="the fleet's middle; no majority tells which clock is right" if tie else "most hosts",
-            saw=f"{seconds:+.3f} s",
-            want=f"at most {MAX_DIFFERENCE_S:g} s from the other hosts",
+            observed=f"{seconds:+.3f} s",
+            expected=f"at most {MAX_DIFFERENCE_S:g} s from the other hosts",
         )

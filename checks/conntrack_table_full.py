@@ -23,9 +23,9 @@ def conntrack_table_full(conntrack: Conntrack) -> Iterator[Finding]:
     """
     if conntrack.count > MAX_SHARE * conntrack.maximum:
         yield Finding(
-            "{saw} connections are tracked, of {most} at most; expected at most {want}",
-            saw=conntrack.count,
+            "{observed} connections are tracked, of {most} at most; expected at most {expected}",
+            observed=conntrack.count,
             most=conntrack.maximum,
-            want=int(MAX_SHARE * conntrack.maximum),
+            expected=int(MAX_SHARE * conntrack.maximum),
             double=2 * conntrack.maximum,
         )

@@ -22,4 +22,6 @@ def detect_address_is_self(detect: DetectAddresses, addresses: DeviceAddresses) 
     for npu, watched in detect.by_npu.items():
         interface = addresses.by_npu.get(npu)
         if interface is not None and interface.ip == watched:
-            yield Finding("NPU {npu} watches {saw}, its own address; expected another one", npu=npu, saw=watched)
+            yield Finding(
+                "NPU {npu} watches {observed}, its own address; expected another one", npu=npu, observed=watched
+            )

@@ -36,6 +36,6 @@ def device_ip_conflict(addresses: PerHost[DeviceAddresses]) -> Iterator[Finding]
                 ip=ip,
                 npu=claims[-1][1],
                 owners=format_npus(claims),
-                saw=len(claims),
-                want=1,
+                observed=len(claims),
+                expected=1,
             )

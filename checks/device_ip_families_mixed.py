@@ -22,4 +22,4 @@ def device_ip_families_mixed(addresses: PerHost[DeviceAddresses]) -> Iterator[Fi
     HCCL's check of the rank table: one IP family for all ranks.
     """
     kinds = {host_npu: f"IPv{interface.version}" for host_npu, interface in flatten_by_npu(addresses).items()}
-    yield from differing_npus(kinds, "{saw} address on NPU {npus}; {count} of {total} NPUs have {want}")
+    yield from differing_npus(kinds, "{observed} address on NPU {npus}; {count} of {total} NPUs have {expected}")

@@ -50,8 +50,10 @@ def device_ip_refused(
             yield from _reserved_segment_findings(npu, interface.ip, closed, "device IP")
             net = interface.network
             if net.prefixlen < 31 and interface.ip in (net.network_address, net.broadcast_address):
-                template = "NPU {npu} has the device IP {saw}, which is not a host's address in {segment}; expected one"
-                yield Finding(template, npu=npu, saw=interface.ip, segment=net)
+                template = (
+                    "NPU {npu} has the device IP {observed}, which is not a host's address in {segment}; expected one"
+                )
+                yield Finding(template, npu=npu, observed=interface.ip, segment=net)
     for npu, ip in sorted(wished.items()):
         live = addresses.by_npu.get(npu)
         if live is None or live.ip != ip:
@@ -61,8 +63,8 @@ def device_ip_refused(
 def _reserved_segment_findings(npu: int, ip: IPv4Address, closed: list[str], role: str) -> Iterator[Finding]:
     segment = next((network for network in closed if ip in IPv4Network(network)), "")
     if segment:
-        template = "NPU {npu} has {saw} as its {what}; expected one outside {segment}, which the driver keeps"
-        yield Finding(template, npu=npu, saw=ip, what=role, segment=segment)
+        template = "NPU {npu} has {observed} as its {what}; expected one outside {segment}, which the driver keeps"
+        yield Finding(template, npu=npu, observed=ip, what=role, segment=segment)
 
 
 def _address(settings: Mapping[str, str]) -> IPv4Address | None:

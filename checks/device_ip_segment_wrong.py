@@ -36,7 +36,7 @@ def device_ip_segment_wrong(
     up its links and times out minutes later, and only on the ranks that talk to that NPU.
 
     ## What to do
-    Give NPU {npu} of {host} an address in {want}: `hccn_tool -i {npu} -ip -s address A netmask M`; or give it a
+    Give NPU {npu} of {host} an address in {expected}: `hccn_tool -i {npu} -ip -s address A netmask M`; or give it a
     gateway: `hccn_tool -i {npu} -gateway -s gateway G`.
 
     ## Source
@@ -87,13 +87,13 @@ def _stray_findings(networks: Mapping[Npu, Network], stray: Mapping[Npu, Network
     undecided: dict[Npu, Network] = {}
     for place in range(positions):
         here = {host_npu: net for host_npu, net in networks.items() if host_npu[1] % positions == place}
-        want = most_common_value(here.values())
-        if want:
-            plan[place] = want
+        expected = most_common_value(here.values())
+        if expected:
+            plan[place] = expected
         elif stray.keys() & here.keys():
             undecided |= here
     if undecided:
-        yield tie_finding(undecided, want="one segment for each position")
+        yield tie_finding(undecided, expected="one segment for each position")
     yield from _outside_findings(stray, plan, positions)
     if positions == 4:
         yield from _shared_findings(networks, plan)
@@ -101,18 +101,20 @@ def _stray_findings(networks: Mapping[Npu, Network], stray: Mapping[Npu, Network
 
 def _outside_findings(stray: Mapping[Npu, Network], plan: Mapping[int, Network], positions: int) -> Iterator[Finding]:
     wrong = {}
-    for host_npu, saw in stray.items():
-        want = plan.get(host_npu[1] % positions, saw)
-        if not saw.overlaps(want):  # those that overlap differ by their netmask, which device-netmask-differs tells
-            wrong[host_npu] = (saw, want)
-    for host, (saw, want), npus in group_by_host(wrong):
+    for host_npu, observed in stray.items():
+        expected = plan.get(host_npu[1] % positions, observed)
+        if not observed.overlaps(
+            expected
+        ):  # those that overlap differ by their netmask, which device-netmask-differs tells
+            wrong[host_npu] = (observed, expected)
+    for host, (observed, expected), npus in group_by_host(wrong):
         yield Finding(
-            "segment {saw} on NPU {npus}; expected {want}, and no gateway leads there",
+            "segment {observed} on NPU {npus}; expected {expected}, and no gateway leads there",
             hosts=[host],
             npu=npus[0],
             npus=npus,
-            saw=saw,
-            want=want,
+            observed=observed,
+            expected=expected,
         )
 
 
@@ -122,12 +124,12 @@ def _shared_findings(networks: Mapping[Npu, Network], plan: Mapping[int, Network
         if twin is not None:
             npus = [twin, place, twin + 4, place + 4]
             yield Finding(
-                "one segment, {saw}, on NPU {npus}; expected another one for {twin} and {far_twin} than for the rest",
+                "one segment, {observed}, on NPU {npus}; expected another one for {twin} and {far_twin} than for the rest",
                 hosts=list(dict.fromkeys(host for (host, npu), at in networks.items() if npu in npus and at == net)),
                 npu=place,
                 npus=npus,
                 twin=twin,
                 far_twin=twin + 4,
-                saw=net,
-                want="a segment that no other position has",
+                observed=net,
+                expected="a segment that no other position has",
             )

@@ -14,11 +14,11 @@ def device_mtu_differs(mtus: PerHost[DeviceMtu]) -> Iterator[Finding]:
     transfer stalls until its retries are used up (EI0013, error CQE) or crawls.
 
     ## What to do
-    `hccn_tool -i {npu} -mtu -s size {want}`, and see that the switch lets as much pass.
+    `hccn_tool -i {npu} -mtu -s size {expected}`, and see that the switch lets as much pass.
 
     ## Source
     How Ethernet works; read with `hccn_tool -mtu -g`, and compared with what most NPUs of the fleet have.
     """
     yield from differing_npus(
-        flatten_by_npu(mtus), "MTU of {saw} bytes on NPU {npus}; {count} of {total} NPUs have {want} bytes"
+        flatten_by_npu(mtus), "MTU of {observed} bytes on NPU {npus}; {count} of {total} NPUs have {expected} bytes"
     )

@@ -45,12 +45,12 @@ def device_net_unhealthy(
         for npu in npus if use.get(host) else ():
             watched = detect[host].by_npu.get(npu) if detect and host in detect else None
             yield Finding(
-                "NPU {npu} reports {saw} for its network (it watches {watched}); expected {want}",
+                "NPU {npu} reports {observed} for its network (it watches {watched}); expected {expected}",
                 hosts=[host],
                 npu=npu,
                 watched=watched or "an address that is not known",
-                saw=health[host].by_npu[npu],
-                want="Success",
+                observed=health[host].by_npu[npu],
+                expected="Success",
             )
     require_port_use(use, [host for host, npus in sick.items() if npus], "NPUs report a broken network")
 

@@ -19,7 +19,7 @@ def device_netmask_differs(addresses: PerHost[DeviceAddresses]) -> Iterator[Find
 
     ## What to do
     `hccn_tool -i {npu} -ip -s address A netmask M` with the address that the NPU has and the netmask of the others,
-    of prefix length {want}.
+    of prefix length {expected}.
 
     ## Source
     How IP routing works; only segments that overlap are compared, so plans with several segments may mix masks.
@@ -35,22 +35,22 @@ def device_netmask_differs(addresses: PerHost[DeviceAddresses]) -> Iterator[Find
         around = (net.supernet(new_prefix=length) for length in lengths if length <= net.prefixlen)
         shared[next(wide for wide in around if wide in networks)][host_npu] = net.prefixlen
     for home, masks in shared.items():
-        want = most_common_value(masks.values())
-        if want is None:
+        expected = most_common_value(masks.values())
+        if expected is None:
             yield tie_finding(
-                {host_npu: f"/{length}" for host_npu, length in masks.items()}, segment=home, want="one netmask"
+                {host_npu: f"/{length}" for host_npu, length in masks.items()}, segment=home, expected="one netmask"
             )
             continue
-        for host, saw, npus in group_by_host(
-            {host_npu: length for host_npu, length in masks.items() if length != want}
+        for host, observed, npus in group_by_host(
+            {host_npu: length for host_npu, length in masks.items() if length != expected}
         ):
             yield Finding(
-                "netmask of {saw} bits in {segment} on NPU {npus}; most NPUs there have {want} bits",
+                "netmask of {observed} bits in {segment} on NPU {npus}; most NPUs there have {expected} bits",
                 hosts=[host],
                 npu=npus[0],
                 npus=npus,
                 segment=home,
-                saw=saw,
-                want=want,
-                netmask=str(ip_network((home.network_address, want), strict=False).netmask),
+                observed=observed,
+                expected=expected,
+                netmask=str(ip_network((home.network_address, expected), strict=False).netmask),
             )

@@ -34,10 +34,12 @@ def device_speed_low(
     speed_by_npu = {host_npu: speed for host_npu, speed in flatten_by_npu(speeds).items() if host_npu[0] in family}
     for product in sorted({family[host] for host, _ in speed_by_npu}):
         fleet = {host_npu: speed for host_npu, speed in speed_by_npu.items() if family[host_npu[0]] == product}
-        want = RATED.get(product) or most_common_value(fleet.values()) or max(fleet.values())
-        for host, saw, npus in group_by_host({host_npu: speed for host_npu, speed in fleet.items() if speed < want}):
-            template = "{saw} Mb/s on the link of NPU {npus}; expected {want} Mb/s"
-            yield Finding(template, hosts=[host], npu=npus[0], npus=npus, saw=saw, want=want)
+        expected = RATED.get(product) or most_common_value(fleet.values()) or max(fleet.values())
+        for host, observed, npus in group_by_host(
+            {host_npu: speed for host_npu, speed in fleet.items() if speed < expected}
+        ):
+            template = "{observed} Mb/s on the link of NPU {npus}; expected {expected} Mb/s"
+            yield Finding(template, hosts=[host], npu=npus[0], npus=npus, observed=observed, expected=expected)
     up = [host_npu for host_npu, state in flatten_by_npu(links or {}).items() if state == "UP"]
     mute = [(host, npu) for host, npu in up if host in speeds and npu in speeds[host].unknown]
     if mute:

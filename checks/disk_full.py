@@ -28,19 +28,19 @@ def disk_full(disks: DiskSpace) -> Iterator[Finding]:
         if disk.read_only:
             continue
         if disk.free < min(MIN_FREE_BYTES, MIN_FREE_SHARE * disk.size):
-            want = format_bytes(int(min(MIN_FREE_BYTES, MIN_FREE_SHARE * disk.size)))
+            expected = format_bytes(int(min(MIN_FREE_BYTES, MIN_FREE_SHARE * disk.size)))
             yield Finding(
-                "{path}: {saw} of {size} are free; expected at least {want}",
+                "{path}: {observed} of {size} are free; expected at least {expected}",
                 path=disk.path,
-                saw=format_bytes(disk.free),
+                observed=format_bytes(disk.free),
                 size=format_bytes(disk.size),
-                want=want,
+                expected=expected,
             )
         if disk.files_free < min(MIN_FREE_FILES, MIN_FREE_FILES_SHARE * disk.files):
             yield Finding(
-                "{path}: room for {saw} more files of {size}; expected at least {want}",
+                "{path}: room for {observed} more files of {size}; expected at least {expected}",
                 path=disk.path,
-                saw=disk.files_free,
+                observed=disk.files_free,
                 size=disk.files,
-                want=int(min(MIN_FREE_FILES, MIN_FREE_FILES_SHARE * disk.files)),
+                expected=int(min(MIN_FREE_FILES, MIN_FREE_FILES_SHARE * disk.files)),
             )

@@ -28,6 +28,6 @@ def driver_install_incomplete(versions: NpuVersions, table: NpuTable | None) -> 
     yield Finding(
         "the installation of NPU driver {driver} did not come to its end",
         driver=versions.driver,
-        saw=status or "no status",
-        want="complete",
+        observed=status or "no status",
+        expected="complete",
     )

@@ -14,10 +14,10 @@ def driver_version_differs(versions: PerHost[NpuVersions]) -> Iterator[Finding]:
     the others take, or is slower, and the rest wait for it.
 
     ## What to do
-    Install driver {want} on {host}, with the firmware that belongs to it, and restart the host.
+    Install driver {expected} on {host}, with the firmware that belongs to it, and restart the host.
 
     ## Source
     `Version` in /usr/local/Ascend/driver/version.info; hosts are compared with each other.
     """
     values = {host: host_versions.driver for host, host_versions in versions.items()}
-    yield from differing(values, "NPU driver {saw}; {count} of {total} hosts have {want}")
+    yield from differing(values, "NPU driver {observed}; {count} of {total} hosts have {expected}")

@@ -63,6 +63,6 @@ def firewall_blocks_job(
             nft_table=f"{block.positions[0].table.family} {block.positions[0].table.name}",
             boot_files=boot_files(block),
             boot_lines=boot_lines(block),
-            saw=block.rules[0],
-            want="accepted",
+            observed=block.rules[0],
+            expected="accepted",
         )

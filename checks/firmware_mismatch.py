@@ -33,8 +33,8 @@ def firmware_mismatch(versions: NpuVersions) -> Iterator[Finding]:
         raise Unreadable(f"firmware {firmware} cannot be compared with the driver's range {ranges[0]}") from None
     if not fits:
         yield Finding(
-            "firmware {saw} is not among those that driver {driver} fits; expected {want}",
+            "firmware {observed} is not among those that driver {driver} fits; expected {expected}",
             driver=versions.driver,
-            saw=firmware,
-            want=[f"{first} to {last}" for first, last in ranges],
+            observed=firmware,
+            expected=[f"{first} to {last}" for first, last in ranges],
         )

@@ -14,10 +14,10 @@ def firmware_version_differs(versions: PerHost[NpuVersions]) -> Iterator[Finding
     fails in a way that no other shows.
 
     ## What to do
-    Install firmware {want} on {host}: `./Ascend-hdk-<chip>-npu-firmware_{want}.run --full`, and restart the host.
+    Install firmware {expected} on {host}: `./Ascend-hdk-<chip>-npu-firmware_{expected}.run --full`, and restart the host.
 
     ## Source
     `Version` in /usr/local/Ascend/firmware/version.info; hosts are compared with each other.
     """
     values = {host: host_versions.firmware for host, host_versions in versions.items() if host_versions.firmware}
-    yield from differing(values, "NPU firmware {saw}; {count} of {total} hosts have {want}")
+    yield from differing(values, "NPU firmware {observed}; {count} of {total} hosts have {expected}")

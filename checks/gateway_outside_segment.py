@@ -31,7 +31,7 @@ def gateway_outside_segment(
         near = segments.values() if product.family == "A1" else [segments[npu]] if npu in segments else []
         if near and not any(gateway in segment for segment in near):
             nearest_segment = segments.get(npu, next(iter(near)))
-            template = "NPU {npu} has the gateway {saw}, outside its segment {segment}; expected one inside"
+            template = "NPU {npu} has the gateway {observed}, outside its segment {segment}; expected one inside"
             inside = Counter(str(candidate) for candidate in gateways.by_npu.values() if candidate in nearest_segment)
             likely = inside.most_common(1)[0][0] if inside else ""
-            yield Finding(template, npu=npu, saw=gateway, segment=nearest_segment, gateway=likely)
+            yield Finding(template, npu=npu, observed=gateway, segment=nearest_segment, gateway=likely)

@@ -20,4 +20,4 @@ def gpu_count_differs(inventory: PerHost[GpuInventory]) -> Iterator[Finding]:
     The hosts are compared with each other by what `nvidia-smi --query-gpu` lists; the majority is the norm.
     """
     counts = {host: len(host_gpus.gpus) + len(host_gpus.unread) for host, host_gpus in inventory.items()}
-    yield from differing(counts, "{saw} GPUs; {count} of {total} hosts have {want}")
+    yield from differing(counts, "{observed} GPUs; {count} of {total} hosts have {expected}")

@@ -13,10 +13,10 @@ def gpu_driver_differs(inventory: PerHost[GpuInventory]) -> Iterator[Finding]:
     An older driver refuses a newer CUDA on that host alone, and differences in speed and in faults are hard to trace.
 
     ## What to do
-    Install {want} on {host}, and restart it.
+    Install {expected} on {host}, and restart it.
 
     ## Source
     The hosts are compared with each other by `driver_version` of `nvidia-smi --query-gpu`; the majority is the norm.
     """
     versions = {host: host_gpus.gpus[0].driver for host, host_gpus in inventory.items() if host_gpus.gpus}
-    yield from differing(versions, "NVIDIA driver {saw}; {count} of {total} hosts have {want}")
+    yield from differing(versions, "NVIDIA driver {observed}; {count} of {total} hosts have {expected}")

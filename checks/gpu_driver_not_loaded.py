@@ -23,6 +23,6 @@ def gpu_driver_not_loaded(cards: GpuCards) -> Iterator[Finding]:
         yield Finding(
             "the NVIDIA driver is not loaded, on a host with {gpus} GPUs",
             gpus=cards.pci,
-            saw="no /proc/driver/nvidia/version",
-            want="the module nvidia is loaded",
+            observed="no /proc/driver/nvidia/version",
+            expected="the module nvidia is loaded",
         )

@@ -22,9 +22,9 @@ def gpu_ecc_errors(inventory: GpuInventory) -> Iterator[Finding]:
     for gpu in inventory.gpus:
         if gpu.ecc_errors:
             yield Finding(
-                "GPU {gpu} has {saw} uncorrected memory errors since its driver was loaded; expected {want}",
+                "GPU {gpu} has {observed} uncorrected memory errors since its driver was loaded; expected {expected}",
                 gpu=gpu.index,
                 uuid=gpu.uuid,
-                saw=gpu.ecc_errors,
-                want=0,
+                observed=gpu.ecc_errors,
+                expected=0,
             )

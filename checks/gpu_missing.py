@@ -20,4 +20,6 @@ def gpu_missing(cards: GpuCards, inventory: GpuInventory) -> Iterator[Finding]:
     """
     listed = len(inventory.gpus) + len(inventory.unread)
     if listed < cards.pci:
-        yield Finding("nvidia-smi lists {saw} GPUs, and the PCI bus shows {want}", saw=listed, want=cards.pci)
+        yield Finding(
+            "nvidia-smi lists {observed} GPUs, and the PCI bus shows {expected}", observed=listed, expected=cards.pci
+        )

@@ -37,6 +37,6 @@ def hccl_port_taken(listeners: Listeners, npus: NpuInventory, launch: LaunchConf
             owner=first.owner,
             pid=first.pid or "PID",
             user=first.user,
-            saw=f"{len(taken)} of {len(hccl_ports)} ports taken",
-            want=f"{format_ports(launch.hccl_ports)} free",
+            observed=f"{len(taken)} of {len(hccl_ports)} ports taken",
+            expected=f"{format_ports(launch.hccl_ports)} free",
         )

@@ -29,6 +29,6 @@ def hccl_ports_beyond_range(npus: PerHost[NpuInventory], launch: LaunchConfig) -
             base=base,
             missing=last - 65535,
             ports=HCCL_PORTS,
-            saw=base,
-            want=f"at most {65536 - HCCL_PORTS}",
+            observed=base,
+            expected=f"at most {65536 - HCCL_PORTS}",
         )

@@ -29,6 +29,6 @@ def hccl_ports_unreserved(ports: ReservedPorts, npus: NpuInventory, launch: Laun
     lost = [port for port in hccl_ports[:16] if ports.kernel_may_assign(port)]
     if lost:
         yield Finding(
-            "ports {ports} may be given to any outgoing connection, from local ports {range}; {saw}, expected {want}",
+            "ports {ports} may be given to any outgoing connection, from local ports {range}; {observed}, expected {expected}",
             **ports.finding_values(lost, hccl_ports, [launch.master_port]),
         )

@@ -45,8 +45,14 @@ def hccn_conf_differs(
         configured = {key: conf.by_npu.get(npu, {}).get(key, "").replace(UNSET_ADDRESS, "") for key in in_use}
         apart = [key for key in in_use if in_use[key] != configured[key]]
         if apart:
-            saw, want = ({key: values[key] or "nothing" for key in apart} for values in (in_use, configured))
-            yield Finding("NPU {npu} uses {saw}; /etc/hccn.conf has {want}", npu=npu, npus=[npu], saw=saw, want=want)
+            observed, expected = ({key: values[key] or "nothing" for key in apart} for values in (in_use, configured))
+            yield Finding(
+                "NPU {npu} uses {observed}; /etc/hccn.conf has {expected}",
+                npu=npu,
+                npus=[npu],
+                observed=observed,
+                expected=expected,
+            )
 
 
 def _live_settings(

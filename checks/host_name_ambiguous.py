@@ -5,7 +5,7 @@ from doctor import WARNING, Finding, PerHost, Skip, check
 from doctor.facts.names import HostNames
 
 
-@check(severity=WARNING, area="reach")
+@check(severity=WARNING, area="connectivity")
 def host_name_ambiguous(names: PerHost[HostNames]) -> Iterator[Finding]:
     """Every host name means the same host everywhere.
 
@@ -35,12 +35,12 @@ def host_name_ambiguous(names: PerHost[HostNames]) -> Iterator[Finding]:
         tie = any(address_set.isdisjoint(norms[0]) for address_set in norms)
         outlier_hosts = [host for host, address_set in by_host.items() if tie or address_set.isdisjoint(norms[0])]
         for host_answer in sorted({tuple(sorted(by_host[host])) for host in outlier_hosts}):
-            want = "the same everywhere; no majority tells which" if tie else ", ".join(sorted(norms[0]))
+            expected = "the same everywhere; no majority tells which" if tie else ", ".join(sorted(norms[0]))
             yield Finding(
-                "{name} means {addresses} here; expected {want}",
+                "{name} means {addresses} here; expected {expected}",
                 hosts=[host for host in outlier_hosts if by_host[host] == frozenset(host_answer)],
                 name=name,
                 addresses=list(host_answer),
-                saw=", ".join(host_answer),
-                want=want,
+                observed=", ".join(host_answer),
+                expected=expected,
             )

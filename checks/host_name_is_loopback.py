@@ -5,7 +5,7 @@ from doctor.facts.names import HostNames, hosts_file_lines
 from doctor.facts.visit import Reachability
 
 
-@check(severity=WARNING, area="reach")
+@check(severity=WARNING, area="connectivity")
 def host_name_is_loopback(
     names: HostNames, others: PerHost[HostNames], fleet: PerHost[Reachability]
 ) -> Iterator[Finding]:
@@ -35,7 +35,7 @@ def host_name_is_loopback(
             "its own name {name} means {address} on it",
             name=names.own,
             address=address,
-            saw=f"{names.own} is {', '.join(meaning.addresses)}",
-            want="an address that other hosts reach",
+            observed=f"{names.own} is {', '.join(meaning.addresses)}",
+            expected="an address that other hosts reach",
             lines=hosts_file_lines([names.own], others),
         )

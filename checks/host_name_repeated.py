@@ -5,7 +5,7 @@ from doctor import ERROR, Finding, PerHost, Skip, check
 from doctor.facts.names import HostNames
 
 
-@check(severity=ERROR, area="reach")
+@check(severity=ERROR, area="connectivity")
 def host_name_repeated(names: PerHost[HostNames]) -> Iterator[Finding]:
     """Every host calls itself by a name of its own.
 
@@ -33,6 +33,6 @@ def host_name_repeated(names: PerHost[HostNames]) -> Iterator[Finding]:
                 hosts=hosts,
                 name=name,
                 count=len(hosts),
-                saw=f"{len(hosts)} hosts named {name}",
-                want="one name a host",
+                observed=f"{len(hosts)} hosts named {name}",
+                expected="one name a host",
             )

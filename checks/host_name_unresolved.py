@@ -5,7 +5,7 @@ from doctor.facts.names import HostNames, hosts_file_lines
 from doctor.job import limit_items
 
 
-@check(severity=WARNING, area="reach")
+@check(severity=WARNING, area="connectivity")
 def host_name_unresolved(names: PerHost[HostNames]) -> Iterator[Finding]:
     """Every host finds the address of every host of the fleet by its name.
 
@@ -43,7 +43,7 @@ def host_name_unresolved(names: PerHost[HostNames]) -> Iterator[Finding]:
                 first=min(lost),
                 count=len(lost),
                 reason=lost[min(lost)].error,
-                saw=f"{len(lost)} of {len(host_names.names)} names without an address",
-                want="an address for every name",
+                observed=f"{len(lost)} of {len(host_names.names)} names without an address",
+                expected="an address for every name",
                 lines=hosts_file_lines(lost, names),
             )

@@ -5,7 +5,7 @@ from doctor.engine.fact import not_reached
 from doctor.facts.visit import Reachability
 
 
-@check(severity=ERROR, area="reach")
+@check(severity=ERROR, area="connectivity")
 def host_unreachable(reach: Reachability) -> Iterator[Finding]:
     """Every host answers over SSH.
 

@@ -21,4 +21,4 @@ def job_python_missing(python: JobPython) -> Iterator[Finding]:
     if not python.asked:
         raise Skip("no interpreter was named with --python")
     if not python.path:
-        yield Finding("there is no interpreter {want}", want=python.asked, saw="nothing that can be run")
+        yield Finding("there is no interpreter {expected}", expected=python.asked, observed="nothing that can be run")

@@ -51,14 +51,14 @@ def _drop_master(hosts_by_value: dict[str, list[str]]) -> None:
 def _findings(variable: str, hosts_by_value: Mapping[str, list[str]]) -> Iterator[Finding]:
     most = max(len(hosts) for hosts in hosts_by_value.values())
     norms = [value for value, hosts in hosts_by_value.items() if len(hosts) == most]
-    want = norms[0] or "not set" if len(norms) == 1 else "the same everywhere; no majority tells which"
+    expected = norms[0] or "not set" if len(norms) == 1 else "the same everywhere; no majority tells which"
     for value, hosts in sorted(hosts_by_value.items()):
         if len(norms) > 1 or value != norms[0]:
             yield Finding(
-                "{variable} is {value} here; expected {want}",
+                "{variable} is {value} here; expected {expected}",
                 hosts=hosts,
                 variable=variable,
                 value=value or "not set",
-                saw=value or "not set",
-                want=want,
+                observed=value or "not set",
+                expected=expected,
             )

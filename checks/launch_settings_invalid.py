@@ -36,7 +36,10 @@ def launch_settings_invalid(launch: LaunchConfig, products: PerHost[NpuProduct] 
 
 
 def _finding(setting: EnvSetting) -> Finding:
-    saw = setting.value or '""'
+    observed = setting.value or '""'
     return Finding(
-        "{variable} has a value that is not accepted", variable=setting.variable, saw=saw, want=setting.expected
+        "{variable} has a value that is not accepted",
+        variable=setting.variable,
+        observed=observed,
+        expected=setting.expected,
     )

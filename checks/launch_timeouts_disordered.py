@@ -29,15 +29,19 @@ def launch_timeouts_disordered(launch: LaunchConfig) -> Iterator[Finding]:
     limit = execute if execute is not None else DEFAULT_EXEC_TIMEOUT_S
     if connect is not None and limit and connect >= limit:
         yield Finding(
-            "HCCL_CONNECT_TIMEOUT is not below HCCL_EXEC_TIMEOUT", saw=f"{connect:g} s", want=f"below {limit:g} s"
+            "HCCL_CONNECT_TIMEOUT is not below HCCL_EXEC_TIMEOUT",
+            observed=f"{connect:g} s",
+            expected=f"below {limit:g} s",
         )
     if event is not None and limit and event <= limit:
         yield Finding(
-            "HCCL_EVENT_TIMEOUT is not above HCCL_EXEC_TIMEOUT", saw=f"{event:g} s", want=f"above {limit:g} s"
+            "HCCL_EVENT_TIMEOUT is not above HCCL_EXEC_TIMEOUT", observed=f"{event:g} s", expected=f"above {limit:g} s"
         )
     if connect is not None and connect < 300 and launch.rank_table_path:
         yield Finding(
-            "HCCL_CONNECT_TIMEOUT is short for a start with a rank table", saw=f"{connect:g} s", want="at least 300 s"
+            "HCCL_CONNECT_TIMEOUT is short for a start with a rank table",
+            observed=f"{connect:g} s",
+            expected="at least 300 s",
         )
 
 

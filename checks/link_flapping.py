@@ -28,9 +28,9 @@ def link_flapping(history: LinkHistory) -> Iterator[Finding]:
         recent = [when for when, _ in record.changes if when > record.device_time - WINDOW]
         if len(recent) > MAX_CHANGES:
             yield Finding(
-                "the link of NPU {npu} changed {saw} times in 24 hours, last at {last}; expected at most {want}",
+                "the link of NPU {npu} changed {observed} times in 24 hours, last at {last}; expected at most {expected}",
                 npu=npu,
                 last=max(recent).isoformat(sep=" "),
-                saw=len(recent),
-                want=MAX_CHANGES,
+                observed=len(recent),
+                expected=MAX_CHANGES,
             )

@@ -38,8 +38,8 @@ def listen_queue_short(
     ranks, required = expected_connections(launch, fleet, npus, gpus)
     if queues.somaxconn < required:
         yield Finding(
-            "net.core.somaxconn is {saw}; expected at least {want} for {ranks} ranks",
-            saw=queues.somaxconn,
-            want=required,
+            "net.core.somaxconn is {observed}; expected at least {expected} for {ranks} ranks",
+            observed=queues.somaxconn,
+            expected=required,
             ranks=ranks,
         )

@@ -43,8 +43,8 @@ def locked_memory_limit_low(
     limit = limits.memlock
     if not limit.allows(required):
         yield Finding(
-            "a process may lock {saw} of memory; expected {want}",
-            saw=format_bytes(limit.soft or 0),
-            want=required_text,
+            "a process may lock {observed} of memory; expected {expected}",
+            observed=format_bytes(limit.soft or 0),
+            expected=required_text,
             hard="unlimited" if limit.hard is None else format_bytes(limit.hard),
         )

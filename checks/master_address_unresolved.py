@@ -5,7 +5,7 @@ from doctor.facts.names import HostNames, hosts_file_lines, is_address
 from doctor.job import LaunchConfig
 
 
-@check(severity=ERROR, area="reach")
+@check(severity=ERROR, area="connectivity")
 def master_address_unresolved(names: HostNames, fleet: PerHost[HostNames], launch: LaunchConfig) -> Iterator[Finding]:
     """Every host finds the address of MASTER_ADDR.
 
@@ -33,7 +33,7 @@ def master_address_unresolved(names: HostNames, fleet: PerHost[HostNames], launc
             "MASTER_ADDR {name} has no address: {reason}",
             name=launch.master_addr,
             reason=meaning.error,
-            saw=meaning.error,
-            want="an address",
+            observed=meaning.error,
+            expected="an address",
             lines=hosts_file_lines([launch.master_addr], fleet),
         )

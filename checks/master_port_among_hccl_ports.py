@@ -27,6 +27,6 @@ def master_port_among_hccl_ports(npus: PerHost[NpuInventory], launch: LaunchConf
             "MASTER_PORT {port} is one of HCCL's ports, {hccl}",
             port=launch.master_port,
             hccl=format_ports(launch.hccl_ports),
-            saw=launch.master_port,
-            want=f"a port outside {format_ports(launch.hccl_ports)}",
+            observed=launch.master_port,
+            expected=f"a port outside {format_ports(launch.hccl_ports)}",
         )

@@ -40,6 +40,6 @@ def master_port_taken(
             owner=first.owner,
             pid=first.pid or "PID",
             user=first.user,
-            saw=f"{first.owner} listens",
-            want="a free port",
+            observed=f"{first.owner} listens",
+            expected="a free port",
         )

@@ -22,8 +22,8 @@ def memory_short(memory: HostMemory) -> Iterator[Finding]:
     """
     if memory.available < MIN_AVAILABLE_SHARE * memory.total:
         yield Finding(
-            "{saw} of {total} of memory are available; expected at least {want}",
-            saw=format_bytes(memory.available),
+            "{observed} of {total} of memory are available; expected at least {expected}",
+            observed=format_bytes(memory.available),
             total=format_bytes(memory.total),
-            want=format_bytes(int(MIN_AVAILABLE_SHARE * memory.total)),
+            expected=format_bytes(int(MIN_AVAILABLE_SHARE * memory.total)),
         )

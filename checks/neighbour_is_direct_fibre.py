@@ -36,11 +36,11 @@ def neighbour_is_direct_fibre(
         if len(reach) == 2 and (far is None or (far[0] != host and far[1] == npu)):
             continue
         other = f"NPU {far[1]} of {far[0]}" if far else f"an NPU, {neighbour.address or neighbour.mac}"
-        want = f"NPU {npu} of the other host" if len(reach) == 2 else f"a switch, for {len(reach)} hosts"
+        expected = f"NPU {npu} of the other host" if len(reach) == 2 else f"a switch, for {len(reach)} hosts"
         yield Finding(
-            "a fibre leads from NPU {npu} straight to {saw}; expected {want}",
+            "a fibre leads from NPU {npu} straight to {observed}; expected {expected}",
             hosts=[host],
             npu=npu,
-            saw=other,
-            want=want,
+            observed=other,
+            expected=expected,
         )

@@ -21,6 +21,6 @@ def npu_count_differs(inventory: PerHost[NpuInventory]) -> Iterator[Finding]:
     The hosts are compared with each other by the files /dev/davinci0 and on; the majority is the norm.
     """
     counts = {host: len(host_inventory.devices) for host, host_inventory in inventory.items()}
-    for finding in differing(counts, "{saw} NPUs; {count} of {total} hosts have {want}"):
+    for finding in differing(counts, "{observed} NPUs; {count} of {total} hosts have {expected}"):
         on_bus = {host: inventory[host].pci_count for host in finding.hosts}
         yield Finding(finding.template, hosts=finding.hosts, **finding.values, on_pci_bus=on_bus)

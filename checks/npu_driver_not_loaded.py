@@ -27,23 +27,31 @@ def npu_driver_not_loaded(start: NpuStart, inventory: NpuInventory) -> Iterator[
     if failure is None:
         return
     if failure.kind == "library":
-        yield Finding("npu-smi cannot load its libraries: {saw}", saw=failure.message, want="npu-smi starts")
+        yield Finding(
+            "npu-smi cannot load its libraries: {observed}", observed=failure.message, expected="npu-smi starts"
+        )
     elif failure.kind == "busy":
-        yield Finding("npu-smi finds the NPUs in use by another: {saw}", saw=failure.message, want="npu-smi starts")
+        yield Finding(
+            "npu-smi finds the NPUs in use by another: {observed}", observed=failure.message, expected="npu-smi starts"
+        )
     elif inventory.denied_files:
         raise Unreadable(
             f"this user may not open {inventory.denied_files[0]}, so npu-smi fails", "npu-user-not-in-group"
         )
     elif not inventory.manager:
         yield Finding(
-            "the NPU driver is not loaded: there is no /dev/davinci_manager", saw=failure.message, want="npu-smi starts"
+            "the NPU driver is not loaded: there is no /dev/davinci_manager",
+            observed=failure.message,
+            expected="npu-smi starts",
         )
     elif inventory.newer_than_boot:
         yield Finding(
             "{files} changed after the last start of the host, and the driver does not answer: restart it",
             files=list(inventory.newer_than_boot),
-            saw=failure.message,
-            want="npu-smi starts",
+            observed=failure.message,
+            expected="npu-smi starts",
         )
     else:
-        yield Finding("the NPU driver is loaded and does not answer", saw=failure.message, want="npu-smi starts")
+        yield Finding(
+            "the NPU driver is loaded and does not answer", observed=failure.message, expected="npu-smi starts"
+        )

@@ -35,10 +35,10 @@ def npu_hbm_low(table: NpuTable) -> Iterator[Finding]:
         rated = RATED.get(state.name)
         if rated and state.hbm_total < 0.95 * rated:
             yield Finding(
-                "NPU {npu} has {saw} of memory; expected at least 95 % of {want}",
+                "NPU {npu} has {observed} of memory; expected at least 95 % of {expected}",
                 npu=state.device,
                 card=state.npu,
                 name=state.name,
-                saw=f"{state.hbm_total} MB",
-                want=f"{rated} MB",
+                observed=f"{state.hbm_total} MB",
+                expected=f"{rated} MB",
             )

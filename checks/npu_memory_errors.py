@@ -22,9 +22,9 @@ def npu_memory_errors(memory: NpuMemoryErrors) -> Iterator[Finding]:
     for card, errors in memory.by_card.items():
         if errors.double_bit:
             yield Finding(
-                "NPU card {card} has counted {saw} memory errors that it could not correct; expected {want}",
+                "NPU card {card} has counted {observed} memory errors that it could not correct; expected {expected}",
                 card=card,
                 isolated_pages=errors.isolated,
-                saw=errors.double_bit,
-                want=0,
+                observed=errors.double_bit,
+                expected=0,
             )

@@ -27,22 +27,22 @@ def npu_missing(inventory: NpuInventory, chips: NpuChips | None) -> Iterator[Fin
         yield Finding(
             "NPU {npus} is on the PCI bus and has no device file: the driver did not take it",
             npus=gap,
-            saw=f"{len(devices)} device files",
-            want=f"{inventory.pci_count} device files",
+            observed=f"{len(devices)} device files",
+            expected=f"{inventory.pci_count} device files",
         )
     elif gap:
         yield Finding(
             "NPU {npus} has no device file, and the PCI bus shows {on_bus} NPUs: the card has dropped out",
             npus=gap,
             on_bus=inventory.pci_count,
-            saw=f"{len(devices)} device files",
-            want=f"{last} device files",
+            observed=f"{len(devices)} device files",
+            expected=f"{last} device files",
         )
     unlisted = sorted(set(devices) - {chip.device for chip in chips.chips}) if chips else []
     if chips and unlisted:
         yield Finding(
             "NPU {npus} has a device file, and npu-smi does not list it",
             npus=unlisted,
-            saw=f"{len(chips.chips)} NPUs listed",
-            want=f"{len(devices)} NPUs listed",
+            observed=f"{len(chips.chips)} NPUs listed",
+            expected=f"{len(devices)} NPUs listed",
         )

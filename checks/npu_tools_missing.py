@@ -28,6 +28,6 @@ def npu_tools_missing(inventory: NpuInventory) -> Iterator[Finding]:
             "{missing} not installed, on a host with {npus} NPUs",
             missing=absent_tools,
             npus=max(inventory.pci_count, len(inventory.devices)),
-            saw=list(inventory.tools),
-            want=["npu-smi", "hccn_tool"],
+            observed=list(inventory.tools),
+            expected=["npu-smi", "hccn_tool"],
         )

@@ -23,10 +23,10 @@ def npu_unhealthy(table: NpuTable) -> Iterator[Finding]:
     for state in table.npus:
         if state.health != "OK":
             yield Finding(
-                "NPU {npu} says {saw}; expected {want}",
+                "NPU {npu} says {observed}; expected {expected}",
                 npu=state.device,
                 card=state.npu,
                 chip=state.chip,
-                saw=state.health,
-                want="OK",
+                observed=state.health,
+                expected="OK",
             )

@@ -35,6 +35,6 @@ def npu_user_not_in_group(access: JobAccess) -> Iterator[Finding]:
         files=len(access.denied_files),
         mode=file.mode,
         owner=file.user,
-        saw=list(access.groups),
-        want=f"{first} can be opened",
+        observed=list(access.groups),
+        expected=f"{first} can be opened",
     )

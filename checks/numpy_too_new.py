@@ -22,4 +22,6 @@ def numpy_too_new(python: PythonEnv) -> Iterator[Finding]:
         raise Skip("torch_npu is not installed for the job's interpreter")
     numpy = python.packages.get("numpy", "")
     if numpy.partition(".")[0].isdecimal() and int(numpy.partition(".")[0]) >= 2:
-        yield Finding("numpy {saw} beside torch_npu; expected {want}", python=python.path, saw=numpy, want="1.x")
+        yield Finding(
+            "numpy {observed} beside torch_npu; expected {expected}", python=python.path, observed=numpy, expected="1.x"
+        )

@@ -40,9 +40,9 @@ def open_files_limit_low(
     if not limit.allows(required):
         first = ", which needs a line `* - nofile 65535` in /etc/security/limits.conf and a new login first"
         yield Finding(
-            "a process may open {saw} files; expected at least {want}, better {advised}",
-            saw=limit.soft,
-            want=required,
+            "a process may open {observed} files; expected at least {expected}, better {advised}",
+            observed=limit.soft,
+            expected=required,
             advised=ADVISED_FILES,
             hard="unlimited" if limit.hard is None else limit.hard,
             raise_first="" if limit.can_be_raised_to(ADVISED_FILES) else first,

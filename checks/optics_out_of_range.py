@@ -64,15 +64,15 @@ def _module_findings(npu: int, module: OpticalModule) -> Iterator[Finding]:
         lanes = {name: lane_reading for name, lane_reading in dark.items() if name.rstrip("0123456789") == quantity}
         first_reading = next(iter(lanes.values()))
         yield Finding(
-            "the optical module of NPU {npu} has {saw} {unit}; expected {low} to {high} {unit}",
+            "the optical module of NPU {npu} has {observed} {unit}; expected {low} to {high} {unit}",
             npu=npu,
             what=quantity,
-            saw={name: reading.value for name, reading in lanes.items()},
+            observed={name: reading.value for name, reading in lanes.items()},
             low=first_reading.low,
             high=first_reading.high,
             unit=first_reading.unit,
         )
     raised: Mapping[str, str] = {name: hex(bits) for name, bits in module.flags.items() if bits}
     if raised:
-        template = "the optical module of NPU {npu} signals {saw}; expected no loss of signal or lock"
-        yield Finding(template, npu=npu, saw=raised)
+        template = "the optical module of NPU {npu} signals {observed}; expected no loss of signal or lock"
+        yield Finding(template, npu=npu, observed=raised)

@@ -26,8 +26,8 @@ def process_limit_low(limits: ResourceLimits) -> Iterator[Finding]:
     limit = limits.nproc
     if not limit.allows(MIN_PROCESSES):
         yield Finding(
-            "a user may have {saw} processes and threads; expected at least {want}",
-            saw=limit.soft,
-            want=MIN_PROCESSES,
+            "a user may have {observed} processes and threads; expected at least {expected}",
+            observed=limit.soft,
+            expected=MIN_PROCESSES,
             hard="unlimited" if limit.hard is None else limit.hard,
         )

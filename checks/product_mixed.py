@@ -21,4 +21,4 @@ def product_mixed(products: PerHost[NpuProduct]) -> Iterator[Finding]:
     npu-smi calls `910B` without a digit is A1. HCCL documentation, supported products of a group.
     """
     families = {host: product.family for host, product in products.items()}
-    yield from differing(families, "NPUs of family {saw}; {count} of {total} hosts have {want}")
+    yield from differing(families, "NPUs of family {observed}; {count} of {total} hosts have {expected}")

@@ -5,7 +5,7 @@ from doctor.engine.fact import not_reached
 from doctor.facts.visit import Reachability
 
 
-@check(severity=ERROR, area="reach")
+@check(severity=ERROR, area="connectivity")
 def python3_missing(reach: Reachability) -> Iterator[Finding]:
     """Every host has a python3 that can look at it.
 
@@ -20,4 +20,4 @@ def python3_missing(reach: Reachability) -> Iterator[Finding]:
     if reach.failure and reach.failure != "no-python":
         raise not_reached(reach.failure, reach.text)
     if reach.failure:
-        yield Finding("{text}", text=reach.text, want="Python 3.6 or later")
+        yield Finding("{text}", text=reach.text, expected="Python 3.6 or later")

@@ -14,10 +14,10 @@ def python_version_differs(python: PerHost[PythonEnv]) -> Iterator[Finding]:
     with pickle may not load.
 
     ## What to do
-    Name the job's interpreter with --python, by its full path; install Python {want} on {host}.
+    Name the job's interpreter with --python, by its full path; install Python {expected} on {host}.
 
     ## Source
     The version that the interpreter itself reports, major and minor number; the majority is the norm.
     """
     values = {host: host_python.minor_version for host, host_python in python.items()}
-    yield from differing(values, "Python {saw}; {count} of {total} hosts have {want}")
+    yield from differing(values, "Python {observed}; {count} of {total} hosts have {expected}")

@@ -28,17 +28,21 @@ def rank_table_a1_layout(
         name, ids = server.server_id, sorted({rank.device_id for rank in server.ranks if rank.device_id is not None})
         counts[name] = len(server.ranks)
         if counts[name] not in (1, 2, 4, 8):
-            want = "1, 2, 4 or 8"
-            yield Finding("{host} has {count} devices", hosts=(name,), host=name, count=counts[name], want=want)
+            expected = "1, 2, 4 or 8"
+            yield Finding("{host} has {count} devices", hosts=(name,), host=name, count=counts[name], expected=expected)
         elif counts[name] in (2, 4) and ids and ids[0] < 4 <= ids[-1]:
-            want = "all of them in 0 to 3, or all in 4 to 7"
-            yield Finding("the devices of {host} lie in both halves", hosts=(name,), host=name, saw=ids, want=want)
+            expected = "all of them in 0 to 3, or all in 4 to 7"
+            yield Finding(
+                "the devices of {host} lie in both halves", hosts=(name,), host=name, observed=ids, expected=expected
+            )
     if len(set(counts.values())) > 1:
         hosts_by_count = {
             number: limit_items(sorted(h for h, n in counts.items() if n == number), 4)
             for number in sorted(set(counts.values()))
         }
         yield Finding(
-            "the hosts have different numbers of devices: {counts}", counts=hosts_by_count, want="as many on every host"
+            "the hosts have different numbers of devices: {counts}",
+            counts=hosts_by_count,
+            expected="as many on every host",
         )
     table.require_fields("device_id", "server_id")

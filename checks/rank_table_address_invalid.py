@@ -29,13 +29,19 @@ def rank_table_address_invalid(
         bad = [(host, f"{ip or 'empty'} ({who})") for host, who, ip in owners if not parse_address(ip)]
         if bad:
             hosts = tuple(dict.fromkeys(host for host, _ in bad))
-            saw = limit_items(text for _, text in bad)
+            observed = limit_items(text for _, text in bad)
             yield Finding(
-                "{field} is no usable address", hosts=hosts, field=field, saw=saw, want="an IPv4 or IPv6 address"
+                "{field} is no usable address",
+                hosts=hosts,
+                field=field,
+                observed=observed,
+                expected="an IPv4 or IPv6 address",
             )
     numbers = sorted({len(rank.device_ips) for rank in table.ranks if rank.device_ips})
     if len(numbers) > 1:
-        yield Finding("the devices have different numbers of addresses", saw=numbers, want="the same number for all")
+        yield Finding(
+            "the devices have different numbers of addresses", observed=numbers, expected="the same number for all"
+        )
     without = [rank for rank in table.ranks if not rank.device_ips]
     if without and _needs_device_ips(table, launch, products):
         hosts = tuple(dict.fromkeys(rank.host for rank in without))

@@ -21,7 +21,9 @@ def rank_table_counts_wrong(table: RankTable) -> Iterator[Finding]:
     """
     for count in table.counts:
         if count.stated != count.actual:
-            yield Finding("{count} is not what is listed", count=count.path, saw=count.stated, want=count.actual)
+            yield Finding(
+                "{count} is not what is listed", count=count.path, observed=count.stated, expected=count.actual
+            )
     if table.form == "lab":
         ranks, hosts = len(table.ranks), len(table.servers)
         if hosts and (ranks % hosts or ranks // hosts not in (1, 2, 4, 8, 16)):
@@ -29,6 +31,6 @@ def rank_table_counts_wrong(table: RankTable) -> Iterator[Finding]:
                 "{ranks} devices cannot be shared out evenly among {hosts_listed} hosts",
                 ranks=ranks,
                 hosts_listed=hosts,
-                want="1, 2, 4, 8 or 16 devices on each",
+                expected="1, 2, 4, 8 or 16 devices on each",
             )
     table.require_fields("server_count", "group_count", "instance_count", "device_count", "device_num", "server_num")

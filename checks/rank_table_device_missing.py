@@ -35,8 +35,8 @@ def rank_table_device_missing(
                 hosts=(host,),
                 host=host,
                 missing=limit_items(sorted(named - present_devices)),
-                saw=limit_items(sorted(present_devices), 16),
-                want=limit_items(sorted(named), 16),
+                observed=limit_items(sorted(present_devices), 16),
+                expected=limit_items(sorted(named), 16),
             )
     table.require_fields("device_id", "server_id")
     if not any(host in devices for host in here):

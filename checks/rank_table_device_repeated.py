@@ -44,8 +44,13 @@ def rank_table_device_repeated(
         last = 15 if table.form != "group_list" else 7
     for host, number in sorted(highest.items()):
         if number > last:
-            want = f"0 to {last}"
+            expected = f"0 to {last}"
             yield Finding(
-                "{host} has no device {device}", hosts=(host,), host=host, device=number, saw=number, want=want
+                "{host} has no device {device}",
+                hosts=(host,),
+                host=host,
+                device=number,
+                observed=number,
+                expected=expected,
             )
     table.require_fields("device_id")

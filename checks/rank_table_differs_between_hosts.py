@@ -39,4 +39,4 @@ def rank_table_differs_between_hosts(
     for sha, hosts in sorted(holders.items(), key=lambda item: item[1]):
         if sha != right:
             template = "another rank table than the one that was judged is on {who}"
-            yield Finding(template, hosts=hosts, who=limit_items(hosts), saw=sha[:12], want=right[:12])
+            yield Finding(template, hosts=hosts, who=limit_items(hosts), observed=sha[:12], expected=right[:12])

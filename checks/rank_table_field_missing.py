@@ -30,6 +30,12 @@ def rank_table_field_missing(table: RankTable) -> Iterator[Finding]:
             broken[problem.field, problem.expected].append(problem)
     for field, places in sorted(absent_paths.items()):
         yield Finding("{field} is missing: {places}", field=field, places=limit_items(places))
-    for (field, want), problems in sorted(broken.items()):
-        places, saw = limit_items(p.path for p in problems), limit_items((p.observed or '""' for p in problems), 3)
-        yield Finding("{field} is not what the form asks for: {places}", field=field, places=places, saw=saw, want=want)
+    for (field, expected), problems in sorted(broken.items()):
+        places, observed = limit_items(p.path for p in problems), limit_items((p.observed or '""' for p in problems), 3)
+        yield Finding(
+            "{field} is not what the form asks for: {places}",
+            field=field,
+            places=places,
+            observed=observed,
+            expected=expected,
+        )

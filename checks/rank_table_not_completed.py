@@ -20,7 +20,9 @@ def rank_table_not_completed(table: RankTable) -> Iterator[Finding]:
     HCOMM `topoinfo_ranktableParser.cc` (LoadFile, RefreshStatus); MindCluster, hccl.json description.
     """
     if table.status and table.status != "completed":
-        yield Finding("the status of {path} is not completed", path=table.path, saw=table.status, want="completed")
+        yield Finding(
+            "the status of {path} is not completed", path=table.path, observed=table.status, expected="completed"
+        )
     elif not table.status:
         table.require_fields("status")
-        yield Finding("the status of {path} is empty", path=table.path, saw='""', want="completed")
+        yield Finding("the status of {path} is empty", path=table.path, observed='""', expected="completed")

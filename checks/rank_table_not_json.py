@@ -34,7 +34,7 @@ def rank_table_not_json(file: RankTableFile) -> Iterator[Finding]:
     try:
         twice = repeated_keys(parse_json(file.text))
     except NotARankTable as why:
-        near = {"saw": why.excerpt} if why.excerpt else {}
+        near = {"observed": why.excerpt} if why.excerpt else {}
         yield Finding("{path}, {why}", path=file.path, why=str(why), **near)
         return
     if twice:

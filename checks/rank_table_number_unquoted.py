@@ -26,6 +26,12 @@ def rank_table_number_unquoted(table: RankTable) -> Iterator[Finding]:
             bare[problem.field].append(problem.path)
             example.setdefault(problem.field, (problem.observed, problem.expected))
     for field, places in sorted(bare.items()):
-        saw, want = example[field]
-        yield Finding("{field} is a bare number: {places}", field=field, places=limit_items(places), saw=saw, want=want)
+        observed, expected = example[field]
+        yield Finding(
+            "{field} is a bare number: {places}",
+            field=field,
+            places=limit_items(places),
+            observed=observed,
+            expected=expected,
+        )
     table.require_fields()

@@ -31,6 +31,6 @@ def rank_table_order_not_lexical(table: RankTable, launch: LaunchConfig) -> Iter
     for at, right in zip(by_rank, expected_order, strict=True):
         if at != right:
             template = "from rank {rank} on, the hosts do not follow the order of their server_ids"
-            yield Finding(template, rank=lowest[at], saw=at, want=right)
+            yield Finding(template, rank=lowest[at], observed=at, expected=right)
             break
     table.require_fields("rank_id", "server_id")

@@ -21,7 +21,10 @@ def rank_table_path_relative(launch: LaunchConfig) -> Iterator[Finding]:
     if not launch.rank_table_variable:
         raise Skip("no variable names a rank table")
     if not launch.rank_table_path.startswith("/"):
-        saw = f"{launch.rank_table_variable}={launch.rank_table_path}"
+        observed = f"{launch.rank_table_variable}={launch.rank_table_path}"
         yield Finding(
-            "{variable} is relative", variable=launch.rank_table_variable, saw=saw, want="a path that begins with /"
+            "{variable} is relative",
+            variable=launch.rank_table_variable,
+            observed=observed,
+            expected="a path that begins with /",
         )

@@ -35,7 +35,10 @@ def rank_table_ports_wrong(table: RankTable) -> Iterator[Finding]:
             wrong["backup_device_port"].append(f"{backup} ({rank}), which is the other device's own device_port")
     for field, which in sorted(wrong.items()):
         yield Finding(
-            "{field} cannot be used", field=field, saw=limit_items(which), want="a port from 1 to 65535 of its own"
+            "{field} cannot be used",
+            field=field,
+            observed=limit_items(which),
+            expected="a port from 1 to 65535 of its own",
         )
     for (host, port), ranks in sorted(taken.items()):
         if len(ranks) > 1:

@@ -38,11 +38,13 @@ def rank_table_ranks_not_contiguous(table: RankTable) -> Iterator[Finding]:
     over = [number for number in sorted(holders) if number >= total]
     if over:
         yield Finding(
-            "ranks beyond the last: {ranks}", ranks=limit_items(over), want=f"0 to {total - 1}, for {total} devices"
+            "ranks beyond the last: {ranks}", ranks=limit_items(over), expected=f"0 to {total - 1}, for {total} devices"
         )
     table.require_fields("rank_id")
     absent_ranks = [number for number in range(total) if number not in holders]
     if absent_ranks:
         yield Finding(
-            "ranks are missing: {ranks}", ranks=limit_items(absent_ranks), want=f"0 to {total - 1}, for {total} devices"
+            "ranks are missing: {ranks}",
+            ranks=limit_items(absent_ranks),
+            expected=f"0 to {total - 1}, for {total} devices",
         )

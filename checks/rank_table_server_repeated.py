@@ -27,11 +27,11 @@ def rank_table_server_repeated(table: RankTable) -> Iterator[Finding]:
             continue
         if not name:
             yield Finding(
-                "{path} has an empty server_id", path=server.path, saw='""', want="the host's address or name"
+                "{path} has an empty server_id", path=server.path, observed='""', expected="the host's address or name"
             )
         elif len(name) > MAX_SERVER_ID:
             limit = f"at most {MAX_SERVER_ID} characters"
-            yield Finding("the server_id of {path} is too long", path=server.path, saw=name, want=limit)
+            yield Finding("the server_id of {path} is too long", path=server.path, observed=name, expected=limit)
         elif name in first:
             both = [first[name], server.path]
             yield Finding("the server_id {name} is there twice: {places}", hosts=(name,), name=name, places=both)
@@ -39,5 +39,7 @@ def rank_table_server_repeated(table: RankTable) -> Iterator[Finding]:
     loose = [s.server_id for s in table.servers if s.server_id.lower() == "localhost" or s.server_id.startswith("127.")]
     loose += [s.server_id for s in table.servers if s.server_id in ("::1", "0.0.0.0")]
     if loose and len(table.servers) > 1:
-        yield Finding("{ids} means every host to itself", ids=limit_items(loose), want="the host's own address or name")
+        yield Finding(
+            "{ids} means every host to itself", ids=limit_items(loose), expected="the host's own address or name"
+        )
     table.require_fields("server_id")

@@ -38,8 +38,8 @@ def rank_table_super_device_differs(table: RankTable) -> Iterator[Finding]:
                     hosts=(server.server_id,),
                     sdid=sdid,
                     rank=str(rank),
-                    saw=f"device {device}",
-                    want=f"device {rank.device_id}",
+                    observed=f"device {device}",
+                    expected=f"device {rank.device_id}",
                 )
         if len(places) > 1:
             ranks_by_host = {f"host {place}": limit_items(ranks, 4) for place, ranks in sorted(places.items())}
@@ -47,7 +47,7 @@ def rank_table_super_device_differs(table: RankTable) -> Iterator[Finding]:
                 "the super_device_ids of {host} are those of several hosts",
                 hosts=(server.server_id,),
                 host=server.server_id,
-                saw=ranks_by_host,
+                observed=ranks_by_host,
             )
     if not coded:
         raise Skip("no super_device_id follows the hardware's coding")

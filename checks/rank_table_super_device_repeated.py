@@ -33,8 +33,13 @@ def rank_table_super_device_repeated(table: RankTable) -> Iterator[Finding]:
         elif text is not None or table.super_pods is not None:
             bad.append((rank.host, f"{text or 'nothing'} ({rank})"))
     if bad:
-        hosts, saw = tuple(dict.fromkeys(host for host, _ in bad)), limit_items(text for _, text in bad)
-        yield Finding("super_device_id cannot be used", hosts=hosts, saw=saw, want="the device's SDID, a whole number")
+        hosts, observed = tuple(dict.fromkeys(host for host, _ in bad)), limit_items(text for _, text in bad)
+        yield Finding(
+            "super_device_id cannot be used",
+            hosts=hosts,
+            observed=observed,
+            expected="the device's SDID, a whole number",
+        )
     for (pod, number), ranks in sorted(owners.items()):
         if len(ranks) > 1:
             hosts, pod_said = tuple(dict.fromkeys(rank.host for rank in ranks)), pod or '""'

@@ -27,7 +27,7 @@ def rank_table_super_pod_wrong(table: RankTable) -> Iterator[Finding]:
     for name, times in sorted(names.items()):
         if times > 1 or not name:
             yield Finding(
-                "the super_pod_id {id} is there {times} times", id=name or '""', times=times, want="a name, once"
+                "the super_pod_id {id} is there {times} times", id=name or '""', times=times, expected="a name, once"
             )
     pods_of: dict[str, list[str]] = defaultdict(list)
     for pod in table.super_pods:

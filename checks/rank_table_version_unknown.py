@@ -24,4 +24,6 @@ def rank_table_version_unknown(file: RankTableFile) -> Iterator[Finding]:
     except NotARankTable as why:
         if why.root_cause != "rank-table-version-unknown":
             raise
-        yield Finding("{path}: {why}", path=file.path, why=why.reason, want="1.0, 1.2, or a group_list without version")
+        yield Finding(
+            "{path}: {why}", path=file.path, why=why.reason, expected="1.0, 1.2, or a group_list without version"
+        )

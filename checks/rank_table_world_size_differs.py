@@ -34,6 +34,6 @@ def rank_table_world_size_differs(table: RankTable, launch: LaunchConfig) -> Ite
                 "{name} is not the number of entries in {path}",
                 name=name,
                 path=table.path,
-                saw=number,
-                want=len(table.ranks),
+                observed=number,
+                expected=len(table.ranks),
             )

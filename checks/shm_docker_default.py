@@ -23,8 +23,8 @@ def shm_docker_default(shm: SharedMemory) -> Iterator[Finding]:
     """
     if shm.size == DOCKER_DEFAULT_SHM:
         yield Finding(
-            "/dev/shm holds {saw}, the default of a container; expected {want}",
-            saw=format_bytes(shm.size),
-            want="--shm-size or --ipc=host",
+            "/dev/shm holds {observed}, the default of a container; expected {expected}",
+            observed=format_bytes(shm.size),
+            expected="--shm-size or --ipc=host",
             container=shm.container,
         )

@@ -29,8 +29,8 @@ def shm_full(
     required = required_shm(host_rank_count(launch, len(npus.devices) if npus else gpus.pci if gpus else 0))
     if shm.limited and shm.free < MIN_FREE_SHARE * shm.size and shm.free < required:
         yield Finding(
-            "{saw} of {size} are free in /dev/shm; expected at least {want}",
-            saw=format_bytes(shm.free),
+            "{observed} of {size} are free in /dev/shm; expected at least {expected}",
+            observed=format_bytes(shm.free),
             size=format_bytes(shm.size),
-            want=format_bytes(min(required, int(MIN_FREE_SHARE * shm.size))),
+            expected=format_bytes(min(required, int(MIN_FREE_SHARE * shm.size))),
         )

@@ -31,9 +31,9 @@ def shm_stale_segments(segments: IdleSegments) -> Iterator[Finding]:
             f"`ipcrm -m {segment.path}`" for segment in segments.sysv
         ]
         yield Finding(
-            "{saw} of shared memory are used by nobody: {names}",
-            saw=format_bytes(total),
-            want="none",
+            "{observed} of shared memory are used by nobody: {names}",
+            observed=format_bytes(total),
+            expected="none",
             names=limit_items(names, 4),
             remove=limit_items(remove, 8),
             count=len(stale_segments),

@@ -30,8 +30,8 @@ def shm_too_small(
     required = required_shm(ranks)
     if shm.size < required and shm.limited and shm.size != DOCKER_DEFAULT_SHM:
         yield Finding(
-            "/dev/shm holds {saw}; expected at least {want}",
-            saw=format_bytes(shm.size),
-            want=format_bytes(required),
+            "/dev/shm holds {observed}; expected at least {expected}",
+            observed=format_bytes(shm.size),
+            expected=format_bytes(required),
             ranks=ranks,
         )

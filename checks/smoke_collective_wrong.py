@@ -35,8 +35,8 @@ def smoke_collective_wrong(run: SmokeRun, collectives: PerHost[SmokeCollectives]
         name, members = run.groups.get(first.gid, (f"group {first.gid}", tuple(range(run.plan.world))))
         kind = describe_damage(first, members)
         yield Finding(
-            "{blame} {who}: {op} of {numel} {dtype} in {group} gave {saw} at element {index} on rank {seen}, "
-            "expected {want}{looks}; wrong elements in all: {wrong}, in {ops}",
+            "{blame} {who}: {op} of {numel} {dtype} in {group} gave {observed} at element {index} on rank {seen}, "
+            "expected {expected}{looks}; wrong elements in all: {wrong}, in {ops}",
             hosts=run.hosts(blame.ranks),
             blame="the fault lies with" if len(blame.ranks) == 1 else "the fault lies with one of",
             who=describe_ranks(run, blame.ranks),
@@ -47,8 +47,8 @@ def smoke_collective_wrong(run: SmokeRun, collectives: PerHost[SmokeCollectives]
             group=name,
             index=first.index,
             seen=first.rank,
-            saw=first.got,
-            want=first.expected,
+            observed=first.got,
+            expected=first.expected,
             looks=f" ({kind})" if kind else "",
             wrong=sum(event.wrong for event in blame.events),
             ops=ops,

@@ -38,12 +38,12 @@ def smoke_device_wrong(run: SmokeRun, started: PerHost[SmokeStart]) -> Iterator[
                 )
             else:
                 yield Finding(
-                    "rank {rank} has {kind} {saw}, expected {kind} {want}",
+                    "rank {rank} has {kind} {observed}, expected {kind} {expected}",
                     hosts=[host],
                     rank=event.rank,
                     kind=kind,
-                    saw=event.device.index,
-                    want=expected_device,
+                    observed=event.device.index,
+                    expected=expected_device,
                 )
         for device, ranks in sorted(holders.items()):
             if len(ranks) > 1:

@@ -58,11 +58,11 @@ def smoke_loss_stalled(
         raise Unreadable(f"the loss does not fall; {causes[0].check} explains it", causes[0].check)
     if not reason:
         return
-    text, want = STALL_TEXTS[reason]
+    text, expected = STALL_TEXTS[reason]
     yield Finding(
-        "the loss of {steps} steps ends at {saw}, expected below {want}: " + text,
-        saw=round(final_level(losses), 3),
-        want=round(want, 3),
+        "the loss of {steps} steps ends at {observed}, expected below {expected}: " + text,
+        observed=round(final_level(losses), 3),
+        expected=round(expected, 3),
         steps=len(losses),
         reason=reason,
         rate=0.02,

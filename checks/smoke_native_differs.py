@@ -38,13 +38,13 @@ def smoke_native_differs(
         raise Unreadable(f"{causes[0].check} explains that wrappers differ", causes[0].check)
     for difference in wrong:
         yield Finding(
-            "{api} in {layout}: the loss of step {step} is {saw}, in one process {want}",
+            "{api} in {layout}: the loss of step {step} is {observed}, in one process {expected}",
             hosts=run.hosts(difference.ranks),
             api=difference.api,
             layout=difference.layout,
             step=difference.step,
-            saw=difference.observed,
-            want=difference.expected,
+            observed=difference.observed,
+            expected=difference.expected,
             ranks=list(difference.ranks),
         )
     absent_results = not_run(run.plan, native)

@@ -35,6 +35,6 @@ def switch_port_shared(neighbours: PerHost[Neighbours]) -> Iterator[Finding]:
                 npus=format_npus(npus),
                 port=port,
                 mac=mac,
-                saw=len(npus),
-                want=1,
+                observed=len(npus),
+                expected=1,
             )

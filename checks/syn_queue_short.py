@@ -38,9 +38,9 @@ def syn_queue_short(
         required = ceil(required * 4 / 3)
     if queues.syn_backlog < required:
         yield Finding(
-            "net.ipv4.tcp_max_syn_backlog is {saw}; expected at least {want} for {ranks} ranks",
-            saw=queues.syn_backlog,
-            want=required,
+            "net.ipv4.tcp_max_syn_backlog is {observed}; expected at least {expected} for {ranks} ranks",
+            observed=queues.syn_backlog,
+            expected=required,
             ranks=ranks,
             syncookies=queues.syncookies,
         )

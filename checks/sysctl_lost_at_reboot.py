@@ -37,8 +37,8 @@ def sysctl_lost_at_reboot(live: LiveSettings, files: SysctlFiles) -> Iterator[Fi
             key=key,
             live=value,
             boot=f"{line.path} sets {line.value or 'nothing'} at boot" if line else nobody,
-            saw=value or "none",
-            want=(line.value or "none") if line else "a file that sets it",
+            observed=value or "none",
+            expected=(line.value or "none") if line else "a file that sets it",
         )
 
 

@@ -19,4 +19,6 @@ def tls_certificate_expired(switches: TlsSwitches) -> Iterator[Finding]:
     """
     for npu in switches.expired:
         if switches.by_npu[npu]:
-            yield Finding("NPU {npu} has TLS on, and its certificate has expired", npu=npu, want="a valid certificate")
+            yield Finding(
+                "NPU {npu} has TLS on, and its certificate has expired", npu=npu, expected="a valid certificate"
+            )

@@ -21,4 +21,4 @@ def tls_switch_differs(switches: PerHost[TlsSwitches]) -> Iterator[Finding]:
     HCCL's error code EI0016, "all ranks are consistent"; read with `hccn_tool -tls -g`, which answers root alone.
     """
     states = {host_npu: "on" if on else "off" for host_npu, on in flatten_by_npu(switches).items()}
-    yield from differing_npus(states, "TLS is {saw} for NPU {npus}; it is {want} for {count} of {total} NPUs")
+    yield from differing_npus(states, "TLS is {observed} for NPU {npus}; it is {expected} for {count} of {total} NPUs")

@@ -21,4 +21,6 @@ def torch_import_fails(torch: TorchImport) -> Iterator[Finding]:
     left to torch-npu-cannot-load.
     """
     if import_cause(torch.error_with_set_env) == "other":
-        yield Finding("import torch fails: {saw}", saw=torch.error_with_set_env, want="import torch succeeds")
+        yield Finding(
+            "import torch fails: {observed}", observed=torch.error_with_set_env, expected="import torch succeeds"
+        )

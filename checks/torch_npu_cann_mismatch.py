@@ -16,7 +16,7 @@ def torch_npu_cann_mismatch(python: PythonEnv, cann: CannVersion) -> Iterator[Fi
     (`error code is 15`, an operator that is not supported). Other pairs may work, and nobody has tested them.
 
     ## What to do
-    Install CANN {want} on {host}, or a torch_npu that belongs to CANN {saw}.
+    Install CANN {expected} on {host}, or a torch_npu that belongs to CANN {observed}.
 
     ## Source
     The table of COMPATIBILITY.en.md of torch_npu, as of the day in doctor/engine/version_matrix.py. Patches of one line
@@ -25,14 +25,14 @@ def torch_npu_cann_mismatch(python: PythonEnv, cann: CannVersion) -> Iterator[Fi
     torch_npu = python.packages.get("torch_npu")
     if torch_npu is None:
         raise Skip("torch_npu is not installed for the job's interpreter")
-    want = cann_for_torch_npu(torch_npu)
-    if not want:
+    expected = cann_for_torch_npu(torch_npu)
+    if not expected:
         raise Unreadable(f"torch_npu {torch_npu} is not in the compatibility table of {TABLE_DATE}")
-    if not same_cann_release(cann.version, want):
+    if not same_cann_release(cann.version, expected):
         yield Finding(
-            "torch_npu {torch_npu} on CANN {saw}; it was released for CANN {want}",
+            "torch_npu {torch_npu} on CANN {observed}; it was released for CANN {expected}",
             torch_npu=torch_npu,
             path=cann.path,
-            saw=cann.version,
-            want=want,
+            observed=cann.version,
+            expected=expected,
         )

@@ -40,6 +40,6 @@ def torch_npu_cannot_load(torch: TorchImport) -> Iterator[Finding]:
         library=missing_library(torch.error_with_set_env) or "its environment",
         set_env=torch.set_env,
         remedy=remedy,
-        saw=torch.error_with_set_env,
-        want="import torch succeeds",
+        observed=torch.error_with_set_env,
+        expected="import torch succeeds",
     )

@@ -15,7 +15,7 @@ def torch_npu_mismatch(python: PythonEnv) -> Iterator[Finding]:
     functions that have changed.
 
     ## What to do
-    Install the torch that belongs to it, on {host}: `{python} -m pip install torch=={want}` (on x86-64 hosts from the
+    Install the torch that belongs to it, on {host}: `{python} -m pip install torch=={expected}` (on x86-64 hosts from the
     CPU index of PyTorch).
 
     ## Source
@@ -31,18 +31,18 @@ def torch_npu_mismatch(python: PythonEnv) -> Iterator[Finding]:
             "torch_npu {torch_npu} is installed, and torch is not",
             torch_npu=torch_npu,
             python=python.path,
-            saw="no torch",
-            want=base_version(torch_npu),
+            observed="no torch",
+            expected=base_version(torch_npu),
         )
         return
-    want = base_version(torch_npu)
-    if not (want and base_version(torch)):
+    expected = base_version(torch_npu)
+    if not (expected and base_version(torch)):
         raise Unreadable(f"torch {torch} and torch_npu {torch_npu} cannot be compared")
-    if base_version(torch) != want:
+    if base_version(torch) != expected:
         yield Finding(
-            "torch {saw} beside torch_npu {torch_npu}; expected torch {want}",
+            "torch {observed} beside torch_npu {torch_npu}; expected torch {expected}",
             torch_npu=torch_npu,
             python=python.path,
-            saw=torch,
-            want=want,
+            observed=torch,
+            expected=expected,
         )

@@ -14,7 +14,7 @@ def torch_version_differs(python: PerHost[PythonEnv]) -> Iterator[Finding]:
     order, or a checkpoint that one host cannot load.
 
     ## What to do
-    Install {package} {want} for the job's interpreter on {host}; name the interpreter with --python when the job has
+    Install {package} {expected} for the job's interpreter on {host}; name the interpreter with --python when the job has
     one of its own.
 
     ## Source
@@ -35,4 +35,4 @@ def torch_version_differs(python: PerHost[PythonEnv]) -> Iterator[Finding]:
             for host, host_python in python.items()
             if name not in host_python.unread
         }
-        yield from differing(versions, "{package} {saw}; {count} of {total} hosts have {want}", package=name)
+        yield from differing(versions, "{package} {observed}; {count} of {total} hosts have {expected}", package=name)

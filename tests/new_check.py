@@ -21,11 +21,11 @@ CHECK = '''\
 from collections.abc import Iterator
 
 from doctor import {severity}, Finding, check
-from doctor.facts.visit import Reach
+from doctor.facts.visit import Reachability
 
 
 @check(severity={severity}, area="{area}")
-def {stem}(reach: Reach) -> Iterator[Finding]:
+def {stem}(reach: Reachability) -> Iterator[Finding]:
     """TODO {name}: the condition that holds on every healthy host.
 
     ## Why it matters
@@ -37,7 +37,7 @@ def {stem}(reach: Reach) -> Iterator[Finding]:
     ## Source
     TODO {name}: the page or source file that states the rule.
     """
-    # TODO {name}: in place of `Reach`, take the facts that the rule needs as parameters; see doctor/facts.
+    # TODO {name}: in place of `Reachability`, take the facts that the rule needs as parameters; see doctor/facts.
     if not reach.text:
         yield Finding("TODO {name}: it is {{observed}}; expected {{expected}}", observed=0, expected=1)
 '''

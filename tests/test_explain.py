@@ -44,7 +44,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (tmp_path / name).mkdir()
     (tmp_path / "checks" / "our_rule.py").write_text(RULE)
     (tmp_path / "playbooks" / "switch-lamps-on.toml").write_text(LAMP)
-    monkeypatch.setattr(doctor.remedy.catalog, "home", lambda folder: tmp_path / "none")
+    monkeypatch.setattr(doctor.remedy.catalog, "bundled_folder", lambda folder: tmp_path / "none")
     return tmp_path
 
 

@@ -39,7 +39,7 @@ def test_a_file_that_breaks_the_rules_is_refused(tmp_path: Path) -> None:
 
 def test_the_list_is_by_area_in_their_order() -> None:
     text = format_check_list(
-        [CheckListEntry("b", "error", "kernel", "B is"), CheckListEntry("ab", "warning", "reach", "A is")]
+        [CheckListEntry("b", "error", "kernel", "B is"), CheckListEntry("ab", "warning", "connectivity", "A is")]
     )
     assert text == "reach\n  ab  warning  A is\n\nkernel\n  b   error    B is\n"
     areas = [

@@ -30,17 +30,17 @@ note = "New sockets only."
 """
 RUN = """
 [[step]]
-say = "Set net.core.somaxconn to {want}"
+say = "Set net.core.somaxconn to {expected}"
 only = "command -v sysctl"
 before = "sysctl -n net.core.somaxconn"
-run = "sysctl -w net.core.somaxconn={want}"
+run = "sysctl -w net.core.somaxconn={expected}"
 undo = "sysctl -w net.core.somaxconn={before}"
 """
 FILE = """
 [[step]]
 say = "and at every boot"
 file = "/etc/sysctl.d/99-x.conf"
-line = "net.core.somaxconn = {want}"
+line = "net.core.somaxconn = {expected}"
 replaces = "^net\\\\.core\\\\.somaxconn\\\\s*="
 mode = "0644"
 """
@@ -84,17 +84,17 @@ def test_a_playbook_is_read_whole(tmp_path: Path) -> None:
         steps=(
             PlaybookStep(
                 1,
-                "Set net.core.somaxconn to {want}",
+                "Set net.core.somaxconn to {expected}",
                 only="command -v sysctl",
                 before="sysctl -n net.core.somaxconn",
-                run="sysctl -w net.core.somaxconn={want}",
+                run="sysctl -w net.core.somaxconn={expected}",
                 undo="sysctl -w net.core.somaxconn={before}",
             ),
             PlaybookStep(
                 2,
                 "and at every boot",
                 file="/etc/sysctl.d/99-x.conf",
-                line="net.core.somaxconn = {want}",
+                line="net.core.somaxconn = {expected}",
                 replaces=r"^net\.core\.somaxconn\s*=",
                 mode="0644",
             ),
@@ -126,18 +126,18 @@ def test_work_for_hands_needs_no_more_than_words(tmp_path: Path) -> None:
         ("root = true", "", 1, "root: is missing; expected true or false where a step changes something"),
         ("persistent = true", 'persistent = "yes"', 6, "persistent: expected true or false"),
         ('note = "New sockets only."', "note = 3", 7, "note: expected text in quotes"),
-        ('say = "Set net.core.somaxconn to {want}"', "", 9, "step 1: say: is missing"),
-        ('say = "Set net.core.somaxconn to {want}"', 'say = "a\\nb"', 10, "step 1: say: expected one line"),
-        ("to {want}", "to {wnat}", 10, "{wnat} is not supplied by listen-queue-short; did you mean want?"),
-        ("to {want}", "to {before}", 10, "{before} is known in run and undo alone"),
-        ('"syn-queue-short"]', '"npu-busy"]', 10, "{want} is not supplied by npu-busy"),
+        ('say = "Set net.core.somaxconn to {expected}"', "", 9, "step 1: say: is missing"),
+        ('say = "Set net.core.somaxconn to {expected}"', 'say = "a\\nb"', 10, "step 1: say: expected one line"),
+        ("to {expected}", "to {wnat}", 10, "{wnat} is not supplied by listen-queue-short; did you mean want?"),
+        ("to {expected}", "to {before}", 10, "{before} is known in run and undo alone"),
+        ('"syn-queue-short"]', '"npu-busy"]', 10, "{expected} is not supplied by npu-busy"),
         ("only =", "olny =", 11, "step 1: olny: no such key; did you mean only?"),
         ("before =", "#", 14, "{before} is what before prints, and there is none"),
         ("undo =", "#", 13, "changes something and has no undo; expected undo, or changes = false"),
         ('"sysctl -w net.core.somaxconn={before}"', '""', 14, "undo: is empty; leave it out"),
         ('undo = "sysctl', 'changes = false\nundo = "sysctl', 15, "changes = false leaves nothing to undo"),
         ("somaxconn={before}", "somaxconn={wanted}", 14, "{wanted} is not supplied by"),
-        ('run = "sysctl -w net.core.somaxconn={want}"', "", 12, "step 1: before: expected only beside run"),
+        ('run = "sysctl -w net.core.somaxconn={expected}"', "", 12, "step 1: before: expected only beside run"),
         ("/etc/sysctl.d/99-x.conf", "etc/x", 18, "step 2: file:"),
         ("/etc/sysctl.d/99-x.conf", "/etc/../x", 18, "expected an absolute path"),
         ("/etc/sysctl.d/99-x.conf", "/etc/x/", 18, "expected an absolute path"),
@@ -145,7 +145,7 @@ def test_work_for_hands_needs_no_more_than_words(tmp_path: Path) -> None:
         ('line = "', 'text = "a"\nline = "', 18, "one of line, text and remove beside it; found line and text"),
         ('line = "', '# "', 18, "one of line, text and remove beside it; found none"),
         ('line = "', 'remove = "^x"\n# "', 21, "step 2: replaces: expected only beside line"),
-        ("somaxconn = {want}", "somaxconn = {want}\\n", 19, "line: expected one line"),
+        ("somaxconn = {expected}", "somaxconn = {expected}\\n", 19, "line: expected one line"),
         ("^net", "^(net", 20, "step 2: replaces: no regular expression"),
         ('"0644"', '"644"', 21, 'mode: "644": expected an octal mode such as "0644"'),
         ('file = "', '# "', 19, "step 2: line: expected only beside file"),
@@ -163,40 +163,40 @@ def test_what_breaks_a_rule_is_refused(tmp_path: Path, before: str, after: str, 
 @pytest.mark.parametrize(
     ("command", "said"),
     [
-        ("echo x # {want}", "{want} stands in a comment"),
-        ("f `g {want}`", "{want} stands in backquotes"),
-        ("cat <<E\\n{want}\\nE", "{want} stands in a here document"),
-        ("f $((1 + {want} ))", "{want} stands in an arithmetic expression"),
-        ("f ${a:-{want} }", "{want} stands in a ${...}"),
-        ("f \\\\{want}", "{want} stands behind a backslash"),
-        ("{want} --now", "{want} would be the command that is run"),
-        ("f; sudo {want}", "{want} would be the command that is run"),
-        ("eval f {want}", "{want} would be read by a second shell"),
-        ("sh -c 'f {want}'", "{want} would be read by a second shell"),
-        ("bash -ec 'f {want}'", "{want} would be read by a second shell"),
-        ("sed -i 's/a/{want}/; s/b/c/' /etc/x", "{want} would be read as a part of a program"),
-        ("f | awk '{ print 1; print {want} }'", "{want} would be read as a part of a program"),
-        ("sed -i s/a/{want}/ /etc/x", "{want} would be read as a part of a program"),
-        ("{want}", "{want} is a whole command on no page of listen-queue-short"),
+        ("echo x # {expected}", "{expected} stands in a comment"),
+        ("f `g {expected}`", "{expected} stands in backquotes"),
+        ("cat <<E\\n{expected}\\nE", "{expected} stands in a here document"),
+        ("f $((1 + {expected} ))", "{expected} stands in an arithmetic expression"),
+        ("f ${a:-{expected} }", "{expected} stands in a ${...}"),
+        ("f \\\\{expected}", "{expected} stands behind a backslash"),
+        ("{expected} --now", "{expected} would be the command that is run"),
+        ("f; sudo {expected}", "{expected} would be the command that is run"),
+        ("eval f {expected}", "{expected} would be read by a second shell"),
+        ("sh -c 'f {expected}'", "{expected} would be read by a second shell"),
+        ("bash -ec 'f {expected}'", "{expected} would be read by a second shell"),
+        ("sed -i 's/a/{expected}/; s/b/c/' /etc/x", "{expected} would be read as a part of a program"),
+        ("f | awk '{ print 1; print {expected} }'", "{expected} would be read as a part of a program"),
+        ("sed -i s/a/{expected}/ /etc/x", "{expected} would be read as a part of a program"),
+        ("{expected}", "{expected} is a whole command on no page of listen-queue-short"),
         ("{host}", "{host} is a whole command on no page of"),
         ("{before}", "{before} would be the command that is run"),
     ],
 )
 def test_a_value_that_could_become_a_command_is_refused(tmp_path: Path, command: str, said: str) -> None:
-    text = GOOD.replace("sysctl -w net.core.somaxconn={want}", command)
+    text = GOOD.replace("sysctl -w net.core.somaxconn={expected}", command)
     at, why = refusal(tmp_path, text)
     assert why.startswith("step 1: run: ") and said in why
     assert at == 13
 
 
 def test_the_arguments_of_a_second_shell_are_safe(tmp_path: Path) -> None:
-    text = GOOD.replace('"sysctl -w net.core.somaxconn={want}"', "'''sh -c 'f \"$1\"' - {want}'''")
-    assert read_playbook(written(tmp_path, text), KNOWN).steps[0].run.endswith("- {want}")
+    text = GOOD.replace('"sysctl -w net.core.somaxconn={expected}"', "'''sh -c 'f \"$1\"' - {expected}'''")
+    assert read_playbook(written(tmp_path, text), KNOWN).steps[0].run.endswith("- {expected}")
 
 
 def test_the_values_of_awk_and_the_files_of_sed_are_safe(tmp_path: Path) -> None:
-    command = "awk -v a={want} -v b='*'{want} '{ print a; print b }' {want}; sed -n 1p {want} | f 'x {want}'"
-    text = GOOD.replace('"sysctl -w net.core.somaxconn={want}"', f'"""{command}"""')
+    command = "awk -v a={expected} -v b='*'{expected} '{ print a; print b }' {expected}; sed -n 1p {expected} | f 'x {expected}'"
+    text = GOOD.replace('"sysctl -w net.core.somaxconn={expected}"', f'"""{command}"""')
     assert read_playbook(written(tmp_path, text), KNOWN).steps[0].run == command
 
 
@@ -258,7 +258,7 @@ PARTS = st.sampled_from(
         "x = inf",
         'mode = "\\u0000"',
         'run = "{before}"',
-        "only = '''\n{want}'''",
+        "only = '''\n{expected}'''",
         'title.x = "y"',
         "undo = 1979-05-27",
         "[[treats]]",
@@ -348,7 +348,7 @@ def test_what_a_sites_check_supplies_is_read_off_its_file(house: Path, tmp_path:
     site.mkdir()
     path = site / "our_rule.py"
     path.write_text(OURS)
-    assert read_finding_values(path).names == {"a", "b", "c", "d", "mend", "tell", "saw", "want"}
+    assert read_finding_values(path).names == {"a", "b", "c", "d", "mend", "tell", "observed", "expected"}
     assert read_finding_values(path).commands == {"mend"}
     text = HEAD.replace('["listen-queue-short", "syn-queue-short"]', '["our-rule"]')
     written(house, text + '[[step]]\nsay = "Set {a} {d}"\nrun = "{mend}"\nundo = "f {b}"\n')

@@ -38,7 +38,7 @@ class TestEveryPage:
             path, _, part = target.partition("#")
             if "://" in target:
                 continue
-            file = (page.parent / path).resolve_lookup() if path else page
+            file = (page.parent / path).resolve() if path else page
             assert file.exists(), target
             if part:
                 assert part in {anchor(heading) for _, heading in headings(file.read_text("utf-8"))}, target

@@ -85,8 +85,8 @@ def test_an_unknown_name_leads_to_the_topics(name: str, hint: str) -> None:
 
 def test_a_sites_own_check_comes_before_a_topic(tmp_path: Path) -> None:
     (tmp_path / "formats.py").write_text(
-        "from doctor import ERROR, Finding, check\nfrom doctor.facts.visit import Reach\n"
-        '@check(severity=ERROR)\ndef formats(reach: Reach):\n    """All is well."""\n    yield Finding("x")\n'
+        "from doctor import ERROR, Finding, check\nfrom doctor.facts.visit import Reachability\n"
+        '@check(severity=ERROR)\ndef formats(reach: Reachability):\n    """All is well."""\n    yield Finding("x")\n'
     )
     assert explain("formats", "--checks", str(tmp_path)).stdout.startswith("formats\nerror, area site\n")
 

@@ -28,22 +28,22 @@ def command(
 ) -> None:
     """Explain a check, a playbook or a topic."""
     with load_errors_as_input_errors(checks):
-        check_files = {path.stem.replace("_", "-"): path for path, _ in check_files(checks)}
-        if name in TOPICS and name not in check_files:
+        paths = {path.stem.replace("_", "-"): path for path, _ in check_files(checks)}
+        if name in TOPICS and name not in paths:
             return write(render(TOPICS[name].read_text("utf-8"), width()))
         remedies = load_playbooks(playbooks, checks)
-        if name in check_files:
+        if name in paths:
             from doctor.engine.catalog import load_check
             from doctor.remedy.catalog import playbooks_for
             from doctor.report.explain.checks import check_page
 
-            return write(check_page(load_check(check_files[name]), playbooks_for(remedies, name)))
+            return write(check_page(load_check(paths[name]), playbooks_for(remedies, name)))
     for playbook in remedies:
         if playbook.name == name:
             from doctor.report.explain.playbooks import playbook_page
 
             return write(playbook_page(playbook))
-    raise _unknown_name(name, (*check_files, *(playbook.name for playbook in remedies)))
+    raise _unknown_name(name, (*paths, *(playbook.name for playbook in remedies)))
 
 
 command.__doc__ = f"{command.__doc__}\n\n{TOPIC_LINES}"

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Protocol, TypeVar
 
 AREAS = (
-    "reach",
+    "connectivity",
     "kernel",
     "firewall",
     "memory",

@@ -12,7 +12,7 @@ from doctor.engine.result import Finding
 def differing(values: Mapping[str, Any], template: str, **more: Any) -> Iterator[Finding]:
     """A finding for each value that fewer hosts have than the commonest one; for a tie, one that blames all hosts.
 
-    The template may name ``saw``, ``want``, ``count`` (hosts that have ``want``) and ``total``.
+    The template may name ``observed``, ``expected``, ``count`` (hosts that have ``expected``) and ``total``.
     Raises: Skip for a fleet of one.
     """
     if len(values) < 2:
@@ -23,7 +23,7 @@ def differing(values: Mapping[str, Any], template: str, **more: Any) -> Iterator
     ranked = sorted(groups.items(), key=lambda group: (-len(group[1]), str(group[0])))
     if len(ranked) == 1:
         return
-    want, most = ranked[0]
+    expected, most = ranked[0]
     if len(ranked[1][1]) == len(most):
         hosts_by_value = {str(value): hosts for value, hosts in ranked}
         yield Finding(
@@ -33,5 +33,7 @@ def differing(values: Mapping[str, Any], template: str, **more: Any) -> Iterator
             **more,
         )
         return
-    for saw, hosts in ranked[1:]:
-        yield Finding(template, hosts=hosts, saw=saw, want=want, count=len(most), total=len(values), **more)
+    for observed, hosts in ranked[1:]:
+        yield Finding(
+            template, hosts=hosts, observed=observed, expected=expected, count=len(most), total=len(values), **more
+        )

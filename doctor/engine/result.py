@@ -36,7 +36,7 @@ class Status(enum.Enum):
 class Finding:
     """One thing that is wrong: a template and the values that fill it.
 
-    ``saw`` and ``want`` are values like all others; a report shows them on lines of their own.
+    ``observed`` and ``expected`` are values like all others; a report shows them on lines of their own.
     ``hosts`` are the hosts that are to blame; for a check that looks at one host at a time the
     judge fills them in.
 

@@ -97,8 +97,8 @@ class ReservedPorts(Fact, frozen=True):
             "range": format_ports([self.ephemeral]),
             "first": self.ephemeral.first,
             "merged": format_ports(merge),
-            "saw": f"reserved: {format_ports(self.reserved)}",
-            "want": f"reserved: {format_ports(single_port_ranges(required))}",
+            "observed": f"reserved: {format_ports(self.reserved)}",
+            "expected": f"reserved: {format_ports(single_port_ranges(required))}",
         }
 
 

@@ -73,8 +73,8 @@ def validate_host(host: str, place: str) -> str:
             hint = "; name the port with --port or in ~/.ssh/config" if host.count(":") == 1 else ""
             raise InventoryError(f"{place}: {quote(host)} is no IPv4 or IPv6 address{hint}")
     elif not re.fullmatch(r"[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9_])?", host, re.ASCII):
-        want = "letters, digits, dots and hyphens, none of the last two at an end"
-        raise InventoryError(f"{place}: {quote(host)} is no host name; expected {want}")
+        expected = "letters, digits, dots and hyphens, none of the last two at an end"
+        raise InventoryError(f"{place}: {quote(host)} is no host name; expected {expected}")
     return host
 
 

@@ -36,8 +36,8 @@ def by_family(a1: Rule, other: Rule) -> Rule:
     def rule(value: str, family: Family) -> str:
         if family == "A1":
             return a1(value, family)
-        want = other(value, family)
-        return "" if want and not family and not a1(value, family) else want
+        expected = other(value, family)
+        return "" if expected and not family and not a1(value, family) else expected
 
     return rule
 
@@ -50,8 +50,8 @@ def one_of(*choices: str, fold: bool = False) -> Rule:
     return rule
 
 
-def matching(pattern: str, want: str) -> Rule:
-    return lambda value, family: "" if re.fullmatch(pattern, value, re.ASCII) else want
+def matching(pattern: str, expected: str) -> Rule:
+    return lambda value, family: "" if re.fullmatch(pattern, value, re.ASCII) else expected
 
 
 def must_be_unset(reason: str) -> Rule:
@@ -71,13 +71,13 @@ def port_ranges(value: str) -> list[tuple[int, int]]:
     """First and last port of each range, in order; empty for ``auto``. Raises: ValueError with what was expected."""
     if value == "auto":
         return []
-    want = "ports from 1 to 65535 such as 60000,60050-60100, or auto"
+    expected = "ports from 1 to 65535 such as 60000,60050-60100, or auto"
     ranges: list[tuple[int, int]] = []
     for part in value.split(","):
         ends = re.fullmatch(r"([0-9]{1,5})(?:-([0-9]{1,5}))?", part, re.ASCII)
         first, last = (int(ends[1]), int(ends[2] or ends[1])) if ends else (0, 0)
         if not 1 <= first <= last <= 65535:
-            raise ValueError(want)
+            raise ValueError(expected)
         ranges.append((first, last))
     ranges.sort()
     if any(after[0] <= before[1] for before, after in pairwise(ranges)):
@@ -87,8 +87,8 @@ def port_ranges(value: str) -> list[tuple[int, int]]:
 
 def visible_devices(value: str, family: Family) -> str:
     numbers = [int(part) for part in value.split(",")] if re.fullmatch(r"[0-9]{1,3}(,[0-9]{1,3})*", value) else []
-    want = "device numbers in ascending order, with commas and no spaces, such as 0,1,2,3"
-    return "" if numbers and numbers == sorted(set(numbers)) else want
+    expected = "device numbers in ascending order, with commas and no spaces, such as 0,1,2,3"
+    return "" if numbers and numbers == sorted(set(numbers)) else expected
 
 
 def host(value: str, family: Family) -> str:
@@ -166,9 +166,9 @@ RULES: dict[str, Rule] = {
 def invalid_settings(env: Mapping[str, str], family: Family = "") -> tuple[EnvSetting, ...]:
     """All variables of ``env`` with a value that their reader refuses, by name."""
     wrong = [
-        EnvSetting(name, printable(env[name], 80), want)
+        EnvSetting(name, printable(env[name], 80), expected)
         for name, rule in RULES.items()
-        if name in env and (want := rule(env[name], family))
+        if name in env and (expected := rule(env[name], family))
     ]
     pcie, roce = env.get("HCCL_INTRA_PCIE_ENABLE"), env.get("HCCL_INTRA_ROCE_ENABLE")
     if (pcie, roce) not in {(None, None), ("1", None), ("1", "0"), ("0", "0"), ("0", "1"), (None, "1")}:

@@ -44,7 +44,7 @@ def _keywords(node: ast.AST) -> Iterator[str]:
     """The named values of a finding, or of whatever the check lets make its findings."""
     if isinstance(node, ast.YieldFrom):
         yield from (name for inner in ast.walk(node) for name in _keyword_names(inner))
-        yield from ("saw", "want")
+        yield from ("observed", "expected")
     elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Finding":
         yield from _keyword_names(node)
 

@@ -160,6 +160,7 @@ def judged(name: str, value: Json, product: str = "", path: str = "/job/rank_tab
 def said(outcome: Outcome) -> list[str]:
     """The findings in words, with what was seen and wanted."""
     return [
-        str(finding) + "".join(f" | {key} {finding.values[key]}" for key in ("saw", "want") if key in finding.values)
+        str(finding)
+        + "".join(f" | {key} {finding.values[key]}" for key in ("observed", "expected") if key in finding.values)
         for finding in outcome.findings
     ]

@@ -14,7 +14,7 @@ def test_clocks_within_a_second_are_well() -> None:
 def test_the_one_that_differs_from_most_is_named_with_its_error_bar() -> None:
     outcome = judged("clocks-differ", {"a": clock(5), "b": clock(-85, 0.2), "c": clock(5.1), "d": clock(4.9)})
     assert said(outcome) == [("b", "the clock is 90.0 s behind that of most hosts, to within 0.21 s")]
-    assert outcome.findings[0].values["saw"] == "-90.000 s"
+    assert outcome.findings[0].values["observed"] == "-90.000 s"
 
 
 def test_our_own_clock_does_not_matter() -> None:

@@ -33,12 +33,12 @@ def test_a1_npu_in_the_segment_of_another_position() -> None:
     [one] = found(moved(a1(), {("h2", 5): "10.0.2.50/24"}), "A1")
     assert one.hosts == ("h2",)
     assert one.values["npus"] == [5]
-    assert (one.values["saw"], one.values["want"]) == (ip_network("10.0.2.0/24"), ip_network("10.0.1.0/24"))
+    assert (one.values["observed"], one.values["expected"]) == (ip_network("10.0.2.0/24"), ip_network("10.0.1.0/24"))
 
 
 def test_a1_two_npus_swapped() -> None:
     one, two = found(moved(a1(), {("h2", 0): "10.0.1.3/24", ("h2", 1): "10.0.0.3/24"}), "A1")
-    assert [(f.values["npus"], str(f.values["want"])) for f in (one, two)] == [
+    assert [(f.values["npus"], str(f.values["expected"])) for f in (one, two)] == [
         ([0], "10.0.0.0/24"),
         ([1], "10.0.1.0/24"),
     ]
@@ -70,7 +70,7 @@ def test_a2_stray() -> None:
 
 def test_a2_stray_among_segments_for_each_position() -> None:
     [one] = found(moved(rails(), {("h4", 7): "172.16.6.9/24"}))
-    assert (one.hosts, one.values["npus"], str(one.values["want"])) == (("h4",), [7], "172.16.7.0/24")
+    assert (one.hosts, one.values["npus"], str(one.values["expected"])) == (("h4",), [7], "172.16.7.0/24")
 
 
 def test_a2_halves_of_a_fleet_apart_are_one_tie() -> None:

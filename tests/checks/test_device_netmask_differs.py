@@ -17,7 +17,7 @@ def test_a_narrow_mask() -> None:
 
 def test_a_wide_mask() -> None:
     [one] = judged("device_netmask_differs", addresses=moved(a1(), {("h2", 3): "10.0.3.3/16"}))
-    assert (one.hosts, one.values["saw"], one.values["want"]) == (("h2",), 16, 24)
+    assert (one.hosts, one.values["observed"], one.values["expected"]) == (("h2",), 16, 24)
 
 
 def test_segments_that_do_not_touch_may_have_masks_of_their_own() -> None:

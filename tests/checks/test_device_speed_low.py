@@ -32,7 +32,7 @@ def test_a_whole_fleet_below_the_rated_speed() -> None:
 
 def test_where_no_speed_is_rated_the_majority_is_the_norm() -> None:
     [one] = found("A3", 400_000, by_npu={3: 200_000})
-    assert one.values["want"] == 400_000
+    assert one.values["expected"] == 400_000
 
 
 def test_a_link_that_is_up_without_a_speed_cannot_be_judged() -> None:

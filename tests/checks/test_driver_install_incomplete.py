@@ -14,12 +14,12 @@ def test_a_complete_installation() -> None:
 def test_a_status_that_is_not_complete() -> None:
     (found,) = look(versions(install_status="failed"), table())
     assert str(found) == "the installation of NPU driver 25.5.2 did not come to its end"
-    assert (found.values["saw"], found.values["want"]) == ("failed", "complete")
+    assert (found.values["observed"], found.values["expected"]) == ("failed", "complete")
 
 
 def test_no_status_and_the_warning_of_npu_smi() -> None:
     (found,) = look(versions(install_status=None), table(incomplete_install=True))
-    assert found.values["saw"] == "no status"
+    assert found.values["observed"] == "no status"
 
 
 def test_an_older_driver_notes_no_status() -> None:

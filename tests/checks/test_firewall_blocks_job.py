@@ -69,7 +69,7 @@ def test_a_firewall_that_lets_in_ssh_alone() -> None:
     found = look(saved(ESTABLISHED, SSH, policy="DROP"))
     sentence = f"iptables-legacy blocks incoming connections to TCP ports {ALL} from every other host"
     assert said(found) == [("w2", sentence)]
-    assert found.findings[0].values["saw"] == "policy drop of the chain INPUT"
+    assert found.findings[0].values["observed"] == "policy drop of the chain INPUT"
 
 
 def test_master_port_open_and_the_ports_that_the_kernel_gives_closed() -> None:
@@ -371,8 +371,8 @@ def test_very_many_hosts_are_named_by_their_network() -> None:
 
 def test_a_rule_is_shown_without_what_it_does_to_a_terminal() -> None:
     found = look(saved('-A INPUT -p tcp -m comment --comment "\x1b[31m' + "x" * 400 + '" -j DROP'))
-    assert "\x1b" not in found.findings[0].values["saw"]
-    assert len(found.findings[0].values["saw"]) <= 160
+    assert "\x1b" not in found.findings[0].values["observed"]
+    assert len(found.findings[0].values["observed"]) <= 160
 
 
 def test_hosts_with_the_same_rules_get_the_same_finding() -> None:

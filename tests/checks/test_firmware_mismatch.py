@@ -14,7 +14,7 @@ def test_firmware_within_the_range() -> None:
 
 def test_firmware_outside_the_range() -> None:
     (found,) = look(versions(firmware="6.4.0.4.220"))
-    assert (found.values["saw"], found.values["want"]) == ("6.4.0.4.220", ["7.0.0 to 8.9.9"])
+    assert (found.values["observed"], found.values["expected"]) == ("6.4.0.4.220", ["7.0.0 to 8.9.9"])
     assert "driver 25.5.2" in str(found)
 
 

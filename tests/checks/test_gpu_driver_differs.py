@@ -13,4 +13,4 @@ def test_equal_hosts() -> None:
 
 def test_the_odd_host_is_named() -> None:
     (found,) = look(fleet(gpus(), gpus(driver="535.129.03"), gpus()))
-    assert (found.hosts, found.values["saw"], found.values["want"]) == (("b",), "535.129.03", "550.54.15")
+    assert (found.hosts, found.values["observed"], found.values["expected"]) == (("b",), "535.129.03", "550.54.15")

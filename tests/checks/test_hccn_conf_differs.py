@@ -40,15 +40,15 @@ def test_another_address_in_the_file() -> None:
 
 def test_an_npu_that_the_file_does_not_know() -> None:
     [one] = found(full(npu3={"address": "", "netmask": "", "gateway": "", "netdetect": ""}), gateways=None, detect=None)
-    assert one.values["saw"] == {"address": "29.1.0.13"}
-    assert one.values["want"] == {"address": "nothing"}
+    assert one.values["observed"] == {"address": "29.1.0.13"}
+    assert one.values["expected"] == {"address": "nothing"}
 
 
 def test_an_address_that_only_the_file_has() -> None:
     own = DeviceAddresses(by_npu={n: one for n, one in OWN.by_npu.items() if n != 3}, unset=(3,))
     [one] = found(full(), addresses=own)
-    assert one.values["saw"] == {"address": "nothing"}
-    assert one.values["want"] == {"address": "29.1.0.13"}
+    assert one.values["observed"] == {"address": "nothing"}
+    assert one.values["expected"] == {"address": "29.1.0.13"}
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_an_address_that_only_the_file_has() -> None:
 )
 def test_every_setting_is_compared(key: str, value: str) -> None:
     [one] = found(full(npu5={key: value}))
-    assert (one.values["npu"], one.values["want"]) == (5, {key: value})
+    assert (one.values["npu"], one.values["expected"]) == (5, {key: value})
 
 
 def test_an_npu_that_could_not_be_read_is_not_said_to_differ() -> None:

@@ -28,7 +28,7 @@ def test_loopback_is_left_to_its_own_check() -> None:
 def test_a_tie_blames_both() -> None:
     outcome = judged("host-name-ambiguous", {"a": sees("a", "10.0.0.1"), "b": sees("b", "10.0.0.2")})
     assert [host for host, _ in said(outcome)] == ["a", "b"]
-    assert "no majority" in outcome.findings[0].values["want"]
+    assert "no majority" in outcome.findings[0].values["expected"]
 
 
 def test_one_host_alone_is_not_judged() -> None:

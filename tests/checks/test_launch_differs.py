@@ -36,14 +36,14 @@ def test_the_host_that_is_told_something_else_is_named(variable: str, value: str
 
 def test_one_that_is_told_nothing_is_named() -> None:
     outcome = judged(w1=JOB, w2=JOB, w3={})
-    assert {one.values["saw"] for one in outcome.findings} == {"not set"}
+    assert {one.values["observed"] for one in outcome.findings} == {"not set"}
     assert {one.hosts for one in outcome.findings} == {("w3",)}
 
 
 def test_of_two_that_differ_both_are_named() -> None:
     outcome = judged(w1=JOB, w2={**JOB, "MASTER_ADDR": "w2"})
     assert [one.hosts for one in outcome.findings] == [("w1",), ("w2",)]
-    assert "no majority" in outcome.findings[0].values["want"]
+    assert "no majority" in outcome.findings[0].values["expected"]
 
 
 def test_a_name_with_and_without_its_domain_is_one_name() -> None:

@@ -18,8 +18,8 @@ def test_a_start_and_a_cable_pulled_once() -> None:
 
 def test_again_and_again() -> None:
     [one] = judged("link_flapping", history=history(*[timedelta(hours=n) for n in range(5)]))
-    want = "the link of NPU 1 changed 5 times in 24 hours, last at 2025-10-28 21:46:46; expected at most 4"
-    assert str(one) == want
+    expected = "the link of NPU 1 changed 5 times in 24 hours, last at 2025-10-28 21:46:46; expected at most 4"
+    assert str(one) == expected
 
 
 def test_long_ago() -> None:

@@ -8,9 +8,9 @@ def queue(length: int) -> ListenQueues:
     return ListenQueues(somaxconn=length, syn_backlog=4096, syncookies=1)
 
 
-def want(hosts: int, *facts: object, **environ: str) -> int:
+def expected(hosts: int, *facts: object, **environ: str) -> int:
     outcome = judged("listen-queue-short", fleet(hosts, queue(1), *facts), job(**environ))  # type: ignore[arg-type]
-    return int(outcome.findings[0].values["want"])
+    return int(outcome.findings[0].values["expected"])
 
 
 def test_the_kernels_default_is_enough_for_1024_ranks() -> None:
@@ -24,14 +24,14 @@ def test_the_default_of_old_kernels_is_short_for_any_fleet() -> None:
 
 
 def test_four_connections_a_rank_are_wanted() -> None:
-    assert want(100, npus(8)) == 3200
-    assert want(100, npus(16)) == 6400
-    assert want(100, GpuCards(pci=4, driver="x", tool=True)) == 1600
+    assert expected(100, npus(8)) == 3200
+    assert expected(100, npus(16)) == 6400
+    assert expected(100, GpuCards(pci=4, driver="x", tool=True)) == 1600
 
 
 def test_a_world_size_that_is_given_wins() -> None:
-    assert want(2, npus(8), WORLD_SIZE="1000") == 4000
+    assert expected(2, npus(8), WORLD_SIZE="1000") == 4000
 
 
 def test_a_host_whose_devices_are_not_known_counts_as_eight() -> None:
-    assert want(100) == 3200
+    assert expected(100) == 3200

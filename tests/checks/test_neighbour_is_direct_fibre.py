@@ -59,7 +59,7 @@ def test_two_fibres_crossed() -> None:
 
 def test_a_fibre_back_into_the_same_host() -> None:
     [one] = found({("h1", 0): "172.16.1.1"}, PAIR, rails(PAIR))
-    assert one.values["saw"] == "NPU 1 of h1"
+    assert one.values["observed"] == "NPU 1 of h1"
 
 
 def test_an_end_that_is_not_known_is_not_accused() -> None:

@@ -15,7 +15,7 @@ def test_the_minority_is_blamed_and_its_bus_is_shown() -> None:
     (found,) = look(fleet(inventory(), inventory(range(7), pci_count=8), inventory()))
     assert found.hosts == ("b",)
     assert str(found) == "7 NPUs; 2 of 3 hosts have 8"
-    assert (found.values["saw"], found.values["want"], found.values["on_pci_bus"]) == (7, 8, {"b": 8})
+    assert (found.values["observed"], found.values["expected"], found.values["on_pci_bus"]) == (7, 8, {"b": 8})
 
 
 def test_a_tie_blames_both_sides() -> None:

@@ -21,7 +21,7 @@ def test_npu_smi_starts() -> None:
 def test_without_the_manager_file_the_module_is_not_loaded() -> None:
     (found,) = look(failed(), inventory((), manager=False))
     assert str(found) == "the NPU driver is not loaded: there is no /dev/davinci_manager"
-    assert found.values["saw"] == "ret is -8005"
+    assert found.values["observed"] == "ret is -8005"
 
 
 def test_an_installation_after_the_last_start_wants_a_restart() -> None:

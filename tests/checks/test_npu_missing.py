@@ -20,7 +20,7 @@ def test_all_three_agree() -> None:
 def test_on_the_bus_without_a_device_file_is_the_driver() -> None:
     (found,) = look(inventory((0, 1, 3), pci_count=4), chips(0, 1, 3))
     assert str(found) == "NPU 2 is on the PCI bus and has no device file: the driver did not take it"
-    assert (found.values["saw"], found.values["want"]) == ("3 device files", "4 device files")
+    assert (found.values["observed"], found.values["expected"]) == ("3 device files", "4 device files")
     (found,) = look(inventory((0, 1, 2), pci_count=4), chips(0, 1, 2))
     assert found.values["npus"] == [3]
     (found,) = look(inventory((), pci_count=8), None)

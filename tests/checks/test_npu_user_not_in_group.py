@@ -21,7 +21,7 @@ def test_files_that_can_be_opened() -> None:
 def test_a_user_outside_the_group() -> None:
     (found,) = look(access("ann", "wheel"))
     assert str(found) == "ann is not in the group HwHiAiUser and may not open /dev/davinci0"
-    assert (found.values["saw"], found.values["files"]) == (["ann", "wheel"], 2)
+    assert (found.values["observed"], found.values["files"]) == (["ann", "wheel"], 2)
 
 
 def test_files_that_are_still_for_root_alone() -> None:

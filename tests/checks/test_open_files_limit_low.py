@@ -23,8 +23,8 @@ def test_a_low_limit_that_only_root_can_raise() -> None:
     assert "`* - nofile 65535` in /etc/security/limits.conf" in advice(NAME, outcome)
 
 
-@pytest.mark.parametrize(("ranks", "want"), [("1024", 16384), ("2048", 32768), ("100000", 65535)])
-def test_a_large_job_wants_more(ranks: str, want: int) -> None:
-    hosts = {"a": [limits(nofile=Limit(want, want))], "b": [limits(nofile=Limit(want - 1, None))]}
+@pytest.mark.parametrize(("ranks", "expected"), [("1024", 16384), ("2048", 32768), ("100000", 65535)])
+def test_a_large_job_wants_more(ranks: str, expected: int) -> None:
+    hosts = {"a": [limits(nofile=Limit(expected, expected))], "b": [limits(nofile=Limit(expected - 1, None))]}
     outcome = judged(NAME, hosts, job(WORLD_SIZE=ranks))
-    assert [(finding.hosts, finding.values["want"]) for finding in outcome.findings] == [(("b",), want)]
+    assert [(finding.hosts, finding.values["expected"]) for finding in outcome.findings] == [(("b",), expected)]

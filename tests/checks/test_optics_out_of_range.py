@@ -37,8 +37,8 @@ def test_within_limits() -> None:
 def test_weak_light_on_all_lanes_is_one_finding() -> None:
     [one] = found(odd=module(rx=0.05))
     assert one.hosts == ("h2",)
-    want = "the optical module of NPU 3 has Rx Power0: 0.05, Rx Power1: 0.05 mW; expected 0.1445 to 3.5481 mW"
-    assert str(one) == want
+    expected = "the optical module of NPU 3 has Rx Power0: 0.05, Rx Power1: 0.05 mW; expected 0.1445 to 3.5481 mW"
+    assert str(one) == expected
 
 
 def test_each_kind_of_reading_is_a_finding() -> None:
@@ -47,7 +47,7 @@ def test_each_kind_of_reading_is_a_finding() -> None:
 
 def test_flags() -> None:
     [one] = found(odd=module(**{"Rx LoL": 255}))
-    assert one.values["saw"] == {"Rx LoL": "0xff"}
+    assert one.values["observed"] == {"Rx LoL": "0xff"}
 
 
 def test_limits_that_the_module_leaves_open_are_none() -> None:

@@ -27,12 +27,12 @@ def test_less_than_a_gibibyte_is_too_small_for_any_host() -> None:
 @pytest.mark.parametrize("devices", [npus(16), GpuCards(pci=16, driver="", tool=False)])
 def test_more_ranks_want_more(devices: Fact) -> None:
     outcome = judged(NAME, {"a": [shm(GIB), devices]})
-    assert outcome.findings[0].values["want"] == "2 GiB"
+    assert outcome.findings[0].values["expected"] == "2 GiB"
 
 
 def test_ranks_that_are_given_win() -> None:
     launch = job().from_environment({}, ranks_per_host=32)
-    assert judged(NAME, {"a": [shm(GIB), npus(8)]}, launch).findings[0].values["want"] == "4 GiB"
+    assert judged(NAME, {"a": [shm(GIB), npus(8)]}, launch).findings[0].values["expected"] == "4 GiB"
 
 
 def test_the_default_of_docker_is_left_to_its_own_check() -> None:

@@ -30,7 +30,7 @@ def test_one_wrapper_is_off() -> None:
 
 def test_a_loss_that_is_not_finite() -> None:
     [one] = outcome(*(NativeResult(rank, 0, "DDP", (4.6, None if rank == 1 else 4.3)) for rank in range(4))).findings
-    assert (one.values["step"], one.values["saw"]) == (1, None)
+    assert (one.values["step"], one.values["observed"]) == (1, None)
 
 
 def test_what_is_wrong_without_wrappers_explains_it() -> None:

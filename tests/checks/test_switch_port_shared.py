@@ -17,8 +17,8 @@ def test_ports_of_their_own() -> None:
 def test_two_on_one() -> None:
     [one] = judged("switch_port_shared", neighbours=PerHost({"h1": leaf("1/0/1", "1/0/2"), "h2": leaf("1/0/2")}))
     assert one.hosts == ("h1", "h2")
-    want = "NPU 1 of h1 and NPU 0 of h2 are on one port, 1/0/2 of the switch a0:00; expected a port for each"
-    assert str(one) == want
+    expected = "NPU 1 of h1 and NPU 0 of h2 are on one port, 1/0/2 of the switch a0:00; expected a port for each"
+    assert str(one) == expected
 
 
 def test_ports_without_a_name_and_direct_fibres_are_not_compared() -> None:

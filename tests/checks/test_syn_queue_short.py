@@ -19,9 +19,9 @@ def test_a_short_queue() -> None:
 
 def test_without_cookies_the_last_quarter_does_not_count() -> None:
     outcome = judged("syn-queue-short", {"w1": [queue(341, 0)], "w2": [queue(342, 0)]})
-    assert [(finding.hosts, finding.values["want"]) for finding in outcome.findings] == [(("w1",), 342)]
+    assert [(finding.hosts, finding.values["expected"]) for finding in outcome.findings] == [(("w1",), 342)]
 
 
 def test_large_jobs_want_more() -> None:
     outcome = judged("syn-queue-short", {"w1": [queue(8192)]}, job(WORLD_SIZE="4096"))
-    assert outcome.findings[0].values["want"] == 16384
+    assert outcome.findings[0].values["expected"] == 16384

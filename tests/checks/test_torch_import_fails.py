@@ -19,7 +19,7 @@ def test_what_was_raised_is_shown() -> None:
 
 def test_what_is_raised_once_cann_is_there_counts() -> None:
     (found,) = look(torch(HCCL, YAML, SET_ENV))
-    assert found.values["saw"] == YAML
+    assert found.values["observed"] == YAML
 
 
 def test_cann_and_driver_are_left_to_the_other_check() -> None:

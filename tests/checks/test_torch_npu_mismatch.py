@@ -24,7 +24,7 @@ def test_another_torch() -> None:
 
 def test_no_torch() -> None:
     (found,) = look(python(torch_npu="2.7.1.post4"))
-    assert (found.values["saw"], found.values["want"]) == ("no torch", "2.7.1")
+    assert (found.values["observed"], found.values["expected"]) == ("no torch", "2.7.1")
 
 
 def test_no_torch_npu() -> None:

@@ -23,7 +23,7 @@ def test_each_package_that_differs() -> None:
 
 def test_a_package_that_one_host_lacks() -> None:
     (found,) = look(fleet(python(mindspore="2.6.0"), python(), python(mindspore="2.6.0")))
-    assert (found.hosts, found.values["package"], found.values["saw"]) == (("b",), "mindspore", "not installed")
+    assert (found.hosts, found.values["package"], found.values["observed"]) == (("b",), "mindspore", "not installed")
 
 
 def test_a_host_whose_version_could_not_be_told_is_not_blamed() -> None:

@@ -90,7 +90,7 @@ def unlike(wire: Wire, said: GateResult) -> list[Wish]:
     """The connections that go otherwise than was said. A slow machine gets a second chance."""
     wanted = {wish: expected(said, wish) for wish in WISHES}
     found = wire.passes(WISHES)
-    wrong = [wish for wish, want in wanted.items() if want is not None and want != found[wish]]
+    wrong = [wish for wish, expected in wanted.items() if expected is not None and expected != found[wish]]
     again = wire.passes(wrong, 2.0) if wrong else {}
     return [wish for wish in wrong if again[wish] != wanted[wish]]
 

@@ -304,8 +304,8 @@ End of LLDPDU TLV
 
 
 def test_a_switch_as_neighbour() -> None:
-    want = Neighbour("switch", "a0:b1:c2:d3:e4:f5", "400GE1/1/20:2", "leaf-1", "26.1.2.3")
-    assert learned(Neighbours, said(SWITCH)).by_npu == {0: want}
+    expected = Neighbour("switch", "a0:b1:c2:d3:e4:f5", "400GE1/1/20:2", "leaf-1", "26.1.2.3")
+    assert learned(Neighbours, said(SWITCH)).by_npu == {0: expected}
 
 
 def test_another_npu_as_neighbour() -> None:

@@ -21,8 +21,8 @@ def asked(path: str) -> Any:
 def test_a_table_that_is_there(tmp_path: Path) -> None:
     table = tmp_path / "table.json"
     table.write_bytes(b"{}")
-    want = hashlib.sha256(b"{}").hexdigest()
-    assert asked(str(table)) == RankTableOnHost(path=str(table), present=True, sha256=want)
+    expected = hashlib.sha256(b"{}").hexdigest()
+    assert asked(str(table)) == RankTableOnHost(path=str(table), present=True, sha256=expected)
 
 
 def test_a_table_that_is_not_there(tmp_path: Path) -> None:

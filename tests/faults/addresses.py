@@ -32,7 +32,7 @@ ROWS: list[Row] = [
         5,
         "echo 29.1.101.203 >ip",
         blamed=(0, 1),
-        values={"ip": "29.1.101.203", "saw": 2},
+        values={"ip": "29.1.101.203", "observed": 2},
         also=("hccn-conf-differs",),
     ),
     npu_row(
@@ -86,7 +86,7 @@ ROWS: list[Row] = [
         "an address out of the plan",
         3,
         "echo 10.9.9.9 >ip",
-        values={"npus": [3], "saw": "10.9.0.0/16", "want": "29.1.0.0/16"},
+        values={"npus": [3], "observed": "10.9.0.0/16", "expected": "29.1.0.0/16"},
         also=("gateway-outside-segment", "hccn-conf-differs"),
     ),
     npu_row(
@@ -95,7 +95,7 @@ ROWS: list[Row] = [
         5,
         "echo 10.0.2.99 >ip",
         fleet="a1",
-        values={"npus": [5], "saw": "10.0.2.0/24", "want": "10.0.1.0/24"},
+        values={"npus": [5], "observed": "10.0.2.0/24", "expected": "10.0.1.0/24"},
         also=("device-net-unhealthy", "device-unreachable", "hccn-conf-differs"),
     ),
     npu_row(
@@ -103,14 +103,14 @@ ROWS: list[Row] = [
         "the segment of the virtual ports",
         3,
         "echo 192.168.2.77 >ip\necho 255.255.255.0 >netmask",
-        values={"npu": 3, "saw": "192.168.2.77", "segment": "192.168.2.0/24"},
+        values={"npu": 3, "observed": "192.168.2.77", "segment": "192.168.2.0/24"},
         also=("device-ip-segment-wrong", "gateway-outside-segment", "hccn-conf-differs"),
     ),
     file_row(
         "device-ip-refused",
         "the file asks for such a segment",
         f"sed -i 's/^address_3=.*/address_3=192.168.1.77/' {CONF}",
-        values={"npu": 3, "saw": "192.168.1.77", "what": "address in /etc/hccn.conf"},
+        values={"npu": 3, "observed": "192.168.1.77", "what": "address in /etc/hccn.conf"},
         also=("hccn-conf-differs",),
     ),
     npu_row(
@@ -128,7 +128,7 @@ ROWS: list[Row] = [
         "a narrower netmask",
         3,
         "echo 255.255.255.0 >netmask",
-        values={"npus": [3], "saw": 24, "want": 16},
+        values={"npus": [3], "observed": 24, "expected": 16},
         also=("gateway-outside-segment", "hccn-conf-differs"),
     ),
     npu_row(
@@ -136,14 +136,14 @@ ROWS: list[Row] = [
         "IPv6 among IPv4",
         3,
         "rm ip netmask\necho 2001:db8::3 >ip6\necho 64 >prefix",
-        values={"npus": [3], "saw": "IPv6", "want": "IPv4"},
+        values={"npus": [3], "observed": "IPv6", "expected": "IPv4"},
         also=("device-net-unhealthy", "device-unreachable", "gateway-outside-segment"),
     ),
     file_row(
         "hccn-conf-differs",
         "another address in the file",
         f"sed -i 's/^address_3=.*/address_3=29.1.102.99/' {CONF}",
-        values={"npu": 3, "saw": {"address": "29.1.102.203"}, "want": {"address": "29.1.102.99"}},
+        values={"npu": 3, "observed": {"address": "29.1.102.203"}, "expected": {"address": "29.1.102.99"}},
     ),
     file_row("hccn-conf-differs", "the file is gone", f"rm {CONF}", values={"npus": list(range(8))}),
     npu_row(
@@ -159,7 +159,7 @@ ROWS: list[Row] = [
         "watches itself",
         3,
         "cat ip >netdetect",
-        values={"npu": 3, "saw": "29.1.102.203"},
+        values={"npu": 3, "observed": "29.1.102.203"},
         also=("hccn-conf-differs",),
     ),
     npu_row(
@@ -167,7 +167,7 @@ ROWS: list[Row] = [
         "a gateway in another segment",
         3,
         "echo 29.2.0.1 >gateway",
-        values={"npu": 3, "saw": "29.2.0.1", "segment": "29.1.0.0/16"},
+        values={"npu": 3, "observed": "29.2.0.1", "segment": "29.1.0.0/16"},
         also=("device-net-unhealthy", "hccn-conf-differs"),
     ),
 ]

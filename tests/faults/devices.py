@@ -64,15 +64,15 @@ def npu_row(check: str, fault: str, fleet: str = "a2", also: Sequence[str] = (),
 ROWS: list[Row] = [
     npu_row("npu-tools-missing", "rm /usr/local/Ascend/driver/tools/hccn_tool", missing=["hccn_tool"], npus=8),
     npu_row("npu-tools-missing", "rm /usr/local/bin/npu-smi", fleet="a1", missing=["npu-smi"]),
-    npu_row("npu-count-differs", "rm /dev/davinci7", saw=7, want=8, count=3, total=4, also=("npu-missing",)),
+    npu_row("npu-count-differs", "rm /dev/davinci7", observed=7, expected=8, count=3, total=4, also=("npu-missing",)),
     npu_row(
         "npu-missing",
         f"rm /dev/davinci5; touch {NPU}/5/gone",
         npus=[5],
-        want="8 device files",
+        expected="8 device files",
         also=("npu-count-differs",),
     ),
-    npu_row("npu-missing", f"touch {NPU}/12/gone", fleet="a3", saw="15 NPUs listed", npus=[12]),
+    npu_row("npu-missing", f"touch {NPU}/12/gone", fleet="a3", observed="15 NPUs listed", npus=[12]),
     npu_row(
         "npu-missing",
         f"rm /dev/davinci2; touch {NPU}/2/gone; for d in {PCI}/*; do case $(cat $d/device) in\n"
@@ -81,10 +81,12 @@ ROWS: list[Row] = [
         on_bus=7,
         also=("npu-count-differs",),
     ),
-    npu_row("npu-unhealthy", f"echo Warning >{NPU}/3/health", npu=3, saw="Warning"),
+    npu_row("npu-unhealthy", f"echo Warning >{NPU}/3/health", npu=3, observed="Warning"),
     npu_row("npu-unhealthy", f"echo Critical >{NPU}/9/health", fleet="a3", npu=9, card=4, chip=1),
-    npu_row("npu-driver-not-loaded", f"touch {NPU}/drvmng", want="npu-smi starts"),
-    npu_row("npu-driver-not-loaded", "rm /dev/davinci*", fleet="a1", saw="dcmi module initialize failed. ret is -8005"),
+    npu_row("npu-driver-not-loaded", f"touch {NPU}/drvmng", expected="npu-smi starts"),
+    npu_row(
+        "npu-driver-not-loaded", "rm /dev/davinci*", fleet="a1", observed="dcmi module initialize failed. ret is -8005"
+    ),
     npu_row("npu-driver-not-loaded", f"touch {NPU}/occupied"),
     Row(
         "npu-user-not-in-group",
@@ -101,19 +103,21 @@ ROWS: list[Row] = [
         user="root",
     ),
     npu_row("npu-busy", f"echo 4242 - 58601 >{NPU}/15/processes", fleet="a3", npu=15, pid=4242, user="not known"),
-    npu_row("npu-hbm-low", f"echo 61440 >{NPU}/1/hbm_total", npu=1, saw="61440 MB"),
-    npu_row("npu-memory-errors", f"echo 'HBM Double Bit Error Count=3' >{NPU}/4/ecc", card=4, saw=3),
-    npu_row("npu-memory-errors", f"echo 'HBM Double Bit Error Count=2' >{NPU}/13/ecc", fleet="a3", card=6, saw=2),
+    npu_row("npu-hbm-low", f"echo 61440 >{NPU}/1/hbm_total", npu=1, observed="61440 MB"),
+    npu_row("npu-memory-errors", f"echo 'HBM Double Bit Error Count=3' >{NPU}/4/ecc", card=4, observed=3),
+    npu_row("npu-memory-errors", f"echo 'HBM Double Bit Error Count=2' >{NPU}/13/ecc", fleet="a3", card=6, observed=2),
     npu_row(
         "product-mixed",
         f"for d in {PCI}/*; do case $(cat $d/device) in 0xd802) echo 0xd801 >$d/device ;; esac; done",
-        saw="A1",
-        want="A2",
+        observed="A1",
+        expected="A2",
     ),
-    gpu_row("gpu-count-differs", "rm /run/gpu/3", saw=3, want=4, count=3, total=4),
-    gpu_row("gpu-missing", "rm /run/gpu/3", saw=3, want=4),
-    gpu_row("gpu-driver-differs", "sed -i s/550.54.15/535.129.03/ /run/gpu/*", saw="535.129.03", want="550.54.15"),
-    gpu_row("gpu-ecc-errors", "sed -i 's/ 0$/ 7/' /run/gpu/2", gpu=2, saw=7),
+    gpu_row("gpu-count-differs", "rm /run/gpu/3", observed=3, expected=4, count=3, total=4),
+    gpu_row("gpu-missing", "rm /run/gpu/3", observed=3, expected=4),
+    gpu_row(
+        "gpu-driver-differs", "sed -i s/550.54.15/535.129.03/ /run/gpu/*", observed="535.129.03", expected="550.54.15"
+    ),
+    gpu_row("gpu-ecc-errors", "sed -i 's/ 0$/ 7/' /run/gpu/2", gpu=2, observed=7),
     gpu_row("gpu-tools-missing", "rm /usr/local/sbin/nvidia-smi", gpus=4),
     gpu_row("gpu-driver-not-loaded", "rm -r /proc/driver/nvidia", gpus=4),
 ]

@@ -55,15 +55,15 @@ if [ -L /run/kept.sysctl/99-sysctl.conf ]; then mv /run/kept.sysctl/99-sysctl.co
 """
 
 ROWS = [
-    Row("listen-queue-short", *setting(SOMAXCONN, "128"), values={"saw": 128, "want": 256, "ranks": 32}),
+    Row("listen-queue-short", *setting(SOMAXCONN, "128"), values={"observed": 128, "expected": 256, "ranks": 32}),
     Row("listen-queue-short", *setting(SOMAXCONN, "128"), fleet="cpu"),
     Row(
         "listen-queue-short",
         *setting(SOMAXCONN, "4000"),
         environ={"WORLD_SIZE": "1024"},
-        values={"want": 4096, "ranks": 1024},
+        values={"expected": 4096, "ranks": 1024},
     ),
-    Row("syn-queue-short", *setting("net.ipv4.tcp_max_syn_backlog", "128"), values={"saw": 128, "want": 256}),
+    Row("syn-queue-short", *setting("net.ipv4.tcp_max_syn_backlog", "128"), values={"observed": 128, "expected": 256}),
     Row(
         "hccl-ports-unreserved",
         *setting(PORTS, ""),
@@ -116,9 +116,9 @@ ROWS = [
         environ={"MASTER_ADDR": "sb0002", "MASTER_PORT": "31000"},
         values={"ports": "31000"},
     ),
-    Row("open-files-limit-low", *limit("nofile", 1024), fleet="cpu", values={"saw": 1024}),
-    Row("locked-memory-limit-low", *limit("memlock", 65536), values={"saw": "64 KiB"}),
-    Row("process-limit-low", *limit("nproc", 1024), fleet="cpu", values={"saw": 1024}),
+    Row("open-files-limit-low", *limit("nofile", 1024), fleet="cpu", values={"observed": 1024}),
+    Row("locked-memory-limit-low", *limit("memlock", 65536), values={"observed": "64 KiB"}),
+    Row("process-limit-low", *limit("nproc", 1024), fleet="cpu", values={"observed": 1024}),
     Row(
         "sysctl-lost-at-reboot",
         *setting(SOMAXCONN, "8192"),
@@ -144,6 +144,6 @@ ROWS = [
         "conntrack-table-full",
         *shown("/proc/sys/net/netfilter/nf_conntrack_count", "999999999"),
         fleet="cpu",
-        values={"saw": 999999999},
+        values={"observed": 999999999},
     ),
 ]

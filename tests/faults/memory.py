@@ -22,10 +22,10 @@ FILL = "head -c {count} /dev/zero >{path} 2>/dev/null || true"
 MEMINFO = "sed 's/^MemAvailable:.*/MemAvailable:    1024 kB/' /proc/meminfo >/run/meminfo\n"
 
 ROWS = [
-    Row("shm-docker-default", *shm("64m"), values={"saw": "64 MiB"}),
+    Row("shm-docker-default", *shm("64m"), values={"observed": "64 MiB"}),
     Row("shm-docker-default", *shm("64m"), fleet="cpu"),
-    Row("shm-too-small", *shm("512m"), values={"saw": "512 MiB", "want": "1 GiB", "ranks": 8}),
-    Row("shm-too-small", *shm("1g"), fleet="a3", values={"saw": "1 GiB", "want": "2 GiB", "ranks": 16}),
+    Row("shm-too-small", *shm("512m"), values={"observed": "512 MiB", "expected": "1 GiB", "ranks": 8}),
+    Row("shm-too-small", *shm("1g"), fleet="a3", values={"observed": "1 GiB", "expected": "2 GiB", "ranks": 16}),
     Row(
         "shm-full",
         *shm("20m", FILL.format(count=20 << 20, path="/dev/shm/full")),
@@ -36,19 +36,19 @@ ROWS = [
         "shm-stale-segments",
         FILL.format(count=4 << 20, path="/dev/shm/nccl-dead") + "\ntouch -d '2 hours ago' /dev/shm/nccl-dead",
         "rm /dev/shm/nccl-dead",
-        values={"saw": "4 MiB", "count": 1, "remove": ["`rm /dev/shm/nccl-dead`"]},
+        values={"observed": "4 MiB", "count": 1, "remove": ["`rm /dev/shm/nccl-dead`"]},
     ),
     Row("memory-short", MEMINFO + "mount --bind /run/meminfo /proc/meminfo", "umount /proc/meminfo", fleet="cpu"),
     Row(
         "disk-full",
         *small_tmp("size=8m", FILL.format(count=9 << 20, path="/tmp/full")),
         fleet="cpu",
-        values={"path": "/tmp", "saw": "0 bytes"},
+        values={"path": "/tmp", "observed": "0 bytes"},
     ),
     Row(
         "disk-full",
         *small_tmp("size=8m,nr_inodes=100", "for n in $(seq 99); do : >/tmp/$n; done"),
         fleet="cpu",
-        values={"path": "/tmp", "saw": 0, "size": 100},
+        values={"path": "/tmp", "observed": 0, "size": 100},
     ),
 ]

@@ -46,44 +46,44 @@ def edited(check: str, path: str, pattern: str, also: Sequence[str] = (), **valu
 
 
 ROWS: list[Row] = [
-    edited("driver-version-differs", DRIVER, "s/^Version=.*/Version=23.0.5/", saw="23.0.5", count=3, total=4),
-    edited("firmware-version-differs", FIRMWARE, "s/^Version=.*/Version=7.8.0.7.220/", saw="7.8.0.7.220"),
+    edited("driver-version-differs", DRIVER, "s/^Version=.*/Version=23.0.5/", observed="23.0.5", count=3, total=4),
+    edited("firmware-version-differs", FIRMWARE, "s/^Version=.*/Version=7.8.0.7.220/", observed="7.8.0.7.220"),
     edited(
         "firmware-mismatch",
         FIRMWARE,
         "s/^Version=.*/Version=1.76.22.3.220/",
-        saw="1.76.22.3.220",
+        observed="1.76.22.3.220",
         also=("firmware-version-differs",),
     ),
-    edited("driver-install-incomplete", NOTE, "/Driver_Install_Status/d", saw="no status", want="complete"),
-    edited("driver-install-incomplete", NOTE, "s/Status=complete/Status=failed/", saw="failed"),
-    edited("cann-version-differs", INFO, "s/^version=.*/version=8.0.0/", saw="8.0.0", want=CANN, count=3),
+    edited("driver-install-incomplete", NOTE, "/Driver_Install_Status/d", observed="no status", expected="complete"),
+    edited("driver-install-incomplete", NOTE, "s/Status=complete/Status=failed/", observed="failed"),
+    edited("cann-version-differs", INFO, "s/^version=.*/version=8.0.0/", observed="8.0.0", expected=CANN, count=3),
     job_row("cann-missing", f"rm -r {TOOLKIT}", layers=[f"torch_npu {TORCH_NPU}"]),
     job_row(
         "torch-version-differs",
         renamed(f"torch-{TORCH}+cpu", "torch-2.6.0"),
         package="torch",
-        saw="2.6.0",
-        want=f"{TORCH}+cpu",
+        observed="2.6.0",
+        expected=f"{TORCH}+cpu",
     ),
     job_row(
         "torch-version-differs",
         f"rm -r {SITE}/torch_npu-{TORCH_NPU}.dist-info",
         package="torch_npu",
-        saw="not installed",
+        observed="not installed",
     ),
     job_row(
         "torch-npu-mismatch",
         renamed(f"torch-{TORCH}+cpu", "torch-2.8.0"),
-        saw="2.8.0",
-        want=TORCH,
+        observed="2.8.0",
+        expected=TORCH,
         python=PYTHON,
     ),
     job_row(
         "torch-npu-cann-mismatch",
         f"sed -i 's/^version=.*/version=8.2.RC1/' {INFO}",
-        saw="8.2.RC1",
-        want=CANN,
+        observed="8.2.RC1",
+        expected=CANN,
         torch_npu=TORCH_NPU,
     ),
     job_row("torch-npu-cannot-load", f"rm -r {TOOLKIT}", library="libhccl.so", set_env=""),
@@ -102,14 +102,14 @@ ROWS: list[Row] = [
     job_row(
         "torch-import-fails",
         f"echo 'import yaml_is_missing' >>$(echo {SITE})/torch_npu/__init__.py",
-        saw="ModuleNotFoundError: No module named 'yaml_is_missing'",
+        observed="ModuleNotFoundError: No module named 'yaml_is_missing'",
     ),
     job_row(
         "torch-import-fails",
         f"echo 'os.kill(os.getpid(), 11)' >>$(echo {SITE})/torch_npu/__init__.py",
-        saw="killed by signal 11",
+        observed="killed by signal 11",
     ),
-    job_row("numpy-too-new", renamed("numpy-1.26.4", "numpy-2.0.2"), saw="2.0.2"),
+    job_row("numpy-too-new", renamed("numpy-1.26.4", "numpy-2.0.2"), observed="2.0.2"),
     job_row(
         "python-version-differs",
         f"rm {PYTHON}; cat >{PYTHON} <<'END'\n"
@@ -117,7 +117,7 @@ ROWS: list[Row] = [
         "exec python3 -c 'import sys; sys.version_info = (3, 9, 1); exec(sys.argv[2])' \"$@\"\n"
         "END\n"
         f"chmod 755 {PYTHON}",
-        saw="3.9",
+        observed="3.9",
     ),
-    job_row("job-python-missing", f"rm {PYTHON}", want=PYTHON),
+    job_row("job-python-missing", f"rm {PYTHON}", expected=PYTHON),
 ]

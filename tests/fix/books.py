@@ -18,16 +18,16 @@ def book(name: str = "mend", treats: Sequence[str] = ("short",), *steps: Playboo
     return Playbook(name, f"{name}.toml", f"Title of {name}", tuple(treats), steps=steps or (run(),), **given)
 
 
-def run(number: int = 1, sh: str = "set {want}", undo: str = "set {saw}", **more: Any) -> PlaybookStep:
+def run(number: int = 1, sh: str = "set {expected}", undo: str = "set {observed}", **more: Any) -> PlaybookStep:
     return PlaybookStep(number, f"Step {number}", run=sh, undo=undo, **more)
 
 
 def file(number: int = 1, path: str = "/etc/x", **more: Any) -> PlaybookStep:
-    return PlaybookStep(number, f"Step {number}", file=path, **{"line": "x = {want}", **more})
+    return PlaybookStep(number, f"Step {number}", file=path, **{"line": "x = {expected}", **more})
 
 
-def found(*hosts: str, template: str = "it is {saw}", **values: Any) -> Finding:
-    return Finding(template, hosts=hosts, **{"saw": 1, "want": 2, **values})
+def found(*hosts: str, template: str = "it is {observed}", **values: Any) -> Finding:
+    return Finding(template, hosts=hosts, **{"observed": 1, "expected": 2, **values})
 
 
 def outcome(check: str = "short", *findings: Finding, **more: Any) -> Outcome:

@@ -48,7 +48,7 @@ replaces = '^somaxconn\\s*='
 [[step]]
 say = "and where nothing was"
 file = "{MADE}"
-text = "wanted {{want}} on {{host}}\\n"
+text = "wanted {{expected}} on {{host}}\\n"
 mode = "0640"
 """
 OTHER = f"""

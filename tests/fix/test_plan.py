@@ -20,7 +20,7 @@ def planned(playbook: Playbook, *seen: StepProbe, **values: Any) -> HostPlan:
 
 
 def test_commands_and_files_are_shown_as_they_will_be() -> None:
-    steps = (run(1, "set {want}", "set {before}", before="get"), file(2), file(3, line="y = 1"))
+    steps = (run(1, "set {expected}", "set {before}", before="get"), file(2), file(3, line="y = 1"))
     one = planned(book("mend", ["short"], *steps), StepProbe(before="old 1"), *[StepProbe(file=state(b"x = 1\n"))] * 2)
     command, first, second = one.steps
     assert (command.run, command.undo) == ("set 2", "set 'old 1'")
@@ -52,14 +52,18 @@ def test_one_step_that_cannot_be_made_leaves_the_whole_host_alone() -> None:
 @pytest.mark.parametrize(
     ("playbook", "seen", "values"),
     [
-        (book("mend", ["short"], run(sh="set {want} x"), file(2)), (StepProbe(), StepProbe(file=state(b"old"))), {}),
+        (
+            book("mend", ["short"], run(sh="set {expected} x"), file(2)),
+            (StepProbe(), StepProbe(file=state(b"old"))),
+            {},
+        ),
         (book("mend", ["short"], run(), file(2, line="y")), (StepProbe(), StepProbe(file=state(b"old"))), {}),
         (None, (StepProbe(skip="does not apply here"), StepProbe(file=state(b"old"))), {}),
         (None, (StepProbe(), StepProbe(file=state(b"other", sha="t"))), {}),
         (None, (StepProbe(), StepProbe(file=state(None))), {}),
         (None, (StepProbe(), StepProbe(file=state(b"old", "/run/x"))), {}),
-        (None, (StepProbe(), StepProbe(file=state(b"old"))), {"want": 3}),
-        (None, (StepProbe(), StepProbe(file=state(b"old"))), {"template": "another {saw}"}),
+        (None, (StepProbe(), StepProbe(file=state(b"old"))), {"expected": 3}),
+        (None, (StepProbe(), StepProbe(file=state(b"old"))), {"template": "another {observed}"}),
     ],
 )
 def test_whatever_differs_gives_another_digest(

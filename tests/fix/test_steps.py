@@ -66,8 +66,8 @@ def test_what_is_the_jobs_own_has_no_host_to_be_done_on() -> None:
 
 
 def test_what_cannot_be_filled_in_is_left_and_says_why() -> None:
-    bad = book("mend", ["short"], file(path="/etc/{saw}"))
-    (left,) = choose_playbooks(report(outcome("short", found("a1", saw="../shadow"))), [bad]).untreated
+    bad = book("mend", ["short"], file(path="/etc/{observed}"))
+    (left,) = choose_playbooks(report(outcome("short", found("a1", observed="../shadow"))), [bad]).untreated
     assert left.kind == "unfit"
     assert "../shadow" in left.reason
 
@@ -89,7 +89,7 @@ def test_every_step_is_made_for_all_findings_before_the_next_and_once() -> None:
 def test_values_stay_words_whatever_they_hold() -> None:
     evil = "$(touch /x); '`reboot`'\n"
     choice = choose_playbooks(
-        report(outcome("short", found("a1", saw=evil))), [book("mend", ["short"], run(sh="echo {saw}"))]
+        report(outcome("short", found("a1", observed=evil))), [book("mend", ["short"], run(sh="echo {observed}"))]
     )
     (act,) = ready_steps(choice.by_host["a1"], "a1")
     import shlex
@@ -98,7 +98,9 @@ def test_values_stay_words_whatever_they_hold() -> None:
 
 
 def test_what_a_host_printed_before_is_no_template() -> None:
-    step = run(1, "set {before} {saw}", "set {before}", before="get")
-    choice = choose_playbooks(report(outcome("short", found("a1", saw="{before}"))), [book("mend", ["short"], step)])
+    step = run(1, "set {before} {observed}", "set {before}", before="get")
+    choice = choose_playbooks(
+        report(outcome("short", found("a1", observed="{before}"))), [book("mend", ["short"], step)]
+    )
     (act,) = ready_steps(choice.by_host["a1"], "a1")
-    assert act.with_before("{want}; x").run == "set '{want}; x' '{before}'"
+    assert act.with_before("{expected}; x").run == "set '{expected}; x' '{before}'"

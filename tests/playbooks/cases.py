@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tests.faults.kernel import HIDE_LINK, LISTEN, PORTS, SOMAXCONN, held, limit, setting
 from tests.faults.memory import FILL
-from tests.faults.reach import AHEAD
+from tests.faults.connectivity import AHEAD
 
 
 @dataclass(frozen=True)

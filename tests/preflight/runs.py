@@ -34,14 +34,14 @@ class Gauge(Fact, frozen=True):
 def gauge_low(gauge: Gauge) -> Iterator[Finding]:
     """Every gauge shows 5 or more."""
     if gauge.number < 5:
-        yield Finding("it shows {saw}", saw=gauge.number)
+        yield Finding("it shows {observed}", observed=gauge.number)
 
 
 @check(severity=WARNING)
 def gauge_high(gauge: Gauge) -> Iterator[Finding]:
     """No gauge shows more than 9."""
     if gauge.number > 9:
-        yield Finding("it shows {saw}", saw=gauge.number)
+        yield Finding("it shows {observed}", observed=gauge.number)
 
 
 @check(severity=ERROR)
@@ -57,7 +57,7 @@ def gauge_repeated(gauges: PerHost[Gauge]) -> Iterator[Finding]:
 def gauge_differs(gauges: PerHost[Gauge]) -> Iterator[Finding]:
     """All gauges show the same."""
     if len(gauges) > 1:
-        yield from differing({host: gauge.number for host, gauge in gauges.items()}, "{saw} is not {want}")
+        yield from differing({host: gauge.number for host, gauge in gauges.items()}, "{observed} is not {expected}")
 
 
 @check(severity=ERROR)

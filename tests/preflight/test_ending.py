@@ -24,11 +24,11 @@ def test_a_code_of_ones_own_stands_for_each_verdict_against_the_job_and_for_noth
 
 
 @pytest.mark.parametrize(
-    ("own", "want"),
+    ("own", "expected"),
     [(0, 0), (10, 2), (11, 1), (12, 3), (2, 3), (70, 3), (78, 3), (130, 3), (143, 3), (129, 3)],
 )
-def test_nagios(own: int, want: int) -> None:
-    assert ExitCodePolicy(style="nagios").code(own) == want
+def test_nagios(own: int, expected: int) -> None:
+    assert ExitCodePolicy(style="nagios").code(own) == expected
 
 
 @pytest.mark.parametrize("own", [own for own in (*OWN, 129) if own != 10])

@@ -25,9 +25,9 @@ def test_what_a_quick_look_leaves_out_is_named() -> None:
     assert checks_of_tier(load_checks(), "standard")[1] == []
 
 
-@pytest.mark.parametrize(("text", "want"), [("90", 90), ("90s", 90), ("1.5m", 90), ("1h", 3600), ("2M", 120)])
-def test_a_time(text: str, want: float) -> None:
-    assert parse_duration(text) == want
+@pytest.mark.parametrize(("text", "expected"), [("90", 90), ("90s", 90), ("1.5m", 90), ("1h", 3600), ("2M", 120)])
+def test_a_time(text: str, expected: float) -> None:
+    assert parse_duration(text) == expected
 
 
 @pytest.mark.parametrize("text", ["", "s", "0", "-1s", "nan", "inf", "25h", "1d", "1 0", "1e9"])

@@ -30,7 +30,7 @@ CHECKS = {
         make(
             "host-unreachable",
             ERROR,
-            "reach",
+            "connectivity",
             """Every host answers over SSH.
 
     ## Why it matters
@@ -42,7 +42,7 @@ CHECKS = {
     Try it by hand: `ssh -v {host} true`.
     """,
         ),
-        make("python3-missing", ERROR, "reach", "Every host has a python3 that can look at it."),
+        make("python3-missing", ERROR, "connectivity", "Every host has a python3 that can look at it."),
         make(
             "ip-forward-off",
             WARNING,
@@ -99,7 +99,7 @@ CHECKS = {
     Ranks with different drivers may fail at the first collective.
 
     ## What to do
-    Install the driver {want} on {host}.
+    Install the driver {expected} on {host}.
     """,
         ),
         make("cann-differs", WARNING, "versions", "All hosts have one CANN version."),
@@ -163,14 +163,18 @@ def small() -> Report:
 
 def folded() -> Report:
     """Two failures on 64 hosts, one of them with values that differ."""
-    off = [Finding("net.ipv4.ip_forward is off", hosts=(host,), saw=0, want=1) for host in (HOSTS[6], HOSTS[22])]
+    off = [
+        Finding("net.ipv4.ip_forward is off", hosts=(host,), observed=0, expected=1) for host in (HOSTS[6], HOSTS[22])
+    ]
     versions = {"node003": "23.0.1", "node011": "23.0.1", "node012": "23.0.1", "node040": "24.1.rc2"}
     drivers = [
-        Finding("the driver is not the fleet's", hosts=(host,), saw=version, want="24.1.0")
+        Finding("the driver is not the fleet's", hosts=(host,), observed=version, expected="24.1.0")
         for host, version in versions.items()
     ]
     mixed = [
-        Finding("CANN is {saw}, and {want} elsewhere", hosts=(host,), saw=f"8.0.{number}", want="8.0.0")
+        Finding(
+            "CANN is {observed}, and {expected} elsewhere", hosts=(host,), observed=f"8.0.{number}", expected="8.0.0"
+        )
         for number, host in enumerate(HOSTS[1:21], 1)
     ]
     return report(
@@ -218,8 +222,12 @@ def unknown() -> Report:
 
 def waived() -> Report:
     """Small hosts, and two drivers, that the site has waived; a third driver that it has not."""
-    small = [Finding("{saw} processes may run", hosts=(host,), saw=4096, want=32768) for host in HOSTS[:4]]
-    old = [Finding("the driver is {saw}", hosts=(host,), saw="23.0.1", want="24.1.0") for host in HOSTS[9:13]]
+    small = [
+        Finding("{observed} processes may run", hosts=(host,), observed=4096, expected=32768) for host in HOSTS[:4]
+    ]
+    old = [
+        Finding("the driver is {observed}", hosts=(host,), observed="23.0.1", expected="24.1.0") for host in HOSTS[9:13]
+    ]
     spring = "replaced in spring, order 2026-0815"
     return report(
         outcome("host-unreachable"),
@@ -275,7 +283,7 @@ def hostile() -> Report:
     return report(
         outcome("device-ip-conflict", conflict),
         outcome("link-down", Finding("{" + "what} is {evil} {", hosts=strangers, evil=EVIL, npu=EVIL)),
-        outcome("driver-differs", Finding("driver {saw}", hosts=(HOSTS[5],), saw="x" * 5000, want=EVIL)),
+        outcome("driver-differs", Finding("driver {observed}", hosts=(HOSTS[5],), observed="x" * 5000, expected=EVIL)),
         outcome("cann-differs", evaluated_hosts=(), complete=False, unknown={"node004": Reason(EVIL)}),
         outcome("somaxconn-low", evaluated_hosts=(), complete=False, skipped={"node004": EVIL}),
         outcome("pid-limit-low", evaluated_hosts=(), complete=False, crashed={"node004": EVIL}),

@@ -39,9 +39,9 @@ values = st.recursive(
     ),
     max_leaves=6,
 )
-names = st.sampled_from(["saw", "want", "npu", "ip", "host", "text"])
+names = st.sampled_from(["observed", "expected", "npu", "ip", "host", "text"])
 templates = st.sampled_from(
-    ["{ip} is {saw}", "NPU {npu} is down", "{text}", "{", "{0} {nothing!r}", "{saw.x} {saw[0]}"]
+    ["{ip} is {observed}", "NPU {npu} is down", "{text}", "{", "{0} {nothing!r}", "{observed.x} {observed[0]}"]
 )
 NAMES = [f"check-{number}" for number in range(6)]
 

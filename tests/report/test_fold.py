@@ -16,23 +16,26 @@ SAID = Finding("{text}", hosts=(made.DEAD,), text="refused")
 
 
 def test_equal_findings_on_many_hosts_are_one_group() -> None:
-    (group,) = grouped([Finding("off", hosts=(host,), saw=0) for host in ("node002", "node001")], FLEET)
+    (group,) = grouped([Finding("off", hosts=(host,), observed=0) for host in ("node002", "node001")], FLEET)
     assert group.hosts == ("node001", "node002")
     assert group.count == 2
 
 
 def test_other_values_are_other_groups_the_largest_first() -> None:
-    found = [Finding("off", hosts=(host,), saw=saw) for host, saw in (("node001", 1), ("node002", 2), ("node003", 2))]
+    found = [
+        Finding("off", hosts=(host,), observed=observed)
+        for host, observed in (("node001", 1), ("node002", 2), ("node003", 2))
+    ]
     assert [group.hosts for group in grouped(found, FLEET)] == [("node002", "node003"), ("node001",)]
 
 
 def test_one_and_true_are_not_the_same_value() -> None:
-    assert len(grouped([Finding("x", saw=1), Finding("x", saw=True), Finding("x", saw="1")], FLEET)) == 3
+    assert len(grouped([Finding("x", observed=1), Finding("x", observed=True), Finding("x", observed="1")], FLEET)) == 3
 
 
 def test_sets_have_no_order() -> None:
     some, same = {8, 0}, {0, 8}
-    assert len(grouped([Finding("x", saw=some), Finding("x", saw=same)], FLEET)) == 1
+    assert len(grouped([Finding("x", observed=some), Finding("x", observed=same)], FLEET)) == 1
 
 
 def test_a_remedy_that_names_its_own_host_does_not_part_the_hosts() -> None:
@@ -42,12 +45,12 @@ def test_a_remedy_that_names_its_own_host_does_not_part_the_hosts() -> None:
     alike = [refused("node1", "ssh-copy-id node1"), refused("node10", "ssh-copy-id node10")]
     assert len(grouped(alike, FLEET)) == 1
     assert len(grouped([*alike, refused("node1", "ssh-copy-id node10")], FLEET)) == 2
-    shown = [refused("node1", "", saw="node1"), refused("node10", "", saw="node10")]
+    shown = [refused("node1", "", observed="node1"), refused("node10", "", observed="node10")]
     assert len(grouped(shown, FLEET)) == 2
 
 
 def test_devices_of_a_host_that_say_the_same_become_a_range() -> None:
-    found = [Finding("NPU {npu} is down", hosts=("node001",), npu=npu, want="up") for npu in (0, 1, 2, 5)]
+    found = [Finding("NPU {npu} is down", hosts=("node001",), npu=npu, expected="up") for npu in (0, 1, 2, 5)]
     (group,) = grouped(found, FLEET)
     assert str(group.finding) == "NPU 0-2,5 is down"
     assert group.example.values["npu"] == 0
@@ -55,7 +58,7 @@ def test_devices_of_a_host_that_say_the_same_become_a_range() -> None:
 
 
 def test_devices_with_other_values_do_not() -> None:
-    found = [Finding("x", hosts=("node001",), npu=npu, saw=npu) for npu in range(3)]
+    found = [Finding("x", hosts=("node001",), npu=npu, observed=npu) for npu in range(3)]
     assert len(grouped(found, FLEET)) == 3
 
 
@@ -124,7 +127,7 @@ def test_what_hides_most_comes_first_then_errors() -> None:
 def test_areas_are_in_the_order_in_which_a_job_meets_them() -> None:
     shuffled = [*reversed(made.folded().outcomes)]
     assert [one.check for one in sort_by_area(shuffled)] == [one.check for one in sort_by_area(made.folded().outcomes)]
-    assert [area.name for area in fold(made.healthy()).areas][:3] == ["reach", "kernel", "addresses"]
+    assert [area.name for area in fold(made.healthy()).areas][:3] == ["connectivity", "kernel", "addresses"]
 
 
 @settings(max_examples=40, deadline=None)

@@ -68,7 +68,7 @@ def large() -> Report:
     outcomes = []
     for number, name in zip(range(147), itertools.cycle(made.CHECKS), strict=False):
         blamed = hosts[number::3] if number % 7 == 0 else ()
-        found = [Finding("{ip} is taken", hosts=(host,), ip=addresses[host], saw=host) for host in blamed]
+        found = [Finding("{ip} is taken", hosts=(host,), ip=addresses[host], observed=host) for host in blamed]
         blind = dict.fromkeys(hosts[number::11], Reason("no answer")) if number % 5 == 0 else {}
         made_ = made.outcome(name, *found, evaluated_hosts=hosts, unknown=blind)
         outcomes.append(msgspec.structs.replace(made_, check=f"{name}-{number}"))

@@ -67,7 +67,7 @@ def test_what_it_says_of_a_finding() -> None:
         "message": "the driver is not the fleet's",
         "template": "the driver is not the fleet's",
         "hosts": ["node003"],
-        "values": {"saw": "23.0.1", "want": "24.1.0"},
+        "values": {"observed": "23.0.1", "expected": "24.1.0"},
     }
     assert (document["verdict"], document["exit"]) == ("failed", 10)
     assert document["counts"]["errors"] == 1

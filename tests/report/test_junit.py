@@ -46,7 +46,7 @@ def test_findings_are_a_failure_with_hosts_and_values() -> None:
     found = result(made.folded(), "driver-differs")
     assert isinstance(found, Failure)
     assert (found.message, found.type) == ("4 findings on 4 hosts", "error")
-    assert "node003: the driver is not the fleet's (saw 23.0.1, want 24.1.0)" in (found.text or "")
+    assert "node003: the driver is not the fleet's (observed 23.0.1, expected 24.1.0)" in (found.text or "")
 
 
 def test_a_warning_fails_where_the_exit_code_says_so() -> None:

@@ -66,7 +66,7 @@ def test_no_report_is_anything_else(report: Report) -> None:
 def test_nothing_breaks_out_of_code(one: str, other: str) -> None:
     host = f"h{other}x"
     report = made.report(
-        made.outcome("link-down", Finding("{what}", hosts=(host,), what=one, saw=other), evaluated_hosts=(host,)),
+        made.outcome("link-down", Finding("{what}", hosts=(host,), what=one, observed=other), evaluated_hosts=(host,)),
         hosts=(host,),
         source=one,
         notes=(other, one),

@@ -84,7 +84,7 @@ with --sudo through sudo -n; one hccn command at a time on a host; at most 10 s)
   Question: What a function finds
       runs the Python function look_around of tests.report.test_pages (2 lines)
       (looked at where the job runs, inside the container of --within; at most 7 s)
-  Reach: Whether the collector ran on the host, and if not, why
+  Reachability: Whether the collector ran on the host, and if not, why
       runs nothing: it is read from how the visit to the host went
   Files: What two files hold
       reads /etc/hosts
@@ -125,7 +125,7 @@ def test_the_list_as_json() -> None:
                 "severity": "error",
                 "area": "links",
                 "claim": "No link is odd | or even",
-                "facts": ["Command", "Question", "Reach", "Second"],
+                "facts": ["Command", "Question", "Reachability", "Second"],
             }
         ],
     }

@@ -20,10 +20,10 @@ QUEUES = Playbook(
     steps=(
         PlaybookStep(
             1,
-            "Set the queue to {want} for {user}",
+            "Set the queue to {expected} for {user}",
             only="command -v sysctl",
             before="sysctl -n net.core.somaxconn",
-            run="sysctl -w net.core.somaxconn={want}\necho {user}",
+            run="sysctl -w net.core.somaxconn={expected}\necho {user}",
             undo="sysctl -w net.core.somaxconn={before}",
         ),
         PlaybookStep(2, "and at every boot", file="/etc/x.conf", line="a = {npu}", replaces="^a =", mode="0644"),
@@ -65,10 +65,10 @@ What to know first
   A second paragraph.
 
 What is done (with example values; a plan fills in what was found)
-  1. Set the queue to <want> for alice
+  1. Set the queue to <expected> for alice
      only where: command -v sysctl
      before:     sysctl -n net.core.somaxconn
-     run:        sysctl -w net.core.somaxconn='<want>'
+     run:        sysctl -w net.core.somaxconn='<expected>'
                  echo alice
      undo:       sysctl -w net.core.somaxconn={before}
   2. and at every boot
@@ -114,12 +114,12 @@ def test_the_page_of_a_check_shows_what_treats_it() -> None:
         in said
     )
     assert "\n  raise-listen-queues: Longer listen queues\n    (host admin; as root;" in said
-    assert "\n       run:        sysctl -w net.core.somaxconn='<want>'\n" in said
+    assert "\n       run:        sysctl -w net.core.somaxconn='<expected>'\n" in said
     assert list(remedy_lines([])) == []
 
 
 def test_every_placeholder_has_an_example() -> None:
-    assert examples(QUEUES.steps[0]) == {"want": "<want>", "user": "alice"}
+    assert examples(QUEUES.steps[0]) == {"expected": "<expected>", "user": "alice"}
 
 
 def test_an_example_that_does_not_fit_leaves_the_step_as_it_is_written() -> None:

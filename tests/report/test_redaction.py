@@ -91,7 +91,7 @@ def telling() -> Report:
         ip="10.1.2.3",
         owners=[("node001", 3), ("node002", 4)],
         by={"node001": "aa:bb:cc:dd:ee:01"},
-        saw="node[001-002]",
+        observed="node[001-002]",
     )
     blind = {"node002": Reason("node002: no answer from 10.1.2.4")}
     return made.report(

@@ -55,7 +55,9 @@ def test_markup_of_a_host_is_text() -> None:
 
 
 def test_a_host_cannot_make_the_report_long() -> None:
-    many = [Finding("NPU {npu} {saw}", hosts=("node001",), npu=npu, saw=f"x{npu}\n" * 999) for npu in range(20000)]
+    many = [
+        Finding("NPU {npu} {observed}", hosts=("node001",), npu=npu, observed=f"x{npu}\n" * 999) for npu in range(20000)
+    ]
     report = made.report(made.outcome("link-down", *many))
     assert len(terminal(report).splitlines()) < 100
     assert len(lines(report)) < 2 * plain.MAX_GROUPS + 20
@@ -144,9 +146,9 @@ def test_verbose_shows_every_check_group_and_traceback() -> None:
 
 
 def test_saw_and_want_are_not_said_twice() -> None:
-    finding = Finding("CANN is {saw}", hosts=("node001",), saw="8.0", want="8.1")
+    finding = Finding("CANN is {observed}", hosts=("node001",), observed="8.0", expected="8.1")
     said = lines(made.report(made.outcome("cann-differs", finding)))
-    assert "        want: 8.1" in said
+    assert "        expected: 8.1" in said
     assert not any("saw:" in line for line in said)
 
 
@@ -162,7 +164,7 @@ def test_plain_text_needs_no_rich() -> None:
 
 def test_a_thousand_hosts_and_a_hundred_checks_take_no_time() -> None:
     hosts = tuple(f"node{number:04d}" for number in range(1000))
-    found = [Finding("it is {saw}", hosts=(host,), saw=number % 10) for number, host in enumerate(hosts)]
+    found = [Finding("it is {observed}", hosts=(host,), observed=number % 10) for number, host in enumerate(hosts)]
     base = made.outcome("link-down", *found, evaluated_hosts=hosts)
     import msgspec
 

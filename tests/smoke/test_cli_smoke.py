@@ -48,7 +48,7 @@ class TestTwoRanksOnThisMachine:
         report = json.loads(done.stdout)
         failed = [one["check"] for one in report["outcomes"] if one["status"] not in ("passed", "skipped")]
         assert (done.returncode, [name for name in failed if outcome(report, name)["severity"] == "error"]) == (0, [])
-        assert {one["area"] for one in report["outcomes"]} == {"reach", "smoke"}
+        assert {one["area"] for one in report["outcomes"]} == {"connectivity", "smoke"}
 
     def test_the_figures_fit_the_schema_and_tell_what_ran(self, made: Any) -> None:
         report = json.loads(made[1].stdout)
@@ -80,7 +80,7 @@ class TestTwoRanksOnThisMachine:
         assert outcome(report, "smoke-rank-died")["status"] == "passed"
 
     def test_check_makes_one_after_its_rounds(self) -> None:
-        words = ("--select", "reach", "--ranks-per-host", "2", "--json")
+        words = ("--select", "connectivity", "--ranks-per-host", "2", "--json")
         report = json.loads(doctor("check", "--smoke", *words).stdout)
         assert report["smoke"]["ended"] == "complete"
         assert outcome(report, "smoke-rank-died")["status"] == "passed"
@@ -174,7 +174,7 @@ def test_sizes_and_lists() -> None:
 @pytest.mark.hosts
 def test_a_check_trains_on_the_hosts_that_it_reached_and_says_on_which_not(make_fleet: Any) -> None:
     fleet = make_fleet(3, {"*": {"shows": shown()}, "cli0002": {"fault": "refuse"}}, name="cli")
-    words = ["--select", "reach", "--ranks-per-host", "1", "--python", sys.executable, "--json"]
+    words = ["--select", "connectivity", "--ranks-per-host", "1", "--python", sys.executable, "--json"]
     argv = [sys.executable, "-m", "doctor", "check", ",".join(fleet.hosts), "-F", str(fleet.ssh_config), "--smoke"]
     done = fleet.run([*argv, *words], env=CLEAN, cwd=ROOT, timeout=100)
     report = json.loads(done.stdout)

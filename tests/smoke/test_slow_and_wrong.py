@@ -116,7 +116,7 @@ def test_a_wrong_sum_on_one_rank() -> None:
     (finding,) = said("smoke_collective_wrong", WRONG_SUM, ["collectives"])
     assert finding.values["ranks"] == [GUILTY]
     assert finding.values["index"] == 100
-    assert finding.values["saw"] == finding.values["want"] + 1
+    assert finding.values["observed"] == finding.values["expected"] + 1
     assert "one element alone" in str(finding)
 
 

@@ -55,24 +55,24 @@ def format_npus(npus: Iterable[Npu], limit: int = 8) -> list[str]:
 def differing_npus(values: Mapping[Npu, T], template: str, **more: Any) -> Iterator[Finding]:
     """A finding for each host and value that is not the commonest among all NPUs; for a tie one that blames all.
 
-    The template may name ``npus``, ``saw``, ``want``, ``count`` (NPUs that have ``want``) and ``total``.
+    The template may name ``npus``, ``observed``, ``expected``, ``count`` (NPUs that have ``expected``) and ``total``.
     Raises: Skip when there is nothing to compare.
     """
     if len(values) < 2:
         raise Skip("there is one NPU to look at, and nothing to compare it with")
-    want = most_common_value(values.values())
-    if want is None:
+    expected = most_common_value(values.values())
+    if expected is None:
         yield tie_finding(values, **more)
         return
-    count = sum(value == want for value in values.values())
-    for host, saw, npus in group_by_host({npu: value for npu, value in values.items() if value != want}):
+    count = sum(value == expected for value in values.values())
+    for host, observed, npus in group_by_host({npu: value for npu, value in values.items() if value != expected}):
         yield Finding(
             template,
             hosts=[host],
             npu=npus[0],
             npus=npus,
-            saw=saw,
-            want=want,
+            observed=observed,
+            expected=expected,
             count=count,
             total=len(values),
             **more,

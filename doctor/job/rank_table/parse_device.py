@@ -60,8 +60,8 @@ class TreeReader:
         if name not in where:
             self.problems.append(RankTableProblem("missing", place, name))
         elif not isinstance(value, list) or not value:
-            saw = "an empty list" if value == [] else json_type_name(value)
-            self.problems.append(RankTableProblem("value", place, name, saw, "a list with at least one entry"))
+            observed = "an empty list" if value == [] else json_type_name(value)
+            self.problems.append(RankTableProblem("value", place, name, observed, "a list with at least one entry"))
         return list(self._iter_objects(value, place, name)) if isinstance(value, list) else []
 
     def _iter_objects(self, entries: list[Any], place: str, name: str) -> Iterator[tuple[str, JsonObject]]:

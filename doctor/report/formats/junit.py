@@ -106,7 +106,7 @@ class _CaseBuilder:
     def finding_text(self, finding: Finding) -> str:
         values = self.fleet.format_values(finding.values)
         hosts = f"{self.fleet.fold(self.fleet.ordered(finding.hosts))}: " if finding.hosts else ""
-        more = ", ".join(f"{name} {values[name]}" for name in ("saw", "want") if name in values)
+        more = ", ".join(f"{name} {values[name]}" for name in ("observed", "expected") if name in values)
         return f"{hosts}{clean(fill_template(finding.template, values), 2000)}{f' ({more})' if more else ''}"
 
     def unknown(self, outcome: Outcome) -> Iterator[str]:

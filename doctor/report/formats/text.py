@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 MARGIN_CELLS = 11
 """Cells before the text: a sign and a status word."""
-LABEL_CELLS = 6
+LABEL_CELLS = 10
 BRIEF_LEVEL = DetailLevel(8, 4, lists_every_check=False, names_checks=False, max_chars=160)
 FULL_LEVEL = DetailLevel(10_000, 10_000, lists_every_check=True, names_checks=True)
 

@@ -16,7 +16,7 @@ from doctor.report.layout.page_model import DetailLevel, ReportEntry, ReportPart
 if TYPE_CHECKING:
     from doctor.engine.check import Check
 
-OBSERVED_EXPECTED = ("saw", "want")
+OBSERVED_EXPECTED = ("observed", "expected")
 MAX_MESSAGE_CHARS = 2000
 MAX_COMMAND_CHARS = 4000
 
@@ -44,7 +44,7 @@ class _FailureEntryBuilder:
             for label in OBSERVED_EXPECTED
             if label in first and all(group.finding.values.get(label) == first[label] for group in failure.groups)
         }
-        """Which of ``observed_expected`` and ``want`` are the same in all groups."""
+        """Which of ``observed_expected`` and ``expected`` are the same in all groups."""
 
     def values_differ(self, names: set[str]) -> bool:
         """One of these values is not the same in all groups."""
@@ -85,7 +85,7 @@ class _FailureEntryBuilder:
         return [ReportPart(f"... and {sum(group.count for group in groups)} more{where} ({self.scope.rest_hint})")]
 
     def observed_expected(self, group: FindingGroup, labels: set[str]) -> list[tuple[str, str]]:
-        """``observed_expected`` and ``want``, unless the message itself holds them."""
+        """``observed_expected`` and ``expected``, unless the message itself holds them."""
         finding = group.finding
         held = [
             label for label in OBSERVED_EXPECTED if label in finding.values and f"{{{label}}}" not in finding.template

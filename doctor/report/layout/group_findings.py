@@ -54,7 +54,7 @@ def _visible_fingerprint(finding: Finding) -> str:
         isinstance(value, str) and finding.hosts[0] in value for value in values.values()
     ):
         bare = without_host_name(finding)
-        visible_names = [name for name in values if name in ("saw", "want") or f"{{{name}" in finding.template]
+        visible_names = [name for name in values if name in ("observed", "expected") or f"{{{name}" in finding.template]
         values = {**bare, **{name: values[name] for name in visible_names}}
     return _fingerprint(values)
 

@@ -78,12 +78,12 @@ def loss_defects(traces: Sequence[LayoutTrace], reference: MajorityReference) ->
 
 
 def _defect(trace: LayoutTrace, deviation: Deviation, why: str, where: str) -> Defect:
-    template = "the loss of step {step} is {saw}, the serial twin's {want}"
+    template = "the loss of step {step} is {observed}, the serial twin's {expected}"
     if deviation.quantity == "gradient":
-        template = "the gradient's norm in step {step} is {saw}, the serial twin's {want}; the loss is right"
+        template = "the gradient's norm in step {step} is {observed}, the serial twin's {expected}; the loss is right"
     values = {
-        "saw": float(f"{deviation.observed:.6g}"),
-        "want": float(f"{deviation.expected:.6g}"),
+        "observed": float(f"{deviation.observed:.6g}"),
+        "expected": float(f"{deviation.expected:.6g}"),
         "share": float(f"{deviation.share:.2g}"),
         "likely": why,
         "only": where,

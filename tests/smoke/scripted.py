@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import queue
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -48,6 +49,8 @@ class Agent:
         self.answers: dict[str, Sequence[Line]] = {"end": [{"bye": {"left": []}}, None], "stacks": [{"stacks": {}}]}
         self.say: queue.SimpleQueue[list[Line]] = queue.SimpleQueue()
         self.marker = b""
+        self.greeted = threading.Event()
+        """Set when whoever listens has taken the first line, and comes for the next."""
 
     def send(self, data: bytes) -> None:
         if not self.marker:
@@ -77,6 +80,7 @@ class Agent:
                     yield line.replace(b"MARKER", self.marker)
                 elif not isinstance(line, float):
                     yield self.marker + b" " + json.dumps(line).encode()
+                    self.greeted.set()
             with contextlib.suppress(queue.Empty):
                 more = self.say.get(timeout=pause) if lines or pause else self.say.get()
                 lines.extendleft(reversed(more))

@@ -12,13 +12,13 @@ from doctor.remote.runtime.parent_death import become_reaper
 from doctor.remote.runtime.signals import on_termination
 from doctor.smoke.programs.agent.cleanup import Descendants
 from doctor.smoke.programs.agent.controller import ControllerLine
-from doctor.smoke.programs.agent.flight_recorder import PAGE
 from doctor.smoke.programs.agent.interpreters import interpreter_argv, rank_environment, unnamed_file
 from doctor.smoke.programs.agent.network import interface_addresses, listen_on, probe_connections, tcp_sockets
 from doctor.smoke.programs.agent.procfs import accelerators
 from doctor.smoke.programs.agent.rank_monitor import RankMonitor
 from doctor.smoke.programs.agent.rank_watcher import LOOK, RankWatcher
 from doctor.smoke.programs.agent.stacks import dump_stacks
+from doctor.smoke.programs.recorder_page import PAGE_SIZE
 
 PATIENCE = 15.0  # seconds without an order of the controller, which sends one every other second
 
@@ -103,9 +103,10 @@ class Agent:
         """Starts the interpreter that becomes the ranks ("fork"), or one for each of them ("exec")."""
         if seconds:
             self.deadline = time.monotonic() + seconds
-        recorders = unnamed_file("box", PAGE * len(mine))
-        memory = mmap.mmap(recorders, PAGE * len(mine))
-        self.watcher.monitors = dict((rank, RankMonitor(rank, memory, PAGE * index)) for index, rank in enumerate(mine))
+        recorders = unnamed_file("box", PAGE_SIZE * len(mine))
+        memory = mmap.mmap(recorders, PAGE_SIZE * len(mine))
+        monitors = [RankMonitor(rank, memory, PAGE_SIZE * index) for index, rank in enumerate(mine)]
+        self.watcher.monitors = dict((monitor.rank, monitor) for monitor in monitors)
         self.stacks = dict((rank, unnamed_file("stacks", 0)) for rank in mine)
         orders = {
             "plan": plan, "box": recorders, "index": dict((rank, index) for index, rank in enumerate(mine)),

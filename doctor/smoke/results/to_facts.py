@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 
 from doctor.engine.fact import Output
-from doctor.smoke.model import Failure, FailureKind, SmokePlan, SmokeRun
+from doctor.engine.smoke_failures import FAILURE_KINDS
+from doctor.smoke.model import Failure, SmokePlan, SmokeRun
 
 _FACTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "SmokeStart": ("start", ("imported", "try", "joined", "error", "exit")),
@@ -21,25 +22,6 @@ _FACTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "SmokeNative": ("native", ("native",)),
 }
 """Fact class -> the stage that it is learnt in, and the events that it is made of."""
-
-CHECK_BY_KIND: dict[FailureKind, str] = {
-    "not-started": "smoke-rank-not-started",
-    "never-joined": "smoke-rank-never-joined",
-    "mismatch": "smoke-collective-mismatched",
-    "order": "smoke-collective-order",
-    "dead": "smoke-rank-died",
-    "left": "smoke-rank-left",
-    "stopped": "smoke-rank-stopped",
-    "frozen": "smoke-rank-stopped",
-    "blocked": "smoke-rank-blocked",
-    "busy": "smoke-rank-blocked",
-    "input": "smoke-input-stalled",
-    "network": "smoke-network-silent",
-    "silent": "smoke-host-silent",
-    "budget": "smoke-budget-spent",
-}
-"""The check that reports each kind of trouble."""
-
 
 _EVERY_RANK = ("SmokeCollectives", "SmokeTraining", "SmokeLoader", "SmokePace")
 """Facts that every rank has something to say of."""
@@ -86,7 +68,7 @@ def unreached_reason(run: SmokeRun, stage: str) -> tuple[str, str]:
     if run.failures:
         return (
             f"the smoke run ended before: {describe_failure(run, run.failures[0])}",
-            CHECK_BY_KIND[run.failures[0].kind],
+            FAILURE_KINDS[run.failures[0].kind].check,
         )
     if run.ended == "interrupted":
         return ("the smoke run was interrupted before", "")

@@ -87,7 +87,7 @@ class InvalidMessage(Exception):
 
 
 def parse_message(data: bytes) -> AgentMessage:
-    """Raises: NotUnderstood."""
+    """Raises: InvalidMessage."""
     try:
         return _MESSAGE_DECODER.decode(data)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
@@ -95,7 +95,7 @@ def parse_message(data: bytes) -> AgentMessage:
 
 
 def parse_event(raw: msgspec.Raw) -> tuple[WorkerEvent, dict[str, Any]]:
-    """The event's known part, and all of it. Raises: NotUnderstood."""
+    """The event's known part, and all of it. Raises: InvalidMessage."""
     try:
         return _EVENT_DECODER.decode(raw), msgspec.json.decode(raw, type=dict[str, Any])
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:

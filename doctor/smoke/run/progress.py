@@ -61,7 +61,7 @@ class StageProgress:
         """What was told of, by any host."""
 
     def add_event(self, host: str, event: WorkerEvent, fields: dict[str, Any], now: float) -> None:
-        """Takes in what a rank of ``host`` said. Raises: NotUnderstood, for what it cannot have said."""
+        """Takes in what a rank of ``host`` said. Raises: InvalidMessage, for what it cannot have said."""
         if event.rank != -1 and event.rank not in self.ranks[host]:
             raise InvalidMessage(f"an event of rank {event.rank}, which does not run there")
         if len(self.events[host]) >= MOST_EVENTS:

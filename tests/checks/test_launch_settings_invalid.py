@@ -40,7 +40,9 @@ def test_the_hosts_say_which_product() -> None:
 
 
 def test_a_product_that_is_none() -> None:
-    assert said(judged("B1")) == ["--product has a value that is not accepted | observed B1 | expected one of A1, A2, A3"]
+    assert said(judged("B1")) == [
+        "--product has a value that is not accepted | observed B1 | expected one of A1, A2, A3"
+    ]
 
 
 def test_healthy() -> None:

@@ -11,7 +11,9 @@ NAME = "rank-table-counts-wrong"
 
 
 def test_server_count() -> None:
-    assert said(judged(NAME, {**a1(2), "server_count": "3"})) == ["server_count is not what is listed | observed 3 | expected 2"]
+    assert said(judged(NAME, {**a1(2), "server_count": "3"})) == [
+        "server_count is not what is listed | observed 3 | expected 2"
+    ]
 
 
 @pytest.mark.parametrize(("field", "right"), [("instance_count", "2"), ("device_count", "16")])

@@ -378,7 +378,7 @@ class _Supervisor:
         return Failure(kind, culprits, waiting_ranks, (), certainty, stage, text=text, limit=limit, seconds=limit)
 
     def on_message(self, name: str, line: AgentMessage) -> None:
-        """Raises: NotUnderstood."""
+        """Raises: InvalidMessage."""
         host = self.endpoints[name].host
         if line.event and self.progress:
             self.on_event(host, line.event)

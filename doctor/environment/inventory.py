@@ -33,10 +33,17 @@ class HostSelection(msgspec.Struct, frozen=True):
     """The command line's part; None where an option was not given. An option given empty is an error."""
 
     hosts: str | None = None
-    """HOSTS or ``--hosts``; several are joined with commas."""
+    """``--hosts``; several are joined with commas."""
     hostfile: str | None = None
     rank_table: str | None = None
     exclude: str | None = None
+    nodes: str | None = None
+    """The argument HOSTS: the same as ``hosts``, and used in its place."""
+
+    @property
+    def names_hosts(self) -> bool:
+        """Whether an option names hosts, so that no other source counts."""
+        return bool(self.nodes or self.hosts or self.hostfile or self.rank_table)
 
 
 class Inventory(msgspec.Struct, frozen=True):
@@ -83,8 +90,9 @@ def resolve_hosts(selection: HostSelection, environ: Mapping[str, str], read_fil
 
 
 def _first_source(selection: HostSelection, environ: Mapping[str, str], read_file: ReadFile) -> _SourceHosts | None:
-    if selection.hosts is not None:
-        return _node_set(selection.hosts, "the command line")
+    hosts = selection.nodes if selection.nodes is not None else selection.hosts
+    if hosts is not None:
+        return _node_set(hosts, "the command line")
     if selection.hostfile is not None:
         return _hostfile(selection.hostfile, read_file)
     if selection.rank_table is not None:

@@ -26,7 +26,7 @@ class ExpectedHostOptions(NamedTuple):
 
 def expected_inventory(options: ExpectedHostOptions) -> Inventory | None:
     """The fleet, or None where neither the command line nor the environment names it. Raises: CommandError."""
-    from doctor.environment.inventory import HostSelection
+    from doctor.environment.host_selection import HostSelection
 
     selection = HostSelection(options.expect, options.hostfile, options.rank_table, options.exclude)
     fleet = select_inventory(selection)

@@ -10,7 +10,7 @@ import typer
 from doctor.engine.errors import UsageError, require_one_of
 
 if TYPE_CHECKING:
-    from doctor.environment.inventory import HostSelection
+    from doctor.environment.host_selection import HostSelection
     from doctor.transport.options import SshOptions as SshOptions
 
 
@@ -37,7 +37,7 @@ class HostOptions(NamedTuple):
     @property
     def selection(self) -> HostSelection:
         """The same for `doctor.session.select_hosts`."""
-        from doctor.environment.inventory import HostSelection
+        from doctor.environment.host_selection import HostSelection
 
         return HostSelection(**self._asdict())
 

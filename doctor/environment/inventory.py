@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from doctor.environment.host_selection import HostSelection
 from doctor.environment.text_files import ReadFile
 from doctor.hosts.nodeset import (
     MAX_HOSTS,
@@ -27,23 +28,6 @@ USER_VARIABLES = ("DOCTOR_HOSTS", "DOCTOR_HOSTFILE")
 
 _MOST_NOTES = 3
 _MOST_SHOWN = 8
-
-
-class HostSelection(msgspec.Struct, frozen=True):
-    """The command line's part; None where an option was not given. An option given empty is an error."""
-
-    hosts: str | None = None
-    """``--hosts``; several are joined with commas."""
-    hostfile: str | None = None
-    rank_table: str | None = None
-    exclude: str | None = None
-    nodes: str | None = None
-    """The argument HOSTS: the same as ``hosts``, and used in its place."""
-
-    @property
-    def names_hosts(self) -> bool:
-        """Whether an option names hosts, so that no other source counts."""
-        return bool(self.nodes or self.hosts or self.hostfile or self.rank_table)
 
 
 class Inventory(msgspec.Struct, frozen=True):

@@ -13,7 +13,7 @@ from doctor.preflight.tiers import Tier
 from doctor.transport.options import SshOptions as SshOptions
 
 if TYPE_CHECKING:
-    from doctor.environment.inventory import HostSelection
+    from doctor.environment.host_selection import HostSelection
     from doctor.environment.scope import RequestedScope
 
 

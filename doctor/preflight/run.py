@@ -45,7 +45,7 @@ class PreflightRun:
         self.options, self.environ, self.budget = options, environ, budget
         self.reporter = PreflightReporter(options, environ, budget)
         self.verdict: PreflightVerdict | None = None
-        """Set once, as a whole, before anything of it is reported; a bug of ours replaces it."""
+        """Set as a whole, before anything of it is reported."""
         heartbeat = Heartbeat(None if options.quiet else sys.stderr, budget.start_time)
         self.progress = GatherProgress(Gathered(tier=options.tier), heartbeat)
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from doctor.engine.errors import InputError, UsageError
 
 if TYPE_CHECKING:
-    from doctor.environment.inventory import HostSelection, Inventory
+    from doctor.environment.host_selection import HostSelection
+    from doctor.environment.inventory import Inventory
 
 
 def select_inventory(selection: HostSelection) -> Inventory:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from doctor.cli.host_options import ExcludeOption, HostOptions, inventory
+from doctor.cli.host_options import ExcludeOption
+from doctor.session.select_hosts import select_inventory
 
 if TYPE_CHECKING:
     from doctor.environment.inventory import Inventory
@@ -25,5 +26,8 @@ class ExpectedHostOptions(NamedTuple):
 
 def expected_inventory(options: ExpectedHostOptions) -> Inventory | None:
     """The fleet, or None where neither the command line nor the environment names it. Raises: CommandError."""
-    fleet = inventory(HostOptions(None, options.expect, options.hostfile, options.rank_table, options.exclude))
+    from doctor.environment.host_selection import HostSelection
+
+    selection = HostSelection(options.expect, options.hostfile, options.rank_table, options.exclude)
+    fleet = select_inventory(selection)
     return None if fleet.local else fleet

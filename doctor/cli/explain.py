@@ -8,13 +8,13 @@ from typing import Annotated
 import typer
 
 from doctor.cli.fast_explain import width
-from doctor.cli.selection import ChecksOption, PlaybooksOption, load_errors_as_input_errors
-from doctor.cli.selection import playbooks as load_playbooks
+from doctor.cli.selection import ChecksOption, PlaybooksOption
 from doctor.engine.areas import AREAS
 from doctor.engine.catalog import check_files
 from doctor.engine.errors import CommandError, UsageError
 from doctor.report.explain.topics import render, title, topics
 from doctor.session.console import write
+from doctor.session.select_checks import load_errors_as_input_errors, load_playbook_catalog
 
 TOPICS = topics()
 NAME_HELP = "A check or a playbook, as `doctor list` and `doctor list --playbooks` name it, or a topic."
@@ -31,7 +31,7 @@ def command(
         paths = {path.stem.replace("_", "-"): path for path, _ in check_files(checks)}
         if name in TOPICS and name not in paths:
             return write(render(TOPICS[name].read_text("utf-8"), width()))
-        remedies = load_playbooks(playbooks, checks)
+        remedies = load_playbook_catalog(playbooks, checks)
         if name in paths:
             from doctor.engine.catalog import load_check
             from doctor.remedy.catalog import playbooks_for

@@ -15,13 +15,13 @@ from doctor.cli.host_options import (
     HostOptions,
     JobOptions,
     ProductOption,
-    inventory,
     validate_connection,
     validate_product,
 )
 from doctor.cli.selection import ChecksOption, PlaybooksOption
 from doctor.cli.shared_options import expand_option_groups
 from doctor.engine.errors import UsageError, require_one_of
+from doctor.session.select_hosts import select_inventory
 
 if TYPE_CHECKING:
     from doctor.engine.record import Run
@@ -143,7 +143,7 @@ def _plan_context(
         )
     from doctor.job.variables import relevant
 
-    fleet = inventory(hosts)
+    fleet = select_inventory(hosts.selection)
     return PlanContext(
         hosts=fleet.hosts,
         source=fleet.source,

@@ -18,7 +18,6 @@ from doctor.cli.fix_plans import (
     write_json,
 )
 from doctor.cli.host_options import ConnectionOptions, ssh_options
-from doctor.cli.selection import load_catalog, playbooks
 from doctor.engine.errors import CommandError, UsageError
 from doctor.fix import render_plan, render_progress, store
 from doctor.fix.build_plan import FixContext, PlannedFix, changed_hosts, make_plan
@@ -30,6 +29,7 @@ from doctor.fix.rollout import apply
 from doctor.report.layout.formatting import clean, count_noun
 from doctor.session.console import write
 from doctor.session.policy import apply_policy, validate_settings
+from doctor.session.select_checks import load_catalog, load_playbook_catalog
 
 if TYPE_CHECKING:
     from doctor.cli.fix_options import DisplayOptions, FixAction
@@ -85,7 +85,7 @@ def _make_fix_context(context: PlanContext, connection: ConnectionOptions) -> Fi
     folders, config = [Path(folder) for folder in context.checks], Path(context.config) if context.config else None
     validate_settings(config, folders)
     catalog = load_catalog(folders)
-    available_playbooks = playbooks([Path(folder) for folder in context.playbooks], folders)
+    available_playbooks = load_playbook_catalog([Path(folder) for folder in context.playbooks], folders)
     try:
         checks = checks_to_run(context.names, catalog, available_playbooks)
     except UnknownName as error:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from doctor.engine.errors import InputError, UsageError, require_one_of
+from doctor.engine.errors import UsageError, require_one_of
 
 if TYPE_CHECKING:
-    from doctor.environment.inventory import Inventory
+    from doctor.environment.host_selection import HostSelection
     from doctor.transport.options import SshOptions as SshOptions
 
 
@@ -34,6 +33,13 @@ class HostOptions(NamedTuple):
     hostfile: HostfileOption = None
     rank_table: RankTableOption = None
     exclude: ExcludeOption = None
+
+    @property
+    def selection(self) -> HostSelection:
+        """The same for `doctor.session.select_hosts`."""
+        from doctor.environment.host_selection import HostSelection
+
+        return HostSelection(**self._asdict())
 
 
 class ConnectionOptions(NamedTuple):
@@ -64,21 +70,6 @@ class JobOptions(NamedTuple):
     def launch(self) -> dict[str, str | int]:
         """What was given, as `doctor.job.Launch` takes it."""
         return {name: value for name, value in self._asdict().items() if value}
-
-
-def inventory(host_options: HostOptions) -> Inventory:
-    """The hosts. Raises: CommandError."""
-    from doctor.environment.inventory import HostSelection, InventoryError, resolve_hosts
-    from doctor.environment.text_files import read_text_file
-
-    if host_options.nodes and host_options.hosts:
-        raise UsageError("HOSTS and --hosts are both given: expected one of them")
-    hosts = host_options.nodes if host_options.nodes is not None else host_options.hosts
-    selection = HostSelection(hosts, host_options.hostfile, host_options.rank_table, host_options.exclude)
-    try:
-        return resolve_hosts(selection, os.environ, read_text_file)
-    except InventoryError as error:
-        raise InputError(str(error)) from None
 
 
 def validate_product(product: str) -> None:

@@ -8,18 +8,16 @@ from typing import Annotated
 import typer
 
 from doctor.cli.fast_list import format_check_list, read_list_entry
-from doctor.cli.selection import (
-    ChecksOption,
-    IgnoreOption,
-    SelectOption,
-    choose_checks,
-    load_catalog,
-    load_errors_as_input_errors,
-)
-from doctor.cli.selection import playbooks as every_playbook
+from doctor.cli.selection import ChecksOption, IgnoreOption, SelectOption
 from doctor.engine.catalog import check_files
 from doctor.engine.errors import UsageError
 from doctor.session.console import write
+from doctor.session.select_checks import (
+    choose_checks,
+    load_catalog,
+    load_errors_as_input_errors,
+    load_playbook_catalog,
+)
 
 
 def command(
@@ -54,7 +52,7 @@ def _playbooks(folders: list[Path], select: list[str], ignore: list[str], checks
         entries = [read_list_entry(path) for path, _ in check_files(checks)]
     names = {entry.name for entry in choose_checks(entries, select, ignore)}
     treating_playbooks = [
-        playbook for playbook in every_playbook(folders, checks) if names.intersection(playbook.treats)
+        playbook for playbook in load_playbook_catalog(folders, checks) if names.intersection(playbook.treats)
     ]
     write(
         playbook_list_json(treating_playbooks)

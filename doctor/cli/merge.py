@@ -9,10 +9,12 @@ from typing import Annotated
 import typer
 
 from doctor.cli.expected_hosts import ExpectedHostOptions, expected_inventory
-from doctor.cli.selection import ChecksOption, IgnoreOption, SelectOption, choose_checks, load_catalog
+from doctor.cli.output_options import OutputOptions
+from doctor.cli.selection import ChecksOption, IgnoreOption, SelectOption
 from doctor.cli.shared_options import expand_option_groups
 from doctor.engine.errors import InputError, UsageError
-from doctor.session.finish import OutputOptions, finish_replay, validate_output
+from doctor.session.finish import replay_and_report, validate_output
+from doctor.session.select_checks import choose_checks, load_catalog
 
 
 @expand_option_groups
@@ -57,15 +59,6 @@ def command(
         ) from None
     if named is None and not node_files.records and not node_files.unusable:
         raise InputError(f"{where}: holds no file of doctor node, and no host is expected; expected --expect NODES")
-    finish_replay(
-        merge(
-            node_files,
-            named,
-            unique_facts(fact for check in selected for fact in check.facts),
-            where,
-            slurm_job_run(os.environ),
-        ),
-        selected,
-        catalog,
-        output,
-    )
+    facts = unique_facts(fact for check in selected for fact in check.facts)
+    run = merge(node_files, named, facts, where, slurm_job_run(os.environ))
+    raise typer.Exit(replay_and_report(run, selected, catalog, output))

@@ -12,10 +12,12 @@ import typer
 
 from doctor.cli.expected_hosts import ExpectedHostOptions, expected_inventory
 from doctor.cli.host_options import ConnectionOptions, JobOptions, validate_connection, validate_product
-from doctor.cli.selection import ChecksOption, IgnoreOption, SelectOption, choose_checks, load_catalog
+from doctor.cli.output_options import OutputOptions
+from doctor.cli.selection import ChecksOption, IgnoreOption, SelectOption
 from doctor.cli.shared_options import expand_option_groups
 from doctor.engine.errors import CommandError, UsageError
-from doctor.session.finish import OutputOptions, finish, save_and_report, validate_output
+from doctor.session.finish import save_and_report, validate_output
+from doctor.session.select_checks import choose_checks, load_catalog
 
 if TYPE_CHECKING:
     from doctor.session.examine import Examination
@@ -84,7 +86,7 @@ def command(
     )
     examination = examine(this_host_only(me, named), selected, options, os.environ, rank_table=fleet.rank_table or "")
     if out is None:
-        finish(examination, catalog, output)
+        raise typer.Exit(save_and_report(examination, catalog, output))
     _write_record(examination, me, out, bits)
     raise typer.Exit(save_and_report(examination, catalog, output) if judge else _signal_exit_code(examination))
 

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Annotated, NamedTuple
 
 import typer
-from msgspec.structs import replace
 
 from doctor.cli.host_options import (
     ConnectionOptions,
@@ -22,7 +21,7 @@ from doctor.cli.shared_options import expand_option_groups
 from doctor.engine.errors import UsageError, require_one_of
 from doctor.preflight.exit_styles import ExitCodePolicy
 from doctor.preflight.node_lists import FORMATS, format_conflict
-from doctor.preflight.options import PreflightOptions
+from doctor.preflight.options import JobSettings, PreflightOptions
 from doctor.preflight.tiers import BUDGET, TIERS, parse_duration
 from doctor.session.output_files import requested_targets
 
@@ -97,15 +96,16 @@ def command(
     from doctor.preflight.run import run_preflight
 
     validate_product(product)
-    options = _preflight_options(hosts, bounds, spares, job, connection, reporting, select, ignore, checks, sudo)
-    raise typer.Exit(run_preflight(replace(options, launch={"product": product, **job.launch}) if product else options))
+    settings = JobSettings(product=product, **job._asdict())
+    options = _preflight_options(hosts, bounds, spares, settings, connection, reporting, select, ignore, checks, sudo)
+    raise typer.Exit(run_preflight(options))
 
 
 def _preflight_options(
     hosts: HostOptions,
     bounds: LimitOptions,
     spares: SpareOptions,
-    job: JobOptions,
+    job: JobSettings,
     connection: ConnectionOptions,
     reporting: ReportingOptions,
     select: list[str],
@@ -119,7 +119,7 @@ def _preflight_options(
     prolog = bounds.profile == "prolog"
     tier = bounds.tier or ("quick" if prolog else "standard")
     return PreflightOptions(
-        hosts=hosts,
+        hosts=hosts.selection,
         ssh=ssh_options(connection),
         transport=connection.transport,
         within=connection.within,
@@ -127,8 +127,7 @@ def _preflight_options(
         tier=tier,  # type: ignore[arg-type]
         budget=_budget(bounds.budget, BUDGET[tier]),  # type: ignore[index]
         scope="local" if prolog and bounds.scope == "auto" else bounds.scope,  # type: ignore[arg-type]
-        launch=job.launch,
-        job=job._asdict(),
+        job=job,
         select=tuple(select),
         ignore=tuple(ignore),
         checks=tuple(checks),
@@ -141,7 +140,7 @@ def _preflight_options(
         formats=tuple(reporting.formats),
         redact=reporting.redact,
         quiet=reporting.quiet,
-        config=reporting.config,
+        config=Path(reporting.config) if reporting.config else None,
         strict=reporting.strict,
         fail_on=reporting.fail_on,  # type: ignore[arg-type]
         on_unknown=reporting.on_unknown,  # type: ignore[arg-type]

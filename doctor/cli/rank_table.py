@@ -12,7 +12,6 @@ from doctor.cli.host_options import (
     ConnectionOptions,
     HostOptions,
     ProductOption,
-    inventory,
     ssh_options,
     validate_connection,
     validate_product,
@@ -20,6 +19,7 @@ from doctor.cli.host_options import (
 from doctor.cli.shared_options import device_numbers, expand_option_groups
 from doctor.engine.errors import CommandError
 from doctor.session.console import write
+from doctor.session.select_hosts import select_inventory
 
 if TYPE_CHECKING:
     from doctor.collect.fanout import TimeLimits
@@ -59,7 +59,7 @@ def command(
     validate_product(product)
     validate_connection(connection)
     chosen = device_numbers(devices)
-    fleet, ssh = inventory(hosts), ssh_options(connection)
+    fleet, ssh = select_inventory(hosts.selection), ssh_options(connection)
     from doctor.collect.fanout import TimeLimits
     from doctor.transport.options import workers as usual
 

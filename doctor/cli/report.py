@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from doctor.cli.selection import ChecksOption, load_catalog
+from doctor.cli.output_options import OutputOptions
+from doctor.cli.selection import ChecksOption
 from doctor.cli.shared_options import expand_option_groups
 from doctor.engine.errors import InputError, UsageError
 from doctor.session.console import write
-from doctor.session.finish import OutputOptions, report_exit_code, validate_output, write_report
+from doctor.session.finish import report_exit_code, validate_output, write_report
 from doctor.session.policy import apply_policy
+from doctor.session.select_checks import load_catalog
 
 if TYPE_CHECKING:
     from doctor.engine.check import Check

@@ -14,15 +14,17 @@ from doctor.cli.host_options import (
     ConnectionOptions,
     HostOptions,
     JobOptions,
-    inventory,
     ssh_options,
     validate_connection,
 )
-from doctor.cli.selection import ChecksOption, IgnoreOption, SelectOption, choose_checks, load_catalog
+from doctor.cli.output_options import OutputOptions
+from doctor.cli.selection import ChecksOption, IgnoreOption, SelectOption
 from doctor.cli.shared_options import device_numbers, expand_option_groups
 from doctor.engine.errors import UsageError, require_one_of
-from doctor.session.finish import OutputOptions, finish, finish_replay, load_saved_run, start_events, validate_output
+from doctor.session.finish import load_saved_run, replay_and_report, save_and_report, start_events, validate_output
 from doctor.session.output_files import combine_callbacks
+from doctor.session.select_checks import choose_checks, load_catalog
+from doctor.session.select_hosts import select_inventory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -76,8 +78,8 @@ def command(
     catalog = [] if smoke_checks_only else load_catalog(checks)
     selected = [] if smoke_checks_only else choose_checks(catalog, select or ["smoke"], ignore, roots=True)
     if output.from_file:
-        finish_replay(load_saved_run(output.from_file), selected, catalog, output)
-    fleet, ssh = inventory(hosts), ssh_options(connection)
+        raise typer.Exit(replay_and_report(load_saved_run(output.from_file), selected, catalog, output))
+    fleet, ssh = select_inventory(hosts.selection), ssh_options(connection)
     from doctor.transport.open import open_transport
 
     # With the run's own checks alone, the hosts' agents start while the rest is loaded.
@@ -124,7 +126,7 @@ def command(
         progress.close()
     if examination.smoke_rejection:
         raise UsageError(examination.smoke_rejection)
-    finish(examination, loader.catalog or catalog, output, events)
+    raise typer.Exit(save_and_report(examination, loader.catalog or catalog, output, events))
 
 
 class IncrementalLoader:

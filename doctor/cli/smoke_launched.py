@@ -18,12 +18,14 @@ import typer
 from doctor.cli.host_options import JobOptions
 from doctor.cli.main import main as run_command
 from doctor.cli.main import run_guarded
-from doctor.cli.selection import ChecksOption, IgnoreOption, SelectOption, choose_checks, load_catalog
+from doctor.cli.output_options import OutputOptions
+from doctor.cli.selection import ChecksOption, IgnoreOption, SelectOption
 from doctor.cli.shared_options import expand_option_groups
 from doctor.cli.smoke import TrainingOptions, parse_smoke_options
 from doctor.engine.errors import InputError, UsageError
 from doctor.environment.job_context import JobContext, detect, for_spawned
-from doctor.session.finish import OutputOptions, finish, validate_output
+from doctor.session.finish import save_and_report, validate_output
+from doctor.session.select_checks import choose_checks, load_catalog
 
 if TYPE_CHECKING:
     from doctor.engine.check import Check
@@ -132,10 +134,7 @@ def _report(
         version=__version__,
         smoke=msgspec.to_builtins(result.run, str_keys=True),
     )
-    try:
-        finish(Examination(run, replay(run, selected), result.stopped), catalog, output)
-    except typer.Exit as ended:
-        return int(ended.exit_code)
+    return save_and_report(Examination(run, replay(run, selected), result.stopped), catalog, output)
 
 
 if __name__ == "__main__":

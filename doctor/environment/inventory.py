@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from doctor.environment.host_selection import HostSelection
 from doctor.environment.text_files import ReadFile
 from doctor.hosts.nodeset import (
     MAX_HOSTS,
@@ -27,16 +28,6 @@ USER_VARIABLES = ("DOCTOR_HOSTS", "DOCTOR_HOSTFILE")
 
 _MOST_NOTES = 3
 _MOST_SHOWN = 8
-
-
-class HostSelection(msgspec.Struct, frozen=True):
-    """The command line's part; None where an option was not given. An option given empty is an error."""
-
-    hosts: str | None = None
-    """HOSTS or ``--hosts``; several are joined with commas."""
-    hostfile: str | None = None
-    rank_table: str | None = None
-    exclude: str | None = None
 
 
 class Inventory(msgspec.Struct, frozen=True):
@@ -83,8 +74,9 @@ def resolve_hosts(selection: HostSelection, environ: Mapping[str, str], read_fil
 
 
 def _first_source(selection: HostSelection, environ: Mapping[str, str], read_file: ReadFile) -> _SourceHosts | None:
-    if selection.hosts is not None:
-        return _node_set(selection.hosts, "the command line")
+    hosts = selection.nodes if selection.nodes is not None else selection.hosts
+    if hosts is not None:
+        return _node_set(hosts, "the command line")
     if selection.hostfile is not None:
         return _hostfile(selection.hostfile, read_file)
     if selection.rank_table is not None:

@@ -8,11 +8,31 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TextIO
 
+import msgspec
+
 if TYPE_CHECKING:
     from doctor.engine.record import HostRecord
 
 HEARTBEAT_SECONDS = 10.0
 """Seconds between two signs of life."""
+
+
+class TimeBudget(msgspec.Struct, frozen=True):
+    """The time that a preflight may take, by the monotonic clock."""
+
+    start_time: float
+    seconds: float
+
+    @property
+    def end(self) -> float:
+        return self.start_time + self.seconds
+
+    def elapsed_seconds(self) -> float:
+        return time.monotonic() - self.start_time
+
+    def remaining_seconds(self) -> float:
+        """Negative once the budget has ended."""
+        return self.end - time.monotonic()
 
 
 class Heartbeat:

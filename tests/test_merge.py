@@ -405,10 +405,10 @@ class TestTheCommand:
     @pytest.mark.parametrize(
         ("words", "code", "said"),
         [
-            (["nowhere"], 78, "doctor: nowhere: No such file or directory; expected files of doctor node"),
+            (["nowhere"], 78, "doctor: nowhere: No such file or directory; expected files written by doctor node"),
             (["."], 78, "doctor: .: holds no file of doctor node, and no host is expected; expected --expect NODES"),
             ([".", "--expect", "n[1-"], 78, 'doctor: the command line: "n[1-"'),
-            ([".", "--from", "x"], 2, "doctor: --from judges a saved run: expected it with doctor check"),
+            ([".", "--from", "x"], 2, "doctor: --from reads a saved run: expected it with doctor check"),
         ],
     )
     def test_bad_input_is_one_line(self, tmp_path: Path, words: list[str], code: int, said: str) -> None:

@@ -115,8 +115,8 @@ class TestTheExitCode:
     @pytest.mark.parametrize(
         ("words", "said"),
         [
-            (["--judge"], "--judge goes with a folder: expected --out DIR"),
-            (["--out", "-", "--judge"], "--judge goes with a folder: expected --out DIR"),
+            (["--judge"], "--judge needs a folder: expected --out DIR"),
+            (["--out", "-", "--judge"], "--judge needs a folder: expected --out DIR"),
             (["--out", "/tmp", "--json"], "--out without --judge makes no report"),
             (["--mode", "rw"], "--mode 'rw': expected octal digits such as 0640"),
             (["--name", "a/b"], '--name: "a/b" is no host name'),

@@ -23,30 +23,30 @@ if TYPE_CHECKING:
     from doctor.report.diff.compare import ReportDifference
 
 MAX_FILE_BYTES = 1 << 30
-"""Bytes of a file that is read."""
+"""Largest input file, in bytes."""
 DIFF_FORMATS = ("human", "plain", "json", "md")
-"""The formats of a difference."""
+"""Formats for --diff."""
 
 
 @expand_option_groups
 def command(
     *,
     file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="A run that --save kept, or a report of --json; - is stdin.")
+        Path, typer.Argument(metavar="FILE", help="A run saved with --save, or a --json report; -: stdin.")
     ],
     diff: Annotated[
-        Path | None, typer.Option("--diff", metavar="OLD", help="Tell what appeared, went and stayed since OLD.")
+        Path | None, typer.Option("--diff", metavar="OLD", help="Compare with OLD: new, resolved and remaining findings.")
     ] = None,
     checks: ChecksOption = [],  # noqa: B006 - typer's way
     output: OutputOptions,
 ) -> None:
     """Render a saved run or report again, or compare two.
 
-    A run is judged anew, by the checks that it was made for; a report is taken as it was judged, waivers
-    and all. With --diff, a finding that is not there any more is gone only where its check looked again, else it is
-    unseen; -f takes human, plain, json and md.
+    A saved run is evaluated again, with the checks that it was made for; a report is rendered as it is, including its
+    waivers. With --diff, a finding that no longer appears is gone only if its check ran again, else it is unseen; -f
+    takes human, plain, json and md.
 
-    Exit codes: as doctor check, by FILE alone: OLD changes none. 78: a file that cannot be read.
+    Exit codes: as doctor check, for FILE; OLD has no effect on them. 78: a file cannot be read.
     """
     validate_output(output, checks)
     if output.save or output.from_file:
@@ -66,7 +66,7 @@ def command(
 class _LoadedReport(NamedTuple):
     report: Report
     aliases: tuple[str, ...] = ()
-    """What the hosts call themselves, where that is known."""
+    """Host names as reported by the hosts, where known."""
 
 
 def _validate_formats(output: OutputOptions, diff: bool) -> None:

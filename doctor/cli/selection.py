@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from doctor.engine.check import Check
     from doctor.remedy.playbook import Playbook
 
-ChecksOption = Annotated[list[Path], typer.Option("--checks", metavar="DIR", help="A folder with checks of your own.")]
+ChecksOption = Annotated[list[Path], typer.Option("--checks", metavar="DIR", help="A folder with additional checks.")]
 PlaybooksOption = Annotated[
-    list[Path], typer.Option("--playbooks", metavar="DIR", help="A folder with playbooks of your own.")
+    list[Path], typer.Option("--playbooks", metavar="DIR", help="A folder with additional playbooks.")
 ]
 SelectOption = Annotated[
     list[str], typer.Option("--select", "-s", metavar="NAME", help="Run only these checks or areas.")
 ]
-IgnoreOption = Annotated[list[str], typer.Option("--ignore", metavar="NAME", help="Leave these checks or areas out.")]
+IgnoreOption = Annotated[list[str], typer.Option("--ignore", metavar="NAME", help="Skip these checks or areas.")]
 
 
 @contextmanager

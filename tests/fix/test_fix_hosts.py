@@ -184,7 +184,7 @@ def test_a_plan_changes_nothing_and_is_applied_as_it_was_shown(site: Site) -> No
     assert f"+wanted 256 on {one}" in told
     assert [site.sees(host) for host in site.hosts] == was
     (plan,) = site.ids()
-    assert "there is no terminal to ask on; expected --yes" in site.fix(plan, "--apply", code=2)
+    assert "no terminal for the confirmation; expected --yes" in site.fix(plan, "--apply", code=2)
 
     said = site.fix(plan, "--apply", "--yes")
     for host in site.hosts:

@@ -74,7 +74,7 @@ class TestHosts:
         left(tmp_path, run_of("a"), run_of("z"))
         run = merged(tmp_path, "a")
         assert list(run.hosts) == ["a"]
-        assert run.notes == (f"{tmp_path}/z.json: of a host that is not expected; not judged",)
+        assert run.notes == (f"{tmp_path}/z.json: of a host that is not expected; ignored",)
 
     def test_are_what_is_there_where_no_list_is(self, tmp_path: Path) -> None:
         """And what left a broken file was there, too."""
@@ -153,7 +153,7 @@ class TestFilesThatCannotBeUsed:
             (changed(rank_table={"path": "/t", "more": "x"}), "not made by doctor node"),
             (
                 line(run_of("a")).replace(b'"local":true', b'"local":false'),
-                "not made by doctor node on the host itself",
+                "not written by doctor node on the host itself",
             ),
             (b"\x1b[31mred\n", "not a saved run"),
         ],
@@ -180,7 +180,7 @@ class TestFilesThatCannotBeUsed:
         run = merged(folder, "link", "pipe", "folder", "large")
         assert [why(run, host).partition(".json: ")[2] for host in run.hosts] == [
             "a symbolic link; expected a file",
-            "not a plain file",
+            "not a regular file",
             "Is a directory",
             "larger than 1 MiB",
         ]

@@ -98,7 +98,7 @@ class TestTheExitCode:
         process.terminate()
         assert process.wait(50) == 143
         (look,) = looks(out)
-        assert look.record.visit.text == "the run was interrupted before it answered"
+        assert look.record.visit.text == "the run was interrupted before the host answered"
 
     @pytest.mark.parametrize(("out", "said"), [("/dev/null/x", "Not a directory"), ("/proc/1", "/proc/1/n1.json")])
     def test_is_12_where_nothing_could_be_written(self, out: str, said: str) -> None:

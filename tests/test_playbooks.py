@@ -129,10 +129,10 @@ def test_work_for_hands_needs_no_more_than_words(tmp_path: Path) -> None:
         ('say = "Set net.core.somaxconn to {expected}"', "", 9, "step 1: say: is missing"),
         ('say = "Set net.core.somaxconn to {expected}"', 'say = "a\\nb"', 10, "step 1: say: expected one line"),
         ("to {expected}", "to {wnat}", 10, "{wnat} is not supplied by listen-queue-short; did you mean want?"),
-        ("to {expected}", "to {before}", 10, "{before} is known in run and undo alone"),
+        ("to {expected}", "to {before}", 10, "{before} is available only in run and undo"),
         ('"syn-queue-short"]', '"npu-busy"]', 10, "{expected} is not supplied by npu-busy"),
         ("only =", "olny =", 11, "step 1: olny: no such key; did you mean only?"),
-        ("before =", "#", 14, "{before} is what before prints, and there is none"),
+        ("before =", "#", 14, "{before} is the output of before, which is missing"),
         ("undo =", "#", 13, "changes something and has no undo; expected undo, or changes = false"),
         ('"sysctl -w net.core.somaxconn={before}"', '""', 14, "undo: is empty; leave it out"),
         ('undo = "sysctl', 'changes = false\nundo = "sysctl', 15, "changes = false leaves nothing to undo"),
@@ -223,7 +223,7 @@ def test_its_name_is_its_own(tmp_path: Path, name: str, said: str) -> None:
 def test_what_is_no_text_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "our-remedy.toml"
     os.mkfifo(path)
-    with pytest.raises(PlaybookError, match="is no plain file"):
+    with pytest.raises(PlaybookError, match="is not a regular file"):
         read_playbook(path, KNOWN)
     path.unlink()
     with pytest.raises(PlaybookError, match="No such file"):

@@ -99,11 +99,11 @@ class TestWhatIsRefused:
     def test_a_pipe_holds_nobody_up(self, places: dict[str, Path]) -> None:
         places["here"].unlink()
         os.mkfifo(places["here"])
-        with pytest.raises(ConfigError, match="is no plain file"):
+        with pytest.raises(ConfigError, match="is not a regular file"):
             found(places)
 
     def test_a_folder(self, places: dict[str, Path]) -> None:
-        with pytest.raises(ConfigError, match="Is a directory; expected settings that can be read"):
+        with pytest.raises(ConfigError, match="Is a directory; expected a readable settings file"):
             found(places, places["here"].parent)
 
     @pytest.mark.parametrize(

@@ -33,7 +33,9 @@ if TYPE_CHECKING:
 def command(
     *,
     hosts: HostOptions,
-    no_hosts: Annotated[bool, typer.Option("--no-hosts", help="Check only the rank table; connect to no host.")] = False,
+    no_hosts: Annotated[
+        bool, typer.Option("--no-hosts", help="Check only the rank table; connect to no host.")
+    ] = False,
     smoke: Annotated[bool, typer.Option("--smoke", help="Also run the training test of `doctor smoke`.")] = False,
     select: SelectOption = [],  # noqa: B006 - typer's way
     ignore: IgnoreOption = [],  # noqa: B006
@@ -43,7 +45,9 @@ def command(
     connection: ConnectionOptions,
     sudo: Annotated[bool, typer.Option("--sudo", help="Use sudo -n for facts that need root.")] = False,
     timeout: Annotated[float, typer.Option(metavar="S", min=1, help="Timeout per host, in seconds.")] = 60.0,
-    budget: Annotated[float, typer.Option(metavar="S", min=0, help="Time limit of the run, in seconds; 0: none.")] = 0.0,
+    budget: Annotated[
+        float, typer.Option(metavar="S", min=0, help="Time limit of the run, in seconds; 0: none.")
+    ] = 0.0,
     workers: Annotated[int, typer.Option(metavar="N", min=0, help="Hosts in parallel; 0: automatic.")] = 0,
     output: OutputOptions,
 ) -> None:

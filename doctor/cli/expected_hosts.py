@@ -16,10 +16,13 @@ class ExpectedHostOptions(NamedTuple):
     """The expected hosts."""
 
     expect: Annotated[
-        str | None, typer.Option("--expect", "--hosts", metavar="NODES", help="The fleet, for example node[001-064],gpu7.")
+        str | None,
+        typer.Option("--expect", "--hosts", metavar="NODES", help="The fleet, for example node[001-064],gpu7."),
     ] = None
     hostfile: Annotated[str | None, typer.Option(metavar="FILE", help="The fleet from a hostfile.")] = None
-    rank_table: Annotated[str | None, typer.Option(metavar="FILE", help="The job's rank table; names the hosts.")] = None
+    rank_table: Annotated[str | None, typer.Option(metavar="FILE", help="The job's rank table; names the hosts.")] = (
+        None
+    )
     exclude: ExcludeOption = None
 
 

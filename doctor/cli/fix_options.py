@@ -38,7 +38,7 @@ class DisplayOptions(NamedTuple):
 
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False
     color: Annotated[str, typer.Option(metavar="auto|always|never", help="Colour.")] = "auto"
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show all steps, also skipped ones, and full diffs.")] = (
-        False
-    )
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Show all steps, also skipped ones, and full diffs.")
+    ] = False
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an internal error.")] = False

@@ -29,7 +29,9 @@ ProductOption = Annotated[str, typer.Option(metavar="A1|A2|A3", help="NPU family
 class HostOptions(NamedTuple):
     """Which hosts."""
 
-    nodes: Annotated[str | None, typer.Argument(metavar="[HOSTS]", help="Hosts, for example node[001-064],gpu7.")] = None
+    nodes: Annotated[str | None, typer.Argument(metavar="[HOSTS]", help="Hosts, for example node[001-064],gpu7.")] = (
+        None
+    )
     hosts: Annotated[str | None, typer.Option("--hosts", metavar="NODES", help="The same as HOSTS.")] = None
     hostfile: HostfileOption = None
     rank_table: RankTableOption = None
@@ -39,17 +41,21 @@ class HostOptions(NamedTuple):
 class ConnectionOptions(NamedTuple):
     """Transport to the hosts."""
 
-    within: Annotated[str, typer.Option(metavar="WORDS", help='Check inside the container: "docker exec -i NAME".')] = ""
+    within: Annotated[str, typer.Option(metavar="WORDS", help='Check inside the container: "docker exec -i NAME".')] = (
+        ""
+    )
     transport: Annotated[str, typer.Option(metavar="ssh|openssh|slurm|mpi", help="Transport to the hosts.")] = "ssh"
-    ssh_config: Annotated[str, typer.Option("--ssh-config", "-F", metavar="FILE", help="SSH config file, as for ssh -F.")] = ""
+    ssh_config: Annotated[
+        str, typer.Option("--ssh-config", "-F", metavar="FILE", help="SSH config file, as for ssh -F.")
+    ] = ""
     user: Annotated[str, typer.Option("--user", "-l", metavar="NAME", help="SSH user.")] = ""
     port: Annotated[int, typer.Option("--port", "-p", metavar="PORT", min=0, max=65535, help="SSH port.")] = 0
     identity: Annotated[list[str], typer.Option("--identity", "-i", metavar="FILE", help="SSH private key.")] = []
     ask_pass: Annotated[bool, typer.Option("--ask-pass", help="Ask for the SSH password.")] = False
-    accept_new: Annotated[
-        bool, typer.Option("--accept-new", help="Accept and store unknown host keys.")
-    ] = False
-    connect_timeout: Annotated[float, typer.Option(metavar="S", min=0, help="Connection timeout in seconds; 0: that of ssh.")] = 0
+    accept_new: Annotated[bool, typer.Option("--accept-new", help="Accept and store unknown host keys.")] = False
+    connect_timeout: Annotated[
+        float, typer.Option(metavar="S", min=0, help="Connection timeout in seconds; 0: that of ssh.")
+    ] = 0
 
 
 class JobOptions(NamedTuple):
@@ -99,9 +105,7 @@ def validate_connection(connection: ConnectionOptions) -> None:
     try:
         split_command(connection.within)
     except ValueError as error:
-        raise UsageError(
-            f"--within {connection.within!r}: {error}; expected a command in shell syntax"
-        ) from None
+        raise UsageError(f"--within {connection.within!r}: {error}; expected a command in shell syntax") from None
 
 
 def ssh_options(connection: ConnectionOptions) -> SshOptions:

@@ -18,7 +18,9 @@ from doctor.session.finish import OutputOptions, finish_replay, validate_output
 @expand_option_groups
 def command(
     *,
-    paths: Annotated[list[Path], typer.Argument(metavar="DIR|FILE...", help="Files or folders written by doctor node; -: stdin.")],
+    paths: Annotated[
+        list[Path], typer.Argument(metavar="DIR|FILE...", help="Files or folders written by doctor node; -: stdin.")
+    ],
     fleet: ExpectedHostOptions,
     select: SelectOption = [],  # noqa: B006 - typer's way
     ignore: IgnoreOption = [],  # noqa: B006

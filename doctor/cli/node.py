@@ -46,7 +46,9 @@ def command(
     ] = "",
     sudo: Annotated[bool, typer.Option("--sudo", help="Use sudo -n for facts that need root.")] = False,
     timeout: Annotated[float, typer.Option(metavar="S", min=1, help="Timeout, in seconds.")] = 60.0,
-    budget: Annotated[float, typer.Option(metavar="S", min=0, help="Time limit of the run, in seconds; 0: none.")] = 0.0,
+    budget: Annotated[
+        float, typer.Option(metavar="S", min=0, help="Time limit of the run, in seconds; 0: none.")
+    ] = 0.0,
     output: OutputOptions,
 ) -> None:
     """Check this host alone, or write its record for doctor merge.

@@ -32,7 +32,8 @@ class LimitOptions(NamedTuple):
 
     tier: Annotated[str, typer.Option("--tier", "-t", metavar="|".join(TIERS), help="Check tier.")] = ""
     budget: Annotated[
-        str, typer.Option(metavar="TIME", help="Hard time limit, for example 90s or 2m; default by tier: 20s, 60s, 180s.")
+        str,
+        typer.Option(metavar="TIME", help="Hard time limit, for example 90s or 2m; default by tier: 20s, 60s, 180s."),
     ] = ""
     scope: Annotated[
         str, typer.Option(metavar="auto|local|cluster", help="This host or all hosts; auto: by launcher.")
@@ -48,7 +49,9 @@ class SpareOptions(NamedTuple):
     need: Annotated[int, typer.Option(metavar="N", min=0, help="Minimum number of healthy hosts.")] = 0
     write_nodes: Annotated[str, typer.Option(metavar="FILE", help="Write the list of healthy hosts.")] = ""
     write_bad: Annotated[str, typer.Option(metavar="FILE", help="Write the list of bad and unknown hosts.")] = ""
-    node_format: Annotated[str, typer.Option(metavar="FORMAT", help=f"Format of both lists: {', '.join(FORMATS)}.")] = "plain"
+    node_format: Annotated[str, typer.Option(metavar="FORMAT", help=f"Format of both lists: {', '.join(FORMATS)}.")] = (
+        "plain"
+    )
 
 
 class ReportingOptions(NamedTuple):
@@ -65,9 +68,7 @@ class ReportingOptions(NamedTuple):
     strict: Annotated[bool, typer.Option("--strict", help="Exit 11 on warnings.")] = False
     fail_on: Annotated[str, typer.Option(metavar="error|warning", help="Lowest severity that fails the run.")] = "error"
     on_unknown: Annotated[str, typer.Option(metavar="fail|warn|ok", help="How to treat unknown results.")] = "fail"
-    fail_exit: Annotated[
-        int, typer.Option(metavar="N", min=0, max=255, help="Exit code instead of 10, 11 and 12.")
-    ] = 0
+    fail_exit: Annotated[int, typer.Option(metavar="N", min=0, max=255, help="Exit code instead of 10, 11 and 12.")] = 0
     exit_style: Annotated[str, typer.Option(metavar="doctor|nagios", help="Meaning of exit codes.")] = "doctor"
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an internal error.")] = False
 

@@ -38,12 +38,16 @@ def command(
     *,
     hosts: HostOptions,
     out: Annotated[str, typer.Option(metavar="FILE", help="Output file; default: stdout.")] = "",
-    devices: Annotated[str, typer.Option(metavar="LIST", help="NPUs of each host, for example 0-3,6; default: all.")] = "",
+    devices: Annotated[
+        str, typer.Option(metavar="LIST", help="NPUs of each host, for example 0-3,6; default: all.")
+    ] = "",
     product: ProductOption = "",
     connection: ConnectionOptions,
     sudo: Annotated[bool, typer.Option("--sudo", help="Use sudo -n for facts that need root.")] = False,
     timeout: Annotated[float, typer.Option(metavar="S", min=1, help="Timeout per host, in seconds.")] = 60.0,
-    budget: Annotated[float, typer.Option(metavar="S", min=0, help="Time limit of the run, in seconds; 0: none.")] = 0.0,
+    budget: Annotated[
+        float, typer.Option(metavar="S", min=0, help="Time limit of the run, in seconds; 0: none.")
+    ] = 0.0,
     workers: Annotated[int, typer.Option(metavar="N", min=0, help="Hosts in parallel; 0: automatic.")] = 0,
 ) -> None:
     """Generate a validated rank table from live hosts.

@@ -35,7 +35,8 @@ def command(
         Path, typer.Argument(metavar="FILE", help="A run saved with --save, or a --json report; -: stdin.")
     ],
     diff: Annotated[
-        Path | None, typer.Option("--diff", metavar="OLD", help="Compare with OLD: new, resolved and remaining findings.")
+        Path | None,
+        typer.Option("--diff", metavar="OLD", help="Compare with OLD: new, resolved and remaining findings."),
     ] = None,
     checks: ChecksOption = [],  # noqa: B006 - typer's way
     output: OutputOptions,

@@ -39,15 +39,15 @@ class TrainingOptions(NamedTuple):
 
     backend: Annotated[str, typer.Option(metavar="|".join(BACKENDS), help="Backend of torch.distributed.")] = "auto"
     devices: Annotated[str, typer.Option(metavar="LIST", help="NPUs or GPUs of each host, for example 0-3,6.")] = ""
-    layout: Annotated[
-        list[str], typer.Option(metavar="dp=4,tp=2,pp=1", help="Run only this layout; repeatable.")
-    ] = []
+    layout: Annotated[list[str], typer.Option(metavar="dp=4,tp=2,pp=1", help="Run only this layout; repeatable.")] = []
     native: Annotated[bool, typer.Option("--native", help="Also run DDP, FSDP2, DTensor and pipelining.")] = False
     steps: Annotated[int, typer.Option(metavar="N", min=1, max=100, help="Training steps per layout.")] = 3
     seed: Annotated[int, typer.Option(metavar="N", min=0, max=2**31 - 1, help="Random seed of data and model.")] = 1
     max_bytes: Annotated[str, typer.Option(metavar="SIZE", help="Largest collective, for example 64K or 4M.")] = "1M"
     interface: Annotated[str, typer.Option(metavar="NAME", help="Network interface of the ranks.")] = ""
-    budget: Annotated[float, typer.Option(metavar="SECONDS", min=1, help="Time limit of all stages, in seconds.")] = 120.0
+    budget: Annotated[float, typer.Option(metavar="SECONDS", min=1, help="Time limit of all stages, in seconds.")] = (
+        120.0
+    )
 
 
 @expand_option_groups

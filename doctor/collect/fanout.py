@@ -15,7 +15,7 @@ from doctor.engine.record import HostRecord
 from doctor.transport import Transport, TransportError
 
 MARGIN = 1.5
-"""Seconds that a host's collector gets less than we wait for it, so that a slow tool costs its own answer alone."""
+"""Seconds by which a collector's time limit is below ours, so that a slow tool loses only its own answer."""
 
 RecordCallback = Callable[[str, HostRecord], None]
 
@@ -53,7 +53,7 @@ def gather(
     except (KeyboardInterrupt, SystemExit) as stop:
         transport.close()
         raise RunInterrupted(
-            _with_unanswered(hosts, records, "the run was interrupted before it answered"), stop
+            _with_unanswered(hosts, records, "the run was interrupted before the host answered"), stop
         ) from None
     if len(records) < len(hosts):
         transport.close()

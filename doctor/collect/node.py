@@ -30,7 +30,7 @@ def host_name(name: str, fleet: Inventory | None, environ: Mapping[str, str]) ->
     try:
         return validate_host(chosen_name or node_name.partition(".")[0], "--name" if name else "this host's own name")
     except InventoryError as error:
-        raise CommandError(f"{error}; --name gives it one", 2 if name else 78) from None
+        raise CommandError(f"{error}; expected --name NAME", 2 if name else 78) from None
 
 
 def _find_in_fleet(hosts: Sequence[str], node_name: str) -> str:

@@ -77,10 +77,15 @@ class Assembly:
         except (ValueError, zlib.error):
             data, unpack = b"", zlib.decompressobj()
         if not unpack.eof:
-            raise TornRecord("its lines do not make a record: a launcher mixed them with others'?")
+            raise TornRecord(
+                "its lines do not form a record: the launcher probably mixed them with lines of other hosts"
+            )
         return data
 
     def incomplete(self) -> Iterator[tuple[str, str]]:
         """The hosts whose lines have not all come, and how many have."""
         for (name, _, count), parts in self._parts.items():
-            yield name, f"{len(parts)} of {count} lines of its record came: a launcher cut them? --out DIR does without"
+            yield (
+                name,
+                f"{len(parts)} of {count} lines of its record arrived: the launcher probably cut them; --out DIR avoids this",
+            )

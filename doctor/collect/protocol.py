@@ -34,7 +34,7 @@ class CollectOptions(msgspec.Struct, frozen=True):
     sudo: bool = False
     """Probes that need root go through ``sudo -n``."""
     within: tuple[str, ...] = ()
-    """Words put before what must look where the job runs: ``docker exec -i NAME``."""
+    """Command prefix that enters the job's container: ``docker exec -i NAME``."""
 
 
 class RequestTemplate:
@@ -110,7 +110,7 @@ def shared_modules(facts: Iterable[type[Fact]]) -> list[str]:
 def parse_response(result: CommandResult, marker: str, local: bool = False) -> HostRecord:
     """The record in what a host printed, whatever its login shell printed before and after.
 
-    Raises: Unreached when there is none, with the host's own words for why.
+    Raises: TransportError when there is none, with the host's error output.
     """
     body, begun = framed_record(result.out.decode("utf-8", "replace"), marker)
     if body is None:
@@ -150,10 +150,10 @@ def no_answer_error(result: CommandResult, begun: bool) -> TransportError:
     if problem:
         return TransportError("no-python", problem, partial_result=result)
     if begun:
-        return TransportError("lost", "the answer broke off midway", partial_result=result)
+        return TransportError("lost", "the answer is incomplete", partial_result=result)
     text = strip_control_chars(_last_line(errors) or _last_line(result.out.decode("utf-8", "replace")))
     ended = f"signal {-result.code}" if result.code < 0 else f"exit status {result.code}"
-    ending = f": {text}" if text else " and said nothing"
+    ending = f": {text}" if text else " without output"
     return TransportError(
         "shell", f"the login shell did not start the collector ({ended}){ending}", partial_result=result
     )

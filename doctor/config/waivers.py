@@ -105,7 +105,7 @@ class _WaiverMatcher:
         missed = [waiver for waiver in self.expired if waiver in self.expired_matches]
         notes += [f"waiver of {waiver} expired on {waiver.until.isoformat()}: {waiver.reason}" for waiver in missed]
         idle = [str(waiver) for waiver in self.active if waiver not in self.used and _was_evaluated(waiver, report)]
-        notes += [f"nothing to waive any more: {'; '.join(idle)}"] if idle else []
+        notes += [f"waivers without a finding: {'; '.join(idle)}"] if idle else []
         return notes
 
 

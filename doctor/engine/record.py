@@ -33,13 +33,13 @@ class Run(msgspec.Struct, frozen=True):
     launch: dict[str, Any] = {}
     """The job's intent, as `doctor.job.Launch` was made from it."""
     rank_table: dict[str, str] = {}
-    """``path`` and ``text`` of the rank table that was judged, or ``path`` and ``error``."""
+    """``path`` and ``text`` of the checked rank table, or ``path`` and ``error``."""
     notes: tuple[str, ...] = ()
     version: str = ""
     smoke: dict[str, Any] = {}
     """`doctor.smoke.model.SmokeRun` as builtins with keys of text; empty when no smoke run was made."""
     checks: tuple[str, ...] = ()
-    """The checks that it was made for; empty when that is not told."""
+    """The checks that it was made for; empty if unknown."""
 
 
 _WORD = r"pass(?:word|wd|phrase)|secret|token|api[_-]?key|access[_-]?key|credential"

@@ -153,13 +153,13 @@ class Report(msgspec.Struct, frozen=True):
     """A whole run, judged."""
 
     source: str
-    """Where the host list came from, in words: ``64 hosts from SLURM_JOB_NODELIST``."""
+    """Source of the host list: ``64 hosts from SLURM_JOB_NODELIST``."""
     hosts: tuple[str, ...]
     outcomes: tuple[Outcome, ...]
     started: str = ""
     """UTC, ISO 8601."""
     seconds: float = 0.0
     notes: tuple[str, ...] = ()
-    """What the reader must know beside the outcomes: not looked at, cut short, fallbacks."""
+    """Notes beside the outcomes: skipped parts, interruptions, fallbacks."""
     smoke: SmokeSummary | None = None
     """The smoke run in figures, if one was made."""

@@ -32,9 +32,9 @@ class HostResult(msgspec.Struct, frozen=True):
 
     host: str
     state: Literal["applied", "busy", "refused", "stopped"]
-    """``find_activity`` and ``refused``: nothing was done on it; ``stopped``: some of it was, or may have been."""
+    """``find_activity`` and ``refused``: nothing was done on it; ``stopped``: some steps were done, or may have been."""
     applied: tuple[str, ...] = ()
-    """The steps that were made, as they are said."""
+    """Descriptions of the completed steps."""
     reason: str = ""
 
 
@@ -78,11 +78,11 @@ class PlanApplier:
         )
         if current_plan.failure or current_plan.digest != host_work.host_plan.digest:
             return HostResult(
-                executors.host, "refused", reason=current_plan.failure or "it is no longer as it was planned"
+                executors.host, "refused", reason=current_plan.failure or "its state differs from the plan"
             )
         activity = () if self.force else find_activity(executors.most_privileged())
         return (
-            HostResult(executors.host, "busy", reason=f"{'; '.join(activity[:3])} (--force goes on)")
+            HostResult(executors.host, "busy", reason=f"{'; '.join(activity[:3])} (--force proceeds)")
             if activity
             else None
         )
@@ -113,9 +113,9 @@ class PlanApplier:
             self.journal.record_end(number, remote.host, None, str(why), ran=False)
             raise
         except ConnectionLost as why:
-            self.journal.record_end(number, remote.host, None, f"not known: {why}")
+            self.journal.record_end(number, remote.host, None, f"unknown: {why}")
             raise _HostStopped(
-                f"lost while it was at “{description}”, which may have been done or not: {why}"
+                f"connection lost during “{description}”, which may or may not be complete: {why}"
             ) from None
         code = response.get("code", 0)
         self.journal.record_end(number, remote.host, code, f"{response.get('out', '')}\n{response.get('err', '')}")

@@ -26,7 +26,7 @@ from doctor.session.examine import Examination, ExamineOptions, examine, replay
 from doctor.transport import Transport
 
 MAX_PARALLEL_HOSTS = 64
-"""Hosts that are looked at, at once."""
+"""Hosts inspected in parallel."""
 
 
 class FixContext(msgspec.Struct, frozen=True):
@@ -38,7 +38,7 @@ class FixContext(msgspec.Struct, frozen=True):
     options: ExamineOptions
     plan_context: PlanContext
     apply_policy: Callable[[Report], Report]
-    """Sets apart what is waived."""
+    """Applies the waivers."""
 
     def examine_hosts(
         self,
@@ -128,7 +128,7 @@ def changed_hosts(saved: FixPlan, now: FixPlan) -> dict[str, str]:
     for old in saved.plans_to_apply:
         new = present.get(old.host)
         if new is None:
-            differences[old.host] = "the checks no longer find what was planned for"
+            differences[old.host] = "the planned findings no longer exist"
         elif new.failure:
             differences[old.host] = new.failure
         elif new.digest != old.digest:
@@ -140,7 +140,7 @@ def _describe_difference(old: HostPlan, new: HostPlan) -> str:
     if {(treated_finding.check, treated_finding.playbook) for treated_finding in old.treated} != {
         (treated_finding.check, treated_finding.playbook) for treated_finding in new.treated
     }:
-        return "the checks find something else than was planned for"
+        return "the findings differ from the planned ones"
     changed = next(
         (
             old_step.description
@@ -150,5 +150,7 @@ def _describe_difference(old: HostPlan, new: HostPlan) -> str:
         "",
     )
     return (
-        f"what “{changed}” would meet is another by now" if changed else "what the steps would meet is another by now"
+        f"the state that “{changed}” changes is different now"
+        if changed
+        else "the state that the steps change is different now"
     )

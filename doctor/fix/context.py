@@ -21,7 +21,7 @@ class PlanContext(msgspec.Struct, frozen=True, kw_only=True):
     config: str = ""
     launch: dict[str, Any] = {}
     environ: dict[str, str] = {}
-    """What mattered to the job."""
+    """The environment variables that are relevant to the job."""
     rank_table: str = ""
     sudo: bool = False
     timeout: float = 60.0

@@ -18,9 +18,9 @@ from doctor.remedy.playbook import PlaybookStep
 from doctor.transport import Transport
 
 MAX_OUTPUT_BYTES = 65536
-"""Bytes of what a command says."""
+"""Bytes of a command's output."""
 READ_SECONDS = 30.0
-"""For a command that only looks."""
+"""For a read-only command."""
 
 
 class HostExecutors:
@@ -94,7 +94,7 @@ def _probe_before(remote: RemoteExecutor, step: PlaybookStep, state: FileState |
     response = _run_read_only(remote, step.before)
     if response["code"] or response.get("cut"):
         return StepProbe(
-            failure=f"`{step.before}` {describe_failure(response)}, and without what is there now nothing can be undone"
+            failure=f"`{step.before}` {describe_failure(response)}, so the current state is unknown and the step could not be undone"
         )
     return StepProbe(before=response["out"].strip(), file=state)
 
@@ -137,21 +137,21 @@ def find_activity(remote: RemoteExecutor) -> tuple[str, ...]:
     try:
         response = remote.call("busy", READ_SECONDS)
     except RequestRejected as why:
-        return (f"who uses its accelerators is not known: {why}", *_jobs(remote))
+        return (f"the users of its accelerators are unknown: {why}", *_jobs(remote))
     activity = [
         f"process {holder['pid']} ({strip_control_chars(holder['name'])}, {strip_control_chars(holder['user'])})"
         f" uses {holder['what']}"
         for holder in response["holders"]
     ]
     if response["hidden"]:
-        activity.append(f"{response['hidden']} processes cannot be looked into without root")
+        activity.append(f"{response['hidden']} processes cannot be inspected without root")
     if response["trouble"]:
         activity.append(strip_control_chars(response["trouble"]))
     return (*activity, *_jobs(remote))
 
 
 _NO_SLURM = ("Invalid node name", "_establish_config_source", "establish a configuration source")
-"""What squeue says where it is installed and there is no cluster, or not one with this host."""
+"""Errors of squeue if there is no cluster, or none with this host."""
 
 
 def _jobs(remote: RemoteExecutor) -> list[str]:
@@ -161,7 +161,7 @@ def _jobs(remote: RemoteExecutor) -> list[str]:
         try:
             process = subprocess.run(argv, capture_output=True, text=True, timeout=20, stdin=subprocess.DEVNULL)
         except (OSError, subprocess.TimeoutExpired):
-            return ["Slurm does not tell its jobs: squeue did not answer"]
+            return ["Slurm's jobs on it are unknown: squeue did not answer"]
         code, out, err = process.returncode, process.stdout, process.stderr
     else:
         sh = 'command -v squeue >/dev/null || exit 0; squeue -h -w "$(hostname -s)" -o %i'
@@ -171,7 +171,7 @@ def _jobs(remote: RemoteExecutor) -> list[str]:
         return (
             []
             if any(pattern in err for pattern in _NO_SLURM)
-            else [f"Slurm does not tell its jobs: {strip_control_chars(err)}"]
+            else [f"Slurm's jobs on it are unknown: {strip_control_chars(err)}"]
         )
     return [f"Slurm job {strip_control_chars(job, 40)} runs on it" for job in out.split()]
 

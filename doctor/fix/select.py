@@ -65,7 +65,7 @@ def placeholder_values(finding: Finding, host: str) -> dict[str, Any]:
 def choose_playbooks(report: Report, playbooks: Sequence[Playbook], names: Collection[str] = ()) -> PlaybookChoice:
     """The playbooks for every finding: all that treat it, but for the explicit ones that are not among ``names``.
 
-    ``names``: checks, areas or playbooks. Where a playbook is named, a finding that only others treat is left alone.
+    ``names``: checks, areas or playbooks. Where a playbook is named, findings of other playbooks are not treated.
     """
     by_host: dict[str, list[Treatment]] = {}
     untreated: list[Untreated] = []
@@ -113,10 +113,8 @@ def _is_requested(playbook: Playbook, check: str, names: Collection[str], report
 def _without_playbook(host: str, check: str, playbooks: Sequence[Playbook]) -> Untreated:
     explicit = [playbook.name for playbook in playbooks if playbook.explicit]
     if explicit:
-        return Untreated(
-            host, check, f"only when it is named: doctor fix {' or '.join(explicit)}", "explicit", explicit[0]
-        )
-    return Untreated(host, check, "no playbook treats it: see doctor explain " + check, "none")
+        return Untreated(host, check, f"only when named: doctor fix {' or '.join(explicit)}", "explicit", explicit[0])
+    return Untreated(host, check, "no playbook for it: see doctor explain " + check, "none")
 
 
 def _exclusion(treatment: Treatment, host: str) -> Untreated | None:
@@ -144,7 +142,7 @@ def _not_evaluated(report: Report) -> Iterator[Untreated]:
         for host, reason in outcome.unknown.items():
             yield Untreated(host, outcome.check, strip_control_chars(redact(reason.text)), "unknown")
         for host in outcome.crashed:
-            yield Untreated(host, outcome.check, "the check itself broke", "unknown")
+            yield Untreated(host, outcome.check, "the check crashed", "unknown")
 
 
 def ready_steps(treatments: Iterable[Treatment], host: str) -> list[ReadyStep]:

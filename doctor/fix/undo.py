@@ -27,7 +27,7 @@ class UndoResult(msgspec.Struct, frozen=True):
     ok: bool
     detail: str
     host_lost: bool = False
-    """The host is gone."""
+    """The host is unreachable."""
 
 
 class JournalUndoer:
@@ -54,7 +54,7 @@ class JournalUndoer:
         """Why no more is tried on this host."""
         if result.host_lost:
             return result.detail
-        return "interrupted before it" if self.stop_event.is_set() else ""
+        return "interrupted before this step" if self.stop_event.is_set() else ""
 
     def _undo_step(self, executors: HostExecutors, step: UndoStep) -> UndoResult:
         lost = ok = False
@@ -74,7 +74,7 @@ class JournalUndoer:
         response = remote.call("run", STEP_SECONDS, sh=step.run, limit=MAX_OUTPUT_BYTES)
         ok = not response["code"] and not response.get("trouble")
         if not ok and step.before and self._is_original(remote, step):
-            return True, "was as before already"
+            return True, "already as before"
         return ok, "" if ok else f"the command {describe_failure(response)}"
 
     def _is_original(self, remote: RemoteExecutor, step: UndoStep) -> bool:

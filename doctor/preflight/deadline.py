@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from doctor.engine.record import HostRecord
 
 HEARTBEAT_SECONDS = 10.0
-"""Seconds between two signs of life."""
+"""Seconds between two progress lines."""
 
 
 class Heartbeat:
@@ -21,7 +21,7 @@ class Heartbeat:
     def __init__(self, stream: TextIO | None, start_time: float, interval: float = HEARTBEAT_SECONDS) -> None:
         self.stream, self.start_time, self.interval = stream, start_time, interval
         self.total = self.answered = self.unreachable = 0
-        self.activity = "looking for the hosts"
+        self.activity = "detecting the hosts"
         self._stop_event = threading.Event()
         if stream is not None:
             threading.Thread(target=self._print_lines, daemon=True).start()

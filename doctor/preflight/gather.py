@@ -52,7 +52,7 @@ def examine_or_follow(flight: Preflight) -> Examination | int:
         chosen = "local"
     if chosen == "local" and flight.preflight_options.scope == "auto" and flight.tier == "smoke":
         flight.tier = "standard"
-        flight.notes.append("the smoke run is rank 0's, with all hosts; this process looks at its own host alone")
+        flight.notes.append("rank 0 runs the smoke run on all hosts; this process checks only its own host")
     _checks(flight)
     flight.inventory = _fleet(flight, context, chosen)
     return _examine(flight, flight.inventory)
@@ -82,7 +82,7 @@ def _checks(flight: Preflight) -> None:
     selected = choose_checks(flight.catalog, options.select, options.ignore, roots=True)
     flight.selected_checks, flight.excluded_checks = checks_of_tier(selected, flight.tier)
     if flight.excluded_checks:
-        flight.notes.append(f"not looked at in tier {flight.tier}: {', '.join(flight.excluded_checks)}")
+        flight.notes.append(f"not checked in tier {flight.tier}: {', '.join(flight.excluded_checks)}")
     if not flight.selected_checks:
         raise InputError(f"--select, --ignore and --tier {flight.tier} leave no check to run")
 
@@ -158,7 +158,7 @@ def _follow_leader(flight: Preflight, context: JobContext, chosen: Scope) -> int
 
     from doctor.preflight.host_leader import LeaderVerdict, join
 
-    flight.heartbeat.activity = "waiting for the process that looks for this host"
+    flight.heartbeat.activity = "waiting for the process that checks this host"
     leader_or_verdict = join(context, chosen, flight.end - 1.0, environ=flight.environ, about=shlex.join(sys.argv[1:]))
     if isinstance(leader_or_verdict, LeaderVerdict):
         if leader_or_verdict.reason:

@@ -76,7 +76,7 @@ def print_advice(preflight: Preflight, report: Report, verdict_code: int) -> Non
     for text in oneline.advice(report, checks_by_name, 4 if command else 5):
         print_stderr(text)
     if command:
-        print_stderr(f"To mend it: {command}")
+        print_stderr(f"To fix it: {command}")
 
 
 def write_reports(preflight: Preflight, report: Report, examination: Examination | None, verdict_code: int) -> None:

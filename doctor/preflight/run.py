@@ -50,19 +50,19 @@ class Preflight:
         self.inventory: Inventory | None = None
         self.context: JobContext | None = None
         self.leader: Leader | None = None
-        """Those for whom this process looks, too."""
+        """Connections of the ranks that wait for this process's verdict."""
         self.records: dict[str, HostRecord] = {}
         self.notes: list[str] = []
         self.skipped: tuple[str, ...] = ()
-        """What DOCTOR_SKIP leaves out."""
+        """The checks that DOCTOR_SKIP disables."""
         self.written: set[str] = set()
         self.cause = ""
-        """Why nothing was judged, in a word."""
+        """Why nothing was checked, in a word."""
         self.format_targets = requested_targets(options.formats)
         self.events = EventStreams()
         self.code: int | None = None
         self.line_input: tuple[Report, int, SpareSelection | None] | None = None
-        """What the line is to say, once that is settled."""
+        """Content of the one line, once known."""
         self.line = ""
         self._print_lock = threading.Lock()
         self.heartbeat = Heartbeat(None if options.quiet else sys.stderr, start_time)
@@ -93,7 +93,7 @@ class Preflight:
     def _examine_and_report(self) -> int:
         if skips_all(self.environ):
             self.skipped = ("all",)
-            self.notes.append("DOCTOR_SKIP=all: nothing was looked at")
+            self.notes.append("DOCTOR_SKIP=all: nothing was checked")
             return self._finish(self.all_unknown_report("DOCTOR_SKIP=all"), None, Exit.HEALTHY)
         examination = examine_or_follow(self)
         if isinstance(examination, int):  # another process of this host has looked
@@ -109,10 +109,10 @@ class Preflight:
         fleet = self.inventory
         if fleet is None or not self.selected_checks:
             self.cause = "interrupted"
-            report = self.all_unknown_report("interrupted before any host was looked at")
+            report = self.all_unknown_report("interrupted before any host was checked")
             return self._finish(report, None, _signal_code(stop))
         rank_table = self.preflight_options.hosts.rank_table or ""
-        why = "the run was interrupted before it answered"
+        why = "the run was interrupted before the host answered"
         examination = examine_partial(
             fleet,
             self.records,
@@ -282,7 +282,7 @@ def _need_notes(selection: SpareSelection) -> list[str]:
     out = "; ".join(f"{host} ({', '.join(checks)})" for host, checks in selection.excluded.items())
     spare = f", {len(selection.spares)} healthy spares" if selection.spares else ""
     outcome = "met" if selection.code == Exit.HEALTHY else "not met"
-    return [f"--need {selection.need}: {outcome}{spare}{'; left out: ' if out else ''}{out}"]
+    return [f"--need {selection.need}: {outcome}{spare}{'; excluded: ' if out else ''}{out}"]
 
 
 def _signal_code(stop: BaseException) -> int:

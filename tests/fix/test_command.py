@@ -106,13 +106,13 @@ def test_a_saved_plan_is_shown_and_one_without_anything_is_not_applied(state: Pa
 
 def test_a_plan_that_cannot_be_saved_is_one_line(state: Path) -> None:
     state.parent.write_text("a file in the way")
-    with pytest.raises(store.PlanStoreError, match="expected a folder to keep the plan in"):
+    with pytest.raises(store.PlanStoreError, match="expected a writable folder for the plan"):
         store.save(FixPlan(SCHEMA, ID, "", "1", "", (), (), (), ()), {"XDG_STATE_HOME": str(state.parents[1])})
 
 
 def test_a_plan_is_applied_or_taken_back_by_one_at_a_time(state: Path) -> None:
     empty = FixPlan(SCHEMA, ID, "", "1", "a test", ("a1",), (), (), ())
     place = store.save(empty, {"XDG_STATE_HOME": str(state.parents[1])})
-    with store.lock_plan(place), pytest.raises(CommandError, match="is being applied or taken back just now"):
+    with store.lock_plan(place), pytest.raises(CommandError, match="is being applied or undone by another process"):
         application(["fix"])(["fix", "--undo", ID, "--yes"])
     assert fix("--undo", ID, "--yes") == 0

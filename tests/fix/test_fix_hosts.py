@@ -252,7 +252,7 @@ def test_what_has_changed_since_the_plan_is_not_touched(site: Site) -> None:
     was = [site.sees(host) for host in site.hosts]
     said = site.fix(plan, "--apply", "--yes", code=10)
     assert f"{two}: what “Write it down” would meet is another by now" in said
-    assert f"{three}: the checks no longer find what was planned for" in said
+    assert f"{three}: the planned findings no longer exist" in said
     assert [site.sees(host) for host in site.hosts] == was, one
 
 
@@ -310,7 +310,7 @@ def test_a_sysctl_that_cannot_be_set_ends_it_there_and_says_what_stands(site: Si
     assert "permission denied" in said
     assert "not begun: fix[0002-0003]" in said
     assert [site.queue(host) for host in others] == [128, 128]
-    assert "was as before already" in site.fix("--undo", site.ids()[0], "--yes")
+    assert "already as before" in site.fix("--undo", site.ids()[0], "--yes")
 
 
 def test_steps_that_do_not_turn_the_check_green_end_it(site: Site) -> None:
@@ -325,7 +325,7 @@ def test_root_comes_through_sudo_or_nothing_is_touched(site: Site) -> None:
     host = site.hosts[0]
     was = site.sees(host)
     said = site.fix("queues", "-w", host, "-l", "asks", "--apply", "--yes", code=10)
-    assert "no root: sudo -n: a password is required" in said
+    assert "root is not available: sudo -n: a password is required" in said
     assert site.sees(host) == was
     said = site.fix("queues", "-w", host, "-l", "may", "--apply", "--yes")
     assert "as root through sudo -n" in said

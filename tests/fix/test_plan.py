@@ -31,7 +31,7 @@ def test_commands_and_files_are_shown_as_they_will_be() -> None:
 
 def test_a_file_that_is_so_already_is_left_out() -> None:
     one = planned(book("mend", ["short"], file()), StepProbe(file=state(b"x = 2\n")))
-    assert one.steps[0].skip == "it is so already"
+    assert one.steps[0].skip == "already in this state"
     assert not one.has_actions
     assert treated_checks(one) == set()
 

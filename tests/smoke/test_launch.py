@@ -277,7 +277,7 @@ FOREIGN: dict[str, Line] = {
 def test_a_line_that_cannot_be_understood(name: str) -> None:
     found = trouble(play(agent("b", lambda ranks: [*life(ranks), FOREIGN[name], *alive(ranks)]))[0])
     assert (found.kind, found.culprit_ranks) == ("silent", (2, 3))
-    assert found.text.startswith("b: its agent says what cannot be understood: ")
+    assert found.text.startswith("b: its agent sent an invalid message: ")
 
 
 @given(st.binary(max_size=200))
@@ -353,7 +353,7 @@ def test_the_process_that_ranks_come_from_is_killed() -> None:
     b = agent("b", lambda ranks: [*life(ranks), event(-1, "exit", status=9), *alive(ranks)])
     found = trouble(play(b)[0])
     assert (found.kind, found.culprit_ranks) == ("dead", (2, 3))
-    assert found.text == "the process that its ranks come from: killed by signal 9"
+    assert found.text == "the parent process of its ranks: killed by signal 9"
 
 
 def test_a_rank_that_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -376,7 +376,7 @@ def test_the_port_to_meet_at_is_taken() -> None:
     a = agent("a", port=0, port_error="port 29500: Address already in use")
     found = trouble(play(agent("b"), a)[0])
     assert (found.kind, found.culprit_ranks) == ("never-joined", (0,))
-    assert found.text == "nothing can listen where the ranks are to meet: port 29500: Address already in use"
+    assert found.text == "the rendezvous port cannot be opened: port 29500: Address already in use"
     assert not a.told("start")
 
 

@@ -42,7 +42,7 @@ Host key verification failed.
         ("Received disconnect from 10.0.0.7 port 22:2: Too many authentication failures\nDisconnected from 10.0.0.7",
          "auth", "the login as alice was refused"),
         (("No ED25519 host key is known for 10.0.0.7 and you have requested strict checking.\n"
-         "Host key verification failed."), "key-unknown", "its host key is not known"),
+         "Host key verification failed."), "key-unknown", "its host key is unknown"),
         (CHANGED, "key-changed", "its host key has changed: it shows SHA256:KU3bTg8HYjrsBLxIBi8mBWHNiQcLMmjStQ6aXl"),
         ("@ WARNING: REVOKED HOST KEY DETECTED! @\nHost key verification failed.", "key-revoked", "its host key is"),
         ("command-line: line 0: Bad configuration option: x", "error", "ssh failed: command-line: line 0: Bad"),
@@ -50,7 +50,7 @@ Host key verification failed.
         ("debug1: Sending command: x\nTransferred: sent 1, received 2 bytes\ndebug1: Exit status -1", "lost",
          "the connection was cut before the command ended"),
         (("debug1: Sending command: x\ndebug1: client_input_channel_req: channel 0 rtype exit-signal reply 0\n"
-         "debug1: Exit status -1"), "error", "the command was ended by a signal"),
+         "debug1: Exit status -1"), "error", "the command was killed by a signal"),
     ],
 )  # fmt: skip
 def test_each_sign_has_its_kind(log: str, kind: str, text: str) -> None:

@@ -130,7 +130,7 @@ def test_a_host_that_floods_holds_up_no_other(fleet: Fleet, carry: Callable[...,
         assert transport.run(fleet.hosts[2], "echo fine", b"", 10).out == b"fine\n"
         with pytest.raises(TransportError) as stop:
             flood.result(20)
-    assert (stop.value.kind, stop.value.text) == ("flood", "it printed more than 1 MiB, and was cut off")
+    assert (stop.value.kind, stop.value.text) == ("flood", "it printed more than 1 MiB, and was closed")
     talk.close(0.1)
 
 

@@ -246,7 +246,7 @@ class TestACommand:
         class Inventing(Killing):
             signal = "WHIM"
 
-        assert client.stop(lambda link: Inventing().serve(link)).text == "the command was ended by a signal, WHIM"
+        assert client.stop(lambda link: Inventing().serve(link)).text == "the command was killed by a signal, WHIM"
 
     def test_without_an_exit_status_did_not_go_well(self, client: Client) -> None:
         class Mute(Server):

@@ -154,7 +154,7 @@ class TestProxyCommand:
     @pytest.mark.parametrize(
         ("command", "words"),
         [
-            ("sh -c 'echo no way through >&2; exit 1'", "its ProxyCommand did not reach it: no way through"),
+            ("sh -c 'echo no way through >&2; exit 1'", "its ProxyCommand could not connect to it: no way through"),
             ("/no/such/program", "No such file|not found"),
             ("cat /dev/null", "closed the connection at once"),
             ("sleep 1000", "no SSH banner within 1 s"),

@@ -33,7 +33,7 @@ def split_stale(records: Sequence[NodeFileRecord], this_job: str) -> tuple[list[
             why = f"of Slurm job {record_job}, this is {this_job}" if record_job != this_job else ""
         elif latest and age > MAX_AGE_DIFFERENCE:
             hours = age.total_seconds() / 3600
-            why = f"{hours:.1f} h older than {latest.location}: left by an earlier run, or a clock is wrong"
+            why = f"{hours:.1f} h older than {latest.location}: from an earlier run, or a clock is wrong"
         if why:
             stale.append(UnusableFile(look.name, look.location, why))
         else:
@@ -49,7 +49,7 @@ def newest_by_name(records: Sequence[NodeFileRecord]) -> tuple[list[NodeFileReco
         older = by_name.pop(canonical_host(record.name), None)
         if older:
             notes.append(
-                f"{record.name} left more than one record: {record.location} is judged, {older.location} is older"
+                f"{record.name} has more than one record: {record.location} is used, {older.location} is older"
             )
         by_name[canonical_host(record.name)] = record
     return list(by_name.values()), notes

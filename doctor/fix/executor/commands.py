@@ -33,7 +33,7 @@ def run_shell(text, seconds, limit):
     while ended(pid) is None and time.time() < deadline:  # it has closed its output and works on
         time.sleep(0.01)
     if ended(pid) is None:
-        result["trouble"] = "did not end within %g s, and was ended" % seconds
+        result["trouble"] = "did not end within %g s, and was killed" % seconds
         signal_group(pid, signal.SIGKILL)
     result["code"] = exit_code(os.waitpid(pid, 0)[1])
     for fd in output:

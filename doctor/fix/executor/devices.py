@@ -31,7 +31,7 @@ def busy(_request):
 def gpu_users():
     """The processes that nvidia-smi lists, and why it does not, if so."""
     result = run_shell("nvidia-smi --query-compute-apps=pid --format=csv,noheader", 20, 65536)
-    problem = "nvidia-smi does not tell who uses the GPUs" if result["code"] else ""
+    problem = "nvidia-smi does not list the GPUs' processes" if result["code"] else ""
     return [device_user(pid, "a GPU") for pid in result["out"].split() if pid.isdigit()], problem
 
 

@@ -49,7 +49,7 @@ class TreeReader:
         """A text that no other object may have."""
         text = self.text(where, path, field)
         if text in taken:
-            self.problems.append(RankTableProblem("value", f"{path}.{field}", field, text, "a name of its own"))
+            self.problems.append(RankTableProblem("value", f"{path}.{field}", field, text, "a unique name"))
         elif text is not None:
             taken.add(text)
 

@@ -23,21 +23,21 @@ _THREAD = re.compile(r"(Current thread|Thread) 0x[0-9a-f]+ \(most recent call fi
 _FAILURE_TEXTS = {
     "not-started": "did not start",
     "never-joined": "did not join",
-    "mismatch": "called another collective than the others",
+    "mismatch": "called a different collective than its group",
     "order": "wait for each other in different collectives",
     "dead": "died",
-    "left": "left while others waited",
+    "left": "exited while other ranks waited",
     "stopped": "stopped by SIGSTOP or a debugger",
     "frozen": "frozen by a cgroup",
     "blocked": "blocked outside of a collective",
-    "busy": "computes and does not come back",
+    "busy": "computes and does not return",
     "input": "waits for its data loader",
     "network": "in one collective, and no bytes arrive",
-    "silent": "on a host that says nothing any more",
-    "budget": "not done when the time was up",
+    "silent": "on a host that no longer responds",
+    "budget": "not finished within the time limit",
 }
 _STAGE_FAILURE_KINDS = ("not-started", "never-joined")
-"""Kinds that say the stage by themselves."""
+"""Kinds that imply the stage."""
 
 
 def smoke_lines(summary: SmokeSummary, full: bool) -> Details:
@@ -46,7 +46,7 @@ def smoke_lines(summary: SmokeSummary, full: bool) -> Details:
         line for failure in summary.failures[: None if full else 1] for line in _failure_lines(failure, summary, full)
     ]
     if summary.unfinished_stages:
-        lines.append(("not done", ", ".join(summary.unfinished_stages)))
+        lines.append(("not finished", ", ".join(summary.unfinished_stages)))
     lines.append(("ran", _ran(summary)))
     lines += label_lines("ranks", _environment_lines(summary))
     if summary.stages:
@@ -137,7 +137,9 @@ def _environment_lines(summary: SmokeSummary) -> list[str]:
 def _layouts(summary: SmokeSummary) -> list[str]:
     compared = [f"{layout.layout} {_share(layout.error)}" for layout in summary.layouts if layout.error is not None]
     missed = [layout.layout for layout in summary.layouts if layout.error is None]
-    lines = [f"{', '.join(compared)} (largest relative error of the loss against the serial twin)"] if compared else []
+    lines = (
+        [f"{', '.join(compared)} (largest relative error of the loss against the reference run)"] if compared else []
+    )
     return lines + ([f"not compared: {', '.join(missed)}"] if missed and compared else [])
 
 

@@ -97,10 +97,10 @@ def _too_long(trace: LayoutTrace, events: dict[int, TrainingStep]) -> bool:
 
 def _sum_defect(trace: LayoutTrace, step: int, kind: str, count: int, share: float, root: bool) -> Defect:
     over = {"data": "data-parallel ranks", "micro": "micro-batches", "both": "ranks and micro-batches"}[kind]
-    template = (
-        "the gradient of step {step} is {share} times the serial twin's: a sum over {count} {over}, not their mean"
-    )
+    template = "the gradient of step {step} is {share} times that of the reference run: a sum over {count} {over}, not their mean"
     if root:
-        template = "the reduced gradient of step {step} is longer than any of the {count} local ones: no mean can be"
+        template = (
+            "the reduced gradient of step {step} is larger than any of the {count} local ones, which a mean cannot be"
+        )
     values = {"share": float(f"{share:.4g}"), "count": count, "over": over}
     return Defect(SUMMED, kind, trace, step, (), template, values, root=root)

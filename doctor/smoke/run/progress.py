@@ -74,7 +74,7 @@ class StageProgress:
     def _imported(self, host: str, event: WorkerEvent, fields: dict[str, Any], now: float) -> None:
         seconds = fields.get("seconds")
         if not isinstance(seconds, (int, float)):
-            raise InvalidMessage("an import without its seconds")
+            raise InvalidMessage("an import without its duration")
         self.imports[host] = max(self.imports.get(host, 0.0), float(seconds))
         self._loaded |= set(self.ranks[host]) if event.rank == -1 else {event.rank}
         self.last_import = now
@@ -88,7 +88,7 @@ class StageProgress:
 
     def _group(self, host: str, event: WorkerEvent, fields: dict[str, Any], now: float) -> None:
         if not all(0 <= rank < self.plan.world for rank in event.ranks):
-            raise InvalidMessage("a process group of ranks that are not")
+            raise InvalidMessage("a process group of unknown ranks")
         self.groups[event.gid] = (strip_control_chars(event.name, 60), event.ranks)
 
     def _stage(self, host: str, event: WorkerEvent, fields: dict[str, Any], now: float) -> None:
@@ -122,7 +122,7 @@ class StageProgress:
             text = (
                 error_text
                 if error_text and not started
-                else f"the process that its ranks come from: {describe_wait_status(event.status)}"
+                else f"the parent process of its ranks: {describe_wait_status(event.status)}"
             )
             self.parent_exits.setdefault(host, ParentExit("dead" if started else "not-started", text, now))
 
@@ -174,7 +174,7 @@ class StageProgress:
 
     def _join_failure_text(self, ranks: Iterable[int]) -> str:
         texts = [self.join_attempts[rank].text for rank in sorted(ranks) if rank in self.join_attempts]
-        return "; ".join(dict.fromkeys(texts)) or f"it did not join within {JOIN:g} s of the last import"
+        return "; ".join(dict.fromkeys(texts)) or f"it did not join within {JOIN:g} s after the last import"
 
     def _make_failure(
         self,

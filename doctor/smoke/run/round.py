@@ -84,7 +84,7 @@ def run_single_round(
 
 def _unreached_notes(records: Mapping[str, HostRecord]) -> tuple[str, ...]:
     missed = sum(bool(record.visit.failure) for record in records.values())
-    text = f"the smoke run was made without {missed} of {len(records)} hosts, which were not reached"
+    text = f"the smoke run excluded {missed} of {len(records)} hosts, which could not be reached"
     return (text,) * bool(missed)
 
 

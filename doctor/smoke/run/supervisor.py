@@ -91,7 +91,7 @@ def smoke(
     ``on_stage`` is called for each stage that all ranks have finished. An interrupt ends the run; what came so far is
     returned.
 
-    Raises: ValueError, when the hosts do not allow what was wished for.
+    Raises: ValueError, when the hosts do not support the requested run.
     """
     return _Supervisor(
         start_agents(hosts, transport, options.master_port, local=local, within=within), options, on_stage=on_stage
@@ -296,7 +296,7 @@ class _Supervisor:
         first = next(name for name in self.endpoints if 0 in self.ranks_of(name))
         hello = self.channels.hellos[first]
         if hello.port_error:
-            text = f"nothing can listen where the ranks are to meet: {hello.port_error}"
+            text = f"the rendezvous port cannot be opened: {hello.port_error}"
             raise _RunStopped(
                 Failure("never-joined", (0,), tuple(range(1, self.plan.world)), stage="rendezvous", text=text)
             )
@@ -362,7 +362,7 @@ class _Supervisor:
         limit = LOCAL_SILENCE_LIMIT if self.local else SILENCE_LIMIT
         silent = [name for name, seconds in channels.silent_seconds.items() if seconds > limit + channels.cpu_wait]
         if silent:
-            text = f"nothing was heard of {_join_limited(silent)} for {limit:g} s"
+            text = f"no data from {_join_limited(silent)} for {limit:g} s"
             raise _RunStopped(self.make_failure("silent", silent, text, limit=limit))
         overdue = self.progress.overdue(now)
         if overdue:
@@ -422,7 +422,7 @@ class _Supervisor:
         plan = self.plan or self.provisional_plan()
         progress = self.progress or StageProgress(plan, self.began)
         leftovers = [
-            f"{name}: process {pid} ({strip_control_chars(command, 60)}) could not be ended: state {state}"
+            f"{name}: process {pid} ({strip_control_chars(command, 60)}) could not be killed: state {state}"
             for name, processes in self.channels.leftover_processes.items()
             for pid, state, command in processes[:4]
         ]
@@ -467,7 +467,7 @@ class _Supervisor:
         if self.skip_unreachable:
             return HostRecord(failed_visit(channels.lost_agents.get(name), noise, self.local))
         lost = channels.lost_agents.get(name, AgentLost("it did not answer in time", "timeout"))
-        text = f"{lost.text}{'; it said: ' if noise else ''}{noise}"
+        text = f"{lost.text}{'; its output: ' if noise else ''}{noise}"
         return HostRecord(Visit(lost.kind, text, lost.hint, local=self.local))
 
 

@@ -133,7 +133,7 @@ def _require_unchanged(plan: FixPlan, now: PlannedFix) -> PlannedFix:
         lines = [f"{clean(host, 100)}: {clean(why)}" for host, why in list(differences.items())[:8]]
         more = f"; {len(differences) - 8} more" if len(differences) > 8 else ""
         raise CommandError(
-            f"hosts changed since the plan was made: {'; '.join(lines)}{more}; nothing was applied, expected a new plan",
+            f"hosts changed since the plan: {'; '.join(lines)}{more}; nothing was applied, expected a new plan",
             10,
         )
     planned = {host_plan.host for host_plan in plan.plans_to_apply}

@@ -21,7 +21,7 @@ class FixHostOptions(NamedTuple):
 
 
 class FixAction(NamedTuple):
-    """What is to be done."""
+    """Options that choose the action."""
 
     apply: Annotated[bool, typer.Option("--apply", help="Apply the plan: a new one, or the saved PLAN.")] = False
     undo: Annotated[str, typer.Option("--undo", metavar="PLAN", help="Undo the steps of an applied plan.")] = ""
@@ -34,7 +34,7 @@ class FixAction(NamedTuple):
 
 
 class DisplayOptions(NamedTuple):
-    """How it is told."""
+    """Options of the output."""
 
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False
     color: Annotated[str, typer.Option(metavar="auto|always|never", help="Colour.")] = "auto"

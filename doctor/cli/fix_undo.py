@@ -1,4 +1,4 @@
-"""`doctor fix --undo` and ``--list``: what was applied, and how it is taken back."""
+"""`doctor fix --undo` and ``--list``."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MAX_PARALLEL_HOSTS = 64
 
 
 def undo(action: FixAction, connection: ConnectionOptions, display: DisplayOptions) -> int:
-    """Takes back what was applied. Returns the exit code: 10 when something could not be. Raises: CommandError."""
+    """Undoes an applied plan. Returns the exit code: 10 when a step could not be undone. Raises: CommandError."""
     plan_folder = with_store_errors(lambda: store.find(action.undo, os.environ))
     plan = with_store_errors(lambda: store.load(plan_folder))
     with hold_plan_lock(plan_folder):

@@ -1,4 +1,4 @@
-"""Which hosts a command looks at, and how they are reached."""
+"""Options for the hosts of a command and the connection to them."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class ConnectionOptions(NamedTuple):
 
 
 class JobOptions(NamedTuple):
-    """What the job is like."""
+    """Options that describe the job."""
 
     python: Annotated[str, typer.Option(metavar="PATH", help="The job's Python interpreter on the hosts.")] = ""
     ranks_per_host: Annotated[int, typer.Option(metavar="N", min=0, help="Ranks of the job per host.")] = 0
@@ -68,7 +68,7 @@ class JobOptions(NamedTuple):
 
     @property
     def launch(self) -> dict[str, str | int]:
-        """What was given, as `doctor.job.Launch` takes it."""
+        """The options as keywords of `doctor.job.Launch`."""
         return {name: value for name, value in self._asdict().items() if value}
 
 
@@ -88,7 +88,7 @@ def inventory(host_options: HostOptions) -> Inventory:
 
 
 def validate_product(product: str) -> None:
-    """Raises: CommandError for what is no NPU family."""
+    """Raises: CommandError for an unknown NPU family."""
     require_one_of("--product", product, ("", "A1", "A2", "A3"))
 
 

@@ -57,7 +57,8 @@ def command(
     DOCTOR_HOSTS, DOCTOR_HOSTFILE, SLURM_JOB_NODELIST, RANK_TABLE_FILE), else it is the short host name.
 
     Exit codes: as doctor check, for this host alone. With --out: 0 when the record was written, so that a finding does
-    not stop a launcher before doctor merge has checked the fleet, and 12 when it was not; with --judge as without --out.
+    not stop a launcher before doctor merge has checked the fleet, and 12 when it was not. With --judge: as without
+    --out.
     """
     validate_product(product)
     validate_connection(ConnectionOptions(within=within))
@@ -102,7 +103,7 @@ def _mode(text: str) -> int:
 
 
 def _write_record(examination: Examination, name: str, out: Path, mode: int) -> None:
-    """Writes the record whole, or not at all. Raises: CommandError."""
+    """Writes the record atomically. Raises: CommandError."""
     from doctor.collect.node import encode_record
     from doctor.collect.node_lines import encode_lines
     from doctor.config.atomic_write import write_atomic
@@ -121,7 +122,7 @@ def _write_record(examination: Examination, name: str, out: Path, mode: int) -> 
 
 
 def _write_lines(lines: Sequence[bytes]) -> None:
-    """Some whole lines a write, of a size that a pipe takes at once. Raises: OSError."""
+    """Writes complete lines, in blocks that a pipe accepts atomically. Raises: OSError."""
     sys.stdout.flush()
     for start in range(0, len(lines), LINES_PER_WRITE):
         data = b"".join(lines[start : start + LINES_PER_WRITE])

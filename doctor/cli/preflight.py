@@ -28,7 +28,7 @@ from doctor.session.output_files import requested_targets
 
 
 class LimitOptions(NamedTuple):
-    """How deep, how long, and where."""
+    """Options for tier, time limit and scope."""
 
     tier: Annotated[str, typer.Option("--tier", "-t", metavar="|".join(TIERS), help="Check tier.")] = ""
     budget: Annotated[
@@ -55,7 +55,7 @@ class SpareOptions(NamedTuple):
 
 
 class ReportingOptions(NamedTuple):
-    """What is told, and with which exit code."""
+    """Options of the output and the exit code."""
 
     report: Annotated[str, typer.Option(metavar="FILE", help="Write the report as JSON.")] = ""
     formats: Annotated[
@@ -114,7 +114,7 @@ def _preflight_options(
     checks: list[Path],
     sudo: bool,
 ) -> PreflightOptions:
-    """The words understood. Raises: CommandError."""
+    """The options of the command line as `PreflightOptions`. Raises: CommandError."""
     validate_connection(connection)
     _validate_options(bounds, spares, reporting)
     prolog = bounds.profile == "prolog"

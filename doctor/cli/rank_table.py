@@ -52,7 +52,7 @@ def command(
 ) -> None:
     """Generate a validated rank table from live hosts.
 
-    Hosts come from the same sources as in `doctor check`. Ranks follow the host order, then the NPU numbers. Version 1.0
+    Hosts come from the same sources as in `doctor check`. Ranks follow host order, then NPU numbers. Version 1.0
     for A1 and A2; 1.2, with super pods and SDIDs, for A3. Each server_id is the host's name as given here. The hosts
     must have the same NPUs; --devices chooses among them.
 
@@ -86,7 +86,7 @@ def command(
 def _collect_records(
     fleet: Inventory, connection: ConnectionOptions, ssh: SshOptions, sudo: bool, limits: TimeLimits
 ) -> dict[str, HostRecord]:
-    """What the hosts say. What else is to be known of the visit goes to stderr."""
+    """Reads the hosts; notes about the connections go to stderr."""
     from doctor.collect.fanout import RunInterrupted
     from doctor.collect.protocol import CollectOptions, split_command
     from doctor.collect.rounds import run_rounds
@@ -112,7 +112,7 @@ def _collect_records(
 
 
 def _report_problems(error: RankTableBuildError, hosts: int) -> NoReturn:
-    """Says what stands against the table, and ends."""
+    """Reports why no table is written, and exits."""
     from doctor.session.output_files import print_warning
 
     for problem in error.problems:
@@ -125,7 +125,7 @@ def _report_problems(error: RankTableBuildError, hosts: int) -> NoReturn:
 
 
 def _write_table(table: BuiltRankTable, out: str) -> None:
-    """Writes the table whole or not at all. Raises: CommandError."""
+    """Writes the table atomically. Raises: CommandError."""
     from doctor.config.atomic_write import write_atomic
     from doctor.report.layout.formatting import clean, count_noun
     from doctor.session.output_files import print_warning

@@ -81,7 +81,7 @@ def _validate_formats(output: OutputOptions, diff: bool) -> None:
 
 
 def _read(path: Path, catalog: list[Check], output: OutputOptions) -> _LoadedReport:
-    """What the file holds, whichever kind it is. Today's waivers are for what is judged today. Raises: CommandError."""
+    """Reads a saved run or a report. Current waivers apply only to a saved run. Raises: CommandError."""
     from doctor.engine.record import SCHEMA, BadRun, load_run
     from doctor.hosts.nodeset import printable_excerpt
     from doctor.report.diff.load import BadReport, parse_document, report_from_document
@@ -111,7 +111,7 @@ def _bytes(path: Path, name: str) -> bytes:
 
 
 def _evaluate_saved_run(run: Run, catalog: list[Check]) -> Report:
-    """Judged by the checks that it was made for, or whose facts some host was asked for; the others are noted."""
+    """Evaluates the checks that the run was made for, or whose facts were collected; notes the rest."""
     import msgspec
 
     from doctor.report.layout.formatting import count_noun
@@ -128,7 +128,7 @@ def _evaluate_saved_run(run: Run, catalog: list[Check]) -> Report:
 
 
 def _was_requested(run: Run, check: Check) -> bool:
-    """Where the run does not tell, and no host answered, every check stays: it will be unknown."""
+    """If the run does not record it and no host answered, every check is kept, and becomes unknown."""
     if run.checks:
         return check.name in run.checks
     if check.area == "smoke":
@@ -139,7 +139,7 @@ def _was_requested(run: Run, check: Check) -> bool:
 
 
 def _first_round(facts: Iterable[type[Fact]]) -> Iterator[type[Fact]]:
-    """What the first visit is asked for, for these facts."""
+    """The facts of the first round that these facts need."""
     for fact in facts:
         if fact.needs:
             yield from _first_round(fact.needs)
@@ -148,7 +148,7 @@ def _first_round(facts: Iterable[type[Fact]]) -> Iterator[type[Fact]]:
 
 
 def _write_difference(old: _LoadedReport, new: _LoadedReport, code: int, output: OutputOptions) -> None:
-    """What changed, in every format that was asked for."""
+    """Writes the difference in every requested format."""
     from doctor.config.atomic_write import write_atomic
     from doctor.report.diff.compare import compare
     from doctor.session.output_files import print_warning, requested_targets

@@ -64,8 +64,8 @@ def command(
 ) -> None:
     """Train a tiny model on the hosts and name the rank that fails.
 
-    Without hosts: 4 ranks on the CPUs of this machine. Hosts come from the same sources as in `doctor check`. Every host
-    needs torch for the job's interpreter (--python). The run leaves no process and no file on the hosts.
+    Without hosts: 4 ranks on the CPUs of this machine. Hosts come from the same sources as in `doctor check`. Every
+    host needs torch for the job's interpreter (--python). The run leaves no process and no file on the hosts.
 
     Exit codes: as `doctor check`.
     """

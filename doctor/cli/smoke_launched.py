@@ -1,7 +1,7 @@
 """``python -m doctor.smoke``: the smoke run on the ranks of a job, in the processes that its launcher has started.
 
-Works under torchrun, torch.distributed.launch, mpirun, srun, msrun, or a shell that sets RANK and WORLD_SIZE (or RANK_ID
-and RANK_SIZE). Without any of them it runs `doctor smoke`.
+Works under torchrun, torch.distributed.launch, mpirun, srun, msrun, or a shell that sets RANK and WORLD_SIZE (or
+RANK_ID and RANK_SIZE). Without any of them it runs `doctor smoke`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Visits every host at once and brings back what was said, within a budget that holds."""
+"""Runs the collector on all hosts in parallel, within a fixed time budget."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def gather(
 
 
 class RunInterrupted(Exception):
-    """The run was interrupted; ``records`` holds what had come, and says *unknown* for the rest."""
+    """The run was interrupted; ``records`` holds the answers so far; the rest is *unknown*."""
 
     def __init__(self, records: dict[str, HostRecord], interrupt: BaseException) -> None:
         super().__init__(str(interrupt))

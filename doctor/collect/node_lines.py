@@ -1,4 +1,4 @@
-"""A record on stdout, in lines short enough for a launcher to bring them whole.
+"""A record on stdout, in lines short enough that a launcher does not cut them.
 
 srun cuts a line at 1024 bytes and mixes the pieces of all tasks, so a record is packed, and each of its lines says
 whose it is and which of how many. mpirun cuts anywhere: what it has torn is found to be so.
@@ -83,9 +83,9 @@ class Assembly:
         return data
 
     def incomplete(self) -> Iterator[tuple[str, str]]:
-        """The hosts whose lines have not all come, and how many have."""
+        """The hosts with missing lines, and the number of lines received."""
         for (name, _, count), parts in self._parts.items():
             yield (
                 name,
-                f"{len(parts)} of {count} lines of its record arrived: the launcher probably cut them; --out DIR avoids this",
+                f"{len(parts)} of {count} lines of its record arrived: the launcher cut them? --out DIR avoids this",
             )

@@ -1,4 +1,4 @@
-"""The controller's side of the collector: how it is started, what it is asked, how its response is read."""
+"""The controller's side of the collector: its start, its request, its response."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class RequestTemplate:
 
 
 def _probes_by_prefix(options: CollectOptions) -> list[tuple[list[str], dict[str, Any]]]:
-    """The probes by the words to put before them, the host's own first."""
+    """The probes by command prefix, those without a prefix first."""
     parts: dict[tuple[str, ...], dict[str, Any]] = {(): {}}
     for fact in sorted(set(options.facts), key=lambda fact: fact.__name__):
         probe = fact.probe
@@ -108,7 +108,7 @@ def shared_modules(facts: Iterable[type[Fact]]) -> list[str]:
 
 
 def parse_response(result: CommandResult, marker: str, local: bool = False) -> HostRecord:
-    """The record in what a host printed, whatever its login shell printed before and after.
+    """The record in a host's output; other output of the login shell is ignored.
 
     Raises: TransportError when there is none, with the host's error output.
     """
@@ -144,7 +144,7 @@ class _CollectResponse(msgspec.Struct, frozen=True):
 
 
 def no_answer_error(result: CommandResult, begun: bool) -> TransportError:
-    """Why a host's Python said nothing that was meant for us, in the host's own words."""
+    """Why the collector sent no answer, with the host's error output."""
     errors = result.err.decode("utf-8", "replace")
     problem = python_problem(errors)
     if problem:

@@ -24,7 +24,7 @@ MAX_BYTES = 1 << 20
 
 
 class ConfigError(Exception):
-    """One line: what is wrong, where, and what was expected."""
+    """One line: the error, its place, and the expected value."""
 
 
 class ConfigFile(msgspec.Struct, frozen=True):

@@ -19,7 +19,7 @@ REASON = f"{VARIABLE} names it"
 
 
 class Skips(msgspec.Struct, frozen=True):
-    """What is left out."""
+    """The checks to skip."""
 
     all: bool = False
     names: frozenset[str] = frozenset()

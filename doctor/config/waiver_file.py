@@ -1,4 +1,4 @@
-"""The ``[[waive]]`` tables of a ``doctor.toml``, read: every word checked, every fault told with its place. Pure.
+"""The ``[[waive]]`` tables of a ``doctor.toml``, parsed and validated; every error has its place. Pure.
 
 [[waive]]
 check = "pid-limit-low"
@@ -47,7 +47,7 @@ class Waiver(msgspec.Struct, frozen=True):
 
 
 class Waivers(msgspec.Struct, frozen=True):
-    """What a file waives."""
+    """The waivers of a file."""
 
     path: str = ""
     entries: tuple[Waiver, ...] = ()

@@ -120,7 +120,7 @@ def _covering_waivers(finding: Finding, waivers: Sequence[Waiver]) -> list[Waive
 
 
 def _was_evaluated(waiver: Waiver, report: Report) -> bool:
-    """The check looked at all there is to waive, so that the waiver can go."""
+    """The check evaluated all hosts of the waiver, so the waiver is unused."""
     return waiver.hosts <= canonical_hosts(report.hosts) and any(
         outcome.check == waiver.check and outcome.complete and not outcome.unknown and not outcome.crashed
         for outcome in report.outcomes

@@ -100,7 +100,7 @@ ROOT_CAUSE_CHECKS = ("host-unreachable", "python3-missing")
 def with_root_cause_checks(
     picked: Sequence[HasAreaT], everything: Sequence[HasAreaT], ignore: Sequence[str]
 ) -> list[HasAreaT]:
-    """``picked``, and the checks that say why a host could not be looked at, unless they are ignored by name."""
+    """``picked``, and the checks that explain an unreachable host, unless they are ignored by name."""
     names = {check.name for check in picked}
     return [
         check

@@ -58,7 +58,7 @@ def _require_answer(record: HostRecord, fact: type[Fact]) -> None:
 
 
 def _not_planned_reason(record: HostRecord, fact: type[Fact]) -> Absent:
-    """Why the second round did not ask a host: what it goes by could not be read, or there was nothing to ask for."""
+    """Why a host has no probe in the second round: its input could not be read, or there was nothing to test."""
     reasons = [reason for need in fact.needs if isinstance(reason := read_fact(record, need), Absent)]
     reasons.sort(key=lambda why: not isinstance(why, Unreadable))
     return reasons[0] if reasons else Absent(fact.not_planned_reason)
@@ -129,7 +129,7 @@ Intent = Mapping[type, object]
 
 
 def evaluate_check(check: Check, hosts: Sequence[str], fact_cache: FactCache, intent: Intent) -> Outcome:
-    """One check over the whole fleet."""
+    """Evaluates one check on the whole fleet."""
     outcome = _OutcomeBuilder(check)
     arguments: dict[str, Any] = {}
     for need in check.needs:

@@ -1,4 +1,4 @@
-"""What a run comes to: one word, and one exit code. Pure."""
+"""The verdict of a run: one word, and one exit code. Pure."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ class Absent(Exception):
 
 
 class Unreadable(Absent):
-    """It is there and could not be read: a check that needs it says *unknown*, and why.
+    """The fact exists but could not be read: a check that needs it is *unknown*, with this reason.
 
     ``root_cause`` names the check that reports the root cause, if one does.
     """
@@ -51,7 +51,7 @@ class Output(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Visit(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How the one visit to a host went."""
+    """The result of the connection to a host."""
 
     failure: str = ""
     """Empty when the collector answered; else a `doctor.transport.TransportErrorKind`."""
@@ -75,7 +75,7 @@ class Visit(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Probe(msgspec.Struct, frozen=True):
-    """What is asked of a host to learn one fact. Made by `run`, `read`, `ask`, `visit` and `smoke`."""
+    """The command or file that one fact is read from. Made by `run`, `read`, `ask`, `visit` and `smoke`."""
 
     kind: Kind
     text: str = ""
@@ -134,12 +134,12 @@ def ask(
 
 
 def visit() -> Probe:
-    """Nothing is run: the fact is read from how the visit to the host itself went."""
+    """Runs nothing: the fact is read from the connection to the host."""
     return Probe("visit")
 
 
 def smoke() -> Probe:
-    """No host is asked: the smoke run puts what its ranks on the host said into the host's record."""
+    """Runs nothing: the smoke run stores the reports of its ranks in the host's record."""
     return Probe("smoke")
 
 
@@ -224,7 +224,7 @@ def unusable_reason(output: Output, codes: tuple[int, ...] = (0,)) -> str:
 
 
 class Fact(msgspec.Struct, frozen=True, kw_only=True):
-    """Base of all facts: the subclass's docstring says what it is, ``probe`` how it is learnt."""
+    """Base of all facts: the subclass's docstring defines it, ``probe`` reads it."""
 
     probe: ClassVar[Probe]
     needs: ClassVar[tuple[type[Fact], ...]] = ()

@@ -89,7 +89,7 @@ class LayoutResult(msgspec.Struct, frozen=True):
 
 
 class CollectiveSpeed(msgspec.Struct, frozen=True):
-    """How fast one collective was: algbw and busbw as nccl-tests define them, from the median of the repeats."""
+    """Speed of one collective: algbw and busbw as nccl-tests define them, from the median of the repeats."""
 
     op: str
     group: str
@@ -102,7 +102,7 @@ class CollectiveSpeed(msgspec.Struct, frozen=True):
 
 
 class SmokeSummary(msgspec.Struct, frozen=True):
-    """What ran, how far it came, and what stopped it."""
+    """What ran, which stages finished, and the failure that ended it."""
 
     backend: Backend
     hosts: dict[str, int]

@@ -19,7 +19,7 @@ _MOST_SHOWN = 4
 
 
 class JobHosts(msgspec.Struct, frozen=True):
-    """The hosts of one source. None: it names none, or ``error`` says why they cannot be used."""
+    """The hosts of one source. None: it names none, or they are unusable because of ``error``."""
 
     hosts: tuple[str, ...] | None = None
     source: str = ""

@@ -1,4 +1,4 @@
-"""Makes the steps of a plan on one host: each is written down, with its undo, before the host is asked for it."""
+"""Runs the steps of a plan on one host. Each step and its undo are saved before the step runs."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ class HostResult(msgspec.Struct, frozen=True):
 
     host: str
     state: Literal["applied", "busy", "refused", "stopped"]
-    """``find_activity`` and ``refused``: nothing was done on it; ``stopped``: some steps were done, or may have been."""
+    """``find_activity`` and ``refused``: nothing was done on it; ``stopped``: steps were done, or may have been."""
     applied: tuple[str, ...] = ()
     """Descriptions of the completed steps."""
     reason: str = ""
 
 
 class HostWork(msgspec.Struct, frozen=True):
-    """What is to be done on a host: as it was planned, and what that was made from."""
+    """The work on a host: its plan, and the data of the plan."""
 
     host_plan: HostPlan
     treatments: tuple[Treatment, ...]
@@ -53,7 +53,7 @@ class PlanApplier:
         self.transport, self.journal, self.force, self.stop_event = transport, journal, force, stop
 
     def apply_host(self, host_work: HostWork) -> HostResult:
-        """Looks again, and makes the steps if nothing has changed since the plan. Never raises for what a host does."""
+        """Inspects the host again, and runs the steps if nothing has changed since the plan. Never raises for a host's error."""
         executors = HostExecutors(self.transport, host_work.host_plan.host, LOCK_SECONDS)
         applied: list[str] = []
         try:

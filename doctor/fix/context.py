@@ -1,4 +1,4 @@
-"""How a plan's hosts were looked at: saved with it, so that who applies it looks with the same eyes."""
+"""The options that a plan was made with. They are saved with it, so that applying it uses the same ones."""
 
 from __future__ import annotations
 

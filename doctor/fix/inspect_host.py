@@ -1,4 +1,4 @@
-"""Looks at a host, before anything is done on it: what the steps would meet, who works there. Read-only."""
+"""Inspects a host before a change: the state that the steps will change, and running jobs. Read-only."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class HostExecutors:
         return self._executors[root]
 
     def most_privileged(self) -> RemoteExecutor:
-        """The one of those begun that can look into most. Raises: Lost."""
+        """The started executor with the most rights. Raises: ConnectionLost."""
         return self._executors.get(True) or self.get(False)
 
     def close(self) -> None:
@@ -55,7 +55,7 @@ class HostExecutors:
 
 
 def inspect_host(executors: HostExecutors, ready_steps: Sequence[ReadyStep]) -> HostInspection:
-    """What the steps would meet on the host. Raises: Lost."""
+    """Reads the state that the steps will change. Raises: ConnectionLost."""
     login = executors.get(False)
     root = ""
     if any(ready_step.playbook.root for ready_step in ready_steps):
@@ -93,9 +93,7 @@ def _probe_before(remote: RemoteExecutor, step: PlaybookStep, state: FileState |
         return StepProbe(file=state)
     response = _run_read_only(remote, step.before)
     if response["code"] or response.get("cut"):
-        return StepProbe(
-            failure=f"`{step.before}` {describe_failure(response)}, so the current state is unknown and the step could not be undone"
-        )
+        return StepProbe(failure=f"`{step.before}` {describe_failure(response)}, so the step could not be undone")
     return StepProbe(before=response["out"].strip(), file=state)
 
 
@@ -115,7 +113,7 @@ def _run_read_only(remote: RemoteExecutor, sh: str) -> dict[str, Any]:
 
 
 def describe_failure(response: dict[str, Any]) -> str:
-    """How a command ended, in words."""
+    """How a command ended, as text."""
     if response.get("trouble"):
         return str(response["trouble"])
     if response.get("cut"):
@@ -130,7 +128,7 @@ def describe_failure(response: dict[str, Any]) -> str:
 
 
 def find_activity(remote: RemoteExecutor) -> tuple[str, ...]:
-    """Who works on the host: processes on its accelerators, Slurm jobs. What cannot be told counts as work.
+    """Running work on the host: processes on its accelerators, Slurm jobs. Unknown counts as work.
 
     Raises: Lost.
     """

@@ -1,4 +1,4 @@
-"""What was done, and how to take it back: two files of JSON lines, each line on the disk before the step is made.
+"""The journal and the undo data: two files of JSON lines. Each line is on disk before its step runs.
 
 ``journal.jsonl`` records who did what, when, where and with what result, without secrets. ``undo.jsonl`` holds what an
 undo needs exactly: commands, and the bytes of files as they were; it is never printed. A crash can cut the last line
@@ -27,7 +27,7 @@ MAX_OUTPUT_CHARS = 2000
 
 
 class UndoStep(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How one step is taken back."""
+    """The undo of one step."""
 
     number: int
     host: str

@@ -26,7 +26,7 @@ MAX_COMMAND_CHARS = 4000
 
 
 class StepProbe(msgspec.Struct, frozen=True):
-    """What a host said to one step before anything was done."""
+    """The state of one step on a host before any change."""
 
     skip: str = ""
     """Why the step is left out."""
@@ -37,7 +37,7 @@ class StepProbe(msgspec.Struct, frozen=True):
 
 
 class HostInspection(msgspec.Struct, frozen=True):
-    """What one host said, before anything is done on it."""
+    """The state of one host before any change."""
 
     probes: tuple[StepProbe, ...] = ()
     """One for every step, until the first failure."""

@@ -1,4 +1,4 @@
-"""Plans in words, for terminals and logs alike; hosts that get the same are one group. Pure."""
+"""Plans as text, for terminals and logs; hosts with the same steps form one group. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happens while a plan is applied, or taken back, in words. Pure."""
+"""Progress of applying or undoing a plan, as text. Pure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _STATE_LABELS = {"green": "ok", "waits": "waits", "red": "FAILED", "unknown": "u
 
 
 def verification_text(verification: Verification) -> str:
-    """What a check says after the steps."""
+    """The result of a check after the steps, as text."""
     descriptions = {
         "green": "passes",
         "waits": "also depends on hosts that follow",
@@ -45,7 +45,7 @@ def progress_text(update: HostResult | Verification) -> str:
 
 
 def result_text(result: RolloutResult, plan: FixPlan) -> str:
-    """How it ended, and how it is taken back."""
+    """The result, and the command that undoes it."""
     fleet = Fleet(plan.hosts)
     touched = [host_result.host for host_result in result.host_results if host_result.state in ("applied", "stopped")]
     unproven = {verification.host for verification in result.verifications if verification.state != "green"}

@@ -1,4 +1,4 @@
-"""What the words of ``doctor fix NAME...`` stand for. Pure."""
+"""Resolves the names of ``doctor fix NAME...``. Pure."""
 
 from __future__ import annotations
 

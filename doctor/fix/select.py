@@ -1,4 +1,4 @@
-"""From findings to the steps of every host: which playbooks, filled with which values, and what is left alone. Pure."""
+"""Selects playbooks for findings, fills in their values, and lists the findings that are not treated. Pure."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ class Untreated(msgspec.Struct, frozen=True):
 
 
 class PlaybookChoice(msgspec.Struct, frozen=True):
-    """What is to be treated on every host, and what is left."""
+    """The findings to treat on every host, and those not treated."""
 
     by_host: dict[str, list[Treatment]]
     untreated: tuple[Untreated, ...]
 
 
 def placeholder_values(finding: Finding, host: str) -> dict[str, Any]:
-    """What a playbook is filled with."""
+    """The values of a playbook's placeholders."""
     return {**finding.values, "host": host, "hosts": list(finding.hosts)}
 
 
@@ -92,7 +92,7 @@ def choose_playbooks(report: Report, playbooks: Sequence[Playbook], names: Colle
 def _requested_findings(
     report: Report, playbooks: Sequence[Playbook], names: Collection[str]
 ) -> Iterator[tuple[str, Finding, str]]:
-    """Every finding of every host that is asked for, errors first."""
+    """The requested findings of every host, errors first."""
     playbooks_by_name = {playbook.name: playbook for playbook in playbooks}
     for outcome in sorted(report.outcomes, key=lambda candidate: candidate.severity is not Severity.ERROR):
         by_playbook = any(
@@ -176,7 +176,7 @@ def same_action(first: ReadyStep, other: ReadyStep) -> bool:
 
 
 def finding_message(finding: Finding) -> str:
-    """What a finding says, fit to show."""
+    """The text of a finding, safe to show."""
     return strip_control_chars(
         fill_template(finding.template, {name: format_value(value) for name, value in finding.values.items()}),
         MAX_MESSAGE_CHARS,
@@ -184,5 +184,5 @@ def finding_message(finding: Finding) -> str:
 
 
 def fingerprint(treatments: Iterable[Treatment]) -> list[tuple[str, str, str]]:
-    """What was found, without the numbers that differ at every look: those that matter stand in the steps."""
+    """Identifies a finding without the numbers that change with every run; relevant numbers are in the steps."""
     return sorted({(treatment.check, treatment.finding.template, treatment.playbook.name) for treatment in treatments})

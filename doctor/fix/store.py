@@ -21,7 +21,7 @@ PLAN_ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}")
 
 
 class PlanStoreError(Exception):
-    """One line: what is wrong with the plan or the folder that it lies in."""
+    """One line: the error of a plan or of its folder."""
 
 
 def folder(environ: Mapping[str, str]) -> Path:
@@ -80,7 +80,7 @@ def load(plan_folder: Path) -> FixPlan:
 
 @contextmanager
 def lock_plan(plan_folder: Path) -> Iterator[None]:
-    """Keeps others from applying or undoing this plan meanwhile. Raises: NoPlan."""
+    """Prevents other processes from applying or undoing this plan. Raises: NoPlan."""
     handle = os.open(plan_folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
         try:

@@ -1,4 +1,4 @@
-"""Takes steps back, the last first: what a journal holds is enough, whatever became of who wrote it."""
+"""Undoes steps, the last one first. It needs only the journal, also after a crash."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class JournalUndoer:
         self.transport, self.journal, self.force, self.stop_event = transport, journal, force, stop
 
     def undo_host(self, host: str, undos: Sequence[UndoStep]) -> list[UndoResult]:
-        """One host's steps, given in the order in which they were made. Never raises for what a host does."""
+        """Undoes one host's steps, given in the order in which they ran. Never raises for a host's error."""
         executors = HostExecutors(self.transport, host, LOCK_SECONDS)
         results: list[UndoResult] = []
         try:

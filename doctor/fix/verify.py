@@ -1,4 +1,4 @@
-"""Whether a host is mended: the very checks that found something are run again, and are green. Pure."""
+"""Verifies fixes: runs the checks that had findings again, and expects them to pass. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from doctor.fix.select import finding_message
 
 
 class Verification(msgspec.Struct, frozen=True):
-    """What one check says of one host after the steps."""
+    """The result of one check on one host after the steps."""
 
     host: str
     check: str

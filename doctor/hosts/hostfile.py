@@ -43,7 +43,7 @@ def parse_hostfile(text: str, path: str) -> list[HostLine]:
 
 
 def file_form(lines: Iterable[HostLine]) -> str:
-    """The form of the whole file, in words."""
+    """The form of the file, as text."""
     forms = {line.form for line in lines}
     return forms.pop() if len(forms) == 1 else "mixed forms"
 

@@ -16,7 +16,7 @@ MAX_HOSTS = 10_000
 
 
 class InventoryError(Exception):
-    """One line: what is wrong, where, and what was expected."""
+    """One line: the error, its place, and the expected value."""
 
 
 def expand_nodeset(text: str, place: str) -> list[str]:

@@ -22,7 +22,7 @@ class HasAddresses(Protocol):
 
 
 def product_family(launch: LaunchConfig, products: Mapping[str, HasFamily] | None) -> str:
-    """The product family: what the user says, else what all hosts say.
+    """The product family: the user's option, else the one that all hosts report.
 
     Raises: Unreadable when no host reports it, or the hosts differ.
     """

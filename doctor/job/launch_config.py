@@ -1,4 +1,4 @@
-"""What the job is meant to be, from the environment and the command line."""
+"""The job's intended settings, from the environment and the command line."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class Heartbeat:
 
 
 class Deadline:
-    """Ends the process at a moment, whatever it hangs in: a dead file system, a name server, a bug of ours."""
+    """Ends the process at a fixed time, even if it hangs: in a file system, a name server, or a bug of doctor."""
 
     def __init__(self, at: float, on_expiry: Callable[[], int]) -> None:
         """``at``: by the monotonic clock. ``on_expiry`` says what is to be said, and returns the exit code."""

@@ -1,4 +1,4 @@
-"""A preflight's look: where it runs, which hosts it is for, what they say."""
+"""Data of a preflight: job context, hosts, and their records."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class NotReady(Exception):
-    """Nothing can be judged: the platform has not said what the job has, or nobody what was found."""
+    """Nothing can be evaluated: the platform has not described the job yet, or no result arrived."""
 
     def __init__(self, text: str, cause: str) -> None:
         super().__init__(text)
@@ -59,7 +59,7 @@ def examine_or_follow(flight: Preflight) -> Examination | int:
 
 
 def skips_all(environ: Mapping[str, str]) -> bool:
-    """Whether DOCTOR_SKIP says ``all``; then nothing is even loaded that could go wrong."""
+    """Whether DOCTOR_SKIP says ``all``; then no module is loaded that could fail."""
     from doctor.config.skips import ConfigError, read_skips
 
     try:
@@ -88,7 +88,7 @@ def _checks(flight: Preflight) -> None:
 
 
 def _fleet(flight: Preflight, context: JobContext, chosen: str) -> Inventory:
-    """The hosts to look at: this one alone, or those that the words, else the launcher, name. Raises: CommandError."""
+    """The hosts to check: this one, or those of the command line, else of the launcher. Raises: CommandError."""
     from doctor.cli.host_options import inventory
     from doctor.environment.inventory import Inventory, InventoryError, without
 
@@ -108,7 +108,7 @@ def _fleet(flight: Preflight, context: JobContext, chosen: str) -> Inventory:
 
 
 def local_host_name(environ: Mapping[str, str]) -> str:
-    """What this host is called in a report that lies beside those of others."""
+    """This host's name in its report."""
     from doctor.environment.schedulers import scheduler_host_name
 
     return scheduler_host_name(environ) or os.uname().nodename.partition(".")[0] or "localhost"
@@ -152,7 +152,7 @@ def _examine(flight: Preflight, fleet: Inventory) -> Examination:
 
 
 def _follow_leader(flight: Preflight, context: JobContext, chosen: Scope) -> int | None:
-    """The code of the process that looks for all of this host's; None when that is this one."""
+    """The exit code of this host's leader; None if this process is the leader."""
     import shlex
     import sys
 

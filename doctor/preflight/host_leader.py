@@ -1,9 +1,9 @@
-"""Processes of one launch on one host agree on one verdict: one of them looks, the others end as it ends.
+"""Processes of one launch on one host share one verdict: one of them checks, the rest exit with its code.
 
 Whoever holds a lock in a folder of this user's own is the host's leader, and listens on a socket beside it. The kernel
 releases both when the process ends, however it ends. The other ranks connect, send their rank, and wait.
 
-No verdict is stored: only a running leader sends it, once to each rank. So a verdict of an earlier preflight of the same
+No verdict is stored: only a running leader sends it, once to each rank. So one of an earlier preflight of the same
 job cannot be mistaken for this one's. A leader waits a moment for late ranks; a rank that connects after that, or finds
 no leader, or a folder that it cannot trust, checks the host itself. That costs time, and is never wrong.
 If a leader dies, the ranks that wait for it report *unknown*.
@@ -40,7 +40,7 @@ _CREDENTIALS = struct.Struct("3i")
 
 
 class LeaderVerdict(msgspec.Struct, frozen=True):
-    """How the host's leader ended, or why nobody knows."""
+    """The verdict of the host's leader, or why it is unknown."""
 
     code: int
     line: str = ""
@@ -158,7 +158,7 @@ def join(
         lock_folder = open_lock_folder(_key(context, environ, about), environ)
     except (OSError, UntrustedFolder) as error:
         why = strip_control_chars(getattr(error, "strerror", None) or str(error))
-        return Leader(f"the ranks of this host could not elect a leader, so each checks the host: {why}")
+        return Leader(f"the host's ranks could not elect a leader, so each checks the host: {why}")
     try:
         return _lead_or_follow(
             lock_folder, context, chosen, until, time.monotonic() + (patience if chosen == "follower" else 0.0)
@@ -166,7 +166,7 @@ def join(
     except OSError as error:
         lock_folder.close()
         return Leader(
-            f"the ranks of this host could not elect a leader, so each checks the host: {strip_control_chars(str(error))}"
+            f"the host's ranks could not elect a leader, so each checks the host: {strip_control_chars(str(error))}"
         )
 
 

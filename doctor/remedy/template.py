@@ -1,7 +1,7 @@
 """A finding's values, filled into commands, files and sentences.
 
-A value is untrusted text. In a command it stays one word, in a file one line, in a path one part. If that is impossible,
-nothing is filled in, and `TemplateError` gives the reason.
+A value is untrusted text. In a command it stays one word, in a file one line, in a path one part. If that is not
+possible, nothing is filled in, and `TemplateError` gives the reason.
 """
 
 from __future__ import annotations

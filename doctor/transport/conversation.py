@@ -101,7 +101,7 @@ class LineSession:
             if self._queued_bytes + len(data) > MAX_QUEUED:
                 raise transport_error(
                     "timeout",
-                    f"{format_size(self._queued_bytes)} wait to be sent: the program on the host does not read its input",
+                    f"{format_size(self._queued_bytes)} wait to be sent: the program does not read its input",
                 )
             if data:
                 self._queue.append(memoryview(data))

@@ -102,7 +102,7 @@ def test_without_what_was_before_nothing_can_be_undone() -> None:
     (one,) = seen(book("mend", ["short"], run(1, before="echo out; exit 3"), root=False))
     assert (
         one[2]
-        == "`echo out; exit 3` ended with 3: out, so the current state is unknown and the step could not be undone"
+        == "`echo out; exit 3` ended with 3: out, so the step could not be undone"
     )
 
 

@@ -226,7 +226,7 @@ class TestFoldersOfOthers:
         (tmp_path / "doctor-0").mkdir(0o700)
         os.chown(tmp_path / "doctor-0", 12345, 12345)
         note = led(ALL, tmp_path).note
-        assert note.startswith("the ranks of this host could not elect a leader, so each checks the host: ")
+        assert note.startswith("the host's ranks could not elect a leader, so each checks the host: ")
         assert note.endswith("/doctor-0 belongs to user 12345, mode 0700; expected user 0, mode 0700")
         assert list((tmp_path / "doctor-0").iterdir()) == []
 

@@ -110,7 +110,7 @@ def test_the_page_of_a_check_shows_what_treats_it() -> None:
     assert "What mends it" not in check_page(check)
     said = check_page(check, [FIBRE, QUEUES])
     assert (
-        "\n\nWhat mends it (with example values; a plan fills in the values of the findings)\n  clean-optics: Clean optics\n"
+        "\n\nFixes (with example values; a plan fills in the values of the findings)\n  clean-optics: Clean optics\n"
         in said
     )
     assert "\n  raise-listen-queues: Longer listen queues\n    (host admin; as root;" in said

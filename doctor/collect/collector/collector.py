@@ -118,7 +118,7 @@ class Collector:
                 self.record(job)
 
     def wait(self, poll):
-        """Reads and writes what is ready. False when the controller has gone."""
+        """Reads and writes ready descriptors. False when the controller has closed the connection."""
         watched = {}
         for job in self.running:
             for fd in job.readers:

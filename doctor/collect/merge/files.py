@@ -1,4 +1,4 @@
-"""Reads what `doctor node` left: a folder of files, or files with one record a line. What is in them is foreign."""
+"""Reads the output of `doctor node`: a folder of files, or files with one record per line. The content is untrusted."""
 
 from __future__ import annotations
 

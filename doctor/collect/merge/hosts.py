@@ -23,7 +23,7 @@ Keys = Callable[[HostIdentity], Iterable[str]]
 
 
 def match_hosts(expected: Sequence[str], identities: Sequence[HostIdentity]) -> dict[str, int]:
-    """The place in ``identities`` of every expected host that is there.
+    """The index in ``identities`` of every expected host that has a record.
 
     Exact matches go first. A name or address that matches two records, or that two hosts of the list match, is not
     used: a guess could assign one host's record to another.
@@ -61,7 +61,7 @@ def _routable_addresses(identity: HostIdentity) -> Iterable[str]:
 
 
 def _stem(name: str) -> str:
-    """The short name, or the whole address."""
+    """The short name, or the complete address."""
     return normalize_host(name) if is_address(name) else name.lower().partition(".")[0]
 
 

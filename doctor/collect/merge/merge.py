@@ -1,4 +1,4 @@
-"""Makes one run of what each host's own `doctor node` saw, to be judged as if one command had visited them all. Pure.
+"""Joins the records of `doctor node` into one run, which is evaluated as if one command had read all hosts. Pure.
 
 A missing host is never healthy: a host of the list without a usable file is an unknown host in the result.
 """
@@ -116,7 +116,7 @@ def _absent_record(bad: UnusableFile | None, where: str) -> HostRecord:
 
 
 def _with_unread_names(node_record: NodeFileRecord, hosts: Sequence[str]) -> HostRecord:
-    """The record; where the host was not told the fleet's names, what they mean on it is not known."""
+    """The record; without the fleet's host names, their addresses on the host are unknown."""
     saved_hosts = node_record.run.probe_inputs.get("hosts")
     expected_names = (
         {canonical_host(name) for name in saved_hosts if isinstance(name, str)}
@@ -136,7 +136,7 @@ def _with_unread_names(node_record: NodeFileRecord, hosts: Sequence[str]) -> Hos
 
 
 def _without_second_round(records: dict[str, HostRecord], facts: Iterable[type[Fact]]) -> dict[str, HostRecord]:
-    """The records, in which everything that a second round would have asked of a host is an error that says why."""
+    """The records, in which every probe of the second round is an error with the reason."""
     book, complete = FactCache(records), dict(records)
     for fact in facts:
         for host in fact.plan({need: book.fleet(need) for need in fact.needs}) if fact.needs else ():
@@ -147,7 +147,7 @@ def _without_second_round(records: dict[str, HostRecord], facts: Iterable[type[F
 
 
 def _launch(used: Mapping[str, NodeFileRecord], fleet: Inventory | None) -> dict[str, Any]:
-    """The job as the first of most hosts sees it, and what each host's own environment says of it."""
+    """The job settings of the majority of hosts, and those in each host's own environment."""
     if not used:
         return {"environ": {}}
     environs = {host: look.run.launch["environ"] for host, look in used.items()}

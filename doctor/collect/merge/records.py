@@ -1,4 +1,4 @@
-"""What one host left, understood: its own look at itself, or why it is none that can be judged with others. Pure."""
+"""Parses the record of one host, or reports why it cannot be evaluated with the fleet. Pure."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class _RankTableFields(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def parse_node_record(run: Run, location: str) -> NodeFileRecord:
-    """The look that a run is. Raises: BadRun when it is not of `doctor node`, or cannot be judged with others."""
+    """The record of a run. Raises: BadRun when `doctor node` did not write it, or it cannot be evaluated with the fleet."""
     if run.version != __version__:
         raise BadRun(f"written by version {run.version or 'unknown'} of doctor; expected {__version__}")
     if len(run.hosts) != 1:

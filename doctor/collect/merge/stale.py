@@ -20,7 +20,7 @@ def slurm_job_run(environ: Mapping[str, str]) -> str:
 
 
 def split_stale(records: Sequence[NodeFileRecord], this_job: str) -> tuple[list[NodeFileRecord], list[UnusableFile]]:
-    """The looks of this run, and those that an earlier one left: such a host may be dead by now."""
+    """The records of this run, and those of an earlier run, whose hosts may be down."""
     current, stale = [], []
     latest = max(records, key=lambda record: record.began, default=None)
     for look in records:
@@ -42,7 +42,7 @@ def split_stale(records: Sequence[NodeFileRecord], this_job: str) -> tuple[list[
 
 
 def newest_by_name(records: Sequence[NodeFileRecord]) -> tuple[list[NodeFileRecord], list[str]]:
-    """One look of each name, and what to say of names that had several."""
+    """One record for each name, and notes on names with several."""
     by_name: dict[str, NodeFileRecord] = {}
     notes = []
     for record in sorted(records, key=lambda look: look.began):

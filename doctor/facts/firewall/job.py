@@ -141,7 +141,7 @@ def _find_on_route(rules: FirewallRules, route: Route, ports: JobPorts, master: 
         doubt = _relevant_part(unclear_obstacle, route, ports, master)
         if doubt:
             raise Unreadable(
-                f"whether TCP ports {format_ranges(doubt.ports)} are open depends on a rule that cannot be evaluated from "
+                f"whether TCP ports {format_ranges(doubt.ports)} are open depends on a rule not evaluated here, from "
                 f"outside: {shorten_rule(doubt.position.rule)} (chain {doubt.position.chain})"
             )
     _reject_bridge_rules(rules, route)

@@ -13,12 +13,12 @@ GRACE = 0.5  # seconds for output to end after the command itself has
 
 
 def run(request):
-    """A command to its end: status, and the first `limit` bytes of what it printed, stdout and stderr apart."""
+    """Runs a command to its end: status, and the first `limit` bytes of stdout and of stderr."""
     return run_shell(request["sh"], request["seconds"], request["limit"])
 
 
 def run_shell(text, seconds, limit):
-    """What a command leaves running does not hold this up, and is not ended: a step may start a service."""
+    """Background processes of the command are not waited for and not killed: a step may start a service."""
     environ = tool_environment()
 
     def run_child():

@@ -9,7 +9,7 @@ from doctor.fix.executor.commands import run_shell
 
 
 def busy(_request):
-    """Who uses the accelerators. `hidden`: processes that could not be looked into."""
+    """Processes that use the accelerators. `hidden`: number of processes that could not be inspected."""
     holders, hidden, problem = [], 0, ""
     npus = [path for path in glob.glob("/dev/davinci[0-9]*") if path[12:].isdigit()]
     for pid in [name for name in os.listdir("/proc") if name.isdigit()] if npus else []:

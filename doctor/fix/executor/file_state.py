@@ -1,4 +1,4 @@
-"""What is at a path of the host."""
+"""The state of a path on the host."""
 
 import base64
 import hashlib

@@ -1,4 +1,4 @@
-"""The rank table as a file: what it holds, or why it cannot be read."""
+"""The rank table file: its content, or why it cannot be read."""
 
 from __future__ import annotations
 

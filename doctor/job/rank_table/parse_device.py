@@ -77,7 +77,7 @@ class TreeReader:
 
 
 def json_type_name(value: Any) -> str:
-    """What a JSON value is, in words."""
+    """The name of a JSON value's type."""
     names = {bool: "true or false", type(None): "null", list: "a list", JsonObject: "an object"}
     return names.get(type(value), "a number" if isinstance(value, NumberText) else "a text")
 

@@ -97,7 +97,7 @@ def not_started(records: Mapping[str, HostRecord], why: str) -> SmokeRoundResult
 
 
 def _merged(records: Mapping[str, HostRecord], result: SmokeResult) -> dict[str, HostRecord]:
-    """How a host was visited stays as it was: what the smoke run has against it is in the run's troubles."""
+    """How a host was read stays as it was: what the smoke run has against it is in the run's troubles."""
     merged = {}
     for host, record in result.records.items():
         outputs = record.outputs or told.fact_outputs(result.run, host, ())

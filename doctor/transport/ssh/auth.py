@@ -88,7 +88,7 @@ class Login:
         keys, user = self._keys, strip_control_chars(self._settings.user, 40)
         takes = f"; it accepts {' or '.join(self._allowed[:6])}" if self._allowed else ""
         if not self._tried and keys.hardware:
-            text = f"the only key for {user}, {keys.hardware[0]}, is on a security key, which this transport does not support"
+            text = f"the only key for {user}, {keys.hardware[0]}, is on a security key (not supported here)"
             return transport_error("unsupported", text, "--transport openssh")
         if not self._tried and self._settings.gssapi and any("gssapi" in name for name in self._allowed):
             text = f"there is no key for {user}; the host also accepts GSSAPI, which this transport does not support"

@@ -50,7 +50,7 @@ class Resolver:
         self._globs = sorted(word for word in self._patterns or () if re.search(r"[*?]", word))
         if not self._ssh:
             warnings.append(
-                "ssh is not installed on this machine: paramiko reads the ssh configuration, and supports fewer settings"
+                "ssh is not installed on this machine: paramiko reads its configuration, with fewer settings"
             )
 
     def resolve(self, host: str) -> SshHostConfig:

@@ -160,7 +160,7 @@ def test_it_finds_its_own_address_in_the_list(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_name_that_is_none_is_refused() -> None:
-    with pytest.raises(CommandError, match="--name gives it one"):
+    with pytest.raises(CommandError, match="expected --name NAME"):
         host_name("", None, {"SLURMD_NODENAME": "a b"})
     with pytest.raises(InventoryError):
         validate_host("a b", "")

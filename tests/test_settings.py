@@ -92,7 +92,7 @@ class TestWhatIsRefused:
         if owner == 0:
             assert found(places).text == "# here"
             os.chown(places["here"], 12345, -1)
-        with pytest.raises(ConfigError, match=r"belongs to user \d+; expected yourself or root: name it with --config"):
+        with pytest.raises(ConfigError, match=r"is owned by user \d+; expected you or root: name it with --config"):
             found(places)
         assert found(places, places["here"]).text == "# here"
 

@@ -58,7 +58,7 @@ def test_a_check_that_is_left_out_is_neither_failed_nor_passed_and_is_named() ->
     assert left_out.status is Status.SKIPPED
     said = plain.render(report, made.PAGES).splitlines()
     assert "skip    driver-differs: DOCTOR_SKIP names it" in said
-    assert "note    DOCTOR_SKIP: not judged: driver-differs" in said
+    assert "note    DOCTOR_SKIP: skipped: driver-differs" in said
 
 
 def test_what_a_check_that_is_left_out_would_explain_stays_unknown() -> None:

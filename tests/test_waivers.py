@@ -194,7 +194,7 @@ class TestApplying:
         assert "settings: doctor.toml: 1 waiver" in judged(waive=waiver()).notes
 
     def test_a_waiver_that_nothing_needs_is_told(self) -> None:
-        assert "nothing to waive any more: pid-limit-low for node001" in judged(waive=waiver(hosts="node001")).notes
+        assert "waivers without a finding: pid-limit-low for node001" in judged(waive=waiver(hosts="node001")).notes
 
     @pytest.mark.parametrize(
         ("waive", "more"),

@@ -227,7 +227,7 @@ def test_exclude() -> None:
     inventory = resolve_hosts(HostSelection(hosts="n[1-5]", exclude="n[2-3],n9"), {}, files())
     assert inventory.hosts == ("n1", "n4", "n5")
     assert inventory.source == "5 hosts from the command line, less 2 excluded"
-    assert inventory.notes == ("--exclude: not among the hosts: n9",)
+    assert inventory.notes == ("--exclude: not in the host list: n9",)
     assert in_file("n1 slots=8\nn2 slots=8", "n2").slots == {"n1": 8}
     assert "leaves nothing of 2 hosts" in refused(HostSelection(hosts="a,b", exclude="b,a"))
     assert refused(HostSelection(hosts="a", exclude="b[")).startswith("--exclude: ")

@@ -89,7 +89,7 @@ def test_plans_are_listed_with_what_became_of_them(state: Path, capfd: pytest.Ca
     journal = Journal(place)
     journal.record_start("apply")
     number = journal.record_step("a1", "mend", "Set it", "set", UndoStep(0, "a1", False, "Set it", "unset"))
-    assert listed() == "broken off, 1 step in force or begun"
+    assert listed() == "broken off, 1 step in effect or started"
     journal.record_end(number, "a1", 0, "")
     journal.record_finish(0)
     assert listed() == "applied, 1 step in force"

@@ -58,7 +58,7 @@ a[1-2] (2/4), as root through sudo -n
        +x = 2
     3. For Debian (left out: does not apply here)
 
-not touched
+not changed
   a3 (1/4): short: no root
   a4 (1/4): long: no playbook treats it
 

@@ -192,7 +192,7 @@ class TestSmokeRun:
         choice = select_hosts(made, self.report(made, ended="trouble"), judge_by(self.checks), 2)
         assert choice.code == Exit.FAILED
         (smoke,) = (one for one in choice.report.outcomes if one.area == "smoke")
-        assert "it has to be made again without b" in smoke.unknown[""].text
+        assert "it has to run again without b" in smoke.unknown[""].text
 
 
 @given(

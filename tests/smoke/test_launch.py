@@ -166,7 +166,7 @@ class TestTheOnlyVisit:
         visit = seen.third.records["b"].visit
         assert (visit.failure, visit.text, visit.hint) == ("refused", "port 22 refuses connections", "start sshd")
         assert seen.third.records["b"].outputs == {}
-        assert seen.third.notes == ("the smoke run was made without 1 of 2 hosts, which were not reached",)
+        assert seen.third.notes == ("the smoke run excluded 1 of 2 hosts, which could not be reached",)
         assert list(seen.third.records) == ["a", "b"]
 
     def test_where_the_first_is_left_out_the_ranks_meet_at_another(self) -> None:
@@ -369,7 +369,7 @@ def test_a_rank_that_does_not_join(monkeypatch: pytest.MonkeyPatch) -> None:
     half = agent("b", lambda ranks: [waits(ranks)[0], event(2, "joined"), *alive(ranks)])
     found = trouble(play(half)[0])
     assert (found.kind, found.culprit_ranks, found.limit) == ("never-joined", (3,), 0.5)
-    assert found.text == "it did not join within 0.5 s of the last import"
+    assert found.text == "it did not join within 0.5 s after the last import"
 
 
 def test_the_port_to_meet_at_is_taken() -> None:
@@ -416,7 +416,7 @@ def test_a_wish_that_cannot_be_is_an_error_and_everything_is_ended() -> None:
 def test_what_could_not_be_ended_is_told() -> None:
     b = agent("b")
     b.answers["end"] = [{"bye": {"left": [[77, "D", "python -c x"]]}}, None]
-    assert play(b, agent("a"))[0].run.notes == ("b: process 77 (python -c x) could not be ended: state D",)
+    assert play(b, agent("a"))[0].run.notes == ("b: process 77 (python -c x) could not be killed: state D",)
 
 
 def test_an_agent_that_does_not_say_goodbye_is_not_waited_for_long() -> None:

@@ -105,7 +105,7 @@ class TestFaults:
         gate = ground.faulty[fault]
         error = stop(ground, ground.good[0], lines=f"Host {ground.good[0]}\n ProxyJump {gate}\n")
         assert error.kind == "jump"
-        assert error.text.startswith(f"its jump host {gate} did not lead to it: ")
+        assert error.text.startswith(f"its jump host {gate} did not connect to it: ")
         assert words in error.text
 
     def test_a_late_command_ends_on_the_host_too(self, ground: Ground) -> None:

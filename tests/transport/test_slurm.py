@@ -222,7 +222,7 @@ def test_hosts_whose_slurmd_hangs_or_is_dead_hold_up_no_other(
                 stop = one.exception(40)
                 assert isinstance(stop, TransportError)
                 assert (stop.kind, stop.text) == ("dropped", "srun had no answer from it within 3 s")
-        assert transport.warnings == ["srun was started again: 2 hosts kept the others waiting"]
+        assert transport.warnings == ["srun was started again: 2 hosts delayed the rest"]
         assert threading.active_count() < 20
     finally:
         cluster.signal(hangs, "CONT")

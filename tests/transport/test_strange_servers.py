@@ -127,7 +127,7 @@ class TestTheKeyExchange:
     def test_that_never_ends(self, hasty: Client) -> None:
         stop = hasty.stop(lambda link: (link.sendall(BANNER), wait(link)))
         assert stop.kind == "silent"
-        assert "speaks SSH, and the key exchange was not done within 0.4 s" in stop.text
+        assert "speaks SSH, and the key exchange did not finish within 0.4 s" in stop.text
 
     def test_that_is_cut(self, client: Client) -> None:
         stop = client.stop(lambda link: link.sendall(BANNER))
@@ -161,7 +161,7 @@ class TestTheLogin:
 
         stop = hasty.stop(lambda link: Slow().serve(link))
         assert stop.kind == "silent"
-        assert "the login was not done within 0.4 s" in stop.text
+        assert "the login did not finish within 0.4 s" in stop.text
 
     def test_a_wrong_password(self, tmp_path: Path) -> None:
         stop = Client(tmp_path, password="wrong").stop(lambda link: Server().serve(link))

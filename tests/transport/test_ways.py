@@ -108,7 +108,7 @@ class TestJumpHosts:
         with ground.fleet.broken(ground.good[7], sshd=["AllowTcpForwarding no"]):
             error = stop(ground, ground.good[0], f"Host {ground.good[0]}\n ProxyJump {ground.good[7]}\n")
         assert error.kind == "jump"
-        assert "does not let us through to port 22" in error.text
+        assert "does not allow forwarding to port 22" in error.text
         assert "AllowTcpForwarding" in error.hint
 
     def test_that_lead_round_in_a_circle(self, ground: Ground) -> None:

@@ -63,7 +63,7 @@ class _RankTableFields(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def parse_node_record(run: Run, location: str) -> NodeFileRecord:
-    """The record of a run. Raises: BadRun when `doctor node` did not write it, or it cannot be evaluated with the fleet."""
+    """The record of a run. Raises: BadRun when `doctor node` did not write it, or it cannot be merged."""
     if run.version != __version__:
         raise BadRun(f"written by version {run.version or 'unknown'} of doctor; expected {__version__}")
     if len(run.hosts) != 1:

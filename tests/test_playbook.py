@@ -76,7 +76,7 @@ def test_a_command_of_the_checks_own_is_taken_as_it_is() -> None:
         ("f a {v}", ["a", "-b"], "takes for an option"),
         ("f {v}", "a\0b", "expected a word"),
         ("f {v}", [], "is empty"),
-        ("f {w}", "", "the finding does not tell {w}"),
+        ("f {w}", "", "the finding has no value for {w}"),
         ("f # {v}", "a", "within #"),
         ("f `g {v}`", "a", "within `"),
         ("cat <<E\n{v}", "a", "within <<"),

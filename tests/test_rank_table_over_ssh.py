@@ -81,6 +81,6 @@ def test_where_one_npu_has_no_address_or_does_not_tell_it_there_is_no_table(
     assert (done.returncode, done.stdout) == (code, "")
     assert done.stderr.splitlines() == [
         f"doctor: {bad}: {line}",
-        f"doctor: no rank table was made: something is {summary} on 1 of 4 hosts",
+        f"doctor: no rank table was written: something is {summary} on 1 of 4 hosts",
     ]
     assert list(tmp_path.iterdir()) == []

@@ -79,12 +79,12 @@ class TestReading:
         ("was", "becomes", "said"),
         [
             ('"pid-limit-low"', '"pid-limit-lwo"', 'check: no check is named "pid-limit-lwo"; did you mean pid-limit'),
-            ('"pid-limit-low"', '"zzz"', 'check: no check is named "zzz"; those of --checks DIR are known with it'),
+            ('"pid-limit-low"', '"zzz"', 'check: no check is named "zzz"; site checks need --checks DIR'),
             ('"pid-limit-low"', "3", 'check: "3"; expected the name of a check'),
             ('check = "pid-limit-low"', "", "check: is not there; expected the name of a check"),
             ("check =", "checks =", 'checks: "pid-limit-low"; expected names of checks'),
             ('check = "pid-limit-low"', "checks = []", "checks: .*expected names of checks"),
-            ("hosts =", 'checks = ["link-down"]\nhosts =', "check and checks are both there; expected one of them"),
+            ("hosts =", 'checks = ["link-down"]\nhosts =', "check and checks are both set; expected one of them"),
             ("hosts =", "host =", '"host": no such key; did you mean hosts?'),
             ("node[001-004]", "node[004-001]", r"hosts: .*node\[004-001\].*expected a range"),
             ("node009", "$(reboot)", r"hosts: .*\$\(reboot\)"),
@@ -194,7 +194,7 @@ class TestApplying:
         assert "settings: doctor.toml: 1 waiver" in judged(waive=waiver()).notes
 
     def test_a_waiver_that_nothing_needs_is_told(self) -> None:
-        assert "nothing to waive any more: pid-limit-low for node001" in judged(waive=waiver(hosts="node001")).notes
+        assert "waivers without a finding: pid-limit-low for node001" in judged(waive=waiver(hosts="node001")).notes
 
     @pytest.mark.parametrize(
         ("waive", "more"),

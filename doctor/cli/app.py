@@ -1,4 +1,4 @@
-"""The subcommands: wiring only. A subcommand's module is loaded when it is called, so that the rest stays quick."""
+"""The subcommands. A subcommand's module is loaded only when it is called, which keeps the start fast."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ COMMANDS = {
 
 
 def application(argv: Sequence[str]) -> typer.Typer:
-    """The command line for these words: whole for the subcommand among them, one line for each of the others."""
+    """The command line parser: complete for the called subcommand, one help line for each of the rest."""
     app = typer.Typer(
         name="doctor",
         no_args_is_help=True,
@@ -41,7 +41,7 @@ def application(argv: Sequence[str]) -> typer.Typer:
 
 
 def _unloaded() -> None:
-    """Stands for a subcommand that these words do not call."""
+    """Placeholder of a subcommand that is not called."""
 
 
 def _version(requested: bool) -> None:

@@ -35,18 +35,22 @@ if TYPE_CHECKING:
 def command(
     *,
     hosts: HostOptions,
-    no_hosts: Annotated[bool, typer.Option("--no-hosts", help="Visit no host: judge the rank table alone.")] = False,
-    smoke: Annotated[bool, typer.Option("--smoke", help="Then train on the hosts, as `doctor smoke` does.")] = False,
+    no_hosts: Annotated[
+        bool, typer.Option("--no-hosts", help="Check only the rank table; connect to no host.")
+    ] = False,
+    smoke: Annotated[bool, typer.Option("--smoke", help="Also run the training test of `doctor smoke`.")] = False,
     select: SelectOption = [],  # noqa: B006 - typer's way
     ignore: IgnoreOption = [],  # noqa: B006
     checks: ChecksOption = [],  # noqa: B006
     job: JobOptions,
     product: ProductOption = "",
     connection: ConnectionOptions,
-    sudo: Annotated[bool, typer.Option("--sudo", help="Read with sudo -n what only root can read.")] = False,
-    timeout: Annotated[float, typer.Option(metavar="S", min=1, help="Seconds for a host's answer.")] = 60.0,
-    budget: Annotated[float, typer.Option(metavar="S", min=0, help="Seconds for the whole run; 0 is none.")] = 0.0,
-    workers: Annotated[int, typer.Option(metavar="N", min=0, help="Hosts at once; 0 chooses.")] = 0,
+    sudo: Annotated[bool, typer.Option("--sudo", help="Use sudo -n for facts that need root.")] = False,
+    timeout: Annotated[float, typer.Option(metavar="S", min=1, help="Timeout per host, in seconds.")] = 60.0,
+    budget: Annotated[
+        float, typer.Option(metavar="S", min=0, help="Time limit of the run, in seconds; 0: none.")
+    ] = 0.0,
+    workers: Annotated[int, typer.Option(metavar="N", min=0, help="Hosts in parallel; 0: automatic.")] = 0,
     output: OutputOptions,
 ) -> None:
     """Check hosts over SSH and report what is wrong.
@@ -111,10 +115,10 @@ def _choose_with_smoke(catalog: list[Check], select: list[str], ignore: list[str
 
 
 def _empty_inventory(hosts: HostOptions) -> Inventory:
-    """What is left to judge when no host is visited. Raises: CommandError."""
+    """The inventory of a check of the rank table alone. Raises: CommandError."""
     from doctor.environment.inventory import Inventory
     from doctor.job.variables import TABLE_VARIABLES
 
     if not (hosts.rank_table or any(os.environ.get(name) for name in TABLE_VARIABLES)):
         raise InputError("--no-hosts leaves nothing to check; expected --rank-table FILE with it")
-    return Inventory((), "no host was looked at")
+    return Inventory((), "no host was checked")

@@ -1,4 +1,4 @@
-"""The hosts of a fleet that is not visited: each looks at itself (`doctor node`), one judges (`doctor merge`)."""
+"""Expected hosts of a fleet that is checked without SSH (`doctor node` on each host, then `doctor merge`)."""
 
 from __future__ import annotations
 
@@ -14,13 +14,16 @@ if TYPE_CHECKING:
 
 
 class ExpectedHostOptions(NamedTuple):
-    """Which hosts there are to be."""
+    """The expected hosts."""
 
     expect: Annotated[
-        str | None, typer.Option("--expect", "--hosts", metavar="NODES", help="The fleet, as in node[001-064],gpu7.")
+        str | None,
+        typer.Option("--expect", "--hosts", metavar="NODES", help="The fleet, for example node[001-064],gpu7."),
     ] = None
     hostfile: Annotated[str | None, typer.Option(metavar="FILE", help="The fleet from a hostfile.")] = None
-    rank_table: Annotated[str | None, typer.Option(metavar="FILE", help="The job's rank table, and its hosts.")] = None
+    rank_table: Annotated[str | None, typer.Option(metavar="FILE", help="The job's rank table; names the hosts.")] = (
+        None
+    )
     exclude: ExcludeOption = None
 
 

@@ -1,4 +1,4 @@
-"""What the deeds of `doctor fix` share: saved plans, the ways to their hosts, the question before anything is done."""
+"""Shared parts of `doctor fix`: saved plans, connections to their hosts, the confirmation."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Result = TypeVar("Result")
 
 
 def connection_of_plan(context: PlanContext, overrides: ConnectionOptions) -> ConnectionOptions:
-    """The ways of the plan, but for what the command line says."""
+    """The plan's connection options, overridden by the command line."""
     defaults = ConnectionOptions()._asdict()
     explicit_options = {name: value for name, value in overrides._asdict().items() if value != defaults[name]}
     return ConnectionOptions(**{**defaults, **context.connection, **explicit_options})

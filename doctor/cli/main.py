@@ -13,11 +13,11 @@ from doctor.engine.errors import CommandError
 from doctor.session.console import report_own_bug, write
 
 HELP = Path(__file__).with_name("help.txt")
-"""What `application` says to ``--help``; a test tells when it is stale."""
+"""Saved output of ``doctor --help``; a test fails when it is stale."""
 
 
 def run_fast_path(argv: list[str]) -> bool:
-    """Answers what people type most, and needs no more than a file or two, without the weight of a command line."""
+    """Answers ``--help``, ``list`` and ``explain NAME`` without loading the command line parser."""
     if argv in (["--help"], ["-h"]):
         write(HELP.read_text("utf-8"))
     elif argv == ["list"]:
@@ -38,7 +38,7 @@ def run_fast_path(argv: list[str]) -> bool:
 
 
 SHUTDOWN_SECONDS = 20
-"""From a signal to the end, whatever that took out of its course: a lock that was just being taken stays taken."""
+"""Seconds from a signal to a forced exit: the signal may have interrupted code that holds a lock."""
 
 
 def _stop(number: int, frame: object) -> None:
@@ -65,7 +65,7 @@ def _command() -> None:
 
 
 def run_guarded(run: Callable[[], None]) -> None:
-    """Every way out has a documented exit code, and none shows a traceback unasked."""
+    """Turns every exception into a documented exit code, without a traceback."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _stop)
     try:

@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
-ChecksOption = Annotated[list[Path], typer.Option("--checks", metavar="DIR", help="A folder with checks of your own.")]
+ChecksOption = Annotated[list[Path], typer.Option("--checks", metavar="DIR", help="A folder with additional checks.")]
 PlaybooksOption = Annotated[
-    list[Path], typer.Option("--playbooks", metavar="DIR", help="A folder with playbooks of your own.")
+    list[Path], typer.Option("--playbooks", metavar="DIR", help="A folder with additional playbooks.")
 ]
 SelectOption = Annotated[
     list[str], typer.Option("--select", "-s", metavar="NAME", help="Run only these checks or areas.")
 ]
-IgnoreOption = Annotated[list[str], typer.Option("--ignore", metavar="NAME", help="Leave these checks or areas out.")]
+IgnoreOption = Annotated[list[str], typer.Option("--ignore", metavar="NAME", help="Skip these checks or areas.")]

@@ -63,7 +63,7 @@ _ROWS = (
         name="mismatch",
         meaning="another op, dtype, size or root in the same place of the sequence",
         check="smoke-collective-mismatched",
-        report_text="called another collective than the others",
+        report_text="called a different collective than its group",
     ),
     FailureKindInfo(
         name="order",
@@ -81,7 +81,7 @@ _ROWS = (
         name="left",
         meaning="it ended well or left the loop while others wait for it",
         check="smoke-rank-left",
-        report_text="left while others waited",
+        report_text="exited while other ranks waited",
     ),
     FailureKindInfo(
         name="stopped",
@@ -105,9 +105,9 @@ _ROWS = (
     ),
     FailureKindInfo(
         name="busy",
-        meaning="it computes and does not come back",
+        meaning="it computes and does not return",
         check="smoke-rank-blocked",
-        report_text="computes and does not come back",
+        report_text="computes and does not return",
     ),
     FailureKindInfo(
         name="input",
@@ -125,13 +125,13 @@ _ROWS = (
         name="silent",
         meaning="the agent of a whole host sends nothing any more",
         check="smoke-host-silent",
-        report_text="on a host that says nothing any more",
+        report_text="on a host that no longer responds",
     ),
     FailureKindInfo(
         name="budget",
         meaning="the time for the run was up",
         check="smoke-budget-spent",
-        report_text="not done when the time was up",
+        report_text="not finished within the time limit",
     ),
 )
 

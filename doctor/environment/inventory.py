@@ -20,8 +20,8 @@ from doctor.hosts.nodeset import (
 __all__ = ["HostSelection", "Inventory", "InventoryError", "resolve_hosts", "without"]
 
 HINT = (
-    "to look at more hosts, name them: 'node[01-16]', --hostfile FILE or --rank-table FILE; "
-    "in a Slurm job they are found"
+    "to check more hosts, name them: 'node[01-16]', --hostfile FILE or --rank-table FILE; "
+    "in a Slurm job they are detected"
 )
 USER_VARIABLES = ("DOCTOR_HOSTS", "DOCTOR_HOSTFILE")
 """A user's own list of hosts: a node set, or the path of a hostfile. The first that is set counts."""
@@ -111,7 +111,7 @@ def _hostfile(path: str, read_file: ReadFile, named_by: str = "") -> _SourceHost
         [line.location for line in lines],
         f"hostfile {printable_excerpt(path, 200)} ({hostfile.file_form(lines)}){named_by}",
         {line.host: line.slots for line in lines if line.slots is not None},
-        (*notes[:_MOST_NOTES], *((f"{more} more lines like that",) if more > 0 else ())),
+        (*notes[:_MOST_NOTES], *((f"{more} more such lines",) if more > 0 else ())),
     )
 
 
@@ -151,7 +151,7 @@ def _refuse_repeated(source: _SourceHosts) -> None:
     for host, place in zip(source.hosts, source.places, strict=True):
         if canonical_host(host) in first:
             where = f", first in {first[canonical_host(host)]}" if first[canonical_host(host)] != place else ""
-            raise InventoryError(f"{place}: {host} is there twice{where}; expected every host once")
+            raise InventoryError(f"{place}: duplicate host {host}{where}; expected every host once")
         first[canonical_host(host)] = place
 
 
@@ -161,12 +161,12 @@ def _excluding(source: _SourceHosts, exclude: str | None, local: bool = False) -
     hosts = tuple(host for host in source.hosts if canonical_host(host) not in excluded)
     text = source.source if local else f"{count_hosts(len(source.hosts))} from {source.source}"
     if not hosts:
-        raise InventoryError(f"--exclude: leaves nothing of {text}; expected at least one host")
+        raise InventoryError(f"--exclude: removes all of {text}; expected at least one host")
     unknown = sorted(excluded - {canonical_host(host) for host in source.hosts})
     notes = source.notes
     if unknown:
         names = ", ".join(unknown[:_MOST_SHOWN]) + (", ..." if len(unknown) > _MOST_SHOWN else "")
-        notes += (f"--exclude: not among the hosts: {names}",)
+        notes += (f"--exclude: not in the host list: {names}",)
     if len(hosts) < len(source.hosts):
         text += f", less {len(source.hosts) - len(hosts)} excluded"
     slots = {host: number for host, number in source.slots.items() if canonical_host(host) not in excluded}

@@ -158,7 +158,7 @@ def _need_notes(selection: SpareSelection) -> list[str]:
     out = "; ".join(f"{host} ({', '.join(checks)})" for host, checks in selection.excluded.items())
     spare = f", {len(selection.spares)} healthy spares" if selection.spares else ""
     outcome = "met" if selection.code == Exit.HEALTHY else "not met"
-    return [f"--need {selection.need}: {outcome}{spare}{'; left out: ' if out else ''}{out}"]
+    return [f"--need {selection.need}: {outcome}{spare}{'; excluded: ' if out else ''}{out}"]
 
 
 def _with_notes(report: Report, notes: Sequence[str]) -> Report:

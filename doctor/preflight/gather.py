@@ -41,7 +41,7 @@ class NotReady(Exception):
 
 
 def skips_all(environ: Mapping[str, str]) -> bool:
-    """Whether DOCTOR_SKIP says ``all``; then nothing is even loaded that could go wrong."""
+    """Whether DOCTOR_SKIP says ``all``; then no module is loaded that could fail."""
     from doctor.config.skips import ConfigError, read_skips
 
     try:
@@ -75,7 +75,7 @@ def gather(
         scope = "local"
     if scope == "local" and options.scope == "auto" and progress.gathered.tier == "smoke":
         progress.update(tier="standard")
-        progress.add_notes("the smoke run is rank 0's, with all hosts; this process looks at its own host alone")
+        progress.add_notes("rank 0 runs the smoke run on all hosts; this process checks only its own host")
     _select_checks(options, environ, progress)
     inventory = _select_hosts(options, environ, context, scope)
     progress.update(inventory=inventory)
@@ -102,7 +102,7 @@ def gather_partial(
         gathered.selected_checks,
         _examine_options(options, gathered, budget),
         environ,
-        "the run was interrupted before it answered",
+        "the run was interrupted before the host answered",
         stop,
         rank_table=options.hosts.rank_table or "",
     )
@@ -110,7 +110,7 @@ def gather_partial(
 
 
 def local_host_name(environ: Mapping[str, str]) -> str:
-    """What this host is called in a report that lies beside those of others."""
+    """This host's name in its report."""
     from doctor.environment.schedulers import scheduler_host_name
 
     return scheduler_host_name(environ) or os.uname().nodename.partition(".")[0] or "localhost"
@@ -140,7 +140,7 @@ def _follow_leader(
     """The verdict of the process that looks for all of this host's; None when that is this one. Raises: NotReady."""
     from doctor.preflight.host_leader import LeaderVerdict, join
 
-    progress.heartbeat.activity = "waiting for the process that looks for this host"
+    progress.heartbeat.activity = "waiting for the process that checks this host"
     leader_or_verdict = join(context, scope, budget.end - 1.0, environ=environ, about=shlex.join(sys.argv[1:]))
     if isinstance(leader_or_verdict, LeaderVerdict):
         if leader_or_verdict.reason:
@@ -167,7 +167,7 @@ def _select_checks(options: PreflightOptions, environ: Mapping[str, str], progre
     selected, excluded = checks_of_tier(candidates, tier)
     progress.update(selected_checks=tuple(selected))
     if excluded:
-        progress.add_notes(f"not looked at in tier {tier}: {', '.join(excluded)}")
+        progress.add_notes(f"not checked in tier {tier}: {', '.join(excluded)}")
     if not selected:
         raise InputError(f"--select, --ignore and --tier {tier} leave no check to run")
 

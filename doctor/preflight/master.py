@@ -42,12 +42,12 @@ def master_obstacle(run: Run, hosts: Collection[str], master: str, left_out: Col
     master_addr = master_address(run)
     if not master_addr or master in hosts:
         return ""
-    expected = "expected MASTER_ADDR to be one of the hosts that stay"
+    expected = "expected MASTER_ADDR to be one of the remaining hosts"
     if not master:
         address = printable_excerpt(master_addr)
-        return f"MASTER_ADDR {address} is none of the hosts as far as is known, and hosts are left out; {expected}"
+        return f"MASTER_ADDR {address} is not a known host of the job, and hosts are excluded; {expected}"
     who = f"MASTER_ADDR {printable_excerpt(master_addr)}" + (f" is {master}, which" if master_addr != master else "")
-    return f"{who} is {'left out' if master in left_out else 'not needed'}; {expected}"
+    return f"{who} is {'excluded' if master in left_out else 'not needed'}; {expected}"
 
 
 def _matches_by_name(master_addr: str, hosts: Mapping[str, object]) -> set[str]:

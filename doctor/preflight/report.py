@@ -120,7 +120,7 @@ def print_advice(verdict: PreflightVerdict) -> None:
     for text in oneline.advice(report, checks_by_name, 4 if command else 5):
         print_stderr(text)
     if command:
-        print_stderr(f"To mend it: {command}")
+        print_stderr(f"To fix it: {command}")
 
 
 def write_node_files(selection: SpareSelection, options: PreflightOptions) -> list[str]:

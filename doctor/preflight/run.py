@@ -76,7 +76,7 @@ class PreflightRun:
     def _gather_and_report(self) -> int:
         if skips_all(self.environ):
             self.progress.update(skipped=("all",))
-            self.progress.add_notes("DOCTOR_SKIP=all: nothing was looked at")
+            self.progress.add_notes("DOCTOR_SKIP=all: nothing was checked")
             return self._report(self._unevaluated("DOCTOR_SKIP=all", Exit.HEALTHY, ""))
         gathered = gather(self.options, self.environ, self.budget, self.progress)
         if not isinstance(gathered, Gathered):  # another process of this host has looked
@@ -124,7 +124,7 @@ class PreflightRun:
         gathered = gather_partial(self.options, self.environ, self.budget, self.progress, stop)
         if gathered is not None:
             return self._decide_and_report(gathered)
-        why, checks = "interrupted before any host was looked at", self.progress.gathered.selected_checks
+        why, checks = "interrupted before any host was checked", self.progress.gathered.selected_checks
         return self._report(self._unevaluated(why, signal_exit_code(stop), "interrupted", checks))
 
     def _finish_after_bug(self, error: Exception) -> int:

@@ -32,7 +32,7 @@ REQUIRED_FACTS: tuple[type[Fact], ...] = (
     SuperPodId,
     SuperDevices,
 )
-"""All that a rank table is made of."""
+"""The data of a rank table."""
 
 
 class BuiltRankTable(msgspec.Struct, frozen=True):

@@ -69,7 +69,7 @@ def reduce_verified(run: Run, hosts: Sequence[str], path: str) -> str:
     problems = verify(RankTableFile(path, table["text"], link_target=link), LaunchConfig(product=product))
     if problems:
         more = f", and {len(problems) - 1} more" if len(problems) > 1 else ""
-        raise ReductionError(f"the reduced rank table does not pass our own checks: {problems[0]}{more}")
+        raise ReductionError(f"the reduced rank table fails doctor's own checks: {problems[0]}{more}")
     return table["text"]
 
 

@@ -41,7 +41,7 @@ class ExamineOptions(msgspec.Struct, frozen=True, kw_only=True):
     ssh: SshOptions = SshOptions()
     sudo: bool = False
     within: str = ""
-    """Words put before what must look where the job runs: ``docker exec -i NAME``."""
+    """Command prefix that enters the job's container: ``docker exec -i NAME``."""
     timeout: float = 60.0
     """Seconds for a host's answer, once connected."""
     budget: float = 0.0
@@ -49,7 +49,7 @@ class ExamineOptions(msgspec.Struct, frozen=True, kw_only=True):
     workers: int = 0
     """Hosts at once; 0 is as many as the limit on open files allows, up to 256."""
     launch: dict[str, Any] = {}
-    """What the command line says of the job: the keywords of `doctor.job.Launch.from_environment`."""
+    """Job settings of the command line: the keywords of `doctor.job.Launch.from_environment`."""
     smoke: Any = None
     """A `doctor.smoke.plan.SmokeOptions` for the smoke run that follows; None makes none."""
 
@@ -61,7 +61,7 @@ class Examination(msgspec.Struct, frozen=True):
     report: Report
     stopped: BaseException | None = None
     smoke_rejection: str = ""
-    """Why the smoke run that was wished for cannot be."""
+    """Why the requested smoke run is impossible."""
 
 
 def examine(
@@ -179,7 +179,7 @@ class _JobInput:
     ) -> Run:
         notes = [*self.inventory.notes, *warnings]
         if stopped is not None:
-            notes.append("interrupted: the report is of what had been read by then")
+            notes.append("interrupted: the report covers only what was read until then")
         return Run(
             SCHEMA,
             self.inventory.source,
@@ -267,7 +267,7 @@ def _intent(launch: Mapping[str, Any], table: Mapping[str, str], smoke: Mapping[
 def smoke_run(saved: Mapping[str, Any]) -> SmokeRun | Absent:
     """The smoke run out of a `Run`'s field."""
     if not saved:
-        return Absent("no smoke run was made; doctor smoke makes one")
+        return Absent("no smoke run; run doctor smoke for one")
     if "not_started" in saved:
         return Unreadable(f"the smoke run was not started: {saved['not_started']}")
     try:

@@ -120,6 +120,6 @@ def _line_writer(path: str) -> Callable[[str], None] | None:
                 remaining = remaining[os.write(handle, remaining) :]
         except OSError as error:
             broken.append(error)
-            print_warning(f"-f jsonl={path}: {error.strerror}; it ends early")
+            print_warning(f"-f jsonl={path}: {error.strerror}; the file is incomplete")
 
     return put

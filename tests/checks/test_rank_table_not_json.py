@@ -18,9 +18,7 @@ NAME = "rank-table-not-json"
 def test_the_tutorial_s_trailing_comma() -> None:
     text = json.dumps(a1(1, 1), indent=1).replace("}\n   ]", "},\n   ]")
     (finding,) = said(judged(NAME, text))
-    assert finding.startswith(
-        "/job/rank_table.json, line 12 column 6: a comma stands before the closing bracket; remove it"
-    )
+    assert finding.startswith("/job/rank_table.json, line 12 column 6: a comma before the closing bracket; remove it")
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,7 @@ def test_node_set_keeps_the_order_given(text: str, hosts: str) -> None:
         ("node[a-b]", "cannot convert string to integer"),
         ("node[]", "empty range"),
         ("node[1-2][3-4]", "illegal reopening bracket"),
-        ("@gpus", "groups are not looked up"),
+        ("@gpus", "groups are not supported"),
         ("root@node1", "--user"),
         ("node1:22", "--port"),
         ("-oProxyCommand=x", "is no host name"),
@@ -81,9 +81,9 @@ def test_node_set_keeps_the_order_given(text: str, hosts: str) -> None:
         ("a[1-2]!a1", "is no node set"),
         ("a[1-2]&a1", "is no node set"),
         ("..", "is no IPv4"),
-        ("10.1.2.300", "is no IPv4 or IPv6 address"),
+        ("10.1.2.300", "is not an IPv4 or IPv6 address"),
         ("[1-3]", "is no IPv4"),
-        ("fe80::1%eth0", "is no IPv4 or IPv6 address"),
+        ("fe80::1%eth0", "is not an IPv4 or IPv6 address"),
         ("\x1b[31mred", "\\x1b"),
         ("node[1-99999999]", "more than 10000"),
         ("a[1-999]b[1-999]", "more than 10000"),
@@ -227,7 +227,7 @@ def test_exclude() -> None:
     inventory = resolve_hosts(HostSelection(hosts="n[1-5]", exclude="n[2-3],n9"), {}, files())
     assert inventory.hosts == ("n1", "n4", "n5")
     assert inventory.source == "5 hosts from the command line, less 2 excluded"
-    assert inventory.notes == ("--exclude: not among the hosts: n9",)
+    assert inventory.notes == ("--exclude: not in the host list: n9",)
     assert in_file("n1 slots=8\nn2 slots=8", "n2").slots == {"n1": 8}
     assert "leaves nothing of 2 hosts" in refused(HostSelection(hosts="a,b", exclude="b,a"))
     assert refused(HostSelection(hosts="a", exclude="b[")).startswith("--exclude: ")

@@ -245,7 +245,7 @@ def all_waived() -> Report:
     return report(
         outcome("rank-table-hole", evaluated_hosts=(), waived=(Waived(odd, "a test table", "2026-12-31"),)),
         hosts=(),
-        source="no host was looked at",
+        source="no host was checked",
     )
 
 
@@ -300,7 +300,7 @@ def intent_alone() -> Report:
         outcome("rank-table-hole", hole, evaluated_hosts=()),
         outcome("rank-table-ports-wrong", evaluated_hosts=()),
         hosts=(),
-        source="no host was looked at",
+        source="no host was checked",
     )
 
 

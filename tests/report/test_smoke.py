@@ -96,7 +96,7 @@ def test_a_run_that_was_cut_short_is_never_healthy() -> None:
         report = made.report(made.outcome("host-unreachable"), smoke=made.summary(ended=ended))
         assert verdict(report) is Verdict.UNKNOWN
         assert exit_code(report) == 12
-        assert lines(report)[-1] == "UNKNOWN: the smoke run did not come to its end"
+        assert lines(report)[-1] == "UNKNOWN: the smoke run did not finish"
 
 
 def test_json_has_all_of_it_with_its_types() -> None:

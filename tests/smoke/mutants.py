@@ -117,7 +117,7 @@ MUTANTS = [
         "the reduced gradient is dp times as long as the serial twin's",
         "REDUCE = Model.reduce_gradient\nModel.reduce_gradient = lambda self: REDUCE(self).mul_(self.mesh.dp)",
         where="dp",
-        says="times the serial twin's: a sum over",
+        says="times the reference run's: a sum over",
         sample=True,
     ),
     Mutant(
@@ -258,7 +258,7 @@ MUTANTS = [
         "Mesh.blocks = blocks",
         ranks="any",
         where="dp, shares of several blocks",
-        says="nobody reads blocks",
+        says=" are not read",
         sample=True,
     ),
     Mutant(

@@ -39,7 +39,9 @@ class RankReport(msgspec.Struct, Generic[E], frozen=True):
     def unread_ranks(self) -> dict[str, str]:
         """The ranks that said nothing, for `Fact.unread`."""
         reporting_ranks = {event.rank for event in self.events}
-        return {f"rank {rank}": "it said nothing of this stage" for rank in self.ranks if rank not in reporting_ranks}
+        return {
+            f"rank {rank}": "it reported nothing for this stage" for rank in self.ranks if rank not in reporting_ranks
+        }
 
 
 class StageFact(Fact, frozen=True):
@@ -67,13 +69,13 @@ def decode_report(answer: ProbeAnswer, event_types: tuple[type[RankEvent], ...])
     try:
         report: RankReport[RankEvent] = _report_decoder(event_types).decode(answer.text())
     except (msgspec.DecodeError, msgspec.ValidationError, UnicodeError) as error:
-        raise Unreadable(f"what the ranks said is not understood: {error}") from None
+        raise Unreadable(f"the ranks' reports cannot be parsed: {error}") from None
     if not report.planned:
-        raise Absent(report.why or "the smoke run was made without this stage")
+        raise Absent(report.why or "the smoke run did not include this stage")
     if not report.reached:
-        raise Unreadable(report.why or "the smoke run did not come so far", report.because)
+        raise Unreadable(report.why or "the smoke run did not reach this stage", report.because)
     if not report.events:
-        raise Unreadable("the host's ranks said nothing of this stage")
+        raise Unreadable("the host's ranks reported nothing for this stage")
     return report
 
 

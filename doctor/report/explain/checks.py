@@ -17,13 +17,11 @@ WIDTH = 98
 
 def check_page(check: Check, playbooks: Iterable[Playbook] = ()) -> str:
     """All there is to say about one check, every probe that it has run on a host, and the playbooks that treat it."""
-    lines = [check.name, f"{check.severity.value}, area {check.area}", "", f"When all is well: {check.claim}."]
+    lines = [check.name, f"{check.severity.value}, area {check.area}", "", f"Healthy condition: {check.claim}."]
     for title in ("Why it matters", "What to do", "Source"):
         lines += _section(title, [line for line in unwrap_lines(check.section(title)) if not _is_placeholder(line)])
     intents = [need.type for need in check.needs if not need.is_fact]
-    lines += _section(
-        "What it needs to know of the job", [f"{intent.__name__}: {_summary(intent)}" for intent in intents]
-    )
+    lines += _section("Job settings it uses", [f"{intent.__name__}: {_summary(intent)}" for intent in intents])
     probe_texts = [line for fact in _with_needs(check.facts) for line in probe_lines(fact)]
     lines += remedy_lines(playbooks)
     lines += ["", "What is run on the hosts", *(f"  {line}" for line in probe_texts or ["Nothing."])]
@@ -57,7 +55,7 @@ def probe_lines(fact: type[Fact]) -> Iterator[str]:
     probe = fact.probe
     for line in _PROBE_DESCRIPTIONS[probe.kind](fact):
         yield f"    {line}"
-    rules = "; ".join([*_probe_conditions(probe), *(["asked in a second round"] if fact.needs else [])])
+    rules = "; ".join([*_probe_conditions(probe), *(["collected in a second round"] if fact.needs else [])])
     if rules:
         yield f"    ({rules})"
 
@@ -82,11 +80,11 @@ def _python_function(fact: type[Fact]) -> Iterator[str]:
 
 
 def _visit(fact: type[Fact]) -> Iterator[str]:
-    yield "runs nothing: it is read from how the visit to the host went"
+    yield "runs nothing: it is read from the connection to the host"
 
 
 def _smoke(fact: type[Fact]) -> Iterator[str]:
-    yield "asks no host: the ranks of the smoke run tell it"
+    yield "runs nothing: it is read from the ranks of the smoke run"
 
 
 _PROBE_DESCRIPTIONS = {"run": _command, "read": _files, "ask": _python_function, "visit": _visit, "smoke": _smoke}
@@ -102,7 +100,7 @@ def _probe_conditions(probe: Probe) -> Iterator[str]:
     if probe.root:
         yield "complete only as root; with --sudo through sudo -n"
     if probe.job:
-        yield "looked at where the job runs, inside the container of --within"
+        yield "runs where the job runs, inside the container of --within"
     if probe.lane:
         yield f"one {probe.lane} command at a time on a host"
     if probe.kind != "read":
@@ -132,7 +130,7 @@ def catalog_markdown(checks: Iterable[Check]) -> str:
     parts: list[str] = []
     for area, members in by_area(checks):
         rows = [f"| `{check.name}` | {check.severity.value} | {_cell(check.claim)} |" for check in members]
-        parts.append("\n".join([f"### {area}", "", "| check | severity | when all is well |", "|---|---|---|", *rows]))
+        parts.append("\n".join([f"### {area}", "", "| check | severity | healthy condition |", "|---|---|---|", *rows]))
     return "\n\n".join(parts) + "\n"
 
 

@@ -13,7 +13,7 @@ from doctor.report.layout.formatting import wrapped
 WIDTH = 98
 MAX_COMMAND_CHARS = 2000
 """Characters of a command."""
-EXAMPLE_NOTE = "with example values; a plan fills in what was found"
+EXAMPLE_NOTE = "with example values; a plan fills in the values of the findings"
 
 EXAMPLES: Mapping[str, Any] = {
     "address": "192.0.2.10",
@@ -69,8 +69,8 @@ def playbook_page(playbook: Playbook) -> str:
     lines = [f"{playbook.name}: {_one_line(playbook.title)}", _terms(playbook)]
     lines += ["", "What it treats", *(f"  {name}" for name in playbook.treats)]
     if playbook.note.strip():
-        lines += ["", "What to know first", *(f"  {line}" for line in _paragraphs(playbook.note))]
-    lines += ["", f"What is done ({EXAMPLE_NOTE})" if _has_placeholders(playbook) else "What is done"]
+        lines += ["", "Notes", *(f"  {line}" for line in _paragraphs(playbook.note))]
+    lines += ["", f"Steps ({EXAMPLE_NOTE})" if _has_placeholders(playbook) else "Steps"]
     lines += [f"  {line}" for step in playbook.steps for line in step_lines(step)]
     lines += ["", f"The playbook itself: {_one_line(playbook.path)}"]
     return "\n".join(lines) + "\n"
@@ -80,7 +80,7 @@ def remedy_lines(playbooks: Iterable[Playbook]) -> Iterator[str]:
     """The playbooks that treat a check, for its page; nothing where there is none."""
     for number, playbook in enumerate(playbooks):
         if not number:
-            yield from ("", f"What mends it ({EXAMPLE_NOTE})")
+            yield from ("", f"Fixes ({EXAMPLE_NOTE})")
         yield f"  {playbook.name}: {_one_line(playbook.title)}"
         yield f"    ({_terms(playbook)})"
         yield from (f"    {line}" for step in playbook.steps for line in step_lines(step))
@@ -89,10 +89,10 @@ def remedy_lines(playbooks: Iterable[Playbook]) -> Iterator[str]:
 def _terms(playbook: Playbook) -> str:
     """Who does it, and what it asks and risks."""
     if playbook.manual:
-        return f"{playbook.who}; work for hands; risk: {playbook.risk}"
+        return f"{playbook.who}; manual steps; risk: {playbook.risk}"
     terms = [playbook.who, "as root" if playbook.root else "as any user", f"risk: {playbook.risk}"]
-    terms.append("survives a reboot" if playbook.persistent else "gone after a reboot")
-    return "; ".join([*terms, "only when it is named"] if playbook.explicit else terms)
+    terms.append("survives a reboot" if playbook.persistent else "lost after a reboot")
+    return "; ".join([*terms, "only when named"] if playbook.explicit else terms)
 
 
 def step_lines(step: PlaybookStep) -> Iterator[str]:
@@ -113,12 +113,12 @@ def step_lines(step: PlaybookStep) -> Iterator[str]:
 def _file(step: PlaybookStep) -> str:
     if not step.file:
         return ""
-    mode = f" (mode {step.mode} where it is new)" if step.mode else ""
+    mode = f" (mode {step.mode} if it is new)" if step.mode else ""
     if step.text is not None:
-        return f"{step.file}{mode} holds this alone:\n{step.text}"
+        return f"{step.file}{mode} has this content:\n{step.text}"
     if step.remove:
         return f"{step.file}{mode} without the lines that match {step.remove}"
-    place = f"in place of the lines that match {step.replaces}" if step.replaces else "at the end unless it is there"
+    place = f"in place of the lines that match {step.replaces}" if step.replaces else "at the end, unless it exists"
     return f"{step.file}{mode} has this line, {place}:\n{step.line}"
 
 

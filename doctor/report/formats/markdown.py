@@ -84,7 +84,7 @@ def _table(report: Report, folded: FoldedReport, failures: Sequence[CheckFailure
         rows.setdefault((tuple(checks.get(host, ())), len(unknown_checks.get(host, ()))), []).append(host)
     if not rows:
         return
-    yield from ("| hosts | found by | not known |", "|---|---|---|")
+    yield from ("| hosts | findings | unknown |", "|---|---|---|")
     for (names, unknown), hosts in list(rows.items())[:MAX_ROWS]:
         check_cells = ", ".join(map(_cell, names)) or "-"
         unknown_cell = count_noun(unknown, "check") if unknown else "-"
@@ -99,7 +99,7 @@ def _failure(failure: CheckFailure, pages: Mapping[str, Check], folded: FoldedRe
     entry = failure_entry(failure, pages.get(outcome.check), SCOPE, folded.fleet)
     where = f" on {code_span(entry.where)}" if entry.where else ""
     yield from (f"## {outcome.severity.value}: {code_span(outcome.check)}{where}", "")
-    yield from (f"When all is well: {code_span(outcome.claim)}", "")
+    yield from (f"Healthy condition: {code_span(outcome.claim)}", "")
     yield from fenced(_evidence(entry))
     fix = [*_labelled(entry, "fix")]
     if fix:
@@ -127,7 +127,7 @@ def _sections(report: Report, pages: Mapping[str, Check], code: int) -> Iterator
     lines_by_title: dict[str, list[str]] = {}
     for section in page.sections:
         for entry in section.entries:
-            title = section.title if section.title in ("not known", "not looked at") else ""
+            title = section.title if section.title in ("unknown", "not checked") else ""
             title = title or {"crash": "crashed", "waived": "waived"}.get(entry.status_word, "")
             if title:
                 lines_by_title.setdefault(title, []).extend(_entry_lines(entry))
@@ -152,7 +152,7 @@ def _notes(report: Report) -> list[str]:
 
 def _follow_up_commands(report: Report, failures: Sequence[CheckFailure]) -> Iterator[str]:
     """Commands that show more, and that look again."""
-    yield from ("## To look again", "")
+    yield from ("## To check again", "")
     names = list(dict.fromkeys(failure.outcome.check for failure in failures))[:5]
     alone = report.source.startswith("this host alone")
     hosts = shlex.quote(clean(",".join(_hosts_to_check(report, failures)), 4000)) if report.hosts and not alone else ""

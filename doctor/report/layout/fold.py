@@ -21,7 +21,7 @@ class CheckFailure(msgspec.Struct, frozen=True):
     hosts: tuple[str, ...]
     """All hosts that are to blame."""
     consequences: tuple[str, ...]
-    """The checks that could not look at these hosts because of what was found."""
+    """The checks that could not evaluate these hosts because of this finding."""
 
     @property
     def is_error(self) -> bool:

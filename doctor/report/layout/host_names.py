@@ -51,7 +51,7 @@ class Fleet:
         if listed_count == total > 1:
             return f"all {total} hosts"
         evaluated_count = len(evaluated_hosts) if evaluated_hosts else total
-        unevaluated = f", {total - evaluated_count} not looked at" if evaluated_count < total else ""
+        unevaluated = f", {total - evaluated_count} not checked" if evaluated_count < total else ""
         return f"{self.fold(hosts)} ({listed_count}/{evaluated_count}{unevaluated})"
 
     def format_values(self, values: Mapping[str, Any], limit: int = MAX_VALUE_CHARS) -> dict[str, str]:
@@ -70,7 +70,7 @@ class Fleet:
 
     def coverage(self, hosts: Collection[str]) -> str:
         """How much was looked at: ``3 of 5 hosts``."""
-        return f"{len(hosts)} of {count_noun(len(self.hosts), 'host')}" if hosts else "no host looked at"
+        return f"{len(hosts)} of {count_noun(len(self.hosts), 'host')}" if hosts else "no host checked"
 
 
 def _fold(hosts: tuple[str, ...]) -> str:

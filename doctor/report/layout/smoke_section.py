@@ -28,7 +28,7 @@ def smoke_lines(summary: SmokeSummary, full: bool) -> Details:
         line for failure in summary.failures[: None if full else 1] for line in _failure_lines(failure, summary, full)
     ]
     if summary.unfinished_stages:
-        lines.append(("not done", ", ".join(summary.unfinished_stages)))
+        lines.append(("not finished", ", ".join(summary.unfinished_stages)))
     lines.append(("ran", _ran(summary)))
     lines += label_lines("ranks", _environment_lines(summary))
     if summary.stages:
@@ -120,7 +120,9 @@ def _environment_lines(summary: SmokeSummary) -> list[str]:
 def _layouts(summary: SmokeSummary) -> list[str]:
     compared = [f"{layout.layout} {_share(layout.error)}" for layout in summary.layouts if layout.error is not None]
     missed = [layout.layout for layout in summary.layouts if layout.error is None]
-    lines = [f"{', '.join(compared)} (largest relative error of the loss against the serial twin)"] if compared else []
+    lines = (
+        [f"{', '.join(compared)} (largest relative error of the loss against the reference run)"] if compared else []
+    )
     return lines + ([f"not compared: {', '.join(missed)}"] if missed and compared else [])
 
 

@@ -23,7 +23,7 @@ class Counts(msgspec.Struct, frozen=True):
     """Unknown on some hosts only because of a root cause that another check found there."""
     skipped: int = 0
     waived: int = 0
-    """Nothing is wrong but what the site has waived."""
+    """Every finding is waived."""
     findings: int = 0
     hosts: int = 0
     blamed: int = 0

@@ -1,4 +1,4 @@
-"""Everything that is known of the ranks at one moment, and what follows from it at once. Pure."""
+"""Current state of all ranks: latest snapshots, call history, open collectives. Pure."""
 
 from __future__ import annotations
 

@@ -18,14 +18,14 @@ def describe_damage(event: CollectiveWrong, group: Sequence[int]) -> str:
     if isinstance(got, str) or isinstance(expected, str) or got is None or expected is None:
         return ""
     if got - expected == UNTOUCHED_OFFSET:
-        return "nothing was ever written there"
+        return "nothing was written there"
     other = _sender(event, group)
     if other >= 0:
-        return f"it is what rank {other} sends: ranks or devices changed places"
+        return f"it is the data of rank {other}: ranks or devices are swapped"
     if event.wrong == 1 and event.numel > 1:
-        return "one element alone: a bit that flipped"
+        return "a single element: a flipped bit"
     if event.index and event.wrong == event.numel - event.index:
-        return "all from there on: a transfer cut short"
+        return "all elements from there on: an incomplete transfer"
     return ""
 
 

@@ -25,7 +25,7 @@ def not_finite_defects(trace: LayoutTrace) -> Iterator[Defect]:
         template = "{who} turned finite numbers into NaN or Inf: the {what} of step {step}, before any reduction"
         if not sources:
             template = "the {what} of {who} are NaN or Inf after step {step}: all local gradients were finite before"
-        follow = f"; on {len(rest)} other ranks it came from there" if rest else ""
+        follow = f"; it spread from there to {len(rest)} other ranks" if rest else ""
         values = {"what": kind, "follow": follow, "victims": format_ranges(rest)}
         everybody = len(ranks) == trace.layout.world
         yield Defect(

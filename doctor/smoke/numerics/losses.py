@@ -78,9 +78,11 @@ def loss_defects(traces: Sequence[LayoutTrace], reference: MajorityReference) ->
 
 
 def _defect(trace: LayoutTrace, deviation: Deviation, why: str, where: str) -> Defect:
-    template = "the loss of step {step} is {observed}, the serial twin's {expected}"
+    template = "the loss of step {step} is {observed}, expected {expected} (reference run)"
     if deviation.quantity == "gradient":
-        template = "the gradient's norm in step {step} is {observed}, the serial twin's {expected}; the loss is right"
+        template = (
+            "the gradient's norm in step {step} is {observed}, expected {expected} (reference run); the loss is right"
+        )
     values = {
         "observed": float(f"{deviation.observed:.6g}"),
         "expected": float(f"{deviation.expected:.6g}"),

@@ -106,6 +106,6 @@ def _differs_from_reference(
             wrong.append(rank)
     if wrong:
         reported.update(wrong)
-        template = "{who} masks other positions than the serial twin from step {step} on, for the same data{by}"
+        template = "{who} masks other positions than the reference run from step {step} on, for the same data{by}"
         values = {"group": format_ranges(wrong), "agree": 0, "generators": [], "generator": "unknown", "by": ""}
         yield Defect(DIFFERS, "masks", trace, step, tuple(wrong), template, values, root=True, vague=True)

@@ -1,4 +1,4 @@
-"""Ranks whose serial twin is not that of their equals. Pure."""
+"""Ranks whose reference run differs from that of other ranks on the same device type. Pure."""
 
 from __future__ import annotations
 

@@ -140,7 +140,7 @@ class Channels:
             self.on_message(name, line)
         except InvalidMessage as error:
             self.lost_agents[name] = AgentLost(
-                f"its agent says what cannot be understood: {strip_control_chars(str(error))}", "error"
+                f"its agent sent an invalid message: {strip_control_chars(str(error))}", "error"
             )
 
     def send(self, name: str, order: AgentOrder) -> None:

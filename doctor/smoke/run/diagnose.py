@@ -84,7 +84,7 @@ def _with_logs(failure: Failure, progress: StageProgress) -> Failure:
     logs = [progress.kernel_logs[rank] for rank in failure.culprit_ranks if rank in progress.kernel_logs]
     error_texts = [progress.errors[rank] for rank in failure.culprit_ranks if rank in progress.errors]
     last = [
-        f"its last words: {error_text}"
+        f"its last error output: {error_text}"
         for error_text in dict.fromkeys(error_texts)
         if not _is_mentioned(error_text, failure)
     ]

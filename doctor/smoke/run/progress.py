@@ -100,7 +100,7 @@ class StageProgress:
 
     def _group_formed(self, event: GroupFormed) -> None:
         if not all(0 <= rank < self.plan.world for rank in event.ranks):
-            raise InvalidMessage("a process group of ranks that are not")
+            raise InvalidMessage("a process group of unknown ranks")
         self.groups[event.gid] = (strip_control_chars(event.name, 60), event.ranks)
 
     def _finish(self, stage: str, rank: int, now: float) -> None:
@@ -120,7 +120,7 @@ class StageProgress:
             text = (
                 error_text
                 if error_text and not started
-                else f"the process that its ranks come from: {describe_wait_status(event.status)}"
+                else f"the parent process of its ranks: {describe_wait_status(event.status)}"
             )
             self.parent_exits.setdefault(host, ParentExit("dead" if started else "not-started", text, now))
 
@@ -172,7 +172,7 @@ class StageProgress:
 
     def _join_failure_text(self, ranks: Iterable[int]) -> str:
         texts = [self.join_attempts[rank].text for rank in sorted(ranks) if rank in self.join_attempts]
-        return "; ".join(dict.fromkeys(texts)) or f"it did not join within {JOIN:g} s of the last import"
+        return "; ".join(dict.fromkeys(texts)) or f"it did not join within {JOIN:g} s after the last import"
 
     def _make_failure(
         self,

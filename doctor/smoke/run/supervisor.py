@@ -90,7 +90,7 @@ def smoke(
     ``on_stage`` is called for each stage that all ranks have finished. An interrupt ends the run; what came so far is
     returned.
 
-    Raises: ValueError, when the hosts do not allow what was wished for.
+    Raises: ValueError, when the hosts do not support the requested run.
     """
     return _Supervisor(
         start_agents(hosts, transport, options.master_port, local=local, within=within), options, on_stage=on_stage
@@ -295,7 +295,7 @@ class _Supervisor:
         first = next(name for name in self.endpoints if 0 in self.ranks_of(name))
         hello = self.channels.hellos[first]
         if hello.port_error:
-            text = f"nothing can listen where the ranks are to meet: {hello.port_error}"
+            text = f"the rendezvous port cannot be opened: {hello.port_error}"
             raise _RunStopped(
                 Failure("never-joined", (0,), tuple(range(1, self.plan.world)), stage="rendezvous", text=text)
             )
@@ -360,7 +360,7 @@ class _Supervisor:
         limit = LOCAL_SILENCE_LIMIT if self.local else SILENCE_LIMIT
         silent = [name for name, seconds in channels.silent_seconds.items() if seconds > limit + channels.cpu_wait]
         if silent:
-            text = f"nothing was heard of {_join_limited(silent)} for {limit:g} s"
+            text = f"no data from {_join_limited(silent)} for {limit:g} s"
             raise _RunStopped(self.make_failure("silent", silent, text, limit=limit))
         overdue = self.progress.overdue(now)
         if overdue:
@@ -420,7 +420,7 @@ class _Supervisor:
         plan = self.plan or self.provisional_plan()
         progress = self.progress or StageProgress(plan, self.began)
         leftovers = [
-            f"{name}: process {pid} ({strip_control_chars(command, 60)}) could not be ended: state {state}"
+            f"{name}: process {pid} ({strip_control_chars(command, 60)}) could not be killed: state {state}"
             for name, processes in self.channels.leftover_processes.items()
             for pid, state, command in processes[:4]
         ]

@@ -44,4 +44,4 @@ def unanswered_visit(lost: AgentLost | None, noise: str, blamed: bool, local: bo
     if not blamed:  # what became of it afterwards is our own doing
         return Visit("budget", "the smoke run ended before this host answered", local=local)
     lost = lost or AgentLost("it did not answer in time", "timeout")
-    return Visit(lost.kind, f"{lost.text}{'; it said: ' if noise else ''}{noise}", lost.hint, local=local)
+    return Visit(lost.kind, f"{lost.text}{'; its output: ' if noise else ''}{noise}", lost.hint, local=local)

@@ -75,7 +75,7 @@ class Agent:
             order = json.loads(line.decode("ascii"))
             getattr(self, ORDERS[order.pop("do")])(**order)
         except (ValueError, TypeError, KeyError, AttributeError, OSError) as error:
-            self.controller.send(fault="%r cannot be done: %s: %s" % (line[:40], type(error).__name__, error))
+            self.controller.send(fault="%r failed: %s: %s" % (line[:40], type(error).__name__, error))
 
     # -- what the controller orders
 

@@ -29,7 +29,7 @@ from doctor.smoke.run import supervisor as launch
 from doctor.smoke.run.connect import start_agents
 from doctor.smoke.run.round import run_single_round
 from doctor.smoke.run.supervisor import ReadyAgent, SmokeResult, run_on_launched, smoke
-from doctor.transport import TransportError
+from doctor.transport import RemoteSession, TransportError
 from doctor.transport.local import Local
 from tests.smoke.scripted import Agent, Line, Stage, alive, done, event, hello, life
 
@@ -111,17 +111,47 @@ def test_agents_that_were_there_already() -> None:
 # ---- hosts that fail
 
 
-def test_a_host_that_cannot_be_reached() -> None:
-    smoked, a, _ = play(TransportError("refused", "port 22 refuses connections", "start sshd"))
+REFUSED = TransportError("refused", "port 22 refuses connections", "start sshd")
+
+
+class Ordered(Stage):
+    """b refuses only when the supervisor has a's greeting: lines come to it in one queue, in their order."""
+
+    def open_session(self, host: str, command: str) -> RemoteSession:
+        a = self.agents["a"]
+        assert isinstance(a, Agent)
+        if host == "b":
+            assert a.greeted.wait(20)
+        return super().open_session(host, command)
+
+
+def refused(smoked: SmokeResult) -> None:
+    """The failure names b, and b alone."""
     found = trouble(smoked)
     assert (found.kind, found.culprit_ranks, found.waiting_ranks) == ("not-started", (2, 3), (0, 1))
     assert found.text == "b: port 22 refuses connections"
     visit = smoked.records["b"].visit
     assert (visit.failure, visit.text, visit.hint) == ("refused", "port 22 refuses connections", "start sshd")
     assert smoked.records["b"].outputs == {}
-    assert not a.told("start") and (a.told("end") or not a.orders)  # it may not even have been called by then
+
+
+def test_a_host_that_cannot_be_reached() -> None:
+    a = agent("a", lambda ranks: [*life(ranks), *alive(ranks)])
+    smoked = smoke({"a": 0, "b": 0}, Ordered(a=a, b=REFUSED), WISH)
+    refused(smoked)
+    assert not a.told("start") and a.told("end")
+    assert smoked.records["a"].visit.failure == ""
     why = facts(smoked, "a")["SmokeStart"]
     assert (why["reached"], why["because"]) == (False, "smoke-rank-not-started")
+
+
+def test_a_host_that_was_not_heard_of_when_another_refused_is_not_known_and_not_blamed() -> None:
+    a = Agent("a", [], lambda ranks: [])
+    smoked = smoke({"a": 0, "b": 0}, Stage(a=a, b=REFUSED), WISH)
+    refused(smoked)
+    visit = smoked.records["a"].visit
+    assert (visit.failure, visit.text) == ("budget", "the smoke run ended before this host answered")
+    assert smoked.records["a"].outputs == {}
 
 
 class Visits:

@@ -14,7 +14,8 @@ def firmware_version_differs(versions: PerHost[NpuVersions]) -> Iterator[Finding
     or fails in a way that no other host does.
 
     ## What to do
-    Install firmware {expected} on {host}: `./Ascend-hdk-<chip>-npu-firmware_{expected}.run --full`, and restart the host.
+    Install firmware {expected} on {host}: `./Ascend-hdk-<chip>-npu-firmware_{expected}.run --full`, and
+    restart the host.
 
     ## Source
     `Version` in /usr/local/Ascend/firmware/version.info; hosts are compared with each other.

@@ -26,6 +26,7 @@ def hccl_ports_half_reserved(ports: ReservedPorts, npus: NpuInventory, launch: L
     lost = [port for port in hccl_ports if ports.kernel_may_assign(port)]
     if lost and lost[0] not in hccl_ports[:16]:
         yield Finding(
-            "ports {ports} may be assigned to any outgoing connection (local ports {range}); {observed}, expected {expected}",
+            "ports {ports} may be assigned to any outgoing connection (local ports {range}); {observed}, "
+            "expected {expected}",
             **ports.finding_values(lost, hccl_ports, [launch.master_port]),
         )

@@ -29,6 +29,7 @@ def hccl_ports_unreserved(ports: ReservedPorts, npus: NpuInventory, launch: Laun
     lost = [port for port in hccl_ports[:16] if ports.kernel_may_assign(port)]
     if lost:
         yield Finding(
-            "ports {ports} may be assigned to any outgoing connection (local ports {range}); {observed}, expected {expected}",
+            "ports {ports} may be assigned to any outgoing connection (local ports {range}); {observed}, "
+            "expected {expected}",
             **ports.finding_values(lost, hccl_ports, [launch.master_port]),
         )

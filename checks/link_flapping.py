@@ -28,7 +28,8 @@ def link_flapping(history: LinkHistory) -> Iterator[Finding]:
         recent = [when for when, _ in record.changes if when > record.device_time - WINDOW]
         if len(recent) > MAX_CHANGES:
             yield Finding(
-                "the link of NPU {npu} changed {observed} times in 24 hours, last at {last}; expected at most {expected}",
+                "the link of NPU {npu} changed {observed} times in 24 hours, last at {last}; "
+                "expected at most {expected}",
                 npu=npu,
                 last=max(recent).isoformat(sep=" "),
                 observed=len(recent),

@@ -33,6 +33,7 @@ def master_port_unreserved(
     if ports.kernel_may_assign(launch.master_port):
         hccl = required_hccl_ports(launch) if npus and launch.hccl_ports else []
         yield Finding(
-            "port {ports} may be assigned to any outgoing connection (local ports {range}); {observed}, expected {expected}",
+            "port {ports} may be assigned to any outgoing connection (local ports {range}); {observed}, "
+            "expected {expected}",
             **ports.finding_values([launch.master_port], [launch.master_port], hccl),
         )

@@ -83,7 +83,7 @@ class LayoutResult(msgspec.Struct, frozen=True):
 
     layout: str
     steps: int
-    """Compared with the serial twin."""
+    """Compared with the reference run."""
     error: float | None
     """The largest relative difference of a loss from the twin's; None when there was nothing to compare."""
 

@@ -1,4 +1,4 @@
-"""What a person wants of a smoke run beside the checks: what stopped it, what ran, how far, how right, how fast."""
+"""The smoke run beside its checks: what stopped it, what ran, how far, how accurate, how fast."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ _THREAD = re.compile(r"(Current thread|Thread) 0x[0-9a-f]+ \(most recent call fi
 _FAILURE_TEXTS = {
     "not-started": "did not start",
     "never-joined": "did not join",
-    "mismatch": "called another collective than the others",
-    "order": "wait for each other in different collectives",
+    "mismatch": "called a different collective than the others",
+    "order": "waited for each other in different collectives",
     "dead": "died",
     "left": "left while others waited",
     "stopped": "stopped by SIGSTOP or a debugger",
     "frozen": "frozen by a cgroup",
     "blocked": "blocked outside of a collective",
-    "busy": "computes and does not come back",
-    "input": "waits for its data loader",
-    "network": "in one collective, and no bytes arrive",
-    "silent": "on a host that says nothing any more",
-    "budget": "not done when the time was up",
+    "busy": "kept computing outside of a collective",
+    "input": "waited for its data loader",
+    "network": "entered one collective, but no data arrived",
+    "silent": "on a host that stopped reporting",
+    "budget": "not done when the time budget ended",
 }
 _STAGE_FAILURE_KINDS = ("not-started", "never-joined")
-"""Kinds that say the stage by themselves."""
+"""Kinds whose text already names the stage."""
 
 
 def smoke_lines(summary: SmokeSummary, full: bool) -> Details:
@@ -83,7 +83,7 @@ def _failure_lines(failure: Failure, summary: SmokeSummary, full: bool) -> Itera
         )
     yield from label_lines("call", _calls(failure, failure.culprit_ranks))
     yield from label_lines("waited", _calls(failure, failure.waiting_ranks) or _silent(failure.waiting_ranks))
-    yield from label_lines("seen", [clean(sentence) for sentence in failure.evidence[: None if full else 6]])
+    yield from label_lines("evidence", [clean(sentence) for sentence in failure.evidence[: None if full else 6]])
     for rank in [candidate for candidate in failure.stacks if candidate in failure.culprit_ranks or full][
         : None if full else MAX_STACKS
     ]:
@@ -137,7 +137,9 @@ def _environment_lines(summary: SmokeSummary) -> list[str]:
 def _layouts(summary: SmokeSummary) -> list[str]:
     compared = [f"{layout.layout} {_share(layout.error)}" for layout in summary.layouts if layout.error is not None]
     missed = [layout.layout for layout in summary.layouts if layout.error is None]
-    lines = [f"{', '.join(compared)} (largest relative error of the loss against the serial twin)"] if compared else []
+    lines = (
+        [f"{', '.join(compared)} (largest relative error of the loss against the reference run)"] if compared else []
+    )
     return lines + ([f"not compared: {', '.join(missed)}"] if missed and compared else [])
 
 

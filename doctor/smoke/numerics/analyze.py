@@ -9,7 +9,7 @@ Order of decision, in each layout:
 3. What comes later, or beside a root, is a consequence: its check says *unknown*, because of the first. So is a loss
    that differs in one layout for no visible reason, when another layout has a root: mend that first, and run again.
 
-Before all layouts stands the serial twin: where a rank's is wrong, its device or a library computes otherwise, and
+Before all layouts stands the reference run: where a rank's is wrong, its device or a library computes otherwise, and
 whatever is wrong in the layouts follows. Unless the rank's draws differ too: they explain the twin.
 """
 
@@ -67,7 +67,7 @@ def analyze_training(plan: SmokePlan, training: Mapping[str, SmokeTraining]) -> 
     """Causes and consequences in every layout that was trained. Raises: Unreadable when there is nothing to compare."""
     reference = majority_reference(training)
     if reference is None:
-        raise Unreadable("no rank told of its serial twin")
+        raise Unreadable("no rank reported its reference run")
     traces = layout_traces(plan, training)
     if not traces:
         raise Unreadable("no layout was trained")
@@ -95,7 +95,7 @@ def analyze_training(plan: SmokePlan, training: Mapping[str, SmokeTraining]) -> 
 
 
 def unexplained(outliers: Sequence[Outlier], all_defects: Sequence[Defect]) -> list[Outlier]:
-    """Serial twins that differ, on ranks whose draws do not."""
+    """Reference runs that differ, on ranks whose draws do not."""
     draws = {
         rank
         for defect in all_defects
@@ -108,7 +108,7 @@ def unexplained(outliers: Sequence[Outlier], all_defects: Sequence[Defect]) -> l
 def device_outliers(
     plan: SmokePlan, training: Mapping[str, SmokeTraining], started: Mapping[str, SmokeStart] | None
 ) -> tuple[list[Outlier], bool]:
-    """Serial twins that differ and stand for a device, and whether there are others, that the draws explain."""
+    """Reference runs that differ and stand for a device, and whether there are others, that the draws explain."""
     events = reference_events(training)
     names = {
         event.rank: f"{event.device.name} with torch {event.torch}"

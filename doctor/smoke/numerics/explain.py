@@ -1,4 +1,4 @@
-"""Which programming error fits what is seen of a layout that is not the serial twin. Pure."""
+"""Which programming error fits what is seen of a layout that is not the reference run. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from doctor.smoke.numerics.updates import movement_ratios
 
 
 class Deviation(msgspec.Struct, frozen=True):
-    """The first step in which a layout is not the serial twin."""
+    """The first step in which a layout is not the reference run."""
 
     step: int
     quantity: str
@@ -47,7 +47,7 @@ def _forward_cause(trace: LayoutTrace, reference: MajorityReference) -> str:
     layout = trace.layout
     begun = trace.begun.get(0)
     if layout.tp * layout.pp == 1 and begun and begun.params != reference.init:
-        return "rank 0 begins with other parameters than its serial twin (another seed, another checkpoint)"
+        return "rank 0 begins with other parameters than its reference run (another seed, another checkpoint)"
     if layout.tp > 1:
         apart = any(majority_split(field_values(trace.steps[0], group, "replicated")) for group in trace.slices)
         if apart:

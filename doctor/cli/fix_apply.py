@@ -70,8 +70,8 @@ def show_or_apply_saved(name: str, action: FixAction, connection: ConnectionOpti
     if not action.yes:
         _show_plan(plan, display)
         confirm(f"Apply this to {count_noun(len(plan.plans_to_apply), 'host')}?")
-    connection = connection_of_plan(plan.how, connection)
-    fix_context = _make_fix_context(plan.how, connection)
+    connection = connection_of_plan(plan.context, connection)
+    fix_context = _make_fix_context(plan.context, connection)
     return _apply_locked(
         fix_context, _require_unchanged(plan, _make_plan(fix_context, None)), plan_folder, action, display
     )

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -20,6 +20,8 @@ from doctor.transport.open import open_transport
 
 if TYPE_CHECKING:
     from doctor.transport.options import SshOptions as SshOptions
+
+Result = TypeVar("Result")
 
 
 def connection_of_plan(context: PlanContext, overrides: ConnectionOptions) -> ConnectionOptions:
@@ -46,7 +48,7 @@ def hold_plan_lock(plan_folder: Path) -> Iterator[None]:
         yield
 
 
-def with_store_errors(work: Callable[[], Any]) -> Any:
+def with_store_errors(work: Callable[[], Result]) -> Result:
     """What lies in the folder of plans. Raises: CommandError."""
     try:
         return work()

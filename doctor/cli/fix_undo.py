@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from doctor.cli.fix_plans import (
     confirm,
@@ -87,7 +87,7 @@ def _report_undone(undo_results: list[UndoResult], remaining: int, plan: FixPlan
 
 def list_plans(display: DisplayOptions) -> int:
     """Every saved plan, oldest first."""
-    rows = []
+    rows: list[dict[str, Any]] = []
     for name in with_store_errors(lambda: store.all_ids(os.environ)):
         plan_folder = with_store_errors(lambda name=name: store.find(name, os.environ))  # type: ignore[misc]
         try:
@@ -106,7 +106,7 @@ def list_plans(display: DisplayOptions) -> int:
     if display.as_json:
         write_json({"schema": "doctor.plans/1", "plans": rows})
     else:
-        lines = [f"{row['id']}  {count_noun(int(row.get('hosts', 0)), 'host')}: {row['state']}" for row in rows]
+        lines = [f"{row['id']}  {count_noun(row.get('hosts', 0), 'host')}: {row['state']}" for row in rows]
         write("\n".join(lines) or "No plan is saved.")
     return 0
 

@@ -6,24 +6,9 @@ from typing import Literal
 
 import msgspec
 
-Backend = Literal["gloo", "nccl", "hccl"]
+from doctor.engine.smoke_failures import FailureKind as FailureKind
 
-FailureKind = Literal[
-    "not-started",  # interpreter, import, device
-    "never-joined",  # did not get through the rendezvous
-    "mismatch",  # another op, dtype, size or root in the same place of the sequence
-    "order",  # a cycle of ranks that wait for each other in different collectives
-    "dead",  # killed by a signal, or an error of its own
-    "left",  # ended well or left the loop while others wait for it
-    "stopped",  # SIGSTOP or a debugger
-    "frozen",  # cgroup freezer
-    "blocked",  # sleeps or waits outside of a collective
-    "busy",  # computes and does not come back
-    "input",  # waits for its data loader
-    "network",  # everybody entered, bytes do not arrive
-    "silent",  # the agent of a whole host says nothing any more
-    "budget",  # the time for the run was up
-]
+Backend = Literal["gloo", "nccl", "hccl"]
 
 
 class Failure(msgspec.Struct, frozen=True, omit_defaults=True):

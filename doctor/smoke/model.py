@@ -6,10 +6,10 @@ from typing import Literal
 
 import msgspec
 
+from doctor.engine.smoke_failures import FailureKind as FailureKind
 from doctor.engine.smoke_summary import Backend as Backend
 from doctor.engine.smoke_summary import Failure as Failure
-from doctor.engine.smoke_summary import FailureKind as FailureKind
-from doctor.smoke.programs.worker.constants import STAGES as STAGES
+from doctor.smoke.programs.recorder_page import STAGES as STAGES
 
 
 class Layout(msgspec.Struct, frozen=True, omit_defaults=True):

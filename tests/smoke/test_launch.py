@@ -29,7 +29,7 @@ from doctor.smoke.run import supervisor as launch
 from doctor.smoke.run.connect import start_agents
 from doctor.smoke.run.round import run_single_round
 from doctor.smoke.run.supervisor import ReadyAgent, SmokeResult, run_on_launched, smoke
-from doctor.transport import TransportError
+from doctor.transport import RemoteSession, TransportError
 from doctor.transport.local import Local
 from tests.smoke.scripted import Agent, Line, Stage, alive, done, event, hello, life
 
@@ -72,7 +72,7 @@ def facts(smoked: SmokeResult, host: str) -> dict[str, dict[str, Any]]:
 def test_a_run_that_comes_to_its_end() -> None:
     heard: list[str] = []
     b = agent("b")
-    smoked, a, seconds = play(b, agent("a"), told=lambda stage, seconds: heard.append(stage))
+    smoked, a, seconds = play(b, agent("a"), on_stage=lambda stage, seconds: heard.append(stage))
     assert smoked.run.ended == "complete"
     assert smoked.run.failures == ()
     assert tuple(heard) == (*STAGES, "teardown")
@@ -111,17 +111,47 @@ def test_agents_that_were_there_already() -> None:
 # ---- hosts that fail
 
 
-def test_a_host_that_cannot_be_reached() -> None:
-    smoked, a, _ = play(TransportError("refused", "port 22 refuses connections", "start sshd"))
+REFUSED = TransportError("refused", "port 22 refuses connections", "start sshd")
+
+
+class Ordered(Stage):
+    """b refuses only when the supervisor has a's greeting: lines come to it in one queue, in their order."""
+
+    def open_session(self, host: str, command: str) -> RemoteSession:
+        a = self.agents["a"]
+        assert isinstance(a, Agent)
+        if host == "b":
+            assert a.greeted.wait(20)
+        return super().open_session(host, command)
+
+
+def refused(smoked: SmokeResult) -> None:
+    """The failure names b, and b alone."""
     found = trouble(smoked)
     assert (found.kind, found.culprit_ranks, found.waiting_ranks) == ("not-started", (2, 3), (0, 1))
     assert found.text == "b: port 22 refuses connections"
     visit = smoked.records["b"].visit
     assert (visit.failure, visit.text, visit.hint) == ("refused", "port 22 refuses connections", "start sshd")
     assert smoked.records["b"].outputs == {}
-    assert not a.told("start") and (a.told("end") or not a.orders)  # it may not even have been called by then
+
+
+def test_a_host_that_cannot_be_reached() -> None:
+    a = agent("a", lambda ranks: [*life(ranks), *alive(ranks)])
+    smoked = smoke({"a": 0, "b": 0}, Ordered(a=a, b=REFUSED), WISH)
+    refused(smoked)
+    assert not a.told("start") and a.told("end")
+    assert smoked.records["a"].visit.failure == ""
     why = facts(smoked, "a")["SmokeStart"]
     assert (why["reached"], why["because"]) == (False, "smoke-rank-not-started")
+
+
+def test_a_host_that_was_not_heard_of_when_another_refused_is_not_known_and_not_blamed() -> None:
+    a = Agent("a", [], lambda ranks: [])
+    smoked = smoke({"a": 0, "b": 0}, Stage(a=a, b=REFUSED), WISH)
+    refused(smoked)
+    visit = smoked.records["a"].visit
+    assert (visit.failure, visit.text) == ("budget", "the smoke run ended before this host answered")
+    assert smoked.records["a"].outputs == {}
 
 
 class Visits:
@@ -243,7 +273,7 @@ def test_a_supervisor_that_sleeps_accuses_nobody() -> None:
     late = agent(
         "b", lambda ranks: [*life(ranks), *alive(ranks)[:30], *life(ranks, STAGES), *done(ranks), *alive(ranks)]
     )
-    assert play(late, agent("a"), told=told)[0].run.ended == "complete"
+    assert play(late, agent("a"), on_stage=told)[0].run.ended == "complete"
 
 
 def test_agents_hear_that_we_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -398,7 +428,7 @@ def test_an_interrupt_ends_all_and_keeps_what_came() -> None:
         return [*life(ranks), *alive(ranks)]
 
     b = agent("b", halfway)
-    smoked, a, _ = play(b, agent("a", halfway), told=told)
+    smoked, a, _ = play(b, agent("a", halfway), on_stage=told)
     assert smoked.run.ended == "interrupted"
     assert smoked.run.failures == ()
     assert "rendezvous" in smoked.run.reached

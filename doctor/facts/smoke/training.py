@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from doctor.engine.fact import Fact, ProbeAnswer, smoke
-from doctor.facts.smoke.events import RankEvent, RankReport, decode_report, events_of_type
+from doctor.engine.fact import ProbeAnswer
+from doctor.facts.smoke.events import RankEvent, StageFact, events_of_type
 
 Bad = Literal["", "input", "activations", "loss", "gradient", "parameters"]
 Digest = int
@@ -86,10 +86,18 @@ class LayoutEnded(RankEvent, frozen=True, tag="end"):
     seconds: float
 
 
-class SmokeTraining(Fact, frozen=True):
+class SmokeTraining(StageFact, frozen=True):
     """Every step of every layout on the host's ranks, and the reference run."""
 
-    probe = smoke()
+    stage = "training"
+    event_types = (
+        ReferenceRun,
+        ReferenceBlocks,
+        ReferenceUpdate,
+        LayoutBegun,
+        TrainingStep,
+        LayoutEnded,
+    )
 
     reference: tuple[ReferenceRun, ...] = ()
     reference_blocks: tuple[ReferenceBlocks, ...] = ()
@@ -100,10 +108,7 @@ class SmokeTraining(Fact, frozen=True):
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> SmokeTraining:
-        report = decode_report(
-            answer,
-            RankReport[ReferenceRun | ReferenceBlocks | ReferenceUpdate | LayoutBegun | TrainingStep | LayoutEnded],
-        )
+        report = cls.read_report(answer)
         return cls(
             reference=events_of_type(report.events, ReferenceRun),
             reference_blocks=events_of_type(report.events, ReferenceBlocks),

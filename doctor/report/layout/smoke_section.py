@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
+from doctor.engine.smoke_failures import FAILURE_KINDS
 from doctor.engine.smoke_summary import CollectiveSpeed, SmokeSummary
 from doctor.report.layout.formatting import clean, count_noun, duration
 from doctor.report.layout.group_findings import ranges
@@ -19,25 +20,6 @@ MAX_STACKS = 2
 """Stacks that are shown, unless all is."""
 
 _THREAD = re.compile(r"(Current thread|Thread) 0x[0-9a-f]+ \(most recent call first\):\Z")
-
-_FAILURE_TEXTS = {
-    "not-started": "did not start",
-    "never-joined": "did not join",
-    "mismatch": "called a different collective than the others",
-    "order": "waited for each other in different collectives",
-    "dead": "died",
-    "left": "left while others waited",
-    "stopped": "stopped by SIGSTOP or a debugger",
-    "frozen": "frozen by a cgroup",
-    "blocked": "blocked outside of a collective",
-    "busy": "kept computing outside of a collective",
-    "input": "waited for its data loader",
-    "network": "entered one collective, but no data arrived",
-    "silent": "on a host that stopped reporting",
-    "budget": "not done when the time budget ended",
-}
-_STAGE_FAILURE_KINDS = ("not-started", "never-joined")
-"""Kinds whose text already names the stage."""
 
 
 def smoke_lines(summary: SmokeSummary, full: bool) -> Details:
@@ -62,6 +44,7 @@ def _safe(text: str) -> str:
 
 
 def _failure_lines(failure: Failure, summary: SmokeSummary, full: bool) -> Iterator[tuple[str, str]]:
+    kind = FAILURE_KINDS[failure.kind]
     ranks_text = ranks_in_words(failure.culprit_ranks) if failure.culprit_ranks else "all ranks"
     placements = dict.fromkeys(
         clean(summary.placements[rank], 100) for rank in failure.culprit_ranks if rank < len(summary.placements)
@@ -69,12 +52,12 @@ def _failure_lines(failure: Failure, summary: SmokeSummary, full: bool) -> Itera
     placements_text = (
         f" ({', '.join(list(placements)[:4])}{', ...' if len(placements) > 4 else ''})" if placements else ""
     )
-    where = [f"stage {failure.stage}"] if failure.stage and failure.kind not in _STAGE_FAILURE_KINDS else []
+    where = [f"stage {failure.stage}"] if failure.stage and not kind.implies_stage else []
     where += [f"layout {failure.layout}, step {failure.step}"] if failure.layout else []
-    text = f": {clean(failure.text)}" if failure.text and failure.kind not in ("stopped", "frozen") else ""
+    text = f": {clean(failure.text)}" if failure.text and not kind.implies_text else ""
     yield (
         "cause",
-        f"{ranks_text}{placements_text} {_FAILURE_TEXTS[failure.kind]}{', ' if where else ''}{', '.join(where)}{text}",
+        f"{ranks_text}{placements_text} {kind.report_text}{', ' if where else ''}{', '.join(where)}{text}",
     )
     if failure.links:
         yield (

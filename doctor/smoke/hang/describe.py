@@ -8,9 +8,7 @@ from typing import Any
 
 from doctor.smoke.hang.traces import STEPPED, Trace
 from doctor.smoke.model import Collective, Failure, FailureKind, Snapshot
-
-CHANNEL_BASE = 1_000_000
-"""The group number of the channel src>dst is this + src * world + dst."""
+from doctor.smoke.programs.recorder_page import P2P_GROUP_BASE
 
 ROOTED = {"broadcast": "from", "scatter": "from", "reduce": "to", "gather": "to"}
 PROCESS_STATES = {"T": "stopped", "t": "stopped", "F": "frozen"}
@@ -55,8 +53,8 @@ class FailureBuilder:
         self.groups, self.world = groups, world
 
     def group_name(self, group: int) -> str:
-        if group >= CHANNEL_BASE:
-            return "p2p {}>{}".format(*divmod(group - CHANNEL_BASE, self.world))
+        if group >= P2P_GROUP_BASE:
+            return "p2p {}>{}".format(*divmod(group - P2P_GROUP_BASE, self.world))
         return self.groups[group][0] if group in self.groups else f"group {group}"
 
     def describe_call(self, call: Collective) -> str:

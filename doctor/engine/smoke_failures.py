@@ -54,7 +54,7 @@ _ROWS = (
     ),
     FailureKindInfo(
         name="never-joined",
-        meaning="it did not get through the rendezvous",
+        meaning="it did not complete the rendezvous",
         check="smoke-rank-never-joined",
         report_text="did not join",
         implies_stage=True,
@@ -63,13 +63,13 @@ _ROWS = (
         name="mismatch",
         meaning="another op, dtype, size or root in the same place of the sequence",
         check="smoke-collective-mismatched",
-        report_text="called a different collective than its group",
+        report_text="called a different collective than the others",
     ),
     FailureKindInfo(
         name="order",
         meaning="a cycle of ranks that wait for each other in different collectives",
         check="smoke-collective-order",
-        report_text="wait for each other in different collectives",
+        report_text="waited for each other in different collectives",
     ),
     FailureKindInfo(
         name="dead",
@@ -107,31 +107,31 @@ _ROWS = (
         name="busy",
         meaning="it computes and does not return",
         check="smoke-rank-blocked",
-        report_text="computes and does not return",
+        report_text="kept computing outside of a collective",
     ),
     FailureKindInfo(
         name="input",
         meaning="it waits for its data loader",
         check="smoke-input-stalled",
-        report_text="waits for its data loader",
+        report_text="waited for its data loader",
     ),
     FailureKindInfo(
         name="network",
         meaning="all ranks entered the collective, and bytes do not arrive",
         check="smoke-network-silent",
-        report_text="in one collective, and no bytes arrive",
+        report_text="entered one collective, but no data arrived",
     ),
     FailureKindInfo(
         name="silent",
         meaning="the agent of a whole host sends nothing any more",
         check="smoke-host-silent",
-        report_text="on a host that no longer responds",
+        report_text="on a host that stopped reporting",
     ),
     FailureKindInfo(
         name="budget",
         meaning="the time for the run was up",
         check="smoke-budget-spent",
-        report_text="not finished within the time limit",
+        report_text="not done when the time budget ended",
     ),
 )
 

@@ -56,7 +56,7 @@ class SmokePlan(msgspec.Struct, frozen=True, omit_defaults=True):
     layouts: tuple[Layout, ...]
     stages: tuple[str, ...] = STAGES
     steps: int = 3
-    """Steps of each layout that are compared with the serial twin."""
+    """Steps of each layout that are compared with the reference run."""
     learn_steps: int = 10
     seed: int = 1
     max_bytes: int = 1 << 20

@@ -259,7 +259,10 @@ def test_a_bridge_with_rules_of_its_own() -> None:
 
 def test_one_host() -> None:
     found = judged("firewall-blocks-job", {"w1": host(1, saved("-A INPUT -j DROP"), count=1)})
-    assert (found.status, list(found.skipped.values())) == (Status.SKIPPED, ["one host: nothing crosses the network"])
+    assert (found.status, list(found.skipped.values())) == (
+        Status.SKIPPED,
+        ["only one host: nothing crosses the network"],
+    )
 
 
 # ---- what to do

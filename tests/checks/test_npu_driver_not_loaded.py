@@ -32,7 +32,7 @@ def test_an_installation_after_the_last_start_wants_a_restart() -> None:
 
 def test_a_loaded_driver_that_says_nothing() -> None:
     (found,) = look(failed(), inventory())
-    assert str(found) == "the NPU driver is loaded and does not answer"
+    assert str(found) == "the NPU driver is loaded but does not answer"
 
 
 def test_a_user_who_may_not_ask_proves_nothing_of_the_driver() -> None:

@@ -25,10 +25,10 @@ def test_values_of_another_kind() -> None:
     value["server_list"][0]["device"][1]["device_id"] = None
     value["server_list"][0]["device"][2] = "3"
     assert said(judged(NAME, value)) == [
-        "device is not what the form asks for: server_list[0].device[2] | observed ['a text'] | expected an object in braces {}",
-        "device_id is not what the form asks for: server_list[0].device[1].device_id | observed ['null'] | expected a text",
+        "device is not what the form requires: server_list[0].device[2] | observed ['a text'] | expected an object in braces {}",
+        "device_id is not what the form requires: server_list[0].device[1].device_id | observed ['null'] | expected a text",
         (
-            "rank_id is not what the form asks for: server_list[0].device[0].rank_id"
+            "rank_id is not what the form requires: server_list[0].device[0].rank_id"
             " | observed ['first'] | expected a whole number from 0"
         ),
     ]

@@ -27,8 +27,8 @@ def test_a_wrong_sum_on_one_rank() -> None:
     (finding,) = found(NAME, run, collectives(run, wrong(2)))
     assert finding.hosts == ("w2",)
     assert str(finding) == (
-        "the fault lies with rank 2: all_reduce of 1021 float32 in world gave 23.0 at element 17 on rank 2, "
-        "expected 22.0 (a single element: a flipped bit); wrong elements in all: 1, in all_reduce"
+        "the fault lies with rank 2: all_reduce (1021 x float32, group world) returned 23.0 at element 17 on rank 2, "
+        "expected 22.0 (one element alone: a bit that flipped); wrong elements in total: 1, in all_reduce"
     )
     assert "ECC" in page(NAME, finding)
 

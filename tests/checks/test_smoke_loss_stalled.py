@@ -24,7 +24,7 @@ def test_nothing_is_learned() -> None:
     """The first losses fall in any run: that is no learning."""
     [one] = outcome([4.9, 4.5, 4.3, 4.25, 4.2, 4.18, 4.17, 4.16, 4.16, 4.16]).findings
     assert str(one) == (
-        "the loss of 10 steps ends at 4.16, expected below 3.559: nothing is learned: it is still at ln 64, the loss "
+        "the loss is 4.16 after 10 steps, expected below 3.559: nothing is learned: it is still at ln 64, the loss "
         "of who knows nothing of the data"
     )
     assert one.values["reason"] == "nothing"

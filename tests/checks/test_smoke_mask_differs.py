@@ -89,7 +89,7 @@ def test_a_host_without_numpy() -> None:
 def test_a_data_parallel_rank_is_held_against_the_twin() -> None:
     one = drawn(Trained(DP4), 2, "torch").one(NAME)
     assert one.values["ranks"] == [2]
-    assert "masks other positions than the serial twin" in str(one)
+    assert "masks other positions than the reference run" in str(one)
 
 
 def test_layouts_that_know_the_generator_speak_for_those_that_do_not() -> None:

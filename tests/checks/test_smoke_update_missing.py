@@ -34,7 +34,7 @@ def test_a_learning_rate_of_0() -> None:
 def test_one_tensor_is_frozen() -> None:
     one = Trained(DP4, TP4).ended(still("block0.mlp")).one(NAME)
     assert one.values["tensors"] == ["block0.mlp"]
-    assert str(one).startswith("block0.mlp did not change in 4 steps on every rank; in the reference run they did")
+    assert str(one).startswith("block0.mlp did not move in 4 steps on every rank; the reference run's did")
     assert "For block0.mlp alone" in page(NAME, one)
 
 

@@ -376,9 +376,9 @@ def smoke_hang() -> Report:
         dtype="float32",
         text="sleeps in hrtimer_nanosleep",
         calls={
-            **dict.fromkeys((0, 2, 4), "all_reduce of 128 float32 in dp2, number 7"),
-            **dict.fromkeys((1, 3, 6, 7), "recv of 256 float32 in p2p 4>6, number 3"),
-            5: "compute, after all_reduce of 128 float32 in dp2, number 6",
+            **dict.fromkeys((0, 2, 4), "all_reduce #7 (128 x float32, group dp2)"),
+            **dict.fromkeys((1, 3, 6, 7), "recv #3 (256 x float32, group p2p 4>6)"),
+            5: "compute, after all_reduce #6 (128 x float32, group dp2)",
         },
         states={5: "compute"},
         limit=1.0,

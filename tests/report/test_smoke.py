@@ -43,13 +43,13 @@ def test_the_cause_comes_first_with_where_it_is_and_what_it_did() -> None:
         "smoke   cause: rank 5 (node002, NPU 1) blocked outside of a collective, stage training, "
         "layout pp2 dp2 tp2, step 2: sleeps in hrtimer_nanosleep"
     )
-    assert said[1] == "smoke   call: rank 5: compute, after all_reduce of 128 float32 in dp2, number 6"
+    assert said[1] == "smoke   call: rank 5: compute, after all_reduce #6 (128 x float32, group dp2)"
 
 
 def test_who_waits_in_one_call_stands_together() -> None:
     assert under("waited", made.smoke_hang()) == [
-        "ranks 0,2,4: all_reduce of 128 float32 in dp2, number 7",
-        "ranks 1,3,6-7: recv of 256 float32 in p2p 4>6, number 3",
+        "ranks 0,2,4: all_reduce #7 (128 x float32, group dp2)",
+        "ranks 1,3,6-7: recv #3 (256 x float32, group p2p 4>6)",
     ]
 
 
@@ -108,7 +108,7 @@ def test_json_has_all_of_it_with_its_types() -> None:
     assert run["collective_speeds"][2]["busbw"] == pytest.approx((4 << 20) / 0.0121 * 1.75)
     (trouble, later) = run["failures"]
     assert (trouble["kind"], trouble["culprit_ranks"], trouble["seq"]) == ("blocked", [5], 7)
-    assert trouble["calls"][5] == {"rank": 5, "text": "compute, after all_reduce of 128 float32 in dp2, number 6"}
+    assert trouble["calls"][5] == {"rank": 5, "text": "compute, after all_reduce #6 (128 x float32, group dp2)"}
     assert later["text"] == "signal 9"
     assert json.loads(encode(made.healthy(), 0))["smoke"] is None
 

@@ -129,7 +129,7 @@ def test_two_ranks_that_changed_places() -> None:
 
 @pytest.mark.parametrize(
     ("faults", "words"),
-    [(WRONG_DEVICE, "rank 2 has GPU 1, expected GPU 2"), (SHARED_DEVICE, "ranks 0 and 3 are all on GPU GPU-0")],
+    [(WRONG_DEVICE, "rank 2 has GPU 1; expected GPU 2"), (SHARED_DEVICE, "ranks 0 and 3 are all on GPU GPU-0")],
 )
 def test_a_rank_on_another_device_or_on_anothers(faults: str, words: str) -> None:
     (finding,) = said("smoke_device_wrong", faults, ["start"], devices=True)

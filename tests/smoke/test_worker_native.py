@@ -1,4 +1,4 @@
-"""What users train with is the serial twin too, layout by layout; what this torch lacks is said, and never passed."""
+"""What users train with is the reference run too, layout by layout; what this torch lacks is said, and never passed."""
 
 from __future__ import annotations
 

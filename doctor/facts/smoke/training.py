@@ -1,4 +1,4 @@
-"""The training stage: the serial twin, and each layout step by step. Digests are 8 bytes as an integer."""
+"""The training stage: the reference run, and each layout step by step. Digests are 8 bytes as an integer."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class LayoutEnded(RankEvent, frozen=True, tag="end"):
 
 
 class SmokeTraining(StageFact, frozen=True):
-    """Every step of every layout on the host's ranks, and the serial twin."""
+    """Every step of every layout on the host's ranks, and the reference run."""
 
     stage = "training"
     event_types = (

@@ -1,4 +1,4 @@
-"""What a person wants of a smoke run beside the checks: what stopped it, what ran, how far, how right, how fast."""
+"""The smoke run beside its checks: what stopped it, what ran, how far, how accurate, how fast."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _failure_lines(failure: Failure, summary: SmokeSummary, full: bool) -> Itera
         )
     yield from label_lines("call", _calls(failure, failure.culprit_ranks))
     yield from label_lines("waited", _calls(failure, failure.waiting_ranks) or _silent(failure.waiting_ranks))
-    yield from label_lines("seen", [clean(sentence) for sentence in failure.evidence[: None if full else 6]])
+    yield from label_lines("evidence", [clean(sentence) for sentence in failure.evidence[: None if full else 6]])
     for rank in [candidate for candidate in failure.stacks if candidate in failure.culprit_ranks or full][
         : None if full else MAX_STACKS
     ]:

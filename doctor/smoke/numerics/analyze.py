@@ -95,7 +95,7 @@ def analyze_training(plan: SmokePlan, training: Mapping[str, SmokeTraining]) -> 
 
 
 def unexplained(outliers: Sequence[Outlier], all_defects: Sequence[Defect]) -> list[Outlier]:
-    """Serial twins that differ, on ranks whose draws do not."""
+    """Reference runs that differ, on ranks whose draws do not."""
     draws = {
         rank
         for defect in all_defects
@@ -108,7 +108,7 @@ def unexplained(outliers: Sequence[Outlier], all_defects: Sequence[Defect]) -> l
 def device_outliers(
     plan: SmokePlan, training: Mapping[str, SmokeTraining], started: Mapping[str, SmokeStart] | None
 ) -> tuple[list[Outlier], bool]:
-    """Serial twins that differ and stand for a device, and whether there are others, that the draws explain."""
+    """Reference runs that differ and stand for a device, and whether there are others, that the draws explain."""
     events = reference_events(training)
     names = {
         event.rank: f"{event.device.name} with torch {event.torch}"

@@ -1,4 +1,4 @@
-"""Which programming error fits what is seen of a layout that is not the serial twin. Pure."""
+"""Which programming error fits what is seen of a layout that is not the reference run. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from doctor.smoke.numerics.updates import movement_ratios
 
 
 class Deviation(msgspec.Struct, frozen=True):
-    """The first step in which a layout is not the serial twin."""
+    """The first step in which a layout is not the reference run."""
 
     step: int
     quantity: str

@@ -1,4 +1,4 @@
-"""The losses and gradients of a layout against the serial twin's. Pure."""
+"""The losses and gradients of a layout against the reference run's. Pure."""
 
 from __future__ import annotations
 
@@ -78,11 +78,9 @@ def loss_defects(traces: Sequence[LayoutTrace], reference: MajorityReference) ->
 
 
 def _defect(trace: LayoutTrace, deviation: Deviation, why: str, where: str) -> Defect:
-    template = "the loss of step {step} is {observed}, expected {expected} (reference run)"
+    template = "the loss of step {step} is {observed}, the reference run's {expected}"
     if deviation.quantity == "gradient":
-        template = (
-            "the gradient's norm in step {step} is {observed}, expected {expected} (reference run); the loss is right"
-        )
+        template = "the gradient's norm in step {step} is {observed}, the reference run's {expected}; the loss is right"
     values = {
         "observed": float(f"{deviation.observed:.6g}"),
         "expected": float(f"{deviation.expected:.6g}"),

@@ -1,4 +1,4 @@
-"""torch's own parallel wrappers against the serial twin. Pure."""
+"""torch's own parallel wrappers against the reference run. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The serial twin: the same training in one process, which every rank runs and every layout must equal. Pure."""
+"""The reference run: the same training in one process, which every rank runs and every layout must equal. Pure."""
 
 from __future__ import annotations
 

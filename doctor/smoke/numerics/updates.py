@@ -13,7 +13,7 @@ UPDATE_MISSING = "smoke-update-missing"
 
 
 def update_defects(trace: LayoutTrace, reference: MajorityReference) -> Iterator[Defect]:
-    """Tensors that stayed exactly as they were while the serial twin's moved."""
+    """Tensors that stayed exactly as they were while the reference run's moved."""
     moved = {name for name, square in reference.update.items() if square}
     still = {
         rank: tuple(name for name, square in event.update.items() if square == 0 and name in moved)
@@ -33,7 +33,7 @@ def update_defects(trace: LayoutTrace, reference: MajorityReference) -> Iterator
     if names:
         holders = [rank for rank, event in trace.ended.items() if set(event.update) & set(names)]
         ranks = tuple(rank for rank, unmoved_names in still.items() if unmoved_names)
-        template = "{tensors} did not change in {steps} steps on {who}; in the reference run they did"
+        template = "{tensors} did not move in {steps} steps on {who}; the reference run's did"
         yield _unmoved_defect(trace, " ".join(names), () if len(ranks) == len(holders) else ranks, template, names)
 
 
@@ -50,7 +50,7 @@ def _gradient(trace: LayoutTrace) -> str:
 
 
 def movement_ratios(trace: LayoutTrace, reference: MajorityReference) -> dict[str, float]:
-    """How far each tensor moved, as a multiple of the serial twin's way, where that can be told."""
+    """How far each tensor moved, as a multiple of the reference run's way, where that can be told."""
     model = trace.models[0]
     ratios = {}
     for name, expected in reference.update.items():

@@ -18,11 +18,11 @@ from doctor.smoke.numerics.loss_curve import (
 
 STALL_TEXTS = {
     "nothing": (
-        "the model learns nothing: it is still at ln 64, the loss of a model without data",
+        "nothing is learned; the loss is still at ln 64, that of a uniform guess",
         LOSS_OF_NOTHING - MARGIN,
     ),
-    "rose": ("it rises: each step makes the model worse", LOSS_OF_NOTHING - MARGIN),
-    "place": ("it stays at ln 7: words are learned by position only, and attention adds nothing", LOSS_OF_PLACE),
+    "rose": ("the loss rises; each step makes the model worse", LOSS_OF_NOTHING - MARGIN),
+    "place": ("the loss stays at ln 7; words are learned by position only, and attention adds nothing", LOSS_OF_PLACE),
 }
 
 

@@ -17,9 +17,9 @@ def smoke_mask_differs(run: SmokeRun, training: PerHost[SmokeTraining]) -> Itera
 
     ## What to do
     Seed every generator that the data or dropout use (`random`, `numpy.random`, `torch`, the device's, and those of the
-    loader's workers) by the data-parallel index, not by the rank; or draw the mask on one rank and broadcast it. Check
-    first: {generators}. Where a library is missing or of another version on one host, its draws differ too: compare
-    `python -c "import numpy; print(numpy.__version__)"` on {host} with the others.
+    loader's workers) by the data-parallel index, not by the rank; or draw the mask on one rank and broadcast it.
+    Check first: {generators}. Where a library is missing or of another version on one host, its draws differ too:
+    compare `python -c "import numpy; print(numpy.__version__)"` on {host} with the others.
 
     ## Source
     In the smoke run each generator is seeded anew for every block of rows, so ranks that read the same block must draw

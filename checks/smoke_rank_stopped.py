@@ -24,7 +24,7 @@ def smoke_rank_stopped(run: SmokeRun, started: PerHost[SmokeStart] | None) -> It
     """
     yield from failure_findings(
         run,
-        "{who} {text} {where}; waiting for it: {waiting}",
+        "{who} is {text} {where}; waiting for it: {waiting}",
         "stopped",
         "frozen",
     )

@@ -30,7 +30,7 @@ def test_what_may_be_a_slow_network_is_no_finding() -> None:
 def test_two_that_differ_are_both_named() -> None:
     outcome = judged("clocks-differ", {"a": clock(0), "b": clock(10)})
     assert [host for host, _ in said(outcome)] == ["a", "b"]
-    assert "no majority tells which clock is right" in said(outcome)[0][1]
+    assert "no majority shows which clock is right" in said(outcome)[0][1]
 
 
 def test_three_against_two_blames_the_two() -> None:

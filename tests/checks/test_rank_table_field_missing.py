@@ -48,7 +48,7 @@ def test_the_old_forms() -> None:
     for pod in twins["group_list"][0]["instance_list"]:
         pod["pod_name"] = "tf-0"
     (finding,) = said(judged(NAME, twins))
-    assert "pod_name is not what the form asks for" in finding and "a unique name" in finding
+    assert "pod_name is not what the form requires" in finding and "a unique name" in finding
     double = lab(1, 2)
     double["group_list"][0]["instance_list"][0]["devices"] *= 2
     assert "one device a rank_id" in said(judged(NAME, double))[0]

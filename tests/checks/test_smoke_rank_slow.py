@@ -32,7 +32,7 @@ def test_a_slow_rank_is_named_with_how_slow_and_how_sure() -> None:
     assert finding.hosts == ("w2",)
     assert finding.values["ranks"] == [2]
     assert 1.27 < finding.values["ratio"] < 1.33
-    assert str(finding).startswith("the same computation takes rank 2 (GPU 0) 1.")
+    assert str(finding).startswith("rank 2 (GPU 0) took 1.")
     assert "(confidence 99.99 %)" in str(finding)
     assert "nvidia-smi -q" in page(NAME, finding)
 

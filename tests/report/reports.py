@@ -374,7 +374,7 @@ def smoke_hang() -> Report:
         op="all_reduce",
         numel=128,
         dtype="float32",
-        text="sleeps in hrtimer_nanosleep",
+        text="sleeping in hrtimer_nanosleep",
         calls={
             **dict.fromkeys((0, 2, 4), "all_reduce #7 (128 x float32, group dp2)"),
             **dict.fromkeys((1, 3, 6, 7), "recv #3 (256 x float32, group p2p 4>6)"),

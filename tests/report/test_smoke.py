@@ -41,7 +41,7 @@ def test_the_cause_comes_first_with_where_it_is_and_what_it_did() -> None:
     said = [line for line in lines(made.smoke_hang()) if line.startswith("smoke   ")]
     assert said[0] == (
         "smoke   cause: rank 5 (node002, NPU 1) blocked outside of a collective, stage training, "
-        "layout pp2 dp2 tp2, step 2: sleeps in hrtimer_nanosleep"
+        "layout pp2 dp2 tp2, step 2: sleeping in hrtimer_nanosleep"
     )
     assert said[1] == "smoke   call: rank 5: compute, after all_reduce #6 (128 x float32, group dp2)"
 

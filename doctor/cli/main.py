@@ -58,10 +58,16 @@ def main() -> None:
 
 
 def _command() -> None:
-    if not run_fast_path(sys.argv[1:]):
-        from doctor.cli.app import application
+    if "_DOCTOR_COMPLETE" in os.environ:
+        from doctor.cli import complete
 
-        application(sys.argv[1:])()
+        complete.run()
+    elif not run_fast_path(sys.argv[1:]):
+        from doctor.cli.app import COMPLETION_OPTIONS, application
+
+        # A completion script is for the command `doctor`, also when `python -m doctor` prints it.
+        prog_name = "doctor" if set(COMPLETION_OPTIONS).intersection(sys.argv[1:]) else None
+        application(sys.argv[1:])(prog_name=prog_name)
 
 
 def run_guarded(run: Callable[[], None]) -> None:

@@ -20,11 +20,10 @@ def run_fast_path(argv: list[str]) -> bool:
     """Answers what people type most, and needs no more than a file or two, without the weight of a command line."""
     if argv in (["--help"], ["-h"]):
         write(HELP.read_text("utf-8"))
-    elif argv == ["list"]:
-        from doctor.cli.fast_list import format_check_list, read_list_entry
-        from doctor.engine.catalog import check_files
+    elif argv[:1] == ["list"] and not any(word.startswith("-") or "/" in word for word in argv):
+        from doctor.cli.fast_list import check_list
 
-        write(format_check_list([read_list_entry(path) for path, _ in check_files()]))
+        write(check_list(argv[1:]))
     elif argv[:1] == ["explain"] and len(argv) == 2:
         from doctor.cli.fast_explain import explanation
 

@@ -622,9 +622,9 @@ def run(mutant: Mutant | None, world: int, guilty: int, step: int = 1, **more: A
 KINDS: dict[type[Fact], dict[str, type[Any]]] = {
     SmokeStart: {"imported": TorchImported, "joined": RankJoined},
     SmokeTraining: {
-        "twin": ReferenceRun,
-        "twin_blocks": ReferenceBlocks,
-        "twin_update": ReferenceUpdate,
+        "reference": ReferenceRun,
+        "reference_blocks": ReferenceBlocks,
+        "reference_update": ReferenceUpdate,
         "begun": LayoutBegun,
         "steps": TrainingStep,
         "ended": LayoutEnded,

@@ -84,7 +84,8 @@ def test_names_the_rank_and_what_it_did(
     if harmless(trouble, sim, fault, others):
         return
     assert trouble is not None
-    assert (trouble.kind, trouble.culprit_ranks) in [(kind, (guilty,)) for kind in (CERTAIN | SIGNS)[fault]]
+    if not undecidable(trouble, fault, guilty):
+        assert (trouble.kind, trouble.culprit_ranks) in [(kind, (guilty,)) for kind in (CERTAIN | SIGNS)[fault]]
     assert guilty in trouble.calls
     assert trouble.stage == "training" or fault is simulation.skip  # what was left out may be missed only later
 
@@ -93,6 +94,13 @@ def harmless(trouble: Failure | None, sim: Simulation, fault: simulation.Fault, 
     """Where the fault could not be made, or, with a message nobody took, leaves only wrong values."""
     unmade = fault is simulation.swap and len(others) < 2
     return trouble is None and (unmade or fault is simulation.skip) and all(rank.state == "done" for rank in sim.ranks)
+
+
+def undecidable(trouble: Failure, fault: simulation.Fault, guilty: int) -> bool:
+    """A message left out shifts all later ones of a pair: of a send and a recv that do not fit, either may be wrong."""
+    ambiguous = any(text.startswith("Ambiguous") for text in trouble.evidence)
+    pair = trouble.group.startswith("p2p ") and guilty in trouble.culprit_ranks and len(trouble.culprit_ranks) == 2
+    return fault is simulation.skip and trouble.kind == "mismatch" and ambiguous and pair
 
 
 @settings(max_examples=25, deadline=None)

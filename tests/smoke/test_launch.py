@@ -72,7 +72,7 @@ def facts(smoked: SmokeResult, host: str) -> dict[str, dict[str, Any]]:
 def test_a_run_that_comes_to_its_end() -> None:
     heard: list[str] = []
     b = agent("b")
-    smoked, a, seconds = play(b, agent("a"), told=lambda stage, seconds: heard.append(stage))
+    smoked, a, seconds = play(b, agent("a"), on_stage=lambda stage, seconds: heard.append(stage))
     assert smoked.run.ended == "complete"
     assert smoked.run.failures == ()
     assert tuple(heard) == (*STAGES, "teardown")
@@ -243,7 +243,7 @@ def test_a_supervisor_that_sleeps_accuses_nobody() -> None:
     late = agent(
         "b", lambda ranks: [*life(ranks), *alive(ranks)[:30], *life(ranks, STAGES), *done(ranks), *alive(ranks)]
     )
-    assert play(late, agent("a"), told=told)[0].run.ended == "complete"
+    assert play(late, agent("a"), on_stage=told)[0].run.ended == "complete"
 
 
 def test_agents_hear_that_we_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -398,7 +398,7 @@ def test_an_interrupt_ends_all_and_keeps_what_came() -> None:
         return [*life(ranks), *alive(ranks)]
 
     b = agent("b", halfway)
-    smoked, a, _ = play(b, agent("a", halfway), told=told)
+    smoked, a, _ = play(b, agent("a", halfway), on_stage=told)
     assert smoked.run.ended == "interrupted"
     assert smoked.run.failures == ()
     assert "rendezvous" in smoked.run.reached

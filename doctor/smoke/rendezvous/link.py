@@ -19,6 +19,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
+from doctor.engine.decoding import prepare_decoding
 from doctor.environment.job_context import JobContext
 
 UnreachableReason = Literal["name", "refused", "dropped", "no-route", "stranger", "other"]
@@ -213,3 +214,6 @@ def _listen(numbers: Sequence[int]) -> socket.socket:
             except OSError as error:
                 last = error
     raise last
+
+
+prepare_decoding(Hello, RelayedError, SignedHello, Greeting, LinkReply)

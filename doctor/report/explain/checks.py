@@ -10,8 +10,8 @@ from doctor.engine.check import Check
 from doctor.engine.fact import Fact, Probe
 from doctor.engine.sanitize import strip_control_chars
 from doctor.remedy.playbook import Playbook
-from doctor.report.explain.examples import ExampleFinding, fill_placeholders, mark_personal_words
-from doctor.report.explain.playbooks import EXAMPLES, WIDTH, remedy_lines
+from doctor.report.explain.examples import EXAMPLES, ExampleFinding, fill_placeholders, mark_personal_words
+from doctor.report.explain.playbooks import WIDTH, remedy_lines
 from doctor.report.layout.formatting import count_noun, unwrap_lines, wrapped
 
 MAX_LINE_CHARS = 4000
@@ -47,8 +47,7 @@ def check_page(
 def _advice_section(check: Check, example: ExampleFinding | None, width: int) -> list[str]:
     values = example.values if example else {}
     advice = [line for line in unwrap_lines(check.section("What to do")) if not _is_unfilled(line, values)]
-    title = "What to do (with example values)" if any("{" in line for line in advice) else "What to do"
-    return _section(title, [mark_personal_words(fill_placeholders(line, values)) for line in advice], width)
+    return _section("What to do", [mark_personal_words(fill_placeholders(line, values)) for line in advice], width)
 
 
 def _section(title: str, lines: Iterable[str], width: int) -> list[str]:

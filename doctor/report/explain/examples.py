@@ -6,11 +6,53 @@ import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
-
-from doctor.report.explain.playbooks import EXAMPLES
+from typing import Any, NamedTuple
 
 EXAMPLES_FILE = Path(__file__).with_name("examples.json")
+
+EXAMPLES: Mapping[str, Any] = {
+    "address": "192.0.2.10",
+    "addresses": ["192.0.2.10", "192.0.2.11"],
+    "boot_files": ["/etc/iptables/rules.v4", "/etc/sysconfig/iptables"],
+    "boot_lines": ["insert rule inet filter input ip saddr 192.0.2.11 tcp dport 60000-60031 accept"],
+    "card": 0,
+    "chip": 0,
+    "container": "train",
+    "device": "eth0",
+    "double": 524288,
+    "fix": "ufw prepend allow in proto tcp from 192.0.2.11 to any port 60000:60031",
+    "gateway": "192.0.2.1",
+    "gpu": 0,
+    "group": "HwHiAiUser",
+    "host": "node001",
+    "hosts": ["node001", "node002"],
+    "id": 0,
+    "ip": "192.0.2.10",
+    "key": "net.core.somaxconn",
+    "manager": "ufw",
+    "merged": "22,60000-60031",
+    "name": "node001",
+    "netmask": "255.255.255.0",
+    "nft_table": "inet filter",
+    "npu": 0,
+    "npus": "0-7",
+    "owner": "python train.py (pid 4711, user alice)",
+    "path": "/etc/example.conf",
+    "peers": ["node002"],
+    "pid": 4711,
+    "port": 60000,
+    "ports": "60000-60031",
+    "python": "/usr/bin/python3",
+    "rank": 0,
+    "ranks": "0-7",
+    "segment": "192.0.2.0/24",
+    "set_env": "/usr/local/Ascend/ascend-toolkit/set_env.sh",
+    "table": "filter",
+    "unfix": "ufw delete allow in proto tcp from 192.0.2.11 to any port 60000:60031",
+    "user": "alice",
+    "way": "from",
+}
+"""Plausible values by name; any other is its own name in angle brackets."""
 
 _PLACEHOLDER = re.compile(r"\{([a-z_][a-z0-9_]*)\}")
 _COMMAND = re.compile(r"`[^`]*`")

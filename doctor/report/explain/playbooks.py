@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from doctor.engine.sanitize import printable, strip_control_chars
 from doctor.remedy.playbook import Playbook, PlaybookStep, fill_step, needed_values
 from doctor.remedy.template import BEFORE, TemplateError
+from doctor.report.explain.examples import EXAMPLES, mark_personal_words
 from doctor.report.layout.columns import columns_line
 from doctor.report.layout.formatting import wrapped
 
@@ -16,49 +17,6 @@ WIDTH = 100
 MAX_COMMAND_CHARS = 2000
 """Characters of a command."""
 EXAMPLE_NOTE = "with example values; a plan fills in what was found"
-
-EXAMPLES: Mapping[str, Any] = {
-    "address": "192.0.2.10",
-    "addresses": ["192.0.2.10", "192.0.2.11"],
-    "boot_files": ["/etc/iptables/rules.v4", "/etc/sysconfig/iptables"],
-    "boot_lines": ["insert rule inet filter input ip saddr 192.0.2.11 tcp dport 60000-60031 accept"],
-    "card": 0,
-    "chip": 0,
-    "container": "train",
-    "device": "eth0",
-    "double": 524288,
-    "fix": "ufw prepend allow in proto tcp from 192.0.2.11 to any port 60000:60031",
-    "gateway": "192.0.2.1",
-    "gpu": 0,
-    "group": "HwHiAiUser",
-    "host": "node001",
-    "hosts": ["node001", "node002"],
-    "id": 0,
-    "ip": "192.0.2.10",
-    "key": "net.core.somaxconn",
-    "manager": "ufw",
-    "merged": "22,60000-60031",
-    "name": "node001",
-    "netmask": "255.255.255.0",
-    "nft_table": "inet filter",
-    "npu": 0,
-    "npus": "0-7",
-    "path": "/etc/example.conf",
-    "peers": ["node002"],
-    "pid": 4711,
-    "port": 60000,
-    "ports": "60000-60031",
-    "python": "/usr/bin/python3",
-    "rank": 0,
-    "ranks": "0-7",
-    "segment": "192.0.2.0/24",
-    "set_env": "/usr/local/Ascend/ascend-toolkit/set_env.sh",
-    "table": "filter",
-    "unfix": "ufw delete allow in proto tcp from 192.0.2.11 to any port 60000:60031",
-    "user": "alice",
-    "way": "from",
-}
-"""Plausible values by name; any other is its own name in angle brackets."""
 
 
 def examples(step: PlaybookStep) -> dict[str, Any]:
@@ -103,7 +61,7 @@ def step_lines(step: PlaybookStep, width: int = WIDTH) -> Iterator[str]:
         example = fill_step(step, examples(step))
     except TemplateError:  # an example does not fit here: the step as it is written
         example = step
-    first, *more = wrapped(f"{step.number}. {_one_line(example.say)}", width)
+    first, *more = wrapped(f"{step.number}. {mark_personal_words(_one_line(example.say))}", width)
     yield first
     yield from more
     for label, command in (("only where", example.only), ("before", example.before), ("run", example.run)):

@@ -10,12 +10,14 @@ import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from doctor.cli.search import SearchText, search
 from doctor.engine.areas import by_area
 from doctor.engine.catalog import check_files
 from doctor.report.layout.columns import columns_line, terminal_columns
+
+if TYPE_CHECKING:
+    from doctor.cli.search import SearchText
 
 _DECLARATION = re.compile(
     r'^@check\(severity=(?P<severity>ERROR|WARNING), area="(?P<area>[a-z]+)"\)\n'
@@ -47,6 +49,8 @@ def read_list_entry(path: Path) -> CheckListEntry:
 
 def read_search_text(path: Path) -> SearchText[CheckListEntry]:
     """What a search reads of a check: its line and its page, off the file. Raises: `doctor.engine.check.BadCheck`."""
+    from doctor.cli.search import SearchText
+
     entry = read_list_entry(path)
     _, _, rest = path.read_text("utf-8").partition(f"def {path.stem}(")
     page = rest.split('"""', 2)[1:2]
@@ -61,6 +65,8 @@ def check_list(words: Sequence[str] = ()) -> str:
     columns = terminal_columns(sys.stdout, os.environ)
     if not words:
         return format_check_list([read_list_entry(path) for path, _ in check_files()], columns)
+    from doctor.cli.search import search
+
     return format_matches(search(words, [read_search_text(path) for path, _ in check_files()], "check"), columns)
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import msgspec
 
 EXAMPLES_FILE = Path(__file__).with_name("examples.json")
 
@@ -74,7 +75,7 @@ class ExampleFinding(NamedTuple):
 
 def read_examples() -> dict[str, ExampleFinding]:
     """The example of each check of this program, by the check's name."""
-    rows = json.loads(EXAMPLES_FILE.read_text("utf-8"))
+    rows = msgspec.json.decode(EXAMPLES_FILE.read_bytes())
     return {name: ExampleFinding(row["template"], row["values"]) for name, row in rows.items()}
 
 

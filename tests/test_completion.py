@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, gettempdir
 
 import pytest
 
@@ -50,6 +50,12 @@ SHELLS = [
     pytest.param(shell, marks=pytest.mark.skipif(not shutil.which(shell), reason=f"{shell} is not installed"))
     for shell in ("bash", "zsh", "fish")
 ]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _no_dump_is_left() -> Iterator[None]:
+    yield
+    Path(DUMP).unlink(missing_ok=True)
 
 
 @pytest.fixture
@@ -100,8 +106,10 @@ def complete_fish(line: str, home: Path) -> list[str]:
     return [row.partition("\t")[0] for row in run(["fish", "--no-config", "-c", script, line], home).splitlines()]
 
 
+DUMP = str(Path(gettempdir()) / f"doctor-test-zcompdump-{os.getpid()}")
+"""Where zsh keeps what it learned of its completion functions, so that it learns it once."""
 ZSH = r"""
-autoload -Uz compinit; compinit -D -u
+autoload -Uz compinit; compinit -C -d $DUMP
 source ~/script
 compadd() {
     local -a offered
@@ -122,7 +130,7 @@ def complete_zsh(line: str, home: Path) -> list[str]:
     child, terminal = pty.fork()
     if child == 0:
         os.chdir(home)
-        os.execvpe("zsh", ["zsh", "-f", "-i"], environment(home))
+        os.execvpe("zsh", ["zsh", "-f", "-i"], {**environment(home), "DUMP": DUMP})
     try:
         os.write(terminal, b"source ~/rc\n")
         wait_for(terminal, b"READY")

@@ -22,6 +22,7 @@ SYN = SearchText(1, "syn-queue-short", "The queue of half-open connections kerne
 PORT = SearchText(2, "port-taken", "A port is free kernel", "the queue of programs; port import")
 PAGE = SearchText(3, "disk-full", "Room is left", "Ask who imports the port's queue (EI0015)")
 ENTRIES = [PAGE, PORT, SYN]
+CHECKS = {check.path: check for check in load_checks()}
 
 
 def names(*words: str) -> list[str]:
@@ -78,7 +79,7 @@ def test_our_checks_are_found() -> None:
 
 @pytest.mark.parametrize("path", [path for path, _ in check_files()], ids=lambda path: path.stem)
 def test_the_page_is_read_off_the_file(path: Path) -> None:
-    check = next(check for check in load_checks() if check.path == str(path))
+    check = CHECKS[str(path)]
     text = read_search_text(path)
     assert " ".join(text.page.replace("\\\\", "\\").split()) == " ".join(check.doc.split())
 

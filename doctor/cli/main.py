@@ -20,11 +20,10 @@ def run_fast_path(argv: list[str]) -> bool:
     """Answers ``--help``, ``list`` and ``explain NAME`` without loading the command line parser."""
     if argv in (["--help"], ["-h"]):
         write(HELP.read_text("utf-8"))
-    elif argv == ["list"]:
-        from doctor.cli.fast_list import format_check_list, read_list_entry
-        from doctor.engine.catalog import check_files
+    elif argv[:1] == ["list"] and not any(word.startswith("-") or "/" in word for word in argv):
+        from doctor.cli.fast_list import check_list
 
-        write(format_check_list([read_list_entry(path) for path, _ in check_files()]))
+        write(check_list(argv[1:]))
     elif argv[:1] == ["explain"] and len(argv) == 2:
         from doctor.cli.fast_explain import explanation
 
@@ -58,10 +57,16 @@ def main() -> None:
 
 
 def _command() -> None:
-    if not run_fast_path(sys.argv[1:]):
-        from doctor.cli.app import application
+    if "_DOCTOR_COMPLETE" in os.environ:
+        from doctor.cli import complete
 
-        application(sys.argv[1:])()
+        complete.run()
+    elif not run_fast_path(sys.argv[1:]):
+        from doctor.cli.app import COMPLETION_OPTIONS, application
+
+        # A completion script is for the command `doctor`, also when `python -m doctor` prints it.
+        prog_name = "doctor" if set(COMPLETION_OPTIONS).intersection(sys.argv[1:]) else None
+        application(sys.argv[1:])(prog_name=prog_name)
 
 
 def run_guarded(run: Callable[[], None]) -> None:

@@ -74,13 +74,14 @@ Why it matters
   Because it does.
 
 What to do
-  Run `hccn_tool -i {npu}`.
+  Run `hccn_tool -i 0`.
 
 What is run on the hosts
   Command: What a tool says of each NPU
       $ hccn_tool -i $1 -ip -g
-      (only where hccn_tool is installed; once for each /dev/davinci[0-9]*, $1 is its number; complete only as root; \
-with --sudo through sudo -n; one hccn command at a time on a host; at most 10 s)
+      (only where hccn_tool is installed; once for each /dev/davinci[0-9]*, $1 is its number;
+      complete only as root; with --sudo through sudo -n; one hccn command at a time on a host; at
+      most 10 s)
   Question: What a function finds
       runs the Python function look_around of tests.report.test_pages (2 lines)
       (runs where the job runs, inside the container of --within; at most 7 s)

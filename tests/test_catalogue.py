@@ -16,10 +16,10 @@ ALL = load_checks()
 
 GOOD = '''
 from doctor import ERROR, Finding, check
-from doctor.facts.visit import Reach
+from doctor.facts.visit import Reachability
 
 @check(severity=ERROR)
-def {name}(reach: Reach):
+def {name}(reach: Reachability):
     """Fine."""
     yield Finding("x")
 '''

@@ -24,8 +24,8 @@ def test_none_of_ours_needs_to_be_loaded_for_the_list() -> None:
 def test_a_file_that_looks_unusual_is_loaded_after_all(tmp_path: Path) -> None:
     path = tmp_path / "our_rule.py"
     path.write_text(
-        "import doctor\nfrom doctor.facts.visit import Reach\n\n\n"
-        "def our_rule(reach: Reach):\n    'Fine.'\n    yield\n\n\n"
+        "import doctor\nfrom doctor.facts.visit import Reachability\n\n\n"
+        "def our_rule(reach: Reachability):\n    'Fine.'\n    yield\n\n\n"
         "doctor.check(severity=doctor.WARNING, area='kernel')(our_rule)\n"
     )
     assert read_list_entry(path) == CheckListEntry("our-rule", "warning", "kernel", "Fine")

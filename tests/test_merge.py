@@ -29,7 +29,7 @@ from doctor.engine.fact import Output
 from doctor.engine.record import Run
 from doctor.engine.result import Outcome, Report, Status
 from doctor.environment.inventory import Inventory
-from doctor.session.examine import replay
+from doctor.session.examine import ExamineOptions, examine, replay
 from tests.node_files import leave as left
 from tests.node_files import line, run_of
 from tests.test_cli import CLEAN, doctor
@@ -235,19 +235,21 @@ class TestFilesOfAnEarlierRun:
         assert run.started == "2026-01-01T12:00:00Z"
 
     def test_are_told_by_the_job_where_there_is_one(self, tmp_path: Path) -> None:
-        left(tmp_path, run_of("a", given={"job": "12.1"}), run_of("b", given={"job": "12.0"}), run_of("c"))
+        left(
+            tmp_path, run_of("a", probe_inputs={"job": "12.1"}), run_of("b", probe_inputs={"job": "12.0"}), run_of("c")
+        )
         run = merged(tmp_path, "a", "b", "c", now="12.1")
         assert [why(run, host) for host in "ac"] == ["", ""]
         assert why(run, "b") == f"{tmp_path}/b.json: of Slurm job 12.0, this is 12.1"
 
     def test_name_their_job_in_words_that_harm_no_terminal(self, tmp_path: Path) -> None:
-        left(tmp_path, run_of("a", given={"job": "\x1b[31m" + "9" * 9000}))
+        left(tmp_path, run_of("a", probe_inputs={"job": "\x1b[31m" + "9" * 9000}))
         assert why(merged(tmp_path, "a", now="7.0"), "a").isprintable()
         assert len(why(merged(tmp_path, "a", now="7.0"), "a")) < 300
 
     def test_a_wrong_clock_within_the_job_is_no_earlier_run(self, tmp_path: Path) -> None:
         late = "2026-01-01T10:00:00Z"
-        left(tmp_path, run_of("a", given={"job": "7.0"}), run_of("b", given={"job": "7.0"}, started=late))
+        left(tmp_path, run_of("a", probe_inputs={"job": "7.0"}), run_of("b", probe_inputs={"job": "7.0"}, started=late))
         assert why(merged(tmp_path, "a", "b", now="7.0"), "b") == ""
 
     def test_all_old_alike_is_a_run_of_then(self, tmp_path: Path) -> None:
@@ -290,7 +292,7 @@ class TestWhatOneHostAloneCannotTell:
             said = {"own": own, "names": {own: {"addresses": ["10.0.0.1"]}}, "fleet": 1}
             return {"HostNames": {"": Output(out=json.dumps(said))}}
 
-        left(tmp_path, run_of("a", said=names("a"), given={"hosts": ["A", "b"]}), run_of("b", said=names("b")))
+        left(tmp_path, run_of("a", said=names("a"), probe_inputs={"hosts": ["A", "b"]}), run_of("b", said=names("b")))
         found = outcome(replay(merged(tmp_path, "a", "b"), KNOWN), "host-name-unresolved")
         assert found.status is Status.UNKNOWN and list(found.unknown) == ["b"]
         assert "give it --expect too" in found.unknown["b"].text
@@ -322,6 +324,18 @@ class TestTheJob:
         left(tmp_path, run_of("a", rank_table=bad), run_of("b", rank_table=good))
         assert merged(tmp_path, "a", "b").rank_table == good
         assert merged(tmp_path, "a").rank_table == bad
+
+    def test_may_name_its_rank_table_by_a_link(self, tmp_path: Path) -> None:
+        """Every field of a run that `doctor check` itself makes of a rank table is accepted."""
+        (tmp_path / "table.json").write_text("{}")
+        (tmp_path / "link.json").symlink_to("table.json")
+        path, files = str(tmp_path / "link.json"), tmp_path / "files"
+        made = examine(Inventory((), "no host"), [], ExamineOptions(), {}, rank_table=path).run
+        assert made.rank_table == {"path": path, "text": "{}", "link_target": "table.json"}
+        files.mkdir()
+        left(files, run_of("a", rank_table=made.rank_table, launch=made.launch))
+        run = merged(files, "a")
+        assert (why(run, "a"), run.rank_table) == ("", made.rank_table)
 
 
 def big(name: str) -> Run:

@@ -329,10 +329,10 @@ def test_a_name_that_is_taken_is_refused(house: Path, tmp_path: Path) -> None:
 
 OURS = '''
 from doctor import ERROR, Finding, check
-from doctor.facts.visit import Reach
+from doctor.facts.visit import Reachability
 
 @check(severity=ERROR, area="site")
-def our_rule(reach: Reach):
+def our_rule(reach: Reachability):
     """Fine.
 
     ## What to do

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from doctor.collect.collector import MODULES
+from doctor.engine.decoding import prepare_decoding
 from doctor.engine.fact import Fact, Output, Probe, Visit
 from doctor.engine.record import HostRecord
 from doctor.engine.sanitize import strip_control_chars
@@ -178,3 +179,6 @@ def split_command(prefix: str) -> Sequence[str]:
     import shlex
 
     return shlex.split(prefix)
+
+
+prepare_decoding(_CollectResponse)

@@ -17,6 +17,7 @@ from typing import Literal, TypeVar
 
 import msgspec
 
+from doctor.engine.decoding import prepare_decoding
 from doctor.engine.record import redact
 from doctor.engine.sanitize import printable
 from doctor.fix.file_edits import FileState
@@ -186,3 +187,6 @@ def _user() -> str:
         return getpass.getuser()
     except (OSError, KeyError):
         return str(os.getuid())
+
+
+prepare_decoding(UndoStep, JournalEntry)

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from doctor.engine.decoding import prepare_decoding
 from doctor.engine.sanitize import strip_control_chars
 from doctor.fix.bootstrap import executor_request
 from doctor.fix.file_edits import FileState
@@ -156,3 +157,6 @@ class RemoteExecutor:
                 raise ConnectionLost(self._end_reason or "the connection was lost")
             return response
         raise ConnectionLost(f"no answer within {seconds:g} s")
+
+
+prepare_decoding(*RESPONSE_TYPES.values(), dict[str, Any])

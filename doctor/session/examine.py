@@ -235,7 +235,7 @@ def _now() -> str:
 
 
 def _rank_table_file(path: str) -> dict[str, str]:
-    """The rank table as it was found: ``path``, ``link`` when it is one, and ``text`` or ``error``."""
+    """The rank table as it was found: ``path``, ``link_target`` when it is a link, and ``text`` or ``error``."""
     if not path:
         return {}
     link = str(Path(path).readlink()) if Path(path).is_symlink() else ""

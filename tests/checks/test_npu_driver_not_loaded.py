@@ -36,7 +36,7 @@ def test_a_loaded_driver_that_says_nothing() -> None:
 
 
 def test_a_user_who_may_not_ask_proves_nothing_of_the_driver() -> None:
-    why = unknown(look, failed(), inventory(refused=("/dev/davinci0",)))
+    why = unknown(look, failed(), inventory(denied_files=("/dev/davinci0",)))
     assert why.root_cause == "npu-user-not-in-group"
 
 

@@ -218,7 +218,7 @@ def test_the_journal_is_for_its_owner_alone_and_tells_who_did_what(site: Site) -
     assert [one["kind"] for one in entries] == ["began", *["step", "ended"] * 3, "proof", "finished"]
     assert entries[0]["who"]
     assert (entries[1]["host"], entries[1]["command"]) == (host, "sysctl -w net.core.somaxconn=4096")
-    assert entries[2]["said"].startswith("net.core.somaxconn = 4096")
+    assert entries[2]["output"].startswith("net.core.somaxconn = 4096")
     assert entries[-1]["code"] == 0
 
 

@@ -38,7 +38,7 @@ def test_hosts_that_get_the_same_are_one_group() -> None:
         Untreated("a4", "dirty", "Clean it", "hands", "c", "vendor", ("Wipe",)),
     )
     assert (
-        plan_text(plan(host("a1"), host("a2"), host("a3", trouble="no root", steps=()), left=left))
+        plan_text(plan(host("a1"), host("a2"), host("a3", failure="no root", steps=()), left=left))
         == """\
 plan 20261120-101502-beef: 4 hosts from a test
 
@@ -81,7 +81,7 @@ def test_what_a_host_prints_is_no_markup_and_no_escape() -> None:
     for text in (
         host_result_text(HostResult("a1", "stopped", (evil,), evil)),
         verification_text(Verification("a1", "short", "red", evil)),
-        plan_text(plan(host("a1", trouble=evil, steps=()), left=(Untreated("a2", "x", evil, "none"),))),
+        plan_text(plan(host("a1", failure=evil, steps=()), left=(Untreated("a2", "x", evil, "none"),))),
     ):
         assert not {"\x1b", "\x07", "\u202e"} & set(text)
 

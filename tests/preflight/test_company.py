@@ -172,7 +172,7 @@ class TestStrangers:
 
 RANK = """
 import json, os, time
-from doctor.preflight.host_leader import Verdict, join
+from doctor.preflight.host_leader import LeaderVerdict, join
 from doctor.environment.job_context import detect
 from doctor.environment.scope import choose_scope
 
@@ -183,12 +183,12 @@ context = detect(os.environ, read)
 until = time.monotonic() + 30
 for turn in range(2):
     met = join(context, choose_scope(context), until, environ=os.environ, patience=20)
-    if isinstance(met, Verdict):
+    if isinstance(met, LeaderVerdict):
         told = met.line
     else:
         with met:
             told = f"turn {turn} of rank {context.rank}"
-            met.say(0, told, until)
+            met.announce(0, told, until)
     os.write(1, json.dumps([turn, context.rank, choose_scope(context), told]).encode() + b"\\n")
 """
 

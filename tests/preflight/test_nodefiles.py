@@ -139,7 +139,7 @@ def choice(hosts: tuple[str, ...], *left_out: str, **more: Any) -> SpareSelectio
     made = run(dict.fromkeys(("node_0", "node_1", "node_2"), 5), rank_table=table)
     report = Report(made.source, tuple(made.hosts), ())
     whys = dict.fromkeys(left_out, ("gauge-low",))
-    return SpareSelection(**{"hosts": hosts, "left_out": whys, "report": report, "run": made, **more})
+    return SpareSelection(**{"hosts": hosts, "excluded": whys, "report": report, "run": made, **more})
 
 
 class TestWriting:
@@ -181,7 +181,7 @@ class TestWriting:
 
     def test_none_is_written_for_too_few_hosts_or_without_a_table(self, tmp_path: Path) -> None:
         wanted = Asked(str(tmp_path / "t.json"), node_format="ranktable")
-        few = choice(("node_1",), "node_0", enough=False, lines=("1 host is healthy, 2 needed",))
+        few = choice(("node_1",), "node_0", enough=False, obstacles=("1 host is healthy, 2 needed",))
         assert write_node_lists(few, wanted)[0].endswith("1 host is healthy, 2 needed; it was not written")
         bare = choice(("node_1",), run=run({"node_1": 5}))
         assert "there is no rank table to reduce" in write_node_lists(bare, wanted)[0]

@@ -95,6 +95,18 @@ def harmless(trouble: Failure | None, sim: Simulation, fault: simulation.Fault, 
     return trouble is None and (unmade or fault is simulation.skip) and all(rank.state == "done" for rank in sim.ranks)
 
 
+@pytest.mark.parametrize("layouts", [["pp"], ["pp", "dp", "pp"]])
+@pytest.mark.parametrize("nth", [2, 3])
+def test_a_message_left_out_in_the_last_step_is_missed_in_a_later_stage_or_layout(layouts: list[str], nth: int) -> None:
+    """By then the rank makes the same calls as the other again: only its own steps tell whose fault it was."""
+    chosen = [layouts_of(2)[name] for name in layouts]
+    groups, programs = fleet(2, chosen, 0)
+    programs[0] = faulty(programs[0], simulation.skip, 3, nth, [0], Random(0))
+    trouble = Simulation(2, groups, programs, Random(0)).watch(Detector(2), 30)
+    assert trouble is not None
+    assert (trouble.kind, trouble.culprit_ranks) == ("mismatch", (0,))
+
+
 @settings(max_examples=25, deadline=None)
 @given(run=runs(), lines=LINES, data=st.data())
 def test_a_rank_that_leaves_the_loop(

@@ -59,7 +59,7 @@ class _RankTableFields(msgspec.Struct, forbid_unknown_fields=True):
     path: str
     text: str = ""
     error: str = ""
-    link: str = ""
+    link_target: str = ""
 
 
 def parse_node_record(run: Run, location: str) -> NodeFileRecord:

@@ -13,6 +13,7 @@ import time
 
 import msgspec
 
+from doctor.engine.decoding import prepare_decoding
 from doctor.smoke.rendezvous.link import ForeignPeer, Hello, RelayedError, read_line, send_line
 from doctor.smoke.rendezvous.reachability import RendezvousError
 
@@ -125,3 +126,6 @@ class RelaySender:
         if self._link:
             self._link.close()
         self._link = None
+
+
+prepare_decoding(RelayedError, RelayedVerdict)

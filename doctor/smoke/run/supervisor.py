@@ -8,7 +8,6 @@ from typing import Literal
 
 import msgspec
 
-from doctor.engine.fact import Visit
 from doctor.engine.record import HostRecord
 from doctor.engine.sanitize import strip_control_chars
 from doctor.remote.request import new_marker
@@ -21,12 +20,12 @@ from doctor.smoke.protocol import AgentMessage, GroupFormed, InvalidMessage, Pre
 from doctor.smoke.results import to_facts as records
 from doctor.smoke.run import programs
 from doctor.smoke.run.bootstrap import prepare_request
-from doctor.smoke.run.channels import TICK, AgentEndpoint, AgentLost, Connect
+from doctor.smoke.run.channels import TICK, AgentEndpoint, Connect
 from doctor.smoke.run.connect import AgentSession, start_agents
 from doctor.smoke.run.diagnose import add_evidence
 from doctor.smoke.run.progress import StageProgress
-from doctor.transport import CommandResult, RemoteSession, Transport
-from doctor.transport.messages import format_seconds
+from doctor.smoke.run.visit import answered_visit, failed_visit, unanswered_visit
+from doctor.transport import RemoteSession, Transport
 
 HELLO_TIMEOUT = 30.0
 """Seconds for a host to be reached and to start its agent."""
@@ -379,7 +378,7 @@ class _Supervisor:
         return Failure(kind, culprits, waiting_ranks, (), certainty, stage, text=text, limit=limit, seconds=limit)
 
     def on_message(self, name: str, line: AgentMessage) -> None:
-        """Raises: NotUnderstood."""
+        """Raises: InvalidMessage."""
         host = self.endpoints[name].host
         if line.event and self.progress:
             self.on_event(host, line.event)
@@ -451,35 +450,13 @@ class _Supervisor:
         """How a host was reached, without what it had to say."""
         hello, channels = self.channels.hellos.get(name), self.channels
         if hello:
-            visit = Visit(
-                sent=self.started,
-                received=channels.hello_times[name],
-                began=hello.now,
-                ended=hello.now,
-                python=hello.python,
-                uid=hello.uid,
-                name=hello.host,
-                local=self.local,
-            )
-            return HostRecord(visit)
-        noise = channels.output_before_hello.get(name, "")
+            return HostRecord(answered_visit(hello, self.started, channels.hello_times[name], self.local))
+        noise, lost = channels.output_before_hello.get(name, ""), channels.lost_agents.get(name)
         if self.skip_unreachable:
-            return HostRecord(failed_visit(channels.lost_agents.get(name), noise, self.local))
-        lost = channels.lost_agents.get(name, AgentLost("it did not answer in time", "timeout"))
-        text = f"{lost.text}{'; it said: ' if noise else ''}{noise}"
-        return HostRecord(Visit(lost.kind, text, lost.hint, local=self.local))
-
-
-def failed_visit(lost: AgentLost | None, noise: str, local: bool) -> Visit:
-    """A visit that came to nothing, in the same words as when the collector makes it."""
-    from doctor.collect.protocol import no_answer_error
-
-    if lost is None:
-        return Visit("timeout", f"the command did not end within {format_seconds(VISIT_TIMEOUT)}", local=local)
-    if lost.code is None:
-        return Visit(lost.kind, lost.text, lost.hint, local=local)
-    why = no_answer_error(CommandResult(lost.code, noise.encode(), lost.err, 0.0, 0.0), begun=False)
-    return Visit(why.kind, why.text, local=local)
+            return HostRecord(failed_visit(lost, noise, VISIT_TIMEOUT, self.local))
+        culprits = {rank for failure in self.failures for rank in failure.culprit_ranks}
+        blamed = not self.plan or not self.failures or bool(culprits & set(self.ranks_of(name)))
+        return HostRecord(unanswered_visit(lost, noise, blamed, self.local))
 
 
 def _join_limited(names: Sequence[str]) -> str:

@@ -96,9 +96,9 @@ def test_the_wheel_holds_checks_and_playbooks_inside_the_package_and_claims_no_o
 
 def test_the_wheel_holds_the_programs_that_are_sent_to_hosts(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
-    names = ["worker/__init__", *SHARED_PARTS]
-    names += [f"worker/{part}" for part in (*PARTS, *NATIVE_PARTS) if part not in SHARED_PARTS]
-    parts = {f"doctor/smoke/programs/{name}.py" for name in names}
+    modules = ["worker/__init__", *SHARED_PARTS]
+    modules += [f"worker/{part}" for part in (*PARTS, *NATIVE_PARTS) if part not in SHARED_PARTS]
+    parts = {f"doctor/smoke/programs/{module}.py" for module in modules}
     assert {"doctor/smoke/programs/agent/__init__.py", *parts} <= set(names)
 
 

@@ -3,7 +3,7 @@
 - `WorkerEvent`: a line of JSON that a worker writes for its agent, told apart by ``ev``. An event that a check reads is
   defined beside its fact in `doctor.facts.smoke`; those of the run itself are here.
 - `AgentMessage`: a line of an agent. It carries an event, or an answer, under a key of its own.
-- `AgentOrder`: a line to an agent, told apart by ``do``. `AgentRequest` is the first one, which has no answer.
+- `AgentOrder`: a line to an agent, told apart by ``do``. `AgentRequest` is the first one.
 
 Every line is checked before it is used: hosts are not trusted.
 """

@@ -16,7 +16,7 @@ def outcome(*events: NativeResult):  # type: ignore[no-untyped-def]
 
 def test_the_wrappers_are_the_twin() -> None:
     plain = [NativeResult(rank, 0, "DDP", LOSSES) for rank in range(4)]
-    pipes = [NativeResult(rank, 1, "ScheduleGPipe", (4.7, 4.4), twin=(4.7, 4.4)) for rank in range(4)]
+    pipes = [NativeResult(rank, 1, "ScheduleGPipe", (4.7, 4.4), reference=(4.7, 4.4)) for rank in range(4)]
     assert outcome(*plain, *pipes).status is Status.PASSED
 
 

@@ -24,9 +24,7 @@ from doctor.smoke.run.bootstrap import prepare_request
 from tests.smoke.ranks import Ranks
 from tests.smoke.stub import WAITS, Client
 
-SOMETIMES = {
-    (RankExited, "oom"), (RankExited, "log"), (RankExited, "tail"),
-}  # fmt: skip
+SOMETIMES = {(RankExited, "oom"), (RankExited, "log"), (RankExited, "tail")}
 """Fields that the agent adds to a worker's event, if there is anything to add. Workers send every field always."""
 
 

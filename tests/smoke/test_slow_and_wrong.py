@@ -10,7 +10,8 @@ import msgspec
 import pytest
 
 from doctor.engine.evaluate import FactCache, evaluate_check
-from doctor.engine.record import HostRecord, Visit
+from doctor.engine.fact import Visit
+from doctor.engine.record import HostRecord
 from doctor.engine.result import Finding
 from doctor.facts.smoke import SmokeCollectives, SmokePace, SmokePairs, SmokeStart
 from doctor.smoke.model import RankPlacement, SmokeRun

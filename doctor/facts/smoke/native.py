@@ -16,7 +16,7 @@ class NativeResult(RankEvent, frozen=True, tag="native"):
     """Over all rows, the same on every rank."""
     text: str = ""
     """Why it could not run."""
-    twin: tuple[float | None, ...] = ()
+    reference: tuple[float | None, ...] = ()
     """The losses of the same module in one process, without a wrapper."""
 
 

@@ -11,7 +11,7 @@ Bad = Literal["", "input", "activations", "loss", "gradient", "parameters"]
 Digest = int
 
 
-class ReferenceRun(RankEvent, frozen=True, tag="twin"):
+class ReferenceRun(RankEvent, frozen=True, tag="reference"):
     """The run of one process that every layout must equal."""
 
     losses: tuple[float | None, ...]
@@ -24,7 +24,7 @@ class ReferenceRun(RankEvent, frozen=True, tag="twin"):
     """Relative error of a product of two matrices: some devices multiply float32 with fewer bits."""
 
 
-class ReferenceBlocks(RankEvent, frozen=True, tag="twin-blocks"):
+class ReferenceBlocks(RankEvent, frozen=True, tag="reference-blocks"):
     """The data of one step, block by block; from rank 0 alone."""
 
     step: int
@@ -34,7 +34,7 @@ class ReferenceBlocks(RankEvent, frozen=True, tag="twin-blocks"):
     """Number of the first of these blocks: many come in several events."""
 
 
-class ReferenceUpdate(RankEvent, frozen=True, tag="twin-update"):
+class ReferenceUpdate(RankEvent, frozen=True, tag="reference-update"):
     """The squared norm of what became of each tensor over all steps; from rank 0 alone."""
 
     update: dict[str, float | None]

@@ -31,7 +31,7 @@ def native_deviations(
     for (layout, api), events in _runs(native).items():
         wrong: dict[int, tuple[int, float | None, float | None]] = {}
         for event in events:
-            pairs = zip(event.losses, event.twin or reference.losses, strict=False)
+            pairs = zip(event.losses, event.reference or reference.losses, strict=False)
             for step, (observed, expected) in enumerate(pairs):
                 if relative_error(observed, expected) > reference.tolerance:
                     wrong[event.rank] = step, observed, expected

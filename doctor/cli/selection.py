@@ -68,7 +68,7 @@ def load_catalog(folders: Sequence[Path]) -> list[Check]:
 def choose_checks(
     catalog: Sequence[HasAreaT], select: Sequence[str], ignore: Sequence[str] = (), roots: bool = False
 ) -> list[HasAreaT]:
-    """The checks of ``catalog`` that --select and --ignore choose; adds root checks on request. Raises: CommandError."""
+    """The checks of ``catalog`` that --select and --ignore choose; adds root checks if asked. Raises: CommandError."""
     try:
         selected = select_checks(catalog, select, ignore)
     except LookupError as error:

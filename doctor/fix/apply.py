@@ -53,7 +53,7 @@ class PlanApplier:
         self.transport, self.journal, self.force, self.stop_event = transport, journal, force, stop
 
     def apply_host(self, host_work: HostWork) -> HostResult:
-        """Inspects the host again; runs the steps if nothing has changed since the plan. Never raises for host errors."""
+        """Inspects the host again; runs the steps if nothing changed since the plan. Never raises for host errors."""
         executors = HostExecutors(self.transport, host_work.host_plan.host, LOCK_SECONDS)
         applied: list[str] = []
         try:

@@ -167,7 +167,7 @@ def test_hostfile_forms(text: str, form: str, slots: dict[str, int]) -> None:
         ("n1\nn2\nn1\n", "hosts:3: n1 is there twice, first in hosts:1"),
         ("n1 slots=eight\n", 'hosts:1: "eight" slots; expected a number from 1 to 4096'),
         ("n1:0\n", '"0" slots'),
-        ("n1\nn2 gpu\n", 'hosts:2: "gpu" is not understood'),
+        ("n1\nn2 gpu\n", 'hosts:2: "gpu" has an unknown form'),
         ("node[1-4]\n", "is no host name"),
         ("-v\n", "is no host name"),
         ("root@n1\n", "--user"),

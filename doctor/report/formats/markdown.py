@@ -110,7 +110,7 @@ def _evidence(entry: ReportEntry) -> Iterator[str]:
     for part in entry.parts:
         yield f"{part.hosts}: {part.text}" if part.hosts else part.text
         yield from (f"    {label}: {text}" if label else f"      {text}" for label, text in part.details)
-    yield from (f"{label}: {text}" for label, text in entry.details if label in ("observed", "expected", "hides"))
+    yield from (f"{label}: {text}" for label, text in entry.details if label in ("observed", "expected", "blocked"))
 
 
 def _labelled(entry: ReportEntry, requested: str) -> Iterator[str]:

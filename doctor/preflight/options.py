@@ -1,4 +1,4 @@
-"""What a preflight was asked for, once its words are understood. Pure."""
+"""The parsed options of a preflight. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Scope = Literal["auto", "local", "cluster"]
 
 
 class PreflightOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that the command line says of one preflight."""
+    """All options of one preflight."""
 
     hosts: Any
     """`doctor.cli.host_options.HostOptions`."""

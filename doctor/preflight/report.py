@@ -1,4 +1,4 @@
-"""What a preflight leaves behind: its one line, its report, the lists of hosts."""
+"""Output of a preflight: its one line, its report, the node lists."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def line(preflight: Preflight, report: Report, verdict_code: int, code: int, sel
 
 
 def word(preflight: Preflight, report: Report, verdict_code: int, selection: SpareSelection | None) -> str:
-    """What the verdict's code means, before anything was made of it."""
+    """The word for the verdict's code, before exit codes are mapped."""
     from doctor.engine.exit_code import Exit
     from doctor.report.formats.oneline import verdict_word
 
@@ -61,7 +61,7 @@ def word(preflight: Preflight, report: Report, verdict_code: int, selection: Spa
 
 
 def print_advice(preflight: Preflight, report: Report, verdict_code: int) -> None:
-    """Up to five lines on stderr: what is wrong, and what mends it."""
+    """Up to five lines on stderr: the findings and their fixes."""
     from doctor.remedy.fixable import fixable_checks
     from doctor.report.formats import oneline
     from doctor.report.layout.fold import fold
@@ -80,7 +80,7 @@ def print_advice(preflight: Preflight, report: Report, verdict_code: int) -> Non
 
 
 def write_reports(preflight: Preflight, report: Report, examination: Examination | None, verdict_code: int) -> None:
-    """The report and whatever else was asked for. A file that cannot be written is said, and changes no verdict."""
+    """Writes the report and the requested files. A write error is reported, and does not change the verdict."""
     for option, path, data in _files(preflight, report, examination, verdict_code):
         try:
             write_atomic(path, data)
@@ -128,7 +128,7 @@ def _files(
 
 
 def termination_log(text: str, environ: Mapping[str, str]) -> None:
-    """In a pod, the line goes where `kubectl describe` shows it. Who cannot write there says nothing."""
+    """In a pod, the line goes where `kubectl describe` shows it. A write error there is ignored."""
     if not environ.get("KUBERNETES_SERVICE_HOST") or not os.access(TERMINATION_LOG, os.W_OK):
         return
     try:

@@ -38,7 +38,7 @@ TABLE_WAIT_SHARE = 0.5
 
 
 class Preflight:
-    """What is known so far. At every moment it can be brought to an end, and says what is known then."""
+    """State of a preflight. It can be ended at any time, and then reports what is known."""
 
     def __init__(self, options: PreflightOptions, environ: Mapping[str, str], start_time: float) -> None:
         self.preflight_options, self.environ, self.start_time = options, environ, start_time
@@ -68,7 +68,7 @@ class Preflight:
         self.heartbeat = Heartbeat(None if options.quiet else sys.stderr, start_time)
 
     def run(self) -> int:
-        """Looks, judges, tells. Returns the exit code; whatever happens, there is one line and a whole report."""
+        """Checks, evaluates and reports. Returns the exit code; there is always one line and a complete report."""
         deadline = Deadline(self.end, self.finish_at_deadline)
         try:
             return self._examine_and_report()
@@ -101,7 +101,7 @@ class Preflight:
         return self._evaluate_and_report(examination)
 
     def _finish_interrupted(self, stop: BaseException) -> int:
-        """A signal: what had been read by then is judged."""
+        """After a signal: evaluates what was read until then."""
         if self.code is not None:
             return self._print_status_line()
         from doctor.session.examine import examine_partial
@@ -126,7 +126,7 @@ class Preflight:
         return self._evaluate_and_report(examination)
 
     def examine_options(self) -> ExamineOptions:
-        """How hosts are looked at, in the time that is left."""
+        """Options of the check, within the remaining time."""
         from doctor.session.examine import ExamineOptions
         from doctor.smoke.plan import SmokeOptions
 
@@ -219,7 +219,7 @@ class Preflight:
         return self.code
 
     def _print_status_line(self) -> int:
-        """The line of what is settled, if it was not said yet. Returns the exit code."""
+        """Prints the one line, unless it was printed already. Returns the exit code."""
         assert self.code is not None
         if self.line_input and not self.line:
             report, verdict_code, selection = self.line_input
@@ -255,7 +255,7 @@ class Preflight:
         return self._finish(self.all_unknown_report("a bug of doctor itself ended the run"), None, code)
 
     def all_unknown_report(self, why: str) -> Report:
-        """A report in which every check is unknown on every host that we have heard of."""
+        """A report in which every check is unknown on every known host."""
         hosts: Sequence[str] = self.inventory.hosts if self.inventory else ()
         gaps = {host: Reason(why) for host in hosts or ("",)}
         outcomes = tuple(
@@ -276,7 +276,7 @@ class Preflight:
 
 
 def _need_notes(selection: SpareSelection) -> list[str]:
-    """What became of the search for enough hosts."""
+    """Notes on the selection of healthy hosts."""
     if selection.code != Exit.HEALTHY and selection.obstacles:
         return [f"--need {selection.need}: {line}" for line in selection.obstacles]
     out = "; ".join(f"{host} ({', '.join(checks)})" for host, checks in selection.excluded.items())

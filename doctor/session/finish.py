@@ -1,4 +1,4 @@
-"""What a command that judges hosts puts out: the report, the exit code, the saved run."""
+"""Output of the commands that evaluate hosts: the report, the exit code, the saved run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FORMATS_HELP = f"To stdout or FILE: {', '.join(FORMATS)}; repeatable."
 
 
 class OutputOptions(NamedTuple):
-    """What is put out, and what makes a run fail."""
+    """Options of the output, and of the failure rules."""
 
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout, as -f json.")] = False
     formats: Annotated[list[str], typer.Option("--format", "-f", metavar="FORMAT[=FILE]", help=FORMATS_HELP)] = []
@@ -77,7 +77,7 @@ def finish_replay(run: Run, selected: list[Check], catalog: list[Check], output:
 def start_events(
     output: OutputOptions, hosts: Sequence[str], checks: Sequence[Check] = (), source: str = ""
 ) -> EventStreams:
-    """Tells of the run while it goes on, where ``-f jsonl`` asks for it; for `finish`, too."""
+    """Starts the event stream that ``-f jsonl`` requests; also for `finish`."""
     targets = requested_targets(output.formats, output.as_json)
     return open_event_streams(targets, hosts, [check.name for check in checks], source, output.redact)
 
@@ -113,7 +113,7 @@ def report_exit_code(report: Report, output: OutputOptions) -> int:
 
 
 def _save(path: Path, examination: Examination) -> None:
-    """Writes the run whole or not at all, readable for its owner alone. A failure is said, and changes no verdict."""
+    """Writes the run atomically, readable only by its owner. A failure is reported, and does not change the verdict."""
     import msgspec
 
     from doctor.config.atomic_write import write_atomic
@@ -197,7 +197,7 @@ def _print(
 
 
 def _fixable_checks(report: Report) -> frozenset[str]:
-    """What `doctor fix` could mend; nothing is read where nothing is wrong."""
+    """The checks that `doctor fix` could fix; reads nothing if there are no findings."""
     if not any(outcome.findings for outcome in report.outcomes):
         return frozenset()
     from doctor.remedy.fixable import fixable_checks

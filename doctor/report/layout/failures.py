@@ -1,4 +1,4 @@
-"""A failed check in words: what was found and where, saw, want, why, fix, and what it hides."""
+"""A failed check as text: finding, hosts, observed, expected, why, fix, and blocked checks."""
 
 from __future__ import annotations
 

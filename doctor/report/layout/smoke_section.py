@@ -1,4 +1,4 @@
-"""What a person wants of a smoke run beside the checks: what stopped it, what ran, how far, how right, how fast."""
+"""The smoke run section of a report: failure, setup, stages, accuracy, speed."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _failure_lines(failure: Failure, summary: SmokeSummary, full: bool) -> Itera
 
 
 def _calls(failure: Failure, ranks: Sequence[int]) -> list[str]:
-    """What ranks were doing, those that did the same together."""
+    """The calls of the ranks, equal ones grouped."""
     ranks_by_call: dict[str, list[int]] = {}
     for rank in sorted(ranks):
         if failure.calls.get(rank):

@@ -1,4 +1,4 @@
-"""The gradient after its reduction: the mean of all ranks', the same on each, as large as the serial twin's. Pure."""
+"""The gradient after its reduction: the mean of all ranks', the same on each, as large as the reference run's. Pure."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ def _differs(
 def _differs_from_reference(
     trace: LayoutTrace, reference: MajorityReference, step: int, events: dict[int, TrainingStep], reported: set[int]
 ) -> Iterator[Defect]:
-    """Ranks that agree inside their model, or are alone in it, and draw something else than the serial twin."""
+    """Ranks that agree inside their model, or are alone in it, and draw something else than the reference run."""
     if not reference.sound:
         return
     wrong = []

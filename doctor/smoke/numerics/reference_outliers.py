@@ -13,7 +13,7 @@ from doctor.smoke.numerics.reference_run import LOSS_TOLERANCE, largest_differen
 
 
 class Outlier(msgspec.Struct, frozen=True):
-    """Ranks whose serial twin is another one than most have on the same kind of device."""
+    """Ranks whose reference run differs from the majority on the same device type."""
 
     kind: str
     ranks: tuple[int, ...]

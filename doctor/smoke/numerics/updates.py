@@ -13,7 +13,7 @@ UPDATE_MISSING = "smoke-update-missing"
 
 
 def update_defects(trace: LayoutTrace, reference: MajorityReference) -> Iterator[Defect]:
-    """Tensors that stayed exactly as they were while the serial twin's moved."""
+    """Tensors that did not change while those of the reference run did."""
     moved = {name for name, square in reference.update.items() if square}
     still = {
         rank: tuple(name for name, square in event.update.items() if square == 0 and name in moved)
@@ -50,7 +50,7 @@ def _gradient(trace: LayoutTrace) -> str:
 
 
 def movement_ratios(trace: LayoutTrace, reference: MajorityReference) -> dict[str, float]:
-    """How far each tensor moved, as a multiple of the serial twin's way, where that can be told."""
+    """How far each tensor moved, as a multiple of the reference run's distance, where that is known."""
     model = trace.models[0]
     ratios = {}
     for name, expected in reference.update.items():

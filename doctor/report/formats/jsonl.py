@@ -34,7 +34,7 @@ def _now() -> str:
 
 
 class EventStream:
-    """Writes the events of a run. ``write`` gets each line and is to flush it; ``redact`` goes over what names a host."""
+    """Writes the events of a run. ``write`` gets each line and is to flush it; ``redact`` replaces host names."""
 
     def __init__(
         self,

@@ -27,7 +27,7 @@ class Deviation(msgspec.Struct, frozen=True):
 
 
 def likely_cause(trace: LayoutTrace, reference: MajorityReference, deviation: Deviation) -> str:
-    """The error that fits: by the step and the quantity in which the layout leaves the reference run, and whether uncut tensors stay alike."""
+    """The likely error, from the step and the quantity of the deviation, and whether uncut tensors stay alike."""
     layout = trace.layout
     if deviation.step == 0 and deviation.quantity == "loss":
         return _forward_cause(trace, reference)

@@ -145,7 +145,7 @@ class TestFilesThatCannotBeUsed:
             (changed(version="0.0.1"), "made by version 0.0.1 of doctor; expected"),
             (changed(hosts={}), "holds 0 hosts"),
             (changed(hosts={**GOOD.hosts, "b": GOOD.hosts["a"]}), "holds 2 hosts"),
-            (changed(hosts={"../a": GOOD.hosts["a"]}), '"../a" is no host name'),
+            (changed(hosts={"../a": GOOD.hosts["a"]}), '"../a" is not a host name'),
             (changed(started="yesterday"), "yesterday"),
             (changed(started="2026-01-01T12:00:00"), "has no zone"),
             (changed(launch={"environ": {"A": 1}}), "not written by doctor node"),

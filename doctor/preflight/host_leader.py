@@ -73,7 +73,7 @@ class Leader:
         self.close()
 
     def announce(self, code: int, line: str, until: float | None = None) -> None:
-        """Sends the verdict to waiting ranks, and to late ones for a moment; not beyond ``until``, by the monotonic clock."""
+        """Sends the verdict to waiting ranks, and to late ones for a moment; not beyond ``until``."""
         if self._listener is None or self._announced:
             return
         self._announced = True

@@ -188,7 +188,7 @@ def test_a_plan_changes_nothing_and_is_applied_as_it_was_shown(site: Site) -> No
 
     said = site.fix(plan, "--apply", "--yes")
     for host in site.hosts:
-        assert f"ok       {host}: listen-queue-short is green" in said
+        assert f"ok       {host}: listen-queue-short passes" in said
         assert site.queue(host) == 4096
         text = "# ours\nsomaxconn = 4096\n\xe9 last line without an end"
         assert site.fleet.read(host, FILE) == text
@@ -196,7 +196,7 @@ def test_a_plan_changes_nothing_and_is_applied_as_it_was_shown(site: Site) -> No
         assert site.fleet.read(host, MADE) == f"wanted 256 on {host}\n"
         assert site.fleet.enter(host, f"stat -c %a {MADE}").stdout == "640\n"
     first = [line for line in said.splitlines() if line.startswith(("applied", "ok"))]
-    assert first[3] == f"ok       {one}: listen-queue-short is green", (
+    assert first[3] == f"ok       {one}: listen-queue-short passes", (
         "the canary is proven before any other is touched"
     )
     assert "was applied already" in site.fix(plan, "--apply", "--yes", code=10)
@@ -317,7 +317,7 @@ def test_steps_that_do_not_turn_the_check_green_end_it(site: Site) -> None:
     one, two, _ = site.hosts
     said = site.fix("failing", "-w", ",".join(site.hosts), "--apply", "--yes", code=10)
     assert f"FAILED   {one}: listen-queue-short still fails: net.core.somaxconn is 129" in said
-    assert "NOT FIXED: 0 of 3 hosts proven, 1 changed" in said
+    assert "NOT FIXED: 0 of 3 hosts verified, 1 changed" in said
     assert site.queue(two) == 128
 
 
@@ -344,7 +344,7 @@ def test_a_host_in_use_is_left_alone_without_force(site: Site) -> None:
     assert f"refused  {busy}: process" in said
     assert "uses an NPU (--force proceeds); the host was not changed" in said
     assert f"refused  {rendering}: process 1 (sshd, root) uses a GPU" in said
-    assert f"ok       {free}: listen-queue-short is green" in said
+    assert f"ok       {free}: listen-queue-short passes" in said
     assert [site.queue(host) for host in (busy, rendering)] == [128, 128]
     site.fix("queues", "-w", busy, "--apply", "--yes", "--force")
     assert site.queue(busy) == 4096

@@ -196,11 +196,9 @@ def test_a_plan_changes_nothing_and_is_applied_as_it_was_shown(site: Site) -> No
         assert site.fleet.read(host, MADE) == f"wanted 256 on {host}\n"
         assert site.fleet.enter(host, f"stat -c %a {MADE}").stdout == "640\n"
     first = [line for line in said.splitlines() if line.startswith(("applied", "ok"))]
-    assert first[3] == f"ok       {one}: listen-queue-short passes", (
-        "the canary is proven before any other is touched"
-    )
+    assert first[3] == f"ok       {one}: listen-queue-short passes", "the canary is proven before any other is touched"
     assert "was applied already" in site.fix(plan, "--apply", "--yes", code=10)
-    assert f"{plan}  3 hosts: applied, 9 steps in force" in site.fix("--list")
+    assert f"{plan}  3 hosts: applied, 9 steps in effect" in site.fix("--list")
 
     site.fix("--undo", plan, "--yes")
     assert [site.sees(host) for host in site.hosts] == was
@@ -287,7 +285,7 @@ def test_two_fixes_compose_and_are_undone_the_newer_first(site: Site) -> None:
     assert site.fleet.read(host, FILE).endswith("an end\nbacklog = 4096\n")
     said = site.fix("--undo", older, "--yes", code=10)
     assert "by a newer plan that is to be undone first" in said
-    assert "NOT UNDONE: 1 step still in force" in said
+    assert "NOT UNDONE: 1 step still in effect" in said
     site.fix("--undo", newer, "--yes")
     site.fix("--undo", older, "--yes")
     assert site.sees(host).replace("backlog", "") == was

@@ -249,7 +249,7 @@ def test_banners_before_and_noise_after_do_no_harm() -> None:
         (1, b"", b"sys.version_info(major=3, minor=4, micro=3)\n", "no-python", "version 3.4; 3.6 or later"),
         (1, b"This account is currently not available.\n", b"", "shell", "This account is currently not available."),
         (0, b"", b"", "shell", "exit status 0.* without output"),
-        (0, b'\nM\n{"outp', b"", "lost", "broke off midway"),
+        (0, b'\nM\n{"outp', b"", "lost", "is incomplete"),
         (0, b"\nM\n[]\nM end\n", b"", "error", "cannot be read"),
         (1, b"", b"\x1b[31mevil\x1b[0m \x07", "shell", "evil"),
     ],

@@ -82,7 +82,7 @@ class TestHosts:
         (tmp_path / "n2.json").write_bytes(b"{")
         run = merged(tmp_path)
         assert list(run.hosts) == ["n1", "n2", "n9", "n10"]
-        assert why(run, "n2") and "a host that left no file is not missed" in run.notes[0]
+        assert why(run, "n2") and "a host without a file is not noticed" in run.notes[0]
 
     def test_that_left_two_records_are_judged_by_the_newer(self, tmp_path: Path) -> None:
         left(tmp_path, run_of("a", seconds=2.0))
@@ -142,12 +142,12 @@ class TestFilesThatCannotBeUsed:
             (b"[" * 100_000, "not a saved run"),
             (b'{"schema": 1}\n\n\n{}', "not a saved run"),
             (changed(schema="doctor.run/9"), "schema 'doctor.run/9', expected 'doctor.run/1'"),
-            (changed(version="0.0.1"), "made by version 0.0.1 of doctor; expected"),
-            (changed(hosts={}), "holds 0 hosts"),
-            (changed(hosts={**GOOD.hosts, "b": GOOD.hosts["a"]}), "holds 2 hosts"),
-            (changed(hosts={"../a": GOOD.hosts["a"]}), '"../a" is no host name'),
+            (changed(version="0.0.1"), "written by version 0.0.1 of doctor; expected"),
+            (changed(hosts={}), "contains 0 hosts"),
+            (changed(hosts={**GOOD.hosts, "b": GOOD.hosts["a"]}), "contains 2 hosts"),
+            (changed(hosts={"../a": GOOD.hosts["a"]}), '"../a" is not a host name'),
             (changed(started="yesterday"), "yesterday"),
-            (changed(started="2026-01-01T12:00:00"), "has no zone"),
+            (changed(started="2026-01-01T12:00:00"), "has no time zone"),
             (changed(launch={"environ": {"A": 1}}), "not written by doctor node"),
             (changed(launch={"exec": "rm"}), "not written by doctor node"),
             (changed(rank_table={"path": "/t", "more": "x"}), "not written by doctor node"),

@@ -119,7 +119,7 @@ class TestTheExitCode:
             (["--out", "-", "--judge"], "--judge needs a folder: expected --out DIR"),
             (["--out", "/tmp", "--json"], "--out without --judge makes no report"),
             (["--mode", "rw"], "--mode 'rw': expected octal digits such as 0640"),
-            (["--name", "a/b"], '--name: "a/b" is no host name'),
+            (["--name", "a/b"], '--name: "a/b" is not a host name'),
             (["--within", "'"], "--within"),
             (["--from", "x"], "--from judges a saved run"),
         ],

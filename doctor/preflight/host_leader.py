@@ -50,7 +50,7 @@ class LeaderVerdict(msgspec.Struct, frozen=True):
 
 
 class Leader:
-    """The process that looks. What it finds is told with `announce`; use it as a context, or end it with `close`."""
+    """The process that checks the host. `announce` sends its verdict; use it as a context, or call `close`."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class Leader:
         self.close()
 
     def announce(self, code: int, line: str, until: float | None = None) -> None:
-        """Tells all who wait, and those who come within a moment; not beyond ``until``, by the monotonic clock."""
+        """Sends the verdict to waiting ranks, and to late ones for a moment; not beyond ``until``."""
         if self._listener is None or self._announced:
             return
         self._announced = True
@@ -83,7 +83,7 @@ class Leader:
         _VerdictServer(self._listener, answer, self._follower_count).serve(end if until is None else min(end, until))
 
     def close(self) -> None:
-        """Who still waits is told that nothing is known. From the first step on nobody new can come."""
+        """Waiting ranks get *unknown*. New ranks can no longer connect."""
         if self._listener is None or self._lock_folder is None or self._lock is None:
             return
         self.announce(UNKNOWN_EXIT_CODE, "", until=0.0)

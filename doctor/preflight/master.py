@@ -75,7 +75,7 @@ def _matches_by_own_facts(master_addr: str, hosts: Mapping[str, object], fact_ca
 
 
 def _matches_by_other_hosts(master_addr: str, hosts: Mapping[str, object], fact_cache: FactCache) -> set[str]:
-    """Those whose name means the same address to the others: a host that says nothing itself."""
+    """Hosts whose name resolves to the same address on other hosts, for a host that does not answer."""
     matches: set[str] = set()
     for names in fact_cache.fleet(HostNames).values():
         addresses = set(names.names[master_addr].non_loopback) if master_addr in names.names else {master_addr}

@@ -81,7 +81,7 @@ def render(format: str, hosts: Sequence[str], slots: Mapping[str, int] | None = 
 
 
 def format_conflict(format: str, nodes: str, bad: str) -> str:
-    """Why the format is no use for the files that are asked for, or the empty string."""
+    """Why the format does not fit the requested files, or the empty string."""
     if (format in NODE_FORMATS or format == RANK_TABLE) and not nodes:
         return f"--node-format {format} is for the list of healthy hosts; expected --write-nodes FILE"
     if format in BAD_HOST_FORMATS and not bad:
@@ -90,7 +90,7 @@ def format_conflict(format: str, nodes: str, bad: str) -> str:
 
 
 class NodeListOptions(Protocol):
-    """What the command line says of the files."""
+    """Options of the node list files."""
 
     @property
     def write_nodes(self) -> str: ...
@@ -101,7 +101,7 @@ class NodeListOptions(Protocol):
 
 
 def write_node_lists(selection: SpareSelection, options: NodeListOptions, done: object = None) -> list[str]:
-    """Writes both files whole or not at all. Returns a line for each that could not be written.
+    """Writes both files atomically. Returns a line for each that could not be written.
 
     A format that is for one of the files alone leaves the other plain. The nodes are those to start on: without as
     many as are needed, the file is empty, so that no launcher starts on too few.

@@ -1,4 +1,4 @@
-"""What a preflight was asked for, once its words are understood. Pure."""
+"""The parsed options of a preflight. Pure."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class JobSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PreflightOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that the command line says of one preflight."""
+    """All options of one preflight."""
 
     hosts: HostSelection
     ssh: SshOptions = SshOptions()

@@ -168,7 +168,7 @@ def _smoke_passed(report: Report, rules: FailureRules) -> bool:
 
 
 def _with_smoke(part: Report, full_report: Report) -> Report:
-    """``part`` with what the smoke run of all hosts came to."""
+    """``part`` with the result of the smoke run of all hosts."""
     smoke = {
         outcome.check: _restricted_to(outcome, part.hosts)
         for outcome in full_report.outcomes

@@ -26,7 +26,7 @@ Npus = Mapping[str, tuple[int, ...]]
 
 
 class BuildProblem(msgspec.Struct, frozen=True):
-    """What stands against making a table, in one line."""
+    """One reason why no table can be built, in one line."""
 
     text: str
     wrong: bool = False

@@ -1,4 +1,4 @@
-"""A saved run as if some of its hosts had never been looked at. Pure."""
+"""A saved run restricted to some of its hosts. Pure."""
 
 from __future__ import annotations
 

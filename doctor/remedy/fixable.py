@@ -1,4 +1,4 @@
-"""Which checks `doctor fix` can mend by itself: a glance at the playbooks, for the line that names the command."""
+"""Which checks have an automatic fix, for the line with the fix command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What makes a playbook one that may be run as root on many hosts; each break of a rule by its key."""
+"""Safety rules for playbooks, which may run as root on many hosts; violations by key."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class ExamineOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How hosts are looked at, and how long they may take."""
+    """Options of a check, and its time limits."""
 
     transport: str = "ssh"
     ssh: SshOptions = SshOptions()
@@ -55,7 +55,7 @@ class ExamineOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Examination(msgspec.Struct, frozen=True):
-    """A run and what was judged of it; ``stopped`` is the signal's exception when it was cut short."""
+    """A run and its report; ``stopped`` is the signal's exception when it was interrupted."""
 
     run: Run
     report: Report
@@ -74,7 +74,7 @@ def examine(
     progress: RecordCallback = lambda host, record: None,
     stage: StageCallback = lambda name, seconds: None,
 ) -> Examination:
-    """Visits the hosts and judges what came. Never raises for what a host did.
+    """Reads the hosts and evaluates the checks. Never raises for a host's error.
 
     Raises: ValueError for options that contradict themselves; `doctor.transport.TransportError` never.
     """
@@ -146,7 +146,7 @@ def examine_partial(
     *,
     rank_table: str = "",
 ) -> Examination:
-    """What can be said with the records that there are; of every other host only why there is none."""
+    """Evaluates the existing records; every other host is unknown, with the reason."""
     absent_record = HostRecord(Visit("budget", why))
     complete = {host: records.get(host, absent_record) for host in inventory.hosts}
     run = _JobInput(inventory, options, environ, rank_table).run(_now(), time.monotonic(), complete, (), None, stopped)
@@ -154,7 +154,7 @@ def examine_partial(
 
 
 class _JobInput:
-    """What the command line and the environment say of the job, and the run that is made of it."""
+    """Job settings of the command line and the environment, and the run built from them."""
 
     def __init__(
         self, inventory: Inventory, options: ExamineOptions, environ: Mapping[str, str], rank_table: str
@@ -277,7 +277,7 @@ def smoke_run(saved: Mapping[str, Any]) -> SmokeRun | Absent:
 
 
 def _probe_inputs(hosts: Sequence[str], intent: Intent, table: Mapping[str, str]) -> dict[str, Any]:
-    """What the probes on the hosts are told."""
+    """Inputs of the probes on the hosts."""
     launch = intent[LaunchConfig]
     assert isinstance(launch, LaunchConfig)
     path = table.get("path", "")

@@ -1,4 +1,4 @@
-"""What a command that judges hosts puts out: the report, the exit code, the saved run."""
+"""Output of the commands that evaluate hosts: the report, the exit code, the saved run."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def report_exit_code(report: Report, output: ReportOptions) -> int:
 
 
 def _save(path: Path, examination: Examination) -> None:
-    """Writes the run whole or not at all, readable for its owner alone. A failure is said, and changes no verdict."""
+    """Writes the run atomically, readable only by its owner. A failure is reported, and does not change the verdict."""
     import msgspec
 
     from doctor.config.atomic_write import write_atomic
@@ -191,7 +191,7 @@ def _print(
 
 
 def _fixable_checks(report: Report) -> frozenset[str]:
-    """What `doctor fix` could mend; nothing is read where nothing is wrong."""
+    """The checks that `doctor fix` could fix; reads nothing if there are no findings."""
     if not any(outcome.findings for outcome in report.outcomes):
         return frozenset()
     from doctor.remedy.fixable import fixable_checks

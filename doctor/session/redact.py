@@ -1,4 +1,4 @@
-"""``--redact``: pseudonyms for what a report names, the same ones in every run of one user."""
+"""``--redact``: pseudonyms in a report, the same in every run of one user."""
 
 from __future__ import annotations
 

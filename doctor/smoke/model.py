@@ -1,4 +1,4 @@
-"""What a smoke run is made of: the plan, what is seen of a rank, and what went wrong. Frozen values."""
+"""Data of a smoke run: the plan, observations of a rank, and failures. Frozen values."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class RankPlacement(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class SmokePlan(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Everything that agents and workers are told. It goes to them as JSON, and into the saved run."""
+    """All settings for agents and workers. It is sent to them as JSON, and stored in the saved run."""
 
     backend: Backend
     places: tuple[RankPlacement, ...]
@@ -139,7 +139,7 @@ class Snapshot(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class SmokeRun(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The whole run as the supervisor saw it; what each rank said is in the hosts' own facts."""
+    """The run as observed by the supervisor; the reports of each rank are in the hosts' facts."""
 
     plan: SmokePlan
     failures: tuple[Failure, ...] = ()

@@ -24,7 +24,7 @@ _LAYOUT_FORM = "dp=4,tp=2,pp=1, then zero=1, acc=2 or recompute as wished"
 
 
 class PlanHost(msgspec.Struct, frozen=True):
-    """What a plan needs to know of a host."""
+    """Data of a host for the plan."""
 
     devices: Mapping[str, Sequence[int]] = {}
     """Numbers of its accelerators: ``npu``, ``gpu``."""
@@ -35,7 +35,7 @@ class PlanHost(msgspec.Struct, frozen=True):
 
 
 class SmokeOptions(msgspec.Struct, frozen=True):
-    """What the user asked for; empty values are left to the plan."""
+    """Options of the user; empty values are left to the plan."""
 
     backend: Backend | None = None
     ranks_per_host: int = 0

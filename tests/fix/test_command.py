@@ -92,7 +92,7 @@ def test_plans_are_listed_with_what_became_of_them(state: Path, capfd: pytest.Ca
     assert listed() == "broken off, 1 step in effect or started"
     journal.record_end(number, "a1", 0, "")
     journal.record_finish(0)
-    assert listed() == "applied, 1 step in force"
+    assert listed() == "applied, 1 step in effect"
     journal.record_undo_end(journal.undo_steps()[0], 0, "")
     assert listed() == "undone"
 

@@ -188,7 +188,7 @@ def test_a_plan_changes_nothing_and_is_applied_as_it_was_shown(site: Site) -> No
 
     said = site.fix(plan, "--apply", "--yes")
     for host in site.hosts:
-        assert f"ok       {host}: listen-queue-short is green" in said
+        assert f"ok       {host}: listen-queue-short passes" in said
         assert site.queue(host) == 4096
         text = "# ours\nsomaxconn = 4096\n\xe9 last line without an end"
         assert site.fleet.read(host, FILE) == text
@@ -196,11 +196,9 @@ def test_a_plan_changes_nothing_and_is_applied_as_it_was_shown(site: Site) -> No
         assert site.fleet.read(host, MADE) == f"wanted 256 on {host}\n"
         assert site.fleet.enter(host, f"stat -c %a {MADE}").stdout == "640\n"
     first = [line for line in said.splitlines() if line.startswith(("applied", "ok"))]
-    assert first[3] == f"ok       {one}: listen-queue-short is green", (
-        "the canary is proven before any other is touched"
-    )
+    assert first[3] == f"ok       {one}: listen-queue-short passes", "the canary is proven before any other is touched"
     assert "was applied already" in site.fix(plan, "--apply", "--yes", code=10)
-    assert f"{plan}  3 hosts: applied, 9 steps in force" in site.fix("--list")
+    assert f"{plan}  3 hosts: applied, 9 steps in effect" in site.fix("--list")
 
     site.fix("--undo", plan, "--yes")
     assert [site.sees(host) for host in site.hosts] == was
@@ -287,7 +285,7 @@ def test_two_fixes_compose_and_are_undone_the_newer_first(site: Site) -> None:
     assert site.fleet.read(host, FILE).endswith("an end\nbacklog = 4096\n")
     said = site.fix("--undo", older, "--yes", code=10)
     assert "by a newer plan that is to be undone first" in said
-    assert "NOT UNDONE: 1 step still in force" in said
+    assert "NOT UNDONE: 1 step still in effect" in said
     site.fix("--undo", newer, "--yes")
     site.fix("--undo", older, "--yes")
     assert site.sees(host).replace("backlog", "") == was
@@ -317,7 +315,7 @@ def test_steps_that_do_not_turn_the_check_green_end_it(site: Site) -> None:
     one, two, _ = site.hosts
     said = site.fix("failing", "-w", ",".join(site.hosts), "--apply", "--yes", code=10)
     assert f"FAILED   {one}: listen-queue-short still fails: net.core.somaxconn is 129" in said
-    assert "NOT FIXED: 0 of 3 hosts proven, 1 changed" in said
+    assert "NOT FIXED: 0 of 3 hosts verified, 1 changed" in said
     assert site.queue(two) == 128
 
 
@@ -344,7 +342,7 @@ def test_a_host_in_use_is_left_alone_without_force(site: Site) -> None:
     assert f"refused  {busy}: process" in said
     assert "uses an NPU (--force proceeds); the host was not changed" in said
     assert f"refused  {rendering}: process 1 (sshd, root) uses a GPU" in said
-    assert f"ok       {free}: listen-queue-short is green" in said
+    assert f"ok       {free}: listen-queue-short passes" in said
     assert [site.queue(host) for host in (busy, rendering)] == [128, 128]
     site.fix("queues", "-w", busy, "--apply", "--yes", "--force")
     assert site.queue(busy) == 4096

@@ -56,7 +56,7 @@ a[1-2] (2/4), as root through sudo -n
        @@ -1 +1 @@
        -x = 1
        +x = 2
-    3. For Debian (left out: does not apply here)
+    3. For Debian (skipped: does not apply here)
 
 not changed
   a3 (1/4): short: no root

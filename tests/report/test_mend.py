@@ -14,7 +14,7 @@ from tests.report import reports as made
 
 def said(report: object, *names: str) -> list[str]:
     lines = plain.render(report, made.PAGES, fixable=names).splitlines()  # type: ignore[arg-type]
-    return [line for line in lines if line.startswith("mend ")]
+    return [line for line in lines if line.startswith("fix ")]
 
 
 def test_only_what_failed_and_can_be_mended_is_named_with_the_hosts_it_blames() -> None:
@@ -22,7 +22,7 @@ def test_only_what_failed_and_can_be_mended_is_named_with_the_hosts_it_blames() 
     failed = [one for one in report.outcomes if one.findings]
     check = failed[0].check
     (line,) = said(report, check, "no-such-check")
-    assert line.startswith(f"mend    doctor fix {check} -w ")
+    assert line.startswith(f"fix     doctor fix {check} -w ")
     assert said(report) == []
     assert said(report, "no-such-check") == []
 

@@ -124,7 +124,7 @@ def test_every_placeholder_has_an_example() -> None:
 
 def test_an_example_that_does_not_fit_leaves_the_step_as_it_is_written() -> None:
     step = PlaybookStep(1, "x", file="/etc/{path}", text="")
-    assert "file:       /etc/{path} holds this alone" in playbook_page(
+    assert "file:       /etc/{path} has this content" in playbook_page(
         Playbook("a", "", "A", ("b",), "network", "low", steps=(step,))
     )
 

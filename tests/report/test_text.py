@@ -141,7 +141,7 @@ def test_verbose_shows_every_check_group_and_traceback() -> None:
     assert "node021: CANN is 8.0.20" in said
     assert "... and" not in said
     assert 'File "/site/checks/cann_differs.py", line 31' in terminal(made.crashed(), verbose=True)
-    hidden = [line for line in lines(made.dead_host(), verbose=True) if line.strip().startswith("hides:")]
+    hidden = [line for line in lines(made.dead_host(), verbose=True) if line.strip().startswith("blocked:")]
     assert "cann-differs, device-ip-conflict" in hidden[0]
 
 

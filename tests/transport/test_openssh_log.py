@@ -34,7 +34,8 @@ Host key verification failed.
         ("Connection timed out during banner exchange", "silent", "port 22 of 10.0.0.7 accepts"),
         ("kex_exchange_identification: Connection closed by remote host", "lost", "the connection was cut: kex_"),
         (("kex_exchange_identification: banner line contains invalid characters\nbanner exchange: Connection to "
-         "10.0.0.7 port 22: invalid format"), "not-ssh", "port 22 of 10.0.0.7 has an incompatible SSH server: banner exchange"),
+         "10.0.0.7 port 22: invalid format"), "not-ssh",
+         "port 22 of 10.0.0.7 has an incompatible SSH server: banner exchange"),
         ("Unable to negotiate with 10.0.0.7 port 22: no matching host key type found. Their offer: ssh-rsa",
          "not-ssh", "port 22 of 10.0.0.7 has an incompatible SSH server: Unable to negotiate"),
         ("alice@10.0.0.7: Permission denied (publickey,password).", "auth",

@@ -166,12 +166,12 @@ class TestTheLogin:
     def test_a_wrong_password(self, tmp_path: Path) -> None:
         stop = Client(tmp_path, password="wrong").stop(lambda link: Server().serve(link))
         assert stop.kind == "auth"
-        assert stop.text == "the login as tester was refused: the password was wrong; it takes password"
+        assert stop.text == "the login as tester was refused: the password was wrong; it accepts password"
 
     def test_no_key_and_no_password(self, tmp_path: Path) -> None:
         stop = Client(tmp_path, password="").stop(lambda link: Server().serve(link))
         assert (stop.kind, stop.hint) == ("auth", "--ask-pass")
-        assert stop.text == "the login as tester was refused: there is no key to offer; it takes password"
+        assert stop.text == "the login as tester was refused: there is no key to offer; it accepts password"
 
     def test_no_password_at_all_is_needed(self, tmp_path: Path) -> None:
         class Open(Server):

@@ -1,4 +1,4 @@
-"""What became of the findings of an earlier run: appeared, gone, stayed, waived, or out of sight. Pure.
+"""Compares the findings of two runs: appeared, gone, stayed, waived, or unseen. Pure.
 
 Findings are the same when check, template and blamed host are. One that no longer appears is *gone* only where the
 check evaluated the host again; else it is *unseen*, since what is unknown is not fixed.
@@ -24,7 +24,7 @@ Key = tuple[str, str, str]
 
 
 class FindingChange(msgspec.Struct, frozen=True):
-    """What became of findings that say the same."""
+    """The change of findings with the same text."""
 
     kind: Kind
     check: str
@@ -67,7 +67,7 @@ class ReportDifference(msgspec.Struct, frozen=True):
 
 
 def compare(old: Report, new: Report) -> ReportDifference:
-    """What ``new`` says of what ``old`` said."""
+    """Compares ``new`` with ``old``."""
     before, now = _ReportIndex(old), _ReportIndex(new)
     return ReportDifference(
         old,
@@ -97,7 +97,7 @@ class _ReportIndex:
         )
 
     def unknown_reason(self, check: str, host: str) -> str:
-        """Why the check did not look at the host, in words; empty when it did."""
+        """Why the check did not evaluate the host; empty when it did."""
         outcome = self.outcomes.get(check)
         if outcome is None:
             return "the check was not run"

@@ -1,4 +1,4 @@
-"""What is known of a check before it runs: its page, its line in a list, its row in the catalogue."""
+"""Static description of a check: its page, its line in a list, its row in the catalogue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known of a playbook before it runs: its page, its place on a check's page, its line in a list."""
+"""Static description of a playbook: its page, its place on a check's page, its line in a list."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ def _evidence(entry: ReportEntry) -> Iterator[str]:
     for part in entry.parts:
         yield f"{part.hosts}: {part.text}" if part.hosts else part.text
         yield from (f"    {label}: {text}" if label else f"      {text}" for label, text in part.details)
-    yield from (f"{label}: {text}" for label, text in entry.details if label in ("observed", "expected", "hides"))
+    yield from (f"{label}: {text}" for label, text in entry.details if label in ("observed", "expected", "blocked"))
 
 
 def _labelled(entry: ReportEntry, requested: str) -> Iterator[str]:
@@ -122,7 +122,7 @@ def _labelled(entry: ReportEntry, requested: str) -> Iterator[str]:
 
 
 def _sections(report: Report, pages: Mapping[str, Check], code: int) -> Iterator[str]:
-    """What crashed, what is waived, what is not known, what was not looked at, and the smoke run."""
+    """Sections for crashed, waived, unknown and unchecked, and for the smoke run."""
     page = build_page(report, pages, SCOPE, code)
     lines_by_title: dict[str, list[str]] = {}
     for section in page.sections:
@@ -151,7 +151,7 @@ def _notes(report: Report) -> list[str]:
 
 
 def _follow_up_commands(report: Report, failures: Sequence[CheckFailure]) -> Iterator[str]:
-    """Commands that show more, and that look again."""
+    """Commands that show details, and that check again."""
     yield from ("## To check again", "")
     names = list(dict.fromkeys(failure.outcome.check for failure in failures))[:5]
     alone = report.source.startswith("this host alone")
@@ -162,7 +162,7 @@ def _follow_up_commands(report: Report, failures: Sequence[CheckFailure]) -> Ite
 
 
 def _hosts_to_check(report: Report, failures: Sequence[CheckFailure]) -> list[str]:
-    """The hosts to look at again, folded: those that are to blame, or all."""
+    """The hosts to check again, folded: the blamed ones, or all."""
     from doctor.report.layout.host_names import Fleet
 
     fleet = Fleet(report.hosts)

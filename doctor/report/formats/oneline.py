@@ -94,7 +94,7 @@ def verdict_word(report: Report, code: int, need: int = 0) -> str:
 
 
 def causes(report: Report, code: int | None = None) -> list[tuple[str, tuple[str, ...]]]:
-    """What the verdict rests on, by check, with the hosts: errors, else what is unknown, else warnings.
+    """The causes of the verdict by check, with the hosts: errors, else what is unknown, else warnings.
 
     Those that explain most come first, then in the order in which a job meets them.
     """

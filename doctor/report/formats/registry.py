@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class RenderContext(msgspec.Struct, frozen=True):
-    """What a format is told beside the report."""
+    """Inputs of a format beside the report."""
 
     code: int
     """The exit code that the report comes with."""

@@ -1,4 +1,4 @@
-"""A failed check in words: what was found and where, saw, want, why, fix, and what it hides."""
+"""A failed check as text: finding, hosts, observed, expected, why, fix, and blocked checks."""
 
 from __future__ import annotations
 
@@ -116,4 +116,4 @@ class _FailureEntryBuilder:
             return []
         place = "this host" if len(failure.hosts) == 1 else "these hosts" if failure.hosts else "their subject"
         text = f"{count_noun(len(failure.consequences), 'other check')} could not evaluate {place}"
-        return [("hides", f"{text}: {', '.join(failure.consequences)}" if self.scope.names_checks else text)]
+        return [("blocked", f"{text}: {', '.join(failure.consequences)}" if self.scope.names_checks else text)]

@@ -1,4 +1,4 @@
-"""Which hosts of a run are well, which are bad, and which nobody can tell. Pure."""
+"""The healthy, bad and unknown hosts of a run. Pure."""
 
 from __future__ import annotations
 

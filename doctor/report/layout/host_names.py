@@ -59,7 +59,7 @@ class Fleet:
         return {name: self._format_value(value, limit) for name, value in values.items()}
 
     def message(self, finding: Finding, limit: int) -> str:
-        """What a finding says, in safe words."""
+        """The text of a finding, safe to show."""
         return clean(fill_template(finding.template, self.format_values(finding.values)), limit)
 
     def _format_value(self, value: Any, limit: int) -> str:
@@ -69,7 +69,7 @@ class Fleet:
         return clean(format_value(value), limit)
 
     def coverage(self, hosts: Collection[str]) -> str:
-        """How much was looked at: ``3 of 5 hosts``."""
+        """The coverage: ``3 of 5 hosts``."""
         return f"{len(hosts)} of {count_noun(len(self.hosts), 'host')}" if hosts else "no host checked"
 
 

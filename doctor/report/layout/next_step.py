@@ -1,4 +1,4 @@
-"""What to do first, in a few lines: what a job's log shows below the one line of the verdict. Pure."""
+"""The first steps in a few lines, for a job's log below the one line of the verdict. Pure."""
 
 from __future__ import annotations
 

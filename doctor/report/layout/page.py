@@ -25,7 +25,7 @@ MAX_NAMED_CHECKS = 3
 
 
 class ReportPage(msgspec.Struct, frozen=True):
-    """A whole report in words."""
+    """A complete report as text parts."""
 
     sections: tuple[ReportSection, ...]
     summary: SummaryLines

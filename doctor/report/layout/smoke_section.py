@@ -76,7 +76,7 @@ def _failure_lines(failure: Failure, summary: SmokeSummary, full: bool) -> Itera
 
 
 def _calls(failure: Failure, ranks: Sequence[int]) -> list[str]:
-    """What ranks were doing, those that did the same together."""
+    """The calls of the ranks, equal ones grouped."""
     ranks_by_call: dict[str, list[int]] = {}
     for rank in sorted(ranks):
         if failure.calls.get(rank):

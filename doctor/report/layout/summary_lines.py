@@ -41,7 +41,7 @@ class SummaryLines(msgspec.Struct, frozen=True):
 def summary_lines(
     report: Report, folded: FoldedReport, code: int | None = None, fixable: Collection[str] = ()
 ) -> SummaryLines:
-    """The end of the report; ``fixable`` are the checks that a playbook mends."""
+    """The end of the report; ``fixable`` are the checks that have a playbook."""
     word = verdict(report, code)
     when = [format_time(report.started)] if report.started else []
     source = ", ".join([clean(report.source) or "hosts of unknown origin", *when, duration(report.seconds)])
@@ -65,7 +65,7 @@ def _start(folded: FoldedReport) -> str:
 
 
 def fix_command(report: Report, folded: FoldedReport, fixable: Collection[str]) -> str:
-    """The command that plans the mending of what was found, of ``fixable`` checks; or the empty string."""
+    """The command that plans fixes for the findings of ``fixable`` checks, or the empty string."""
     failures = [failure for area in folded.areas for failure in area.failures if failure.outcome.check in fixable]
     names = [shlex.quote(clean(failure.outcome.check, 100)) for failure in failures]
     if not names:

@@ -1,4 +1,4 @@
-"""Counts how the checks of a run ended, with consequences told apart from what is unknown of itself. Pure."""
+"""Counts how the checks of a run ended, with consequences separated from what is unknown for its own reason. Pure."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _blamed(outcome: Outcome) -> Iterator[str]:
 
 
 class RootCauses:
-    """Which check's finding explains that another one could not look.
+    """Which check's finding explains that another one could not run.
 
     What is waived explains nothing: behind it, what is unknown stays in plain sight.
     """

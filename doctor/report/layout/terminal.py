@@ -1,4 +1,4 @@
-"""What the reader's end can show: a terminal or not, colour, signs beyond ASCII, width."""
+"""Capabilities of the output: terminal or not, colour, non-ASCII signs, width."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from doctor.report.layout.columns import is_terminal, terminal_width
 
 
 class Terminal(msgspec.Struct, frozen=True):
-    """How a report is to look."""
+    """The display of a report."""
 
     tty: bool = False
     colour: bool = False

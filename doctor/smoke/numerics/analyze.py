@@ -1,4 +1,4 @@
-"""From what all ranks said of the training to what is wrong with it: one cause, its consequences kept apart. Pure.
+"""Diagnoses the training from the reports of all ranks: one cause, separated from its consequences. Pure.
 
 Order of decision, in each layout:
 
@@ -143,7 +143,7 @@ def _detection_order(defect: Defect) -> tuple[int, int]:
 
 
 def findings(check: str, run: SmokeRun, training: Mapping[str, SmokeTraining]) -> Iterator[Finding]:
-    """What one check has to say. Raises: Unreadable after that, where another check explains what it saw."""
+    """The findings of one check. Raises: Unreadable where another check explains them."""
     verdict = analyze_training(run.plan, training)
     for group in merge_defects(defect for defect in verdict.causes if defect.check == check):
         yield finding(group, len(verdict.traces))

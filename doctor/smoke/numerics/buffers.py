@@ -1,4 +1,4 @@
-"""What the wrong contents of a buffer look like: never written, cut short, another rank's, one flipped bit. Pure."""
+"""Classifies wrong buffer contents: never written, incomplete, another rank's, one flipped bit. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ UNTOUCHED_OFFSET = 13
 
 
 def describe_damage(event: CollectiveWrong, group: Sequence[int]) -> str:
-    """The damage in words; empty when it looks like nothing known."""
+    """The damage as text; empty when it matches no known pattern."""
     got, expected = event.got, event.expected
     if isinstance(got, str) or isinstance(expected, str) or got is None or expected is None:
         return ""

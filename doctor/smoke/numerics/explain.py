@@ -27,7 +27,7 @@ class Deviation(msgspec.Struct, frozen=True):
 
 
 def likely_cause(trace: LayoutTrace, reference: MajorityReference, deviation: Deviation) -> str:
-    """The error that fits: by when the layout leaves the twin, in what, and whether uncut tensors stay alike."""
+    """The likely error, from the step and the quantity of the deviation, and whether uncut tensors stay alike."""
     layout = trace.layout
     if deviation.step == 0 and deviation.quantity == "loss":
         return _forward_cause(trace, reference)
@@ -72,7 +72,7 @@ def _backward_cause(layout: Layout, deviation: Deviation) -> str:
 
 
 def common_features(wrong: Sequence[Layout], sound: Sequence[Layout]) -> str:
-    """What all wrong layouts have and no sound one: where to look."""
+    """Features that all wrong layouts share and no correct one has."""
     names: dict[str, Callable[[Layout], bool]] = {
         "data parallelism": lambda layout: layout.dp > 1,
         "tensor parallelism": lambda layout: layout.tp > 1,

@@ -13,7 +13,7 @@ LOCAL_QUANTITIES = ("activations", "loss", "gradient")
 
 
 def not_finite_defects(trace: LayoutTrace) -> Iterator[Defect]:
-    """The ranks that made the first bad number out of good ones; those that were given it are its victims."""
+    """The ranks that made the first bad number out of good ones; ranks that received it are not reported."""
     for step, events in trace.numbered_steps():
         bad = {rank: event.bad for rank, event in sorted(events.items()) if event.bad}
         if not bad:

@@ -13,7 +13,7 @@ from doctor.smoke.numerics.reference_run import MajorityReference, relative_erro
 
 
 class NativeDeviation(msgspec.Struct, frozen=True):
-    """A wrapper that does not train as the twin does, from this step on."""
+    """A wrapper that differs from the reference run, from this step on."""
 
     api: str
     layout: str

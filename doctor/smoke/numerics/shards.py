@@ -1,4 +1,4 @@
-"""Which data each rank read, against what it should have read. Pure."""
+"""The data that each rank read, compared with the expected data. Pure."""
 
 from __future__ import annotations
 

@@ -200,7 +200,8 @@ def test_the_arguments_of_a_second_shell_are_safe(tmp_path: Path) -> None:
 
 
 def test_the_values_of_awk_and_the_files_of_sed_are_safe(tmp_path: Path) -> None:
-    command = "awk -v a={expected} -v b='*'{expected} '{ print a; print b }' {expected}; sed -n 1p {expected} | f 'x {expected}'"
+    awk = "awk -v a={expected} -v b='*'{expected} '{ print a; print b }' {expected}"
+    command = awk + "; sed -n 1p {expected} | f 'x {expected}'"
     text = GOOD.replace('"sysctl -w net.core.somaxconn={expected}"', f'"""{command}"""')
     assert read_playbook(written(tmp_path, text), KNOWN).steps[0].run == command
 

@@ -1,4 +1,4 @@
-"""The worker trains one model in every layout: each of them is the reference run, and the digests tell who holds what."""
+"""The worker trains one model in every layout: each equals the reference run, and digests tell who holds what."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ def test_plans_are_listed_with_what_became_of_them(state: Path, capfd: pytest.Ca
     journal = Journal(place)
     journal.record_start("apply")
     number = journal.record_step("a1", "mend", "Set it", "set", UndoStep(0, "a1", False, "Set it", "unset"))
-    assert listed() == "broken off, 1 step in effect or started"
+    assert listed() == "interrupted, 1 step in effect or started"
     journal.record_end(number, "a1", 0, "")
     journal.record_finish(0)
     assert listed() == "applied, 1 step in effect"
@@ -100,7 +100,7 @@ def test_plans_are_listed_with_what_became_of_them(state: Path, capfd: pytest.Ca
 def test_a_saved_plan_is_shown_and_one_without_anything_is_not_applied(state: Path) -> None:
     store.save(FixPlan(SCHEMA, ID, "", "1", "a test", ("a1",), (), (), ()), {"XDG_STATE_HOME": str(state.parents[1])})
     assert fix(ID) == 0
-    with pytest.raises(CommandError, match="nothing to apply"):
+    with pytest.raises(CommandError, match="no step to apply"):
         application(["fix"])(["fix", ID, "--apply", "--yes"])
 
 

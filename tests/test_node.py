@@ -121,7 +121,7 @@ class TestTheExitCode:
             (["--mode", "rw"], "--mode 'rw': expected octal digits such as 0640"),
             (["--name", "a/b"], '--name: "a/b" is not a host name'),
             (["--within", "'"], "--within"),
-            (["--from", "x"], "--from judges a saved run"),
+            (["--from", "x"], "--from reads a saved run"),
         ],
     )
     def test_is_2_for_words_that_cannot_be_followed(self, words: list[str], said: str) -> None:

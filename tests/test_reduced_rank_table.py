@@ -162,9 +162,9 @@ def broken(path: str, value: Any) -> str:
 @pytest.mark.parametrize(
     ("path", "value", "said"),
     [
-        ("server_list.0.device", [{"device_id": "0"}], "a rank_id is missing or no whole number"),
-        ("server_list.0.device", [{"rank_id": "one"}], "a rank_id is missing or no whole number"),
-        ("server_list.0.device", [{"rank_id": "0"}] * 2, "a rank_id is there twice"),
+        ("server_list.0.device", [{"device_id": "0"}], "a rank_id is missing or not a whole number"),
+        ("server_list.0.device", [{"rank_id": "one"}], "a rank_id is missing or not a whole number"),
+        ("server_list.0.device", [{"rank_id": "0"}] * 2, "duplicate rank_id"),
         ("server_list.1.server_id", "a", "server_id"),
         ("note", float("nan"), "it contains values that are not JSON"),
         ("note", "\ud800", "it contains values that are not JSON"),

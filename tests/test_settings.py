@@ -56,7 +56,7 @@ class TestWhichOne:
 
     def test_what_is_named_must_be_there(self, places: dict[str, Path]) -> None:
         with pytest.raises(
-            ConfigError, match=r"nowhere\.toml: No such file or directory; expected settings that can be"
+            ConfigError, match=r"nowhere\.toml: No such file or directory; expected a readable settings file"
         ):
             found(places, Path("nowhere.toml"))
 
@@ -92,7 +92,7 @@ class TestWhatIsRefused:
         if owner == 0:
             assert found(places).text == "# here"
             os.chown(places["here"], 12345, -1)
-        with pytest.raises(ConfigError, match=r"is owned by user \d+; expected you or root: name it with --config"):
+        with pytest.raises(ConfigError, match=r"is owned by user \d+; expected you or root: pass it with --config"):
             found(places)
         assert found(places, places["here"]).text == "# here"
 

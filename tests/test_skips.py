@@ -41,7 +41,7 @@ def test_all_is_all_whatever_else_is_there() -> None:
     [
         ("link-donw", 'DOCTOR_SKIP: no check is named "link-donw"; did you mean link-down?'),
         ("al", 'DOCTOR_SKIP: no check is named "al"; did you mean all?'),
-        ("zzz", 'DOCTOR_SKIP: no check is named "zzz"; `doctor list` lists all of them'),
+        ("zzz", 'DOCTOR_SKIP: no check is named "zzz"; `doctor list` lists all checks'),
     ],
 )
 def test_a_name_that_is_not_known_is_refused(text: str, said: str) -> None:

@@ -92,9 +92,9 @@ class TestReading:
             ('"node[001-004],node009"', '["node001"]', "hosts: .*expected a node set"),
             ('"small by design"', '" "', "reason: .*expected why"),
             ("reason =", "# reason =", "reason: is missing; expected why"),
-            ("2026-12-31", '"2026-12-31"', "until: .*expected the last day on which it holds, without quotes"),
-            ("2026-12-31", "2026-12-31T00:00:00Z", "until: .*expected the last day"),
-            ("until =", "# until =", "until: is missing; expected the last day"),
+            ("2026-12-31", '"2026-12-31"', "until: .*expected its last day, without quotes"),
+            ("2026-12-31", "2026-12-31T00:00:00Z", "until: .*expected its last day"),
+            ("until =", "# until =", "until: is missing; expected its last day"),
         ],
     )
     def test_what_cannot_be_followed_is_refused_with_its_place(self, was: str, becomes: str, said: str) -> None:

@@ -88,9 +88,9 @@ def test_node_set_keeps_the_order_given(text: str, hosts: str) -> None:
         ("node[1-99999999]", "more than 10000"),
         ("a[1-999]b[1-999]", "more than 10000"),
         ("n[0-99999999999999999999]", "more than 10000"),
-        ("node1,node[1-3]", "node1 is there twice"),
-        ("Node1,node1", "twice"),
-        ("2001:db8::1,2001:0db8::1", "twice"),
+        ("node1,node[1-3]", "duplicate host node1;"),
+        ("Node1,node1", "duplicate"),
+        ("2001:db8::1,2001:0db8::1", "duplicate"),
         ("x" * 300, "is not a host name"),
     ],
 )
@@ -162,9 +162,9 @@ def test_hostfile_forms(text: str, form: str, slots: dict[str, int]) -> None:
 @pytest.mark.parametrize(
     ("text", "part"),
     [
-        ("", "hosts: names no host"),
-        ("# nothing\n\n", "names no host"),
-        ("n1\nn2\nn1\n", "hosts:3: n1 is there twice, first in hosts:1"),
+        ("", "hosts: contains no host"),
+        ("# nothing\n\n", "contains no host"),
+        ("n1\nn2\nn1\n", "hosts:3: duplicate host n1, first in hosts:1"),
         ("n1 slots=eight\n", 'hosts:1: "eight" slots; expected a number from 1 to 4096'),
         ("n1:0\n", '"0" slots'),
         ("n1\nn2 gpu\n", 'hosts:2: "gpu" has an unknown form'),
@@ -214,7 +214,7 @@ def test_rank_table_that_gives_no_hosts() -> None:
     twice = a2()
     twice["server_list"][1]["host_ip"] = twice["server_list"][0]["host_ip"]
     message = refused(HostSelection(rank_table="rt"), files(rt=json.dumps(twice)))
-    assert "rt: server_list[1]: 172.16.0.110 is there twice, first in rt: server_list[0]" in message
+    assert "rt: server_list[1]: duplicate host 172.16.0.110, first in rt: server_list[0]" in message
     assert "line 1 column 1" in refused(HostSelection(rank_table="rt"), files(rt="nonsense"))
     assert "version 2.0" in refused(HostSelection(rank_table="rt"), files(rt='{"version": "2.0"}'))
     assert "lists no host" in refused(HostSelection(rank_table="rt"), files(rt='{"version": "1.0"}'))
@@ -229,7 +229,7 @@ def test_exclude() -> None:
     assert inventory.source == "5 hosts from the command line, less 2 excluded"
     assert inventory.notes == ("--exclude: not in the host list: n9",)
     assert in_file("n1 slots=8\nn2 slots=8", "n2").slots == {"n1": 8}
-    assert "leaves nothing of 2 hosts" in refused(HostSelection(hosts="a,b", exclude="b,a"))
+    assert "removes all of 2 hosts" in refused(HostSelection(hosts="a,b", exclude="b,a"))
     assert refused(HostSelection(hosts="a", exclude="b[")).startswith("--exclude: ")
 
 

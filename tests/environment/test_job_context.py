@@ -78,7 +78,7 @@ class TestHosts:
         ("environ", "part"),
         [
             ({**BATCH, "SLURM_JOB_NODELIST": "n[0-"}, "SLURM_JOB_NODELIST: "),
-            ({**MODELARTS, "VC_WORKER_HOSTS": "a,a"}, "VC_WORKER_HOSTS: names 2 hosts, of which 1 differ"),
+            ({**MODELARTS, "VC_WORKER_HOSTS": "a,a"}, "VC_WORKER_HOSTS: lists 2 hosts, of which 1 are distinct"),
             ({**MODELARTS, "VC_WORKER_HOSTS": "a;reboot,b"}, "is not a host name"),
             ({"DOCTOR_HOSTFILE": "/none"}, "/none: No such file or directory"),
             ({"RANK_TABLE_FILE": "/none.json"}, "rank table /none.json: No such file or directory; expected one"),
@@ -93,7 +93,7 @@ class TestHosts:
 
     def test_a_job_of_several_hosts_that_nobody_names(self) -> None:
         (note,) = context(TORCHRUN).notes
-        assert note.startswith("nothing tells the names of the job's hosts: each looks at itself")
+        assert note.startswith("the names of the job's hosts are unknown: each host checks itself")
         assert context({**TORCHRUN, "DOCTOR_HOSTS": "n[1-2]"}).notes == ()
         assert context({**TORCHRUN, "RANK": "1", "WORLD_SIZE": "4", "GROUP_RANK": "0"}).notes == ()
 

@@ -156,7 +156,7 @@ class TestEveryStage:
     def test_without_a_smoke_run_it_is_absent(self, fact: type[Fact]) -> None:
         found = read_fact(HostRecord(Visit()), fact)
         assert isinstance(found, Absent) and not isinstance(found, Unreadable)
-        assert "no smoke run was made" in str(found)
+        assert "no smoke run; run doctor smoke" in str(found)
 
     def test_a_host_that_was_not_reached_is_unknown(self, fact: type[Fact]) -> None:
         found = read_fact(HostRecord(Visit("timeout", "no answer")), fact)

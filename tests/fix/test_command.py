@@ -36,17 +36,17 @@ def fix(*words: str) -> int:
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (["--apply", "--undo", ID], 2, "three things"),
-        (["--list", "--apply"], 2, "three things"),
+        (["--apply", "--undo", ID], 2, "exclude each other"),
+        (["--list", "--apply"], 2, "exclude each other"),
         (["--undo", ID, "x"], 2, "take no NAME"),
-        ([ID, "listen-queue-short"], 2, "a saved plan is whole"),
+        ([ID, "listen-queue-short"], 2, "a saved plan takes no further NAME"),
         (["--apply"], 2, "no terminal for the confirmation; expected --yes"),
         (["--undo", ID], 2, "no terminal for the confirmation; expected --yes"),
-        (["--transport", "slurm"], 2, "brings answers, not changes"),
+        (["--transport", "slurm"], 2, "cannot change hosts"),
         (["--color", "red"], 2, "--color 'red'"),
         (["listen-queue-shrot"], 2, "did you mean listen-queue-short?"),
-        (["sb[0001-0003]"], 2, "hosts are named with -w"),
-        (["smoke"], 2, "doctor smoke does"),
+        (["sb[0001-0003]"], 2, "pass hosts with -w"),
+        (["smoke"], 2, "use doctor smoke"),
         (["--from", "/nowhere"], 78, "--from /nowhere: No such file"),
         (["--playbooks", "/nowhere", "listen-queue-short"], 78, "--playbooks /nowhere: not a folder"),
         ([ID], 78, "no plan is named"),
@@ -89,7 +89,7 @@ def test_plans_are_listed_with_what_became_of_them(state: Path, capfd: pytest.Ca
     journal = Journal(place)
     journal.record_start("apply")
     number = journal.record_step("a1", "mend", "Set it", "set", UndoStep(0, "a1", False, "Set it", "unset"))
-    assert listed() == "broken off, 1 step in effect or started"
+    assert listed() == "interrupted, 1 step in effect or started"
     journal.record_end(number, "a1", 0, "")
     journal.record_finish(0)
     assert listed() == "applied, 1 step in effect"
@@ -100,7 +100,7 @@ def test_plans_are_listed_with_what_became_of_them(state: Path, capfd: pytest.Ca
 def test_a_saved_plan_is_shown_and_one_without_anything_is_not_applied(state: Path) -> None:
     store.save(FixPlan(SCHEMA, ID, "", "1", "a test", ("a1",), (), (), ()), {"XDG_STATE_HOME": str(state.parents[1])})
     assert fix(ID) == 0
-    with pytest.raises(CommandError, match="nothing to apply"):
+    with pytest.raises(CommandError, match="no step to apply"):
         application(["fix"])(["fix", ID, "--apply", "--yes"])
 
 

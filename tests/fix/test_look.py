@@ -64,7 +64,7 @@ def test_processes_and_what_hides_them(squeue: Path) -> None:
     assert find_activity(Quiet(holders=[holder])) == ("process 7 (py thon, ann) uses an NPU",)
     assert "without root" in find_activity(Quiet(hidden=3))[0]
     assert find_activity(Quiet(trouble="nvidia-smi does not tell")) == ("nvidia-smi does not tell",)
-    assert "is not known" in find_activity(Quiet(refused=True))[0]
+    assert "are unknown" in find_activity(Quiet(refused=True))[0]
 
 
 def steps(playbook: Playbook) -> list[ReadyStep]:

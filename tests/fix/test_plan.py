@@ -100,7 +100,7 @@ def test_a_playbook_that_would_take_back_what_another_does_is_left_out() -> None
     some = choice.by_host["a1"]
     seen = StepProbe(file=state(b"ports = 1\n"))
     one = host_plan("a1", some, ready_steps(some, "a1"), look(seen, seen, StepProbe()))
-    assert [step.skip for step in one.steps] == ["", *["it would undo the change of reserve does"] * 2]
+    assert [step.skip for step in one.steps] == ["", *["it would undo the change of reserve"] * 2]
     assert one.steps[0].diff[-1] == "+ports = 60000"
 
 

@@ -154,7 +154,7 @@ def test_a_master_that_is_nobody_as_far_as_we_know_stops_the_start() -> None:
     made = run({"a": 5, "b": 1}, launch={"environ": {"MASTER_ADDR": "203.0.113.9"}})
     choice = chosen(made, 1)
     assert choice.code == Exit.FAILED
-    assert "is none of the hosts as far as is known" in choice.obstacles[0]
+    assert "is not a known host of the job" in choice.obstacles[0]
     assert chosen(run({"a": 5}, launch=made.launch), 1).code == 0, "nobody is left out"
 
 

@@ -292,7 +292,7 @@ class TestLaunchedWrongly:
         host = os.uname().nodename
         assert found["culprit_ranks"] == [1]
         twins = f"process {first} on {host} and process {second} on {host}"
-        assert found["text"] == f"rank 1 is there 2 times: {twins}; nobody is rank 2"
+        assert found["text"] == f"rank 1 exists 2 times: {twins}; no process is rank 2"
 
     def test_a_rank_that_is_no_number(self) -> None:
         port = free_port()

@@ -89,12 +89,12 @@ class TestAnotherIdeaOfTheWorld:
 def test_a_rank_that_is_there_twice() -> None:
     found = trouble([*cards(0, 1, 3), card(1, host="w2", pid=7)])
     assert found.culprit_ranks == (1,)
-    assert found.text == "rank 1 is there 2 times: process 7 on w2 and process 101 on w1; nobody is rank 2"
+    assert found.text == "rank 1 exists 2 times: process 7 on w2 and process 101 on w1; no process is rank 2"
 
 
 def test_another_version_of_doctor() -> None:
     found = trouble([*cards(0, 1, 2), card(3, host="w2", version="other")])
-    assert (found.culprit_ranks, "another doctor is installed there" in found.text, "w2" in found.text) == (
+    assert (found.culprit_ranks, "a different version of doctor" in found.text, "w2" in found.text) == (
         (3,),
         True,
         True,

@@ -137,7 +137,7 @@ class TestWithoutSsh:
             4.0,
         )
         assert found.known_hosts[0].endswith("/.ssh/known_hosts")
-        assert "no ssh program" in warnings[0]
+        assert "ssh is not installed" in warnings[0]
 
     def test_options_go_before_it(self, make: Make) -> None:
         resolver = make("User bob\n", user="eve", identity=("/a", "/b"), settings=("Port=5",))

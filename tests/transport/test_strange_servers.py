@@ -114,7 +114,7 @@ class TestBeforeTheBanner:
     def test_hanging_up_with_a_word(self, client: Client) -> None:
         stop = client.stop(lambda link: link.sendall(b"Exceeded MaxStartups\r\n"))
         assert stop.kind == "lost"
-        assert "saying 'Exceeded MaxStartups'" in stop.text
+        assert "after 'Exceeded MaxStartups'" in stop.text
 
     def test_a_reset(self, client: Client) -> None:
         def reset(link: socket.socket) -> None:

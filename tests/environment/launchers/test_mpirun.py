@@ -60,7 +60,7 @@ def test_a_rank(environ: Environ, expected: dict[str, Any]) -> None:
 
 def test_it_says_that_the_place_of_rank_0_is_a_guess() -> None:
     (note,) = rank_context(EXAMPLE).launch_notes
-    assert note.startswith("MASTER_ADDR is not set, so rank 0 was looked for where mpirun runs")
+    assert note.startswith("MASTER_ADDR is not set, so rank 0 was assumed on mpirun's host")
 
 
 def test_a_context() -> None:

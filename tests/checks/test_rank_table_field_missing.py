@@ -25,8 +25,14 @@ def test_values_of_another_kind() -> None:
     value["server_list"][0]["device"][1]["device_id"] = None
     value["server_list"][0]["device"][2] = "3"
     assert said(judged(NAME, value)) == [
-        "device is not what the form requires: server_list[0].device[2] | observed ['a text'] | expected an object in braces {}",
-        "device_id is not what the form requires: server_list[0].device[1].device_id | observed ['null'] | expected a text",
+        (
+            "device is not what the form requires: server_list[0].device[2]"
+            " | observed ['a text'] | expected an object in braces {}"
+        ),
+        (
+            "device_id is not what the form requires: server_list[0].device[1].device_id"
+            " | observed ['null'] | expected a text"
+        ),
         (
             "rank_id is not what the form requires: server_list[0].device[0].rank_id"
             " | observed ['first'] | expected a whole number from 0"

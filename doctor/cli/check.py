@@ -78,7 +78,7 @@ def command(
         timeout=timeout,
         budget=budget,
         workers=workers,
-        launch={"product": product, **job.launch} if product else job.launch,
+        launch=job.launch(product),
         smoke=SmokeOptions(**job._asdict()) if smoke else None,
     )
     progress, events = (

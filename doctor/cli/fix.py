@@ -24,6 +24,7 @@ from doctor.cli.shared_options import expand_option_groups
 from doctor.engine.errors import UsageError, require_one_of
 
 if TYPE_CHECKING:
+
     from doctor.engine.record import Run
     from doctor.fix.context import PlanContext
 
@@ -114,6 +115,8 @@ def _plan_context(
     run: Run | None, hosts: HostOptions, job: JobOptions, product: str, connection: ConnectionOptions
 ) -> PlanContext:
     """What is looked at, and with which job in mind. Raises: CommandError."""
+    from msgspec.structs import replace
+
     from doctor.fix.context import PlanContext
 
     connection_fields = {name: value for name, value in connection._asdict().items() if name != "ask_pass"}
@@ -127,8 +130,6 @@ def _plan_context(
         os.path.abspath(os.path.expanduser(name)) for name in connection_fields["identity"]
     ]
     if run is not None:
-        launch = dict(run.launch)
-        environ, table = launch.pop("environ", {}), launch.pop("rank_table", "")
         local = bool(run.hosts) and all(
             record.visit.local and not record.visit.failure for record in run.hosts.values()
         )
@@ -136,9 +137,9 @@ def _plan_context(
             hosts=tuple(run.hosts),
             source=run.source,
             local=local,
-            launch=launch,
-            environ=environ,
-            rank_table=table,
+            launch=replace(run.launch, environ={}, rank_table=""),
+            environ=run.launch.environ,
+            rank_table=run.launch.rank_table,
             connection=connection_fields,
         )
     from doctor.job.variables import relevant
@@ -149,7 +150,7 @@ def _plan_context(
         source=fleet.source,
         local=fleet.local,
         slots=fleet.slots,
-        launch={"product": product, **job.launch} if product else job.launch,
+        launch=job.launch(product),
         environ=relevant(os.environ),
         rank_table=os.path.abspath(hosts.rank_table) if hosts.rank_table else "",
         connection=connection_fields,

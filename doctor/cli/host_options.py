@@ -11,6 +11,7 @@ import typer
 from doctor.engine.errors import InputError, UsageError, require_one_of
 
 if TYPE_CHECKING:
+    from doctor.engine.job_input import LaunchOptions
     from doctor.environment.inventory import Inventory
     from doctor.transport.options import SshOptions as SshOptions
 
@@ -60,10 +61,17 @@ class JobOptions(NamedTuple):
     master_addr: Annotated[str, typer.Option(metavar="HOST", help="The job's MASTER_ADDR.")] = ""
     master_port: Annotated[int, typer.Option(metavar="PORT", min=0, max=65535, help="The job's MASTER_PORT.")] = 0
 
-    @property
-    def launch(self) -> dict[str, str | int]:
-        """What was given, as `doctor.job.Launch` takes it."""
-        return {name: value for name, value in self._asdict().items() if value}
+    def launch(self, product: str = "") -> LaunchOptions:
+        """The job's settings, with ``--product`` where the command has it."""
+        from doctor.engine.job_input import LaunchOptions
+
+        return LaunchOptions(
+            python=self.python,
+            ranks_per_host=self.ranks_per_host or None,
+            master_addr=self.master_addr,
+            master_port=self.master_port or None,
+            product=product,
+        )
 
 
 def inventory(host_options: HostOptions) -> Inventory:

@@ -80,7 +80,7 @@ def command(
         within=within,
         timeout=timeout,
         budget=budget,
-        launch={"product": product, **job.launch} if product else job.launch,
+        launch=job.launch(product),
     )
     examination = examine(this_host_only(me, named), selected, options, os.environ, rank_table=fleet.rank_table or "")
     if out is None:

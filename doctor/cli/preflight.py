@@ -98,7 +98,7 @@ def command(
 
     validate_product(product)
     options = _preflight_options(hosts, bounds, spares, job, connection, reporting, select, ignore, checks, sudo)
-    raise typer.Exit(run_preflight(replace(options, launch={"product": product, **job.launch}) if product else options))
+    raise typer.Exit(run_preflight(replace(options, launch=job.launch(product))))
 
 
 def _preflight_options(
@@ -127,7 +127,6 @@ def _preflight_options(
         tier=tier,  # type: ignore[arg-type]
         budget=_budget(bounds.budget, BUDGET[tier]),  # type: ignore[index]
         scope="local" if prolog and bounds.scope == "auto" else bounds.scope,  # type: ignore[arg-type]
-        launch=job.launch,
         job=job._asdict(),
         select=tuple(select),
         ignore=tuple(ignore),

@@ -8,11 +8,12 @@ from typing import Any
 import msgspec
 
 from doctor.engine.fact import Output, Visit
+from doctor.engine.job_input import LaunchOptions, ProbeInputs, SavedRankTable
 
 SCHEMA = "doctor.run/1"
 
 
-class HostRecord(msgspec.Struct, frozen=True):
+class HostRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Everything that one host said."""
 
     visit: Visit
@@ -20,7 +21,7 @@ class HostRecord(msgspec.Struct, frozen=True):
     """By fact name, then by path, device number, or the empty string."""
 
 
-class Run(msgspec.Struct, frozen=True):
+class Run(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """All hosts' records, with what is needed to judge them again later."""
 
     schema: str
@@ -28,16 +29,14 @@ class Run(msgspec.Struct, frozen=True):
     started: str
     seconds: float
     hosts: dict[str, HostRecord]
-    probe_inputs: dict[str, Any] = {}
-    """What the probes were given: host names, interpreter, ports."""
-    launch: dict[str, Any] = {}
-    """The job's intent, as `doctor.job.Launch` was made from it."""
-    rank_table: dict[str, str] = {}
-    """``path`` and ``text`` of the rank table that was judged, or ``path`` and ``error``."""
+    probe_inputs: ProbeInputs = ProbeInputs()
+    launch: LaunchOptions = LaunchOptions()
+    rank_table: SavedRankTable = SavedRankTable()
     notes: tuple[str, ...] = ()
     version: str = ""
     smoke: dict[str, Any] = {}
-    """`doctor.smoke.model.SmokeRun` as builtins with keys of text; empty when no smoke run was made."""
+    """`doctor.smoke.model.SmokeRun` as builtins with keys of text, or the reason in ``not_started``; empty when no
+    smoke run was requested. `doctor.session.saved_run.load` checks it."""
     checks: tuple[str, ...] = ()
     """The checks that it was made for; empty when that is not told."""
 

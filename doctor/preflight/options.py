@@ -9,6 +9,7 @@ from typing import Any, Literal
 import msgspec
 
 from doctor.engine.exit_code import FailOn, OnUnknown
+from doctor.engine.job_input import LaunchOptions
 from doctor.preflight.exit_styles import ExitCodePolicy
 from doctor.preflight.tiers import Tier
 from doctor.transport.options import SshOptions as SshOptions
@@ -29,8 +30,8 @@ class PreflightOptions(msgspec.Struct, frozen=True, kw_only=True):
     budget: float = 60.0
     """Seconds from the start of the process."""
     scope: Scope = "auto"
-    launch: Mapping[str, Any] = {}
-    """What the command line says of the job, as `doctor.job.Launch` takes it."""
+    launch: LaunchOptions = LaunchOptions()
+    """The job's settings on the command line."""
     job: Mapping[str, Any] = {}
     """The same for the smoke run, as `doctor.smoke.plan.SmokeOptions` takes it."""
     select: tuple[str, ...] = ()

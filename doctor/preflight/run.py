@@ -140,7 +140,7 @@ class Preflight:
             within=options.within,
             timeout=min(60.0, budget),
             budget=budget,
-            launch=dict(options.launch),
+            launch=options.launch,
             smoke=SmokeOptions(**options.job) if self.tier == "smoke" else None,
         )
 

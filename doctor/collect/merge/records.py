@@ -41,27 +41,6 @@ class NodeFiles(msgspec.Struct, frozen=True):
     unusable: tuple[UnusableFile, ...] = ()
 
 
-class _LaunchFields(msgspec.Struct, forbid_unknown_fields=True):
-    """The keywords of `doctor.job.Launch.from_environment` that a run may hold."""
-
-    environ: dict[str, str]
-    framework: str = ""
-    master_addr: str = ""
-    master_port: int | None = None
-    world_size: int | None = None
-    ranks_per_host: dict[str, int] | int | None = None
-    rank_table: str = ""
-    python: str = ""
-    product: str = ""
-
-
-class _RankTableFields(msgspec.Struct, forbid_unknown_fields=True):
-    path: str
-    text: str = ""
-    error: str = ""
-    link: str = ""
-
-
 def parse_node_record(run: Run, location: str) -> NodeFileRecord:
     """The look that a run is. Raises: BadRun when it is not of `doctor node`, or cannot be judged with others."""
     if run.version != __version__:
@@ -74,11 +53,10 @@ def parse_node_record(run: Run, location: str) -> NodeFileRecord:
     try:
         validate_host(name, "the file")
         began = datetime.fromisoformat(run.started.replace("Z", "+00:00"))
-        msgspec.convert(run.launch, _LaunchFields)
-        if run.rank_table:
-            msgspec.convert(run.rank_table, _RankTableFields)
     except (InventoryError, ValueError) as error:
         raise BadRun(f"not made by doctor node: {error}") from None
+    if run.launch.by_host:
+        raise BadRun("not made by doctor node: `launch.by_host` is written by doctor merge alone")
     if began.tzinfo is None:
         raise BadRun("not made by doctor node: the time of its start has no zone")
     return NodeFileRecord(name, location, run, began)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tests.faults.connectivity import AHEAD
 from tests.faults.kernel import HIDE_LINK, LISTEN, PORTS, SOMAXCONN, held, limit, setting
 from tests.faults.memory import FILL
-from tests.faults.connectivity import AHEAD
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from ClusterShell.NodeSet import NodeSet
 from hypothesis import given
 from hypothesis import strategies as st
 
+from doctor.engine.job_input import LaunchOptions, SavedRankTable
 from doctor.engine.result import Report
 from doctor.hosts import hostfile
 from doctor.hosts.nodeset import expand_nodeset
@@ -135,11 +136,11 @@ def test_a_format_that_no_file_can_have_is_refused(form: str, nodes: str, bad: s
 
 def choice(hosts: tuple[str, ...], *left_out: str, **more: Any) -> SpareSelection:
     """Some hosts of a fleet whose ranks a rank table places."""
-    table = {"path": "/job/table.json", "text": json.dumps(tables.a2(3, 2))}
+    table = SavedRankTable("/job/table.json", json.dumps(tables.a2(3, 2)))
     made = run(dict.fromkeys(("node_0", "node_1", "node_2"), 5), rank_table=table)
     report = Report(made.source, tuple(made.hosts), ())
     whys = dict.fromkeys(left_out, ("gauge-low",))
-    return SpareSelection(**{"hosts": hosts, "left_out": whys, "report": report, "run": made, **more})
+    return SpareSelection(**{"hosts": hosts, "excluded": whys, "report": report, "run": made, **more})
 
 
 class TestWriting:
@@ -154,7 +155,7 @@ class TestWriting:
         made = choice(("node_1",))
         assert write_node_lists(made, Asked(str(path), node_format="deepspeed")) == []
         assert path.read_text() == "node_1 slots=2\n"
-        run_ = msgspec.structs.replace(made.run, launch={"environ": {}, "ranks_per_host": 4})
+        run_ = msgspec.structs.replace(made.run, launch=LaunchOptions(ranks_per_host=4))
         assert write_node_lists(msgspec.structs.replace(made, run=run_), Asked(str(path), node_format="openmpi")) == []
         assert path.read_text() == "node_1 slots=4\n"
 
@@ -181,7 +182,7 @@ class TestWriting:
 
     def test_none_is_written_for_too_few_hosts_or_without_a_table(self, tmp_path: Path) -> None:
         wanted = Asked(str(tmp_path / "t.json"), node_format="ranktable")
-        few = choice(("node_1",), "node_0", enough=False, lines=("1 host is healthy, 2 needed",))
+        few = choice(("node_1",), "node_0", enough=False, obstacles=("1 host is healthy, 2 needed",))
         assert write_node_lists(few, wanted)[0].endswith("1 host is healthy, 2 needed; it was not written")
         bare = choice(("node_1",), run=run({"node_1": 5}))
         assert "there is no rank table to reduce" in write_node_lists(bare, wanted)[0]

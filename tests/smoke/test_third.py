@@ -12,7 +12,7 @@ from doctor.engine.evaluate import read_fact
 from doctor.engine.fact import Output, Unreadable, Visit
 from doctor.engine.record import HostRecord
 from doctor.facts.smoke import SmokeStart
-from doctor.session.examine import smoke_run
+from doctor.session.saved_run import smoke_run
 from doctor.smoke.model import Failure, SmokeRun
 from doctor.smoke.plan import SmokeOptions
 from doctor.smoke.run import round
@@ -74,7 +74,7 @@ def test_no_host_at_all_is_unknown_never_healthy(monkeypatch: pytest.MonkeyPatch
 
 def test_a_wish_that_cannot_be_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     done, _ = round3(monkeypatch, ValueError("w1: has no GPU"), {"w1": SEEN})
-    assert done.refused == "w1: has no GPU"
+    assert done.rejection == "w1: has no GPU"
     assert done.records["w1"].visit == SEEN.visit
     assert read_fact(done.records["w1"], SmokeStart) == Unreadable("the smoke run was not started: w1: has no GPU")
     assert smoke_run(done.smoke) == Unreadable("the smoke run was not started: w1: has no GPU")

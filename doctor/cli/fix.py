@@ -24,7 +24,6 @@ from doctor.cli.shared_options import expand_option_groups
 from doctor.engine.errors import UsageError, require_one_of
 
 if TYPE_CHECKING:
-
     from doctor.engine.record import Run
     from doctor.fix.context import PlanContext
 

@@ -125,7 +125,7 @@ def in_pods(pods: dict[str, int]) -> Run:
     for host, pod in pods.items():
         spod = f"Super Pod ID : {pod}\nServer Index : {places[host]}\nSuper Pod Size : 4\n"
         vnic = f"vnic link status: UP\nvnic ipaddr: 192.168.2.{places[host]}\nvnic netmask: 255.255.255.0\n"
-        outputs = {"SuperPod": {"": Output(out=spod)}, "VnicAddresses": {"0": Output(out=vnic)}}
+        outputs = {"SuperPodId": {"": Output(out=spod)}, "VnicAddresses": {"0": Output(out=vnic)}}
         records[host] = HostRecord(made.hosts[host].visit, outputs)
     calls = {
         host: [[0, f"192.168.2.{places[other]}", CAME] for other in pods if other != host and pods[other] == pods[host]]

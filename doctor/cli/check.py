@@ -13,6 +13,7 @@ from doctor.cli.host_options import (
     HostOptions,
     JobOptions,
     ProductOption,
+    VisitOptions,
     inventory,
     ssh_options,
     validate_connection,
@@ -41,10 +42,7 @@ def command(
     job: JobOptions,
     product: ProductOption = "",
     connection: ConnectionOptions,
-    sudo: Annotated[bool, typer.Option("--sudo", help="Read with sudo -n what only root can read.")] = False,
-    timeout: Annotated[float, typer.Option(metavar="S", min=1, help="Seconds for a host's answer.")] = 60.0,
-    budget: Annotated[float, typer.Option(metavar="S", min=0, help="Seconds for the whole run; 0 is none.")] = 0.0,
-    workers: Annotated[int, typer.Option(metavar="N", min=0, help="Hosts at once; 0 chooses.")] = 0,
+    visit: VisitOptions,
     output: OutputOptions,
 ) -> None:
     """Check hosts over SSH and report what is wrong.
@@ -73,11 +71,11 @@ def command(
     options = ExamineOptions(
         transport=connection.transport,
         ssh=ssh_options(connection),
-        sudo=sudo,
+        sudo=visit.sudo,
         within=connection.within,
-        timeout=timeout,
-        budget=budget,
-        workers=workers,
+        timeout=visit.timeout,
+        budget=visit.budget,
+        workers=visit.workers,
         launch=job.launch(product),
         smoke=SmokeOptions(**job._asdict()) if smoke else None,
     )

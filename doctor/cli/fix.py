@@ -11,10 +11,13 @@ import typer
 
 from doctor.cli.fix_options import DisplayOptions, FixAction, FixHostOptions
 from doctor.cli.host_options import (
+    DEFAULT_TIMEOUT,
     ConnectionOptions,
     HostOptions,
     JobOptions,
     ProductOption,
+    SudoOption,
+    TimeoutOption,
     inventory,
     validate_connection,
     validate_product,
@@ -41,8 +44,8 @@ def command(
     job: JobOptions,
     product: ProductOption = "",
     connection: ConnectionOptions,
-    sudo: Annotated[bool, typer.Option("--sudo", help="Read with sudo -n what only root can read.")] = False,
-    timeout: Annotated[float, typer.Option(metavar="S", min=1, help="Seconds for a host's answer.")] = 60.0,
+    sudo: SudoOption = False,
+    timeout: TimeoutOption = DEFAULT_TIMEOUT,
     from_file: Annotated[Path | None, typer.Option("--from", metavar="FILE", help="Plan from a saved run.")] = None,
     config: Annotated[Path | None, typer.Option(metavar="FILE", help="Waivers, instead of doctor.toml.")] = None,
     display: DisplayOptions,

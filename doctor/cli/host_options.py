@@ -26,6 +26,23 @@ RankTableOption = Annotated[
 ExcludeOption = Annotated[str | None, typer.Option("--exclude", "-x", metavar="NODES", help="Leave these hosts out.")]
 ProductOption = Annotated[str, typer.Option(metavar="A1|A2|A3", help="NPU family, where no host tells.")]
 
+SudoOption = Annotated[bool, typer.Option("--sudo", help="Read with sudo -n what only root can read.")]
+TimeoutOption = Annotated[float, typer.Option(metavar="S", min=1, help="Seconds for a host's answer.")]
+BudgetOption = Annotated[float, typer.Option(metavar="S", min=0, help="Seconds for the whole run; 0 is none.")]
+WorkersOption = Annotated[int, typer.Option(metavar="N", min=0, help="Hosts at once; 0 chooses.")]
+WithinOption = Annotated[str, typer.Option(metavar="WORDS", help='Look inside the container: "docker exec -i NAME".')]
+DEFAULT_TIMEOUT = 60.0
+"""Seconds of ``--timeout``."""
+
+
+class VisitOptions(NamedTuple):
+    """What a visit of the hosts may do, and how long it may take."""
+
+    sudo: SudoOption = False
+    timeout: TimeoutOption = DEFAULT_TIMEOUT
+    budget: BudgetOption = 0.0
+    workers: WorkersOption = 0
+
 
 class HostOptions(NamedTuple):
     """Which hosts."""
@@ -40,7 +57,7 @@ class HostOptions(NamedTuple):
 class ConnectionOptions(NamedTuple):
     """How hosts are reached."""
 
-    within: Annotated[str, typer.Option(metavar="WORDS", help='Look inside the container: "docker exec -i NAME".')] = ""
+    within: WithinOption = ""
     transport: Annotated[str, typer.Option(metavar="ssh|openssh|slurm|mpi", help="How hosts are reached.")] = "ssh"
     ssh_config: Annotated[str, typer.Option("--ssh-config", "-F", metavar="FILE", help="As ssh -F.")] = ""
     user: Annotated[str, typer.Option("--user", "-l", metavar="NAME", help="Log in as.")] = ""

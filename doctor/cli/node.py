@@ -11,7 +11,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from doctor.cli.expected_hosts import ExpectedHostOptions, expected_inventory
-from doctor.cli.host_options import ConnectionOptions, JobOptions, validate_connection, validate_product
+from doctor.cli.host_options import (
+    DEFAULT_TIMEOUT,
+    BudgetOption,
+    ConnectionOptions,
+    JobOptions,
+    ProductOption,
+    SudoOption,
+    TimeoutOption,
+    WithinOption,
+    validate_connection,
+    validate_product,
+)
 from doctor.cli.selection import ChecksOption, IgnoreOption, SelectOption, choose_checks, load_catalog
 from doctor.cli.shared_options import expand_option_groups
 from doctor.engine.errors import CommandError, UsageError
@@ -40,13 +51,11 @@ def command(
     ignore: IgnoreOption = [],  # noqa: B006
     checks: ChecksOption = [],  # noqa: B006
     job: JobOptions,
-    product: Annotated[str, typer.Option(metavar="A1|A2|A3", help="NPU family, where the host does not tell.")] = "",
-    within: Annotated[
-        str, typer.Option(metavar="WORDS", help='Look inside the container: "docker exec -i NAME".')
-    ] = "",
-    sudo: Annotated[bool, typer.Option("--sudo", help="Read with sudo -n what only root can read.")] = False,
-    timeout: Annotated[float, typer.Option(metavar="S", min=1, help="Seconds for the answer.")] = 60.0,
-    budget: Annotated[float, typer.Option(metavar="S", min=0, help="Seconds for the whole run; 0 is none.")] = 0.0,
+    product: ProductOption = "",
+    within: WithinOption = "",
+    sudo: SudoOption = False,
+    timeout: TimeoutOption = DEFAULT_TIMEOUT,
+    budget: BudgetOption = 0.0,
     output: OutputOptions,
 ) -> None:
     """Check this host alone, or write its record for doctor merge.

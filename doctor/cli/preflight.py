@@ -13,6 +13,7 @@ from doctor.cli.host_options import (
     HostOptions,
     JobOptions,
     ProductOption,
+    SudoOption,
     ssh_options,
     validate_connection,
     validate_product,
@@ -84,7 +85,7 @@ def command(
     job: JobOptions,
     product: ProductOption = "",
     connection: ConnectionOptions,
-    sudo: Annotated[bool, typer.Option("--sudo", help="Read with sudo -n what only root can read.")] = False,
+    sudo: SudoOption = False,
     reporting: ReportingOptions,
 ) -> None:
     """Gate a job: one line, one exit code, bounded time.

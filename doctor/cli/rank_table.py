@@ -12,6 +12,7 @@ from doctor.cli.host_options import (
     ConnectionOptions,
     HostOptions,
     ProductOption,
+    VisitOptions,
     inventory,
     ssh_options,
     validate_connection,
@@ -41,10 +42,7 @@ def command(
     devices: Annotated[str, typer.Option(metavar="LIST", help="NPUs of each host, as in 0-3,6; else all.")] = "",
     product: ProductOption = "",
     connection: ConnectionOptions,
-    sudo: Annotated[bool, typer.Option("--sudo", help="Read with sudo -n what only root can read.")] = False,
-    timeout: Annotated[float, typer.Option(metavar="S", min=1, help="Seconds for a host's answer.")] = 60.0,
-    budget: Annotated[float, typer.Option(metavar="S", min=0, help="Seconds for the whole run; 0 is none.")] = 0.0,
-    workers: Annotated[int, typer.Option(metavar="N", min=0, help="Hosts at once; 0 chooses.")] = 0,
+    visit: VisitOptions,
 ) -> None:
     """Generate a validated rank table from live hosts.
 
@@ -63,8 +61,8 @@ def command(
     from doctor.collect.fanout import TimeLimits
     from doctor.transport.options import workers as usual
 
-    limits = TimeLimits(timeout, budget, workers or usual(len(fleet.hosts)))
-    records = _collect_records(fleet, connection, ssh, sudo, limits)
+    limits = TimeLimits(visit.timeout, visit.budget, visit.workers or usual(len(fleet.hosts)))
+    records = _collect_records(fleet, connection, ssh, visit.sudo, limits)
     from doctor.engine.evaluate import FactCache
     from doctor.job import LaunchConfig
     from doctor.rank_table.build_parts import RankTableBuildError

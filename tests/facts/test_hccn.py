@@ -439,13 +439,13 @@ SPOD = """	SDID                           : 37748736
 
 
 def test_a_super_pod() -> None:
-    one = read_fact(HostRecord(Visit(), {"SuperPod": {"": said(SPOD)}}), SuperPodId)
+    one = read_fact(HostRecord(Visit(), {"SuperPodId": {"": said(SPOD)}}), SuperPodId)
     assert one == SuperPodId(id=0, server_index=9, size=384)
 
 
 def test_products_without_super_pods() -> None:
     refused = failed(217, out="This device does not support querying spod-info.\n")
-    assert type(read_fact(HostRecord(Visit(), {"SuperPod": {"": refused}}), SuperPodId)) is Absent
+    assert type(read_fact(HostRecord(Visit(), {"SuperPodId": {"": refused}}), SuperPodId)) is Absent
 
 
 PING = """device 3 PING 192.1.2.199
@@ -601,7 +601,7 @@ def test_noise_from_one_npu_leaves_the_host_not_wholly_judged(fact: type[Fact], 
     }[fact]
     value = learned(fact, said(good), output)
     assert isinstance(value, fact)
-    assert list(value.unread) == ["NPU 1"] or (fact is Neighbours and value.silent == (1,))
+    assert list(value.unread) == ["NPU 1"] or (fact is Neighbours and value.without_neighbour == (1,))
 
 
 @given(text=st.binary(max_size=300).map(lambda data: data.decode("utf-8", "replace")))
@@ -612,4 +612,4 @@ def test_noise_in_hccn_conf_sets_nothing(text: str) -> None:
 
 @given(output=OUTPUTS)
 def test_noise_is_no_super_pod(output: Output) -> None:
-    assert isinstance(read_fact(HostRecord(Visit(), {"SuperPod": {"": output}}), SuperPodId), Absent)
+    assert isinstance(read_fact(HostRecord(Visit(), {"SuperPodId": {"": output}}), SuperPodId), Absent)

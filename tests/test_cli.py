@@ -132,7 +132,7 @@ class TestExitCodes:
         code = (
             "import doctor.cli.main as cli\n"
             "def broken(): raise KeyError('token=abc')\n"
-            "cli.quick = lambda words: broken()\n"
+            "cli.run_fast_path = lambda words: broken()\n"
             "cli.main()"
         )
         done = subprocess.run(

@@ -95,12 +95,12 @@ def test_every_format_is_in_the_help_the_page_and_the_changelog() -> None:
     page = (ROOT / "doctor" / "docs" / "formats.md").read_text("utf-8")
     table = page.partition("| format | for |")[2].partition("\n\n")[0]
     rows = re.findall(r"^\| `(\w+)` \|", table, re.M)
-    assert sorted(rows) == sorted(FORMATS)
+    assert sorted(rows) == sorted(FORMATS), "doctor/docs/formats.md: expected one row for each format"
     assert dict(re.findall(r"^\| `(\w+)` \| (.+) \|$", table, re.M)) == {
         name: renderer(name).purpose for name in FORMATS
     }
     (line,) = re.findall(r"^- `-f`: ([\w, \n]+);", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.M)
-    assert re.split(r",\s+", line) == list(FORMATS)
+    assert re.split(r",\s+", line) == list(FORMATS), "CHANGELOG.md: the list after `-f`"
     for command in ("check", "smoke", "node", "merge", "report"):
         assert f"{', '.join(FORMATS)}; repeatable" in " ".join(help_text(command, "--help").split()), command
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.file_times import FileTimes
 from tests.hosts.fleet import Fleet, Overrides, merge, sweep, unavailable
 from tests.hosts.npu import Family, npu_fleet
 
@@ -33,41 +34,6 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(FileTimes(config), "file-times")
 
 
-class FileTimes:
-    """Seconds of every test file, over all workers: the slowest are printed, and one beyond the limit fails the run.
-
-    The limit is 60 s; with ``--full`` there is none. DOCTOR_TEST_FILE_SECONDS sets another (0: none).
-    """
-
-    def __init__(self, config: pytest.Config) -> None:
-        self.config = config
-        self.seconds: dict[str, float] = {}
-        self.limit = float(os.environ.get("DOCTOR_TEST_FILE_SECONDS", "0" if config.getoption("--full") else "60"))
-
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        file = report.nodeid.partition("::")[0]
-        self.seconds[file] = self.seconds.get(file, 0.0) + report.duration
-
-    def slow(self) -> list[str]:
-        """The files that took longer than they may."""
-        return [file for file, seconds in self.seconds.items() if 0 < self.limit < seconds]
-
-    def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        if self.slow() and session.exitstatus == 0 and not hasattr(self.config, "workerinput"):
-            session.exitstatus = pytest.ExitCode.TESTS_FAILED
-
-    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        slowest = sorted(self.seconds.items(), key=lambda pair: -pair[1])[:15]
-        if not slowest or sum(self.seconds.values()) < 30:
-            return
-        terminalreporter.section("slowest test files")
-        for file, seconds in slowest:
-            mark = (
-                f"  FAILED: more than {self.limit:g} s; split it, or mark cases `full`" if file in self.slow() else ""
-            )
-            terminalreporter.line(f"{seconds:7.1f} s  {file}{mark}")
-
-
 @pytest.hookimpl(tryfirst=True)  # before -m selects by marker
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if not config.getoption("--full"):
@@ -78,6 +44,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if "make_fleet" in getattr(item, "fixturenames", ()):
             item.add_marker("hosts")
     items.sort(key=lambda item: item.get_closest_marker("hosts") is not None)  # the quick ones first
+    for item in items:
+        if not item.get_closest_marker("xdist_group"):  # one worker makes the fleets and fixtures of a file once
+            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
 
 
 @pytest.fixture(scope="session")

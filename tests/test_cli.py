@@ -268,7 +268,7 @@ def test_a_signal_ends_it_even_where_something_hangs() -> None:
     program = """
 import os, signal, threading
 from doctor.cli import main as cli
-cli.LAST_SECONDS = 1
+cli.SHUTDOWN_SECONDS = 1
 lock = threading.Lock()
 def run():
     lock.acquire()
@@ -277,7 +277,7 @@ def run():
         signal.pause()
     except SystemExit:
         lock.acquire()
-cli.guarded(run)
+cli.run_guarded(run)
 """
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, timeout=30, capture_output=True)
     assert done.returncode == 143

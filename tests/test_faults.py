@@ -67,6 +67,12 @@ def batched(row: Row) -> bool:
     return bool(row.fault) and not (row.prepare or row.environ or row.options) and row.check not in ALONE
 
 
+def split(row: Row) -> list[pytest.MarkDecorator]:
+    """This file is the longest: its rows are divided among the workers by fleet, those of one check together."""
+    part = sum(row.check.encode()) % 2 if row.fleet == "a2" else 0
+    return [pytest.mark.xdist_group(f"faults-{row.fleet}-{part}")]
+
+
 HEALTHY: dict[str, tuple[int, dict[str, Any]]] = {}
 
 
@@ -119,7 +125,10 @@ def test_a_healthy_fleet_is_silent(kind: str, fleet: Any) -> None:
 @pytest.mark.hosts
 @pytest.mark.parametrize(
     ("fleet", "row"),
-    [pytest.param(row.fleet, row, marks=[pytest.mark.full] if batched(row) else [], id=str(row)) for row in ROWS],
+    [
+        pytest.param(row.fleet, row, marks=[*split(row), *([pytest.mark.full] if batched(row) else [])], id=str(row))
+        for row in ROWS
+    ],
     indirect=["fleet"],
 )
 def test_the_fault_is_found(fleet: Any, row: Row, tmp_path: Path) -> None:
@@ -175,8 +184,10 @@ def batches() -> list[list[Row]]:
 @pytest.mark.hosts
 @pytest.mark.parametrize(
     ("fleet", "batch"),
-    [(batch[0].fleet, batch) for batch in batches()],
-    ids=lambda value: "+".join(row.check for row in value) if isinstance(value, list) else "",
+    [
+        pytest.param(batch[0].fleet, batch, marks=split(batch[0]), id="+".join(row.check for row in batch))
+        for batch in batches()
+    ],
     indirect=["fleet"],
 )
 def test_faults_are_found_together(fleet: Any, batch: list[Row]) -> None:

@@ -24,8 +24,8 @@ def test_none_of_ours_needs_to_be_loaded_for_the_list() -> None:
 def test_a_file_that_looks_unusual_is_loaded_after_all(tmp_path: Path) -> None:
     path = tmp_path / "our_rule.py"
     path.write_text(
-        "import doctor\nfrom doctor.facts.visit import Reach\n\n\n"
-        "def our_rule(reach: Reach):\n    'Fine.'\n    yield\n\n\n"
+        "import doctor\nfrom doctor.facts.visit import Reachability\n\n\n"
+        "def our_rule(reach: Reachability):\n    'Fine.'\n    yield\n\n\n"
         "doctor.check(severity=doctor.WARNING, area='kernel')(our_rule)\n"
     )
     assert read_list_entry(path) == CheckListEntry("our-rule", "warning", "kernel", "Fine")
@@ -41,7 +41,7 @@ def test_the_list_is_by_area_in_their_order() -> None:
     text = format_check_list(
         [CheckListEntry("b", "error", "kernel", "B is"), CheckListEntry("ab", "warning", "connectivity", "A is")]
     )
-    assert text == "reach\n  ab  warning  A is\n\nkernel\n  b   error    B is\n"
+    assert text == "connectivity\n  ab  warning  A is\n\nkernel\n  b   error    B is\n"
     areas = [
         line
         for line in format_check_list([read_list_entry(path) for path, _ in check_files()]).splitlines()

@@ -1,4 +1,4 @@
-"""A saved run whose fields are missing, unknown, wrongly typed or null: a default, or one line with the field's name."""
+"""A saved run with fields missing, unknown, wrongly typed or null: a default, or one line with the field's name."""
 
 from __future__ import annotations
 

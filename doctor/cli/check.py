@@ -14,16 +14,18 @@ from doctor.cli.host_options import (
     JobOptions,
     ProductOption,
     VisitOptions,
-    inventory,
     ssh_options,
     validate_connection,
     validate_product,
 )
-from doctor.cli.selection import ChecksOption, IgnoreOption, SelectOption, choose_checks, load_catalog
+from doctor.cli.output_options import OutputOptions
+from doctor.cli.selection import ChecksOption, IgnoreOption, SelectOption
 from doctor.cli.shared_options import expand_option_groups
 from doctor.engine.errors import InputError, UsageError
-from doctor.session.finish import OutputOptions, finish, finish_replay, load_saved_run, start_events, validate_output
+from doctor.session.finish import load_saved_run, replay_and_report, save_and_report, start_events, validate_output
 from doctor.session.output_files import combine_callbacks
+from doctor.session.select_checks import choose_checks, load_catalog
+from doctor.session.select_hosts import select_inventory
 
 if TYPE_CHECKING:
     from doctor.engine.check import Check
@@ -34,8 +36,10 @@ if TYPE_CHECKING:
 def command(
     *,
     hosts: HostOptions,
-    no_hosts: Annotated[bool, typer.Option("--no-hosts", help="Visit no host: judge the rank table alone.")] = False,
-    smoke: Annotated[bool, typer.Option("--smoke", help="Then train on the hosts, as `doctor smoke` does.")] = False,
+    no_hosts: Annotated[
+        bool, typer.Option("--no-hosts", help="Check only the rank table; connect to no host.")
+    ] = False,
+    smoke: Annotated[bool, typer.Option("--smoke", help="Also run the training test of `doctor smoke`.")] = False,
     select: SelectOption = [],  # noqa: B006 - typer's way
     ignore: IgnoreOption = [],  # noqa: B006
     checks: ChecksOption = [],  # noqa: B006
@@ -61,9 +65,10 @@ def command(
     catalog = load_catalog(checks)
     if output.from_file:
         run = load_saved_run(output.from_file)
-        finish_replay(run, _choose_with_smoke(catalog, select, ignore, smoke or bool(run.smoke)), catalog, output)
+        selected = _choose_with_smoke(catalog, select, ignore, smoke or bool(run.smoke))
+        raise typer.Exit(replay_and_report(run, selected, catalog, output))
     selected = _choose_with_smoke(catalog, select, ignore, smoke)
-    fleet = _empty_inventory(hosts) if no_hosts else inventory(hosts)
+    fleet = _empty_inventory(hosts) if no_hosts else select_inventory(hosts.selection)
     from doctor.report.layout.progress_line import ProgressLine
     from doctor.session.examine import ExamineOptions, examine
     from doctor.smoke.plan import SmokeOptions
@@ -95,7 +100,7 @@ def command(
         )
     finally:
         progress.close()
-    finish(examination, catalog, output, events)
+    raise typer.Exit(save_and_report(examination, catalog, output, events))
 
 
 def _choose_with_smoke(catalog: list[Check], select: list[str], ignore: list[str], smoke: bool) -> list[Check]:
@@ -106,10 +111,10 @@ def _choose_with_smoke(catalog: list[Check], select: list[str], ignore: list[str
 
 
 def _empty_inventory(hosts: HostOptions) -> Inventory:
-    """What is left to judge when no host is visited. Raises: CommandError."""
+    """The inventory of a check of the rank table alone. Raises: CommandError."""
     from doctor.environment.inventory import Inventory
     from doctor.job.variables import TABLE_VARIABLES
 
     if not (hosts.rank_table or any(os.environ.get(name) for name in TABLE_VARIABLES)):
         raise InputError("--no-hosts leaves nothing to check; expected --rank-table FILE with it")
-    return Inventory((), "no host was looked at")
+    return Inventory((), "no host was checked")

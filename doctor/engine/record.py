@@ -1,4 +1,4 @@
-"""What was brought back from the hosts, as it came: the saved run, and the fixture of tests."""
+"""Raw outputs of the hosts: the saved run, and the fixture of tests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SCHEMA = "doctor.run/1"
 
 
 class HostRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Everything that one host said."""
+    """All raw outputs of one host."""
 
     visit: Visit
     outputs: dict[str, dict[str, Output]] = {}
@@ -22,7 +22,7 @@ class HostRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Run(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """All hosts' records, with what is needed to judge them again later."""
+    """The records of all hosts, with everything needed to evaluate them again later."""
 
     schema: str
     source: str
@@ -30,15 +30,18 @@ class Run(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     seconds: float
     hosts: dict[str, HostRecord]
     probe_inputs: ProbeInputs = ProbeInputs()
+    """Inputs of the probes on the hosts."""
     launch: LaunchOptions = LaunchOptions()
+    """The job's settings, from which `doctor.job.LaunchConfig` is made."""
     rank_table: SavedRankTable = SavedRankTable()
+    """The rank table that was checked, or why it could not be read."""
     notes: tuple[str, ...] = ()
     version: str = ""
     smoke: dict[str, Any] = {}
     """`doctor.smoke.model.SmokeRun` as builtins with keys of text, or the reason in ``not_started``; empty when no
     smoke run was requested. `doctor.session.saved_run.load` checks it."""
     checks: tuple[str, ...] = ()
-    """The checks that it was made for; empty when that is not told."""
+    """The checks that it was made for; empty if unknown."""
 
 
 _WORD = r"pass(?:word|wd|phrase)|secret|token|api[_-]?key|access[_-]?key|credential"
@@ -83,7 +86,7 @@ def _redact_value(value: Any) -> Any:
 
 
 def _redact_text(text: str) -> str:
-    """Redacted; what is JSON stays JSON, or nobody could judge it again."""
+    """Redacted text; JSON stays valid JSON, so that it can be evaluated again."""
     hidden = redact(text)
     if hidden == text or text[:1] not in ("{", "["):
         return hidden

@@ -1,10 +1,9 @@
-"""What a preflight was asked for, once its words are understood. Pure."""
+"""The parsed options of a preflight. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -14,14 +13,36 @@ from doctor.preflight.exit_styles import ExitCodePolicy
 from doctor.preflight.tiers import Tier
 from doctor.transport.options import SshOptions as SshOptions
 
-Scope = Literal["auto", "local", "cluster"]
+if TYPE_CHECKING:
+    from doctor.environment.host_selection import HostSelection
+    from doctor.environment.scope import RequestedScope
+
+
+class JobSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What the command line says of the job; an empty value was not given."""
+
+    product: str = ""
+    python: str = ""
+    ranks_per_host: int = 0
+    master_addr: str = ""
+    master_port: int = 0
+
+    @property
+    def launch(self) -> LaunchOptions:
+        """The same as a run keeps it, for `doctor.job.LaunchConfig.from_options`."""
+        return LaunchOptions(
+            product=self.product,
+            python=self.python,
+            ranks_per_host=self.ranks_per_host or None,
+            master_addr=self.master_addr,
+            master_port=self.master_port or None,
+        )
 
 
 class PreflightOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that the command line says of one preflight."""
+    """All options of one preflight."""
 
-    hosts: Any
-    """`doctor.cli.host_options.HostOptions`."""
+    hosts: HostSelection
     ssh: SshOptions = SshOptions()
     transport: str = "ssh"
     within: str = ""
@@ -29,11 +50,8 @@ class PreflightOptions(msgspec.Struct, frozen=True, kw_only=True):
     tier: Tier = "standard"
     budget: float = 60.0
     """Seconds from the start of the process."""
-    scope: Scope = "auto"
-    launch: LaunchOptions = LaunchOptions()
-    """The job's settings on the command line."""
-    job: Mapping[str, Any] = {}
-    """The same for the smoke run, as `doctor.smoke.plan.SmokeOptions` takes it."""
+    scope: RequestedScope = "auto"
+    job: JobSettings = JobSettings()
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     checks: tuple[Path, ...] = ()
@@ -46,7 +64,7 @@ class PreflightOptions(msgspec.Struct, frozen=True, kw_only=True):
     formats: tuple[str, ...] = ()
     redact: bool = False
     quiet: bool = False
-    config: str = ""
+    config: Path | None = None
     strict: bool = False
     fail_on: FailOn = "error"
     on_unknown: OnUnknown = "fail"

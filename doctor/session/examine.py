@@ -38,13 +38,13 @@ if TYPE_CHECKING:
 
 
 class ExamineOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How hosts are looked at, and how long they may take."""
+    """Options of a check, and its time limits."""
 
     transport: str = "ssh"
     ssh: SshOptions = SshOptions()
     sudo: bool = False
     within: str = ""
-    """Words put before what must look where the job runs: ``docker exec -i NAME``."""
+    """Command prefix that enters the job's container: ``docker exec -i NAME``."""
     timeout: float = 60.0
     """Seconds for a host's answer, once connected."""
     budget: float = 0.0
@@ -52,19 +52,19 @@ class ExamineOptions(msgspec.Struct, frozen=True, kw_only=True):
     workers: int = 0
     """Hosts at once; 0 is as many as the limit on open files allows, up to 256."""
     launch: LaunchOptions = LaunchOptions()
-    """The job's settings on the command line; `examine` adds those of the environment."""
+    """Job settings of the command line; `examine` adds those of the environment."""
     smoke: SmokeOptions | None = None
-    """For the smoke run that follows; None makes none."""
+    """Options of the smoke run that follows; None makes none."""
 
 
 class Examination(msgspec.Struct, frozen=True):
-    """A run and what was judged of it; ``stopped`` is the signal's exception when it was cut short."""
+    """A run and its report; ``stopped`` is the signal's exception when it was interrupted."""
 
     run: Run
     report: Report
     stopped: BaseException | None = None
     smoke_rejection: str = ""
-    """Why the smoke run that was wished for cannot be."""
+    """Why the requested smoke run is impossible."""
 
 
 def examine(
@@ -77,7 +77,7 @@ def examine(
     progress: RecordCallback = lambda host, record: None,
     stage: StageCallback = lambda name, seconds: None,
 ) -> Examination:
-    """Visits the hosts and judges what came. Never raises for what a host did.
+    """Reads the hosts and evaluates the checks. Never raises for a host's error.
 
     Raises: ValueError for options that contradict themselves; `doctor.transport.TransportError` never.
     """
@@ -152,7 +152,7 @@ def examine_partial(
     *,
     rank_table: str = "",
 ) -> Examination:
-    """What can be said with the records that there are; of every other host only why there is none."""
+    """Evaluates the existing records; every other host is unknown, with the reason."""
     absent_record = HostRecord(Visit("budget", why))
     complete = {host: records.get(host, absent_record) for host in inventory.hosts}
     run = _JobInput(inventory, options, environ, rank_table).run(_now(), time.monotonic(), complete, (), None, stopped)
@@ -160,7 +160,7 @@ def examine_partial(
 
 
 class _JobInput:
-    """What the command line and the environment say of the job, and the run that is made of it."""
+    """Job settings of the command line and the environment, and the run built from them."""
 
     def __init__(
         self, inventory: Inventory, options: ExamineOptions, environ: Mapping[str, str], rank_table: str
@@ -188,7 +188,7 @@ class _JobInput:
     ) -> Run:
         notes = [*self.inventory.notes, *warnings]
         if stopped is not None:
-            notes.append("interrupted: the report is of what had been read by then")
+            notes.append("interrupted: the report covers only what was read until then")
         return Run(
             SCHEMA,
             self.inventory.source,
@@ -244,7 +244,7 @@ def _now() -> str:
 
 
 def _read_rank_table(path: str) -> SavedRankTable:
-    """The rank table at ``path``; an empty one where there is no path."""
+    """The rank table as it was found; an empty one without a path."""
     if not path:
         return SavedRankTable()
     link = str(Path(path).readlink()) if Path(path).is_symlink() else ""
@@ -274,7 +274,7 @@ def _intent(launch: LaunchOptions, table: SavedRankTable, smoke: Mapping[str, An
 
 
 def _probe_inputs(hosts: Sequence[str], intent: Intent, table: SavedRankTable) -> ProbeInputs:
-    """The values that the probes on the hosts receive."""
+    """Inputs of the probes on the hosts."""
     launch = intent[LaunchConfig]
     assert isinstance(launch, LaunchConfig)
     path = table.path

@@ -35,7 +35,7 @@ def load(data: bytes, name: str) -> Run:
 def smoke_run(saved: Mapping[str, Any]) -> SmokeRun | Absent:
     """The smoke run out of `Run.smoke`, or why there is none."""
     if not saved:
-        return Absent("no smoke run was made; doctor smoke makes one")
+        return Absent("no smoke run; run doctor smoke for one")
     if NOT_STARTED in saved:
         return Unreadable(f"the smoke run was not started: {saved[NOT_STARTED]}")
     try:

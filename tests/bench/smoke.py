@@ -247,7 +247,7 @@ _plain_call = TracedComm.run_traced
 def _call(self, op, *rest, **more):
     if self.rank == 1 and STAGES[self.recorder.stage] == "training":
         self.seen = getattr(self, "seen", 0) + 1
-        if self.seen == 6:
+        if self.seen == 4:  # the all_reduce of the last step
             time.sleep(1000)
     return _plain_call(self, op, *rest, **more)
 

@@ -54,7 +54,7 @@ def inventory(devices: Iterator[int] | range | tuple[int, ...] = range(8), **mor
     healthy = {
         "pci_count": len(numbers),
         "manager": True,
-        "refused": (),
+        "denied_files": (),
         "tools": ("hccn_tool", "npu-smi"),
         "newer_than_boot": (),
     }

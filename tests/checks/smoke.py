@@ -112,7 +112,7 @@ def started(run: SmokeRun, events: Iterable[RankEvent] | None = None) -> BY_HOST
 
     fields: dict[type[RankEvent], str] = {
         TorchImported: "imported",
-        ConnectFailed: "tried",
+        ConnectFailed: "connect_failed",
         RankJoined: "joined",
         RankFailed: "failed",
         RankExited: "exited",
@@ -222,9 +222,9 @@ def place_in(layout: Layout, rank: int) -> tuple[int, int, int]:
 
 def training(run: SmokeRun, events: Iterable[RankEvent] | None = None) -> BY_HOST:
     fields: dict[type[RankEvent], str] = {
-        ReferenceRun: "twin",
-        ReferenceBlocks: "twin_blocks",
-        ReferenceUpdate: "twin_update",
+        ReferenceRun: "reference",
+        ReferenceBlocks: "reference_blocks",
+        ReferenceUpdate: "reference_update",
         LayoutBegun: "begun",
         TrainingStep: "steps",
         LayoutEnded: "ended",

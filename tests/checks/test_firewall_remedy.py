@@ -86,9 +86,9 @@ def test_an_active_firewall_that_lets_the_fleet_in_passes(fleet_cpu: Fleet) -> N
 def test_without_root_it_is_not_known(fleet_cpu: Fleet) -> None:
     host = fleet_cpu.hosts[1]
     source = (
-        "from doctor.collect.protocol import source\n"
+        "from doctor.collect.protocol import function_source\n"
         "from doctor.facts.firewall import list_rules\n"
-        "print(source(list_rules))"
+        "print(function_source(list_rules))"
     )
     done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, cwd=Path(__file__).parents[2])
     script = f"{done.stdout}\nimport json\nprint(json.dumps(list_rules({{}})))\n"

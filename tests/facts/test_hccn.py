@@ -151,7 +151,7 @@ def test_one_reason_for_all_is_said_once() -> None:
     refused = failed(12, "permission denied: pls check this cmd run permission.\n")
     why = learned(TlsSwitches, refused, refused)
     assert type(why) is Unreadable
-    assert str(why) == "hccn_tool answers this to root alone: log in as root, or add --sudo"
+    assert str(why) == "hccn_tool answers this only to root: log in as root, or add --sudo"
 
 
 def test_different_reasons_are_counted() -> None:
@@ -439,13 +439,13 @@ SPOD = """	SDID                           : 37748736
 
 
 def test_a_super_pod() -> None:
-    one = read_fact(HostRecord(Visit(), {"SuperPodId": {"": said(SPOD)}}), SuperPodId)
+    one = read_fact(HostRecord(Visit(), {SuperPodId.__name__: {"": said(SPOD)}}), SuperPodId)
     assert one == SuperPodId(id=0, server_index=9, size=384)
 
 
 def test_products_without_super_pods() -> None:
     refused = failed(217, out="This device does not support querying spod-info.\n")
-    assert type(read_fact(HostRecord(Visit(), {"SuperPodId": {"": refused}}), SuperPodId)) is Absent
+    assert type(read_fact(HostRecord(Visit(), {SuperPodId.__name__: {"": refused}}), SuperPodId)) is Absent
 
 
 PING = """device 3 PING 192.1.2.199
@@ -481,12 +481,12 @@ def test_an_hccs_ping_on_another_plane() -> None:
 
 
 def test_an_hccs_ping_without_a_count_is_unread() -> None:
-    fact = pinged(PING, "not tried: the time was up", "Command execute failed!\n", "")
+    fact = pinged(PING, "not run: the time limit was reached", "Command execute failed!\n", "")
     assert len(fact.pings) == 1
     assert list(fact.unread.values()) == [
-        "not tried: the time was up",
+        "not run: the time limit was reached",
         "Command execute failed!",
-        "hccn_tool said nothing",
+        "hccn_tool printed nothing",
     ]
 
 
@@ -612,4 +612,4 @@ def test_noise_in_hccn_conf_sets_nothing(text: str) -> None:
 
 @given(output=OUTPUTS)
 def test_noise_is_no_super_pod(output: Output) -> None:
-    assert isinstance(read_fact(HostRecord(Visit(), {"SuperPodId": {"": output}}), SuperPodId), Absent)
+    assert isinstance(read_fact(HostRecord(Visit(), {SuperPodId.__name__: {"": output}}), SuperPodId), Absent)

@@ -116,7 +116,7 @@ def test_the_table_of_a3_has_two_devices_a_card() -> None:
     assert [one.health for one in table.npus] == ["OK", "Warning", "OK"]
     assert table.npus[0].hbm_used == 61609
     assert table.processes == (NpuProcess(0, 1, 4242, "python3.10", 58601),)
-    assert table.device(table.processes[0]) == 1
+    assert table.device_of(table.processes[0]) == 1
 
 
 def test_the_warning_of_an_incomplete_installation_is_kept() -> None:
@@ -177,7 +177,7 @@ def test_without_npu_smi_there_is_nothing(fact: type[Fact]) -> None:
 )
 def test_how_npu_smi_fails_to_start(text: str, kind: str, words: str) -> None:
     failure = said(NpuStart, one=Output(code=1, err=text)).failure
-    assert (failure.kind, failure.said) == (kind, words)
+    assert (failure.kind, failure.message) == (kind, words)
 
 
 def test_npu_smi_that_starts() -> None:

@@ -20,8 +20,8 @@ def test_the_holders() -> None:
         device_users=(DeviceUser(42, "python3", "ann", 90, (0, 3)), DeviceUser(99, "python3", "ann", 90, (0, 3))),
         unreadable_processes=2,
     )
-    assert value.of(99).pid == 99
-    assert value.of(1) is None
+    assert value.by_pid(99).pid == 99
+    assert value.by_pid(1) is None
 
 
 def test_a_host_without_npus() -> None:

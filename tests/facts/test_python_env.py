@@ -107,7 +107,7 @@ def test_the_packages() -> None:
         packages={"torch": "2.7.1+cpu", "torch_npu": "2.7.1.post4"},
         finds_torch=True,
     )
-    assert value.line == "3.10"
+    assert value.minor_version == "3.10"
 
 
 def test_a_package_that_is_there_twice_is_unread() -> None:

@@ -46,28 +46,28 @@ class Scene:
         self.states, self.finding, self.unknown, self.stop_at = states, finding, unknown, stop_at
         self.turns: list[list[str]] = []
         self.mended: set[str] = set()
-        self.checks, self.how = [Check()], PlanContext(hosts=HOSTS, source="")
-        self.stop = threading.Event()
+        self.checks, self.plan_context = [Check()], PlanContext(hosts=HOSTS, source="")
+        self.stop_event = threading.Event()
         self.lock = threading.Lock()
 
-    def host(self, work: HostWork) -> HostResult:
+    def apply_host(self, work: HostWork) -> HostResult:
         host = work.host_plan.host
         if host == self.stop_at:
             os.kill(os.getpid(), signal.SIGTERM)
-            self.stop.wait(20)
+            self.stop_event.wait(20)
         state = self.states.get(host, "applied")
         with self.lock:
             self.mended.update([host] if state == "applied" else [])
         return HostResult(host, state, reason="" if state == "applied" else "so it is")
 
-    def examined(self, hosts: Sequence[str] = (), checks: Sequence[Any] = ()) -> Examination:
+    def examine_hosts(self, hosts: Sequence[str] = (), checks: Sequence[Any] = ()) -> Examination:
         self.turns.append(sorted(hosts))
         return Examination(self.run(hosts), Report("", HOSTS, ()))
 
     def run(self, hosts: Sequence[str]) -> Run:
         return Run(RUN, "", "", 0.0, {host: HostRecord(Visit()) for host in hosts})
 
-    def judged(self, run: Run, checks: Sequence[Any]) -> Report:
+    def evaluate_run(self, run: Run, checks: Sequence[Any]) -> Report:
         assert set(run.hosts) == set(HOSTS), "the others' records are there, for checks that compare"
         still = [found(host) for host in HOSTS if host not in self.mended]
         blamed = set(self.finding.hosts) if self.finding else set()
@@ -86,7 +86,7 @@ class Scene:
         self.journal = Journal(folder)
         self.told: list[HostResult | Verification] = []
         with SignalGuard() as halt:
-            self.stop = halt.event
+            self.stop_event = halt.event
             planned = PlannedFix(plan, self.run(HOSTS), works)
             case: Any = self
             return _Rollout(case, planned, case, batch, self.told.append, halt).execute()

@@ -63,5 +63,5 @@ def test_they_are_for_the_owner_and_secrets_are_only_where_an_undo_needs_them(jo
     text = (tmp_path / JOURNAL_FILE).read_text()
     assert "sesame" not in text
     assert "\x1b" not in text
-    assert len(json.loads(text.splitlines()[-1])["said"]) < 2100
+    assert len(json.loads(text.splitlines()[-1])["output"]) < 2100
     assert journal.undo_steps()[0].run == "login --token sesame"

@@ -38,7 +38,7 @@ def test_hosts_that_get_the_same_are_one_group() -> None:
         Untreated("a4", "dirty", "Clean it", "hands", "c", "vendor", ("Wipe",)),
     )
     assert (
-        plan_text(plan(host("a1"), host("a2"), host("a3", trouble="no root", steps=()), left=left))
+        plan_text(plan(host("a1"), host("a2"), host("a3", failure="no root", steps=()), left=left))
         == """\
 plan 20261120-101502-beef: 4 hosts from a test
 
@@ -56,9 +56,9 @@ a[1-2] (2/4), as root through sudo -n
        @@ -1 +1 @@
        -x = 1
        +x = 2
-    3. For Debian (left out: does not apply here)
+    3. For Debian (skipped: does not apply here)
 
-not touched
+not changed
   a3 (1/4): short: no root
   a4 (1/4): long: no playbook treats it
 
@@ -73,7 +73,7 @@ Nothing has changed yet. To apply it to 2 hosts: doctor fix --apply 20261120-101
 
 def test_hosts_in_use_are_named() -> None:
     text = plan_text(plan(host("a1", busy=("Slurm job 7 runs on it",))))
-    assert "in use, and not touched without --force\n  a1 (1/4): Slurm job 7 runs on it\n" in text
+    assert "in use, not changed without --force\n  a1 (1/4): Slurm job 7 runs on it\n" in text
 
 
 def test_what_a_host_prints_is_no_markup_and_no_escape() -> None:
@@ -81,7 +81,7 @@ def test_what_a_host_prints_is_no_markup_and_no_escape() -> None:
     for text in (
         host_result_text(HostResult("a1", "stopped", (evil,), evil)),
         verification_text(Verification("a1", "short", "red", evil)),
-        plan_text(plan(host("a1", trouble=evil, steps=()), left=(Untreated("a2", "x", evil, "none"),))),
+        plan_text(plan(host("a1", failure=evil, steps=()), left=(Untreated("a2", "x", evil, "none"),))),
     ):
         assert not {"\x1b", "\x07", "\u202e"} & set(text)
 

@@ -14,6 +14,7 @@ from doctor.engine.fact import Output
 from doctor.engine.job_input import LaunchOptions, SavedRankTable
 from doctor.engine.record import HostRecord, Run
 from doctor.engine.result import Outcome, Status
+from doctor.facts.hccn import SuperPodId
 from doctor.preflight.spares import SpareSelection, bad_hosts, select_hosts
 from doctor.rank_table.run_subset import subset, table_host_names
 from tests.checks import tables
@@ -107,7 +108,7 @@ def test_a_host_that_tried_none_of_those_that_stay_is_not_known() -> None:
     assert outcome.status is Status.PASSED, "it was pinged"
     outcome = judged("device-unreachable", subset(made, ("a", "c")))
     assert set(outcome.unknown) == {"a", "c"}
-    assert "was tried with hosts alone that are left out" in outcome.unknown["a"].text
+    assert "was only tested with excluded hosts" in outcome.unknown["a"].text
 
 
 def test_one_host_alone_needs_no_peer() -> None:
@@ -125,7 +126,7 @@ def in_pods(pods: dict[str, int]) -> Run:
     for host, pod in pods.items():
         spod = f"Super Pod ID : {pod}\nServer Index : {places[host]}\nSuper Pod Size : 4\n"
         vnic = f"vnic link status: UP\nvnic ipaddr: 192.168.2.{places[host]}\nvnic netmask: 255.255.255.0\n"
-        outputs = {"SuperPodId": {"": Output(out=spod)}, "VnicAddresses": {"0": Output(out=vnic)}}
+        outputs = {SuperPodId.__name__: {"": Output(out=spod)}, "VnicAddresses": {"0": Output(out=vnic)}}
         records[host] = HostRecord(made.hosts[host].visit, outputs)
     calls = {
         host: [[0, f"192.168.2.{places[other]}", CAME] for other in pods if other != host and pods[other] == pods[host]]
@@ -186,7 +187,7 @@ def test_the_rank_table_is_reduced_and_judged_and_is_on_no_host_yet() -> None:
 def test_a_rank_table_that_nobody_writes_anew_stops_the_start() -> None:
     choice = start(placed("w1"), 2)
     assert choice.code == Exit.FAILED
-    assert choice.obstacles == ("the rank table names hosts that are left out; expected a reduced one to be written",)
+    assert choice.obstacles == ("the rank table lists excluded hosts; expected a reduced table to be written",)
     assert start(placed(), 3).code == 0, "nobody is left out"
 
 

@@ -53,7 +53,7 @@ def test_nobody_who_reads_it_ends_it_and_is_no_trouble() -> None:
 
 
 def test_the_age_of_a_process_counts_from_its_start() -> None:
-    program = "import time; time.sleep(0.2); from doctor.preflight.deadline import age; print(age())"
+    program = "import time; time.sleep(0.2); from doctor.preflight.deadline import process_age; print(process_age())"
     began = time.monotonic()
     said = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     assert 0.2 <= float(said) <= time.monotonic() - began + 0.02
@@ -81,7 +81,7 @@ def test_an_end_that_was_called_off_does_not_come() -> None:
 import time
 from doctor.preflight.deadline import Deadline
 deadline = Deadline(time.monotonic() + 0.2, lambda: 12)
-deadline.call_off()
+deadline.cancel()
 time.sleep(0.4)
 """
     assert subprocess.run([sys.executable, "-c", program], cwd=ROOT, timeout=30).returncode == 0

@@ -341,10 +341,10 @@ def carry_out(trial: Trial, stages: tuple[str, ...] = SHORT) -> Result:
                 verdicts.append(time.monotonic())
             return trouble
 
-    made = plan.build_plan
+    build_plan = plan.build_plan
 
-    def make(*args: Any) -> Any:
-        return msgspec.structs.replace(made(*args), stages=stages)
+    def build_staged_plan(*args: Any) -> Any:
+        return msgspec.structs.replace(build_plan(*args), stages=stages)
 
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder, cgroup(trial.fault) as group:
@@ -353,7 +353,7 @@ def carry_out(trial: Trial, stages: tuple[str, ...] = SHORT) -> Result:
         with (
             mock.patch.object(programs, "worker", lambda: text),
             mock.patch.object(supervisor, "Detector", Timed),
-            mock.patch.object(plan, "make", make),
+            mock.patch.object(plan, "build_plan", build_staged_plan),
             contextlib.closing(Local()) as transport,
         ):
             smoked = supervisor.smoke({"here": trial.world}, transport, wish, local=True)

@@ -97,6 +97,27 @@ def test_a_dead_worker_is_told_with_its_signal() -> None:
     assert len(ranks.of("done")) == 1
 
 
+def test_a_pipe_that_breaks_before_torch_hears_of_a_dead_worker_is_that_worker() -> None:
+    faults = """
+        class SampleDataset(SampleDataset):
+            def __getitem__(self, index):
+                if index == 9:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                return super().__getitem__(index)
+
+            def __len__(self):
+                torch.utils.data.dataloader._MultiProcessingDataLoaderIter._next_data = broken_pipe
+                return super().__len__()
+
+        def broken_pipe(self):
+            self._workers[0].join(20)
+            raise ConnectionResetError(104, "Connection reset by peer")
+    """
+    (event,) = Ranks(1, ["loader"], faults).of("loader")
+    assert event["text"].startswith("DataLoader worker (pid ")
+    assert "is killed by signal: Killed" in event["text"]
+
+
 def test_an_error_while_reading_is_told_with_its_own_words() -> None:
     faults = """
         class SampleDataset(SampleDataset):

@@ -60,11 +60,11 @@ def parse_targets(arguments: Iterable[str]) -> tuple[FormatTarget, ...]:
     paths = [target.path for target in targets]
     if paths.count("") > 1:
         raise ValueError(
-            f"{_stdout_names(targets)} are to go to stdout: expected one there, and FORMAT=FILE for the others"
+            f"{_stdout_names(targets)} are directed to stdout: expected one there, and FORMAT=FILE for the rest"
         )
     twice = next((path for path in paths if path and paths.count(path) > 1), "")
     if twice:
-        raise ValueError(f"{twice!r} is to be written twice: expected a file of its own for each format")
+        raise ValueError(f"{twice!r} is the output of two formats: expected a separate file for each format")
     return targets
 
 

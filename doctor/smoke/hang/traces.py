@@ -104,12 +104,14 @@ class StepMark:
 class Trace:
     """The last few steps of one rank. Steps that count upwards in one stage are one run: one layout."""
 
-    __slots__ = ("last", "steps")
+    __slots__ = ("deviated", "last", "steps")
     KEPT_STEPS = 4
 
     def __init__(self) -> None:
         self.steps: list[StepMark] = []
         self.last: Collective | None = None
+        self.deviated = False
+        """Whether a run that is over had a step unlike its others: what it left out may be missed only later."""
 
     def add(self, call: Collective) -> None:
         self.last = call
@@ -124,8 +126,14 @@ class Trace:
         else:
             anew = call.step < before.step
             step = StepMark(call.stage, before.run + anew, call.step, opens=anew)
+        if before is not None and (before.stage, before.run) != (step.stage, step.run):
+            self.deviated |= before.stage in STEPPED and _steps_differ(self._last_run())
         self.steps = [*self.steps[1 - self.KEPT_STEPS :], step]
         return step
+
+    def _last_run(self) -> list[StepMark]:
+        """The steps of the run that the last one belongs to."""
+        return [step for step in self.steps if (step.stage, step.run) == (self.steps[-1].stage, self.steps[-1].run)]
 
     @property
     def progress(self) -> tuple[int, int, bool]:
@@ -139,17 +147,25 @@ class Trace:
         )
 
     def deviates(self) -> bool:
-        """Whether one of the last steps departs from the rank's own other steps of the same run."""
-        same = [step for step in self.steps if (step.stage, step.run) == (self.steps[-1].stage, self.steps[-1].run)]
-        if len(same) < 2:
-            return False
-        if any(after.step != before.step + 1 for before, after in pairwise(same)):
+        """Whether one of the last steps, or one of a run before, departs from the rank's own others of the same run."""
+        same = self._last_run() if self.steps else []
+        if self.deviated or len(same) < 2:
+            return self.deviated
+        if same[-1].step != same[-2].step + 1 or _steps_differ(same[:-1]):
             return True
         habit, now = same[0].regular_calls, same[-1].regular_calls
-        if any(step.regular_calls != habit for step in same[:-1]):
-            return True
         over = self.last is not None and self.last.op == "barrier" and now[:-1] == habit  # the end of the stage
         return not over and not _starts_with(habit, now)
+
+
+def _steps_differ(steps: Sequence[StepMark]) -> bool:
+    """Whether steps of one run, all of them over, differ in their calls, or one is missing between them."""
+    if any(after.step != before.step + 1 for before, after in pairwise(steps)):
+        return True
+    calls = [step.regular_calls for step in steps]
+    if len(calls) > 1 and calls[-1] and calls[-1][-1][1] == "barrier":  # the end of the stage
+        calls[-1] = calls[-1][:-1]
+    return any(others != calls[0] for others in calls[1:])
 
 
 def _starts_with(sequence: Sequence[object], part: Sequence[object]) -> bool:

@@ -19,6 +19,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
+from doctor.engine.decoding import prepare_decoding
 from doctor.environment.job_context import JobContext
 
 UnreachableReason = Literal["name", "refused", "dropped", "no-route", "stranger", "other"]
@@ -104,7 +105,7 @@ def leader_ports(key: bytes, avoid: int = 0) -> tuple[int, ...]:
 
 
 def send_hello(link: socket.socket, key: bytes, hello: Hello) -> None:
-    """The other processes' side of the greeting. Raises: Stranger, OSError."""
+    """The other processes' side of the greeting. Raises: ForeignPeer, OSError."""
     deadline, nonce = time.monotonic() + SECONDS, secrets.token_hex(16)
     greeting: Greeting = _read(link, Greeting, deadline)
     if greeting.doctor != _GREETING:
@@ -127,7 +128,7 @@ def send_line(link: socket.socket, value: Any) -> None:
 
 
 def read_line(link: socket.socket, deadline: float) -> bytes:
-    """One line, and not a byte more than that: what follows is for others. Raises: Stranger, OSError."""
+    """One line, and not a byte more than that: what follows is for others. Raises: ForeignPeer, OSError."""
     line = b""
     while not line.endswith(b"\n"):
         link.settimeout(min(max(deadline - time.monotonic(), 0.001), _LONG_SECONDS))
@@ -190,7 +191,7 @@ class LeaderListener:
             self._handshakes.release()
 
     def _handshake(self, link: socket.socket) -> Hello:
-        """Raises: Stranger, OSError."""
+        """Raises: ForeignPeer, OSError."""
         deadline, nonce = time.monotonic() + SECONDS, secrets.token_hex(16)
         link.settimeout(SECONDS)
         send_line(link, Greeting(_GREETING, nonce))
@@ -213,3 +214,6 @@ def _listen(numbers: Sequence[int]) -> socket.socket:
             except OSError as error:
                 last = error
     raise last
+
+
+prepare_decoding(Hello, RelayedError, SignedHello, Greeting, LinkReply)

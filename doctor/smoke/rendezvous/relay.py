@@ -1,4 +1,4 @@
-"""A way round for a launched process that cannot reach the leader: one of its host that can says why for it.
+"""Relay: a process that cannot reach the leader reports its error through another process on the same host.
 
 A socket without a file, by a name made from the job's token. The kernel tells who is at the other end.
 """
@@ -13,6 +13,7 @@ import time
 
 import msgspec
 
+from doctor.engine.decoding import prepare_decoding
 from doctor.smoke.rendezvous.link import ForeignPeer, Hello, RelayedError, read_line, send_line
 from doctor.smoke.rendezvous.reachability import RendezvousError
 
@@ -125,3 +126,6 @@ class RelaySender:
         if self._link:
             self._link.close()
         self._link = None
+
+
+prepare_decoding(RelayedError, RelayedVerdict)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
-from doctor.engine.fact import Visit
 from doctor.engine.record import HostRecord
 from doctor.engine.sanitize import strip_control_chars
 from doctor.remote.request import new_marker
@@ -17,16 +16,16 @@ from doctor.smoke.hang.detector import Detector, Resend, joined
 from doctor.smoke.hang.network_evidence import AddressOwners
 from doctor.smoke.model import Failure, FailureKind, SmokePlan, SmokeRun, Snapshot
 from doctor.smoke.plan import SmokeOptions
-from doctor.smoke.protocol import AgentMessage, InvalidMessage, parse_event
+from doctor.smoke.protocol import AgentMessage, GroupFormed, InvalidMessage, Prepare, Start, Stay, parse_event
 from doctor.smoke.results import to_facts as records
 from doctor.smoke.run import programs
 from doctor.smoke.run.bootstrap import prepare_request
-from doctor.smoke.run.channels import TICK, AgentEndpoint, AgentLost, Connect
+from doctor.smoke.run.channels import TICK, AgentEndpoint, Connect
 from doctor.smoke.run.connect import AgentSession, start_agents
 from doctor.smoke.run.diagnose import add_evidence
 from doctor.smoke.run.progress import StageProgress
-from doctor.transport import CommandResult, RemoteSession, Transport
-from doctor.transport.messages import format_seconds
+from doctor.smoke.run.visit import answered_visit, failed_visit, unanswered_visit
+from doctor.transport import RemoteSession, Transport
 
 HELLO_TIMEOUT = 30.0
 """Seconds for a host to be reached and to start its agent."""
@@ -91,7 +90,7 @@ def smoke(
     ``on_stage`` is called for each stage that all ranks have finished. An interrupt ends the run; what came so far is
     returned.
 
-    Raises: ValueError, when the hosts do not allow what was wished for.
+    Raises: ValueError, when the hosts do not support the requested run.
     """
     return _Supervisor(
         start_agents(hosts, transport, options.master_port, local=local, within=within), options, on_stage=on_stage
@@ -260,7 +259,7 @@ class _Supervisor:
         # The ranks meet at the first host, which another one is now.
         name = next(iter(self.endpoints))
         del self.channels.hellos[name]
-        self.channels.send(name, {"do": "prepare", "listen": True, "port": self.options.master_port})
+        self.channels.send(name, Prepare(listen=True, port=self.options.master_port))
         limit = time.monotonic() + ANSWER_TIMEOUT
         while name not in self.channels.hellos:
             self.pump()
@@ -296,7 +295,7 @@ class _Supervisor:
         first = next(name for name in self.endpoints if 0 in self.ranks_of(name))
         hello = self.channels.hellos[first]
         if hello.port_error:
-            text = f"nothing can listen where the ranks are to meet: {hello.port_error}"
+            text = f"the rendezvous port cannot be opened: {hello.port_error}"
             raise _RunStopped(
                 Failure("never-joined", (0,), tuple(range(1, self.plan.world)), stage="rendezvous", text=text)
             )
@@ -305,10 +304,8 @@ class _Supervisor:
             master_port=hello.port or self.plan.master_port,
             master_addr=self.plan.master_addr or self.endpoints[first].address,
         )
-        orders = self.start_order()
         for name in self.endpoints:
-            mine = self.ranks_of(name)
-            self.channels.send(name, dict(orders, mine=mine, hosts_store=name == first))
+            self.channels.send(name, self.start_order(name, hosts_store=name == first))
             self.channels.silent_seconds[name] = 0.0  # agents that wait for their orders say nothing
 
     def host_addresses(self) -> dict[str, list[str]]:
@@ -324,18 +321,19 @@ class _Supervisor:
         endpoint = self.endpoints[name]
         return endpoint.ranks or tuple(place.rank for place in self.plan.places if place.host == endpoint.host)
 
-    def start_order(self) -> dict[str, Any]:
+    def start_order(self, name: str, hosts_store: bool) -> Start:
         assert self.plan
         adopted = any(endpoint.ranks for endpoint in self.endpoints.values())
-        return {
-            "do": "start",
-            "plan": planning.plan_as_dict(self.plan),
-            "worker": "" if adopted else programs.program(self.plan.stages),
-            "master": [self.plan.master_addr, self.plan.master_port],
-            "python": self.plan.python or self.python,
-            "start": "exec" if adopted or self.plan.backend == "hccl" else "fork",
-            "seconds": self.plan.budget + AGENT_MARGIN,
-        }
+        return Start(
+            plan=planning.plan_as_dict(self.plan),
+            mine=self.ranks_of(name),
+            worker="" if adopted else programs.program(self.plan.stages),
+            master=(self.plan.master_addr, self.plan.master_port),
+            python=self.plan.python or self.python,
+            hosts_store=hosts_store,
+            start="exec" if adopted or self.plan.backend == "hccl" else "fork",
+            seconds=self.plan.budget + AGENT_MARGIN,
+        )
 
     # -- while they run
 
@@ -358,11 +356,11 @@ class _Supervisor:
         if now - self.last_stay > STAY:
             self.last_stay = now
             for name in self.endpoints:
-                channels.send(name, {"do": "stay"})
+                channels.send(name, Stay())
         limit = LOCAL_SILENCE_LIMIT if self.local else SILENCE_LIMIT
         silent = [name for name, seconds in channels.silent_seconds.items() if seconds > limit + channels.cpu_wait]
         if silent:
-            text = f"nothing was heard of {_join_limited(silent)} for {limit:g} s"
+            text = f"no data from {_join_limited(silent)} for {limit:g} s"
             raise _RunStopped(self.make_failure("silent", silent, text, limit=limit))
         overdue = self.progress.overdue(now)
         if overdue:
@@ -380,7 +378,7 @@ class _Supervisor:
         return Failure(kind, culprits, waiting_ranks, (), certainty, stage, text=text, limit=limit, seconds=limit)
 
     def on_message(self, name: str, line: AgentMessage) -> None:
-        """Raises: NotUnderstood."""
+        """Raises: InvalidMessage."""
         host = self.endpoints[name].host
         if line.event and self.progress:
             self.on_event(host, line.event)
@@ -396,9 +394,9 @@ class _Supervisor:
 
     def on_event(self, host: str, raw: msgspec.Raw) -> None:
         assert self.progress and self.detector
-        event, fields = parse_event(raw)
-        self.progress.add_event(host, event, fields, time.monotonic())
-        if event.ev == "group":
+        event = parse_event(raw)
+        self.progress.add_event(host, event, time.monotonic())
+        if isinstance(event, GroupFormed):
             self.detector.learn_group(event.gid, *self.progress.groups[event.gid])
         for stage, took in self.progress.reached.items():
             if stage not in self.reported_stages:
@@ -422,7 +420,7 @@ class _Supervisor:
         plan = self.plan or self.provisional_plan()
         progress = self.progress or StageProgress(plan, self.began)
         leftovers = [
-            f"{name}: process {pid} ({strip_control_chars(command, 60)}) could not be ended: state {state}"
+            f"{name}: process {pid} ({strip_control_chars(command, 60)}) could not be killed: state {state}"
             for name, processes in self.channels.leftover_processes.items()
             for pid, state, command in processes[:4]
         ]
@@ -445,42 +443,20 @@ class _Supervisor:
         if visited.visit.failure:
             return visited
         return HostRecord(
-            visited.visit, records.fact_outputs(run, host, progress.events.get(host, []), progress.event_kinds)
+            visited.visit, records.fact_outputs(run, host, progress.events.get(host, []), progress.event_types)
         )
 
     def visit_record(self, name: str) -> HostRecord:
         """How a host was reached, without what it had to say."""
         hello, channels = self.channels.hellos.get(name), self.channels
         if hello:
-            visit = Visit(
-                sent=self.started,
-                received=channels.hello_times[name],
-                began=hello.now,
-                ended=hello.now,
-                python=hello.python,
-                uid=hello.uid,
-                name=hello.host,
-                local=self.local,
-            )
-            return HostRecord(visit)
-        noise = channels.output_before_hello.get(name, "")
+            return HostRecord(answered_visit(hello, self.started, channels.hello_times[name], self.local))
+        noise, lost = channels.output_before_hello.get(name, ""), channels.lost_agents.get(name)
         if self.skip_unreachable:
-            return HostRecord(failed_visit(channels.lost_agents.get(name), noise, self.local))
-        lost = channels.lost_agents.get(name, AgentLost("it did not answer in time", "timeout"))
-        text = f"{lost.text}{'; it said: ' if noise else ''}{noise}"
-        return HostRecord(Visit(lost.kind, text, lost.hint, local=self.local))
-
-
-def failed_visit(lost: AgentLost | None, noise: str, local: bool) -> Visit:
-    """A visit that came to nothing, in the same words as when the collector makes it."""
-    from doctor.collect.protocol import no_answer_error
-
-    if lost is None:
-        return Visit("timeout", f"the command did not end within {format_seconds(VISIT_TIMEOUT)}", local=local)
-    if lost.code is None:
-        return Visit(lost.kind, lost.text, lost.hint, local=local)
-    why = no_answer_error(CommandResult(lost.code, noise.encode(), lost.err, 0.0, 0.0), begun=False)
-    return Visit(why.kind, why.text, local=local)
+            return HostRecord(failed_visit(lost, noise, VISIT_TIMEOUT, self.local))
+        culprits = {rank for failure in self.failures for rank in failure.culprit_ranks}
+        blamed = not self.plan or not self.failures or bool(culprits & set(self.ranks_of(name)))
+        return HostRecord(unanswered_visit(lost, noise, blamed, self.local))
 
 
 def _join_limited(names: Sequence[str]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import random
+import signal
 import time
 from collections.abc import Callable
 from typing import Any
@@ -78,13 +79,29 @@ def read_batches(ctx: RankContext) -> tuple[torch.Tensor, list[int]]:
     )  # fmt: skip
     batches = []
     ctx.recorder.mark("input")
-    for batch in loader:
-        ctx.recorder.mark("compute")
-        batches.append(batch[:, :4].clone())
-        ctx.recorder.step += 1
-        ctx.recorder.mark("input")
+    iterator = iter(loader)
+    try:
+        for batch in iterator:
+            ctx.recorder.mark("compute")
+            batches.append(batch[:, :4].clone())
+            ctx.recorder.step += 1
+            ctx.recorder.mark("input")
+    except (ConnectionError, EOFError) as error:
+        # The pipe to a worker that was killed can break before torch hears of its end, which is the cause.
+        raise RuntimeError(dead_worker(getattr(iterator, "_workers", ())) or str(error)) from error
     rows = torch.cat(batches)
     return rows, sorted({int(seed) for seed in rows[:, 3]})
+
+
+def dead_worker(workers: Any) -> str:
+    """Which worker process was killed, in the words that torch has for it; empty where all live or ended well."""
+    for process in workers:
+        process.join(1.0)
+        code = process.exitcode
+        if code:
+            how = f"is killed by signal: {signal.strsignal(-code)}" if code < 0 else f"exited with code {code}"
+            return f"DataLoader worker (pid {process.pid}) {how}"
+    return ""
 
 
 def stage_loader(ctx: RankContext) -> None:

@@ -1,0 +1,47 @@
+"""How the visit of a host went: its agent answered, was lost, or was not heard of before the run ended. Pure."""
+
+from __future__ import annotations
+
+from doctor.engine.fact import Visit
+from doctor.smoke.protocol import AgentHello
+from doctor.smoke.run.channels import AgentLost
+from doctor.transport import CommandResult
+from doctor.transport.messages import format_seconds
+
+
+def answered_visit(hello: AgentHello, sent: float, received: float, local: bool) -> Visit:
+    """The visit of a host whose agent said hello. ``sent``, ``received``: seconds by the controller's clock."""
+    return Visit(
+        sent=sent,
+        received=received,
+        began=hello.now,
+        ended=hello.now,
+        python=hello.python,
+        uid=hello.uid,
+        name=hello.host,
+        local=local,
+    )
+
+
+def failed_visit(lost: AgentLost | None, noise: str, timeout: float, local: bool) -> Visit:
+    """A visit without an answer, in the same words as when the collector makes it. ``timeout``: seconds."""
+    from doctor.collect.protocol import no_answer_error
+
+    if lost is None:
+        return Visit("timeout", f"the command did not end within {format_seconds(timeout)}", local=local)
+    if lost.code is None:
+        return Visit(lost.kind, lost.text, lost.hint, local=local)
+    why = no_answer_error(CommandResult(lost.code, noise.encode(), lost.err, 0.0, 0.0), begun=False)
+    return Visit(why.kind, why.text, local=local)
+
+
+def unanswered_visit(lost: AgentLost | None, noise: str, blamed: bool, local: bool) -> Visit:
+    """A visit that a failed run left without an answer.
+
+    ``blamed``: the failure names this host's ranks. One that another host's failure cut off had no time to answer:
+    nothing is known of it, and nothing is held against it.
+    """
+    if not blamed:  # what became of it afterwards is our own doing
+        return Visit("budget", "the smoke run ended before this host answered", local=local)
+    lost = lost or AgentLost("it did not answer in time", "timeout")
+    return Visit(lost.kind, f"{lost.text}{'; its output: ' if noise else ''}{noise}", lost.hint, local=local)

@@ -1,0 +1,75 @@
+"""The code keeps to the field's words, to one meaning for a name, and to modules that can be read in one sitting."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+_VAGUE = """
+one said told found shown known made given wanted whole plain words say tell heard met seen looked asked there missing
+came come went gone stays left thing things what own odd scene muster deed crowd hand how
+"""
+VAGUE = frozenset(_VAGUE.split())
+"""Words that say where a value came from, not what it is; and metaphors for terms that the field has."""
+MOST_VAGUE = 3.0
+"""Vague identifiers for 1,000 lines."""
+MOST_LINES = 450
+MOST_HOMONYMS = 5
+MOST_AT_TOP = 12
+
+FILES = sorted((ROOT / "doctor").rglob("*.py"))
+TREES = {path: ast.parse(path.read_text("utf-8")) for path in FILES}
+
+
+def identifiers(tree: ast.AST) -> Iterator[str]:
+    """Every name, parameter, attribute, function and class of a module, as often as it is there."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name):
+            yield node.id
+        elif isinstance(node, ast.arg):
+            yield node.arg
+        elif isinstance(node, ast.Attribute):
+            yield node.attr
+        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+            yield node.name
+
+
+def is_vague(name: str) -> bool:
+    return name.lstrip("_").lower() in VAGUE
+
+
+def test_vague_identifiers_are_found_in_every_place() -> None:
+    tree = ast.parse("class Scene:\n    def told(self, one): return one.seen, _found, foundation\n")
+    assert sorted(filter(is_vague, identifiers(tree))) == ["Scene", "_found", "one", "one", "seen", "told"]
+
+
+def test_identifiers_say_what_a_value_is() -> None:
+    lines = sum(path.read_text("utf-8").count("\n") for path in FILES)
+    vague = Counter({str(path.relative_to(ROOT)): sum(map(is_vague, identifiers(TREES[path]))) for path in FILES})
+    assert 1000 * vague.total() / lines <= MOST_VAGUE, vague.most_common(5)
+
+
+def test_a_class_name_means_one_thing() -> None:
+    classes = Counter(
+        name
+        for tree in TREES.values()
+        for name in {node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+        if not name.startswith("_")
+    )
+    homonyms = [name for name, modules in classes.items() if modules > 1]
+    assert len(homonyms) <= MOST_HOMONYMS, homonyms
+
+
+@pytest.mark.parametrize("folder", ["doctor", "checks"])
+def test_a_module_can_be_read_in_one_sitting(folder: str) -> None:
+    lines = {str(path.relative_to(ROOT)): path.read_text("utf-8").count("\n") for path in (ROOT / folder).rglob("*.py")}
+    assert {path: count for path, count in lines.items() if count > MOST_LINES} == {}
+
+
+def test_the_top_of_the_package_is_its_layers() -> None:
+    assert len(list((ROOT / "doctor").glob("*.py"))) <= MOST_AT_TOP

@@ -3,8 +3,8 @@ from collections.abc import Iterator
 from doctor import WARNING, Finding, PerHost, check
 from doctor.facts.smoke import SmokePace, SmokeStart
 from doctor.smoke.model import SmokeRun
-from doctor.smoke.results.trouble_findings import describe_ranks
-from doctor.smoke.speed.rank_speeds import by_host, duration, percent, slow_ranks
+from doctor.smoke.results.slow_rank_findings import slow_rank_findings
+from doctor.smoke.speed.rank_speeds import slow_ranks
 
 
 @check(severity=WARNING, area="smoke")
@@ -28,19 +28,9 @@ def smoke_rank_slow(run: SmokeRun, paces: PerHost[SmokePace], started: PerHost[S
     the median rank with the same kind of device, and more than the noise of these times makes likely for any rank (the
     confidence). In simulated healthy fleets with 12 % of noise none was called slow in 1000.
     """
-    slow_by_rank = slow_ranks("compute", paces, started)
-    for host, some, all_ranks in by_host(run, slow_by_rank):
-        worst = max((slow_by_rank[rank] for rank in some), key=lambda slow: slow.ratio)
-        yield Finding(
-            "{who} took {ratio} times the median time of the peers for the same computation: {seconds} against {norm} "
-            "(confidence {confidence})",
-            hosts=[host],
-            who=describe_ranks(run, some),
-            ranks=some,
-            ratio=round(worst.ratio, 2),
-            seconds=duration(worst.seconds),
-            norm=duration(worst.peer_seconds),
-            confidence=percent(min(slow_by_rank[rank].confidence for rank in some)),
-            peers=worst.peers,
-            whole=all_ranks,
-        )
+    yield from slow_rank_findings(
+        run,
+        slow_ranks("compute", paces, started),
+        "{who} took {ratio} times the median time of the peers for the same computation: {seconds} against {norm} "
+        "(confidence {confidence})",
+    )

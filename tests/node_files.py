@@ -31,12 +31,11 @@ def run_of(
     fields = {
         "source": "this host alone",
         "started": STARTED,
-        "launch": {"environ": {}},
         "seconds": 0.5,
         "version": __version__,
         **more,
     }
-    return Run(SCHEMA, hosts={name: HostRecord(visit, outputs)}, **fields)
+    return Run(SCHEMA, hosts={name: HostRecord(visit, outputs)}, **fields)  # type: ignore[arg-type]
 
 
 def line(run: Run) -> bytes:

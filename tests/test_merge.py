@@ -26,6 +26,7 @@ from doctor.collect.node_lines import encode_lines
 from doctor.collect.protocol import unique_facts
 from doctor.engine.catalog import load_checks
 from doctor.engine.fact import Output
+from doctor.engine.job_input import LaunchOptions, ProbeInputs, SavedRankTable
 from doctor.engine.record import Run
 from doctor.engine.result import Outcome, Report, Status
 from doctor.environment.inventory import Inventory
@@ -148,9 +149,10 @@ class TestFilesThatCannotBeUsed:
             (changed(hosts={"../a": GOOD.hosts["a"]}), '"../a" is not a host name'),
             (changed(started="yesterday"), "yesterday"),
             (changed(started="2026-01-01T12:00:00"), "has no time zone"),
-            (changed(launch={"environ": {"A": 1}}), "not written by doctor node"),
-            (changed(launch={"exec": "rm"}), "not written by doctor node"),
-            (changed(rank_table={"path": "/t", "more": "x"}), "not written by doctor node"),
+            (changed(launch={"environ": {"A": 1}}), "Expected `str`, got `int` - at `$.launch.environ[...]`"),
+            (changed(launch={"exec": "rm"}), "unknown field `exec` - at `$.launch`"),
+            (changed(launch={"by_host": {"b": {}}}), "not written by doctor node"),
+            (changed(rank_table={"path": "/t", "more": "x"}), "unknown field `more` - at `$.rank_table`"),
             (
                 line(run_of("a")).replace(b'"local":true', b'"local":false'),
                 "not written by doctor node on the host itself",
@@ -227,6 +229,11 @@ class TestFilesThatCannotBeUsed:
         assert [one.check for one in report.outcomes if one.crashed] == []
 
 
+def run_in(name: str, job: str, **more: Any) -> Run:
+    """A host's run in this Slurm job."""
+    return run_of(name, probe_inputs=ProbeInputs(job=job), **more)
+
+
 class TestFilesOfAnEarlierRun:
     def test_make_their_host_unknown_for_it_may_be_dead(self, tmp_path: Path) -> None:
         left(tmp_path, run_of("a"), run_of("b", started="2026-01-01T10:30:00Z"))
@@ -236,20 +243,27 @@ class TestFilesOfAnEarlierRun:
 
     def test_are_told_by_the_job_where_there_is_one(self, tmp_path: Path) -> None:
         left(
-            tmp_path, run_of("a", probe_inputs={"job": "12.1"}), run_of("b", probe_inputs={"job": "12.0"}), run_of("c")
+            tmp_path,
+            run_in("a", "12.1"),
+            run_in("b", "12.0"),
+            run_of("c"),
         )
         run = merged(tmp_path, "a", "b", "c", now="12.1")
         assert [why(run, host) for host in "ac"] == ["", ""]
         assert why(run, "b") == f"{tmp_path}/b.json: of Slurm job 12.0, this is 12.1"
 
     def test_name_their_job_in_words_that_harm_no_terminal(self, tmp_path: Path) -> None:
-        left(tmp_path, run_of("a", probe_inputs={"job": "\x1b[31m" + "9" * 9000}))
+        left(tmp_path, run_of("a", probe_inputs=ProbeInputs(job="\x1b[31m" + "9" * 9000)))
         assert why(merged(tmp_path, "a", now="7.0"), "a").isprintable()
         assert len(why(merged(tmp_path, "a", now="7.0"), "a")) < 300
 
     def test_a_wrong_clock_within_the_job_is_no_earlier_run(self, tmp_path: Path) -> None:
         late = "2026-01-01T10:00:00Z"
-        left(tmp_path, run_of("a", probe_inputs={"job": "7.0"}), run_of("b", probe_inputs={"job": "7.0"}, started=late))
+        left(
+            tmp_path,
+            run_in("a", "7.0"),
+            run_in("b", "7.0", started=late),
+        )
         assert why(merged(tmp_path, "a", "b", now="7.0"), "b") == ""
 
     def test_all_old_alike_is_a_run_of_then(self, tmp_path: Path) -> None:
@@ -292,7 +306,11 @@ class TestWhatOneHostAloneCannotTell:
             said = {"own": own, "names": {own: {"addresses": ["10.0.0.1"]}}, "fleet": 1}
             return {"HostNames": {"": Output(out=json.dumps(said))}}
 
-        left(tmp_path, run_of("a", said=names("a"), probe_inputs={"hosts": ["A", "b"]}), run_of("b", said=names("b")))
+        left(
+            tmp_path,
+            run_of("a", said=names("a"), probe_inputs=ProbeInputs(hosts=("A", "b"))),
+            run_of("b", said=names("b")),
+        )
         found = outcome(replay(merged(tmp_path, "a", "b"), KNOWN), "host-name-unresolved")
         assert found.status is Status.UNKNOWN and list(found.unknown) == ["b"]
         assert "give it --expect too" in found.unknown["b"].text
@@ -301,26 +319,23 @@ class TestWhatOneHostAloneCannotTell:
 class TestTheJob:
     def test_is_what_the_first_host_was_told_with_the_lists_own_slots(self, tmp_path: Path) -> None:
         environ = {"MASTER_ADDR": "a", "HCCL_CONNECT_TIMEOUT": "600"}
-        left(tmp_path, run_of("a", launch={"environ": environ, "rank_table": ""}), run_of("b"))
+        left(tmp_path, run_of("a", launch=LaunchOptions(environ=environ)), run_of("b"))
         run = merge(read_node_files([tmp_path]), Inventory(("a", "b"), "2 hosts", {"a": 8, "b": 4}), FACTS, "DIR")
-        assert run.launch == {
-            "environ": environ,
-            "rank_table": "",
-            "ranks_per_host": {"a": 8, "b": 4},
-            "by_host": {"a": {"MASTER_ADDR": "a"}, "b": {}},
-        }
+        assert run.launch == LaunchOptions(
+            environ=environ, ranks_per_host={"a": 8, "b": 4}, by_host={"a": {"MASTER_ADDR": "a"}, "b": {}}
+        )
 
     def test_is_that_of_most_hosts_where_one_is_told_something_else(self, tmp_path: Path) -> None:
         told = {"a": "localhost", "b": "a", "c": "a"}
-        left(tmp_path, *(run_of(name, launch={"environ": {"MASTER_ADDR": to}}) for name, to in told.items()))
-        assert merged(tmp_path, "a", "b", "c").launch["environ"] == {"MASTER_ADDR": "a"}
+        left(tmp_path, *(run_of(name, launch=LaunchOptions(environ={"MASTER_ADDR": to})) for name, to in told.items()))
+        assert merged(tmp_path, "a", "b", "c").launch.environ == {"MASTER_ADDR": "a"}
 
     def test_that_differs_from_host_to_host_is_a_failure(self, tmp_path: Path) -> None:
-        left(tmp_path, *(run_of(name, launch={"environ": {"MASTER_ADDR": name}}) for name in "ab"))
+        left(tmp_path, *(run_of(name, launch=LaunchOptions(environ={"MASTER_ADDR": name})) for name in "ab"))
         assert outcome(replay(merged(tmp_path, "a", "b"), KNOWN), "launch-differs").status is Status.FAILED
 
     def test_has_the_first_rank_table_that_could_be_read(self, tmp_path: Path) -> None:
-        bad, good = {"path": "/t", "error": "is not there"}, {"path": "/t", "text": "{}"}
+        bad, good = SavedRankTable("/t", error="is not there"), SavedRankTable("/t", "{}")
         left(tmp_path, run_of("a", rank_table=bad), run_of("b", rank_table=good))
         assert merged(tmp_path, "a", "b").rank_table == good
         assert merged(tmp_path, "a").rank_table == bad
@@ -331,7 +346,7 @@ class TestTheJob:
         (tmp_path / "link.json").symlink_to("table.json")
         path, files = str(tmp_path / "link.json"), tmp_path / "files"
         made = examine(Inventory((), "no host"), [], ExamineOptions(), {}, rank_table=path).run
-        assert made.rank_table == {"path": path, "text": "{}", "link_target": "table.json"}
+        assert made.rank_table == SavedRankTable(path, "{}", link_target="table.json")
         files.mkdir()
         left(files, run_of("a", rank_table=made.rank_table, launch=made.launch))
         run = merged(files, "a")

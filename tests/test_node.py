@@ -57,8 +57,8 @@ class TestTheFile:
         env = {"SLURM_JOB_ID": "5", "SLURM_JOB_NODELIST": "n[7-8]", "SLURMD_NODENAME": "n8", "MASTER_ADDR": "n7"}
         assert doctor("node", *QUICK, "--out", str(tmp_path), env=env).returncode == 0
         (look,) = looks(tmp_path)
-        assert (look.name, look.run.probe_inputs["hosts"], look.run.probe_inputs["job"]) == ("n8", ["n7", "n8"], "5.0")
-        assert look.run.launch["environ"] == {"MASTER_ADDR": "n7"}
+        assert (look.name, look.run.probe_inputs.hosts, look.run.probe_inputs.job) == ("n8", ("n7", "n8"), "5.0")
+        assert look.run.launch.environ == {"MASTER_ADDR": "n7"}
 
     def test_holds_no_secret(self, tmp_path: Path, site: Any) -> None:
         words = [*site("echo --api-key k-123"), "--out", str(tmp_path), "--name", "n1"]

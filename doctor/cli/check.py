@@ -13,6 +13,7 @@ from doctor.cli.host_options import (
     HostOptions,
     JobOptions,
     ProductOption,
+    VisitOptions,
     ssh_options,
     validate_connection,
     validate_product,
@@ -45,12 +46,7 @@ def command(
     job: JobOptions,
     product: ProductOption = "",
     connection: ConnectionOptions,
-    sudo: Annotated[bool, typer.Option("--sudo", help="Use sudo -n for facts that need root.")] = False,
-    timeout: Annotated[float, typer.Option(metavar="S", min=1, help="Timeout per host, in seconds.")] = 60.0,
-    budget: Annotated[
-        float, typer.Option(metavar="S", min=0, help="Time limit of the run, in seconds; 0: none.")
-    ] = 0.0,
-    workers: Annotated[int, typer.Option(metavar="N", min=0, help="Hosts in parallel; 0: automatic.")] = 0,
+    visit: VisitOptions,
     output: OutputOptions,
 ) -> None:
     """Check hosts over SSH and report what is wrong.
@@ -80,12 +76,12 @@ def command(
     options = ExamineOptions(
         transport=connection.transport,
         ssh=ssh_options(connection),
-        sudo=sudo,
+        sudo=visit.sudo,
         within=connection.within,
-        timeout=timeout,
-        budget=budget,
-        workers=workers,
-        launch={"product": product, **job.launch} if product else job.launch,
+        timeout=visit.timeout,
+        budget=visit.budget,
+        workers=visit.workers,
+        launch=job.launch(product),
         smoke=SmokeOptions(**job._asdict()) if smoke else None,
     )
     progress, events = (

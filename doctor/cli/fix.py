@@ -11,10 +11,13 @@ import typer
 
 from doctor.cli.fix_options import DisplayOptions, FixAction, FixHostOptions
 from doctor.cli.host_options import (
+    DEFAULT_TIMEOUT,
     ConnectionOptions,
     HostOptions,
     JobOptions,
     ProductOption,
+    SudoOption,
+    TimeoutOption,
     validate_connection,
     validate_product,
 )
@@ -41,8 +44,8 @@ def command(
     job: JobOptions,
     product: ProductOption = "",
     connection: ConnectionOptions,
-    sudo: Annotated[bool, typer.Option("--sudo", help="Use sudo -n for facts that need root.")] = False,
-    timeout: Annotated[float, typer.Option(metavar="S", min=1, help="Timeout per host, in seconds.")] = 60.0,
+    sudo: SudoOption = False,
+    timeout: TimeoutOption = DEFAULT_TIMEOUT,
     from_file: Annotated[Path | None, typer.Option("--from", metavar="FILE", help="Plan from a saved run.")] = None,
     config: Annotated[Path | None, typer.Option(metavar="FILE", help="Waiver file; replaces doctor.toml.")] = None,
     display: DisplayOptions,
@@ -114,6 +117,8 @@ def _plan_context(
     run: Run | None, hosts: HostOptions, job: JobOptions, product: str, connection: ConnectionOptions
 ) -> PlanContext:
     """The hosts, the job and the connection that a plan is made for. Raises: CommandError."""
+    from msgspec.structs import replace
+
     from doctor.fix.context import PlanContext
 
     connection_fields = {name: value for name, value in connection._asdict().items() if name != "ask_pass"}
@@ -127,8 +132,6 @@ def _plan_context(
         os.path.abspath(os.path.expanduser(name)) for name in connection_fields["identity"]
     ]
     if run is not None:
-        launch = dict(run.launch)
-        environ, table = launch.pop("environ", {}), launch.pop("rank_table", "")
         local = bool(run.hosts) and all(
             record.visit.local and not record.visit.failure for record in run.hosts.values()
         )
@@ -136,9 +139,9 @@ def _plan_context(
             hosts=tuple(run.hosts),
             source=run.source,
             local=local,
-            launch=launch,
-            environ=environ,
-            rank_table=table,
+            launch=replace(run.launch, environ={}, rank_table=""),
+            environ=run.launch.environ,
+            rank_table=run.launch.rank_table,
             connection=connection_fields,
         )
     from doctor.job.variables import relevant
@@ -149,7 +152,7 @@ def _plan_context(
         source=fleet.source,
         local=fleet.local,
         slots=fleet.slots,
-        launch={"product": product, **job.launch} if product else job.launch,
+        launch=job.launch(product),
         environ=relevant(os.environ),
         rank_table=os.path.abspath(hosts.rank_table) if hosts.rank_table else "",
         connection=connection_fields,

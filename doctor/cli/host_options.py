@@ -10,6 +10,7 @@ import typer
 from doctor.engine.errors import UsageError, require_one_of
 
 if TYPE_CHECKING:
+    from doctor.engine.job_input import LaunchOptions
     from doctor.environment.host_selection import HostSelection
     from doctor.transport.options import SshOptions as SshOptions
 
@@ -23,6 +24,23 @@ RankTableOption = Annotated[
 ]
 ExcludeOption = Annotated[str | None, typer.Option("--exclude", "-x", metavar="NODES", help="Exclude these hosts.")]
 ProductOption = Annotated[str, typer.Option(metavar="A1|A2|A3", help="NPU family, if no host reports it.")]
+
+SudoOption = Annotated[bool, typer.Option("--sudo", help="Use sudo -n for facts that need root.")]
+TimeoutOption = Annotated[float, typer.Option(metavar="S", min=1, help="Timeout per host, in seconds.")]
+BudgetOption = Annotated[float, typer.Option(metavar="S", min=0, help="Time limit of the run, in seconds; 0: none.")]
+WorkersOption = Annotated[int, typer.Option(metavar="N", min=0, help="Hosts in parallel; 0: automatic.")]
+WithinOption = Annotated[str, typer.Option(metavar="WORDS", help='Check inside the container: "docker exec -i NAME".')]
+DEFAULT_TIMEOUT = 60.0
+"""Seconds of ``--timeout``."""
+
+
+class VisitOptions(NamedTuple):
+    """Privileges, time limits and parallelism of the connections to the hosts."""
+
+    sudo: SudoOption = False
+    timeout: TimeoutOption = DEFAULT_TIMEOUT
+    budget: BudgetOption = 0.0
+    workers: WorkersOption = 0
 
 
 class HostOptions(NamedTuple):
@@ -47,9 +65,7 @@ class HostOptions(NamedTuple):
 class ConnectionOptions(NamedTuple):
     """Transport to the hosts."""
 
-    within: Annotated[str, typer.Option(metavar="WORDS", help='Check inside the container: "docker exec -i NAME".')] = (
-        ""
-    )
+    within: WithinOption = ""
     transport: Annotated[str, typer.Option(metavar="ssh|openssh|slurm|mpi", help="Transport to the hosts.")] = "ssh"
     ssh_config: Annotated[
         str, typer.Option("--ssh-config", "-F", metavar="FILE", help="SSH config file, as for ssh -F.")
@@ -72,10 +88,17 @@ class JobOptions(NamedTuple):
     master_addr: Annotated[str, typer.Option(metavar="HOST", help="The job's MASTER_ADDR.")] = ""
     master_port: Annotated[int, typer.Option(metavar="PORT", min=0, max=65535, help="The job's MASTER_PORT.")] = 0
 
-    @property
-    def launch(self) -> dict[str, str | int]:
-        """The options as keywords of `doctor.job.Launch`."""
-        return {name: value for name, value in self._asdict().items() if value}
+    def launch(self, product: str = "") -> LaunchOptions:
+        """The job's settings, with ``--product`` where the command has it."""
+        from doctor.engine.job_input import LaunchOptions
+
+        return LaunchOptions(
+            python=self.python,
+            ranks_per_host=self.ranks_per_host or None,
+            master_addr=self.master_addr,
+            master_port=self.master_port or None,
+            product=product,
+        )
 
 
 def validate_product(product: str) -> None:

@@ -11,7 +11,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from doctor.cli.expected_hosts import ExpectedHostOptions, expected_inventory
-from doctor.cli.host_options import ConnectionOptions, JobOptions, validate_connection, validate_product
+from doctor.cli.host_options import (
+    DEFAULT_TIMEOUT,
+    BudgetOption,
+    ConnectionOptions,
+    JobOptions,
+    ProductOption,
+    SudoOption,
+    TimeoutOption,
+    WithinOption,
+    validate_connection,
+    validate_product,
+)
 from doctor.cli.output_options import OutputOptions
 from doctor.cli.selection import ChecksOption, IgnoreOption, SelectOption
 from doctor.cli.shared_options import expand_option_groups
@@ -42,15 +53,11 @@ def command(
     ignore: IgnoreOption = [],  # noqa: B006
     checks: ChecksOption = [],  # noqa: B006
     job: JobOptions,
-    product: Annotated[str, typer.Option(metavar="A1|A2|A3", help="NPU family, if the host does not report it.")] = "",
-    within: Annotated[
-        str, typer.Option(metavar="WORDS", help='Check inside the container: "docker exec -i NAME".')
-    ] = "",
-    sudo: Annotated[bool, typer.Option("--sudo", help="Use sudo -n for facts that need root.")] = False,
-    timeout: Annotated[float, typer.Option(metavar="S", min=1, help="Timeout, in seconds.")] = 60.0,
-    budget: Annotated[
-        float, typer.Option(metavar="S", min=0, help="Time limit of the run, in seconds; 0: none.")
-    ] = 0.0,
+    product: ProductOption = "",
+    within: WithinOption = "",
+    sudo: SudoOption = False,
+    timeout: TimeoutOption = DEFAULT_TIMEOUT,
+    budget: BudgetOption = 0.0,
     output: OutputOptions,
 ) -> None:
     """Check this host alone, or write its record for doctor merge.
@@ -84,7 +91,7 @@ def command(
         within=within,
         timeout=timeout,
         budget=budget,
-        launch={"product": product, **job.launch} if product else job.launch,
+        launch=job.launch(product),
     )
     examination = examine(this_host_only(me, named), selected, options, os.environ, rank_table=fleet.rank_table or "")
     if out is None:

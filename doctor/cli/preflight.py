@@ -12,6 +12,7 @@ from doctor.cli.host_options import (
     HostOptions,
     JobOptions,
     ProductOption,
+    SudoOption,
     ssh_options,
     validate_connection,
     validate_product,
@@ -84,7 +85,7 @@ def command(
     job: JobOptions,
     product: ProductOption = "",
     connection: ConnectionOptions,
-    sudo: Annotated[bool, typer.Option("--sudo", help="Use sudo -n for facts that need root.")] = False,
+    sudo: SudoOption = False,
     reporting: ReportingOptions,
 ) -> None:
     """Gate a job: one line, one exit code, bounded time.

@@ -12,6 +12,7 @@ from doctor.cli.host_options import (
     ConnectionOptions,
     HostOptions,
     ProductOption,
+    VisitOptions,
     ssh_options,
     validate_connection,
     validate_product,
@@ -43,12 +44,7 @@ def command(
     ] = "",
     product: ProductOption = "",
     connection: ConnectionOptions,
-    sudo: Annotated[bool, typer.Option("--sudo", help="Use sudo -n for facts that need root.")] = False,
-    timeout: Annotated[float, typer.Option(metavar="S", min=1, help="Timeout per host, in seconds.")] = 60.0,
-    budget: Annotated[
-        float, typer.Option(metavar="S", min=0, help="Time limit of the run, in seconds; 0: none.")
-    ] = 0.0,
-    workers: Annotated[int, typer.Option(metavar="N", min=0, help="Hosts in parallel; 0: automatic.")] = 0,
+    visit: VisitOptions,
 ) -> None:
     """Generate a validated rank table from live hosts.
 
@@ -67,8 +63,8 @@ def command(
     from doctor.collect.fanout import TimeLimits
     from doctor.transport.options import workers as usual
 
-    limits = TimeLimits(timeout, budget, workers or usual(len(fleet.hosts)))
-    records = _collect_records(fleet, connection, ssh, sudo, limits)
+    limits = TimeLimits(visit.timeout, visit.budget, visit.workers or usual(len(fleet.hosts)))
+    records = _collect_records(fleet, connection, ssh, visit.sudo, limits)
     from doctor.engine.evaluate import FactCache
     from doctor.job import LaunchConfig
     from doctor.rank_table.build_parts import RankTableBuildError

@@ -84,9 +84,10 @@ def _validate_formats(output: OutputOptions, diff: bool) -> None:
 
 def _read(path: Path, catalog: list[Check], output: OutputOptions) -> _LoadedReport:
     """Reads a saved run or a report. Current waivers apply only to a saved run. Raises: CommandError."""
-    from doctor.engine.record import SCHEMA, BadRun, load_run
+    from doctor.engine.record import SCHEMA, BadRun
     from doctor.hosts.nodeset import printable_excerpt
     from doctor.report.diff.load import BadReport, parse_document, report_from_document
+    from doctor.session.saved_run import load
 
     name = printable_excerpt(str(path), 200)
     data = _bytes(path, name)
@@ -94,7 +95,7 @@ def _read(path: Path, catalog: list[Check], output: OutputOptions) -> _LoadedRep
         document = parse_document(data, name)
         if document.get("schema") != SCHEMA:
             return _LoadedReport(report_from_document(document, name))
-        run = load_run(data, name)
+        run = load(data, name)
     except (BadReport, BadRun) as error:
         raise InputError(str(error)) from None
     aliases = tuple(record.visit.name for record in run.hosts.values())

@@ -93,7 +93,7 @@ def command(
     from doctor.session.examine import ExamineOptions, examine, examine_smoke
 
     options = ExamineOptions(
-        transport=connection.transport, ssh=ssh, within=connection.within, launch=job.launch, smoke=smoke_options
+        transport=connection.transport, ssh=ssh, within=connection.within, launch=job.launch(), smoke=smoke_options
     )
     progress, loader = ProgressLine(len(fleet.hosts), sys.stderr), IncrementalLoader()
     events = start_events(output, fleet.hosts, selected, fleet.source)

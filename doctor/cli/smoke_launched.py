@@ -119,6 +119,7 @@ def _report(
     import msgspec
 
     from doctor import __version__
+    from doctor.engine.job_input import LaunchOptions
     from doctor.engine.record import SCHEMA, Run
     from doctor.job.variables import relevant
     from doctor.session.examine import Examination, replay
@@ -130,7 +131,7 @@ def _report(
         started.isoformat(timespec="seconds").replace("+00:00", "Z"),
         result.run.seconds,
         result.records,
-        launch={"environ": relevant(os.environ)},
+        launch=LaunchOptions(environ=relevant(os.environ)),
         version=__version__,
         smoke=msgspec.to_builtins(result.run, str_keys=True),
     )

@@ -74,5 +74,9 @@ def host_state() -> tuple[str, ...]:
 def encode_record(run: Run, environ: Mapping[str, str]) -> bytes:
     """The run as one line, without secrets, and with the Slurm job that it was made in."""
     job_run = slurm_job_run(environ)
-    run = msgspec.structs.replace(run, probe_inputs={**run.probe_inputs, "job": job_run}) if job_run else run
+    run = (
+        msgspec.structs.replace(run, probe_inputs=msgspec.structs.replace(run.probe_inputs, job=job_run))
+        if job_run
+        else run
+    )
     return msgspec.json.encode(redact_run(run)) + b"\n"

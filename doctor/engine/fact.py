@@ -36,7 +36,7 @@ class Unreadable(Absent):
         self.root_cause = root_cause
 
 
-class Output(msgspec.Struct, frozen=True, omit_defaults=True):
+class Output(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """What one command, file or question came to on a host."""
 
     ended: Literal["exited", "absent", "timeout", "error"] = "exited"
@@ -50,7 +50,7 @@ class Output(msgspec.Struct, frozen=True, omit_defaults=True):
     seconds: float = 0.0
 
 
-class Visit(msgspec.Struct, frozen=True, omit_defaults=True):
+class Visit(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """The result of the connection to a host."""
 
     failure: str = ""

@@ -8,11 +8,12 @@ from typing import Any
 import msgspec
 
 from doctor.engine.fact import Output, Visit
+from doctor.engine.job_input import LaunchOptions, ProbeInputs, SavedRankTable
 
 SCHEMA = "doctor.run/1"
 
 
-class HostRecord(msgspec.Struct, frozen=True):
+class HostRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """All raw outputs of one host."""
 
     visit: Visit
@@ -20,7 +21,7 @@ class HostRecord(msgspec.Struct, frozen=True):
     """By fact name, then by path, device number, or the empty string."""
 
 
-class Run(msgspec.Struct, frozen=True):
+class Run(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The records of all hosts, with everything needed to evaluate them again later."""
 
     schema: str
@@ -28,16 +29,17 @@ class Run(msgspec.Struct, frozen=True):
     started: str
     seconds: float
     hosts: dict[str, HostRecord]
-    probe_inputs: dict[str, Any] = {}
-    """What the probes were given: host names, interpreter, ports."""
-    launch: dict[str, Any] = {}
-    """The job's intent, as `doctor.job.Launch` was made from it."""
-    rank_table: dict[str, str] = {}
-    """``path`` and ``text`` of the checked rank table, or ``path`` and ``error``."""
+    probe_inputs: ProbeInputs = ProbeInputs()
+    """Inputs of the probes on the hosts."""
+    launch: LaunchOptions = LaunchOptions()
+    """The job's settings, from which `doctor.job.LaunchConfig` is made."""
+    rank_table: SavedRankTable = SavedRankTable()
+    """The rank table that was checked, or why it could not be read."""
     notes: tuple[str, ...] = ()
     version: str = ""
     smoke: dict[str, Any] = {}
-    """`doctor.smoke.model.SmokeRun` as builtins with keys of text; empty when no smoke run was made."""
+    """`doctor.smoke.model.SmokeRun` as builtins with keys of text, or the reason in ``not_started``; empty when no
+    smoke run was requested. `doctor.session.saved_run.load` checks it."""
     checks: tuple[str, ...] = ()
     """The checks that it was made for; empty if unknown."""
 

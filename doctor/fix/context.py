@@ -6,6 +6,8 @@ from typing import Any
 
 import msgspec
 
+from doctor.engine.job_input import LaunchOptions
+
 
 class PlanContext(msgspec.Struct, frozen=True, kw_only=True):
     """The command line and the environment, as far as they matter; never a password."""
@@ -19,7 +21,8 @@ class PlanContext(msgspec.Struct, frozen=True, kw_only=True):
     """Folders, as whole paths; so are all other paths here."""
     checks: tuple[str, ...] = ()
     config: str = ""
-    launch: dict[str, Any] = {}
+    launch: LaunchOptions = LaunchOptions()
+    """The job's settings, but for ``environ`` and ``rank_table``."""
     environ: dict[str, str] = {}
     """The environment variables that are relevant to the job."""
     rank_table: str = ""

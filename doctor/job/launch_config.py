@@ -8,6 +8,7 @@ from typing import Literal
 
 import msgspec
 
+from doctor.engine.job_input import LaunchOptions
 from doctor.engine.sanitize import printable
 from doctor.job.env_vars import EnvSetting, invalid_settings, port_ranges
 from doctor.job.variables import MINDSPORE_PORT, TABLE_VARIABLES, TORCH_PORT, WORLD_SIZE_VARIABLES, relevant
@@ -48,6 +49,15 @@ class LaunchConfig(msgspec.Struct, frozen=True):
     problems: tuple[EnvSetting, ...] = ()
     env_by_host: dict[str, dict[str, str]] = {}
     """`doctor.job.variables.JOB_WIDE` in each host's own environment, where `doctor merge` joins hosts' files."""
+
+    @classmethod
+    def from_options(cls, options: LaunchOptions) -> LaunchConfig:
+        """The settings that a run keeps.
+
+        >>> LaunchConfig.from_options(LaunchOptions(environ={"MASTER_ADDR": "a"}, master_port=29501)).master_port
+        29501
+        """
+        return cls.from_environment(**msgspec.structs.asdict(options))
 
     @classmethod
     def from_environment(

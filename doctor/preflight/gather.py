@@ -240,7 +240,7 @@ def _examine_options(options: PreflightOptions, gathered: Gathered, budget: Time
         within=options.within,
         timeout=min(60.0, seconds),
         budget=seconds,
-        launch=dict(options.job.launch),
+        launch=options.job.launch,
         smoke=_smoke_options(options.job) if gathered.tier == "smoke" else None,
     )
 

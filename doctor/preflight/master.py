@@ -31,7 +31,7 @@ def master_host(run: Run) -> str:
 
 def master_address(run: Run) -> str:
     """The job's MASTER_ADDR; empty when it is not given, or means every host itself."""
-    master_addr = LaunchConfig.from_environment(**run.launch).master_addr
+    master_addr = LaunchConfig.from_options(run.launch).master_addr
     if master_addr == "localhost" or (is_address(master_addr) and ipaddress.ip_address(master_addr).is_loopback):
         return ""
     return master_addr

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from doctor.engine.exit_code import FailOn, OnUnknown
+from doctor.engine.job_input import LaunchOptions
 from doctor.preflight.exit_styles import ExitCodePolicy
 from doctor.preflight.tiers import Tier
 from doctor.transport.options import SshOptions as SshOptions
@@ -27,9 +28,15 @@ class JobSettings(msgspec.Struct, frozen=True, kw_only=True):
     master_port: int = 0
 
     @property
-    def launch(self) -> dict[str, str | int]:
-        """What was given: keywords of `doctor.job.LaunchConfig.from_environment`."""
-        return {name: value for name, value in msgspec.structs.asdict(self).items() if value}
+    def launch(self) -> LaunchOptions:
+        """The same as a run keeps it, for `doctor.job.LaunchConfig.from_options`."""
+        return LaunchOptions(
+            product=self.product,
+            python=self.python,
+            ranks_per_host=self.ranks_per_host or None,
+            master_addr=self.master_addr,
+            master_port=self.master_port or None,
+        )
 
 
 class PreflightOptions(msgspec.Struct, frozen=True, kw_only=True):

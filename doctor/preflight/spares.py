@@ -128,7 +128,7 @@ class _HostSearch:
         if len(hosts) < len(self.run.hosts):
             obstacle = master_obstacle(self.run, hosts, self.master_host, self.excluded)
             obstacles += [obstacle] if obstacle else []
-            if "text" in part.rank_table and not writes_table:
+            if part.rank_table.text and not writes_table:
                 obstacles.append("the rank table lists excluded hosts; expected a reduced table to be written")
         if code or obstacles:
             code = self.rules.code(self.report) or code or Exit.FAILED

@@ -60,17 +60,17 @@ def reduce_verified(run: Run, hosts: Sequence[str], path: str) -> str:
     Raises: NotReduced.
     """
     table = subset(run, hosts).rank_table
-    if table.get("error"):
-        raise ReductionError(table["error"])
-    if "text" not in table:
+    if table.error:
+        raise ReductionError(table.error)
+    if not table.text:
         return ""
     link = os.readlink(path) if os.path.islink(path) else ""
-    product = LaunchConfig.from_environment(**run.launch).product
-    problems = verify(RankTableFile(path, table["text"], link_target=link), LaunchConfig(product=product))
+    product = LaunchConfig.from_options(run.launch).product
+    problems = verify(RankTableFile(path, table.text, link_target=link), LaunchConfig(product=product))
     if problems:
         more = f", and {len(problems) - 1} more" if len(problems) > 1 else ""
         raise ReductionError(f"the reduced rank table fails doctor's own checks: {problems[0]}{more}")
-    return table["text"]
+    return table.text
 
 
 def build_verified(
@@ -96,13 +96,13 @@ def build_verified(
 
 def slots_of(run: Run) -> dict[str, int]:
     """Ranks of each host: as the inventory or the command line says, else as the rank table lists them."""
-    ranks_per_host = run.launch.get("ranks_per_host")
+    ranks_per_host = run.launch.ranks_per_host
     if isinstance(ranks_per_host, int):
         return dict.fromkeys(run.hosts, ranks_per_host)
     if isinstance(ranks_per_host, dict):
         return ranks_per_host
     try:
-        table = read_rank_table("", run.rank_table.get("text", ""))
+        table = read_rank_table("", run.rank_table.text)
     except NotARankTable:
         return {}
     servers_by_host, _ = match_servers(table, run.hosts, FactCache(run.hosts).fleet(HostAddresses))

@@ -9,6 +9,7 @@ import msgspec
 
 from doctor.engine.evaluate import FactCache
 from doctor.engine.fact import Fact, Output
+from doctor.engine.job_input import LaunchOptions, SavedRankTable
 from doctor.engine.record import HostRecord, Run
 from doctor.facts.hccn import DeviceAddresses, SuperPodId, VnicAddresses
 from doctor.facts.hccn.hccs import HccsPings
@@ -35,7 +36,7 @@ def subset(run: Run, hosts: Sequence[str], smoke: Mapping[str, Any] | None = Non
         run,
         source=f"{len(hosts)} of {run.source}",
         hosts=_records(run, hosts, bool(table)),
-        probe_inputs={**run.probe_inputs, "hosts": list(hosts)},
+        probe_inputs=msgspec.structs.replace(run.probe_inputs, hosts=tuple(hosts)),
         launch=_launch(run.launch, hosts, table),
         rank_table=table,
         smoke=dict(run.smoke if smoke is None else smoke),
@@ -45,43 +46,39 @@ def subset(run: Run, hosts: Sequence[str], smoke: Mapping[str, Any] | None = Non
 def table_host_names(run: Run) -> dict[str, str]:
     """The inventory's names of the hosts that the rank table lists, by its server_ids and addresses."""
     try:
-        table = read_rank_table("", run.rank_table.get("text", ""))
+        table = read_rank_table("", run.rank_table.text)
     except NotARankTable:
         return {}
     return hosts_by_server(table, run.hosts, FactCache(run.hosts).fleet(HostAddresses))
 
 
-def _table(run: Run, hosts: Sequence[str]) -> dict[str, str]:
-    """The rank table for ``hosts``: ``path`` and ``text``, or ``error``."""
-    if "text" not in run.rank_table:
-        return run.rank_table
-    path = run.rank_table["path"]
+def _table(run: Run, hosts: Sequence[str]) -> SavedRankTable:
+    """The rank table for ``hosts``: its text, or why there is none."""
+    table = run.rank_table
+    if not table or table.error:
+        return table
     try:
-        return {
-            "path": path,
-            "text": reduce_table(run.rank_table["text"], hosts, FactCache(run.hosts).fleet(HostAddresses)),
-        }
+        return SavedRankTable(table.path, reduce_table(table.text, hosts, FactCache(run.hosts).fleet(HostAddresses)))
     except ReductionError as why:
-        return {"path": path, "error": f"it cannot be reduced to {len(hosts)} hosts: {why}"}
+        return SavedRankTable(table.path, error=f"it cannot be reduced to {len(hosts)} hosts: {why}")
 
 
-def _launch(launch: Mapping[str, Any], hosts: Collection[str], table: Mapping[str, str]) -> dict[str, Any]:
-    """A reduced table is one that was given: the environment names the old one."""
-    fewer = dict(launch)
-    ranks = launch.get("ranks_per_host")
+def _launch(launch: LaunchOptions, hosts: Collection[str], table: SavedRankTable) -> LaunchOptions:
+    """The settings for ``hosts``: the reduced table stands for the one that the environment names."""
+    ranks = launch.ranks_per_host
     if isinstance(ranks, dict):
-        fewer["ranks_per_host"] = {host: number for host, number in ranks.items() if host in hosts}
+        ranks = {host: number for host, number in ranks.items() if host in hosts}
+        launch = msgspec.structs.replace(launch, ranks_per_host=ranks)
     if table:
-        fewer["rank_table"] = table["path"]
-        environ = launch.get("environ") or {}
-        fewer["environ"] = {name: value for name, value in environ.items() if name not in TABLE_VARIABLES}
-    return fewer
+        environ = {name: value for name, value in launch.environ.items() if name not in TABLE_VARIABLES}
+        launch = msgspec.structs.replace(launch, rank_table=table.path, environ=environ)
+    return launch
 
 
 def _records(run: Run, hosts: Sequence[str], reduced: bool) -> dict[str, HostRecord]:
     outputs = {host: dict(run.hosts[host].outputs) for host in hosts}
     others = set(run.hosts) - set(hosts)
-    keep = {*hosts, str(run.probe_inputs.get("master_addr", ""))}
+    keep = {*hosts, run.probe_inputs.master_addr}
     for host_outputs in outputs.values():
         _without_names(host_outputs, others - keep)
         if reduced:

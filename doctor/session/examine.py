@@ -18,10 +18,12 @@ from doctor.collect.rounds import run_rounds
 from doctor.engine.check import Check
 from doctor.engine.evaluate import FactCache, Intent, evaluate
 from doctor.engine.fact import Absent, Unreadable, Visit
+from doctor.engine.job_input import LaunchOptions, ProbeInputs, SavedRankTable
 from doctor.engine.record import SCHEMA, HostRecord, Run
 from doctor.engine.result import Report
 from doctor.job import LaunchConfig, NotARankTable, RankTable, RankTableFile, read_rank_table
 from doctor.job.variables import relevant
+from doctor.session.saved_run import smoke_run
 from doctor.smoke.model import SmokeRun
 from doctor.transport.open import open_transport
 from doctor.transport.options import SshOptions as SshOptions
@@ -29,6 +31,7 @@ from doctor.transport.options import workers
 
 if TYPE_CHECKING:
     from doctor.environment.inventory import Inventory
+    from doctor.smoke.plan import SmokeOptions
     from doctor.smoke.run.connect import AgentSession
     from doctor.smoke.run.round import SmokeRoundResult, StageCallback
     from doctor.transport import Transport
@@ -48,10 +51,10 @@ class ExamineOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds for the whole run; 0 is none."""
     workers: int = 0
     """Hosts at once; 0 is as many as the limit on open files allows, up to 256."""
-    launch: dict[str, Any] = {}
-    """Job settings of the command line: the keywords of `doctor.job.Launch.from_environment`."""
-    smoke: Any = None
-    """A `doctor.smoke.plan.SmokeOptions` for the smoke run that follows; None makes none."""
+    launch: LaunchOptions = LaunchOptions()
+    """Job settings of the command line; `examine` adds those of the environment."""
+    smoke: SmokeOptions | None = None
+    """Options of the smoke run that follows; None makes none."""
 
 
 class Examination(msgspec.Struct, frozen=True):
@@ -88,7 +91,9 @@ def examine(
     if hosts:
         transport = open_transport(inventory.local, options.transport, options.ssh, hosts)
         facts = unique_facts(fact for check in checks for fact in check.facts)
-        ask = CollectOptions(facts, job.probe_inputs, options.sudo, tuple(split_command(options.within)))
+        ask = CollectOptions(
+            facts, msgspec.to_builtins(job.probe_inputs), options.sudo, tuple(split_command(options.within))
+        )
         limits = TimeLimits(options.timeout, options.budget, options.workers or workers(len(hosts)))
         try:
             records = run_rounds(hosts, transport, ask, limits, inventory.local, progress)
@@ -124,6 +129,7 @@ def examine_smoke(
     """
     from doctor.smoke.run.round import run_single_round
 
+    assert options.smoke is not None
     started, job = _now(), _JobInput(inventory, options, environ, rank_table)
     try:
         smoke_round = run_single_round(agents, options.smoke, on_stage=stage, on_host=progress, meanwhile=meanwhile)
@@ -160,10 +166,13 @@ class _JobInput:
         self, inventory: Inventory, options: ExamineOptions, environ: Mapping[str, str], rank_table: str
     ) -> None:
         self.inventory = inventory
-        self.launch = {"environ": relevant(environ), "rank_table": rank_table, **options.launch}
-        if inventory.slots:
-            self.launch.setdefault("ranks_per_host", dict(inventory.slots))
-        self.table = _rank_table_file(LaunchConfig.from_environment(**self.launch).rank_table_path)
+        self.launch = msgspec.structs.replace(
+            options.launch,
+            environ=options.launch.environ or relevant(environ),
+            rank_table=options.launch.rank_table or rank_table,
+            ranks_per_host=options.launch.ranks_per_host or dict(inventory.slots) or None,
+        )
+        self.table = _read_rank_table(LaunchConfig.from_options(self.launch).rank_table_path)
         self.probe_inputs = _probe_inputs(
             inventory.fleet or inventory.hosts, _intent(self.launch, self.table), self.table
         )
@@ -234,25 +243,25 @@ def _now() -> str:
     return datetime.now(timezone.utc).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
-def _rank_table_file(path: str) -> dict[str, str]:
-    """The rank table as it was found: ``path``, ``link_target`` when it is a link, and ``text`` or ``error``."""
+def _read_rank_table(path: str) -> SavedRankTable:
+    """The rank table as it was found; an empty one without a path."""
     if not path:
-        return {}
+        return SavedRankTable()
     link = str(Path(path).readlink()) if Path(path).is_symlink() else ""
     file = RankTableFile.load(path, lambda name: Path(name).read_text("utf-8"), link)
-    return {name: value for name, value in msgspec.structs.asdict(file).items() if value}
+    return SavedRankTable(**msgspec.structs.asdict(file))
 
 
-def _intent(launch: Mapping[str, Any], table: Mapping[str, str], smoke: Mapping[str, Any] | None = None) -> Intent:
+def _intent(launch: LaunchOptions, table: SavedRankTable, smoke: Mapping[str, Any] | None = None) -> Intent:
     """What the job should be, by type, and the smoke run. A value that is Absent says why there is none."""
     intent: dict[type, object] = {
-        LaunchConfig: LaunchConfig.from_environment(**launch),
+        LaunchConfig: LaunchConfig.from_options(launch),
         SmokeRun: smoke_run(smoke or {}),
     }
     if not table:
         intent[RankTableFile] = intent[RankTable] = Absent("no rank table was given")
         return intent
-    file = RankTableFile(**table)
+    file = RankTableFile(**msgspec.structs.asdict(table))
     intent[RankTableFile] = file
     if file.error:
         intent[RankTable] = Unreadable(f"{file.path}: {file.error}", "rank-table-not-json")
@@ -264,30 +273,18 @@ def _intent(launch: Mapping[str, Any], table: Mapping[str, str], smoke: Mapping[
     return intent
 
 
-def smoke_run(saved: Mapping[str, Any]) -> SmokeRun | Absent:
-    """The smoke run out of a `Run`'s field."""
-    if not saved:
-        return Absent("no smoke run; run doctor smoke for one")
-    if "not_started" in saved:
-        return Unreadable(f"the smoke run was not started: {saved['not_started']}")
-    try:
-        return msgspec.convert(saved, SmokeRun, str_keys=True)
-    except msgspec.ValidationError as error:
-        return Unreadable(f"the smoke run cannot be read: {error}")
-
-
-def _probe_inputs(hosts: Sequence[str], intent: Intent, table: Mapping[str, str]) -> dict[str, Any]:
+def _probe_inputs(hosts: Sequence[str], intent: Intent, table: SavedRankTable) -> ProbeInputs:
     """Inputs of the probes on the hosts."""
     launch = intent[LaunchConfig]
     assert isinstance(launch, LaunchConfig)
-    path = table.get("path", "")
-    return {
-        "hosts": list(hosts),
-        "python": launch.python,
-        "master_addr": launch.master_addr,
-        "ports": [
+    path = table.path
+    return ProbeInputs(
+        hosts=tuple(hosts),
+        python=launch.python,
+        master_addr=launch.master_addr,
+        ports=(
             launch.master_port,
             *(port for span in launch.hccl_ports for port in range(span.first, span.last + 1)),
-        ],
-        "rank_table": path if not path or os.path.isabs(path) else str(Path.cwd() / path),
-    }
+        ),
+        rank_table=path if not path or os.path.isabs(path) else str(Path.cwd() / path),
+    )

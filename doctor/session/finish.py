@@ -58,10 +58,11 @@ def validate_output(output: ReportOptions, folders: Sequence[Path] = ()) -> None
 
 def load_saved_run(path: Path) -> Run:
     """The run that ``--from`` names. Raises: CommandError."""
-    from doctor.engine.record import BadRun, load_run
+    from doctor.engine.record import BadRun
+    from doctor.session.saved_run import load
 
     try:
-        return load_run(path.read_bytes(), str(path))
+        return load(path.read_bytes(), str(path))
     except OSError as error:
         raise InputError(f"--from {path}: {error.strerror}") from None
     except BadRun as error:

@@ -33,14 +33,13 @@ def requested_targets(formats: Sequence[str], as_json: bool = False) -> tuple[Fo
 def write_files(targets: Sequence[FormatTarget], report: Report, context: RenderContext) -> None:
     """Writes each format's file atomically. A failure is reported, and does not change the verdict."""
     from doctor.config.atomic_write import write_atomic
-    from doctor.report.formats.registry import FILE_MODES, render_bytes
+    from doctor.report.formats.registry import render_bytes, renderer
 
     for target in targets:
         if target.path:
             try:
-                write_atomic(
-                    target.path, render_bytes(target.name, report, context), FILE_MODES.get(target.name, 0o600)
-                )
+                mode = renderer(target.name).file_mode
+                write_atomic(target.path, render_bytes(target.name, report, context), mode)
             except OSError as error:
                 print_warning(f"-f {target.name}={target.path}: {error.strerror or error}; it was not written")
 

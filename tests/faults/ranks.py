@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from doctor.engine.fact import Visit
+from doctor.engine.job_input import LaunchOptions
 from doctor.engine.record import SCHEMA, HostRecord, Run
 from tests.checks.tables import sdid
 from tests.faults import Prepared, Row
@@ -174,7 +175,7 @@ def told(fleet: Any, folder: Path, healthy: bool) -> Prepared:
     by_host[fleet.hosts[1]]["MASTER_ADDR"] = fleet.hosts[0 if healthy else 3]
     hosts = {host: HostRecord(Visit(local=True)) for host in fleet.hosts}
     run = Run(
-        SCHEMA, "4 hosts, by node files", "2026-01-01T00:00:00Z", 1.0, hosts, launch={"environ": {}, "by_host": by_host}
+        SCHEMA, "4 hosts, by node files", "2026-01-01T00:00:00Z", 1.0, hosts, launch=LaunchOptions(by_host=by_host)
     )
     path = folder / f"told-{healthy}.json"
     path.write_bytes(msgspec.json.encode(run))

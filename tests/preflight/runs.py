@@ -12,6 +12,7 @@ from doctor import ERROR, WARNING, Finding, PerHost, check
 from doctor.engine.catalog import bundled_folder, load_check
 from doctor.engine.check import Check
 from doctor.engine.fact import Fact, Output, ProbeAnswer, Unreadable, Visit, read
+from doctor.engine.job_input import ProbeInputs
 from doctor.engine.majority import differing
 from doctor.engine.record import SCHEMA, HostRecord, Run
 from doctor.engine.result import Report
@@ -103,7 +104,7 @@ def run(hosts: Mapping[str, Any], **more: Any) -> Run:
         else:
             records[host] = HostRecord(Visit(), {"Gauge": {"/gauge": Output(out=str(number))}})
     source = f"{len(hosts)} hosts from the test"
-    made = Run(SCHEMA, source, "", 0.0, records, {"hosts": list(hosts)}, {"environ": {}})
+    made = Run(SCHEMA, source, "", 0.0, records, ProbeInputs(hosts=tuple(hosts)))
     return msgspec.structs.replace(made, **more)
 
 

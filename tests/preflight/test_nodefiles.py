@@ -16,6 +16,7 @@ from ClusterShell.NodeSet import NodeSet
 from hypothesis import given
 from hypothesis import strategies as st
 
+from doctor.engine.job_input import LaunchOptions, SavedRankTable
 from doctor.engine.result import Report
 from doctor.hosts import hostfile
 from doctor.hosts.nodeset import expand_nodeset
@@ -140,7 +141,7 @@ def test_a_format_that_no_file_can_have_is_refused(form: str, nodes: str, bad: s
 
 def choice(hosts: tuple[str, ...], *left_out: str, **more: Any) -> SpareSelection:
     """Some hosts of a fleet whose ranks a rank table places."""
-    table = {"path": "/job/table.json", "text": json.dumps(tables.a2(3, 2))}
+    table = SavedRankTable("/job/table.json", json.dumps(tables.a2(3, 2)))
     made = run(dict.fromkeys(("node_0", "node_1", "node_2"), 5), rank_table=table)
     report = Report(made.source, tuple(made.hosts), ())
     whys = dict.fromkeys(left_out, ("gauge-low",))
@@ -159,7 +160,7 @@ class TestWriting:
         made = choice(("node_1",))
         assert write_node_lists(made, Asked(str(path), node_format="deepspeed")) == []
         assert path.read_text() == "node_1 slots=2\n"
-        run_ = msgspec.structs.replace(made.run, launch={"environ": {}, "ranks_per_host": 4})
+        run_ = msgspec.structs.replace(made.run, launch=LaunchOptions(ranks_per_host=4))
         assert write_node_lists(msgspec.structs.replace(made, run=run_), Asked(str(path), node_format="openmpi")) == []
         assert path.read_text() == "node_1 slots=4\n"
 

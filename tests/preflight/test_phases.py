@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from doctor.engine.exit_code import Exit
+from doctor.engine.job_input import LaunchOptions
 from doctor.environment.host_selection import HostSelection
 from doctor.environment.inventory import Inventory
 from doctor.preflight.deadline import TimeBudget
@@ -106,4 +107,4 @@ def test_a_signal_while_hosts_were_visited_sets_the_exit_code() -> None:
 
 
 def test_the_settings_of_the_job_that_were_given() -> None:
-    assert JobSettings(product="A2", master_port=29500).launch == {"product": "A2", "master_port": 29500}
+    assert JobSettings(product="A2", master_port=29500).launch == LaunchOptions(product="A2", master_port=29500)

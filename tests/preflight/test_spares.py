@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from doctor.engine.check import Check
 from doctor.engine.exit_code import Exit, exit_code
 from doctor.engine.fact import Output, Visit
+from doctor.engine.job_input import LaunchOptions
 from doctor.engine.record import HostRecord, Run
 from doctor.engine.result import Report
 from doctor.engine.smoke_summary import SmokeSummary
@@ -135,7 +136,7 @@ def test_the_jobs_master_must_be_a_host_that_stays(said: str) -> None:
         host: {"own": host, "names": {other: {"addresses": [f"10.0.0.{n}"]} for n, other in enumerate("abc", 1)}}
         for host in "abc"
     }
-    made = run({"a": 5, "b": 1, "c": 5}, launch={"environ": {"MASTER_ADDR": said}})
+    made = run({"a": 5, "b": 1, "c": 5}, launch=LaunchOptions(environ={"MASTER_ADDR": said}))
     made = with_facts(made, HostNames={host: {**one, "fleet": 3} for host, one in names.items()})
     choice = chosen(made, 2)
     assert choice.code == Exit.FAILED
@@ -146,12 +147,12 @@ def test_the_jobs_master_must_be_a_host_that_stays(said: str) -> None:
 
 
 def test_a_master_that_is_not_among_the_first_is_taken_before_others() -> None:
-    choice = chosen(run({"a": 5, "b": 5, "c": 5}, launch={"environ": {"MASTER_ADDR": "c"}}), 2)
+    choice = chosen(run({"a": 5, "b": 5, "c": 5}, launch=LaunchOptions(environ={"MASTER_ADDR": "c"})), 2)
     assert (choice.hosts, choice.spares, choice.code) == (("a", "c"), ("b",), 0)
 
 
 def test_a_master_that_is_nobody_as_far_as_we_know_stops_the_start() -> None:
-    made = run({"a": 5, "b": 1}, launch={"environ": {"MASTER_ADDR": "203.0.113.9"}})
+    made = run({"a": 5, "b": 1}, launch=LaunchOptions(environ={"MASTER_ADDR": "203.0.113.9"}))
     choice = chosen(made, 1)
     assert choice.code == Exit.FAILED
     assert "is not a known host of the job" in choice.obstacles[0]
@@ -159,7 +160,7 @@ def test_a_master_that_is_nobody_as_far_as_we_know_stops_the_start() -> None:
 
 
 def test_with_the_loopback_address_every_host_is_its_own_master() -> None:
-    made = run({"a": 5, "b": 1}, launch={"environ": {"MASTER_ADDR": "127.0.0.1"}})
+    made = run({"a": 5, "b": 1}, launch=LaunchOptions(environ={"MASTER_ADDR": "127.0.0.1"}))
     assert chosen(made, 1).code == 0
 
 

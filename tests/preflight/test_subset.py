@@ -11,6 +11,7 @@ import pytest
 
 from doctor.engine.exit_code import Exit
 from doctor.engine.fact import Output
+from doctor.engine.job_input import LaunchOptions, SavedRankTable
 from doctor.engine.record import HostRecord, Run
 from doctor.engine.result import Outcome, Status
 from doctor.facts.hccn import SuperPodId
@@ -38,11 +39,11 @@ def test_all_hosts_are_the_run_itself() -> None:
 
 
 def test_the_hosts_their_ranks_and_the_source_are_fewer() -> None:
-    made = run({"a": 5, "b": 5, "c": 5}, launch={"environ": {}, "ranks_per_host": {"a": 8, "b": 4}})
+    made = run({"a": 5, "b": 5, "c": 5}, launch=LaunchOptions(ranks_per_host={"a": 8, "b": 4}))
     part = subset(made, ("a", "c"))
     assert list(part.hosts) == ["a", "c"]
-    assert part.probe_inputs["hosts"] == ["a", "c"]
-    assert part.launch["ranks_per_host"] == {"a": 8}
+    assert part.probe_inputs.hosts == ("a", "c")
+    assert part.launch.ranks_per_host == {"a": 8}
     assert part.source == "2 of 3 hosts from the test"
 
 
@@ -70,8 +71,8 @@ def test_the_names_of_those_left_out_are_no_matter_any_more() -> None:
 
 
 def test_the_masters_name_is() -> None:
-    made = msgspec.structs.replace(named(a="c"), launch={"environ": {}, "master_addr": "c"})
-    made = msgspec.structs.replace(made, probe_inputs={**made.probe_inputs, "master_addr": "c"})
+    made = msgspec.structs.replace(named(a="c"), launch=LaunchOptions(master_addr="c"))
+    made = msgspec.structs.replace(made, probe_inputs=msgspec.structs.replace(made.probe_inputs, master_addr="c"))
     assert blames("master-address-unresolved", subset(made, ("a", "b"))) == ["a"]
 
 
@@ -145,10 +146,11 @@ def test_a_virtual_address_means_a_host_of_the_same_super_pod_alone() -> None:
 def placed(bad: str = "", **launch: Any) -> Run:
     """Three hosts of a rank table, known by other names than its server_ids."""
     hosts = {f"w{number}": 1 if f"w{number}" == bad else 5 for number in range(3)}
-    table = {"path": "/job/table.json", "text": json.dumps(tables.a2(3, 2))}
-    made = run(hosts, rank_table=table, launch={"environ": {"RANK_TABLE_FILE": "/job/table.json"}, **launch})
+    table = SavedRankTable("/job/table.json", json.dumps(tables.a2(3, 2)))
+    options = LaunchOptions(**{"environ": {"RANK_TABLE_FILE": "/job/table.json"}, **launch})
+    made = run(hosts, rank_table=table, launch=options)
     addresses = {f"w{n}": [["eth0", f"172.16.0.{n + 110}", 24]] for n in range(3)}
-    sha = hashlib.sha256(table["text"].encode()).hexdigest()
+    sha = hashlib.sha256(table.text.encode()).hexdigest()
     copies = {host: {"path": "/job/table.json", "present": True, "sha256": sha} for host in hosts}
     return with_facts(made, HostAddresses=addresses, RankTableOnHost=copies)
 
@@ -169,7 +171,7 @@ def test_findings_about_a_server_id_blame_the_host_that_it_is() -> None:
     assert table_host_names(placed())["node_1"] == "w1"
     value = tables.a2(3, 2)
     value["server_list"][2]["device"][0]["device_ip"] = value["server_list"][0]["device"][0]["device_ip"]
-    made = msgspec.structs.replace(placed(), rank_table={"path": "/job/table.json", "text": json.dumps(value)})
+    made = msgspec.structs.replace(placed(), rank_table=SavedRankTable("/job/table.json", json.dumps(value)))
     choice = start(made, 1, writes_table=True)
     assert (choice.hosts, choice.code) == (("w1",), 0)
     assert choice.excluded == dict.fromkeys(("w0", "w2"), ("rank-table-address-repeated",))
@@ -178,7 +180,7 @@ def test_findings_about_a_server_id_blame_the_host_that_it_is() -> None:
 def test_the_rank_table_is_reduced_and_judged_and_is_on_no_host_yet() -> None:
     choice = start(placed("w1"), 2, "rank-table-differs-between-hosts", writes_table=True)
     assert (choice.hosts, choice.code, choice.obstacles) == (("w0", "w2"), 0, ())
-    assert [s.server_id for s in tables.table(choice.run.rank_table["text"]).servers] == ["node_0", "node_2"]
+    assert [s.server_id for s in tables.table(choice.run.rank_table.text).servers] == ["node_0", "node_2"]
     assert choice.report.outcomes[-1].status is not Status.FAILED
 
 
@@ -196,7 +198,7 @@ def test_the_number_of_ranks_must_be_that_of_the_hosts_that_start(size: str, cod
 
 
 def test_a_table_that_cannot_be_reduced_fails_the_rest() -> None:
-    made = msgspec.structs.replace(placed("w1"), rank_table={"path": "/t.json", "text": json.dumps(tables.a2(1, 2))})
+    made = msgspec.structs.replace(placed("w1"), rank_table=SavedRankTable("/t.json", json.dumps(tables.a2(1, 2))))
     part = subset(made, ("w0", "w2"))
     (finding,) = judged("rank-table-not-json", part).findings
     assert "it cannot be reduced to 2 hosts: it does not list w2" in str(finding)
@@ -204,5 +206,5 @@ def test_a_table_that_cannot_be_reduced_fails_the_rest() -> None:
 
 
 def test_a_table_of_another_version_stays_as_it_is() -> None:
-    made = msgspec.structs.replace(placed(), rank_table={"path": "/t.json", "error": "no such file"})
+    made = msgspec.structs.replace(placed(), rank_table=SavedRankTable("/t.json", error="no such file"))
     assert subset(made, ("w0",)).rank_table == made.rank_table

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import itertools
 import time
+from pathlib import Path
 
 import msgspec
 import pytest
 
 from doctor.engine.result import Finding, Reason, Report
+from doctor.report.formats import registry
 from doctor.report.formats.registry import (
-    FILE_MODES,
     FORMATS,
     FormatTarget,
     RenderContext,
     parse_targets,
     render,
     render_bytes,
+    renderer,
 )
 from doctor.report.redact.report import redacted_report
 from tests.report import reports as made
@@ -58,7 +60,24 @@ def test_every_format_shows_every_report(name: str, kind: str) -> None:
 
 
 def test_an_exporter_that_is_another_user_can_read_its_file() -> None:
-    assert FILE_MODES == {"prometheus": 0o644}
+    assert {name: renderer(name).file_mode for name in FORMATS if renderer(name).file_mode != 0o600} == {
+        "prometheus": 0o644
+    }
+    assert renderer("prometheus").file_suffix == ".prom"
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_format_says_what_it_is_for(name: str) -> None:
+    one = renderer(name)
+    assert one.name == name
+    assert one.purpose and "\n" not in one.purpose
+    assert not one.file_suffix or f"`{one.file_suffix}`" in one.purpose
+
+
+def test_every_module_that_renders_is_in_the_registry() -> None:
+    folder = Path(registry.__file__).parent
+    modules = {path.stem for path in folder.glob("*.py") if "\nRENDERER = " in path.read_text("utf-8")}
+    assert modules == {type(renderer(name)).__module__.rpartition(".")[2] for name in FORMATS}
 
 
 def large() -> Report:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -18,6 +18,7 @@ from doctor.collect.merge.records import NodeFileRecord, NodeFiles, UnusableFile
 from doctor.collect.merge.stale import newest_by_name, split_stale
 from doctor.engine.evaluate import FactCache, read_fact
 from doctor.engine.fact import Fact, Output, Visit
+from doctor.engine.job_input import LaunchOptions, ProbeInputs, SavedRankTable
 from doctor.engine.record import SCHEMA, HostRecord, Run
 from doctor.engine.sanitize import count_noun
 from doctor.facts.names import HostNames
@@ -65,7 +66,7 @@ def merge(files: NodeFiles, fleet: Inventory | None, facts: Iterable[type[Fact]]
         min((look.run.started for look in used.values()), default=""),
         max((look.run.seconds for look in used.values()), default=0.0),
         _without_second_round(records, facts),
-        {"hosts": list(hosts)},
+        ProbeInputs(hosts=tuple(hosts)),
         _launch(used, fleet),
         _rank_table(used.values()),
         (*(fleet.notes if fleet else (NO_HOST_LIST,)), *_limit_notes(notes)),
@@ -117,12 +118,7 @@ def _absent_record(bad: UnusableFile | None, where: str) -> HostRecord:
 
 def _with_unread_names(node_record: NodeFileRecord, hosts: Sequence[str]) -> HostRecord:
     """The record; without the fleet's host names, their addresses on the host are unknown."""
-    saved_hosts = node_record.run.probe_inputs.get("hosts")
-    expected_names = (
-        {canonical_host(name) for name in saved_hosts if isinstance(name, str)}
-        if isinstance(saved_hosts, list)
-        else set()
-    )
+    expected_names = {canonical_host(name) for name in node_record.run.probe_inputs.hosts}
     names = node_record.record.outputs.get(HostNames.__name__, {})
     if len(hosts) < 2 or "" not in names or all(canonical_host(host) in expected_names for host in hosts):
         return node_record.record
@@ -146,25 +142,25 @@ def _without_second_round(records: dict[str, HostRecord], facts: Iterable[type[F
     return complete
 
 
-def _launch(used: Mapping[str, NodeFileRecord], fleet: Inventory | None) -> dict[str, Any]:
+def _launch(used: Mapping[str, NodeFileRecord], fleet: Inventory | None) -> LaunchOptions:
     """The job settings of the majority of hosts, and those in each host's own environment."""
     if not used:
-        return {"environ": {}}
-    environs = {host: look.run.launch["environ"] for host, look in used.items()}
+        return LaunchOptions()
+    environs = {host: look.run.launch.environ for host, look in used.items()}
     by_host = {
         host: {name: environ[name] for name in JOB_WIDE if name in environ} for host, environ in environs.items()
     }
     usual = Counter(map(str, by_host.values())).most_common(1)[0][0]
-    launch = dict(next(used[host].run.launch for host, variables in by_host.items() if str(variables) == usual))
+    launch = next(used[host].run.launch for host, variables in by_host.items() if str(variables) == usual)
     if fleet and fleet.slots:
-        launch["ranks_per_host"] = dict(fleet.slots)
-    return {**launch, "by_host": by_host} if any(by_host.values()) else launch
+        launch = msgspec.structs.replace(launch, ranks_per_host=dict(fleet.slots))
+    return msgspec.structs.replace(launch, by_host=by_host) if any(by_host.values()) else launch
 
 
-def _rank_table(looks: Iterable[NodeFileRecord]) -> dict[str, str]:
+def _rank_table(looks: Iterable[NodeFileRecord]) -> SavedRankTable:
     """The first rank table that could be read, else why the first could not."""
     tables = [look.run.rank_table for look in looks if look.run.rank_table]
-    return next((table for table in tables if table.get("text")), tables[0] if tables else {})
+    return next((table for table in tables if table.text), tables[0] if tables else SavedRankTable())
 
 
 def _limit_notes(notes: Sequence[str]) -> list[str]:

@@ -41,27 +41,6 @@ class NodeFiles(msgspec.Struct, frozen=True):
     unusable: tuple[UnusableFile, ...] = ()
 
 
-class _LaunchFields(msgspec.Struct, forbid_unknown_fields=True):
-    """The keywords of `doctor.job.Launch.from_environment` that a run may hold."""
-
-    environ: dict[str, str]
-    framework: str = ""
-    master_addr: str = ""
-    master_port: int | None = None
-    world_size: int | None = None
-    ranks_per_host: dict[str, int] | int | None = None
-    rank_table: str = ""
-    python: str = ""
-    product: str = ""
-
-
-class _RankTableFields(msgspec.Struct, forbid_unknown_fields=True):
-    path: str
-    text: str = ""
-    error: str = ""
-    link_target: str = ""
-
-
 def parse_node_record(run: Run, location: str) -> NodeFileRecord:
     """The record of a run. Raises: BadRun when `doctor node` did not write it, or it cannot be merged."""
     if run.version != __version__:
@@ -74,11 +53,10 @@ def parse_node_record(run: Run, location: str) -> NodeFileRecord:
     try:
         validate_host(name, "the file")
         began = datetime.fromisoformat(run.started.replace("Z", "+00:00"))
-        msgspec.convert(run.launch, _LaunchFields)
-        if run.rank_table:
-            msgspec.convert(run.rank_table, _RankTableFields)
     except (InventoryError, ValueError) as error:
         raise BadRun(f"not written by doctor node: {error}") from None
+    if run.launch.by_host:
+        raise BadRun("not written by doctor node: only doctor merge writes `launch.by_host`")
     if began.tzinfo is None:
         raise BadRun("not written by doctor node: its start time has no time zone")
     return NodeFileRecord(name, location, run, began)

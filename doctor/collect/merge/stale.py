@@ -25,7 +25,7 @@ def split_stale(records: Sequence[NodeFileRecord], this_job: str) -> tuple[list[
     latest = max(records, key=lambda record: record.began, default=None)
     for look in records:
         record_job, age = (
-            strip_control_chars(str(look.run.probe_inputs.get("job") or ""), 40),
+            strip_control_chars(look.run.probe_inputs.job, 40),
             latest.began - look.began if latest else timedelta(0),
         )
         why = ""

@@ -21,7 +21,7 @@ from doctor.facts.hccn.tool import (
     last_line,
     parse_each_npu,
     parse_or_unreadable,
-    parse_with,
+    per_npu,
     per_npu_probe,
     raise_known_refusal,
     set_values,
@@ -86,6 +86,10 @@ def _parse_ipv6(text: str) -> IPv6Interface | None:
     return None if interface.ip.is_unspecified or interface.ip.is_link_local else interface
 
 
+def _parse_gateway(text: str) -> Address | None:
+    return ip_address(single_field("default gateway", text).partition(",")[0].strip())
+
+
 class DeviceGateways(Fact, frozen=True):
     """The default gateway of every NPU's network port."""
 
@@ -94,14 +98,12 @@ class DeviceGateways(Fact, frozen=True):
     by_npu: dict[int, Address]
     unset: tuple[int, ...] = ()
 
-    @classmethod
-    def read(cls, answer: ProbeAnswer) -> DeviceGateways:
-        gateways, unread = parse_each_npu(answer, parse_with(_parse_gateway, "no gateway was preset"))
-        return cls(by_npu=set_values(gateways), unset=unset_npus(gateways), unread=unread)
+    read = per_npu(_parse_gateway, "no gateway was preset", unset="unset")
 
 
-def _parse_gateway(text: str) -> Address | None:
-    return ip_address(single_field("default gateway", text).partition(",")[0].strip())
+def _parse_detect_address(text: str) -> Address | None:
+    address = ip_address(single_field("netdetect addr(?:ess)?", text))
+    return None if address.is_unspecified else address
 
 
 class DetectAddresses(Fact, frozen=True):
@@ -113,15 +115,7 @@ class DetectAddresses(Fact, frozen=True):
     unset: tuple[int, ...] = ()
     """NPUs that watch nothing: the tool shows 0.0.0.0."""
 
-    @classmethod
-    def read(cls, answer: ProbeAnswer) -> DetectAddresses:
-        addresses, unread = parse_each_npu(answer, parse_with(_parse_detect_address, NO_ADDRESS_TEXT))
-        return cls(by_npu=set_values(addresses), unset=unset_npus(addresses), unread=unread)
-
-
-def _parse_detect_address(text: str) -> Address | None:
-    address = ip_address(single_field("netdetect addr(?:ess)?", text))
-    return None if address.is_unspecified else address
+    read = per_npu(_parse_detect_address, NO_ADDRESS_TEXT, unset="unset")
 
 
 class Vnic(msgspec.Struct, frozen=True):
@@ -131,6 +125,14 @@ class Vnic(msgspec.Struct, frozen=True):
     address: IPv4Interface
 
 
+def _parse_vnic(text: str) -> Vnic | None:
+    links: dict[str, Literal["UP", "DOWN"]] = {"UP": "UP", "DOWN": "DOWN"}
+    mask = IPv4Address(single_field("vnic netmask", text))
+    return Vnic(
+        links[single_field("vnic link status", text)], IPv4Interface(f"{single_field('vnic ipaddr', text)}/{mask}")
+    )
+
+
 class VnicAddresses(Fact, frozen=True):
     """The virtual port of every NPU: inside an A3 super pod it carries the HCCS traffic."""
 
@@ -138,15 +140,4 @@ class VnicAddresses(Fact, frozen=True):
 
     by_npu: dict[int, Vnic]
 
-    @classmethod
-    def read(cls, answer: ProbeAnswer) -> VnicAddresses:
-        vnics, unread = parse_each_npu(answer, parse_with(_parse_vnic))
-        return cls(by_npu=set_values(vnics), unread=unread)
-
-
-def _parse_vnic(text: str) -> Vnic | None:
-    links: dict[str, Literal["UP", "DOWN"]] = {"UP": "UP", "DOWN": "DOWN"}
-    mask = IPv4Address(single_field("vnic netmask", text))
-    return Vnic(
-        links[single_field("vnic link status", text)], IPv4Interface(f"{single_field('vnic ipaddr', text)}/{mask}")
-    )
+    read = per_npu(_parse_vnic)

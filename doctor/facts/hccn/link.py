@@ -8,8 +8,8 @@ from typing import Literal, get_args
 
 import msgspec
 
-from doctor.engine.fact import Fact, ProbeAnswer
-from doctor.facts.hccn.tool import hccn_probe, parse_each_npu, parse_with, set_values, single_field, unset_npus
+from doctor.engine.fact import Fact
+from doctor.facts.hccn.tool import hccn_probe, per_npu, single_field
 
 State = Literal["UP", "DOWN"]
 _STATES: dict[str, State] = {"UP": "UP", "DOWN": "DOWN"}
@@ -27,6 +27,10 @@ Health = Literal[
 ]
 
 
+def _parse_link(text: str) -> State | None:
+    return _STATES[single_field("link status", text)]
+
+
 class DeviceLinks(Fact, frozen=True):
     """Whether every NPU's network port has a link."""
 
@@ -34,14 +38,13 @@ class DeviceLinks(Fact, frozen=True):
 
     by_npu: dict[int, State]
 
-    @classmethod
-    def read(cls, answer: ProbeAnswer) -> DeviceLinks:
-        states, unread = parse_each_npu(answer, parse_with(_parse_link))
-        return cls(by_npu=set_values(states), unread=unread)
+    read = per_npu(_parse_link)
 
 
-def _parse_link(text: str) -> State | None:
-    return _STATES[single_field("link status", text)]
+def _parse_health(text: str) -> Health | None:
+    """One of the tool's states. ``Unknown`` is its own word for not knowing, and so it is unread."""
+    state_by_text: dict[str, Health] = {word: word for word in get_args(Health)}
+    return state_by_text[single_field("net health status", text).replace("Socket failed", "Socket fail")]
 
 
 class DeviceHealth(Fact, frozen=True):
@@ -51,16 +54,7 @@ class DeviceHealth(Fact, frozen=True):
 
     by_npu: dict[int, Health]
 
-    @classmethod
-    def read(cls, answer: ProbeAnswer) -> DeviceHealth:
-        states, unread = parse_each_npu(answer, parse_with(_parse_health))
-        return cls(by_npu=set_values(states), unread=unread)
-
-
-def _parse_health(text: str) -> Health | None:
-    """One of the tool's states. ``Unknown`` is its own word for not knowing, and so it is unread."""
-    state_by_text: dict[str, Health] = {word: word for word in get_args(Health)}
-    return state_by_text[single_field("net health status", text).replace("Socket failed", "Socket fail")]
+    read = per_npu(_parse_health)
 
 
 class LinkRecord(msgspec.Struct, frozen=True):
@@ -69,19 +63,6 @@ class LinkRecord(msgspec.Struct, frozen=True):
     device_time: datetime
     changes: tuple[tuple[datetime, State], ...]
     """Newest first."""
-
-
-class LinkHistory(Fact, frozen=True):
-    """When every NPU's link went up and down."""
-
-    probe = hccn_probe("-link_stat -g")
-
-    by_npu: dict[int, LinkRecord]
-
-    @classmethod
-    def read(cls, answer: ProbeAnswer) -> LinkHistory:
-        records, unread = parse_each_npu(answer, parse_with(_parse_record))
-        return cls(by_npu=set_values(records), unread=unread)
 
 
 def _parse_record(text: str) -> LinkRecord:
@@ -97,8 +78,22 @@ def _parse_record(text: str) -> LinkRecord:
     return LinkRecord(_parse_time(single_field("current time", head)), tuple(changes))
 
 
+class LinkHistory(Fact, frozen=True):
+    """When every NPU's link went up and down."""
+
+    probe = hccn_probe("-link_stat -g")
+
+    by_npu: dict[int, LinkRecord]
+
+    read = per_npu(_parse_record)
+
+
 def _parse_time(text: str) -> datetime:
     return datetime.strptime(text.strip(), "%a %b %d %H:%M:%S %Y")
+
+
+def _parse_speed(text: str) -> int:
+    return int(single_field("Speed", text).removesuffix("Mb/s"))
 
 
 class DeviceSpeed(Fact, frozen=True):
@@ -110,14 +105,7 @@ class DeviceSpeed(Fact, frozen=True):
     unknown: tuple[int, ...] = ()
     """NPUs that know no speed: their link is down."""
 
-    @classmethod
-    def read(cls, answer: ProbeAnswer) -> DeviceSpeed:
-        speeds, unread = parse_each_npu(answer, parse_with(_parse_speed, "Speed: Unknown!"))
-        return cls(by_npu=set_values(speeds), unknown=unset_npus(speeds), unread=unread)
-
-
-def _parse_speed(text: str) -> int:
-    return int(single_field("Speed", text).removesuffix("Mb/s"))
+    read = per_npu(_parse_speed, "Speed: Unknown!", unset="unknown")
 
 
 class DeviceMtu(Fact, frozen=True):
@@ -127,10 +115,14 @@ class DeviceMtu(Fact, frozen=True):
 
     by_npu: dict[int, int]
 
-    @classmethod
-    def read(cls, answer: ProbeAnswer) -> DeviceMtu:
-        mtus, unread = parse_each_npu(answer, parse_with(lambda text: int(single_field("mtu", text))))
-        return cls(by_npu=set_values(mtus), unread=unread)
+    read = per_npu(lambda text: int(single_field("mtu", text)))
+
+
+def _parse_fec(text: str) -> str:
+    mode, suffix, rest = single_field("fec mode", text).partition(" FEC mode")
+    if not re.fullmatch(r"[a-z][a-z0-9 _-]{0,20}", mode) or not suffix or rest:
+        raise ValueError("no mode")
+    return mode
 
 
 class DeviceFec(Fact, frozen=True):
@@ -140,14 +132,4 @@ class DeviceFec(Fact, frozen=True):
 
     by_npu: dict[int, str]
 
-    @classmethod
-    def read(cls, answer: ProbeAnswer) -> DeviceFec:
-        modes, unread = parse_each_npu(answer, parse_with(_parse_fec))
-        return cls(by_npu=set_values(modes), unread=unread)
-
-
-def _parse_fec(text: str) -> str:
-    mode, suffix, rest = single_field("fec mode", text).partition(" FEC mode")
-    if not re.fullmatch(r"[a-z][a-z0-9 _-]{0,20}", mode) or not suffix or rest:
-        raise ValueError("no mode")
-    return mode
+    read = per_npu(_parse_fec)

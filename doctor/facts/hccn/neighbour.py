@@ -7,8 +7,8 @@ from typing import Literal
 
 import msgspec
 
-from doctor.engine.fact import Fact, ProbeAnswer
-from doctor.facts.hccn.tool import hccn_probe, parse_each_npu, parse_with, set_values, unset_npus
+from doctor.engine.fact import Fact
+from doctor.facts.hccn.tool import hccn_probe, per_npu
 
 
 class Neighbour(msgspec.Struct, frozen=True):
@@ -25,21 +25,6 @@ class Neighbour(msgspec.Struct, frozen=True):
     """Management address; that of an NPU is its network port's own address."""
 
 
-class Neighbours(Fact, frozen=True):
-    """The neighbour of every NPU's network port."""
-
-    probe = hccn_probe("-lldp -g")
-
-    by_npu: dict[int, Neighbour]
-    without_neighbour: tuple[int, ...] = ()
-    """NPUs that have heard of no neighbour."""
-
-    @classmethod
-    def read(cls, answer: ProbeAnswer) -> Neighbours:
-        neighbours, unread = parse_each_npu(answer, parse_with(_parse_neighbour))
-        return cls(by_npu=set_values(neighbours), without_neighbour=unset_npus(neighbours), unread=unread)
-
-
 def _parse_neighbour(text: str) -> Neighbour | None:
     if not text.strip():
         return None
@@ -54,6 +39,18 @@ def _parse_neighbour(text: str) -> Neighbour | None:
         name=parts.get("System Name", "").strip(),
         address=_entry_value("IPv4|IPv6", parts.get("Management Address", "")),
     )
+
+
+class Neighbours(Fact, frozen=True):
+    """The neighbour of every NPU's network port."""
+
+    probe = hccn_probe("-lldp -g")
+
+    by_npu: dict[int, Neighbour]
+    without_neighbour: tuple[int, ...] = ()
+    """NPUs that have heard of no neighbour."""
+
+    read = per_npu(_parse_neighbour, unset="without_neighbour")
 
 
 def _tlv_texts(text: str) -> dict[str, str]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from doctor.engine.fact import Absent, Output, Probe, ProbeAnswer, Unreadable, run, unusable_reason
+from doctor.engine.fact import Absent, Fact, Output, Probe, ProbeAnswer, Unreadable, run, unusable_reason
 from doctor.engine.sanitize import strip_control_chars
 
 T = TypeVar("T")
+F = TypeVar("F", bound=Fact)
 
 BUSY_TEXT = "hccn_tool is busy"
 UNSUPPORTED_TEXT = "not supported on this product"
@@ -82,6 +83,24 @@ def parse_each_npu(answer: ProbeAnswer, parse: Callable[[Output], T]) -> tuple[d
     if unread and unsupported == len(unread):
         raise Absent(_summary(unread))
     raise Unreadable(_summary(unread))
+
+
+def per_npu(parse: Callable[[str], object], nothing: str = "", unset: str = "") -> Any:
+    """The class method `Fact.read` of a fact whose ``by_npu`` holds what ``parse`` makes of each NPU's output.
+
+    Where the tool said ``nothing``, or ``parse`` returned None, the NPU is listed in the field named ``unset``.
+
+    >>> read = per_npu(lambda text: int(single_field("mtu", text)))
+    """
+
+    def read(cls: type[F], answer: ProbeAnswer) -> F:
+        values, unread = parse_each_npu(answer, parse_with(parse, nothing))
+        fields: dict[str, Any] = {"by_npu": set_values(values), "unread": unread}
+        if unset:
+            fields[unset] = unset_npus(values)
+        return cls(**fields)
+
+    return classmethod(read)
 
 
 def parse_with(parse: Callable[[str], T], nothing: str = "") -> Callable[[Output], T | None]:

@@ -19,6 +19,7 @@ from doctor import __version__
 from doctor.engine.exit_code import verdict
 from doctor.engine.result import Finding, Outcome, Report, fill_template
 from doctor.engine.smoke_summary import SmokeSummary
+from doctor.report.formats.renderer import RenderContext, Renderer
 from doctor.report.layout.fold import sort_by_area
 from doctor.report.layout.formatting import clean
 from doctor.report.layout.host_names import Fleet
@@ -161,3 +162,16 @@ def _key(key: Any) -> Any:
 def _text(text: str) -> str:
     """Without lone surrogates, which no strict JSON reader takes."""
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+class JsonRenderer(Renderer):
+    """`json`, as ``-f`` names it."""
+
+    name = "json"
+    purpose = "programs: one document"
+
+    def render(self, report: Report, context: RenderContext) -> str:
+        return encode(report, context.code).decode("utf-8")
+
+
+RENDERER = JsonRenderer()

@@ -18,6 +18,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from doctor import __version__
+from doctor.report.formats.renderer import RenderContext, Renderer
 
 if TYPE_CHECKING:
     from doctor.engine.record import HostRecord
@@ -94,3 +95,16 @@ def render(report: Report, code: int) -> str:
     events.start(report.hosts, [outcome.check for outcome in report.outcomes], report.source)
     events.finish(report, code)
     return "".join(lines)
+
+
+class JsonLinesRenderer(Renderer):
+    """`jsonl`, as ``-f`` names it."""
+
+    name = "jsonl"
+    purpose = "programs: events while the run goes on"
+
+    def render(self, report: Report, context: RenderContext) -> str:
+        return render(report, context.code)
+
+
+RENDERER = JsonLinesRenderer()

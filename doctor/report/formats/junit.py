@@ -15,6 +15,7 @@ from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 from doctor.engine.areas import by_area
 from doctor.engine.exit_code import Exit, verdict
 from doctor.engine.result import Finding, Outcome, Report, Severity, fill_template
+from doctor.report.formats.renderer import RenderContext, Renderer
 from doctor.report.layout.formatting import clean, count_noun
 from doctor.report.layout.host_names import Fleet
 from doctor.report.layout.tally import RootCauses
@@ -124,3 +125,16 @@ class _CaseBuilder:
     def on_hosts(self, hosts: Sequence[str]) -> str:
         named = self.fleet.ordered(hosts)
         return f" on {self.fleet.fold(named)}" if named else ""
+
+
+class JunitRenderer(Renderer):
+    """`junit`, as ``-f`` names it."""
+
+    name = "junit"
+    purpose = "CI: a check is a test case; unknown is an error, never a pass"
+
+    def render(self, report: Report, context: RenderContext) -> str:
+        return render(report, context.code)
+
+
+RENDERER = JunitRenderer()

@@ -11,6 +11,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from doctor.report.formats.renderer import RenderContext, Renderer
 from doctor.report.layout.failures import failure_entry
 from doctor.report.layout.fold import CheckFailure, FoldedReport, fold
 from doctor.report.layout.formatting import clean, count_noun, duration, format_time
@@ -168,3 +169,16 @@ def _hosts_to_check(report: Report, failures: Sequence[CheckFailure]) -> list[st
     fleet = Fleet(report.hosts)
     blamed = fleet.ordered(host for failure in failures for host in failure.hosts if host in fleet.positions)
     return [fleet.fold(blamed or report.hosts)]
+
+
+class MarkdownRenderer(Renderer):
+    """`md`, as ``-f`` names it."""
+
+    name = "md"
+    purpose = "a ticket: verdict, evidence, and the command to check again"
+
+    def render(self, report: Report, context: RenderContext) -> str:
+        return render(report, context.checks_by_name, context.code)
+
+
+RENDERER = MarkdownRenderer()

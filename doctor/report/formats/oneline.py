@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from doctor.engine.exit_code import Exit, Verdict, verdict
 from doctor.engine.result import Outcome, Report, Severity, Status
+from doctor.report.formats.renderer import RenderContext, Renderer
 from doctor.report.layout.fold import fold
 from doctor.report.layout.host_health import classify_hosts, unknown_hosts
 from doctor.report.layout.host_names import Fleet
@@ -156,3 +157,16 @@ def _number(flags: Iterable[bool]) -> str:
 def _path(path: str) -> str:
     escaped_path = percent_escape(path, limit=10_000)
     return escaped_path if len(escaped_path) <= 300 else ""
+
+
+class OnelineRenderer(Renderer):
+    """`oneline`, as ``-f`` names it."""
+
+    name = "oneline"
+    purpose = "the line of `doctor preflight`"
+
+    def render(self, report: Report, context: RenderContext) -> str:
+        return line(report, context.code, command=context.command, seconds=context.seconds) + "\n"
+
+
+RENDERER = OnelineRenderer()

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from doctor.report.formats.renderer import RenderContext, Renderer
 from doctor.report.layout.formatting import STYLES
 from doctor.report.layout.page import build_page
 from doctor.report.layout.page_model import DetailLevel, Details, ReportEntry
@@ -89,3 +90,23 @@ def _summary_lines(summary: SummaryLines, colour: bool) -> Iterator[str]:
 
 def _painted(word: str, text: str, colour: bool) -> str:
     return f"\x1b[{STYLES[word].code}m{text}\x1b[0m" if colour else text
+
+
+class PlainRenderer(Renderer):
+    """`plain`, as ``-f`` names it."""
+
+    name = "plain"
+    purpose = "a log file or a pipe"
+
+    def render(self, report: Report, context: RenderContext) -> str:
+        return render(
+            report,
+            context.checks_by_name,
+            terminal=context.terminal or Terminal(),
+            verbose=context.verbose,
+            code=context.code,
+            fixable=context.fixable_checks,
+        )
+
+
+RENDERER = PlainRenderer()

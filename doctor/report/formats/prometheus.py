@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
 from doctor import __version__
 from doctor.engine.result import Outcome, Report
+from doctor.report.formats.renderer import RenderContext, Renderer
 from doctor.report.layout.fold import sort_by_area
 from doctor.report.layout.formatting import clean
 from doctor.report.layout.host_health import HostHealth, classify_hosts
@@ -88,3 +89,18 @@ def _timestamp(started: str) -> float | None:
         return datetime.fromisoformat(started.replace("Z", "+00:00")).timestamp()
     except (ValueError, OverflowError):
         return None
+
+
+class PrometheusRenderer(Renderer):
+    """`prometheus`, as ``-f`` names it."""
+
+    name = "prometheus"
+    purpose = "node_exporter's textfile collector (the file name must end in `.prom`)"
+    file_suffix = ".prom"
+    file_mode = 0o644
+
+    def render(self, report: Report, context: RenderContext) -> str:
+        return render(report, context.code)
+
+
+RENDERER = PrometheusRenderer()

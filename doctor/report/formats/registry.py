@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Iterable
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from doctor.report.formats.renderer import RenderContext as RenderContext
+from doctor.report.formats.renderer import Renderer
+
 if TYPE_CHECKING:
-    from doctor.engine.check import Check
     from doctor.engine.result import Report
-    from doctor.report.layout.terminal import Terminal
 
-
-class RenderContext(msgspec.Struct, frozen=True):
-    """Inputs of a format beside the report."""
-
-    code: int
-    """The exit code that the report comes with."""
-    checks_by_name: Mapping[str, Check] = {}
-    """The checks by name, for why and what to do."""
-    terminal: Terminal | None = None
-    """How the terminal looks; None for a file."""
-    verbose: bool = False
-    fixable_checks: Collection[str] = ()
-    """The checks that have a playbook."""
-    command: str = "check"
-    seconds: float | None = None
+_MODULES = {
+    "human": "text",
+    "plain": "plain",
+    "oneline": "oneline",
+    "json": "json",
+    "jsonl": "jsonl",
+    "md": "markdown",
+    "junit": "junit",
+    "prometheus": "prometheus",
+}
+"""Each format's module in this package, in the order in which help lists them."""
+FORMATS = tuple(_MODULES)
+"""The names that ``-f`` takes."""
 
 
 class FormatTarget(msgspec.Struct, frozen=True):
@@ -37,89 +37,16 @@ class FormatTarget(msgspec.Struct, frozen=True):
     """Empty for stdout."""
 
 
-def _render_human(report: Report, context: RenderContext) -> str:
-    from doctor.report.formats import text
-    from doctor.report.layout.terminal import Terminal
-
-    terminal = context.terminal or Terminal(tty=True, width=100)
-    terminal = terminal if terminal.width else msgspec.structs.replace(terminal, width=80)
-    return text.render(
-        report,
-        context.checks_by_name,
-        terminal=terminal,
-        verbose=context.verbose,
-        code=context.code,
-        fixable=context.fixable_checks,
-    )
-
-
-def _render_plain(report: Report, context: RenderContext) -> str:
-    from doctor.report.formats import plain
-    from doctor.report.layout.terminal import Terminal
-
-    return plain.render(
-        report,
-        context.checks_by_name,
-        terminal=context.terminal or Terminal(),
-        verbose=context.verbose,
-        code=context.code,
-        fixable=context.fixable_checks,
-    )
-
-
-def _render_oneline(report: Report, context: RenderContext) -> str:
-    from doctor.report.formats.oneline import line
-
-    return line(report, context.code, command=context.command, seconds=context.seconds) + "\n"
-
-
-def _render_json(report: Report, context: RenderContext) -> str:
-    from doctor.report.formats.json import encode
-
-    return encode(report, context.code).decode("utf-8")
-
-
-def _render_jsonl(report: Report, context: RenderContext) -> str:
-    from doctor.report.formats import jsonl
-
-    return jsonl.render(report, context.code)
-
-
-def _render_markdown(report: Report, context: RenderContext) -> str:
-    from doctor.report.formats import markdown
-
-    return markdown.render(report, context.checks_by_name, context.code)
-
-
-def _render_junit(report: Report, context: RenderContext) -> str:
-    from doctor.report.formats import junit
-
-    return junit.render(report, context.code)
-
-
-def _render_prometheus(report: Report, context: RenderContext) -> str:
-    from doctor.report.formats import prometheus
-
-    return prometheus.render(report, context.code)
-
-
-FORMATS: dict[str, Callable[[Report, RenderContext], str]] = {
-    "human": _render_human,
-    "plain": _render_plain,
-    "oneline": _render_oneline,
-    "json": _render_json,
-    "jsonl": _render_jsonl,
-    "md": _render_markdown,
-    "junit": _render_junit,
-    "prometheus": _render_prometheus,
-}
-FILE_MODES = {"prometheus": 0o644}
-"""Files are their owner's alone, but for what another user's exporter is to read."""
+def renderer(name: str) -> Renderer:
+    """The format of this name. Raises: KeyError for what is none of `FORMATS`."""
+    module = import_module(f"doctor.report.formats.{_MODULES[name]}")
+    format_renderer: Renderer = module.RENDERER
+    return format_renderer
 
 
 def render(name: str, report: Report, context: RenderContext) -> str:
     """The report in one of `FORMATS`."""
-    return FORMATS[name](report, context)
+    return renderer(name).render(report, context)
 
 
 def render_bytes(name: str, report: Report, context: RenderContext) -> bytes:

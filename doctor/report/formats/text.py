@@ -6,9 +6,11 @@ import io
 from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING
 
+import msgspec
 from rich.console import Console
 from rich.text import Text
 
+from doctor.report.formats.renderer import RenderContext, Renderer
 from doctor.report.layout.failures import OBSERVED_EXPECTED
 from doctor.report.layout.formatting import STYLES, display_width, wrapped
 from doctor.report.layout.page import ReportPage, build_page
@@ -148,3 +150,24 @@ class _TextLayout:
         style = STYLES[summary.status_word]
         sign = style.sign if self.terminal.unicode else style.ascii
         yield from self.hanging_lines(f"{sign} ", summary.verdict, style.colour, style.colour)
+
+
+class HumanRenderer(Renderer):
+    """`human`, as ``-f`` names it."""
+
+    name = "human"
+    purpose = "a terminal: colour, symbols, its width"
+
+    def render(self, report: Report, context: RenderContext) -> str:
+        terminal = context.terminal or Terminal(tty=True, width=100)
+        return render(
+            report,
+            context.checks_by_name,
+            terminal=terminal if terminal.width else msgspec.structs.replace(terminal, width=80),
+            verbose=context.verbose,
+            code=context.code,
+            fixable=context.fixable_checks,
+        )
+
+
+RENDERER = HumanRenderer()

@@ -1,0 +1,61 @@
+"""What a saved run keeps of the job: plain values, checked when a file is read.
+
+`doctor.job` makes `LaunchConfig` and `RankTableFile` of them.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
+RankCount = Annotated[int, msgspec.Meta(ge=0, le=9_999_999)]
+
+
+class LaunchOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The job's settings, as the command line and the environment give them. Whatever is empty is not given."""
+
+    environ: dict[str, str] = {}
+    """The environment variables that matter to the job."""
+    framework: str = ""
+    master_addr: str = ""
+    master_port: Port | None = None
+    world_size: RankCount | None = None
+    ranks_per_host: dict[str, RankCount] | RankCount | None = None
+    rank_table: str = ""
+    """Path of the rank table that the command line names."""
+    python: str = ""
+    """The job's Python interpreter on the hosts."""
+    product: str = ""
+    by_host: dict[str, dict[str, str]] = {}
+    """Each host's own environment variables, where `doctor merge` joins hosts' files."""
+
+
+class ProbeInputs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The values that probes on the hosts receive; an ``ask`` function gets them as a dict."""
+
+    hosts: tuple[str, ...] = ()
+    """The names of all hosts of the fleet."""
+    python: str = ""
+    master_addr: str = ""
+    ports: tuple[Port, ...] = ()
+    """Ports that the job will listen on."""
+    rank_table: str = ""
+    """Absolute path of the rank table."""
+    job: str = ""
+    """The Slurm job, and its restart count, that `doctor node` ran in."""
+
+
+class SavedRankTable(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The rank table as a run keeps it: its ``text``, or the ``error`` for which it could not be read."""
+
+    path: str = ""
+    text: str = ""
+    error: str = ""
+    link_target: str = ""
+    """Where the path leads when it is a symbolic link."""
+
+    def __bool__(self) -> bool:
+        """False where the job has no rank table."""
+        return bool(self.path or self.text or self.error)

@@ -37,7 +37,7 @@ def {stem}(reach: Reachability) -> Iterator[Finding]:
     ## Source
     TODO {name}: the page or source file that states the rule.
     """
-    # TODO {name}: in place of `Reachability`, take the facts that the rule needs as parameters; see doctor/facts.
+    # TODO {name}: in place of `Reachability`, take the facts that the rule needs; see doctor/facts.
     if not reach.text:
         yield Finding("TODO {name}: it is {{observed}}; expected {{expected}}", observed=0, expected=1)
 '''

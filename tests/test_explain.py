@@ -15,10 +15,10 @@ from doctor.engine.errors import CommandError
 
 RULE = '''
 from doctor import ERROR, Finding, check
-from doctor.facts.visit import Reach
+from doctor.facts.visit import Reachability
 
 @check(severity=ERROR, area="site")
-def our_rule(reach: Reach):
+def our_rule(reach: Reachability):
     """Fine."""
     yield Finding("{lamp} is off", lamp=1)
 '''

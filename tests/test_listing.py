@@ -41,7 +41,7 @@ def test_the_list_is_by_area_in_their_order() -> None:
     text = format_check_list(
         [CheckListEntry("b", "error", "kernel", "B is"), CheckListEntry("ab", "warning", "connectivity", "A is")]
     )
-    assert text == "reach\n  ab  warning  A is\n\nkernel\n  b   error    B is\n"
+    assert text == "connectivity\n  ab  warning  A is\n\nkernel\n  b   error    B is\n"
     areas = [
         line
         for line in format_check_list([read_list_entry(path) for path, _ in check_files()]).splitlines()

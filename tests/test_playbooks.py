@@ -128,7 +128,7 @@ def test_work_for_hands_needs_no_more_than_words(tmp_path: Path) -> None:
         ('note = "New sockets only."', "note = 3", 7, "note: expected text in quotes"),
         ('say = "Set net.core.somaxconn to {expected}"', "", 9, "step 1: say: is missing"),
         ('say = "Set net.core.somaxconn to {expected}"', 'say = "a\\nb"', 10, "step 1: say: expected one line"),
-        ("to {expected}", "to {wnat}", 10, "{wnat} is not supplied by listen-queue-short; did you mean want?"),
+        ("to {expected}", "to {expcted}", 10, "{expcted} is not supplied by listen-queue-short; did you mean expected?"),
         ("to {expected}", "to {before}", 10, "{before} is known in run and undo alone"),
         ('"syn-queue-short"]', '"npu-busy"]', 10, "{expected} is not supplied by npu-busy"),
         ("only =", "olny =", 11, "step 1: olny: no such key; did you mean only?"),

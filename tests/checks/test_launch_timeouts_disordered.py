@@ -21,19 +21,19 @@ def judged(**environ: str) -> Outcome:
     [
         (
             {"HCCL_CONNECT_TIMEOUT": "3600"},
-            "HCCL_CONNECT_TIMEOUT is not below HCCL_EXEC_TIMEOUT | saw 3600 s | want below 1836 s",
+            "HCCL_CONNECT_TIMEOUT is not below HCCL_EXEC_TIMEOUT | observed 3600 s | expected below 1836 s",
         ),
         (
             {"HCCL_CONNECT_TIMEOUT": "600", "HCCL_EXEC_TIMEOUT": "600"},
-            "HCCL_CONNECT_TIMEOUT is not below HCCL_EXEC_TIMEOUT | saw 600 s | want below 600 s",
+            "HCCL_CONNECT_TIMEOUT is not below HCCL_EXEC_TIMEOUT | observed 600 s | expected below 600 s",
         ),
         (
             {"HCCL_EXEC_TIMEOUT": "3600", "HCCL_EVENT_TIMEOUT": "1868"},
-            "HCCL_EVENT_TIMEOUT is not above HCCL_EXEC_TIMEOUT | saw 1868 s | want above 3600 s",
+            "HCCL_EVENT_TIMEOUT is not above HCCL_EXEC_TIMEOUT | observed 1868 s | expected above 3600 s",
         ),
         (
             {"HCCL_CONNECT_TIMEOUT": "120", "RANK_TABLE_FILE": "/r.json"},
-            "HCCL_CONNECT_TIMEOUT is short for a start with a rank table | saw 120 s | want at least 300 s",
+            "HCCL_CONNECT_TIMEOUT is short for a start with a rank table | observed 120 s | expected at least 300 s",
         ),
     ],
 )

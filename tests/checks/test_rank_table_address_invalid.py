@@ -24,7 +24,7 @@ def test_no_address(ip: str) -> None:
     value = a1(1, 8)
     value["server_list"][0]["device"][3]["device_ip"] = ip
     assert said(judged(NAME, value, "A1")) == [
-        f"device_ip is no usable address | saw ['{ip} (rank 3)'] | want an IPv4 or IPv6 address"
+        f"device_ip is no usable address | observed ['{ip} (rank 3)'] | expected an IPv4 or IPv6 address"
     ]
 
 
@@ -59,7 +59,7 @@ def test_a_list_of_addresses_for_all_or_none() -> None:
     value = a2(1, 2)
     value["server_list"][0]["device"][0]["device_ip"] = "10.0.0.1,10.0.0.2"
     assert said(judged(NAME, value, "A2")) == [
-        "the devices have different numbers of addresses | saw [1, 2] | want the same number for all"
+        "the devices have different numbers of addresses | observed [1, 2] | expected the same number for all"
     ]
     value["server_list"][0]["device"][1]["device_ip"] = "10.0.0.3,10.0.0.4"
     assert judged(NAME, value, "A2").status is Status.PASSED

@@ -11,21 +11,21 @@ NAME = "rank-table-counts-wrong"
 
 
 def test_server_count() -> None:
-    assert said(judged(NAME, {**a1(2), "server_count": "3"})) == ["server_count is not what is listed | saw 3 | want 2"]
+    assert said(judged(NAME, {**a1(2), "server_count": "3"})) == ["server_count is not what is listed | observed 3 | expected 2"]
 
 
 @pytest.mark.parametrize(("field", "right"), [("instance_count", "2"), ("device_count", "16")])
 def test_group_list(field: str, right: str) -> None:
     value = legacy(2)
     value["group_list"][0][field] = "7"
-    assert said(judged(NAME, value)) == [f"group_list[0].{field} is not what is listed | saw 7 | want {right}"]
+    assert said(judged(NAME, value)) == [f"group_list[0].{field} is not what is listed | observed 7 | expected {right}"]
 
 
 @pytest.mark.parametrize(("field", "right"), [("instance_count", "16"), ("device_num", "16"), ("server_num", "2")])
 def test_lab(field: str, right: str) -> None:
     value = lab(2)
     value["group_list"][0][field] = "7"
-    assert said(judged(NAME, value)) == [f"group_list[0].{field} is not what is listed | saw 7 | want {right}"]
+    assert said(judged(NAME, value)) == [f"group_list[0].{field} is not what is listed | observed 7 | expected {right}"]
 
 
 def test_lab_wants_even_hosts() -> None:

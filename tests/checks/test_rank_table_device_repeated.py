@@ -38,4 +38,4 @@ def test_the_highest_number_depends_on_the_product(device: str, product: str, st
 def test_group_list_has_8_devices_on_any_product() -> None:
     value = legacy(1, 8)
     value["group_list"][0]["instance_list"][0]["devices"][7]["device_id"] = "8"
-    assert said(judged(NAME, value, "A2")) == ["172.16.0.10 has no device 8 | saw 8 | want 0 to 7"]
+    assert said(judged(NAME, value, "A2")) == ["172.16.0.10 has no device 8 | observed 8 | expected 0 to 7"]

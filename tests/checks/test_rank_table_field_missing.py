@@ -25,11 +25,11 @@ def test_values_of_another_kind() -> None:
     value["server_list"][0]["device"][1]["device_id"] = None
     value["server_list"][0]["device"][2] = "3"
     assert said(judged(NAME, value)) == [
-        "device is not what the form asks for: server_list[0].device[2] | saw ['a text'] | want an object in braces {}",
-        "device_id is not what the form asks for: server_list[0].device[1].device_id | saw ['null'] | want a text",
+        "device is not what the form asks for: server_list[0].device[2] | observed ['a text'] | expected an object in braces {}",
+        "device_id is not what the form asks for: server_list[0].device[1].device_id | observed ['null'] | expected a text",
         (
             "rank_id is not what the form asks for: server_list[0].device[0].rank_id"
-            " | saw ['first'] | want a whole number from 0"
+            " | observed ['first'] | expected a whole number from 0"
         ),
     ]
 
@@ -53,7 +53,7 @@ def test_the_old_forms() -> None:
     double["group_list"][0]["instance_list"][0]["devices"] *= 2
     assert "one device a rank_id" in said(judged(NAME, double))[0]
     on_host = {**lab(), "para_plane_nic_location": "host"}
-    assert said(judged(NAME, on_host))[0].endswith("| saw ['host'] | want device")
+    assert said(judged(NAME, on_host))[0].endswith("| observed ['host'] | expected device")
 
 
 def test_server_count_may_be_missing_in_version_1_2_only() -> None:

@@ -26,7 +26,7 @@ def test_the_tutorial_s_trailing_comma() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ('{"status": "completed", // usable\n}', "line 1 column 25: a comment; JSON has none, remove it | saw "),
+        ('{"status": "completed", // usable\n}', "line 1 column 25: a comment; JSON has none, remove it | observed "),
         ('{"a": 1, "a": 2}', "keys that come twice in one object: a"),
         ('{"a": "\ufffd"}', "line 1: bytes that are not UTF-8"),
         ("", "the file is empty"),

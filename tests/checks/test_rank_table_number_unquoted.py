@@ -16,9 +16,9 @@ def test_bare_numbers() -> None:
     assert said(judged(NAME, value)) == [
         (
             "rank_id is a bare number: server_list[0].device[0].rank_id and server_list[0].device[1].rank_id"
-            ' | saw 0 | want "0"'
+            ' | observed 0 | expected "0"'
         ),
-        'version is a bare number: version | saw 1.0 | want "1.0"',
+        'version is a bare number: version | observed 1.0 | expected "1.0"',
     ]
 
 

@@ -14,7 +14,7 @@ def test_ten_comes_before_two() -> None:
         server["server_id"] = name
     outcome = judged(NAME, value)
     assert said(outcome) == [
-        "from rank 0 on, the hosts do not follow the order of their server_ids | saw 10.0.0.2 | want 10.0.0.10"
+        "from rank 0 on, the hosts do not follow the order of their server_ids | observed 10.0.0.2 | expected 10.0.0.10"
     ]
     assert outcome.severity.value == "warning"
     assert judged(NAME, value, MASTER_ADDR="n1").status is Status.SKIPPED

@@ -13,7 +13,7 @@ NAME = "rank-table-path-relative"
 @pytest.mark.parametrize("name", ["RANK_TABLE_FILE", "MINDSPORE_HCCL_CONFIG_PATH"])
 def test_relative(name: str) -> None:
     assert said(judged(NAME, a1(), **{name: "./rank_table.json"})) == [
-        f"{name} is relative | saw {name}=./rank_table.json | want a path that begins with /"
+        f"{name} is relative | observed {name}=./rank_table.json | expected a path that begins with /"
     ]
 
 

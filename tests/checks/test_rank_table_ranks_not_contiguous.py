@@ -16,7 +16,7 @@ def test_single_host_tables_joined_by_hand() -> None:
     assert said(judged(NAME, value)) == [
         "rank 0 is there 2 times: 172.16.0.10 device 0 and 172.16.0.11 device 0",
         "rank 1 is there 2 times: 172.16.0.10 device 1 and 172.16.0.11 device 1",
-        "ranks are missing: 2 and 3 | want 0 to 3, for 4 devices",
+        "ranks are missing: 2 and 3 | expected 0 to 3, for 4 devices",
     ]
 
 
@@ -24,8 +24,8 @@ def test_a_gap() -> None:
     value = a1(1, 4)
     value["server_list"][0]["device"][3]["rank_id"] = "4"
     assert said(judged(NAME, value)) == [
-        "ranks beyond the last: 4 | want 0 to 3, for 4 devices",
-        "ranks are missing: 3 | want 0 to 3, for 4 devices",
+        "ranks beyond the last: 4 | expected 0 to 3, for 4 devices",
+        "ranks are missing: 3 | expected 0 to 3, for 4 devices",
     ]
 
 

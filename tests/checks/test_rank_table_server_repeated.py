@@ -14,9 +14,9 @@ NAME = "rank-table-server-repeated"
     ("ids", "words"),
     [
         (["n1", "n1"], "the server_id n1 is there twice: server_list[0] and server_list[1]"),
-        (["", "n1"], 'server_list[0] has an empty server_id | saw "" | want the host\'s address or name'),
-        (["127.0.1.1", "n1"], "127.0.1.1 means every host to itself | want the host's own address or name"),
-        (["localhost", "n1"], "localhost means every host to itself | want the host's own address or name"),
+        (["", "n1"], 'server_list[0] has an empty server_id | observed "" | expected the host\'s address or name'),
+        (["127.0.1.1", "n1"], "127.0.1.1 means every host to itself | expected the host's own address or name"),
+        (["localhost", "n1"], "localhost means every host to itself | expected the host's own address or name"),
     ],
 )
 def test_ids_that_mean_no_one_host(ids: list[str], words: str) -> None:
@@ -31,7 +31,7 @@ def test_64_characters_and_one_more() -> None:
     value["server_list"][0]["server_id"] = "n" * 64
     assert judged(NAME, value).status is Status.PASSED
     value["server_list"][0]["server_id"] = "n" * 65
-    assert said(judged(NAME, value))[0].endswith("| want at most 64 characters")
+    assert said(judged(NAME, value))[0].endswith("| expected at most 64 characters")
 
 
 def test_one_host_may_be_called_anything() -> None:

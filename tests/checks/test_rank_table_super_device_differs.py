@@ -17,8 +17,8 @@ def test_swapped_devices() -> None:
     one, two = value["server_list"][0]["device"][1:3]
     one["super_device_id"], two["super_device_id"] = two["super_device_id"], one["super_device_id"]
     assert said(judged(NAME, value)) == [
-        f"the super_device_id {sdid(9, 2)} of rank 1 is that of another device | saw device 2 | want device 1",
-        f"the super_device_id {sdid(9, 1)} of rank 2 is that of another device | saw device 1 | want device 2",
+        f"the super_device_id {sdid(9, 2)} of rank 1 is that of another device | observed device 2 | expected device 1",
+        f"the super_device_id {sdid(9, 1)} of rank 2 is that of another device | observed device 1 | expected device 2",
     ]
 
 

@@ -19,7 +19,7 @@ def test_what_cannot_be_used(text: str | None) -> None:
     else:
         device["super_device_id"] = text
     (finding,) = said(judged(NAME, value))
-    assert finding.startswith("super_device_id cannot be used | saw [") and "(rank 2)" in finding
+    assert finding.startswith("super_device_id cannot be used | observed [") and "(rank 2)" in finding
 
 
 def test_twice_in_one_super_pod() -> None:

@@ -30,7 +30,7 @@ def test_a_host_in_two_and_one_that_is_not_there() -> None:
 
 def test_names() -> None:
     assert said(judged(NAME, changed(1, super_pod_id="0"))) == [
-        "the super_pod_id 0 is there 2 times | want a name, once",
+        "the super_pod_id 0 is there 2 times | expected a name, once",
     ]
     assert judged(NAME, changed(1, super_pod_id="")).status is Status.FAILED
 

@@ -14,7 +14,7 @@ NAME = "rank-table-version-unknown"
 def test_other_versions_are_named(version: str) -> None:
     outcome = judged(NAME, {**a1(), "version": version})
     assert said(outcome) == [
-        f"/job/rank_table.json: version {version} | want 1.0, 1.2, or a group_list without version"
+        f"/job/rank_table.json: version {version} | expected 1.0, 1.2, or a group_list without version"
     ]
 
 

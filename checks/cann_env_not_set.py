@@ -6,15 +6,15 @@ from doctor.facts.python_env import TorchImport, import_cause, missing_library
 
 @check(severity=WARNING, area="versions")
 def cann_env_not_set(torch: TorchImport) -> Iterator[Finding]:
-    """torch_npu loads after a plain login, without any script being sourced.
+    """torch_npu loads after a plain login, without sourcing a script.
 
     ## Why it matters
     A launcher that starts ranks over SSH (mpirun, pdsh, DeepSpeed, Slurm's prolog) reads neither /etc/profile nor most
     of ~/.bashrc. It works in a terminal, and the ranks on the other hosts cannot import torch.
 
     ## What to do
-    Begin the job's script with `source {set_env}`, or put that line before the part of ~/.bashrc that returns in shells
-    that are not interactive.
+    Begin the job's script with `source {set_env}`, or put that line before the part of ~/.bashrc that returns in
+    non-interactive shells.
 
     ## Source
     `import torch` was tried as after a plain login, where it failed, and again with set_env.sh sourced, where it went

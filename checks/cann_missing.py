@@ -23,6 +23,6 @@ def cann_missing(inventory: NpuInventory, python: PythonEnv, cann: CannVersion |
     """
     layers = [f"{name} {python.packages[name]}" for name in ("torch_npu", "mindspore") if name in python.packages]
     if not layers:
-        raise Skip("neither torch_npu nor MindSpore is installed here; a job in a container is looked at with --within")
+        raise Skip("neither torch_npu nor MindSpore is installed; name the job's container with --within")
     if cann is None:
-        yield Finding("{layers} is installed, and CANN is not", layers=layers, observed="no CANN", expected="CANN")
+        yield Finding("{layers} is installed, but CANN is not", layers=layers, observed="no CANN", expected="CANN")

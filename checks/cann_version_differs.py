@@ -7,14 +7,14 @@ from doctor.facts.versions import CannVersion
 
 @check(severity=ERROR, area="versions")
 def cann_version_differs(cann: PerHost[CannVersion]) -> Iterator[Finding]:
-    """All hosts run the job with one version of CANN.
+    """All hosts run the job with the same version of CANN.
 
     ## Why it matters
     HCCL compares versions while it builds a group, and refuses a mixed one (EI0008); versions that it lets through
     may choose different algorithms for one collective, and hang.
 
     ## What to do
-    Install CANN {expected} on {host}, or let `latest` and the job's environment point to it. Where the job runs in a
+    Install CANN {expected} on {host}, or make `latest` and the job's environment point to it. Where the job runs in a
     container, name it with --within.
 
     ## Source

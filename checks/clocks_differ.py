@@ -13,23 +13,23 @@ def clocks_differ(clocks: PerHost[ClockOffset]) -> Iterator[Finding]:
     """The clocks of all hosts agree to within one second.
 
     ## Why it matters
-    When a job hangs, the host that failed first is found by comparing the times in the logs of all ranks (plog, the
-    run log of HCCL, the flight recorder). With clocks apart the wrong host is blamed. Tickets and certificates that
-    are "not yet valid", and builds that think a newer file is older, come from the same fault.
+    When a job hangs, the host that failed first is found by comparing the times in the logs of all ranks (plog, the run
+    log of HCCL, the flight recorder). If the clocks differ, the wrong host is blamed. The same fault causes tickets and
+    certificates that are "not yet valid", and builds that take a newer file for an older one.
 
     ## What to do
     Set the clock of {host} and keep it set: `chronyc makestep` and `systemctl enable --now chronyd`, or
     `timedatectl set-ntp true`, with the same time server on all hosts.
 
     ## Source
-    No vendor names a limit. One second is taken from the use: HCCL's own guide to time-outs compares log times of
-    hosts in whole seconds. How far apart two clocks are is measured without trust in the network: each host's clock is
-    read between two readings of ours, so its offset lies in a known range. Two hosts differ for certain by the gap
-    between their ranges, and only that gap is judged.
+    No vendor names a limit. One second is taken from the use: HCCL's own guide to time-outs compares log times of hosts
+    in whole seconds. How far apart two clocks are is measured without trust in the network: each host's clock is read
+    between two readings of ours, so its offset lies in a known range. Two hosts differ for certain by the gap between
+    their ranges, and only that gap is checked.
     """
     others = len(clocks) - 1
     if others < 1:
-        raise Skip("one host alone has no other clock to agree with")
+        raise Skip("only one host: nothing to compare")
     least = sorted(clock.minimum for clock in clocks.values())
     most = sorted(clock.maximum for clock in clocks.values())
     apart = {}
@@ -47,12 +47,12 @@ def clocks_differ(clocks: PerHost[ClockOffset]) -> Iterator[Finding]:
             (clock.maximum - clock.minimum + high - low) / 2,
         )
         yield Finding(
-            "the clock is {seconds} s {way} that of {whom}, to within {error} s",
+            "the clock is {seconds} s {way} that of {whom} (+/- {error} s)",
             hosts=(host,),
             seconds=round(abs(seconds), 3),
             way="ahead of" if seconds > 0 else "behind",
             error=round(error, 3),
-            whom="the fleet's middle; no majority tells which clock is right" if tie else "most hosts",
+            whom="the fleet's median; no majority shows which clock is right" if tie else "most hosts",
             observed=f"{seconds:+.3f} s",
             expected=f"at most {MAX_DIFFERENCE_S:g} s from the other hosts",
         )

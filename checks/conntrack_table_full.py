@@ -11,8 +11,9 @@ def conntrack_table_full(conntrack: Conntrack) -> Iterator[Finding]:
     """At least a fifth of the table of tracked connections is free.
 
     ## Why it matters
-    Where the firewall tracks connections, each takes a place in one table. When the table is full the packets of new
-    connections are dropped ("nf_conntrack: table full, dropping packet"), and ranks wait for each other without a word.
+    Where the firewall tracks connections, each takes one entry of a table. When the table is full the packets of new
+    connections are dropped ("nf_conntrack: table full, dropping packet"), and ranks wait for each other without any
+    error message.
 
     ## What to do
     On {host}: `sysctl -w net.netfilter.nf_conntrack_max={double}`, or do not track the training network:
@@ -23,7 +24,7 @@ def conntrack_table_full(conntrack: Conntrack) -> Iterator[Finding]:
     """
     if conntrack.count > MAX_SHARE * conntrack.maximum:
         yield Finding(
-            "{observed} connections are tracked, of {most} at most; expected at most {expected}",
+            "{observed} of {most} entries for tracked connections are in use; expected at most {expected}",
             observed=conntrack.count,
             most=conntrack.maximum,
             expected=int(MAX_SHARE * conntrack.maximum),

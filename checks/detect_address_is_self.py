@@ -6,10 +6,10 @@ from doctor.facts.hccn import DetectAddresses, DeviceAddresses
 
 @check(severity=WARNING, area="addresses")
 def detect_address_is_self(detect: DetectAddresses, addresses: DeviceAddresses) -> Iterator[Finding]:
-    """The address that an NPU watches is not its own.
+    """No NPU has its own address as its detect address.
 
     ## Why it matters
-    An NPU reaches itself without a cable: its net health says `Success` and proves nothing.
+    An NPU reaches itself without a cable: its net health is `Success` whatever happens to the network.
 
     ## What to do
     `hccn_tool -i {npu} -netdetect -s address A`, where A is the gateway of the NPU's segment, or another NPU in it.
@@ -18,10 +18,12 @@ def detect_address_is_self(detect: DetectAddresses, addresses: DeviceAddresses) 
     The vendor's configuration guide: the detect address is that of the peer's port or of the gateway.
     """
     if not detect.by_npu:
-        raise Skip("no NPU watches an address")
+        raise Skip("no NPU has a detect address")
     for npu, watched in detect.by_npu.items():
         interface = addresses.by_npu.get(npu)
         if interface is not None and interface.ip == watched:
             yield Finding(
-                "NPU {npu} watches {observed}, its own address; expected another one", npu=npu, observed=watched
+                "the detect address of NPU {npu} is its own address, {observed}; expected another",
+                npu=npu,
+                observed=watched,
             )

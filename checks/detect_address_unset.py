@@ -6,12 +6,12 @@ from doctor.facts.hccn import DetectAddresses, DeviceAddresses
 
 @check(severity=WARNING, area="addresses")
 def detect_address_unset(detect: DetectAddresses, addresses: DeviceAddresses) -> Iterator[Finding]:
-    """Every NPU with a device IP watches another address.
+    """Every NPU with a device IP has a detect address.
 
     ## Why it matters
-    An NPU pings its detect address all the time and reports the result as its net health. Without one the health
-    stays at `Init`, which looks calm whatever happens to the cable: neither this program nor a cluster manager sees
-    the NPU fall off the network.
+    An NPU pings its detect address all the time and reports the result as its net health. Without one the health stays
+    at `Init`, which looks normal whatever happens to the cable: neither doctor nor a cluster manager notices when the
+    NPU loses the network.
 
     ## What to do
     `hccn_tool -i {npu} -netdetect -s address A`, where A is the gateway of the NPU's segment, or another NPU in it.

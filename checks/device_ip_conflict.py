@@ -8,12 +8,12 @@ from doctor.facts.hccn.fleet import Npu, flatten_by_npu, format_npus
 
 @check(severity=ERROR, area="addresses")
 def device_ip_conflict(addresses: PerHost[DeviceAddresses]) -> Iterator[Finding]:
-    """Every NPU in the fleet has a device IP of its own.
+    """Every NPU in the fleet has a unique device IP.
 
     ## Why it matters
-    Two NPUs that answer to one address take each other's traffic: HCCL hangs while it sets up its links, or one rank
-    times out (EI0006) while all the others look healthy. hccn_tool compares an address with those of its own host
-    alone, so nothing else notices two hosts that were given the same plan.
+    Two NPUs with the same address receive each other's traffic: HCCL hangs while it sets up its links, or one rank
+    times out (EI0006) while all the others look healthy. hccn_tool compares an address only with those of its own host,
+    so nothing else notices two hosts with the same addresses.
 
     ## What to do
     Give one of them a free address: `hccn_tool -i {npu} -ip -s address A netmask M`.
@@ -31,7 +31,7 @@ def device_ip_conflict(addresses: PerHost[DeviceAddresses]) -> Iterator[Finding]
     for ip, claims in sorted(owners.items(), key=str):
         if len(claims) > 1:
             yield Finding(
-                "{ip} belongs to {owners}; expected one owner",
+                "{ip} is the device IP of {owners}; expected one NPU",
                 hosts=list(dict.fromkeys(host for host, _ in claims)),
                 ip=ip,
                 npu=claims[-1][1],

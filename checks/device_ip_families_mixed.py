@@ -7,16 +7,15 @@ from doctor.facts.hccn.fleet import differing_npus, flatten_by_npu
 
 @check(severity=ERROR, area="addresses")
 def device_ip_families_mixed(addresses: PerHost[DeviceAddresses]) -> Iterator[Finding]:
-    """The device IPs of all NPUs are of one kind, IPv4 or IPv6.
+    """All device IPs are of one address family, IPv4 or IPv6.
 
     ## Why it matters
     HCCL takes one address family for a whole job and stops with `device ip family ... is not same as others`
     (EI0014) when two ranks differ.
 
     ## What to do
-    Give NPU {npu} of {host} an address of the kind that the others have:
-    `hccn_tool -i {npu} -ip -s address A netmask M`, or for IPv6
-    `hccn_tool -i {npu} -ip -inet6 -s ipv6_address A prefix_length N`.
+    Give NPU {npu} of {host} an address of the same family as the others: `hccn_tool -i {npu} -ip -s address A netmask
+    M`, or for IPv6 `hccn_tool -i {npu} -ip -inet6 -s ipv6_address A prefix_length N`.
 
     ## Source
     HCCL's check of the rank table: one IP family for all ranks.

@@ -21,11 +21,11 @@ SERVER_INDEX_LIMIT = 48
 def device_ip_refused(
     addresses: DeviceAddresses, product: NpuProduct, conf: HccnConf | None, pod: SuperPodId | None
 ) -> Iterator[Finding]:
-    """No device IP is one that the driver keeps for itself or refuses.
+    """No device IP is one that the driver reserves or refuses.
 
     ## Why it matters
-    The driver's virtual ports, and the HCCS addresses of a super pod, live in fixed segments. A device IP among them
-    takes their traffic, or is refused when /etc/hccn.conf is applied at the next start: then the NPU has no address.
+    The driver's virtual ports, and the HCCS addresses of a super pod, use fixed segments. A device IP among them takes
+    their traffic, or is refused when /etc/hccn.conf is applied at the next start: then the NPU has no address.
 
     ## What to do
     Choose another address: `hccn_tool -i {npu} -ip -s address A netmask M`. 10.0.0.0/8 and 172.16.0.0/12 are free
@@ -51,7 +51,7 @@ def device_ip_refused(
             net = interface.network
             if net.prefixlen < 31 and interface.ip in (net.network_address, net.broadcast_address):
                 template = (
-                    "NPU {npu} has the device IP {observed}, which is not a host's address in {segment}; expected one"
+                    "NPU {npu} has the device IP {observed}, which is not a host address in {segment}; expected one"
                 )
                 yield Finding(template, npu=npu, observed=interface.ip, segment=net)
     for npu, ip in sorted(wished.items()):
@@ -63,7 +63,7 @@ def device_ip_refused(
 def _reserved_segment_findings(npu: int, ip: IPv4Address, closed: list[str], role: str) -> Iterator[Finding]:
     segment = next((network for network in closed if ip in IPv4Network(network)), "")
     if segment:
-        template = "NPU {npu} has {observed} as its {what}; expected one outside {segment}, which the driver keeps"
+        template = "NPU {npu} has {observed} as its {what}; expected one outside {segment}, which the driver reserves"
         yield Finding(template, npu=npu, observed=ip, what=role, segment=segment)
 
 

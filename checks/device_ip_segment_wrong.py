@@ -29,11 +29,11 @@ def device_ip_segment_wrong(
     reach: PerHost[Reachability],
     launch: LaunchConfig,
 ) -> Iterator[Finding]:
-    """The device IPs lie in the segments that the product's network plan asks for.
+    """The device IPs lie in the segments that the product's network plan requires.
 
     ## Why it matters
-    An NPU in a foreign segment, with no gateway to leave it by, reaches none of its peers: HCCL hangs while it sets
-    up its links and times out minutes later, and only on the ranks that talk to that NPU.
+    An NPU in another segment, without a gateway out of it, reaches none of its peers: HCCL hangs while it sets up its
+    links and times out minutes later, and only on the ranks that talk to that NPU.
 
     ## What to do
     Give NPU {npu} of {host} an address in {expected}: `hccn_tool -i {npu} -ip -s address A netmask M`; or give it a
@@ -105,11 +105,11 @@ def _outside_findings(stray: Mapping[Npu, Network], plan: Mapping[int, Network],
         expected = plan.get(host_npu[1] % positions, observed)
         if not observed.overlaps(
             expected
-        ):  # those that overlap differ by their netmask, which device-netmask-differs tells
+        ):  # those that overlap differ by their netmask, which device-netmask-differs reports
             wrong[host_npu] = (observed, expected)
     for host, (observed, expected), npus in group_by_host(wrong):
         yield Finding(
-            "segment {observed} on NPU {npus}; expected {expected}, and no gateway leads there",
+            "segment {observed} on NPU {npus}; expected {expected} (no gateway leads there)",
             hosts=[host],
             npu=npus[0],
             npus=npus,
@@ -124,7 +124,7 @@ def _shared_findings(networks: Mapping[Npu, Network], plan: Mapping[int, Network
         if twin is not None:
             npus = [twin, place, twin + 4, place + 4]
             yield Finding(
-                "one segment, {observed}, on NPU {npus}; expected another one for {twin} and {far_twin} than for the rest",
+                "NPU {npus} share segment {observed}; expected {twin} and {far_twin} in another segment than the rest",
                 hosts=list(dict.fromkeys(host for (host, npu), at in networks.items() if npu in npus and at == net)),
                 npu=place,
                 npus=npus,

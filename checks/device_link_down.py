@@ -19,12 +19,12 @@ def device_link_down(
     """The network port of every NPU that the job uses has a link.
 
     ## Why it matters
-    Without a link the NPU is cut off from other hosts. HCCL says `The network port is down` (EI0009), or its peers
+    Without a link the NPU is cut off from other hosts. HCCL reports `The network port is down` (EI0009), or its peers
     wait for it until their timeout (EI0006).
 
     ## What to do
-    On {host}: `hccn_tool -i {npu} -optical -g` and `-link_stat -g`; then the fibre, and the switch port: is it on, is
-    its speed that of the NPU. A port that somebody took down: `hccn_tool -i {npu} -link -s up`.
+    On {host}: `hccn_tool -i {npu} -optical -g` and `-link_stat -g`; then check the fibre and the switch port (is it on,
+    does its speed match the NPU's). If the port was taken down by hand: `hccn_tool -i {npu} -link -s up`.
 
     ## Source
     `hccn_tool -link -g`. Ports count where the job uses them: with two hosts or more, on A3 with two

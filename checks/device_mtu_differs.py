@@ -11,10 +11,10 @@ def device_mtu_differs(mtus: PerHost[DeviceMtu]) -> Iterator[Finding]:
 
     ## Why it matters
     Small packets pass, large ones from the wider end are dropped: links come up, pings answer, and the first large
-    transfer stalls until its retries are used up (EI0013, error CQE) or crawls.
+    transfer stalls until its retries are used up (EI0013, error CQE), or is very slow.
 
     ## What to do
-    `hccn_tool -i {npu} -mtu -s size {expected}`, and see that the switch lets as much pass.
+    `hccn_tool -i {npu} -mtu -s size {expected}`, and make sure that the switch passes packets of that size.
 
     ## Source
     How Ethernet works; read with `hccn_tool -mtu -g`, and compared with what most NPUs of the fleet have.

@@ -20,17 +20,17 @@ def device_net_unhealthy(
     reach: PerHost[Reachability],
     launch: LaunchConfig,
 ) -> Iterator[Finding]:
-    """No NPU that the job uses reports that its network is broken.
+    """No NPU that the job uses reports a broken network.
 
     ## Why it matters
-    Each NPU pings its detect address. `Receive timeout`, `Unreachable` or `Fault` mean that it does not get there:
-    HCCL will not get further.
+    Each NPU pings its detect address. `Receive timeout`, `Unreachable` or `Fault` mean that the ping fails: HCCL will
+    fail too.
 
     ## What to do
-    `hccn_tool -i {npu} -netdetect -g` shows what it pings, `hccn_tool -i {npu} -ping -g address A` tries it by hand.
-    Look at `-ip -g`, `-gateway -g`, `-lldp -g` of that NPU, then at the VLAN of its switch port. `hccn_tool -i {npu}
-    -cfg recovery` sets the NPU up again from /etc/hccn.conf, while no job runs. After a change the answer takes
-    some seconds.
+    `hccn_tool -i {npu} -netdetect -g` shows what it pings, `hccn_tool -i {npu} -ping -g address A` repeats the ping
+    by hand. Check `-ip -g`, `-gateway -g`, `-lldp -g` of that NPU, then the VLAN of its switch port. `hccn_tool -i
+    {npu} -cfg recovery` sets the NPU up again from /etc/hccn.conf; run it only while no job runs. After a change the
+    net health takes some seconds to follow.
 
     ## Source
     `hccn_tool -net_health -g`. As the vendor's own cluster manager does, `Init` counts as neither: it is what an NPU
@@ -45,10 +45,10 @@ def device_net_unhealthy(
         for npu in npus if use.get(host) else ():
             watched = detect[host].by_npu.get(npu) if detect and host in detect else None
             yield Finding(
-                "NPU {npu} reports {observed} for its network (it watches {watched}); expected {expected}",
+                "NPU {npu} reports net health {observed} (detect address {watched}); expected {expected}",
                 hosts=[host],
                 npu=npu,
-                watched=watched or "an address that is not known",
+                watched=watched or "unknown",
                 observed=health[host].by_npu[npu],
                 expected="Success",
             )

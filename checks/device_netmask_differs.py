@@ -14,8 +14,9 @@ def device_netmask_differs(addresses: PerHost[DeviceAddresses]) -> Iterator[Find
     """NPUs that share a segment have the same netmask.
 
     ## Why it matters
-    An NPU with a narrower mask takes neighbours for strangers and sends their traffic to a gateway, or nowhere; one
-    with a wider mask looks for strangers next door. Either way some pairs of NPUs cannot connect, and HCCL hangs.
+    An NPU with a narrower mask treats NPUs of its own segment as remote and sends their traffic to a gateway, or
+    nowhere; one with a wider mask looks for remote NPUs in its own segment. Either way some pairs of NPUs cannot
+    connect, and HCCL hangs.
 
     ## What to do
     `hccn_tool -i {npu} -ip -s address A netmask M` with the address that the NPU has and the netmask of the others,
@@ -26,7 +27,7 @@ def device_netmask_differs(addresses: PerHost[DeviceAddresses]) -> Iterator[Find
     """
     interfaces = flatten_by_npu(addresses)
     if len(interfaces) < 2:
-        raise Skip("there are not two device IPs to compare")
+        raise Skip("fewer than two device IPs: nothing to compare")
     networks = {interface.network for interface in interfaces.values()}
     lengths = sorted({net.prefixlen for net in networks})
     shared: dict[Network, dict[Npu, int]] = defaultdict(dict)

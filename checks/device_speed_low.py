@@ -24,8 +24,8 @@ def device_speed_low(
     Each all-reduce waits for the slowest link: one port at half speed halves the whole job's communication.
 
     ## What to do
-    Look at the switch port of NPU {npu} on {host} (`hccn_tool -i {npu} -lldp -g` names it): its speed, its module, its
-    breakout mode; then at the NPU's module, `hccn_tool -i {npu} -optical -g`.
+    Check the switch port of NPU {npu} on {host} (`hccn_tool -i {npu} -lldp -g` names it): its speed, its module, its
+    breakout mode; then the NPU's module, `hccn_tool -i {npu} -optical -g`.
 
     ## Source
     Rated speed of a port: 100 Gb/s on A1, 200 Gb/s on A2. For others the speed that most NPUs of the fleet have.
@@ -43,6 +43,6 @@ def device_speed_low(
     up = [host_npu for host_npu, state in flatten_by_npu(links or {}).items() if state == "UP"]
     mute = [(host, npu) for host, npu in up if host in speeds and npu in speeds[host].unknown]
     if mute:
-        raise Unreadable(f"the link is up, and its speed is not known: {', '.join(format_npus(mute, 3))}")
+        raise Unreadable(f"the link is up, but its speed is not known: {', '.join(format_npus(mute, 3))}")
     if not speed_by_npu:
         raise Skip("no link is up")

@@ -11,7 +11,7 @@ def device_unreachable(pings: PerHost[DevicePings], addresses: PerHost[DeviceAdd
     """Every NPU reaches the same NPU of other hosts over the device network.
 
     ## Why it matters
-    HCCL moves gradients from NPU to NPU, past the hosts' own network. An NPU that its peers cannot reach stalls the
+    HCCL moves gradients from NPU to NPU, not over the hosts' own network. An NPU that its peers cannot reach stalls the
     first collective until a timeout of minutes (EI0006), and the message names the ranks that waited, not the cause.
 
     ## What to do

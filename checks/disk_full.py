@@ -10,19 +10,19 @@ MIN_FREE_FILES, MIN_FREE_FILES_SHARE = 10_000, 0.01
 
 @check(severity=ERROR, area="memory")
 def disk_full(disks: DiskSpace) -> Iterator[Finding]:
-    """The file systems that a job writes to have room.
+    """The file systems that a job writes to have free space.
 
     ## Why it matters
     Logs (`~/ascend/log`), compiled kernels, temporary files and checkpoints go to disk. When it is full the job ends
-    with "No space left on device", and often without the log that would tell why.
+    with "No space left on device", and often without the log that would show why.
 
     ## What to do
-    See what fills it on {host}: `du -xh -d1 {path} | sort -h | tail`, or for files `du -x --inodes -d1 {path}`. Old
+    Find what fills it on {host}: `du -xh -d1 {path} | sort -h | tail`, or for files `du -x --inodes -d1 {path}`. Old
     Ascend logs: `find ~/ascend/log -mtime +7 -delete`. Send new ones elsewhere: `export ASCEND_PROCESS_LOG_PATH=...`.
 
     ## Source
-    The limits are ours: less than 1 GiB that is also less than 5 %, or fewer than 10000 files that are also less
-    than 1 %. Looked at are /, /tmp, /var/log, the home folder, the Ascend log folder and TMPDIR.
+    The limits are ours: less than 1 GiB that is also less than 5 %, or fewer than 10000 files that are also less than 1
+    %. Checked are /, /tmp, /var/log, the home folder, the Ascend log folder and TMPDIR.
     """
     for disk in disks.file_systems:
         if disk.read_only:
@@ -38,7 +38,7 @@ def disk_full(disks: DiskSpace) -> Iterator[Finding]:
             )
         if disk.files_free < min(MIN_FREE_FILES, MIN_FREE_FILES_SHARE * disk.files):
             yield Finding(
-                "{path}: room for {observed} more files of {size}; expected at least {expected}",
+                "{path}: {observed} of {size} inodes are free; expected at least {expected}",
                 path=disk.path,
                 observed=disk.files_free,
                 size=disk.files,

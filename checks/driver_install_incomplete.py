@@ -7,10 +7,10 @@ from doctor.facts.versions import NpuVersions
 
 @check(severity=ERROR, area="versions")
 def driver_install_incomplete(versions: NpuVersions, table: NpuTable | None) -> Iterator[Finding]:
-    """The installation of the NPU driver came to its end.
+    """The installation of the NPU driver is complete.
 
     ## Why it matters
-    An installation that broke off leaves parts of two versions behind. It seems to work, and fails under a real job.
+    An interrupted installation leaves parts of two versions behind. It seems to work, but fails under a real job.
 
     ## What to do
     Install the driver package again on {host}, read its last lines, and restart the host:
@@ -24,9 +24,9 @@ def driver_install_incomplete(versions: NpuVersions, table: NpuTable | None) -> 
     if status == "complete":
         return
     if status is None and not (table and table.incomplete_install):
-        raise Skip("this driver notes no installation status")
+        raise Skip("this driver records no installation status")
     yield Finding(
-        "the installation of NPU driver {driver} did not come to its end",
+        "the installation of NPU driver {driver} is incomplete",
         driver=versions.driver,
         observed=status or "no status",
         expected="complete",

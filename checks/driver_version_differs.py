@@ -7,11 +7,11 @@ from doctor.facts.versions import NpuVersions
 
 @check(severity=WARNING, area="versions")
 def driver_version_differs(versions: PerHost[NpuVersions]) -> Iterator[Finding]:
-    """All hosts have one version of the NPU driver.
+    """All hosts have the same version of the NPU driver.
 
     ## Why it matters
-    HCCL, the runtime and the tools answer differently from version to version: one host refuses a setting that all
-    the others take, or is slower, and the rest wait for it.
+    HCCL, the runtime and the tools behave differently from version to version: one host refuses a setting that all the
+    others take, or is slower, and the rest wait for it.
 
     ## What to do
     Install driver {expected} on {host}, with the firmware that belongs to it, and restart the host.

@@ -6,15 +6,15 @@ from doctor.facts.hccn import DeviceFec, DeviceLinks
 
 @check(severity=WARNING, area="links")
 def fec_off(fec: DeviceFec, links: DeviceLinks | None) -> Iterator[Finding]:
-    """Every NPU link that is up corrects bit errors.
+    """Every NPU link that is up uses forward error correction.
 
     ## Why it matters
-    At 100 Gb/s and more some bits always flip. Without forward error correction each costs a packet, RoCE repeats
-    whole windows for it, and the job is slow or stops with an error CQE (EI0013).
+    At 100 Gb/s and more some bits always flip. Without forward error correction each costs a packet, RoCE sends whole
+    windows again, and the job is slow or stops with an error CQE (EI0013).
 
     ## What to do
     On A1: `hccn_tool -i {npu} -fec -s encoding rs`, and RS FEC on the switch port. On A2 and A3 the NPU takes what the
-    switch port offers: switch RS FEC on there.
+    switch port offers: enable RS FEC there.
 
     ## Source
     `hccn_tool -fec -g`; the vendor's fault diagnosis takes `no FEC mode` for a fault.

@@ -23,17 +23,17 @@ def firewall_blocks_job(
     npus: NpuInventory | None,
     launch: LaunchConfig,
 ) -> Iterator[Finding]:
-    """No firewall rule stops the job's TCP connections between the hosts.
+    """No firewall rule blocks the job's TCP connections between the hosts.
 
     ## Why it matters
-    Ranks that cannot connect wait until a timeout of minutes, and the messages name a timeout, not the firewall. That
-    MASTER_PORT is open is not enough: Gloo, NCCL and HCCL listen on ports that the kernel gives them.
+    Ranks that cannot connect wait until a timeout of minutes, and the messages name a timeout, not the firewall. An
+    open MASTER_PORT is not enough: Gloo, NCCL and HCCL listen on ports that the kernel assigns.
 
     ## What to do
-    As root on {host}: `{fix}`. {keep} It opens these ports to these hosts alone; the firewall stays on.
-    Where so many ports may not be opened, make the kernel's range small on all hosts, and open that:
-    `sysctl -w net.ipv4.ip_local_port_range="50000 51999"`. With MASTER_ADDR given, MASTER_PORT is judged on that host
-    alone; without it, on every host.
+    As root on {host}: `{fix}`. {keep} It opens these ports to these hosts only; the firewall stays on. If that many
+    ports must not be opened, make the kernel's range small on all hosts, and open that: `sysctl -w
+    net.ipv4.ip_local_port_range="50000 51999"`. With MASTER_ADDR given, MASTER_PORT is checked on that host only;
+    without it, on every host.
 
     ## Back again
     `{unfix}`
@@ -44,7 +44,7 @@ def firewall_blocks_job(
     taken. eBPF programs, the network's own firewalls and security groups are not seen.
     """
     if len(addresses) < 2:
-        raise Skip("one host: nothing crosses the network")
+        raise Skip("only one host: nothing crosses the network")
     master = find_master(launch.master_addr, names, host_addresses, addresses)
     ports = job_ports(launch, reserved, listeners, npus is not None)
     for block in find_blocks(rules, find_routes(host_addresses, addresses, master), ports, master.host):

@@ -8,15 +8,15 @@ from doctor.facts.versions import NpuVersions
 
 @check(severity=ERROR, area="versions")
 def firmware_mismatch(versions: NpuVersions) -> Iterator[Finding]:
-    """The firmware is one that the NPU driver says it fits.
+    """The firmware version is in the range that the NPU driver supports.
 
     ## Why it matters
-    Driver and firmware speak a protocol of their own. Outside the range that the driver names, NPUs fail to start, or
-    answer wrongly.
+    Driver and firmware use a private protocol. Outside the range that the driver names, NPUs fail to start, or answer
+    wrongly.
 
     ## What to do
     Install the firmware of the same release as driver {driver} on {host}, and restart it. `npu-smi info -t board -i 0`
-    says `Compatibility : OK` afterwards.
+    shows `Compatibility : OK` afterwards.
 
     ## Source
     `compatible_version_fw=[first,last]` in /usr/local/Ascend/driver/version.info, against `Version` in
@@ -25,7 +25,7 @@ def firmware_mismatch(versions: NpuVersions) -> Iterator[Finding]:
     if versions.firmware is None:
         raise Skip("the host has no firmware file")
     if not versions.firmware_ranges:
-        raise Skip("this driver names no range of firmware")
+        raise Skip("this driver states no firmware range")
     firmware, ranges = versions.firmware, versions.firmware_ranges
     try:
         fits = any(in_version_range(firmware, first, last) for first, last in ranges)
@@ -33,7 +33,7 @@ def firmware_mismatch(versions: NpuVersions) -> Iterator[Finding]:
         raise Unreadable(f"firmware {firmware} cannot be compared with the driver's range {ranges[0]}") from None
     if not fits:
         yield Finding(
-            "firmware {observed} is not among those that driver {driver} fits; expected {expected}",
+            "driver {driver} does not support firmware {observed}; expected {expected}",
             driver=versions.driver,
             observed=firmware,
             expected=[f"{first} to {last}" for first, last in ranges],

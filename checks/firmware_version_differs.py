@@ -7,14 +7,15 @@ from doctor.facts.versions import NpuVersions
 
 @check(severity=WARNING, area="versions")
 def firmware_version_differs(versions: PerHost[NpuVersions]) -> Iterator[Finding]:
-    """All hosts have one version of the NPU firmware.
+    """All hosts have the same version of the NPU firmware.
 
     ## Why it matters
-    Firmware decides how an NPU trains its links, reports faults and throttles. One host with another one is slower, or
-    fails in a way that no other shows.
+    Firmware decides how an NPU trains its links, reports faults and throttles. A host with another version is slower,
+    or fails in a way that no other host does.
 
     ## What to do
-    Install firmware {expected} on {host}: `./Ascend-hdk-<chip>-npu-firmware_{expected}.run --full`, and restart the host.
+    Install firmware {expected} on {host}: `./Ascend-hdk-<chip>-npu-firmware_{expected}.run --full`, and
+    restart the host.
 
     ## Source
     `Version` in /usr/local/Ascend/firmware/version.info; hosts are compared with each other.

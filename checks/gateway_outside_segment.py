@@ -13,9 +13,9 @@ def gateway_outside_segment(
     """An NPU's gateway lies in the NPU's own segment.
 
     ## Why it matters
-    A gateway that is not next door cannot be reached: all traffic that leaves the segment is lost. Inside the
-    segment everything works, so it shows only with peers in other segments, and in the net health where the gateway
-    is watched.
+    A gateway outside the segment cannot be reached: all traffic that leaves the segment is lost. Inside the segment
+    everything works, so the fault shows only with peers in other segments, and in the net health if the gateway is the
+    detect address.
 
     ## What to do
     `hccn_tool -i {npu} -gateway -s gateway G` with a gateway inside {segment}.

@@ -7,11 +7,11 @@ from doctor.facts.gpu import GpuInventory
 
 @check(severity=ERROR, area="devices")
 def gpu_count_differs(inventory: PerHost[GpuInventory]) -> Iterator[Finding]:
-    """Every host has as many GPUs as the others.
+    """All hosts have the same number of GPUs.
 
     ## Why it matters
-    A job is started with one number of processes a host. Where a GPU is missing, the last process fails with
-    `invalid device ordinal`, and all the other ranks wait for it.
+    A job starts the same number of processes on each host. Where a GPU is missing, the last process fails with `invalid
+    device ordinal`, and all the other ranks wait for it.
 
     ## What to do
     `nvidia-smi -L` on {host}, then `lspci -n -d 10de:` and `dmesg | grep -i xid`.

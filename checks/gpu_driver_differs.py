@@ -7,7 +7,7 @@ from doctor.facts.gpu import GpuInventory
 
 @check(severity=WARNING, area="devices")
 def gpu_driver_differs(inventory: PerHost[GpuInventory]) -> Iterator[Finding]:
-    """All hosts have one version of the NVIDIA driver.
+    """All hosts have the same version of the NVIDIA driver.
 
     ## Why it matters
     An older driver refuses a newer CUDA on that host alone, and differences in speed and in faults are hard to trace.

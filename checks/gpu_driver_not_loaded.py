@@ -9,12 +9,12 @@ def gpu_driver_not_loaded(cards: GpuCards) -> Iterator[Finding]:
     """The NVIDIA driver is loaded on every host with NVIDIA GPUs.
 
     ## Why it matters
-    Without it no process gets a GPU: `torch.cuda.is_available()` is False, and nvidia-smi says that it could not
+    Without it no process gets a GPU: `torch.cuda.is_available()` is False, and nvidia-smi reports that it could not
     communicate with the driver.
 
     ## What to do
     `modprobe nvidia` on {host}. When that fails, the driver was not built for the running kernel (`uname -r`, `dkms
-    status`): install it anew. Nouveau may hold the card: `lsmod | grep nouveau`.
+    status`): reinstall it. Nouveau may hold the card: `lsmod | grep nouveau`.
 
     ## Source
     /proc/driver/nvidia/version, which the loaded module provides (README of the NVIDIA driver).

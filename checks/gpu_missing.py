@@ -9,11 +9,11 @@ def gpu_missing(cards: GpuCards, inventory: GpuInventory) -> Iterator[Finding]:
     """nvidia-smi lists every GPU on the PCI bus.
 
     ## Why it matters
-    A GPU that fell off the bus or did not start is left out of the list without a word; the job fails on that host.
+    A GPU that fell off the bus or did not start is silently left out of the list; the job fails on that host.
 
     ## What to do
     `dmesg | grep -iE "xid|nvrm"` on {host}. Xid 79 means that the GPU has fallen off the bus: restart the host, then
-    look at power and slot.
+    check power and slot.
 
     ## Source
     PCI devices of vendor 10de in the display class, against `nvidia-smi --query-gpu` (manual of nvidia-smi).
@@ -21,5 +21,5 @@ def gpu_missing(cards: GpuCards, inventory: GpuInventory) -> Iterator[Finding]:
     listed = len(inventory.gpus) + len(inventory.unread)
     if listed < cards.pci:
         yield Finding(
-            "nvidia-smi lists {observed} GPUs, and the PCI bus shows {expected}", observed=listed, expected=cards.pci
+            "nvidia-smi lists {observed} GPUs, but the PCI bus shows {expected}", observed=listed, expected=cards.pci
         )

@@ -9,8 +9,8 @@ def gpu_tools_missing(cards: GpuCards) -> Iterator[Finding]:
     """Every host with NVIDIA GPUs has nvidia-smi.
 
     ## Why it matters
-    It comes with the driver. Where a GPU is there and the tool is not, the driver is not installed, or not wholly, and
-    nothing can be said of the GPUs' health.
+    It comes with the driver. Where there is a GPU but not the tool, the driver is not installed, or only in part, and
+    the GPUs' health cannot be read.
 
     ## What to do
     Install the NVIDIA driver on {host}, in the version of the other hosts.

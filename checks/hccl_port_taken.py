@@ -12,12 +12,12 @@ def hccl_port_taken(listeners: Listeners, npus: NpuInventory, launch: LaunchConf
     """HCCL's host ports are free.
 
     ## Why it matters
-    HCCL listens on fixed host ports. One that another program holds, most often the last run's left-over, ends the job
-    at its start (EI0019, "have already been bound").
+    HCCL listens on fixed host ports. One that another program holds, most often a leftover process of the last run,
+    ends the job at its start (EI0019, "have already been bound").
 
     ## What to do
-    See who it is on {host}: `ss -tanp "sport = :{port}"`. End a left-over of yours (`kill {pid}`); leave another user's
-    job alone and give yours other ports: `export HCCL_IF_BASE_PORT=...` on all ranks.
+    Find the process on {host}: `ss -tanp "sport = :{port}"`. End a leftover process of your own (`kill {pid}`); leave
+    another user's job alone and give yours other ports: `export HCCL_IF_BASE_PORT=...` on all ranks.
 
     ## Source
     HCCL documentation, EI0019 and HCCL_IF_BASE_PORT. A socket of an outgoing connection blocks the port as well as

@@ -12,8 +12,8 @@ def hccl_ports_beyond_range(npus: PerHost[NpuInventory], launch: LaunchConfig) -
     """All 32 host ports that HCCL takes from HCCL_IF_BASE_PORT exist.
 
     ## Why it matters
-    The last port there is has the number 65535. HCCL accepts a base up to 65520, from which 16 ports are left: a host
-    with more ranks, or a second group, finds none (EI0019).
+    The highest port number is 65535. HCCL accepts a base up to 65520, which leaves 16 ports: a host with more ranks, or
+    a second group, finds no free port (EI0019).
 
     ## What to do
     `export HCCL_IF_BASE_PORT=60000` on all ranks, or another base of at most 65504, and reserve the 32 ports from it.
@@ -25,7 +25,7 @@ def hccl_ports_beyond_range(npus: PerHost[NpuInventory], launch: LaunchConfig) -
     last = base + HCCL_PORTS - 1
     if last > 65535 and required_hccl_ports(launch)[:1] == [base]:
         yield Finding(
-            "HCCL_IF_BASE_PORT is {base}, and {missing} of the {ports} ports from it do not exist",
+            "HCCL_IF_BASE_PORT is {base}: {missing} of its {ports} ports would be above 65535",
             base=base,
             missing=last - 65535,
             ports=HCCL_PORTS,

@@ -11,11 +11,11 @@ def hccl_ports_half_reserved(ports: ReservedPorts, npus: NpuInventory, launch: L
     """Where HCCL's first 16 host ports are reserved, so are the other 16.
 
     ## Why it matters
-    Older guides say 60000-60015. HCCL of today takes 32 ports from its base, and the upper half may be in use when the
+    Older guides say 60000-60015. Current HCCL takes 32 ports from its base, and the upper half may be in use when the
     job starts (EI0019, "have already been bound").
 
     ## What to do
-    On {host}, with what is reserved already kept: `sysctl -w net.ipv4.ip_local_reserved_ports={merged}`, and for good:
+    On {host}, existing reservations included: `sysctl -w net.ipv4.ip_local_reserved_ports={merged}`, and permanently:
     `echo "net.ipv4.ip_local_reserved_ports = {merged}" >> /etc/sysctl.d/99-zz-cluster.conf`.
 
     ## Source
@@ -26,6 +26,7 @@ def hccl_ports_half_reserved(ports: ReservedPorts, npus: NpuInventory, launch: L
     lost = [port for port in hccl_ports if ports.kernel_may_assign(port)]
     if lost and lost[0] not in hccl_ports[:16]:
         yield Finding(
-            "ports {ports} may be given to any outgoing connection, from local ports {range}; {observed}, expected {expected}",
+            "ports {ports} may be assigned to any outgoing connection (local ports {range}); {observed}, "
+            "expected {expected}",
             **ports.finding_values(lost, hccl_ports, [launch.master_port]),
         )

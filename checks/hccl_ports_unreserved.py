@@ -8,27 +8,28 @@ from doctor.job import LaunchConfig
 
 @check(severity=ERROR, area="kernel")
 def hccl_ports_unreserved(ports: ReservedPorts, npus: NpuInventory, launch: LaunchConfig) -> Iterator[Finding]:
-    """No program can be given one of HCCL's first 16 host ports by chance.
+    """The kernel cannot assign HCCL's first 16 host ports to other programs.
 
     ## Why it matters
-    HCCL listens on fixed host ports, 60000 and up unless HCCL_IF_BASE_PORT says otherwise. They lie among those that
-    the kernel hands to outgoing connections, so any program may hold one of them just when the job starts: EI0019,
-    "have already been bound", once in many starts.
+    HCCL listens on fixed host ports, 60000 and up unless HCCL_IF_BASE_PORT is set. They lie in the range that the
+    kernel assigns to outgoing connections, so any program may hold one of them when the job starts. Then, now and then,
+    the start fails: EI0019, "have already been bound".
 
     ## What to do
-    On {host}, with what is reserved already kept: `sysctl -w net.ipv4.ip_local_reserved_ports={merged}`, and for good:
+    On {host}, existing reservations included: `sysctl -w net.ipv4.ip_local_reserved_ports={merged}`, and permanently:
     `echo "net.ipv4.ip_local_reserved_ports = {merged}" >> /etc/sysctl.d/99-zz-cluster.conf`. In a container with a
     network of its own: `docker run --sysctl net.ipv4.ip_local_reserved_ports={merged}`.
 
     ## Source
     HCCL documentation, HCCL_IF_BASE_PORT, HCCL_HOST_SOCKET_PORT_RANGE and EI0019: reserve the ports, 32 from the base.
-    Kernel documentation, ip-sysctl: a write replaces the whole list; ports outside ip_local_port_range are never
-    handed out, so they need no reservation. That 17 to 32 are missing is told by hccl-ports-half-reserved.
+    Kernel documentation, ip-sysctl: a write replaces the whole list; ports outside ip_local_port_range are never handed
+    out, so they need no reservation. hccl-ports-half-reserved reports that 17 to 32 are missing.
     """
     hccl_ports = required_hccl_ports(launch)
     lost = [port for port in hccl_ports[:16] if ports.kernel_may_assign(port)]
     if lost:
         yield Finding(
-            "ports {ports} may be given to any outgoing connection, from local ports {range}; {observed}, expected {expected}",
+            "ports {ports} may be assigned to any outgoing connection (local ports {range}); {observed}, "
+            "expected {expected}",
             **ports.finding_values(lost, hccl_ports, [launch.master_port]),
         )

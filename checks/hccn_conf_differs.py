@@ -17,25 +17,25 @@ def hccn_conf_differs(
     """The NPUs' network settings are those of /etc/hccn.conf.
 
     ## Why it matters
-    The NPU holds what is in use now, the file what every start of the host sets. Where they differ, the job works
-    until a restart and then does not: the NPU comes up with another address, or none.
+    The NPU holds the settings in use now; the file holds those that every start of the host applies. Where they differ,
+    the job works until a restart and then does not: the NPU comes up with another address, or none.
 
     ## What to do
-    Set it again with hccn_tool, which writes both: `hccn_tool -i {npu} -ip -s address A netmask M`,
-    `-gateway -s gateway G`, `-netdetect -s address D`. If the file is right and the NPU wrong:
-    `hccn_tool -i {npu} -cfg recovery`, while no job runs.
+    Set them again with hccn_tool, which writes both: `hccn_tool -i {npu} -ip -s address A netmask M`, `-gateway -s
+    gateway G`, `-netdetect -s address D`. If the file is right and the NPU wrong: `hccn_tool -i {npu} -cfg recovery`,
+    while no job runs.
 
     ## Source
-    The driver's public source (cfg.c and the recovery code): hccn_tool's set commands write the file, recovery
-    reads it. With udhcpc_enable the address and the gateway come from DHCP and are not looked at here; a bond has
-    an address of its own.
+    The driver's public source (cfg.c and the recovery code): hccn_tool's set commands write the file, recovery reads
+    it. With udhcpc_enable the address and the gateway come from DHCP and are not checked here; a bond has an address of
+    its own.
     """
     live = dict(_live_settings(addresses, gateways, detect))
     held = sorted({npu for (npu, _), value in live.items() if value})
     if conf is None and not held:
         raise Skip("no NPU has a setting that could be lost")
     if conf is None:
-        template = "/etc/hccn.conf does not exist: the next start of the host takes the settings of NPU {npus} away"
+        template = "/etc/hccn.conf does not exist: NPU {npus} will lose its settings at the next start of the host"
         yield Finding(template, npu=held[0], npus=held)
         return
     for npu in sorted({npu for npu, _ in live}):

@@ -17,8 +17,8 @@ def hccs_unreachable(
     until a timeout of minutes, and the message names the ranks that waited, not the cause.
 
     ## What to do
-    Look at the NPU that is named: `hccn_tool -i {npu} -vnic -g`, `npu-smi info -t spod-info -i CARD -c CHIP`, then at
-    the super pod's switches. Try again from {first}, as root: `hccn_tool -i {npu} -hccs_ping -g address {address}`.
+    Check the NPU that is named: `hccn_tool -i {npu} -vnic -g`, `npu-smi info -t spod-info -i CARD -c CHIP`, then the
+    super pod's switches. Try again from {first}, as root: `hccn_tool -i {npu} -hccs_ping -g address {address}`.
 
     ## Source
     Each NPU pings the NPU of its own number on up to four other hosts of its super pod with `hccn_tool -hccs_ping`,

@@ -7,11 +7,11 @@ from doctor.facts.names import HostNames
 
 @check(severity=WARNING, area="connectivity")
 def host_name_ambiguous(names: PerHost[HostNames]) -> Iterator[Finding]:
-    """Every host name means the same host everywhere.
+    """Every host name resolves to the same host everywhere.
 
     ## Why it matters
-    A stale line in one /etc/hosts sends one host's connections to an address that is gone, or to another machine: the
-    job waits at its start, and all other hosts look fine.
+    A stale line in one /etc/hosts sends one host's connections to an address that is no longer in use, or to another
+    machine: the job waits at its start, and all other hosts look fine.
 
     ## What to do
     Compare `getent hosts {name}` on {host} with another host and make them agree: correct the line in /etc/hosts on
@@ -22,7 +22,7 @@ def host_name_ambiguous(names: PerHost[HostNames]) -> Iterator[Finding]:
     when they have no address in common. Loopback addresses are left to host-name-is-loopback.
     """
     if len(names) < 2:
-        raise Skip("one host alone agrees with itself")
+        raise Skip("only one host: nothing to compare")
     meanings: dict[str, dict[str, frozenset[str]]] = defaultdict(dict)
     for host, host_names in names.items():
         for name, meaning in host_names.names.items():
@@ -35,9 +35,9 @@ def host_name_ambiguous(names: PerHost[HostNames]) -> Iterator[Finding]:
         tie = any(address_set.isdisjoint(norms[0]) for address_set in norms)
         outlier_hosts = [host for host, address_set in by_host.items() if tie or address_set.isdisjoint(norms[0])]
         for host_answer in sorted({tuple(sorted(by_host[host])) for host in outlier_hosts}):
-            expected = "the same everywhere; no majority tells which" if tie else ", ".join(sorted(norms[0]))
+            expected = "the same everywhere; no majority shows which" if tie else ", ".join(sorted(norms[0]))
             yield Finding(
-                "{name} means {addresses} here; expected {expected}",
+                "{name} resolves to {addresses}; expected {expected}",
                 hosts=[host for host in outlier_hosts if by_host[host] == frozenset(host_answer)],
                 name=name,
                 addresses=list(host_answer),

@@ -9,12 +9,12 @@ from doctor.facts.visit import Reachability
 def host_name_is_loopback(
     names: HostNames, others: PerHost[HostNames], fleet: PerHost[Reachability]
 ) -> Iterator[Finding]:
-    """Every host's own name leads to an address that the other hosts can reach.
+    """Every host's own name resolves to an address that the other hosts can reach.
 
     ## Why it matters
-    A program that looks up its own name to learn its address tells the others 127.0.0.1 or 127.0.1.1, and they connect
-    to themselves. Gloo fails so ("Connection refused, remote=[127.0.0.1]"); a rank table made by `hccl_tools.py` gets a
-    loopback server_id; a launcher that asks for rank 0 by name waits on the wrong address.
+    A program that looks up its own host name to find its address announces 127.0.0.1 or 127.0.1.1, and the others
+    connect to themselves. Gloo fails this way ("Connection refused, remote=[127.0.0.1]"); a rank table made by
+    `hccl_tools.py` gets a loopback server_id; a launcher that asks for rank 0 by name waits on the wrong address.
 
     ## What to do
     On {host}, take the name out of the line of {address} in /etc/hosts and give it a line with the host's real address:
@@ -27,12 +27,12 @@ def host_name_is_loopback(
     `gethostbyname(gethostname())`.
     """
     if len(fleet) < 2:
-        raise Skip("one host alone can use its loopback address")
+        raise Skip("only one host: its loopback address is enough")
     meaning = names.own_resolution
     if meaning.is_loopback:
         address = next(candidate for candidate in meaning.addresses if candidate not in meaning.non_loopback)
         yield Finding(
-            "its own name {name} means {address} on it",
+            "its own name {name} resolves to {address}",
             name=names.own,
             address=address,
             observed=f"{names.own} is {', '.join(meaning.addresses)}",

@@ -7,7 +7,7 @@ from doctor.facts.names import HostNames
 
 @check(severity=ERROR, area="connectivity")
 def host_name_repeated(names: PerHost[HostNames]) -> Iterator[Finding]:
-    """Every host calls itself by a name of its own.
+    """Every host has a unique host name.
 
     ## Why it matters
     MindSpore and MPI launchers count the ranks of a host by its name. Two hosts with one name look like a single host
@@ -15,24 +15,24 @@ def host_name_repeated(names: PerHost[HostNames]) -> Iterator[Finding]:
     take one device. NCCL and HCCL logs of the two can no longer be told apart.
 
     ## What to do
-    Give each a name of its own: `hostnamectl set-hostname NAME` on {host}, and the same name in /etc/hosts everywhere.
+    Give each host a unique name: `hostnamectl set-hostname NAME` on {host}, and the same name in /etc/hosts everywhere.
     In containers: `docker run --hostname NAME`, or `--net=host --uts=host`.
 
     ## Source
     MindSpore documentation, msrun ("host names must differ on all nodes"), and its FAQ on distributed configuration.
     """
     if len(names) < 2:
-        raise Skip("one host alone shares its name with no other")
+        raise Skip("only one host: nothing to compare")
     called = defaultdict(list)
     for host, host_names in names.items():
         called[host_names.own.lower()].append(host)
     for name, hosts in sorted(called.items()):
         if len(hosts) > 1:
             yield Finding(
-                "{count} hosts call themselves {name}",
+                "{count} hosts have the host name {name}",
                 hosts=hosts,
                 name=name,
                 count=len(hosts),
                 observed=f"{len(hosts)} hosts named {name}",
-                expected="one name a host",
+                expected="a unique name for each host",
             )

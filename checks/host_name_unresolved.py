@@ -7,15 +7,16 @@ from doctor.job import limit_items
 
 @check(severity=WARNING, area="connectivity")
 def host_name_unresolved(names: PerHost[HostNames]) -> Iterator[Finding]:
-    """Every host finds the address of every host of the fleet by its name.
+    """Every host can resolve the name of every host of the fleet.
 
     ## Why it matters
-    torchrun, mpirun, DeepSpeed and msrun hand host names from host to host: rank 0 announces its name, the others look
-    it up. One host that cannot ends with "Name or service not known", all others wait for it until the time-out.
+    torchrun, mpirun, DeepSpeed and msrun pass host names from host to host: rank 0 announces its name, the others look
+    it up. A host that cannot resolve it ends with "Name or service not known", and all others wait for it until the
+    timeout.
 
     ## What to do
-    Add the missing lines to /etc/hosts on {host}, the same as on the other hosts, or mend its name server:
-    `getent hosts {first}` must print an address. In a container: `--net=host`, or `--add-host NAME:ADDRESS`.
+    Add the missing lines to /etc/hosts on {host}, the same as on the other hosts, or fix its name server: `getent hosts
+    {first}` must print an address. In a container: `--net=host`, or `--add-host NAME:ADDRESS`.
 
     ## Source
     PyTorch `dynamic_rendezvous.py` (the agent of rank 0 publishes its own host name as MASTER_ADDR); MindSpore
@@ -23,7 +24,7 @@ def host_name_unresolved(names: PerHost[HostNames]) -> Iterator[Finding]:
     all can resolve, and that none calls itself, is taken for an alias of the SSH configuration and not judged.
     """
     if len(names) < 2:
-        raise Skip("one host alone looks up no other")
+        raise Skip("only one host: it looks up no other")
     resolvable_names = {
         name for host_names in names.values() for name, meaning in host_names.names.items() if meaning.addresses
     }

@@ -10,8 +10,8 @@ def host_unreachable(reach: Reachability) -> Iterator[Finding]:
     """Every host answers over SSH.
 
     ## Why it matters
-    A host that cannot be reached cannot be judged, and very likely cannot take part in the job.
-    Everything else is unknown on it; this finding stands for all of that.
+    A host that cannot be reached cannot be checked, and very likely cannot take part in the job. All other checks are
+    unknown on it; this finding stands for them.
 
     ## What to do
     {hint}

@@ -6,7 +6,7 @@ from doctor.facts.python_env import JobPython
 
 @check(severity=ERROR, area="versions")
 def job_python_missing(python: JobPython) -> Iterator[Finding]:
-    """The job's interpreter is on every host.
+    """The job's interpreter exists on every host.
 
     ## Why it matters
     The launcher starts it by this name on every host; where it is missing, no rank starts, and the others wait.
@@ -21,4 +21,4 @@ def job_python_missing(python: JobPython) -> Iterator[Finding]:
     if not python.asked:
         raise Skip("no interpreter was named with --python")
     if not python.path:
-        yield Finding("there is no interpreter {expected}", expected=python.asked, observed="nothing that can be run")
+        yield Finding("the interpreter {expected} was not found", expected=python.asked, observed="no executable file")

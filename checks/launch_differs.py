@@ -9,10 +9,10 @@ from doctor.job.variables import JOB_WIDE
 
 @check(severity=ERROR, area="ranks")
 def launch_differs(launch: LaunchConfig) -> Iterator[Finding]:
-    """Every host is told the same meeting place and the same number of ranks.
+    """All hosts have the same rendezvous address and the same number of ranks.
 
     ## Why it matters
-    Ranks with another MASTER_ADDR or MASTER_PORT wait for a store that nobody opens; with another WORLD_SIZE the store
+    Ranks with another MASTER_ADDR or MASTER_PORT wait for a store that no rank opens; with another WORLD_SIZE the store
     waits for ranks that do not exist. Either way the job hangs at its start until a timeout of minutes.
 
     ## What to do
@@ -26,7 +26,7 @@ def launch_differs(launch: LaunchConfig) -> Iterator[Finding]:
     Kubernetes does.
     """
     if not launch.env_by_host:
-        raise Skip("only doctor node sees each host's own environment")
+        raise Skip("only `doctor node` sees each host's own environment")
     for variable in JOB_WIDE:
         hosts_by_value: dict[str, list[str]] = defaultdict(list)
         for host, environ in launch.env_by_host.items():
@@ -51,11 +51,11 @@ def _drop_master(hosts_by_value: dict[str, list[str]]) -> None:
 def _findings(variable: str, hosts_by_value: Mapping[str, list[str]]) -> Iterator[Finding]:
     most = max(len(hosts) for hosts in hosts_by_value.values())
     norms = [value for value, hosts in hosts_by_value.items() if len(hosts) == most]
-    expected = norms[0] or "not set" if len(norms) == 1 else "the same everywhere; no majority tells which"
+    expected = norms[0] or "not set" if len(norms) == 1 else "the same everywhere; no majority shows which"
     for value, hosts in sorted(hosts_by_value.items()):
         if len(norms) > 1 or value != norms[0]:
             yield Finding(
-                "{variable} is {value} here; expected {expected}",
+                "{variable} is {value}; expected {expected}",
                 hosts=hosts,
                 variable=variable,
                 value=value or "not set",

@@ -8,11 +8,11 @@ from doctor.job import EnvSetting, LaunchConfig, invalid_settings, product_famil
 
 @check(severity=ERROR, area="ranks")
 def launch_settings_invalid(launch: LaunchConfig, products: PerHost[NpuProduct] | None) -> Iterator[Finding]:
-    """Every variable of HCCL, torch and MindSpore that is set here has a value that its reader takes.
+    """Every variable of HCCL, torch and MindSpore that is set has a valid value.
 
     ## Why it matters
     HCCL stops at a value that is out of range (EI0001), on every rank that has it. Others are read only in part: of
-    ASCEND_RT_VISIBLE_DEVICES, what follows the first space is not seen.
+    ASCEND_RT_VISIBLE_DEVICES, what follows the first space is ignored.
 
     ## What to do
     Correct the variable where the job is launched, or unset it. This check sees the variables of the shell that runs
@@ -31,14 +31,16 @@ def launch_settings_invalid(launch: LaunchConfig, products: PerHost[NpuProduct] 
         except Unreadable:
             yield from map(_finding, sorted(always))
             names = ", ".join(sorted({setting.variable for setting in depends}))
-            raise Unreadable(f"{names}: whether the value is right depends on the product; say --product") from None
+            raise Unreadable(
+                f"{names}: whether the value is valid depends on the product; name it with --product"
+            ) from None
     yield from map(_finding, sorted(always))
 
 
 def _finding(setting: EnvSetting) -> Finding:
     observed = setting.value or '""'
     return Finding(
-        "{variable} has a value that is not accepted",
+        "{variable} has an invalid value",
         variable=setting.variable,
         observed=observed,
         expected=setting.expected,

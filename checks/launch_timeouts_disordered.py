@@ -9,12 +9,11 @@ DEFAULT_EXEC_TIMEOUT_S = 1836.0
 
 @check(severity=WARNING, area="ranks")
 def launch_timeouts_disordered(launch: LaunchConfig) -> Iterator[Finding]:
-    """HCCL waits less for a connection than for an operation, and torch_npu more than both.
+    """HCCL's connect timeout is below its operation timeout, and torch_npu's event timeout is above both.
 
     ## Why it matters
-    When the outer time is the shorter one, the job is ended by the wrong watchman, and the message that tells which
-    rank was late never comes. With a rank table, ranks find each other only after all have started: torch_npu asks
-    for at least 300 s to connect.
+    If the outer timeout is the shorter one, it ends the job first, and the message that names the late rank never
+    appears. With a rank table, ranks connect only after all have started: torch_npu asks for at least 300 s to connect.
 
     ## What to do
     HCCL_CONNECT_TIMEOUT < HCCL_EXEC_TIMEOUT < HCCL_EVENT_TIMEOUT, for example 300, 1836 and 1868.

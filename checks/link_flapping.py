@@ -11,11 +11,11 @@ MAX_CHANGES = 4
 
 @check(severity=WARNING, area="links")
 def link_flapping(history: LinkHistory) -> Iterator[Finding]:
-    """No NPU's link went up and down again and again in the last 24 hours.
+    """No NPU's link went up and down repeatedly in the last 24 hours.
 
     ## Why it matters
-    Each gap costs the transfers on it their retries; a longer one ends the job with an error CQE (EI0013), hours
-    into it. A link that flaps is on its way out: a dirty or loose module, a bad fibre, a failing switch port.
+    Each gap costs the transfers on it their retries; a longer one ends the job with an error CQE (EI0013), hours into
+    it. A flapping link is about to fail: a dirty or loose module, a bad fibre, a failing switch port.
 
     ## What to do
     `hccn_tool -i {npu} -link_stat -g` for the times, `-optical -g` for the module; clean or reseat it, then the
@@ -28,7 +28,8 @@ def link_flapping(history: LinkHistory) -> Iterator[Finding]:
         recent = [when for when, _ in record.changes if when > record.device_time - WINDOW]
         if len(recent) > MAX_CHANGES:
             yield Finding(
-                "the link of NPU {npu} changed {observed} times in 24 hours, last at {last}; expected at most {expected}",
+                "the link of NPU {npu} changed {observed} times in 24 hours, last at {last}; "
+                "expected at most {expected}",
                 npu=npu,
                 last=max(recent).isoformat(sep=" "),
                 observed=len(recent),

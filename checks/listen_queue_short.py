@@ -32,8 +32,8 @@ def listen_queue_short(
     Huawei, HCCL Test guide, "Execution": the master's concurrent connections are limited by somaxconn and
     tcp_max_syn_backlog, set them by the size of the cluster, for example to 65535. The kernel takes the smaller of
     somaxconn and what the program asks for (listen(2)); PyTorch's store asks for 16384 or for all there is, so this is
-    the end that can be short. The number wanted is four connections a rank and at least 256. Linux has 4096 by default
-    since 5.4, enough for 1024 ranks, and 128 before. A host whose devices are not known counts as 8 ranks.
+    the end that can be short. The number required is four connections a rank and at least 256. Linux has 4096 by
+    default since 5.4, enough for 1024 ranks, and 128 before. A host whose devices are not known counts as 8 ranks.
     """
     ranks, required = expected_connections(launch, fleet, npus, gpus)
     if queues.somaxconn < required:

@@ -6,14 +6,14 @@ from doctor.facts.hccn import DeviceLinks, Neighbours
 
 @check(severity=WARNING, area="links")
 def lldp_empty(neighbours: PerHost[Neighbours], links: PerHost[DeviceLinks] | None) -> Iterator[Finding]:
-    """Every NPU whose link is up hears its neighbour.
+    """Every NPU whose link is up receives LLDP from its neighbour.
 
     ## Why it matters
-    Where the other NPUs hear their switch, one that does not is on a wrong or misconfigured port, or its link is up
-    and carries nothing.
+    Where the other NPUs receive LLDP from their switch, one that does not is on a wrong or misconfigured port, or its
+    link is up and carries nothing.
 
     ## What to do
-    Follow the cable of NPU {npu} on {host}; see that the switch port sends LLDP. `hccn_tool -i {npu} -lldp -g`
+    Follow the cable of NPU {npu} on {host}; make sure that the switch port sends LLDP. `hccn_tool -i {npu} -lldp -g`
     stays empty for up to 30 s after a link comes up.
 
     ## Source
@@ -21,13 +21,13 @@ def lldp_empty(neighbours: PerHost[Neighbours], links: PerHost[DeviceLinks] | No
     anything, LLDP is switched off, and nothing is said.
     """
     if not any(host_neighbours.by_npu for host_neighbours in neighbours.values()):
-        raise Skip("no NPU hears a neighbour: no switch here sends LLDP")
+        raise Skip("no NPU receives LLDP: no switch sends it")
     for host, host_neighbours in neighbours.items():
         states = links[host].by_npu if links and host in links else {}
         npus = [npu for npu in host_neighbours.without_neighbour if states.get(npu, "UP") == "UP"]
         if npus:
             yield Finding(
-                "no neighbour heard by NPU {npus}, although the link is up; others hear theirs",
+                "no LLDP received by NPU {npus}, although the link is up; other NPUs receive it",
                 hosts=[host],
                 npu=npus[0],
                 npus=npus,

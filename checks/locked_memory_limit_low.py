@@ -24,8 +24,8 @@ def locked_memory_limit_low(
     is small, registering it fails: "ibv_reg_mr failed with error Cannot allocate memory", "ibv_create_qp failed".
 
     ## What to do
-    On {host}: a line `* - memlock unlimited` in /etc/security/limits.conf, then log in again. In a container:
-    `docker run --ulimit memlock=-1`. For a service: `LimitMEMLOCK=infinity`; slurmd and sshd hand theirs to the job.
+    On {host}: a line `* - memlock unlimited` in /etc/security/limits.conf, then log in again. In a container: `docker
+    run --ulimit memlock=-1`. For a service: `LimitMEMLOCK=infinity`; slurmd and sshd pass theirs on to the job.
 
     ## Source
     NVIDIA, NCCL troubleshooting and container guides (`--ulimit memlock=-1`); ibv_reg_mr(3) and mlock(2): pinned

@@ -7,7 +7,7 @@ from doctor.job import LaunchConfig
 
 @check(severity=ERROR, area="connectivity")
 def master_address_unresolved(names: HostNames, fleet: PerHost[HostNames], launch: LaunchConfig) -> Iterator[Finding]:
-    """Every host finds the address of MASTER_ADDR.
+    """Every host can resolve MASTER_ADDR.
 
     ## Why it matters
     Each rank connects to MASTER_ADDR before anything else. Where the name has no address the ranks of that host end at
@@ -30,7 +30,7 @@ def master_address_unresolved(names: HostNames, fleet: PerHost[HostNames], launc
     meaning = names.names[launch.master_addr]
     if not meaning.addresses:
         yield Finding(
-            "MASTER_ADDR {name} has no address: {reason}",
+            "MASTER_ADDR {name} does not resolve: {reason}",
             name=launch.master_addr,
             reason=meaning.error,
             observed=meaning.error,

@@ -8,7 +8,7 @@ from doctor.job import LaunchConfig
 
 @check(severity=ERROR, area="ranks")
 def master_port_among_hccl_ports(npus: PerHost[NpuInventory], launch: LaunchConfig) -> Iterator[Finding]:
-    """MASTER_PORT is none of the host ports that HCCL takes.
+    """MASTER_PORT is not one of the host ports that HCCL uses.
 
     ## Why it matters
     The store listens on MASTER_PORT before HCCL starts. HCCL then finds its own port taken (EI0019, "have already been
@@ -21,7 +21,7 @@ def master_port_among_hccl_ports(npus: PerHost[NpuInventory], launch: LaunchConf
     HCCL documentation, HCCL_IF_BASE_PORT (32 ports from the base) and EI0019.
     """
     if not launch.master_addr:
-        raise Skip("MASTER_ADDR is not given, so nothing tells of a MASTER_PORT")
+        raise Skip("MASTER_ADDR is not given, so no MASTER_PORT is known")
     if launch.master_port in required_hccl_ports(launch):
         yield Finding(
             "MASTER_PORT {port} is one of HCCL's ports, {hccl}",

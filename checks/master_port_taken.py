@@ -18,8 +18,8 @@ def master_port_taken(
     the store of another run, the ranks join the wrong job or wait for ever.
 
     ## What to do
-    See who it is on {host}: `ss -tlnp "sport = :{port}"`. End a left-over of yours (`kill {pid}`), or choose another
-    port on all hosts: `export MASTER_PORT=...`. If that is the job that you look at, all is well.
+    Find the process on {host}: `ss -tlnp "sport = :{port}"`. End a leftover process of your own (`kill {pid}`), or
+    choose another port on all hosts: `export MASTER_PORT=...`. If it is the running job itself, nothing is wrong.
 
     ## Source
     PyTorch, environment variable initialization (MASTER_PORT: "a free port on the machine with rank 0"); for MindSpore
@@ -28,9 +28,9 @@ def master_port_taken(
     if not launch.master_addr:
         raise Skip("MASTER_ADDR is not given")
     if launch.env.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
-        raise Skip("torchrun has started this: its agent listens there for the ranks")
+        raise Skip("started by torchrun: its agent listens there for the ranks")
     if not names.is_master(launch.master_addr, addresses.addresses):
-        raise Skip(f"it is not the host of MASTER_ADDR, {launch.master_addr}")
+        raise Skip(f"not the host of MASTER_ADDR, {launch.master_addr}")
     holders = [socket for socket in listeners.on_port(launch.master_port) if socket.listening]
     if holders:
         first = holders[0]

@@ -12,11 +12,11 @@ from doctor.job import LaunchConfig
 def master_port_unreserved(
     ports: ReservedPorts, names: HostNames, addresses: HostAddresses, npus: NpuInventory | None, launch: LaunchConfig
 ) -> Iterator[Finding]:
-    """No program can be given MASTER_PORT by chance on the host of MASTER_ADDR.
+    """The kernel cannot assign MASTER_PORT to another program on the host of MASTER_ADDR.
 
     ## Why it matters
-    A port from the range of outgoing connections may be held by any program just when the job starts: "Address already
-    in use", once in many starts, and not to be repeated.
+    A port from the range of outgoing connections may be held by any program when the job starts: "Address already in
+    use", now and then, and not reproducibly.
 
     ## What to do
     Choose a port below {first} on all hosts (`export MASTER_PORT=29500`), or reserve this one on {host}:
@@ -29,10 +29,11 @@ def master_port_unreserved(
     if not launch.master_addr:
         raise Skip("MASTER_ADDR is not given")
     if not names.is_master(launch.master_addr, addresses.addresses):
-        raise Skip(f"it is not the host of MASTER_ADDR, {launch.master_addr}")
+        raise Skip(f"not the host of MASTER_ADDR, {launch.master_addr}")
     if ports.kernel_may_assign(launch.master_port):
         hccl = required_hccl_ports(launch) if npus and launch.hccl_ports else []
         yield Finding(
-            "port {ports} may be given to any outgoing connection, from local ports {range}; {observed}, expected {expected}",
+            "port {ports} may be assigned to any outgoing connection (local ports {range}); {observed}, "
+            "expected {expected}",
             **ports.finding_values([launch.master_port], [launch.master_port], hccl),
         )

@@ -11,11 +11,12 @@ def memory_short(memory: HostMemory) -> Iterator[Finding]:
     """At least a tenth of the host's memory is available.
 
     ## Why it matters
-    Where memory ends the kernel kills the largest process, most often a rank (exit by signal 9), or HCCL cannot get its
-    buffers (EI0007). A host that is short before the job starts is in use by somebody else, or by a left-over.
+    When memory runs out the kernel kills the largest process, most often a rank (exit by signal 9), or HCCL cannot get
+    its buffers (EI0007). A host that is short before the job starts is in use by somebody else, or by a leftover
+    process.
 
     ## What to do
-    See who has it on {host}: `ps -eo pid,user,rss,etime,args --sort=-rss | head`.
+    Find the processes that hold it on {host}: `ps -eo pid,user,rss,etime,args --sort=-rss | head`.
 
     ## Source
     proc_meminfo(5), MemAvailable: what programs can get without swapping. The share is ours.

@@ -10,24 +10,24 @@ from doctor.facts.visit import Reachability
 def neighbour_is_direct_fibre(
     neighbours: PerHost[Neighbours], addresses: PerHost[DeviceAddresses] | None, reach: PerHost[Reachability]
 ) -> Iterator[Finding]:
-    """Between more than two hosts every NPU hangs on a switch; between two, a fibre joins equal NPU numbers.
+    """With more than two hosts every NPU is connected to a switch; with two, a fibre joins equal NPU numbers.
 
     ## Why it matters
-    A fibre from NPU to NPU joins those two and nobody else: with a third host HCCL finds no way and times out. Two
+    A fibre from NPU to NPU joins those two and nobody else: with a third host HCCL finds no path and times out. Two
     hosts may be joined that way, number by number; a crossed fibre then leads to an NPU in another segment.
 
     ## What to do
-    Put NPU {npu} of {host} on the switch; or for two hosts, move the fibre to the NPU of the same number.
+    Connect NPU {npu} of {host} to the switch; or for two hosts, move the fibre to the NPU of the same number.
 
     ## Source
     The vendor's pre-check reads the system description in `hccn_tool -lldp -g`: `Routing` is a switch, `AscendNPU` a
     direct fibre. HCCL builds no full mesh over direct fibres. Pairs of hosts joined number by number are in use.
     """
     if len(reach) < 2:
-        raise Skip("there is one host, and its neighbours may be anything")
+        raise Skip("only one host: any neighbour is valid")
     neighbour_by_npu = flatten_by_npu(neighbours)
     if not neighbour_by_npu:
-        raise Skip("no NPU hears a neighbour")
+        raise Skip("no NPU receives LLDP from a neighbour")
     owners = {str(interface.ip): host_npu for host_npu, interface in flatten_by_npu(addresses or {}).items()}
     for (host, npu), neighbour in neighbour_by_npu.items():
         if neighbour.kind != "npu":
@@ -38,7 +38,7 @@ def neighbour_is_direct_fibre(
         other = f"NPU {far[1]} of {far[0]}" if far else f"an NPU, {neighbour.address or neighbour.mac}"
         expected = f"NPU {npu} of the other host" if len(reach) == 2 else f"a switch, for {len(reach)} hosts"
         yield Finding(
-            "a fibre leads from NPU {npu} straight to {observed}; expected {expected}",
+            "a fibre leads from NPU {npu} directly to {observed}; expected {expected}",
             hosts=[host],
             npu=npu,
             observed=other,

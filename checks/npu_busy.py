@@ -7,16 +7,16 @@ from doctor.facts.processes import NpuProcesses
 
 @check(severity=ERROR, area="devices")
 def npu_busy(table: NpuTable, holders: NpuProcesses | None) -> Iterator[Finding]:
-    """No process is left on an NPU.
+    """No process holds an NPU.
 
     ## Why it matters
-    What an earlier job left behind keeps its memory and its ports on the NPU: the next job fails with `Failed to
+    A leftover process of an earlier job keeps its memory and its ports on the NPU: the next job fails with `Failed to
     initialize the HCCP process ... Maybe the last training process is running` (EJ0001), with a port in use (EI0020),
-    or for want of memory.
+    or out of memory.
 
     ## What to do
-    See whose it is: `ps -o user,pid,lstart,args -p {pid}` on {host}. When nobody needs it: `kill {pid}`, then
-    `kill -9 {pid}`, and wait ten seconds.
+    Find its owner: `ps -o user,pid,lstart,args -p {pid}` on {host}. When nobody needs it: `kill {pid}`, then `kill -9
+    {pid}`, and wait ten seconds.
 
     ## Source
     The process table of `npu-smi info`, not the memory in use, which is 3 to 4 GB on an idle NPU.

@@ -7,15 +7,15 @@ from doctor.facts.npu import NpuInventory
 
 @check(severity=ERROR, area="devices")
 def npu_count_differs(inventory: PerHost[NpuInventory]) -> Iterator[Finding]:
-    """Every host has as many NPUs as the others.
+    """All hosts have the same number of NPUs.
 
     ## Why it matters
-    A job is started with one number of processes a host. Where an NPU is missing, the last process gets
-    `Invalid device ID` (107001), and all the other ranks wait for it.
+    A job starts the same number of processes on each host. Where an NPU is missing, the last process gets `Invalid
+    device ID` (107001), and all the other ranks wait for it.
 
     ## What to do
-    Compare the PCI bus with the device files: `lspci -n -d 19e5: | wc -l` and `ls /dev/davinci[0-9]*`. An NPU that is
-    missing on the bus too is a matter of card, slot or BIOS; one that is on the bus only is a matter of the driver.
+    Compare the PCI bus with the device files: `lspci -n -d 19e5: | wc -l` and `ls /dev/davinci[0-9]*`. For an NPU that
+    is missing on the bus too, check card, slot and BIOS; for one that is on the bus only, check the driver.
 
     ## Source
     The hosts are compared with each other by the files /dev/davinci0 and on; the majority is the norm.

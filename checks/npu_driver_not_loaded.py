@@ -10,13 +10,13 @@ def npu_driver_not_loaded(start: NpuStart, inventory: NpuInventory) -> Iterator[
     """The NPU driver is loaded and answers npu-smi.
 
     ## Why it matters
-    Without it no process gets an NPU. Three things end in the same message of npu-smi (-8005): the module is not
-    loaded, driver or firmware was installed and the host not restarted, or the user may not open the device files.
+    Without it no process gets an NPU. Three faults give the same message of npu-smi (-8005): the module is not loaded,
+    driver or firmware was installed and the host not restarted, or the user may not open the device files.
 
     ## What to do
-    Not loaded: `lsmod | grep -i drv_` is empty; a kernel that changed after the driver was installed needs the driver
-    installed anew, then `reboot`. Installed since the last start: `reboot`. In use (-8020): end what
-    `fuser -v /dev/davinci*` names. Libraries: look at `ldconfig -p | grep libdcmi` and /usr/local/dcmi.
+    Not loaded: `lsmod | grep -i drv_` is empty; if the kernel changed after the driver was installed, reinstall the
+    driver, then `reboot`. Installed since the last start: `reboot`. In use (-8020): end what `fuser -v /dev/davinci*`
+    names. Libraries: check `ldconfig -p | grep libdcmi` and /usr/local/dcmi.
 
     ## Source
     Public source of npu-smi and DCMI (-8005 is an inner error, -8020 a resource in use); the mind-cluster FAQ for the
@@ -32,7 +32,9 @@ def npu_driver_not_loaded(start: NpuStart, inventory: NpuInventory) -> Iterator[
         )
     elif failure.kind == "busy":
         yield Finding(
-            "npu-smi finds the NPUs in use by another: {observed}", observed=failure.message, expected="npu-smi starts"
+            "npu-smi reports that the NPUs are in use by another process: {observed}",
+            observed=failure.message,
+            expected="npu-smi starts",
         )
     elif inventory.denied_files:
         raise Unreadable(
@@ -46,12 +48,12 @@ def npu_driver_not_loaded(start: NpuStart, inventory: NpuInventory) -> Iterator[
         )
     elif inventory.newer_than_boot:
         yield Finding(
-            "{files} changed after the last start of the host, and the driver does not answer: restart it",
+            "{files} changed after the last start of the host, and the driver does not answer: restart the host",
             files=list(inventory.newer_than_boot),
             observed=failure.message,
             expected="npu-smi starts",
         )
     else:
         yield Finding(
-            "the NPU driver is loaded and does not answer", observed=failure.message, expected="npu-smi starts"
+            "the NPU driver is loaded but does not answer", observed=failure.message, expected="npu-smi starts"
         )

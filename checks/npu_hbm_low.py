@@ -22,11 +22,11 @@ def npu_hbm_low(table: NpuTable) -> Iterator[Finding]:
     """Every NPU has the memory that its type is rated for.
 
     ## Why it matters
-    Memory pages that failed are taken out of use. With much of it gone, a job that fits elsewhere runs out of memory
-    on this one rank.
+    Memory pages that failed are taken out of use. With many pages lost, a job that fits elsewhere runs out of memory on
+    this one rank.
 
     ## What to do
-    Look at the isolated pages: `npu-smi info -t ecc -i {card}` on {host}; have the card replaced.
+    Check the isolated pages: `npu-smi info -t ecc -i {card}` on {host}; have the card replaced.
 
     ## Source
     The fault diagnosis of mind-cluster calls less than 95 % of the rated capacity abnormal, and holds the rated values.

@@ -6,7 +6,7 @@ from doctor.facts.npu import NpuMemoryErrors
 
 @check(severity=WARNING, area="devices")
 def npu_memory_errors(memory: NpuMemoryErrors) -> Iterator[Finding]:
-    """No NPU has counted memory errors that it could not correct.
+    """No NPU has uncorrected memory errors.
 
     ## Why it matters
     A double-bit error ends the job that touches the page. The page is taken out of use at the next reset; where one
@@ -22,7 +22,7 @@ def npu_memory_errors(memory: NpuMemoryErrors) -> Iterator[Finding]:
     for card, errors in memory.by_card.items():
         if errors.double_bit:
             yield Finding(
-                "NPU card {card} has counted {observed} memory errors that it could not correct; expected {expected}",
+                "NPU card {card} has {observed} uncorrected memory errors; expected {expected}",
                 card=card,
                 isolated_pages=errors.isolated,
                 observed=errors.double_bit,

@@ -9,12 +9,12 @@ def npu_missing(inventory: NpuInventory, chips: NpuChips | None) -> Iterator[Fin
     """Every NPU on the PCI bus has a device file, and npu-smi lists it.
 
     ## Why it matters
-    An NPU that dropped out is not announced anywhere: the job fails on that host alone, with `Invalid device ID`.
+    No message announces an NPU that dropped out: the job fails on that host alone, with `Invalid device ID`.
 
     ## What to do
-    Read the kernel's words on {host}: `dmesg | grep -iE "davinci|ascend|pcie"`. On the bus without a device file: the
-    driver did not take it; restart the host, then reinstall the driver. A gap in the numbers with nothing more on the
-    bus: the card itself is gone; seat it anew or replace it.
+    Read the kernel log on {host}: `dmesg | grep -iE "davinci|ascend|pcie"`. On the bus without a device file: the
+    driver did not accept it; restart the host, then reinstall the driver. A gap in the numbers with nothing more on the
+    bus: the card itself dropped out; reseat or replace it.
 
     ## Source
     PCI ids 19e5:d801, d802, d803 and d806, the files /dev/davinci0 and on, and `npu-smi info -m` must agree (public
@@ -25,7 +25,7 @@ def npu_missing(inventory: NpuInventory, chips: NpuChips | None) -> Iterator[Fin
     gap = sorted(set(range(last)) - set(devices))
     if inventory.pci_count > len(devices):
         yield Finding(
-            "NPU {npus} is on the PCI bus and has no device file: the driver did not take it",
+            "NPU {npus} is on the PCI bus but has no device file: the driver did not accept it",
             npus=gap,
             observed=f"{len(devices)} device files",
             expected=f"{inventory.pci_count} device files",
@@ -41,7 +41,7 @@ def npu_missing(inventory: NpuInventory, chips: NpuChips | None) -> Iterator[Fin
     unlisted = sorted(set(devices) - {chip.device for chip in chips.chips}) if chips else []
     if chips and unlisted:
         yield Finding(
-            "NPU {npus} has a device file, and npu-smi does not list it",
+            "NPU {npus} has a device file, but npu-smi does not list it",
             npus=unlisted,
             observed=f"{len(chips.chips)} NPUs listed",
             expected=f"{len(devices)} NPUs listed",

@@ -9,8 +9,8 @@ def npu_tools_missing(inventory: NpuInventory) -> Iterator[Finding]:
     """Every host with NPUs has the driver's tools, npu-smi and hccn_tool.
 
     ## Why it matters
-    Both come with the driver package. Where an NPU is there and they are not, the driver is not installed, or not
-    wholly, and nothing can be said of the NPUs' health, addresses and links.
+    Both come with the driver package. Where there is an NPU but not the tools, the driver is not installed, or only in
+    part, and the NPUs' health, addresses and links cannot be read.
 
     ## What to do
     Install the NPU driver package on {host}: `./Ascend-hdk-<chip>-npu-driver_<version>_linux-<arch>.run --full`, then

@@ -6,15 +6,15 @@ from doctor.facts.npu import NpuTable
 
 @check(severity=ERROR, area="devices")
 def npu_unhealthy(table: NpuTable) -> Iterator[Finding]:
-    """Every NPU says that its health is OK.
+    """Every NPU reports that its health is OK.
 
     ## Why it matters
     Warning, Alarm and Critical stand for faults that the NPU itself has found: memory errors, heat, lost links. A job
     on it ends with a device error or computes wrong numbers.
 
     ## What to do
-    Ask {host} for the codes: `npu-smi info -t health -i {card} -c {chip}` and `npu-smi info -t ecc -i {card}`. Leave
-    the host out of the job until they are gone; a code that returns after a restart is a matter for the vendor.
+    Read the codes on {host}: `npu-smi info -t health -i {card} -c {chip}` and `npu-smi info -t ecc -i {card}`. Leave
+    the host out of the job until they are gone; report a code that returns after a restart to the vendor.
 
     ## Source
     The Health column of `npu-smi info`; its words are OK, Warning, Alarm, Critical and UNKNOWN (public source of
@@ -23,7 +23,7 @@ def npu_unhealthy(table: NpuTable) -> Iterator[Finding]:
     for state in table.npus:
         if state.health != "OK":
             yield Finding(
-                "NPU {npu} says {observed}; expected {expected}",
+                "NPU {npu} reports health {observed}; expected {expected}",
                 npu=state.device,
                 card=state.npu,
                 chip=state.chip,

@@ -9,13 +9,13 @@ def npu_user_not_in_group(access: JobAccess) -> Iterator[Finding]:
     """The job's user may open the device files of the NPUs.
 
     ## Why it matters
-    npu-smi says `dcmi module initialize failed. ret is -8005` and torch_npu finds no device, as if the driver were
-    broken; as root all looks well.
+    npu-smi prints `dcmi module initialize failed. ret is -8005` and torch_npu finds no device, as if the driver were
+    broken; as root everything works.
 
     ## What to do
-    Put the user into the group, on {host}, and log in again: `usermod -aG {group} {user}`.
-    Files that root alone may open: the driver's service sets their mode in the minutes after a start; wait for it, and
-    if it stays, reinstall the driver. Inside a container: give it the devices, or run it as root.
+    Put the user into the group, on {host}, and log in again: `usermod -aG {group} {user}`. Files that only root may
+    open: the driver's service sets their mode in the minutes after a start; wait, and if the mode stays, reinstall the
+    driver. Inside a container: give it the devices, or run it as root.
 
     ## Source
     Installation files of the driver: mode 660 for HwHiAiUser, or 666 after an installation for all users.
@@ -28,7 +28,7 @@ def npu_user_not_in_group(access: JobAccess) -> Iterator[Finding]:
     yield Finding(
         "{user} is not in the group {group} and may not open {first}"
         if shared and file.group not in access.groups
-        else "{user} may not open {first}, which is of mode {mode} and belongs to {owner}",
+        else "{user} may not open {first} (mode {mode}, owner {owner})",
         user=access.user,
         group=file.group if shared else "HwHiAiUser",
         first=first,

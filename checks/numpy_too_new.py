@@ -6,11 +6,11 @@ from doctor.facts.python_env import PythonEnv
 
 @check(severity=WARNING, area="versions")
 def numpy_too_new(python: PythonEnv) -> Iterator[Finding]:
-    """numpy is of version 1 beside torch_npu.
+    """numpy is version 1 where torch_npu is installed.
 
     ## Why it matters
-    The operator compiler of CANN (tbe) uses names that numpy 2 has dropped: the first operator that must be compiled
-    fails with `module 'numpy' has no attribute`, long after the job has started.
+    The operator compiler of CANN (tbe) uses names that numpy 2 removed: the first operator that must be compiled fails
+    with `module 'numpy' has no attribute`, long after the job has started.
 
     ## What to do
     `{python} -m pip install "numpy<2"` on {host}.
@@ -23,5 +23,5 @@ def numpy_too_new(python: PythonEnv) -> Iterator[Finding]:
     numpy = python.packages.get("numpy", "")
     if numpy.partition(".")[0].isdecimal() and int(numpy.partition(".")[0]) >= 2:
         yield Finding(
-            "numpy {observed} beside torch_npu; expected {expected}", python=python.path, observed=numpy, expected="1.x"
+            "numpy {observed} with torch_npu; expected {expected}", python=python.path, observed=numpy, expected="1.x"
         )

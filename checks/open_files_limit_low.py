@@ -28,7 +28,7 @@ def open_files_limit_low(
     ## What to do
     In the script that starts the job: `ulimit -n 65535`{raise_first}. In a container: `docker run --ulimit
     nofile=65535:65535`. For a service: `LimitNOFILE=65535`. This is the limit of a session on {host}; a job that a
-    scheduler starts has that one's.
+    scheduler starts has the scheduler's limit.
 
     ## Source
     Huawei, HCCL Test guide, "Execution": set the limit of open files to 65535 before the run. That is enough for the

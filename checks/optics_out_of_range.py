@@ -17,15 +17,15 @@ def optics_out_of_range(
     reach: PerHost[Reachability],
     launch: LaunchConfig,
 ) -> Iterator[Finding]:
-    """Every optical module in use is there, answers, and works within its own limits.
+    """Every optical module in use is present, answers, and works within its own limits.
 
     ## Why it matters
-    Weak light, a hot module or a lost lane come before flapping links and error CQEs (EI0013): the job still runs,
-    slower, until it does not.
+    Weak light, a hot module or a lost lane precede flapping links and error CQEs (EI0013): the job still runs, slower,
+    until it does not.
 
     ## What to do
-    `hccn_tool -i {npu} -optical -g` on {host}. Low Rx power: clean the fibre and look at the far end's Tx power. Low Tx
-    power, temperature or voltage: change the module.
+    `hccn_tool -i {npu} -optical -g` on {host}. Low Rx power: clean the fibre and check the far end's Tx power. Low Tx
+    power, temperature or voltage: replace the module.
 
     ## Source
     The module's own thresholds and its loss of signal and lock flags. A missing module counts where most NPUs of the
@@ -74,5 +74,5 @@ def _module_findings(npu: int, module: OpticalModule) -> Iterator[Finding]:
         )
     raised: Mapping[str, str] = {name: hex(bits) for name, bits in module.flags.items() if bits}
     if raised:
-        template = "the optical module of NPU {npu} signals {observed}; expected no loss of signal or lock"
+        template = "the optical module of NPU {npu} reports {observed}; expected no loss of signal or lock"
         yield Finding(template, npu=npu, observed=raised)

@@ -12,7 +12,7 @@ def process_limit_low(limits: ResourceLimits) -> Iterator[Finding]:
 
     ## Why it matters
     Every thread counts. One rank with its communication threads, its math library and a few loader workers starts some
-    hundreds. At the limit threads cannot be made: "Resource temporarily unavailable", "can't start new thread",
+    hundreds. At the limit no thread can be created: "Resource temporarily unavailable", "can't start new thread",
     `pthread_create failed`.
 
     ## What to do

@@ -10,8 +10,8 @@ def product_mixed(products: PerHost[NpuProduct]) -> Iterator[Finding]:
     """All hosts have NPUs of one family.
 
     ## Why it matters
-    The families differ in ranks a host, in number formats and in how their NPUs are wired; HCCL builds no group over
-    two of them.
+    The families differ in ranks a host, in number formats and in how their NPUs are wired; HCCL cannot build a group
+    across two families.
 
     ## What to do
     Leave {host} out of the job, or start a job for each family.

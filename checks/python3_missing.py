@@ -7,11 +7,11 @@ from doctor.facts.visit import Reachability
 
 @check(severity=ERROR, area="connectivity")
 def python3_missing(reach: Reachability) -> Iterator[Finding]:
-    """Every host has a python3 that can look at it.
+    """Every host has a python3 that can run doctor's collector.
 
     ## Why it matters
-    What is read on a host is read by one short Python program that comes over stdin and is never written to disk.
-    Without an interpreter nothing is known of the host, and the job's own Python is in doubt too.
+    One short Python program reads everything on a host. It is sent over stdin and never written to disk. Without an
+    interpreter nothing can be read, and the job's own Python is in doubt too.
 
     ## What to do
     Install Python 3.6 or later so that a non-interactive shell finds `python3`, or point

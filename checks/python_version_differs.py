@@ -7,11 +7,11 @@ from doctor.facts.python_env import PythonEnv
 
 @check(severity=WARNING, area="versions")
 def python_version_differs(python: PerHost[PythonEnv]) -> Iterator[Finding]:
-    """The job's interpreter is of one Python version on all hosts.
+    """The job's interpreter has the same Python version on all hosts.
 
     ## Why it matters
-    Packages are installed for each version apart, so one host may run other code; objects that are sent between ranks
-    with pickle may not load.
+    Packages are installed separately for each version, so one host may run other code; objects that are sent between
+    ranks with pickle may not load.
 
     ## What to do
     Name the job's interpreter with --python, by its full path; install Python {expected} on {host}.

@@ -9,20 +9,20 @@ from doctor.job import LaunchConfig, RankTable, limit_items, product_family
 def rank_table_a1_layout(
     table: RankTable, launch: LaunchConfig, products: PerHost[NpuProduct] | None
 ) -> Iterator[Finding]:
-    """On the A1 family every host has 1, 2, 4 or 8 devices, as many as the others, and within one half.
+    """On the A1 family every host has the same number of devices: 1, 2, 4 or 8, with 2 or 4 in one half.
 
     ## Why it matters
     The eight devices of an A1 host are two rings, 0 to 3 and 4 to 7. HCCL forms no group of two or four that crosses
     them, nor one of 3, 5, 6 or 7, nor one with unequal hosts. A2 and A3 have no such rule.
 
     ## What to do
-    Take 0 to 3, or 4 to 7, or all eight on every host.
+    Use devices 0 to 3, or 4 to 7, or all eight, on every host.
 
     ## Source
     HCCL documentation, cluster sizes of the Atlas training products; MindSpore models `hccl_tools.py`.
     """
     if product_family(launch, products) != "A1":
-        raise Skip("only the A1 family has such a rule")
+        raise Skip("this rule applies to the A1 family only")
     counts: dict[str, int] = {}
     for server in table.servers:
         name, ids = server.server_id, sorted({rank.device_id for rank in server.ranks if rank.device_id is not None})
@@ -43,6 +43,6 @@ def rank_table_a1_layout(
         yield Finding(
             "the hosts have different numbers of devices: {counts}",
             counts=hosts_by_count,
-            expected="as many on every host",
+            expected="the same number on every host",
         )
     table.require_fields("device_id", "server_id")

@@ -11,14 +11,14 @@ from doctor.job import Rank, RankTable, limit_items, match_servers, parse_addres
 def rank_table_address_differs(
     table: RankTable, addresses: PerHost[DeviceAddresses], hosts: PerHost[HostAddresses] | None
 ) -> Iterator[Finding]:
-    """The device addresses of the rank table are those that the devices have.
+    """The device addresses in the rank table match those of the devices.
 
     ## Why it matters
     HCCL compares them at the start and stops (EI0014, the IP address in the ranktable is inconsistent with the IP
-    address of the network adapter). Tables go stale when a device gets a new address or a host is exchanged.
+    address of the network adapter). Tables go stale when a device gets a new address or a host is replaced.
 
     ## What to do
-    Make the table anew on the hosts, or correct the entry: `hccn_tool -i N -ip -g` shows the address.
+    Generate the table again from the hosts, or correct the entry: `hccn_tool -i N -ip -g` shows the address.
 
     ## Source
     HCCL documentation, fault diagnosis, rank table load failure.
@@ -36,7 +36,7 @@ def rank_table_address_differs(
             elif has not in [str(parse_address(ip)) for ip in rank.device_ips]:
                 wrong.append(f"device {rank.device_id} has {has}, not {','.join(rank.device_ips)}")
         if wrong:
-            template = "{host} has other device addresses than the rank table: {devices}"
+            template = "the device addresses of {host} differ from the rank table: {devices}"
             yield Finding(template, hosts=(host,), host=host, devices=limit_items(wrong))
     table.require_fields("device_id", "device_ip", "server_id")
     if unsure or not any(host in addresses for host in here):

@@ -9,11 +9,12 @@ from doctor.job import LaunchConfig, RankTable, limit_items, parse_address, prod
 def rank_table_address_invalid(
     table: RankTable, launch: LaunchConfig, products: PerHost[NpuProduct] | None
 ) -> Iterator[Finding]:
-    """Every address of the rank table is one, and is there wherever the product needs it.
+    """Every address in the rank table is valid, and present where the product needs it.
 
     ## Why it matters
-    HCCL refuses what is no IPv4 or IPv6 address (EI0014), and a missing device_ip: always on A1; on A2 as soon as there
-    are two hosts; on A3 between super pods, between hosts without super pods, and when HCCS is switched off.
+    HCCL refuses anything that is not an IPv4 or IPv6 address (EI0014), and a missing device_ip: always on A1; on A2 as
+    soon as there are two hosts; on A3 between super pods, between hosts without super pods, and when HCCS is switched
+    off.
 
     ## What to do
     `hccn_tool -i N -ip -g` on the host shows the device's address.
@@ -31,7 +32,7 @@ def rank_table_address_invalid(
             hosts = tuple(dict.fromkeys(host for host, _ in bad))
             observed = limit_items(text for _, text in bad)
             yield Finding(
-                "{field} is no usable address",
+                "{field} is not a valid address",
                 hosts=hosts,
                 field=field,
                 observed=observed,

@@ -10,12 +10,12 @@ def rank_table_address_repeated(table: RankTable) -> Iterator[Finding]:
     """No address of the rank table is given to two devices, or to two hosts.
 
     ## Why it matters
-    HCCL refuses a device_ip that is there twice (EI0014, "IP" is repeate). It does so too for a backup_device_ip, and
-    for one that is the device's own.
+    HCCL refuses a device_ip that appears twice (EI0014, "IP" is repeate). The same holds for a backup_device_ip, and
+    for one that equals the device's own device_ip.
 
     ## What to do
-    Ask each device for its real address, `hccn_tool -i N -ip -g`, and put that into the table. If two devices do have
-    the same address, give one of them another: device-ip-conflict tells how.
+    Read the real address of each device, `hccn_tool -i N -ip -g`, and put that into the table. If two devices do have
+    the same address, give one of them another: device-ip-conflict explains how.
 
     ## Source
     HCOMM `topoinfo_ranktableParser.cc` (CheckUniqueAndInsertPool), `topoinfo_ranktableConcise.cc`

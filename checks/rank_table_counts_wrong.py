@@ -6,11 +6,11 @@ from doctor.job import RankTable
 
 @check(severity=ERROR, area="ranks")
 def rank_table_counts_wrong(table: RankTable) -> Iterator[Finding]:
-    """Every count that the rank table states is what it lists.
+    """Every count in the rank table matches what the table lists.
 
     ## Why it matters
-    HCCL compares them and stops (EI0014). A wrong count is often what is left of an edit by hand: a host was added or
-    taken out, and the numbers beside it were not.
+    HCCL compares them and stops (EI0014). A wrong count often comes from an edit by hand: a host was added or removed,
+    but the count was not updated.
 
     ## What to do
     Correct the count, after making sure that the list is the one you want.
@@ -22,13 +22,13 @@ def rank_table_counts_wrong(table: RankTable) -> Iterator[Finding]:
     for count in table.counts:
         if count.stated != count.actual:
             yield Finding(
-                "{count} is not what is listed", count=count.path, observed=count.stated, expected=count.actual
+                "{count} does not match what is listed", count=count.path, observed=count.stated, expected=count.actual
             )
     if table.form == "lab":
         ranks, hosts = len(table.ranks), len(table.servers)
         if hosts and (ranks % hosts or ranks // hosts not in (1, 2, 4, 8, 16)):
             yield Finding(
-                "{ranks} devices cannot be shared out evenly among {hosts_listed} hosts",
+                "{ranks} devices cannot be divided evenly among {hosts_listed} hosts",
                 ranks=ranks,
                 hosts_listed=hosts,
                 expected="1, 2, 4, 8 or 16 devices on each",

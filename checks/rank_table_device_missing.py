@@ -11,14 +11,14 @@ from doctor.job import RankTable, limit_items, match_servers
 def rank_table_device_missing(
     table: RankTable, devices: PerHost[NpuInventory], hosts: PerHost[HostAddresses] | None
 ) -> Iterator[Finding]:
-    """Every device that the rank table names is there on its host.
+    """Every device that the rank table names exists on its host.
 
     ## Why it matters
     The process of that rank cannot open its device. All others wait for it until HCCL_CONNECT_TIMEOUT ends.
 
     ## What to do
-    `ls /dev/davinci[0-9]*` shows the devices. One that is gone may have fallen off the bus (npu-missing), or may not be
-    handed to the container. The table wants physical numbers, also inside a container.
+    `ls /dev/davinci[0-9]*` shows the devices. A missing one may have fallen off the bus (npu-missing), or may not be
+    passed to the container. The table needs physical numbers, also inside a container.
 
     ## Source
     HCCL documentation, `device_id`; HCOMM `topoinfo_ranktableConcise.cc` (ParserClusterInfo).

@@ -10,14 +10,14 @@ from doctor.job import LaunchConfig, RankTable, limit_items, product_family
 def rank_table_device_repeated(
     table: RankTable, launch: LaunchConfig, products: PerHost[NpuProduct] | None
 ) -> Iterator[Finding]:
-    """Every device_id of the rank table is there once a host, and is a number that the product has.
+    """Every device_id in the rank table appears once per host, and is a number that the product has.
 
     ## Why it matters
-    HCCL refuses a device_id that is there twice on a host, above 7 on the A1 family, or above 15 on A2 and A3. The
+    HCCL refuses a device_id that appears twice on a host, above 7 on the A1 family, or above 15 on A2 and A3. The
     number is the physical one, N of /dev/davinciN: a container that sees two devices may have 6 and 7.
 
     ## What to do
-    `ls /dev/davinci[0-9]*` on the host shows the numbers; `npu-smi info -m` shows which is which.
+    `ls /dev/davinci[0-9]*` on the host shows the numbers; `npu-smi info -m` shows which device has which number.
 
     ## Source
     HCOMM `topoinfo_ranktableConcise.cc` (GetSingleDevice), `topoinfo_ranktableStandard.cc` (GetCloudDevList).

@@ -11,11 +11,11 @@ from doctor.job import LaunchConfig, RankTableFile, limit_items
 def rank_table_differs_between_hosts(
     file: RankTableFile, launch: LaunchConfig, copies: PerHost[RankTableOnHost]
 ) -> Iterator[Finding]:
-    """All hosts have the same rank table, and it is the one that was judged.
+    """All hosts have the same rank table, and it is the one that was checked.
 
     ## Why it matters
     Each rank reads its own copy. With another one it waits for peers that do not exist, or takes another rank's number.
-    A host without the file falls back to another way of starting under torch_npu, and the two never meet.
+    Under torch_npu, a host without the file starts in another way, and its ranks never connect to the others.
 
     ## What to do
     Copy one file to the same path everywhere. Tables joined by `merge_hccl.py` on each host differ with the order of
@@ -26,9 +26,9 @@ def rank_table_differs_between_hosts(
     """
     without = [host for host, copy in copies.items() if not copy.present]
     if len(without) == len(copies) and not launch.rank_table_variable:
-        raise Skip(f"no host has {file.path}: it was only given to be judged")
+        raise Skip(f"no host has {file.path}: it was given only to be checked")
     if without:
-        yield Finding("{path} is not there on {who}", hosts=without, path=file.path, who=limit_items(without))
+        yield Finding("{path} does not exist on {who}", hosts=without, path=file.path, who=limit_items(without))
     holders: dict[str, list[str]] = defaultdict(list)
     for host, copy in copies.items():
         if copy.present:
@@ -38,5 +38,5 @@ def rank_table_differs_between_hosts(
     right = judged or max(holders, key=lambda sha: (len(holders[sha]), sha), default="")
     for sha, hosts in sorted(holders.items(), key=lambda item: item[1]):
         if sha != right:
-            template = "another rank table than the one that was judged is on {who}"
+            template = "{who} has another rank table than the one that was checked"
             yield Finding(template, hosts=hosts, who=limit_items(hosts), observed=sha[:12], expected=right[:12])

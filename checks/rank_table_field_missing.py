@@ -7,11 +7,11 @@ from doctor.job import RankTable, RankTableProblem, limit_items
 
 @check(severity=ERROR, area="ranks")
 def rank_table_field_missing(table: RankTable) -> Iterator[Finding]:
-    """Every field that the form of the rank table asks for is there, and of its kind.
+    """Every field that the form of the rank table requires is present and of the right type.
 
     ## Why it matters
-    HCCL stops at the first field that is missing or of another kind (EI0017: Config ... is missing in the ranktable
-    file; EI0014 for a number that is none), on every rank, before any communication.
+    HCCL stops at the first field that is missing or of another type (EI0017: Config ... is missing in the ranktable
+    file; EI0014 for an invalid number), on every rank, before any communication.
 
     ## What to do
     Add the field. `device` and `devices` hold objects; ids are whole numbers from 0, written as text: `"rank_id": "0"`.
@@ -33,7 +33,7 @@ def rank_table_field_missing(table: RankTable) -> Iterator[Finding]:
     for (field, expected), problems in sorted(broken.items()):
         places, observed = limit_items(p.path for p in problems), limit_items((p.observed or '""' for p in problems), 3)
         yield Finding(
-            "{field} is not what the form asks for: {places}",
+            "{field} is not what the form requires: {places}",
             field=field,
             places=places,
             observed=observed,

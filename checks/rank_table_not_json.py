@@ -10,8 +10,8 @@ def rank_table_not_json(file: RankTableFile) -> Iterator[Finding]:
     """The rank table can be read and is plain JSON.
 
     ## Why it matters
-    HCCL stops at the first character that is not JSON (EI0004). torch_npu takes no notice of a file that it cannot
-    open, and starts without it. Of a key that comes twice, only the last value counts.
+    HCCL stops at the first character that is not JSON (EI0004). torch_npu ignores a file that it cannot open, and
+    starts without it. Of a repeated key, only the last value counts.
 
     ## What to do
     `python3 -m json.tool FILE` shows the same place. Printed examples carry `//` comments, and the MindSpore tutorial
@@ -25,7 +25,7 @@ def rank_table_not_json(file: RankTableFile) -> Iterator[Finding]:
         return
     if file.text.startswith("\ufeff"):
         yield Finding(
-            "{path} begins with a byte order mark, which Python's JSON reader and so most launchers refuse",
+            "{path} begins with a byte order mark, which Python's JSON reader, and so most launchers, refuse",
             path=file.path,
         )
     if "\ufffd" in file.text:
@@ -38,4 +38,4 @@ def rank_table_not_json(file: RankTableFile) -> Iterator[Finding]:
         yield Finding("{path}, {why}", path=file.path, why=str(why), **near)
         return
     if twice:
-        yield Finding("{path} has keys that come twice in one object: {keys}", path=file.path, keys=limit_items(twice))
+        yield Finding("{path} has repeated keys in one object: {keys}", path=file.path, keys=limit_items(twice))

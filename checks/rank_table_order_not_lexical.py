@@ -13,7 +13,7 @@ def rank_table_order_not_lexical(table: RankTable, launch: LaunchConfig) -> Iter
     10.0.0.2, so a table in numeric order may give a process the number of another host. torch_npu has no such rule.
 
     ## What to do
-    Order the hosts as `sort` does in the C locale, and number the ranks anew.
+    Order the hosts as `sort` does in the C locale, and renumber the ranks.
 
     ## Source
     MindSpore documentation, rank table start-up: rank_id follows the dictionary order of server_id.

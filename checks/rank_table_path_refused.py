@@ -6,10 +6,10 @@ from doctor.job import RankTableFile
 
 @check(severity=ERROR, area="ranks")
 def rank_table_path_refused(file: RankTableFile) -> Iterator[Finding]:
-    """The rank table's name ends in .json, and is no symbolic link.
+    """The rank table's name ends in .json, and the file is not a symbolic link.
 
     ## Why it matters
-    HCCL refuses a path that does not end in `.json`, or has `.json` in it earlier too (EI0004). torch_npu does not
+    HCCL refuses a path that does not end in `.json`, or contains `.json` earlier too (EI0004). torch_npu does not
     follow a symbolic link: it starts as if there were no table.
 
     ## What to do
@@ -22,6 +22,6 @@ def rank_table_path_refused(file: RankTableFile) -> Iterator[Finding]:
     if not file.path.endswith(".json"):
         yield Finding("the name of {path} does not end in .json", path=file.path)
     elif place + len(".json") != len(file.path):
-        yield Finding("{path} has .json in it before its end", path=file.path)
+        yield Finding("{path} contains .json before its end", path=file.path)
     if file.link_target:
         yield Finding("{path} is a symbolic link to {target}", path=file.path, target=file.link_target)

@@ -9,8 +9,8 @@ def rank_table_path_relative(launch: LaunchConfig) -> Iterator[Finding]:
     """The variable that names the rank table holds an absolute path.
 
     ## Why it matters
-    A relative path means another file as soon as a launch script changes its directory, as the MindSpore tutorial's
-    own does (`cd ./device$i`). torch_npu then starts without the table and says nothing; MindSpore fails.
+    A relative path names another file as soon as a launch script changes its directory, as the MindSpore tutorial's
+    own does (`cd ./device$i`). torch_npu then starts without the table and reports nothing; MindSpore fails.
 
     ## What to do
     `export RANK_TABLE_FILE=$(realpath rank_table.json)`

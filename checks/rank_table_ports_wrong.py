@@ -7,11 +7,11 @@ from doctor.job import RankTable, limit_items
 
 @check(severity=ERROR, area="ranks")
 def rank_table_ports_wrong(table: RankTable) -> Iterator[Finding]:
-    """Every port of the rank table is from 1 to 65535, and no two devices of a host have one host_port.
+    """Every port of the rank table is from 1 to 65535, and no two devices of a host share a host_port.
 
     ## Why it matters
-    HCCL stops at a port that is 0, above 65535 or no number. Two processes of one host cannot listen on one host port:
-    the second fails, or answers in the place of the first.
+    HCCL stops at a port that is 0, above 65535 or not a number. Two processes of one host cannot listen on the same
+    host port: the second fails, or answers instead of the first.
 
     ## What to do
     Give each device of a host a host_port of its own, such as 16666 and up, or leave the field out.

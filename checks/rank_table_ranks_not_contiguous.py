@@ -10,11 +10,11 @@ def rank_table_ranks_not_contiguous(table: RankTable) -> Iterator[Finding]:
     """The rank ids are 0 to N-1, each once.
 
     ## Why it matters
-    HCCL sorts the entries by rank id and expects number n in place n (EI0014). With a gap or a double the group cannot
-    be formed. Tables of single hosts that were joined by hand all begin with rank 0.
+    HCCL sorts the entries by rank id and expects number n at position n (EI0014). With a gap or a duplicate the group
+    cannot be formed. Tables of single hosts that were joined by hand all begin with rank 0.
 
     ## What to do
-    Number the ranks anew, host by host; `merge_hccl.py` does that when it joins the files of single hosts.
+    Renumber the ranks, host by host; `merge_hccl.py` does that when it joins the files of single hosts.
 
     ## Source
     HCOMM `topoinfo_ranktableConcise.cc` (ParserClusterInfo); HCCL documentation, `rank_id`.
@@ -28,10 +28,10 @@ def rank_table_ranks_not_contiguous(table: RankTable) -> Iterator[Finding]:
     total = len(table.ranks)
     twice = {number: who for number, who in sorted(holders.items()) if len(who) > 1}
     for number, who in list(twice.items())[:8]:
-        yield Finding("rank {rank} is there {times} times: {who}", rank=number, times=len(who), who=limit_items(who, 4))
+        yield Finding("rank {rank} appears {times} times: {who}", rank=number, times=len(who), who=limit_items(who, 4))
     if len(twice) > 8:
         yield Finding(
-            "{count} more ranks are there several times: {ranks}",
+            "{count} more ranks appear several times: {ranks}",
             count=len(twice) - 8,
             ranks=limit_items(list(twice)[8:]),
         )

@@ -7,14 +7,14 @@ from doctor.job.rank_table.model import MAX_SERVER_ID
 
 @check(severity=ERROR, area="ranks")
 def rank_table_server_repeated(table: RankTable) -> Iterator[Finding]:
-    """Every host of the rank table has a server_id of its own that means no other host.
+    """Every host of the rank table has a unique server_id that refers to no other host.
 
     ## Why it matters
-    HCCL refuses an id that is empty, longer than 64 characters, or there twice (EI0014). An id of 127.x.x.x or
-    `localhost` comes from a generator that asked /etc/hosts for the host's own name: every host gets the same one.
+    HCCL refuses an id that is empty, longer than 64 characters, or repeated (EI0014). An id of 127.x.x.x or
+    `localhost` comes from a generator that looked up the host's own name in /etc/hosts: every host gets the same one.
 
     ## What to do
-    Use the host's own address or name: `hccl_tools.py --server_ip ADDRESS`, or mend its line in /etc/hosts.
+    Use the host's own address or name: `hccl_tools.py --server_ip ADDRESS`, or fix its line in /etc/hosts.
 
     ## Source
     HCOMM `topoinfo_ranktableConcise.cc` (GetSingleServer); MindSpore models `hccl_tools.py` (gethostbyname).
@@ -34,12 +34,14 @@ def rank_table_server_repeated(table: RankTable) -> Iterator[Finding]:
             yield Finding("the server_id of {path} is too long", path=server.path, observed=name, expected=limit)
         elif name in first:
             both = [first[name], server.path]
-            yield Finding("the server_id {name} is there twice: {places}", hosts=(name,), name=name, places=both)
+            yield Finding("the server_id {name} appears twice: {places}", hosts=(name,), name=name, places=both)
         first.setdefault(name, server.path)
     loose = [s.server_id for s in table.servers if s.server_id.lower() == "localhost" or s.server_id.startswith("127.")]
     loose += [s.server_id for s in table.servers if s.server_id in ("::1", "0.0.0.0")]
     if loose and len(table.servers) > 1:
         yield Finding(
-            "{ids} means every host to itself", ids=limit_items(loose), expected="the host's own address or name"
+            "on every host, {ids} refers to that host itself",
+            ids=limit_items(loose),
+            expected="the host's own address or name",
         )
     table.require_fields("server_id")

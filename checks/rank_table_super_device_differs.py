@@ -7,18 +7,18 @@ from doctor.job import RankTable, limit_items
 
 @check(severity=WARNING, area="ranks")
 def rank_table_super_device_differs(table: RankTable) -> Iterator[Finding]:
-    """Each super_device_id names the device and the host of its entry.
+    """Each super_device_id matches the device and the host of its entry.
 
     ## Why it matters
-    The number (SDID) holds the host's place in the super pod, the chip, the die and the device_id. Where it says
+    The number (SDID) encodes the host's position in the super pod, the chip, the die and the device_id. Where it names
     another device or another host than its entry, entries were most likely swapped or copied.
 
     ## What to do
-    Ask the device: `npu-smi info -t spod-info -i ID -c CHIP`, line SDID.
+    Read it from the device: `npu-smi info -t spod-info -i ID -c CHIP`, line SDID.
 
     ## Source
     The public driver source: server << 22 | chip << 18 | die << 16 | device, device = 2 * chip + die. Numbers that do
-    not follow that coding, such as the 0 to 7 of the documentation's example, are not judged.
+    not follow that coding, such as the 0 to 7 of the documentation's example, are not checked.
     """
     if table.form != "1.2":
         raise Skip("only version 1.2 has super_device_id")

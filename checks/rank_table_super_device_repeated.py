@@ -7,11 +7,11 @@ from doctor.job import Rank, RankTable, limit_items
 
 @check(severity=ERROR, area="ranks")
 def rank_table_super_device_repeated(table: RankTable) -> Iterator[Finding]:
-    """Every device of a super pod has a super_device_id of its own.
+    """Every device of a super pod has a unique super_device_id.
 
     ## Why it matters
-    HCCL stops at a super_device_id that is empty or no number (EI0014), and at two that are equal in one super pod
-    (`devices have same superDeviceId`). It finds devices by this number: a wrong one is another device.
+    HCCL stops at a super_device_id that is empty or not a number (EI0014), and at two equal ones in one super pod
+    (`devices have same superDeviceId`). It finds devices by this number: a wrong number selects another device.
 
     ## What to do
     `npu-smi info -t spod-info -i ID -c CHIP` shows the number as SDID.

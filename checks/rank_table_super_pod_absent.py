@@ -13,7 +13,7 @@ def rank_table_super_pod_absent(table: RankTable) -> Iterator[Finding]:
     leaves the fast links of the super pod for RoCE, and every device needs a device_ip.
 
     ## What to do
-    Add what is missing, or say version 1.0 if single servers are meant.
+    Add what is missing, or set version 1.0 if single servers are meant.
 
     ## Source
     HCCL documentation, rank table configuration of A3: `super_pod_list`, `super_device_id`.
@@ -21,7 +21,7 @@ def rank_table_super_pod_absent(table: RankTable) -> Iterator[Finding]:
     if table.form != "1.2":
         raise Skip("only version 1.2 has super pods")
     if table.super_pods is None:
-        yield Finding("{path} has version 1.2 and no super_pod_list", path=table.path)
+        yield Finding("{path} has version 1.2 but no super_pod_list", path=table.path)
     if table.ranks and all(rank.super_device_id is None for rank in table.ranks):
-        yield Finding("{path} has version 1.2 and no super_device_id", path=table.path)
+        yield Finding("{path} has version 1.2 but no super_device_id", path=table.path)
     table.require_fields("super_device_id", "super_pod_list")

@@ -8,11 +8,11 @@ from doctor.job import RankTable, limit_items
 
 @check(severity=ERROR, area="ranks")
 def rank_table_super_pod_wrong(table: RankTable) -> Iterator[Finding]:
-    """The super pods have names of their own and list every host of the rank table once.
+    """The super pods have unique names and list every host of the rank table once.
 
     ## Why it matters
-    HCCL stops when a super_pod_id is empty or there twice, when a super pod lists a host that the table has not, and
-    when a host is in no super pod. Hosts of one super pod that do not stand together are not supported.
+    HCCL stops when a super_pod_id is empty or repeated, when a super pod lists a host that the table does not have, and
+    when a host is in no super pod. The hosts of one super pod must be adjacent.
 
     ## What to do
     `npu-smi info -t spod-info -i ID -c CHIP` shows each host's Super Pod ID. Put the hosts of one super pod together,
@@ -27,7 +27,7 @@ def rank_table_super_pod_wrong(table: RankTable) -> Iterator[Finding]:
     for name, times in sorted(names.items()):
         if times > 1 or not name:
             yield Finding(
-                "the super_pod_id {id} is there {times} times", id=name or '""', times=times, expected="a name, once"
+                "the super_pod_id {id} appears {times} times", id=name or '""', times=times, expected="a name, once"
             )
     pods_of: dict[str, list[str]] = defaultdict(list)
     for pod in table.super_pods:
@@ -44,5 +44,5 @@ def rank_table_super_pod_wrong(table: RankTable) -> Iterator[Finding]:
     blocks = Counter(pod for pod, _ in groupby(pods_of[host][0] for host in server_ids if host in pods_of))
     split = sorted(pod for pod, times in blocks.items() if times > 1)
     if split:
-        yield Finding("the hosts of super pods {pods} do not stand together in server_list", pods=limit_items(split))
+        yield Finding("the hosts of super pods {pods} are not adjacent in server_list", pods=limit_items(split))
     table.require_fields("super_pod_list", "super_pod_id", "server_id")

@@ -6,15 +6,16 @@ from doctor.job import NotARankTable, RankTableFile
 
 @check(severity=ERROR, area="ranks")
 def rank_table_version_unknown(file: RankTableFile) -> Iterator[Finding]:
-    """The rank table is of a form that this program can judge: version 1.0, version 1.2, or a group_list.
+    """The rank table has a form that doctor can check: version 1.0, version 1.2, or a group_list.
 
     ## Why it matters
     HCCL chooses its parser by the version. Without one it expects a `group_list` and stops at a `server_list`. A table
-    of another form (1.1 and 2.0 exist, and inference servers have their own) is not guessed at here: no other
-    check of the table can say anything about it.
+    of another form (1.1 and 2.0 exist, and inference servers have their own) is not checked: every other check of the
+    table is unknown for it.
 
     ## What to do
-    Set `"version": "1.0"` for servers, `"1.2"` for A3 super pods. For the 950 family, 2.0 is right and not judged yet.
+    Set `"version": "1.0"` for servers, `"1.2"` for A3 super pods. For the 950 family, 2.0 is right, but doctor does not
+    check it yet.
 
     ## Source
     HCOMM `topoinfo_ranktableParser.cc` (GetRanktableVersion); HCCL documentation, rank table configuration.

@@ -9,7 +9,7 @@ def rank_table_world_size_differs(table: RankTable, launch: LaunchConfig) -> Ite
     """The job has as many ranks as the rank table lists.
 
     ## Why it matters
-    With fewer processes than entries the group waits for ranks that never come; with more, the last ones find no entry
+    With fewer processes than entries the group waits for ranks that never start; with more, the last ones find no entry
     of their own and fail (EI0014).
 
     ## What to do
@@ -26,12 +26,12 @@ def rank_table_world_size_differs(table: RankTable, launch: LaunchConfig) -> Ite
     if launch.world_size is not None and launch.world_size not in sizes.values():
         sizes["the world size"] = launch.world_size
     if not sizes:
-        raise Skip("nothing says how many ranks the job has")
+        raise Skip("the number of ranks of the job is not known")
     table.require_fields()
     for name, number in sorted(sizes.items()):
         if number != len(table.ranks):
             yield Finding(
-                "{name} is not the number of entries in {path}",
+                "{name} differs from the number of entries in {path}",
                 name=name,
                 path=table.path,
                 observed=number,

@@ -6,14 +6,14 @@ from doctor.facts.memory import DOCKER_DEFAULT_SHM, SharedMemory, format_bytes
 
 @check(severity=ERROR, area="memory")
 def shm_docker_default(shm: SharedMemory) -> Iterator[Finding]:
-    """/dev/shm is larger than the 64 MiB that a container gets when nobody asks for more.
+    """/dev/shm is larger than the 64 MiB that a container gets by default.
 
     ## Why it matters
     Two loader workers with a batch of images each fill 64 MiB, and so do the segments of NCCL for a few ranks of one
     host (9.2 MiB each). The job ends with "Bus error", "No space left on device" or "failed to extend /dev/shm".
 
     ## What to do
-    Start the container of {host} anew with `--shm-size=32g`, or with `--ipc=host`. For all containers:
+    Recreate the container of {host} with `--shm-size=32g`, or with `--ipc=host`. For all containers:
     `"default-shm-size": "8G"` in /etc/docker/daemon.json. In Kubernetes mount an emptyDir with `medium: Memory` on
     /dev/shm. For the running container, as root on its host: `nsenter -t PID -m mount -o remount,size=32g /dev/shm`.
 

@@ -20,8 +20,8 @@ def shm_full(
     a bus error in a loader worker.
 
     ## What to do
-    See what fills it on {host}: `du -ah /dev/shm | sort -h | tail`. Left-overs of dead jobs are named by
-    shm-stale-segments; remove only what no process uses: `fuser -v /dev/shm/NAME`.
+    Find what fills it on {host}: `du -ah /dev/shm | sort -h | tail`. shm-stale-segments names what dead jobs left
+    behind; remove only what no process uses: `fuser -v /dev/shm/NAME`.
 
     ## Source
     tmpfs(5). The share is ours: a tenth, and only when less is free than shm-too-small asks for.

@@ -14,7 +14,7 @@ def shm_stale_segments(segments: IdleSegments) -> Iterator[Finding]:
     /dev/shm run by run until a job finds no room.
 
     ## What to do
-    See them on {host}: `ls -l /dev/shm`, `ipcs -m`. Remove what is a dead job's: {remove}.
+    List them on {host}: `ls -l /dev/shm`, `ipcs -m`. Remove those of dead jobs: {remove}.
 
     ## Source
     shm_overview(7), shmctl(2): shared memory lives until it is removed. A file counts as left behind when no process
@@ -31,7 +31,7 @@ def shm_stale_segments(segments: IdleSegments) -> Iterator[Finding]:
             f"`ipcrm -m {segment.path}`" for segment in segments.sysv
         ]
         yield Finding(
-            "{observed} of shared memory are used by nobody: {names}",
+            "{observed} of shared memory are not used by any process: {names}",
             observed=format_bytes(total),
             expected="none",
             names=limit_items(names, 4),

@@ -14,7 +14,7 @@ def shm_too_small(
     """/dev/shm has room for the shared memory of all ranks on the host.
 
     ## Why it matters
-    Loader workers hand their batches over in /dev/shm, and communication libraries use it between the ranks of a host.
+    Loader workers pass their batches through /dev/shm, and communication libraries use it between the ranks of a host.
     When it is full: "No space left on device", or a plain bus error in a worker.
 
     ## What to do
@@ -22,9 +22,9 @@ def shm_too_small(
     /dev/shm. On {host} itself: `mount -o remount,size=50% /dev/shm`.
 
     ## Source
-    No vendor names a minimum. Wanted are 1 GiB, the smallest value in Huawei's published container examples
-    (vllm-ascend: `--shm-size=1g`), and 128 MiB a rank where that is more: two loader workers with two batches of
-    32 MiB each. Exactly 64 MiB is told by shm-docker-default.
+    No vendor names a minimum. Required are 1 GiB, the smallest value in Huawei's published container examples
+    (vllm-ascend: `--shm-size=1g`), and 128 MiB a rank where that is more: two loader workers with two batches of 32 MiB
+    each. shm-docker-default reports exactly 64 MiB.
     """
     ranks = host_rank_count(launch, len(npus.devices) if npus else gpus.pci if gpus else 0)
     required = required_shm(ranks)

@@ -11,19 +11,18 @@ def smoke_budget_spent(run: SmokeRun, started: PerHost[SmokeStart] | None) -> It
     """The smoke run ends within its budget.
 
     ## Why it matters
-    What was not reached is not known. Nothing was found to hang: the hosts were slower than the time that was
-    given.
+    The stages that were not reached are unknown. No hang was found: the run needed more time than its budget.
 
     ## What to do
-    Give it more time (`--budget`), or less to do (`--layout`, `--steps`). If `import torch` takes most of it, the
-    interpreter lies on a slow file system: the report says how long it took. On hosts where something else runs,
-    end that first.
+    Give it more time (`--budget`), or less work (`--layout`, `--steps`). If `import torch` takes most of it, the
+    interpreter lies on a slow file system: the report says how long it took. If something else runs on the hosts, end
+    it first.
 
     ## Source
     The clock of the controller, from the first connection on.
     """
     yield from failure_findings(
         run,
-        "the time was up {where}: {text}",
+        "the time budget ended {where}: {text}",
         "budget",
     )

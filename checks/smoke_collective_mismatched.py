@@ -11,22 +11,22 @@ def smoke_collective_mismatched(run: SmokeRun, started: PerHost[SmokeStart] | No
     """All ranks of a group call the same collective, of the same size, type and root.
 
     ## Why it matters
-    Collectives carry no name: the third call of a group meets the third call of the others. If one rank calls
-    another operation there, or with another size, type or root, the job hangs, aborts, or goes on with wrong
+    Collectives carry no name: the third call of a rank in a group is matched with the third call of the others. If one
+    rank calls another operation there, or with another size, type or root, the job hangs, aborts, or goes on with wrong
     numbers.
 
     ## What to do
-    Compare both sides: {sides}. Look at the guilty rank's stack, {frame}, and for what can differ between ranks
-    there: a condition on the rank, on the data or on the loss, an uneven last batch, a shape that depends on the
-    data, an unused parameter.
+    Compare both sides: {sides}. In the stack of the culprit rank, {frame}, check for what can differ between ranks: a
+    condition on the rank, on the data or on the loss, an uneven last batch, a shape that depends on the data, an unused
+    parameter.
 
     ## Source
-    Each rank writes every call into its black box before it makes it; the same number in the same group must be the
-    same call. Of two sides that is to blame whose calls differ from its own previous step, then the minority.
-    PyTorch and NCCL document that calls must match on all ranks.
+    Each rank writes every call into its flight recorder before it makes it; the same number in the same group must be
+    the same call. Of two sides, the culprit is the one whose calls differ from its own previous step, else the
+    minority. PyTorch and NCCL document that calls must match on all ranks.
     """
     yield from failure_findings(
         run,
-        "{who} called {doing} {where}, where the others did not",
+        "{who} called {doing} {where}; the others did not",
         "mismatch",
     )

@@ -8,22 +8,22 @@ from doctor.smoke.results.trouble_findings import failure_findings
 
 @check(severity=ERROR, area="smoke")
 def smoke_collective_order(run: SmokeRun, started: PerHost[SmokeStart] | None) -> Iterator[Finding]:
-    """All ranks make the calls of different groups in orders that cannot wait for each other.
+    """All ranks call the collectives of different groups in orders that cannot deadlock.
 
     ## Why it matters
     Two groups that share ranks must be used in an order that all agree on. If rank A is in the first group's call
     and waits for B, and B is in the second's and waits for A, both wait for ever; no timeout names the order.
 
     ## What to do
-    Who waited where: {sides}. Give the calls one order on all ranks, such as tensor parallel before data parallel;
-    look at {frame}. With NCCL, HCCL and side streams the order of enqueuing counts.
+    Where each rank waited: {sides}. Give the calls one order on all ranks, such as tensor parallel before data
+    parallel; check {frame}. With NCCL, HCCL and side streams the order of enqueuing counts.
 
     ## Source
-    The ranks' waits form a graph: a rank in a collective waits for each member that has not entered it. A circle in
-    that graph cannot resolve itself, so it is named without any timeout.
+    The ranks' waits form a graph: a rank in a collective waits for each member that has not entered it. A cycle in that
+    graph cannot resolve itself, so it is reported without any timeout.
     """
     yield from failure_findings(
         run,
-        "{who} and others wait for each other in a circle {where}: {sides}",
+        "{who} and others wait for each other in a cycle {where}: {sides}",
         "order",
     )

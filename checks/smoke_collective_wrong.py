@@ -10,18 +10,19 @@ from doctor.smoke.results.trouble_findings import describe_ranks
 
 @check(severity=ERROR, area="smoke")
 def smoke_collective_wrong(run: SmokeRun, collectives: PerHost[SmokeCollectives]) -> Iterator[Finding]:
-    """Every collective gives the values that it must give.
+    """Every collective returns the correct values.
 
     ## Why it matters
     A collective that loses, repeats or changes values does not fail: the job goes on with gradients that are a little
-    wrong, and its loss stands still or blows up days later. Ranks that are mapped to the wrong device or in the wrong
-    order look the same.
+    wrong, and its loss stalls or diverges days later. Ranks that are mapped to the wrong device or in the wrong order
+    look the same.
 
     ## What to do
     On {host}: `npu-smi info -t ecc -i N` or `nvidia-smi -q -d ECC` for memory errors, `dmesg -T` for PCIe and machine
     check errors, `hccn_tool -i N -stat -g` or `ethtool -S` for bad packets. Compare driver, firmware, CANN, NCCL and
-    torch with the other hosts. Values of a whole other rank point to the mapping: compare the rank table, RANK and the
-    visible devices. Run `doctor smoke` again without this host; if all is right then, take it out.
+    torch with the other hosts. If all values are those of another rank, the mapping is wrong: compare the rank table,
+    RANK and the visible devices. Run `doctor smoke` again without this host; if it passes, take the host out of the
+    job.
 
     ## Source
     Each rank puts in small numbers of its own (a formula of rank and place), so that every result is known in advance,
@@ -35,8 +36,8 @@ def smoke_collective_wrong(run: SmokeRun, collectives: PerHost[SmokeCollectives]
         name, members = run.groups.get(first.gid, (f"group {first.gid}", tuple(range(run.plan.world))))
         kind = describe_damage(first, members)
         yield Finding(
-            "{blame} {who}: {op} of {numel} {dtype} in {group} gave {observed} at element {index} on rank {seen}, "
-            "expected {expected}{looks}; wrong elements in all: {wrong}, in {ops}",
+            "{blame} {who}: {op} ({numel} x {dtype}, group {group}) returned {observed} at element {index} "
+            "on rank {seen}, expected {expected}{looks}; wrong elements in total: {wrong}, in {ops}",
             hosts=run.hosts(blame.ranks),
             blame="the fault lies with" if len(blame.ranks) == 1 else "the fault lies with one of",
             who=describe_ranks(run, blame.ranks),

@@ -10,19 +10,19 @@ from doctor.smoke.results.trouble_findings import DEVICES
 
 @check(severity=ERROR, area="smoke")
 def smoke_device_wrong(run: SmokeRun, started: PerHost[SmokeStart]) -> Iterator[Finding]:
-    """Every rank has the device that it was to have, for itself alone.
+    """Every rank has its planned device, and shares it with no other rank.
 
     ## Why it matters
     Two ranks on one NPU or GPU share its memory and wait for each other; NCCL and HCCL refuse such a job, or hang. A
-    rank on another device than the rank table says is connected to the wrong neighbours.
+    rank on another device than the rank table states is connected to the wrong neighbours.
 
     ## What to do
-    On {host}: look at ASCEND_RT_VISIBLE_DEVICES or CUDA_VISIBLE_DEVICES of each rank, at LOCAL_RANK, and at where the
-    program calls `set_device`: it must come before the first tensor, with the local rank. In containers compare the
-    devices that are mounted with those that the rank table names.
+    On {host}: check ASCEND_RT_VISIBLE_DEVICES or CUDA_VISIBLE_DEVICES of each rank, LOCAL_RANK, and where the program
+    calls `set_device`: it must come before the first tensor, with the local rank. In containers compare the devices
+    that are mounted with those that the rank table names.
 
     ## Source
-    Each rank takes its device and tells the number and the identity (UUID or PCI address) that the driver gives it.
+    Each rank takes its device and reports the number and the identity (UUID or PCI address) that the driver gives it.
     """
     kind = DEVICES[run.plan.backend]
     if not kind:
@@ -38,7 +38,7 @@ def smoke_device_wrong(run: SmokeRun, started: PerHost[SmokeStart]) -> Iterator[
                 )
             else:
                 yield Finding(
-                    "rank {rank} has {kind} {observed}, expected {kind} {expected}",
+                    "rank {rank} has {kind} {observed}; expected {kind} {expected}",
                     hosts=[host],
                     rank=event.rank,
                     kind=kind,
@@ -48,7 +48,7 @@ def smoke_device_wrong(run: SmokeRun, started: PerHost[SmokeStart]) -> Iterator[
         for device, ranks in sorted(holders.items()):
             if len(ranks) > 1:
                 yield Finding(
-                    "ranks {ranks} are all on {kind} {device}, expected one rank on each",
+                    "ranks {ranks} are all on {kind} {device}; expected one rank on each",
                     hosts=[host],
                     ranks=sorted(ranks.values()),
                     kind=kind,

@@ -12,16 +12,16 @@ def smoke_gradient_not_synchronised(run: SmokeRun, training: PerHost[SmokeTraini
 
     ## Why it matters
     Without the reduction every rank trains a model of its own on its own share of the data, and the loss falls on each.
-    If one rank alone has another sum, its copy of the model leaves the others from this step on.
+    If only one rank has another sum, its copy of the model diverges from this step on.
 
     ## What to do
-    If no rank's gradient was reduced, see that the reduction runs at all: `no_sync()` left on, a parameter that is not
-    in the wrapped module, `backward` on the module under the wrapper. If {who} alone differs, the transfer or that
-    rank's device spoils numbers: compare with smoke-collective-wrong and smoke-device-wrong, and look for memory and
-    link errors on {host}.
+    If no rank's gradient was reduced, make sure that the reduction runs at all: `no_sync()` left on, a parameter that
+    is not in the wrapped module, `backward` on the module under the wrapper. If only {who} differs, the transfer or
+    that rank's device corrupts numbers: compare with smoke-collective-wrong and smoke-device-wrong, and look for memory
+    and link errors on {host}.
 
     ## Source
-    Every rank tells the norm of its gradient before the reduction, and norm and digest after it. An all-reduce gives
+    Every rank reports the norm of its gradient before the reduction, and norm and digest after it. An all-reduce gives
     all members the same bits.
     """
     yield from findings("smoke-gradient-not-synchronised", run, training)

@@ -21,7 +21,7 @@ def smoke_gradient_summed(run: SmokeRun, training: PerHost[SmokeTraining]) -> It
     already, divide only once.
 
     ## Source
-    The norm of the whole reduced gradient, put together from the ranks' shares, against the serial twin's for the same
-    rows: healthy runs agree to 2e-7. A mean is never longer than the longest of its parts, whatever else is wrong.
+    The norm of the whole reduced gradient, put together from the ranks' shares, against the reference run's for the
+    same rows: healthy runs agree to 2e-7. A mean is never longer than the longest of its parts, whatever else is wrong.
     """
     yield from findings("smoke-gradient-summed", run, training)

@@ -8,12 +8,12 @@ from doctor.smoke.speed.rank_speeds import compare_links, describe_end, duration
 
 @check(severity=WARNING, area="smoke")
 def smoke_host_slow(run: SmokeRun, pairs: PerHost[SmokePairs]) -> Iterator[Finding]:
-    """No host exchanges data more slowly with all others than these do among themselves.
+    """No host exchanges data more slowly with the others than they do with each other.
 
     ## Why it matters
     A ring or a tree of ranks is as quick as its slowest member. A card that came up at a tenth of its speed, a PCIe
     slot with half its lanes, or a CPU that is busy elsewhere slows every collective down, and a measurement of the
-    whole collective does not tell whose fault it is.
+    whole collective does not show which host is the cause.
 
     ## What to do
     On {host}: `ip -s link` (errors, drops), `ethtool NIC | grep Speed`, `ethtool -S NIC | grep -i -E 'err|drop|pause'`,
@@ -32,7 +32,7 @@ def smoke_host_slow(run: SmokeRun, pairs: PerHost[SmokePairs]) -> Iterator[Findi
     for slow_end in links.ends:
         rank = slow_end.ends[0]
         yield Finding(
-            "exchanges of {size} with {who} take {ratio} times as long as those of the others among themselves: "
+            "exchanges of {size} with {who} take {ratio} times as long as those between the other hosts: "
             "{seconds} against {norm}, with {slow} of {tried} partners",
             hosts=[run.plan.host_of(rank)],
             who=describe_end(run, rank),

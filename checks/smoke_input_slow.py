@@ -18,10 +18,10 @@ def smoke_input_slow(
     show slow communication, its own an idle device.
 
     ## What to do
-    On {host}, look for what keeps the CPU and memory from its data: `top -b -n 1 | head -20`, `vmstat 1 5` (swap in
-    and out, wait for I/O), `numactl --hardware` and `taskset -cp PID` (a rank that is bound to few CPUs, or to the
-    far socket), `grep throttled /sys/fs/cgroup/cpu.stat`. Then at the way to the data set: `mount | grep DATA`,
-    `nfsiostat 1 3`. More loader workers, or a copy of the data on a local disk, help where the host itself is sound.
+    On {host}, find what slows down the CPU and memory: `top -b -n 1 | head -20`, `vmstat 1 5` (swap in and out, wait
+    for I/O), `numactl --hardware` and `taskset -cp PID` (a rank that is bound to few CPUs, or to the far socket), `grep
+    throttled /sys/fs/cgroup/cpu.stat`. Then check the path to the data set: `mount | grep DATA`, `nfsiostat 1 3`. More
+    loader workers, or a copy of the data on a local disk, help if the host itself is healthy.
 
     ## Source
     All ranks draw, sort and move the same numbers to their device again and again; time spent waiting for a CPU does
@@ -32,8 +32,8 @@ def smoke_input_slow(
     for host, some, all_ranks in by_host(run, slow_by_rank):
         worst = max((slow_by_rank[rank] for rank in some), key=lambda slow: slow.ratio)
         yield Finding(
-            "the same input takes {who} {ratio} times as long to prepare as the middle one of its peers: {seconds} "
-            "against {norm} (confidence {confidence})",
+            "{who} took {ratio} times the median time of the peers to prepare the same input: {seconds} against {norm} "
+            "(confidence {confidence})",
             hosts=[host],
             who=describe_ranks(run, some),
             ranks=some,

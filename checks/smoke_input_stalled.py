@@ -11,20 +11,20 @@ def smoke_input_stalled(run: SmokeRun, started: PerHost[SmokeStart] | None) -> I
     """Every rank gets its data in the usual time.
 
     ## Why it matters
-    A rank whose data loader stands still never enters the next collective, and looks like a network problem from
-    everywhere else.
+    A rank whose data loader stalls never enters the next collective, and looks like a network problem from everywhere
+    else.
 
     ## What to do
-    It waits for its loader: {frame}. Look at /dev/shm (`df -h /dev/shm`; loader workers hand over their tensors
-    there), at the workers' processes and what they sleep in (`cat /proc/PID/wchan`), at the storage that they read.
-    A lock held while workers were forked never opens: use `multiprocessing_context='spawn'`. The DataLoader's own
-    timeout is 0, for ever: pass `timeout=`.
+    It waits for its loader: {frame}. Check /dev/shm (`df -h /dev/shm`; loader workers pass their tensors through it),
+    the workers' processes and what they sleep in (`cat /proc/PID/wchan`), and the storage that they read. A lock held
+    while workers were forked is never released: use `multiprocessing_context='spawn'`. The DataLoader's own timeout is
+    0, which means none: pass `timeout=`.
 
     ## Source
-    As for blocked ranks, where the rank itself says that it waits for input.
+    As for blocked ranks, where the rank itself reports that it waits for input.
     """
     yield from failure_findings(
         run,
-        "{who} waits for its data {where}: {state}",
+        "{who} waited for input data {where}: {state}",
         "input",
     )

@@ -11,29 +11,30 @@ def smoke_link_slow(run: SmokeRun, pairs: PerHost[SmokePairs]) -> Iterator[Findi
     """No two hosts exchange data more slowly than most pairs.
 
     ## Why it matters
-    One bad link between two sound hosts (a cable, an uplink of a switch, a route that takes the long way) slows down
-    each ring that passes over it. Tests of whole collectives hardly show it: the library may not use that link today,
-    and does tomorrow.
+    One bad link between two sound hosts (a cable, an uplink of a switch, a route with a detour) slows down each ring
+    that passes over it. Tests of whole collectives hardly show it: the library may not use that link today, and does
+    tomorrow.
 
     ## What to do
-    Each of the two is quick with its other partners, so look between them. `tracepath {other}` from {one}, and back,
-    against a pair that is quick: a hop more, a smaller MTU? Then the counters of the switch ports on that way (CRC and
-    symbol errors, pauses, drops) and how its uplinks are shared out (ECMP, LAG members). NPU: `hccn_tool -i N -lldp -g`
-    names the port, `hccn_tool -i N -traceroute -g` the way. Measure again: `doctor smoke --select smoke-link-slow`.
+    Both hosts are fast with their other partners, so check the path between them.
+    Compare `tracepath {other}` from {one}, and back, with a fast pair: an extra hop, a smaller MTU? Then check the
+    counters of the switch ports on that path (CRC and symbol errors, pauses, drops) and how traffic is spread over its
+    uplinks (ECMP, LAG members). NPU: `hccn_tool -i N -lldp -g` names the port, `hccn_tool -i N -traceroute -g` the
+    path. Measure again: `doctor smoke --select smoke-link-slow`.
 
     ## Source
     Everybody exchanges a message with everybody in rounds in which nobody has two partners; suspicious pairs do it
-    again with nobody else at work. When hosts that are slow with all their partners are set aside, a pair is named
-    that takes 1.5 times as long as the middle one or more, by six standard deviations of what pairs vary by, and does
-    so again when measured alone; or whose quickest exchange alone takes 2.5 times as long as any unsuspected pair.
-    With more than 32 hosts only some of the pairs meet.
+    again with nobody else at work. When hosts that are slow with all their partners are set aside, a pair is named that
+    takes 1.5 times as long as the median or more, by six standard deviations of what pairs vary by, and does so again
+    when measured alone; or whose quickest exchange alone takes 2.5 times as long as any unsuspected pair. With more
+    than 32 hosts only some of the pairs meet.
     """
     links, size = compare_links(pairs)
     for link in links.links:
         first_rank, other = link.ends
         yield Finding(
             "{first} and {second} take {ratio} times as long as most pairs to exchange {size}: {seconds} against "
-            "{norm}, and are quick with most others, so it is the way between them",
+            "{norm}; both are fast with most others, so the path between them is slow",
             hosts=run.hosts(link.ends),
             first=describe_end(run, first_rank),
             second=describe_end(run, other),

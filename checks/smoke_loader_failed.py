@@ -13,14 +13,15 @@ def smoke_loader_failed(run: SmokeRun, loaders: PerHost[SmokeLoader]) -> Iterato
     """A data loader with worker processes works on every rank.
 
     ## Why it matters
-    Workers hand their tensors over through /dev/shm. Where that is 64 MB, the default of containers, a job with large
+    Workers pass their tensors through /dev/shm. Where that is 64 MB, the default of containers, a job with large
     batches dies in its first steps, or after hours, when all workers happen to be ahead: with a bus error, or with
     "unable to allocate shared memory".
 
     ## What to do
-    Look at `df -h /dev/shm` on {host}, and at what fills it (`ls -lS /dev/shm`; `torch_*` files of processes that are
-    gone may be removed). Make it larger: `mount -o remount,size=64G /dev/shm` on a host, `docker run --shm-size=64g` or
-    `--ipc=host`, an emptyDir of medium Memory in Kubernetes. A worker that was killed: see `dmesg -T` for memory.
+    Check `df -h /dev/shm` on {host}, and what fills it (`ls -lS /dev/shm`; `torch_*` files of processes that have
+    ended may be removed). Make it larger: `mount -o remount,size=64G /dev/shm` on a host, `docker run --shm-size=64g`
+    or `--ipc=host`, an emptyDir of medium Memory in Kubernetes. If a worker was killed, check `dmesg -T` for lack of
+    memory.
 
     ## Source
     Each rank of the smoke run reads a few megabytes through torch's DataLoader with two workers. torch keeps the

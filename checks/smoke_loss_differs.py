@@ -11,14 +11,14 @@ def smoke_loss_differs(run: SmokeRun, training: PerHost[SmokeTraining]) -> Itera
     """Every layout trains exactly as the same model does in one process.
 
     ## Why it matters
-    Parallel training is the serial one, spread out: same rows, same draws, same start, so the same losses and gradients
-    to about seven digits. A layout that is off by more computes something else, however well its loss falls.
+    Parallel training is the serial training, distributed: same rows, same draws, same start, so the same losses and
+    gradients to about seven digits. A layout that is off by more computes something else, however well its loss falls.
 
     ## What to do
     The layouts that are off, the step, and whether loss or gradient is off first, tell the errors apart: most likely
-    {likely}. See it in the job: take two ranks, no dropout, a fixed batch and SGD, and compare the first three losses
-    with one process. The job's own wrong program is not in this run; if the smoke run differs, look for what its ranks
-    do not share: torch, the collective library, its algorithm settings, a rank's device.
+    {likely}. Reproduce it in the job: take two ranks, no dropout, a fixed batch and SGD, and compare the first three
+    losses with one process. The job's own wrong program is not in this run; if the smoke run differs, check what
+    differs between its ranks: torch, the collective library, its algorithm settings, a rank's device.
 
     ## Source
     SGD at a rate of 0.5 for a few steps, compared at 1e-4 relative. Healthy runs differ by up to 2e-7; of 20 wrong

@@ -18,11 +18,11 @@ from doctor.smoke.numerics.loss_curve import (
 
 STALL_TEXTS = {
     "nothing": (
-        "nothing is learned: it is still at ln 64, the loss of who knows nothing of the data",
+        "nothing is learned; the loss is still at ln 64, that of a uniform guess",
         LOSS_OF_NOTHING - MARGIN,
     ),
-    "rose": ("it rises: each step makes the model worse", LOSS_OF_NOTHING - MARGIN),
-    "place": ("it stands at ln 7: words are learned by their place alone, and attention brings nothing", LOSS_OF_PLACE),
+    "rose": ("the loss rises; each step makes the model worse", LOSS_OF_NOTHING - MARGIN),
+    "place": ("the loss stays at ln 7; words are learned by position only, and attention adds nothing", LOSS_OF_PLACE),
 }
 
 
@@ -30,16 +30,16 @@ STALL_TEXTS = {
 def smoke_loss_stalled(
     run: SmokeRun, learning: PerHost[SmokeLearning], training: PerHost[SmokeTraining] | None
 ) -> Iterator[Finding]:
-    """The loss falls: the model learns what is there to be learned.
+    """The loss falls: the model learns what the data contain.
 
     ## Why it matters
-    A job whose loss does not fall is worth nothing, and slopes do not tell: the first losses of any model fall a
+    A job whose loss does not fall is useless, and the slope does not show it: the first losses of any model fall a
     little, while it only learns how often each word occurs. The smoke run's data have known levels instead.
 
     ## What to do
-    Look at the checks of the smoke run that failed beside this one: they name what to mend. If there are none, the
-    loop itself does not learn: learning rate ({rate} in this run), labels that do not belong to their rows, a sign
-    turned round, gradients set to zero before the update.
+    Read the other smoke checks that failed: they name what to fix. If there are none, the loop itself does not learn:
+    learning rate ({rate} in this run), labels that do not belong to their rows, a wrong sign, gradients set to zero
+    before the update.
 
     ## Source
     Mean of the last three losses after 10 steps of Adam against ln 64 - 0.6, after 40 steps against ln 7 too. In 1000
@@ -51,7 +51,7 @@ def smoke_loss_stalled(
     if len(losses) < len(step_losses):
         raise Unreadable("the loss is not a finite number", "smoke-not-finite")
     if len(losses) < MIN_STEPS:
-        raise Skip(f"{len(losses)} steps are too few to tell; it takes {MIN_STEPS}")
+        raise Skip(f"{len(losses)} steps are too few; {MIN_STEPS} are needed")
     reason = stall_reason(losses)
     causes = analyze_training(run.plan, training).causes if training and reason else ()
     if causes:
@@ -60,7 +60,7 @@ def smoke_loss_stalled(
         return
     text, expected = STALL_TEXTS[reason]
     yield Finding(
-        "the loss of {steps} steps ends at {observed}, expected below {expected}: " + text,
+        "the loss is {observed} after {steps} steps, expected below {expected}: " + text,
         observed=round(final_level(losses), 3),
         expected=round(expected, 3),
         steps=len(losses),

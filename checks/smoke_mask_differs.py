@@ -11,19 +11,19 @@ def smoke_mask_differs(run: SmokeRun, training: PerHost[SmokeTraining]) -> Itera
     """Ranks that hold one model together draw the same masks and the same dropout.
 
     ## Why it matters
-    Tensor- and pipeline-parallel ranks work on the same rows. If each masks other places of them, one rank's embedding
-    hides what another rank's loss asks for: with tensor parallelism the loss falls and then climbs again, with
-    pipelines it even falls faster than it should, because the answers leak. No error is raised.
+    Tensor- and pipeline-parallel ranks work on the same rows. If each masks other positions of them, one rank's
+    embedding hides what another rank's loss asks for: with tensor parallelism the loss falls and then climbs again,
+    with pipelines it even falls faster than it should, because the answers leak. No error is raised.
 
     ## What to do
     Seed every generator that the data or dropout use (`random`, `numpy.random`, `torch`, the device's, and those of the
     loader's workers) by the data-parallel index, not by the rank; or draw the mask on one rank and broadcast it.
-    Look first at: {generators}. Where a library is missing or of another version on one host, its draws differ too:
+    Check first: {generators}. Where a library is missing or of another version on one host, its draws differ too:
     compare `python -c "import numpy; print(numpy.__version__)"` on {host} with the others.
 
     ## Source
     In the smoke run each generator is seeded anew for every block of rows, so ranks that read the same block must draw
-    the same numbers, bit for bit; every rank tells the digests of its draws and of its masks. The rank whose digests
-    differ from most of its model's, or from the serial twin's, is named.
+    the same numbers, bit for bit; every rank reports the digests of its draws and of its masks. The rank whose digests
+    differ from most of its model's, or from the reference run's, is named.
     """
     yield from findings("smoke-mask-differs", run, training)

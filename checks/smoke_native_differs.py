@@ -17,28 +17,28 @@ def smoke_native_differs(
 
     ## Why it matters
     The layouts of the smoke run are made of plain collectives. Jobs use DDP, FSDP2, DTensor and pipelines, which call
-    others, in another order, on streams of their own. Where those go wrong and the plain ones do not, the fault lies in
-    that wrapper, in its version, or in how it meets the backend.
+    others, in another order, on streams of their own. If those fail and the plain ones do not, the fault lies in that
+    wrapper, in its version, or in how it works with the backend.
 
     ## What to do
-    The same layout ({layout}) made of plain collectives is sound, so it is {api}. Try it with the next torch (and
-    torch_npu) release, or without its options one by one (overlap, mixed precision, bucket sizes,
+    The same layout ({layout}) made of plain collectives passes, so the fault is in {api}. Try it with the next torch
+    (and torch_npu) release, or without its options one by one (overlap, mixed precision, bucket sizes,
     `reshard_after_forward`), and compare the first three losses with one process.
 
     ## Source
-    Same rows, same start and same optimizer as the serial twin; losses compared at 1e-4 relative. On gloo all of them
+    Same rows, same start and same optimizer as the reference run; losses compared at 1e-4 relative. On gloo all of them
     agree with it to 2e-7.
     """
     twin = majority_reference(training)
     if twin is None:
-        raise Unreadable("no rank told of its serial twin")
+        raise Unreadable("no rank reported its reference run")
     wrong = list(native_deviations(run.plan, native, twin))
     causes = analyze_training(run.plan, training).causes
     if wrong and causes:
         raise Unreadable(f"{causes[0].check} explains that wrappers differ", causes[0].check)
     for difference in wrong:
         yield Finding(
-            "{api} in {layout}: the loss of step {step} is {observed}, in one process {expected}",
+            "{api} in {layout}: the loss of step {step} is {observed}, expected {expected} as in one process",
             hosts=run.hosts(difference.ranks),
             api=difference.api,
             layout=difference.layout,

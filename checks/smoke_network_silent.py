@@ -8,18 +8,18 @@ from doctor.smoke.results.trouble_findings import failure_findings
 
 @check(severity=ERROR, area="smoke")
 def smoke_network_silent(run: SmokeRun, started: PerHost[SmokeStart] | None) -> Iterator[Finding]:
-    """What one rank sends, the other receives.
+    """Everything that one rank sends reaches the other.
 
     ## Why it matters
-    Every rank has entered the collective and the bytes do not arrive: a link that drops packets, a firewall with a
-    rule for new ports, a jumbo frame that a switch swallows. Small messages often pass, so that the job starts and
-    hangs at its first large one.
+    Every rank has entered the collective, but the data does not arrive: a link that drops packets, a firewall with a
+    rule for new ports, a jumbo frame that a switch drops. Small messages often pass, so that the job starts and hangs
+    at its first large one.
 
     ## What to do
-    What was seen: {evidence}. Between the hosts named: `ping -M do -s 8972 HOST` for an MTU of 9000 and `-s 1472`
-    for 1500; `ip -s link` and `ethtool -S` for drops; `hccn_tool -i N -ping -g address A pkt 1500` for NPUs; the
-    firewall's rules for ports above 1024. Where HCCL, NCCL or gloo took the wrong interface: HCCL_SOCKET_IFNAME,
-    NCCL_SOCKET_IFNAME, GLOO_SOCKET_IFNAME.
+    Evidence: {evidence}. Between the hosts named: `ping -M do -s 8972 HOST` for an MTU of 9000 and `-s 1472` for 1500;
+    `ip -s link` and `ethtool -S` for drops; `hccn_tool -i N -ping -g address A pkt 1500` for NPUs; the firewall's rules
+    for ports above 1024. Where HCCL, NCCL or gloo took the wrong interface: HCCL_SOCKET_IFNAME, NCCL_SOCKET_IFNAME,
+    GLOO_SOCKET_IFNAME.
 
     ## Source
     All members entered and none came out for longer than ten times the longest normal transfer and at least 1.5 s;
@@ -28,6 +28,6 @@ def smoke_network_silent(run: SmokeRun, started: PerHost[SmokeStart] | None) -> 
     """
     yield from failure_findings(
         run,
-        "bytes do not arrive {where}: {links}; {call}",
+        "data does not arrive in {call}: {links}",
         "network",
     )

@@ -13,17 +13,17 @@ def smoke_not_finite(
     """All losses, gradients and parameters are finite numbers.
 
     ## Why it matters
-    One NaN on one rank is everybody's after the next reduction, and every parameter's after the next update. Then all
-    ranks look alike, and the one that it came from is no longer to be told.
+    One NaN on one rank reaches every rank in the next reduction, and every parameter in the next update. Then all ranks
+    look alike, and the origin can no longer be found.
 
     ## What to do
     Run the smoke run again with other devices or another order of hosts: if the NaN moves with {who}, its device is
-    bad, so look at its memory errors. If it stays with the place in the layout, or all ranks have it at once, it is
+    bad, so check its memory errors. If it stays with the position in the layout, or all ranks have it at once, it is
     arithmetic: half precision without loss scaling, a kernel of one library version, a division by a count of zero.
 
     ## Source
     Every rank sums up what goes into each part of its model and what comes out, before anything is mixed with other
-    ranks' numbers. A rank that turned finite numbers into others made them; one that was given them is a victim.
+    ranks' numbers. A rank that turned finite numbers into others made them; one that received them did not cause them.
     """
     layout_findings = list(findings("smoke-not-finite", run, training))
     yield from layout_findings

@@ -12,15 +12,15 @@ def smoke_parameters_diverge(run: SmokeRun, training: PerHost[SmokeTraining]) ->
 
     ## Why it matters
     Data-parallel replicas, and the tensors that tensor parallelism keeps whole (norms, embeddings), are updated by each
-    rank for itself and must come out the same. Once they part they never meet again, and the loss does not show it.
+    rank for itself and must come out the same. Once they differ they stay different, and the loss does not show it.
 
     ## What to do
-    If one rank stands apart, look at its device on {host}: memory errors, another library, another setting of
-    TF32 or of deterministic kernels. If all ranks of a tensor-parallel group differ, the gradients of whole tensors are
-    not summed over the group in the backward pass, or dropout on whole activations is seeded by the rank.
+    If only one rank differs, check its device on {host}: memory errors, another library, another setting of TF32 or of
+    deterministic kernels. If all ranks of a tensor-parallel group differ, the gradients of whole tensors are not summed
+    over the group in the backward pass, or dropout on whole activations is seeded by the rank.
 
     ## Source
-    Every rank tells the digest of its parameters after each step. All ranks of a group took the same gradient with the
-    same arithmetic, so there is no tolerance.
+    Every rank reports the digest of its parameters after each step. All ranks of a group took the same gradient with
+    the same arithmetic, so there is no tolerance.
     """
     yield from findings("smoke-parameters-diverge", run, training)

@@ -11,8 +11,8 @@ def smoke_parameters_not_broadcast(run: SmokeRun, training: PerHost[SmokeTrainin
     """The first broadcast gives all data-parallel ranks the same parameters.
 
     ## Why it matters
-    Ranks that start from different parameters average gradients of different models: each stays another model for
-    ever, and the checkpoint of rank 0 is only one of them.
+    Ranks that start from different parameters average gradients of different models: the models never become equal, and
+    the checkpoint of rank 0 is only one of them.
 
     ## What to do
     Broadcast the parameters and buffers of the first rank of each data-parallel group before the first step, with
@@ -21,7 +21,7 @@ def smoke_parameters_not_broadcast(run: SmokeRun, training: PerHost[SmokeTrainin
     If the job does that already, the broadcast itself does not arrive at {who}: see smoke-collective-wrong.
 
     ## Source
-    In the smoke run every data-parallel rank but the first begins with parameters of its own, and tells digests of them
-    before and after the broadcast.
+    In the smoke run every data-parallel rank but the first begins with parameters of its own, and reports digests of
+    them before and after the broadcast.
     """
     yield from findings("smoke-parameters-not-broadcast", run, training)

@@ -8,15 +8,15 @@ from doctor.smoke.results.trouble_findings import failure_findings
 
 @check(severity=ERROR, area="smoke")
 def smoke_rank_blocked(run: SmokeRun, started: PerHost[SmokeStart] | None) -> Iterator[Finding]:
-    """Every rank comes to each collective in its usual time.
+    """Every rank enters each collective in its usual time.
 
     ## Why it matters
     A rank that is stuck in a lock, a file system, a download or an endless loop never enters the next collective.
     All the others time out there, after half an hour, and none of their messages names it.
 
     ## What to do
-    It is at {frame}. Waiting: what it sleeps in is in its state ({state}); look at that file system, lock or server
-    from {host}. Computing: an endless loop, or work that only this rank does (a checkpoint, an evaluation, a
+    It is at {frame}. If it sleeps, its state names what it sleeps in ({state}); check that file system, lock or server
+    from {host}. If it computes: an endless loop, or work that only this rank does (a checkpoint, an evaluation, a
     compile): let the others know, or use a barrier with a longer timeout.
 
     ## Source
@@ -26,7 +26,7 @@ def smoke_rank_blocked(run: SmokeRun, started: PerHost[SmokeStart] | None) -> It
     """
     yield from failure_findings(
         run,
-        "{who} does not come to {call} {where}: {state}",
+        "{who} never entered {call}: {state}",
         "blocked",
         "busy",
     )

@@ -11,8 +11,8 @@ def smoke_rank_died(run: SmokeRun, started: PerHost[SmokeStart] | None) -> Itera
     """No rank dies while the others still need it.
 
     ## Why it matters
-    When a rank dies, the others find a closed connection or wait for a timeout, and the loudest error comes from a
-    victim. Of all that ended, the first is named here; the rest are consequences.
+    When a rank dies, the others find a closed connection or wait for a timeout, and the most visible error comes from a
+    waiting rank. Of all ranks that ended, the first is named here; the rest are consequences.
 
     ## What to do
     Signal 9 and no memory left: `dmesg -T | grep -i -E 'oom|killed process'`, give the job or its cgroup more
@@ -22,7 +22,8 @@ def smoke_rank_died(run: SmokeRun, started: PerHost[SmokeStart] | None) -> Itera
 
     ## Source
     The host's agent reaps each rank and knows its exit status, whether the kernel killed it for memory (kernel log,
-    cgroup), and its last words. Errors that follow from a lost connection are told from errors of a rank's own.
+    cgroup), and its last output. Errors that follow from a lost connection are distinguished from errors of the rank
+    itself.
     """
     yield from failure_findings(
         run,

@@ -11,17 +11,17 @@ def smoke_rank_left(run: SmokeRun, started: PerHost[SmokeStart] | None) -> Itera
     """No rank leaves the loop while others wait for it.
 
     ## Why it matters
-    A rank that ends well, one step before the others, is not missed by anybody's error handling: the others wait in
-    their next collective until it times out.
+    A rank that ends normally, one step before the others, triggers no error handling: the others wait in their next
+    collective until it times out.
 
     ## What to do
     {waiting} waited for it. Give every rank the same number of steps: `drop_last=True` and a DistributedSampler, an
-    even number of batches a rank, or `torch.distributed.algorithms.join.Join`. Look for `sys.exit`, `break` or an
+    even number of batches a rank, or `torch.distributed.algorithms.join.Join`. Check for `sys.exit`, `break` or an
     early return on one rank.
 
     ## Source
-    The rank's black box says that it is done, or it exited with status 0, while members of a group wait for it in a
-    collective that it has not entered.
+    The rank's flight recorder shows that it is done, or it exited with status 0, while members of a group wait for it
+    in a collective that it has not entered.
     """
     yield from failure_findings(
         run,

@@ -8,23 +8,23 @@ from doctor.smoke.results.trouble_findings import failure_findings
 
 @check(severity=ERROR, area="smoke")
 def smoke_rank_never_joined(run: SmokeRun, started: PerHost[SmokeStart] | None) -> Iterator[Finding]:
-    """Every rank gets through the rendezvous.
+    """Every rank completes the rendezvous.
 
     ## Why it matters
     `init_process_group` waits for every rank. One that resolves MASTER_ADDR wrongly, is refused, is dropped by a
-    firewall, or has another idea of the world's size, holds up all, for 30 minutes by default, and the message on
-    the other ranks says only that somebody is missing.
+    firewall, or has another world size, delays all others, for 30 minutes by default, and the message on the other
+    ranks reports only that a rank is missing.
 
     ## What to do
-    A name that does not resolve, or to another address than elsewhere: compare `getent hosts` of the master's name
-    on {host} and on the others; put it into `/etc/hosts`. Refused: nothing listens there, or it is the wrong host
-    or port; something else may hold the port (`ss -ltnp`). No answer: a firewall, or no route (`doctor check` looks
-    into both). World size: every rank must be given the same WORLD_SIZE, and each rank number once.
+    A name that does not resolve, or to another address than elsewhere: compare `getent hosts` of the master's name on
+    {host} and on the others; put it into `/etc/hosts`. Refused: nothing listens there, or it is the wrong host or port;
+    something else may hold the port (`ss -ltnp`). No answer: a firewall, or no route (`doctor check` covers both).
+    World size: every rank must be given the same WORLD_SIZE, and each rank number once.
 
     ## Source
-    Before torch's own client connects, each rank resolves the master's address and connects to it with plain
-    sockets, and says what it meets; at the store it claims its number and the world's size. Ranks that have not
-    joined 20 s after the last import are named.
+    Before torch's own client connects, each rank resolves the master's address and connects to it with plain sockets,
+    and reports the result; at the store it claims its number and the world's size. Ranks that have not joined 20 s
+    after the last import are named.
     """
     yield from failure_findings(
         run,

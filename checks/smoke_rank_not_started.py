@@ -11,20 +11,19 @@ def smoke_rank_not_started(run: SmokeRun, started: PerHost[SmokeStart] | None) -
     """Every rank starts: its interpreter, its import of torch, its device.
 
     ## Why it matters
-    A rank that does not start never comes to the rendezvous, and all the others wait for it until a timeout that
-    names the store, not the rank.
+    A rank that does not start never reaches the rendezvous, and all the others wait for it until a timeout that names
+    the store, not the rank.
 
     ## What to do
-    Try it on {host} by hand, with the job's own interpreter and environment:
-    `{python} -c "import torch, torch.distributed; print(torch.__version__)"`. No module named torch: install it for
-    that interpreter (`{python} -m pip install torch`; on this machine `pip install 'cluster-doctor[smoke]'`), or
-    name the job's own with `--python`. An error of torch_npu: CANN's environment is not set
-    (`source /usr/local/Ascend/ascend-toolkit/set_env.sh`), or the driver's libraries are not on LD_LIBRARY_PATH. A
-    device that cannot be set: look at `npu-smi info` or `nvidia-smi`, at ASCEND_RT_VISIBLE_DEVICES and
-    CUDA_VISIBLE_DEVICES, and at who holds it.
+    Try it on {host} by hand, with the job's own interpreter and environment: `{python} -c "import torch,
+    torch.distributed; print(torch.__version__)"`. No module named torch: install it for that interpreter (`{python} -m
+    pip install torch`; on this machine `pip install 'cluster-doctor[smoke]'`), or name the job's own with `--python`.
+    An error of torch_npu: CANN's environment is not set (`source /usr/local/Ascend/ascend-toolkit/set_env.sh`), or the
+    driver's libraries are not on LD_LIBRARY_PATH. A device that cannot be set: check `npu-smi info` or `nvidia-smi`,
+    ASCEND_RT_VISIBLE_DEVICES and CUDA_VISIBLE_DEVICES, and which process holds it.
 
     ## Source
-    Each host's agent starts the interpreter, which says what it has imported; a rank takes its device before it
+    Each host's agent starts the interpreter, which reports what it has imported; a rank takes its device before it
     joins. An interpreter that ends before that, or that is not done after 60 s, has not started.
     """
     yield from failure_findings(

@@ -16,24 +16,24 @@ def smoke_rank_slow(run: SmokeRun, paces: PerHost[SmokePace], started: PerHost[S
     their own profiles that looks like slow communication.
 
     ## What to do
-    On {host}, who else uses it, and is it held back: `top -b -n 1 | head -20`,
-    `grep throttled /sys/fs/cgroup/cpu.stat`, `cat /sys/devices/system/cpu/cpu0/cpufreq/scaling_governor` (expected
-    performance), `taskset -cp PID` of a rank. NPU: `npu-smi info -t temp -i N`, `npu-smi info -t power -i N`,
-    `npu-smi info -t usages -i N`. GPU: `nvidia-smi -q -d CLOCK,PERFORMANCE,TEMPERATURE` (a clock that is throttled, a
-    power cap). Compare with a sound host, clean or reseat what is too hot, and leave the host out until then.
+    On {host}, check who else uses it and whether it is throttled: `top -b -n 1 | head -20`, `grep throttled
+    /sys/fs/cgroup/cpu.stat`, `cat /sys/devices/system/cpu/cpu0/cpufreq/scaling_governor` (expected performance),
+    `taskset -cp PID` of a rank. NPU: `npu-smi info -t temp -i N`, `npu-smi info -t power -i N`, `npu-smi info -t usages
+    -i N`. GPU: `nvidia-smi -q -d CLOCK,PERFORMANCE,TEMPERATURE` (a clock that is throttled, a power cap). Compare with
+    a healthy host, clean or reseat what is too hot, and leave the host out until then.
 
     ## Source
     All ranks do the same matrix products again and again, without exchanging anything; time spent waiting for a CPU
     does not count. A rank is slow when its usual time and the time of its quickest tenth are both 10 % over those of
-    the middle rank with the same kind of device, and more than the noise of these times makes likely for any rank
-    (the confidence). In simulated healthy fleets with 12 % of noise none was called slow in 1000.
+    the median rank with the same kind of device, and more than the noise of these times makes likely for any rank (the
+    confidence). In simulated healthy fleets with 12 % of noise none was called slow in 1000.
     """
     slow_by_rank = slow_ranks("compute", paces, started)
     for host, some, all_ranks in by_host(run, slow_by_rank):
         worst = max((slow_by_rank[rank] for rank in some), key=lambda slow: slow.ratio)
         yield Finding(
-            "the same computation takes {who} {ratio} times as long as the middle one of its peers: {seconds} against "
-            "{norm} (confidence {confidence})",
+            "{who} took {ratio} times the median time of the peers for the same computation: {seconds} against {norm} "
+            "(confidence {confidence})",
             hosts=[host],
             who=describe_ranks(run, some),
             ranks=some,

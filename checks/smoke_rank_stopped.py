@@ -12,10 +12,10 @@ def smoke_rank_stopped(run: SmokeRun, started: PerHost[SmokeStart] | None) -> It
 
     ## Why it matters
     A process that is stopped (SIGSTOP, a debugger, Ctrl-Z) or frozen (docker pause, the cgroup freezer, a suspended
-    virtual machine) says nothing and does not die; all others wait for it.
+    virtual machine) sends nothing and does not die; all others wait for it.
 
     ## What to do
-    It was {state}. Stopped: `kill -CONT PID`, after a look at who stopped it (a debugger shows as TracerPid in
+    It was {state}. Stopped: `kill -CONT PID`, after finding out what stopped it (a debugger shows as TracerPid in
     `/proc/PID/status`). Frozen: `docker unpause NAME`, or `echo THAWED` to the freezer's state, or `echo 0` to
     `cgroup.freeze`. Slurm suspends jobs that it preempts: `scontrol resume`.
 

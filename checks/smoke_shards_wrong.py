@@ -17,12 +17,12 @@ def smoke_shards_wrong(run: SmokeRun, training: PerHost[SmokeTraining]) -> Itera
 
     ## What to do
     Compare how the job's sampler gets its rank and size: `DistributedSampler(num_replicas=DP, rank=dp_rank)` takes the
-    data-parallel size and index, not the world's size and the rank. Look at {who} first. If rows are left out at the
-    end of an epoch, use `drop_last=True` everywhere or nowhere.
+    data-parallel size and index, not the world's size and the rank. Check {who} first. If rows are left out at the end
+    of an epoch, use `drop_last=True` everywhere or nowhere.
 
     ## Source
-    In the smoke run the rows of a step come in numbered blocks; every rank tells the numbers that it read and the
-    digests of their tokens, which are compared with the shares of its data-parallel index and with the serial twin's
+    In the smoke run the rows of a step come in numbered blocks; every rank reports the numbers that it read and the
+    digests of their tokens, which are compared with the shares of its data-parallel index and with the reference run's
     data.
     """
     yield from findings("smoke-shards-wrong", run, training)

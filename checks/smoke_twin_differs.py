@@ -12,15 +12,15 @@ from doctor.smoke.numerics.defect import ranks_on
 def smoke_twin_differs(
     run: SmokeRun, training: PerHost[SmokeTraining], started: PerHost[SmokeStart] | None
 ) -> Iterator[Finding]:
-    """One and the same training gives the same bits on all devices of a kind.
+    """The reference run gives the same bits on all devices of a kind.
 
     ## Why it matters
-    Every rank trains the same small model by itself, without any other rank. If one comes to another result than its
-    equals, its device multiplies wrongly, or its library or settings are not the others'. Such a rank spoils every
-    sum that it takes part in, and raises no error.
+    Every rank trains the same small model by itself, without any other rank. If the result of one differs from that of
+    ranks on the same kind of device, its device multiplies wrongly, or its library or settings differ. Such a rank
+    corrupts every sum that it takes part in, and raises no error.
 
     ## What to do
-    Run it again. If the same rank stands apart, compare driver, firmware, torch and the environment
+    Run it again. If the same rank differs again, compare driver, firmware, torch and the environment
     (NVIDIA_TF32_OVERRIDE, TORCH_ALLOW_TF32_CUBLAS_OVERRIDE, OMP_NUM_THREADS, MKL settings) on {host} with the others'.
     If those are equal, take its device out of the job and have it tested.
 
@@ -30,9 +30,9 @@ def smoke_twin_differs(
     """
     outliers, explained = device_outliers(run.plan, training, started)
     for outlier in outliers:
-        template = "{who}: its own serial training ends with other numbers than that of {agree}, on {kind}: {how}"
+        template = "{who}: the reference run ends with other numbers than on {agree}, on {kind}: {how}"
         if not outlier.agreeing:
-            template = "the serial trainings of {who} end with different numbers, on {kind}: {how}; none has a majority"
+            template = "the reference runs of {who} end with different numbers, on {kind}: {how}; there is no majority"
         yield Finding(
             template,
             hosts=run.hosts(outlier.ranks),
@@ -45,4 +45,4 @@ def smoke_twin_differs(
             tie=not outlier.agreeing,
         )
     if explained:
-        raise Unreadable("serial trainings differ; smoke-mask-differs explains it", "smoke-mask-differs")
+        raise Unreadable("reference runs differ; smoke-mask-differs explains it", "smoke-mask-differs")

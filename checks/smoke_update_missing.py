@@ -8,20 +8,20 @@ from doctor.smoke.numerics.analyze import findings
 
 @check(severity=ERROR, area="smoke")
 def smoke_update_missing(run: SmokeRun, training: PerHost[SmokeTraining]) -> Iterator[Finding]:
-    """Every parameter moves in training.
+    """Every parameter changes in training.
 
     ## Why it matters
     A tensor that has a gradient and stays as it was is frozen by mistake: the rest of the model learns around it, and
     the loss falls, only not as far as it could.
 
     ## What to do
-    For all parameters: look at the learning rate (a warm-up that begins at 0, a scheduler that ended), at a gradient
-    scaler that skips every step, at `optimizer.step()` itself. For {tensors} alone: is it in the optimizer's parameter
+    For all parameters: check the learning rate (a warm-up that begins at 0, a scheduler that ended), a gradient scaler
+    that skips every step, and `optimizer.step()` itself. For {tensors} alone: is it in the optimizer's parameter
     groups? Was the optimizer built before the model was moved or sharded? Is `requires_grad` off, or the tensor used
     under `no_grad` or after `detach()`?
 
     ## Source
-    Every rank tells how far each of its tensors moved over all steps; the serial twin's moved. Not at all means exactly
-    0, so that nothing else can look like it.
+    Every rank reports how far each of its tensors moved over all steps; the reference run's moved. Not at all means
+    exactly 0, so that nothing else can look like it.
     """
     yield from findings("smoke-update-missing", run, training)

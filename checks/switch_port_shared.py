@@ -8,14 +8,14 @@ from doctor.facts.hccn.fleet import Npu, flatten_by_npu, format_npus
 
 @check(severity=WARNING, area="links")
 def switch_port_shared(neighbours: PerHost[Neighbours]) -> Iterator[Finding]:
-    """Every NPU hangs on a switch port of its own.
+    """Every NPU is connected to its own switch port.
 
     ## Why it matters
-    Two NPUs that hear the same port of the same switch share its bandwidth through something in between, or one of
-    them still shows a neighbour from before its cable was moved. Either way the cabling is not as planned.
+    Two NPUs that receive LLDP from the same port of the same switch share its bandwidth through something in between,
+    or one of them still shows a neighbour from before its cable was moved. Either way the cabling is not as planned.
 
     ## What to do
-    Follow the cable of NPU {npu} on {host}; look at {port} on the switch {mac}.
+    Follow the cable of NPU {npu} on {host}; check {port} on the switch {mac}.
 
     ## Source
     LLDP (`hccn_tool -lldp -g`): chassis MAC and interface name together name one port.
@@ -25,7 +25,7 @@ def switch_port_shared(neighbours: PerHost[Neighbours]) -> Iterator[Finding]:
         if neighbour.kind != "npu" and neighbour.mac and neighbour.port:
             ports[neighbour.mac, neighbour.port].append(host_npu)
     if not ports:
-        raise Skip("no NPU names the port of a switch")
+        raise Skip("no NPU reports a switch port")
     for (mac, port), npus in sorted(ports.items()):
         if len(npus) > 1:
             yield Finding(

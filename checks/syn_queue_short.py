@@ -20,7 +20,7 @@ def syn_queue_short(
     """The queue of half-open connections (net.ipv4.tcp_max_syn_backlog) holds those of all ranks.
 
     ## Why it matters
-    Beside the queue of accepted connections (listen-queue-short) there is one for handshakes under way. Where it is
+    Besides the queue of accepted connections (listen-queue-short) there is one for handshakes under way. Where it is
     full the first packet of a connection is dropped and sent again after 1, 3, 7 seconds: ranks arrive late, or never.
 
     ## What to do
@@ -29,8 +29,8 @@ def syn_queue_short(
 
     ## Source
     Huawei, HCCL Test guide, "Execution": raise both somaxconn and tcp_max_syn_backlog with the size of the cluster,
-    for example to 65535. The number wanted is that of listen-queue-short. With tcp_syncookies=0 the kernel keeps the
-    last quarter of the queue for peers that it knows (`tcp_conn_request` in tcp_input.c), so a third more is wanted.
+    for example to 65535. The number required is that of listen-queue-short. With tcp_syncookies=0 the kernel keeps the
+    last quarter of the queue for peers that it knows (`tcp_conn_request` in tcp_input.c), so a third more is required.
     With syncookies the kernel does not drop, yet before Linux 4.4 it answers with cookies, which lose TCP options.
     """
     ranks, required = expected_connections(launch, fleet, npus, gpus)

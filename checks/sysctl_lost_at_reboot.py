@@ -14,13 +14,13 @@ def sysctl_lost_at_reboot(live: LiveSettings, files: SysctlFiles) -> Iterator[Fi
     fails on that host alone.
 
     ## What to do
-    To keep the value of now on {host}: `echo "{key} = {live}" >> /etc/sysctl.d/99-zz-cluster.conf`. To take that of
-    the files instead: `sysctl --system`. Where something else sets it at each start (tuned, the kubelet, a container's
+    To keep the current value on {host}: `echo "{key} = {live}" >> /etc/sysctl.d/99-zz-cluster.conf`. To return to that
+    of the files: `sysctl --system`. Where something else sets it at each start (tuned, the kubelet, a container's
     runtime), nothing needs to be done.
 
     ## Source
-    sysctl.conf(5), sysctl.d(5), `sysctl --system`: files are applied by the order of their names, a file hides those
-    of its name in later folders, the last line wins. systemd does not read /etc/sysctl.conf by itself. Judged are
+    sysctl.conf(5), sysctl.d(5), `sysctl --system`: files are applied by the order of their names, a file hides those of
+    its name in later folders, the last line wins. systemd does not read /etc/sysctl.conf by itself. Checked are
     somaxconn, tcp_max_syn_backlog, ip_local_reserved_ports (as a set) and ip_local_port_range. A value that no file
     sets is lost only if it is none that a kernel starts with.
     """
@@ -33,7 +33,7 @@ def sysctl_lost_at_reboot(live: LiveSettings, files: SysctlFiles) -> Iterator[Fi
         unheeded = any(other.key == key for other in files.ignored)
         nobody = f"only {MAIN_FILE} sets it, which systemd does not read" if unheeded else "no file sets it"
         yield Finding(
-            "{key} is {live} now, and {boot}",
+            "{key} is {live} now, but {boot}",
             key=key,
             live=value,
             boot=f"{line.path} sets {line.value or 'nothing'} at boot" if line else nobody,

@@ -6,7 +6,7 @@ from doctor.facts.hccn import TlsSwitches
 
 @check(severity=ERROR, area="links")
 def tls_certificate_expired(switches: TlsSwitches) -> Iterator[Finding]:
-    """No NPU that encrypts does so with an expired certificate.
+    """No NPU with TLS on has an expired certificate.
 
     ## Why it matters
     With TLS on, an expired certificate ends the handshake: the NPU connects to no other, and HCCL times out.
@@ -20,5 +20,5 @@ def tls_certificate_expired(switches: TlsSwitches) -> Iterator[Finding]:
     for npu in switches.expired:
         if switches.by_npu[npu]:
             yield Finding(
-                "NPU {npu} has TLS on, and its certificate has expired", npu=npu, expected="a valid certificate"
+                "NPU {npu} has TLS on, but its certificate has expired", npu=npu, expected="a valid certificate"
             )

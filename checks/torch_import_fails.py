@@ -9,12 +9,12 @@ def torch_import_fails(torch: TorchImport) -> Iterator[Finding]:
     """torch can be imported by the job's interpreter.
 
     ## Why it matters
-    Every rank on this host ends before it begins, and the ranks of the other hosts wait for it until their timeout.
+    Every rank on this host fails at its start, and the ranks of the other hosts wait for it until their timeout.
 
     ## What to do
-    See the whole message on {host}: `python3 -c "import torch"`, with the interpreter of --python. A missing module:
-    install it (torch_npu needs yaml and does not say so). `Two accelerators cannot be used`: torch
-    is a CUDA build; install the CPU build.
+    Show the whole message on {host}: `python3 -c "import torch"`, with the interpreter of --python. A missing module:
+    install it (torch_npu needs yaml and does not say so). `Two accelerators cannot be used`: torch is a CUDA build;
+    install the CPU build.
 
     ## Source
     One import, made with the job's interpreter; what was raised first is shown. What is due to CANN or the driver is

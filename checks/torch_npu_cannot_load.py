@@ -29,10 +29,10 @@ def torch_npu_cannot_load(torch: TorchImport) -> Iterator[Finding]:
         template = "import torch fails: {library} of the NPU driver is not found"
     elif kind == "cann" and torch.set_env:
         remedy = f"CANN is there and does not load: `source {torch.set_env}`, then read the error; reinstall CANN."
-        template = "import torch fails for want of CANN ({library}), also after sourcing {set_env}"
+        template = "import torch fails for lack of CANN ({library}), even after sourcing {set_env}"
     elif kind == "cann":
         remedy = "Install CANN on this host; then `source /usr/local/Ascend/ascend-toolkit/set_env.sh`."
-        template = "import torch fails for want of CANN ({library}), and there is no set_env.sh to source"
+        template = "import torch fails for lack of CANN ({library}), and there is no set_env.sh to source"
     else:
         return
     yield Finding(

@@ -15,8 +15,8 @@ def torch_npu_mismatch(python: PythonEnv) -> Iterator[Finding]:
     functions that have changed.
 
     ## What to do
-    Install the torch that belongs to it, on {host}: `{python} -m pip install torch=={expected}` (on x86-64 hosts from the
-    CPU index of PyTorch).
+    Install the torch that belongs to it, on {host}: `{python} -m pip install torch=={expected}` (on x86-64 hosts from
+    the CPU index of PyTorch).
 
     ## Source
     COMPATIBILITY.en.md of torch_npu: its version is that of torch, with a `.postN` of its own behind it.
@@ -28,7 +28,7 @@ def torch_npu_mismatch(python: PythonEnv) -> Iterator[Finding]:
         raise Unreadable(f"torch: {python.unread['torch']}")
     if torch is None:
         yield Finding(
-            "torch_npu {torch_npu} is installed, and torch is not",
+            "torch_npu {torch_npu} is installed, but torch is not",
             torch_npu=torch_npu,
             python=python.path,
             observed="no torch",
@@ -40,7 +40,7 @@ def torch_npu_mismatch(python: PythonEnv) -> Iterator[Finding]:
         raise Unreadable(f"torch {torch} and torch_npu {torch_npu} cannot be compared")
     if base_version(torch) != expected:
         yield Finding(
-            "torch {observed} beside torch_npu {torch_npu}; expected torch {expected}",
+            "torch {observed} with torch_npu {torch_npu}; expected torch {expected}",
             torch_npu=torch_npu,
             python=python.path,
             observed=torch,

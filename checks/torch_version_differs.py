@@ -7,15 +7,15 @@ from doctor.facts.python_env import PythonEnv
 
 @check(severity=ERROR, area="versions")
 def torch_version_differs(python: PerHost[PythonEnv]) -> Iterator[Finding]:
-    """All hosts have one version of torch, torch_npu and MindSpore.
+    """All hosts have the same versions of torch, torch_npu and MindSpore.
 
     ## Why it matters
-    Ranks of different versions disagree on the wire: a rendezvous that does not come about, collectives in another
-    order, or a checkpoint that one host cannot load.
+    Ranks of different versions disagree on the wire: a rendezvous that fails, collectives in another order, or a
+    checkpoint that one host cannot load.
 
     ## What to do
-    Install {package} {expected} for the job's interpreter on {host}; name the interpreter with --python when the job has
-    one of its own.
+    Install {package} {expected} for the job's interpreter on {host}; name the interpreter with --python when the job
+    has one of its own.
 
     ## Source
     The installed distributions of the job's interpreter; the hosts are compared with each other, and the majority is

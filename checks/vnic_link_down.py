@@ -10,8 +10,8 @@ def vnic_link_down(vnics: VnicAddresses, product: NpuProduct) -> Iterator[Findin
     """The virtual port of every A3 NPU, which carries the HCCS traffic, is up.
 
     ## Why it matters
-    Inside a super pod NPUs of different hosts meet at the HCCS addresses of their virtual ports. One that is down cuts
-    the NPU off, whatever its optical port says.
+    Inside a super pod NPUs of different hosts reach each other at the HCCS addresses of their virtual ports. One that
+    is down cuts the NPU off, whatever its optical port shows.
 
     ## What to do
     `hccn_tool -i {npu} -vnic -g` and `npu-smi info -t hccs -i CARD -c CHIP` on {host}; a restart of the NPU or the host

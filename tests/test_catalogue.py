@@ -63,7 +63,7 @@ def test_a_sites_own_check_comes_in_by_the_same_door(tmp_path: Path) -> None:
 
 def test_a_name_that_is_taken_is_refused(tmp_path: Path) -> None:
     (tmp_path / "host_unreachable.py").write_text(GOOD.format(name="host_unreachable"))
-    with pytest.raises(BadCheck, match=r"host-unreachable is already there, in .*checks/host_unreachable.py"):
+    with pytest.raises(BadCheck, match=r"host-unreachable is already defined in .*checks/host_unreachable.py"):
         load_checks([tmp_path])
 
 

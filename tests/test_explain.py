@@ -64,7 +64,7 @@ def test_a_check_is_shown_with_what_mends_it(site: Path, said: Any) -> None:
         assert page.startswith(check + "\n")
         assert "\n  switch-lamps-on: Lamps on\n" in page
         assert "lamp --on node001" in page
-    assert "What mends it" not in said("explain", "syn-queue-short", "--playbooks", str(site / "playbooks"))
+    assert "Fixes (" not in said("explain", "syn-queue-short", "--playbooks", str(site / "playbooks"))
 
 
 def test_a_playbook_is_explained(site: Path, said: Any) -> None:

@@ -255,7 +255,7 @@ class Reply(Fact, frozen=True):
     [
         (DENIED, Unreadable("/q: Permission denied")),
         (NOT_THERE, Absent("/q does not exist")),
-        (said("5"), Absent("no other host to ask about was found")),
+        (said("5"), Absent("no other host to test against")),
         (GONE, Unreadable("not reached: connection refused")),
     ],
 )

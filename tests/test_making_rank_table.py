@@ -333,7 +333,7 @@ class TestSdids:
     def test_one_that_did_not_tell_hides_no_other(self) -> None:
         found = read(f"{MAP}-- 0 0 --\ndcmi failed. ret is -8005\n-- 0 1 --\n{SPOD.format(sdid=37814273)}")
         assert list(found.by_npu) == [1]
-        assert found.unread == {"NPU 0": "its SDID was not told: dcmi failed. ret is -8005"}
+        assert found.unread == {"NPU 0": "its SDID was not reported: dcmi failed. ret is -8005"}
 
     @pytest.mark.parametrize("sdid", ["-1", "4294967296", "NA", ""])
     def test_no_number_is_taken_for_one(self, sdid: str) -> None:

@@ -66,7 +66,7 @@ class TestHosts:
     def test_without_a_file_are_unknown_and_not_guilty(self, tmp_path: Path) -> None:
         left(tmp_path, run_of("a"))
         run = merged(tmp_path, "a", "b")
-        assert why(run, "b") == "there is no file of it in DIR: did doctor node run there?"
+        assert why(run, "b") == "no file of this host in DIR; check that doctor node ran there"
         reached = outcome(replay(run, KNOWN), "host-unreachable")
         assert (reached.status, reached.evaluated_hosts, list(reached.unknown)) == (Status.UNKNOWN, ("a",), ["b"])
 
@@ -74,7 +74,7 @@ class TestHosts:
         left(tmp_path, run_of("a"), run_of("z"))
         run = merged(tmp_path, "a")
         assert list(run.hosts) == ["a"]
-        assert run.notes == (f"{tmp_path}/z.json: of a host that is not expected; not judged",)
+        assert run.notes == (f"{tmp_path}/z.json: of a host that is not expected; ignored",)
 
     def test_are_what_is_there_where_no_list_is(self, tmp_path: Path) -> None:
         """And what left a broken file was there, too."""
@@ -82,14 +82,14 @@ class TestHosts:
         (tmp_path / "n2.json").write_bytes(b"{")
         run = merged(tmp_path)
         assert list(run.hosts) == ["n1", "n2", "n9", "n10"]
-        assert why(run, "n2") and "a host that left no file is not missed" in run.notes[0]
+        assert why(run, "n2") and "a host without a file is not noticed" in run.notes[0]
 
     def test_that_left_two_records_are_judged_by_the_newer(self, tmp_path: Path) -> None:
         left(tmp_path, run_of("a", seconds=2.0))
         (tmp_path / "b.json").write_bytes(line(run_of("A", seconds=1.0, started="2026-01-01T12:00:05Z")))
         run = merged(tmp_path, "a")
         assert run.seconds == 1.0
-        assert run.notes == (f"A left more than one record: {tmp_path}/b.json is judged, {tmp_path}/a.json is older",)
+        assert run.notes == (f"A has more than one record: {tmp_path}/b.json is used, {tmp_path}/a.json is older",)
 
 
 @pytest.mark.parametrize(
@@ -142,18 +142,18 @@ class TestFilesThatCannotBeUsed:
             (b"[" * 100_000, "not a saved run"),
             (b'{"schema": 1}\n\n\n{}', "not a saved run"),
             (changed(schema="doctor.run/9"), "schema 'doctor.run/9', expected 'doctor.run/1'"),
-            (changed(version="0.0.1"), "made by version 0.0.1 of doctor; expected"),
-            (changed(hosts={}), "holds 0 hosts"),
-            (changed(hosts={**GOOD.hosts, "b": GOOD.hosts["a"]}), "holds 2 hosts"),
-            (changed(hosts={"../a": GOOD.hosts["a"]}), '"../a" is no host name'),
+            (changed(version="0.0.1"), "written by version 0.0.1 of doctor; expected"),
+            (changed(hosts={}), "contains 0 hosts"),
+            (changed(hosts={**GOOD.hosts, "b": GOOD.hosts["a"]}), "contains 2 hosts"),
+            (changed(hosts={"../a": GOOD.hosts["a"]}), '"../a" is not a host name'),
             (changed(started="yesterday"), "yesterday"),
-            (changed(started="2026-01-01T12:00:00"), "has no zone"),
-            (changed(launch={"environ": {"A": 1}}), "not made by doctor node"),
-            (changed(launch={"exec": "rm"}), "not made by doctor node"),
-            (changed(rank_table={"path": "/t", "more": "x"}), "not made by doctor node"),
+            (changed(started="2026-01-01T12:00:00"), "has no time zone"),
+            (changed(launch={"environ": {"A": 1}}), "not written by doctor node"),
+            (changed(launch={"exec": "rm"}), "not written by doctor node"),
+            (changed(rank_table={"path": "/t", "more": "x"}), "not written by doctor node"),
             (
                 line(run_of("a")).replace(b'"local":true', b'"local":false'),
-                "not made by doctor node on the host itself",
+                "not written by doctor node on the host itself",
             ),
             (b"\x1b[31mred\n", "not a saved run"),
         ],
@@ -180,7 +180,7 @@ class TestFilesThatCannotBeUsed:
         run = merged(folder, "link", "pipe", "folder", "large")
         assert [why(run, host).partition(".json: ")[2] for host in run.hosts] == [
             "a symbolic link; expected a file",
-            "not a plain file",
+            "not a regular file",
             "Is a directory",
             "larger than 1 MiB",
         ]
@@ -190,7 +190,7 @@ class TestFilesThatCannotBeUsed:
         for number in range(50):
             (tmp_path / f"junk{number}.json").write_bytes(b"junk")
         run = merged(tmp_path, "a")
-        assert len(run.notes) == 9 and run.notes[-1] == "42 more files like that"
+        assert len(run.notes) == 9 and run.notes[-1] == "42 more such files"
 
     def test_do_not_hide_a_good_record_elsewhere(self, tmp_path: Path) -> None:
         left(tmp_path, run_of("a"))
@@ -405,7 +405,7 @@ class TestTheCommand:
     def test_a_missing_host_is_no_verdict_but_unknown(self, tmp_path: Path) -> None:
         done = doctor("merge", str(left(tmp_path, run_of("a"))), "--expect", "a,b", "--select", "host-unreachable")
         assert done.returncode == 12
-        assert b"UNKNOWN" in done.stdout and b"there is no file of it in" in done.stdout
+        assert b"UNKNOWN" in done.stdout and b"no file of this host in" in done.stdout
 
     def test_what_it_saves_is_judged_alike(self, tmp_path: Path) -> None:
         folder = tmp_path / "files"
@@ -419,10 +419,10 @@ class TestTheCommand:
     @pytest.mark.parametrize(
         ("words", "code", "said"),
         [
-            (["nowhere"], 78, "doctor: nowhere: No such file or directory; expected files of doctor node"),
-            (["."], 78, "doctor: .: holds no file of doctor node, and no host is expected; expected --expect NODES"),
+            (["nowhere"], 78, "doctor: nowhere: No such file or directory; expected files written by doctor node"),
+            (["."], 78, "doctor: .: no file of doctor node, and no host list; expected --expect NODES"),
             ([".", "--expect", "n[1-"], 78, 'doctor: the command line: "n[1-"'),
-            ([".", "--from", "x"], 2, "doctor: --from judges a saved run: expected it with doctor check"),
+            ([".", "--from", "x"], 2, "doctor: --from reads a saved run: expected it with doctor check"),
         ],
     )
     def test_bad_input_is_one_line(self, tmp_path: Path, words: list[str], code: int, said: str) -> None:

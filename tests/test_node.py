@@ -98,7 +98,7 @@ class TestTheExitCode:
         process.terminate()
         assert process.wait(50) == 143
         (look,) = looks(out)
-        assert look.record.visit.text == "the run was interrupted before it answered"
+        assert look.record.visit.text == "the run was interrupted before the host answered"
 
     @pytest.mark.parametrize(("out", "said"), [("/dev/null/x", "Not a directory"), ("/proc/1", "/proc/1/n1.json")])
     def test_is_12_where_nothing_could_be_written(self, out: str, said: str) -> None:
@@ -115,11 +115,11 @@ class TestTheExitCode:
     @pytest.mark.parametrize(
         ("words", "said"),
         [
-            (["--judge"], "--judge goes with a folder: expected --out DIR"),
-            (["--out", "-", "--judge"], "--judge goes with a folder: expected --out DIR"),
+            (["--judge"], "--judge needs a folder: expected --out DIR"),
+            (["--out", "-", "--judge"], "--judge needs a folder: expected --out DIR"),
             (["--out", "/tmp", "--json"], "--out without --judge makes no report"),
             (["--mode", "rw"], "--mode 'rw': expected octal digits such as 0640"),
-            (["--name", "a/b"], '--name: "a/b" is no host name'),
+            (["--name", "a/b"], '--name: "a/b" is not a host name'),
             (["--within", "'"], "--within"),
             (["--from", "x"], "--from judges a saved run"),
         ],
@@ -160,7 +160,7 @@ def test_it_finds_its_own_address_in_the_list(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_name_that_is_none_is_refused() -> None:
-    with pytest.raises(CommandError, match="--name gives it one"):
+    with pytest.raises(CommandError, match="expected --name NAME"):
         host_name("", None, {"SLURMD_NODENAME": "a b"})
     with pytest.raises(InventoryError):
         validate_host("a b", "")

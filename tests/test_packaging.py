@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from doctor.smoke.programs.worker import NATIVE_PARTS, PARTS
+from doctor.smoke.programs.worker import NATIVE_PARTS, PARTS, SHARED_PARTS
 
 ROOT = Path(__file__).resolve().parents[1]
 COUNT = len(list((ROOT / "checks").glob("[a-z]*.py")))
@@ -96,7 +96,9 @@ def test_the_wheel_holds_checks_and_playbooks_inside_the_package_and_claims_no_o
 
 def test_the_wheel_holds_the_programs_that_are_sent_to_hosts(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
-    parts = {f"doctor/smoke/programs/worker/{part}.py" for part in ("__init__", *PARTS, *NATIVE_PARTS)}
+    modules = ["worker/__init__", *SHARED_PARTS]
+    modules += [f"worker/{part}" for part in (*PARTS, *NATIVE_PARTS) if part not in SHARED_PARTS]
+    parts = {f"doctor/smoke/programs/{module}.py" for module in modules}
     assert {"doctor/smoke/programs/agent/__init__.py", *parts} <= set(names)
 
 

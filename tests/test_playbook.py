@@ -70,13 +70,13 @@ def test_a_command_of_the_checks_own_is_taken_as_it_is() -> None:
 @pytest.mark.parametrize(
     ("template", "value", "said"),
     [
-        ("kill {v}", "-1", "takes for an option"),
-        ("rm '{v}'", "-rf", "takes for an option"),
-        ("rm -- a; rm {v}", "-rf", "takes for an option"),
-        ("f a {v}", ["a", "-b"], "takes for an option"),
+        ("kill {v}", "-1", "begin like an option"),
+        ("rm '{v}'", "-rf", "begin like an option"),
+        ("rm -- a; rm {v}", "-rf", "begin like an option"),
+        ("f a {v}", ["a", "-b"], "begin like an option"),
         ("f {v}", "a\0b", "expected a word"),
         ("f {v}", [], "is empty"),
-        ("f {w}", "", "the finding does not tell {w}"),
+        ("f {w}", "", "the finding has no value for {w}"),
         ("f # {v}", "a", "within #"),
         ("f `g {v}`", "a", "within `"),
         ("cat <<E\n{v}", "a", "within <<"),

@@ -114,7 +114,7 @@ def test_work_for_hands_needs_no_more_than_words(tmp_path: Path) -> None:
         ('"listen-queue-short"', '"listen-queue-shrot"', 2, "did you mean listen-queue-short?"),
         ('"listen-queue-short"', '"zzz"', 2, "`doctor list` names them all"),
         ('"listen-queue-short", "syn-queue-short"', "", 2, "treats: expected a list of checks"),
-        ('"syn-queue-short"', '"listen-queue-short"', 2, "stands there twice"),
+        ('"syn-queue-short"', '"listen-queue-short"', 2, "is listed twice"),
         ('["listen-queue-short", "syn-queue-short"]', '"listen-queue-short"', 2, "expected a list of checks"),
         ("treats =", "treat =", 2, "treat: no such key; did you mean treats?"),
         ('"Longer listen queues"', '" "', 1, "title: expected one line"),
@@ -128,11 +128,16 @@ def test_work_for_hands_needs_no_more_than_words(tmp_path: Path) -> None:
         ('note = "New sockets only."', "note = 3", 7, "note: expected text in quotes"),
         ('say = "Set net.core.somaxconn to {expected}"', "", 9, "step 1: say: is missing"),
         ('say = "Set net.core.somaxconn to {expected}"', 'say = "a\\nb"', 10, "step 1: say: expected one line"),
-        ("to {expected}", "to {expcted}", 10, "{expcted} is not supplied by listen-queue-short; did you mean expected?"),
+        (
+            "to {expected}",
+            "to {expcted}",
+            10,
+            "{expcted} is not supplied by listen-queue-short; did you mean expected?",
+        ),
         ("to {expected}", "to {before}", 10, "{before} is known in run and undo alone"),
         ('"syn-queue-short"]', '"npu-busy"]', 10, "{expected} is not supplied by npu-busy"),
         ("only =", "olny =", 11, "step 1: olny: no such key; did you mean only?"),
-        ("before =", "#", 14, "{before} is what before prints, and there is none"),
+        ("before =", "#", 14, "{before} is the output of before, which is missing"),
         ("undo =", "#", 13, "changes something and has no undo; expected undo, or changes = false"),
         ('"sysctl -w net.core.somaxconn={before}"', '""', 14, "undo: is empty; leave it out"),
         ('undo = "sysctl', 'changes = false\nundo = "sysctl', 15, "changes = false leaves nothing to undo"),
@@ -146,7 +151,7 @@ def test_work_for_hands_needs_no_more_than_words(tmp_path: Path) -> None:
         ('line = "', '# "', 18, "one of line, text and remove beside it; found none"),
         ('line = "', 'remove = "^x"\n# "', 21, "step 2: replaces: expected only beside line"),
         ("somaxconn = {expected}", "somaxconn = {expected}\\n", 19, "line: expected one line"),
-        ("^net", "^(net", 20, "step 2: replaces: no regular expression"),
+        ("^net", "^(net", 20, "step 2: replaces: not a regular expression"),
         ('"0644"', '"644"', 21, 'mode: "644": expected an octal mode such as "0644"'),
         ('file = "', '# "', 19, "step 2: line: expected only beside file"),
         ("again", "in {rack}", 24, "step 3: say: {rack} is not supplied by listen-queue-short"),
@@ -177,8 +182,8 @@ def test_what_breaks_a_rule_is_refused(tmp_path: Path, before: str, after: str, 
         ("sed -i 's/a/{expected}/; s/b/c/' /etc/x", "{expected} would be read as a part of a program"),
         ("f | awk '{ print 1; print {expected} }'", "{expected} would be read as a part of a program"),
         ("sed -i s/a/{expected}/ /etc/x", "{expected} would be read as a part of a program"),
-        ("{expected}", "{expected} is a whole command on no page of listen-queue-short"),
-        ("{host}", "{host} is a whole command on no page of"),
+        ("{expected}", "{expected} is not a complete command on the page of listen-queue-short"),
+        ("{host}", "{host} is not a complete command on the page of"),
         ("{before}", "{before} would be the command that is run"),
     ],
 )
@@ -195,7 +200,8 @@ def test_the_arguments_of_a_second_shell_are_safe(tmp_path: Path) -> None:
 
 
 def test_the_values_of_awk_and_the_files_of_sed_are_safe(tmp_path: Path) -> None:
-    command = "awk -v a={expected} -v b='*'{expected} '{ print a; print b }' {expected}; sed -n 1p {expected} | f 'x {expected}'"
+    awk = "awk -v a={expected} -v b='*'{expected} '{ print a; print b }' {expected}"
+    command = awk + "; sed -n 1p {expected} | f 'x {expected}'"
     text = GOOD.replace('"sysctl -w net.core.somaxconn={expected}"', f'"""{command}"""')
     assert read_playbook(written(tmp_path, text), KNOWN).steps[0].run == command
 
@@ -223,7 +229,7 @@ def test_its_name_is_its_own(tmp_path: Path, name: str, said: str) -> None:
 def test_what_is_no_text_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "our-remedy.toml"
     os.mkfifo(path)
-    with pytest.raises(PlaybookError, match="is no plain file"):
+    with pytest.raises(PlaybookError, match="is not a regular file"):
         read_playbook(path, KNOWN)
     path.unlink()
     with pytest.raises(PlaybookError, match="No such file"):
@@ -322,7 +328,7 @@ def test_a_name_that_is_taken_is_refused(house: Path, tmp_path: Path) -> None:
     written(house, GOOD)
     written(site, GOOD, "our_remedy.toml")
     with pytest.raises(
-        PlaybookError, match=r"site/our_remedy.toml:1: our-remedy is already there, in .*ours/our-remedy.toml"
+        PlaybookError, match=r"site/our_remedy.toml:1: our-remedy is already defined in .*ours/our-remedy.toml"
     ):
         load_playbooks([site])
 
@@ -356,7 +362,7 @@ def test_what_a_sites_check_supplies_is_read_off_its_file(house: Path, tmp_path:
     with pytest.raises(PlaybookError, match='no check is named "our-rule"'):
         load_playbooks()
     path.write_text("def our_rule(:")
-    with pytest.raises(PlaybookError, match="what our-rule supplies cannot be read"):
+    with pytest.raises(PlaybookError, match="the values of our-rule cannot be read"):
         load_playbooks(checks=[site])
 
 

@@ -69,7 +69,7 @@ def test_a3(fleet_a3: Fleet, tmp_path: Path) -> None:
     ("broken", "code", "line", "summary"),
     [
         ("rm /run/npu/3/ip", 10, "NPU 3 has no device IP; expected one (device-ip-unset)", "wrong"),
-        ("echo 'ip 9 err the port is asleep' >/run/npu/3/fail", 12, "NPU 3: the port is asleep", "not known"),
+        ("echo 'ip 9 err the port is asleep' >/run/npu/3/fail", 12, "NPU 3: the port is asleep", "unknown"),
     ],
 )
 def test_where_one_npu_has_no_address_or_does_not_tell_it_there_is_no_table(
@@ -81,6 +81,6 @@ def test_where_one_npu_has_no_address_or_does_not_tell_it_there_is_no_table(
     assert (done.returncode, done.stdout) == (code, "")
     assert done.stderr.splitlines() == [
         f"doctor: {bad}: {line}",
-        f"doctor: no rank table was made: something is {summary} on 1 of 4 hosts",
+        f"doctor: no rank table was written: something is {summary} on 1 of 4 hosts",
     ]
     assert list(tmp_path.iterdir()) == []

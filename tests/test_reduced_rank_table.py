@@ -138,7 +138,7 @@ def test_hosts_are_matched_by_address_and_by_name() -> None:
         ("{", "line 1 column 1: the file ends too early"),
         ('{"version": "2.0", "rank_list": []}', "version 2.0; expected version 1.0 or 1.2"),
         ('{"version": "1.1", "server_list": []}', "version 1.1; expected version 1.0 or 1.2"),
-        (json.dumps(tables.a1(1)), "it does not list w9; expected an entry for every host that stays"),
+        (json.dumps(tables.a1(1)), "it does not list w9; expected an entry for every remaining host"),
     ],
 )
 def test_what_cannot_be_reduced_is_one_line(text: str, said: str) -> None:
@@ -166,8 +166,8 @@ def broken(path: str, value: Any) -> str:
         ("server_list.0.device", [{"rank_id": "one"}], "a rank_id is missing or no whole number"),
         ("server_list.0.device", [{"rank_id": "0"}] * 2, "a rank_id is there twice"),
         ("server_list.1.server_id", "a", "server_id"),
-        ("note", float("nan"), "it holds what is no JSON"),
-        ("note", "\ud800", "it holds what is no JSON"),
+        ("note", float("nan"), "it contains values that are not JSON"),
+        ("note", "\ud800", "it contains values that are not JSON"),
         ("server_list", "none", "it does not list a"),
         ("server_list", [7], "it does not list a"),
         ("super_pod_list", "none", ""),

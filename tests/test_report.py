@@ -251,7 +251,7 @@ class TestRedact:
         path = keep(tmp_path / "r", made.folded())
         _, out, _ = doctor("report", path, "--redact")
         redact._cached_key.cache_clear()
-        assert "of this run alone: the key could not be kept (Not a directory)" in out
+        assert "of this run only: the key could not be saved (Not a directory)" in out
         assert "node0" not in out
         assert str(tmp_path) not in out
 

@@ -92,18 +92,18 @@ class TestWhatIsRefused:
         if owner == 0:
             assert found(places).text == "# here"
             os.chown(places["here"], 12345, -1)
-        with pytest.raises(ConfigError, match=r"belongs to user \d+; expected yourself or root: name it with --config"):
+        with pytest.raises(ConfigError, match=r"is owned by user \d+; expected you or root: name it with --config"):
             found(places)
         assert found(places, places["here"]).text == "# here"
 
     def test_a_pipe_holds_nobody_up(self, places: dict[str, Path]) -> None:
         places["here"].unlink()
         os.mkfifo(places["here"])
-        with pytest.raises(ConfigError, match="is no plain file"):
+        with pytest.raises(ConfigError, match="is not a regular file"):
             found(places)
 
     def test_a_folder(self, places: dict[str, Path]) -> None:
-        with pytest.raises(ConfigError, match="Is a directory; expected settings that can be read"):
+        with pytest.raises(ConfigError, match="Is a directory; expected a readable settings file"):
             found(places, places["here"].parent)
 
     @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ def test_all_is_all_whatever_else_is_there() -> None:
     [
         ("link-donw", 'DOCTOR_SKIP: no check is named "link-donw"; did you mean link-down?'),
         ("al", 'DOCTOR_SKIP: no check is named "al"; did you mean all?'),
-        ("zzz", 'DOCTOR_SKIP: no check is named "zzz"; `doctor list` names them all'),
+        ("zzz", 'DOCTOR_SKIP: no check is named "zzz"; `doctor list` lists all of them'),
     ],
 )
 def test_a_name_that_is_not_known_is_refused(text: str, said: str) -> None:
@@ -58,7 +58,7 @@ def test_a_check_that_is_left_out_is_neither_failed_nor_passed_and_is_named() ->
     assert left_out.status is Status.SKIPPED
     said = plain.render(report, made.PAGES).splitlines()
     assert "skip    driver-differs: DOCTOR_SKIP names it" in said
-    assert "note    DOCTOR_SKIP: not judged: driver-differs" in said
+    assert "note    DOCTOR_SKIP: skipped: driver-differs" in said
 
 
 def test_what_a_check_that_is_left_out_would_explain_stays_unknown() -> None:

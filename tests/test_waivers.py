@@ -79,22 +79,22 @@ class TestReading:
         ("was", "becomes", "said"),
         [
             ('"pid-limit-low"', '"pid-limit-lwo"', 'check: no check is named "pid-limit-lwo"; did you mean pid-limit'),
-            ('"pid-limit-low"', '"zzz"', 'check: no check is named "zzz"; those of --checks DIR are known with it'),
+            ('"pid-limit-low"', '"zzz"', 'check: no check is named "zzz"; site checks need --checks DIR'),
             ('"pid-limit-low"', "3", 'check: "3"; expected the name of a check'),
-            ('check = "pid-limit-low"', "", "check: is not there; expected the name of a check"),
+            ('check = "pid-limit-low"', "", "check: is missing; expected the name of a check"),
             ("check =", "checks =", 'checks: "pid-limit-low"; expected names of checks'),
             ('check = "pid-limit-low"', "checks = []", "checks: .*expected names of checks"),
-            ("hosts =", 'checks = ["link-down"]\nhosts =', "check and checks are both there; expected one of them"),
+            ("hosts =", 'checks = ["link-down"]\nhosts =', "check and checks are both set; expected one of them"),
             ("hosts =", "host =", '"host": no such key; did you mean hosts?'),
             ("node[001-004]", "node[004-001]", r"hosts: .*node\[004-001\].*expected a range"),
             ("node009", "$(reboot)", r"hosts: .*\$\(reboot\)"),
             ('"node[001-004],node009"', '""', "hosts: no host is named"),
             ('"node[001-004],node009"', '["node001"]', "hosts: .*expected a node set"),
             ('"small by design"', '" "', "reason: .*expected why"),
-            ("reason =", "# reason =", "reason: is not there; expected why"),
+            ("reason =", "# reason =", "reason: is missing; expected why"),
             ("2026-12-31", '"2026-12-31"', "until: .*expected the last day on which it holds, without quotes"),
             ("2026-12-31", "2026-12-31T00:00:00Z", "until: .*expected the last day"),
-            ("until =", "# until =", "until: is not there; expected the last day"),
+            ("until =", "# until =", "until: is missing; expected the last day"),
         ],
     )
     def test_what_cannot_be_followed_is_refused_with_its_place(self, was: str, becomes: str, said: str) -> None:
@@ -194,7 +194,7 @@ class TestApplying:
         assert "settings: doctor.toml: 1 waiver" in judged(waive=waiver()).notes
 
     def test_a_waiver_that_nothing_needs_is_told(self) -> None:
-        assert "nothing to waive any more: pid-limit-low for node001" in judged(waive=waiver(hosts="node001")).notes
+        assert "waivers without a finding: pid-limit-low for node001" in judged(waive=waiver(hosts="node001")).notes
 
     @pytest.mark.parametrize(
         ("waive", "more"),

@@ -1,4 +1,4 @@
-"""The subcommands: wiring only. A subcommand's module is loaded when it is called, so that the rest stays quick."""
+"""The subcommands. A subcommand's module is loaded only when it is called, which keeps the start fast."""
 
 from __future__ import annotations
 
@@ -21,19 +21,22 @@ COMMANDS = {
     "explain": "Explain a check, a playbook or a topic.",
 }
 
+COMPLETION_OPTIONS = ("--install-completion", "--show-completion")
+"""Options that typer adds where no subcommand is called; `doctor.cli.complete` answers the scripts they give out."""
+
 
 def application(argv: Sequence[str]) -> typer.Typer:
-    """The command line for these words: whole for the subcommand among them, one line for each of the others."""
+    """The command line parser: complete for the called subcommand, one help line for each of the rest."""
+    command_name = next((word for word in argv if not word.startswith("-")), "")
     app = typer.Typer(
         name="doctor",
         no_args_is_help=True,
         rich_markup_mode=None,
-        add_completion=False,
+        add_completion=not command_name,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     )
     app.callback()(root)
-    command_name = next((word for word in argv if not word.startswith("-")), "")
     for name, summary in COMMANDS.items():
         function = import_module(f"doctor.cli.{name.replace('-', '_')}").command if name == command_name else _unloaded
         app.command(name, help=None if name == command_name else summary)(function)
@@ -41,7 +44,7 @@ def application(argv: Sequence[str]) -> typer.Typer:
 
 
 def _unloaded() -> None:
-    """Stands for a subcommand that these words do not call."""
+    """Placeholder of a subcommand that is not called."""
 
 
 def _version(requested: bool) -> None:

@@ -13,16 +13,18 @@ from doctor.cli.host_options import (
     HostOptions,
     JobOptions,
     ProductOption,
-    inventory,
     ssh_options,
     validate_connection,
     validate_product,
 )
-from doctor.cli.selection import ChecksOption, IgnoreOption, SelectOption, choose_checks, load_catalog
+from doctor.cli.output_options import OutputOptions
+from doctor.cli.selection import ChecksOption, IgnoreOption, SelectOption
 from doctor.cli.shared_options import expand_option_groups
 from doctor.engine.errors import InputError, UsageError
-from doctor.session.finish import OutputOptions, finish, finish_replay, load_saved_run, start_events, validate_output
+from doctor.session.finish import load_saved_run, replay_and_report, save_and_report, start_events, validate_output
 from doctor.session.output_files import combine_callbacks
+from doctor.session.select_checks import choose_checks, load_catalog
+from doctor.session.select_hosts import select_inventory
 
 if TYPE_CHECKING:
     from doctor.engine.check import Check
@@ -33,18 +35,22 @@ if TYPE_CHECKING:
 def command(
     *,
     hosts: HostOptions,
-    no_hosts: Annotated[bool, typer.Option("--no-hosts", help="Visit no host: judge the rank table alone.")] = False,
-    smoke: Annotated[bool, typer.Option("--smoke", help="Then train on the hosts, as `doctor smoke` does.")] = False,
+    no_hosts: Annotated[
+        bool, typer.Option("--no-hosts", help="Check only the rank table; connect to no host.")
+    ] = False,
+    smoke: Annotated[bool, typer.Option("--smoke", help="Also run the training test of `doctor smoke`.")] = False,
     select: SelectOption = [],  # noqa: B006 - typer's way
     ignore: IgnoreOption = [],  # noqa: B006
     checks: ChecksOption = [],  # noqa: B006
     job: JobOptions,
     product: ProductOption = "",
     connection: ConnectionOptions,
-    sudo: Annotated[bool, typer.Option("--sudo", help="Read with sudo -n what only root can read.")] = False,
-    timeout: Annotated[float, typer.Option(metavar="S", min=1, help="Seconds for a host's answer.")] = 60.0,
-    budget: Annotated[float, typer.Option(metavar="S", min=0, help="Seconds for the whole run; 0 is none.")] = 0.0,
-    workers: Annotated[int, typer.Option(metavar="N", min=0, help="Hosts at once; 0 chooses.")] = 0,
+    sudo: Annotated[bool, typer.Option("--sudo", help="Use sudo -n for facts that need root.")] = False,
+    timeout: Annotated[float, typer.Option(metavar="S", min=1, help="Timeout per host, in seconds.")] = 60.0,
+    budget: Annotated[
+        float, typer.Option(metavar="S", min=0, help="Time limit of the run, in seconds; 0: none.")
+    ] = 0.0,
+    workers: Annotated[int, typer.Option(metavar="N", min=0, help="Hosts in parallel; 0: automatic.")] = 0,
     output: OutputOptions,
 ) -> None:
     """Check hosts over SSH and report what is wrong.
@@ -63,9 +69,10 @@ def command(
     catalog = load_catalog(checks)
     if output.from_file:
         run = load_saved_run(output.from_file)
-        finish_replay(run, _choose_with_smoke(catalog, select, ignore, smoke or bool(run.smoke)), catalog, output)
+        selected = _choose_with_smoke(catalog, select, ignore, smoke or bool(run.smoke))
+        raise typer.Exit(replay_and_report(run, selected, catalog, output))
     selected = _choose_with_smoke(catalog, select, ignore, smoke)
-    fleet = _empty_inventory(hosts) if no_hosts else inventory(hosts)
+    fleet = _empty_inventory(hosts) if no_hosts else select_inventory(hosts.selection)
     from doctor.report.layout.progress_line import ProgressLine
     from doctor.session.examine import ExamineOptions, examine
     from doctor.smoke.plan import SmokeOptions
@@ -97,7 +104,7 @@ def command(
         )
     finally:
         progress.close()
-    finish(examination, catalog, output, events)
+    raise typer.Exit(save_and_report(examination, catalog, output, events))
 
 
 def _choose_with_smoke(catalog: list[Check], select: list[str], ignore: list[str], smoke: bool) -> list[Check]:
@@ -108,10 +115,10 @@ def _choose_with_smoke(catalog: list[Check], select: list[str], ignore: list[str
 
 
 def _empty_inventory(hosts: HostOptions) -> Inventory:
-    """What is left to judge when no host is visited. Raises: CommandError."""
+    """The inventory of a check of the rank table alone. Raises: CommandError."""
     from doctor.environment.inventory import Inventory
     from doctor.job.variables import TABLE_VARIABLES
 
     if not (hosts.rank_table or any(os.environ.get(name) for name in TABLE_VARIABLES)):
         raise InputError("--no-hosts leaves nothing to check; expected --rank-table FILE with it")
-    return Inventory((), "no host was looked at")
+    return Inventory((), "no host was checked")

@@ -1,4 +1,4 @@
-"""The hosts of a fleet that is not visited: each looks at itself (`doctor node`), one judges (`doctor merge`)."""
+"""Expected hosts of a fleet that is checked without SSH (`doctor node` on each host, then `doctor merge`)."""
 
 from __future__ import annotations
 
@@ -6,24 +6,31 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from doctor.cli.host_options import ExcludeOption, HostOptions, inventory
+from doctor.cli.host_options import ExcludeOption
+from doctor.session.select_hosts import select_inventory
 
 if TYPE_CHECKING:
     from doctor.environment.inventory import Inventory
 
 
 class ExpectedHostOptions(NamedTuple):
-    """Which hosts there are to be."""
+    """The expected hosts."""
 
     expect: Annotated[
-        str | None, typer.Option("--expect", "--hosts", metavar="NODES", help="The fleet, as in node[001-064],gpu7.")
+        str | None,
+        typer.Option("--expect", "--hosts", metavar="NODES", help="The fleet, for example node[001-064],gpu7."),
     ] = None
     hostfile: Annotated[str | None, typer.Option(metavar="FILE", help="The fleet from a hostfile.")] = None
-    rank_table: Annotated[str | None, typer.Option(metavar="FILE", help="The job's rank table, and its hosts.")] = None
+    rank_table: Annotated[str | None, typer.Option(metavar="FILE", help="The job's rank table; names the hosts.")] = (
+        None
+    )
     exclude: ExcludeOption = None
 
 
 def expected_inventory(options: ExpectedHostOptions) -> Inventory | None:
     """The fleet, or None where neither the command line nor the environment names it. Raises: CommandError."""
-    fleet = inventory(HostOptions(None, options.expect, options.hostfile, options.rank_table, options.exclude))
+    from doctor.environment.host_selection import HostSelection
+
+    selection = HostSelection(options.expect, options.hostfile, options.rank_table, options.exclude)
+    fleet = select_inventory(selection)
     return None if fleet.local else fleet

@@ -7,14 +7,14 @@ from typing import Annotated
 
 import typer
 
-from doctor.cli.fast_explain import width
-from doctor.cli.selection import ChecksOption, PlaybooksOption, load_errors_as_input_errors
-from doctor.cli.selection import playbooks as load_playbooks
+from doctor.cli.fast_explain import page_width, topic_width
+from doctor.cli.selection import ChecksOption, PlaybooksOption
 from doctor.engine.areas import AREAS
 from doctor.engine.catalog import check_files
 from doctor.engine.errors import CommandError, UsageError
 from doctor.report.explain.topics import render, title, topics
 from doctor.session.console import write
+from doctor.session.select_checks import load_errors_as_input_errors, load_playbook_catalog
 
 TOPICS = topics()
 NAME_HELP = "A check or a playbook, as `doctor list` and `doctor list --playbooks` name it, or a topic."
@@ -30,19 +30,22 @@ def command(
     with load_errors_as_input_errors(checks):
         paths = {path.stem.replace("_", "-"): path for path, _ in check_files(checks)}
         if name in TOPICS and name not in paths:
-            return write(render(TOPICS[name].read_text("utf-8"), width()))
-        remedies = load_playbooks(playbooks, checks)
+            return write(render(TOPICS[name].read_text("utf-8"), topic_width()))
+        remedies = load_playbook_catalog(playbooks, checks)
         if name in paths:
             from doctor.engine.catalog import load_check
             from doctor.remedy.catalog import playbooks_for
             from doctor.report.explain.checks import check_page
+            from doctor.report.explain.examples import read_examples
 
-            return write(check_page(load_check(paths[name]), playbooks_for(remedies, name)))
+            example = read_examples().get(name)
+            page = check_page(load_check(paths[name]), playbooks_for(remedies, name), example, page_width())
+            return write(page)
     for playbook in remedies:
         if playbook.name == name:
             from doctor.report.explain.playbooks import playbook_page
 
-            return write(playbook_page(playbook))
+            return write(playbook_page(playbook, page_width()))
     raise _unknown_name(name, (*paths, *(playbook.name for playbook in remedies)))
 
 

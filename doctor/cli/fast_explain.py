@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from doctor.engine.catalog import bundled_folder
+from doctor.report.layout.columns import terminal_columns
 
 if TYPE_CHECKING:
     from doctor.remedy.playbook import Playbook
@@ -21,17 +22,19 @@ def explanation(name: str) -> str | None:
     from doctor.report.explain.topics import render, topics
 
     topic = topics().get(name)
-    return render(topic.read_text("utf-8"), width()) if topic else None
+    return render(topic.read_text("utf-8"), topic_width()) if topic else None
 
 
 def check_page(name: str, path: Path) -> str:
     """A check's page with its playbooks; of the playbook files only those that mention the check are parsed."""
     from doctor.engine.catalog import load_check
     from doctor.report.explain.checks import check_page
+    from doctor.report.explain.examples import read_examples
 
     files = [file for file in sorted(bundled_folder("playbooks").glob("*.toml")) if name in file.read_text("utf-8")]
     playbooks = [built_in_playbook(file) for file in files]
-    return check_page(load_check(path), [playbook for playbook in playbooks if name in playbook.treats])
+    remedies = [playbook for playbook in playbooks if name in playbook.treats]
+    return check_page(load_check(path), remedies, read_examples().get(name), page_width())
 
 
 def built_in_playbook(path: Path) -> Playbook:
@@ -44,8 +47,11 @@ def built_in_playbook(path: Path) -> Playbook:
     return Playbook(path.stem.replace("_", "-"), str(path), treats=tuple(table.pop("treats")), steps=steps, **table)
 
 
-def width() -> int:
-    """Columns of the terminal, or of ``COLUMNS`` in one; 80 in a pipe."""
-    from doctor.report.layout.terminal import detect_terminal
+def topic_width() -> int:
+    """Columns of the terminal; 80 in a pipe."""
+    return terminal_columns(sys.stdout, os.environ) or 80
 
-    return detect_terminal(sys.stdout, "never", os.environ).width or 80
+
+def page_width() -> int:
+    """Columns of the terminal; 100 in a pipe."""
+    return terminal_columns(sys.stdout, os.environ) or 100

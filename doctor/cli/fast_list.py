@@ -5,12 +5,19 @@ A file that does not look as usual is loaded after all, so that the list is righ
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from doctor.engine.areas import by_area
+from doctor.engine.catalog import check_files
+from doctor.report.layout.columns import columns_line, terminal_columns
+
+if TYPE_CHECKING:
+    from doctor.cli.search import SearchText
 
 _DECLARATION = re.compile(
     r'^@check\(severity=(?P<severity>ERROR|WARNING), area="(?P<area>[a-z]+)"\)\n'
@@ -40,11 +47,55 @@ def read_list_entry(path: Path) -> CheckListEntry:
     return CheckListEntry(check.name, check.severity.value, check.area, check.claim)
 
 
-def format_check_list(entries: Sequence[CheckListEntry]) -> str:
-    """One line a check, by area: name, severity, claim."""
+def read_search_text(path: Path) -> SearchText[CheckListEntry]:
+    """What a search reads of a check: its line and its page, off the file. Raises: `doctor.engine.check.BadCheck`."""
+    from doctor.cli.search import SearchText
+
+    entry = read_list_entry(path)
+    _, _, rest = path.read_text("utf-8").partition(f"def {path.stem}(")
+    page = rest.split('"""', 2)[1:2]
+    return SearchText(entry, entry.name, f"{entry.claim} {entry.area}", "".join(page))
+
+
+def check_list(words: Sequence[str] = ()) -> str:
+    """What `doctor list` writes of the built-in checks: all by area, or those that have the words, best first.
+
+    Raises: CommandError, exit code 1, when no check has the words.
+    """
+    columns = terminal_columns(sys.stdout, os.environ)
+    if not words:
+        return format_check_list([read_list_entry(path) for path, _ in check_files()], columns)
+    from doctor.cli.search import search
+
+    return format_matches(search(words, [read_search_text(path) for path, _ in check_files()], "check"), columns)
+
+
+def format_check_list(entries: Sequence[CheckListEntry], columns: int = 0) -> str:
+    """By area, one entry a check: name, severity, claim; of at most ``columns``, 0: one line a check."""
     width = max((len(entry.name) for entry in entries), default=0)
     lines: list[str] = []
     for area, members in by_area(entries):
         lines += ["", area] if lines else [area]
-        lines += [f"  {entry.name:<{width}}  {entry.severity:<7}  {entry.claim}" for entry in members]
+        for entry in members:
+            lines += columns_line(f"  {entry.name:<{width}}  {entry.severity:<7}  ", _printable(entry.claim), columns)
     return "\n".join(lines) + "\n"
+
+
+def format_matches(entries: Sequence[CheckListEntry], columns: int = 0) -> str:
+    """In the order given, one entry a check: name, severity, area, claim."""
+    width = max((len(entry.name) for entry in entries), default=0)
+    areas = max((len(entry.area) for entry in entries), default=0)
+    lines: list[str] = []
+    for entry in entries:
+        head = f"{entry.name:<{width}}  {entry.severity:<7}  {entry.area:<{areas}}  "
+        lines += columns_line(head, _printable(entry.claim), columns)
+    return "\n".join(lines) + "\n"
+
+
+def _printable(text: str) -> str:
+    """A claim of a site's own check may hold anything."""
+    if text.isprintable():
+        return text
+    from doctor.engine.sanitize import strip_control_chars
+
+    return strip_control_chars(text)

@@ -15,13 +15,13 @@ from doctor.cli.host_options import (
     HostOptions,
     JobOptions,
     ProductOption,
-    inventory,
     validate_connection,
     validate_product,
 )
 from doctor.cli.selection import ChecksOption, PlaybooksOption
 from doctor.cli.shared_options import expand_option_groups
 from doctor.engine.errors import UsageError, require_one_of
+from doctor.session.select_hosts import select_inventory
 
 if TYPE_CHECKING:
     from doctor.engine.record import Run
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 def command(
     *,
     names: Annotated[
-        list[str], typer.Argument(metavar="[NAME|PLAN]...", help="Checks, areas or playbooks; or one saved plan.")
+        list[str], typer.Argument(metavar="[NAME|PLAN]...", help="Checks, areas or playbooks, or one saved plan.")
     ] = [],  # noqa: B006 - typer's way
     where: FixHostOptions,
     action: FixAction,
@@ -41,19 +41,19 @@ def command(
     job: JobOptions,
     product: ProductOption = "",
     connection: ConnectionOptions,
-    sudo: Annotated[bool, typer.Option("--sudo", help="Read with sudo -n what only root can read.")] = False,
-    timeout: Annotated[float, typer.Option(metavar="S", min=1, help="Seconds for a host's answer.")] = 60.0,
+    sudo: Annotated[bool, typer.Option("--sudo", help="Use sudo -n for facts that need root.")] = False,
+    timeout: Annotated[float, typer.Option(metavar="S", min=1, help="Timeout per host, in seconds.")] = 60.0,
     from_file: Annotated[Path | None, typer.Option("--from", metavar="FILE", help="Plan from a saved run.")] = None,
-    config: Annotated[Path | None, typer.Option(metavar="FILE", help="Waivers, instead of doctor.toml.")] = None,
+    config: Annotated[Path | None, typer.Option(metavar="FILE", help="Waiver file; replaces doctor.toml.")] = None,
     display: DisplayOptions,
 ) -> None:
     """Plan fixes for findings; with --apply, run and verify them.
 
-    Without --apply and --undo nothing changes: the hosts are checked, and a plan is shown and saved. Steps that need
-    root are made by root itself, or through sudo -n. Hosts that a job uses are left alone without --force.
+    Without --apply or --undo nothing changes: the hosts are checked, and a plan is shown and saved. Steps that need
+    root run as root or through sudo -n. Hosts in use by a job are left unchanged unless --force is given.
 
-    Exit codes: 0 all that was found is planned, or mended and proven; 10 something is not mended; 12 unknown, 2 usage,
-    70 a bug of doctor, 78 nothing to look at or unreadable input, 130 and 143 interrupted.
+    Exit codes: 0 every finding is planned, or fixed and verified; 10 a finding is not fixed; 12 unknown, 2 usage,
+    70 a bug of doctor, 78 nothing to check or unreadable input, 130 and 143 interrupted.
     """
     _validate_options(names, action, connection, product, display)
     from doctor.cli import fix_apply, fix_undo
@@ -87,15 +87,15 @@ def _validate_options(
     validate_product(product)
     validate_connection(connection)
     if connection.transport not in ("ssh", "openssh"):
-        raise UsageError(f"--transport {connection.transport} brings answers, not changes; expected ssh or openssh")
+        raise UsageError(f"--transport {connection.transport} cannot change hosts; expected ssh or openssh")
     if sum((action.apply, bool(action.undo), action.list_plans)) > 1:
-        raise UsageError("--apply, --undo and --list are three things; expected one of them")
+        raise UsageError("--apply, --undo and --list exclude each other; expected one of them")
     if names and (action.undo or action.list_plans):
         raise UsageError("--undo and --list take no NAME")
     if (action.apply or action.undo) and not action.yes and not sys.stdin.isatty():
-        raise UsageError("there is no terminal to ask on; expected --yes")
+        raise UsageError("no terminal for the confirmation; expected --yes")
     if len(names) > 1 and any(_is_plan_id([name]) for name in names):
-        raise UsageError("a saved plan is whole; expected no NAME beside it")
+        raise UsageError("a saved plan takes no further NAME; expected the plan alone")
 
 
 def _is_plan_id(names: list[str]) -> bool:
@@ -113,7 +113,7 @@ def _load_run(path: Path) -> Run:
 def _plan_context(
     run: Run | None, hosts: HostOptions, job: JobOptions, product: str, connection: ConnectionOptions
 ) -> PlanContext:
-    """What is looked at, and with which job in mind. Raises: CommandError."""
+    """The hosts, the job and the connection that a plan is made for. Raises: CommandError."""
     from doctor.fix.context import PlanContext
 
     connection_fields = {name: value for name, value in connection._asdict().items() if name != "ask_pass"}
@@ -143,7 +143,7 @@ def _plan_context(
         )
     from doctor.job.variables import relevant
 
-    fleet = inventory(hosts)
+    fleet = select_inventory(hosts.selection)
     return PlanContext(
         hosts=fleet.hosts,
         source=fleet.source,

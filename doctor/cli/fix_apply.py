@@ -18,7 +18,6 @@ from doctor.cli.fix_plans import (
     write_json,
 )
 from doctor.cli.host_options import ConnectionOptions, ssh_options
-from doctor.cli.selection import load_catalog, playbooks
 from doctor.engine.errors import CommandError, UsageError
 from doctor.fix import render_plan, render_progress, store
 from doctor.fix.build_plan import FixContext, PlannedFix, changed_hosts, make_plan
@@ -30,6 +29,7 @@ from doctor.fix.rollout import apply
 from doctor.report.layout.formatting import clean, count_noun
 from doctor.session.console import write
 from doctor.session.policy import apply_policy, validate_settings
+from doctor.session.select_checks import load_catalog, load_playbook_catalog
 
 if TYPE_CHECKING:
     from doctor.cli.fix_options import DisplayOptions, FixAction
@@ -41,7 +41,7 @@ MAX_PARALLEL_HOSTS = 64
 def plan_and_apply(
     context: PlanContext, run: Run | None, action: FixAction, connection: ConnectionOptions, display: DisplayOptions
 ) -> int:
-    """Plans, and applies if that is asked for. Returns the exit code. Raises: CommandError."""
+    """Makes a plan and, with --apply, applies it. Returns the exit code. Raises: CommandError."""
     fix_context = _make_fix_context(context, connection)
     planned = _make_plan(fix_context, run)
     plan_folder = with_store_errors(lambda: store.save(planned.plan, os.environ))
@@ -66,12 +66,12 @@ def show_or_apply_saved(name: str, action: FixAction, connection: ConnectionOpti
         return 0
     _require_not_applied(plan, Journal(plan_folder))
     if not plan.plans_to_apply:
-        raise CommandError(f"{name} has nothing to apply", 10)
+        raise CommandError(f"{name} has no step to apply", 10)
     if not action.yes:
         _show_plan(plan, display)
         confirm(f"Apply this to {count_noun(len(plan.plans_to_apply), 'host')}?")
-    connection = connection_of_plan(plan.how, connection)
-    fix_context = _make_fix_context(plan.how, connection)
+    connection = connection_of_plan(plan.context, connection)
+    fix_context = _make_fix_context(plan.context, connection)
     return _apply_locked(
         fix_context, _require_unchanged(plan, _make_plan(fix_context, None)), plan_folder, action, display
     )
@@ -85,7 +85,7 @@ def _make_fix_context(context: PlanContext, connection: ConnectionOptions) -> Fi
     folders, config = [Path(folder) for folder in context.checks], Path(context.config) if context.config else None
     validate_settings(config, folders)
     catalog = load_catalog(folders)
-    available_playbooks = playbooks([Path(folder) for folder in context.playbooks], folders)
+    available_playbooks = load_playbook_catalog([Path(folder) for folder in context.playbooks], folders)
     try:
         checks = checks_to_run(context.names, catalog, available_playbooks)
     except UnknownName as error:
@@ -110,7 +110,7 @@ def _make_fix_context(context: PlanContext, connection: ConnectionOptions) -> Fi
 
 
 def _make_plan(fix_context: FixContext, run: Run | None) -> PlannedFix:
-    """Looks at the hosts. Raises: SystemExit, when that was interrupted."""
+    """Checks the hosts and plans. Raises: SystemExit, when interrupted."""
     if run is None:
         from doctor.report.layout.progress_line import ProgressLine
 
@@ -127,13 +127,14 @@ def _make_plan(fix_context: FixContext, run: Run | None) -> PlannedFix:
 
 
 def _require_unchanged(plan: FixPlan, now: PlannedFix) -> PlannedFix:
-    """The same plan, with what it takes to apply it. Raises: CommandError when a host has changed since."""
+    """The same plan, with the data to apply it. Raises: CommandError when a host has changed since."""
     differences = changed_hosts(plan, now.plan)
     if differences:
         lines = [f"{clean(host, 100)}: {clean(why)}" for host, why in list(differences.items())[:8]]
         more = f"; {len(differences) - 8} more" if len(differences) > 8 else ""
         raise CommandError(
-            f"no longer as planned: {'; '.join(lines)}{more}; nothing was changed, expected a new plan", 10
+            f"hosts changed since the plan: {'; '.join(lines)}{more}; nothing was applied, expected a new plan",
+            10,
         )
     planned = {host_plan.host for host_plan in plan.plans_to_apply}
     return PlannedFix(plan, now.run, {host: work for host, work in now.work_by_host.items() if host in planned})

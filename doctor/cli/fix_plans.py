@@ -1,4 +1,4 @@
-"""What the deeds of `doctor fix` share: saved plans, the ways to their hosts, the question before anything is done."""
+"""Shared parts of `doctor fix`: saved plans, connections to their hosts, the confirmation."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -21,9 +21,11 @@ from doctor.transport.open import open_transport
 if TYPE_CHECKING:
     from doctor.transport.options import SshOptions as SshOptions
 
+Result = TypeVar("Result")
+
 
 def connection_of_plan(context: PlanContext, overrides: ConnectionOptions) -> ConnectionOptions:
-    """The ways of the plan, but for what the command line says."""
+    """The plan's connection options, overridden by the command line."""
     defaults = ConnectionOptions()._asdict()
     explicit_options = {name: value for name, value in overrides._asdict().items() if value != defaults[name]}
     return ConnectionOptions(**{**defaults, **context.connection, **explicit_options})
@@ -46,7 +48,7 @@ def hold_plan_lock(plan_folder: Path) -> Iterator[None]:
         yield
 
 
-def with_store_errors(work: Callable[[], Any]) -> Any:
+def with_store_errors(work: Callable[[], Result]) -> Result:
     """What lies in the folder of plans. Raises: CommandError."""
     try:
         return work()

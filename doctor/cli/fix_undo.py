@@ -1,10 +1,10 @@
-"""`doctor fix --undo` and ``--list``: what was applied, and how it is taken back."""
+"""`doctor fix --undo` and ``--list``."""
 
 from __future__ import annotations
 
 import os
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from doctor.cli.fix_plans import (
     confirm,
@@ -30,7 +30,7 @@ MAX_PARALLEL_HOSTS = 64
 
 
 def undo(action: FixAction, connection: ConnectionOptions, display: DisplayOptions) -> int:
-    """Takes back what was applied. Returns the exit code: 10 when something could not be. Raises: CommandError."""
+    """Undoes an applied plan. Returns the exit code: 10 when a step could not be undone. Raises: CommandError."""
     plan_folder = with_store_errors(lambda: store.find(action.undo, os.environ))
     plan = with_store_errors(lambda: store.load(plan_folder))
     with hold_plan_lock(plan_folder):
@@ -46,7 +46,7 @@ def _undo_plan(
     if not action.yes:
         for host, steps in undos.items():
             write("\n".join(f"{host}: {clean(step.description)}" for step in reversed(steps)))
-        confirm(f"Take these steps back on {count_noun(len(undos), 'host')}?")
+        confirm(f"Undo these steps on {count_noun(len(undos), 'host')}?")
     undo_results: list[UndoResult] = []
     with suppress(OSError):  # a full disk here is no reason to leave hosts as they are
         journal.record_start("undo")
@@ -76,9 +76,9 @@ def _report_undone(undo_results: list[UndoResult], remaining: int, plan: FixPlan
         ]
         write_json({"schema": "doctor.undo/1", "id": plan.id, "steps": rows})
     elif not undo_results:
-        write(f"Nothing to take back: no step of {plan.id} is in force.")
+        write(f"Nothing to undo: no step of {plan.id} is in effect.")
     elif remaining:
-        write(f"NOT UNDONE: {count_noun(remaining, 'step')} still in force; doctor fix --undo {plan.id} again")
+        write(f"NOT UNDONE: {count_noun(remaining, 'step')} still in effect; repeat doctor fix --undo {plan.id}")
     else:
         hosts = group_by_host([result.undo for result in undo_results])
         write(f"UNDONE: {count_noun(len(undo_results), 'step')} on {count_noun(len(hosts), 'host')}")
@@ -87,7 +87,7 @@ def _report_undone(undo_results: list[UndoResult], remaining: int, plan: FixPlan
 
 def list_plans(display: DisplayOptions) -> int:
     """Every saved plan, oldest first."""
-    rows = []
+    rows: list[dict[str, Any]] = []
     for name in with_store_errors(lambda: store.all_ids(os.environ)):
         plan_folder = with_store_errors(lambda name=name: store.find(name, os.environ))  # type: ignore[misc]
         try:
@@ -106,7 +106,7 @@ def list_plans(display: DisplayOptions) -> int:
     if display.as_json:
         write_json({"schema": "doctor.plans/1", "plans": rows})
     else:
-        lines = [f"{row['id']}  {count_noun(int(row.get('hosts', 0)), 'host')}: {row['state']}" for row in rows]
+        lines = [f"{row['id']}  {count_noun(row.get('hosts', 0), 'host')}: {row['state']}" for row in rows]
         write("\n".join(lines) or "No plan is saved.")
     return 0
 
@@ -120,4 +120,4 @@ def _plan_state(journal: Journal) -> str:
         return "undone"
     steps = count_noun(in_force, "step")
     finished = [entry for entry in entries if entry.kind in ("began", "finished")][-1].kind == "finished"
-    return f"applied, {steps} in force" if finished else f"broken off, {steps} in force or begun"
+    return f"applied, {steps} in effect" if finished else f"interrupted, {steps} in effect or started"

@@ -1,17 +1,16 @@
-"""Which hosts a command looks at, and how they are reached."""
+"""Options for the hosts of a command and the connection to them."""
 
 from __future__ import annotations
 
-import os
 import sys
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from doctor.engine.errors import InputError, UsageError, require_one_of
+from doctor.engine.errors import UsageError, require_one_of
 
 if TYPE_CHECKING:
-    from doctor.environment.inventory import Inventory
+    from doctor.environment.host_selection import HostSelection
     from doctor.transport.options import SshOptions as SshOptions
 
 
@@ -20,69 +19,67 @@ _SSH_ONLY_OPTIONS = ("ssh_config", "user", "port", "identity", "ask_pass", "acce
 
 HostfileOption = Annotated[str | None, typer.Option(metavar="FILE", help="Hosts from an MPI or DeepSpeed hostfile.")]
 RankTableOption = Annotated[
-    str | None, typer.Option(metavar="FILE", help="The job's rank table: judged, and its hosts.")
+    str | None, typer.Option(metavar="FILE", help="The job's rank table; checked, and names the hosts.")
 ]
-ExcludeOption = Annotated[str | None, typer.Option("--exclude", "-x", metavar="NODES", help="Leave these hosts out.")]
-ProductOption = Annotated[str, typer.Option(metavar="A1|A2|A3", help="NPU family, where no host tells.")]
+ExcludeOption = Annotated[str | None, typer.Option("--exclude", "-x", metavar="NODES", help="Exclude these hosts.")]
+ProductOption = Annotated[str, typer.Option(metavar="A1|A2|A3", help="NPU family, if no host reports it.")]
 
 
 class HostOptions(NamedTuple):
     """Which hosts."""
 
-    nodes: Annotated[str | None, typer.Argument(metavar="[HOSTS]", help="Hosts, as in node[001-064],gpu7.")] = None
+    nodes: Annotated[str | None, typer.Argument(metavar="[HOSTS]", help="Hosts, for example node[001-064],gpu7.")] = (
+        None
+    )
     hosts: Annotated[str | None, typer.Option("--hosts", metavar="NODES", help="The same as HOSTS.")] = None
     hostfile: HostfileOption = None
     rank_table: RankTableOption = None
     exclude: ExcludeOption = None
 
+    @property
+    def selection(self) -> HostSelection:
+        """The same for `doctor.session.select_hosts`."""
+        from doctor.environment.host_selection import HostSelection
+
+        return HostSelection(**self._asdict())
+
 
 class ConnectionOptions(NamedTuple):
-    """How hosts are reached."""
+    """Transport to the hosts."""
 
-    within: Annotated[str, typer.Option(metavar="WORDS", help='Look inside the container: "docker exec -i NAME".')] = ""
-    transport: Annotated[str, typer.Option(metavar="ssh|openssh|slurm|mpi", help="How hosts are reached.")] = "ssh"
-    ssh_config: Annotated[str, typer.Option("--ssh-config", "-F", metavar="FILE", help="As ssh -F.")] = ""
-    user: Annotated[str, typer.Option("--user", "-l", metavar="NAME", help="Log in as.")] = ""
+    within: Annotated[str, typer.Option(metavar="WORDS", help='Check inside the container: "docker exec -i NAME".')] = (
+        ""
+    )
+    transport: Annotated[str, typer.Option(metavar="ssh|openssh|slurm|mpi", help="Transport to the hosts.")] = "ssh"
+    ssh_config: Annotated[
+        str, typer.Option("--ssh-config", "-F", metavar="FILE", help="SSH config file, as for ssh -F.")
+    ] = ""
+    user: Annotated[str, typer.Option("--user", "-l", metavar="NAME", help="SSH user.")] = ""
     port: Annotated[int, typer.Option("--port", "-p", metavar="PORT", min=0, max=65535, help="SSH port.")] = 0
-    identity: Annotated[list[str], typer.Option("--identity", "-i", metavar="FILE", help="Private key.")] = []
+    identity: Annotated[list[str], typer.Option("--identity", "-i", metavar="FILE", help="SSH private key.")] = []
     ask_pass: Annotated[bool, typer.Option("--ask-pass", help="Ask for the SSH password.")] = False
-    accept_new: Annotated[
-        bool, typer.Option("--accept-new", help="Accept host keys never seen before, and remember them.")
-    ] = False
-    connect_timeout: Annotated[float, typer.Option(metavar="S", min=0, help="Seconds to connect; 0: ssh's own.")] = 0
+    accept_new: Annotated[bool, typer.Option("--accept-new", help="Accept and store unknown host keys.")] = False
+    connect_timeout: Annotated[
+        float, typer.Option(metavar="S", min=0, help="Connection timeout in seconds; 0: that of ssh.")
+    ] = 0
 
 
 class JobOptions(NamedTuple):
-    """What the job is like."""
+    """Options that describe the job."""
 
     python: Annotated[str, typer.Option(metavar="PATH", help="The job's Python interpreter on the hosts.")] = ""
-    ranks_per_host: Annotated[int, typer.Option(metavar="N", min=0, help="Ranks of the job on each host.")] = 0
+    ranks_per_host: Annotated[int, typer.Option(metavar="N", min=0, help="Ranks of the job per host.")] = 0
     master_addr: Annotated[str, typer.Option(metavar="HOST", help="The job's MASTER_ADDR.")] = ""
     master_port: Annotated[int, typer.Option(metavar="PORT", min=0, max=65535, help="The job's MASTER_PORT.")] = 0
 
     @property
     def launch(self) -> dict[str, str | int]:
-        """What was given, as `doctor.job.Launch` takes it."""
+        """The options as keywords of `doctor.job.Launch`."""
         return {name: value for name, value in self._asdict().items() if value}
 
 
-def inventory(host_options: HostOptions) -> Inventory:
-    """The hosts. Raises: CommandError."""
-    from doctor.environment.inventory import HostSelection, InventoryError, resolve_hosts
-    from doctor.environment.text_files import read_text_file
-
-    if host_options.nodes and host_options.hosts:
-        raise UsageError("HOSTS and --hosts are both given: expected one of them")
-    hosts = host_options.nodes if host_options.nodes is not None else host_options.hosts
-    selection = HostSelection(hosts, host_options.hostfile, host_options.rank_table, host_options.exclude)
-    try:
-        return resolve_hosts(selection, os.environ, read_text_file)
-    except InventoryError as error:
-        raise InputError(str(error)) from None
-
-
 def validate_product(product: str) -> None:
-    """Raises: CommandError for what is no NPU family."""
+    """Raises: CommandError for an unknown NPU family."""
     require_one_of("--product", product, ("", "A1", "A2", "A3"))
 
 
@@ -99,9 +96,7 @@ def validate_connection(connection: ConnectionOptions) -> None:
     try:
         split_command(connection.within)
     except ValueError as error:
-        raise UsageError(
-            f"--within {connection.within!r}: {error}; expected words as a shell would split them"
-        ) from None
+        raise UsageError(f"--within {connection.within!r}: {error}; expected a command in shell syntax") from None
 
 
 def ssh_options(connection: ConnectionOptions) -> SshOptions:

@@ -2,62 +2,83 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from doctor.cli.fast_list import format_check_list, read_list_entry
-from doctor.cli.selection import (
-    ChecksOption,
-    IgnoreOption,
-    SelectOption,
+from doctor.cli.fast_list import format_check_list, format_matches, read_list_entry, read_search_text
+from doctor.cli.search import SearchText, search
+from doctor.cli.selection import ChecksOption, IgnoreOption, SelectOption
+from doctor.engine.catalog import check_files
+from doctor.engine.errors import UsageError
+from doctor.report.layout.columns import terminal_columns
+from doctor.session.console import write
+from doctor.session.select_checks import (
     choose_checks,
     load_catalog,
     load_errors_as_input_errors,
+    load_playbook_catalog,
 )
-from doctor.cli.selection import playbooks as every_playbook
-from doctor.engine.catalog import check_files
-from doctor.engine.errors import UsageError
-from doctor.session.console import write
+
+WORDS_HELP = "Only what has all these words; with --playbooks also folders of your own, as in ./ours."
 
 
 def command(
-    folders: Annotated[
-        list[Path], typer.Argument(metavar="[DIR]...", help="With --playbooks: folders with playbooks of your own.")
-    ] = [],  # noqa: B006
+    words: Annotated[list[str], typer.Argument(metavar="[WORD]...", help=WORDS_HELP)] = [],  # noqa: B006
     select: SelectOption = [],  # noqa: B006
     ignore: IgnoreOption = [],  # noqa: B006
     checks: ChecksOption = [],  # noqa: B006
     playbooks: Annotated[bool, typer.Option("--playbooks", help="List the playbooks instead.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
 ) -> None:
-    """List the checks or playbooks."""
+    """List the checks or playbooks.
+
+    With WORDs: those that have all of them in the name, the claim, the area or the page, best matches first. Letter
+    case does not matter. A WORD with a slash is a folder of playbooks.
+
+    Exit codes: 0 something is listed, 1 nothing has all the WORDs, 2 usage, 78 unreadable input.
+    """
+    folders = [Path(word) for word in words if "/" in word]
+    search_words = [word for word in words if "/" not in word]
     if playbooks:
-        return _playbooks(folders, select, ignore, checks, as_json)
+        return _list_playbooks(folders, search_words, select, ignore, checks, as_json)
     if folders:
         raise UsageError(f"{folders[0]}: unexpected; expected --playbooks before a folder")
+    with load_errors_as_input_errors(checks):
+        entries = choose_checks([read_list_entry(path) for path, _ in check_files(checks)], select, ignore)
+        if search_words:
+            names = {entry.name for entry in entries}
+            texts = [read_search_text(path) for path, _ in check_files(checks)]
+            entries = search(search_words, [text for text in texts if text.name in names], "check")
     if as_json:
         from doctor.report.explain.checks import listing_json
 
-        return write(listing_json(choose_checks(load_catalog(checks), select, ignore)))
-    with load_errors_as_input_errors(checks):
-        entries = [read_list_entry(path) for path, _ in check_files(checks)]
-    return write(format_check_list(choose_checks(entries, select, ignore)))
+        names = {entry.name for entry in entries}
+        return write(listing_json(check for check in load_catalog(checks) if check.name in names))
+    columns = terminal_columns(sys.stdout, os.environ)
+    return write(format_matches(entries, columns) if search_words else format_check_list(entries, columns))
 
 
-def _playbooks(folders: list[Path], select: list[str], ignore: list[str], checks: list[Path], as_json: bool) -> None:
+def _list_playbooks(
+    folders: list[Path], words: list[str], select: list[str], ignore: list[str], checks: list[Path], as_json: bool
+) -> None:
     """Those that treat at least one of the checks that are chosen."""
-    from doctor.report.explain.playbooks import playbook_list, playbook_list_json
+    from doctor.report.explain.playbooks import playbook_list, playbook_list_json, playbook_page, playbook_rows
 
     with load_errors_as_input_errors(checks):
         entries = [read_list_entry(path) for path, _ in check_files(checks)]
     names = {entry.name for entry in choose_checks(entries, select, ignore)}
-    treating_playbooks = [
-        playbook for playbook in every_playbook(folders, checks) if names.intersection(playbook.treats)
-    ]
-    write(
-        playbook_list_json(treating_playbooks)
-        if as_json
-        else playbook_list(treating_playbooks) or "no playbook treats these checks\n"
-    )
+    playbooks = [playbook for playbook in load_playbook_catalog(folders, checks) if names.intersection(playbook.treats)]
+    if words:
+        playbooks = search(
+            words, [SearchText(one, one.name, one.title, playbook_page(one)) for one in playbooks], "playbook"
+        )
+    columns = terminal_columns(sys.stdout, os.environ)
+    if as_json:
+        return write(playbook_list_json(playbooks))
+    if words:
+        return write(playbook_rows(playbooks, columns))
+    return write(playbook_list(playbooks, columns) or "no playbook treats these checks\n")

@@ -13,18 +13,17 @@ from doctor.engine.errors import CommandError
 from doctor.session.console import report_own_bug, write
 
 HELP = Path(__file__).with_name("help.txt")
-"""What `application` says to ``--help``; a test tells when it is stale."""
+"""Saved output of ``doctor --help``; a test fails when it is stale."""
 
 
 def run_fast_path(argv: list[str]) -> bool:
-    """Answers what people type most, and needs no more than a file or two, without the weight of a command line."""
+    """Answers ``--help``, ``list`` and ``explain NAME`` without loading the command line parser."""
     if argv in (["--help"], ["-h"]):
         write(HELP.read_text("utf-8"))
-    elif argv == ["list"]:
-        from doctor.cli.fast_list import format_check_list, read_list_entry
-        from doctor.engine.catalog import check_files
+    elif argv[:1] == ["list"] and not any(word.startswith("-") or "/" in word for word in argv):
+        from doctor.cli.fast_list import check_list
 
-        write(format_check_list([read_list_entry(path) for path, _ in check_files()]))
+        write(check_list(argv[1:]))
     elif argv[:1] == ["explain"] and len(argv) == 2:
         from doctor.cli.fast_explain import explanation
 
@@ -38,7 +37,7 @@ def run_fast_path(argv: list[str]) -> bool:
 
 
 SHUTDOWN_SECONDS = 20
-"""From a signal to the end, whatever that took out of its course: a lock that was just being taken stays taken."""
+"""Seconds from a signal to a forced exit: the signal may have interrupted code that holds a lock."""
 
 
 def _stop(number: int, frame: object) -> None:
@@ -58,14 +57,20 @@ def main() -> None:
 
 
 def _command() -> None:
-    if not run_fast_path(sys.argv[1:]):
-        from doctor.cli.app import application
+    if "_DOCTOR_COMPLETE" in os.environ:
+        from doctor.cli import complete
 
-        application(sys.argv[1:])()
+        complete.run()
+    elif not run_fast_path(sys.argv[1:]):
+        from doctor.cli.app import COMPLETION_OPTIONS, application
+
+        # A completion script is for the command `doctor`, also when `python -m doctor` prints it.
+        prog_name = "doctor" if set(COMPLETION_OPTIONS).intersection(sys.argv[1:]) else None
+        application(sys.argv[1:])(prog_name=prog_name)
 
 
 def run_guarded(run: Callable[[], None]) -> None:
-    """Every way out has a documented exit code, and none shows a traceback unasked."""
+    """Turns every exception into a documented exit code, without a traceback."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _stop)
     try:

@@ -9,16 +9,20 @@ from typing import Annotated
 import typer
 
 from doctor.cli.expected_hosts import ExpectedHostOptions, expected_inventory
-from doctor.cli.selection import ChecksOption, IgnoreOption, SelectOption, choose_checks, load_catalog
+from doctor.cli.output_options import OutputOptions
+from doctor.cli.selection import ChecksOption, IgnoreOption, SelectOption
 from doctor.cli.shared_options import expand_option_groups
 from doctor.engine.errors import InputError, UsageError
-from doctor.session.finish import OutputOptions, finish_replay, validate_output
+from doctor.session.finish import replay_and_report, validate_output
+from doctor.session.select_checks import choose_checks, load_catalog
 
 
 @expand_option_groups
 def command(
     *,
-    paths: Annotated[list[Path], typer.Argument(metavar="DIR|FILE...", help="What doctor node wrote; - is stdin.")],
+    paths: Annotated[
+        list[Path], typer.Argument(metavar="DIR|FILE...", help="Files or folders written by doctor node; -: stdin.")
+    ],
     fleet: ExpectedHostOptions,
     select: SelectOption = [],  # noqa: B006 - typer's way
     ignore: IgnoreOption = [],  # noqa: B006
@@ -27,18 +31,18 @@ def command(
 ) -> None:
     """Evaluate the records that doctor node wrote on each host.
 
-    The hosts that must be there come from the first of: --expect, --hostfile, --rank-table, DOCTOR_HOSTS,
-    DOCTOR_HOSTFILE, SLURM_JOB_NODELIST, RANK_TABLE_FILE; else from the files, and then a host that left none is not
-    missed. A missing, broken or old file makes its host unknown.
+    The expected hosts come from the first of: --expect, --hostfile, --rank-table, DOCTOR_HOSTS, DOCTOR_HOSTFILE,
+    SLURM_JOB_NODELIST, RANK_TABLE_FILE; else from the files, and then a host without a file is not noticed. A missing,
+    broken or old file makes its host unknown.
 
-    Clocks are not compared. NPUs do not ping those of other hosts: those checks are unknown where they apply, as all
-    are that doctor node was told to leave out; --select and --ignore leave them out here, too.
+    Clocks are not compared, and NPUs do not ping those of other hosts: these checks are unknown where they apply, and
+    so is every check that doctor node skipped. --select and --ignore leave them out here as well.
 
     Exit codes: as doctor check.
     """
     validate_output(output, checks)
     if output.from_file:
-        raise UsageError("--from judges a saved run: expected it with doctor check")
+        raise UsageError("--from reads a saved run: expected it with doctor check")
     catalog = load_catalog(checks)
     selected = choose_checks(catalog, select, ignore if select else [*ignore, "smoke"], roots=True)
     from doctor.collect.merge.files import read_node_files
@@ -53,19 +57,10 @@ def command(
         node_files = read_node_files(paths)
     except OSError as error:
         raise InputError(
-            f"{clean(str(error.filename or where))}: {error.strerror}; expected files of doctor node"
+            f"{clean(str(error.filename or where))}: {error.strerror}; expected files written by doctor node"
         ) from None
     if named is None and not node_files.records and not node_files.unusable:
-        raise InputError(f"{where}: holds no file of doctor node, and no host is expected; expected --expect NODES")
-    finish_replay(
-        merge(
-            node_files,
-            named,
-            unique_facts(fact for check in selected for fact in check.facts),
-            where,
-            slurm_job_run(os.environ),
-        ),
-        selected,
-        catalog,
-        output,
-    )
+        raise InputError(f"{where}: no file of doctor node, and no host list; expected --expect NODES")
+    facts = unique_facts(fact for check in selected for fact in check.facts)
+    run = merge(node_files, named, facts, where, slurm_job_run(os.environ))
+    raise typer.Exit(replay_and_report(run, selected, catalog, output))

@@ -12,18 +12,20 @@ import typer
 
 from doctor.cli.expected_hosts import ExpectedHostOptions, expected_inventory
 from doctor.cli.host_options import ConnectionOptions, JobOptions, validate_connection, validate_product
-from doctor.cli.selection import ChecksOption, IgnoreOption, SelectOption, choose_checks, load_catalog
+from doctor.cli.output_options import OutputOptions
+from doctor.cli.selection import ChecksOption, IgnoreOption, SelectOption
 from doctor.cli.shared_options import expand_option_groups
 from doctor.engine.errors import CommandError, UsageError
-from doctor.session.finish import OutputOptions, finish, save_and_report, validate_output
+from doctor.session.finish import save_and_report, validate_output
+from doctor.session.select_checks import choose_checks, load_catalog
 
 if TYPE_CHECKING:
     from doctor.session.examine import Examination
 
 NOT_WRITTEN_EXIT_CODE = 12
-"""What this host is like is not known to who would merge it."""
+"""The record could not be written, so doctor merge will not know this host's state."""
 LINES_PER_WRITE = 8
-"""Lines of 512 bytes: as much as a pipe takes in one piece."""
+"""Lines of 512 bytes, which a pipe writes atomically."""
 
 
 @expand_option_groups
@@ -32,40 +34,42 @@ def command(
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Write DIR/HOST.json for doctor merge; -: lines on stdout.")
     ] = None,
-    judge: Annotated[bool, typer.Option("--judge", help="With --out DIR: report, and exit by it, too.")] = False,
-    mode: Annotated[str, typer.Option(metavar="OCTAL", help="Who may read the file, such as 0640.")] = "0600",
+    judge: Annotated[bool, typer.Option("--judge", help="With --out DIR: also report, and exit accordingly.")] = False,
+    mode: Annotated[str, typer.Option(metavar="OCTAL", help="Mode of the file, for example 0640.")] = "0600",
     name: Annotated[str, typer.Option(metavar="NAME", help="This host's name in the fleet.")] = "",
     fleet: ExpectedHostOptions,
     select: SelectOption = [],  # noqa: B006 - typer's way
     ignore: IgnoreOption = [],  # noqa: B006
     checks: ChecksOption = [],  # noqa: B006
     job: JobOptions,
-    product: Annotated[str, typer.Option(metavar="A1|A2|A3", help="NPU family, where the host does not tell.")] = "",
+    product: Annotated[str, typer.Option(metavar="A1|A2|A3", help="NPU family, if the host does not report it.")] = "",
     within: Annotated[
-        str, typer.Option(metavar="WORDS", help='Look inside the container: "docker exec -i NAME".')
+        str, typer.Option(metavar="WORDS", help='Check inside the container: "docker exec -i NAME".')
     ] = "",
-    sudo: Annotated[bool, typer.Option("--sudo", help="Read with sudo -n what only root can read.")] = False,
-    timeout: Annotated[float, typer.Option(metavar="S", min=1, help="Seconds for the answer.")] = 60.0,
-    budget: Annotated[float, typer.Option(metavar="S", min=0, help="Seconds for the whole run; 0 is none.")] = 0.0,
+    sudo: Annotated[bool, typer.Option("--sudo", help="Use sudo -n for facts that need root.")] = False,
+    timeout: Annotated[float, typer.Option(metavar="S", min=1, help="Timeout, in seconds.")] = 60.0,
+    budget: Annotated[
+        float, typer.Option(metavar="S", min=0, help="Time limit of the run, in seconds; 0: none.")
+    ] = 0.0,
     output: OutputOptions,
 ) -> None:
     """Check this host alone, or write its record for doctor merge.
 
-    It is called by --name, else SLURMD_NODENAME, else as the fleet (--expect, --hostfile, --rank-table, DOCTOR_HOSTS,
-    DOCTOR_HOSTFILE, SLURM_JOB_NODELIST, RANK_TABLE_FILE) names it, else by its short host name.
+    The host's name comes from --name, else SLURMD_NODENAME, else the host list (--expect, --hostfile, --rank-table,
+    DOCTOR_HOSTS, DOCTOR_HOSTFILE, SLURM_JOB_NODELIST, RANK_TABLE_FILE), else it is the short host name.
 
-    Exit codes: as doctor check, by what is wrong with this host alone. With --out: 0 when the record was written, so
-    that a finding stops no launcher before doctor merge has judged the fleet, and 12 when it was not; with --judge as
-    without --out.
+    Exit codes: as doctor check, for this host alone. With --out: 0 when the record was written, so that a finding does
+    not stop a launcher before doctor merge has checked the fleet, and 12 when it was not. With --judge: as without
+    --out.
     """
     validate_product(product)
     validate_connection(ConnectionOptions(within=within))
     validate_output(output, checks)
     bits = _mode(mode)
     if output.from_file:
-        raise UsageError("--from judges a saved run: expected it with doctor check")
+        raise UsageError("--from reads a saved run: expected it with doctor check")
     if judge and (out is None or out == Path("-")):
-        raise UsageError("--judge goes with a folder: expected --out DIR")
+        raise UsageError("--judge needs a folder: expected --out DIR")
     if out is not None and not judge and (output.as_json or output.formats or output.save):
         raise UsageError("--out without --judge makes no report: expected it without --json, --format and --save")
     catalog = load_catalog(checks)
@@ -84,7 +88,7 @@ def command(
     )
     examination = examine(this_host_only(me, named), selected, options, os.environ, rank_table=fleet.rank_table or "")
     if out is None:
-        finish(examination, catalog, output)
+        raise typer.Exit(save_and_report(examination, catalog, output))
     _write_record(examination, me, out, bits)
     raise typer.Exit(save_and_report(examination, catalog, output) if judge else _signal_exit_code(examination))
 
@@ -101,7 +105,7 @@ def _mode(text: str) -> int:
 
 
 def _write_record(examination: Examination, name: str, out: Path, mode: int) -> None:
-    """Writes the record whole, or not at all. Raises: CommandError."""
+    """Writes the record atomically. Raises: CommandError."""
     from doctor.collect.node import encode_record
     from doctor.collect.node_lines import encode_lines
     from doctor.config.atomic_write import write_atomic
@@ -115,12 +119,12 @@ def _write_record(examination: Examination, name: str, out: Path, mode: int) -> 
         write_atomic(path, data, mode)
     except OSError as error:
         raise CommandError(
-            f"--out {path}: {error.strerror}; what this host is like was not written", NOT_WRITTEN_EXIT_CODE
+            f"--out {path}: {error.strerror}; the record of this host was not written", NOT_WRITTEN_EXIT_CODE
         ) from None
 
 
 def _write_lines(lines: Sequence[bytes]) -> None:
-    """Some whole lines a write, of a size that a pipe takes at once. Raises: OSError."""
+    """Writes complete lines, in blocks that a pipe accepts atomically. Raises: OSError."""
     sys.stdout.flush()
     for start in range(0, len(lines), LINES_PER_WRITE):
         data = b"".join(lines[start : start + LINES_PER_WRITE])

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Annotated, NamedTuple
 
 import typer
-from msgspec.structs import replace
 
 from doctor.cli.host_options import (
     ConnectionOptions,
@@ -22,54 +21,55 @@ from doctor.cli.shared_options import expand_option_groups
 from doctor.engine.errors import UsageError, require_one_of
 from doctor.preflight.exit_styles import ExitCodePolicy
 from doctor.preflight.node_lists import FORMATS, format_conflict
-from doctor.preflight.options import PreflightOptions
+from doctor.preflight.options import JobSettings, PreflightOptions
 from doctor.preflight.tiers import BUDGET, TIERS, parse_duration
 from doctor.session.output_files import requested_targets
 
 
 class LimitOptions(NamedTuple):
-    """How deep, how long, and where."""
+    """Options for tier, time limit and scope."""
 
-    tier: Annotated[str, typer.Option("--tier", "-t", metavar="|".join(TIERS), help="How deep to look.")] = ""
+    tier: Annotated[str, typer.Option("--tier", "-t", metavar="|".join(TIERS), help="Check tier.")] = ""
     budget: Annotated[
-        str, typer.Option(metavar="TIME", help="Hard end, as in 90s or 2m; 20s, 60s or 180s by tier.")
+        str,
+        typer.Option(metavar="TIME", help="Hard time limit, for example 90s or 2m; default by tier: 20s, 60s, 180s."),
     ] = ""
     scope: Annotated[
-        str, typer.Option(metavar="auto|local|cluster", help="This host alone, or all; auto goes by the launcher.")
+        str, typer.Option(metavar="auto|local|cluster", help="This host or all hosts; auto: by launcher.")
     ] = "auto"
     profile: Annotated[
-        str, typer.Option(metavar="job|prolog", help="prolog: this host, quickly, and only its faults stop it.")
+        str, typer.Option(metavar="job|prolog", help="prolog: quick check of this host; only its faults fail.")
     ] = "job"
 
 
 class SpareOptions(NamedTuple):
     """Hosts to go on with."""
 
-    need: Annotated[int, typer.Option(metavar="N", min=0, help="So many healthy hosts are enough.")] = 0
-    write_nodes: Annotated[str, typer.Option(metavar="FILE", help="Write the healthy hosts.")] = ""
-    write_bad: Annotated[str, typer.Option(metavar="FILE", help="Write the others.")] = ""
-    node_format: Annotated[str, typer.Option(metavar="FORMAT", help=f"Of both: {', '.join(FORMATS)}.")] = "plain"
+    need: Annotated[int, typer.Option(metavar="N", min=0, help="Minimum number of healthy hosts.")] = 0
+    write_nodes: Annotated[str, typer.Option(metavar="FILE", help="Write the list of healthy hosts.")] = ""
+    write_bad: Annotated[str, typer.Option(metavar="FILE", help="Write the list of bad and unknown hosts.")] = ""
+    node_format: Annotated[str, typer.Option(metavar="FORMAT", help=f"Format of both lists: {', '.join(FORMATS)}.")] = (
+        "plain"
+    )
 
 
 class ReportingOptions(NamedTuple):
-    """What is told, and with which exit code."""
+    """Options of the output and the exit code."""
 
     report: Annotated[str, typer.Option(metavar="FILE", help="Write the report as JSON.")] = ""
     formats: Annotated[
-        list[str], typer.Option("--format", "-f", metavar="FORMAT=FILE", help="Write it in this format, too.")
+        list[str], typer.Option("--format", "-f", metavar="FORMAT=FILE", help="Also write the report in this format.")
     ] = []
-    redact: Annotated[bool, typer.Option("--redact", help="Pseudonyms for hosts and addresses.")] = False
-    save: Annotated[str, typer.Option(metavar="FILE", help="Keep what the hosts said, for --from.")] = ""
-    config: Annotated[str, typer.Option(metavar="FILE", help="Waivers, instead of doctor.toml.")] = ""
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Nothing but the one line.")] = False
-    strict: Annotated[bool, typer.Option("--strict", help="Exit 11 when there are warnings.")] = False
-    fail_on: Annotated[str, typer.Option(metavar="error|warning", help="What makes the run fail.")] = "error"
-    on_unknown: Annotated[str, typer.Option(metavar="fail|warn|ok", help="What an unknown outcome is.")] = "fail"
-    fail_exit: Annotated[
-        int, typer.Option(metavar="N", min=0, max=255, help="Exit code in place of 10, 11 and 12.")
-    ] = 0
+    redact: Annotated[bool, typer.Option("--redact", help="Replace hosts and addresses by pseudonyms.")] = False
+    save: Annotated[str, typer.Option(metavar="FILE", help="Save the raw outputs, for --from.")] = ""
+    config: Annotated[str, typer.Option(metavar="FILE", help="Waiver file; replaces doctor.toml.")] = ""
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the one line.")] = False
+    strict: Annotated[bool, typer.Option("--strict", help="Exit 11 on warnings.")] = False
+    fail_on: Annotated[str, typer.Option(metavar="error|warning", help="Lowest severity that fails the run.")] = "error"
+    on_unknown: Annotated[str, typer.Option(metavar="fail|warn|ok", help="How to treat unknown results.")] = "fail"
+    fail_exit: Annotated[int, typer.Option(metavar="N", min=0, max=255, help="Exit code instead of 10, 11 and 12.")] = 0
     exit_style: Annotated[str, typer.Option(metavar="doctor|nagios", help="Meaning of exit codes.")] = "doctor"
-    debug: Annotated[bool, typer.Option("--debug", help="Show a traceback of our own bugs.")] = False
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an internal error.")] = False
 
 
 @expand_option_groups
@@ -84,28 +84,29 @@ def command(
     job: JobOptions,
     product: ProductOption = "",
     connection: ConnectionOptions,
-    sudo: Annotated[bool, typer.Option("--sudo", help="Read with sudo -n what only root can read.")] = False,
+    sudo: Annotated[bool, typer.Option("--sudo", help="Use sudo -n for facts that need root.")] = False,
     reporting: ReportingOptions,
 ) -> None:
     """Gate a job: one line, one exit code, bounded time.
 
-    Finds out what it was started by, and which hosts the job has. One process looks at all of them; started on every
-    host or rank (srun, mpirun, torchrun), each host looks at itself, and rank 0 at all.
+    Detects the launcher and the job's hosts. A single process checks all hosts; started on every host or rank (srun,
+    mpirun, torchrun), one process per host checks that host, and rank 0 evaluates the fleet.
 
-    Exit codes: as `doctor check`; 0 alone means that the job may start.
+    Exit codes: as `doctor check`; only 0 means that the job may start.
     """
     from doctor.preflight.run import run_preflight
 
     validate_product(product)
-    options = _preflight_options(hosts, bounds, spares, job, connection, reporting, select, ignore, checks, sudo)
-    raise typer.Exit(run_preflight(replace(options, launch={"product": product, **job.launch}) if product else options))
+    settings = JobSettings(product=product, **job._asdict())
+    options = _preflight_options(hosts, bounds, spares, settings, connection, reporting, select, ignore, checks, sudo)
+    raise typer.Exit(run_preflight(options))
 
 
 def _preflight_options(
     hosts: HostOptions,
     bounds: LimitOptions,
     spares: SpareOptions,
-    job: JobOptions,
+    job: JobSettings,
     connection: ConnectionOptions,
     reporting: ReportingOptions,
     select: list[str],
@@ -113,13 +114,13 @@ def _preflight_options(
     checks: list[Path],
     sudo: bool,
 ) -> PreflightOptions:
-    """The words understood. Raises: CommandError."""
+    """The options of the command line as `PreflightOptions`. Raises: CommandError."""
     validate_connection(connection)
     _validate_options(bounds, spares, reporting)
     prolog = bounds.profile == "prolog"
     tier = bounds.tier or ("quick" if prolog else "standard")
     return PreflightOptions(
-        hosts=hosts,
+        hosts=hosts.selection,
         ssh=ssh_options(connection),
         transport=connection.transport,
         within=connection.within,
@@ -127,8 +128,7 @@ def _preflight_options(
         tier=tier,  # type: ignore[arg-type]
         budget=_budget(bounds.budget, BUDGET[tier]),  # type: ignore[index]
         scope="local" if prolog and bounds.scope == "auto" else bounds.scope,  # type: ignore[arg-type]
-        launch=job.launch,
-        job=job._asdict(),
+        job=job,
         select=tuple(select),
         ignore=tuple(ignore),
         checks=tuple(checks),
@@ -141,7 +141,7 @@ def _preflight_options(
         formats=tuple(reporting.formats),
         redact=reporting.redact,
         quiet=reporting.quiet,
-        config=reporting.config,
+        config=Path(reporting.config) if reporting.config else None,
         strict=reporting.strict,
         fail_on=reporting.fail_on,  # type: ignore[arg-type]
         on_unknown=reporting.on_unknown,  # type: ignore[arg-type]
@@ -164,11 +164,11 @@ def _validate_options(bounds: LimitOptions, spares: SpareOptions, reporting: Rep
         raise UsageError("--fail-exit and --exit-style are both given: expected one of them")
     for target in requested_targets(reporting.formats):
         if not target.path:
-            raise UsageError(f"-f {target.name}: expected {target.name}=FILE; stdout is for the one line")
+            raise UsageError(f"-f {target.name}: expected {target.name}=FILE, since stdout holds the one line")
 
 
 def _budget(text: str, usual: float) -> float:
     try:
         return parse_duration(text) if text else usual
     except ValueError:
-        raise UsageError(f"--budget {text!r}: expected a time from 1s to 24h, as in 90s or 2m") from None
+        raise UsageError(f"--budget {text!r}: expected a time from 1s to 24h, for example 90s or 2m") from None

@@ -12,7 +12,6 @@ from doctor.cli.host_options import (
     ConnectionOptions,
     HostOptions,
     ProductOption,
-    inventory,
     ssh_options,
     validate_connection,
     validate_product,
@@ -20,6 +19,7 @@ from doctor.cli.host_options import (
 from doctor.cli.shared_options import device_numbers, expand_option_groups
 from doctor.engine.errors import CommandError
 from doctor.session.console import write
+from doctor.session.select_hosts import select_inventory
 
 if TYPE_CHECKING:
     from doctor.collect.fanout import TimeLimits
@@ -30,36 +30,40 @@ if TYPE_CHECKING:
     from doctor.transport.options import SshOptions
 
 PLACEHOLDER_NAME = "rank_table.json"
-"""Stands for the file that stdout is sent to, whose name is not known."""
+"""Placeholder for stdout when its file name is unknown."""
 
 
 @expand_option_groups
 def command(
     *,
     hosts: HostOptions,
-    out: Annotated[str, typer.Option(metavar="FILE", help="Write it there; else to stdout.")] = "",
-    devices: Annotated[str, typer.Option(metavar="LIST", help="NPUs of each host, as in 0-3,6; else all.")] = "",
+    out: Annotated[str, typer.Option(metavar="FILE", help="Output file; default: stdout.")] = "",
+    devices: Annotated[
+        str, typer.Option(metavar="LIST", help="NPUs of each host, for example 0-3,6; default: all.")
+    ] = "",
     product: ProductOption = "",
     connection: ConnectionOptions,
-    sudo: Annotated[bool, typer.Option("--sudo", help="Read with sudo -n what only root can read.")] = False,
-    timeout: Annotated[float, typer.Option(metavar="S", min=1, help="Seconds for a host's answer.")] = 60.0,
-    budget: Annotated[float, typer.Option(metavar="S", min=0, help="Seconds for the whole run; 0 is none.")] = 0.0,
-    workers: Annotated[int, typer.Option(metavar="N", min=0, help="Hosts at once; 0 chooses.")] = 0,
+    sudo: Annotated[bool, typer.Option("--sudo", help="Use sudo -n for facts that need root.")] = False,
+    timeout: Annotated[float, typer.Option(metavar="S", min=1, help="Timeout per host, in seconds.")] = 60.0,
+    budget: Annotated[
+        float, typer.Option(metavar="S", min=0, help="Time limit of the run, in seconds; 0: none.")
+    ] = 0.0,
+    workers: Annotated[int, typer.Option(metavar="N", min=0, help="Hosts in parallel; 0: automatic.")] = 0,
 ) -> None:
     """Generate a validated rank table from live hosts.
 
-    Hosts come from where `doctor check` takes them, and ranks follow their order, then the NPUs' numbers. Version 1.0
+    Hosts come from the same sources as in `doctor check`. Ranks follow host order, then NPU numbers. Version 1.0
     for A1 and A2; 1.2, with super pods and SDIDs, for A3. Each server_id is the host's name as given here. The hosts
     must have the same NPUs; --devices chooses among them.
 
-    Exit codes: 0 made; 10 not made: an NPU has no device IP, or the table would fail a check of rank tables; 12 not
-    made: a host or an NPU could not be read, or the file not written; 2 usage, 70 a bug of doctor, 78 no hosts,
+    Exit codes: 0 written; 10 not written: an NPU has no device IP, or the table would fail a rank table check; 12 not
+    written: a host or an NPU could not be read, or the file was not writable; 2 usage, 70 a bug of doctor, 78 no hosts,
     130 and 143 interrupted.
     """
     validate_product(product)
     validate_connection(connection)
     chosen = device_numbers(devices)
-    fleet, ssh = inventory(hosts), ssh_options(connection)
+    fleet, ssh = select_inventory(hosts.selection), ssh_options(connection)
     from doctor.collect.fanout import TimeLimits
     from doctor.transport.options import workers as usual
 
@@ -82,7 +86,7 @@ def command(
 def _collect_records(
     fleet: Inventory, connection: ConnectionOptions, ssh: SshOptions, sudo: bool, limits: TimeLimits
 ) -> dict[str, HostRecord]:
-    """What the hosts say. What else is to be known of the visit goes to stderr."""
+    """Reads the hosts; notes about the connections go to stderr."""
     from doctor.collect.fanout import RunInterrupted
     from doctor.collect.protocol import CollectOptions, split_command
     from doctor.collect.rounds import run_rounds
@@ -108,20 +112,20 @@ def _collect_records(
 
 
 def _report_problems(error: RankTableBuildError, hosts: int) -> NoReturn:
-    """Says what stands against the table, and ends."""
+    """Reports why no table is written, and exits."""
     from doctor.session.output_files import print_warning
 
     for problem in error.problems:
         print_warning(problem.text)
     blamed = len({cause.host for cause in error.problems if cause.host})
     where = f"on {blamed} of {hosts} host{'s' if hosts > 1 else ''}" if blamed else "with the table itself"
-    certainty = "wrong" if error.wrong else "not known"
-    print_warning(f"no rank table was made: something is {certainty} {where}")
+    certainty = "wrong" if error.wrong else "unknown"
+    print_warning(f"no rank table was written: something is {certainty} {where}")
     raise typer.Exit(10 if error.wrong else 12)
 
 
 def _write_table(table: BuiltRankTable, out: str) -> None:
-    """Writes the table whole or not at all. Raises: CommandError."""
+    """Writes the table atomically. Raises: CommandError."""
     from doctor.config.atomic_write import write_atomic
     from doctor.report.layout.formatting import clean, count_noun
     from doctor.session.output_files import print_warning

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from doctor.cli.selection import ChecksOption, load_catalog
+from doctor.cli.output_options import OutputOptions
+from doctor.cli.selection import ChecksOption
 from doctor.cli.shared_options import expand_option_groups
 from doctor.engine.errors import InputError, UsageError
 from doctor.session.console import write
-from doctor.session.finish import OutputOptions, report_exit_code, validate_output, write_report
+from doctor.session.finish import report_exit_code, validate_output, write_report
 from doctor.session.policy import apply_policy
+from doctor.session.select_checks import load_catalog
 
 if TYPE_CHECKING:
     from doctor.engine.check import Check
@@ -23,30 +25,31 @@ if TYPE_CHECKING:
     from doctor.report.diff.compare import ReportDifference
 
 MAX_FILE_BYTES = 1 << 30
-"""Bytes of a file that is read."""
+"""Largest input file, in bytes."""
 DIFF_FORMATS = ("human", "plain", "json", "md")
-"""The formats of a difference."""
+"""Formats for --diff."""
 
 
 @expand_option_groups
 def command(
     *,
     file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="A run that --save kept, or a report of --json; - is stdin.")
+        Path, typer.Argument(metavar="FILE", help="A run saved with --save, or a --json report; -: stdin.")
     ],
     diff: Annotated[
-        Path | None, typer.Option("--diff", metavar="OLD", help="Tell what appeared, went and stayed since OLD.")
+        Path | None,
+        typer.Option("--diff", metavar="OLD", help="Compare with OLD: new, resolved and remaining findings."),
     ] = None,
     checks: ChecksOption = [],  # noqa: B006 - typer's way
     output: OutputOptions,
 ) -> None:
     """Render a saved run or report again, or compare two.
 
-    A run is judged anew, by the checks that it was made for; a report is taken as it was judged, waivers
-    and all. With --diff, a finding that is not there any more is gone only where its check looked again, else it is
-    unseen; -f takes human, plain, json and md.
+    A saved run is evaluated again, with the checks that it was made for; a report is rendered as it is, including its
+    waivers. With --diff, a finding that no longer appears is gone only if its check ran again, else it is unseen; -f
+    takes human, plain, json and md.
 
-    Exit codes: as doctor check, by FILE alone: OLD changes none. 78: a file that cannot be read.
+    Exit codes: as doctor check, for FILE; OLD has no effect on them. 78: a file cannot be read.
     """
     validate_output(output, checks)
     if output.save or output.from_file:
@@ -66,7 +69,7 @@ def command(
 class _LoadedReport(NamedTuple):
     report: Report
     aliases: tuple[str, ...] = ()
-    """What the hosts call themselves, where that is known."""
+    """Host names as reported by the hosts, where known."""
 
 
 def _validate_formats(output: OutputOptions, diff: bool) -> None:
@@ -80,7 +83,7 @@ def _validate_formats(output: OutputOptions, diff: bool) -> None:
 
 
 def _read(path: Path, catalog: list[Check], output: OutputOptions) -> _LoadedReport:
-    """What the file holds, whichever kind it is. Today's waivers are for what is judged today. Raises: CommandError."""
+    """Reads a saved run or a report. Current waivers apply only to a saved run. Raises: CommandError."""
     from doctor.engine.record import SCHEMA, BadRun, load_run
     from doctor.hosts.nodeset import printable_excerpt
     from doctor.report.diff.load import BadReport, parse_document, report_from_document
@@ -110,7 +113,7 @@ def _bytes(path: Path, name: str) -> bytes:
 
 
 def _evaluate_saved_run(run: Run, catalog: list[Check]) -> Report:
-    """Judged by the checks that it was made for, or whose facts some host was asked for; the others are noted."""
+    """Evaluates the checks that the run was made for, or whose facts were collected; notes the rest."""
     import msgspec
 
     from doctor.report.layout.formatting import count_noun
@@ -127,7 +130,7 @@ def _evaluate_saved_run(run: Run, catalog: list[Check]) -> Report:
 
 
 def _was_requested(run: Run, check: Check) -> bool:
-    """Where the run does not tell, and no host answered, every check stays: it will be unknown."""
+    """If the run does not record it and no host answered, every check is kept, and becomes unknown."""
     if run.checks:
         return check.name in run.checks
     if check.area == "smoke":
@@ -138,7 +141,7 @@ def _was_requested(run: Run, check: Check) -> bool:
 
 
 def _first_round(facts: Iterable[type[Fact]]) -> Iterator[type[Fact]]:
-    """What the first visit is asked for, for these facts."""
+    """The facts of the first round that these facts need."""
     for fact in facts:
         if fact.needs:
             yield from _first_round(fact.needs)
@@ -147,7 +150,7 @@ def _first_round(facts: Iterable[type[Fact]]) -> Iterator[type[Fact]]:
 
 
 def _write_difference(old: _LoadedReport, new: _LoadedReport, code: int, output: OutputOptions) -> None:
-    """What changed, in every format that was asked for."""
+    """Writes the difference in every requested format."""
     from doctor.config.atomic_write import write_atomic
     from doctor.report.diff.compare import compare
     from doctor.session.output_files import print_warning, requested_targets

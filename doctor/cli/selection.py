@@ -1,78 +1,17 @@
-"""The checks that a command line chooses."""
+"""The options that choose checks and playbooks; `doctor.session.select_checks` follows them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from doctor.engine.areas import HasAreaT
-from doctor.engine.catalog import select_checks, with_root_cause_checks
-from doctor.engine.errors import InputError, UsageError
-
-if TYPE_CHECKING:
-    from doctor.engine.check import Check
-    from doctor.remedy.playbook import Playbook
-
-ChecksOption = Annotated[list[Path], typer.Option("--checks", metavar="DIR", help="A folder with checks of your own.")]
+ChecksOption = Annotated[list[Path], typer.Option("--checks", metavar="DIR", help="A folder with additional checks.")]
 PlaybooksOption = Annotated[
-    list[Path], typer.Option("--playbooks", metavar="DIR", help="A folder with playbooks of your own.")
+    list[Path], typer.Option("--playbooks", metavar="DIR", help="A folder with additional playbooks.")
 ]
 SelectOption = Annotated[
     list[str], typer.Option("--select", "-s", metavar="NAME", help="Run only these checks or areas.")
 ]
-IgnoreOption = Annotated[list[str], typer.Option("--ignore", metavar="NAME", help="Leave these checks or areas out.")]
-
-
-@contextmanager
-def load_errors_as_input_errors(folders: Sequence[Path]) -> Iterator[None]:
-    """Around the loading of checks: a folder or file that breaks the rules becomes one line."""
-    for folder in folders:
-        if not folder.is_dir():
-            raise InputError(f"--checks {folder}: not a folder")
-    try:
-        yield
-    except Exception as error:
-        if type(error).__name__ != "BadCheck":  # its module is heavy, and loaded only if it was needed
-            raise
-        raise InputError(str(error)) from error
-
-
-def playbooks(folders: Sequence[Path], checks: Sequence[Path]) -> list[Playbook]:
-    """Every playbook: ours and those of ``folders``, which may treat the checks of a site too. Raises: CommandError."""
-    from doctor.remedy.catalog import PlaybookError, load_playbooks
-
-    for folder in folders:
-        if not folder.is_dir():
-            raise InputError(f"--playbooks {folder}: not a folder")
-    try:
-        return load_playbooks(folders, checks)
-    except PlaybookError as error:
-        raise InputError(str(error)) from error
-
-
-def load_catalog(folders: Sequence[Path]) -> list[Check]:
-    """Every check, loaded, its parameters understood. Raises: CommandError."""
-    from doctor.engine.catalog import load_checks
-
-    with load_errors_as_input_errors(folders):
-        loaded = load_checks(folders)
-        for check in loaded:
-            _ = check.needs
-    return loaded
-
-
-def choose_checks(
-    catalog: Sequence[HasAreaT], select: Sequence[str], ignore: Sequence[str] = (), roots: bool = False
-) -> list[HasAreaT]:
-    """Those of ``catalog`` that the words choose, with the root checks if asked. Raises: CommandError."""
-    try:
-        selected = select_checks(catalog, select, ignore)
-    except LookupError as error:
-        raise UsageError(str(error.args[0])) from None
-    if not selected:
-        raise InputError("--select and --ignore leave no check to run")
-    return with_root_cause_checks(selected, catalog, ignore) if roots else selected
+IgnoreOption = Annotated[list[str], typer.Option("--ignore", metavar="NAME", help="Skip these checks or areas.")]

@@ -48,8 +48,8 @@ def device_numbers(text: str) -> tuple[int, ...]:
         ends = re.fullmatch(r"(\d{1,4})(?:-(\d{1,4}))?", part.strip(), re.ASCII)
         first, last = (int(ends[1]), int(ends[2] or ends[1])) if ends else (1, 0)
         if first > last or last - first > 255:
-            raise UsageError(f"--devices {text!r}: expected device numbers, as in 0-3,6")
+            raise UsageError(f"--devices {text!r}: expected device numbers, for example 0-3,6")
         numbers += range(first, last + 1)
     if len(set(numbers)) < len(numbers):
-        raise UsageError(f"--devices {text!r}: a number is there twice; expected each once")
+        raise UsageError(f"--devices {text!r}: duplicate number; expected each once")
     return tuple(numbers)

@@ -14,15 +14,17 @@ from doctor.cli.host_options import (
     ConnectionOptions,
     HostOptions,
     JobOptions,
-    inventory,
     ssh_options,
     validate_connection,
 )
-from doctor.cli.selection import ChecksOption, IgnoreOption, SelectOption, choose_checks, load_catalog
+from doctor.cli.output_options import OutputOptions
+from doctor.cli.selection import ChecksOption, IgnoreOption, SelectOption
 from doctor.cli.shared_options import device_numbers, expand_option_groups
 from doctor.engine.errors import UsageError, require_one_of
-from doctor.session.finish import OutputOptions, finish, finish_replay, load_saved_run, start_events, validate_output
+from doctor.session.finish import load_saved_run, replay_and_report, save_and_report, start_events, validate_output
 from doctor.session.output_files import combine_callbacks
+from doctor.session.select_checks import choose_checks, load_catalog
+from doctor.session.select_hosts import select_inventory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,19 +37,19 @@ _UNITS = {"": 0, "K": 10, "M": 20, "G": 30}
 
 
 class TrainingOptions(NamedTuple):
-    """What is trained, and how."""
+    """Options of the training."""
 
-    backend: Annotated[str, typer.Option(metavar="|".join(BACKENDS), help="How ranks talk.")] = "auto"
-    devices: Annotated[str, typer.Option(metavar="LIST", help="NPUs or GPUs of each host, as in 0-3,6.")] = ""
-    layout: Annotated[
-        list[str], typer.Option(metavar="dp=4,tp=2,pp=1", help="Only this layout; may be given again.")
-    ] = []
-    native: Annotated[bool, typer.Option("--native", help="Also with DDP, FSDP2, DTensor and pipelining.")] = False
-    steps: Annotated[int, typer.Option(metavar="N", min=1, max=100, help="Steps of each layout.")] = 3
-    seed: Annotated[int, typer.Option(metavar="N", min=0, max=2**31 - 1, help="Seed of the data and the model.")] = 1
-    max_bytes: Annotated[str, typer.Option(metavar="SIZE", help="Largest collective, as in 64K or 4M.")] = "1M"
+    backend: Annotated[str, typer.Option(metavar="|".join(BACKENDS), help="Backend of torch.distributed.")] = "auto"
+    devices: Annotated[str, typer.Option(metavar="LIST", help="NPUs or GPUs of each host, for example 0-3,6.")] = ""
+    layout: Annotated[list[str], typer.Option(metavar="dp=4,tp=2,pp=1", help="Run only this layout; repeatable.")] = []
+    native: Annotated[bool, typer.Option("--native", help="Also run DDP, FSDP2, DTensor and pipelining.")] = False
+    steps: Annotated[int, typer.Option(metavar="N", min=1, max=100, help="Training steps per layout.")] = 3
+    seed: Annotated[int, typer.Option(metavar="N", min=0, max=2**31 - 1, help="Random seed of data and model.")] = 1
+    max_bytes: Annotated[str, typer.Option(metavar="SIZE", help="Largest collective, for example 64K or 4M.")] = "1M"
     interface: Annotated[str, typer.Option(metavar="NAME", help="Network interface of the ranks.")] = ""
-    budget: Annotated[float, typer.Option(metavar="SECONDS", min=1, help="For all stages together.")] = 120.0
+    budget: Annotated[float, typer.Option(metavar="SECONDS", min=1, help="Time limit of all stages, in seconds.")] = (
+        120.0
+    )
 
 
 @expand_option_groups
@@ -64,8 +66,8 @@ def command(
 ) -> None:
     """Train a tiny model on the hosts and name the rank that fails.
 
-    With no hosts: on this machine, 4 ranks on its CPUs. Hosts come from where `doctor check` takes them. It needs
-    torch for the job's interpreter on every host (--python), starts nothing that outlives it, and writes nothing there.
+    Without hosts: 4 ranks on the CPUs of this machine. Hosts come from the same sources as in `doctor check`. Every
+    host needs torch for the job's interpreter (--python). The run leaves no process and no file on the hosts.
 
     Exit codes: as `doctor check`.
     """
@@ -76,8 +78,8 @@ def command(
     catalog = [] if smoke_checks_only else load_catalog(checks)
     selected = [] if smoke_checks_only else choose_checks(catalog, select or ["smoke"], ignore, roots=True)
     if output.from_file:
-        finish_replay(load_saved_run(output.from_file), selected, catalog, output)
-    fleet, ssh = inventory(hosts), ssh_options(connection)
+        raise typer.Exit(replay_and_report(load_saved_run(output.from_file), selected, catalog, output))
+    fleet, ssh = select_inventory(hosts.selection), ssh_options(connection)
     from doctor.transport.open import open_transport
 
     # With the run's own checks alone, the hosts' agents start while the rest is loaded.
@@ -124,11 +126,11 @@ def command(
         progress.close()
     if examination.smoke_rejection:
         raise UsageError(examination.smoke_rejection)
-    finish(examination, loader.catalog or catalog, output, events)
+    raise typer.Exit(save_and_report(examination, loader.catalog or catalog, output, events))
 
 
 class IncrementalLoader:
-    """What the end of the run needs, loaded in small pieces: every check, and the report's parts."""
+    """Loads all checks and the report modules in small pieces while the hosts start."""
 
     def __init__(self) -> None:
         self.catalog: list[Check] = []
@@ -150,14 +152,14 @@ class IncrementalLoader:
             yield import_module(name)
 
     def smoke_checks(self) -> list[Check]:
-        """The run's own checks. If an interrupt fell into the loading, it is done anew."""
+        """The checks of the smoke run. Loads them again if the loading was interrupted."""
         if not self._complete:
             self.catalog = load_catalog([])
         return choose_checks(self.catalog, ["smoke"], roots=True)
 
 
 def parse_smoke_options(training: TrainingOptions, job: JobOptions) -> SmokeOptions:
-    """What the words ask for. Raises: CommandError."""
+    """The options of the command line as a `SmokeOptions`. Raises: CommandError."""
     from doctor.smoke.plan import SmokeOptions, read_layout
 
     require_one_of("--backend", training.backend, BACKENDS)
@@ -188,5 +190,5 @@ def _bytes(text: str) -> int:
     match = re.fullmatch(r"(\d{1,10})\s*([KMG]?)(?:i?B)?", text.strip(), re.ASCII | re.IGNORECASE)
     size = int(match[1]) << _UNITS[match[2].upper()] if match else 0
     if not 4 <= size <= 1 << 31:
-        raise UsageError(f"--max-bytes {text!r}: expected a size from 4 to 2G, as in 64K or 4M")
+        raise UsageError(f"--max-bytes {text!r}: expected a size from 4 to 2G, for example 64K or 4M")
     return size

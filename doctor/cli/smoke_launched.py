@@ -1,7 +1,7 @@
 """``python -m doctor.smoke``: the smoke run on the ranks of a job, in the processes that its launcher has started.
 
-Under torchrun, torch.distributed.launch, mpirun, srun, msrun, or a shell that sets RANK and WORLD_SIZE (or RANK_ID and
-RANK_SIZE). Without any of them it is `doctor smoke`.
+Works under torchrun, torch.distributed.launch, mpirun, srun, msrun, or a shell that sets RANK and WORLD_SIZE (or
+RANK_ID and RANK_SIZE). Without any of them it runs `doctor smoke`.
 """
 
 from __future__ import annotations
@@ -18,12 +18,14 @@ import typer
 from doctor.cli.host_options import JobOptions
 from doctor.cli.main import main as run_command
 from doctor.cli.main import run_guarded
-from doctor.cli.selection import ChecksOption, IgnoreOption, SelectOption, choose_checks, load_catalog
+from doctor.cli.output_options import OutputOptions
+from doctor.cli.selection import ChecksOption, IgnoreOption, SelectOption
 from doctor.cli.shared_options import expand_option_groups
 from doctor.cli.smoke import TrainingOptions, parse_smoke_options
 from doctor.engine.errors import InputError, UsageError
 from doctor.environment.job_context import JobContext, detect, for_spawned
-from doctor.session.finish import OutputOptions, finish, validate_output
+from doctor.session.finish import save_and_report, validate_output
+from doctor.session.select_checks import choose_checks, load_catalog
 
 if TYPE_CHECKING:
     from doctor.engine.check import Check
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def main() -> None:
-    """Takes this process's part in the job that it belongs to."""
+    """Runs this process as a rank of its job, or `doctor smoke` outside of one."""
     job_context = detect(os.environ, as_rank=True)
     if not job_context.launcher:
         sys.argv = ["doctor", "smoke", *sys.argv[1:]]
@@ -74,17 +76,17 @@ def command(
 ) -> None:
     """Train a tiny model in parallel on the ranks of this job, and name the rank that breaks it.
 
-    For the processes that torchrun, torch.distributed.launch, mpirun, srun, msrun or a loop in a shell have started.
-    Rank 0 reports; every process ends with the exit code.
+    Run it as the program of torchrun, torch.distributed.launch, mpirun, srun, msrun or a shell loop. Rank 0 reports;
+    every process ends with the same exit code.
 
     Exit codes: as `doctor check`.
     """
     del local_rank  # torch.distributed.launch adds it to every command line; the environment has it, too
     validate_output(output)
     if output.from_file:
-        raise UsageError("--from judges a saved run, which needs no ranks; expected doctor smoke --from FILE")
+        raise UsageError("--from reads a saved run, which needs no ranks; expected doctor smoke --from FILE")
     if training.devices:
-        raise UsageError("--devices: the launcher has given its device to every rank")
+        raise UsageError("--devices: the launcher assigns the devices of the ranks")
     smoke_options = parse_smoke_options(training, JobOptions())
     if select or ignore or checks:
         choose_checks(load_catalog(checks), select, ignore, roots=True)  # refused here, and so on every rank
@@ -106,14 +108,14 @@ def command(
     except ValueError as error:
         raise UsageError(str(error)) from None
     except OSError as error:
-        raise InputError(f"rank 0 can listen on none of the ports that the others would come to: {error}") from None
+        raise InputError(f"rank 0 cannot listen on any of the rendezvous ports: {error}") from None
     raise typer.Exit(code)
 
 
 def _report(
     result: SmokeResult, job_context: JobContext, selected: list[Check], catalog: list[Check], output: OutputOptions
 ) -> int:
-    """Judges the run and prints the report. Returns the exit code."""
+    """Evaluates the run and prints the report. Returns the exit code."""
     import msgspec
 
     from doctor import __version__
@@ -132,10 +134,7 @@ def _report(
         version=__version__,
         smoke=msgspec.to_builtins(result.run, str_keys=True),
     )
-    try:
-        finish(Examination(run, replay(run, selected), result.stopped), catalog, output)
-    except typer.Exit as ended:
-        return int(ended.exit_code)
+    return save_and_report(Examination(run, replay(run, selected), result.stopped), catalog, output)
 
 
 if __name__ == "__main__":

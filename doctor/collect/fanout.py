@@ -1,4 +1,4 @@
-"""Visits every host at once and brings back what was said, within a budget that holds."""
+"""Runs the collector on all hosts in parallel, within a fixed time budget."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from doctor.engine.record import HostRecord
 from doctor.transport import Transport, TransportError
 
 MARGIN = 1.5
-"""Seconds that a host's collector gets less than we wait for it, so that a slow tool costs its own answer alone."""
+"""Seconds by which a collector's time limit is below ours, so that a slow tool loses only its own answer."""
 
 RecordCallback = Callable[[str, HostRecord], None]
 
@@ -53,7 +53,7 @@ def gather(
     except (KeyboardInterrupt, SystemExit) as stop:
         transport.close()
         raise RunInterrupted(
-            _with_unanswered(hosts, records, "the run was interrupted before it answered"), stop
+            _with_unanswered(hosts, records, "the run was interrupted before the host answered"), stop
         ) from None
     if len(records) < len(hosts):
         transport.close()
@@ -61,7 +61,7 @@ def gather(
 
 
 class RunInterrupted(Exception):
-    """The run was interrupted; ``records`` holds what had come, and says *unknown* for the rest."""
+    """The run was interrupted; ``records`` holds the answers so far; the rest is *unknown*."""
 
     def __init__(self, records: dict[str, HostRecord], interrupt: BaseException) -> None:
         super().__init__(str(interrupt))

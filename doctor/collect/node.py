@@ -1,4 +1,4 @@
-"""One host that looks at itself: what it is called, how it is, and the record that it leaves for `doctor merge`."""
+"""`doctor node`: the host's name, its state, and the record for `doctor merge`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def host_name(name: str, fleet: Inventory | None, environ: Mapping[str, str]) ->
     try:
         return validate_host(chosen_name or node_name.partition(".")[0], "--name" if name else "this host's own name")
     except InventoryError as error:
-        raise CommandError(f"{error}; --name gives it one", 2 if name else 78) from None
+        raise CommandError(f"{error}; expected --name NAME", 2 if name else 78) from None
 
 
 def _find_in_fleet(hosts: Sequence[str], node_name: str) -> str:
@@ -52,14 +52,14 @@ def _is_ip(address: str) -> bool:
 
 
 def this_host_only(name: str, fleet: Inventory | None) -> Inventory:
-    """This host as all that is to be looked at, and the names of the fleet that it is part of."""
+    """An inventory of this host only, with the names of its fleet."""
     notes = (*(fleet.notes if fleet else ()), *host_state())
     slots, hosts = (fleet.slots, fleet.hosts) if fleet else ({}, (name,))
     return Inventory((name,), f"this host alone, {name}", slots, True, notes, hosts)
 
 
 def host_state() -> tuple[str, ...]:
-    """How the host is at this moment, in one line: a reboot, or what another job left behind, shows here first."""
+    """The host's state in one line: shows a recent reboot, or load left by another job."""
     import psutil
 
     with suppress(psutil.Error, OSError, RuntimeError):

@@ -1,4 +1,4 @@
-"""A record on stdout, in lines short enough for a launcher to bring them whole.
+"""A record on stdout, in lines short enough that a launcher does not cut them.
 
 srun cuts a line at 1024 bytes and mixes the pieces of all tasks, so a record is packed, and each of its lines says
 whose it is and which of how many. mpirun cuts anywhere: what it has torn is found to be so.
@@ -77,10 +77,15 @@ class Assembly:
         except (ValueError, zlib.error):
             data, unpack = b"", zlib.decompressobj()
         if not unpack.eof:
-            raise TornRecord("its lines do not make a record: a launcher mixed them with others'?")
+            raise TornRecord(
+                "its lines do not form a record: the launcher probably mixed them with lines of other hosts"
+            )
         return data
 
     def incomplete(self) -> Iterator[tuple[str, str]]:
-        """The hosts whose lines have not all come, and how many have."""
+        """The hosts with missing lines, and the number of lines received."""
         for (name, _, count), parts in self._parts.items():
-            yield name, f"{len(parts)} of {count} lines of its record came: a launcher cut them? --out DIR does without"
+            yield (
+                name,
+                f"{len(parts)} of {count} lines of its record arrived: the launcher cut them? --out DIR avoids this",
+            )

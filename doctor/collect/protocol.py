@@ -1,4 +1,4 @@
-"""The controller's side of the collector: how it is started, what it is asked, how its response is read."""
+"""The controller's side of the collector: its start, its request, its response."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class CollectOptions(msgspec.Struct, frozen=True):
     sudo: bool = False
     """Probes that need root go through ``sudo -n``."""
     within: tuple[str, ...] = ()
-    """Words put before what must look where the job runs: ``docker exec -i NAME``."""
+    """Command prefix that enters the job's container: ``docker exec -i NAME``."""
 
 
 class RequestTemplate:
@@ -59,7 +59,7 @@ class RequestTemplate:
 
 
 def _probes_by_prefix(options: CollectOptions) -> list[tuple[list[str], dict[str, Any]]]:
-    """The probes by the words to put before them, the host's own first."""
+    """The probes by command prefix, those without a prefix first."""
     parts: dict[tuple[str, ...], dict[str, Any]] = {(): {}}
     for fact in sorted(set(options.facts), key=lambda fact: fact.__name__):
         probe = fact.probe
@@ -109,9 +109,9 @@ def shared_modules(facts: Iterable[type[Fact]]) -> list[str]:
 
 
 def parse_response(result: CommandResult, marker: str, local: bool = False) -> HostRecord:
-    """The record in what a host printed, whatever its login shell printed before and after.
+    """The record in a host's output; other output of the login shell is ignored.
 
-    Raises: Unreached when there is none, with the host's own words for why.
+    Raises: TransportError when there is none, with the host's error output.
     """
     body, begun = framed_record(result.out.decode("utf-8", "replace"), marker)
     if body is None:
@@ -145,16 +145,16 @@ class _CollectResponse(msgspec.Struct, frozen=True):
 
 
 def no_answer_error(result: CommandResult, begun: bool) -> TransportError:
-    """Why a host's Python said nothing that was meant for us, in the host's own words."""
+    """Why the collector sent no answer, with the host's error output."""
     errors = result.err.decode("utf-8", "replace")
     problem = python_problem(errors)
     if problem:
         return TransportError("no-python", problem, partial_result=result)
     if begun:
-        return TransportError("lost", "the answer broke off midway", partial_result=result)
+        return TransportError("lost", "the answer is incomplete", partial_result=result)
     text = strip_control_chars(_last_line(errors) or _last_line(result.out.decode("utf-8", "replace")))
     ended = f"signal {-result.code}" if result.code < 0 else f"exit status {result.code}"
-    ending = f": {text}" if text else " and said nothing"
+    ending = f": {text}" if text else " without output"
     return TransportError(
         "shell", f"the login shell did not start the collector ({ended}){ending}", partial_result=result
     )

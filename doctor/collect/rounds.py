@@ -1,4 +1,4 @@
-"""Round 1 reads state; round 2 reaches from host to host with what round 1 learnt. There are no others."""
+"""Round 1 reads the state of each host; round 2 tests between hosts, with the results of round 1."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def run_rounds(
 def _second_round_options(
     facts: Sequence[type[Fact]], options: CollectOptions, book: FactCache
 ) -> dict[str, CollectOptions]:
-    """What each host is asked in round 2; a host that no fact's plan names is not visited again."""
+    """The probes of each host in round 2; a host that no fact's plan names is not contacted again."""
     planned: dict[str, dict[type[Fact], Any]] = {}
     for fact in facts:
         needed_facts = {need: book.fleet(need) for need in fact.needs}

@@ -1,8 +1,8 @@
 """``doctor.toml``: which one is read, and what must be so before it is believed.
 
-It can make a sick cluster look well, so that a file which was merely found must belong to root or to who runs this, and
-be writable for nobody else: the rule of ssh for ``~/.ssh/config``. A file that is named is read as it is, as with
-``ssh -F``: who names it answers for it.
+Settings can hide findings. So a file that was not named explicitly must be owned by root or the user, and must not be
+writable by others: the rule of ssh for ``~/.ssh/config``. A file that is named explicitly is read as it is, as with
+``ssh -F``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MAX_BYTES = 1 << 20
 
 
 class ConfigError(Exception):
-    """One line: what is wrong, where, and what was expected."""
+    """One line: the error, its place, and the expected value."""
 
 
 class ConfigFile(msgspec.Struct, frozen=True):
@@ -33,7 +33,7 @@ class ConfigFile(msgspec.Struct, frozen=True):
     path: str = ""
     text: str = ""
     notes: tuple[str, ...] = ()
-    """Files that could not be looked for."""
+    """Files whose existence could not be determined."""
 
 
 def find_config(explicit: str | Path | None, environ: Mapping[str, str], system: Path = SYSTEM_FILE) -> ConfigFile:
@@ -73,7 +73,7 @@ def _load(path: Path, discovered: bool) -> ConfigFile:
         why = "is not UTF-8 text"
     except (OSError, ValueError) as error:
         why = printable_excerpt(getattr(error, "strerror", None) or str(error))
-    raise ConfigError(f"{name}: {why}; expected settings that can be read")
+    raise ConfigError(f"{name}: {why}; expected a readable settings file")
 
 
 def _read_text(path: Path, name: str, discovered: bool) -> str:
@@ -82,7 +82,7 @@ def _read_text(path: Path, name: str, discovered: bool) -> str:
     with os.fdopen(handle, "rb") as file:
         status = os.fstat(handle)
         if not stat.S_ISREG(status.st_mode) and str(path) != os.devnull:
-            raise ConfigError(f"{name}: is no plain file; expected settings, or {os.devnull} for none")
+            raise ConfigError(f"{name}: is not a regular file; expected settings, or {os.devnull} for none")
         if discovered:
             _check_trusted(status, name)
         data = file.read(MAX_BYTES + 1)
@@ -92,9 +92,9 @@ def _read_text(path: Path, name: str, discovered: bool) -> str:
 
 
 def _check_trusted(status: os.stat_result, name: str) -> None:
-    instead = f"name it with --config to use it as it is, or --config {os.devnull} to use none"
+    instead = f"pass it with --config to use it anyway, or --config {os.devnull} to use none"
     if status.st_uid not in (0, os.geteuid()):
-        raise ConfigError(f"{name}: belongs to user {status.st_uid}; expected yourself or root: {instead}")
+        raise ConfigError(f"{name}: is owned by user {status.st_uid}; expected you or root: {instead}")
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         mode = f"{stat.S_IMODE(status.st_mode):04o}"
         raise ConfigError(f"{name}: others can write it (mode {mode}); expected chmod go-w: {instead}")

@@ -19,19 +19,19 @@ REASON = f"{VARIABLE} names it"
 
 
 class Skips(msgspec.Struct, frozen=True):
-    """What is left out."""
+    """The checks to skip."""
 
     all: bool = False
     names: frozenset[str] = frozenset()
     text: str = ""
-    """In words, for a report's line; empty when nothing is left out."""
+    """Text for the report; empty when no check is skipped."""
 
 
 def read_skips(environ: Mapping[str, str], known_checks: Collection[str]) -> Skips:
     """What DOCTOR_SKIP names: checks among ``known_checks``, parted by commas or white space, or ``all``.
 
-    Raises: BadSettings for a name that is not known. A slip of the pen would else leave in what was to be left out, and
-    nobody would see it before the check fails.
+    Raises: BadSettings for an unknown name. Otherwise a typo would keep a check active, unnoticed until it
+    fails.
     """
     names = [word for word in re.split(r"[,\s]+", environ.get(VARIABLE, "")) if word]
     if ALL in names:
@@ -43,10 +43,7 @@ def read_skips(environ: Mapping[str, str], known_checks: Collection[str]) -> Ski
 
 
 def _hint(word: str, known_checks: Collection[str]) -> str:
-    return (
-        did_you_mean(word, (*known_checks, ALL))
-        or "; `doctor list` names them all; those of --checks DIR are known with it"
-    )
+    return did_you_mean(word, (*known_checks, ALL)) or "; `doctor list` lists all checks; site checks need --checks DIR"
 
 
 def apply_skips(report: Report, skips: Skips) -> Report:
@@ -57,7 +54,7 @@ def apply_skips(report: Report, skips: Skips) -> Report:
     outcomes = tuple(
         _skipped_outcome(outcome) if outcome.check in set(skipped_checks) else outcome for outcome in report.outcomes
     )
-    note = "no check was judged" if skips.all else f"not judged: {', '.join(skipped_checks)}"
+    note = "all checks were skipped" if skips.all else f"skipped: {', '.join(skipped_checks)}"
     return msgspec.structs.replace(report, outcomes=outcomes, notes=(*report.notes, f"{VARIABLE}: {note}"))
 
 

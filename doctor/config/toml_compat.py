@@ -12,6 +12,6 @@ else:
 
 
 def loads(text: str) -> dict[str, Any]:
-    """Raises: ValueError for what is no TOML; RecursionError for what is nested too deeply."""
+    """Raises: ValueError for invalid TOML; RecursionError for too deep nesting."""
     document: dict[str, Any] = tomllib.loads(text)
     return document

@@ -1,4 +1,4 @@
-"""The ``[[waive]]`` tables of a ``doctor.toml``, read: every word checked, every fault told with its place. Pure.
+"""The ``[[waive]]`` tables of a ``doctor.toml``, parsed and validated; every error has its place. Pure.
 
 [[waive]]
 check = "pid-limit-low"
@@ -47,7 +47,7 @@ class Waiver(msgspec.Struct, frozen=True):
 
 
 class Waivers(msgspec.Struct, frozen=True):
-    """What a file waives."""
+    """The waivers of a file."""
 
     path: str = ""
     entries: tuple[Waiver, ...] = ()
@@ -81,28 +81,28 @@ class _WaiverTable:
         return [Waiver(check, hosts, where, reason, until) for check in checks]
 
     def invalid_value(self, key: str, expected: str) -> ConfigError:
-        got = quote(str(self.table[key])) if key in self.table else "is not there"
+        got = quote(str(self.table[key])) if key in self.table else "is missing"
         return ConfigError(f"{self.location}: {key}: {got}; expected {expected}")
 
     def checks(self) -> Sequence[str]:
         if "check" in self.table and "checks" in self.table:
-            raise ConfigError(f"{self.location}: check and checks are both there; expected one of them")
+            raise ConfigError(f"{self.location}: check and checks are both set; expected one of them")
         key = "checks" if "checks" in self.table else "check"
         names = self.table.get(key) if key == "checks" else [self.table.get(key)]
         if not isinstance(names, list) or not names or not all(isinstance(value, str) and value for value in names):
             raise self.invalid_value(
-                key, 'names of checks, as in ["a", "b"]' if key == "checks" else "the name of a check"
+                key, 'names of checks, for example ["a", "b"]' if key == "checks" else "the name of a check"
             )
         for name in names:
             if name not in self.known_checks:
-                hint = did_you_mean(name, self.known_checks) or "; those of --checks DIR are known with it"
+                hint = did_you_mean(name, self.known_checks) or "; site checks need --checks DIR"
                 raise ConfigError(f"{self.location}: {key}: no check is named {quote(name)}{hint}")
         return list(dict.fromkeys(names))
 
     def hosts(self) -> tuple[str, frozenset[str]]:
         text = self.table.get("hosts", ALL_HOSTS)
         if not isinstance(text, str):
-            raise self.invalid_value("hosts", f'a node set as in "node[01-04]", or "{ALL_HOSTS}" for all')
+            raise self.invalid_value("hosts", f'a node set, for example "node[01-04]", or "{ALL_HOSTS}" for all')
         if text.strip() == ALL_HOSTS:
             return "every host", frozenset()
         try:
@@ -116,13 +116,13 @@ class _WaiverTable:
     def reason(self) -> str:
         text = self.table.get("reason")
         if not isinstance(text, str) or not text.strip():
-            raise self.invalid_value("reason", "why the finding is put up with")
+            raise self.invalid_value("reason", "why the finding is accepted")
         return printable_excerpt(" ".join(text.split()), MAX_REASON)
 
     def until(self) -> date:
         day = self.table.get("until")
         if not isinstance(day, date) or isinstance(day, datetime):
-            raise self.invalid_value("until", "the last day on which it holds, without quotes, as in 2026-12-31")
+            raise self.invalid_value("until", "its last day, without quotes, for example 2026-12-31")
         return day
 
 

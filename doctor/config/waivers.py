@@ -105,7 +105,7 @@ class _WaiverMatcher:
         missed = [waiver for waiver in self.expired if waiver in self.expired_matches]
         notes += [f"waiver of {waiver} expired on {waiver.until.isoformat()}: {waiver.reason}" for waiver in missed]
         idle = [str(waiver) for waiver in self.active if waiver not in self.used and _was_evaluated(waiver, report)]
-        notes += [f"nothing to waive any more: {'; '.join(idle)}"] if idle else []
+        notes += [f"waivers without a finding: {'; '.join(idle)}"] if idle else []
         return notes
 
 
@@ -120,7 +120,7 @@ def _covering_waivers(finding: Finding, waivers: Sequence[Waiver]) -> list[Waive
 
 
 def _was_evaluated(waiver: Waiver, report: Report) -> bool:
-    """The check looked at all there is to waive, so that the waiver can go."""
+    """The check evaluated all hosts of the waiver, so the waiver is unused."""
     return waiver.hosts <= canonical_hosts(report.hosts) and any(
         outcome.check == waiver.check and outcome.complete and not outcome.unknown and not outcome.crashed
         for outcome in report.outcomes

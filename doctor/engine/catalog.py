@@ -70,7 +70,7 @@ def iter_checks(extra: Sequence[Path] = ()) -> Iterator[Check]:
     for path, package in check_files(extra):
         check = load_check(path, package)
         if check.name in checks_by_name:
-            raise BadCheck(f"{path}: the check {check.name} is already there, in {checks_by_name[check.name].path}")
+            raise BadCheck(f"{path}: the check {check.name} is already defined in {checks_by_name[check.name].path}")
         checks_by_name[check.name] = check
         yield check
 
@@ -94,13 +94,13 @@ def select_checks(
 
 
 ROOT_CAUSE_CHECKS = ("host-unreachable", "python3-missing")
-"""What every other check's *not reached* is a consequence of."""
+"""The check that explains why all others report an unreachable host."""
 
 
 def with_root_cause_checks(
     picked: Sequence[HasAreaT], everything: Sequence[HasAreaT], ignore: Sequence[str]
 ) -> list[HasAreaT]:
-    """``picked``, and the checks that say why a host could not be looked at, unless they are ignored by name."""
+    """``picked``, and the checks that explain an unreachable host, unless they are ignored by name."""
     names = {check.name for check in picked}
     return [
         check
@@ -113,4 +113,4 @@ def _did_you_mean(word: str, everything: Sequence[HasArea]) -> str:
     import difflib
 
     near = difflib.get_close_matches(word, {name for check in everything for name in (check.name, check.area)}, 1)
-    return f"; did you mean {near[0]}?" if near else "; `doctor list` names them all"
+    return f"; did you mean {near[0]}?" if near else "; `doctor list` lists all of them"

@@ -44,7 +44,7 @@ class Need(msgspec.Struct, frozen=True):
     fleet: bool = False
     """A `PerHost`: the check is called once for the fleet."""
     optional: bool = False
-    """``| None``: the parameter is None where the thing is not there."""
+    """``| None``: the parameter is None where the fact is absent."""
 
     @property
     def is_fact(self) -> bool:
@@ -69,7 +69,7 @@ class Check:
 
     @property
     def claim(self) -> str:
-        """The first docstring line: what is so when all is well."""
+        """The first docstring line: the healthy condition."""
         return self.doc.partition("\n")[0].rstrip(".")
 
     def section(self, title: str) -> str:

@@ -19,7 +19,7 @@ class InputError(CommandError):
 
 
 class UsageError(CommandError):
-    """Command-line words that cannot be used. Exit code 2."""
+    """Invalid command line. Exit code 2."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text, 2)

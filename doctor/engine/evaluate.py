@@ -43,7 +43,7 @@ def read_fact(record: HostRecord, fact: type[Fact]) -> Fact | Absent:
     except Absent as why:
         return why
     except Exception as error:  # noqa: BLE001 - the rim: whatever a tool printed, it ends as an outcome
-        return Unreadable(strip_control_chars(f"{answer.label}: not understood: {type(error).__name__}: {error}"))
+        return Unreadable(strip_control_chars(f"{answer.label}: cannot be parsed: {type(error).__name__}: {error}"))
 
 
 def _require_answer(record: HostRecord, fact: type[Fact]) -> None:
@@ -51,14 +51,14 @@ def _require_answer(record: HostRecord, fact: type[Fact]) -> None:
         raise not_reached(record.visit.failure, record.visit.text)
     if fact.__name__ not in record.outputs:
         if fact.probe.kind == "smoke":
-            raise Absent("no smoke run was made; doctor smoke makes one")
+            raise Absent("no smoke run; run doctor smoke for one")
         if fact.needs:
             raise _not_planned_reason(record, fact)
-        raise Unreadable("was not asked for in this run")
+        raise Unreadable("was not collected in this run")
 
 
 def _not_planned_reason(record: HostRecord, fact: type[Fact]) -> Absent:
-    """Why the second round did not ask a host: what it goes by could not be read, or there was nothing to ask for."""
+    """Why a host has no probe in the second round: its input could not be read, or there was nothing to test."""
     reasons = [reason for need in fact.needs if isinstance(reason := read_fact(record, need), Absent)]
     reasons.sort(key=lambda why: not isinstance(why, Unreadable))
     return reasons[0] if reasons else Absent(fact.not_planned_reason)
@@ -125,11 +125,11 @@ class _OutcomeBuilder:
 
 
 Intent = Mapping[type, object]
-"""What the job should be, by type; a value that is Absent or Unreadable stands for not given, or not usable."""
+"""The job's intended settings by type; Absent means not given, Unreadable means not usable."""
 
 
 def evaluate_check(check: Check, hosts: Sequence[str], fact_cache: FactCache, intent: Intent) -> Outcome:
-    """One check over the whole fleet."""
+    """Evaluates one check on the whole fleet."""
     outcome = _OutcomeBuilder(check)
     arguments: dict[str, Any] = {}
     for need in check.needs:
@@ -153,7 +153,7 @@ def evaluate_check(check: Check, hosts: Sequence[str], fact_cache: FactCache, in
         if host_arguments is not None:
             outcome.call(host, {**arguments, **host_arguments})
     if not hosts:
-        outcome.skipped[""] = "no host was looked at"
+        outcome.skipped[""] = "no host was checked"
     return outcome.build()
 
 
@@ -172,7 +172,7 @@ def _fleet_arguments(
                 outcome.mark_unavailable(host, fact)
         if not values and not need.optional:
             if not hosts:
-                outcome.skipped[""] = "no host was looked at"
+                outcome.skipped[""] = "no host was checked"
             return False
         arguments[need.parameter] = PerHost(values) if values else None
         if not check.per_host:

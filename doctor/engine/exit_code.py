@@ -1,4 +1,4 @@
-"""What a run comes to: one word, and one exit code. Pure."""
+"""The verdict of a run: one word, and one exit code. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Exit(enum.IntEnum):
     """Every way in which the program ends. 1 is no verdict: Python and the shell use it for accidents."""
 
     HEALTHY = 0
-    """Everything that applies was looked at, and no error was found. There may be warnings, without ``--strict``."""
+    """Everything that applies was checked, and no error was found. There may be warnings, without ``--strict``."""
     USAGE = 2
     """The command line cannot be understood."""
     FAILED = 10
@@ -23,11 +23,11 @@ class Exit(enum.IntEnum):
     WARNINGS = 11
     """``--strict``: no error, and a warning; or something unknown that ``--on-unknown warn`` makes a warning."""
     UNKNOWN = 12
-    """No error was found, and something could not be looked at, or a check crashed."""
+    """No error was found, and something could not be checked, or a check crashed."""
     BUG = 70
     """A bug of this program, not of the cluster."""
     NOTHING = 78
-    """No check applies, so that nothing was looked at; or the input (hosts, table, saved run) cannot be read."""
+    """No check applies, so nothing was checked; or the input (hosts, table, saved run) cannot be read."""
     INTERRUPTED = 130
     TERMINATED = 143
 
@@ -69,10 +69,10 @@ def exit_code(
 
     - 10 when an error was found; with ``fail_on="warning"`` also when a warning was.
     - 12 when something is unknown and nothing failed. ``on_unknown="warn"`` counts it as a warning, ``"ok"`` as
-      nothing, and both forgive gaps alone: when no host at all could be looked at, or when a check crashed, it
+      nothing, and both forgive gaps alone: when no host at all could be checked, or when a check crashed, it
       stays 12.
     - 11 when there are warnings and ``strict`` is set, else 0: warnings alone are healthy.
-    - 78 when every check was skipped: nothing was looked at, so nothing is healthy.
+    - 78 when every check was skipped: nothing was checked, so nothing is healthy.
     """
     word = verdict(report)
     if word is Verdict.FAILED:

@@ -26,7 +26,7 @@ class Absent(Exception):
 
 
 class Unreadable(Absent):
-    """It is there and could not be read: a check that needs it says *unknown*, and why.
+    """The fact exists but could not be read: a check that needs it is *unknown*, with this reason.
 
     ``root_cause`` names the check that reports the root cause, if one does.
     """
@@ -46,19 +46,19 @@ class Output(msgspec.Struct, frozen=True, omit_defaults=True):
     out: str = ""
     err: str = ""
     cut: bool = False
-    """It said more than the probe's limit; ``out`` or ``err`` holds the beginning."""
+    """The output exceeded the probe's limit; ``out`` or ``err`` holds the beginning."""
     seconds: float = 0.0
 
 
 class Visit(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How the one visit to a host went."""
+    """The result of the connection to a host."""
 
     failure: str = ""
     """Empty when the collector answered; else a `doctor.transport.TransportErrorKind`."""
     text: str = ""
-    """The trouble in one sentence."""
+    """The failure in one sentence."""
     hint: str = ""
-    """A command or setting that mends it."""
+    """A command or setting that fixes it."""
     sent: float = 0.0
     """Our clock, seconds since the epoch, just before the collector was started."""
     received: float = 0.0
@@ -70,12 +70,12 @@ class Visit(msgspec.Struct, frozen=True, omit_defaults=True):
     python: str = ""
     uid: int = -1
     name: str = ""
-    """What the host calls itself."""
+    """The host's own name for itself."""
     local: bool = False
 
 
 class Probe(msgspec.Struct, frozen=True):
-    """What is asked of a host to learn one fact. Made by `run`, `read`, `ask`, `visit` and `smoke`."""
+    """The command or file that one fact is read from. Made by `run`, `read`, `ask`, `visit` and `smoke`."""
 
     kind: Kind
     text: str = ""
@@ -91,7 +91,7 @@ class Probe(msgspec.Struct, frozen=True):
     root: bool = False
     """Complete only as root: with ``--sudo`` it runs through ``sudo -n``."""
     job: bool = False
-    """Looked at where the job runs: inside the container when ``--within`` is given."""
+    """Read where the job runs: inside the container when ``--within`` is given."""
     lane: str = ""
     """Commands of one lane never run at the same time on one host (vendor tools that take a lock)."""
     timeout: float = 10.0
@@ -134,12 +134,12 @@ def ask(
 
 
 def visit() -> Probe:
-    """Nothing is run: the fact is read from how the visit to the host itself went."""
+    """Runs nothing: the fact is read from the connection to the host."""
     return Probe("visit")
 
 
 def smoke() -> Probe:
-    """No host is asked: the smoke run puts what its ranks on the host said into the host's record."""
+    """Runs nothing: the smoke run stores the reports of its ranks in the host's record."""
     return Probe("smoke")
 
 
@@ -149,9 +149,9 @@ class ProbeAnswer(Mapping[str, Output]):
     def __init__(self, outputs: Mapping[str, Output], label: str = "", visit: Visit | None = None) -> None:
         self._outputs = outputs
         self.label = label
-        """What was asked, in words, for messages."""
+        """The probe as text, for messages."""
         self.visit = visit or Visit()
-        """How the visit to the host went: what a `visit` probe is read from."""
+        """The connection to the host and its result: input of a `visit` probe."""
 
     def __getitem__(self, key: str) -> Output:
         return self._outputs[key]
@@ -169,12 +169,12 @@ class ProbeAnswer(Mapping[str, Output]):
         status that is not among ``codes``.
         """
         if key not in self._outputs and "" not in self._outputs:
-            raise Absent(f"{self.label or 'it'} is not there")
+            raise Absent(f"{self.label or 'it'} does not exist")
         # Where sudo or the container failed, one output under "" stands for all that was asked.
         output = self._outputs.get(key, self._outputs.get("", Output()))
         name = key if key.startswith("/") else self.label or "the command"
         if output.ended == "absent":
-            raise Absent(output.err or f"{name} is not there")
+            raise Absent(output.err or f"{name} does not exist")
         why = unusable_reason(output, codes)
         if why:
             raise Unreadable(f"{name}: {why}")
@@ -204,7 +204,7 @@ def not_reached(failure: str, text: str) -> Unreadable:
     that left no file may be well.
     """
     causes = {"no-python": "python3-missing", "budget": "", "no-file": ""}
-    state = "not known" if failure == "no-file" else "not reached"
+    state = "unknown" if failure == "no-file" else "not reached"
     return Unreadable(f"{state}: {text}", causes.get(failure, "host-unreachable"))
 
 
@@ -215,7 +215,7 @@ def unusable_reason(output: Output, codes: tuple[int, ...] = (0,)) -> str:
     if output.ended in ("error", "absent"):
         return output.err.strip() or "could not be read"
     if output.cut:
-        return "said more than the limit allows"
+        return "output exceeds the limit"
     if output.code not in codes:
         lines = (output.err.strip() or output.out.strip()).splitlines()
         ended = f"killed by signal {-output.code}" if output.code < 0 else f"exit status {output.code}"
@@ -224,13 +224,13 @@ def unusable_reason(output: Output, codes: tuple[int, ...] = (0,)) -> str:
 
 
 class Fact(msgspec.Struct, frozen=True, kw_only=True):
-    """Base of all facts: the subclass's docstring says what it is, ``probe`` how it is learnt."""
+    """Base of all facts: the subclass's docstring defines it, ``probe`` reads it."""
 
     probe: ClassVar[Probe]
     needs: ClassVar[tuple[type[Fact], ...]] = ()
     """Facts of the first round that `plan` needs: this fact is asked in a second round."""
-    not_planned_reason: ClassVar[str] = "no other host to ask about was found"
-    """Why the second round asks a host nothing, where all that `plan` needs could be read."""
+    not_planned_reason: ClassVar[str] = "no other host to test against"
+    """Why a host gets no probe in the second round although everything that `plan` needs could be read."""
 
     unread: dict[str, str] = {}
     """Parts of the fact that could not be read (``"NPU 3"``) and why: every check that uses it reports them unknown."""

@@ -16,7 +16,7 @@ def differing(values: Mapping[str, Any], template: str, **more: Any) -> Iterator
     Raises: Skip for a fleet of one.
     """
     if len(values) < 2:
-        raise Skip("there is one host, and nothing to compare it with")
+        raise Skip("a single host cannot be compared")
     groups: dict[Any, list[str]] = {}
     for host, value in values.items():
         groups.setdefault(value, []).append(host)

@@ -1,4 +1,4 @@
-"""What was brought back from the hosts, as it came: the saved run, and the fixture of tests."""
+"""Raw outputs of the hosts: the saved run, and the fixture of tests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SCHEMA = "doctor.run/1"
 
 
 class HostRecord(msgspec.Struct, frozen=True):
-    """Everything that one host said."""
+    """All raw outputs of one host."""
 
     visit: Visit
     outputs: dict[str, dict[str, Output]] = {}
@@ -21,7 +21,7 @@ class HostRecord(msgspec.Struct, frozen=True):
 
 
 class Run(msgspec.Struct, frozen=True):
-    """All hosts' records, with what is needed to judge them again later."""
+    """The records of all hosts, with everything needed to evaluate them again later."""
 
     schema: str
     source: str
@@ -33,13 +33,13 @@ class Run(msgspec.Struct, frozen=True):
     launch: dict[str, Any] = {}
     """The job's intent, as `doctor.job.Launch` was made from it."""
     rank_table: dict[str, str] = {}
-    """``path`` and ``text`` of the rank table that was judged, or ``path`` and ``error``."""
+    """``path`` and ``text`` of the checked rank table, or ``path`` and ``error``."""
     notes: tuple[str, ...] = ()
     version: str = ""
     smoke: dict[str, Any] = {}
     """`doctor.smoke.model.SmokeRun` as builtins with keys of text; empty when no smoke run was made."""
     checks: tuple[str, ...] = ()
-    """The checks that it was made for; empty when that is not told."""
+    """The checks that it was made for; empty if unknown."""
 
 
 _WORD = r"pass(?:word|wd|phrase)|secret|token|api[_-]?key|access[_-]?key|credential"
@@ -84,7 +84,7 @@ def _redact_value(value: Any) -> Any:
 
 
 def _redact_text(text: str) -> str:
-    """Redacted; what is JSON stays JSON, or nobody could judge it again."""
+    """Redacted text; JSON stays valid JSON, so that it can be evaluated again."""
     hidden = redact(text)
     if hidden == text or text[:1] not in ("{", "["):
         return hidden

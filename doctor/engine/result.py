@@ -1,4 +1,4 @@
-"""What a run says: severities, statuses, findings, outcomes. Frozen values that compare with ``==``."""
+"""Results of a run: severities, statuses, findings, outcomes. Frozen values that compare with ``==``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from doctor.engine.smoke_summary import SmokeSummary
 
 
 class Severity(enum.Enum):
-    """How bad a finding of a check is; one for the whole check."""
+    """Severity of a check's findings; one for the whole check."""
 
     ERROR = "error"
     """The job will fail, hang, or give wrong results."""
@@ -24,7 +24,7 @@ ERROR, WARNING = Severity.ERROR, Severity.WARNING
 
 
 class Status(enum.Enum):
-    """What became of one check over the whole fleet."""
+    """Result of one check on the whole fleet."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -79,7 +79,7 @@ class _PlaceholderKeeper(dict[str, str]):
 
 
 def fill_template(template: str, values: Mapping[str, Any]) -> str:
-    """``template`` with ``{name}`` replaced by the values' plain words."""
+    """``template`` with ``{name}`` replaced by the formatted values."""
     texts = _PlaceholderKeeper({name: format_value(value) for name, value in values.items()})
     try:
         return template.format_map(texts)
@@ -88,7 +88,7 @@ def fill_template(template: str, values: Mapping[str, Any]) -> str:
 
 
 def format_value(value: Any) -> str:
-    """A value in plain words: lists as ``a, b and c``, mappings as ``key: value``, enums by value."""
+    """A value as text: lists as ``a, b and c``, mappings as ``key: value``, enums by value."""
     if isinstance(value, enum.Enum):
         return str(value.value)
     if isinstance(value, Mapping):
@@ -102,7 +102,7 @@ def format_value(value: Any) -> str:
 
 
 class Reason(msgspec.Struct, frozen=True, order=True):
-    """Why a check could not look at a host; ``root_cause`` names the check that holds the root cause."""
+    """Why a check could not evaluate a host; ``root_cause`` names the check that holds the root cause."""
 
     text: str
     root_cause: str = ""
@@ -118,7 +118,7 @@ class Waived(msgspec.Struct, frozen=True):
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """What one check found over the whole fleet, and how much it looked at."""
+    """The findings of one check on the whole fleet, and its coverage."""
 
     check: str
     severity: Severity
@@ -150,16 +150,16 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """A whole run, judged."""
+    """An evaluated run."""
 
     source: str
-    """Where the host list came from, in words: ``64 hosts from SLURM_JOB_NODELIST``."""
+    """Source of the host list: ``64 hosts from SLURM_JOB_NODELIST``."""
     hosts: tuple[str, ...]
     outcomes: tuple[Outcome, ...]
     started: str = ""
     """UTC, ISO 8601."""
     seconds: float = 0.0
     notes: tuple[str, ...] = ()
-    """What the reader must know beside the outcomes: not looked at, cut short, fallbacks."""
+    """Notes beside the outcomes: skipped parts, interruptions, fallbacks."""
     smoke: SmokeSummary | None = None
     """The smoke run in figures, if one was made."""

@@ -1,4 +1,4 @@
-"""Words from elsewhere, made fit to show: what a host, a tool or a file says is untrusted."""
+"""Makes untrusted text from hosts, tools or files safe to show."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def scan_placeholders(command: str) -> Iterator[Placeholder]:
 
 
 class _Scanner:
-    """Goes once through a command, and knows at each place what is open."""
+    """Scans a command once, and tracks the open quotes and substitutions."""
 
     def __init__(self, command: str) -> None:
         self.command = command

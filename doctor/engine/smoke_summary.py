@@ -6,24 +6,9 @@ from typing import Literal
 
 import msgspec
 
-Backend = Literal["gloo", "nccl", "hccl"]
+from doctor.engine.smoke_failures import FailureKind as FailureKind
 
-FailureKind = Literal[
-    "not-started",  # interpreter, import, device
-    "never-joined",  # did not get through the rendezvous
-    "mismatch",  # another op, dtype, size or root in the same place of the sequence
-    "order",  # a cycle of ranks that wait for each other in different collectives
-    "dead",  # killed by a signal, or an error of its own
-    "left",  # ended well or left the loop while others wait for it
-    "stopped",  # SIGSTOP or a debugger
-    "frozen",  # cgroup freezer
-    "blocked",  # sleeps or waits outside of a collective
-    "busy",  # computes and does not come back
-    "input",  # waits for its data loader
-    "network",  # everybody entered, bytes do not arrive
-    "silent",  # the agent of a whole host says nothing any more
-    "budget",  # the time for the run was up
-]
+Backend = Literal["gloo", "nccl", "hccl"]
 
 
 class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -47,14 +32,14 @@ class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
     numel: int = 0
     dtype: str = ""
     text: str = ""
-    """The cause in words of its own: an error message, ``signal 9``."""
+    """The cause as text: an error message, ``signal 9``."""
     calls: dict[int, str] = {}
-    """What each rank concerned was doing: ``all_reduce of 128 float32 in dp2, number 7``."""
+    """The call of each rank concerned: ``all_reduce of 128 float32 in dp2, number 7``."""
     states: dict[int, str] = {}
     limit: float = 0.0
     """Seconds of the adaptive limit that was passed; 0 where none was needed."""
     seconds: float = 0.0
-    """From when the guilty rank's last sign of progress to this verdict."""
+    """Seconds from the culprit rank's last sign of progress to this verdict."""
     stacks: dict[int, str] = {}
     """Python stacks, innermost call first."""
     evidence: tuple[str, ...] = ()
@@ -83,13 +68,13 @@ class LayoutResult(msgspec.Struct, frozen=True):
 
     layout: str
     steps: int
-    """Compared with the serial twin."""
+    """Compared with the reference run."""
     error: float | None
-    """The largest relative difference of a loss from the twin's; None when there was nothing to compare."""
+    """The largest relative difference of a loss from the reference run's; None when nothing was compared."""
 
 
 class CollectiveSpeed(msgspec.Struct, frozen=True):
-    """How fast one collective was: algbw and busbw as nccl-tests define them, from the median of the repeats."""
+    """Speed of one collective: algbw and busbw as nccl-tests define them, from the median of the repeats."""
 
     op: str
     group: str
@@ -102,7 +87,7 @@ class CollectiveSpeed(msgspec.Struct, frozen=True):
 
 
 class SmokeSummary(msgspec.Struct, frozen=True):
-    """What ran, how far it came, and what stopped it."""
+    """What ran, which stages finished, and the failure that ended it."""
 
     backend: Backend
     hosts: dict[str, int]
@@ -118,7 +103,7 @@ class SmokeSummary(msgspec.Struct, frozen=True):
     collective_speeds: tuple[CollectiveSpeed, ...] = ()
     failures: tuple[Failure, ...] = ()
     placements: tuple[str, ...] = ()
-    """Of each rank, in words: ``node2, NPU 3``."""
+    """Of each rank: ``node2, NPU 3``."""
     notes: tuple[str, ...] = ()
 
     @property

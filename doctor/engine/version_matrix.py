@@ -1,4 +1,4 @@
-"""Which versions belong together: a vendor's table as data, and how version words compare."""
+"""Compatible versions: a vendor's table as data, and the comparison of version strings."""
 
 from __future__ import annotations
 

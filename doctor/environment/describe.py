@@ -1,4 +1,4 @@
-"""A job context in words: for people, and for one word of a line. Pure."""
+"""A job context as text: a description for people, and a tag of one word. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LONGEST_TAG = 80
 
 
 class Origin(NamedTuple):
-    """How a process was started: what the words are made from."""
+    """How a process was started: the input of the description."""
 
     environ: Mapping[str, str]
     started: Started

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from doctor.environment.host_selection import HostSelection
 from doctor.environment.text_files import ReadFile
 from doctor.hosts.nodeset import (
     MAX_HOSTS,
@@ -19,24 +20,14 @@ from doctor.hosts.nodeset import (
 __all__ = ["HostSelection", "Inventory", "InventoryError", "resolve_hosts", "without"]
 
 HINT = (
-    "to look at more hosts, name them: 'node[01-16]', --hostfile FILE or --rank-table FILE; "
-    "in a Slurm job they are found"
+    "to check more hosts, name them: 'node[01-16]', --hostfile FILE or --rank-table FILE; "
+    "in a Slurm job they are detected"
 )
 USER_VARIABLES = ("DOCTOR_HOSTS", "DOCTOR_HOSTFILE")
 """A user's own list of hosts: a node set, or the path of a hostfile. The first that is set counts."""
 
 _MOST_NOTES = 3
 _MOST_SHOWN = 8
-
-
-class HostSelection(msgspec.Struct, frozen=True):
-    """The command line's part; None where an option was not given. An option given empty is an error."""
-
-    hosts: str | None = None
-    """HOSTS or ``--hosts``; several are joined with commas."""
-    hostfile: str | None = None
-    rank_table: str | None = None
-    exclude: str | None = None
 
 
 class Inventory(msgspec.Struct, frozen=True):
@@ -83,8 +74,9 @@ def resolve_hosts(selection: HostSelection, environ: Mapping[str, str], read_fil
 
 
 def _first_source(selection: HostSelection, environ: Mapping[str, str], read_file: ReadFile) -> _SourceHosts | None:
-    if selection.hosts is not None:
-        return _node_set(selection.hosts, "the command line")
+    hosts = selection.nodes if selection.nodes is not None else selection.hosts
+    if hosts is not None:
+        return _node_set(hosts, "the command line")
     if selection.hostfile is not None:
         return _hostfile(selection.hostfile, read_file)
     if selection.rank_table is not None:
@@ -119,7 +111,7 @@ def _hostfile(path: str, read_file: ReadFile, named_by: str = "") -> _SourceHost
         [line.location for line in lines],
         f"hostfile {printable_excerpt(path, 200)} ({hostfile.file_form(lines)}){named_by}",
         {line.host: line.slots for line in lines if line.slots is not None},
-        (*notes[:_MOST_NOTES], *((f"{more} more lines like that",) if more > 0 else ())),
+        (*notes[:_MOST_NOTES], *((f"{more} more such lines",) if more > 0 else ())),
     )
 
 
@@ -159,7 +151,7 @@ def _refuse_repeated(source: _SourceHosts) -> None:
     for host, place in zip(source.hosts, source.places, strict=True):
         if canonical_host(host) in first:
             where = f", first in {first[canonical_host(host)]}" if first[canonical_host(host)] != place else ""
-            raise InventoryError(f"{place}: {host} is there twice{where}; expected every host once")
+            raise InventoryError(f"{place}: duplicate host {host}{where}; expected every host once")
         first[canonical_host(host)] = place
 
 
@@ -169,12 +161,12 @@ def _excluding(source: _SourceHosts, exclude: str | None, local: bool = False) -
     hosts = tuple(host for host in source.hosts if canonical_host(host) not in excluded)
     text = source.source if local else f"{count_hosts(len(source.hosts))} from {source.source}"
     if not hosts:
-        raise InventoryError(f"--exclude: leaves nothing of {text}; expected at least one host")
+        raise InventoryError(f"--exclude: removes all of {text}; expected at least one host")
     unknown = sorted(excluded - {canonical_host(host) for host in source.hosts})
     notes = source.notes
     if unknown:
         names = ", ".join(unknown[:_MOST_SHOWN]) + (", ..." if len(unknown) > _MOST_SHOWN else "")
-        notes += (f"--exclude: not among the hosts: {names}",)
+        notes += (f"--exclude: not in the host list: {names}",)
     if len(hosts) < len(source.hosts):
         text += f", less {len(source.hosts) - len(hosts)} excluded"
     slots = {host: number for host, number in source.slots.items() if canonical_host(host) not in excluded}

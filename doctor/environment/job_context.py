@@ -262,5 +262,5 @@ def _notes(context: JobContext) -> tuple[str, ...]:
     hosts_known = context.hosts is not None or bool(context.hosts_error) or context.node_count == 1
     if hosts_known or context.rank_table_pending or not may_have_others:
         return ()
-    effect = "nothing tells the names of the job's hosts: each looks at itself, nothing between them is looked at"
+    effect = "the names of the job's hosts are unknown: each host checks itself, nothing between hosts is checked"
     return (f"{effect}; expected --hostfile FILE, or DOCTOR_HOSTFILE",)

@@ -19,7 +19,7 @@ _MOST_SHOWN = 4
 
 
 class JobHosts(msgspec.Struct, frozen=True):
-    """The hosts of one source. None: it names none, or ``error`` says why they cannot be used."""
+    """The hosts of one source. None: it names none, or they are unusable because of ``error``."""
 
     hosts: tuple[str, ...] | None = None
     source: str = ""
@@ -60,7 +60,7 @@ def _from_list(text: str, source: str) -> JobHosts:
         return JobHosts(error=str(error))
     distinct = {canonical_host(host) for host in hosts}
     if len(distinct) < len(hosts):
-        counts = f"names {len(hosts)} hosts, of which {len(distinct)} differ"
+        counts = f"lists {len(hosts)} hosts, of which {len(distinct)} are distinct"
         return JobHosts(error=f"{source}: {counts}; expected every host once")
     return JobHosts(tuple(hosts), source)
 

@@ -1,4 +1,4 @@
-"""Which rank this process is, by the innermost of its launchers, and by the rank table where that says more. Pure.
+"""The rank of this process, from the innermost launcher and, if needed, from the rank table. Pure.
 
 Launchers nest: torchrun under srun, mpirun in a batch script. The innermost started the process, so its numbers count.
 """

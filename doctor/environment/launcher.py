@@ -1,4 +1,4 @@
-"""What a launcher is: how its processes are recognised, and what its variables say of them."""
+"""A launcher: how its processes are recognised, and what its variables mean."""
 
 from __future__ import annotations
 

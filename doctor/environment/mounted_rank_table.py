@@ -104,7 +104,7 @@ def _status(text: str) -> str:
     try:
         tree = json.loads(text.removeprefix("\ufeff"))
     except (ValueError, RecursionError):
-        return "it is no JSON"
+        return "it is not JSON"
     status = tree.get("status") if isinstance(tree, dict) else None
     return f'"{printable(status, 40)}"' if isinstance(status, str) else "it has no status"
 

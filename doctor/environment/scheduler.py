@@ -1,4 +1,4 @@
-"""What a scheduler is: how its jobs are recognised, and what its variables say of a job and its hosts."""
+"""A scheduler: how its jobs are recognised, and what its variables mean for a job and its hosts."""
 
 from __future__ import annotations
 

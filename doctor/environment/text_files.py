@@ -1,4 +1,4 @@
-"""How this package reads a file; tests and replays give a function of their own."""
+"""Reads text files; tests and replays pass their own function."""
 
 from __future__ import annotations
 

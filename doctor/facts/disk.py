@@ -59,5 +59,5 @@ class DiskSpace(Fact, frozen=True):
     def read(cls, answer: ProbeAnswer) -> DiskSpace:
         file_systems = tuple(msgspec.convert(answer.json(), list[FileSystem]))
         if not file_systems or any(not 0 <= file_system.free <= file_system.size for file_system in file_systems):
-            raise Unreadable("the sizes of the file systems make no sense")
+            raise Unreadable("the sizes of the file systems are inconsistent")
         return cls(file_systems=file_systems)

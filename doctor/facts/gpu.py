@@ -86,7 +86,7 @@ class GpuInventory(Fact, frozen=True):
             elif "no devices were found" not in " ".join(row).lower():
                 raise Unreadable(f"nvidia-smi: not understood: {', '.join(row)[:120]}")
         if not gpus and not unread and "no devices" not in answer.text().lower():
-            raise Unreadable("nvidia-smi: it listed nothing")
+            raise Unreadable("nvidia-smi: it listed no GPU")
         return cls(gpus=tuple(gpus), unread=unread)
 
 

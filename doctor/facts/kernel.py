@@ -107,7 +107,7 @@ class LiveSettings(Fact, frozen=True):
             if output is not None and output.ended != "absent":
                 values[key] = " ".join(answer.text(sysctl_path(key)).split())
         if not values:
-            raise Absent("the host does not show its kernel settings in /proc/sys")
+            raise Absent("/proc/sys does not show the host's kernel settings")
         return cls(values=values)
 
 

@@ -151,9 +151,9 @@ class IdleSegments(Fact, frozen=True):
     def read(cls, answer: ProbeAnswer) -> IdleSegments:
         data = answer.json()
         if "release" in data:
-            raise Absent(f"Linux {data['release']} cannot tell who uses a file in /dev/shm; Linux 5.3 and later can")
+            raise Absent(f"Linux {data['release']} cannot show who uses a file in /dev/shm; Linux 5.3 and later can")
         files = msgspec.convert(data["files"], list[Segment])
-        hidden = {"/dev/shm": f"files of other users, {data['untold']} here, can be judged as root only: --sudo"}
+        hidden = {"/dev/shm": f"files of other users, {data['untold']} here, can be checked only as root: use --sudo"}
         return cls(
             files=tuple(sorted(files, key=lambda segment: (-segment.bytes, segment.path))),
             sysv=_unattached_segments(data["sysv"], data["now"]),
@@ -191,7 +191,7 @@ class HostMemory(Fact, frozen=True):
         text = answer.text("/proc/meminfo")
         total, available = _meminfo_bytes(text, "MemTotal"), _meminfo_bytes(text, "MemAvailable")
         if not 0 <= available <= total or total == 0:
-            raise Unreadable(f"/proc/meminfo: {available} of {total} bytes available makes no sense")
+            raise Unreadable(f"/proc/meminfo: {available} of {total} bytes available is inconsistent")
         return cls(total=total, available=available)
 
 

@@ -111,10 +111,10 @@ class HostNames(Fact, frozen=True):
     def read(cls, answer: ProbeAnswer) -> HostNames:
         host_names = msgspec.convert(answer.json(), cls)
         if not host_names.own or host_names.own not in host_names.names:
-            raise Unreadable("the host does not say what it calls itself")
+            raise Unreadable("the host does not report its own name")
         for meaning in host_names.names.values():
             if not (meaning.addresses or meaning.error):
-                raise Unreadable("a name has neither an address nor a reason for none")
+                raise Unreadable("a name has neither an address nor an error")
             for address in meaning.addresses:
                 ipaddress.ip_address(address)
         return host_names

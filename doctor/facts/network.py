@@ -59,7 +59,7 @@ class HostAddresses(Fact, frozen=True):
     def read(cls, answer: ProbeAnswer) -> HostAddresses:
         interfaces = msgspec.convert(answer.json(), list[InterfaceAddress])
         if not interfaces:
-            raise Unreadable("the kernel names no address at all, not even that of lo")
+            raise Unreadable("the kernel lists no address, not even that of lo")
         for interface in interfaces:
             ipaddress.ip_interface(f"{interface.address}/{interface.prefix}")
         return cls(interfaces=tuple(interfaces))

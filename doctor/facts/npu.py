@@ -104,12 +104,12 @@ class NpuProduct(Fact, frozen=True):
             families = {family_of_chip(chip.name, chip.has_phy_id) for chip in chips}
             evidence = "chip name " + ", ".join(sorted({chip.name for chip in chips}))
         else:
-            raise Unreadable("the family of the NPUs cannot be told: neither the PCI bus nor npu-smi shows them")
+            raise Unreadable("the family of the NPUs is unknown: neither the PCI bus nor npu-smi shows them")
         if len(families) != 1:
-            raise Unreadable(f"the family of the NPUs is not one: {evidence}")
+            raise Unreadable(f"the NPUs are of several families: {evidence}")
         (family,) = families
         if family is None:
-            raise Unreadable(f"the family of the NPUs is not known: {evidence}")
+            raise Unreadable(f"the family of the NPUs is unknown: {evidence}")
         return cls(family=family, evidence=evidence)
 
 
@@ -321,7 +321,7 @@ class NpuTable(Fact, frozen=True):
         text = _npu_smi_text(answer[""])
         above, separator, below = text.partition("Process id")
         if not separator:
-            raise Unreadable("npu-smi info: the list of processes is not there")
+            raise Unreadable("npu-smi info: the list of processes is missing")
         unread: dict[str, str] = {}
         npus = tuple(_parse_states(above, unread))
         if not npus:
@@ -385,7 +385,7 @@ def _parse_processes(text: str, npus: tuple[NpuState, ...], unread: dict[str, st
             unread["processes"] = f"not understood: {' | '.join(cells)[:120]}"
     silent = sorted({state.npu for state in npus} - covered_npus)
     if silent and not unread:
-        raise Unreadable(f"npu-smi info: nothing is said of processes on NPU {silent[0]}")
+        raise Unreadable(f"npu-smi info: no process list for NPU {silent[0]}")
 
 
 class MemoryErrors(msgspec.Struct, frozen=True):
@@ -424,7 +424,7 @@ class NpuMemoryErrors(Fact, frozen=True):
             except Absent as why:
                 silent[f"NPU card {number}"] = why
         if not by_card:
-            raise next(iter(silent.values()), Unreadable("npu-smi info -t ecc: it knows no card"))
+            raise next(iter(silent.values()), Unreadable("npu-smi info -t ecc: it lists no card"))
         return cls(by_card=by_card, unread={card: str(why) for card, why in silent.items()})
 
 

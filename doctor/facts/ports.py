@@ -27,7 +27,7 @@ def parse_ports(text: str) -> tuple[PortRange, ...]:
         match = re.fullmatch(r"\s*([0-9]{1,5})(?:-([0-9]{1,5}))?\s*", part, re.ASCII)
         first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
         if not first <= last <= 65535:
-            raise ValueError(f"{part.strip()[:40]!r} is no port and no range of ports")
+            raise ValueError(f"{part.strip()[:40]!r} is neither a port nor a port range")
         port_ranges.append(PortRange(first, last))
     return merge_ranges(port_ranges)
 
@@ -186,7 +186,7 @@ class Listeners(Fact, frozen=True):
     def read(cls, answer: ProbeAnswer) -> Listeners:
         data = answer.json()
         if not data["tables"]:
-            raise Unreadable("/proc/self/net/tcp is not there")
+            raise Unreadable("/proc/self/net/tcp does not exist")
         return cls(sockets=tuple(sorted(msgspec.convert(data["sockets"], list[ListeningSocket]), key=_socket_order)))
 
     def on_port(self, port: int) -> tuple[ListeningSocket, ...]:

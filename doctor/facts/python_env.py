@@ -66,7 +66,7 @@ print("doctor " + json.dumps({"version": version, "packages": found, "torch": to
     answers = [line for line in done.stdout.decode("utf-8", "replace").splitlines() if line.startswith("doctor ")]
     if done.returncode or not answers:
         error_lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        return {"asked": requested, "path": python, "error": error_lines[-1] if error_lines else "it said nothing"}
+        return {"asked": requested, "path": python, "error": error_lines[-1] if error_lines else "it printed nothing"}
     return dict(json.loads(answers[-1][7:]), asked=requested, path=python)
 
 
@@ -200,7 +200,7 @@ def _attempt_error(attempt: dict[str, Any]) -> str:
             return ""
         if "doctor-no-torch" in attempt["out"]:
             raise Absent("torch is not installed for the job's interpreter")
-        raise Unreadable("import torch: the interpreter said nothing")
+        raise Unreadable("import torch: the interpreter printed nothing")
     raised = re.findall(r"^((?:[\w.]+(?:Error|Exception|Warning)|Exception|SystemExit)\b:? ?.*)$", attempt["err"], re.M)
     # The root stands first: what is raised while it is handled says only that loading torch_npu failed.
     causes = [line for line in raised if "Failed to load the backend extension" not in line and "Warning" not in line]

@@ -21,7 +21,7 @@ def _parse_fields(text: str) -> dict[str, str]:
 def _parse_version(text: str, path: str) -> str:
     version = _parse_fields(text).get("Version", "")
     if not re.fullmatch(r"\d[\w.+-]{0,60}", version, re.ASCII):
-        raise Unreadable(f"{path} names no version")
+        raise Unreadable(f"{path} contains no version")
     return version
 
 
@@ -106,7 +106,7 @@ class CannVersion(Fact, frozen=True):
             elif tree_version := _parse_cann_version(tree["text"]):
                 installed.setdefault(tree["root"], tree_version)
             else:
-                silent[tree["path"]] = "names no version"
+                silent[tree["path"]] = "contains no version"
         if installed:
             root = next(iter(installed))
             return cls(version=installed[root], path=root, installed=installed)

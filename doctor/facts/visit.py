@@ -39,5 +39,5 @@ class ClockOffset(Fact, frozen=True):
         if host_visit.failure:
             raise not_reached(host_visit.failure, host_visit.text)
         if host_visit.local:
-            raise Absent("the host looked at itself: no other clock was read beside its own")
+            raise Absent("the host checked itself: no second clock was read for comparison")
         return cls(minimum=host_visit.ended - host_visit.received, maximum=host_visit.began - host_visit.sent)

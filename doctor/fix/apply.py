@@ -1,4 +1,4 @@
-"""Makes the steps of a plan on one host: each is written down, with its undo, before the host is asked for it."""
+"""Runs the steps of a plan on one host. Each step and its undo are saved before the step runs."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ class HostResult(msgspec.Struct, frozen=True):
 
     host: str
     state: Literal["applied", "busy", "refused", "stopped"]
-    """``find_activity`` and ``refused``: nothing was done on it; ``stopped``: some of it was, or may have been."""
+    """``find_activity`` and ``refused``: nothing was done on it; ``stopped``: steps were done, or may have been."""
     applied: tuple[str, ...] = ()
-    """The steps that were made, as they are said."""
+    """Descriptions of the completed steps."""
     reason: str = ""
 
 
 class HostWork(msgspec.Struct, frozen=True):
-    """What is to be done on a host: as it was planned, and what that was made from."""
+    """The work on a host: its plan, and the data of the plan."""
 
     host_plan: HostPlan
     treatments: tuple[Treatment, ...]
@@ -53,7 +53,7 @@ class PlanApplier:
         self.transport, self.journal, self.force, self.stop_event = transport, journal, force, stop
 
     def apply_host(self, host_work: HostWork) -> HostResult:
-        """Looks again, and makes the steps if nothing has changed since the plan. Never raises for what a host does."""
+        """Inspects the host again, and runs the steps if it has not changed. Never raises for host errors."""
         executors = HostExecutors(self.transport, host_work.host_plan.host, LOCK_SECONDS)
         applied: list[str] = []
         try:
@@ -78,11 +78,11 @@ class PlanApplier:
         )
         if current_plan.failure or current_plan.digest != host_work.host_plan.digest:
             return HostResult(
-                executors.host, "refused", reason=current_plan.failure or "it is no longer as it was planned"
+                executors.host, "refused", reason=current_plan.failure or "its state differs from the plan"
             )
         activity = () if self.force else find_activity(executors.most_privileged())
         return (
-            HostResult(executors.host, "busy", reason=f"{'; '.join(activity[:3])} (--force goes on)")
+            HostResult(executors.host, "busy", reason=f"{'; '.join(activity[:3])} (--force proceeds)")
             if activity
             else None
         )
@@ -113,9 +113,9 @@ class PlanApplier:
             self.journal.record_end(number, remote.host, None, str(why), ran=False)
             raise
         except ConnectionLost as why:
-            self.journal.record_end(number, remote.host, None, f"not known: {why}")
+            self.journal.record_end(number, remote.host, None, f"unknown: {why}")
             raise _HostStopped(
-                f"lost while it was at “{description}”, which may have been done or not: {why}"
+                f"connection lost during “{description}”, which may or may not be complete: {why}"
             ) from None
         code = response.get("code", 0)
         self.journal.record_end(number, remote.host, code, f"{response.get('out', '')}\n{response.get('err', '')}")

@@ -1,4 +1,4 @@
-"""From the hosts to a plan: what was found, what treats it, and what the steps would meet. Changes nothing."""
+"""Builds a plan: findings, their playbooks, and the state that the steps will change. Changes nothing."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from doctor.session.examine import Examination, ExamineOptions, examine, replay
 from doctor.transport import Transport
 
 MAX_PARALLEL_HOSTS = 64
-"""Hosts that are looked at, at once."""
+"""Hosts inspected in parallel."""
 
 
 class FixContext(msgspec.Struct, frozen=True):
@@ -38,7 +38,7 @@ class FixContext(msgspec.Struct, frozen=True):
     options: ExamineOptions
     plan_context: PlanContext
     apply_policy: Callable[[Report], Report]
-    """Sets apart what is waived."""
+    """Applies the waivers."""
 
     def examine_hosts(
         self,
@@ -46,7 +46,7 @@ class FixContext(msgspec.Struct, frozen=True):
         checks: Sequence[Check] = (),
         progress: RecordCallback = lambda host, record: None,
     ) -> Examination:
-        """Visits the hosts: all of them, or some, which are told of all."""
+        """Runs the checks on all hosts, or on some, with the names of all."""
         fleet = self.inventory
         if hosts:
             fleet = msgspec.structs.replace(fleet, hosts=tuple(hosts), fleet=fleet.fleet or fleet.hosts)
@@ -64,7 +64,7 @@ class FixContext(msgspec.Struct, frozen=True):
 
 
 class PlannedFix(msgspec.Struct, frozen=True):
-    """A plan, and what it takes to apply it: the run it is made of, and every host's work."""
+    """A plan with the data to apply it: its run, and the work on every host."""
 
     plan: FixPlan
     run: Run
@@ -72,7 +72,7 @@ class PlannedFix(msgspec.Struct, frozen=True):
 
 
 def make_plan(fix_context: FixContext, run: Run, transport: Transport, with_busy: bool = True) -> PlannedFix:
-    """Looks at every host that a playbook is for, and plans. Changes nothing."""
+    """Inspects every host that has a playbook, and makes a plan. Changes nothing."""
     report = fix_context.evaluate_run(run, fix_context.checks)
     choice = choose_playbooks(report, fix_context.playbooks, fix_context.plan_context.names)
     hosts = [host for host in fix_context.inventory.hosts if host in choice.by_host]
@@ -122,13 +122,13 @@ def _assemble_plan(
 
 
 def changed_hosts(saved: FixPlan, now: FixPlan) -> dict[str, str]:
-    """Hosts that are no longer as they were planned, and what is so."""
+    """Hosts whose state differs from the plan, with the reason."""
     present = {plan.host: plan for plan in now.host_plans}
     differences = {}
     for old in saved.plans_to_apply:
         new = present.get(old.host)
         if new is None:
-            differences[old.host] = "the checks no longer find what was planned for"
+            differences[old.host] = "the planned findings no longer exist"
         elif new.failure:
             differences[old.host] = new.failure
         elif new.digest != old.digest:
@@ -140,7 +140,7 @@ def _describe_difference(old: HostPlan, new: HostPlan) -> str:
     if {(treated_finding.check, treated_finding.playbook) for treated_finding in old.treated} != {
         (treated_finding.check, treated_finding.playbook) for treated_finding in new.treated
     }:
-        return "the checks find something else than was planned for"
+        return "the findings differ from the planned ones"
     changed = next(
         (
             old_step.description
@@ -150,5 +150,7 @@ def _describe_difference(old: HostPlan, new: HostPlan) -> str:
         "",
     )
     return (
-        f"what “{changed}” would meet is another by now" if changed else "what the steps would meet is another by now"
+        f"the state that “{changed}” changes is different now"
+        if changed
+        else "the state that the steps change is different now"
     )

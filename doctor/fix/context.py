@@ -1,4 +1,4 @@
-"""How a plan's hosts were looked at: saved with it, so that who applies it looks with the same eyes."""
+"""The options that a plan was made with. They are saved with it, so that applying it uses the same ones."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class PlanContext(msgspec.Struct, frozen=True, kw_only=True):
     config: str = ""
     launch: dict[str, Any] = {}
     environ: dict[str, str] = {}
-    """What mattered to the job."""
+    """The environment variables that are relevant to the job."""
     rank_table: str = ""
     sudo: bool = False
     timeout: float = 60.0

@@ -1,4 +1,4 @@
-"""What a step makes of a file: the bytes after from the bytes before. Pure."""
+"""The edit of a file by a step: new content from old content. Pure."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class FileState(msgspec.Struct, frozen=True):
 
 
 def edited_content(old: bytes | None, step: PlaybookStep) -> bytes | None:
-    """The whole file after a step; None where there is none, before or after."""
+    """The complete file after a step; None if it does not exist before or after."""
     if step.text is not None:
         text = step.text
         return (text if text.endswith("\n") or not text else text + "\n").encode()

@@ -1,4 +1,4 @@
-"""Looks at a host, before anything is done on it: what the steps would meet, who works there. Read-only."""
+"""Inspects a host before a change: the state that the steps will change, and running jobs. Read-only."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from doctor.remedy.playbook import PlaybookStep
 from doctor.transport import Transport
 
 MAX_OUTPUT_BYTES = 65536
-"""Bytes of what a command says."""
+"""Bytes of a command's output."""
 READ_SECONDS = 30.0
-"""For a command that only looks."""
+"""For a read-only command."""
 
 
 class HostExecutors:
@@ -46,7 +46,7 @@ class HostExecutors:
         return self._executors[root]
 
     def most_privileged(self) -> RemoteExecutor:
-        """The one of those begun that can look into most. Raises: Lost."""
+        """The started executor with the most rights. Raises: ConnectionLost."""
         return self._executors.get(True) or self.get(False)
 
     def close(self) -> None:
@@ -55,7 +55,7 @@ class HostExecutors:
 
 
 def inspect_host(executors: HostExecutors, ready_steps: Sequence[ReadyStep]) -> HostInspection:
-    """What the steps would meet on the host. Raises: Lost."""
+    """Reads the state that the steps will change. Raises: ConnectionLost."""
     login = executors.get(False)
     root = ""
     if any(ready_step.playbook.root for ready_step in ready_steps):
@@ -93,9 +93,7 @@ def _probe_before(remote: RemoteExecutor, step: PlaybookStep, state: FileState |
         return StepProbe(file=state)
     response = _run_read_only(remote, step.before)
     if response["code"] or response.get("cut"):
-        return StepProbe(
-            failure=f"`{step.before}` {describe_failure(response)}, and without what is there now nothing can be undone"
-        )
+        return StepProbe(failure=f"`{step.before}` {describe_failure(response)}, so the step could not be undone")
     return StepProbe(before=response["out"].strip(), file=state)
 
 
@@ -115,7 +113,7 @@ def _run_read_only(remote: RemoteExecutor, sh: str) -> dict[str, Any]:
 
 
 def describe_failure(response: dict[str, Any]) -> str:
-    """How a command ended, in words."""
+    """How a command ended, as text."""
     if response.get("trouble"):
         return str(response["trouble"])
     if response.get("cut"):
@@ -130,28 +128,28 @@ def describe_failure(response: dict[str, Any]) -> str:
 
 
 def find_activity(remote: RemoteExecutor) -> tuple[str, ...]:
-    """Who works on the host: processes on its accelerators, Slurm jobs. What cannot be told counts as work.
+    """Running work on the host: processes on its accelerators, Slurm jobs. Unknown counts as work.
 
     Raises: Lost.
     """
     try:
         response = remote.call("busy", READ_SECONDS)
     except RequestRejected as why:
-        return (f"who uses its accelerators is not known: {why}", *_jobs(remote))
+        return (f"the users of its accelerators are unknown: {why}", *_jobs(remote))
     activity = [
         f"process {holder['pid']} ({strip_control_chars(holder['name'])}, {strip_control_chars(holder['user'])})"
         f" uses {holder['what']}"
         for holder in response["holders"]
     ]
     if response["hidden"]:
-        activity.append(f"{response['hidden']} processes cannot be looked into without root")
+        activity.append(f"{response['hidden']} processes cannot be inspected without root")
     if response["trouble"]:
         activity.append(strip_control_chars(response["trouble"]))
     return (*activity, *_jobs(remote))
 
 
 _NO_SLURM = ("Invalid node name", "_establish_config_source", "establish a configuration source")
-"""What squeue says where it is installed and there is no cluster, or not one with this host."""
+"""Errors of squeue if there is no cluster, or none with this host."""
 
 
 def _jobs(remote: RemoteExecutor) -> list[str]:
@@ -161,7 +159,7 @@ def _jobs(remote: RemoteExecutor) -> list[str]:
         try:
             process = subprocess.run(argv, capture_output=True, text=True, timeout=20, stdin=subprocess.DEVNULL)
         except (OSError, subprocess.TimeoutExpired):
-            return ["Slurm does not tell its jobs: squeue did not answer"]
+            return ["Slurm's jobs on it are unknown: squeue did not answer"]
         code, out, err = process.returncode, process.stdout, process.stderr
     else:
         sh = 'command -v squeue >/dev/null || exit 0; squeue -h -w "$(hostname -s)" -o %i'
@@ -171,7 +169,7 @@ def _jobs(remote: RemoteExecutor) -> list[str]:
         return (
             []
             if any(pattern in err for pattern in _NO_SLURM)
-            else [f"Slurm does not tell its jobs: {strip_control_chars(err)}"]
+            else [f"Slurm's jobs on it are unknown: {strip_control_chars(err)}"]
         )
     return [f"Slurm job {strip_control_chars(job, 40)} runs on it" for job in out.split()]
 

@@ -1,6 +1,6 @@
-"""What was done, and how to take it back: two files of JSON lines, each line on the disk before the step is made.
+"""The journal and the undo data: two files of JSON lines. Each line is on disk before its step runs.
 
-``journal.jsonl`` tells who did what, when, where and with what result, without secrets. ``undo.jsonl`` holds what an
+``journal.jsonl`` records who did what, when, where and with what result, without secrets. ``undo.jsonl`` holds what an
 undo needs exactly: commands, and the bytes of files as they were; it is never printed. A crash can cut the last line
 of either, and then the step of that line was never asked for.
 """
@@ -24,11 +24,11 @@ from doctor.fix.file_edits import FileState
 
 JOURNAL_FILE, UNDO_FILE = "journal.jsonl", "undo.jsonl"
 MAX_OUTPUT_CHARS = 2000
-"""Characters of what a command said that are kept."""
+"""Characters kept of a command's output."""
 
 
 class UndoStep(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How one step is taken back."""
+    """The undo of one step."""
 
     number: int
     host: str

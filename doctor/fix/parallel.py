@@ -1,4 +1,4 @@
-"""The same work on many hosts at once, and how it is interrupted."""
+"""Parallel work on many hosts, and its interruption."""
 
 from __future__ import annotations
 

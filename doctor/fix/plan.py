@@ -1,7 +1,7 @@
 """A plan: what will be done on every host, exactly. Frozen, saved as JSON, and without secrets. Pure.
 
-A plan shows; it is not what is run. Whoever applies it looks again, makes the steps anew, and goes on only when their
-`digest` is the planned one.
+A saved plan is shown, not run. Applying it inspects the hosts again, builds the steps again, and continues only if
+their `digest` is the planned one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MAX_COMMAND_CHARS = 4000
 
 
 class StepProbe(msgspec.Struct, frozen=True):
-    """What a host said to one step before anything was done."""
+    """The state of one step on a host before any change."""
 
     skip: str = ""
     """Why the step is left out."""
@@ -37,10 +37,10 @@ class StepProbe(msgspec.Struct, frozen=True):
 
 
 class HostInspection(msgspec.Struct, frozen=True):
-    """What one host said, before anything is done on it."""
+    """The state of one host before any change."""
 
     probes: tuple[StepProbe, ...] = ()
-    """One for every act, until the first trouble."""
+    """One for every step, until the first failure."""
     root: str = ""
     """``login``: the login user is root; ``sudo``: through sudo -n; empty: not needed."""
     busy: tuple[str, ...] = ()
@@ -117,14 +117,14 @@ class FixPlan(msgspec.Struct, frozen=True):
     version: str
     source: str
     hosts: tuple[str, ...]
-    """All that were looked at, for the checks that compare them."""
+    """All checked hosts, for the checks that compare them."""
     names: tuple[str, ...]
     playbooks: tuple[PlaybookSummary, ...]
     host_plans: tuple[HostPlan, ...]
     untreated: tuple[Untreated, ...] = ()
     notes: tuple[str, ...] = ()
     context: PlanContext = PlanContext(hosts=(), source="")
-    """What the command line and the environment said, for who applies it."""
+    """Command line and environment of the plan, for applying it later."""
 
     @property
     def plans_to_apply(self) -> tuple[HostPlan, ...]:
@@ -188,7 +188,7 @@ def host_plan(
             )
         other = conflicts.get(ready_step.playbook.name, "")
         effective_probe = (
-            StepProbe(probe.skip or f"it would take back what {other} does", probe.before) if other else probe
+            StepProbe(probe.skip or f"it would undo the change of {other}", probe.before) if other else probe
         )
         previews.append(_preview(ready_step, step, effective_probe, files))
         digest_input.append(
@@ -235,8 +235,8 @@ def _preview(
         old = files.get(real, probe.file.content)
         new = old if probe.skip else edited_content(old, step)
         files[real] = new
-        note = f"a link: {printable(real)} is what is written" if real != step.file else ""
-        skip = probe.skip or ("it is so already" if new == old else "")
+        note = f"a link: {printable(real)} is written" if real != step.file else ""
+        skip = probe.skip or ("already in this state" if new == old else "")
         return StepPreview(
             name, description, "file", diff=tuple(map(redact, file_diff(real, old, new))), note=note, skip=skip
         )

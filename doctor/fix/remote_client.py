@@ -60,7 +60,7 @@ RESPONSE_TYPES = {
     "restore": RestoreResponse,
     "busy": BusyResponse,
 }
-UNREADABLE_RESPONSE = "what the program there says cannot be read"
+UNREADABLE_RESPONSE = "the output of the program on the host cannot be read"
 
 
 class ConnectionLost(Exception):
@@ -142,8 +142,8 @@ class RemoteExecutor:
             return python_problem(errors)
         last_line = strip_control_chars((errors.strip().splitlines() or [""])[-1])
         if self.root and last_line.startswith("sudo:"):
-            return f"no root: sudo -n: {last_line.removeprefix('sudo:').strip()}"
-        return f"the program there ended: {last_line or f'exit status {self._session.code}'}"
+            return f"root is not available: sudo -n: {last_line.removeprefix('sudo:').strip()}"
+        return f"the program on the host ended: {last_line or f'exit status {self._session.code}'}"
 
     def _next_response(self, seconds: float) -> dict[str, Any]:
         end = time.monotonic() + seconds

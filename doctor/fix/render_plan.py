@@ -1,4 +1,4 @@
-"""Plans in words, for terminals and logs alike; hosts that get the same are one group. Pure."""
+"""Plans as text, for terminals and logs; hosts with the same steps form one group. Pure."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class _PlanRenderer:
 
     def step(self, number: int, step: StepPreview) -> Iterator[str]:
         by_hand = "by hand: " if step.kind == "hands" else ""
-        yield f"    {number}. {by_hand}{step.description}{f' (left out: {step.skip})' if step.skip else ''}"
+        yield f"    {number}. {by_hand}{step.description}{f' (skipped: {step.skip})' if step.skip else ''}"
         if step.skip and not self.verbose:
             return
         if step.note:
@@ -94,7 +94,7 @@ class _PlanRenderer:
     def untouched(self) -> Iterator[str]:
         busy = [host_plan for host_plan in self.plan.plans_to_apply if host_plan.busy]
         if busy:
-            yield from ("", self.bold("in use, and not touched without --force"))
+            yield from ("", self.bold("in use, not changed without --force"))
             yield from self.lines_by_hosts((host_plan.host, "; ".join(host_plan.busy[:3])) for host_plan in busy)
         lines = [(host_plan.host, _failure_text(host_plan)) for host_plan in self.plan.host_plans if host_plan.failure]
         lines += [
@@ -107,7 +107,7 @@ class _PlanRenderer:
             if untreated.kind not in ("hands", "unknown")
         ]
         if lines:
-            yield from ("", self.bold("not touched"))
+            yield from ("", self.bold("not changed"))
             yield from self.lines_by_hosts(lines)
         yield from self.manual_steps()
         yield from self.unknown()
@@ -136,7 +136,7 @@ class _PlanRenderer:
             if untreated.kind == "unknown":
                 same.setdefault((untreated.host, untreated.reason), set()).add(untreated.check)
         if same:
-            yield from ("", self.bold("unknown, and so not touched"))
+            yield from ("", self.bold("unknown, therefore not changed"))
             yield from self.lines_by_hosts(
                 (host, f"{count_noun(len(names), 'check')}: {why}") for (host, why), names in same.items()
             )
@@ -152,13 +152,13 @@ class _PlanRenderer:
         to_do = self.plan.plans_to_apply
         yield ""
         if not to_do:
-            yield "Nothing to apply: nothing was found that a playbook mends here."
+            yield "Nothing to apply: no finding has a playbook that applies here."
             return
         interrupts = sorted(
             {playbook.risk for playbook in self.plan.playbooks if playbook.risk in ("interrupts-jobs", "reboot")}
         )
         if interrupts:
-            yield f"Mind: this plan {' and '.join(_RISKS[risk] for risk in interrupts)}."
+            yield f"Warning: this plan {' and '.join(_RISKS[risk] for risk in interrupts)}."
         hosts = count_noun(len(to_do), "host")
         yield f"Nothing has changed yet. To apply it to {hosts}: doctor fix --apply {self.plan.id}"
 
@@ -171,7 +171,7 @@ def _root(host_plan: HostPlan) -> str:
 
 
 def _terms(playbook: PlaybookSummary) -> str:
-    lasts = "survives a reboot" if playbook.persistent else "is gone after a reboot"
+    lasts = "survives a reboot" if playbook.persistent else "lost after a reboot"
     risk = "no risk" if playbook.risk == "none" else f"risk: {playbook.risk}"
     return f"{playbook.who}; {risk}; {'root; ' if playbook.root else ''}{lasts}"
 
@@ -194,6 +194,6 @@ def _idle_playbooks(plans: Sequence[HostPlan]) -> Iterator[Untreated]:
             else ()
         ):
             why = next(
-                (step.skip for step in host_plan.steps if step.playbook == name and step.skip), "nothing for software"
+                (step.skip for step in host_plan.steps if step.playbook == name and step.skip), "no automatic fix"
             )
             yield Untreated(host_plan.host, "", why, "none", name)

@@ -1,4 +1,4 @@
-"""What happens while a plan is applied, or taken back, in words. Pure."""
+"""Progress of applying or undoing a plan, as text. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def host_result_text(host_result: HostResult) -> str:
     if host_result.state == "applied":
         return "\n".join(f"applied  {host}: {clean(step)}" for step in host_result.applied)
     if host_result.state in ("refused", "busy"):
-        return f"refused  {host}: {clean(host_result.reason)}; nothing was changed on it"
+        return f"refused  {host}: {clean(host_result.reason)}; the host was not changed"
     lines = [f"applied  {host}: {clean(step)}" for step in host_result.applied]
     return "\n".join([*lines, f"FAILED   {host}: {clean(host_result.reason)}"])
 
@@ -28,12 +28,12 @@ _STATE_LABELS = {"green": "ok", "waits": "waits", "red": "FAILED", "unknown": "u
 
 
 def verification_text(verification: Verification) -> str:
-    """What a check says after the steps."""
+    """The result of a check after the steps, as text."""
     descriptions = {
-        "green": "is green",
-        "waits": "takes other hosts too, whose turn comes",
-        "red": f"still finds: {verification.reason}",
-        "unknown": f"cannot tell: {verification.reason}",
+        "green": "passes",
+        "waits": "also depends on hosts that follow",
+        "red": f"still fails: {verification.reason}",
+        "unknown": f"is unknown: {verification.reason}",
     }
     label, description = _STATE_LABELS[verification.state], clean(descriptions[verification.state])
     return f"{label:<8} {clean(verification.host, 100)}: {verification.check} {description}"
@@ -45,7 +45,7 @@ def progress_text(update: HostResult | Verification) -> str:
 
 
 def result_text(result: RolloutResult, plan: FixPlan) -> str:
-    """How it ended, and how it is taken back."""
+    """The result, and the command that undoes it."""
     fleet = Fleet(plan.hosts)
     touched = [host_result.host for host_result in result.host_results if host_result.state in ("applied", "stopped")]
     unproven = {verification.host for verification in result.verifications if verification.state != "green"}
@@ -59,13 +59,13 @@ def result_text(result: RolloutResult, plan: FixPlan) -> str:
         proven = [host for host in proven if host in verified_hosts]
     lines = []
     if result.pending_hosts:
-        lines.append(f"not begun: {fleet.where(list(result.pending_hosts))}")
+        lines.append(f"not started: {fleet.where(list(result.pending_hosts))}")
     if touched:
-        lines.append(f"To take it back: doctor fix --undo {result.id}")
-    word = {0: "MENDED", 12: "UNKNOWN", 10: "NOT MENDED"}.get(result.code, "INTERRUPTED")
+        lines.append(f"To undo it: doctor fix --undo {result.id}")
+    word = {0: "FIXED", 12: "UNKNOWN", 10: "NOT FIXED"}.get(result.code, "INTERRUPTED")
     total = len(plan.plans_to_apply)
-    rest = "; not all that was found was for this plan to mend" if not result.code and plan.code else ""
-    lines.append(f"{word}: {len(proven)} of {count_noun(total, 'host')} proven, {len(touched)} changed{rest}")
+    rest = "; some findings are not part of this plan" if not result.code and plan.code else ""
+    lines.append(f"{word}: {len(proven)} of {count_noun(total, 'host')} verified, {len(touched)} changed{rest}")
     return "\n".join(lines)
 
 

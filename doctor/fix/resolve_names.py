@@ -1,4 +1,4 @@
-"""What the words of ``doctor fix NAME...`` stand for. Pure."""
+"""Resolves the names of ``doctor fix NAME...``. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def checks_to_run(names: Sequence[str], checks: Sequence[HasAreaT], playbooks: S
     known_names = [*playbooks_by_name, *(word for candidate in checks for word in (candidate.name, candidate.area))]
     for name in names:
         if name not in known_names:
-            hint = did_you_mean(name, known_names) or "; `doctor list` names the checks; hosts are named with -w"
+            hint = did_you_mean(name, known_names) or "; `doctor list` lists the checks; pass hosts with -w"
             raise UnknownName(f"no check, area or playbook is named {name[:60]!r}{hint}")
     selected = [
         candidate
@@ -32,7 +32,7 @@ def checks_to_run(names: Sequence[str], checks: Sequence[HasAreaT], playbooks: S
         if candidate.area != "smoke" and (not names or _is_named(candidate, names) or candidate.name in treated)
     ]
     if not selected:
-        raise UnknownName("these checks need a smoke run, and doctor fix makes none; doctor smoke does")
+        raise UnknownName("these checks need a smoke run, which doctor fix does not start; use doctor smoke")
     return selected
 
 

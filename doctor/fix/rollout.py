@@ -1,4 +1,4 @@
-"""From a plan to hosts that are proven to be mended: the first alone, then the others, until one is not."""
+"""Applies a plan: the first host alone, then the rest in batches, until a host fails verification."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class RolloutResult(msgspec.Struct, frozen=True):
 
     @property
     def code(self) -> int:
-        """0 when all that was planned is proven, 12 when what is not is unknown, else 10."""
+        """0 when all planned fixes are verified, 12 when the rest is unknown, else 10."""
         if self.stopped:
             return self.stopped
         if self.pending_hosts or any(host_result.state != "applied" for host_result in self.host_results):
@@ -52,7 +52,7 @@ def apply(
     batch: int,
     report_progress: Tell,
 ) -> RolloutResult:
-    """The canary, then the others in batches, each proven before the next; ends at the first that is not."""
+    """The first host, then the rest in batches, each verified before the next; stops at the first failure."""
     with SignalGuard() as signal_guard:
         return _Rollout(
             fix_context,
@@ -126,7 +126,7 @@ class _Rollout:
         return applied_hosts
 
     def _verify_hosts(self, hosts: Sequence[str], last: bool = False) -> None:
-        """Runs the checks of these hosts again, beside what the others said."""
+        """Runs the checks of these hosts again, with the earlier records of all other hosts."""
         names = {host: treated_checks(self.planned_fix.work_by_host[host].host_plan) for host in dict.fromkeys(hosts)}
         checks = [
             check

@@ -1,4 +1,4 @@
-"""From findings to the steps of every host: which playbooks, filled with which values, and what is left alone. Pure."""
+"""Selects playbooks for findings, fills in their values, and lists the findings that are not treated. Pure."""
 
 from __future__ import annotations
 
@@ -51,21 +51,21 @@ class Untreated(msgspec.Struct, frozen=True):
 
 
 class PlaybookChoice(msgspec.Struct, frozen=True):
-    """What is to be treated on every host, and what is left."""
+    """The findings to treat on every host, and those not treated."""
 
     by_host: dict[str, list[Treatment]]
     untreated: tuple[Untreated, ...]
 
 
 def placeholder_values(finding: Finding, host: str) -> dict[str, Any]:
-    """What a playbook is filled with."""
+    """The values of a playbook's placeholders."""
     return {**finding.values, "host": host, "hosts": list(finding.hosts)}
 
 
 def choose_playbooks(report: Report, playbooks: Sequence[Playbook], names: Collection[str] = ()) -> PlaybookChoice:
     """The playbooks for every finding: all that treat it, but for the explicit ones that are not among ``names``.
 
-    ``names``: checks, areas or playbooks. Where a playbook is named, a finding that only others treat is left alone.
+    ``names``: checks, areas or playbooks. Where a playbook is named, findings of other playbooks are not treated.
     """
     by_host: dict[str, list[Treatment]] = {}
     untreated: list[Untreated] = []
@@ -92,7 +92,7 @@ def choose_playbooks(report: Report, playbooks: Sequence[Playbook], names: Colle
 def _requested_findings(
     report: Report, playbooks: Sequence[Playbook], names: Collection[str]
 ) -> Iterator[tuple[str, Finding, str]]:
-    """Every finding of every host that is asked for, errors first."""
+    """The requested findings of every host, errors first."""
     playbooks_by_name = {playbook.name: playbook for playbook in playbooks}
     for outcome in sorted(report.outcomes, key=lambda candidate: candidate.severity is not Severity.ERROR):
         by_playbook = any(
@@ -113,10 +113,8 @@ def _is_requested(playbook: Playbook, check: str, names: Collection[str], report
 def _without_playbook(host: str, check: str, playbooks: Sequence[Playbook]) -> Untreated:
     explicit = [playbook.name for playbook in playbooks if playbook.explicit]
     if explicit:
-        return Untreated(
-            host, check, f"only when it is named: doctor fix {' or '.join(explicit)}", "explicit", explicit[0]
-        )
-    return Untreated(host, check, "no playbook treats it: see doctor explain " + check, "none")
+        return Untreated(host, check, f"only when named: doctor fix {' or '.join(explicit)}", "explicit", explicit[0])
+    return Untreated(host, check, "no playbook for it: see doctor explain " + check, "none")
 
 
 def _exclusion(treatment: Treatment, host: str) -> Untreated | None:
@@ -144,7 +142,7 @@ def _not_evaluated(report: Report) -> Iterator[Untreated]:
         for host, reason in outcome.unknown.items():
             yield Untreated(host, outcome.check, strip_control_chars(redact(reason.text)), "unknown")
         for host in outcome.crashed:
-            yield Untreated(host, outcome.check, "the check itself broke", "unknown")
+            yield Untreated(host, outcome.check, "the check crashed", "unknown")
 
 
 def ready_steps(treatments: Iterable[Treatment], host: str) -> list[ReadyStep]:
@@ -178,7 +176,7 @@ def same_action(first: ReadyStep, other: ReadyStep) -> bool:
 
 
 def finding_message(finding: Finding) -> str:
-    """What a finding says, fit to show."""
+    """The text of a finding, safe to show."""
     return strip_control_chars(
         fill_template(finding.template, {name: format_value(value) for name, value in finding.values.items()}),
         MAX_MESSAGE_CHARS,
@@ -186,5 +184,5 @@ def finding_message(finding: Finding) -> str:
 
 
 def fingerprint(treatments: Iterable[Treatment]) -> list[tuple[str, str, str]]:
-    """What was found, without the numbers that differ at every look: those that matter stand in the steps."""
+    """Identifies a finding without the numbers that change with every run; relevant numbers are in the steps."""
     return sorted({(treatment.check, treatment.finding.template, treatment.playbook.name) for treatment in treatments})

@@ -21,14 +21,14 @@ PLAN_ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}")
 
 
 class PlanStoreError(Exception):
-    """One line: what is wrong with the plan or the folder that it lies in."""
+    """One line: the error of a plan or of its folder."""
 
 
 def folder(environ: Mapping[str, str]) -> Path:
     """The folder of all plans. Raises: NoPlan."""
     base = state_folder(environ)
     if base is None:
-        raise PlanStoreError("neither XDG_STATE_HOME nor HOME names a folder to keep plans in")
+        raise PlanStoreError("no folder for plans: neither XDG_STATE_HOME nor HOME is set")
     return base / "fix"
 
 
@@ -47,7 +47,7 @@ def save(plan: FixPlan, environ: Mapping[str, str]) -> Path:
         write_atomic(plan_folder / "plan.json", msgspec.json.format(msgspec.json.encode(plan), indent=1) + b"\n")
     except OSError as error:
         raise PlanStoreError(
-            f"{printable_excerpt(str(plan_folder), 200)}: {error.strerror}; expected a folder to keep the plan in"
+            f"{printable_excerpt(str(plan_folder), 200)}: {error.strerror}; expected a writable folder for the plan"
         ) from None
     return plan_folder
 
@@ -56,7 +56,7 @@ def find(name: str, environ: Mapping[str, str]) -> Path:
     """The folder of the plan with this id. Raises: NoPlan."""
     plan_folder = folder(environ) / name
     if not PLAN_ID.fullmatch(name) or not plan_folder.is_dir():
-        raise PlanStoreError(f"no plan is named {printable_excerpt(name)!r}; `doctor fix --list` names them")
+        raise PlanStoreError(f"no plan is named {printable_excerpt(name)!r}; `doctor fix --list` lists them")
     return plan_folder
 
 
@@ -80,13 +80,13 @@ def load(plan_folder: Path) -> FixPlan:
 
 @contextmanager
 def lock_plan(plan_folder: Path) -> Iterator[None]:
-    """Keeps others from applying or undoing this plan meanwhile. Raises: NoPlan."""
+    """Prevents other processes from applying or undoing this plan. Raises: NoPlan."""
     handle = os.open(plan_folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise PlanStoreError(f"{plan_folder.name} is being applied or taken back just now") from None
+            raise PlanStoreError(f"{plan_folder.name} is being applied or undone by another process") from None
         yield
     finally:
         os.close(handle)

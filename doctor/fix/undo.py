@@ -1,4 +1,4 @@
-"""Takes steps back, the last first: what a journal holds is enough, whatever became of who wrote it."""
+"""Undoes steps, the last one first. It needs only the journal, also after a crash."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class UndoResult(msgspec.Struct, frozen=True):
     ok: bool
     detail: str
     host_lost: bool = False
-    """The host is gone."""
+    """The host is unreachable."""
 
 
 class JournalUndoer:
@@ -37,7 +37,7 @@ class JournalUndoer:
         self.transport, self.journal, self.force, self.stop_event = transport, journal, force, stop
 
     def undo_host(self, host: str, undos: Sequence[UndoStep]) -> list[UndoResult]:
-        """One host's steps, given in the order in which they were made. Never raises for what a host does."""
+        """Undoes one host's steps, given in the order in which they ran. Never raises for a host's error."""
         executors = HostExecutors(self.transport, host, LOCK_SECONDS)
         results: list[UndoResult] = []
         try:
@@ -54,7 +54,7 @@ class JournalUndoer:
         """Why no more is tried on this host."""
         if result.host_lost:
             return result.detail
-        return "interrupted before it" if self.stop_event.is_set() else ""
+        return "interrupted before this step" if self.stop_event.is_set() else ""
 
     def _undo_step(self, executors: HostExecutors, step: UndoStep) -> UndoResult:
         lost = ok = False
@@ -74,7 +74,7 @@ class JournalUndoer:
         response = remote.call("run", STEP_SECONDS, sh=step.run, limit=MAX_OUTPUT_BYTES)
         ok = not response["code"] and not response.get("trouble")
         if not ok and step.before and self._is_original(remote, step):
-            return True, "was as before already"
+            return True, "already as before"
         return ok, "" if ok else f"the command {describe_failure(response)}"
 
     def _is_original(self, remote: RemoteExecutor, step: UndoStep) -> bool:

@@ -1,4 +1,4 @@
-"""Whether a host is mended: the very checks that found something are run again, and are green. Pure."""
+"""Verifies fixes: runs the checks that had findings again, and expects them to pass. Pure."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from doctor.fix.select import finding_message
 
 
 class Verification(msgspec.Struct, frozen=True):
-    """What one check says of one host after the steps."""
+    """The result of one check on one host after the steps."""
 
     host: str
     check: str
     state: Literal["green", "waits", "red", "unknown"]
-    """``waits``: what it found takes other hosts as well, whose turn has not come."""
+    """``waits``: the finding also depends on hosts that are not treated yet."""
     reason: str = ""
 
 
@@ -40,7 +40,7 @@ def verify(
 
 def _verify_check(host: str, outcome: Outcome | None, check: str, waiting: Collection[str]) -> Verification:
     if outcome is None:
-        return Verification(host, check, "unknown", "it was not run again")
+        return Verification(host, check, "unknown", "the check was not run again")
     against = [finding for finding in outcome.findings if host in finding.hosts]
     standing = [finding for finding in against if not set(finding.hosts) & set(waiting)]
     if standing:
@@ -49,10 +49,10 @@ def _verify_check(host: str, outcome: Outcome | None, check: str, waiting: Colle
     if why:
         return Verification(host, check, "unknown", strip_control_chars(why.text))
     if host in outcome.crashed or "" in outcome.crashed:
-        return Verification(host, check, "unknown", "the check itself broke")
+        return Verification(host, check, "unknown", "the check crashed")
     if against:
         return Verification(host, check, "waits")
     if host not in outcome.evaluated_hosts:
-        skipped = outcome.skipped.get(host) or outcome.skipped.get("") or "it did not look at the host"
+        skipped = outcome.skipped.get(host) or outcome.skipped.get("") or "the check did not evaluate the host"
         return Verification(host, check, "unknown", strip_control_chars(skipped))
     return Verification(host, check, "green")

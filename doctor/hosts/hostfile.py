@@ -37,13 +37,13 @@ def parse_hostfile(text: str, path: str) -> list[HostLine]:
             )
     if not host_lines:
         raise InventoryError(
-            f"{printable_excerpt(path, 200)}: names no host; expected one a line, such as: node01 slots=8"
+            f"{printable_excerpt(path, 200)}: contains no host; expected one per line, for example: node01 slots=8"
         )
     return host_lines
 
 
 def file_form(lines: Iterable[HostLine]) -> str:
-    """The form of the whole file, in words."""
+    """The form of the file, as text."""
     forms = {line.form for line in lines}
     return forms.pop() if len(forms) == 1 else "mixed forms"
 
@@ -77,7 +77,7 @@ def _parse_settings(fields: Iterable[str], place: str) -> dict[str, str]:
     for word in re.sub(r"\s*=\s*", "=", " ".join(fields)).split():
         name, equals, value = word.partition("=")
         if not equals or not re.fullmatch(r"[A-Za-z][A-Za-z_-]{0,30}", name):
-            raise InventoryError(f"{place}: {quote(word)} is not understood; expected: host slots=8, host:8, or host")
+            raise InventoryError(f"{place}: {quote(word)} has an unknown form; expected: host slots=8, host:8, or host")
         settings[name.lower().replace("-", "_")] = value
     return settings
 

@@ -16,13 +16,13 @@ MAX_HOSTS = 10_000
 
 
 class InventoryError(Exception):
-    """One line: what is wrong, where, and what was expected."""
+    """One line: the error, its place, and the expected value."""
 
 
 def expand_nodeset(text: str, place: str) -> list[str]:
     """The hosts of a node set, part by part in the order given: ``node[001-064],gpu7``, ``10.1.2.[1-32]``.
 
-    Parts are parted by commas or white space. Groups (``@name``) and set operators are not looked up.
+    Parts are separated by commas or white space. Groups (``@name``) and set operators are not supported.
 
     Raises: InventoryError.
     """
@@ -31,7 +31,7 @@ def expand_nodeset(text: str, place: str) -> list[str]:
         raise InventoryError(f"{place}: no host is named; expected a node set such as node[01-16],gpu7")
     if sum(_part_size(part) for part in parts) > MAX_HOSTS:
         raise InventoryError(
-            f"{place}: names more than {MAX_HOSTS} hosts; expected at most {MAX_HOSTS}: a slip in a range?"
+            f"{place}: names more than {MAX_HOSTS} hosts; expected at most {MAX_HOSTS}; check the range"
         )
     return [validate_host(host, place) for part in parts for host in _expand_part(part, place)]
 
@@ -53,7 +53,7 @@ def _expand_part(part: str, place: str) -> list[str]:
     if "[" not in part and "]" not in part:
         return [part]
     if re.search(r"[^A-Za-z0-9._:,/\[\]-]", part):
-        raise InventoryError(f"{place}: {quote(part)} is no node set; expected letters, digits, dots and [ranges]")
+        raise InventoryError(f"{place}: {quote(part)} is not a node set; expected letters, digits, dots and [ranges]")
     from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException
 
     try:
@@ -66,15 +66,15 @@ def _expand_part(part: str, place: str) -> list[str]:
 def validate_host(host: str, place: str) -> str:
     """The host name or address itself. Raises: InventoryError when it is neither."""
     if "@" in host:
-        hint = "groups are not looked up" if host[0] == "@" else "name the user with --user or in ~/.ssh/config"
+        hint = "groups are not supported" if host[0] == "@" else "name the user with --user or in ~/.ssh/config"
         raise InventoryError(f"{place}: {quote(host)} has an @; expected a host name or address: {hint}")
     if ":" in host or re.fullmatch(r"[0-9.]+", host, re.ASCII):
         if not _is_address(host):
             hint = "; name the port with --port or in ~/.ssh/config" if host.count(":") == 1 else ""
-            raise InventoryError(f"{place}: {quote(host)} is no IPv4 or IPv6 address{hint}")
+            raise InventoryError(f"{place}: {quote(host)} is not an IPv4 or IPv6 address{hint}")
     elif not re.fullmatch(r"[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9_])?", host, re.ASCII):
-        expected = "letters, digits, dots and hyphens, none of the last two at an end"
-        raise InventoryError(f"{place}: {quote(host)} is no host name; expected {expected}")
+        expected = "letters, digits, dots and hyphens, beginning and ending with a letter or digit"
+        raise InventoryError(f"{place}: {quote(host)} is not a host name; expected {expected}")
     return host
 
 

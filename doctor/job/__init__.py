@@ -1,4 +1,4 @@
-"""What the job is meant to be: its rank table and its launch settings. Values only; nothing is asked of a host."""
+"""The job's intended settings: its rank table and its launch settings. Reads no host."""
 
 from doctor.job.env_vars import EnvSetting, invalid_settings
 from doctor.job.host_matching import match_servers, product_family

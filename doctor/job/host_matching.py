@@ -22,9 +22,9 @@ class HasAddresses(Protocol):
 
 
 def product_family(launch: LaunchConfig, products: Mapping[str, HasFamily] | None) -> str:
-    """The product family: what the user says, else what all hosts say.
+    """The product family: the user's option, else the one that all hosts report.
 
-    Raises: Unreadable when nobody says, or the hosts differ.
+    Raises: Unreadable when no host reports it, or the hosts differ.
     """
     if launch.product:
         return launch.product
@@ -35,9 +35,9 @@ def product_family(launch: LaunchConfig, products: Mapping[str, HasFamily] | Non
     if len(hosts_by_family) == 1:
         return next(iter(hosts_by_family))
     if not hosts_by_family:
-        raise Unreadable("the product family is not known; say it with --product A1, A2 or A3")
+        raise Unreadable("the product family is unknown; expected --product A1, A2 or A3")
     who = "; ".join(f"{name}: {', '.join(limit_items(hosts, 3))}" for name, hosts in sorted(hosts_by_family.items()))
-    raise Unreadable(f"the hosts are of several product families ({who}); say which with --product")
+    raise Unreadable(f"the hosts are of several product families ({who}); choose one with --product")
 
 
 def match_servers(

@@ -1,4 +1,4 @@
-"""What the job is meant to be, from the environment and the command line."""
+"""The job's intended settings, from the environment and the command line."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class LaunchConfig(msgspec.Struct, frozen=True):
     """The job's settings. A value that cannot be used stands in ``problems`` and leaves its field at the default."""
 
     framework: Literal["torch", "mindspore", ""] = ""
-    """The empty string: nothing tells."""
+    """Empty: unknown."""
     master_addr: str = ""
     master_port: int = TORCH_PORT
     world_size: int | None = None
@@ -42,7 +42,7 @@ class LaunchConfig(msgspec.Struct, frozen=True):
     """The variable that gave the path; empty for the command line."""
     python: str = ""
     product: Product | None = None
-    """Given by the user; wins over what the hosts say."""
+    """Given by the user; overrides the hosts' own reports."""
     env: dict[str, str] = {}
     """The variables that matter to the job and are set; never one that looks like a secret."""
     problems: tuple[EnvSetting, ...] = ()

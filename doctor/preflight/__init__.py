@@ -1,1 +1,1 @@
-"""The first lines of a job script: where it runs, what is wrong there, and whether the job should start."""
+"""`doctor preflight`: the gate in a job script, which decides whether the job should start."""

@@ -1,4 +1,4 @@
-"""Which hosts of a report can be used, and what stands against the others. Pure."""
+"""The usable hosts of a report, and the reasons against the rest. Pure."""
 
 from __future__ import annotations
 

@@ -8,11 +8,31 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TextIO
 
+import msgspec
+
 if TYPE_CHECKING:
     from doctor.engine.record import HostRecord
 
 HEARTBEAT_SECONDS = 10.0
-"""Seconds between two signs of life."""
+"""Seconds between two progress lines."""
+
+
+class TimeBudget(msgspec.Struct, frozen=True):
+    """The time that a preflight may take, by the monotonic clock."""
+
+    start_time: float
+    seconds: float
+
+    @property
+    def end(self) -> float:
+        return self.start_time + self.seconds
+
+    def elapsed_seconds(self) -> float:
+        return time.monotonic() - self.start_time
+
+    def remaining_seconds(self) -> float:
+        """Negative once the budget has ended."""
+        return self.end - time.monotonic()
 
 
 class Heartbeat:
@@ -21,7 +41,7 @@ class Heartbeat:
     def __init__(self, stream: TextIO | None, start_time: float, interval: float = HEARTBEAT_SECONDS) -> None:
         self.stream, self.start_time, self.interval = stream, start_time, interval
         self.total = self.answered = self.unreachable = 0
-        self.activity = "looking for the hosts"
+        self.activity = "detecting the hosts"
         self._stop_event = threading.Event()
         if stream is not None:
             threading.Thread(target=self._print_lines, daemon=True).start()
@@ -59,7 +79,7 @@ class Heartbeat:
 
 
 class Deadline:
-    """Ends the process at a moment, whatever it hangs in: a dead file system, a name server, a bug of ours."""
+    """Ends the process at a fixed time, even if it hangs: in a file system, a name server, or a bug of doctor."""
 
     def __init__(self, at: float, on_expiry: Callable[[], int]) -> None:
         """``at``: by the monotonic clock. ``on_expiry`` says what is to be said, and returns the exit code."""

@@ -1,4 +1,4 @@
-"""With what code a preflight ends: the verdict's own, or what a scheduler wants to see instead. Pure."""
+"""Exit code of a preflight: that of the verdict, or the one that a scheduler expects. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NAGIOS = {Exit.HEALTHY: 0, Exit.WARNINGS: 1, Exit.FAILED: 2}
 
 
 class ExitCodePolicy(msgspec.Struct, frozen=True):
-    """What is made of an exit code."""
+    """Mapping of exit codes."""
 
     fail_exit: int = 0
     """Instead of a verdict against the job; 0 leaves it."""

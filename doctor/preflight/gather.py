@@ -1,10 +1,11 @@
-"""A preflight's look: where it runs, which hosts it is for, what they say."""
+"""The first part of a preflight: where it runs, which hosts it is for, what they answer."""
 
 from __future__ import annotations
 
 import os
+import shlex
+import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -13,53 +14,34 @@ from doctor.engine.errors import InputError
 from doctor.preflight.tiers import checks_of_tier
 
 if TYPE_CHECKING:
-    from doctor.engine.record import HostRecord
     from doctor.environment.inventory import Inventory
     from doctor.environment.job_context import JobContext
     from doctor.environment.scope import Scope
-    from doctor.preflight.run import Preflight
-    from doctor.session.examine import Examination
+    from doctor.preflight.deadline import TimeBudget
+    from doctor.preflight.gathered import Gathered, GatherProgress
+    from doctor.preflight.host_leader import LeaderVerdict
+    from doctor.preflight.options import JobSettings, PreflightOptions
+    from doctor.session.examine import ExamineOptions
+    from doctor.smoke.plan import SmokeOptions
+
+REPORT_RESERVE_SECONDS = 1.0
+"""Seconds of the budget that are kept to evaluate and to report, and a part for each host beside them."""
+RESERVE_SECONDS_PER_HOST = 0.008
+TABLE_WAIT_SHARE = 0.5
+"""Part of the budget that an unfinished rank table is waited for."""
 
 
 class NotReady(Exception):
-    """Nothing can be judged: the platform has not said what the job has, or nobody what was found."""
+    """Nothing can be evaluated: the platform has not said what the job has, or no process of this host its verdict."""
 
     def __init__(self, text: str, cause: str) -> None:
         super().__init__(text)
         self.cause = cause
-
-
-def examine_or_follow(flight: Preflight) -> Examination | int:
-    """Visits the hosts and judges them. An exit code, when another process of this host did so for all.
-
-    Raises: CommandError, NotReady.
-    """
-    from doctor.environment.job_context import detect
-    from doctor.environment.scope import choose_scope
-
-    context = flight.context = detect(flight.environ)
-    chosen = choose_scope(context, flight.preflight_options.scope)
-    if chosen != "follower" and context.rank_table_pending:
-        _wait_for_table(flight, context)
-        context = flight.context = detect(flight.environ)
-    flight.notes.append(f"started in: {context.description}")
-    flight.notes += [f"contradiction: {conflict}" for conflict in context.conflicts]
-    flight.notes += context.notes
-    leader_exit_code = _follow_leader(flight, context, chosen)
-    if leader_exit_code is not None:
-        return leader_exit_code
-    if chosen == "follower":  # it waited for another one, and leads now
-        chosen = "local"
-    if chosen == "local" and flight.preflight_options.scope == "auto" and flight.tier == "smoke":
-        flight.tier = "standard"
-        flight.notes.append("the smoke run is rank 0's, with all hosts; this process looks at its own host alone")
-    _checks(flight)
-    flight.inventory = _fleet(flight, context, chosen)
-    return _examine(flight, flight.inventory)
+        """One word for the status line."""
 
 
 def skips_all(environ: Mapping[str, str]) -> bool:
-    """Whether DOCTOR_SKIP says ``all``; then nothing is even loaded that could go wrong."""
+    """Whether DOCTOR_SKIP says ``all``; then no module is loaded that could fail."""
     from doctor.config.skips import ConfigError, read_skips
 
     try:
@@ -68,103 +50,207 @@ def skips_all(environ: Mapping[str, str]) -> bool:
         return False
 
 
-def _checks(flight: Preflight) -> None:
-    """Loads the catalogue, and refuses settings that could not be followed. Raises: CommandError."""
-    from doctor.cli.selection import choose_checks, load_catalog
-    from doctor.config.skips import read_skips
-    from doctor.session.policy import validate_settings
+def gather(
+    options: PreflightOptions, environ: Mapping[str, str], budget: TimeBudget, progress: GatherProgress
+) -> Gathered | LeaderVerdict:
+    """Visits the hosts, or waits for the verdict of the process of this host that does.
 
-    options = flight.preflight_options
-    flight.catalog = load_catalog(options.checks)
-    validate_settings(Path(options.config) if options.config else None, options.checks)
-    names = [check.name for check in flight.catalog]
-    flight.skipped = tuple(sorted(read_skips(flight.environ, names).names))
-    selected = choose_checks(flight.catalog, options.select, options.ignore, roots=True)
-    flight.selected_checks, flight.excluded_checks = checks_of_tier(selected, flight.tier)
-    if flight.excluded_checks:
-        flight.notes.append(f"not looked at in tier {flight.tier}: {', '.join(flight.excluded_checks)}")
-    if not flight.selected_checks:
-        raise InputError(f"--select, --ignore and --tier {flight.tier} leave no check to run")
+    ``progress`` holds all that is known at every moment. The result has an examination.
+
+    Raises: CommandError, NotReady.
+    """
+    from doctor.environment.scope import choose_scope
+
+    context = _detect_context(environ, progress)
+    scope = choose_scope(context, options.scope)
+    if scope != "follower" and context.rank_table_pending:
+        _wait_for_table(context, budget, progress)
+        context = _detect_context(environ, progress)
+    conflicts = [f"contradiction: {conflict}" for conflict in context.conflicts]
+    progress.add_notes(f"started in: {context.description}", *conflicts, *context.notes)
+    leader_verdict = _follow_leader(context, scope, environ, budget, progress)
+    if leader_verdict is not None:
+        return leader_verdict
+    if scope == "follower":  # it waited for another one, and leads now
+        scope = "local"
+    if scope == "local" and options.scope == "auto" and progress.gathered.tier == "smoke":
+        progress.update(tier="standard")
+        progress.add_notes("rank 0 runs the smoke run on all hosts; this process checks only its own host")
+    _select_checks(options, environ, progress)
+    inventory = _select_hosts(options, environ, context, scope)
+    progress.update(inventory=inventory)
+    _examine(options, environ, budget, progress, inventory, context.rank_table_path)
+    return progress.gathered
 
 
-def _fleet(flight: Preflight, context: JobContext, chosen: str) -> Inventory:
-    """The hosts to look at: this one alone, or those that the words, else the launcher, name. Raises: CommandError."""
-    from doctor.cli.host_options import inventory
-    from doctor.environment.inventory import Inventory, InventoryError, without
+def gather_partial(
+    options: PreflightOptions,
+    environ: Mapping[str, str],
+    budget: TimeBudget,
+    progress: GatherProgress,
+    stop: BaseException,
+) -> Gathered | None:
+    """What was known when the signal ``stop`` came, with an examination; None when no host was visited yet."""
+    from doctor.session.examine import examine_partial
 
-    host_options = flight.preflight_options.hosts
-    if chosen == "local":
-        return Inventory((local_host_name(flight.environ),), f"this host alone ({context.description})", local=True)
-    if host_options.nodes or host_options.hosts or host_options.hostfile or host_options.rank_table:
-        return inventory(host_options)
-    try:
-        named = context.inventory()
-        if named:
-            return without(named, host_options.exclude)
-    except InventoryError as error:
-        raise InputError(str(error)) from None
-    fleet = inventory(host_options)
-    return msgspec.structs.replace(fleet, hosts=(local_host_name(flight.environ),)) if fleet.local else fleet
+    gathered = progress.gathered
+    if gathered.inventory is None or not gathered.selected_checks:
+        return None
+    examination = examine_partial(
+        gathered.inventory,
+        progress.records,
+        gathered.selected_checks,
+        _examine_options(options, gathered, budget),
+        environ,
+        "the run was interrupted before the host answered",
+        stop,
+        rank_table=options.hosts.rank_table or "",
+    )
+    return progress.update(examination=examination)
 
 
 def local_host_name(environ: Mapping[str, str]) -> str:
-    """What this host is called in a report that lies beside those of others."""
+    """This host's name in its report."""
     from doctor.environment.schedulers import scheduler_host_name
 
     return scheduler_host_name(environ) or os.uname().nodename.partition(".")[0] or "localhost"
 
 
-def _wait_for_table(flight: Preflight, context: JobContext) -> None:
-    """Until it is complete there is nothing to judge. Raises: NotReady, when it never is."""
-    from doctor.environment.mounted_rank_table import wait_for_table
-    from doctor.preflight.run import TABLE_WAIT_SHARE
+def _detect_context(environ: Mapping[str, str], progress: GatherProgress) -> JobContext:
+    from doctor.environment.job_context import detect
 
-    flight.heartbeat.activity = "waiting for the rank table to be completed"
-    why = wait_for_table(
-        context.rank_table_path, flight.start_time + flight.preflight_options.budget * TABLE_WAIT_SHARE
-    )
+    context = detect(environ)
+    progress.update(context=context)
+    return context
+
+
+def _wait_for_table(context: JobContext, budget: TimeBudget, progress: GatherProgress) -> None:
+    """Until it is complete there is nothing to evaluate. Raises: NotReady, when it never is."""
+    from doctor.environment.mounted_rank_table import wait_for_table
+
+    progress.heartbeat.activity = "waiting for the rank table to be completed"
+    why = wait_for_table(context.rank_table_path, budget.start_time + budget.seconds * TABLE_WAIT_SHARE)
     if why:
         raise NotReady(why, "rank-table-not-complete")
 
 
-def _examine(flight: Preflight, fleet: Inventory) -> Examination:
-    from doctor.session.examine import examine
-    from doctor.session.output_files import combine_callbacks, open_event_streams
-
-    def keep(host: str, record: HostRecord) -> None:
-        flight.records[host] = record
-
-    names = [check.name for check in flight.selected_checks]
-    flight.events = open_event_streams(
-        flight.format_targets, fleet.hosts, names, fleet.source, flight.preflight_options.redact
-    )
-    flight.heartbeat.expect(len(fleet.hosts))
-    table = flight.preflight_options.hosts.rank_table or (flight.context.rank_table_path if flight.context else "")
-    return examine(
-        fleet,
-        flight.selected_checks,
-        flight.examine_options(),
-        flight.environ,
-        rank_table=table,
-        progress=combine_callbacks(keep, flight.heartbeat.step, flight.events.host),
-        stage=combine_callbacks(flight.heartbeat.stage, flight.events.stage),
-    )
-
-
-def _follow_leader(flight: Preflight, context: JobContext, chosen: Scope) -> int | None:
-    """The code of the process that looks for all of this host's; None when that is this one."""
-    import shlex
-    import sys
-
+def _follow_leader(
+    context: JobContext, scope: Scope, environ: Mapping[str, str], budget: TimeBudget, progress: GatherProgress
+) -> LeaderVerdict | None:
+    """The verdict of the process that looks for all of this host's; None when that is this one. Raises: NotReady."""
     from doctor.preflight.host_leader import LeaderVerdict, join
 
-    flight.heartbeat.activity = "waiting for the process that looks for this host"
-    leader_or_verdict = join(context, chosen, flight.end - 1.0, environ=flight.environ, about=shlex.join(sys.argv[1:]))
+    progress.heartbeat.activity = "waiting for the process that checks this host"
+    leader_or_verdict = join(context, scope, budget.end - 1.0, environ=environ, about=shlex.join(sys.argv[1:]))
     if isinstance(leader_or_verdict, LeaderVerdict):
         if leader_or_verdict.reason:
             raise NotReady(leader_or_verdict.reason, "no-verdict")
-        flight.heartbeat.close()
-        return leader_or_verdict.code
-    flight.leader = leader_or_verdict
-    flight.notes += [leader_or_verdict.note] if leader_or_verdict.note else []
+        return leader_or_verdict
+    progress.leader = leader_or_verdict
+    if leader_or_verdict.note:
+        progress.add_notes(leader_or_verdict.note)
     return None
+
+
+def _select_checks(options: PreflightOptions, environ: Mapping[str, str], progress: GatherProgress) -> None:
+    """Loads the catalogue, and refuses settings that could not be followed. Raises: CommandError."""
+    from doctor.config.skips import read_skips
+    from doctor.session.policy import validate_settings
+    from doctor.session.select_checks import choose_checks, load_catalog
+
+    catalog, tier = tuple(load_catalog(options.checks)), progress.gathered.tier
+    progress.update(catalog=catalog)
+    validate_settings(options.config, options.checks)
+    skipped = read_skips(environ, [check.name for check in catalog]).names
+    progress.update(skipped=tuple(sorted(skipped)))
+    candidates = choose_checks(catalog, options.select, options.ignore, roots=True)
+    selected, excluded = checks_of_tier(candidates, tier)
+    progress.update(selected_checks=tuple(selected))
+    if excluded:
+        progress.add_notes(f"not checked in tier {tier}: {', '.join(excluded)}")
+    if not selected:
+        raise InputError(f"--select, --ignore and --tier {tier} leave no check to run")
+
+
+def _select_hosts(
+    options: PreflightOptions, environ: Mapping[str, str], context: JobContext, scope: Scope
+) -> Inventory:
+    """This host alone, or those that the options, else the launcher, name. Raises: CommandError."""
+    from doctor.environment.inventory import Inventory, InventoryError, without
+    from doctor.session.select_hosts import select_inventory
+
+    if scope == "local":
+        return Inventory((local_host_name(environ),), f"this host alone ({context.description})", local=True)
+    if options.hosts.names_hosts:
+        return select_inventory(options.hosts)
+    try:
+        job_inventory = context.inventory()
+        if job_inventory:
+            return without(job_inventory, options.hosts.exclude)
+    except InventoryError as error:
+        raise InputError(str(error)) from None
+    inventory = select_inventory(options.hosts)
+    return msgspec.structs.replace(inventory, hosts=(local_host_name(environ),)) if inventory.local else inventory
+
+
+def _examine(
+    options: PreflightOptions,
+    environ: Mapping[str, str],
+    budget: TimeBudget,
+    progress: GatherProgress,
+    inventory: Inventory,
+    mounted_rank_table: str,
+) -> None:
+    """Visits the hosts and evaluates the checks on them."""
+    from doctor.session.examine import examine
+    from doctor.session.output_files import combine_callbacks, open_event_streams, requested_targets
+
+    checks, heartbeat = progress.gathered.selected_checks, progress.heartbeat
+    progress.events = open_event_streams(
+        requested_targets(options.formats),
+        inventory.hosts,
+        [check.name for check in checks],
+        inventory.source,
+        options.redact,
+    )
+    heartbeat.expect(len(inventory.hosts))
+    examination = examine(
+        inventory,
+        checks,
+        _examine_options(options, progress.gathered, budget),
+        environ,
+        rank_table=options.hosts.rank_table or mounted_rank_table,
+        progress=combine_callbacks(progress.keep_record, heartbeat.step, progress.events.host),
+        stage=combine_callbacks(heartbeat.stage, progress.events.stage),
+    )
+    progress.update(examination=examination)
+
+
+def _examine_options(options: PreflightOptions, gathered: Gathered, budget: TimeBudget) -> ExamineOptions:
+    """How hosts are visited, in the time that remains."""
+    from doctor.session.examine import ExamineOptions
+
+    remaining = budget.remaining_seconds()
+    reserve = min(remaining / 4, REPORT_RESERVE_SECONDS + RESERVE_SECONDS_PER_HOST * len(gathered.hosts))
+    seconds = max(0.1, remaining - reserve)
+    return ExamineOptions(
+        transport=options.transport,
+        ssh=options.ssh,
+        sudo=options.sudo,
+        within=options.within,
+        timeout=min(60.0, seconds),
+        budget=seconds,
+        launch=dict(options.job.launch),
+        smoke=_smoke_options(options.job) if gathered.tier == "smoke" else None,
+    )
+
+
+def _smoke_options(job: JobSettings) -> SmokeOptions:
+    from doctor.smoke.plan import SmokeOptions
+
+    return SmokeOptions(
+        python=job.python,
+        ranks_per_host=job.ranks_per_host,
+        master_addr=job.master_addr,
+        master_port=job.master_port,
+    )

@@ -1,12 +1,12 @@
-"""Processes of one launch on one host agree on one verdict: one of them looks, the others end as it ends.
+"""Processes of one launch on one host share one verdict: one of them checks, the rest exit with its code.
 
 Whoever holds a lock in a folder of this user's own is the host's leader, and listens on a socket beside it. The kernel
-gives both up when the process ends, however it ends. The others connect, say which rank they are, and wait.
+releases both when the process ends, however it ends. The other ranks connect, send their rank, and wait.
 
-No verdict is kept: it is told by a living leader alone, once to each rank. So one from an earlier preflight of the same
-job cannot be taken for this one's. A leader stays for a moment for those that are still to come; whoever comes later
-than that, or finds no leader, or a folder that it cannot trust, looks for itself. That costs time, and is never wrong.
-A leader that dies in its work leaves *unknown* to those that waited for it.
+No verdict is stored: only a running leader sends it, once to each rank. So one of an earlier preflight of the same
+job cannot be mistaken for this one's. A leader waits a moment for late ranks; a rank that connects after that, or finds
+no leader, or a folder that it cannot trust, checks the host itself. That costs time, and is never wrong.
+If a leader dies, the ranks that wait for it report *unknown*.
 """
 
 from __future__ import annotations
@@ -30,27 +30,27 @@ from doctor.preflight.leader_lock import LeaderLock, LockFolder, UntrustedFolder
 
 POLL_SECONDS = 0.05
 LEADER_WAIT_SECONDS = 5.0
-"""Seconds that one who is not the host's first rank waits for a leader to appear, before it looks for itself."""
+"""Seconds that a rank that is not the host's first waits for a leader before it checks the host itself."""
 LINGER_SECONDS = 5.0
 """Seconds that a leader stays for ranks that it knows of; a tenth of it for those that it can only guess."""
 UNKNOWN_EXIT_CODE = 12
-LEADER_DIED = "the process that looked at this host for all ended before it was done"
+LEADER_DIED = "the process that checks this host for all its ranks ended early"
 _MAX_LINE_CHARS = 4000
 _CREDENTIALS = struct.Struct("3i")
 
 
 class LeaderVerdict(msgspec.Struct, frozen=True):
-    """How the host's leader ended, or why nobody knows."""
+    """The verdict of the host's leader, or why it is unknown."""
 
     code: int
     line: str = ""
     """The leader's one line."""
     reason: str = ""
-    """Of a verdict that was never told."""
+    """Exit code if the verdict was never received."""
 
 
 class Leader:
-    """The process that looks. What it finds is told with `announce`; use it as a context, or end it with `close`."""
+    """The process that checks the host. `announce` sends its verdict; use it as a context, or call `close`."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class Leader:
     ) -> None:
         """Alone without a room. ``follower_count``: how many will come; -1: not told. Raises: OSError."""
         self.note = note
-        """Why it looks although another one may, too; for the report."""
+        """Why this process checks although another one may do so as well; for the report."""
         self._lock_folder, self._lock, self._follower_count = lock_folder, lock, follower_count
         self._listener = lock_folder.listen() if lock_folder else None
         self._announced = False
@@ -73,7 +73,7 @@ class Leader:
         self.close()
 
     def announce(self, code: int, line: str, until: float | None = None) -> None:
-        """Tells all who wait, and those who come within a moment; not beyond ``until``, by the monotonic clock."""
+        """Sends the verdict to waiting ranks, and to late ones for a moment; not beyond ``until``."""
         if self._listener is None or self._announced:
             return
         self._announced = True
@@ -83,7 +83,7 @@ class Leader:
         _VerdictServer(self._listener, answer, self._follower_count).serve(end if until is None else min(end, until))
 
     def close(self) -> None:
-        """Who still waits is told that nothing is known. From the first step on nobody new can come."""
+        """Waiting ranks get *unknown*. New ranks can no longer connect."""
         if self._listener is None or self._lock_folder is None or self._lock is None:
             return
         self.announce(UNKNOWN_EXIT_CODE, "", until=0.0)
@@ -150,7 +150,7 @@ def join(
     """Leads the processes of this host, or waits for the verdict of the one that does; not beyond ``until``.
 
     ``about``: what a verdict depends on beside the host, such as the words of the command line; those that differ in it
-    do not wait for each other. A leader looks at its host, or at the fleet if ``chosen`` is ``cluster``.
+    do not wait for each other. A leader checks its host, or the fleet if ``chosen`` is ``cluster``.
     """
     if not context.shares_host:
         return Leader()
@@ -158,7 +158,7 @@ def join(
         lock_folder = open_lock_folder(_key(context, environ, about), environ)
     except (OSError, UntrustedFolder) as error:
         why = strip_control_chars(getattr(error, "strerror", None) or str(error))
-        return Leader(f"ranks of this host could not agree on one to look, so each does: {why}")
+        return Leader(f"the host's ranks could not elect a leader, so each checks the host: {why}")
     try:
         return _lead_or_follow(
             lock_folder, context, chosen, until, time.monotonic() + (patience if chosen == "follower" else 0.0)
@@ -166,7 +166,7 @@ def join(
     except OSError as error:
         lock_folder.close()
         return Leader(
-            f"ranks of this host could not agree on one to look, so each does: {strip_control_chars(str(error))}"
+            f"the host's ranks could not elect a leader, so each checks the host: {strip_control_chars(str(error))}"
         )
 
 
@@ -178,7 +178,11 @@ def _lead_or_follow(
     while True:
         now = time.monotonic()
         if now >= patient and (lock := lock_folder.try_lock()):
-            note = "" if chosen != "follower" else "the first rank of this host did not appear, so this one looked"
+            note = (
+                ""
+                if chosen != "follower"
+                else "the first rank of this host did not start in time, so this rank checked the host"
+            )
             try:
                 return Leader(note, lock_folder, lock, follower_count)
             except OSError:
@@ -197,7 +201,7 @@ def _lead_or_follow(
         if time.monotonic() >= until:
             lock_folder.close()
             return LeaderVerdict(
-                UNKNOWN_EXIT_CODE, reason="no process of this host said what it found in the time that was left"
+                UNKNOWN_EXIT_CODE, reason="no process of this host reported a result in the remaining time"
             )
         time.sleep(POLL_SECONDS)
 
@@ -215,7 +219,7 @@ def _receive_verdict(
             connection.settimeout(max(0.01, until - time.monotonic()))
     except TimeoutError:
         return LeaderVerdict(
-            UNKNOWN_EXIT_CODE, reason="the process that looks at this host for all did not come to an end in time"
+            UNKNOWN_EXIT_CODE, reason="the process that checks this host for all its ranks did not finish in time"
         )
     except OSError:
         data = b""

@@ -42,12 +42,12 @@ def master_obstacle(run: Run, hosts: Collection[str], master: str, left_out: Col
     master_addr = master_address(run)
     if not master_addr or master in hosts:
         return ""
-    expected = "expected MASTER_ADDR to be one of the hosts that stay"
+    expected = "expected MASTER_ADDR to be one of the remaining hosts"
     if not master:
         address = printable_excerpt(master_addr)
-        return f"MASTER_ADDR {address} is none of the hosts as far as is known, and hosts are left out; {expected}"
+        return f"MASTER_ADDR {address} is not a known host of the job, and hosts are excluded; {expected}"
     who = f"MASTER_ADDR {printable_excerpt(master_addr)}" + (f" is {master}, which" if master_addr != master else "")
-    return f"{who} is {'left out' if master in left_out else 'not needed'}; {expected}"
+    return f"{who} is {'excluded' if master in left_out else 'not needed'}; {expected}"
 
 
 def _matches_by_name(master_addr: str, hosts: Mapping[str, object]) -> set[str]:
@@ -75,7 +75,7 @@ def _matches_by_own_facts(master_addr: str, hosts: Mapping[str, object], fact_ca
 
 
 def _matches_by_other_hosts(master_addr: str, hosts: Mapping[str, object], fact_cache: FactCache) -> set[str]:
-    """Those whose name means the same address to the others: a host that says nothing itself."""
+    """Hosts whose name resolves to the same address on other hosts, for a host that does not answer."""
     matches: set[str] = set()
     for names in fact_cache.fleet(HostNames).values():
         addresses = set(names.names[master_addr].non_loopback) if master_addr in names.names else {master_addr}

@@ -56,9 +56,7 @@ def format_slurm_exclude(hosts: Sequence[str], slots: Mapping[str, int]) -> str:
 
 def format_k8s_cordon(hosts: Sequence[str], slots: Mapping[str, int]) -> str:
     lines = [f"kubectl cordon {shlex.quote(host)}\n" for host in hosts]
-    return (
-        "".join(["# Keeps new pods away from these hosts; kubectl uncordon takes it back.\n", *lines]) if hosts else ""
-    )
+    return "".join(["# Keeps new pods away from these hosts; kubectl uncordon reverts it.\n", *lines]) if hosts else ""
 
 
 Render = Callable[[Sequence[str], Mapping[str, int]], str]
@@ -83,16 +81,16 @@ def render(format: str, hosts: Sequence[str], slots: Mapping[str, int] | None = 
 
 
 def format_conflict(format: str, nodes: str, bad: str) -> str:
-    """Why the format is no use for the files that are asked for, or the empty string."""
+    """Why the format does not fit the requested files, or the empty string."""
     if (format in NODE_FORMATS or format == RANK_TABLE) and not nodes:
-        return f"--node-format {format} is for hosts to start on; expected --write-nodes FILE"
+        return f"--node-format {format} is for the list of healthy hosts; expected --write-nodes FILE"
     if format in BAD_HOST_FORMATS and not bad:
-        return f"--node-format {format} is for bad hosts; expected --write-bad FILE"
+        return f"--node-format {format} is for the list of bad hosts; expected --write-bad FILE"
     return ""
 
 
 class NodeListOptions(Protocol):
-    """What the command line says of the files."""
+    """Options of the node list files."""
 
     @property
     def write_nodes(self) -> str: ...
@@ -103,7 +101,7 @@ class NodeListOptions(Protocol):
 
 
 def write_node_lists(selection: SpareSelection, options: NodeListOptions, done: object = None) -> list[str]:
-    """Writes both files whole or not at all. Returns a line for each that could not be written.
+    """Writes both files atomically. Returns a line for each that could not be written.
 
     A format that is for one of the files alone leaves the other plain. The nodes are those to start on: without as
     many as are needed, the file is empty, so that no launcher starts on too few.

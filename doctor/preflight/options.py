@@ -1,10 +1,9 @@
-"""What a preflight was asked for, once its words are understood. Pure."""
+"""The parsed options of a preflight. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -13,14 +12,30 @@ from doctor.preflight.exit_styles import ExitCodePolicy
 from doctor.preflight.tiers import Tier
 from doctor.transport.options import SshOptions as SshOptions
 
-Scope = Literal["auto", "local", "cluster"]
+if TYPE_CHECKING:
+    from doctor.environment.host_selection import HostSelection
+    from doctor.environment.scope import RequestedScope
+
+
+class JobSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What the command line says of the job; an empty value was not given."""
+
+    product: str = ""
+    python: str = ""
+    ranks_per_host: int = 0
+    master_addr: str = ""
+    master_port: int = 0
+
+    @property
+    def launch(self) -> dict[str, str | int]:
+        """What was given: keywords of `doctor.job.LaunchConfig.from_environment`."""
+        return {name: value for name, value in msgspec.structs.asdict(self).items() if value}
 
 
 class PreflightOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that the command line says of one preflight."""
+    """All options of one preflight."""
 
-    hosts: Any
-    """`doctor.cli.host_options.HostOptions`."""
+    hosts: HostSelection
     ssh: SshOptions = SshOptions()
     transport: str = "ssh"
     within: str = ""
@@ -28,11 +43,8 @@ class PreflightOptions(msgspec.Struct, frozen=True, kw_only=True):
     tier: Tier = "standard"
     budget: float = 60.0
     """Seconds from the start of the process."""
-    scope: Scope = "auto"
-    launch: Mapping[str, Any] = {}
-    """What the command line says of the job, as `doctor.job.Launch` takes it."""
-    job: Mapping[str, Any] = {}
-    """The same for the smoke run, as `doctor.smoke.plan.SmokeOptions` takes it."""
+    scope: RequestedScope = "auto"
+    job: JobSettings = JobSettings()
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     checks: tuple[Path, ...] = ()
@@ -45,7 +57,7 @@ class PreflightOptions(msgspec.Struct, frozen=True, kw_only=True):
     formats: tuple[str, ...] = ()
     redact: bool = False
     quiet: bool = False
-    config: str = ""
+    config: Path | None = None
     strict: bool = False
     fail_on: FailOn = "error"
     on_unknown: OnUnknown = "fail"

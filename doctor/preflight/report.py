@@ -1,102 +1,126 @@
-"""What a preflight leaves behind: its one line, its report, the lists of hosts."""
+"""The third part of a preflight: its one line, its report, the lists of hosts, advice."""
 
 from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from doctor.config.atomic_write import write_atomic
+from doctor.session.output_files import EventStreams, requested_targets
 
 if TYPE_CHECKING:
-    from doctor.engine.result import Report
+    from doctor.preflight.deadline import TimeBudget
+    from doctor.preflight.decide import PreflightVerdict
     from doctor.preflight.options import PreflightOptions
-    from doctor.preflight.run import Preflight
     from doctor.preflight.spares import SpareSelection
-    from doctor.session.examine import Examination
 
 TERMINATION_LOG = "/dev/termination-log"
 """Kubernetes shows what is in it as the container's last message; 4096 bytes of it."""
 
 
-def line(preflight: Preflight, report: Report, verdict_code: int, code: int, selection: SpareSelection | None) -> str:
-    """The one line on stdout. ``verdict_code`` is the verdict's code, ``code`` what the process ends with."""
-    import time
+class PreflightReporter:
+    """Reports a verdict: files, and exactly one line on stdout, from whatever thread comes first."""
 
+    def __init__(self, options: PreflightOptions, environ: Mapping[str, str], budget: TimeBudget) -> None:
+        self.options, self.environ, self.budget = options, environ, budget
+        self.format_targets = requested_targets(options.formats)
+        self.line = ""
+        """The line that was printed."""
+        self._written_paths: set[str] = set()
+        self._print_lock = threading.Lock()
+
+    def write_files(self, verdict: PreflightVerdict, events: EventStreams) -> None:
+        """The report and whatever else was asked for. A file that cannot be written is said, and changes no verdict."""
+        for option, path, data in _files(verdict, self.options):
+            try:
+                write_atomic(path, data)
+                self._written_paths.add(path)
+            except OSError as error:
+                print_stderr(f"doctor: {option} {path}: {error.strerror or error}; it was not written")
+        if self.format_targets:
+            from doctor.report.formats.registry import RenderContext
+            from doctor.session.output_files import write_files
+
+            events.finish(verdict.report, verdict.code)
+            checks_by_name = {check.name: check for check in verdict.gathered.catalog}
+            unwritten = [target for target in self.format_targets if target.name != "jsonl" or not events.streams]
+            write_files(unwritten, verdict.report, RenderContext(verdict.code, checks_by_name, command="preflight"))
+
+    def print_line(self, verdict: PreflightVerdict) -> None:
+        """The one line on stdout, if none was printed yet."""
+        if not self.line:
+            report_path = self.options.report if self.options.report in self._written_paths else ""
+            self._print_once(status_line(verdict, self.options, report_path, self.budget.elapsed_seconds()))
+
+    def _print_once(self, line: str) -> None:
+        from doctor.session.console import write
+
+        with self._print_lock:
+            if self.line:
+                return
+            self.line = line
+            write(line)
+            write_termination_log(line, self.environ)
+
+
+def status_line(verdict: PreflightVerdict, options: PreflightOptions, report_path: str, seconds: float) -> str:
+    """The one line. ``report_path``: of the report that was written; ``seconds``: since the start of the process."""
     from doctor.report.formats import oneline
 
-    options = preflight.preflight_options
+    gathered = verdict.gathered
     return oneline.line(
-        report,
-        code,
+        verdict.report,
+        verdict.exit_code,
         command="preflight",
-        where=preflight.context.tag if preflight.context else "",
-        tier=preflight.tier,
-        skipped=preflight.skipped,
+        where=gathered.context.tag if gathered.context else "",
+        tier=gathered.tier,
+        skipped=gathered.skipped,
         need=options.need,
-        path=options.report if options.report in preflight.written else "",
-        seconds=time.monotonic() - preflight.start_time,
-        cause=preflight.cause,
-        word=word(preflight, report, verdict_code, selection),
+        path=report_path,
+        seconds=seconds,
+        cause=verdict.cause,
+        word=verdict_word(verdict, options),
     )
 
 
-def word(preflight: Preflight, report: Report, verdict_code: int, selection: SpareSelection | None) -> str:
-    """What the verdict's code means, before anything was made of it."""
+def verdict_word(verdict: PreflightVerdict, options: PreflightOptions) -> str:
+    """What the verdict's code means, whatever exit code the user's policy makes of it."""
     from doctor.engine.exit_code import Exit
-    from doctor.report.formats.oneline import verdict_word
+    from doctor.report.formats import oneline
 
-    if preflight.skipped == ("all",):
+    code = verdict.code
+    if verdict.gathered.skipped == ("all",):
         return "SKIP"
-    if verdict_code == Exit.HEALTHY and selection is not None and preflight.preflight_options.need:
+    if code == Exit.HEALTHY and verdict.selection is not None and options.need:
         return "OK"
+    if code not in tuple(Exit):
+        return "UNKNOWN"
     words_by_code = {Exit.FAILED: "FAIL", Exit.UNKNOWN: "UNKNOWN", Exit.NOTHING: "NOTHING"}
-    return (
-        words_by_code.get(Exit(verdict_code), verdict_word(report, verdict_code))
-        if verdict_code in tuple(Exit)
-        else "UNKNOWN"
-    )
+    return words_by_code.get(Exit(code), oneline.verdict_word(verdict.report, code))
 
 
-def print_advice(preflight: Preflight, report: Report, verdict_code: int) -> None:
+def print_advice(verdict: PreflightVerdict) -> None:
     """Up to five lines on stderr: what is wrong, and what mends it."""
     from doctor.remedy.fixable import fixable_checks
     from doctor.report.formats import oneline
     from doctor.report.layout.fold import fold
     from doctor.report.layout.summary_lines import fix_command
 
-    if verdict_code == 0 or not report.outcomes:
+    report = verdict.report
+    if verdict.code == 0 or not report.outcomes:
         return
-    checks_by_name = {check.name: check for check in preflight.catalog}
+    checks_by_name = {check.name: check for check in verdict.gathered.catalog}
     for text in [note for note in report.notes if note.startswith("--need ")]:
         print_stderr(f"doctor: {text}")
     command = fix_command(report, fold(report), fixable_checks())
     for text in oneline.advice(report, checks_by_name, 4 if command else 5):
         print_stderr(text)
     if command:
-        print_stderr(f"To mend it: {command}")
-
-
-def write_reports(preflight: Preflight, report: Report, examination: Examination | None, verdict_code: int) -> None:
-    """The report and whatever else was asked for. A file that cannot be written is said, and changes no verdict."""
-    for option, path, data in _files(preflight, report, examination, verdict_code):
-        try:
-            write_atomic(path, data)
-            preflight.written.add(path)
-        except OSError as error:
-            print_stderr(f"doctor: {option} {path}: {error.strerror or error}; it was not written")
-    if preflight.format_targets:
-        from doctor.report.formats.registry import RenderContext
-        from doctor.session.output_files import write_files
-
-        preflight.events.finish(report, verdict_code)
-        checks_by_name = {check.name: check for check in preflight.catalog}
-        unwritten_targets = [
-            target for target in preflight.format_targets if target.name != "jsonl" or not preflight.events.streams
-        ]
-        write_files(unwritten_targets, report, RenderContext(verdict_code, checks_by_name, command="preflight"))
+        print_stderr(f"To fix it: {command}")
 
 
 def write_node_files(selection: SpareSelection, options: PreflightOptions) -> list[str]:
@@ -109,25 +133,7 @@ def write_node_files(selection: SpareSelection, options: PreflightOptions) -> li
     return lines
 
 
-def _files(
-    preflight: Preflight, report: Report, examination: Examination | None, verdict_code: int
-) -> Iterator[tuple[str, str, bytes]]:
-    from doctor.report.formats.json import encode
-
-    options = preflight.preflight_options
-    if options.report:
-        yield "--report", options.report, encode(report, verdict_code)
-    if options.save and examination is not None:
-        import msgspec
-
-        from doctor.engine.record import redact_run
-
-        made_for = tuple(outcome.check for outcome in report.outcomes)
-        run = redact_run(msgspec.structs.replace(examination.run, checks=made_for))
-        yield "--save", options.save, msgspec.json.encode(run) + b"\n"
-
-
-def termination_log(text: str, environ: Mapping[str, str]) -> None:
+def write_termination_log(text: str, environ: Mapping[str, str]) -> None:
     """In a pod, the line goes where `kubectl describe` shows it. Who cannot write there says nothing."""
     if not environ.get("KUBERNETES_SERVICE_HOST") or not os.access(TERMINATION_LOG, os.W_OK):
         return
@@ -142,3 +148,18 @@ def print_stderr(text: str) -> None:
     """On stderr, whether or not anybody reads it."""
     with suppress(OSError, ValueError):
         print(text, file=sys.stderr, flush=True)
+
+
+def _files(verdict: PreflightVerdict, options: PreflightOptions) -> Iterator[tuple[str, str, bytes]]:
+    from doctor.report.formats.json import encode
+
+    if options.report:
+        yield "--report", options.report, encode(verdict.report, verdict.code)
+    if options.save and verdict.examination is not None:
+        import msgspec
+
+        from doctor.engine.record import redact_run
+
+        made_for = tuple(outcome.check for outcome in verdict.report.outcomes)
+        run = redact_run(msgspec.structs.replace(verdict.examination.run, checks=made_for))
+        yield "--save", options.save, msgspec.json.encode(run) + b"\n"

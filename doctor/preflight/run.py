@@ -1,301 +1,139 @@
-"""One preflight, from its first moment to its one line."""
+"""One preflight, from its first moment to its one line: gather, decide, report."""
 
 from __future__ import annotations
 
 import os
 import sys
-import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from doctor.engine.errors import CommandError
-from doctor.engine.exit_code import Exit, exit_code
-from doctor.engine.result import Outcome, Reason, Report
-from doctor.preflight import report as telling
-from doctor.preflight.deadline import Deadline, Heartbeat
-from doctor.preflight.gather import NotReady, examine_or_follow, skips_all
+from doctor.engine.exit_code import Exit
+from doctor.preflight.deadline import Deadline, Heartbeat, TimeBudget, process_age
+from doctor.preflight.decide import (
+    PreflightVerdict,
+    decide,
+    decide_unevaluated,
+    signal_exit_code,
+    with_redacted_report,
+    with_unwritten_lists,
+)
+from doctor.preflight.gather import NotReady, gather, gather_partial, skips_all
+from doctor.preflight.gathered import Gathered, GatherProgress
 from doctor.preflight.options import PreflightOptions
-from doctor.session.output_files import EventStreams, requested_targets
+from doctor.preflight.report import PreflightReporter, print_advice, write_node_files
 
 if TYPE_CHECKING:
     from doctor.engine.check import Check
-    from doctor.engine.record import HostRecord
-    from doctor.environment.inventory import Inventory
-    from doctor.environment.job_context import JobContext
-    from doctor.preflight.host_leader import Leader
-    from doctor.preflight.spares import SpareSelection
-    from doctor.session.examine import Examination, ExamineOptions
-
-REPORT_RESERVE_SECONDS = 1.0
-"""Seconds of the budget that are kept to judge and to report, and a part for each host beside them."""
-RESERVE_SECONDS_PER_HOST = 0.008
-TABLE_WAIT_SHARE = 0.5
-"""Part of the budget that an unfinished rank table is waited for."""
 
 
-class Preflight:
-    """What is known so far. At every moment it can be brought to an end, and says what is known then."""
+def run_preflight(options: PreflightOptions) -> int:
+    """Runs one preflight of this process and its environment. Returns the exit code."""
+    start_time = time.monotonic() - process_age()
+    return PreflightRun(options, os.environ, TimeBudget(start_time, options.budget)).run()
 
-    def __init__(self, options: PreflightOptions, environ: Mapping[str, str], start_time: float) -> None:
-        self.preflight_options, self.environ, self.start_time = options, environ, start_time
-        self.end = start_time + options.budget
-        self.tier = options.tier
-        self.catalog: list[Check] = []
-        self.selected_checks: list[Check] = []
-        self.excluded_checks: list[str] = []
-        self.inventory: Inventory | None = None
-        self.context: JobContext | None = None
-        self.leader: Leader | None = None
-        """Those for whom this process looks, too."""
-        self.records: dict[str, HostRecord] = {}
-        self.notes: list[str] = []
-        self.skipped: tuple[str, ...] = ()
-        """What DOCTOR_SKIP leaves out."""
-        self.written: set[str] = set()
-        self.cause = ""
-        """Why nothing was judged, in a word."""
-        self.format_targets = requested_targets(options.formats)
-        self.events = EventStreams()
-        self.code: int | None = None
-        self.line_input: tuple[Report, int, SpareSelection | None] | None = None
-        """What the line is to say, once that is settled."""
-        self.line = ""
-        self._print_lock = threading.Lock()
-        self.heartbeat = Heartbeat(None if options.quiet else sys.stderr, start_time)
+
+class PreflightRun:
+    """Ends with exactly one line and a complete report, at whatever moment, and for whatever reason, it ends.
+
+    The deadline's thread may end it while the main thread gathers, decides or reports: it finds what is known so far
+    in ``progress``, and the verdict, once there is one, in ``verdict``.
+    """
+
+    def __init__(self, options: PreflightOptions, environ: Mapping[str, str], budget: TimeBudget) -> None:
+        self.options, self.environ, self.budget = options, environ, budget
+        self.reporter = PreflightReporter(options, environ, budget)
+        self.verdict: PreflightVerdict | None = None
+        """Set as a whole, before anything of it is reported."""
+        heartbeat = Heartbeat(None if options.quiet else sys.stderr, budget.start_time)
+        self.progress = GatherProgress(Gathered(tier=options.tier), heartbeat)
 
     def run(self) -> int:
-        """Looks, judges, tells. Returns the exit code; whatever happens, there is one line and a whole report."""
-        deadline = Deadline(self.end, self.finish_at_deadline)
+        """Gathers, decides, reports. Returns the exit code."""
+        deadline = Deadline(self.budget.end, self.finish_at_deadline)
         try:
-            return self._examine_and_report()
-        except CommandError as refusal:
-            return self._finish_unevaluated(str(refusal), refusal.exit_code, "bad-input")
+            return self._gather_and_report()
+        except CommandError as error:
+            return self._finish_not_ready(str(error), error.exit_code, "bad-input")
         except NotReady as why:
-            return self._finish_unevaluated(str(why), Exit.UNKNOWN, why.cause)
+            return self._finish_not_ready(str(why), Exit.UNKNOWN, why.cause)
         except (KeyboardInterrupt, SystemExit) as stop:
             return self._finish_interrupted(stop)
         except Exception as error:  # noqa: BLE001 - the rim: the line and the report are told of our own bugs, too
             return self._finish_after_bug(error)
         finally:
-            self.heartbeat.close()
+            self.progress.heartbeat.close()
             deadline.cancel()
-
-    def remaining_seconds(self) -> float:
-        """Seconds of the budget."""
-        return self.end - time.monotonic()
-
-    # -- looking
-
-    def _examine_and_report(self) -> int:
-        if skips_all(self.environ):
-            self.skipped = ("all",)
-            self.notes.append("DOCTOR_SKIP=all: nothing was looked at")
-            return self._finish(self.all_unknown_report("DOCTOR_SKIP=all"), None, Exit.HEALTHY)
-        examination = examine_or_follow(self)
-        if isinstance(examination, int):  # another process of this host has looked
-            return examination
-        return self._evaluate_and_report(examination)
-
-    def _finish_interrupted(self, stop: BaseException) -> int:
-        """A signal: what had been read by then is judged."""
-        if self.code is not None:
-            return self._print_status_line()
-        from doctor.session.examine import examine_partial
-
-        fleet = self.inventory
-        if fleet is None or not self.selected_checks:
-            self.cause = "interrupted"
-            report = self.all_unknown_report("interrupted before any host was looked at")
-            return self._finish(report, None, _signal_code(stop))
-        rank_table = self.preflight_options.hosts.rank_table or ""
-        why = "the run was interrupted before it answered"
-        examination = examine_partial(
-            fleet,
-            self.records,
-            self.selected_checks,
-            self.examine_options(),
-            self.environ,
-            why,
-            stop,
-            rank_table=rank_table,
-        )
-        return self._evaluate_and_report(examination)
-
-    def examine_options(self) -> ExamineOptions:
-        """How hosts are looked at, in the time that is left."""
-        from doctor.session.examine import ExamineOptions
-        from doctor.smoke.plan import SmokeOptions
-
-        options, count = self.preflight_options, len(self.inventory.hosts) if self.inventory else 0
-        reserve = min(self.remaining_seconds() / 4, REPORT_RESERVE_SECONDS + RESERVE_SECONDS_PER_HOST * count)
-        budget = max(0.1, self.remaining_seconds() - reserve)
-        return ExamineOptions(
-            transport=options.transport,
-            ssh=options.ssh,
-            sudo=options.sudo,
-            within=options.within,
-            timeout=min(60.0, budget),
-            budget=budget,
-            launch=dict(options.launch),
-            smoke=SmokeOptions(**options.job) if self.tier == "smoke" else None,
-        )
-
-    # -- telling
-
-    def _evaluate_and_report(self, examination: Examination) -> int:
-        """Judgement, spares, files, the line."""
-        options = self.preflight_options
-        report = self.apply_policy(examination.report)
-        verdict_code = exit_code(report, strict=options.strict, on_unknown=options.on_unknown, fail_on=options.fail_on)
-        if examination.stopped is not None:
-            verdict_code = _signal_code(examination.stopped)
-        selection = (
-            self._choose(examination, report) if options.need or options.write_nodes or options.write_bad else None
-        )
-        if selection is not None and options.need and examination.stopped is None:
-            verdict_code = selection.code
-            report = msgspec.structs.replace(report, notes=(*report.notes, *_need_notes(selection)))
-        if selection is not None:
-            unwritten = telling.write_node_files(selection, options)
-            if unwritten and verdict_code in (
-                Exit.HEALTHY,
-                Exit.WARNINGS,
-            ):  # whoever starts by the lists would start by old ones
-                verdict_code = Exit.UNKNOWN
-                report = msgspec.structs.replace(report, notes=(*report.notes, *unwritten))
-        return self._finish(report, examination, int(verdict_code), selection)
-
-    def apply_policy(self, report: Report) -> Report:
-        """With waivers and skips applied, and the notes that are ours. Raises: CommandError."""
-        from doctor.session.policy import apply_policy
-
-        report = msgspec.structs.replace(report, notes=(*self.notes, *report.notes))
-        return apply_policy(
-            report, Path(self.preflight_options.config) if self.preflight_options.config else None, self.catalog
-        )
-
-    def _choose(self, examination: Examination, report: Report) -> SpareSelection:
-        from doctor.preflight.spares import select_hosts
-        from doctor.session.examine import replay
-
-        options = self.preflight_options
-        judge: Callable[..., Report] = lambda run: self.apply_policy(replay(run, self.selected_checks))  # noqa: E731
-        return select_hosts(
-            examination.run,
-            report,
-            judge,
-            options.need,
-            fail_on=options.fail_on,
-            on_unknown=options.on_unknown,
-            strict=options.strict,
-            writes_table=options.node_format == "ranktable" and bool(options.write_nodes),
-        )
-
-    def _finish(
-        self,
-        report: Report,
-        examination: Examination | None,
-        verdict_code: int,
-        selection: SpareSelection | None = None,
-    ) -> int:
-        self.code = self.preflight_options.exit_code_policy.code(verdict_code)
-        self.heartbeat.close()
-        if self.preflight_options.redact:
-            from doctor.session.redact import with_pseudonyms
-
-            report = with_pseudonyms(report, [record.visit.name for record in self.records.values()])
-        self.line_input = report, verdict_code, selection
-        telling.write_reports(self, report, examination, verdict_code)
-        self._print_status_line()
-        if not self.preflight_options.quiet:
-            telling.print_advice(self, report, verdict_code)
-        if self.leader is not None:
-            with self.leader as leader:
-                leader.announce(self.code, self.line, self.end if verdict_code < 128 else time.monotonic())
-        return self.code
-
-    def _print_status_line(self) -> int:
-        """The line of what is settled, if it was not said yet. Returns the exit code."""
-        assert self.code is not None
-        if self.line_input and not self.line:
-            report, verdict_code, selection = self.line_input
-            self._print_once(telling.line(self, report, verdict_code, self.code, selection))
-        return self.code
-
-    def _print_once(self, line: str) -> None:
-        """Once, from whatever thread comes first."""
-        from doctor.session.console import write
-
-        with self._print_lock:
-            if self.line:
-                return
-            self.line = line
-            write(line)
-            telling.termination_log(line, self.environ)
-
-    def _finish_unevaluated(self, why: str, code: int, cause: str) -> int:
-        """Nothing can be judged: bad input, or a platform that is not ready."""
-        self.cause = cause
-        print(f"doctor: {why}", file=sys.stderr)
-        self.notes.append(why)
-        self.selected_checks = []
-        return self._finish(self.all_unknown_report(why), None, code)
-
-    def _finish_after_bug(self, error: Exception) -> int:
-        """A bug of ours."""
-        from doctor.session.console import report_own_bug
-
-        code = report_own_bug(error)
-        self.cause, self.selected_checks = "doctor-bug", []
-        self.notes.append(f"a bug of doctor itself ended the run: {type(error).__name__}")
-        return self._finish(self.all_unknown_report("a bug of doctor itself ended the run"), None, code)
-
-    def all_unknown_report(self, why: str) -> Report:
-        """A report in which every check is unknown on every host that we have heard of."""
-        hosts: Sequence[str] = self.inventory.hosts if self.inventory else ()
-        gaps = {host: Reason(why) for host in hosts or ("",)}
-        outcomes = tuple(
-            Outcome(check.name, check.severity, check.area, check.claim, unknown=dict(gaps))
-            for check in self.selected_checks
-        )
-        source = self.inventory.source if self.inventory else "no hosts"
-        seconds = round(time.monotonic() - self.start_time, 3)
-        return Report(source, tuple(hosts), outcomes, "", seconds, tuple(self.notes) or (why,))
 
     def finish_at_deadline(self) -> int:
         """The budget has ended and something hangs. In a thread of its own; the process ends after it."""
-        if self.code is None:
-            self.cause, self.selected_checks = "budget-ended", []
-            report = self.all_unknown_report(f"the budget of {self.preflight_options.budget:g} s ended")
-            return self._finish(report, None, Exit.UNKNOWN)
-        return self._print_status_line()
+        if self.verdict is None:
+            why = f"the budget of {self.options.budget:g} s ended"
+            return self._report(self._unevaluated(why, Exit.UNKNOWN, "budget-ended"))
+        return self._print_line(self.verdict)
 
+    def _gather_and_report(self) -> int:
+        if skips_all(self.environ):
+            self.progress.update(skipped=("all",))
+            self.progress.add_notes("DOCTOR_SKIP=all: nothing was checked")
+            return self._report(self._unevaluated("DOCTOR_SKIP=all", Exit.HEALTHY, ""))
+        gathered = gather(self.options, self.environ, self.budget, self.progress)
+        if not isinstance(gathered, Gathered):  # another process of this host has looked
+            return gathered.code
+        return self._decide_and_report(gathered)
 
-def _need_notes(selection: SpareSelection) -> list[str]:
-    """What became of the search for enough hosts."""
-    if selection.code != Exit.HEALTHY and selection.obstacles:
-        return [f"--need {selection.need}: {line}" for line in selection.obstacles]
-    out = "; ".join(f"{host} ({', '.join(checks)})" for host, checks in selection.excluded.items())
-    spare = f", {len(selection.spares)} healthy spares" if selection.spares else ""
-    outcome = "met" if selection.code == Exit.HEALTHY else "not met"
-    return [f"--need {selection.need}: {outcome}{spare}{'; left out: ' if out else ''}{out}"]
+    def _decide_and_report(self, gathered: Gathered) -> int:
+        verdict = decide(gathered, self.options)
+        if verdict.selection is not None:
+            unwritten = write_node_files(verdict.selection, self.options)
+            verdict = with_unwritten_lists(verdict, self.options, unwritten)
+        return self._report(verdict)
 
+    def _report(self, verdict: PreflightVerdict) -> int:
+        """Files, the line, advice, and the same verdict for the other processes of this host. Returns the exit code."""
+        self.progress.heartbeat.close()
+        if self.options.redact:
+            verdict = with_redacted_report(verdict, self.progress.aliases())
+        self.verdict = verdict
+        self.reporter.write_files(verdict, self.progress.events)
+        self.reporter.print_line(verdict)
+        if not self.options.quiet:
+            print_advice(verdict)
+        if self.progress.leader is not None:
+            until = self.budget.end if verdict.code < 128 else time.monotonic()
+            with self.progress.leader as leader:
+                leader.announce(verdict.exit_code, self.reporter.line, until)
+        return verdict.exit_code
 
-def _signal_code(stop: BaseException) -> int:
-    return stop.code if isinstance(stop, SystemExit) and isinstance(stop.code, int) else Exit.INTERRUPTED
+    def _print_line(self, verdict: PreflightVerdict) -> int:
+        """Only the line: there is no time for more. Returns the exit code."""
+        self.reporter.print_line(verdict)
+        return verdict.exit_code
 
+    def _finish_not_ready(self, why: str, code: int, cause: str) -> int:
+        """Nothing can be evaluated: bad input, or a platform that is not ready."""
+        print(f"doctor: {why}", file=sys.stderr)
+        self.progress.add_notes(why)
+        return self._report(self._unevaluated(why, code, cause))
 
-def process_start_time() -> float:
-    """The monotonic clock when this process was started."""
-    from doctor.preflight.deadline import process_age
+    def _finish_interrupted(self, stop: BaseException) -> int:
+        """A signal: what had been read by then is evaluated."""
+        if self.verdict is not None:
+            return self._print_line(self.verdict)
+        gathered = gather_partial(self.options, self.environ, self.budget, self.progress, stop)
+        if gathered is not None:
+            return self._decide_and_report(gathered)
+        why, checks = "interrupted before any host was checked", self.progress.gathered.selected_checks
+        return self._report(self._unevaluated(why, signal_exit_code(stop), "interrupted", checks))
 
-    return time.monotonic() - process_age()
+    def _finish_after_bug(self, error: Exception) -> int:
+        from doctor.session.console import report_own_bug
 
+        code = report_own_bug(error)
+        self.progress.add_notes(f"a bug of doctor itself ended the run: {type(error).__name__}")
+        return self._report(self._unevaluated("a bug of doctor itself ended the run", code, "doctor-bug"))
 
-def run_preflight(options: PreflightOptions) -> int:
-    """Runs one preflight of this process and its environment."""
-    return Preflight(options, os.environ, process_start_time()).run()
+    def _unevaluated(self, why: str, code: int, cause: str, checks: Sequence[Check] = ()) -> PreflightVerdict:
+        seconds = self.budget.elapsed_seconds()
+        return decide_unevaluated(self.progress.gathered, self.options, why, code, cause, seconds, checks)

@@ -94,9 +94,7 @@ class _HostSearch:
                 break
             report, part = self._evaluate_subset(self.remaining_hosts if newly_excluded else self._first())
         else:
-            return self._not_enough(
-                f"still not settled after {MAX_ROUNDS} judgements; expected a smaller fleet to agree"
-            )
+            return self._not_enough(f"no stable selection of hosts after {MAX_ROUNDS} evaluations")
         if len(self.remaining_hosts) < self.need:
             return self._not_enough(f"{_hosts(len(self.remaining_hosts))} healthy, {self.need} needed")
         return self._selection(report, part, writes_table)
@@ -119,7 +117,7 @@ class _HostSearch:
             return self.evaluate(part), part
         if not self.smoke_passed:
             others = ", ".join(list(self.excluded)[:3]) or "the spares"
-            part = subset(self.run, hosts, {"not_started": f"it has to be made again without {others}"})
+            part = subset(self.run, hosts, {"not_started": f"it has to run again without {others}"})
             return self.evaluate(part), part
         part = subset(self.run, hosts, {})
         return _with_smoke(self.evaluate(part), self.report), part
@@ -131,7 +129,7 @@ class _HostSearch:
             obstacle = master_obstacle(self.run, hosts, self.master_host, self.excluded)
             obstacles += [obstacle] if obstacle else []
             if "text" in part.rank_table and not writes_table:
-                obstacles.append("the rank table names hosts that are left out; expected a reduced one to be written")
+                obstacles.append("the rank table lists excluded hosts; expected a reduced table to be written")
         if code or obstacles:
             code = self.rules.code(self.report) or code or Exit.FAILED
         spare = tuple(host for host in self.remaining_hosts if host not in hosts)
@@ -170,7 +168,7 @@ def _smoke_passed(report: Report, rules: FailureRules) -> bool:
 
 
 def _with_smoke(part: Report, full_report: Report) -> Report:
-    """``part`` with what the smoke run of all hosts came to."""
+    """``part`` with the result of the smoke run of all hosts."""
     smoke = {
         outcome.check: _restricted_to(outcome, part.hosts)
         for outcome in full_report.outcomes

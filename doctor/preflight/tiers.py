@@ -1,4 +1,4 @@
-"""How deep a preflight looks, and how long it may take by default. Pure."""
+"""Tiers of a preflight: which checks run, and the default time limit. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A rank table out of what the hosts say of themselves: whole, or not at all. Pure."""
+"""Builds a rank table from the hosts' facts; none if any host is incomplete. Pure."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ REQUIRED_FACTS: tuple[type[Fact], ...] = (
     SuperPodId,
     SuperDevices,
 )
-"""All that a rank table is made of."""
+"""The data of a rank table."""
 
 
 class BuiltRankTable(msgspec.Struct, frozen=True):
@@ -46,7 +46,7 @@ class BuiltRankTable(msgspec.Struct, frozen=True):
 
 
 class _HostEntry(msgspec.Struct, frozen=True):
-    """What the table says of one host."""
+    """The table's entry of one host."""
 
     server_id: str
     npus: tuple[int, ...]

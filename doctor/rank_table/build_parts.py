@@ -26,11 +26,11 @@ Npus = Mapping[str, tuple[int, ...]]
 
 
 class BuildProblem(msgspec.Struct, frozen=True):
-    """What stands against making a table, in one line."""
+    """One reason why no table can be built, in one line."""
 
     text: str
     wrong: bool = False
-    """It is known that this is not as it must be; else it could not be told."""
+    """True: this is certainly wrong. False: it could not be determined."""
     host: str = ""
 
 
@@ -199,7 +199,7 @@ def _host_addresses(
             addresses[npu] = str(device_addresses.by_npu[npu].ip)
         elif npu not in device_addresses.unset:
             finder.add_problem(
-                host, f"NPU {npu}: {device_addresses.unread.get(f'NPU {npu}', 'hccn_tool did not tell its address')}"
+                host, f"NPU {npu}: {device_addresses.unread.get(f'NPU {npu}', 'hccn_tool did not report its address')}"
             )
         elif needed:
             finder.add_problem(host, f"NPU {npu} has no device IP; expected one (device-ip-unset)", wrong=True)
@@ -237,7 +237,7 @@ def server_id(finder: FactFinder, host: str, ip: str, names: Mapping[str, str]) 
         return ip or validate_host(names.get(host, ""), "the host's own name")
     except InventoryError:
         finder.add_problem(
-            host, "which host this is cannot be told: it has no single address and no name; expected HOSTS to name it"
+            host, "the host cannot be identified: it has no single address and no name; expected its name in HOSTS"
         )
         return ""
 

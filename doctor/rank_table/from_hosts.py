@@ -20,7 +20,7 @@ from doctor.rank_table.run_subset import subset
 
 
 def verify(file: RankTableFile, launch: LaunchConfig = LaunchConfig()) -> tuple[str, ...]:
-    """What stands against the table, a line for each check; empty when it can be used.
+    """The failed checks of the table, one line each; empty when it is valid.
 
     Every check that needs nothing but the table is asked. Warnings stand against no table, and neither does what
     cannot be told without hosts; what cannot be read does.
@@ -35,7 +35,7 @@ def verify(file: RankTableFile, launch: LaunchConfig = LaunchConfig()) -> tuple[
 
 
 def needs_table_only(check: Check) -> bool:
-    """It looks at the rank table, and at nothing that only hosts can tell."""
+    """The check needs only the rank table, and no fact of a host."""
     needs = {need.type for need in check.needs if not need.optional}
     return bool(needs & {RankTable, RankTableFile}) and needs <= {RankTable, RankTableFile, LaunchConfig}
 
@@ -69,7 +69,7 @@ def reduce_verified(run: Run, hosts: Sequence[str], path: str) -> str:
     problems = verify(RankTableFile(path, table["text"], link_target=link), LaunchConfig(product=product))
     if problems:
         more = f", and {len(problems) - 1} more" if len(problems) > 1 else ""
-        raise ReductionError(f"the reduced rank table does not pass our own checks: {problems[0]}{more}")
+        raise ReductionError(f"the reduced rank table fails doctor's own checks: {problems[0]}{more}")
     return table["text"]
 
 
@@ -81,7 +81,7 @@ def build_verified(
     devices: Sequence[int],
     names: Mapping[str, str],
 ) -> BuiltRankTable:
-    """A table made from what the hosts say, fit to be written to ``path``.
+    """A validated table built from the hosts' facts, for ``path``.
 
     Raises: NotMade.
     """

@@ -63,10 +63,10 @@ def _kept_server_ids(
     strange = [host for host in hosts if host not in servers_by_host]
     if strange:
         raise ReductionError(
-            f"it does not list {', '.join(limit_items(strange, 4))}; expected an entry for every host that stays"
+            f"it does not list {', '.join(limit_items(strange, 4))}; expected an entry for every remaining host"
         )
     if not hosts:
-        raise ReductionError("no host stays; expected at least one")
+        raise ReductionError("no host remains; expected at least one")
     keep = {server.server_id for servers in servers_by_host.values() for server in servers}
     others = [
         s
@@ -74,7 +74,7 @@ def _kept_server_ids(
         if s.server_id in keep and not any(s in host_servers for host_servers in servers_by_host.values())
     ]
     if "" in keep or others:
-        raise ReductionError("entries have the same server_id, or none; expected one of its own for every host")
+        raise ReductionError("entries have the same server_id, or none; expected a unique one for every host")
     return keep
 
 
@@ -133,10 +133,10 @@ def _renumber(entries: list[JsonObject]) -> None:
     for entry in entries:
         rank_id = entry.get("rank_id")
         if not (isinstance(rank_id, str) and re.fullmatch(r"[0-9]{1,10}", rank_id, re.ASCII)):
-            raise ReductionError("a rank_id is missing or no whole number; expected one in every entry that stays")
+            raise ReductionError("a rank_id is missing or not a whole number; expected one in every remaining entry")
         numbers.append(int(rank_id))
     if len(set(numbers)) < len(numbers):
-        raise ReductionError("a rank_id is there twice; expected each once, for their order is kept")
+        raise ReductionError("duplicate rank_id; expected each once, since their order is kept")
     place = {number: rank for rank, number in enumerate(sorted(numbers))}
     for entry, number in zip(entries, numbers, strict=True):
         entry["rank_id"] = _spelled_like(entry["rank_id"], place[number])
@@ -150,7 +150,7 @@ def _to_json(tree: JsonObject, text: str) -> str:
         steps = min(max(len(indent[1].expandtabs(4)), 1), 8) if indent else 0
         return msgspec.json.format(encoded, indent=steps).decode() + "\n"
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
-        raise ReductionError("it holds what is no JSON text or number; expected plain JSON") from None
+        raise ReductionError("it contains values that are not JSON; expected plain JSON") from None
 
 
 def _as_spelled(value: Any) -> Any:

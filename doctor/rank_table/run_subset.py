@@ -1,4 +1,4 @@
-"""A saved run as if some of its hosts had never been looked at. Pure."""
+"""A saved run restricted to some of its hosts. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from doctor.job import NotARankTable, read_rank_table
 from doctor.job.variables import TABLE_VARIABLES
 from doctor.rank_table.reduce import ReductionError, hosts_by_server, reduce_table
 
-_NOT_TRIED = Output("error", err="was tried with hosts alone that are left out")
+_NOT_TRIED = Output("error", err="was only tested with excluded hosts")
 
 
 def subset(run: Run, hosts: Sequence[str], smoke: Mapping[str, Any] | None = None) -> Run:

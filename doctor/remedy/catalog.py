@@ -26,7 +26,7 @@ def load_playbooks(folders: Sequence[Path] = (), checks: Sequence[Path] = ()) ->
         playbook = read_playbook(path, checks_by_name)
         if playbook.name in playbooks:
             first_path = file_name(Path(playbooks[playbook.name].path))
-            raise PlaybookError(f"{file_name(path)}:1: {playbook.name} is already there, in {first_path}")
+            raise PlaybookError(f"{file_name(path)}:1: {playbook.name} is already defined in {first_path}")
         playbooks[playbook.name] = playbook
     return list(playbooks.values())
 

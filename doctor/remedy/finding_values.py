@@ -1,4 +1,4 @@
-"""What a check's findings can fill into a playbook, read off the check's source without running it."""
+"""The values that a check's findings supply to playbooks, read from the check's source without running it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class FindingValues(NamedTuple):
 
 
 def read_finding_values(path: Path) -> FindingValues:
-    """What the check in one file supplies.
+    """The values that the check in one file supplies.
 
     That is the keywords of each ``Finding(...)``, and the placeholders of its templates and of its page: they also
     tell what comes out of ``**values`` and of a function that makes the findings.

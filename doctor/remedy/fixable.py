@@ -1,4 +1,4 @@
-"""Which checks `doctor fix` can mend by itself: a glance at the playbooks, for the line that names the command."""
+"""Which checks have an automatic fix, for the line with the fix command."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from doctor.engine.catalog import bundled_folder
 def fixable_checks(folder: Path | None = None) -> frozenset[str]:
     """The checks treated by a playbook that does something, and needs not be named to be applied.
 
-    A file that breaks the rules is passed over here: `doctor fix` says what is wrong with it.
+    An invalid file is skipped here; `doctor fix` reports what is wrong with it.
     """
     checks: set[str] = set()
     for path in (folder or bundled_folder("playbooks")).glob("*.toml"):

@@ -40,9 +40,7 @@ def read_playbook(path: Path, check_files: Mapping[str, Path]) -> Playbook:
         return reader.parse()
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "is not UTF-8 text"
-        raise PlaybookError(
-            f"{file_name(path)}: {printable_excerpt(why)}; expected a playbook that can be read"
-        ) from None
+        raise PlaybookError(f"{file_name(path)}: {printable_excerpt(why)}; expected a readable playbook") from None
 
 
 def file_name(path: Path) -> str:
@@ -81,7 +79,7 @@ class _PlaybookReader:
             raise PlaybookError(f"{file_name(self.path)}: expected a name of small letters, digits and dashes, .toml")
         if name in self.check_files or name in AREAS:
             kind = "a check" if name in self.check_files else "an area"
-            raise PlaybookError(f"{file_name(self.path)}: {name} is the name of {kind}; expected one of its own")
+            raise PlaybookError(f"{file_name(self.path)}: {name} is the name of {kind}; expected a unique name")
         return name
 
     def parse_toml(self) -> dict[str, Any]:
@@ -102,7 +100,7 @@ class _PlaybookReader:
         handle = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(handle, "rb") as file:
             if not stat.S_ISREG(os.fstat(handle).st_mode):
-                raise PlaybookError(f"{file_name(self.path)}: is no plain file; expected a playbook")
+                raise PlaybookError(f"{file_name(self.path)}: is not a regular file; expected a playbook")
             data = file.read(MAX_BYTES + 1)
         if len(data) > MAX_BYTES:
             raise PlaybookError(f"{file_name(self.path)}: is longer than {MAX_BYTES} bytes; expected a playbook")
@@ -126,7 +124,7 @@ class _PlaybookReader:
                 hint = did_you_mean(check, self.check_files) or "; `doctor list` names them all"
                 self.refuse("treats", 0, f"no check is named {quote(check)}{hint}", check)
             if names.count(check) > 1:
-                self.refuse("treats", 0, f"{check} stands there twice", check)
+                self.refuse("treats", 0, f"{check} is listed twice", check)
         return tuple(names)
 
     def parse_steps(self, document: Mapping[str, Any]) -> tuple[PlaybookStep, ...]:
@@ -139,7 +137,7 @@ class _PlaybookReader:
         self.check_keys(row, _STEP_KEYS, number)
         values = {key: self.typed_value(row, key, _STEP_KEYS[key], number) for key in row}
         if "say" not in values:
-            self.refuse("say", number, "is missing; expected one line that says what is done")
+            self.refuse("say", number, "is missing; expected one line that describes the step")
         for key, value in values.items():
             if value == "" and key != "text":
                 self.refuse(key, number, "is empty; leave it out")
@@ -165,7 +163,7 @@ class _PlaybookReader:
             return read_finding_values(self.check_files[check])
         except (OSError, SyntaxError, ValueError, RecursionError) as error:
             self.refuse(
-                "treats", 0, f"what {check} supplies cannot be read: {printable_excerpt(str(error), 200)}", check
+                "treats", 0, f"the values of {check} cannot be read: {printable_excerpt(str(error), 200)}", check
             )
 
     def check_placeholder(
@@ -178,7 +176,7 @@ class _PlaybookReader:
         if key in COMMAND_KEYS and is_single_placeholder(getattr(step, key)):
             for check, offer in values_by_check.items():
                 if name not in offer.commands:
-                    self.refuse(key, step.number, f"{{{name}}} is a whole command on no page of {check}")
+                    self.refuse(key, step.number, f"{{{name}}} is not a complete command on the page of {check}")
 
     def refuse(self, key: str, step: int, why: str, word: str = "") -> NoReturn:
         """Raises: BadPlaybook at the line of the key, or of the ``word`` in its value."""

@@ -15,7 +15,7 @@ WHO = ("host admin", "job owner", "network", "vendor")
 RISKS = ("none", "low", "interrupts-jobs", "reboot")
 """From what harms nothing to what ends every job on the host."""
 ALWAYS_SUPPLIED = frozenset(("host", "hosts"))
-"""What every finding supplies: the host that is mended, and all that the finding blames."""
+"""Values of every finding: the host that is fixed, and all blamed hosts."""
 TEMPLATE_KEYS = ("say", "only", "before", "run", "undo", "file", "line", "replaces", "text", "remove")
 COMMAND_KEYS = ("only", "before", "run", "undo")
 
@@ -33,7 +33,7 @@ class PlaybookStep(msgspec.Struct, frozen=True):
     run: str = ""
     undo: str = ""
     changes: bool = True
-    """Not, where `run` only looks."""
+    """False if `run` only reads."""
     file: str = ""
     line: str = ""
     """A line that is in the file afterwards, in the place of those that `replaces` matches, else at the end."""
@@ -62,7 +62,7 @@ class Playbook(msgspec.Struct, frozen=True):
     root: bool = False
     persistent: bool = False
     explicit: bool = False
-    """Only when it is named."""
+    """Used only when it is named."""
     note: str = ""
     steps: tuple[PlaybookStep, ...] = ()
 

@@ -1,7 +1,7 @@
 """A finding's values, filled into commands, files and sentences.
 
-A value is foreign text. In a command it stays one word of it, in a file one line of it, in a path one part of it;
-where that cannot be had, nothing is filled and `TemplateError` says why.
+A value is untrusted text. In a command it stays one word, in a file one line, in a path one part. If that is not
+possible, nothing is filled in, and `TemplateError` gives the reason.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _quoted_words(template: str, spot: Placeholder, values: Mapping[str, Any]) -
         bad = next((word for word in shell_words if word.startswith("-")), None)
     if bad is not None:
         raise TemplateError(
-            f"{{{spot.name}}} is {_quote_value(bad)}; expected a word that no program takes for an option"
+            f"{{{spot.name}}} is {_quote_value(bad)}; expected a word that does not begin like an option"
         )
     return " ".join(quote_value(word, spot.context if spot.context in "'\"" else "") for word in shell_words)
 
@@ -94,7 +94,7 @@ def fill_path(template: str, values: Mapping[str, Any]) -> str:
     def put(match: re.Match[str]) -> str:
         part = " ".join(_one_line(match[1], values))
         if "/" in part or part in ("", ".", ".."):
-            raise TemplateError(f"{{{match[1]}}} is {_quote_value(part)}; expected a part of a file's name")
+            raise TemplateError(f"{{{match[1]}}} is {_quote_value(part)}; expected a part of a file name")
         return part
 
     return PLACEHOLDER.sub(put, template)
@@ -119,7 +119,7 @@ def _value_texts(name: str, values: Mapping[str, Any]) -> list[str]:
 
 def _value(name: str, values: Mapping[str, Any]) -> Any:
     if name not in values:
-        raise TemplateError(f"the finding does not tell {{{name}}}")
+        raise TemplateError(f"the finding has no value for {{{name}}}")
     return values[name]
 
 

@@ -1,4 +1,4 @@
-"""What makes a playbook one that may be run as root on many hosts; each break of a rule by its key."""
+"""Safety rules for playbooks, which may run as root on many hosts; violations by key."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _UNQUOTABLE_CONTEXTS = {
 def step_violations(step: PlaybookStep) -> Iterator[Broken]:
     """All that is wrong with one step by itself."""
     if not step.say.strip() or "\n" in step.say:
-        yield "say", "expected one line that says what is done"
+        yield "say", "expected one line that describes the step"
     if step.run and step.file:
         yield "file", "this step has a run already; expected one of the two"
     yield from _command_violations(step)
@@ -48,7 +48,7 @@ def step_violations(step: PlaybookStep) -> Iterator[Broken]:
         yield from ((key, why) for why in _shell_problems(getattr(step, key)))
     for key, text in templates(step).items():
         if BEFORE in placeholder_names(text) and key not in ("run", "undo"):
-            yield key, "{before} is known in run and undo alone"
+            yield key, "{before} is available only in run and undo"
 
 
 def _command_violations(step: PlaybookStep) -> Iterator[Broken]:
@@ -58,12 +58,12 @@ def _command_violations(step: PlaybookStep) -> Iterator[Broken]:
             yield "changes", "expected only beside run"
         return
     if step.changes and not step.undo:
-        yield "run", "changes something and has no undo; expected undo, or changes = false where it only looks"
+        yield "run", "changes something and has no undo; expected undo, or changes = false for a read-only step"
     if step.undo and not step.changes:
         yield "undo", "changes = false leaves nothing to undo; expected one of the two"
     uses = [key for key in ("run", "undo") if BEFORE in placeholder_names(getattr(step, key))]
     if uses and not step.before:
-        yield uses[0], "{before} is what before prints, and there is none"
+        yield uses[0], "{before} is the output of before, which is missing"
 
 
 def _file_violations(step: PlaybookStep) -> Iterator[Broken]:
@@ -95,7 +95,7 @@ def _pattern_problems(pattern: str) -> Iterator[str]:
     try:
         re.compile(fill_pattern(pattern, dict.fromkeys(placeholder_names(pattern), "x")), re.ASCII)
     except (re.error, RecursionError, OverflowError) as error:
-        yield f"no regular expression: {error}"
+        yield f"not a regular expression: {error}"
 
 
 def _shell_problems(command: str) -> Iterator[str]:

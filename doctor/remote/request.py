@@ -1,4 +1,4 @@
-"""The controller's side of a program on a host: what is sent to it, and how its answers are told from other output."""
+"""The controller's side of a program on a host: its request, and how its answers are separated from other output."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from doctor.remote.runtime import framing
 
 
 class Request(msgspec.Struct, frozen=True):
-    """What starts a program on a host."""
+    """The start command and input of a program on a host."""
 
     command: str
     """For the login shell."""

@@ -27,7 +27,7 @@ def write(text: str) -> None:
 
 
 def report_own_bug(error: Exception) -> int:
-    """Says so in one line, keeps the traceback in a file, and returns the exit code."""
+    """Reports it in one line, saves the traceback in a file, and returns the exit code."""
     import tempfile
     import traceback
 

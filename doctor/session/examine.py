@@ -35,13 +35,13 @@ if TYPE_CHECKING:
 
 
 class ExamineOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How hosts are looked at, and how long they may take."""
+    """Options of a check, and its time limits."""
 
     transport: str = "ssh"
     ssh: SshOptions = SshOptions()
     sudo: bool = False
     within: str = ""
-    """Words put before what must look where the job runs: ``docker exec -i NAME``."""
+    """Command prefix that enters the job's container: ``docker exec -i NAME``."""
     timeout: float = 60.0
     """Seconds for a host's answer, once connected."""
     budget: float = 0.0
@@ -49,19 +49,19 @@ class ExamineOptions(msgspec.Struct, frozen=True, kw_only=True):
     workers: int = 0
     """Hosts at once; 0 is as many as the limit on open files allows, up to 256."""
     launch: dict[str, Any] = {}
-    """What the command line says of the job: the keywords of `doctor.job.Launch.from_environment`."""
+    """Job settings of the command line: the keywords of `doctor.job.Launch.from_environment`."""
     smoke: Any = None
     """A `doctor.smoke.plan.SmokeOptions` for the smoke run that follows; None makes none."""
 
 
 class Examination(msgspec.Struct, frozen=True):
-    """A run and what was judged of it; ``stopped`` is the signal's exception when it was cut short."""
+    """A run and its report; ``stopped`` is the signal's exception when it was interrupted."""
 
     run: Run
     report: Report
     stopped: BaseException | None = None
     smoke_rejection: str = ""
-    """Why the smoke run that was wished for cannot be."""
+    """Why the requested smoke run is impossible."""
 
 
 def examine(
@@ -74,7 +74,7 @@ def examine(
     progress: RecordCallback = lambda host, record: None,
     stage: StageCallback = lambda name, seconds: None,
 ) -> Examination:
-    """Visits the hosts and judges what came. Never raises for what a host did.
+    """Reads the hosts and evaluates the checks. Never raises for a host's error.
 
     Raises: ValueError for options that contradict themselves; `doctor.transport.TransportError` never.
     """
@@ -146,7 +146,7 @@ def examine_partial(
     *,
     rank_table: str = "",
 ) -> Examination:
-    """What can be said with the records that there are; of every other host only why there is none."""
+    """Evaluates the existing records; every other host is unknown, with the reason."""
     absent_record = HostRecord(Visit("budget", why))
     complete = {host: records.get(host, absent_record) for host in inventory.hosts}
     run = _JobInput(inventory, options, environ, rank_table).run(_now(), time.monotonic(), complete, (), None, stopped)
@@ -154,7 +154,7 @@ def examine_partial(
 
 
 class _JobInput:
-    """What the command line and the environment say of the job, and the run that is made of it."""
+    """Job settings of the command line and the environment, and the run built from them."""
 
     def __init__(
         self, inventory: Inventory, options: ExamineOptions, environ: Mapping[str, str], rank_table: str
@@ -179,7 +179,7 @@ class _JobInput:
     ) -> Run:
         notes = [*self.inventory.notes, *warnings]
         if stopped is not None:
-            notes.append("interrupted: the report is of what had been read by then")
+            notes.append("interrupted: the report covers only what was read until then")
         return Run(
             SCHEMA,
             self.inventory.source,
@@ -267,7 +267,7 @@ def _intent(launch: Mapping[str, Any], table: Mapping[str, str], smoke: Mapping[
 def smoke_run(saved: Mapping[str, Any]) -> SmokeRun | Absent:
     """The smoke run out of a `Run`'s field."""
     if not saved:
-        return Absent("no smoke run was made; doctor smoke makes one")
+        return Absent("no smoke run; run doctor smoke for one")
     if "not_started" in saved:
         return Unreadable(f"the smoke run was not started: {saved['not_started']}")
     try:
@@ -277,7 +277,7 @@ def smoke_run(saved: Mapping[str, Any]) -> SmokeRun | Absent:
 
 
 def _probe_inputs(hosts: Sequence[str], intent: Intent, table: Mapping[str, str]) -> dict[str, Any]:
-    """What the probes on the hosts are told."""
+    """Inputs of the probes on the hosts."""
     launch = intent[LaunchConfig]
     assert isinstance(launch, LaunchConfig)
     path = table.get("path", "")

@@ -1,4 +1,4 @@
-"""What a command that judges hosts puts out: the report, the exit code, the saved run."""
+"""Output of the commands that evaluate hosts: the report, the exit code, the saved run."""
 
 from __future__ import annotations
 
@@ -6,14 +6,11 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple, NoReturn
-
-import typer
+from typing import TYPE_CHECKING, Protocol
 
 from doctor.engine.errors import InputError, require_one_of
-from doctor.report.formats.registry import FORMATS
 from doctor.session.console import write
-from doctor.session.output_files import EventStreams, open_event_streams, requested_targets, write_files
+from doctor.session.output_files import EventStreams, open_event_streams, print_warning, requested_targets, write_files
 from doctor.session.policy import apply_policy, validate_settings
 
 if TYPE_CHECKING:
@@ -23,30 +20,34 @@ if TYPE_CHECKING:
     from doctor.session.examine import Examination
 
 
-FORMATS_HELP = f"To stdout or FILE: {', '.join(FORMATS)}; repeatable."
+class ReportOptions(Protocol):
+    """What is put out, and what makes a run fail: `doctor.cli.output_options.OutputOptions`."""
+
+    @property
+    def as_json(self) -> bool: ...
+    @property
+    def formats(self) -> Sequence[str]: ...
+    @property
+    def quiet(self) -> bool: ...
+    @property
+    def redact(self) -> bool: ...
+    @property
+    def save(self) -> Path | None: ...
+    @property
+    def config(self) -> Path | None: ...
+    @property
+    def strict(self) -> bool: ...
+    @property
+    def fail_on(self) -> str: ...
+    @property
+    def on_unknown(self) -> str: ...
+    @property
+    def color(self) -> str: ...
+    @property
+    def verbose(self) -> bool: ...
 
 
-class OutputOptions(NamedTuple):
-    """What is put out, and what makes a run fail."""
-
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout: short for -f json.")] = False
-    formats: Annotated[list[str], typer.Option("--format", "-f", metavar="FORMAT[=FILE]", help=FORMATS_HELP)] = []
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="On stdout only what -f puts there.")] = False
-    redact: Annotated[
-        bool, typer.Option("--redact", help="Pseudonyms for hosts, addresses and users; --save keeps the names.")
-    ] = False
-    save: Annotated[Path | None, typer.Option(metavar="FILE", help="Keep what the hosts said, for --from.")] = None
-    from_file: Annotated[Path | None, typer.Option("--from", metavar="FILE", help="Judge a saved run again.")] = None
-    config: Annotated[Path | None, typer.Option(metavar="FILE", help="Waivers, instead of doctor.toml.")] = None
-    strict: Annotated[bool, typer.Option("--strict", help="Exit 11 when there are warnings.")] = False
-    fail_on: Annotated[str, typer.Option(metavar="error|warning", help="What makes the run fail.")] = "error"
-    on_unknown: Annotated[str, typer.Option(metavar="fail|warn|ok", help="What an unknown outcome is.")] = "fail"
-    color: Annotated[str, typer.Option(metavar="auto|always|never", help="Colour.")] = "auto"
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Every check, every host, every reason.")] = False
-    debug: Annotated[bool, typer.Option("--debug", help="Show a traceback of our own bugs.")] = False
-
-
-def validate_output(output: OutputOptions, folders: Sequence[Path] = ()) -> None:
+def validate_output(output: ReportOptions, folders: Sequence[Path] = ()) -> None:
     """Raises: CommandError for options that cannot be followed. ``folders`` are those of ``--checks``."""
     require_one_of("--fail-on", output.fail_on, ("error", "warning"))
     require_one_of("--on-unknown", output.on_unknown, ("fail", "warn", "ok"))
@@ -67,30 +68,23 @@ def load_saved_run(path: Path) -> Run:
         raise InputError(f"--from {error}") from None
 
 
-def finish_replay(run: Run, selected: list[Check], catalog: list[Check], output: OutputOptions) -> NoReturn:
-    """Judges a saved run, and reports. Raises: typer.Exit with the exit code."""
+def replay_and_report(run: Run, selected: list[Check], catalog: list[Check], output: ReportOptions) -> int:
+    """Judges a saved run, and reports. Returns the exit code."""
     from doctor.session.examine import Examination, replay
 
-    finish(Examination(run, replay(run, selected)), catalog, output)
+    return save_and_report(Examination(run, replay(run, selected)), catalog, output)
 
 
 def start_events(
-    output: OutputOptions, hosts: Sequence[str], checks: Sequence[Check] = (), source: str = ""
+    output: ReportOptions, hosts: Sequence[str], checks: Sequence[Check] = (), source: str = ""
 ) -> EventStreams:
-    """Tells of the run while it goes on, where ``-f jsonl`` asks for it; for `finish`, too."""
+    """Tells of the run while it goes on, where ``-f jsonl`` asks for it; for `save_and_report`, too."""
     targets = requested_targets(output.formats, output.as_json)
     return open_event_streams(targets, hosts, [check.name for check in checks], source, output.redact)
 
 
-def finish(
-    examination: Examination, catalog: list[Check], output: OutputOptions, events: EventStreams | None = None
-) -> NoReturn:
-    """Saves and reports. Raises: typer.Exit with the exit code."""
-    raise typer.Exit(save_and_report(examination, catalog, output, events))
-
-
 def save_and_report(
-    examination: Examination, catalog: list[Check], output: OutputOptions, events: EventStreams | None = None
+    examination: Examination, catalog: list[Check], output: ReportOptions, events: EventStreams | None = None
 ) -> int:
     """Saves and reports. Returns the exit code. ``events`` have told of the run so far, if any have."""
     stopped = examination.stopped
@@ -105,7 +99,7 @@ def save_and_report(
     return int(code)
 
 
-def report_exit_code(report: Report, output: OutputOptions) -> int:
+def report_exit_code(report: Report, output: ReportOptions) -> int:
     """The exit code that the options give to a report."""
     from doctor.engine.exit_code import exit_code
 
@@ -113,7 +107,7 @@ def report_exit_code(report: Report, output: OutputOptions) -> int:
 
 
 def _save(path: Path, examination: Examination) -> None:
-    """Writes the run whole or not at all, readable for its owner alone. A failure is said, and changes no verdict."""
+    """Writes the run atomically, readable only by its owner. A failure is reported, and does not change the verdict."""
     import msgspec
 
     from doctor.config.atomic_write import write_atomic
@@ -124,14 +118,14 @@ def _save(path: Path, examination: Examination) -> None:
     try:
         write_atomic(path, msgspec.json.encode(run) + b"\n")
     except OSError as error:
-        typer.echo(f"doctor: --save {path}: {error.strerror}; the run was not saved", err=True)
+        print_warning(f"--save {path}: {error.strerror}; the run was not saved")
 
 
 def write_report(
     report: Report,
     catalog: Sequence[Check],
     code: int,
-    output: OutputOptions,
+    output: ReportOptions,
     events: EventStreams | None = None,
     aliases: Sequence[str] = (),
 ) -> None:
@@ -168,7 +162,7 @@ def _print(
     report: Report,
     checks_by_name: Mapping[str, Check],
     code: int,
-    output: OutputOptions,
+    output: ReportOptions,
     name: str,
     events: EventStreams | None,
 ) -> None:
@@ -197,7 +191,7 @@ def _print(
 
 
 def _fixable_checks(report: Report) -> frozenset[str]:
-    """What `doctor fix` could mend; nothing is read where nothing is wrong."""
+    """The checks that `doctor fix` could fix; reads nothing if there are no findings."""
     if not any(outcome.findings for outcome in report.outcomes):
         return frozenset()
     from doctor.remedy.fixable import fixable_checks

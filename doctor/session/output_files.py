@@ -31,7 +31,7 @@ def requested_targets(formats: Sequence[str], as_json: bool = False) -> tuple[Fo
 
 
 def write_files(targets: Sequence[FormatTarget], report: Report, context: RenderContext) -> None:
-    """Each format's file, whole or not at all. A failure is said, and changes no verdict."""
+    """Writes each format's file atomically. A failure is reported, and does not change the verdict."""
     from doctor.config.atomic_write import write_atomic
     from doctor.report.formats.registry import FILE_MODES, render_bytes
 
@@ -105,7 +105,7 @@ def open_event_streams(
 
 
 def _line_writer(path: str) -> Callable[[str], None] | None:
-    """Writes to a file line by line; what cannot be written is said once, and then let be."""
+    """Writes to a file line by line; a write error is reported once."""
     try:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     except OSError as error:
@@ -120,6 +120,6 @@ def _line_writer(path: str) -> Callable[[str], None] | None:
                 remaining = remaining[os.write(handle, remaining) :]
         except OSError as error:
             broken.append(error)
-            print_warning(f"-f jsonl={path}: {error.strerror}; it ends early")
+            print_warning(f"-f jsonl={path}: {error.strerror}; the file is incomplete")
 
     return put

@@ -1,4 +1,4 @@
-"""What site and job leave out of a verdict: ``doctor.toml`` and ``DOCTOR_SKIP``, for every command that judges."""
+"""Waivers and skipped checks: ``doctor.toml`` and ``DOCTOR_SKIP``, for every command that evaluates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``--redact``: pseudonyms for what a report names, the same ones in every run of one user."""
+"""``--redact``: pseudonyms in a report, the same in every run of one user."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def with_pseudonyms(report: Report, aliases: Iterable[str] = ()) -> Report:
 
     key, trouble = _cached_key()
     note = "names of hosts and users, and addresses, are pseudonyms"
-    note += f" of this run alone: the key could not be kept ({trouble})" if trouble else ""
+    note += f" of this run only: the key could not be saved ({trouble})" if trouble else ""
     hidden = redacted_report(report, key, aliases)
     return msgspec.structs.replace(hidden, notes=(*hidden.notes, note))
 
@@ -84,7 +84,7 @@ def _read(path: Path) -> bytes:
     with os.fdopen(handle, "rb") as file:
         status = os.fstat(handle)
         if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
-            raise OSError(0, "redact.key is not its owner's alone; expected a plain file of mode 0600")
+            raise OSError(0, "redact.key is readable by others; expected a regular file of mode 0600")
         data = file.read(KEY_BYTES + 1)
     if len(data) != KEY_BYTES:
         raise OSError(0, f"redact.key is damaged; expected {KEY_BYTES} bytes")

@@ -1,4 +1,4 @@
-"""What a smoke run is made of: the plan, what is seen of a rank, and what went wrong. Frozen values."""
+"""Data of a smoke run: the plan, observations of a rank, and failures. Frozen values."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import Literal
 
 import msgspec
 
+from doctor.engine.smoke_failures import FailureKind as FailureKind
 from doctor.engine.smoke_summary import Backend as Backend
 from doctor.engine.smoke_summary import Failure as Failure
-from doctor.engine.smoke_summary import FailureKind as FailureKind
-from doctor.smoke.programs.worker.constants import STAGES as STAGES
+from doctor.smoke.programs.recorder_page import STAGES as STAGES
 
 
 class Layout(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -49,14 +49,14 @@ class RankPlacement(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class SmokePlan(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Everything that agents and workers are told. It goes to them as JSON, and into the saved run."""
+    """All settings for agents and workers. It is sent to them as JSON, and stored in the saved run."""
 
     backend: Backend
     places: tuple[RankPlacement, ...]
     layouts: tuple[Layout, ...]
     stages: tuple[str, ...] = STAGES
     steps: int = 3
-    """Steps of each layout that are compared with the serial twin."""
+    """Steps of each layout that are compared with the reference run."""
     learn_steps: int = 10
     seed: int = 1
     max_bytes: int = 1 << 20
@@ -139,7 +139,7 @@ class Snapshot(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class SmokeRun(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The whole run as the supervisor saw it; what each rank said is in the hosts' own facts."""
+    """The run as observed by the supervisor; the reports of each rank are in the hosts' facts."""
 
     plan: SmokePlan
     failures: tuple[Failure, ...] = ()

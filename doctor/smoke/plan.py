@@ -24,7 +24,7 @@ _LAYOUT_FORM = "dp=4,tp=2,pp=1, then zero=1, acc=2 or recompute as wished"
 
 
 class PlanHost(msgspec.Struct, frozen=True):
-    """What a plan needs to know of a host."""
+    """Data of a host for the plan."""
 
     devices: Mapping[str, Sequence[int]] = {}
     """Numbers of its accelerators: ``npu``, ``gpu``."""
@@ -35,7 +35,7 @@ class PlanHost(msgspec.Struct, frozen=True):
 
 
 class SmokeOptions(msgspec.Struct, frozen=True):
-    """What the user asked for; empty values are left to the plan."""
+    """Options of the user; empty values are left to the plan."""
 
     backend: Backend | None = None
     ranks_per_host: int = 0
@@ -128,12 +128,12 @@ def _layout_values(text: str) -> dict[str, int]:
         if name not in ("dp", "tp", "pp", "zero", "acc", "recompute"):
             raise ValueError(f"layout {text!r}: {name!r} is not a part of a layout; expected {_LAYOUT_FORM}")
         if name in values:
-            raise ValueError(f"layout {text!r}: {name} is there twice; expected each part once")
+            raise ValueError(f"layout {text!r}: {name} appears twice; expected each part once")
         if not equals and name in ("zero", "recompute"):
             number = "1"
         least = 0 if name in ("zero", "recompute") else 1
         if not re.fullmatch(r"[0-9]{1,6}", number, re.ASCII) or int(number) < least:
-            raise ValueError(f"layout {text!r}: {name}={number}; expected a whole number from {least} on")
+            raise ValueError(f"layout {text!r}: {name}={number}; expected a whole number of at least {least}")
         values[name] = int(number)
     return values
 
@@ -178,7 +178,7 @@ def _placements(hosts: Mapping[str, PlanHost], backend: Backend, options: SmokeO
 def _devices(name: str, host: PlanHost, backend: Backend, options: SmokeOptions) -> tuple[int, ...]:
     if backend == "gloo" and options.devices:
         raise ValueError(
-            f"devices {_format_numbers(options.devices)} are asked for, and gloo runs on CPUs; expected nccl or hccl"
+            f"devices {_format_numbers(options.devices)} are requested, but gloo runs on CPUs; expected nccl or hccl"
         )
     if backend == "gloo":
         return ()

@@ -1,12 +1,66 @@
-"""What agents say, line by line, checked before anything is made of it: hosts are not trusted."""
+"""The wire format of a smoke run: what workers emit, what agents send, and what agents are ordered to do.
+
+- `WorkerEvent`: a line of JSON that a worker writes for its agent, told apart by ``ev``. An event that a check reads is
+  defined beside its fact in `doctor.facts.smoke`; those of the run itself are here.
+- `AgentMessage`: a line of an agent. It carries an event, or an answer, under a key of its own.
+- `AgentOrder`: a line to an agent, told apart by ``do``. `AgentRequest` is the first one.
+
+Every line is checked before it is used: hosts are not trusted.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Union
 
 import msgspec
 
+from doctor.facts import smoke as facts
+from doctor.facts.smoke.events import RankEvent as RankEvent
+from doctor.facts.smoke.events import StageFact
 from doctor.smoke.model import Snapshot
+
+# -- workers
+
+
+class GroupFormed(RankEvent, frozen=True, tag="group"):
+    """The rank knows a process group that it is a member of."""
+
+    gid: int
+    name: str
+    ranks: tuple[int, ...]
+    """Global ranks."""
+
+
+class StageFinished(RankEvent, frozen=True, tag="stage"):
+    """The rank is through a stage."""
+
+    stage: str
+    seconds: float
+
+
+class RankDone(RankEvent, frozen=True, tag="done"):
+    """The rank has nothing more to do."""
+
+
+STAGE_FACTS: tuple[type[StageFact], ...] = (
+    facts.SmokeStart,
+    facts.SmokeCollectives,
+    facts.SmokePairs,
+    facts.SmokeTraining,
+    facts.SmokeLearning,
+    facts.SmokeLoader,
+    facts.SmokePace,
+    facts.SmokeNative,
+)
+"""Every fact that is made of events."""
+
+RUN_EVENTS: tuple[type[RankEvent], ...] = (GroupFormed, StageFinished, RankDone)
+"""What only the run itself reads."""
+
+EVENT_TYPES: tuple[type[RankEvent], ...] = (*(kind for fact in STAGE_FACTS for kind in fact.event_types), *RUN_EVENTS)
+"""All that a worker can emit."""
+
+# -- agents
 
 
 class AgentHello(msgspec.Struct, frozen=True):
@@ -30,7 +84,7 @@ class AgentHello(msgspec.Struct, frozen=True):
 
 
 class AgentBye(msgspec.Struct, frozen=True):
-    """All that an agent started is gone, but for what is named."""
+    """All that an agent started has ended, but for what is named."""
 
     left: list[tuple[int, str, str]] = []
     """Process id, state letter, command line."""
@@ -43,47 +97,101 @@ class AgentMessage(msgspec.Struct, frozen=True):
 
     hello: AgentHello | None = None
     event: msgspec.Raw = msgspec.Raw()
+    """A worker's line as it is: see `parse_event`."""
     snaps: tuple[Snapshot, ...] | None = None
     late: float = 0.0
     """Seconds that the agent waited for a CPU."""
     evidence: tuple[tuple[int, str, int, int, int], ...] = ()
     """Rank, its peer's address and port, unacknowledged bytes, retransmits."""
     stacks: dict[int, str] | None = None
+    """By rank."""
     sockets: tuple[tuple[int, str, int, int, int], ...] | None = None
+    """Established connections, like ``evidence``."""
     listening: tuple[tuple[int, str, int], ...] = ()
+    """Rank, address, port."""
     probes: tuple[tuple[str, int, str, float], ...] | None = None
+    """Address, port, result, seconds."""
     fault: str = ""
     bye: AgentBye | None = None
 
 
-class WorkerEvent(msgspec.Struct, frozen=True):
-    """The parts of a rank's events that the run itself needs; the rest is for the facts."""
-
-    ev: str
-    rank: int
-    stage: str = ""
-    status: int = 0
-    gid: int = 0
-    name: str = ""
-    ranks: tuple[int, ...] = ()
-    layout: int = -1
-    kind: str = ""
-    text: str = ""
-    problem: str = ""
-    tail: str = ""
-    log: str = ""
+# -- orders
 
 
-class Imported(msgspec.Struct, frozen=True):
+class MeetingPoint(msgspec.Struct, frozen=True):
+    """Whether the ranks meet on the agent's host, and at which port (0: a free one)."""
+
+    listen: bool = False
+    port: int = 0
+
+
+class AgentRequest(msgspec.Struct, frozen=True):
+    """The first line to an agent: what marks its lines, and the `Prepare` that needs no order."""
+
+    marker: str
+    prepare: MeetingPoint
+
+
+class AgentOrder(msgspec.Struct, frozen=True, tag_field="do"):
+    """A line to an agent. Its fields are the parameters of the agent's method."""
+
+
+class Prepare(AgentOrder, frozen=True, tag="prepare"):
+    """Bind the port that the ranks meet at; answered by ``hello``."""
+
+    listen: bool
+    port: int
+
+
+class Start(AgentOrder, frozen=True, tag="start"):
+    """Start these ranks."""
+
+    plan: dict[str, Any]
+    mine: tuple[int, ...]
+    worker: str
+    """The worker's text; empty where the agent has its own."""
+    master: tuple[str, int]
+    python: str
+    hosts_store: bool
+    start: str
+    """``fork``: one interpreter becomes all ranks; ``exec``: one for each."""
+    seconds: float
+    """The agent's time limit."""
+
+
+class Stay(AgentOrder, frozen=True, tag="stay"):
+    """The controller is still there."""
+
+
+class DumpStacks(AgentOrder, frozen=True, tag="stacks"):
+    """Answered by ``stacks``."""
+
+
+class ListSockets(AgentOrder, frozen=True, tag="sockets"):
+    """Answered by ``sockets`` and ``listening``."""
+
+
+class Probe(AgentOrder, frozen=True, tag="probe"):
+    """Connect to these addresses and ports; answered by ``probes``."""
+
+    targets: list[tuple[str, int]]
     seconds: float
 
 
+class End(AgentOrder, frozen=True, tag="end"):
+    """End all ranks and yourself; answered by ``bye``."""
+
+
+ORDER_TYPES: tuple[type[AgentOrder], ...] = (Prepare, Start, Stay, DumpStacks, ListSockets, Probe, End)
+
+# -- reading and writing
+
 _MESSAGE_DECODER = msgspec.json.Decoder(AgentMessage)
-_EVENT_DECODER = msgspec.json.Decoder(WorkerEvent)
+_EVENT_DECODER: msgspec.json.Decoder[RankEvent] = msgspec.json.Decoder(Union[EVENT_TYPES])  # noqa: UP007
 
 
 class InvalidMessage(Exception):
-    """A line that no agent of ours would say; the text says why."""
+    """A line that no agent of ours would send; the text says why."""
 
 
 def parse_message(data: bytes) -> AgentMessage:
@@ -94,9 +202,18 @@ def parse_message(data: bytes) -> AgentMessage:
         raise InvalidMessage(str(error)) from None
 
 
-def parse_event(raw: msgspec.Raw) -> tuple[WorkerEvent, dict[str, Any]]:
-    """The event's known part, and all of it. Raises: InvalidMessage."""
+def parse_event(raw: msgspec.Raw | bytes) -> RankEvent:
+    """The event, as one of `EVENT_TYPES`. Raises: InvalidMessage."""
     try:
-        return _EVENT_DECODER.decode(raw), msgspec.json.decode(raw, type=dict[str, Any])
+        return _EVENT_DECODER.decode(raw)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise InvalidMessage(str(error)) from None
+
+
+def encode_order(order: AgentOrder | AgentRequest) -> bytes:
+    """The line, without its end.
+
+    >>> encode_order(Probe([("10.0.0.1", 22)], 0.6))
+    b'{"do":"probe","targets":[["10.0.0.1",22]],"seconds":0.6}'
+    """
+    return msgspec.json.encode(order)

@@ -1,7 +1,7 @@
 """Ways to a host. Two verbs: ``run(host, command, stdin, timeout)``, and ``talk(host, command)`` for what goes on.
 
 `local`, `ssh` (paramiko), `openssh` (the ssh binary) and `replay` (a saved run) follow `Transport`.
-A transport knows nothing of facts or checks; it carries bytes and says in plain words why it could not.
+A transport does not depend on facts or checks; it carries bytes, and reports in one sentence why it could not.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class CommandResult(msgspec.Struct, frozen=True):
 class TransportError(Exception):
     """The command could not be run to its end on the host.
 
-    ``text`` is one plain sentence for that host, without its name; ``hint`` a command or setting that mends it,
+    ``text`` is one plain sentence for that host, without its name; ``hint`` a command or setting that fixes it,
     or empty. ``partial_result`` is what had come until then.
     """
 
@@ -77,7 +77,7 @@ class RemoteSession(Protocol):
     def send(self, data: bytes) -> None:
         """Sends whole lines behind all others, from any thread, without waiting for them to go out.
 
-        Raises: Unreached, of kind lost when nobody hears them any more, timeout when too much waits to be sent.
+        Raises: TransportError, of kind lost when the other side is gone, timeout when too much waits to be sent.
         """
         ...
 
@@ -90,7 +90,7 @@ class RemoteSession(Protocol):
     def close(self, grace: float = 1.0) -> None:
         """Like `end`, then waits at most ``grace`` seconds for the program's end, and does without it after that.
 
-        From any thread. What the program says meanwhile is not heard.
+        From any thread. Output of the program in the meantime is dropped.
         """
         ...
 
@@ -109,7 +109,7 @@ class Transport(Protocol):
     """The verbs are called from many threads at once, one call a host at a time."""
 
     warnings: list[str]
-    """What the user must know of how hosts are reached: fallbacks, settings that were not followed."""
+    """Notes for the user about the connections: fallbacks, ignored settings."""
 
     def run(self, host: str, command: str, stdin: bytes, timeout: float) -> CommandResult:
         """Runs ``command`` by the login shell of ``host``, feeds it ``stdin``, and waits for its end.

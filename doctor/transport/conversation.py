@@ -96,11 +96,12 @@ class LineSession:
         with self._lock:
             if self._finished or self._ending or self._input_broken:
                 raise self._error or transport_error(
-                    "lost", "the program there takes no more: it has ended, or was told to"
+                    "lost", "the program on the host accepts no input: it has ended, or was closed"
                 )
             if self._queued_bytes + len(data) > MAX_QUEUED:
                 raise transport_error(
-                    "timeout", f"{format_size(self._queued_bytes)} wait to be sent: the program there takes nothing in"
+                    "timeout",
+                    f"{format_size(self._queued_bytes)} wait to be sent: the program does not read its input",
                 )
             if data:
                 self._queue.append(memoryview(data))
@@ -174,7 +175,7 @@ class LineSession:
             *lines, rest = bytes(self._partial_line).split(b"\n")
             self._partial_line = bytearray(rest)
         if max(map(len, [*lines, self._partial_line])) > MAX_LINE:
-            raise transport_error("flood", f"it printed a line of more than {format_size(MAX_LINE)}, and was cut off")
+            raise transport_error("flood", f"it printed a line of more than {format_size(MAX_LINE)}, and was closed")
         return lines
 
     def _limit_rate(self) -> None:
@@ -184,7 +185,7 @@ class LineSession:
         self._credit = min(self._credit + RATE * (now - self._checked_at), BURST) - new_bytes
         self._counted_bytes, self._checked_at = self._channel.received_bytes, now
         if self._credit < 0:
-            raise transport_error("flood", f"it printed more than {format_size(RATE)} a second, and was cut off")
+            raise transport_error("flood", f"it printed more than {format_size(RATE)} a second, and was closed")
 
     def _send_queued(self) -> None:
         """Sends what goes out now, and the end of it all if that is next."""

@@ -9,7 +9,7 @@ import msgspec
 CONNECT_TIMEOUT = 10.0
 """Seconds to connect when neither the options nor the ssh configuration say otherwise."""
 MAX_OUTPUT = 8 << 20
-"""Bytes of stdout and stderr together that one command may say."""
+"""Output limit of one command, in bytes: stdout and stderr together."""
 _RESERVED_FILES = 64
 """Files that the program has open beside its connections, with room to spare."""
 _MAX_WORKERS = 256

@@ -115,7 +115,7 @@ class PipeChannel(_FileChannel):
             if file >= 0:
                 os.close(file)
         if self._children.closed:
-            raise transport_error("budget", "the run's time was up")
+            raise transport_error("budget", "the run's time limit was reached")
         return self._interpret_status(code)
 
 

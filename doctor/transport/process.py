@@ -19,7 +19,7 @@ _CHUNK = 1 << 16
 _GRACE = 1.0
 """Seconds between asking a child to end and killing it."""
 NO_STATUS = -1
-"""For what was said by a command whose end was not seen."""
+"""Exit code of a command whose end was not observed."""
 
 
 class Children:
@@ -44,7 +44,7 @@ class Children:
             self._running.add(child)
         if self.closed:
             self.end(child)
-            raise transport_error("budget", "the run's time was up")
+            raise transport_error("budget", "the run's time limit was reached")
         return child
 
     def end(self, child: subprocess.Popen[bytes], kill: bool = True) -> int:
@@ -127,7 +127,7 @@ def run_command(
             children.end(child)
     result = CommandResult(NO_STATUS if code is None else code, bytes(pipes.out), bytes(pipes.err), sent, time.time())
     if children.closed:
-        raise transport_error("budget", "the run's time was up before it answered", partial_result=result)
+        raise transport_error("budget", "the run's time limit was reached before it answered", partial_result=result)
     if code is None:
         raise _unfinished_error(result, pipes.byte_count > limit, timeout, limit)
     return result
@@ -136,7 +136,7 @@ def run_command(
 def _unfinished_error(result: CommandResult, flooding: bool, timeout: float, limit: int) -> TransportError:
     if flooding:
         return transport_error(
-            "flood", f"it printed more than {format_size(limit)}, and was cut off", partial_result=result
+            "flood", f"it printed more than {format_size(limit)}, and was closed", partial_result=result
         )
     return transport_error(
         "timeout", f"the command did not end within {format_seconds(timeout)}", partial_result=result

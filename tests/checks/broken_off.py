@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from doctor.engine.result import Finding
+from doctor.engine.smoke_failures import FAILURE_KINDS
 from doctor.smoke.model import Failure, FailureKind, SmokeRun
 from tests.checks.smoke import found, judged, page, ran, started
 
-KINDS: tuple[FailureKind, ...] = (
-    "not-started", "never-joined", "mismatch", "order", "dead", "left", "stopped", "frozen", "blocked", "busy", "input",
-    "network", "silent", "budget",
-)  # fmt: skip
+KINDS = tuple(FAILURE_KINDS)
 
 
 def trouble(kind: FailureKind, *guilty: int, **more: Any) -> Failure:

@@ -10,7 +10,9 @@ def test_a_fifth_free_is_well() -> None:
 
 def test_less_is_full() -> None:
     outcome = judged(NAME, {"a": [Conntrack(count=262000, maximum=262144)]})
-    assert said(outcome) == [("a", "262000 connections are tracked, of 262144 at most; expected at most 209715")]
+    assert said(outcome) == [
+        ("a", "262000 of 262144 entries for tracked connections are in use; expected at most 209715")
+    ]
     assert "nf_conntrack_max=524288" in advice(NAME, outcome)
 
 

@@ -11,7 +11,7 @@ def test_another_address() -> None:
 
 def test_its_own_address() -> None:
     [one] = judged("detect_address_is_self", addresses=a2()["h1"], detect=watching("29.1.0.12"))
-    assert str(one) == "NPU 2 watches 29.1.0.12, its own address; expected another one"
+    assert str(one) == "the detect address of NPU 2 is its own address, 29.1.0.12; expected another"
 
 
 def test_nothing_is_watched() -> None:

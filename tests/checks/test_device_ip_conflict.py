@@ -16,7 +16,7 @@ def test_two_hosts_with_one_address() -> None:
     [one] = judged("device_ip_conflict", addresses=moved(a2(), {("h3", 5): "29.1.0.11/16"}))
     assert one.hosts == ("h1", "h3")
     assert one.values["ip"] == ip_address("29.1.0.11")
-    assert str(one) == "29.1.0.11 belongs to NPU 1 of h1 and NPU 5 of h3; expected one owner"
+    assert str(one) == "29.1.0.11 is the device IP of NPU 1 of h1 and NPU 5 of h3; expected one NPU"
 
 
 def test_two_npus_of_one_host() -> None:

@@ -31,7 +31,7 @@ def test_calm(word: str) -> None:
 def test_every_other_word_is_a_fault(word: str) -> None:
     [one] = found(word)
     assert one.hosts == ("h4",)
-    assert str(one) == f"NPU 3 reports {word} for its network (it watches 29.1.0.1); expected Success"
+    assert str(one) == f"NPU 3 reports net health {word} (detect address 29.1.0.1); expected Success"
 
 
 def test_a_link_that_is_down_is_the_other_checks_business() -> None:
@@ -40,7 +40,7 @@ def test_a_link_that_is_down_is_the_other_checks_business() -> None:
 
 def test_without_links_and_detect_addresses() -> None:
     [one] = found("Fault", links=None, detect=None)
-    assert one.values["watched"] == "an address that is not known"
+    assert one.values["watched"] == "unknown"
 
 
 def test_inside_one_super_pod_it_does_not_matter() -> None:

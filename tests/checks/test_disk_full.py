@@ -32,4 +32,4 @@ def test_no_room() -> None:
 
 def test_no_more_files() -> None:
     outcome = judged("disk-full", {"a": [disk(1000 * GIB, 900 * GIB, files_free=3)]})
-    assert said(outcome) == [("a", "/tmp: room for 3 more files of 1000000; expected at least 10000")]
+    assert said(outcome) == [("a", "/tmp: 3 of 1000000 inodes are free; expected at least 10000")]

@@ -13,7 +13,7 @@ def test_a_complete_installation() -> None:
 
 def test_a_status_that_is_not_complete() -> None:
     (found,) = look(versions(install_status="failed"), table())
-    assert str(found) == "the installation of NPU driver 25.5.2 did not come to its end"
+    assert str(found) == "the installation of NPU driver 25.5.2 is incomplete"
     assert (found.values["observed"], found.values["expected"]) == ("failed", "complete")
 
 
@@ -23,5 +23,5 @@ def test_no_status_and_the_warning_of_npu_smi() -> None:
 
 
 def test_an_older_driver_notes_no_status() -> None:
-    assert skipped(look, versions(install_status=None), table()) == "this driver notes no installation status"
+    assert skipped(look, versions(install_status=None), table()) == "this driver records no installation status"
     assert skipped(look, versions(install_status=None), None)

@@ -210,7 +210,7 @@ def test_a_host_that_cannot_be_met() -> None:
     hosts["w3"][1] = HostAddresses(interfaces=(InterfaceAddress("lo", "127.0.0.1", 8),))
     found = judged("firewall-blocks-job", hosts)
     assert found.status is Status.UNKNOWN
-    assert found.unknown["w1"].text == "no address that it and w3 could meet at is known"
+    assert found.unknown["w1"].text == "no common network of it and w3 is known"
 
 
 # ---- not known
@@ -259,7 +259,10 @@ def test_a_bridge_with_rules_of_its_own() -> None:
 
 def test_one_host() -> None:
     found = judged("firewall-blocks-job", {"w1": host(1, saved("-A INPUT -j DROP"), count=1)})
-    assert (found.status, list(found.skipped.values())) == (Status.SKIPPED, ["one host: nothing crosses the network"])
+    assert (found.status, list(found.skipped.values())) == (
+        Status.SKIPPED,
+        ["only one host: nothing crosses the network"],
+    )
 
 
 # ---- what to do

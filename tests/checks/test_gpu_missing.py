@@ -14,4 +14,4 @@ def test_all_gpus_are_listed() -> None:
 
 def test_a_gpu_that_is_on_the_bus_alone() -> None:
     (found,) = look(GpuCards(pci=8, driver="NVRM", tool=True), gpus(7))
-    assert str(found) == "nvidia-smi lists 7 GPUs, and the PCI bus shows 8"
+    assert str(found) == "nvidia-smi lists 7 GPUs, but the PCI bus shows 8"

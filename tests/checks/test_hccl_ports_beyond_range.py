@@ -14,7 +14,7 @@ def test_a_base_with_room_above_is_well(base: str) -> None:
 
 def test_a_base_too_near_the_end() -> None:
     outcome = judged(NAME, HOSTS, job(HCCL_IF_BASE_PORT="65520"))
-    text = "HCCL_IF_BASE_PORT is 65520, and 16 of the 32 ports from it do not exist"
+    text = "HCCL_IF_BASE_PORT is 65520: 16 of its 32 ports would be above 65535"
     assert [str(finding) for finding in outcome.findings] == [text]
 
 

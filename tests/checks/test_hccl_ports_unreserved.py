@@ -23,7 +23,7 @@ def test_ports_that_may_be_given_away(text: str, lost: str) -> None:
 def test_the_sentence() -> None:
     (finding,) = judged(NAME, {"a": [reserved(""), npus(8)]}).findings
     assert str(finding) == (
-        "ports 60000-60015 may be given to any outgoing connection, from local ports 32768-60999; "
+        "ports 60000-60015 may be assigned to any outgoing connection (local ports 32768-60999); "
         "reserved: none, expected reserved: 60000-60031"
     )
 

@@ -12,7 +12,7 @@ def test_one_meaning_everywhere_is_well() -> None:
 
 def test_the_host_with_another_address_is_blamed() -> None:
     hosts = {"a": sees("a", "10.0.0.1"), "b": sees("b", "10.9.9.9"), "c": sees("c", "10.0.0.1")}
-    assert said(judged("host-name-ambiguous", hosts)) == [("b", "n1 means 10.9.9.9 here; expected 10.0.0.1")]
+    assert said(judged("host-name-ambiguous", hosts)) == [("b", "n1 resolves to 10.9.9.9; expected 10.0.0.1")]
 
 
 def test_an_address_in_common_is_enough() -> None:

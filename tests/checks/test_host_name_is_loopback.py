@@ -17,7 +17,7 @@ def test_an_address_that_others_reach_is_well() -> None:
 @pytest.mark.parametrize("address", ["127.0.0.1", "127.0.1.1", "::1"])
 def test_loopback_in_every_spelling(address: str) -> None:
     outcome = judged("host-name-is-loopback", {"a": WELL, "b": meaning(address)})
-    assert said(outcome) == [("b", f"its own name n2 means {address} on it")]
+    assert said(outcome) == [("b", f"its own name n2 resolves to {address}")]
 
 
 def test_a_name_with_two_lines_is_loopback_all_the_same() -> None:
@@ -33,4 +33,4 @@ def test_the_advice_names_the_line_to_change() -> None:
 
 def test_one_host_alone_is_not_judged() -> None:
     outcome = judged("host-name-is-loopback", {"b": meaning("127.0.1.1")})
-    assert skipped(outcome) == {"one host alone can use its loopback address"}
+    assert skipped(outcome) == {"only one host: its loopback address is enough"}

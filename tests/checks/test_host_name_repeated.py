@@ -12,7 +12,7 @@ def test_names_of_their_own_are_well() -> None:
 
 def test_hosts_with_one_name_are_all_blamed() -> None:
     outcome = judged("host-name-repeated", {"a": called("localhost"), "b": called("n2"), "c": called("LocalHost")})
-    assert said(outcome) == [("a c", "2 hosts call themselves localhost")]
+    assert said(outcome) == [("a c", "2 hosts have the host name localhost")]
     assert outcome.findings[0].values["name"] == "localhost"
 
 

@@ -14,7 +14,7 @@ def test_an_interpreter_that_is_there() -> None:
 
 def test_one_that_is_not() -> None:
     (found,) = look(JobPython(asked="/opt/job/bin/python", path=""))
-    assert str(found) == "there is no interpreter /opt/job/bin/python"
+    assert str(found) == "the interpreter /opt/job/bin/python was not found"
 
 
 def test_none_was_named() -> None:

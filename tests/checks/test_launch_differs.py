@@ -31,7 +31,7 @@ def test_the_host_that_is_told_something_else_is_named(variable: str, value: str
     outcome = judged(w1=JOB, w2={**JOB, variable: value}, w3=JOB)
     assert [one.hosts for one in outcome.findings] == [("w2",)]
     (told,) = said(outcome)
-    assert told == f"{variable} is {value} here; expected {JOB[variable]} | observed {value} | expected {JOB[variable]}"
+    assert told == f"{variable} is {value}; expected {JOB[variable]} | observed {value} | expected {JOB[variable]}"
 
 
 def test_one_that_is_told_nothing_is_named() -> None:

@@ -20,8 +20,8 @@ def judged(product: str = "", **environ: str) -> Outcome:
 
 def test_each_value_is_named_with_what_was_expected() -> None:
     assert said(judged(HCCL_CONNECT_TIMEOUT="60", HCCL_RDMA_TC="133")) == [
-        "HCCL_CONNECT_TIMEOUT has a value that is not accepted | observed 60 | expected a whole number from 120 to 7200",
-        "HCCL_RDMA_TC has a value that is not accepted | observed 133 | expected a multiple of 4 from 0 to 252",
+        "HCCL_CONNECT_TIMEOUT has an invalid value | observed 60 | expected a whole number from 120 to 7200",
+        "HCCL_RDMA_TC has an invalid value | observed 133 | expected a multiple of 4 from 0 to 252",
     ]
 
 
@@ -40,7 +40,7 @@ def test_the_hosts_say_which_product() -> None:
 
 
 def test_a_product_that_is_none() -> None:
-    assert said(judged("B1")) == ["--product has a value that is not accepted | observed B1 | expected one of A1, A2, A3"]
+    assert said(judged("B1")) == ["--product has an invalid value | observed B1 | expected one of A1, A2, A3"]
 
 
 def test_healthy() -> None:

@@ -15,7 +15,7 @@ def test_a_name_that_all_hosts_know_is_well() -> None:
 
 def test_the_host_that_cannot_find_it_is_blamed() -> None:
     outcome = judged("master-address-unresolved", {"a": SEES, "b": BLIND}, job(MASTER_ADDR="m"))
-    assert said(outcome) == [("b", "MASTER_ADDR m has no address: no answer in 8 s")]
+    assert said(outcome) == [("b", "MASTER_ADDR m does not resolve: no answer in 8 s")]
 
 
 def test_what_needs_no_look_up_is_not_judged() -> None:

@@ -36,4 +36,4 @@ def test_no_master_is_not_judged() -> None:
 
 def test_torchruns_own_store_is_meant_to_be_there() -> None:
     outcome = judged(NAME, HOSTS, job(MASTER_ADDR="w1", TORCHELASTIC_USE_AGENT_STORE="True"))
-    assert skipped(outcome) == {"torchrun has started this: its agent listens there for the ranks"}
+    assert skipped(outcome) == {"started by torchrun: its agent listens there for the ranks"}

@@ -12,8 +12,8 @@ def test_the_defaults_lie_outside_the_range() -> None:
 
 def test_a_port_that_may_be_given_away() -> None:
     outcome = judged(NAME, HOSTS, job(MASTER_ADDR="w1", MASTER_PORT="45000"))
-    assert [text.partition(",")[0] for _, text in said(outcome)] == [
-        "port 45000 may be given to any outgoing connection"
+    assert [text.partition(" (")[0] for _, text in said(outcome)] == [
+        "port 45000 may be assigned to any outgoing connection"
     ]
     assert "ip_local_reserved_ports=45000,60000-60031" in advice(NAME, outcome)
 

@@ -38,7 +38,7 @@ def test_switches() -> None:
 def test_a_fibre_among_three_hosts() -> None:
     [one] = found({("h2", 4): "172.16.4.1"}, ("h1", "h2", "h3"), rails(("h1", "h2", "h3")))
     assert one.hosts == ("h2",)
-    assert str(one) == "a fibre leads from NPU 4 straight to NPU 4 of h1; expected a switch, for 3 hosts"
+    assert str(one) == "a fibre leads from NPU 4 directly to NPU 4 of h1; expected a switch, for 3 hosts"
 
 
 def straight() -> dict[tuple[str, int], str]:
@@ -53,7 +53,7 @@ def test_two_hosts_joined_number_by_number() -> None:
 def test_two_fibres_crossed() -> None:
     ends = {**straight(), ("h1", 4): "172.16.5.2", ("h1", 5): "172.16.4.2"}
     one, two = found(ends, PAIR, rails(PAIR))
-    assert str(one) == "a fibre leads from NPU 4 straight to NPU 5 of h2; expected NPU 4 of the other host"
+    assert str(one) == "a fibre leads from NPU 4 directly to NPU 5 of h2; expected NPU 4 of the other host"
     assert two.values["npu"] == 5
 
 

@@ -26,13 +26,13 @@ def test_without_the_manager_file_the_module_is_not_loaded() -> None:
 
 def test_an_installation_after_the_last_start_wants_a_restart() -> None:
     (found,) = look(failed(), inventory(newer_than_boot=("/usr/local/Ascend/driver/version.info",)))
-    assert "restart it" in str(found)
+    assert "restart the host" in str(found)
     assert found.values["files"] == ["/usr/local/Ascend/driver/version.info"]
 
 
 def test_a_loaded_driver_that_says_nothing() -> None:
     (found,) = look(failed(), inventory())
-    assert str(found) == "the NPU driver is loaded and does not answer"
+    assert str(found) == "the NPU driver is loaded but does not answer"
 
 
 def test_a_user_who_may_not_ask_proves_nothing_of_the_driver() -> None:
@@ -42,6 +42,6 @@ def test_a_user_who_may_not_ask_proves_nothing_of_the_driver() -> None:
 
 def test_other_ways_not_to_start() -> None:
     (found,) = look(failed("busy", "ret is -8020"), inventory())
-    assert "in use by another: ret is -8020" in str(found)
+    assert "in use by another process: ret is -8020" in str(found)
     (found,) = look(failed("library", "libdcmi.so"), inventory())
     assert str(found) == "npu-smi cannot load its libraries: libdcmi.so"

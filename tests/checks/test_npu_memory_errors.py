@@ -14,5 +14,5 @@ def test_no_errors() -> None:
 
 def test_errors_are_named_with_their_card() -> None:
     (found,) = look(NpuMemoryErrors(by_card={0: MemoryErrors(0, 0), 5: MemoryErrors(3, 1)}))
-    assert str(found) == "NPU card 5 has counted 3 memory errors that it could not correct; expected 0"
+    assert str(found) == "NPU card 5 has 3 uncorrected memory errors; expected 0"
     assert found.values["isolated_pages"] == 1

@@ -19,7 +19,7 @@ def test_all_three_agree() -> None:
 
 def test_on_the_bus_without_a_device_file_is_the_driver() -> None:
     (found,) = look(inventory((0, 1, 3), pci_count=4), chips(0, 1, 3))
-    assert str(found) == "NPU 2 is on the PCI bus and has no device file: the driver did not take it"
+    assert str(found) == "NPU 2 is on the PCI bus but has no device file: the driver did not accept it"
     assert (found.values["observed"], found.values["expected"]) == ("3 device files", "4 device files")
     (found,) = look(inventory((0, 1, 2), pci_count=4), chips(0, 1, 2))
     assert found.values["npus"] == [3]
@@ -35,4 +35,4 @@ def test_a_gap_with_nothing_more_on_the_bus_is_the_card() -> None:
 def test_a_device_file_that_npu_smi_does_not_list() -> None:
     (found,) = look(inventory(range(4)), chips(0, 1, 2))
     assert found.values["npus"] == [3]
-    assert str(found) == "NPU 3 has a device file, and npu-smi does not list it"
+    assert str(found) == "NPU 3 has a device file, but npu-smi does not list it"

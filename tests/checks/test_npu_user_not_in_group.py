@@ -26,7 +26,7 @@ def test_a_user_outside_the_group() -> None:
 
 def test_files_that_are_still_for_root_alone() -> None:
     (found,) = look(access("HwHiAiUser", mode="600"))
-    assert str(found) == "ann may not open /dev/davinci0, which is of mode 600 and belongs to HwHiAiUser"
+    assert str(found) == "ann may not open /dev/davinci0 (mode 600, owner HwHiAiUser)"
 
 
 def test_a_member_who_is_refused_all_the_same() -> None:

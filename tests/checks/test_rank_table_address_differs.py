@@ -31,7 +31,7 @@ def test_stale_entries() -> None:
     entries[0]["device_ip"], entries[1]["device_ip"] = entries[1]["device_ip"], entries[0]["device_ip"]
     assert findings(value, live) == [
         (
-            "172.16.0.11 has other device addresses than the rank table:"
+            "the device addresses of 172.16.0.11 differ from the rank table:"
             " device 0 has 10.0.0.3, not 10.0.1.3 and device 1 has 10.0.1.3, not 10.0.0.3"
         )
     ]

@@ -24,14 +24,14 @@ def test_no_address(ip: str) -> None:
     value = a1(1, 8)
     value["server_list"][0]["device"][3]["device_ip"] = ip
     assert said(judged(NAME, value, "A1")) == [
-        f"device_ip is no usable address | observed ['{ip} (rank 3)'] | expected an IPv4 or IPv6 address"
+        f"device_ip is not a valid address | observed ['{ip} (rank 3)'] | expected an IPv4 or IPv6 address"
     ]
 
 
 def test_host_ip() -> None:
     value = a2(2)
     value["server_list"][1]["host_ip"] = "172.16.0"
-    assert said(judged(NAME, value, "A2"))[0].startswith("host_ip is no usable address")
+    assert said(judged(NAME, value, "A2"))[0].startswith("host_ip is not a valid address")
 
 
 @pytest.mark.parametrize(

@@ -11,26 +11,32 @@ NAME = "rank-table-counts-wrong"
 
 
 def test_server_count() -> None:
-    assert said(judged(NAME, {**a1(2), "server_count": "3"})) == ["server_count is not what is listed | observed 3 | expected 2"]
+    assert said(judged(NAME, {**a1(2), "server_count": "3"})) == [
+        "server_count does not match what is listed | observed 3 | expected 2"
+    ]
 
 
 @pytest.mark.parametrize(("field", "right"), [("instance_count", "2"), ("device_count", "16")])
 def test_group_list(field: str, right: str) -> None:
     value = legacy(2)
     value["group_list"][0][field] = "7"
-    assert said(judged(NAME, value)) == [f"group_list[0].{field} is not what is listed | observed 7 | expected {right}"]
+    assert said(judged(NAME, value)) == [
+        f"group_list[0].{field} does not match what is listed | observed 7 | expected {right}"
+    ]
 
 
 @pytest.mark.parametrize(("field", "right"), [("instance_count", "16"), ("device_num", "16"), ("server_num", "2")])
 def test_lab(field: str, right: str) -> None:
     value = lab(2)
     value["group_list"][0][field] = "7"
-    assert said(judged(NAME, value)) == [f"group_list[0].{field} is not what is listed | observed 7 | expected {right}"]
+    assert said(judged(NAME, value)) == [
+        f"group_list[0].{field} does not match what is listed | observed 7 | expected {right}"
+    ]
 
 
 def test_lab_wants_even_hosts() -> None:
     (finding,) = said(judged(NAME, lab(1, 3)))
-    assert finding.startswith("3 devices cannot be shared out evenly among 1 hosts")
+    assert finding.startswith("3 devices cannot be divided evenly among 1 hosts")
 
 
 def test_unreadable_counts_are_unknown() -> None:

@@ -33,7 +33,7 @@ def findings(variable: str = "", text: str = TEXT, **copies: str | None) -> list
 
 def test_one_host_has_another() -> None:
     (finding,) = findings(a=TEXT, b=TEXT + " ", c=TEXT)
-    assert str(finding) == "another rank table than the one that was judged is on b"
+    assert str(finding) == "b has another rank table than the one that was checked"
     assert finding.hosts == ("b",)
 
 
@@ -44,7 +44,7 @@ def test_all_have_another_than_the_judged() -> None:
 
 def test_one_host_has_none() -> None:
     (finding,) = findings(a=TEXT, b=None)
-    assert str(finding) == "/job/rank_table.json is not there on b"
+    assert str(finding) == "/job/rank_table.json does not exist on b"
 
 
 def test_nobody_has_it() -> None:

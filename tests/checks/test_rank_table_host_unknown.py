@@ -19,8 +19,8 @@ def findings(value: Json, **hosts: str) -> list[str]:
 
 def test_both_lists_are_compared() -> None:
     assert findings(a2(3), a="172.16.0.110", node_1="192.0.2.1", other="192.0.2.2") == [
-        "in the rank table, and none of the hosts looked at: node_2",
-        "looked at, and not in the rank table: other",
+        "in the rank table, but not among the checked hosts: node_2",
+        "checked, but not in the rank table: other",
     ]
 
 
@@ -28,7 +28,7 @@ def test_two_entries_for_one_host() -> None:
     value = a2(2)
     value["server_list"][1]["server_id"] = "a"
     value["server_list"][1]["host_ip"] = "192.0.2.7"
-    assert findings(value, a="172.16.0.110") == ["several entries mean a: server_list[0] and server_list[1]"]
+    assert findings(value, a="172.16.0.110") == ["several entries match a: server_list[0] and server_list[1]"]
 
 
 def test_healthy() -> None:

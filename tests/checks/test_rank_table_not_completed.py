@@ -13,7 +13,9 @@ NAME = "rank-table-not-completed"
 @pytest.mark.parametrize("status", ["initializing", "Completed"])
 def test_not_completed(status: str) -> None:
     outcome = judged(NAME, {**a1(), "status": status})
-    assert said(outcome) == [f"the status of /job/rank_table.json is not completed | observed {status} | expected completed"]
+    assert said(outcome) == [
+        f"the status of /job/rank_table.json is not completed | observed {status} | expected completed"
+    ]
 
 
 def test_empty() -> None:

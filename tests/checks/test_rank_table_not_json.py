@@ -18,16 +18,14 @@ NAME = "rank-table-not-json"
 def test_the_tutorial_s_trailing_comma() -> None:
     text = json.dumps(a1(1, 1), indent=1).replace("}\n   ]", "},\n   ]")
     (finding,) = said(judged(NAME, text))
-    assert finding.startswith(
-        "/job/rank_table.json, line 12 column 6: a comma stands before the closing bracket; remove it"
-    )
+    assert finding.startswith("/job/rank_table.json, line 12 column 6: a comma before the closing bracket; remove it")
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
         ('{"status": "completed", // usable\n}', "line 1 column 25: a comment; JSON has none, remove it | observed "),
-        ('{"a": 1, "a": 2}', "keys that come twice in one object: a"),
+        ('{"a": 1, "a": 2}', "repeated keys in one object: a"),
         ('{"a": "\ufffd"}', "line 1: bytes that are not UTF-8"),
         ("", "the file is empty"),
     ],

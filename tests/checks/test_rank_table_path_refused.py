@@ -17,7 +17,7 @@ NAME = "rank-table-path-refused"
     [
         ("/job/hccl.txt", "the name of /job/hccl.txt does not end in .json"),
         ("/job/hccl.JSON", "the name of /job/hccl.JSON does not end in .json"),
-        ("/job.json.d/hccl.json", "/job.json.d/hccl.json has .json in it before its end"),
+        ("/job.json.d/hccl.json", "/job.json.d/hccl.json contains .json before its end"),
     ],
 )
 def test_names(path: str, words: str) -> None:

@@ -14,8 +14,8 @@ def test_single_host_tables_joined_by_hand() -> None:
         {**device, "rank_id": str(number)} for number, device in enumerate(value["server_list"][1]["device"])
     ]
     assert said(judged(NAME, value)) == [
-        "rank 0 is there 2 times: 172.16.0.10 device 0 and 172.16.0.11 device 0",
-        "rank 1 is there 2 times: 172.16.0.10 device 1 and 172.16.0.11 device 1",
+        "rank 0 appears 2 times: 172.16.0.10 device 0 and 172.16.0.11 device 0",
+        "rank 1 appears 2 times: 172.16.0.10 device 1 and 172.16.0.11 device 1",
         "ranks are missing: 2 and 3 | expected 0 to 3, for 4 devices",
     ]
 

@@ -13,10 +13,16 @@ NAME = "rank-table-server-repeated"
 @pytest.mark.parametrize(
     ("ids", "words"),
     [
-        (["n1", "n1"], "the server_id n1 is there twice: server_list[0] and server_list[1]"),
+        (["n1", "n1"], "the server_id n1 appears twice: server_list[0] and server_list[1]"),
         (["", "n1"], 'server_list[0] has an empty server_id | observed "" | expected the host\'s address or name'),
-        (["127.0.1.1", "n1"], "127.0.1.1 means every host to itself | expected the host's own address or name"),
-        (["localhost", "n1"], "localhost means every host to itself | expected the host's own address or name"),
+        (
+            ["127.0.1.1", "n1"],
+            "on every host, 127.0.1.1 refers to that host itself | expected the host's own address or name",
+        ),
+        (
+            ["localhost", "n1"],
+            "on every host, localhost refers to that host itself | expected the host's own address or name",
+        ),
     ],
 )
 def test_ids_that_mean_no_one_host(ids: list[str], words: str) -> None:

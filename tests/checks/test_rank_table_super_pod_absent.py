@@ -11,14 +11,14 @@ NAME = "rank-table-super-pod-absent"
 def test_no_list() -> None:
     value = a3()
     del value["super_pod_list"]
-    assert said(judged(NAME, value)) == ["/job/rank_table.json has version 1.2 and no super_pod_list"]
+    assert said(judged(NAME, value)) == ["/job/rank_table.json has version 1.2 but no super_pod_list"]
 
 
 def test_no_ids() -> None:
     value = a3(1, 1, 2)
     for device in value["server_list"][0]["device"]:
         del device["super_device_id"]
-    assert said(judged(NAME, value)) == ["/job/rank_table.json has version 1.2 and no super_device_id"]
+    assert said(judged(NAME, value)) == ["/job/rank_table.json has version 1.2 but no super_device_id"]
 
 
 def test_healthy() -> None:

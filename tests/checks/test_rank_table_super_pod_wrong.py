@@ -30,7 +30,7 @@ def test_a_host_in_two_and_one_that_is_not_there() -> None:
 
 def test_names() -> None:
     assert said(judged(NAME, changed(1, super_pod_id="0"))) == [
-        "the super_pod_id 0 is there 2 times | expected a name, once",
+        "the super_pod_id 0 appears 2 times | expected a name, once",
     ]
     assert judged(NAME, changed(1, super_pod_id="")).status is Status.FAILED
 
@@ -39,7 +39,7 @@ def test_hosts_of_a_super_pod_stand_together() -> None:
     value = a3(2, 2, 2)
     servers = value["server_list"]
     servers[1], servers[2] = servers[2], servers[1]
-    assert said(judged(NAME, value)) == ["the hosts of super pods 0 and 1 do not stand together in server_list"]
+    assert said(judged(NAME, value)) == ["the hosts of super pods 0 and 1 are not adjacent in server_list"]
 
 
 def test_healthy() -> None:

@@ -13,7 +13,7 @@ NAME = "rank-table-world-size-differs"
 @pytest.mark.parametrize("name", ["WORLD_SIZE", "RANK_SIZE", "MS_WORKER_NUM"])
 def test_another_number(name: str) -> None:
     assert said(judged(NAME, a1(2), **{name: "8"})) == [
-        f"{name} is not the number of entries in /job/rank_table.json | observed 8 | expected 16"
+        f"{name} differs from the number of entries in /job/rank_table.json | observed 8 | expected 16"
     ]
 
 

@@ -12,8 +12,8 @@ def test_it_fires_for_its_own_kind_of_trouble_alone() -> None:
 
 def test_both_sides_are_shown() -> None:
     sides = {
-        0: "all_reduce of 128 float32 in dp4, number 7, step 2",
-        2: "all_reduce of 17 float32 in dp4, number 7, step 2",
+        0: "all_reduce #7 (128 x float32, group dp4; step 2)",
+        2: "all_reduce #7 (17 x float32, group dp4; step 2)",
     }
     finding, todo = one(NAME, ran(4, 2, trouble("mismatch", 2, calls={**sides, 1: sides[0]})))
     assert str(finding).startswith(f"rank 2 called {sides[2]} in step 2 of dp4")

@@ -11,7 +11,7 @@ def test_it_fires_for_its_own_kind_of_trouble_alone() -> None:
 
 
 def test_who_waited_where() -> None:
-    sides = {0: "all_reduce of 4 float32 in world, number 9", 1: "all_reduce of 128 float32 in tp2, number 7"}
+    sides = {0: "all_reduce #9 (4 x float32, group world)", 1: "all_reduce #7 (128 x float32, group tp2)"}
     finding, _ = one(NAME, ran(4, 2, trouble("order", 0, calls=sides)))
     assert finding.hosts == ("w1",)
     assert sides[0] in str(finding) and sides[1] in str(finding)

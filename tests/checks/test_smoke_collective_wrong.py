@@ -27,8 +27,8 @@ def test_a_wrong_sum_on_one_rank() -> None:
     (finding,) = found(NAME, run, collectives(run, wrong(2)))
     assert finding.hosts == ("w2",)
     assert str(finding) == (
-        "the fault lies with rank 2: all_reduce of 1021 float32 in world gave 23.0 at element 17 on rank 2, "
-        "expected 22.0 (one element alone: a bit that flipped); wrong elements in all: 1, in all_reduce"
+        "the fault lies with rank 2: all_reduce (1021 x float32, group world) returned 23.0 at element 17 on rank 2, "
+        "expected 22.0 (one element alone: a bit that flipped); wrong elements in total: 1, in all_reduce"
     )
     assert "ECC" in page(NAME, finding)
 
@@ -73,7 +73,7 @@ def test_a_wrong_root() -> None:
         "got": float(sent_value(4, 0, 0)),
     }
     (finding,) = found(NAME, run, collectives(run, *(wrong(rank, "broadcast", **values) for rank in range(4))))
-    assert "it is what rank 0 sends: ranks or devices changed places" in str(finding)
+    assert "it is the data of rank 0: ranks or devices are swapped" in str(finding)
 
 
 def test_ranks_that_changed_places_are_recognised_by_what_they_send() -> None:
@@ -86,7 +86,7 @@ def test_ranks_that_changed_places_are_recognised_by_what_they_send() -> None:
         "expected": float(sent_value(4, 1, 0)),
     }
     (finding,) = found(NAME, run, collectives(run, *(wrong(rank, "all_gather", **values) for rank in range(4))))
-    assert "it is what rank 2 sends" in str(finding)
+    assert "it is the data of rank 2" in str(finding)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ def test_a_rank_on_another_device_than_planned() -> None:
     events = alter(start_events(run), 6, RankJoined, device=RankDevice(0, "NVIDIA H100", "GPU-w2-0"))
     (finding,) = found(NAME, run, started(run, events))
     assert finding.hosts == ("w2",)
-    assert str(finding) == "rank 6 has GPU 0, expected GPU 2"
+    assert str(finding) == "rank 6 has GPU 0; expected GPU 2"
     assert "set_device" in page(NAME, finding)
 
 
@@ -26,7 +26,7 @@ def test_two_ranks_on_one_device_under_two_numbers() -> None:
     events = alter(start_events(run), 3, RankJoined, device=RankDevice(3, "NVIDIA H100", "GPU-w1-1"))
     (finding,) = found(NAME, run, started(run, events))
     assert finding.hosts == ("w1",)
-    assert str(finding) == "ranks 1 and 3 are all on GPU GPU-w1-1, expected one rank on each"
+    assert str(finding) == "ranks 1 and 3 are all on GPU GPU-w1-1; expected one rank on each"
 
 
 def test_the_same_number_on_two_hosts_is_two_devices() -> None:

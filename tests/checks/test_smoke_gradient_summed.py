@@ -30,7 +30,7 @@ def test_sums(layout: Layout) -> None:
     one = trained.one(NAME)
     assert one.values["count"] == layout.dp
     assert one.values["step"] == 0
-    assert f"is {float(layout.dp)} times the serial twin's: a sum over {layout.dp} data-parallel ranks" in str(one)
+    assert f"is {float(layout.dp)} times the reference run's: a sum over {layout.dp} data-parallel ranks" in str(one)
     assert leading(trained) == {NAME}
     assert trained.because("smoke_loss_differs") == "smoke-gradient-summed"
 

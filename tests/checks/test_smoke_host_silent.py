@@ -11,7 +11,7 @@ def test_it_fires_for_its_own_kind_of_trouble_alone() -> None:
 
 
 def test_the_host_that_says_nothing_any_more() -> None:
-    text = "nothing was heard of w2 for 1 s"
+    text = "no data from w2 for 1 s"
     finding, todo = one(NAME, ran(4, 2, trouble("silent", 2, 3, text=text)))
     assert finding.hosts == ("w2",)
     assert text in str(finding)

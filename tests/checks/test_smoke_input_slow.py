@@ -16,7 +16,7 @@ def test_a_rank_whose_input_is_slow() -> None:
     run = ran(4, 2)
     (finding,) = found(NAME, run, pace(run, fleet(4), fleet(4, r3=1.3)))
     assert finding.hosts == ("w2",) and finding.values["ranks"] == [3]
-    assert str(finding).startswith("the same input takes rank 3 1.")
+    assert str(finding).startswith("rank 3 took 1.")
     assert "mount | grep" in page(NAME, finding)
 
 

@@ -14,5 +14,5 @@ def test_the_rank_that_waits_for_its_loader() -> None:
     finding, todo = one(
         NAME, ran(4, 2, trouble("input", 1, stage="loader", layout="", states={1: "in input for 1.1 s"}))
     )
-    assert str(finding) == "rank 1 waits for its data in the loader stage: in input for 1.1 s"
+    assert str(finding) == "rank 1 waited for input data in the loader stage: in input for 1.1 s"
     assert "df -h /dev/shm" in todo

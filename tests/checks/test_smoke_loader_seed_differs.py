@@ -44,7 +44,7 @@ def test_numpy_is_the_parents_copy_everywhere() -> None:
     [one] = said(ran(4, 2, layouts=(DP4,)), digests)
     assert one.values["generators"] == ["numpy"]
     assert "of ranks 0-3 drew the same numbers (numpy) for different data" in str(one)
-    assert "Look first at: numpy" in page(NAME, one)
+    assert "Check first: numpy" in page(NAME, one)
 
 
 def test_a_loader_that_failed_is_not_compared() -> None:

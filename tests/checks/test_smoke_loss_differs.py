@@ -74,7 +74,7 @@ def test_other_parameters_at_the_start_are_seen_in_every_layout() -> None:
         lambda one: {"params": one.params + 1, "before": one.before + 1}
     )
     one = trained.one(NAME)
-    assert "rank 0 begins with other parameters than its serial twin" in str(one)
+    assert "rank 0 begins with other parameters than its reference run" in str(one)
     assert one.values["layouts"] == ["dp4", "tp4", "pp2 dp2"]
 
 
@@ -92,7 +92,7 @@ def test_pipelines_and_recomputing() -> None:
 
 def test_the_message_and_the_page() -> None:
     one = loss_off(Trained(DP2TP2)).one(NAME)
-    assert str(one).startswith("the loss of step 0 is 4.8, the serial twin's 4.6; most likely a tensor-parallel rank")
+    assert str(one).startswith("the loss of step 0 is 4.8, the reference run's 4.6; most likely a tensor-parallel rank")
     assert "most likely\na tensor-parallel rank holds another slice" in page(NAME, one)
 
 

@@ -24,8 +24,8 @@ def test_nothing_is_learned() -> None:
     """The first losses fall in any run: that is no learning."""
     [one] = outcome([4.9, 4.5, 4.3, 4.25, 4.2, 4.18, 4.17, 4.16, 4.16, 4.16]).findings
     assert str(one) == (
-        "the loss of 10 steps ends at 4.16, expected below 3.559: nothing is learned: it is still at ln 64, the loss "
-        "of who knows nothing of the data"
+        "the loss is 4.16 after 10 steps, expected below 3.559: nothing is learned; "
+        "the loss is still at ln 64, that of a uniform guess"
     )
     assert one.values["reason"] == "nothing"
     assert one.values["mistaken"] == 0.003
@@ -43,7 +43,7 @@ def test_words_are_learned_by_their_place_alone() -> None:
     assert outcome(curve[:20]).status is Status.PASSED
     [one] = outcome(curve).findings
     assert one.values["reason"] == "place"
-    assert "it stands at ln 7" in str(one)
+    assert "the loss stays at ln 7" in str(one)
 
 
 def test_ranks_tell_the_loss_of_their_own_rows() -> None:
@@ -53,7 +53,7 @@ def test_ranks_tell_the_loss_of_their_own_rows() -> None:
 
 
 def test_too_few_steps() -> None:
-    assert outcome(FALLING[:9]).skipped == {"": "9 steps are too few to tell; it takes 10"}
+    assert outcome(FALLING[:9]).skipped == {"": "9 steps are too few; 10 are needed"}
 
 
 def test_nan_is_another_checks() -> None:

@@ -46,7 +46,7 @@ def test_the_message_says_who_where_and_which_generator() -> None:
         "rank 3 (w2; dp1 tp1) masks other positions than the rest of its model (2-3) from step 0 on: "
         "numpy's draws differ (in all 2 layouts)"
     )
-    assert "Look first at: numpy" in page(NAME, one)
+    assert "Check first: numpy" in page(NAME, one)
 
 
 def test_the_first_step_that_differs() -> None:
@@ -89,7 +89,7 @@ def test_a_host_without_numpy() -> None:
 def test_a_data_parallel_rank_is_held_against_the_twin() -> None:
     one = drawn(Trained(DP4), 2, "torch").one(NAME)
     assert one.values["ranks"] == [2]
-    assert "masks other positions than the serial twin" in str(one)
+    assert "masks other positions than the reference run" in str(one)
 
 
 def test_layouts_that_know_the_generator_speak_for_those_that_do_not() -> None:

@@ -16,16 +16,16 @@ def outcome(*events: NativeResult):  # type: ignore[no-untyped-def]
 
 def test_the_wrappers_are_the_twin() -> None:
     plain = [NativeResult(rank, 0, "DDP", LOSSES) for rank in range(4)]
-    pipes = [NativeResult(rank, 1, "ScheduleGPipe", (4.7, 4.4), twin=(4.7, 4.4)) for rank in range(4)]
+    pipes = [NativeResult(rank, 1, "ScheduleGPipe", (4.7, 4.4), reference=(4.7, 4.4)) for rank in range(4)]
     assert outcome(*plain, *pipes).status is Status.PASSED
 
 
 def test_one_wrapper_is_off() -> None:
     off = [NativeResult(rank, 0, "fully_shard", (4.6, 4.35, 4.0, 3.7)) for rank in range(4)]
     [one] = outcome(*off, *(NativeResult(rank, 0, "DDP", LOSSES) for rank in range(4))).findings
-    assert str(one) == "fully_shard in dp4: the loss of step 1 is 4.35, in one process 4.3"
+    assert str(one) == "fully_shard in dp4: the loss of step 1 is 4.35, expected 4.3 as in one process"
     assert one.hosts == ("w1", "w2")
-    assert "so it is fully_shard" in page(NAME, one)
+    assert "so the fault is in fully_shard" in page(NAME, one)
 
 
 def test_a_loss_that_is_not_finite() -> None:

@@ -33,7 +33,7 @@ def test_the_rank_that_made_it() -> None:
     assert (one.values["ranks"], one.values["step"]) == ([2], 1)
     assert str(one) == (
         "rank 2 (w2; dp2) turned finite numbers into NaN or Inf: the gradient of step 1, before any reduction; "
-        "on 3 other ranks it came from there (in dp4)"
+        "it spread from there to 3 other ranks (in dp4)"
     )
     assert leading(trained) == {NAME}
 

@@ -44,7 +44,7 @@ def test_one_rank_of_a_tensor_parallel_group() -> None:
     trained = Trained(TP4).steps(lambda one: {"replicated": 3} if one.rank == 1 else None)
     one = trained.one(NAME)
     assert one.values["ranks"] == [1]
-    assert "values of the tensors that are not cut" in str(one)
+    assert "values of the unsharded tensors" in str(one)
 
 
 def test_one_tensor_parallel_rank_begins_otherwise() -> None:

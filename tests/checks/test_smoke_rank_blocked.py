@@ -13,15 +13,13 @@ def test_it_fires_for_its_own_kind_of_trouble_alone() -> None:
 def test_where_it_is_and_what_it_sleeps_in() -> None:
     innermost = 'File "train.py", line 7 in save'
     stack = f'Current thread 0x1 (most recent call first):\n  {innermost}\n  File "train.py", line 90 in main'
-    state = "in compute for 1.20 s, sleeps in nfs_wait"
+    state = "in compute for 1.20 s, sleeping in nfs_wait"
     finding, todo = one(NAME, ran(4, 2, trouble("blocked", 2, states={2: state}, stacks={2: stack}, limit=1.0)))
-    assert str(finding).startswith(
-        "rank 2 does not come to all_reduce of 128 float32 in dp4, number 7 in step 2 of dp4"
-    )
+    assert str(finding).startswith("rank 2 never entered all_reduce #7 (128 x float32, group dp4; layout dp4, step 2)")
     assert state in str(finding)
     assert 'File "train.py", line 7 in save' in todo
 
 
 def test_without_a_stack_it_says_so() -> None:
     _, todo = one(NAME, ran(4, 2, trouble("busy", 2)))
-    assert "no stack could be had" in todo
+    assert "no stack available" in todo

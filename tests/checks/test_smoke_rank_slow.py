@@ -32,7 +32,7 @@ def test_a_slow_rank_is_named_with_how_slow_and_how_sure() -> None:
     assert finding.hosts == ("w2",)
     assert finding.values["ranks"] == [2]
     assert 1.27 < finding.values["ratio"] < 1.33
-    assert str(finding).startswith("the same computation takes rank 2 (GPU 0) 1.")
+    assert str(finding).startswith("rank 2 (GPU 0) took 1.")
     assert "(confidence 99.99 %)" in str(finding)
     assert "nvidia-smi -q" in page(NAME, finding)
 
@@ -74,6 +74,6 @@ def test_too_few_times_are_unknown() -> None:
 def test_a_host_that_told_nothing_does_not_stand_for_a_sound_one() -> None:
     run = ran(4, 2)
     facts = pace(run, fleet(4, r1=1.4))
-    silent = msgspec.structs.replace(facts["w2"], unread={"rank 3": "it said nothing of this stage"})
+    silent = msgspec.structs.replace(facts["w2"], unread={"rank 3": "it reported nothing for this stage"})
     outcome = judged(NAME, run, {**facts, "w2": silent})
     assert outcome.findings and "w2" in outcome.unknown

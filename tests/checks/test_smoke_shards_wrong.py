@@ -35,10 +35,10 @@ def test_a_share_that_is_read_twice() -> None:
     assert one.values["ranks"] == [3]
     assert str(one) == (
         "rank 3 (w2; dp3): the data of step 0 are blocks rank 3: 0-1, expected rank 3: 6-7; blocks 0-1 are read twice "
-        "and 6-7 by nobody, of 8 (in dp4)"
+        "and 6-7 not at all, of 8 (in dp4)"
     )
     assert leading(trained) == {NAME}
-    assert "Look at rank 3 (w2; dp3) first" in page(NAME, one)
+    assert "Check rank 3 (w2; dp3) first" in page(NAME, one)
 
 
 def test_shares_that_overlap() -> None:
@@ -49,7 +49,7 @@ def test_shares_that_overlap() -> None:
 
 def test_a_block_that_nobody_reads() -> None:
     one = reads(Trained(DP4), {3: (6,)}).one(NAME)
-    assert "nobody reads blocks 7 of 8" in str(one)
+    assert "blocks 7 of 8 are not read" in str(one)
 
 
 def test_shares_that_changed_places() -> None:

@@ -23,7 +23,7 @@ def test_a_device_that_computes_otherwise() -> None:
     one = trained.one(NAME)
     assert (one.values["ranks"], one.hosts) == ([3], ("w2",))
     assert str(one) == (
-        "rank 3 (w2): its own serial training ends with other numbers than that of ranks 0-2 (w1, w2), on nccl: "
+        "rank 3 (w2): the reference run ends with other numbers than on ranks 0-2 (w1, w2), on nccl: "
         "losses differ by up to 2.3e-03"
     )
 

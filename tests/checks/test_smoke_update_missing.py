@@ -25,7 +25,7 @@ def test_a_learning_rate_of_0() -> None:
     trained = Trained(DP4, TP4).ended(still()).steps(lambda one: {"loss": 4.6})
     one = trained.one(NAME)
     assert str(one) == (
-        "every rank moved no parameter in 4 steps, though the gradient had a norm of 1.5 (in all 2 layouts)"
+        "every rank changed no parameter in 4 steps, although the gradient had a norm of 1.5 (in all 2 layouts)"
     )
     assert leading(trained) == {NAME}
     assert trained.because("smoke_loss_differs") == "smoke-update-missing"
@@ -34,7 +34,7 @@ def test_a_learning_rate_of_0() -> None:
 def test_one_tensor_is_frozen() -> None:
     one = Trained(DP4, TP4).ended(still("block0.mlp")).one(NAME)
     assert one.values["tensors"] == ["block0.mlp"]
-    assert str(one).startswith("block0.mlp did not move in 4 steps on every rank; the serial twin's did")
+    assert str(one).startswith("block0.mlp did not move in 4 steps on every rank; the reference run's did")
     assert "For block0.mlp alone" in page(NAME, one)
 
 

@@ -26,13 +26,13 @@ def test_what_a_kernel_starts_with_needs_no_file() -> None:
 
 
 def test_a_value_set_by_hand_is_lost() -> None:
-    assert findings({SOMAXCONN: "65535"}) == ["net.core.somaxconn is 65535 now, and no file sets it"]
+    assert findings({SOMAXCONN: "65535"}) == ["net.core.somaxconn is 65535 now, but no file sets it"]
     assert len(findings({PORTS: "60000-60031", SYN: "65535", RANGE: "1024 65535"})) == 3
 
 
 def test_a_file_that_says_otherwise() -> None:
     assert findings({SOMAXCONN: "65535"}, (SOMAXCONN, "1024")) == [
-        f"net.core.somaxconn is 65535 now, and {FILE} sets 1024 at boot"
+        f"net.core.somaxconn is 65535 now, but {FILE} sets 1024 at boot"
     ]
 
 
@@ -48,7 +48,7 @@ def test_reserved_ports_are_compared_as_sets() -> None:
 
 def test_a_line_in_a_file_that_nothing_reads() -> None:
     assert findings({SOMAXCONN: "65535"}, unheeded=(SOMAXCONN, "65535")) == [
-        "net.core.somaxconn is 65535 now, and only /etc/sysctl.conf sets it, which systemd does not read"
+        "net.core.somaxconn is 65535 now, but only /etc/sysctl.conf sets it, which systemd does not read"
     ]
 
 

@@ -18,7 +18,7 @@ def test_a_pair(torch: str, torch_npu: str) -> None:
 
 def test_another_torch() -> None:
     (found,) = look(python(torch="2.8.0+cpu", torch_npu="2.7.1.post4"))
-    assert str(found) == "torch 2.8.0+cpu beside torch_npu 2.7.1.post4; expected torch 2.7.1"
+    assert str(found) == "torch 2.8.0+cpu with torch_npu 2.7.1.post4; expected torch 2.7.1"
     assert found.values["python"] == "/opt/job/python"
 
 

@@ -71,19 +71,19 @@ def test_node_set_keeps_the_order_given(text: str, hosts: str) -> None:
         ("node[a-b]", "cannot convert string to integer"),
         ("node[]", "empty range"),
         ("node[1-2][3-4]", "illegal reopening bracket"),
-        ("@gpus", "groups are not looked up"),
+        ("@gpus", "groups are not supported"),
         ("root@node1", "--user"),
         ("node1:22", "--port"),
-        ("-oProxyCommand=x", "is no host name"),
-        ("a;reboot", "is no host name"),
-        ("$(id)", "is no host name"),
-        ("a!b", "is no host name"),
-        ("a[1-2]!a1", "is no node set"),
-        ("a[1-2]&a1", "is no node set"),
-        ("..", "is no IPv4"),
-        ("10.1.2.300", "is no IPv4 or IPv6 address"),
-        ("[1-3]", "is no IPv4"),
-        ("fe80::1%eth0", "is no IPv4 or IPv6 address"),
+        ("-oProxyCommand=x", "is not a host name"),
+        ("a;reboot", "is not a host name"),
+        ("$(id)", "is not a host name"),
+        ("a!b", "is not a host name"),
+        ("a[1-2]!a1", "is not a node set"),
+        ("a[1-2]&a1", "is not a node set"),
+        ("..", "is not an IPv4"),
+        ("10.1.2.300", "is not an IPv4 or IPv6 address"),
+        ("[1-3]", "is not an IPv4"),
+        ("fe80::1%eth0", "is not an IPv4 or IPv6 address"),
         ("\x1b[31mred", "\\x1b"),
         ("node[1-99999999]", "more than 10000"),
         ("a[1-999]b[1-999]", "more than 10000"),
@@ -91,14 +91,14 @@ def test_node_set_keeps_the_order_given(text: str, hosts: str) -> None:
         ("node1,node[1-3]", "node1 is there twice"),
         ("Node1,node1", "twice"),
         ("2001:db8::1,2001:0db8::1", "twice"),
-        ("x" * 300, "is no host name"),
+        ("x" * 300, "is not a host name"),
     ],
 )
 def test_wrong_node_set_is_one_line(text: str, part: str) -> None:
     message = refused(HostSelection(hosts=text))
     assert part in message
     assert message.startswith("the command line: ")
-    assert "expected" in message or "is no IPv4" in message
+    assert "expected" in message or "is not an IPv4" in message
 
 
 def test_the_first_source_wins() -> None:
@@ -167,9 +167,9 @@ def test_hostfile_forms(text: str, form: str, slots: dict[str, int]) -> None:
         ("n1\nn2\nn1\n", "hosts:3: n1 is there twice, first in hosts:1"),
         ("n1 slots=eight\n", 'hosts:1: "eight" slots; expected a number from 1 to 4096'),
         ("n1:0\n", '"0" slots'),
-        ("n1\nn2 gpu\n", 'hosts:2: "gpu" is not understood'),
-        ("node[1-4]\n", "is no host name"),
-        ("-v\n", "is no host name"),
+        ("n1\nn2 gpu\n", 'hosts:2: "gpu" has an unknown form'),
+        ("node[1-4]\n", "is not a host name"),
+        ("-v\n", "is not a host name"),
         ("root@n1\n", "--user"),
         ("\n".join(f"n{n}" for n in range(10_001)), "more than 10000 hosts"),
     ],
@@ -220,14 +220,14 @@ def test_rank_table_that_gives_no_hosts() -> None:
     assert "lists no host" in refused(HostSelection(rank_table="rt"), files(rt='{"version": "1.0"}'))
     bad = a2()
     bad["server_list"][0].update(host_ip="", server_id="a b")
-    assert '"a b" is no host name' in refused(HostSelection(rank_table="rt"), files(rt=json.dumps(bad)))
+    assert '"a b" is not a host name' in refused(HostSelection(rank_table="rt"), files(rt=json.dumps(bad)))
 
 
 def test_exclude() -> None:
     inventory = resolve_hosts(HostSelection(hosts="n[1-5]", exclude="n[2-3],n9"), {}, files())
     assert inventory.hosts == ("n1", "n4", "n5")
     assert inventory.source == "5 hosts from the command line, less 2 excluded"
-    assert inventory.notes == ("--exclude: not among the hosts: n9",)
+    assert inventory.notes == ("--exclude: not in the host list: n9",)
     assert in_file("n1 slots=8\nn2 slots=8", "n2").slots == {"n1": 8}
     assert "leaves nothing of 2 hosts" in refused(HostSelection(hosts="a,b", exclude="b,a"))
     assert refused(HostSelection(hosts="a", exclude="b[")).startswith("--exclude: ")

@@ -38,10 +38,10 @@ def test_until_the_operator_is_done() -> None:
     [
         (INITIALIZING, 'its status is "initializing"'),
         (None, "No such file or directory"),
-        ("{", "it is no JSON"),
+        ("{", "it is not JSON"),
         ("", "it is empty"),
         ("[]", "it has no status"),
-        ('{"status": "\x1b[31m\\u001b[2J"}', "it is no JSON"),
+        ('{"status": "\x1b[31m\\u001b[2J"}', "it is not JSON"),
         ('{"status": "\\u001b[2J"}', 'its status is "\\x1b[2J"'),
     ],
 )

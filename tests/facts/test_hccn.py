@@ -151,7 +151,7 @@ def test_one_reason_for_all_is_said_once() -> None:
     refused = failed(12, "permission denied: pls check this cmd run permission.\n")
     why = learned(TlsSwitches, refused, refused)
     assert type(why) is Unreadable
-    assert str(why) == "hccn_tool answers this to root alone: log in as root, or add --sudo"
+    assert str(why) == "hccn_tool answers this only to root: log in as root, or add --sudo"
 
 
 def test_different_reasons_are_counted() -> None:
@@ -481,12 +481,12 @@ def test_an_hccs_ping_on_another_plane() -> None:
 
 
 def test_an_hccs_ping_without_a_count_is_unread() -> None:
-    fact = pinged(PING, "not tried: the time was up", "Command execute failed!\n", "")
+    fact = pinged(PING, "not run: the time limit was reached", "Command execute failed!\n", "")
     assert len(fact.pings) == 1
     assert list(fact.unread.values()) == [
-        "not tried: the time was up",
+        "not run: the time limit was reached",
         "Command execute failed!",
-        "hccn_tool said nothing",
+        "hccn_tool printed nothing",
     ]
 
 

@@ -80,9 +80,9 @@ EVENTS: dict[str, list[dict[str, Any]]] = {
     ],
     "SmokePairs": [{"ev": "pair", "rank": 0, "peer": 1, "round": 0, "bytes": 4, "seconds": [0.1], "confirm": False}],
     "SmokeTraining": [
-        {"ev": "twin", "rank": 0, "losses": [4.1, None], "grads": [1.0, None], "params": 2**64 - 1, "init": 1},
-        {"ev": "twin-blocks", "rank": 0, "step": 0, "ids": [1, 2], "masks": [3, 4]},
-        {"ev": "twin-update", "rank": 0, "update": {"head": 0.5}},
+        {"ev": "reference", "rank": 0, "losses": [4.1, None], "grads": [1.0, None], "params": 2**64 - 1, "init": 1},
+        {"ev": "reference-blocks", "rank": 0, "step": 0, "ids": [1, 2], "masks": [3, 4]},
+        {"ev": "reference-update", "rank": 0, "update": {"head": 0.5}},
         {"ev": "begin", "rank": 0, "layout": 0, "before": 1, "params": 2, "replicated": 3},
         {
             "ev": "step",

@@ -40,8 +40,8 @@ def fix(*words: str) -> int:
         (["--list", "--apply"], 2, "three things"),
         (["--undo", ID, "x"], 2, "take no NAME"),
         ([ID, "listen-queue-short"], 2, "a saved plan is whole"),
-        (["--apply"], 2, "there is no terminal to ask on; expected --yes"),
-        (["--undo", ID], 2, "there is no terminal to ask on; expected --yes"),
+        (["--apply"], 2, "no terminal for the confirmation; expected --yes"),
+        (["--undo", ID], 2, "no terminal for the confirmation; expected --yes"),
         (["--transport", "slurm"], 2, "brings answers, not changes"),
         (["--color", "red"], 2, "--color 'red'"),
         (["listen-queue-shrot"], 2, "did you mean listen-queue-short?"),
@@ -89,10 +89,10 @@ def test_plans_are_listed_with_what_became_of_them(state: Path, capfd: pytest.Ca
     journal = Journal(place)
     journal.record_start("apply")
     number = journal.record_step("a1", "mend", "Set it", "set", UndoStep(0, "a1", False, "Set it", "unset"))
-    assert listed() == "broken off, 1 step in force or begun"
+    assert listed() == "broken off, 1 step in effect or started"
     journal.record_end(number, "a1", 0, "")
     journal.record_finish(0)
-    assert listed() == "applied, 1 step in force"
+    assert listed() == "applied, 1 step in effect"
     journal.record_undo_end(journal.undo_steps()[0], 0, "")
     assert listed() == "undone"
 
@@ -106,13 +106,13 @@ def test_a_saved_plan_is_shown_and_one_without_anything_is_not_applied(state: Pa
 
 def test_a_plan_that_cannot_be_saved_is_one_line(state: Path) -> None:
     state.parent.write_text("a file in the way")
-    with pytest.raises(store.PlanStoreError, match="expected a folder to keep the plan in"):
+    with pytest.raises(store.PlanStoreError, match="expected a writable folder for the plan"):
         store.save(FixPlan(SCHEMA, ID, "", "1", "", (), (), (), ()), {"XDG_STATE_HOME": str(state.parents[1])})
 
 
 def test_a_plan_is_applied_or_taken_back_by_one_at_a_time(state: Path) -> None:
     empty = FixPlan(SCHEMA, ID, "", "1", "a test", ("a1",), (), (), ())
     place = store.save(empty, {"XDG_STATE_HOME": str(state.parents[1])})
-    with store.lock_plan(place), pytest.raises(CommandError, match="is being applied or taken back just now"):
+    with store.lock_plan(place), pytest.raises(CommandError, match="is being applied or undone by another process"):
         application(["fix"])(["fix", "--undo", ID, "--yes"])
     assert fix("--undo", ID, "--yes") == 0

@@ -184,11 +184,11 @@ def test_a_plan_changes_nothing_and_is_applied_as_it_was_shown(site: Site) -> No
     assert f"+wanted 256 on {one}" in told
     assert [site.sees(host) for host in site.hosts] == was
     (plan,) = site.ids()
-    assert "there is no terminal to ask on; expected --yes" in site.fix(plan, "--apply", code=2)
+    assert "no terminal for the confirmation; expected --yes" in site.fix(plan, "--apply", code=2)
 
     said = site.fix(plan, "--apply", "--yes")
     for host in site.hosts:
-        assert f"ok       {host}: listen-queue-short is green" in said
+        assert f"ok       {host}: listen-queue-short passes" in said
         assert site.queue(host) == 4096
         text = "# ours\nsomaxconn = 4096\n\xe9 last line without an end"
         assert site.fleet.read(host, FILE) == text
@@ -196,11 +196,9 @@ def test_a_plan_changes_nothing_and_is_applied_as_it_was_shown(site: Site) -> No
         assert site.fleet.read(host, MADE) == f"wanted 256 on {host}\n"
         assert site.fleet.enter(host, f"stat -c %a {MADE}").stdout == "640\n"
     first = [line for line in said.splitlines() if line.startswith(("applied", "ok"))]
-    assert first[3] == f"ok       {one}: listen-queue-short is green", (
-        "the canary is proven before any other is touched"
-    )
+    assert first[3] == f"ok       {one}: listen-queue-short passes", "the canary is proven before any other is touched"
     assert "was applied already" in site.fix(plan, "--apply", "--yes", code=10)
-    assert f"{plan}  3 hosts: applied, 9 steps in force" in site.fix("--list")
+    assert f"{plan}  3 hosts: applied, 9 steps in effect" in site.fix("--list")
 
     site.fix("--undo", plan, "--yes")
     assert [site.sees(host) for host in site.hosts] == was
@@ -251,8 +249,8 @@ def test_what_has_changed_since_the_plan_is_not_touched(site: Site) -> None:
     site.fleet.enter(three, "sysctl -qw net.core.somaxconn=8192")
     was = [site.sees(host) for host in site.hosts]
     said = site.fix(plan, "--apply", "--yes", code=10)
-    assert f"{two}: what “Write it down” would meet is another by now" in said
-    assert f"{three}: the checks no longer find what was planned for" in said
+    assert f"{two}: what “Write it down” changes is different now" in said
+    assert f"{three}: the planned findings no longer exist" in said
     assert [site.sees(host) for host in site.hosts] == was, one
 
 
@@ -287,7 +285,7 @@ def test_two_fixes_compose_and_are_undone_the_newer_first(site: Site) -> None:
     assert site.fleet.read(host, FILE).endswith("an end\nbacklog = 4096\n")
     said = site.fix("--undo", older, "--yes", code=10)
     assert "by a newer plan that is to be undone first" in said
-    assert "NOT UNDONE: 1 step still in force" in said
+    assert "NOT UNDONE: 1 step still in effect" in said
     site.fix("--undo", newer, "--yes")
     site.fix("--undo", older, "--yes")
     assert site.sees(host).replace("backlog", "") == was
@@ -308,16 +306,16 @@ def test_a_sysctl_that_cannot_be_set_ends_it_there_and_says_what_stands(site: Si
     said = site.fix("queues", "-w", ",".join(site.hosts), "--apply", "--yes", code=10)
     assert f"FAILED   {one}: “Set it now”: the command ended with" in said
     assert "permission denied" in said
-    assert "not begun: fix[0002-0003]" in said
+    assert "not started: fix[0002-0003]" in said
     assert [site.queue(host) for host in others] == [128, 128]
-    assert "was as before already" in site.fix("--undo", site.ids()[0], "--yes")
+    assert "already as before" in site.fix("--undo", site.ids()[0], "--yes")
 
 
 def test_steps_that_do_not_turn_the_check_green_end_it(site: Site) -> None:
     one, two, _ = site.hosts
     said = site.fix("failing", "-w", ",".join(site.hosts), "--apply", "--yes", code=10)
-    assert f"FAILED   {one}: listen-queue-short still finds: net.core.somaxconn is 129" in said
-    assert "NOT MENDED: 0 of 3 hosts proven, 1 changed" in said
+    assert f"FAILED   {one}: listen-queue-short still fails: net.core.somaxconn is 129" in said
+    assert "NOT FIXED: 0 of 3 hosts verified, 1 changed" in said
     assert site.queue(two) == 128
 
 
@@ -325,7 +323,7 @@ def test_root_comes_through_sudo_or_nothing_is_touched(site: Site) -> None:
     host = site.hosts[0]
     was = site.sees(host)
     said = site.fix("queues", "-w", host, "-l", "asks", "--apply", "--yes", code=10)
-    assert "no root: sudo -n: a password is required" in said
+    assert "root is not available: sudo -n: a password is required" in said
     assert site.sees(host) == was
     said = site.fix("queues", "-w", host, "-l", "may", "--apply", "--yes")
     assert "as root through sudo -n" in said
@@ -342,9 +340,9 @@ def test_a_host_in_use_is_left_alone_without_force(site: Site) -> None:
     site.fleet.enter(rendering, f"mknod /dev/nvidia0 c 1 3; {tool}")
     said = site.fix("queues", "-w", ",".join(site.hosts), "--apply", "--yes", code=10)
     assert f"refused  {busy}: process" in said
-    assert "uses an NPU (--force goes on); nothing was changed on it" in said
+    assert "uses an NPU (--force proceeds); the host was not changed" in said
     assert f"refused  {rendering}: process 1 (sshd, root) uses a GPU" in said
-    assert f"ok       {free}: listen-queue-short is green" in said
+    assert f"ok       {free}: listen-queue-short passes" in said
     assert [site.queue(host) for host in (busy, rendering)] == [128, 128]
     site.fix("queues", "-w", busy, "--apply", "--yes", "--force")
     assert site.queue(busy) == 4096
@@ -359,7 +357,7 @@ def test_a_host_lost_midway_is_known_to_be_half_done(site: Site) -> None:
     out, _ = process.communicate(timeout=60)
     assert process.returncode == 10
     assert f"applied  {host}: Set it\n" in out
-    assert "lost while it was at “Wait”, which may have been done or not" in out
+    assert "connection lost during “Wait”, which may or may not be complete" in out
     site.fleet.enter(host, "echo go >/run/gate")
     site.fix("--undo", site.ids()[0], "--yes")
     assert site.queue(host) == 128

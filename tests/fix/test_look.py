@@ -100,12 +100,12 @@ def test_steps_are_looked_at_before_anything_is_done() -> None:
 
 def test_without_what_was_before_nothing_can_be_undone() -> None:
     (one,) = seen(book("mend", ["short"], run(1, before="echo out; exit 3"), root=False))
-    assert one[2] == "`echo out; exit 3` ended with 3: out, and without what is there now nothing can be undone"
+    assert one[2] == "`echo out; exit 3` ended with 3: out, so the step could not be undone"
 
 
 def test_a_file_that_cannot_be_written_is_found_out_before() -> None:
     (one,) = seen(book("mend", ["short"], file(path="/dev/null/x"), root=False))
-    assert one[2] == "/dev/null/x: /dev/null is no folder"
+    assert one[2] == "/dev/null/x: /dev/null is not a folder"
 
 
 def test_how_a_command_ended() -> None:

@@ -31,14 +31,14 @@ def test_commands_and_files_are_shown_as_they_will_be() -> None:
 
 def test_a_file_that_is_so_already_is_left_out() -> None:
     one = planned(book("mend", ["short"], file()), StepProbe(file=state(b"x = 2\n")))
-    assert one.steps[0].skip == "it is so already"
+    assert one.steps[0].skip == "already in this state"
     assert not one.has_actions
     assert treated_checks(one) == set()
 
 
 def test_a_link_is_said_to_be_one() -> None:
     one = planned(book("mend", ["short"], file()), StepProbe(file=state(None, "/run/x")))
-    assert one.steps[0].note == "a link: /run/x is what is written"
+    assert one.steps[0].note == "a link: /run/x is written"
 
 
 def test_one_step_that_cannot_be_made_leaves_the_whole_host_alone() -> None:
@@ -100,7 +100,7 @@ def test_a_playbook_that_would_take_back_what_another_does_is_left_out() -> None
     some = choice.by_host["a1"]
     seen = StepProbe(file=state(b"ports = 1\n"))
     one = host_plan("a1", some, ready_steps(some, "a1"), look(seen, seen, StepProbe()))
-    assert [step.skip for step in one.steps] == ["", *["it would take back what reserve does"] * 2]
+    assert [step.skip for step in one.steps] == ["", *["it would undo the change of reserve does"] * 2]
     assert one.steps[0].diff[-1] == "+ports = 60000"
 
 

@@ -42,4 +42,4 @@ def test_what_waits_is_red_when_all_are_mended() -> None:
 
 def test_a_check_that_was_not_run_again_proves_nothing() -> None:
     (made,) = verify(report(), {"a1": ["short"]}, ["a1"], ["a1"])
-    assert (made.state, made.reason) == ("unknown", "it was not run again")
+    assert (made.state, made.reason) == ("unknown", "the check was not run again")

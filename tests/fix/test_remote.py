@@ -160,7 +160,7 @@ def test_a_file_is_restored_with_its_mode_and_only_once(hand: RemoteExecutor, tm
     }
     assert hand.call("restore", **words) == {"took": "restored"}
     assert (path.read_bytes(), path.stat().st_mode & 0o777) == (b"old", 0o604)
-    assert hand.call("restore", **words) == {"took": "was as before already"}
+    assert hand.call("restore", **words) == {"took": "already as before"}
 
 
 def test_what_somebody_wrote_since_is_kept_unless_forced(hand: RemoteExecutor, tmp_path: Path) -> None:
@@ -185,7 +185,7 @@ def test_a_folder_that_was_made_stays_when_somebody_uses_it(hand: RemoteExecutor
 
 def test_one_at_a_time_works_on_a_host() -> None:
     first = RemoteExecutor(Local(), HOST, root=False, lock=20)
-    with pytest.raises(ConnectionLost, match="another doctor fix is at work on it"):
+    with pytest.raises(ConnectionLost, match="another doctor fix is running on it"):
         RemoteExecutor(Local(), HOST, root=False, lock=0)
     RemoteExecutor(Local(), HOST, root=False).close()
     first.close()

@@ -56,9 +56,9 @@ a[1-2] (2/4), as root through sudo -n
        @@ -1 +1 @@
        -x = 1
        +x = 2
-    3. For Debian (left out: does not apply here)
+    3. For Debian (skipped: does not apply here)
 
-not touched
+not changed
   a3 (1/4): short: no root
   a4 (1/4): long: no playbook treats it
 
@@ -73,7 +73,7 @@ Nothing has changed yet. To apply it to 2 hosts: doctor fix --apply 20261120-101
 
 def test_hosts_in_use_are_named() -> None:
     text = plan_text(plan(host("a1", busy=("Slurm job 7 runs on it",))))
-    assert "in use, and not touched without --force\n  a1 (1/4): Slurm job 7 runs on it\n" in text
+    assert "in use, not changed without --force\n  a1 (1/4): Slurm job 7 runs on it\n" in text
 
 
 def test_what_a_host_prints_is_no_markup_and_no_escape() -> None:

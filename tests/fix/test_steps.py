@@ -32,7 +32,7 @@ def test_what_nothing_treats_is_left_and_said_to_be() -> None:
 def test_what_must_be_named_is_done_only_when_it_is() -> None:
     books, seen = [book("off", explicit=True)], report(outcome("short", found("a1")))
     (left,) = choose_playbooks(seen, books).untreated
-    assert (left.kind, left.reason) == ("explicit", "only when it is named: doctor fix off")
+    assert (left.kind, left.reason) == ("explicit", "only when named: doctor fix off")
     assert choose_playbooks(seen, books, ["short"]).by_host == {}
     assert list(choose_playbooks(seen, books, ["off"]).by_host) == ["a1"]
 

@@ -116,10 +116,13 @@ DEBIAN_PACKAGES = (
     "openssh-client",
     "openssh-server",
     "procps",
+    "python3-venv",  # makes the virtual environment that tests/run installs into
     "slurm-wlm",
     "sudo",
+    "tcsh",
     "ufw",
     "util-linux",
+    "zsh",
 )
 """Packages that the hosts, and tests on them, need on the machine."""
 

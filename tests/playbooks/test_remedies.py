@@ -279,6 +279,8 @@ START = """\
 grep -q messagebus /etc/passwd || echo 'messagebus:x:990:990::/nonexistent:/usr/sbin/nologin' >>/etc/passwd
 grep -q messagebus /etc/group || echo 'messagebus:x:990:' >>/etc/group
 ldconfig
+cd /usr/share/polkit-1/actions && ln -sf org.fedoraproject.FirewallD1.server.policy.choice \\
+    org.fedoraproject.FirewallD1.policy  # as the package's own script does
 mkdir -p /run/dbus /etc/firewalld/zones
 test -s /etc/machine-id || dbus-uuidgen >/etc/machine-id
 dbus-daemon --system --fork

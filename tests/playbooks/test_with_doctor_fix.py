@@ -54,7 +54,7 @@ def test_all_faults_are_mended_proven_and_taken_back(fleet: Fleet, fix: Fix) -> 
     assert looked(fleet) == before  # a plan changes nothing
     applied = fix(*hosts, "--apply", "--yes", "--force")
     assert applied.returncode == 0, applied.stdout + applied.stderr
-    assert "MENDED: 4 of 4 hosts proven" in applied.stdout
+    assert "FIXED: 4 of 4 hosts verified" in applied.stdout
     assert "sb0004: See that /etc/nftables.conf still loads" in applied.stdout
     assert looked(fleet) != before
     name = applied.stdout.partition("--undo ")[2].split()[0]

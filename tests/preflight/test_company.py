@@ -98,7 +98,10 @@ class TestNoVerdictOfAnotherTime:
         job.say(leader, 0, "OK", last=0)
         job.hears(leader, "left")
         late = job.start(1, "follower", patience=0.1)
-        assert job.hears(late, "joined")["note"] == "the first rank of this host did not appear, so this one looked"
+        assert (
+            job.hears(late, "joined")["note"]
+            == "the first rank of this host did not start in time, so this rank checked the host"
+        )
 
     def test_nothing_is_left_but_the_folder(self, job: Members) -> None:
         leader = job.start(0)
@@ -137,7 +140,7 @@ class TestTrouble:
         assert job.leads(job.start(0))
         code, line, why = job.ends(job.start(1, until=0.3))
         assert (code, line) == (12, "")
-        assert why == "the process that looks at this host for all did not come to an end in time"
+        assert why == "the process that checks this host for all its ranks did not finish in time"
 
     def test_a_first_rank_that_never_comes_is_not_waited_for_for_ever(self, job: Members) -> None:
         second = job.start(1, "follower", patience=0.1, local_world_size=3)
@@ -223,7 +226,7 @@ class TestFoldersOfOthers:
         (tmp_path / "doctor-0").mkdir(0o700)
         os.chown(tmp_path / "doctor-0", 12345, 12345)
         note = led(ALL, tmp_path).note
-        assert note.startswith("ranks of this host could not agree on one to look, so each does: ")
+        assert note.startswith("the host's ranks could not elect a leader, so each checks the host: ")
         assert note.endswith("/doctor-0 belongs to user 12345, mode 0700; expected user 0, mode 0700")
         assert list((tmp_path / "doctor-0").iterdir()) == []
 

@@ -125,8 +125,13 @@ def test_open_mpi_reads_its_hostfile(tmp_path: Path) -> None:
         ("plain", "n", "", ""),
         ("k8s-cordon", "n", "b", ""),
         ("ranktable", "n", "b", ""),
-        ("ranktable", "", "b", "--node-format ranktable is for hosts to start on; expected --write-nodes FILE"),
-        ("slurm-exclude", "n", "", "--node-format slurm-exclude is for bad hosts; expected --write-bad FILE"),
+        ("ranktable", "", "b", "--node-format ranktable is for the list of healthy hosts; expected --write-nodes FILE"),
+        (
+            "slurm-exclude",
+            "n",
+            "",
+            "--node-format slurm-exclude is for the list of bad hosts; expected --write-bad FILE",
+        ),
     ],
 )
 def test_a_format_that_no_file_can_have_is_refused(form: str, nodes: str, bad: str, refused: str) -> None:

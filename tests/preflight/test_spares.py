@@ -140,7 +140,7 @@ def test_the_jobs_master_must_be_a_host_that_stays(said: str) -> None:
     choice = chosen(made, 2)
     assert choice.code == Exit.FAILED
     (line,) = choice.obstacles
-    assert "left out; expected MASTER_ADDR to be one of the hosts that stay" in line
+    assert "excluded; expected MASTER_ADDR to be one of the remaining hosts" in line
     assert said in line
     assert chosen(made, 1).code == Exit.FAILED
 
@@ -192,7 +192,7 @@ class TestSmokeRun:
         choice = select_hosts(made, self.report(made, ended="trouble"), judge_by(self.checks), 2)
         assert choice.code == Exit.FAILED
         (smoke,) = (one for one in choice.report.outcomes if one.area == "smoke")
-        assert "it has to be made again without b" in smoke.unknown[""].text
+        assert "it has to run again without b" in smoke.unknown[""].text
 
 
 @given(

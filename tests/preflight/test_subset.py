@@ -107,7 +107,7 @@ def test_a_host_that_tried_none_of_those_that_stay_is_not_known() -> None:
     assert outcome.status is Status.PASSED, "it was pinged"
     outcome = judged("device-unreachable", subset(made, ("a", "c")))
     assert set(outcome.unknown) == {"a", "c"}
-    assert "was tried with hosts alone that are left out" in outcome.unknown["a"].text
+    assert "was only tested with excluded hosts" in outcome.unknown["a"].text
 
 
 def test_one_host_alone_needs_no_peer() -> None:
@@ -185,7 +185,7 @@ def test_the_rank_table_is_reduced_and_judged_and_is_on_no_host_yet() -> None:
 def test_a_rank_table_that_nobody_writes_anew_stops_the_start() -> None:
     choice = start(placed("w1"), 2)
     assert choice.code == Exit.FAILED
-    assert choice.obstacles == ("the rank table names hosts that are left out; expected a reduced one to be written",)
+    assert choice.obstacles == ("the rank table lists excluded hosts; expected a reduced table to be written",)
     assert start(placed(), 3).code == 0, "nobody is left out"
 
 

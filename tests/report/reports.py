@@ -245,7 +245,7 @@ def all_waived() -> Report:
     return report(
         outcome("rank-table-hole", evaluated_hosts=(), waived=(Waived(odd, "a test table", "2026-12-31"),)),
         hosts=(),
-        source="no host was looked at",
+        source="no host was checked",
     )
 
 
@@ -300,7 +300,7 @@ def intent_alone() -> Report:
         outcome("rank-table-hole", hole, evaluated_hosts=()),
         outcome("rank-table-ports-wrong", evaluated_hosts=()),
         hosts=(),
-        source="no host was looked at",
+        source="no host was checked",
     )
 
 
@@ -374,11 +374,11 @@ def smoke_hang() -> Report:
         op="all_reduce",
         numel=128,
         dtype="float32",
-        text="sleeps in hrtimer_nanosleep",
+        text="sleeping in hrtimer_nanosleep",
         calls={
-            **dict.fromkeys((0, 2, 4), "all_reduce of 128 float32 in dp2, number 7"),
-            **dict.fromkeys((1, 3, 6, 7), "recv of 256 float32 in p2p 4>6, number 3"),
-            5: "compute, after all_reduce of 128 float32 in dp2, number 6",
+            **dict.fromkeys((0, 2, 4), "all_reduce #7 (128 x float32, group dp2)"),
+            **dict.fromkeys((1, 3, 6, 7), "recv #3 (256 x float32, group p2p 4>6)"),
+            5: "compute, after all_reduce #6 (128 x float32, group dp2)",
         },
         states={5: "compute"},
         limit=1.0,

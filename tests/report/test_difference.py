@@ -56,7 +56,7 @@ def test_what_the_check_could_not_look_at_again_is_not_gone() -> None:
     skipped = run(links(evaluated_hosts=HOSTS[1:], skipped={"node001": "no NPU"}))
     assert kinds(compare(old, blind)) == [("unseen", ("node001",), "no answer")]
     assert kinds(compare(old, crashed)) == [("unseen", ("node001",), "the check crashed")]
-    assert kinds(compare(old, skipped)) == [("unseen", ("node001",), "not looked at: no NPU")]
+    assert kinds(compare(old, skipped)) == [("unseen", ("node001",), "not checked: no NPU")]
     assert kinds(compare(old, run(made.outcome("cann-differs", evaluated_hosts=HOSTS)))) == [
         ("unseen", ("node001",), "the check was not run")
     ]
@@ -68,7 +68,7 @@ def test_what_the_check_could_not_look_at_again_is_not_gone() -> None:
 def test_what_was_not_known_before_says_so_when_it_is_found() -> None:
     new = run(links(down("node001")))
     blind = run(links(evaluated_hosts=HOSTS[1:], unknown={"node001": Reason("no answer")}))
-    assert kinds(compare(blind, new)) == [("appeared", ("node001",), "not known before: no answer")]
+    assert kinds(compare(blind, new)) == [("appeared", ("node001",), "unknown before: no answer")]
     assert kinds(compare(run(links(evaluated_hosts=HOSTS[1:]), hosts=HOSTS[1:]), new)) == [
         ("appeared", ("node001",), "the host was not in the run before")
     ]

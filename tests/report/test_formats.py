@@ -37,8 +37,8 @@ def test_a_format_alone_goes_to_stdout() -> None:
     [
         (["xml"], "'xml': expected human, plain, oneline, json, jsonl, md, junit, prometheus"),
         (["json="], "expected a file after the ="),
-        (["json", "md"], "json and md are to go to stdout: expected one there"),
-        (["json=a", "md=a"], "'a' is to be written twice"),
+        (["json", "md"], "json and md are directed to stdout: expected one there"),
+        (["json=a", "md=a"], "'a' is the output of two formats"),
         (["=x"], "'=x': expected human"),
     ],
 )

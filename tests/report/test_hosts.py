@@ -20,7 +20,7 @@ def test_hosts_fold_to_a_nodeset_with_their_share() -> None:
 
 
 def test_what_was_not_looked_at_is_said() -> None:
-    assert FLEET.where(["node007"], FLEET.hosts[:60]) == "node007 (1/60, 4 not looked at)"
+    assert FLEET.where(["node007"], FLEET.hosts[:60]) == "node007 (1/60, 4 not checked)"
 
 
 def test_hosts_of_a_table_that_are_not_in_the_run_are_told_apart() -> None:

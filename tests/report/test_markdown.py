@@ -98,7 +98,7 @@ def test_what_a_ticket_holds() -> None:
         "## error: `link-down` on `node030 (1/64)`",
         "node030: the link of NPU 0-3,6 is down",
         "hccn_tool -i 0 -link -g",
-        "## Not known",
+        "## Unknown",
         "sudo -n: a password is required",
         "- `The budget of 20 s ended before 2 hosts had answered.`",
         "doctor explain link-down",

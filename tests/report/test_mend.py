@@ -14,7 +14,7 @@ from tests.report import reports as made
 
 def said(report: object, *names: str) -> list[str]:
     lines = plain.render(report, made.PAGES, fixable=names).splitlines()  # type: ignore[arg-type]
-    return [line for line in lines if line.startswith("mend ")]
+    return [line for line in lines if line.startswith("fix ")]
 
 
 def test_only_what_failed_and_can_be_mended_is_named_with_the_hosts_it_blames() -> None:
@@ -22,7 +22,7 @@ def test_only_what_failed_and_can_be_mended_is_named_with_the_hosts_it_blames() 
     failed = [one for one in report.outcomes if one.findings]
     check = failed[0].check
     (line,) = said(report, check, "no-such-check")
-    assert line.startswith(f"mend    doctor fix {check} -w ")
+    assert line.startswith(f"fix     doctor fix {check} -w ")
     assert said(report) == []
     assert said(report, "no-such-check") == []
 
@@ -31,7 +31,7 @@ def test_a_terminal_says_that_it_changes_nothing() -> None:
     report = made.folded()
     check = next(one.check for one in report.outcomes if one.findings)
     shown = text.render(report, made.PAGES, terminal=Terminal(tty=True, width=200), fixable=[check])
-    assert f"To mend it: doctor fix {check} -w " in shown
+    assert f"To fix it: doctor fix {check} -w " in shown
     assert "changes nothing" in shown
 
 

@@ -68,30 +68,31 @@ def link_odd(
 PAGE = """link-odd
 error, area links
 
-When all is well: No link is odd | or even.
+Healthy condition: No link is odd | or even.
 
 Why it matters
   Because it does.
 
 What to do
-  Run `hccn_tool -i {npu}`.
+  Run `hccn_tool -i 0`.
 
 What is run on the hosts
   Command: What a tool says of each NPU
       $ hccn_tool -i $1 -ip -g
-      (only where hccn_tool is installed; once for each /dev/davinci[0-9]*, $1 is its number; complete only as root; \
-with --sudo through sudo -n; one hccn command at a time on a host; at most 10 s)
+      (only where hccn_tool is installed; once for each /dev/davinci[0-9]*, $1 is its number;
+      complete only as root; with --sudo through sudo -n; one hccn command at a time on a host; at
+      most 10 s)
   Question: What a function finds
       runs the Python function look_around of tests.report.test_pages (2 lines)
-      (looked at where the job runs, inside the container of --within; at most 7 s)
+      (runs where the job runs, inside the container of --within; at most 7 s)
   Reachability: Whether the collector ran on the host, and if not, why
-      runs nothing: it is read from how the visit to the host went
+      runs nothing: it is read from the connection to the host
   Files: What two files hold
       reads /etc/hosts
       reads /proc/sys/net/*
   Second: What is asked once the files are known
       $ true
-      (at most 10 s; asked in a second round)
+      (at most 10 s; collected in a second round)
 """
 
 
@@ -133,8 +134,8 @@ def test_the_list_as_json() -> None:
 
 def test_the_table_of_the_readme() -> None:
     assert catalog_markdown([Check(link_odd), made.CHECKS["cann-differs"]]) == (
-        "### links\n\n| check | severity | when all is well |\n|---|---|---|\n"
+        "### links\n\n| check | severity | healthy condition |\n|---|---|---|\n"
         "| `link-odd` | error | No link is odd \\| or even |\n\n"
-        "### versions\n\n| check | severity | when all is well |\n|---|---|---|\n"
+        "### versions\n\n| check | severity | healthy condition |\n|---|---|---|\n"
         "| `cann-differs` | warning | All hosts have one CANN version |\n"
     )

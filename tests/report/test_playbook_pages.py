@@ -60,11 +60,11 @@ What it treats
   listen-queue-short
   syn-queue-short
 
-What to know first
+Notes
   New sockets only.
   A second paragraph.
 
-What is done (with example values; a plan fills in what was found)
+Steps (with example values; a plan fills in the values of the findings)
   1. Set the queue to <expected> for alice
      only where: command -v sysctl
      before:     sysctl -n net.core.somaxconn
@@ -72,15 +72,15 @@ What is done (with example values; a plan fills in what was found)
                  echo alice
      undo:       sysctl -w net.core.somaxconn={before}
   2. and at every boot
-     file:       /etc/x.conf (mode 0644 where it is new) has this line, in place of the lines that match ^a =:
+     file:       /etc/x.conf (mode 0644 if it is new) has this line, in place of the lines that match ^a =:
                  a = 0
   3. once
-     file:       /etc/x.conf has this line, at the end unless it is there:
+     file:       /etc/x.conf has this line, at the end, unless it exists:
                  a
   4. gone
      file:       /etc/x.conf without the lines that match ^b
   5. all
-     file:       /etc/y.conf holds this alone:
+     file:       /etc/y.conf has this content:
                  a
                  b
   6. Start the programs on node001 again
@@ -94,9 +94,9 @@ def test_a_page_shows_every_command_with_example_values() -> None:
 
 
 def test_what_is_left_to_hands_and_what_must_be_named_is_said() -> None:
-    assert "vendor; work for hands; risk: none\n" in playbook_page(FIBRE)
-    assert "\nWhat is done\n  1. Clean it\n" in playbook_page(FIBRE)
-    said = "job owner; as any user; risk: interrupts-jobs; gone after a reboot; only when it is named\n"
+    assert "vendor; manual steps; risk: none\n" in playbook_page(FIBRE)
+    assert "\nSteps\n  1. Clean it\n" in playbook_page(FIBRE)
+    said = "job owner; as any user; risk: interrupts-jobs; lost after a reboot; only when named\n"
     assert said in playbook_page(END)
 
 
@@ -107,10 +107,10 @@ def test_what_a_file_holds_does_no_harm_to_a_terminal() -> None:
 
 def test_the_page_of_a_check_shows_what_treats_it() -> None:
     check = made.CHECKS["cann-differs"]
-    assert "What mends it" not in check_page(check)
+    assert "Fixes (" not in check_page(check)
     said = check_page(check, [FIBRE, QUEUES])
     assert (
-        "\n\nWhat mends it (with example values; a plan fills in what was found)\n  clean-optics: Clean optics\n"
+        "\n\nFixes (with example values; a plan fills in the values of the findings)\n  clean-optics: Clean optics\n"
         in said
     )
     assert "\n  raise-listen-queues: Longer listen queues\n    (host admin; as root;" in said
@@ -124,7 +124,7 @@ def test_every_placeholder_has_an_example() -> None:
 
 def test_an_example_that_does_not_fit_leaves_the_step_as_it_is_written() -> None:
     step = PlaybookStep(1, "x", file="/etc/{path}", text="")
-    assert "file:       /etc/{path} holds this alone" in playbook_page(
+    assert "file:       /etc/{path} has this content" in playbook_page(
         Playbook("a", "", "A", ("b",), "network", "low", steps=(step,))
     )
 

@@ -41,15 +41,15 @@ def test_the_cause_comes_first_with_where_it_is_and_what_it_did() -> None:
     said = [line for line in lines(made.smoke_hang()) if line.startswith("smoke   ")]
     assert said[0] == (
         "smoke   cause: rank 5 (node002, NPU 1) blocked outside of a collective, stage training, "
-        "layout pp2 dp2 tp2, step 2: sleeps in hrtimer_nanosleep"
+        "layout pp2 dp2 tp2, step 2: sleeping in hrtimer_nanosleep"
     )
-    assert said[1] == "smoke   call: rank 5: compute, after all_reduce of 128 float32 in dp2, number 6"
+    assert said[1] == "smoke   call: rank 5: compute, after all_reduce #6 (128 x float32, group dp2)"
 
 
 def test_who_waits_in_one_call_stands_together() -> None:
     assert under("waited", made.smoke_hang()) == [
-        "ranks 0,2,4: all_reduce of 128 float32 in dp2, number 7",
-        "ranks 1,3,6-7: recv of 256 float32 in p2p 4>6, number 3",
+        "ranks 0,2,4: all_reduce #7 (128 x float32, group dp2)",
+        "ranks 1,3,6-7: recv #3 (256 x float32, group p2p 4>6)",
     ]
 
 
@@ -63,8 +63,8 @@ def test_the_stack_is_the_guilty_ranks_and_bounded() -> None:
 
 
 def test_what_was_not_reached_is_said() -> None:
-    assert under("not done", made.smoke_hang()) == ["training, learning, loader, pace, teardown"]
-    assert under("not done", made.smoke_fine()) == []
+    assert under("not finished", made.smoke_hang()) == ["training, learning, loader, pace, teardown"]
+    assert under("not finished", made.smoke_fine()) == []
 
 
 def test_only_the_largest_message_of_each_collective_unless_all_is_asked_for() -> None:
@@ -96,7 +96,7 @@ def test_a_run_that_was_cut_short_is_never_healthy() -> None:
         report = made.report(made.outcome("host-unreachable"), smoke=made.summary(ended=ended))
         assert verdict(report) is Verdict.UNKNOWN
         assert exit_code(report) == 12
-        assert lines(report)[-1] == "UNKNOWN: the smoke run did not come to its end"
+        assert lines(report)[-1] == "UNKNOWN: the smoke run did not finish"
 
 
 def test_json_has_all_of_it_with_its_types() -> None:
@@ -108,7 +108,7 @@ def test_json_has_all_of_it_with_its_types() -> None:
     assert run["collective_speeds"][2]["busbw"] == pytest.approx((4 << 20) / 0.0121 * 1.75)
     (trouble, later) = run["failures"]
     assert (trouble["kind"], trouble["culprit_ranks"], trouble["seq"]) == ("blocked", [5], 7)
-    assert trouble["calls"][5] == {"rank": 5, "text": "compute, after all_reduce of 128 float32 in dp2, number 6"}
+    assert trouble["calls"][5] == {"rank": 5, "text": "compute, after all_reduce #6 (128 x float32, group dp2)"}
     assert later["text"] == "signal 9"
     assert json.loads(encode(made.healthy(), 0))["smoke"] is None
 

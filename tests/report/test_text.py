@@ -141,7 +141,7 @@ def test_verbose_shows_every_check_group_and_traceback() -> None:
     assert "node021: CANN is 8.0.20" in said
     assert "... and" not in said
     assert 'File "/site/checks/cann_differs.py", line 31' in terminal(made.crashed(), verbose=True)
-    hidden = [line for line in lines(made.dead_host(), verbose=True) if line.strip().startswith("hides:")]
+    hidden = [line for line in lines(made.dead_host(), verbose=True) if line.strip().startswith("blocked:")]
     assert "cann-differs, device-ip-conflict" in hidden[0]
 
 
@@ -188,14 +188,14 @@ def test_hosts_that_need_another_remedy_have_their_own() -> None:
 def test_a_remedy_that_differs_by_the_host_alone_is_said_once() -> None:
     said = lines(unreachable(["Start sshd."] * 3))
     assert "          Try it by hand: `ssh -v node001 true`." in said
-    assert "          That is for node001; likewise for the other 2 hosts." in said
+    assert "          This is for node001; likewise for the other 2 hosts." in said
     assert not any("node002 true" in line for line in said)
 
 
 def test_hosts_that_need_another_remedy_in_groups_say_for_whom_each_is() -> None:
     said = lines(unreachable(["Start sshd.", "Start sshd.", "Mend the route."]))
-    assert said.count("          That is for node001; likewise for the other host.") == 1
-    assert not any("That is for node003" in line for line in said)
+    assert said.count("          This is for node001; likewise for the other host.") == 1
+    assert not any("This is for node003" in line for line in said)
 
 
 def test_a_skip_that_holds_for_every_host_names_none() -> None:

@@ -114,10 +114,10 @@ MUTANTS = [
     Mutant(
         "sum for mean",
         "smoke-gradient-summed",
-        "the reduced gradient is dp times as long as the serial twin's",
+        "the reduced gradient is dp times as long as the reference run's",
         "REDUCE = Model.reduce_gradient\nModel.reduce_gradient = lambda self: REDUCE(self).mul_(self.mesh.dp)",
         where="dp",
-        says="times the serial twin's: a sum over",
+        says="times the reference run's: a sum over",
         sample=True,
     ),
     Mutant(
@@ -258,7 +258,7 @@ MUTANTS = [
         "Mesh.blocks = blocks",
         ranks="any",
         where="dp, shares of several blocks",
-        says="nobody reads blocks",
+        says=" are not read",
         sample=True,
     ),
     Mutant(
@@ -326,7 +326,7 @@ MUTANTS = [
     Mutant(
         "no NumPy on one rank",
         "smoke-mask-differs",
-        "the mask lacks one generator's say; the serial twin differs too, and is explained by it",
+        "the mask lacks one generator's say; the reference run differs too, and is explained by it",
         "load_as_told = load_libraries\n"
         "run_as_told = run_rank\n"
         "def run_rank(orders, rank, events, recorder):\n"
@@ -432,7 +432,7 @@ MUTANTS = [
     Mutant(
         "frozen tensor",
         "smoke-update-missing",
-        "its change has the norm 0, the serial twin's has not",
+        "its change has the norm 0, the reference run's has not",
         "update_as_told = Model.update\n"
         "def update(self, gradient, optimizer):\n"
         "    before = self.flat.clone()\n"
@@ -524,7 +524,7 @@ MUTANTS = [
     Mutant(
         "wrong arithmetic on one rank",
         "smoke-twin-differs",
-        "the rank's own serial twin is another one than the others'",
+        "the rank's own reference run is another one than the others'",
         "embed_as_told = Model.embed\n"
         "guilty = [False]\n"
         "run_as_told = run_rank\n"

@@ -6,7 +6,7 @@ they have no row in `tests.faults`. A check is proven by a wrong program, by a k
 
 from __future__ import annotations
 
-from doctor.smoke.results.to_facts import CHECK_BY_KIND
+from doctor.engine.smoke_failures import FAILURE_KINDS
 from tests.smoke.faults import KINDS
 from tests.smoke.mutants import MUTANTS
 
@@ -29,5 +29,5 @@ TESTS = {
 
 def proven() -> set[str]:
     """The names of all checks that a real run sets off."""
-    by_faults = {CHECK_BY_KIND[kind] for kinds in KINDS.values() for kind in kinds}  # type: ignore[index]
+    by_faults = {FAILURE_KINDS[kind].check for kinds in KINDS.values() for kind in kinds}  # type: ignore[index]
     return {*TESTS, *by_faults, *(mutant.check for mutant in MUTANTS)}

@@ -12,7 +12,6 @@ import os
 import select
 import signal
 import socket
-import struct
 import subprocess
 import sys
 import textwrap
@@ -22,10 +21,8 @@ from typing import Any
 
 from doctor.smoke.model import Layout, RankPlacement, SmokePlan
 from doctor.smoke.plan import plan_as_dict
+from doctor.smoke.programs.recorder_page import CURRENT, CURRENT_AT, HEADER, PAGE_SIZE, STATES
 from doctor.smoke.run import programs
-
-PAGE = 40960
-STATES = ("start", "input", "compute", "collective", "done")
 
 Event = dict[str, Any]
 
@@ -54,7 +51,7 @@ class Ranks:
         self.world, self.seconds, self.watch = world, seconds, watch
         self.source = programs.worker() + "\n" + textwrap.dedent(faults)
         self.events: list[Event] = []
-        self.box = memory("box", PAGE * world)
+        self.box = memory("box", PAGE_SIZE * world)
         began = time.monotonic()
         self.carry_out()
         self.wall = time.monotonic() - began
@@ -122,7 +119,7 @@ class Ranks:
 
     def pid(self, rank: int) -> int:
         """Of a rank that runs; 0 before it does."""
-        return struct.unpack_from("<I", os.pread(self.box, 8, rank * PAGE), 4)[0]
+        return int(HEADER.unpack(os.pread(self.box, HEADER.size, rank * PAGE_SIZE))[1])
 
     def stack(self, rank: int) -> str:
         """What it and its children wrote on SIGUSR1."""
@@ -130,7 +127,7 @@ class Ranks:
 
     def state(self, rank: int) -> str:
         """What its black box says."""
-        return STATES[os.pread(self.box, 1, rank * PAGE + 72)[0]]
+        return STATES[CURRENT.unpack(os.pread(self.box, CURRENT.size, rank * PAGE_SIZE + CURRENT_AT))[1]]
 
     def seconds_of(self, stage: str) -> float:
         """The slowest rank's."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import queue
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -20,8 +21,18 @@ def hello(host: str = "a", **more: Any) -> dict[str, Any]:
     return {"hello": {**known, **more}}
 
 
+REQUIRED: dict[str, dict[str, Any]] = {
+    "imported": {"torch": "2.13.0", "python": "3.9.2"},
+    "joined": {"seconds": 0.1, "host": "a", "world": 4},
+    "stage": {"seconds": 0.1},
+    "learn": {"loss": 4.1},
+    "error": {"secondary": False},
+}
+
+
 def event(rank: int, ev: str, **values: Any) -> dict[str, Any]:
-    return {"event": {"rank": rank, "ev": ev, **values}}
+    """An event as a worker emits it; the fields that it must have, and that the test does not speak of, are made up."""
+    return {"event": {**REQUIRED.get(ev, {}), "rank": rank, "ev": ev, **values}}
 
 
 def life(ranks: Sequence[int], stages: Sequence[str] = ("start", "rendezvous", "training")) -> list[Line]:
@@ -48,6 +59,8 @@ class Agent:
         self.answers: dict[str, Sequence[Line]] = {"end": [{"bye": {"left": []}}, None], "stacks": [{"stacks": {}}]}
         self.say: queue.SimpleQueue[list[Line]] = queue.SimpleQueue()
         self.marker = b""
+        self.greeted = threading.Event()
+        """Set when whoever listens has taken the first line, and comes for the next."""
 
     def send(self, data: bytes) -> None:
         if not self.marker:
@@ -77,6 +90,7 @@ class Agent:
                     yield line.replace(b"MARKER", self.marker)
                 elif not isinstance(line, float):
                     yield self.marker + b" " + json.dumps(line).encode()
+                    self.greeted.set()
             with contextlib.suppress(queue.Empty):
                 more = self.say.get(timeout=pause) if lines or pause else self.say.get()
                 lines.extendleft(reversed(more))

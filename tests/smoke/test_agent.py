@@ -19,21 +19,20 @@ from hypothesis import strategies as st
 from doctor.remote.assemble import assemble
 from doctor.smoke import model
 from doctor.smoke.programs.agent import MODULES
-from doctor.smoke.programs.agent.flight_recorder import (
-    AT_NOW,
-    AT_RING,
-    AT_TIMES,
-    CALL,
-    NOW,
-    OPS,
-    PAGE,
-    STAGES,
-    TIMES,
-    FlightRecorder,
-    name_of,
-)
+from doctor.smoke.programs.agent.flight_recorder import FlightRecorder, name_of
 from doctor.smoke.programs.agent.interpreters import rank_environment
 from doctor.smoke.programs.agent.network import proc_address
+from doctor.smoke.programs.recorder_page import (
+    CALL,
+    CALLS_AT,
+    CURRENT,
+    CURRENT_AT,
+    OPS,
+    PAGE_SIZE,
+    STAGES,
+    TIMES,
+    TIMES_AT,
+)
 from doctor.smoke.protocol import parse_message
 from tests.smoke.stub import ENDS, WAITS, Client, gone
 from tests.test_collector import PYTHONS
@@ -141,18 +140,18 @@ def live(rank, box, say, orders):
 
 def test_a_box_that_is_being_written_is_left_for_the_next_look() -> None:
     """Packing begins with zeros: a look in between is neither a rank at its start nor one that made no calls."""
-    page = bytearray(PAGE)
+    page = bytearray(PAGE_SIZE)
 
     def write(stamp: int, calls: int) -> None:
         for number in range(calls):
-            CALL.pack_into(page, AT_RING + number * CALL.size, 0, number + 1, 3, 1, 4, 0, -1, 8, 0, 0)
-        TIMES.pack_into(page, AT_TIMES, 1, 2, 3, calls)
-        NOW.pack_into(page, AT_NOW, stamp, 3, 4, 3, 1, 0, 0, calls, -1, 8, 10**9, stamp)
+            CALL.pack_into(page, CALLS_AT + number * CALL.size, 0, number + 1, 3, 1, 4, 0, -1, 8, 0, 0)
+        TIMES.pack_into(page, TIMES_AT, 1, 2, 3, calls)
+        CURRENT.pack_into(page, CURRENT_AT, stamp, 3, 4, 3, 1, 0, 0, calls, -1, 8, 10**9, stamp)
 
     recorder = FlightRecorder(page, 0)  # type: ignore[no-untyped-call]
     write(7, 5)
     recorder.read()
-    page[AT_NOW : AT_NOW + NOW.size] = bytes(NOW.size)
+    page[CURRENT_AT : CURRENT_AT + CURRENT.size] = bytes(CURRENT.size)
     recorder.read()
     assert (recorder.latest.state, recorder.calls) == (3, 5)
     write(8, 0)
@@ -487,7 +486,7 @@ def test_a_broken_event_is_a_fault_and_not_the_end(client: Client) -> None:
 
 def test_an_order_that_is_none_is_a_fault_and_not_the_end(client: Client) -> None:
     client.tell("dance")
-    assert "do_dance" in client.until("fault")
+    assert "KeyError: 'dance'" in client.until("fault")
     client.tell("probe", targets=[], seconds=0.1)
     assert client.until("probes") == []
 

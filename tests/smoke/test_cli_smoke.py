@@ -102,7 +102,7 @@ def test_a_check_without_a_smoke_run_does_not_speak_of_it() -> None:
 def test_unless_its_checks_are_selected() -> None:
     report = json.loads(doctor("check", "--select", "smoke", "--json").stdout)
     reasons = {gap["reason"] for one in report["outcomes"] if one["area"] == "smoke" for gap in one["skipped"]}
-    assert reasons == {"no smoke run was made; doctor smoke makes one"}
+    assert reasons == {"no smoke run; run doctor smoke for one"}
 
 
 def test_an_interpreter_without_torch_is_one_clear_finding(tmp_path: Path) -> None:
@@ -183,7 +183,7 @@ def test_a_check_trains_on_the_hosts_that_it_reached_and_says_on_which_not(make_
     assert [one["check"] for one in report["outcomes"] if one["findings"]] == ["host-unreachable"]
     assert report["smoke"]["ended"] == "complete"
     assert [one["host"] for one in report["smoke"]["hosts"]] == ["cli0001", "cli0003"]
-    assert "the smoke run was made without 1 of 3 hosts, which were not reached" in report["notes"]
+    assert "the smoke run excluded 1 of 3 hosts, which could not be reached" in report["notes"]
     losses = outcome(report, "smoke-loss-differs")
     assert losses["evaluated_hosts"] == ["cli0001", "cli0003"]
     assert [(gap["hosts"], gap["root_cause"]) for gap in losses["unknown"]] == [(["cli0002"], "host-unreachable")]

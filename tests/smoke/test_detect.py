@@ -265,8 +265,8 @@ class TestMismatch:
         assert kind(trouble) == ("mismatch", (1,))
         assert trouble is not None
         assert trouble.waiting_ranks == (0, 2)
-        assert trouble.calls[0] == "all_reduce of 8 float32 in world, number 1, step 0"
-        assert trouble.calls[1] == "all_reduce of 9 float32 in world, number 1, step 0"
+        assert trouble.calls[0] == "all_reduce #1 (8 x float32, group world; step 0)"
+        assert trouble.calls[1] == "all_reduce #1 (9 x float32, group world; step 0)"
         assert (trouble.op, trouble.numel, trouble.group, trouble.seq) == ("all_reduce", 8, "world", 1)
 
     @pytest.mark.parametrize("field", [{"dtype": "float64"}, {"op": "all_gather"}, {"root": 1}, {"step": 5}])
@@ -362,7 +362,7 @@ class TestMismatch:
         trouble = table.feed()
         assert trouble is not None
         assert (trouble.kind, trouble.group) == ("mismatch", "p2p 0>1")
-        assert trouble.calls[1] == "recv of 9 float32 from rank 0, number 2, step 0"
+        assert trouble.calls[1] == "recv #2 (9 x float32, from rank 0; step 0)"
 
     def test_the_calls_of_a_snapshot_are_read_once(self) -> None:
         table = Table(2)
@@ -478,7 +478,7 @@ class TestCircle:
         assert kind(trouble) == ("order", (0, 1))
         assert trouble is not None
         assert trouble.certainty == "certain"
-        assert trouble.calls[1] == "all_reduce of 8 float32 in group2, number 1, step 0"
+        assert trouble.calls[1] == "all_reduce #1 (8 x float32, group group2; step 0)"
 
     def test_a_sender_may_get_out_by_itself_and_has_more_time(self) -> None:
         table = Table(2)

@@ -49,7 +49,7 @@ class TestTheRollCall:
         found = trouble(cards(0, 3))
         assert (found.culprit_ranks, found.certainty, found.limit) == ((1, 2), "timeout", PATIENCE)
         assert found.text.startswith(
-            "nothing came within 30 s: not started, led elsewhere by MASTER_ADDR, or kept away"
+            "no connection within 30 s: not started, directed elsewhere by MASTER_ADDR, or blocked"
         )
 
     def test_does_not_wait_for_one_that_says_why_it_cannot_come(self) -> None:
@@ -63,7 +63,7 @@ class TestTheRollCall:
         assert status(leader(), cards(0, 1), [mail], 20.0, 20.0, PATIENCE) == "wait"
         found = trouble(cards(0, 1), [mail])
         assert found.culprit_ranks == (2, 3)
-        assert found.text.startswith("rank 2: MASTER_ADDR=w9 refuses; rank 3: nothing came within 30 s")
+        assert found.text.startswith("rank 2: MASTER_ADDR=w9 refuses; rank 3: no connection within 30 s")
 
     def test_forgets_what_a_rank_said_that_came_after_all(self) -> None:
         mail = RelayedError(card(2), "refused", "MASTER_ADDR=w1 refuses")
@@ -76,7 +76,7 @@ class TestAnotherIdeaOfTheWorld:
         assert status(leader(), came, [], SETTLE_SECONDS / 2, 1.0, PATIENCE) == "wait"
         found = trouble(came, quiet=SETTLE_SECONDS + 0.1, waited=2.0)
         assert (found.culprit_ranks, found.certainty) == ((2,), "certain")
-        assert found.text == "the world's size is 5 on rank 2, and 4 on ranks 0-1, 3"
+        assert found.text == "the world size is 5 on rank 2, and 4 on ranks 0-1, 3"
 
     def test_even_if_it_is_the_leader(self) -> None:
         found = trouble([card(0, world=2), *cards(1, 2, 3)])

@@ -150,7 +150,7 @@ def test_a_layout_in_words() -> None:
         ("", "'' is not a part of a layout; expected dp=4,tp=2,pp=1"),
         ("ep=2", "'ep' is not a part of a layout"),
         ("zero", "names none of dp, tp, pp"),
-        ("dp=4,dp=2", "dp is there twice; expected each part once"),
+        ("dp=4,dp=2", "dp appears twice; expected each part once"),
         ("dp=x", "dp=x; expected a whole number from 1 on"),
         ("dp=0", "dp=0; expected a whole number from 1 on"),
         ("dp", "dp=; expected a whole number from 1 on"),

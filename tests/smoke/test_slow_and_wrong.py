@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,10 +10,12 @@ import msgspec
 import pytest
 
 from doctor.engine.evaluate import FactCache, evaluate_check
-from doctor.engine.record import HostRecord, Visit
+from doctor.engine.fact import Visit
+from doctor.engine.record import HostRecord
 from doctor.engine.result import Finding
 from doctor.facts.smoke import SmokeCollectives, SmokePace, SmokePairs, SmokeStart
 from doctor.smoke.model import RankPlacement, SmokeRun
+from doctor.smoke.protocol import parse_event
 from doctor.smoke.results.to_facts import fact_outputs
 from tests.checks.looked import check
 from tests.smoke.ranks import Ranks
@@ -79,10 +82,9 @@ def said(
     groups: dict[int, tuple[str, tuple[int, ...]]] = {0: ("world", tuple(range(world)))}
     groups.update({event["gid"]: (event["name"], tuple(event["ranks"])) for event in ranks.of("group")})
     run = SmokeRun(plan=plan, groups=groups)
-    told = {
-        host: [event for event in ranks.events if hosts[max(event["rank"], 0)] == host] for host in dict.fromkeys(hosts)
-    }
-    book = FactCache({host: HostRecord(Visit(), fact_outputs(run, host, events)) for host, events in told.items()})
+    told = {host: [event for event in ranks.events if hosts[max(event["rank"], 0)] == host] for host in hosts}
+    typed = {host: [parse_event(json.dumps(event).encode()) for event in events] for host, events in told.items()}
+    book = FactCache({host: HostRecord(Visit(), fact_outputs(run, host, events)) for host, events in typed.items()})
     outcome = evaluate_check(check(name), tuple(told), book, {SmokeRun: run})
     assert outcome.complete and not outcome.unknown, outcome
     return outcome.findings
@@ -128,7 +130,7 @@ def test_two_ranks_that_changed_places() -> None:
 
 @pytest.mark.parametrize(
     ("faults", "words"),
-    [(WRONG_DEVICE, "rank 2 has GPU 1, expected GPU 2"), (SHARED_DEVICE, "ranks 0 and 3 are all on GPU GPU-0")],
+    [(WRONG_DEVICE, "rank 2 has GPU 1; expected GPU 2"), (SHARED_DEVICE, "ranks 0 and 3 are all on GPU GPU-0")],
 )
 def test_a_rank_on_another_device_or_on_anothers(faults: str, words: str) -> None:
     (finding,) = said("smoke_device_wrong", faults, ["start"], devices=True)

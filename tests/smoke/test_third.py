@@ -52,7 +52,7 @@ def test_only_hosts_that_were_reached_take_part(monkeypatch: pytest.MonkeyPatch)
     assert list(done.records) == ["w1", "dead", "w2"]
     assert done.records["dead"] == LOST
     assert done.records["w1"] == HostRecord(SEEN.visit, {**SEEN.outputs, **SAID})
-    assert done.notes == ("the smoke run was made without 1 of 3 hosts, which were not reached",)
+    assert done.notes == ("the smoke run excluded 1 of 3 hosts, which could not be reached",)
     assert msgspec.convert(done.smoke, SmokeRun, str_keys=True) == run
 
 

@@ -1,4 +1,4 @@
-"""What users train with is the serial twin too, layout by layout; what this torch lacks is said, and never passed."""
+"""What users train with is the reference run too, layout by layout; what this torch lacks is said, and never passed."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ def test_every_layout_of_the_plan_is_tried_by_every_way_that_there_is() -> None:
 
 def test_each_has_the_losses_of_the_serial_twin_on_every_rank() -> None:
     run = trained()
-    twin = run.of("twin")[0]["losses"]
+    twin = run.of("reference")[0]["losses"]
     ran = [said for said in run.of("native") if not said["text"]]
     for said in ran:
         assert said["losses"] == pytest.approx(twin, rel=1e-6), said["api"]
-        assert said["twin"] == pytest.approx(twin, rel=1e-6)
+        assert said["reference"] == pytest.approx(twin, rel=1e-6)
     assert {said["api"] for said in ran} >= {"DistributedDataParallel", "DistributedDataParallel, no_sync"}
 
 
@@ -92,5 +92,5 @@ def test_a_wrapper_that_does_not_synchronise_is_not_the_twin() -> None:
     """
     run = Ranks(2, ("native",), WRAPPERS + dedent(wrong), layouts=(Layout(dp=2, accumulate=2),), seconds=90)
     (said, _) = run.of("native")
-    assert said["losses"][0] == pytest.approx(said["twin"][0], rel=1e-6)
-    assert said["losses"][2] != pytest.approx(said["twin"][2], rel=1e-3)
+    assert said["losses"][0] == pytest.approx(said["reference"][0], rel=1e-6)
+    assert said["losses"][2] != pytest.approx(said["reference"][2], rel=1e-3)

@@ -13,8 +13,8 @@ from types import CodeType
 
 import pytest
 
-from doctor.smoke.programs import worker
-from doctor.smoke.programs.worker import NATIVE_PARTS, PARTS
+from doctor.smoke.programs import agent, worker
+from doctor.smoke.programs.worker import NATIVE_PARTS, PARTS, SHARED_PARTS
 from doctor.smoke.run import programs
 
 ALL_PARTS = (*PARTS, *NATIVE_PARTS)
@@ -25,19 +25,23 @@ PYTHON = (3, 8)
 
 
 def source(part: str) -> str:
-    return (FOLDER / f"{part}.py").read_text("utf-8")
+    return programs.part_path(part).read_text("utf-8")
 
 
 def own_imports(part: str) -> dict[str, list[ast.alias]]:
     """The names that a part imports, wherever in its text, by the part that they come from."""
     imports = [node for node in ast.walk(ast.parse(source(part))) if isinstance(node, ast.ImportFrom)]
     ours = [node for node in imports if str(node.module).startswith("doctor")]
-    return {str(node.module).removeprefix(f"{PACKAGE}."): node.names for node in ours}
+    return {str(node.module).rpartition(".")[2]: node.names for node in ours}
 
 
 def defined_names(part: str) -> set[str]:
     """The names that a part itself binds at its top level."""
-    body = ast.parse(source(part)).body
+    return top_level_names(source(part))
+
+
+def top_level_names(text: str) -> set[str]:
+    body = ast.parse(text).body
     names = {node.name for node in body if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
     for node in body:
         targets = node.targets if isinstance(node, ast.Assign) else [node.target] if hasattr(node, "target") else []
@@ -47,13 +51,14 @@ def defined_names(part: str) -> set[str]:
 
 
 def test_every_file_is_a_part() -> None:
-    assert {path.stem for path in FOLDER.glob("*.py")} == {"__init__", *ALL_PARTS}
+    assert {path.stem for path in FOLDER.glob("*.py")} == {"__init__", *ALL_PARTS} - {*SHARED_PARTS}
     assert max(len(source(part).splitlines()) for part in ALL_PARTS) <= 300
 
 
 @pytest.mark.parametrize("part", ALL_PARTS)
 def test_a_part_is_a_module_with_a_docstring(part: str) -> None:
-    assert importlib.import_module(f"{PACKAGE}.{part}").__doc__
+    package = PACKAGE.rpartition(".")[0] if part in SHARED_PARTS else PACKAGE
+    assert importlib.import_module(f"{package}.{part}").__doc__
 
 
 @pytest.mark.parametrize("part", ALL_PARTS)
@@ -68,6 +73,15 @@ def test_no_name_is_defined_by_two_parts() -> None:
     counts = Counter(name for part in ALL_PARTS for name in defined_names(part))
     assert [name for name, count in counts.items() if count > 1] == []
     assert counts["STAGES"] == counts["TracedComm"] == counts["LOADER_WORKERS"] == 1
+
+
+def test_the_recorder_page_is_defined_once_for_both_programs() -> None:
+    shared = defined_names("recorder_page")
+    assert {"STAGES", "CURRENT", "PAGE_SIZE"} <= shared
+    assert "doctor.smoke.programs.recorder_page" in agent.MODULES
+    sources = [path for path in FOLDER.parent.rglob("*.py") if path.name != "recorder_page.py"]
+    again = {path.name: shared & top_level_names(path.read_text("utf-8")) for path in sources}
+    assert not {name: names for name, names in again.items() if names}
 
 
 @pytest.mark.parametrize("part", ALL_PARTS)

@@ -1,4 +1,4 @@
-"""The worker trains one model in every layout: each of them is the serial twin, and the digests tell who holds what."""
+"""The worker trains one model in every layout: each equals the reference run, and digests tell who holds what."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ WORLDS = pytest.mark.parametrize("world", [1, 2, 3, 4, 8])
 @WORLDS
 def test_every_layout_has_the_losses_of_the_serial_twin(world: int) -> None:
     run = trained(world)
-    twin = run.of("twin")[0]
+    twin = run.of("reference")[0]
     for layout, _, steps in courses(run):
         losses = [mean([said["loss"] for said in steps[step] if said["loss"] is not None]) for step in steps]
         assert losses == pytest.approx(twin["losses"], rel=1e-6), layout.name
@@ -69,7 +69,7 @@ def test_every_layout_has_the_losses_of_the_serial_twin(world: int) -> None:
 @WORLDS
 def test_the_gradients_of_the_ranks_that_hold_one_model_add_up_to_the_twins(world: int) -> None:
     run = trained(world)
-    twin = run.of("twin")[0]
+    twin = run.of("reference")[0]
     for layout, _, steps in courses(run):
         model = alike(layout, "pdt" if layout.zero else "pt")[0]
         norms = [math.sqrt(sum(steps[step][rank]["grad"] ** 2 for rank in model)) for step in steps]
@@ -79,7 +79,7 @@ def test_the_gradients_of_the_ranks_that_hold_one_model_add_up_to_the_twins(worl
 @WORLDS
 def test_so_do_the_updates_of_every_tensor(world: int) -> None:
     run = trained(world)
-    twin = run.of("twin-update")[0]["update"]
+    twin = run.of("reference-update")[0]["update"]
     for layout, number, _ in courses(run):
         total: dict[str, float] = defaultdict(float)
         ended = run.of("end", layout=number)
@@ -116,7 +116,7 @@ def test_the_broadcast_makes_different_parameters_the_same(world: int) -> None:
 @WORLDS
 def test_every_block_is_read_by_one_data_parallel_index_with_the_twins_ids_and_masks(world: int) -> None:
     run = trained(world)
-    blocks = run.of("twin-blocks")
+    blocks = run.of("reference-blocks")
     for layout, _, steps in courses(run):
         for step, said in steps.items():
             for event in said:
@@ -149,10 +149,10 @@ def test_nothing_bad_is_seen_and_only_the_last_stage_tells_a_loss(world: int) ->
 
 def test_all_ranks_compute_the_same_twin_whatever_the_world_is() -> None:
     # Two, four and eight ranks read the same eight blocks.
-    told = [{**said, "rank": 0} for world in (2, 4, 8) for said in trained(world).of("twin")]
+    told = [{**said, "rank": 0} for world in (2, 4, 8) for said in trained(world).of("reference")]
     assert len(told) == 14
     assert all(said == told[0] for said in told)
-    assert trained(3).of("twin")[0]["losses"] != told[0]["losses"]
+    assert trained(3).of("reference")[0]["losses"] != told[0]["losses"]
 
 
 def test_recomputing_changes_no_bit() -> None:
@@ -185,7 +185,7 @@ Model.reduce_gradient = lambda self: mean(self) * self.mesh.dp
 
 def test_a_sum_for_a_mean_is_not_the_twin() -> None:
     run = Ranks(2, ("training",), MEAN_TO_SUM)
-    twin, said = run.of("twin")[0], run.of("step", step=1)
+    twin, said = run.of("reference")[0], run.of("step", step=1)
     assert mean([one["loss"] for one in said]) != pytest.approx(twin["losses"][1], rel=1e-2)
     assert run.of("step", step=0)[0]["grad"] == pytest.approx(2 * twin["grads"][0], rel=1e-5)
 

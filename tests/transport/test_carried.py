@@ -130,7 +130,7 @@ def test_a_flood_is_cut_and_holds_up_nobody(here: LauncherTransport) -> None:
         assert here.run("here", "echo fine", b"", 5).out == b"fine\n"
         with pytest.raises(TransportError) as stop:
             flood.result(10)
-    assert (stop.value.kind, stop.value.text) == ("flood", "it printed more than 97.7 KiB, and was cut off")
+    assert (stop.value.kind, stop.value.text) == ("flood", "it printed more than 97.7 KiB, and was closed")
     assert stop.value.partial_result is not None
     assert len(stop.value.partial_result.out) < 2 * WINDOW
     assert gone(int(stop.value.partial_result.out.split(b"\n")[0]))

@@ -158,4 +158,4 @@ class TestMpirunsWords:
     def test_a_host_that_its_ssh_does_not_reach_is_named(self) -> None:
         ears = MpiReader(["a", "b"])
         list(ears.read_stderr(b"ssh: connect to host b port 22: Connection refused\r\n"))
-        assert ears.errors_by_host["b"].text == "mpirun's ssh did not reach it: Connection refused"
+        assert ears.errors_by_host["b"].text == "mpirun's ssh could not connect to it: Connection refused"

@@ -176,9 +176,9 @@ class TestPasswords:
         with ground.fleet.broken(host, setup="echo root:open-sesame | chpasswd", sshd=given):
             assert ground.ssh(password="open-sesame").run(host, "id -un", b"", 10).out == b"root\n"
             error = stop(ground, host, {})
-            assert (error.kind, "it takes password" in error.text) == ("auth", True)
+            assert (error.kind, "it accepts password" in error.text) == ("auth", True)
 
     def test_none_at_all(self, ground: Ground, asking: str) -> None:
         error = stop(ground, asking, {"IdentityFile": "none"})
         assert (error.kind, error.hint) == ("auth", "--identity FILE, or ssh-add")
-        assert "it takes publickey or password" in error.text
+        assert "it accepts publickey or password" in error.text

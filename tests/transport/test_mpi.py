@@ -138,7 +138,7 @@ def test_an_mpirun_that_cannot_carry_is_said_to_be_one(said: str, what: str) -> 
         require_supported(said)
     assert (stop.value.kind, stop.value.text) == (
         "unsupported",
-        f"mpirun is {what}; to carry the checks it has to be Open MPI 3 or 4",
+        f"mpirun is {what}; expected Open MPI 3 or 4",
     )
 
 

@@ -41,7 +41,7 @@ class TestAGoodHost:
 
     def test_a_command_ended_by_a_signal_did_not_go_well(self, ground: Ground) -> None:
         error = stop(ground, ground.good[0], "kill -9 $$")
-        assert (error.kind, error.text) == ("error", "the command was ended by a signal")
+        assert (error.kind, error.text) == ("error", "the command was killed by a signal")
 
     def test_sees_no_end_of_stdin_before_the_command_has_ended(self, ground: Ground) -> None:
         error = stop(ground, ground.good[0], "cat >/dev/null; echo its end", timeout=0.5, connect_timeout=2.0)
@@ -69,7 +69,7 @@ class TestFaults:
             ("wrong-key", "key-changed", "its host key has changed: it shows SHA256:"),
             ("deny", "auth", "the login as root was refused: root@10.78.1.13: Permission denied (publickey)."),
             ("hang", "timeout", "the command did not end within 0.5 s"),
-            ("flood", "flood", "it printed more than 8 MiB, and was cut off"),
+            ("flood", "flood", "it printed more than 8 MiB, and was closed"),
             ("cut", "lost", "the connection was cut before the command ended"),
         ],
     )
@@ -105,7 +105,7 @@ class TestFaults:
         gate = ground.faulty[fault]
         error = stop(ground, ground.good[0], lines=f"Host {ground.good[0]}\n ProxyJump {gate}\n")
         assert error.kind == "jump"
-        assert error.text.startswith(f"its jump host {gate} did not lead to it: ")
+        assert error.text.startswith(f"its jump host {gate} did not connect to it: ")
         assert words in error.text
 
     def test_a_late_command_ends_on_the_host_too(self, ground: Ground) -> None:

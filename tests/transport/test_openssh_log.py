@@ -29,28 +29,29 @@ Host key verification failed.
     [
         ("ssh: Could not resolve hostname 10.0.0.7: Name or service not known", "name", "the name 10.0.0.7 does"),
         ("ssh: connect to host 10.0.0.7 port 22: Connection refused", "refused", "port 22 of 10.0.0.7 refuses"),
-        ("ssh: connect to host 10.0.0.7 port 22: No route to host", "no-route", "there is no way to port 22"),
+        ("ssh: connect to host 10.0.0.7 port 22: No route to host", "no-route", "no route to port 22"),
         ("ssh: connect to host 10.0.0.7 port 22: Connection timed out", "dropped", "no answer from port 22"),
         ("Connection timed out during banner exchange", "silent", "port 22 of 10.0.0.7 accepts"),
         ("kex_exchange_identification: Connection closed by remote host", "lost", "the connection was cut: kex_"),
         (("kex_exchange_identification: banner line contains invalid characters\nbanner exchange: Connection to "
-         "10.0.0.7 port 22: invalid format"), "not-ssh", "port 22 of 10.0.0.7 does not suit: banner exchange"),
+         "10.0.0.7 port 22: invalid format"), "not-ssh",
+         "port 22 of 10.0.0.7 has an incompatible SSH server: banner exchange"),
         ("Unable to negotiate with 10.0.0.7 port 22: no matching host key type found. Their offer: ssh-rsa",
-         "not-ssh", "port 22 of 10.0.0.7 does not suit: Unable to negotiate"),
+         "not-ssh", "port 22 of 10.0.0.7 has an incompatible SSH server: Unable to negotiate"),
         ("alice@10.0.0.7: Permission denied (publickey,password).", "auth",
          "the login as alice was refused: alice@10.0.0.7: Permission denied (publickey,password)."),
         ("Received disconnect from 10.0.0.7 port 22:2: Too many authentication failures\nDisconnected from 10.0.0.7",
          "auth", "the login as alice was refused"),
         (("No ED25519 host key is known for 10.0.0.7 and you have requested strict checking.\n"
-         "Host key verification failed."), "key-unknown", "its host key is not known"),
+         "Host key verification failed."), "key-unknown", "its host key is unknown"),
         (CHANGED, "key-changed", "its host key has changed: it shows SHA256:KU3bTg8HYjrsBLxIBi8mBWHNiQcLMmjStQ6aXl"),
         ("@ WARNING: REVOKED HOST KEY DETECTED! @\nHost key verification failed.", "key-revoked", "its host key is"),
         ("command-line: line 0: Bad configuration option: x", "error", "ssh failed: command-line: line 0: Bad"),
-        ("", "error", "ssh failed: it does not say why"),
+        ("", "error", "ssh failed: no reason given"),
         ("debug1: Sending command: x\nTransferred: sent 1, received 2 bytes\ndebug1: Exit status -1", "lost",
          "the connection was cut before the command ended"),
         (("debug1: Sending command: x\ndebug1: client_input_channel_req: channel 0 rtype exit-signal reply 0\n"
-         "debug1: Exit status -1"), "error", "the command was ended by a signal"),
+         "debug1: Exit status -1"), "error", "the command was killed by a signal"),
     ],
 )  # fmt: skip
 def test_each_sign_has_its_kind(log: str, kind: str, text: str) -> None:
@@ -78,7 +79,7 @@ def test_a_jump_host_complains_on_stderr() -> None:
     error = error_from_log(log, said, BEHIND)
     assert (error.kind, error.text) == (
         "jump",
-        "its jump host rack7 did not lead to it: bob@login: Permission denied (publickey).",
+        "its jump host rack7 did not connect to it: bob@login: Permission denied (publickey).",
     )
 
 
@@ -106,7 +107,7 @@ def test_an_exit_status_counts_when_the_host_has_told_it(log: str, told: bool) -
     [
         ("", "dropped", "no answer from port 22 of 10.0.0.7 within 10 s"),
         ("debug1: Connection established.", "silent", "sent no SSH banner within 10 s"),
-        ("debug1: Remote protocol version 2.0", "silent", "the login was not done within 10 s"),
+        ("debug1: Remote protocol version 2.0", "silent", "the login did not finish within 10 s"),
         ("debug1: Sending command: x", "timeout", "the command did not end within 7 s"),
     ],
 )

@@ -15,7 +15,7 @@ from doctor.transport.options import SshOptions
 from doctor.transport.process import Children
 from doctor.transport.ssh.config_resolver import Resolver
 
-needs_ssh = pytest.mark.skipif(not shutil.which("ssh"), reason="no ssh program here")
+needs_ssh = pytest.mark.skipif(not shutil.which("ssh"), reason="ssh is not installed on this machine")
 Make = Callable[..., Resolver]
 
 

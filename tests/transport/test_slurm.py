@@ -130,7 +130,7 @@ def test_a_host_that_floods_holds_up_no_other(fleet: Fleet, carry: Callable[...,
         assert transport.run(fleet.hosts[2], "echo fine", b"", 10).out == b"fine\n"
         with pytest.raises(TransportError) as stop:
             flood.result(20)
-    assert (stop.value.kind, stop.value.text) == ("flood", "it printed more than 1 MiB, and was cut off")
+    assert (stop.value.kind, stop.value.text) == ("flood", "it printed more than 1 MiB, and was closed")
     talk.close(0.1)
 
 
@@ -222,7 +222,7 @@ def test_hosts_whose_slurmd_hangs_or_is_dead_hold_up_no_other(
                 stop = one.exception(40)
                 assert isinstance(stop, TransportError)
                 assert (stop.kind, stop.text) == ("dropped", "srun had no answer from it within 3 s")
-        assert transport.warnings == ["srun was started again: 2 hosts kept the others waiting"]
+        assert transport.warnings == ["srun was started again: 2 hosts delayed the rest"]
         assert threading.active_count() < 20
     finally:
         cluster.signal(hangs, "CONT")

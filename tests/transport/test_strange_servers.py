@@ -127,7 +127,7 @@ class TestTheKeyExchange:
     def test_that_never_ends(self, hasty: Client) -> None:
         stop = hasty.stop(lambda link: (link.sendall(BANNER), wait(link)))
         assert stop.kind == "silent"
-        assert "speaks SSH, and the key exchange was not done within 0.4 s" in stop.text
+        assert "speaks SSH, and the key exchange did not finish within 0.4 s" in stop.text
 
     def test_that_is_cut(self, client: Client) -> None:
         stop = client.stop(lambda link: link.sendall(BANNER))
@@ -161,17 +161,17 @@ class TestTheLogin:
 
         stop = hasty.stop(lambda link: Slow().serve(link))
         assert stop.kind == "silent"
-        assert "the login was not done within 0.4 s" in stop.text
+        assert "the login did not finish within 0.4 s" in stop.text
 
     def test_a_wrong_password(self, tmp_path: Path) -> None:
         stop = Client(tmp_path, password="wrong").stop(lambda link: Server().serve(link))
         assert stop.kind == "auth"
-        assert stop.text == "the login as tester was refused: the password was wrong; it takes password"
+        assert stop.text == "the login as tester was refused: the password was wrong; it accepts password"
 
     def test_no_key_and_no_password(self, tmp_path: Path) -> None:
         stop = Client(tmp_path, password="").stop(lambda link: Server().serve(link))
         assert (stop.kind, stop.hint) == ("auth", "--ask-pass")
-        assert stop.text == "the login as tester was refused: there is no key to offer; it takes password"
+        assert stop.text == "the login as tester was refused: there is no key to offer; it accepts password"
 
     def test_no_password_at_all_is_needed(self, tmp_path: Path) -> None:
         class Open(Server):
@@ -246,7 +246,7 @@ class TestACommand:
         class Inventing(Killing):
             signal = "WHIM"
 
-        assert client.stop(lambda link: Inventing().serve(link)).text == "the command was ended by a signal, WHIM"
+        assert client.stop(lambda link: Inventing().serve(link)).text == "the command was killed by a signal, WHIM"
 
     def test_without_an_exit_status_did_not_go_well(self, client: Client) -> None:
         class Mute(Server):

@@ -144,7 +144,7 @@ class TestHere:
         assert heard.error is not None
         assert (heard.error.kind, heard.error.text) == (
             "flood",
-            "it printed a line of more than 4 MiB, and was cut off",
+            "it printed a line of more than 4 MiB, and was closed",
         )
         assert gone(pid)
 
@@ -382,7 +382,7 @@ class TestHosts:
         ground.fleet.enter(ground.good[0], ["kill", "-9", heard.line().decode()])
         assert heard.rest(3) == []
         if heard.error:  # ssh does not tell which signal it was
-            assert (heard.error.kind, heard.error.text) == ("error", "the command was ended by a signal")
+            assert (heard.error.kind, heard.error.text) == ("error", "the command was killed by a signal")
         else:
             assert talk.code == -9
 

@@ -108,7 +108,7 @@ class TestJumpHosts:
         with ground.fleet.broken(ground.good[7], sshd=["AllowTcpForwarding no"]):
             error = stop(ground, ground.good[0], f"Host {ground.good[0]}\n ProxyJump {ground.good[7]}\n")
         assert error.kind == "jump"
-        assert "does not let us through to port 22" in error.text
+        assert "does not allow forwarding to port 22" in error.text
         assert "AllowTcpForwarding" in error.hint
 
     def test_that_lead_round_in_a_circle(self, ground: Ground) -> None:
@@ -154,7 +154,7 @@ class TestProxyCommand:
     @pytest.mark.parametrize(
         ("command", "words"),
         [
-            ("sh -c 'echo no way through >&2; exit 1'", "its ProxyCommand did not reach it: no way through"),
+            ("sh -c 'echo no way through >&2; exit 1'", "its ProxyCommand could not connect to it: no way through"),
             ("/no/such/program", "No such file|not found"),
             ("cat /dev/null", "closed the connection at once"),
             ("sleep 1000", "no SSH banner within 1 s"),

@@ -118,7 +118,7 @@ class Collector:
                 self.record(job)
 
     def wait(self, poll):
-        """Reads and writes what is ready. False when the controller has gone."""
+        """Reads and writes ready descriptors. False when the controller has closed the connection."""
         watched = {}
         for job in self.running:
             for fd in job.readers:
@@ -153,7 +153,7 @@ class Collector:
         """A device whose tool hung once is not waited for again: the others need the time."""
         for other in [other for other in self.waiting if (other.lane, other.key) == (job.lane, job.key)]:
             self.waiting.remove(other)
-            other.output = {"ended": "error", "err": "not tried: an earlier command to it did not answer"}
+            other.output = {"ended": "error", "err": "not run: an earlier command to it timed out"}
             self.record(other)
 
     def record(self, job):

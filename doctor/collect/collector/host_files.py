@@ -1,4 +1,4 @@
-"""What the collector reads of a host without starting a process."""
+"""Data that the collector reads on a host without starting a process."""
 
 import glob
 import os

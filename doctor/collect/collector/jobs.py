@@ -1,4 +1,4 @@
-"""What the collector starts on a host."""
+"""Commands that the collector starts on a host."""
 
 import json
 import os

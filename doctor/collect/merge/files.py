@@ -1,4 +1,4 @@
-"""Reads what `doctor node` left: a folder of files, or files with one record a line. What is in them is foreign."""
+"""Reads the output of `doctor node`: a folder of files, or files with one record per line. The content is untrusted."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _read_file(path: Path, listed: bool) -> Iterator[NodeFileRecord | UnusableFi
             if stat.S_ISREG(os.fstat(handle).st_mode):
                 yield from _regular_file(file, host, location)
             elif listed:
-                yield UnusableFile(host, location, "not a plain file")
+                yield UnusableFile(host, location, "not a regular file")
             else:
                 yield from _read_lines(file, location)
     except OSError as error:
@@ -75,7 +75,7 @@ def _open_error(error: OSError, listed: bool) -> str:
     if listed and error.errno == errno.ELOOP:
         return "a symbolic link; expected a file"
     if error.errno == errno.EACCES:
-        return f"{error.strerror}: it is another user's; doctor node --mode 0640 lets its group read it"
+        return f"{error.strerror}: owned by another user; doctor node --mode 0640 makes it readable for its group"
     return error.strerror or str(error)
 
 
@@ -102,7 +102,7 @@ def _read_lines(file: BinaryIO, location: str) -> Iterator[NodeFileRecord | Unus
         entry = _parse_line(assembly, line, f"{location}:{number}")
         unusable_count += isinstance(entry, UnusableFile)
         if unusable_count > MAX_FILES:
-            yield UnusableFile("", location, "more lines than can be gone through are no records")
+            yield UnusableFile("", location, "too many lines that are not records")
             return
         if entry:
             yield entry

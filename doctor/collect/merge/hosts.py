@@ -23,10 +23,10 @@ Keys = Callable[[HostIdentity], Iterable[str]]
 
 
 def match_hosts(expected: Sequence[str], identities: Sequence[HostIdentity]) -> dict[str, int]:
-    """The place in ``identities`` of every expected host that is there.
+    """The index in ``identities`` of every expected host that has a record.
 
-    What fits exactly goes first. A name or address that may mean two of them, or that two of the list lay claim to,
-    means none: a guess would judge one host by another's record.
+    Exact matches go first. A name or address that matches two records, or that two hosts of the list match, is not
+    used: a guess could assign one host's record to another.
     """
     matches: dict[str, int] = {}
     for keys, alike in ((_names, _is_equal), (_all_names, _is_short_name), (_routable_addresses, _is_equal)):
@@ -61,7 +61,7 @@ def _routable_addresses(identity: HostIdentity) -> Iterable[str]:
 
 
 def _stem(name: str) -> str:
-    """The short name, or the whole address."""
+    """The short name, or the complete address."""
     return normalize_host(name) if is_address(name) else name.lower().partition(".")[0]
 
 

@@ -1,6 +1,6 @@
-"""Makes one run of what each host's own `doctor node` saw, to be judged as if one command had visited them all. Pure.
+"""Joins the records of `doctor node` into one run, which is evaluated as if one command had read all hosts. Pure.
 
-What is missing is never healthy: a host of the list without a file that can be used is there as an unknown host.
+A missing host is never healthy: a host of the list without a usable file is an unknown host in the result.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from doctor.job.variables import JOB_WIDE
 if TYPE_CHECKING:
     from doctor.environment.inventory import Inventory
 
-NO_SECOND_ROUND = "node files hold no second round, from host to host: doctor check makes one over SSH"
-NO_NAMES = "doctor node was not told them: give it --expect too"
-NO_HOST_LIST = "no list of hosts was given: a host that left no file is not missed; --expect NODES names them"
+NO_SECOND_ROUND = "node files contain no host-to-host round; doctor check runs one over SSH"
+NO_NAMES = "doctor node did not get them: pass --expect to it as well"
+NO_HOST_LIST = "no host list: a host without a file is not noticed; expected --expect NODES"
 MAX_NOTES = 8
 
 
@@ -56,7 +56,7 @@ def merge(files: NodeFiles, fleet: Inventory | None, facts: Iterable[type[Fact]]
     unusable_notes = [f"{entry.location}: {entry.reason}" for entry in unusable if entry not in blamed]
     notes = [
         *duplicate_notes,
-        *(f"{place}: of a host that is not expected; not judged" for place in unexpected),
+        *(f"{place}: of a host that is not expected; ignored" for place in unexpected),
         *unusable_notes,
     ]
     return Run(
@@ -109,12 +109,14 @@ def _unusable_by_host(absent_hosts: Sequence[str], unusable: Sequence[UnusableFi
 
 
 def _absent_record(bad: UnusableFile | None, where: str) -> HostRecord:
-    why = f"{bad.location}: {bad.reason}" if bad else f"there is no file of it in {where}: did doctor node run there?"
+    why = (
+        f"{bad.location}: {bad.reason}" if bad else f"no file of this host in {where}; check that doctor node ran there"
+    )
     return HostRecord(Visit("no-file", why, local=True))
 
 
 def _with_unread_names(node_record: NodeFileRecord, hosts: Sequence[str]) -> HostRecord:
-    """The record; where the host was not told the fleet's names, what they mean on it is not known."""
+    """The record; without the fleet's host names, their addresses on the host are unknown."""
     saved_hosts = node_record.run.probe_inputs.get("hosts")
     expected_names = (
         {canonical_host(name) for name in saved_hosts if isinstance(name, str)}
@@ -134,7 +136,7 @@ def _with_unread_names(node_record: NodeFileRecord, hosts: Sequence[str]) -> Hos
 
 
 def _without_second_round(records: dict[str, HostRecord], facts: Iterable[type[Fact]]) -> dict[str, HostRecord]:
-    """The records, in which everything that a second round would have asked of a host is an error that says why."""
+    """The records, in which every probe of the second round is an error with the reason."""
     book, complete = FactCache(records), dict(records)
     for fact in facts:
         for host in fact.plan({need: book.fleet(need) for need in fact.needs}) if fact.needs else ():
@@ -145,7 +147,7 @@ def _without_second_round(records: dict[str, HostRecord], facts: Iterable[type[F
 
 
 def _launch(used: Mapping[str, NodeFileRecord], fleet: Inventory | None) -> dict[str, Any]:
-    """The job as the first of most hosts sees it, and what each host's own environment says of it."""
+    """The job settings of the majority of hosts, and those in each host's own environment."""
     if not used:
         return {"environ": {}}
     environs = {host: look.run.launch["environ"] for host, look in used.items()}
@@ -167,4 +169,4 @@ def _rank_table(looks: Iterable[NodeFileRecord]) -> dict[str, str]:
 
 def _limit_notes(notes: Sequence[str]) -> list[str]:
     omitted = len(notes) - MAX_NOTES
-    return [*notes[:MAX_NOTES], *([f"{omitted} more files like that"] if omitted > 0 else [])]
+    return [*notes[:MAX_NOTES], *([f"{omitted} more such files"] if omitted > 0 else [])]

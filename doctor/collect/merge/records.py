@@ -1,4 +1,4 @@
-"""What one host left, understood: its own look at itself, or why it is none that can be judged with others. Pure."""
+"""Parses the record of one host, or reports why it cannot be evaluated with the fleet. Pure."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class UnusableFile(msgspec.Struct, frozen=True):
     """A file that cannot be judged by."""
 
     host: str
-    """Whom it is named after; empty where nothing tells."""
+    """Source of the name; empty if unknown."""
     location: str
     reason: str
 
@@ -63,14 +63,14 @@ class _RankTableFields(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def parse_node_record(run: Run, location: str) -> NodeFileRecord:
-    """The look that a run is. Raises: BadRun when it is not of `doctor node`, or cannot be judged with others."""
+    """The record of a run. Raises: BadRun when `doctor node` did not write it, or it cannot be merged."""
     if run.version != __version__:
-        raise BadRun(f"made by version {run.version or 'unknown'} of doctor; expected {__version__}")
+        raise BadRun(f"written by version {run.version or 'unknown'} of doctor; expected {__version__}")
     if len(run.hosts) != 1:
-        raise BadRun(f"holds {len(run.hosts)} hosts; expected the one that doctor node ran on")
+        raise BadRun(f"contains {len(run.hosts)} hosts; expected only the host that doctor node ran on")
     ((name, record),) = run.hosts.items()
     if not (record.visit.local or record.visit.failure):
-        raise BadRun("not made by doctor node on the host itself")
+        raise BadRun("not written by doctor node on the host itself")
     try:
         validate_host(name, "the file")
         began = datetime.fromisoformat(run.started.replace("Z", "+00:00"))
@@ -78,7 +78,7 @@ def parse_node_record(run: Run, location: str) -> NodeFileRecord:
         if run.rank_table:
             msgspec.convert(run.rank_table, _RankTableFields)
     except (InventoryError, ValueError) as error:
-        raise BadRun(f"not made by doctor node: {error}") from None
+        raise BadRun(f"not written by doctor node: {error}") from None
     if began.tzinfo is None:
-        raise BadRun("not made by doctor node: the time of its start has no zone")
+        raise BadRun("not written by doctor node: its start time has no time zone")
     return NodeFileRecord(name, location, run, began)

@@ -20,7 +20,7 @@ def slurm_job_run(environ: Mapping[str, str]) -> str:
 
 
 def split_stale(records: Sequence[NodeFileRecord], this_job: str) -> tuple[list[NodeFileRecord], list[UnusableFile]]:
-    """The looks of this run, and those that an earlier one left: such a host may be dead by now."""
+    """The records of this run, and those of an earlier run, whose hosts may be down."""
     current, stale = [], []
     latest = max(records, key=lambda record: record.began, default=None)
     for look in records:
@@ -33,7 +33,7 @@ def split_stale(records: Sequence[NodeFileRecord], this_job: str) -> tuple[list[
             why = f"of Slurm job {record_job}, this is {this_job}" if record_job != this_job else ""
         elif latest and age > MAX_AGE_DIFFERENCE:
             hours = age.total_seconds() / 3600
-            why = f"{hours:.1f} h older than {latest.location}: left by an earlier run, or a clock is wrong"
+            why = f"{hours:.1f} h older than {latest.location}: from an earlier run, or a clock is wrong"
         if why:
             stale.append(UnusableFile(look.name, look.location, why))
         else:
@@ -42,14 +42,14 @@ def split_stale(records: Sequence[NodeFileRecord], this_job: str) -> tuple[list[
 
 
 def newest_by_name(records: Sequence[NodeFileRecord]) -> tuple[list[NodeFileRecord], list[str]]:
-    """One look of each name, and what to say of names that had several."""
+    """One record for each name, and notes on names with several."""
     by_name: dict[str, NodeFileRecord] = {}
     notes = []
     for record in sorted(records, key=lambda look: look.began):
         older = by_name.pop(canonical_host(record.name), None)
         if older:
             notes.append(
-                f"{record.name} left more than one record: {record.location} is judged, {older.location} is older"
+                f"{record.name} has more than one record: {record.location} is used, {older.location} is older"
             )
         by_name[canonical_host(record.name)] = record
     return list(by_name.values()), notes

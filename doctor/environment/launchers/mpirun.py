@@ -11,7 +11,7 @@ import re
 from doctor.environment.launcher import LaunchedRank, RankLauncher
 from doctor.environment.variables import EnvironmentVariables
 
-_GUESSED = "MASTER_ADDR is not set, so rank 0 was looked for where mpirun runs; -x MASTER_ADDR tells for sure"
+_GUESSED = "MASTER_ADDR is not set, so rank 0 was assumed on mpirun's host; pass -x MASTER_ADDR to be certain"
 
 
 class Mpirun(RankLauncher):

@@ -32,7 +32,7 @@ def hosts_variable(environ: Mapping[str, str]) -> str:
 
 
 def scheduler_host_name(environ: Mapping[str, str]) -> str:
-    """What a scheduler calls this host; empty where no variable says it."""
+    """The scheduler's name of this host; empty if no variable has it."""
     return next((environ[name] for name in _host_name_variables() if environ.get(name)), "")
 
 

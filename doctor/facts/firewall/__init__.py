@@ -155,7 +155,7 @@ class FirewallRules(Fact, frozen=True):
         if dump.error:
             raise Unreadable(NEEDS_ROOT if dump.refused else dump.error)
         if not dump.local:
-            raise Unreadable("the kernel names no address of the host")
+            raise Unreadable("the kernel lists no address of the host")
         for address in dump.local:
             ipaddress.ip_address(address)
         unread: dict[str, str] = {}
@@ -217,7 +217,7 @@ def _legacy_tables(dump: _FirewallDump, unread: dict[str, str]) -> Iterator[Rule
             if (family, name) in saved:
                 yield saved[family, name]
             else:
-                unread[f"table {name} of legacy {family}tables"] = why or "not in what iptables-save told"
+                unread[f"table {name} of legacy {family}tables"] = why or "not in the output of iptables-save"
 
 
 def _tool_output(outputs: Mapping[str, Output], name: str) -> tuple[str, str]:

@@ -76,7 +76,7 @@ def parse_iptables_save(
         elif chains is None or not _add_line(chains, line):
             raise Unreadable(f"iptables-save: not understood: {line[:80]}")
     if chains is not None:
-        raise Unreadable(f"iptables-save: broke off in the table {name}")
+        raise Unreadable(f"iptables-save: incomplete output in the table {name}")
     return tuple(tables)
 
 

@@ -112,7 +112,7 @@ def find_blocks(
         raise Unreadable(
             f"{clear[0].local.device} ({clear[0].local.text}) lets the job's ports through, "
             f"{stopped[0].route.local.device} ({stopped[0].route.local.text}) does not: {stopped[0].rules[0]}; "
-            "MASTER_ADDR would tell which of the two networks the job uses"
+            "MASTER_ADDR is needed to know which of the two networks the job uses"
         )
     if doubts:
         raise doubts[0]
@@ -122,8 +122,8 @@ def find_blocks(
 def _find_on_route(rules: FirewallRules, route: Route, ports: JobPorts, master: str) -> list[BlockedConnections]:
     if route.local.text not in rules.local_addresses:
         raise Unreadable(
-            f"the job's container has the address {route.local.text} of its own, and the host's rules for packets that "
-            "it passes on are not judged"
+            f"the job's container has the address {route.local.text} of its own, and the host's rules for forwarded "
+            "packets are not checked"
         )
     query = GateQuery(
         route.local.device,
@@ -141,7 +141,7 @@ def _find_on_route(rules: FirewallRules, route: Route, ports: JobPorts, master: 
         doubt = _relevant_part(unclear_obstacle, route, ports, master)
         if doubt:
             raise Unreadable(
-                f"whether TCP ports {format_ranges(doubt.ports)} are open depends on a rule that cannot be judged from "
+                f"whether TCP ports {format_ranges(doubt.ports)} are open depends on a rule not evaluated here, from "
                 f"outside: {shorten_rule(doubt.position.rule)} (chain {doubt.position.chain})"
             )
     _reject_bridge_rules(rules, route)
@@ -154,7 +154,7 @@ def _reject_bridge_rules(rules: FirewallRules, route: Route) -> None:
         table for table in rules.tables if table.family == "bridge" and any(chain.rules for chain in table.chains)
     ]
     if bridged and route.local.device in rules.bridges:
-        raise Unreadable(f"{route.local.device} is a bridge with rules of its own (table bridge {bridged[0].name})")
+        raise Unreadable(f"{route.local.device} is a bridge with its own rules (table bridge {bridged[0].name})")
 
 
 def _relevant_part(obstacle: Obstacle, route: Route, ports: JobPorts, master: str) -> Obstacle | None:

@@ -12,19 +12,19 @@ from doctor.facts.firewall.packets import Ranges
 MAX_ADDRESSES = 32
 """Addresses that a command lists; for more it names the network that they are in."""
 
-_SAVE_NOTE = "It is gone after a restart, unless it is saved: `netfilter-persistent save` (Debian, Ubuntu), or "
+_SAVE_NOTE = "It is lost after a restart unless saved: `netfilter-persistent save` (Debian, Ubuntu), or "
 _SAVE_NOTE += "`service iptables save` (RHEL, openEuler)."
 _PERSISTENCE = {
-    "ufw": "ufw keeps it.",
-    "firewalld": "firewalld keeps it.",
-    "nftables": "It is gone after a restart: write the rule to `/etc/nftables.conf` as well.",
+    "ufw": "ufw saves it.",
+    "firewalld": "firewalld saves it.",
+    "nftables": "It is lost after a restart: also write the rule to `/etc/nftables.conf`.",
 }
 
 
 def persistence_note(block: BlockedConnections) -> str:
     """Whether the command outlives a restart."""
     if _before_ufw(block):
-        return "It is gone after a restart: the rule that is in the way stands in `/etc/ufw/before.rules`."
+        return "It is lost after a restart: the blocking rule is in `/etc/ufw/before.rules`."
     return (
         _SAVE_NOTE
         if block.later_packets_only and block.manager == "ufw"

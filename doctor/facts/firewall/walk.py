@@ -241,7 +241,7 @@ def walk(tables: Iterable[RuleTable], hooks: Sequence[str], packets: Packets) ->
         try:
             here = walked.run(before)
         except (_TooComplex, RecursionError):
-            stuck = WalkPosition(table, base, base.name, "the rules are too many to be followed")
+            stuck = WalkPosition(table, base, base.name, "there are too many rules to evaluate")
             result.unclear += [(current, stuck) for current in here]
             return result
         if early:

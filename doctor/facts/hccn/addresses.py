@@ -72,7 +72,7 @@ def _parse_ipv4(text: str) -> IPv4Interface | None:
 def _ipv6_or_none(four: str, six: str) -> IPv6Interface | None:
     if NO_ADDRESS_TEXT not in four:
         raise_known_refusal(four)
-        raise Unreadable(last_line(four) or "hccn_tool said nothing")
+        raise Unreadable(last_line(four) or "hccn_tool printed nothing")
     refused = "Get unknown option", "Get invalid", "not supported", "Command execute failed"
     if NO_ADDRESS_TEXT in six or any(phrase in six for phrase in refused):
         return None

@@ -59,7 +59,7 @@ def differing_npus(values: Mapping[Npu, T], template: str, **more: Any) -> Itera
     Raises: Skip when there is nothing to compare.
     """
     if len(values) < 2:
-        raise Skip("there is one NPU to look at, and nothing to compare it with")
+        raise Skip("a single NPU cannot be compared")
     expected = most_common_value(values.values())
     if expected is None:
         yield tie_finding(values, **more)
@@ -135,9 +135,7 @@ def require_port_use(use: Use, doubtful: Iterable[str], fault: str) -> None:
     """
     lost = [host for host in doubtful if use.get(host, False) is None]
     if lost:
-        raise Unreadable(
-            f"{fault} on {', '.join(limit_items(lost, 3))}: whether it matters cannot be told without super pod ids"
-        )
+        raise Unreadable(f"{fault} on {', '.join(limit_items(lost, 3))}: its effect is unknown without super pod ids")
     if use and all(used is False for used in use.values()):
         raise Skip("a job on these hosts does not use the NPUs' network ports")
 

@@ -76,4 +76,4 @@ def _failure_reason(text: str) -> str:
         raise_known_refusal(text)
     except Absent as why:
         return str(why)
-    return last_line(text) or "hccn_tool said nothing"
+    return last_line(text) or "hccn_tool printed nothing"

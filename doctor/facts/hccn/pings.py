@@ -26,7 +26,7 @@ def run_hccn_tool(arguments: dict[str, Any]) -> Any:
     end = time.time() + task["seconds"]
     replies = []
     for npu, address, options in task["calls"]:
-        text = "not tried: the time was up"
+        text = "not run: the time limit was reached"
         while time.time() < end:
             try:
                 done = subprocess.run(

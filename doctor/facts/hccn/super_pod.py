@@ -81,12 +81,14 @@ class SuperDevices(Fact, frozen=True):
         unread: dict[str, str] = {}
         for chip in NpuChips.read(ProbeAnswer({"": Output(out=table)}, answer.label)).chips:
             if not chip.has_phy_id:
-                raise Unreadable("npu-smi info -m: shows no physical ids, and an SDID cannot be told without them")
+                raise Unreadable("npu-smi info -m: shows no physical ids, which the SDID depends on")
             text = parts.get((chip.npu, chip.chip), "")
             try:
                 by_npu[chip.device] = _parse_super_device(text)
             except ValueError:
-                unread[f"NPU {chip.device}"] = f"its SDID was not told: {last_line(text) or 'npu-smi said nothing'}"
+                unread[f"NPU {chip.device}"] = (
+                    f"its SDID was not reported: {last_line(text) or 'npu-smi printed nothing'}"
+                )
         return cls(by_npu=by_npu, unread=unread)
 
 

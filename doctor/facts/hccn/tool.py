@@ -29,14 +29,17 @@ _RETRY_SCRIPT = """ask() {
 """Asks again a few times when another program holds the tool's lock."""
 
 _REFUSALS = (
-    ("permission denied", "hccn_tool answers this to root alone: log in as root, or add --sudo"),
+    ("permission denied", "hccn_tool answers this only to root: log in as root, or add --sudo"),
     (BUSY_TEXT, "hccn_tool stayed busy: another program holds its lock"),
     ("occupied. Please try again", "the device is occupied by another command"),
     ("The VM does not support", "hccn_tool does not answer this in a virtual machine"),
-    ("The device is not exist", "hccn_tool says that the device does not exist"),
-    ("Get invalid device id", "hccn_tool does not find the device: it is lost, or the user may not open it"),
-    ("Get unknown option", "this hccn_tool does not know the option"),
-    ("Get invalid major cmd", "this hccn_tool does not know the command"),
+    ("The device is not exist", "hccn_tool reports that the device does not exist"),
+    (
+        "Get invalid device id",
+        "hccn_tool does not find the device: it is lost, or the user has no permission to open it",
+    ),
+    ("Get unknown option", "this version of hccn_tool does not support the option"),
+    ("Get invalid major cmd", "this version of hccn_tool does not support the command"),
 )
 """What the tool says instead of an answer, and what that means."""
 
@@ -128,7 +131,7 @@ def last_line(text: str) -> str:
 def raise_known_refusal(text: str) -> None:
     """Raises: Absent or Unreadable when the tool said why it does not answer."""
     if UNSUPPORTED_TEXT in text:
-        raise Absent("hccn_tool does not have this on this product")
+        raise Absent("hccn_tool does not support this on this product")
     for phrase, meaning in _REFUSALS:
         if phrase in text:
             raise Unreadable(meaning)
@@ -141,7 +144,7 @@ def parse_or_unreadable(text: str, parse: Callable[[str], T]) -> T:
     except (ValueError, LookupError):
         first = text.partition("\n")[0]
         raise Unreadable(
-            strip_control_chars(f"not understood: {first!r}" if first else "hccn_tool said nothing", 120)
+            strip_control_chars(f"not understood: {first!r}" if first else "hccn_tool printed nothing", 120)
         ) from None
 
 
@@ -155,7 +158,7 @@ def single_field(name: str, text: str) -> str:
 def _summary(unread: Mapping[str, str]) -> str:
     """One reason for all, or the first with its device."""
     if not unread:
-        return "hccn_tool was asked of no NPU"
+        return "hccn_tool was run for no NPU"
     reasons = set(unread.values())
     part, why = next(iter(unread.items()))
     return why if len(reasons) == 1 else f"{part}: {why} (and {len(unread) - 1} more)"

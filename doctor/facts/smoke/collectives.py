@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from doctor.engine.fact import Fact, ProbeAnswer, smoke
-from doctor.facts.smoke.events import RankEvent, RankReport, decode_report, events_of_type
+from doctor.engine.fact import ProbeAnswer
+from doctor.facts.smoke.events import RankEvent, StageFact, events_of_type
 
 Element = float | int | bool | str | None
 
@@ -53,10 +53,16 @@ class CollectiveTimes(RankEvent, frozen=True, tag="speed"):
     seconds: tuple[float, ...]
 
 
-class SmokeCollectives(Fact, frozen=True):
+class SmokeCollectives(StageFact, frozen=True):
     """What each rank of the host got from every collective, on each process group."""
 
-    probe = smoke()
+    stage = "collectives"
+    event_types = (
+        CollectiveChecked,
+        CollectiveWrong,
+        DtypeUnsupported,
+        CollectiveTimes,
+    )
 
     checked: tuple[CollectiveChecked, ...] = ()
     wrong: tuple[CollectiveWrong, ...] = ()
@@ -65,9 +71,7 @@ class SmokeCollectives(Fact, frozen=True):
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> SmokeCollectives:
-        report = decode_report(
-            answer, RankReport[CollectiveChecked | CollectiveWrong | DtypeUnsupported | CollectiveTimes]
-        )
+        report = cls.read_report(answer)
         return cls(
             checked=events_of_type(report.events, CollectiveChecked),
             wrong=events_of_type(report.events, CollectiveWrong),

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Generic, TypeVar
+from functools import cache
+from typing import Any, ClassVar, Generic, TypeVar, Union
 
 import msgspec
 
-from doctor.engine.fact import Absent, ProbeAnswer, Unreadable
+from doctor.engine.fact import Absent, Fact, ProbeAnswer, Unreadable, smoke
 
 
 class RankEvent(msgspec.Struct, frozen=True, tag_field="ev"):
@@ -38,21 +39,43 @@ class RankReport(msgspec.Struct, Generic[E], frozen=True):
     def unread_ranks(self) -> dict[str, str]:
         """The ranks that said nothing, for `Fact.unread`."""
         reporting_ranks = {event.rank for event in self.events}
-        return {f"rank {rank}": "it said nothing of this stage" for rank in self.ranks if rank not in reporting_ranks}
+        return {
+            f"rank {rank}": "it reported nothing for this stage" for rank in self.ranks if rank not in reporting_ranks
+        }
 
 
-def decode_report(answer: ProbeAnswer, kind: type[RankReport[E]]) -> RankReport[E]:
+class StageFact(Fact, frozen=True):
+    """Base of the facts that are made of what a host's ranks emit in one stage."""
+
+    probe = smoke()
+
+    stage: ClassVar[str]
+    event_types: ClassVar[tuple[type[RankEvent], ...]]
+    """What ranks emit in the stage: the only list of it. Each event's fields are in its own class."""
+
+    @classmethod
+    def read_report(cls, answer: ProbeAnswer) -> RankReport[RankEvent]:
+        """What the host's ranks emitted. Raises like `decode_report`."""
+        return decode_report(answer, cls.event_types)
+
+
+@cache
+def _report_decoder(event_types: tuple[type[RankEvent], ...]) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(RankReport[Union[event_types]])  # type: ignore[valid-type]  # noqa: UP007
+
+
+def decode_report(answer: ProbeAnswer, event_types: tuple[type[RankEvent], ...]) -> RankReport[RankEvent]:
     """The stage's events. Raises: Absent when it was not planned, Unreadable when it was not reached."""
     try:
-        report = msgspec.json.decode(answer.text(), type=kind)
+        report: RankReport[RankEvent] = _report_decoder(event_types).decode(answer.text())
     except (msgspec.DecodeError, msgspec.ValidationError, UnicodeError) as error:
-        raise Unreadable(f"what the ranks said is not understood: {error}") from None
+        raise Unreadable(f"the ranks' reports cannot be parsed: {error}") from None
     if not report.planned:
-        raise Absent(report.why or "the smoke run was made without this stage")
+        raise Absent(report.why or "the smoke run did not include this stage")
     if not report.reached:
-        raise Unreadable(report.why or "the smoke run did not come so far", report.because)
+        raise Unreadable(report.why or "the smoke run did not reach this stage", report.because)
     if not report.events:
-        raise Unreadable("the host's ranks said nothing of this stage")
+        raise Unreadable("the host's ranks reported nothing for this stage")
     return report
 
 

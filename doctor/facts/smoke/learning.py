@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from doctor.engine.fact import Fact, ProbeAnswer, smoke
-from doctor.facts.smoke.events import RankEvent, RankReport, decode_report, events_of_type
+from doctor.engine.fact import ProbeAnswer
+from doctor.facts.smoke.events import RankEvent, StageFact, events_of_type
 
 
 class LearningStep(RankEvent, frozen=True, tag="learn"):
@@ -14,14 +14,15 @@ class LearningStep(RankEvent, frozen=True, tag="learn"):
     """None: not finite."""
 
 
-class SmokeLearning(Fact, frozen=True):
+class SmokeLearning(StageFact, frozen=True):
     """The loss of a short training with Adam, on the ranks that compute it."""
 
-    probe = smoke()
+    stage = "learning"
+    event_types = (LearningStep,)
 
     steps: tuple[LearningStep, ...] = ()
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> SmokeLearning:
-        report = decode_report(answer, RankReport[LearningStep])
+        report = cls.read_report(answer)
         return cls(steps=events_of_type(report.events, LearningStep), unread=report.unread_ranks())

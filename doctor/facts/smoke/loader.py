@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from doctor.engine.fact import Fact, ProbeAnswer, smoke
-from doctor.facts.smoke.events import RankEvent, RankReport, decode_report, events_of_type
+from doctor.engine.fact import ProbeAnswer
+from doctor.facts.smoke.events import RankEvent, StageFact, events_of_type
 
 
 class LoaderResult(RankEvent, frozen=True, tag="loader"):
@@ -23,14 +23,15 @@ class LoaderResult(RankEvent, frozen=True, tag="loader"):
     """The rank's data-parallel index in it, which its loader was seeded by."""
 
 
-class SmokeLoader(Fact, frozen=True):
+class SmokeLoader(StageFact, frozen=True):
     """The data loaders of the host's ranks."""
 
-    probe = smoke()
+    stage = "loader"
+    event_types = (LoaderResult,)
 
     loaded: tuple[LoaderResult, ...] = ()
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> SmokeLoader:
-        report = decode_report(answer, RankReport[LoaderResult])
+        report = cls.read_report(answer)
         return cls(loaded=events_of_type(report.events, LoaderResult), unread=report.unread_ranks())

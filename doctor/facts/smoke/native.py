@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from doctor.engine.fact import Fact, ProbeAnswer, smoke
-from doctor.facts.smoke.events import RankEvent, RankReport, decode_report, events_of_type
+from doctor.engine.fact import ProbeAnswer
+from doctor.facts.smoke.events import RankEvent, StageFact, events_of_type
 
 
 class NativeResult(RankEvent, frozen=True, tag="native"):
@@ -16,18 +16,19 @@ class NativeResult(RankEvent, frozen=True, tag="native"):
     """Over all rows, the same on every rank."""
     text: str = ""
     """Why it could not run."""
-    twin: tuple[float | None, ...] = ()
+    reference: tuple[float | None, ...] = ()
     """The losses of the same module in one process, without a wrapper."""
 
 
-class SmokeNative(Fact, frozen=True):
+class SmokeNative(StageFact, frozen=True):
     """What DDP, FSDP2, DTensor and pipelining made of the same model and data."""
 
-    probe = smoke()
+    stage = "native"
+    event_types = (NativeResult,)
 
     native: tuple[NativeResult, ...] = ()
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> SmokeNative:
-        report = decode_report(answer, RankReport[NativeResult])
+        report = cls.read_report(answer)
         return cls(native=events_of_type(report.events, NativeResult), unread=report.unread_ranks())

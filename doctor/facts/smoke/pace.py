@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from doctor.engine.fact import Fact, ProbeAnswer, smoke
-from doctor.facts.smoke.events import RankEvent, RankReport, decode_report, events_of_type
+from doctor.engine.fact import ProbeAnswer
+from doctor.facts.smoke.events import RankEvent, StageFact, events_of_type
 
 
 class PaceTimes(RankEvent, frozen=True, tag="pace"):
@@ -13,14 +13,15 @@ class PaceTimes(RankEvent, frozen=True, tag="pace"):
     compute: tuple[float, ...] = ()
 
 
-class SmokePace(Fact, frozen=True):
+class SmokePace(StageFact, frozen=True):
     """How quickly the host's ranks do a fixed piece of work."""
 
-    probe = smoke()
+    stage = "pace"
+    event_types = (PaceTimes,)
 
     paced: tuple[PaceTimes, ...] = ()
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> SmokePace:
-        report = decode_report(answer, RankReport[PaceTimes])
+        report = cls.read_report(answer)
         return cls(paced=events_of_type(report.events, PaceTimes), unread=report.unread_ranks())

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from doctor.engine.fact import Fact, ProbeAnswer, smoke
-from doctor.facts.smoke.events import RankEvent, RankReport, decode_report, events_of_type
+from doctor.engine.fact import ProbeAnswer
+from doctor.facts.smoke.events import RankEvent, StageFact, events_of_type
 
 
 class PairTimes(RankEvent, frozen=True, tag="pair"):
@@ -17,14 +17,15 @@ class PairTimes(RankEvent, frozen=True, tag="pair"):
     """Measured again, with no other pair at work."""
 
 
-class SmokePairs(Fact, frozen=True):
+class SmokePairs(StageFact, frozen=True):
     """How long exchanges with single peers took."""
 
-    probe = smoke()
+    stage = "pairs"
+    event_types = (PairTimes,)
 
     pairs: tuple[PairTimes, ...] = ()
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> SmokePairs:
-        report = decode_report(answer, RankReport[PairTimes])
+        report = cls.read_report(answer)
         return cls(pairs=events_of_type(report.events, PairTimes), unread=report.unread_ranks())

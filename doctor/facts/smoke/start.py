@@ -6,8 +6,8 @@ from typing import Literal
 
 import msgspec
 
-from doctor.engine.fact import Fact, ProbeAnswer, smoke
-from doctor.facts.smoke.events import RankEvent, RankReport, decode_report, events_of_type
+from doctor.engine.fact import ProbeAnswer
+from doctor.facts.smoke.events import RankEvent, StageFact, events_of_type
 
 Problem = Literal["name", "refused", "dropped", "no-route", "other"]
 
@@ -72,12 +72,25 @@ class RankExited(RankEvent, frozen=True, tag="exit"):
 
     status: int
     """As `os.waitpid` gave it."""
+    oom: bool = False
+    """The kernel killed it for memory."""
+    log: str = ""
+    """The kernel's line about that."""
+    tail: str = ""
+    """The end of what it printed; empty where it ended well."""
 
 
-class SmokeStart(Fact, frozen=True):
+class SmokeStart(StageFact, frozen=True):
     """How each rank of the host came up, who joined, and how each ended."""
 
-    probe = smoke()
+    stage = "start"
+    event_types = (
+        TorchImported,
+        ConnectFailed,
+        RankJoined,
+        RankFailed,
+        RankExited,
+    )
 
     imported: tuple[TorchImported, ...] = ()
     connect_failed: tuple[ConnectFailed, ...] = ()
@@ -87,7 +100,7 @@ class SmokeStart(Fact, frozen=True):
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> SmokeStart:
-        report = decode_report(answer, RankReport[TorchImported | ConnectFailed | RankJoined | RankFailed | RankExited])
+        report = cls.read_report(answer)
         return cls(
             imported=events_of_type(report.events, TorchImported),
             connect_failed=events_of_type(report.events, ConnectFailed),

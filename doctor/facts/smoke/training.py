@@ -1,17 +1,17 @@
-"""The training stage: the serial twin, and each layout step by step. Digests are 8 bytes as an integer."""
+"""The training stage: the reference run, and each layout step by step. Digests are 8 bytes as an integer."""
 
 from __future__ import annotations
 
 from typing import Literal
 
-from doctor.engine.fact import Fact, ProbeAnswer, smoke
-from doctor.facts.smoke.events import RankEvent, RankReport, decode_report, events_of_type
+from doctor.engine.fact import ProbeAnswer
+from doctor.facts.smoke.events import RankEvent, StageFact, events_of_type
 
 Bad = Literal["", "input", "activations", "loss", "gradient", "parameters"]
 Digest = int
 
 
-class ReferenceRun(RankEvent, frozen=True, tag="twin"):
+class ReferenceRun(RankEvent, frozen=True, tag="reference"):
     """The run of one process that every layout must equal."""
 
     losses: tuple[float | None, ...]
@@ -24,7 +24,7 @@ class ReferenceRun(RankEvent, frozen=True, tag="twin"):
     """Relative error of a product of two matrices: some devices multiply float32 with fewer bits."""
 
 
-class ReferenceBlocks(RankEvent, frozen=True, tag="twin-blocks"):
+class ReferenceBlocks(RankEvent, frozen=True, tag="reference-blocks"):
     """The data of one step, block by block; from rank 0 alone."""
 
     step: int
@@ -34,7 +34,7 @@ class ReferenceBlocks(RankEvent, frozen=True, tag="twin-blocks"):
     """Number of the first of these blocks: many come in several events."""
 
 
-class ReferenceUpdate(RankEvent, frozen=True, tag="twin-update"):
+class ReferenceUpdate(RankEvent, frozen=True, tag="reference-update"):
     """The squared norm of what became of each tensor over all steps; from rank 0 alone."""
 
     update: dict[str, float | None]
@@ -86,10 +86,18 @@ class LayoutEnded(RankEvent, frozen=True, tag="end"):
     seconds: float
 
 
-class SmokeTraining(Fact, frozen=True):
-    """Every step of every layout on the host's ranks, and the serial twin."""
+class SmokeTraining(StageFact, frozen=True):
+    """Every step of every layout on the host's ranks, and the reference run."""
 
-    probe = smoke()
+    stage = "training"
+    event_types = (
+        ReferenceRun,
+        ReferenceBlocks,
+        ReferenceUpdate,
+        LayoutBegun,
+        TrainingStep,
+        LayoutEnded,
+    )
 
     reference: tuple[ReferenceRun, ...] = ()
     reference_blocks: tuple[ReferenceBlocks, ...] = ()
@@ -100,10 +108,7 @@ class SmokeTraining(Fact, frozen=True):
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> SmokeTraining:
-        report = decode_report(
-            answer,
-            RankReport[ReferenceRun | ReferenceBlocks | ReferenceUpdate | LayoutBegun | TrainingStep | LayoutEnded],
-        )
+        report = cls.read_report(answer)
         return cls(
             reference=events_of_type(report.events, ReferenceRun),
             reference_blocks=events_of_type(report.events, ReferenceBlocks),

@@ -13,12 +13,12 @@ GRACE = 0.5  # seconds for output to end after the command itself has
 
 
 def run(request):
-    """A command to its end: status, and the first `limit` bytes of what it printed, stdout and stderr apart."""
+    """Runs a command to its end: status, and the first `limit` bytes of stdout and of stderr."""
     return run_shell(request["sh"], request["seconds"], request["limit"])
 
 
 def run_shell(text, seconds, limit):
-    """What a command leaves running does not hold this up, and is not ended: a step may start a service."""
+    """Background processes of the command are not waited for and not killed: a step may start a service."""
     environ = tool_environment()
 
     def run_child():
@@ -33,7 +33,7 @@ def run_shell(text, seconds, limit):
     while ended(pid) is None and time.time() < deadline:  # it has closed its output and works on
         time.sleep(0.01)
     if ended(pid) is None:
-        result["trouble"] = "did not end within %g s, and was ended" % seconds
+        result["trouble"] = "did not end within %g s, and was killed" % seconds
         signal_group(pid, signal.SIGKILL)
     result["code"] = exit_code(os.waitpid(pid, 0)[1])
     for fd in output:

@@ -9,7 +9,7 @@ from doctor.fix.executor.commands import run_shell
 
 
 def busy(_request):
-    """Who uses the accelerators. `hidden`: processes that could not be looked into."""
+    """Processes that use the accelerators. `hidden`: number of processes that could not be inspected."""
     holders, hidden, problem = [], 0, ""
     npus = [path for path in glob.glob("/dev/davinci[0-9]*") if path[12:].isdigit()]
     for pid in [name for name in os.listdir("/proc") if name.isdigit()] if npus else []:
@@ -31,7 +31,7 @@ def busy(_request):
 def gpu_users():
     """The processes that nvidia-smi lists, and why it does not, if so."""
     result = run_shell("nvidia-smi --query-compute-apps=pid --format=csv,noheader", 20, 65536)
-    problem = "nvidia-smi does not tell who uses the GPUs" if result["code"] else ""
+    problem = "nvidia-smi does not list the GPUs' processes" if result["code"] else ""
     return [device_user(pid, "a GPU") for pid in result["out"].split() if pid.isdigit()], problem
 
 

@@ -30,7 +30,7 @@ def lock_host(seconds):
         except OSError:
             time.sleep(0.1)
         if time.time() > deadline:
-            raise RequestRejected("another doctor fix is at work on it")
+            raise RequestRejected("another doctor fix is running on it")
 
 
 def answer(request):

@@ -18,11 +18,11 @@ def write(request):
     """The file as it is to be; `sha` is what must be there before, empty for no file."""
     path, state = request["path"], state_of(request["path"])
     if state["real"] != path:
-        raise RequestRejected("is a link by now: to %s" % state["real"])
+        raise RequestRejected("is now a link to %s" % state["real"])
     if state["trouble"]:
         raise RequestRejected(state["trouble"])
     if state.get("sha", "") != request["sha"]:
-        raise RequestRejected("has changed since it was looked at")
+        raise RequestRejected("has changed since it was inspected")
     new_folders = []
     try:
         for folder in request["missing"]:
@@ -78,15 +78,15 @@ def restore(request):
     path, old, new = request["path"], request["old"], request["new"]
     state = state_of(path)
     if state["real"] != path:
-        raise RequestRejected("is a link by now: to %s" % state["real"])
+        raise RequestRejected("is now a link to %s" % state["real"])
     sha = state.get("sha", "")
     if state["kind"] == "other":
         raise RequestRejected(state["trouble"])
     same = sha == old["sha"] and (not sha or all(state[key] == old[key] for key in ("mode", "uid", "gid")))
     if same:
-        result = "was as before already"
+        result = "already as before"
     elif sha not in (new, old["sha"]) and not request["force"]:
-        raise RequestRejected("was changed since, by somebody or by a newer plan that is to be undone first")
+        raise RequestRejected("was changed since, by somebody or by a newer plan, which must be undone first")
     elif state["trouble"]:
         raise RequestRejected(state["trouble"])
     elif old["sha"]:

@@ -1,4 +1,4 @@
-"""What is at a path of the host."""
+"""The state of a path on the host."""
 
 import base64
 import hashlib
@@ -22,7 +22,7 @@ def state_of(path):
         folder = os.path.dirname(folder)
     state = {"real": real, "missing": absent_folders, "kind": "absent", "trouble": not_writable(folder)}
     if absent_folders and os.path.lexists(absent_folders[0]):
-        return dict(state, kind="other", trouble=absent_folders[0] + " is no folder")
+        return dict(state, kind="other", trouble=absent_folders[0] + " is not a folder")
     try:
         status = os.lstat(real)
     except OSError as error:
@@ -30,9 +30,9 @@ def state_of(path):
             state["trouble"] = error.strerror
         return state
     if not stat.S_ISREG(status.st_mode):
-        return dict(state, kind="other", trouble="is no plain file")
+        return dict(state, kind="other", trouble="is not a regular file")
     if is_mounted(real):
-        return dict(state, kind="other", trouble="is mounted from elsewhere, as in a container")
+        return dict(state, kind="other", trouble="is a mount, for example in a container")
     if status.st_size > LARGEST_FILE:
         return dict(state, kind="other", trouble="is longer than %d bytes" % LARGEST_FILE)
     try:
@@ -72,5 +72,5 @@ def not_writable(folder):
     if not os.access(folder, os.W_OK | os.X_OK):
         return "permission denied"
     if os.geteuid() == 0 and status.st_mode & stat.S_IWOTH:
-        return "anybody may write in " + folder
+        return "anybody can write to " + folder
     return ""

@@ -1,4 +1,4 @@
-"""The rank table as a file: what it holds, or why it cannot be read."""
+"""The rank table file: its content, or why it cannot be read."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class RankTableFile(msgspec.Struct, frozen=True):
             return cls(path, text=read_file(path), link_target=link)
         except UnicodeDecodeError as error:
             place = f"byte {error.start} is not UTF-8" if isinstance(error.object, bytes) else "it is not UTF-8"
-            return cls(path, error=f"{place}; was it saved as UTF-16 or GBK?", link_target=link)
+            return cls(path, error=f"{place}; the file may be UTF-16 or GBK", link_target=link)
         except (OSError, ValueError) as error:
             return cls(path, error=printable(getattr(error, "strerror", None) or str(error)), link_target=link)
 

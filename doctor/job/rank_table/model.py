@@ -25,7 +25,7 @@ class RankTableProblem(msgspec.Struct, frozen=True, order=True):
     kind: Literal["missing", "value", "unquoted"]
     """missing: a required field. value: there, and of another kind. unquoted: a number where HCCL takes text only."""
     path: str
-    """Where: ``server_list[1].device[3].rank_id``."""
+    """Place in the table: ``server_list[1].device[3].rank_id``."""
     field: str
     """The last name of ``path``."""
     observed: str = ""

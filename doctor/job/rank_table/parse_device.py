@@ -49,7 +49,7 @@ class TreeReader:
         """A text that no other object may have."""
         text = self.text(where, path, field)
         if text in taken:
-            self.problems.append(RankTableProblem("value", f"{path}.{field}", field, text, "a name of its own"))
+            self.problems.append(RankTableProblem("value", f"{path}.{field}", field, text, "a unique name"))
         elif text is not None:
             taken.add(text)
 
@@ -77,7 +77,7 @@ class TreeReader:
 
 
 def json_type_name(value: Any) -> str:
-    """What a JSON value is, in words."""
+    """The name of a JSON value's type."""
     names = {bool: "true or false", type(None): "null", list: "a list", JsonObject: "an object"}
     return names.get(type(value), "a number" if isinstance(value, NumberText) else "a text")
 

@@ -67,7 +67,7 @@ def parse_json(text: str) -> JsonObject:
     except RecursionError:
         raise NotARankTable("it is nested too deeply") from None
     if not isinstance(tree, JsonObject):
-        raise NotARankTable("its outermost value is no object in braces {}")
+        raise NotARankTable("its outermost value is not an object in braces {}")
     return tree
 
 
@@ -103,17 +103,17 @@ def _likely_mistake(text: str, error: json.JSONDecodeError) -> tuple[str, int]:
     at = re.compile(r"[ \t\r\n]*").match(text, error.pos).end()  # type: ignore[union-attr]
     before = text[: error.pos].rstrip(_SPACE)
     if text[at : at + 1] == "," and text[at + 1 :].lstrip(_SPACE)[:1] in ("]", "}"):
-        return "a comma stands before the closing bracket; remove it", at
+        return "a comma before the closing bracket; remove it", at
     if text[at : at + 1] in ("]", "}") and before.endswith(","):
-        return "a comma stands before the closing bracket; remove it", len(before) - 1
+        return "a comma before the closing bracket; remove it", len(before) - 1
     if text.startswith(("//", "/*", "#"), at):
         return "a comment; JSON has none, remove it", at
     if text[at : at + 1] == "'":
         return "single quotes; JSON has double quotes only", at
     if text[at : at + 1] and text[at] in _WIDE_PUNCTUATION:
-        return f"the character {text[at]} is no JSON; type the plain one", at
+        return f"the character {text[at]} is not valid JSON; use the ASCII one", at
     if error.msg == "Extra data":
-        return "more text follows the end of the table; two files in one?", at
+        return "more text follows the end of the table; the file may contain two tables", at
     if at >= len(text):
-        return "the file ends too early; was it cut short?", max(len(text.rstrip(_SPACE)) - 1, 0)
+        return "the file ends too early; it may be truncated", max(len(text.rstrip(_SPACE)) - 1, 0)
     return error.msg[:1].lower() + error.msg[1:], error.pos

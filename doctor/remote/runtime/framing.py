@@ -1,4 +1,4 @@
-"""How a program's answers are told from what a login shell prints: a marker that only this request has.
+"""Separates a program's answers from a login shell's output by a marker that is unique to the request.
 
 A whole record stands between two lines, ``MARKER`` and ``MARKER end``; a program that answers more than once puts
 ``MARKER`` and a blank before each line.

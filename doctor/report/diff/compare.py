@@ -1,7 +1,7 @@
-"""What became of the findings of an earlier run: appeared, gone, stayed, waived, or out of sight. Pure.
+"""Compares the findings of two runs: appeared, gone, stayed, waived, or unseen. Pure.
 
-Findings are the same when check, template and blamed host are. One that is not found any more is *gone* only where the
-check looked at the host again; else it is *unseen*, for what is not known is not mended.
+Findings are the same when check, template and blamed host are. One that no longer appears is *gone* only where the
+check evaluated the host again; else it is *unseen*, since what is unknown is not fixed.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from doctor.report.layout.host_names import Fleet
 
 Kind = Literal["appeared", "stayed", "waived", "unseen", "gone"]
 KINDS: tuple[Kind, ...] = ("appeared", "stayed", "unseen", "waived", "gone")
-"""In the order in which they are told."""
+"""In the order of the report."""
 Key = tuple[str, str, str]
 """Check, template, host; the host is empty where a finding blames none."""
 
 
 class FindingChange(msgspec.Struct, frozen=True):
-    """What became of findings that say the same."""
+    """The change of findings with the same text."""
 
     kind: Kind
     check: str
@@ -36,7 +36,7 @@ class FindingChange(msgspec.Struct, frozen=True):
     """Findings in the earlier run."""
     count_now: int
     reason: str = ""
-    """Why it appeared, where the check did not look before; why it is unseen; the waiver's reason."""
+    """Why it appeared, where the check did not run before; why it is unseen; the waiver's reason."""
 
 
 class UnknownChange(msgspec.Struct, frozen=True):
@@ -60,14 +60,14 @@ class ReportDifference(msgspec.Struct, frozen=True):
     became_unknown: tuple[UnknownChange, ...]
     """Unknown now, and not before."""
     became_known: tuple[UnknownChange, ...]
-    """Unknown before, and looked at now."""
+    """Unknown before, and evaluated now."""
 
     def changes_of(self, kind: Kind) -> tuple[FindingChange, ...]:
         return tuple(change for change in self.changes if change.kind == kind)
 
 
 def compare(old: Report, new: Report) -> ReportDifference:
-    """What ``new`` says of what ``old`` said."""
+    """Compares ``new`` with ``old``."""
     before, now = _ReportIndex(old), _ReportIndex(new)
     return ReportDifference(
         old,
@@ -97,7 +97,7 @@ class _ReportIndex:
         )
 
     def unknown_reason(self, check: str, host: str) -> str:
-        """Why the check did not look at the host, in words; empty when it did."""
+        """Why the check did not evaluate the host; empty when it did."""
         outcome = self.outcomes.get(check)
         if outcome is None:
             return "the check was not run"
@@ -109,7 +109,7 @@ class _ReportIndex:
         if host in self.evaluated_hosts[check] or (host not in self.hosts and outcome.complete):
             return ""
         skipped = outcome.skipped.get(host) or outcome.skipped.get("")
-        return f"not looked at: {skipped}" if skipped else "not looked at"
+        return f"not checked: {skipped}" if skipped else "not checked"
 
 
 def _by_key(pairs: Iterable[tuple[Outcome, Finding]]) -> dict[Key, list[Finding]]:
@@ -152,7 +152,7 @@ def _classify(key: Key, before: _ReportIndex, now: _ReportIndex) -> tuple[Kind, 
         if host and host not in before.hosts and host in now.hosts:
             return "appeared", "the host was not in the run before"
         reason = before.unknown_reason(check, host)
-        return "appeared", f"not known before: {reason}" if reason else ""
+        return "appeared", f"unknown before: {reason}" if reason else ""
     if key in now.waived_by_key:
         waived = next(
             candidate for candidate in now.outcomes[check].waived if candidate.finding in now.waived_by_key[key]

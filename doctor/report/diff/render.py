@@ -81,7 +81,7 @@ def _blocks(difference: ReportDifference) -> Iterator[tuple[str, list[str]]]:
     gap_lines = [_unknown_line("unknown", gap, new) for gap in difference.became_unknown]
     gap_lines += [_unknown_line("known", gap, new) for gap in difference.became_known]
     if gap_lines:
-        yield "known and not known", gap_lines
+        yield "known and unknown", gap_lines
     moved = [f"host added {old.fold(difference.hosts_added)}"] if difference.hosts_added else []
     moved += [f"host removed {old.fold(difference.hosts_removed)}"] if difference.hosts_removed else []
     moved += [_checks("added", difference.checks_added)] if difference.checks_added else []

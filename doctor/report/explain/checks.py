@@ -1,45 +1,66 @@
-"""What is known of a check before it runs: its page, its line in a list, its row in the catalogue."""
+"""Static description of a check: its page, its line in a list, its row in the catalogue."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from doctor.engine.areas import by_area
 from doctor.engine.check import Check
 from doctor.engine.fact import Fact, Probe
+from doctor.engine.sanitize import strip_control_chars
 from doctor.remedy.playbook import Playbook
-from doctor.report.explain.playbooks import remedy_lines
+from doctor.report.explain.examples import EXAMPLES, ExampleFinding, fill_placeholders, mark_personal_words
+from doctor.report.explain.playbooks import WIDTH, remedy_lines
 from doctor.report.layout.formatting import count_noun, unwrap_lines, wrapped
 
-WIDTH = 98
+MAX_LINE_CHARS = 4000
+"""Characters kept of one line of a site's own check."""
 
 
-def check_page(check: Check, playbooks: Iterable[Playbook] = ()) -> str:
-    """All there is to say about one check, every probe that it has run on a host, and the playbooks that treat it."""
-    lines = [check.name, f"{check.severity.value}, area {check.area}", "", f"When all is well: {check.claim}."]
-    for title in ("Why it matters", "What to do", "Source"):
-        lines += _section(title, [line for line in unwrap_lines(check.section(title)) if not _is_placeholder(line)])
+def check_page(
+    check: Check, playbooks: Iterable[Playbook] = (), example: ExampleFinding | None = None, width: int = WIDTH
+) -> str:
+    """All there is to say about one check, every probe that it has run on a host, and the playbooks that treat it.
+
+    ``example``: a finding whose values stand in place of placeholders. Prose is wrapped at ``width``, commands are not.
+    """
+    claim = f"Healthy condition: {strip_control_chars(check.claim, MAX_LINE_CHARS)}."
+    lines = [check.name, f"{check.severity.value}, area {check.area}", "", *wrapped(claim, width)]
+    lines += _section("Why it matters", unwrap_lines(check.section("Why it matters")), width)
+    if example:
+        lines += _section("What a finding says, for example", [f"{EXAMPLES['host']}: {example.message}"], width)
+    lines += _advice_section(check, example, width)
+    lines += _section("Source", unwrap_lines(check.section("Source")), width)
     intents = [need.type for need in check.needs if not need.is_fact]
-    lines += _section(
-        "What it needs to know of the job", [f"{intent.__name__}: {_summary(intent)}" for intent in intents]
-    )
-    probe_texts = [line for fact in _with_needs(check.facts) for line in probe_lines(fact)]
-    lines += remedy_lines(playbooks)
+    lines += _section("Job settings it uses", [f"{intent.__name__}: {_summary(intent)}" for intent in intents], width)
+    probe_texts = [line for fact in _with_needs(check.facts) for line in probe_lines(fact, width - 2)]
     lines += ["", "What is run on the hosts", *(f"  {line}" for line in probe_texts or ["Nothing."])]
+    lines += remedy_lines(playbooks, width)
     if check.path:
-        lines += ["", f"The check itself: {check.path}"]
+        lines += ["", f"The check itself: {strip_control_chars(check.path, MAX_LINE_CHARS)}"]
     return "\n".join(lines) + "\n"
 
 
-def _section(title: str, lines: Iterable[str]) -> list[str]:
-    body = [f"  {part}" for line in lines for part in wrapped(line, WIDTH)]
+def _advice_section(check: Check, example: ExampleFinding | None, width: int) -> list[str]:
+    values = example.values if example else {}
+    advice = [line for line in unwrap_lines(check.section("What to do")) if not _is_unfilled(line, values)]
+    return _section("What to do", [mark_personal_words(fill_placeholders(line, values)) for line in advice], width)
+
+
+def _section(title: str, lines: Iterable[str], width: int) -> list[str]:
+    body = [f"  {part}" for line in lines for part in wrapped(_without_control_chars(line), width - 2)]
     return ["", title, *body] if body else []
 
 
-def _is_placeholder(line: str) -> bool:
+def _without_control_chars(line: str) -> str:
+    indent = line[: len(line) - len(line.lstrip(" "))]
+    return indent + strip_control_chars(line, MAX_LINE_CHARS) if not line.isprintable() else line
+
+
+def _is_unfilled(line: str, values: Mapping[str, str]) -> bool:
     """A line that a finding fills, and that says nothing without one."""
-    return line.startswith("{") and line.endswith("}") and line[1:-1].isidentifier()
+    return line.startswith("{") and line.endswith("}") and line[1:-1].isidentifier() and not values.get(line[1:-1])
 
 
 def _with_needs(facts: Iterable[type[Fact]]) -> list[type[Fact]]:
@@ -51,15 +72,15 @@ def _with_needs(facts: Iterable[type[Fact]]) -> list[type[Fact]]:
     return list(ordered)
 
 
-def probe_lines(fact: type[Fact]) -> Iterator[str]:
+def probe_lines(fact: type[Fact], width: int = WIDTH) -> Iterator[str]:
     """How one fact is learnt, in lines."""
-    yield f"{fact.__name__}: {_summary(fact)}"
+    yield from wrapped(f"{fact.__name__}: {_summary(fact)}", width)
     probe = fact.probe
     for line in _PROBE_DESCRIPTIONS[probe.kind](fact):
         yield f"    {line}"
-    rules = "; ".join([*_probe_conditions(probe), *(["asked in a second round"] if fact.needs else [])])
+    rules = "; ".join([*_probe_conditions(probe), *(["collected in a second round"] if fact.needs else [])])
     if rules:
-        yield f"    ({rules})"
+        yield from (f"    {part}" for part in wrapped(f"({rules})", width - 4))
 
 
 def _summary(documented: object) -> str:
@@ -82,11 +103,11 @@ def _python_function(fact: type[Fact]) -> Iterator[str]:
 
 
 def _visit(fact: type[Fact]) -> Iterator[str]:
-    yield "runs nothing: it is read from how the visit to the host went"
+    yield "runs nothing: it is read from the connection to the host"
 
 
 def _smoke(fact: type[Fact]) -> Iterator[str]:
-    yield "asks no host: the ranks of the smoke run tell it"
+    yield "runs nothing: it is read from the ranks of the smoke run"
 
 
 _PROBE_DESCRIPTIONS = {"run": _command, "read": _files, "ask": _python_function, "visit": _visit, "smoke": _smoke}
@@ -102,7 +123,7 @@ def _probe_conditions(probe: Probe) -> Iterator[str]:
     if probe.root:
         yield "complete only as root; with --sudo through sudo -n"
     if probe.job:
-        yield "looked at where the job runs, inside the container of --within"
+        yield "runs where the job runs, inside the container of --within"
     if probe.lane:
         yield f"one {probe.lane} command at a time on a host"
     if probe.kind != "read":
@@ -132,7 +153,7 @@ def catalog_markdown(checks: Iterable[Check]) -> str:
     parts: list[str] = []
     for area, members in by_area(checks):
         rows = [f"| `{check.name}` | {check.severity.value} | {_cell(check.claim)} |" for check in members]
-        parts.append("\n".join([f"### {area}", "", "| check | severity | when all is well |", "|---|---|---|", *rows]))
+        parts.append("\n".join([f"### {area}", "", "| check | severity | healthy condition |", "|---|---|---|", *rows]))
     return "\n\n".join(parts) + "\n"
 
 

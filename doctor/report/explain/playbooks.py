@@ -1,62 +1,22 @@
-"""What is known of a playbook before it runs: its page, its place on a check's page, its line in a list."""
+"""Static description of a playbook: its page, its place on a check's page, its line in a list."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from doctor.engine.sanitize import printable, strip_control_chars
 from doctor.remedy.playbook import Playbook, PlaybookStep, fill_step, needed_values
 from doctor.remedy.template import BEFORE, TemplateError
+from doctor.report.explain.examples import EXAMPLES, mark_personal_words
+from doctor.report.layout.columns import columns_line
 from doctor.report.layout.formatting import wrapped
 
-WIDTH = 98
+WIDTH = 100
+"""Columns where there is no terminal."""
 MAX_COMMAND_CHARS = 2000
 """Characters of a command."""
-EXAMPLE_NOTE = "with example values; a plan fills in what was found"
-
-EXAMPLES: Mapping[str, Any] = {
-    "address": "192.0.2.10",
-    "addresses": ["192.0.2.10", "192.0.2.11"],
-    "boot_files": ["/etc/iptables/rules.v4", "/etc/sysconfig/iptables"],
-    "boot_lines": ["insert rule inet filter input ip saddr 192.0.2.11 tcp dport 60000-60031 accept"],
-    "card": 0,
-    "chip": 0,
-    "container": "train",
-    "device": "eth0",
-    "double": 524288,
-    "fix": "ufw prepend allow in proto tcp from 192.0.2.11 to any port 60000:60031",
-    "gateway": "192.0.2.1",
-    "gpu": 0,
-    "group": "HwHiAiUser",
-    "host": "node001",
-    "hosts": ["node001", "node002"],
-    "id": 0,
-    "ip": "192.0.2.10",
-    "key": "net.core.somaxconn",
-    "manager": "ufw",
-    "merged": "22,60000-60031",
-    "name": "node001",
-    "netmask": "255.255.255.0",
-    "nft_table": "inet filter",
-    "npu": 0,
-    "npus": "0-7",
-    "path": "/etc/example.conf",
-    "peers": ["node002"],
-    "pid": 4711,
-    "port": 60000,
-    "ports": "60000-60031",
-    "python": "/usr/bin/python3",
-    "rank": 0,
-    "ranks": "0-7",
-    "segment": "192.0.2.0/24",
-    "set_env": "/usr/local/Ascend/ascend-toolkit/set_env.sh",
-    "table": "filter",
-    "unfix": "ufw delete allow in proto tcp from 192.0.2.11 to any port 60000:60031",
-    "user": "alice",
-    "way": "from",
-}
-"""Plausible values by name; any other is its own name in angle brackets."""
+EXAMPLE_NOTE = "with example values; a plan fills in the values of the findings"
 
 
 def examples(step: PlaybookStep) -> dict[str, Any]:
@@ -64,44 +24,44 @@ def examples(step: PlaybookStep) -> dict[str, Any]:
     return {name: EXAMPLES.get(name, f"<{name}>") for name in needed_values(step) - {BEFORE}}
 
 
-def playbook_page(playbook: Playbook) -> str:
-    """All there is to say about one playbook."""
+def playbook_page(playbook: Playbook, width: int = WIDTH) -> str:
+    """All there is to say about one playbook, in ``width`` columns; commands are never wrapped."""
     lines = [f"{playbook.name}: {_one_line(playbook.title)}", _terms(playbook)]
     lines += ["", "What it treats", *(f"  {name}" for name in playbook.treats)]
     if playbook.note.strip():
-        lines += ["", "What to know first", *(f"  {line}" for line in _paragraphs(playbook.note))]
+        lines += ["", "What to know first", *(f"  {line}" for line in _paragraphs(playbook.note, width - 2))]
     lines += ["", f"What is done ({EXAMPLE_NOTE})" if _has_placeholders(playbook) else "What is done"]
-    lines += [f"  {line}" for step in playbook.steps for line in step_lines(step)]
+    lines += [f"  {line}" for step in playbook.steps for line in step_lines(step, width - 2)]
     lines += ["", f"The playbook itself: {_one_line(playbook.path)}"]
     return "\n".join(lines) + "\n"
 
 
-def remedy_lines(playbooks: Iterable[Playbook]) -> Iterator[str]:
+def remedy_lines(playbooks: Iterable[Playbook], width: int = WIDTH) -> Iterator[str]:
     """The playbooks that treat a check, for its page; nothing where there is none."""
     for number, playbook in enumerate(playbooks):
         if not number:
-            yield from ("", f"What mends it ({EXAMPLE_NOTE})")
+            yield from ("", f"Fixes ({EXAMPLE_NOTE})")
         yield f"  {playbook.name}: {_one_line(playbook.title)}"
         yield f"    ({_terms(playbook)})"
-        yield from (f"    {line}" for step in playbook.steps for line in step_lines(step))
+        yield from (f"    {line}" for step in playbook.steps for line in step_lines(step, width - 4))
 
 
 def _terms(playbook: Playbook) -> str:
     """Who does it, and what it asks and risks."""
     if playbook.manual:
-        return f"{playbook.who}; work for hands; risk: {playbook.risk}"
+        return f"{playbook.who}; manual steps; risk: {playbook.risk}"
     terms = [playbook.who, "as root" if playbook.root else "as any user", f"risk: {playbook.risk}"]
-    terms.append("survives a reboot" if playbook.persistent else "gone after a reboot")
-    return "; ".join([*terms, "only when it is named"] if playbook.explicit else terms)
+    terms.append("survives a reboot" if playbook.persistent else "lost after a reboot")
+    return "; ".join([*terms, "only when named"] if playbook.explicit else terms)
 
 
-def step_lines(step: PlaybookStep) -> Iterator[str]:
+def step_lines(step: PlaybookStep, width: int = WIDTH) -> Iterator[str]:
     """A step with example values, in the order in which things happen."""
     try:
         example = fill_step(step, examples(step))
     except TemplateError:  # an example does not fit here: the step as it is written
         example = step
-    first, *more = wrapped(f"{step.number}. {_one_line(example.say)}", WIDTH - 4)
+    first, *more = wrapped(f"{step.number}. {mark_personal_words(_one_line(example.say))}", width)
     yield first
     yield from more
     for label, command in (("only where", example.only), ("before", example.before), ("run", example.run)):
@@ -113,12 +73,12 @@ def step_lines(step: PlaybookStep) -> Iterator[str]:
 def _file(step: PlaybookStep) -> str:
     if not step.file:
         return ""
-    mode = f" (mode {step.mode} where it is new)" if step.mode else ""
+    mode = f" (mode {step.mode} if it is new)" if step.mode else ""
     if step.text is not None:
-        return f"{step.file}{mode} holds this alone:\n{step.text}"
+        return f"{step.file}{mode} has this content:\n{step.text}"
     if step.remove:
         return f"{step.file}{mode} without the lines that match {step.remove}"
-    place = f"in place of the lines that match {step.replaces}" if step.replaces else "at the end unless it is there"
+    place = f"in place of the lines that match {step.replaces}" if step.replaces else "at the end, unless it exists"
     return f"{step.file}{mode} has this line, {place}:\n{step.line}"
 
 
@@ -127,9 +87,9 @@ def _labelled(label: str, text: str) -> Iterator[str]:
         yield f"   {label + ':' if not number else '':<12}{printable(line, MAX_COMMAND_CHARS)}"
 
 
-def _paragraphs(text: str) -> Iterator[str]:
+def _paragraphs(text: str, width: int) -> Iterator[str]:
     for part in text.strip().split("\n\n"):
-        yield from wrapped(strip_control_chars(part, MAX_COMMAND_CHARS), WIDTH)
+        yield from wrapped(strip_control_chars(part, MAX_COMMAND_CHARS), width)
 
 
 def _one_line(text: str) -> str:
@@ -140,14 +100,22 @@ def _has_placeholders(playbook: Playbook) -> bool:
     return any(needed_values(step) for step in playbook.steps)
 
 
-def playbook_list(playbooks: Iterable[Playbook]) -> str:
-    """One line a playbook: name, risk, title."""
+def playbook_list(playbooks: Iterable[Playbook], width: int = 0) -> str:
+    """One line a playbook: name, risk, title; of at most ``width`` columns, 0 is no limit."""
     rows = sorted(playbooks, key=lambda playbook: playbook.name)
+    return playbook_rows(rows, width)
+
+
+def playbook_rows(rows: list[Playbook], width: int = 0) -> str:
+    """The same in the order given."""
     names, risks = (max((len(word) for word in column), default=0) for column in _columns(rows))
-    lines = (
-        f"{playbook.name:<{names}}  {_risk_label(playbook):<{risks}}  {_one_line(playbook.title)}" for playbook in rows
+    return "".join(
+        f"{line}\n"
+        for playbook in rows
+        for line in columns_line(
+            f"{playbook.name:<{names}}  {_risk_label(playbook):<{risks}}  ", _one_line(playbook.title), width
+        )
     )
-    return "".join(line + "\n" for line in lines)
 
 
 def _columns(rows: list[Playbook]) -> tuple[list[str], list[str]]:

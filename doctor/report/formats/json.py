@@ -1,7 +1,7 @@
 """The report as one JSON document, ``doctor.report/1``; ``schema/doctor.report.1.json`` is its JSON Schema.
 
 Pure ASCII, so that no terminal, log or locale is harmed by what a host printed. Keys are sorted, outcomes and hosts
-have a settled order, and only ``started`` and ``seconds`` differ between two runs that saw the same.
+have a settled order, and only ``started`` and ``seconds`` differ between two runs with the same observations.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A run as events, one JSON object a line, each as it happens: what a program that follows the run reads.
+"""A run as events, one JSON object per line, each as it happens, for programs that follow the run.
 
     {"event": "start", "schema": "doctor.events/1", "hosts": [...], "checks": [...]}
     {"event": "host", "host": "node001", "trouble": "", "text": ""}       a host was visited, or could not be
@@ -34,7 +34,7 @@ def _now() -> str:
 
 
 class EventStream:
-    """Tells a run as it goes. ``write`` gets each line and is to flush it; ``redact`` goes over what names a host."""
+    """Writes the events of a run. ``write`` gets each line and is to flush it; ``redact`` replaces host names."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
 """The report as JUnit XML: a CI system shows each check as a test case, by area.
 
-Nothing that is not known looks green. A check with findings is a failure (one of severity warning only when the exit
-code says that warnings count); one that could not look, or that crashed, is an error. What is unknown only because of
+Nothing unknown appears as passed. A check with findings is a failure (one of severity warning only when the exit
+code says that warnings count); one that could not run, or that crashed, is an error. What is unknown only because of
 a root cause that failed elsewhere, or is put up with by ``--on-unknown``, is skipped, and so is what does not apply.
 """
 
@@ -85,7 +85,7 @@ class _CaseBuilder:
             where = f" on {count_noun(len(hosts), 'host')}" if hosts else ""
             return Failure(f"{count_noun(len(outcome.findings), 'finding')}{where}", outcome.severity.value)
         if outcome.crashed:
-            return Error("the check itself broke", "crashed")
+            return Error("the check crashed", "crashed")
         if outcome.unknown:
             forgiven = not self.unexplained[outcome.check] or self.code in (Exit.HEALTHY, Exit.WARNINGS)
             kind = Skipped if forgiven else Error

@@ -84,7 +84,7 @@ def _table(report: Report, folded: FoldedReport, failures: Sequence[CheckFailure
         rows.setdefault((tuple(checks.get(host, ())), len(unknown_checks.get(host, ()))), []).append(host)
     if not rows:
         return
-    yield from ("| hosts | found by | not known |", "|---|---|---|")
+    yield from ("| hosts | findings | unknown |", "|---|---|---|")
     for (names, unknown), hosts in list(rows.items())[:MAX_ROWS]:
         check_cells = ", ".join(map(_cell, names)) or "-"
         unknown_cell = count_noun(unknown, "check") if unknown else "-"
@@ -99,7 +99,7 @@ def _failure(failure: CheckFailure, pages: Mapping[str, Check], folded: FoldedRe
     entry = failure_entry(failure, pages.get(outcome.check), SCOPE, folded.fleet)
     where = f" on {code_span(entry.where)}" if entry.where else ""
     yield from (f"## {outcome.severity.value}: {code_span(outcome.check)}{where}", "")
-    yield from (f"When all is well: {code_span(outcome.claim)}", "")
+    yield from (f"Healthy condition: {code_span(outcome.claim)}", "")
     yield from fenced(_evidence(entry))
     fix = [*_labelled(entry, "fix")]
     if fix:
@@ -110,7 +110,7 @@ def _evidence(entry: ReportEntry) -> Iterator[str]:
     for part in entry.parts:
         yield f"{part.hosts}: {part.text}" if part.hosts else part.text
         yield from (f"    {label}: {text}" if label else f"      {text}" for label, text in part.details)
-    yield from (f"{label}: {text}" for label, text in entry.details if label in ("observed", "expected", "hides"))
+    yield from (f"{label}: {text}" for label, text in entry.details if label in ("observed", "expected", "blocked"))
 
 
 def _labelled(entry: ReportEntry, requested: str) -> Iterator[str]:
@@ -122,12 +122,12 @@ def _labelled(entry: ReportEntry, requested: str) -> Iterator[str]:
 
 
 def _sections(report: Report, pages: Mapping[str, Check], code: int) -> Iterator[str]:
-    """What crashed, what is waived, what is not known, what was not looked at, and the smoke run."""
+    """Sections for crashed, waived, unknown and unchecked, and for the smoke run."""
     page = build_page(report, pages, SCOPE, code)
     lines_by_title: dict[str, list[str]] = {}
     for section in page.sections:
         for entry in section.entries:
-            title = section.title if section.title in ("not known", "not looked at") else ""
+            title = section.title if section.title in ("unknown", "not checked") else ""
             title = title or {"crash": "crashed", "waived": "waived"}.get(entry.status_word, "")
             if title:
                 lines_by_title.setdefault(title, []).extend(_entry_lines(entry))
@@ -151,8 +151,8 @@ def _notes(report: Report) -> list[str]:
 
 
 def _follow_up_commands(report: Report, failures: Sequence[CheckFailure]) -> Iterator[str]:
-    """Commands that show more, and that look again."""
-    yield from ("## To look again", "")
+    """Commands that show details, and that check again."""
+    yield from ("## To check again", "")
     names = list(dict.fromkeys(failure.outcome.check for failure in failures))[:5]
     alone = report.source.startswith("this host alone")
     hosts = shlex.quote(clean(",".join(_hosts_to_check(report, failures)), 4000)) if report.hosts and not alone else ""
@@ -162,7 +162,7 @@ def _follow_up_commands(report: Report, failures: Sequence[CheckFailure]) -> Ite
 
 
 def _hosts_to_check(report: Report, failures: Sequence[CheckFailure]) -> list[str]:
-    """The hosts to look at again, folded: those that are to blame, or all."""
+    """The hosts to check again, folded: the blamed ones, or all."""
     from doctor.report.layout.host_names import Fleet
 
     fleet = Fleet(report.hosts)

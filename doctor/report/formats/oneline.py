@@ -2,9 +2,9 @@
 
     doctor preflight: FAIL nodes=62/64 bad=node[007,023] why=link-down:node[007,023] exit=10 t=13.1s
 
-The word comes first, the keys have a settled order, and one that has nothing to say is left out, but for ``nodes``,
-``exit`` and ``t``. No value holds white space, what a host could have made up is spelled out in %XX, and the line has
-at most `MAX_LINE_CHARS` characters, however many hosts there are.
+The status comes first, the keys have a fixed order, and empty keys are omitted, except ``nodes``, ``exit`` and
+``t``. No value contains white space, unsafe characters from hosts are escaped as %XX, and the line has at most
+`MAX_LINE_CHARS` characters, however many hosts there are.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def verdict_word(report: Report, code: int, need: int = 0) -> str:
 
 
 def causes(report: Report, code: int | None = None) -> list[tuple[str, tuple[str, ...]]]:
-    """What the verdict rests on, by check, with the hosts: errors, else what is unknown, else warnings.
+    """The causes of the verdict by check, with the hosts: errors, else what is unknown, else warnings.
 
     Those that explain most come first, then in the order in which a job meets them.
     """

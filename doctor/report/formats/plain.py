@@ -1,13 +1,13 @@
 """The report for a file, a pipe or a log: whole lines, nothing cut, nothing wrapped, made for grep.
 
     FAIL    device-ip-conflict on node[007,023] (2/64): 10.0.0.1 belongs to ...
-            saw: ...
+            observed: ...
     unknown 14 checks on node003 (1/64): sudo -n: a password is required
             checks: ...
     ok      kernel: 14 checks on 64 hosts
     FAILED: 1 error on 2 of 64 hosts; 14 checks unknown
 
-Every line that tells a status begins with its word, every detail with eight spaces, and the last line is the verdict.
+Every line of a status begins with its word, every detail with eight spaces, and the last line is the verdict.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def _summary_lines(summary: SummaryLines, colour: bool) -> Iterator[str]:
     if summary.first_step:
         yield f"first   {summary.first_step}"
     if summary.fix_command:
-        yield f"mend    {summary.fix_command}"
+        yield f"fix     {summary.fix_command}"
     yield _painted(summary.status_word, summary.verdict, colour)
 
 

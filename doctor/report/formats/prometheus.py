@@ -41,18 +41,18 @@ class _Metrics:
     def run(self, report: Report, code: int) -> None:
         self.gauge("build_info", "Version of cluster-doctor.", "version").labels(__version__).set(1)
         self.gauge("run_exit_code", "Exit code of the run: 0 healthy, 10 failed, 12 unknown.").set(int(code))
-        self.gauge("run_duration_seconds", "How long the run took.").set(report.seconds)
+        self.gauge("run_duration_seconds", "Duration of the run, in seconds.").set(report.seconds)
         ended = _timestamp(report.started)
         if ended is not None:
-            self.gauge("run_timestamp_seconds", "When the run began, in seconds since the epoch.").set(ended)
-        hosts = self.gauge("run_hosts", "Hosts of the run by how they are.", "state")
+            self.gauge("run_timestamp_seconds", "Start of the run, in seconds since the epoch.").set(ended)
+        hosts = self.gauge("run_hosts", "Hosts of the run by state.", "state")
         host_health = classify_hosts(report)
         for state in STATES:
             hosts.labels(state).set(len(getattr(host_health, state)))
-        waived = self.gauge("waived_findings", "Findings that a waiver puts up with.")
+        waived = self.gauge("waived_findings", "Findings accepted by a waiver.")
         waived.set(sum(len(outcome.waived) for outcome in report.outcomes))
         self.status = self.gauge(
-            "check_status", "How a check ended, as a label.", "check", "area", "severity", "status"
+            "check_status", "Status of a check, as a label.", "check", "area", "severity", "status"
         )
         self.findings = self.gauge("check_findings", "Findings of a check.", "check", "area", "severity")
 
@@ -62,7 +62,7 @@ class _Metrics:
         self.findings.labels(*labels).set(len(outcome.findings))
 
     def hosts(self, report: Report, host_health: HostHealth) -> None:
-        well = self.gauge("host_healthy", "1: looked at, no error, nothing unknown.", "host")
+        well = self.gauge("host_healthy", "1: checked, no error, nothing unknown.", "host")
         findings = self.gauge("host_findings", "Findings that blame a host.", "host", "severity")
         fine = set(host_health.healthy)
         for host in sorted(

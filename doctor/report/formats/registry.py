@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class RenderContext(msgspec.Struct, frozen=True):
-    """What a format is told beside the report."""
+    """Inputs of a format beside the report."""
 
     code: int
     """The exit code that the report comes with."""
@@ -24,7 +24,7 @@ class RenderContext(msgspec.Struct, frozen=True):
     """How the terminal looks; None for a file."""
     verbose: bool = False
     fixable_checks: Collection[str] = ()
-    """The checks that a playbook mends."""
+    """The checks that have a playbook."""
     command: str = "check"
     seconds: float | None = None
 
@@ -133,11 +133,11 @@ def parse_targets(arguments: Iterable[str]) -> tuple[FormatTarget, ...]:
     paths = [target.path for target in targets]
     if paths.count("") > 1:
         raise ValueError(
-            f"{_stdout_names(targets)} are to go to stdout: expected one there, and FORMAT=FILE for the others"
+            f"{_stdout_names(targets)} are directed to stdout: expected one there, and FORMAT=FILE for the rest"
         )
     twice = next((path for path in paths if path and paths.count(path) > 1), "")
     if twice:
-        raise ValueError(f"{twice!r} is to be written twice: expected a file of its own for each format")
+        raise ValueError(f"{twice!r} is the output of two formats: expected a separate file for each format")
     return targets
 
 

@@ -144,7 +144,7 @@ class _TextLayout:
         if summary.first_step:
             yield from self.hanging_lines("", summary.first_step)
         if summary.fix_command:
-            yield from self.hanging_lines("", f"To mend it: {summary.fix_command} (shows a plan, changes nothing)")
+            yield from self.hanging_lines("", f"To fix it: {summary.fix_command} (shows a plan, changes nothing)")
         style = STYLES[summary.status_word]
         sign = style.sign if self.terminal.unicode else style.ascii
         yield from self.hanging_lines(f"{sign} ", summary.verdict, style.colour, style.colour)

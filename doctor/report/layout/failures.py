@@ -1,4 +1,4 @@
-"""A failed check in words: what was found and where, saw, want, why, fix, and what it hides."""
+"""A failed check as text: finding, hosts, observed, expected, why, fix, and blocked checks."""
 
 from __future__ import annotations
 
@@ -105,15 +105,15 @@ class _FailureEntryBuilder:
         first = clean(group.hosts[0], 100) if group.hosts else ""
         if first and hosts > 1 and (differ or any(first in line for line in lines)):
             others = "the other host" if hosts == 2 else f"the other {hosts - 1} hosts"
-            lines.append(f"That is for {first}; likewise for {others}.")
+            lines.append(f"This is for {first}; likewise for {others}.")
         elif differ or (group.finding is not group.example and self.fix_placeholders):
-            lines.append("That is for the first finding; likewise for the others.")
+            lines.append("This is for the first finding; likewise for the rest.")
         return label_lines("fix", lines) if self.fix else []
 
     def consequences(self) -> list[tuple[str, str]]:
         failure = self.failure
         if not failure.consequences:
             return []
-        place = "this host" if len(failure.hosts) == 1 else "these hosts" if failure.hosts else "what they judge"
-        text = f"{count_noun(len(failure.consequences), 'other check')} could not look at {place}"
-        return [("hides", f"{text}: {', '.join(failure.consequences)}" if self.scope.names_checks else text)]
+        place = "this host" if len(failure.hosts) == 1 else "these hosts" if failure.hosts else "their subject"
+        text = f"{count_noun(len(failure.consequences), 'other check')} could not evaluate {place}"
+        return [("blocked", f"{text}: {', '.join(failure.consequences)}" if self.scope.names_checks else text)]

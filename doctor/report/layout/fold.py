@@ -21,7 +21,7 @@ class CheckFailure(msgspec.Struct, frozen=True):
     hosts: tuple[str, ...]
     """All hosts that are to blame."""
     consequences: tuple[str, ...]
-    """The checks that could not look at these hosts because of what was found."""
+    """The checks that could not evaluate these hosts because of this finding."""
 
     @property
     def is_error(self) -> bool:
@@ -29,7 +29,7 @@ class CheckFailure(msgspec.Struct, frozen=True):
 
 
 class Gap(msgspec.Struct, frozen=True):
-    """Checks that did not look at some hosts, all for one reason. No hosts: the fleet as a whole."""
+    """Checks that did not evaluate some hosts, all for one reason. No hosts: the fleet as a whole."""
 
     reason: str
     hosts: tuple[str, ...]
@@ -68,7 +68,7 @@ class FoldedReport(msgspec.Struct, frozen=True):
 
     @property
     def first_failure(self) -> CheckFailure | None:
-        """What to mend first: what hides most, then errors, in the order in which a job meets them."""
+        """What to fix first: what blocks most checks, then errors, in the order in which a job meets them."""
         failures = [failure for area in self.areas for failure in area.failures]
         return min(failures, key=lambda candidate: (-len(candidate.consequences), not candidate.is_error), default=None)
 

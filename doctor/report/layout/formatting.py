@@ -1,4 +1,4 @@
-"""Text that is safe and pleasant to show: what a host said is cleaned, numbers get their nouns."""
+"""Formats text for display: host output is cleaned, numbers get their nouns."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ class FindingGroup(msgspec.Struct, frozen=True):
     """Findings with one template and the same values."""
 
     finding: Finding
-    """What they say."""
+    """Their text."""
     example: Finding
     """The first of them, as the check made it."""
     hosts: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Which hosts of a run are well, which are bad, and which nobody can tell. Pure."""
+"""The healthy, bad and unknown hosts of a run. Pure."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ class HostHealth(msgspec.Struct, frozen=True):
     """The hosts of a run, each in one of three tuples, in inventory order."""
 
     healthy: tuple[str, ...]
-    """Looked at, without an error, and nothing on it is unknown but what another finding explains."""
+    """Checked, without an error, and nothing on it is unknown except as a consequence of another finding."""
     bad: tuple[str, ...]
     """Hosts that an error blames."""
     unknown: tuple[str, ...]
-    """Nobody can tell: something could not be read, a check crashed, or no check looked."""
+    """Unknown: something could not be read, a check crashed, or no check ran."""
 
 
 def classify_hosts(report: Report) -> HostHealth:

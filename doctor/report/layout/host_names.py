@@ -51,7 +51,7 @@ class Fleet:
         if listed_count == total > 1:
             return f"all {total} hosts"
         evaluated_count = len(evaluated_hosts) if evaluated_hosts else total
-        unevaluated = f", {total - evaluated_count} not looked at" if evaluated_count < total else ""
+        unevaluated = f", {total - evaluated_count} not checked" if evaluated_count < total else ""
         return f"{self.fold(hosts)} ({listed_count}/{evaluated_count}{unevaluated})"
 
     def format_values(self, values: Mapping[str, Any], limit: int = MAX_VALUE_CHARS) -> dict[str, str]:
@@ -59,7 +59,7 @@ class Fleet:
         return {name: self._format_value(value, limit) for name, value in values.items()}
 
     def message(self, finding: Finding, limit: int) -> str:
-        """What a finding says, in safe words."""
+        """The text of a finding, safe to show."""
         return clean(fill_template(finding.template, self.format_values(finding.values)), limit)
 
     def _format_value(self, value: Any, limit: int) -> str:
@@ -69,8 +69,8 @@ class Fleet:
         return clean(format_value(value), limit)
 
     def coverage(self, hosts: Collection[str]) -> str:
-        """How much was looked at: ``3 of 5 hosts``."""
-        return f"{len(hosts)} of {count_noun(len(self.hosts), 'host')}" if hosts else "no host looked at"
+        """The coverage: ``3 of 5 hosts``."""
+        return f"{len(hosts)} of {count_noun(len(self.hosts), 'host')}" if hosts else "no host checked"
 
 
 def _fold(hosts: tuple[str, ...]) -> str:

@@ -1,4 +1,4 @@
-"""What to do first, in a few lines: what a job's log shows below the one line of the verdict. Pure."""
+"""The first steps in a few lines, for a job's log below the one line of the verdict. Pure."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def advice(report: Report, pages: Mapping[str, Check], limit: int = 5) -> list[s
     ]
     lines = lines or _unknown(folded)
     if len(lines) > limit:
-        lines = [*lines[: limit - 1], f"... and {count_noun(len(lines) - limit + 1, 'more line')} like these"]
+        lines = [*lines[: limit - 1], f"... and {count_noun(len(lines) - limit + 1, 'more such line')}"]
     return lines
 
 
@@ -47,7 +47,7 @@ def _failure(entry: ReportEntry) -> str:
 
 def _unknown(folded: FoldedReport) -> list[str]:
     crashed = [outcome for area in folded.areas for outcome in area.crashed]
-    lines = [f"crash {outcome.check}: the check itself broke, please report it" for outcome in crashed]
+    lines = [f"crash {outcome.check}: the check crashed, please report it" for outcome in crashed]
     for gap in folded.unknown:
         name = gap.checks[0] if len(gap.checks) == 1 else count_noun(len(gap.checks), "check")
         where = folded.fleet.where(gap.hosts)

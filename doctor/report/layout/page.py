@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from doctor.engine.check import Check
 
 MAX_CLAIM_CHECKS = 8
-"""Up to so many checks, each healthy one is told by its claim; beyond, they are counted by area."""
+"""Up to this number of checks, each healthy one is shown with its claim; beyond it, they are counted by area."""
 MAX_NAMED_CHECKS = 3
 """Up to so many checks are named where more are counted."""
 
 
 class ReportPage(msgspec.Struct, frozen=True):
-    """A whole report in words."""
+    """A complete report as text parts."""
 
     sections: tuple[ReportSection, ...]
     summary: SummaryLines
@@ -45,8 +45,8 @@ def build_page(
     builder = _PageBuilder(checks, scope, folded)
     sections = [builder.area(area) for area in folded.areas]
     sections.append(ReportSection("waived", tuple(map(builder.waived, folded.waived))))
-    sections.append(ReportSection("not known", builder.gaps("unknown", folded.unknown, scope.max_groups)))
-    sections.append(ReportSection("not looked at", builder.gaps("skip", folded.skipped, scope.max_skip_reasons)))
+    sections.append(ReportSection("unknown", builder.gaps("unknown", folded.unknown, scope.max_groups)))
+    sections.append(ReportSection("not checked", builder.gaps("skip", folded.skipped, scope.max_skip_reasons)))
     smoke = smoke_lines(report.smoke, scope.lists_every_check) if report.smoke else ()
     return ReportPage(
         tuple(section for section in sections if section.entries), summary_lines(report, folded, code, fixable), smoke
@@ -85,7 +85,7 @@ class _PageBuilder:
         counts = sorted(len(outcome.evaluated_hosts) for outcome in outcomes if outcome.evaluated_hosts)
         without = len(outcomes) - len(counts)
         if not counts:
-            return "of the job itself, no host looked at"
+            return "of the job itself, no host checked"
         hosts = count_noun(len(self.fleet.hosts), "host")
         span = f"{counts[0]}" if counts[0] == counts[-1] else f"{counts[0]} to {counts[-1]}"
         text = f"on {hosts}" if counts[0] == len(self.fleet.hosts) else f"on {span} of {hosts}"
@@ -99,7 +99,7 @@ class _PageBuilder:
 
     def crash_of(self, outcome: Outcome, trace: str, hosts: Sequence[str]) -> ReportEntry:
         lines = [_indented(line) for line in trace.splitlines()[-40:] if clean(line)] or ["no traceback"]
-        details = [("note", "the check itself broke, which tells nothing of the cluster: please report it")]
+        details = [("note", "the check crashed, which says nothing about the cluster: please report it")]
         details += label_lines("trace", lines) if self.scope.lists_every_check else []
         where = self.fleet.where(self.fleet.ordered(hosts))
         return ReportEntry("crash", outcome.check, (ReportPart(lines[-1].strip()),), where, tuple(details))

@@ -1,4 +1,4 @@
-"""What a report says, in words and without a layout: the ground that every text format stands on."""
+"""The content of a report without a layout: the base of every text format."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class ReportPart(msgspec.Struct, frozen=True):
 
 
 class ReportEntry(msgspec.Struct, frozen=True):
-    """What is said under one status word."""
+    """The text under one status word."""
 
     status_word: str
     name: str
@@ -41,7 +41,7 @@ class ReportSection(msgspec.Struct, frozen=True):
 
 
 class DetailLevel(msgspec.Struct, frozen=True):
-    """How much is said."""
+    """How much detail is shown."""
 
     max_groups: int
     """Groups of one check, and reasons for what is unknown, that are shown."""

@@ -1,10 +1,11 @@
-"""What a person wants of a smoke run beside the checks: what stopped it, what ran, how far, how right, how fast."""
+"""The smoke run beside its checks: what stopped it, what ran, how far, how accurate, how fast."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
+from doctor.engine.smoke_failures import FAILURE_KINDS
 from doctor.engine.smoke_summary import CollectiveSpeed, SmokeSummary
 from doctor.report.layout.formatting import clean, count_noun, duration
 from doctor.report.layout.group_findings import ranges
@@ -20,25 +21,6 @@ MAX_STACKS = 2
 
 _THREAD = re.compile(r"(Current thread|Thread) 0x[0-9a-f]+ \(most recent call first\):\Z")
 
-_FAILURE_TEXTS = {
-    "not-started": "did not start",
-    "never-joined": "did not join",
-    "mismatch": "called another collective than the others",
-    "order": "wait for each other in different collectives",
-    "dead": "died",
-    "left": "left while others waited",
-    "stopped": "stopped by SIGSTOP or a debugger",
-    "frozen": "frozen by a cgroup",
-    "blocked": "blocked outside of a collective",
-    "busy": "computes and does not come back",
-    "input": "waits for its data loader",
-    "network": "in one collective, and no bytes arrive",
-    "silent": "on a host that says nothing any more",
-    "budget": "not done when the time was up",
-}
-_STAGE_FAILURE_KINDS = ("not-started", "never-joined")
-"""Kinds that say the stage by themselves."""
-
 
 def smoke_lines(summary: SmokeSummary, full: bool) -> Details:
     """The run in labelled lines; ``full`` shows every stack, size and group."""
@@ -46,7 +28,7 @@ def smoke_lines(summary: SmokeSummary, full: bool) -> Details:
         line for failure in summary.failures[: None if full else 1] for line in _failure_lines(failure, summary, full)
     ]
     if summary.unfinished_stages:
-        lines.append(("not done", ", ".join(summary.unfinished_stages)))
+        lines.append(("not finished", ", ".join(summary.unfinished_stages)))
     lines.append(("ran", _ran(summary)))
     lines += label_lines("ranks", _environment_lines(summary))
     if summary.stages:
@@ -62,6 +44,7 @@ def _safe(text: str) -> str:
 
 
 def _failure_lines(failure: Failure, summary: SmokeSummary, full: bool) -> Iterator[tuple[str, str]]:
+    kind = FAILURE_KINDS[failure.kind]
     ranks_text = ranks_in_words(failure.culprit_ranks) if failure.culprit_ranks else "all ranks"
     placements = dict.fromkeys(
         clean(summary.placements[rank], 100) for rank in failure.culprit_ranks if rank < len(summary.placements)
@@ -69,12 +52,12 @@ def _failure_lines(failure: Failure, summary: SmokeSummary, full: bool) -> Itera
     placements_text = (
         f" ({', '.join(list(placements)[:4])}{', ...' if len(placements) > 4 else ''})" if placements else ""
     )
-    where = [f"stage {failure.stage}"] if failure.stage and failure.kind not in _STAGE_FAILURE_KINDS else []
+    where = [f"stage {failure.stage}"] if failure.stage and not kind.implies_stage else []
     where += [f"layout {failure.layout}, step {failure.step}"] if failure.layout else []
-    text = f": {clean(failure.text)}" if failure.text and failure.kind not in ("stopped", "frozen") else ""
+    text = f": {clean(failure.text)}" if failure.text and not kind.implies_text else ""
     yield (
         "cause",
-        f"{ranks_text}{placements_text} {_FAILURE_TEXTS[failure.kind]}{', ' if where else ''}{', '.join(where)}{text}",
+        f"{ranks_text}{placements_text} {kind.report_text}{', ' if where else ''}{', '.join(where)}{text}",
     )
     if failure.links:
         yield (
@@ -83,7 +66,7 @@ def _failure_lines(failure: Failure, summary: SmokeSummary, full: bool) -> Itera
         )
     yield from label_lines("call", _calls(failure, failure.culprit_ranks))
     yield from label_lines("waited", _calls(failure, failure.waiting_ranks) or _silent(failure.waiting_ranks))
-    yield from label_lines("seen", [clean(sentence) for sentence in failure.evidence[: None if full else 6]])
+    yield from label_lines("evidence", [clean(sentence) for sentence in failure.evidence[: None if full else 6]])
     for rank in [candidate for candidate in failure.stacks if candidate in failure.culprit_ranks or full][
         : None if full else MAX_STACKS
     ]:
@@ -93,7 +76,7 @@ def _failure_lines(failure: Failure, summary: SmokeSummary, full: bool) -> Itera
 
 
 def _calls(failure: Failure, ranks: Sequence[int]) -> list[str]:
-    """What ranks were doing, those that did the same together."""
+    """The calls of the ranks, equal ones grouped."""
     ranks_by_call: dict[str, list[int]] = {}
     for rank in sorted(ranks):
         if failure.calls.get(rank):
@@ -137,7 +120,9 @@ def _environment_lines(summary: SmokeSummary) -> list[str]:
 def _layouts(summary: SmokeSummary) -> list[str]:
     compared = [f"{layout.layout} {_share(layout.error)}" for layout in summary.layouts if layout.error is not None]
     missed = [layout.layout for layout in summary.layouts if layout.error is None]
-    lines = [f"{', '.join(compared)} (largest relative error of the loss against the serial twin)"] if compared else []
+    lines = (
+        [f"{', '.join(compared)} (largest relative error of the loss against the reference run)"] if compared else []
+    )
     return lines + ([f"not compared: {', '.join(missed)}"] if missed and compared else [])
 
 

@@ -14,7 +14,7 @@ from doctor.report.layout.formatting import clean, count_noun, duration, format_
 from doctor.report.layout.tally import Counts
 
 MAX_NAMED_CHECKS = 5
-"""Checks that the command to mend them names; without names it is for all that was found."""
+"""Most checks named in the fix command; with more it names none and applies to all findings."""
 _STATUS_WORDS = {
     Verdict.HEALTHY: "ok",
     Verdict.FAILED: "FAIL",
@@ -30,9 +30,9 @@ class SummaryLines(msgspec.Struct, frozen=True):
     notes: tuple[str, ...]
     source: str
     first_step: str
-    """What to mend first; empty when there is no choice."""
+    """What to fix first; empty when there is no choice."""
     fix_command: str
-    """The command that plans what software can mend; empty where it can mend nothing."""
+    """The command that plans the automatic fixes; empty if there are none."""
     status_word: str
     """The status whose look the verdict has."""
     verdict: str
@@ -41,7 +41,7 @@ class SummaryLines(msgspec.Struct, frozen=True):
 def summary_lines(
     report: Report, folded: FoldedReport, code: int | None = None, fixable: Collection[str] = ()
 ) -> SummaryLines:
-    """The end of the report; ``fixable`` are the checks that a playbook mends."""
+    """The end of the report; ``fixable`` are the checks that have a playbook."""
     word = verdict(report, code)
     when = [format_time(report.started)] if report.started else []
     source = ", ".join([clean(report.source) or "hosts of unknown origin", *when, duration(report.seconds)])
@@ -65,7 +65,7 @@ def _start(folded: FoldedReport) -> str:
 
 
 def fix_command(report: Report, folded: FoldedReport, fixable: Collection[str]) -> str:
-    """The command that plans the mending of what was found, of ``fixable`` checks; or the empty string."""
+    """The command that plans fixes for the findings of ``fixable`` checks, or the empty string."""
     failures = [failure for area in folded.areas for failure in area.failures if failure.outcome.check in fixable]
     names = [shlex.quote(clean(failure.outcome.check, 100)) for failure in failures]
     if not names:
@@ -97,8 +97,8 @@ def _verdict_text(word: Verdict, folded: FoldedReport, cut: bool) -> str:
     unknown = {name for gap in folded.unknown for name in gap.checks}
     parts += [f"{count_noun(len(unknown), 'check')} unknown"] if unknown else []
     if word is Verdict.UNKNOWN and counts.hidden:
-        parts.append(f"{count_noun(counts.hidden, 'check')} unknown because of what was found")
-    parts += ["the smoke run did not come to its end"] if word is Verdict.UNKNOWN and cut else []
+        parts.append(f"{count_noun(counts.hidden, 'check')} unknown as a consequence of findings")
+    parts += ["the smoke run did not finish"] if word is Verdict.UNKNOWN and cut else []
     crashed = sum(len(area.crashed) for area in folded.areas)
     parts += [f"{count_noun(crashed, 'check')} crashed"] if crashed else []
     parts += [f"{counts.skipped} {'does' if counts.skipped == 1 else 'do'} not apply"] if counts.skipped else []
@@ -106,7 +106,7 @@ def _verdict_text(word: Verdict, folded: FoldedReport, cut: bool) -> str:
 
 
 def _passed(counts: Counts) -> str:
-    where = f"on {count_noun(counts.hosts, 'host')}" if counts.hosts else "of the job itself, no host looked at"
+    where = f"on {count_noun(counts.hosts, 'host')}" if counts.hosts else "of the job itself, no host checked"
     return f"{count_noun(counts.passed, 'check')} {where}"
 
 

@@ -1,4 +1,4 @@
-"""Counts how the checks of a run ended, with consequences told apart from what is unknown of itself. Pure."""
+"""Counts how the checks of a run ended, with consequences separated from what is unknown for its own reason. Pure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Counts(msgspec.Struct, frozen=True):
     """Unknown on some hosts only because of a root cause that another check found there."""
     skipped: int = 0
     waived: int = 0
-    """Nothing is wrong but what the site has waived."""
+    """Every finding is waived."""
     findings: int = 0
     hosts: int = 0
     blamed: int = 0
@@ -47,7 +47,7 @@ def _blamed(outcome: Outcome) -> Iterator[str]:
 
 
 class RootCauses:
-    """Which check's finding explains that another one could not look.
+    """Which check's finding explains that another one could not run.
 
     What is waived explains nothing: behind it, what is unknown stays in plain sight.
     """

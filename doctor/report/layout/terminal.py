@@ -1,20 +1,19 @@
-"""What the reader's end can show: a terminal or not, colour, signs beyond ASCII, width."""
+"""Capabilities of the output: terminal or not, colour, non-ASCII signs, width."""
 
 from __future__ import annotations
 
 import codecs
-import os
 from collections.abc import Mapping
 from typing import TextIO
 
 import msgspec
 
-MAX_WIDTH = 120
-"""Longer lines are hard to read."""
+from doctor.report.layout.columns import MAX_WIDTH as MAX_WIDTH
+from doctor.report.layout.columns import is_terminal, terminal_width
 
 
 class Terminal(msgspec.Struct, frozen=True):
-    """How a report is to look."""
+    """The display of a report."""
 
     tty: bool = False
     colour: bool = False
@@ -28,15 +27,8 @@ def detect_terminal(stream: TextIO, color: str, environ: Mapping[str, str]) -> T
     Colour: ``color`` (always, never or auto), then ``NO_COLOR``, then ``FORCE_COLOR`` (both when not empty), then
     ``TERM=dumb``, which has none, then whether it is a terminal.
     """
-    tty = _is_tty(stream)
-    return Terminal(tty, _colour(tty, color, environ), _is_utf8(stream), _width(stream, environ) if tty else 0)
-
-
-def _is_tty(stream: TextIO) -> bool:
-    try:
-        return stream.isatty()
-    except (AttributeError, ValueError, OSError):
-        return False
+    tty = is_terminal(stream)
+    return Terminal(tty, _colour(tty, color, environ), _is_utf8(stream), terminal_width(stream, environ) if tty else 0)
 
 
 def _colour(tty: bool, color: str, environ: Mapping[str, str]) -> bool:
@@ -54,14 +46,3 @@ def _is_utf8(stream: TextIO) -> bool:
         return codecs.lookup(getattr(stream, "encoding", None) or "ascii").name == "utf-8"
     except LookupError:
         return False
-
-
-def _width(stream: TextIO, environ: Mapping[str, str]) -> int:
-    columns = environ.get("COLUMNS", "")
-    width = int(columns) if columns.isascii() and columns.isdecimal() and len(columns) < 6 else 0
-    if not width:
-        try:
-            width = os.get_terminal_size(stream.fileno()).columns
-        except (AttributeError, ValueError, OSError):
-            width = 0
-    return max(40, min(width or 80, MAX_WIDTH))

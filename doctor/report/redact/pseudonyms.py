@@ -1,4 +1,4 @@
-"""Pseudonyms for what names a place: hosts, addresses and users, in any text. Pure.
+"""Pseudonyms for hosts, addresses and users, in any text. Pure.
 
 A pseudonym is a keyed hash: the same name has the same one in every report made with the same key, and who lacks the
 key cannot find the name by trying all addresses. It is spelled in letters alone, so that no node set folds it.
@@ -42,7 +42,7 @@ _MAX_SET_HOSTS = 4096
 
 
 class Redactor:
-    """Replaces what would tell where a report comes from. ``hosts`` are the names that are known to be hosts."""
+    """Replaces names that identify the site. ``hosts`` are the names that are known to be hosts."""
 
     def __init__(self, key: bytes, hosts: Iterable[str]) -> None:
         self.key = key

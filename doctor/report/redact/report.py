@@ -36,7 +36,7 @@ def _hosts(report: Report) -> Iterator[str]:
 
 
 class _ReportRedactor:
-    """Goes over a whole report."""
+    """Redacts a complete report."""
 
     def __init__(self, redactor: Redactor) -> None:
         self.host, self.text, self.template = redactor.host, redactor.text, redactor.template

@@ -1,31 +1,34 @@
-"""Puts into words what a rank was doing, for the trouble that it is part of. Pure."""
+"""Describes what a rank was doing, for the failure that it is part of. Pure."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from doctor.smoke.hang.traces import STEPPED, Trace
 from doctor.smoke.model import Collective, Failure, FailureKind, Snapshot
-
-CHANNEL_BASE = 1_000_000
-"""The group number of the channel src>dst is this + src * world + dst."""
+from doctor.smoke.programs.recorder_page import P2P_GROUP_BASE
 
 ROOTED = {"broadcast": "from", "scatter": "from", "reduce": "to", "gather": "to"}
 PROCESS_STATES = {"T": "stopped", "t": "stopped", "F": "frozen"}
 
 
 def describe_call(call: Collective, group: str) -> str:
-    """Such as ``all_reduce of 128 float32 in dp2, number 7, step 3``."""
-    operation = call.op if not call.dtype else f"{call.op} of {call.numel} {call.dtype}"
+    """Such as ``all_reduce #7 (128 x float32, group dp2 [0,2]; step 3)``."""
+    details = [f"{call.numel} x {call.dtype}"] if call.dtype else []
     if call.op in ("send", "recv"):
-        where = f"{'to' if call.op == 'send' else 'from'} rank {call.root}"
-    elif call.op in ROOTED:
-        where = f"{ROOTED[call.op]} rank {call.root} in {group}"
+        details.append(f"{'to' if call.op == 'send' else 'from'} rank {call.root}")
     else:
-        where = f"in {group}"
-    step = f", step {call.step}" if call.stage in STEPPED else ""
-    return f"{operation} {where}, number {call.seq}{step}"
+        details += [f"{ROOTED[call.op]} rank {call.root}"] if call.op in ROOTED else []
+        details.append(f"group {format_group(group)}")
+    step = f"; step {call.step}" if call.stage in STEPPED else ""
+    return f"{call.op} #{call.seq} ({', '.join(details)}{step})"
+
+
+def format_group(name: str) -> str:
+    """The name of a group with its ranks in brackets: ``tp2 2,3`` becomes ``tp2 [2,3]``."""
+    return re.sub(r" (\d+(?:,\d+)*)\Z", r" [\1]", name)
 
 
 def current_collective(snap: Snapshot) -> Collective:
@@ -34,24 +37,24 @@ def current_collective(snap: Snapshot) -> Collective:
 
 
 def describe_state(snap: Snapshot) -> str:
-    """What an onlooker sees of the rank."""
+    """The state of a rank, such as ``in compute for 1.20 s, sleeping in nfs_wait``."""
     if snap.dead:
         return f"ended with {snap.dead}"
     process_state = PROCESS_STATES.get(snap.process, "")
     doing = {"collective": f"in {snap.op}", "done": "done"}.get(snap.state, f"in {snap.state}")
-    sleeps = f", sleeps in {snap.waits_for}" if snap.waits_for not in ("", "0") else ""
-    return f"{f'{process_state}, ' * bool(process_state)}{doing} for {snap.age:.2f} s{sleeps}"
+    sleeping = f", sleeping in {snap.waits_for}" if snap.waits_for not in ("", "0") else ""
+    return f"{f'{process_state}, ' * bool(process_state)}{doing} for {snap.age:.2f} s{sleeping}"
 
 
 class FailureBuilder:
-    """Builds troubles: the same fields for every kind."""
+    """Builds failures: the same fields for every kind."""
 
     def __init__(self, groups: Mapping[int, tuple[str, tuple[int, ...]]], world: int) -> None:
         self.groups, self.world = groups, world
 
     def group_name(self, group: int) -> str:
-        if group >= CHANNEL_BASE:
-            return "p2p {}>{}".format(*divmod(group - CHANNEL_BASE, self.world))
+        if group >= P2P_GROUP_BASE:
+            return "p2p {}>{}".format(*divmod(group - P2P_GROUP_BASE, self.world))
         return self.groups[group][0] if group in self.groups else f"group {group}"
 
     def describe_call(self, call: Collective) -> str:
@@ -74,14 +77,14 @@ class FailureBuilder:
         sides: Mapping[int, str] | None = None,
         **more: Any,
     ) -> Failure:
-        """`about`: the collective that it is all about; `sides`: what snapshots do not show."""
+        """`about`: the collective that failed; `sides`: what snapshots do not show."""
         blamed = tuple(sorted(culprits))
         waiting = [rank for rank, snap in sorted(snaps.items()) if snap.state == "collective" or snap.secondary]
         first = snaps[blamed[0]] if blamed else next(iter(snaps.values()))
         concerned = sorted({*blamed, *waiting, *(sides or {})})
         activities = {rank: self.describe_activity(snaps[rank], traces.get(rank)) for rank in concerned}
         collective = about or current_collective(first)
-        # Who left is somewhere else by now: where it is missed is what counts.
+        # A rank that left is elsewhere by now: the collective that waits for it counts.
         position = collective if kind == "left" and collective.op else first
         return Failure(
             kind=kind,

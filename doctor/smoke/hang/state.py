@@ -1,4 +1,4 @@
-"""Everything that is known of the ranks at one moment, and what follows from it at once. Pure."""
+"""Current state of all ranks: latest snapshots, call history, open collectives. Pure."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from doctor.smoke.hang.adaptive_limits import AdaptiveLimits
-from doctor.smoke.hang.describe import CHANNEL_BASE, FailureBuilder, current_collective
+from doctor.smoke.hang.describe import FailureBuilder, current_collective
 from doctor.smoke.hang.traces import CallLedger, Trace, same_call
 from doctor.smoke.model import Collective, Failure, FailureKind, Snapshot
+from doctor.smoke.programs.recorder_page import P2P_GROUP_BASE
 
 QUIET = 0.1
 """Seconds without a sign after which a rank is worth a look."""
@@ -32,8 +33,8 @@ class RunState:
 
     def members(self, group: int) -> Sequence[int]:
         """Empty for a group that is not known yet."""
-        if group >= CHANNEL_BASE:
-            return divmod(group - CHANNEL_BASE, self.world)
+        if group >= P2P_GROUP_BASE:
+            return divmod(group - P2P_GROUP_BASE, self.world)
         return self.groups[group][1] if group in self.groups else ()
 
     def update(self, snapshots: Mapping[int, Snapshot], now: float) -> None:

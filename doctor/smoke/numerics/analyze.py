@@ -1,4 +1,4 @@
-"""From what all ranks said of the training to what is wrong with it: one cause, its consequences kept apart. Pure.
+"""Diagnoses the training from the reports of all ranks: one cause, separated from its consequences. Pure.
 
 Order of decision, in each layout:
 
@@ -7,10 +7,10 @@ Order of decision, in each layout:
    gradient longer than any mean can be.
 2. Of all others, the first in time: in a step the loss comes before the gradient, its reduction, the update.
 3. What comes later, or beside a root, is a consequence: its check says *unknown*, because of the first. So is a loss
-   that differs in one layout for no visible reason, when another layout has a root: mend that first, and run again.
+   that differs in one layout for no visible reason, when another layout has a root: fix that first, and run again.
 
-Before all layouts stands the serial twin: where a rank's is wrong, its device or a library computes otherwise, and
-whatever is wrong in the layouts follows. Unless the rank's draws differ too: they explain the twin.
+The reference run comes before all layouts: if it is wrong on a rank, its device or a library computes differently, and
+errors in the layouts follow from it. If the rank's random draws differ as well, they explain the reference run.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def analyze_training(plan: SmokePlan, training: Mapping[str, SmokeTraining]) -> 
     """Causes and consequences in every layout that was trained. Raises: Unreadable when there is nothing to compare."""
     reference = majority_reference(training)
     if reference is None:
-        raise Unreadable("no rank told of its serial twin")
+        raise Unreadable("no rank reported its reference run")
     traces = layout_traces(plan, training)
     if not traces:
         raise Unreadable("no layout was trained")
@@ -95,7 +95,7 @@ def analyze_training(plan: SmokePlan, training: Mapping[str, SmokeTraining]) -> 
 
 
 def unexplained(outliers: Sequence[Outlier], all_defects: Sequence[Defect]) -> list[Outlier]:
-    """Serial twins that differ, on ranks whose draws do not."""
+    """Reference runs that differ, on ranks whose draws do not."""
     draws = {
         rank
         for defect in all_defects
@@ -108,7 +108,7 @@ def unexplained(outliers: Sequence[Outlier], all_defects: Sequence[Defect]) -> l
 def device_outliers(
     plan: SmokePlan, training: Mapping[str, SmokeTraining], started: Mapping[str, SmokeStart] | None
 ) -> tuple[list[Outlier], bool]:
-    """Serial twins that differ and stand for a device, and whether there are others, that the draws explain."""
+    """Reference runs that differ and stand for a device, and whether there are others, that the draws explain."""
     events = reference_events(training)
     names = {
         event.rank: f"{event.device.name} with torch {event.torch}"
@@ -143,7 +143,7 @@ def _detection_order(defect: Defect) -> tuple[int, int]:
 
 
 def findings(check: str, run: SmokeRun, training: Mapping[str, SmokeTraining]) -> Iterator[Finding]:
-    """What one check has to say. Raises: Unreadable after that, where another check explains what it saw."""
+    """The findings of one check. Raises: Unreadable where another check explains them."""
     verdict = analyze_training(run.plan, training)
     for group in merge_defects(defect for defect in verdict.causes if defect.check == check):
         yield finding(group, len(verdict.traces))
@@ -151,4 +151,4 @@ def findings(check: str, run: SmokeRun, training: Mapping[str, SmokeTraining]) -
     if hidden:
         cause = Counter(cause for _, cause in hidden).most_common(1)[0][0]
         layouts = ", ".join(dict.fromkeys(defect.trace.layout.name for defect, _ in hidden))
-        raise Unreadable(f"not as it should be in {layouts}; {cause} explains it", cause)
+        raise Unreadable(f"wrong in {layouts}; {cause} explains it", cause)

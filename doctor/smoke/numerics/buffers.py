@@ -1,4 +1,4 @@
-"""What the wrong contents of a buffer look like: never written, cut short, another rank's, one flipped bit. Pure."""
+"""Classifies wrong buffer contents: never written, incomplete, another rank's, one flipped bit. Pure."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ UNTOUCHED_OFFSET = 13
 
 
 def describe_damage(event: CollectiveWrong, group: Sequence[int]) -> str:
-    """The damage in words; empty when it looks like nothing known."""
+    """The damage as text; empty when it matches no known pattern."""
     got, expected = event.got, event.expected
     if isinstance(got, str) or isinstance(expected, str) or got is None or expected is None:
         return ""
     if got - expected == UNTOUCHED_OFFSET:
-        return "nothing was ever written there"
+        return "nothing was written there"
     other = _sender(event, group)
     if other >= 0:
-        return f"it is what rank {other} sends: ranks or devices changed places"
+        return f"it is the data of rank {other}: ranks or devices are swapped"
     if event.wrong == 1 and event.numel > 1:
-        return "one element alone: a bit that flipped"
+        return "a single element: a flipped bit"
     if event.index and event.wrong == event.numel - event.index:
-        return "all from there on: a transfer cut short"
+        return "all elements from there on: an incomplete transfer"
     return ""
 
 

@@ -13,7 +13,7 @@ from doctor.smoke.numerics.layout_trace import BEFORE_FIRST_STEP, LayoutTrace
 
 
 class Defect(msgspec.Struct, frozen=True):
-    """What one check has against one layout."""
+    """A defect that one check found in one layout."""
 
     check: str
     kind: str

@@ -1,4 +1,4 @@
-"""Which programming error fits what is seen of a layout that is not the serial twin. Pure."""
+"""Which programming error fits what is seen of a layout that is not the reference run. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from doctor.smoke.numerics.updates import movement_ratios
 
 
 class Deviation(msgspec.Struct, frozen=True):
-    """The first step in which a layout is not the serial twin."""
+    """The first step in which a layout is not the reference run."""
 
     step: int
     quantity: str
@@ -27,7 +27,7 @@ class Deviation(msgspec.Struct, frozen=True):
 
 
 def likely_cause(trace: LayoutTrace, reference: MajorityReference, deviation: Deviation) -> str:
-    """The error that fits: by when the layout leaves the twin, in what, and whether uncut tensors stay alike."""
+    """The likely error, from the step and the quantity of the deviation, and whether uncut tensors stay alike."""
     layout = trace.layout
     if deviation.step == 0 and deviation.quantity == "loss":
         return _forward_cause(trace, reference)
@@ -47,7 +47,7 @@ def _forward_cause(trace: LayoutTrace, reference: MajorityReference) -> str:
     layout = trace.layout
     begun = trace.begun.get(0)
     if layout.tp * layout.pp == 1 and begun and begun.params != reference.init:
-        return "rank 0 begins with other parameters than its serial twin (another seed, another checkpoint)"
+        return "rank 0 begins with other parameters than its reference run (another seed, another checkpoint)"
     if layout.tp > 1:
         apart = any(majority_split(field_values(trace.steps[0], group, "replicated")) for group in trace.slices)
         if apart:
@@ -72,7 +72,7 @@ def _backward_cause(layout: Layout, deviation: Deviation) -> str:
 
 
 def common_features(wrong: Sequence[Layout], sound: Sequence[Layout]) -> str:
-    """What all wrong layouts have and no sound one: where to look."""
+    """Features that all wrong layouts share and no correct one has."""
     names: dict[str, Callable[[Layout], bool]] = {
         "data parallelism": lambda layout: layout.dp > 1,
         "tensor parallelism": lambda layout: layout.tp > 1,

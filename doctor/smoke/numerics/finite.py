@@ -13,7 +13,7 @@ LOCAL_QUANTITIES = ("activations", "loss", "gradient")
 
 
 def not_finite_defects(trace: LayoutTrace) -> Iterator[Defect]:
-    """The ranks that made the first bad number out of good ones; those that were given it are its victims."""
+    """The ranks that made the first bad number out of good ones; ranks that received it are not reported."""
     for step, events in trace.numbered_steps():
         bad = {rank: event.bad for rank, event in sorted(events.items()) if event.bad}
         if not bad:
@@ -25,7 +25,7 @@ def not_finite_defects(trace: LayoutTrace) -> Iterator[Defect]:
         template = "{who} turned finite numbers into NaN or Inf: the {what} of step {step}, before any reduction"
         if not sources:
             template = "the {what} of {who} are NaN or Inf after step {step}: all local gradients were finite before"
-        follow = f"; on {len(rest)} other ranks it came from there" if rest else ""
+        follow = f"; it spread from there to {len(rest)} other ranks" if rest else ""
         values = {"what": kind, "follow": follow, "victims": format_ranges(rest)}
         everybody = len(ranks) == trace.layout.world
         yield Defect(

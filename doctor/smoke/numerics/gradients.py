@@ -1,4 +1,4 @@
-"""The gradient after its reduction: the mean of all ranks', the same on each, as large as the serial twin's. Pure."""
+"""The gradient after its reduction: the mean of all ranks', the same on each, as large as the reference run's. Pure."""
 
 from __future__ import annotations
 
@@ -98,9 +98,11 @@ def _too_long(trace: LayoutTrace, events: dict[int, TrainingStep]) -> bool:
 def _sum_defect(trace: LayoutTrace, step: int, kind: str, count: int, share: float, root: bool) -> Defect:
     over = {"data": "data-parallel ranks", "micro": "micro-batches", "both": "ranks and micro-batches"}[kind]
     template = (
-        "the gradient of step {step} is {share} times the serial twin's: a sum over {count} {over}, not their mean"
+        "the gradient of step {step} is {share} times the reference run's: a sum over {count} {over}, not their mean"
     )
     if root:
-        template = "the reduced gradient of step {step} is longer than any of the {count} local ones: no mean can be"
+        template = (
+            "the reduced gradient of step {step} is larger than any of the {count} local ones, which a mean cannot be"
+        )
     values = {"share": float(f"{share:.4g}"), "count": count, "over": over}
     return Defect(SUMMED, kind, trace, step, (), template, values, root=root)

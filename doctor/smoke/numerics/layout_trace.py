@@ -1,4 +1,4 @@
-"""One layout of the training as all of its ranks told it, and who of them differs from most. Pure."""
+"""One layout of the training as reported by its ranks, and the ranks that differ from the majority. Pure."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def majority_split(values: Mapping[int, Value], casting: Value | None = None) ->
 
 
 def field_values(events: Mapping[int, Any], ranks: Iterable[int], name: str) -> dict[int, Any]:
-    """One field of what these ranks said; ranks that did not say it are left out."""
+    """One field of these ranks' reports; ranks without it are left out."""
     values = {rank: getattr(events[rank], name) for rank in ranks if rank in events}
     return {rank: value for rank, value in values.items() if value is not None}
 

@@ -1,4 +1,4 @@
-"""What data loaders' workers drew: the same inside one model, something else for other data. Pure."""
+"""Random numbers drawn by the data loaders' workers: the same inside one model, something else for other data. Pure."""
 
 from __future__ import annotations
 

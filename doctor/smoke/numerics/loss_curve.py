@@ -1,4 +1,4 @@
-"""What a loss curve says by itself, as the levels that it can stand at are known. Pure.
+"""Diagnosis of a loss curve from its known levels. Pure.
 
 The data have a topic a row, and a word for each topic and place. Who knows nothing of them has a loss of ln 64, the
 number of words; who knows the place alone, ln 7, the number of topics; who sees the other words of the row, 0.

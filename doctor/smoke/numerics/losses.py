@@ -1,4 +1,4 @@
-"""The losses and gradients of a layout against the serial twin's. Pure."""
+"""The losses and gradients of a layout against the reference run's. Pure."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def loss_of(trace: LayoutTrace, events: dict[int, TrainingStep]) -> float | None
 
 
 def largest_error(trace: LayoutTrace, reference: MajorityReference) -> float:
-    """The largest relative difference of a loss from the twin's."""
+    """The largest relative difference of a loss from the reference run's."""
     pairs = zip((loss_of(trace, events) for events in trace.steps), reference.losses, strict=False)
     return max(
         (
@@ -39,7 +39,7 @@ def largest_error(trace: LayoutTrace, reference: MajorityReference) -> float:
 
 
 def first_deviation(trace: LayoutTrace, reference: MajorityReference) -> Deviation | None:
-    """Where the layout leaves the twin; None when it does not, within its tolerance."""
+    """Where the layout leaves the reference run; None if it stays within the tolerance."""
     for step, events in trace.numbered_steps():
         if step >= len(reference.losses):
             return None
@@ -57,7 +57,7 @@ def first_deviation(trace: LayoutTrace, reference: MajorityReference) -> Deviati
 
 
 def loss_defects(traces: Sequence[LayoutTrace], reference: MajorityReference) -> Iterator[Defect]:
-    """One defect for each layout that is not the twin, with what most likely does that."""
+    """One defect for each layout that differs from the reference run, with the most likely cause."""
     deviations = {trace.number: deviation for trace in traces if (deviation := first_deviation(trace, reference))}
     sound = [trace.layout for trace in traces if trace.number not in deviations]
     where = common_features([trace.layout for trace in traces if trace.number in deviations], sound)
@@ -78,9 +78,9 @@ def loss_defects(traces: Sequence[LayoutTrace], reference: MajorityReference) ->
 
 
 def _defect(trace: LayoutTrace, deviation: Deviation, why: str, where: str) -> Defect:
-    template = "the loss of step {step} is {observed}, the serial twin's {expected}"
+    template = "the loss of step {step} is {observed}, the reference run's {expected}"
     if deviation.quantity == "gradient":
-        template = "the gradient's norm in step {step} is {observed}, the serial twin's {expected}; the loss is right"
+        template = "the gradient's norm in step {step} is {observed}, the reference run's {expected}; the loss is right"
     values = {
         "observed": float(f"{deviation.observed:.6g}"),
         "expected": float(f"{deviation.expected:.6g}"),

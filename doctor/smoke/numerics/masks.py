@@ -96,7 +96,7 @@ def _differs(
 def _differs_from_reference(
     trace: LayoutTrace, reference: MajorityReference, step: int, events: dict[int, TrainingStep], reported: set[int]
 ) -> Iterator[Defect]:
-    """Ranks that agree inside their model, or are alone in it, and draw something else than the serial twin."""
+    """Ranks that agree inside their model, or are alone in it, and draw something else than the reference run."""
     if not reference.sound:
         return
     wrong = []
@@ -106,6 +106,6 @@ def _differs_from_reference(
             wrong.append(rank)
     if wrong:
         reported.update(wrong)
-        template = "{who} masks other positions than the serial twin from step {step} on, for the same data{by}"
+        template = "{who} masks other positions than the reference run from step {step} on, for the same data{by}"
         values = {"group": format_ranges(wrong), "agree": 0, "generators": [], "generator": "unknown", "by": ""}
         yield Defect(DIFFERS, "masks", trace, step, tuple(wrong), template, values, root=True, vague=True)

@@ -1,4 +1,4 @@
-"""torch's own parallel wrappers against the serial twin. Pure."""
+"""torch's own parallel wrappers against the reference run. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from doctor.smoke.numerics.reference_run import MajorityReference, relative_erro
 
 
 class NativeDeviation(msgspec.Struct, frozen=True):
-    """A wrapper that does not train as the twin does, from this step on."""
+    """A wrapper that differs from the reference run, from this step on."""
 
     api: str
     layout: str
@@ -31,7 +31,7 @@ def native_deviations(
     for (layout, api), events in _runs(native).items():
         wrong: dict[int, tuple[int, float | None, float | None]] = {}
         for event in events:
-            pairs = zip(event.losses, event.twin or reference.losses, strict=False)
+            pairs = zip(event.losses, event.reference or reference.losses, strict=False)
             for step, (observed, expected) in enumerate(pairs):
                 if relative_error(observed, expected) > reference.tolerance:
                     wrong[event.rank] = step, observed, expected

@@ -1,4 +1,4 @@
-"""Ranks whose serial twin is not that of their equals. Pure."""
+"""Ranks whose reference run differs from that of other ranks on the same device type. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from doctor.smoke.numerics.reference_run import LOSS_TOLERANCE, largest_differen
 
 
 class Outlier(msgspec.Struct, frozen=True):
-    """Ranks whose serial twin is another one than most have on the same kind of device."""
+    """Ranks whose reference run is another one than most have on the same kind of device."""
 
     kind: str
     ranks: tuple[int, ...]

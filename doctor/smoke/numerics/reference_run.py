@@ -1,4 +1,4 @@
-"""The serial twin: the same training in one process, which every rank runs and every layout must equal. Pure."""
+"""The reference run: the same training in one process, which every rank runs and every layout must equal. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_TOLERANCE = 1e-2
 
 
 class MajorityReference(msgspec.Struct, frozen=True):
-    """What most ranks made of the serial run."""
+    """The reference run of the majority of ranks."""
 
     losses: tuple[float | None, ...]
     grads: tuple[float | None, ...]
@@ -50,7 +50,7 @@ def reference_events(training: Mapping[str, SmokeTraining]) -> dict[int, Referen
 
 
 def majority_reference(training: Mapping[str, SmokeTraining]) -> MajorityReference | None:
-    """The serial run as most ranks computed it; None when no rank told of one."""
+    """The reference run as most ranks computed it; None when no rank reported one."""
     events = reference_events(training)
     if not events:
         return None

@@ -60,7 +60,7 @@ def _differ_at_begin(trace: LayoutTrace) -> Iterator[Defect]:
     for group in trace.slices:
         split = majority_split(field_values(trace.begun, group, "replicated"))
         if split:
-            tensors = "the tensors that tensor parallelism keeps whole"
+            tensors = "the tensors that tensor parallelism does not shard"
             template = f"before the first step {{who}} holds other values of {tensors} than the rest of ranks {{group}}"
             if split.tie:
                 template = f"before the first step the ranks {{group}} hold different values of {tensors}"
@@ -85,7 +85,7 @@ def _divergence(
 ) -> Defect:
     """Replicas that no longer agree. From the first step on, in every group and without a majority: the program."""
     clear = {group: split for group, split in parted.items() if not split.tie}
-    quantity = "parameters" if kind == "data" else "values of the tensors that are not cut"
+    quantity = "parameters" if kind == "data" else "values of the unsharded tensors"
     if everywhere and not clear and not step:
         template = (
             f"after step {{step}} the ranks of each {kind}-parallel group hold different {quantity}; expected the same"
@@ -132,4 +132,4 @@ def _likely(trace: LayoutTrace, kind: str) -> str:
         return "; most likely the backward pass lacks an all-reduce over the tensor-parallel group"
     if kind == "data all":
         return "; most likely each rank updates with a gradient of its own"
-    return "" if kind == "begin" else "; as all its gradients agreed, look at that rank's device and memory"
+    return "" if kind == "begin" else "; as all its gradients agreed, check that rank's device and memory"

@@ -1,4 +1,4 @@
-"""What ranks drew at random, by generator. Pure."""
+"""Random numbers of the ranks, by generator. Pure."""
 
 from __future__ import annotations
 

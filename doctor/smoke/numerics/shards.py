@@ -1,4 +1,4 @@
-"""Which data each rank read, against what it should have read. Pure."""
+"""The data that each rank read, compared with the expected data. Pure."""
 
 from __future__ import annotations
 
@@ -108,9 +108,9 @@ def _kind_and_template(now: dict[int, Misread], unread_blocks: Sequence[int], tw
     if any(FOREIGN in misread.read for misread in now.values()):
         return "foreign", start + ": tokens that are in no block of this step"
     if unread_blocks and twice:
-        return "overlapping", start + "; blocks {twice} are read twice and {missing} by nobody, of {total}"
+        return "overlapping", start + "; blocks {twice} are read twice and {missing} not at all, of {total}"
     if unread_blocks:
-        return "missing", start + "; nobody reads blocks {missing} of {total}"
+        return "missing", start + "; blocks {missing} of {total} are not read"
     if twice:
         return "duplicated", start + "; blocks {twice} of {total} are read by two data-parallel ranks"
     return "permuted", start + "; every block is read once, by the wrong rank"

@@ -13,7 +13,7 @@ UPDATE_MISSING = "smoke-update-missing"
 
 
 def update_defects(trace: LayoutTrace, reference: MajorityReference) -> Iterator[Defect]:
-    """Tensors that stayed exactly as they were while the serial twin's moved."""
+    """Tensors that stayed exactly as they were while the reference run's moved."""
     moved = {name for name, square in reference.update.items() if square}
     still = {
         rank: tuple(name for name, square in event.update.items() if square == 0 and name in moved)
@@ -26,14 +26,14 @@ def update_defects(trace: LayoutTrace, reference: MajorityReference) -> Iterator
     unmoved_ranks = [rank for rank, names in still.items() if names and len(names) == len(trace.ended[rank].update)]
     if unmoved_ranks:
         everybody = len(unmoved_ranks) == len(trace.ended)
-        template = "{who} moved no parameter in {steps} steps, though {gradient}"
+        template = "{who} changed no parameter in {steps} steps, although {gradient}"
         yield _unmoved_defect(trace, "all", () if everybody else tuple(unmoved_ranks), template, ("all",))
         return
     names = tuple(dict.fromkeys(name for names in by_names for name in names))
     if names:
         holders = [rank for rank, event in trace.ended.items() if set(event.update) & set(names)]
         ranks = tuple(rank for rank, unmoved_names in still.items() if unmoved_names)
-        template = "{tensors} did not move in {steps} steps on {who}; the serial twin's did"
+        template = "{tensors} did not move in {steps} steps on {who}; the reference run's did"
         yield _unmoved_defect(trace, " ".join(names), () if len(ranks) == len(holders) else ranks, template, names)
 
 
@@ -46,11 +46,11 @@ def _unmoved_defect(
 
 def _gradient(trace: LayoutTrace) -> str:
     norms = [event.grad for event in trace.steps[0].values() if event.grad] if trace.steps else []
-    return f"the gradient had a norm of {max(norms):.3g}" if norms else "the serial twin's did"
+    return f"the gradient had a norm of {max(norms):.3g}" if norms else "the reference run's did"
 
 
 def movement_ratios(trace: LayoutTrace, reference: MajorityReference) -> dict[str, float]:
-    """How far each tensor moved, as a multiple of the serial twin's way, where that can be told."""
+    """How far each tensor moved, as a multiple of the reference run's way, where that can be told."""
     model = trace.models[0]
     ratios = {}
     for name, expected in reference.update.items():

@@ -36,7 +36,7 @@ def run_launched(
 ) -> int:
     """Returns the exit code, the same for all of the job. Where the job is led, ``report`` makes it of the run.
 
-    Raises: ValueError and OSError there, when the run that was wished for cannot be.
+    Raises: ValueError and OSError there, when the requested run is impossible.
     """
     patience = min(PATIENCE, options.budget)
     context = with_leader_address(context, os.environ)

@@ -118,7 +118,7 @@ class Leader:
                 return None
             if now - self._began > patience + _LINE_SECONDS:
                 late = {hello.rank for hello in hellos} - {member.hello.rank for member in self._agent_members}
-                text = "it came, and did not open a second connection for what it has to say"
+                text = "it connected, but did not open its second connection"
                 return Failure("never-joined", tuple(sorted(late)), stage="rendezvous", text=text)
 
     def _collect_arrivals(self) -> None:
@@ -170,7 +170,7 @@ class Leader:
             ]:
                 other.link.close()
                 self._agent_members.remove(other)
-            text = "it came, and ended before all others had come"
+            text = "it connected, and ended before all ranks had connected"
             self._add_relayed_error(RelayedError(member.hello, "other", text))
 
     def _add_relayed_error(self, relayed_error: RelayedError) -> None:

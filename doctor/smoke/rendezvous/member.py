@@ -148,7 +148,7 @@ class _LocalAgent(agent.Agent):
 
     rank = -1
 
-    def do_start(self, **orders: Any) -> None:  # type: ignore[override]
+    def start(self, **orders: Any) -> None:  # type: ignore[override]
         if list(orders["mine"]) != [self.rank]:
             raise ValueError(f"rank {self.rank} runs here, not {orders['mine']}")
         ours = {
@@ -156,7 +156,7 @@ class _LocalAgent(agent.Agent):
             "python": shlex.quote(sys.executable),
             "start": "exec",
         }
-        super().do_start(**{**orders, **ours})  # type: ignore[no-untyped-call]
+        super().start(**{**orders, **ours})  # type: ignore[no-untyped-call]
 
 
 def die_with_parent(parent: int) -> None:

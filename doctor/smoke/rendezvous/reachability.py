@@ -20,7 +20,7 @@ _REASON_TEXTS = {
     "refused": "refuses connections: nothing of this job listens there",
     "stranger": "is open, but what listens there does not belong to this job",
     "no-route": "cannot be routed to",
-    "dropped": "does not answer: packets are dropped on the way, or it is down",
+    "dropped": "does not answer: packets are dropped, or the host is down",
 }
 
 
@@ -51,7 +51,7 @@ def connect_to_leader(
 def attempt_connection(context: JobContext, key: bytes, hello: Hello) -> socket.socket | RendezvousError:
     """One attempt at all addresses and ports together."""
     if not context.leader_addresses:
-        return RendezvousError("name", f"{context.leader_location}, so that nothing tells where rank 0 is")
+        return RendezvousError("name", f"{context.leader_location}, so the address of rank 0 is unknown")
     endpoints = _endpoints(context, leader_ports(key, context.leader_port))
     if isinstance(endpoints, RendezvousError):
         return endpoints

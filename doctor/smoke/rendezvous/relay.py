@@ -1,4 +1,4 @@
-"""A way round for a launched process that cannot reach the leader: one of its host that can says why for it.
+"""Relay: a process that cannot reach the leader reports its error through another process on the same host.
 
 A socket without a file, by a name made from the job's token. The kernel tells who is at the other end.
 """

@@ -81,7 +81,7 @@ def _different_versions(hellos: Sequence[Hello], world: int) -> tuple[list[int],
     outliers = [hello for hello in hellos if hello.version != most]
     return [
         hello.rank for hello in outliers
-    ], f"another doctor is installed there than on the other ranks: {_hosts(outliers)}"
+    ], f"a different version of doctor than on the other ranks: {_hosts(outliers)}"
 
 
 def _different_world_sizes(hellos: Sequence[Hello], world: int) -> tuple[list[int], str]:
@@ -96,7 +96,7 @@ def _different_world_sizes(hellos: Sequence[Hello], world: int) -> tuple[list[in
         f"{number} on {rank_names(ranks)}"
         for number, ranks in sorted(ranks_by_world.items(), key=lambda item: len(item[1]))
     ]
-    return culprits, f"the world's size is {', and '.join(parts)}"
+    return culprits, f"the world size is {', and '.join(parts)}"
 
 
 def _duplicate_ranks(hellos: Sequence[Hello], world: int) -> tuple[list[int], str]:
@@ -105,7 +105,7 @@ def _duplicate_ranks(hellos: Sequence[Hello], world: int) -> tuple[list[int], st
         hellos_by_rank[hello.rank].append(hello)
     duplicated = {rank: duplicates for rank, duplicates in hellos_by_rank.items() if len(duplicates) > 1}
     texts = [
-        f"rank {rank} is there {len(duplicates)} times: "
+        f"rank {rank} exists {len(duplicates)} times: "
         + " and ".join(
             f"process {hello.pid} on {host_name(hello)}"
             for hello in sorted(duplicates, key=lambda hello: hello.pid)[:3]
@@ -114,7 +114,7 @@ def _duplicate_ranks(hellos: Sequence[Hello], world: int) -> tuple[list[int], st
     ]
     absent = [rank for rank in range(world) if rank not in hellos_by_rank]
     if texts and absent:
-        texts.append(f"nobody is {rank_names(absent)}")
+        texts.append(f"no process is {rank_names(absent)}")
     return sorted(duplicated), "; ".join(texts)
 
 
@@ -140,8 +140,8 @@ def _absent_failure(
 
 
 def _silence_text(leader: JobContext, patience: float) -> str:
-    reasons = f"not started, led elsewhere by {leader.leader_address_source}, or kept away by a firewall"
-    return f"nothing came within {patience:g} s: {reasons}; the stderr of that process says more, if there is one"
+    reasons = f"not started, directed elsewhere by {leader.leader_address_source}, or blocked by a firewall"
+    return f"no connection within {patience:g} s: {reasons}; see the stderr of that process, if it runs"
 
 
 def _describe_ranks(ranks: Sequence[int]) -> str:

@@ -2,76 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Sequence
 
 import msgspec
 
 from doctor.engine.fact import Output
-from doctor.smoke.model import Failure, FailureKind, SmokePlan, SmokeRun
+from doctor.engine.smoke_failures import FAILURE_KINDS
+from doctor.facts.smoke import SmokeCollectives, SmokeLoader, SmokePace, SmokePairs, SmokeStart, SmokeTraining
+from doctor.smoke.model import Failure, SmokePlan, SmokeRun
+from doctor.smoke.protocol import STAGE_FACTS, RankEvent, StageFinished
 
-_FACTS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "SmokeStart": ("start", ("imported", "try", "joined", "error", "exit")),
-    "SmokeCollectives": ("collectives", ("checked", "wrong", "unsupported", "speed")),
-    "SmokePairs": ("pairs", ("pair",)),
-    "SmokeTraining": ("training", ("twin", "twin-blocks", "twin-update", "begin", "step", "end")),
-    "SmokeLearning": ("learning", ("learn",)),
-    "SmokeLoader": ("loader", ("loader",)),
-    "SmokePace": ("pace", ("pace",)),
-    "SmokeNative": ("native", ("native",)),
-}
-"""Fact class -> the stage that it is learnt in, and the events that it is made of."""
-
-CHECK_BY_KIND: dict[FailureKind, str] = {
-    "not-started": "smoke-rank-not-started",
-    "never-joined": "smoke-rank-never-joined",
-    "mismatch": "smoke-collective-mismatched",
-    "order": "smoke-collective-order",
-    "dead": "smoke-rank-died",
-    "left": "smoke-rank-left",
-    "stopped": "smoke-rank-stopped",
-    "frozen": "smoke-rank-stopped",
-    "blocked": "smoke-rank-blocked",
-    "busy": "smoke-rank-blocked",
-    "input": "smoke-input-stalled",
-    "network": "smoke-network-silent",
-    "silent": "smoke-host-silent",
-    "budget": "smoke-budget-spent",
-}
-"""The check that reports each kind of trouble."""
-
-
-_EVERY_RANK = ("SmokeCollectives", "SmokeTraining", "SmokeLoader", "SmokePace")
+_EVERY_RANK = (SmokeCollectives, SmokeTraining, SmokeLoader, SmokePace)
 """Facts that every rank has something to say of."""
 
 
 def fact_outputs(
-    run: SmokeRun, host: str, events: Sequence[Mapping[str, Any]], elsewhere: Collection[str] = ()
+    run: SmokeRun, host: str, events: Sequence[RankEvent], elsewhere: Collection[type[RankEvent]] = ()
 ) -> dict[str, dict[str, Output]]:
-    """One output a fact class, for one host of the run. ``elsewhere``: the kinds of events that other hosts told."""
+    """One output a fact class, for one host of the run. ``elsewhere``: the types of the events of all hosts."""
     host_ranks = {place.rank for place in run.plan.places if place.host == host}
     by_fact: dict[str, dict[str, Output]] = {}
-    for name, (stage, kinds) in _FACTS.items():
-        stage_events = [event for event in events if event.get("ev") in kinds]
-        passed = {event.get("rank") for event in events if event.get("ev") == "stage" and event.get("stage") == stage}
+    for fact in STAGE_FACTS:
+        stage = fact.stage
+        stage_events = [event for event in events if isinstance(event, fact.event_types)]
+        passed = {event.rank for event in events if isinstance(event, StageFinished) and event.stage == stage}
         # Of the start everything is known that was said: it is judged as it stands.
-        reached = host_ranks <= passed if name != "SmokeStart" else bool(stage_events)
+        reached = host_ranks <= passed if fact is not SmokeStart else bool(stage_events)
         why, because = ("", "") if reached else unreached_reason(run, stage)
         planned = stage in run.plan.stages
-        if reached and not stage_events and set(kinds) & set(elsewhere):
+        if reached and not stage_events and set(fact.event_types) & set(elsewhere):
             # Only some ranks compute a loss, and only some exchange with other hosts.
             planned, why = False, f"the {stage} stage gives this host's ranks nothing to tell"
-        if reached and not stage_events and name == "SmokePairs" and _one_host_of_cpus(run.plan):
+        if reached and not stage_events and fact is SmokePairs and _one_host_of_cpus(run.plan):
             planned, why = False, "the ranks run on the CPUs of one host: there is no link between them"
         body = {
             "reached": reached,
             "why": why,
             "because": because,
             "planned": planned,
-            "ranks": sorted(host_ranks) if name in _EVERY_RANK else [],
+            "ranks": sorted(host_ranks) if fact in _EVERY_RANK else [],
             "events": stage_events,
         }
-        by_fact[name] = {"": Output(out=msgspec.json.encode(body).decode())}
+        by_fact[fact.__name__] = {"": Output(out=msgspec.json.encode(body).decode())}
     return by_fact
 
 
@@ -86,7 +58,7 @@ def unreached_reason(run: SmokeRun, stage: str) -> tuple[str, str]:
     if run.failures:
         return (
             f"the smoke run ended before: {describe_failure(run, run.failures[0])}",
-            CHECK_BY_KIND[run.failures[0].kind],
+            FAILURE_KINDS[run.failures[0].kind].check,
         )
     if run.ended == "interrupted":
         return ("the smoke run was interrupted before", "")

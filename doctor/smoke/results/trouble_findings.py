@@ -1,4 +1,4 @@
-"""A trouble as the values of a finding: who, where, what it was doing, who waited. Pure."""
+"""A failure as the values of a finding: who, where, what it was doing, who waited. Pure."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 from doctor.engine.fact import Unreadable
 from doctor.engine.result import Finding
+from doctor.smoke.hang.describe import format_group
 from doctor.smoke.model import Failure, FailureKind, SmokeRun
 from doctor.smoke.results.to_facts import unreached_reason
 
@@ -17,9 +18,9 @@ DEVICES = {"gloo": "", "nccl": "GPU", "hccl": "NPU"}
 
 
 def failure_findings(run: SmokeRun, template: str, *kinds: FailureKind, **more: Any) -> Iterator[Finding]:
-    """One finding for each trouble of these kinds, at the hosts that are to blame.
+    """One finding for each failure of these kinds, at the hosts that cause it.
 
-    Raises: Unreadable, for a run without such a trouble that did not come to its end either.
+    Raises: Unreadable, for a run without such a failure that did not complete either.
     """
     failures = [failure for failure in run.failures if failure.kind in kinds]
     for failure in failures:
@@ -29,7 +30,7 @@ def failure_findings(run: SmokeRun, template: str, *kinds: FailureKind, **more: 
 
 
 def blamed_hosts(run: SmokeRun, failure: Failure) -> tuple[str, ...]:
-    """Those of the guilty ranks; of a broken link both ends, unless one host explains several; else all."""
+    """Those of the culprit ranks; of a broken link both ends, unless one host explains several; else all."""
     culprits = run.hosts(failure.culprit_ranks)
     ends = tuple(sorted({host for link in failure.links for host in link}))
     explained = len(culprits) == 1 and len(ends) > 2 and all(culprits[0] in link for link in failure.links)
@@ -39,7 +40,7 @@ def blamed_hosts(run: SmokeRun, failure: Failure) -> tuple[str, ...]:
 
 
 def finding_values(run: SmokeRun, failure: Failure) -> dict[str, Any]:
-    """What templates and pages may name. ``process``: the guilty rank's words for a shell."""
+    """What templates and pages may name. ``doing``: the culprit rank's last call."""
     first = failure.culprit_ranks[0] if failure.culprit_ranks else -1
     return {
         "who": describe_ranks(run, failure.culprit_ranks),
@@ -51,7 +52,7 @@ def finding_values(run: SmokeRun, failure: Failure) -> dict[str, Any]:
         "op": failure.op,
         "group": failure.group,
         "call": describe_call(failure),
-        "doing": failure.calls.get(first, "") or "nothing that was recorded",
+        "doing": failure.calls.get(first, "") or "no recorded collective",
         "state": failure.states.get(first, ""),
         "sides": describe_sides(failure),
         "waiting": describe_ranks(run, failure.waiting_ranks) or "nobody",
@@ -84,15 +85,16 @@ def describe_position(failure: Failure) -> str:
 
 
 def describe_call(failure: Failure) -> str:
-    """The collective that it is all about."""
+    """Such as ``all_reduce #25 (4096 x float32, group tp2 [2,3]; layout dp2 tp2, step 2)``."""
     if not failure.op:
         return "no collective"
-    size = f" of {failure.numel} {failure.dtype}" if failure.dtype else ""
-    return f"{failure.op}{size} in {failure.group}, number {failure.seq}"
+    size = f"{failure.numel} x {failure.dtype}, " if failure.dtype else ""
+    position = f"layout {failure.layout}, step {failure.step}" if failure.layout else f"stage {failure.stage}"
+    return f"{failure.op} #{failure.seq} ({size}group {format_group(failure.group)}; {position})"
 
 
 def describe_sides(failure: Failure) -> list[str]:
-    """What each rank concerned was doing, ranks that did the same together, the guilty first."""
+    """What each rank concerned was doing, ranks that did the same together, culprits first."""
     same: dict[str, list[int]] = {}
     for rank in sorted(failure.calls, key=lambda rank: (rank not in failure.culprit_ranks, rank)):
         same.setdefault(failure.calls[rank], []).append(rank)
@@ -107,4 +109,4 @@ def describe_sides(failure: Failure) -> list[str]:
 def innermost_frames(stack: str) -> str:
     """The innermost calls of a stack, in one line."""
     lines = [line.strip() for line in stack.splitlines() if line.strip().startswith("File ")]
-    return ", called from ".join(lines[:FRAMES]) or "no stack could be had"
+    return ", called from ".join(lines[:FRAMES]) or "no stack available"

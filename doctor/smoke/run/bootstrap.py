@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
-
 from doctor.remote.bootstrap import python_problem, stdin_command
 from doctor.remote.request import Request
+from doctor.smoke.protocol import AgentRequest, MeetingPoint, encode_order
 from doctor.smoke.run import programs
 
 
@@ -22,7 +21,7 @@ def agent_request(
 
 def prepare_request(marker: str, listen: bool, port: int) -> bytes:
     """What an agent reads first: how to mark its lines, and whether the ranks meet on its host."""
-    return json.dumps({"marker": marker, "prepare": {"listen": listen, "port": port}}).encode("ascii")
+    return encode_order(AgentRequest(marker, MeetingPoint(listen, port)))
 
 
 def failure_kind(err: str) -> str:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import queue
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import msgspec
 
 from doctor.engine.sanitize import strip_control_chars
 from doctor.remote.request import marked_text
-from doctor.smoke.protocol import AgentHello, AgentMessage, InvalidMessage, parse_message
+from doctor.smoke.protocol import AgentHello, AgentMessage, AgentOrder, End, InvalidMessage, encode_order, parse_message
 from doctor.smoke.run.bootstrap import failure_kind
 from doctor.transport import RemoteSession, TransportError
 from doctor.transport.conversation import close_all
@@ -142,15 +140,15 @@ class Channels:
             self.on_message(name, line)
         except InvalidMessage as error:
             self.lost_agents[name] = AgentLost(
-                f"its agent says what cannot be understood: {strip_control_chars(str(error))}", "error"
+                f"its agent sent an invalid message: {strip_control_chars(str(error))}", "error"
             )
 
-    def send(self, name: str, order: Mapping[str, Any]) -> None:
+    def send(self, name: str, order: AgentOrder) -> None:
         """Nothing happens where nobody hears: that it is gone comes through the inbox."""
         with contextlib.suppress(TransportError):
-            self._conversations[name].send(json.dumps(order).encode("ascii") + b"\n")
+            self._conversations[name].send(encode_order(order) + b"\n")
 
-    def query(self, key: str, orders: Mapping[str, Mapping[str, Any]], seconds: float) -> dict[str, AgentMessage]:
+    def query(self, key: str, orders: Mapping[str, AgentOrder], seconds: float) -> dict[str, AgentMessage]:
         """The answers, of those agents that answered in time."""
         self._replies.pop(key, None)
         sent_orders = {
@@ -168,7 +166,7 @@ class Channels:
     def close(self) -> None:
         """Has every agent end all that it started, and closes the conversations."""
         for name in self._conversations:
-            self.send(name, {"do": "end"})
+            self.send(name, End())
         deadline = time.monotonic() + CLOSE_SECONDS
         ended = {name for name, lost in self.lost_agents.items() if lost.kind != "error"}
         with contextlib.suppress(KeyboardInterrupt, SystemExit):

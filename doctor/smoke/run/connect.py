@@ -29,7 +29,7 @@ def start_agents(
 ) -> AgentSession:
     """Starts an agent on each of these hosts (name -> slots, 0 where the inventory does not say).
 
-    ``port``: where the ranks are to meet; 0 leaves it to the first host. Never waits, and never raises for a host.
+    ``port``: the rendezvous port of the ranks; 0 leaves it to the first host. Never waits, and never raises for a host.
     """
     mark = new_marker()
     endpoints = {

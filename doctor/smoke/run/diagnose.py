@@ -7,6 +7,7 @@ import msgspec
 from doctor.engine.sanitize import strip_control_chars
 from doctor.smoke.hang import network_evidence
 from doctor.smoke.model import Failure, SmokePlan
+from doctor.smoke.protocol import DumpStacks, ListSockets, Probe
 from doctor.smoke.run.channels import Channels
 from doctor.smoke.run.progress import StageProgress
 
@@ -34,7 +35,7 @@ def add_evidence(
 
 
 def _with_stacks(failure: Failure, channels: Channels) -> Failure:
-    answers = channels.query("stacks", {name: {"do": "stacks"} for name in channels.endpoints}, ANSWER)
+    answers = channels.query("stacks", {name: DumpStacks() for name in channels.endpoints}, ANSWER)
     texts = {rank: text for line in answers.values() for rank, text in (line.stacks or {}).items()}
     ranks = list(dict.fromkeys([*failure.culprit_ranks, *failure.waiting_ranks, *sorted(texts)]))[:MOST_STACKS]
     return msgspec.structs.replace(
@@ -47,7 +48,7 @@ def _with_links(
 ) -> Failure:
     """Which link, or which host: by what the sockets wait for, then by new connections between all hosts."""
     hosts = {name: endpoint.host for name, endpoint in channels.endpoints.items()}
-    answers = channels.query("sockets", {name: {"do": "sockets"} for name in hosts}, ANSWER)
+    answers = channels.query("sockets", {name: ListSockets() for name in hosts}, ANSWER)
     rows, ports = network_evidence.by_host(
         hosts, {name: (line.sockets or (), line.listening) for name, line in answers.items()}
     )
@@ -55,7 +56,7 @@ def _with_links(
     ends = [end for link in stuck for end in link] or list(rows)
     aims = network_evidence.targets(ports, addresses, list(dict.fromkeys(ends)))
     askers = {host: name for name, host in reversed(hosts.items())}
-    orders = {askers[host]: {"do": "probe", "targets": aim, "seconds": PROBE} for host, aim in aims.items() if aim}
+    orders = {askers[host]: Probe(aim, PROBE) for host, aim in aims.items() if aim}
     probes = channels.query("probes", orders, PROBE + ANSWER) if orders else {}
     tried = {hosts[name]: line.probes or () for name, line in probes.items()}
     failed, cut = network_evidence.failed_links(tried, addresses)
@@ -83,7 +84,7 @@ def _with_logs(failure: Failure, progress: StageProgress) -> Failure:
     logs = [progress.kernel_logs[rank] for rank in failure.culprit_ranks if rank in progress.kernel_logs]
     error_texts = [progress.errors[rank] for rank in failure.culprit_ranks if rank in progress.errors]
     last = [
-        f"its last words: {error_text}"
+        f"its last error output: {error_text}"
         for error_text in dict.fromkeys(error_texts)
         if not _is_mentioned(error_text, failure)
     ]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from doctor.remote.assemble import assemble
 from doctor.smoke.programs.agent import MODULES
-from doctor.smoke.programs.worker import NATIVE_PARTS, PARTS
+from doctor.smoke.programs.worker import NATIVE_PARTS, PARTS, SHARED_PARTS
 
 _FOLDER = Path(__file__).parents[1] / "programs"
 _OWN_IMPORT = re.compile(r"^from doctor\.[\w.]+ import (?:\([^)]*\)|[^\n(]*)$", re.MULTILINE)
@@ -36,9 +36,14 @@ def program(stages: Collection[str]) -> str:
     return worker() + (native_stage() if "native" in stages else "")
 
 
+def part_path(name: str) -> Path:
+    """The file of one part of the worker."""
+    return (_FOLDER if name in SHARED_PARTS else _FOLDER / "worker") / f"{name}.py"
+
+
 def part(name: str) -> str:
     """One part of the worker, without its imports of other parts. Lines keep their numbers."""
-    source = (_FOLDER / "worker" / f"{name}.py").read_text("ascii")
+    source = part_path(name).read_text("ascii")
     return _OWN_IMPORT.sub(lambda match: "\n" * match[0].count("\n"), source)
 
 

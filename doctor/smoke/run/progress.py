@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from doctor.engine.sanitize import strip_control_chars
+from doctor.facts.smoke import ConnectFailed, LayoutBegun, RankExited, RankFailed, RankJoined, TorchImported
 from doctor.smoke.model import Failure, FailureKind, SmokePlan
-from doctor.smoke.protocol import InvalidMessage, WorkerEvent
+from doctor.smoke.protocol import GroupFormed, InvalidMessage, RankDone, RankEvent, StageFinished
 
 START = 60.0
 """Seconds for interpreters to start and to import torch, which a slow file system can draw out."""
@@ -40,7 +41,7 @@ class ParentExit(NamedTuple):
 class StageProgress:
     def __init__(self, plan: SmokePlan, began: float) -> None:
         self.plan, self.began = plan, began
-        self.events: dict[str, list[dict[str, Any]]] = {place.host: [] for place in plan.places}
+        self.events: dict[str, list[RankEvent]] = {place.host: [] for place in plan.places}
         self.ranks = {host: tuple(p.rank for p in plan.places if p.host == host) for host in self.events}
         self.imports: dict[str, float] = {}
         """Seconds that the import took, the slowest of each host."""
@@ -57,42 +58,50 @@ class StageProgress:
         """Last words; under ``-1 - number of the host`` those of the process that its ranks come from."""
         self.kernel_logs: dict[int, str] = {}
         self.parent_exits: dict[str, ParentExit] = {}
-        self.event_kinds: set[str] = set()
-        """What was told of, by any host."""
+        self.event_types: set[type[RankEvent]] = set()
+        """Of the events of all hosts."""
 
-    def add_event(self, host: str, event: WorkerEvent, fields: dict[str, Any], now: float) -> None:
-        """Takes in what a rank of ``host`` said. Raises: InvalidMessage, for what it cannot have said."""
+    def add_event(self, host: str, event: RankEvent, now: float) -> None:
+        """Takes in what a rank of ``host`` emitted. Raises: InvalidMessage, for what it cannot have emitted."""
         if event.rank != -1 and event.rank not in self.ranks[host]:
             raise InvalidMessage(f"an event of rank {event.rank}, which does not run there")
         if len(self.events[host]) >= MOST_EVENTS:
             raise InvalidMessage(f"more than {MOST_EVENTS} events")
-        self.events[host].append(fields)
-        self.event_kinds.add(event.ev)
-        if handler := getattr(self, "_" + event.ev.replace("-", "_"), None):
-            handler(host, event, fields, now)
+        self.events[host].append(event)
+        self.event_types.add(type(event))
+        match event:
+            case TorchImported():
+                self._torch_imported(host, event, now)
+            case ConnectFailed():
+                text = strip_control_chars(event.text, 300)
+                self.join_attempts[event.rank] = JoinAttempt(event.problem, text, now)
+            case RankJoined():
+                self.joined.add(event.rank)
+                self.join_attempts.pop(event.rank, None)
+            case GroupFormed():
+                self._group_formed(event)
+            case StageFinished():
+                self._finish(event.stage, event.rank, now)
+            case LayoutBegun():
+                self.layout[event.rank] = event.layout
+            case RankDone():
+                self.done.add(event.rank)
+                self._finish("teardown", event.rank, now)
+            case RankFailed():
+                text = f"{event.kind}: {event.text}" if event.text else event.kind
+                self.errors[self._key(host, event.rank)] = strip_control_chars(text, 600)
+            case RankExited():
+                self._rank_exited(host, event, now)
 
-    def _imported(self, host: str, event: WorkerEvent, fields: dict[str, Any], now: float) -> None:
-        seconds = fields.get("seconds")
-        if not isinstance(seconds, (int, float)):
-            raise InvalidMessage("an import without its seconds")
-        self.imports[host] = max(self.imports.get(host, 0.0), float(seconds))
+    def _torch_imported(self, host: str, event: TorchImported, now: float) -> None:
+        self.imports[host] = max(self.imports.get(host, 0.0), event.seconds)
         self._loaded |= set(self.ranks[host]) if event.rank == -1 else {event.rank}
         self.last_import = now
 
-    def _try(self, host: str, event: WorkerEvent, fields: dict[str, Any], now: float) -> None:
-        self.join_attempts[event.rank] = JoinAttempt(event.problem, strip_control_chars(event.text, 300), now)
-
-    def _joined(self, host: str, event: WorkerEvent, fields: dict[str, Any], now: float) -> None:
-        self.joined.add(event.rank)
-        self.join_attempts.pop(event.rank, None)
-
-    def _group(self, host: str, event: WorkerEvent, fields: dict[str, Any], now: float) -> None:
+    def _group_formed(self, event: GroupFormed) -> None:
         if not all(0 <= rank < self.plan.world for rank in event.ranks):
-            raise InvalidMessage("a process group of ranks that are not")
+            raise InvalidMessage("a process group of unknown ranks")
         self.groups[event.gid] = (strip_control_chars(event.name, 60), event.ranks)
-
-    def _stage(self, host: str, event: WorkerEvent, fields: dict[str, Any], now: float) -> None:
-        self._finish(event.stage, event.rank, now)
 
     def _finish(self, stage: str, rank: int, now: float) -> None:
         ranks = self.finished.setdefault(stage, set())
@@ -100,18 +109,7 @@ class StageProgress:
         if len(ranks) == self.plan.world:
             self.reached.setdefault(stage, round(now - self.began, 3))
 
-    def _begin(self, host: str, event: WorkerEvent, fields: dict[str, Any], now: float) -> None:
-        self.layout[event.rank] = event.layout
-
-    def _done(self, host: str, event: WorkerEvent, fields: dict[str, Any], now: float) -> None:
-        self.done.add(event.rank)
-        self._finish("teardown", event.rank, now)
-
-    def _error(self, host: str, event: WorkerEvent, fields: dict[str, Any], now: float) -> None:
-        text = f"{event.kind}: {event.text}" if event.text else event.kind
-        self.errors[self._key(host, event.rank)] = strip_control_chars(text, 600)
-
-    def _exit(self, host: str, event: WorkerEvent, fields: dict[str, Any], now: float) -> None:
+    def _rank_exited(self, host: str, event: RankExited, now: float) -> None:
         if event.log:
             self.kernel_logs[event.rank] = strip_control_chars(event.log, 300)
         if event.tail and self._key(host, event.rank) not in self.errors:
@@ -122,7 +120,7 @@ class StageProgress:
             text = (
                 error_text
                 if error_text and not started
-                else f"the process that its ranks come from: {describe_wait_status(event.status)}"
+                else f"the parent process of its ranks: {describe_wait_status(event.status)}"
             )
             self.parent_exits.setdefault(host, ParentExit("dead" if started else "not-started", text, now))
 
@@ -174,7 +172,7 @@ class StageProgress:
 
     def _join_failure_text(self, ranks: Iterable[int]) -> str:
         texts = [self.join_attempts[rank].text for rank in sorted(ranks) if rank in self.join_attempts]
-        return "; ".join(dict.fromkeys(texts)) or f"it did not join within {JOIN:g} s of the last import"
+        return "; ".join(dict.fromkeys(texts)) or f"it did not join within {JOIN:g} s after the last import"
 
     def _make_failure(
         self,

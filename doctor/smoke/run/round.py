@@ -84,7 +84,7 @@ def run_single_round(
 
 def _unreached_notes(records: Mapping[str, HostRecord]) -> tuple[str, ...]:
     missed = sum(bool(record.visit.failure) for record in records.values())
-    text = f"the smoke run was made without {missed} of {len(records)} hosts, which were not reached"
+    text = f"the smoke run excluded {missed} of {len(records)} hosts, which could not be reached"
     return (text,) * bool(missed)
 
 
@@ -97,7 +97,7 @@ def not_started(records: Mapping[str, HostRecord], why: str) -> SmokeRoundResult
 
 
 def _merged(records: Mapping[str, HostRecord], result: SmokeResult) -> dict[str, HostRecord]:
-    """How a host was visited stays as it was: what the smoke run has against it is in the run's troubles."""
+    """How a host was read stays as it was: what the smoke run has against it is in the run's troubles."""
     merged = {}
     for host, record in result.records.items():
         outputs = record.outputs or told.fact_outputs(result.run, host, ())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -16,7 +16,7 @@ from doctor.smoke.hang.detector import Detector, Resend, joined
 from doctor.smoke.hang.network_evidence import AddressOwners
 from doctor.smoke.model import Failure, FailureKind, SmokePlan, SmokeRun, Snapshot
 from doctor.smoke.plan import SmokeOptions
-from doctor.smoke.protocol import AgentMessage, InvalidMessage, parse_event
+from doctor.smoke.protocol import AgentMessage, GroupFormed, InvalidMessage, Prepare, Start, Stay, parse_event
 from doctor.smoke.results import to_facts as records
 from doctor.smoke.run import programs
 from doctor.smoke.run.bootstrap import prepare_request
@@ -90,7 +90,7 @@ def smoke(
     ``on_stage`` is called for each stage that all ranks have finished. An interrupt ends the run; what came so far is
     returned.
 
-    Raises: ValueError, when the hosts do not allow what was wished for.
+    Raises: ValueError, when the hosts do not support the requested run.
     """
     return _Supervisor(
         start_agents(hosts, transport, options.master_port, local=local, within=within), options, on_stage=on_stage
@@ -259,7 +259,7 @@ class _Supervisor:
         # The ranks meet at the first host, which another one is now.
         name = next(iter(self.endpoints))
         del self.channels.hellos[name]
-        self.channels.send(name, {"do": "prepare", "listen": True, "port": self.options.master_port})
+        self.channels.send(name, Prepare(listen=True, port=self.options.master_port))
         limit = time.monotonic() + ANSWER_TIMEOUT
         while name not in self.channels.hellos:
             self.pump()
@@ -295,7 +295,7 @@ class _Supervisor:
         first = next(name for name in self.endpoints if 0 in self.ranks_of(name))
         hello = self.channels.hellos[first]
         if hello.port_error:
-            text = f"nothing can listen where the ranks are to meet: {hello.port_error}"
+            text = f"the rendezvous port cannot be opened: {hello.port_error}"
             raise _RunStopped(
                 Failure("never-joined", (0,), tuple(range(1, self.plan.world)), stage="rendezvous", text=text)
             )
@@ -304,10 +304,8 @@ class _Supervisor:
             master_port=hello.port or self.plan.master_port,
             master_addr=self.plan.master_addr or self.endpoints[first].address,
         )
-        orders = self.start_order()
         for name in self.endpoints:
-            mine = self.ranks_of(name)
-            self.channels.send(name, dict(orders, mine=mine, hosts_store=name == first))
+            self.channels.send(name, self.start_order(name, hosts_store=name == first))
             self.channels.silent_seconds[name] = 0.0  # agents that wait for their orders say nothing
 
     def host_addresses(self) -> dict[str, list[str]]:
@@ -323,18 +321,19 @@ class _Supervisor:
         endpoint = self.endpoints[name]
         return endpoint.ranks or tuple(place.rank for place in self.plan.places if place.host == endpoint.host)
 
-    def start_order(self) -> dict[str, Any]:
+    def start_order(self, name: str, hosts_store: bool) -> Start:
         assert self.plan
         adopted = any(endpoint.ranks for endpoint in self.endpoints.values())
-        return {
-            "do": "start",
-            "plan": planning.plan_as_dict(self.plan),
-            "worker": "" if adopted else programs.program(self.plan.stages),
-            "master": [self.plan.master_addr, self.plan.master_port],
-            "python": self.plan.python or self.python,
-            "start": "exec" if adopted or self.plan.backend == "hccl" else "fork",
-            "seconds": self.plan.budget + AGENT_MARGIN,
-        }
+        return Start(
+            plan=planning.plan_as_dict(self.plan),
+            mine=self.ranks_of(name),
+            worker="" if adopted else programs.program(self.plan.stages),
+            master=(self.plan.master_addr, self.plan.master_port),
+            python=self.plan.python or self.python,
+            hosts_store=hosts_store,
+            start="exec" if adopted or self.plan.backend == "hccl" else "fork",
+            seconds=self.plan.budget + AGENT_MARGIN,
+        )
 
     # -- while they run
 
@@ -357,11 +356,11 @@ class _Supervisor:
         if now - self.last_stay > STAY:
             self.last_stay = now
             for name in self.endpoints:
-                channels.send(name, {"do": "stay"})
+                channels.send(name, Stay())
         limit = LOCAL_SILENCE_LIMIT if self.local else SILENCE_LIMIT
         silent = [name for name, seconds in channels.silent_seconds.items() if seconds > limit + channels.cpu_wait]
         if silent:
-            text = f"nothing was heard of {_join_limited(silent)} for {limit:g} s"
+            text = f"no data from {_join_limited(silent)} for {limit:g} s"
             raise _RunStopped(self.make_failure("silent", silent, text, limit=limit))
         overdue = self.progress.overdue(now)
         if overdue:
@@ -395,9 +394,9 @@ class _Supervisor:
 
     def on_event(self, host: str, raw: msgspec.Raw) -> None:
         assert self.progress and self.detector
-        event, fields = parse_event(raw)
-        self.progress.add_event(host, event, fields, time.monotonic())
-        if event.ev == "group":
+        event = parse_event(raw)
+        self.progress.add_event(host, event, time.monotonic())
+        if isinstance(event, GroupFormed):
             self.detector.learn_group(event.gid, *self.progress.groups[event.gid])
         for stage, took in self.progress.reached.items():
             if stage not in self.reported_stages:
@@ -421,7 +420,7 @@ class _Supervisor:
         plan = self.plan or self.provisional_plan()
         progress = self.progress or StageProgress(plan, self.began)
         leftovers = [
-            f"{name}: process {pid} ({strip_control_chars(command, 60)}) could not be ended: state {state}"
+            f"{name}: process {pid} ({strip_control_chars(command, 60)}) could not be killed: state {state}"
             for name, processes in self.channels.leftover_processes.items()
             for pid, state, command in processes[:4]
         ]
@@ -444,7 +443,7 @@ class _Supervisor:
         if visited.visit.failure:
             return visited
         return HostRecord(
-            visited.visit, records.fact_outputs(run, host, progress.events.get(host, []), progress.event_kinds)
+            visited.visit, records.fact_outputs(run, host, progress.events.get(host, []), progress.event_types)
         )
 
     def visit_record(self, name: str) -> HostRecord:

@@ -41,7 +41,7 @@ def unanswered_visit(lost: AgentLost | None, noise: str, blamed: bool, local: bo
     ``blamed``: the failure names this host's ranks. One that another host's failure cut off had no time to answer:
     nothing is known of it, and nothing is held against it.
     """
-    if lost is None and not blamed:
-        lost = AgentLost("the smoke run ended before this host answered", "budget")
+    if not blamed:  # what became of it afterwards is our own doing
+        return Visit("budget", "the smoke run ended before this host answered", local=local)
     lost = lost or AgentLost("it did not answer in time", "timeout")
-    return Visit(lost.kind, f"{lost.text}{'; it said: ' if noise else ''}{noise}", lost.hint, local=local)
+    return Visit(lost.kind, f"{lost.text}{'; its output: ' if noise else ''}{noise}", lost.hint, local=local)

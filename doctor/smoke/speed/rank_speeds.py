@@ -31,7 +31,7 @@ def slow_ranks(
             bursts.setdefault(event.rank, []).append(getattr(event, kind))
     times = {rank: rank_bursts for rank, rank_bursts in bursts.items() if sum(map(len, rank_bursts)) >= MIN_TIMES}
     if bursts and not times:
-        raise Unreadable(f"no rank told {MIN_TIMES} times or more of its {kind}")
+        raise Unreadable(f"no rank reported {MIN_TIMES} or more times of its {kind}")
     groups: dict[str, dict[int, list[tuple[float, ...]]]] = {}
     devices = devices_of(starts or {})
     for rank, usable_bursts in times.items():
@@ -82,7 +82,7 @@ def compare_links(pairs: Mapping[str, SmokePairs]) -> tuple[SlowLinks, int]:
     size = max((event.bytes for event in events), default=0)
     ends = {end for event in events for end in (event.rank, event.peer)}
     if len(ends) < 3:
-        raise Skip("there is one pair, and nothing to compare it with; a third host would tell whose fault it is")
+        raise Skip("a single pair cannot be compared; a third host would show which end is slow")
     exchanges = [
         Exchange((min(event.rank, event.peer), max(event.rank, event.peer)), event.seconds, event.confirm)
         for event in events

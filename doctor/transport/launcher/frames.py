@@ -77,7 +77,7 @@ class FrameReader:
         except (ValueError, struct.error, zlib.error):
             return None
         if count != self._next_count:
-            raise FrameError("the launcher lost a part of what it said")
+            raise FrameError("the launcher lost a part of the host's output")
         self._next_count += 1
         return Frame(kind.decode("latin-1"), number, data)
 

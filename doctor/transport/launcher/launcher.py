@@ -34,15 +34,15 @@ class LaunchReader(Protocol):
     """Reads what one launch says."""
 
     host_by_task: dict[int, str]
-    """Which task is on which host, in the launcher's own words; empty until it has said so."""
+    """Host of each task, as the launcher reports it; empty until then."""
     started_hosts: set[str]
-    """Hosts where the launcher has started its task, as far as it tells."""
+    """Hosts where the launcher reports a started task."""
     errors_by_host: dict[str, TransportError]
-    """Hosts that the launcher cannot reach, in its own words."""
+    """Hosts that the launcher cannot reach, with its error."""
     launch_id: str
-    """What the launcher calls this launch, if it says so."""
+    """The launcher's id of this launch, if it reports one."""
     last_error: str
-    """The last error that it told of."""
+    """The last error that it reported."""
 
     def read_stdout(self, piece: bytes) -> Iterator[TaskOutput]: ...
 

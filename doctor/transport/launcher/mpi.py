@@ -50,7 +50,7 @@ class Mpi:
     def check(self) -> None:
         """See `doctor.transport.launcher.launcher.Launcher.check`."""
         if not shutil.which(self._mpirun[0]):
-            raise transport_error("error", f"there is no {self._mpirun[0]} program here", "--transport ssh")
+            raise transport_error("error", f"{self._mpirun[0]} is not installed on this machine", "--transport ssh")
         try:
             done = subprocess.run(
                 [self._mpirun[0], "--version"], env=self._environ, capture_output=True, timeout=10, check=False
@@ -92,7 +92,7 @@ def require_supported(version_output: str, program: str = "mpirun") -> None:
         if match
         else strip_control_chars(version_output.strip().partition("\n")[0], 60) or "of an unknown kind"
     )
-    text = f"{program} is {implementation}; to carry the checks it has to be Open MPI 3 or 4"
+    text = f"{program} is {implementation}; expected Open MPI 3 or 4"
     raise transport_error("unsupported", text, "--transport ssh, or slurm in a Slurm job")
 
 
@@ -135,7 +135,9 @@ class MpiReader:
             host = self._hosts.get(match[1].lower())
             self.last_error = strip_control_chars(line)
             if host:
-                self.errors_by_host[host] = transport_error("dropped", f"mpirun's ssh did not reach it: {match[2]}")
+                self.errors_by_host[host] = transport_error(
+                    "dropped", f"mpirun's ssh could not connect to it: {match[2]}"
+                )
         elif line and not self.last_error and not line.startswith(("-", "[", "*")):
             self.last_error = strip_control_chars(line)
 

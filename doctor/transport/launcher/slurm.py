@@ -68,7 +68,7 @@ class Slurm:
     def check(self) -> None:
         """See `doctor.transport.launcher.launcher.Launcher.check`."""
         if not shutil.which(self._srun[0]):
-            raise transport_error("error", f"there is no {self._srun[0]} program here", "--transport ssh")
+            raise transport_error("error", f"{self._srun[0]} is not installed on this machine", "--transport ssh")
         self._overlap = parse_version(_query([self._srun[0], "--version"], self._environ)) >= _FIRST_WITH_OVERLAP
 
     def argv(self, hosts: Sequence[str], patience: float) -> list[str]:
@@ -135,7 +135,7 @@ def read_states(sinfo_output: str) -> dict[str, TransportError]:
         host, _, state = line.strip().partition(" ")
         word, silent = state.strip().rstrip("*~#!%$@^-+").lower(), "*" in state
         if state and (silent or word not in _USABLE_STATES):
-            text = f"Slurm says that it is {word}" + (" and does not respond" if silent else "")
+            text = f"Slurm reports it as {word}" + (", not responding" if silent else "")
             unusable_nodes[host] = transport_error(
                 "dropped" if silent else "refused", text, f"scontrol show node {host}"
             )

@@ -31,7 +31,7 @@ _CHUNK = 1 << 16
 _ACKNOWLEDGE_BYTES = WINDOW // 4
 _TICK_SECONDS = 1.0
 _BEAT_SECONDS = 10.0
-"""Seconds between two signs of life to the carriers; they end without."""
+"""Seconds between two keepalive messages to the carriers, which end without them."""
 _CLOSE_GRACE = 1.0
 
 
@@ -154,7 +154,7 @@ class JobStep:
         self.launcher, self.hosts, self.changed = launcher, tuple(hosts), threading.Condition()
         self.began = time.monotonic()
         self.hello_seconds: dict[str, float] = {}
-        """Hosts that said hello, and after how many seconds."""
+        """Hosts that sent hello, and after how many seconds."""
         self.failed: dict[str, TransportError] = {}
         self.ended = False
         self.reader = launcher.open_reader(hosts)
@@ -254,7 +254,7 @@ class JobStep:
             stopped = self._children.closed or self.closing
             for channel in channels:
                 why = (
-                    transport_error("budget", "the run's time was up")
+                    transport_error("budget", "the run's time limit was reached")
                     if stopped
                     else self._lost_error(channel.task.host)
                 )
@@ -308,11 +308,11 @@ class JobStep:
             task.silent_seconds += gap
             task.credit = min(task.credit + gap * RATE, BURST)
             if task.silent_seconds > SILENCE and task in busy:
-                text = f"nothing has come from it for {format_seconds(SILENCE)}: it hangs, or the network to it does"
+                text = f"no data from it for {format_seconds(SILENCE)}: the host or its network hangs"
                 self._fail_host(task, "lost", text)
         self._stalled_seconds = self._stalled_seconds + gap if self._queue else 0.0
         if self._stalled_seconds > SILENCE:
-            self.reader.last_error = "it takes nothing in any more: a host that hangs holds it up"
+            self.reader.last_error = "it no longer reads its input: a hanging host blocks it"
             self.closing = True
         return now
 
@@ -359,7 +359,7 @@ class JobStep:
         if task.host in self.failed:
             return
         if task.credit < 0:
-            self._fail_host(task, "flood", "it printed more than its commands may, and was cut off")
+            self._fail_host(task, "flood", "it exceeded the output limit, and was closed")
             return
         try:
             for frame in task.frames.read(output.data):

@@ -98,7 +98,7 @@ class LauncherTransport:
                 channel.wait(bool(remaining), min(wait, _FOREVER))
                 out += channel.read() or b""
                 if len(out) + len(channel.err) > self._limit:
-                    why = transport_error("flood", f"it printed more than {format_size(self._limit)}, and was cut off")
+                    why = transport_error("flood", f"it printed more than {format_size(self._limit)}, and was closed")
             out += channel.read() or b""
         except TransportError as stop:
             why = stop
@@ -117,7 +117,7 @@ class LauncherTransport:
         with self._changed:
             while True:
                 if self._children.closed:
-                    raise transport_error("budget", "the run's time was up")
+                    raise transport_error("budget", "the run's time limit was reached")
                 step = self._steps.get(host)
                 if step and not step.ended and host not in step.failed:
                     return step
@@ -140,7 +140,7 @@ class LauncherTransport:
             self._launch_counts[member] = self._launch_counts.get(member, 0) + 1
             if self._launch_counts[member] > _MAX_LAUNCHES:
                 self._failed[member] = transport_error(
-                    "lost", f"{self._launcher.name} was started {_MAX_LAUNCHES} times, and ended"
+                    "lost", f"{self._launcher.name} was started {_MAX_LAUNCHES} times and ended each time"
                 )
         retried = [other for other in hosts if other not in self._failed]
         self._start_launch(retried)
@@ -210,7 +210,7 @@ class LauncherTransport:
         """
         step.close()
         late_count = count_hosts(len(step.hosts) - len(step.hello_seconds))
-        self._warn(f"{self._launcher.name} was started again: {late_count} kept the others waiting")
+        self._warn(f"{self._launcher.name} was started again: {late_count} delayed the rest")
         present = [host for host in step.hosts if host in step.hello_seconds]
         late = [host for host in step.hosts if host not in step.hello_seconds]
         with self._changed:
@@ -231,7 +231,7 @@ class LauncherTransport:
         dead = {host: why for host, why in dead.items() if host in step.hosts}
         remaining = [host for host in step.hosts if host not in dead]
         if dead and remaining:
-            self._warn(f"{self._launcher.name} was started again without {count_hosts(len(dead))} that it cannot use")
+            self._warn(f"{self._launcher.name} was started again without {count_hosts(len(dead))} that failed to start")
         elif len(remaining) == 1 or (step.ended and self._launcher.affects_all_hosts(step.reader.last_error)):
             dead, remaining = {host: self._no_hello_error(step, host) for host in remaining}, []
         self._mark_failed(dead)
@@ -252,7 +252,7 @@ class LauncherTransport:
             return transport_error("refused", f"{name} does not start a task on it: {step.reader.last_error}")
         waited = format_seconds(self._hello_timeout)
         if host in step.reader.started_hosts:
-            return transport_error("silent", f"{name} started its task, which said nothing within {waited}")
+            return transport_error("silent", f"{name} started its task, which sent nothing within {waited}")
         return transport_error("dropped", f"{name} had no answer from it within {waited}")
 
     def _warn(self, text: str) -> None:

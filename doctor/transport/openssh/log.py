@@ -18,14 +18,18 @@ _COMMAND_SENT = "debug1: Sending command"
 _ERROR_PATTERNS: tuple[tuple[str, TransportErrorKind, str], ...] = (
     (r"REVOKED HOST KEY|key is marked as revoked|is revoked by", "key-revoked", "its host key is revoked"),
     (r"REMOTE HOST IDENTIFICATION HAS CHANGED", "key-changed", "its host key has changed"),
-    (r"Host key verification failed|No \S+ host key is known", "key-unknown", "its host key is not known"),
+    (r"Host key verification failed|No \S+ host key is known", "key-unknown", "its host key is unknown"),
     (r"Permission denied \(|Too many authentication failures", "auth", "the login as {user} was refused"),
     (r"Could not resolve hostname", "name", "the name {name} does not resolve"),
     (r"Connection refused", "refused", "{port} refuses connections: nothing listens there"),
-    (r"No route to host|Network is unreachable|Host is down", "no-route", "there is no way to {port}"),
+    (r"No route to host|Network is unreachable|Host is down", "no-route", "no route to {port}"),
     (r"timed out during banner exchange", "silent", "{port} accepts connections, and sent no SSH banner in time"),
-    (r"invalid format|Bad packet length|protocol version|no matching \S+.* found", "not-ssh", "{port} does not suit"),
-    (r"timed out", "dropped", "no answer from {port} in time: packets are dropped on the way, or it is down"),
+    (
+        r"invalid format|Bad packet length|protocol version|no matching \S+.* found",
+        "not-ssh",
+        "{port} has an incompatible SSH server",
+    ),
+    (r"timed out", "dropped", "no answer from {port} in time: packets are dropped, or the host is down"),
     (
         r"[Cc]onnection closed|closed by|[Cc]onnection reset|Broken pipe|send disconnect",
         "lost",
@@ -49,7 +53,7 @@ def error_from_log(log: str, err: bytes, settings: SshHostConfig) -> TransportEr
     """Why ssh failed; ``err`` is what came on stderr, where a ProxyCommand or a jump host's ssh complains."""
     visible_text = _visible_text(log)
     if re.search(r"rtype exit-signal", log):
-        return transport_error("error", "the command was ended by a signal")
+        return transport_error("error", "the command was killed by a signal")
     if _COMMAND_SENT in log:
         return transport_error("lost", "the connection was cut before the command ended")
     proxied = bool(settings.jumps or settings.proxy)
@@ -58,7 +62,7 @@ def error_from_log(log: str, err: bytes, settings: SshHostConfig) -> TransportEr
         way = f"its jump host {settings.jumps[-1]}" if settings.jumps else "its ProxyCommand"
         return transport_error(
             "jump",
-            f"{way} did not lead to it: {strip_control_chars(_last_line(complaint))}",
+            f"{way} did not connect to it: {strip_control_chars(_last_line(complaint))}",
             _hint("jump", complaint, settings),
         )
     for sign, kind, text in _ERROR_PATTERNS:
@@ -67,9 +71,7 @@ def error_from_log(log: str, err: bytes, settings: SshHostConfig) -> TransportEr
             return transport_error(
                 kind, f"{sentence}{_error_detail(kind, visible_text)}", _hint(kind, visible_text, settings)
             )
-    return transport_error(
-        "error", f"ssh failed: {strip_control_chars(_last_line(visible_text)) or 'it does not say why'}"
-    )
+    return transport_error("error", f"ssh failed: {strip_control_chars(_last_line(visible_text)) or 'no reason given'}")
 
 
 def late_error(log: str, settings: SshHostConfig, timeout: float) -> TransportError:
@@ -79,7 +81,7 @@ def late_error(log: str, settings: SshHostConfig, timeout: float) -> TransportEr
         return transport_error("timeout", f"the command did not end within {format_seconds(timeout)}")
     if "Remote protocol version" in log:
         return transport_error(
-            "silent", f"{describe_port(settings)} speaks SSH, and the login was not done within {waited}"
+            "silent", f"{describe_port(settings)} speaks SSH, and the login did not finish within {waited}"
         )
     if "Connection established" in log:
         return transport_error(
@@ -116,4 +118,4 @@ def _hint(kind: TransportErrorKind, text: str, settings: SshHostConfig) -> str:
         key_option = f"-t {unknown[1].lower()} " if unknown else ""
         file = next(iter(settings.known_hosts), "~/.ssh/known_hosts")
         return f"ssh-keyscan -p {settings.port} {key_option}{shlex.quote(settings.name)} >> {shlex.quote(file)}"
-    return {"auth": f"ssh-copy-id {settings.host}", "refused": "is its sshd running?"}.get(kind, "")
+    return {"auth": f"ssh-copy-id {settings.host}", "refused": "check that its sshd is running"}.get(kind, "")

@@ -109,7 +109,7 @@ class OpenSsh:
     def _prepare(self, host: str, command: str, *extra: str) -> tuple[SshHostConfig, Path, list[str]]:
         """The settings for a host, ssh's log, and its command line."""
         if not self._ssh:
-            raise transport_error("error", "there is no ssh program here", "--transport ssh")
+            raise transport_error("error", "ssh is not installed on this machine", "--transport ssh")
         target, settings = config.parse_target(host), self._resolver.resolve(host)
         patience = self._options.connect_timeout or settings.connect_timeout or CONNECT_TIMEOUT
         settings = config.with_connect_timeout(settings, patience)

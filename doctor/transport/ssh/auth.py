@@ -30,7 +30,7 @@ class Login:
         self._password = password if settings.use_password else ""
         self._tried: list[Identity] = []
         self._allowed: list[str] = []
-        """The methods that the host takes; empty until it has told."""
+        """The authentication methods that the host accepts; empty until it has sent them."""
 
     def run(self, first: Identity | None = None) -> Identity | None:
         """Logs in, trying the key ``first`` before all others. Returns the key that did it, if a key did.
@@ -86,12 +86,12 @@ class Login:
 
     def _refused_error(self) -> TransportError:
         keys, user = self._keys, strip_control_chars(self._settings.user, 40)
-        takes = f"; it takes {' or '.join(self._allowed[:6])}" if self._allowed else ""
+        takes = f"; it accepts {' or '.join(self._allowed[:6])}" if self._allowed else ""
         if not self._tried and keys.hardware:
-            text = f"the only key for {user}, {keys.hardware[0]}, is on a security key, which this transport cannot use"
+            text = f"the only key for {user}, {keys.hardware[0]}, is on a security key (not supported here)"
             return transport_error("unsupported", text, "--transport openssh")
         if not self._tried and self._settings.gssapi and any("gssapi" in name for name in self._allowed):
-            text = f"there is no key for {user}; the host also takes GSSAPI, which this transport cannot use"
+            text = f"there is no key for {user}; the host also accepts GSSAPI, which this transport does not support"
             return transport_error("unsupported", text, "--transport openssh")
         reason = f": {self._connection.disconnect_message}" if self._connection.disconnect_message else ""
         return transport_error(
@@ -113,7 +113,7 @@ class Login:
         if self._keys.locked:
             return f"ssh-add {self._keys.locked[0]}"
         if len(self._tried) > 4:
-            return "name the right key: IdentityFile and IdentitiesOnly in the ssh configuration"
+            return "set the right key: IdentityFile and IdentitiesOnly in the ssh configuration"
         if "publickey" not in (self._allowed or ["publickey"]) and not self._password:
             return "--ask-pass"
         return f"ssh-copy-id {self._settings.host}" if self._tried else "--identity FILE, or ssh-add"

@@ -124,5 +124,5 @@ class SshChannel:
 
     def _end_error(self) -> TransportError:
         if self._connection.is_active() and not self._channel.closed:
-            return transport_error("timeout", "the program did not end when its input did")
+            return transport_error("timeout", "the program did not end after its input was closed")
         return transport_error("lost", "the connection was cut before the program ended")

@@ -165,7 +165,7 @@ class _HostValues:
         try:
             return float(self.value(keyword) or default)
         except ValueError:
-            text = f"its ssh configuration makes no sense: {keyword} is {self.value(keyword)!r}"
+            text = f"its ssh configuration is invalid: {keyword} is {self.value(keyword)!r}"
             raise transport_error("error", text) from None
 
     def fill_tokens(self, text: str) -> str:

@@ -50,7 +50,7 @@ class Resolver:
         self._globs = sorted(word for word in self._patterns or () if re.search(r"[*?]", word))
         if not self._ssh:
             warnings.append(
-                "there is no ssh program here: the ssh configuration is read by paramiko, which knows fewer settings"
+                "ssh is not installed on this machine: paramiko reads its configuration, with fewer settings"
             )
 
     def resolve(self, host: str) -> SshHostConfig:
@@ -96,7 +96,7 @@ class Resolver:
             result = run_command(self._children, self._argv(target, is_destination), b"", _QUERY_TIMEOUT, 1 << 20)
         if result.code:
             reason = strip_control_chars(result.err) or f"exit status {result.code}"
-            raise transport_error("error", f"ssh does not take its configuration: {reason}", f"ssh -G {target.name}")
+            raise transport_error("error", f"ssh rejects its configuration: {reason}", f"ssh -G {target.name}")
         return ssh_config.parse_values(result.out.decode("utf-8", "replace"))
 
     def _argv(self, target: Target, is_destination: bool) -> list[str]:

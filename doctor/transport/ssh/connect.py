@@ -36,7 +36,7 @@ _CHANNEL_ERRORS: tuple[tuple[str, TransportErrorKind], ...] = (
     ("known", "name"),
     ("resol", "name"),
 )
-"""What a jump host says of the port behind it."""
+"""Errors of a jump host about the port behind it."""
 Route = tuple[SshHostConfig, ...]
 """The jump hosts to a host, the one nearest to us first."""
 
@@ -138,7 +138,7 @@ class Connector:
         except TransportError as error:
             if error.kind in ("silent", "lost", "not-ssh"):
                 raise transport_error(
-                    "jump", f"its ProxyCommand did not reach it: {proxy.stderr_tail or error.text}"
+                    "jump", f"its ProxyCommand could not connect to it: {proxy.stderr_tail or error.text}"
                 ) from None
             raise
 
@@ -150,7 +150,7 @@ class Connector:
         connection: SshConnection | None = None
         try:
             if self._closed:
-                raise transport_error("budget", "the run's time was up")
+                raise transport_error("budget", "the run's time limit was reached")
             stream.read_banner(settings, deadline)
             connection = SshConnection(stream, describe_port(settings), settings.connect_timeout, deadline)
             self._handshake(connection, settings)
@@ -194,7 +194,7 @@ def _tunnel(jump_connection: SshConnection, hop: SshHostConfig, settings: SshHos
         )
     except paramiko.ChannelException as error:
         if error.code == _PROHIBITED:
-            text = f"its jump host {hop.host} does not let us through to {destination}"
+            text = f"its jump host {hop.host} does not allow forwarding to {destination}"
             hint = f"AllowTcpForwarding and PermitOpen in the sshd_config of {hop.host}"
             raise transport_error("jump", text, hint) from None
         why = jump_connection.refusals.get(jump_connection.last_channel_number()) or strip_control_chars(

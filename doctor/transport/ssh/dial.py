@@ -89,7 +89,7 @@ class Dialer:
         self._raise_if_cancelled()
         if not answer:
             raise transport_error(
-                "name", f"the name {settings.name} was not resolved in time: the name server is silent"
+                "name", f"the name {settings.name} was not resolved in time: the name server does not answer"
             )
         if isinstance(answer[0], Exception):
             why = getattr(answer[0], "strerror", None) or answer[0]
@@ -98,7 +98,7 @@ class Dialer:
 
     def _raise_if_cancelled(self) -> None:
         if self._cancelled.is_set():
-            raise transport_error("budget", "the run's time was up before it was connected")
+            raise transport_error("budget", "the run's time limit was reached before it was connected")
 
 
 def _resolve_name(settings: SshHostConfig) -> list[Any]:
@@ -118,12 +118,16 @@ def _connect_error(error: OSError, settings: SshHostConfig) -> TransportError:
     where = describe_port(settings)
     if isinstance(error, TimeoutError):
         waited = format_seconds(settings.connect_timeout)
-        text = f"no answer from {where} within {waited}: packets are dropped on the way, or it is down"
-        return transport_error("dropped", text, f"is it up, and does every firewall let port {settings.port} through?")
+        text = f"no answer from {where} within {waited}: packets are dropped, or the host is down"
+        return transport_error(
+            "dropped", text, f"check that it is up, and that every firewall allows port {settings.port}"
+        )
     if isinstance(error, ConnectionRefusedError):
-        return transport_error("refused", f"{where} refuses connections: nothing listens there", "is its sshd running?")
+        return transport_error(
+            "refused", f"{where} refuses connections: nothing listens there", "check that its sshd is running"
+        )
     if isinstance(error, ConnectionResetError):
         return hung_up_error(b"", where)
     if error.errno in _NO_ROUTE:
-        return transport_error("no-route", f"there is no way to {where}: {error.strerror}")
+        return transport_error("no-route", f"no route to {where}: {error.strerror}")
     return transport_error("error", f"no connection to {where}: {error.strerror or error}")

@@ -127,7 +127,7 @@ class ExecSession:
 
     def _check_limit(self) -> None:
         if len(self._out) + len(self._err) > self._limit:
-            self._fail("flood", f"it printed more than {format_size(self._limit)}, and was cut off")
+            self._fail("flood", f"it printed more than {format_size(self._limit)}, and was closed")
 
     def _send_stdin(self, channel: paramiko.Channel, stdin: memoryview) -> memoryview:
         """Sends as much as the host takes in. It stays open behind the last byte."""
@@ -145,14 +145,16 @@ class ExecSession:
         name = self._connection.signals.pop(channel.chanid, "")
         code = -signal_number(name) if name else channel.exit_status
         if name and code == 0:
-            self._fail("error", f"the command was ended by a signal, {strip_control_chars(name, 20)}")
+            self._fail("error", f"the command was killed by a signal, {strip_control_chars(name, 20)}")
         if not name and code < 0:
             self._fail("lost", "the connection was cut before the command ended")
         return self._result(code)
 
     def _fail_late(self, timeout: float) -> NoReturn:
         if self._channel.exit_status >= 0:
-            text = f"the command ended, but what it left behind held its output open for {format_seconds(timeout)}"
+            text = (
+                f"the command ended, but a process that it started held its output open for {format_seconds(timeout)}"
+            )
             self._fail("timeout", text)
         self._fail("timeout", f"the command did not end within {format_seconds(timeout)}")
 

@@ -58,7 +58,7 @@ class HostKeyVerifier:
             text = f"its host key is known only by {key_source}, which this transport cannot check"
             raise transport_error("unsupported", text, "--transport openssh")
         if verdict == "unknown":
-            text = f"its host key is not known: compare {kind} {key_fingerprint(key)} with the host's own, then add it"
+            text = f"its host key is unknown: compare {kind} {key_fingerprint(key)} with the host's own, then add it"
             raise transport_error("key-unknown", text, _add_command(settings, kind, key))
 
     def _lines(self, settings: SshHostConfig, sought: str) -> list[KnownHostLine]:
@@ -107,7 +107,7 @@ def _changed_error(settings: SshHostConfig, lines: list[KnownHostLine], kind: st
     line = next((line for line in host_lines if line.kind == kind), host_lines[0])
     text = (
         f"its host key has changed: it shows {kind} {key_fingerprint(key)}, and {line.file} line {line.number} has "
-        f"{line.kind} {key_fingerprint(line.key)}: another machine answers, or it was installed anew"
+        f"{line.kind} {key_fingerprint(line.key)}: another machine answers, or it was reinstalled"
     )
     return transport_error(
         "key-changed", text, f"ssh-keygen -R {shlex.quote(known_hosts_name(settings))} -f {shlex.quote(line.file)}"

@@ -94,7 +94,7 @@ class SshConnection(paramiko.Transport):
 
     def late_error(self, stage: str) -> TransportError:
         """A stage that was not done in time."""
-        text = f"{self.where} speaks SSH, and {stage} was not done within {format_seconds(self.timeout)}"
+        text = f"{self.where} speaks SSH, and {stage} did not finish within {format_seconds(self.timeout)}"
         return transport_error("silent", text, "its sshd hangs or is overloaded: see its log")
 
     def broken_error(self, stage: str) -> TransportError:

@@ -32,7 +32,7 @@ def list_keys(path: str) -> list[AgentKey]:
     if kind != _LISTED:
         raise ValueError("the ssh-agent does not list its keys")
     if len(answer) < 4:
-        raise ValueError("the ssh-agent's answer is cut short")
+        raise ValueError("the ssh-agent's answer is incomplete")
     (count,), rest = struct.unpack(">I", answer[:4]), answer[4:]
     held = []
     for _ in range(count):
@@ -62,7 +62,7 @@ def _request(path: str, request: bytes, timeout: float) -> tuple[int, bytes]:
         agent.sendall(pack_string(request))
         (length,) = struct.unpack(">I", _receive_exactly(agent, 4))
         if not 0 < length <= _MAX_ANSWER:
-            raise ValueError("what answers at the ssh-agent's socket is no agent")
+            raise ValueError("the program at the ssh-agent's socket is not an agent")
         answer = _receive_exactly(agent, length)
         return answer[0], answer[1:]
 

@@ -55,7 +55,7 @@ class Stream:
                 return int(self._pipe.send(content))
             except (BlockingIOError, TimeoutError):
                 if time.monotonic() > self.deadline:
-                    raise ConnectionAbortedError("the other side takes nothing in") from None
+                    raise ConnectionAbortedError("the other side does not read") from None
 
     def on_close(self, end: Callable[[], None]) -> None:
         """Has ``end`` called when the stream is closed."""
@@ -162,10 +162,10 @@ def _silent_error(settings: SshHostConfig) -> TransportError:
 
 
 def _not_ssh_error(received: bytes, where: str) -> TransportError:
-    return transport_error("not-ssh", f"{where} does not speak SSH 2: it says {strip_control_chars(received, 60)!r}")
+    return transport_error("not-ssh", f"{where} does not speak SSH 2: it sent {strip_control_chars(received, 60)!r}")
 
 
 def hung_up_error(received: bytes, where: str) -> TransportError:
-    quotation = f", saying {strip_control_chars(received, 60)!r}" if received.strip() else ""
+    quotation = f", after {strip_control_chars(received, 60)!r}" if received.strip() else ""
     hint = "see MaxStartups in its sshd_config, and its sshd's log"
     return transport_error("lost", f"{where} closed the connection at once, without an SSH banner{quotation}", hint)

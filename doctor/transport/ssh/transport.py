@@ -101,7 +101,7 @@ class Ssh:
             except TransportError:
                 connection.close()  # it ended between the rounds, and nothing was asked yet
         if self._closed:
-            raise transport_error("budget", "the run's time was up")
+            raise transport_error("budget", "the run's time limit was reached")
         connection = self._connector.connect(host)
         session = ExecSession(connection, self._options.max_output)
         try:
@@ -114,7 +114,9 @@ class Ssh:
     def _or_budget_error(self, error: TransportError) -> TransportError:
         """An error, or what is behind it when all was closed."""
         return (
-            transport_error("budget", "the run's time was up before it answered", partial_result=error.partial_result)
+            transport_error(
+                "budget", "the run's time limit was reached before it answered", partial_result=error.partial_result
+            )
             if self._closed
             else error
         )

@@ -15,6 +15,7 @@ MODULES = (
     "doctor.remote.runtime.parent_death",
     "doctor.remote.runtime.lines",
     "doctor.remote.runtime.framing",
+    "doctor.smoke.programs.recorder_page",
     "doctor.smoke.programs.agent.procfs",
     "doctor.smoke.programs.agent.kernel",
     "doctor.smoke.programs.agent.network",

@@ -12,19 +12,25 @@ from doctor.remote.runtime.parent_death import become_reaper
 from doctor.remote.runtime.signals import on_termination
 from doctor.smoke.programs.agent.cleanup import Descendants
 from doctor.smoke.programs.agent.controller import ControllerLine
-from doctor.smoke.programs.agent.flight_recorder import PAGE
 from doctor.smoke.programs.agent.interpreters import interpreter_argv, rank_environment, unnamed_file
 from doctor.smoke.programs.agent.network import interface_addresses, listen_on, probe_connections, tcp_sockets
 from doctor.smoke.programs.agent.procfs import accelerators
 from doctor.smoke.programs.agent.rank_monitor import RankMonitor
 from doctor.smoke.programs.agent.rank_watcher import LOOK, RankWatcher
 from doctor.smoke.programs.agent.stacks import dump_stacks
+from doctor.smoke.programs.recorder_page import PAGE_SIZE
 
 PATIENCE = 15.0  # seconds without an order of the controller, which sends one every other second
 
+ORDERS = {
+    "prepare": "prepare", "start": "start", "stay": "stay", "stacks": "send_stacks", "sockets": "send_sockets",
+    "probe": "send_probes", "end": "end",
+}  # fmt: skip
+"""The agent's method by the order's name on the wire; the other fields of an order are its parameters."""
+
 
 class Agent:
-    """Watches the ranks of one host for the controller; `do_...` are its orders, by their names on the wire.
+    """Watches the ranks of one host for the controller; `ORDERS` are what it can be ordered to do.
 
     A method that an order names runs to its end before the next line is read; nothing else runs at the same time.
     """
@@ -67,13 +73,13 @@ class Agent:
     def carry_out(self, line):
         try:
             order = json.loads(line.decode("ascii"))
-            getattr(self, "do_" + order.pop("do"))(**order)
+            getattr(self, ORDERS[order.pop("do")])(**order)
         except (ValueError, TypeError, KeyError, AttributeError, OSError) as error:
-            self.controller.send(fault="%r cannot be done: %s: %s" % (line[:40], type(error).__name__, error))
+            self.controller.send(fault="%r failed: %s: %s" % (line[:40], type(error).__name__, error))
 
     # -- what the controller orders
 
-    def do_prepare(self, listen=False, port=0):
+    def prepare(self, listen=False, port=0):
         """Binds the port that the ranks will meet at, before anything forks."""
         problem = ""
         if listen:
@@ -99,13 +105,14 @@ class Agent:
             }
         )
 
-    def do_start(self, plan, mine, worker, master, python="", hosts_store=False, start="fork", seconds=0):
+    def start(self, plan, mine, worker, master, python="", hosts_store=False, start="fork", seconds=0):
         """Starts the interpreter that becomes the ranks ("fork"), or one for each of them ("exec")."""
         if seconds:
             self.deadline = time.monotonic() + seconds
-        recorders = unnamed_file("box", PAGE * len(mine))
-        memory = mmap.mmap(recorders, PAGE * len(mine))
-        self.watcher.monitors = dict((rank, RankMonitor(rank, memory, PAGE * index)) for index, rank in enumerate(mine))
+        recorders = unnamed_file("box", PAGE_SIZE * len(mine))
+        memory = mmap.mmap(recorders, PAGE_SIZE * len(mine))
+        monitors = [RankMonitor(rank, memory, PAGE_SIZE * index) for index, rank in enumerate(mine)]
+        self.watcher.monitors = dict((monitor.rank, monitor) for monitor in monitors)
         self.stacks = dict((rank, unnamed_file("stacks", 0)) for rank in mine)
         orders = {
             "plan": plan, "box": recorders, "index": dict((rank, index) for index, rank in enumerate(mine)),
@@ -123,15 +130,15 @@ class Agent:
         if self.store:
             self.store.close()
 
-    def do_stay(self):
+    def stay(self):
         """The controller is still there."""
         pass
 
-    def do_stacks(self):
+    def send_stacks(self):
         """Asks every rank, and its loader workers one after the other, to write down where it is."""
         self.controller.send(stacks=dump_stacks(self.watcher.monitors.values(), self.stacks))
 
-    def do_sockets(self):
+    def send_sockets(self):
         """The ranks' connections, and where they listen."""
         alive = [monitor for monitor in self.watcher.monitors.values() if monitor.pid and not monitor.ended]
         ranks = dict((monitor.pid, monitor.rank) for monitor in alive)
@@ -143,11 +150,11 @@ class Agent:
                 listening.append([ranks[pid], local[0], local[1]])
         self.controller.send(sockets=connections, listening=listening)
 
-    def do_probe(self, targets, seconds=0.6):
+    def send_probes(self, targets, seconds=0.6):
         """Connects to all targets at once."""
         self.controller.send(probes=probe_connections(targets[:1024], seconds))
 
-    def do_end(self):
+    def end(self):
         remaining = self.kill_all()
         self.controller.send(bye={"left": remaining, "cpu": round(time.process_time(), 3)})
         os.set_blocking(1, True)
@@ -181,7 +188,7 @@ def main(request, _program=b"", agent_class=Agent):
     on_termination(agent.quit)
     os.write(1, b"\n")  # behind whatever a login shell left on its last line
     if "prepare" in request:
-        agent.do_prepare(**request["prepare"])
+        agent.prepare(**request["prepare"])
     become_reaper()
     try:
         agent.run()

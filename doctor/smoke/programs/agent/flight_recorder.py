@@ -1,24 +1,26 @@
 """The flight recorder of a rank: a page of shared memory that the worker writes and the agent reads."""
 
-import struct
 from collections import namedtuple
 
-# As the worker writes it.
-MAGIC, PAGE = 0x444F4353, 40960
-HEAD = struct.Struct("<IIQ")  # magic, pid, start
-NOW = struct.Struct("<QBBBBIIIiQQQ")  # the fields of `Moment`
-TIMES = struct.Struct("<QQQQ")  # nanoseconds of compute, network, input; calls so far
-COUNT = struct.Struct("<III")  # group + 1, entered, done
-CALL = struct.Struct("<IIBBBBiQII")  # group, seq, op, dtype, stage, 0, root, numel, step, 0
-AT_NOW, AT_TIMES, AT_COUNTS, AT_RING = 64, 192, 256, 8192
-SLOTS, RING = 512, 1024
-STATES = ("start", "input", "compute", "collective", "done")
-STAGES = ("start", "rendezvous", "collectives", "pairs", "training", "learning", "loader", "pace", "native", "teardown")
-OPS = (
-    "", "broadcast", "reduce", "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send", "recv", "barrier",
-    "gather", "scatter",
-)  # fmt: skip
-DTYPES = ("", "float32", "float64", "float16", "bfloat16", "int8", "uint8", "int16", "int32", "int64", "bool")
+from doctor.smoke.programs.recorder_page import (
+    CALL,
+    CALL_SLOTS,
+    CALLS_AT,
+    COUNT,
+    COUNT_SLOTS,
+    COUNTS_AT,
+    CURRENT,
+    CURRENT_AT,
+    DTYPES,
+    HEADER,
+    MAGIC,
+    OPS,
+    STAGES,
+    STATES,
+    TIMES,
+    TIMES_AT,
+)
+
 INPUT, COLLECTIVE = STATES.index("input"), STATES.index("collective")
 
 Moment = namedtuple("Moment", "stamp state stage op dtype step group seq root numel nanoseconds stamp_again")
@@ -43,7 +45,7 @@ class FlightRecorder:
 
     def writer(self):
         """The pid that the rank has for itself; None before it has begun to write."""
-        magic, pid, _ = HEAD.unpack_from(self.memory, self.offset)
+        magic, pid, _ = HEADER.unpack_from(self.memory, self.offset)
         return pid if magic == MAGIC else None
 
     def read(self):
@@ -52,20 +54,21 @@ class FlightRecorder:
         The worker may be in the middle of writing, which begins with zeros: what is not of one piece, or would be
         older than what was read before, is left for the next time.
         """
+        place = self.offset + CURRENT_AT
         for _ in range(5):
-            moment = Moment._make(NOW.unpack_from(self.memory, self.offset + AT_NOW))
-            if moment.stamp == moment.stamp_again and moment == NOW.unpack_from(self.memory, self.offset + AT_NOW):
+            moment = Moment._make(CURRENT.unpack_from(self.memory, place))
+            if moment.stamp == moment.stamp_again and moment == CURRENT.unpack_from(self.memory, place):
                 break
         else:
             return False
         if moment.stamp <= self.stamp:
             return False
         self.stamp, self.latest = moment.stamp, moment
-        count = max(self.calls, TIMES.unpack_from(self.memory, self.offset + AT_TIMES)[3])
-        if count - self.calls > RING:
+        count = max(self.calls, TIMES.unpack_from(self.memory, self.offset + TIMES_AT)[3])
+        if count - self.calls > CALL_SLOTS:
             self.read_counts()
-        for number in range(max(self.calls, count - RING), count):
-            self.take(CALL.unpack_from(self.memory, self.offset + AT_RING + number % RING * CALL.size))
+        for number in range(max(self.calls, count - CALL_SLOTS), count):
+            self.take(CALL.unpack_from(self.memory, self.offset + CALLS_AT + number % CALL_SLOTS * CALL.size))
         self.calls = count
         return True
 
@@ -77,8 +80,8 @@ class FlightRecorder:
 
     def read_counts(self):
         """More calls than the ring holds: their groups' counters at least."""
-        for slot in range(SLOTS):
-            group, entered, _ = COUNT.unpack_from(self.memory, self.offset + AT_COUNTS + slot * COUNT.size)
+        for slot in range(COUNT_SLOTS):
+            group, entered, _ = COUNT.unpack_from(self.memory, self.offset + COUNTS_AT + slot * COUNT.size)
             if group:
                 self.entered[group - 1] = max(entered, self.entered.get(group - 1, 0))
 

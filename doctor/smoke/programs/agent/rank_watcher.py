@@ -95,7 +95,7 @@ class RankWatcher:
             event = json.loads(line.decode("ascii"))
             kind, rank = event["ev"], event["rank"]
         except (ValueError, TypeError, KeyError):
-            self.controller.send(fault="a rank said what is no event: %r" % line[:100])
+            self.controller.send(fault="a rank sent an invalid event: %r" % line[:100])
             return
         if kind == "exit":
             self.report_end(rank, event["status"])

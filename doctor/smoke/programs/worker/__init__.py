@@ -7,7 +7,7 @@ A rank emits what it observes in events, one line of JSON each; it draws no conc
 """
 
 PARTS = (
-    "constants",
+    "recorder_page",
     "event_writer",
     "libraries",
     "values",
@@ -34,6 +34,9 @@ PARTS = (
     "main",
 )
 """In the order in which they are sent: a part uses, while it is loaded, only those before it."""
+
+SHARED_PARTS = ("recorder_page",)
+"""Those that the agent has as well: modules of `doctor.smoke.programs`."""
 
 NATIVE_PARTS = ("native_model", "native_trainers", "stage_native")
 """Sent behind the others where the plan has the ``native`` stage."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
-from doctor.smoke.programs.worker.constants import P2P_GROUP_BASE
+from doctor.smoke.programs.recorder_page import P2P_GROUP_BASE
 from doctor.smoke.programs.worker.event_writer import EventWriter
 from doctor.smoke.programs.worker.flight_recorder import FlightRecorder
 from doctor.smoke.programs.worker.libraries import dist, torch

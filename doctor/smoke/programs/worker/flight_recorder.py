@@ -1,26 +1,30 @@
-"""The flight recorder: what a rank is doing, in shared memory that the agent reads even when the rank hangs.
-
-The layout of a page, little-endian: HEADER at 0, CURRENT at 64, TIMES at 192, COUNTS from 256, CALLS from 8192.
-"""
+"""The flight recorder: what a rank is doing, in shared memory that the agent reads even when the rank hangs."""
 
 from __future__ import annotations
 
 import mmap
 import os
-import struct
 import time
 
-from doctor.smoke.programs.worker.constants import DTYPES, OPS, STATES
+from doctor.smoke.programs.recorder_page import (
+    CALL,
+    CALL_SLOTS,
+    CALLS_AT,
+    COUNT,
+    COUNT_SLOTS,
+    COUNTS_AT,
+    CURRENT,
+    CURRENT_AT,
+    DTYPES,
+    HEADER,
+    MAGIC,
+    OPS,
+    PAGE_SIZE,
+    STATES,
+    TIMES,
+    TIMES_AT,
+)
 
-MAGIC = 0x444F4353
-PAGE_SIZE = 40960
-HEADER = struct.Struct("<IIQ")  # magic, pid, start time
-CURRENT = struct.Struct("<QBBBBIIIiQQQ")  # stamp, state, stage, op, dtype, step, group, seq, root, numel, time, stamp
-TIMES = struct.Struct("<QQQQ")  # nanoseconds of compute, network, input; calls so far
-COUNT = struct.Struct("<III")  # group + 1, entered, exited
-CALL = struct.Struct("<IIBBBBiQII")  # group, seq, op, dtype, stage, 0, root, numel, step, 0
-CURRENT_AT, TIMES_AT, COUNTS_AT, CALLS_AT = 64, 192, 256, 8192
-COUNT_SLOTS, CALL_SLOTS = 512, 1024
 TIME_KIND_OF_STATE = (2, 2, 0, 1, 0)
 """Which of the three times each of STATES counts towards: 0 compute, 1 network, 2 input."""
 

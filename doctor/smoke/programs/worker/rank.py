@@ -12,9 +12,9 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
+from doctor.smoke.programs.recorder_page import STAGES
 from doctor.smoke.programs.worker.collective_test import SECONDARY_MESSAGES
 from doctor.smoke.programs.worker.comm import TracedComm
-from doctor.smoke.programs.worker.constants import STAGES
 from doctor.smoke.programs.worker.context import STAGE_FUNCTIONS, RankContext
 from doctor.smoke.programs.worker.event_writer import EventWriter
 from doctor.smoke.programs.worker.flight_recorder import FlightRecorder

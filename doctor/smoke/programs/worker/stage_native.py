@@ -45,7 +45,7 @@ def stage_native(ctx: RankContext) -> None:
                 losses = trainer.losses()
             text = text or ("" if losses else "another rank could not")
             api = trainer_class.api(layout)
-            ctx.emit("native", layout=index, api=api, losses=losses, twin=expected, text=text)
+            ctx.emit("native", layout=index, api=api, losses=losses, reference=expected, text=text)
 
 
 def trainers_for(layout: dict[str, Any]) -> list[Any]:

@@ -68,16 +68,16 @@ def reference_run(ctx: RankContext) -> None:
         if ctx.is_first:
             emit_blocks(ctx, step, batch)
     precision = matmul_error(ctx.device)
-    ctx.emit("twin", losses=losses, grads=norms, params=digest(model.flat), init=first, precision=precision)
+    ctx.emit("reference", losses=losses, grads=norms, params=digest(model.flat), init=first, precision=precision)
     if ctx.is_first:
-        ctx.emit("twin-update", update=model.squared_norms(model.flat - start))
+        ctx.emit("reference-update", update=model.squared_norms(model.flat - start))
 
 
 def emit_blocks(ctx: RankContext, step: int, batch: Batch) -> None:
     """The checksums of every block of the step."""
     for start in range(0, len(batch.blocks), BLOCKS_PER_EVENT):
         part = slice(start, start + BLOCKS_PER_EVENT)
-        ctx.emit("twin-blocks", step=step, first=start, ids=batch.ids[part], masks=batch.masks[part])
+        ctx.emit("reference-blocks", step=step, first=start, ids=batch.ids[part], masks=batch.masks[part])
 
 
 def matmul_error(device: torch.device) -> float | None:

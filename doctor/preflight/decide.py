@@ -1,0 +1,165 @@
+"""The second part of a preflight: from what was gathered to a verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from doctor.engine.exit_code import Exit
+from doctor.engine.result import Outcome, Reason, Report
+
+if TYPE_CHECKING:
+    from doctor.engine.check import Check
+    from doctor.engine.record import Run
+    from doctor.preflight.gathered import Gathered
+    from doctor.preflight.options import PreflightOptions
+    from doctor.preflight.spares import SpareSelection
+    from doctor.session.examine import Examination
+
+
+class PreflightVerdict(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether the job should start, and why."""
+
+    gathered: Gathered
+    """What the verdict is of."""
+    report: Report
+    code: int
+    """One of `doctor.engine.exit_code.Exit`, or 128 + a signal's number."""
+    exit_code: int
+    """What the process ends with: ``code`` by the user's `ExitCodePolicy`."""
+    cause: str = ""
+    """Why nothing was evaluated, in one word; empty when the checks were."""
+    selection: SpareSelection | None = None
+    """The hosts to start on, where the options ask for them."""
+
+    @property
+    def examination(self) -> Examination | None:
+        """What was evaluated; None where nothing was."""
+        return None if self.cause else self.gathered.examination
+
+
+def decide(gathered: Gathered, options: PreflightOptions) -> PreflightVerdict:
+    """The verdict on an examination, and the hosts to start on. Raises: CommandError."""
+    from doctor.engine.exit_code import exit_code
+
+    examination = gathered.examination
+    assert examination is not None
+    report = _apply_policy(examination.report, gathered, options)
+    code: int = exit_code(report, strict=options.strict, on_unknown=options.on_unknown, fail_on=options.fail_on)
+    if examination.stopped is not None:
+        code = signal_exit_code(examination.stopped)
+    selection = None
+    if options.need or options.write_nodes or options.write_bad:
+        selection = _select_spares(examination, report, gathered, options)
+        if options.need and examination.stopped is None:
+            code = selection.code
+            report = _with_notes(report, _need_notes(selection))
+    return PreflightVerdict(
+        gathered=gathered,
+        report=report,
+        code=int(code),
+        exit_code=options.exit_code_policy.code(int(code)),
+        selection=selection,
+    )
+
+
+def decide_unevaluated(
+    gathered: Gathered,
+    options: PreflightOptions,
+    why: str,
+    code: int,
+    cause: str,
+    seconds: float,
+    checks: Sequence[Check] = (),
+) -> PreflightVerdict:
+    """The verdict where no check was evaluated: each of ``checks`` is unknown on every host that is known of.
+
+    ``cause``: one word for the status line. ``seconds``: since the start of the process.
+    """
+    reasons = {host: Reason(why) for host in gathered.hosts or ("",)}
+    outcomes = tuple(
+        Outcome(check.name, check.severity, check.area, check.claim, unknown=dict(reasons)) for check in checks
+    )
+    source = gathered.inventory.source if gathered.inventory else "no hosts"
+    report = Report(source, gathered.hosts, outcomes, "", round(seconds, 3), gathered.notes or (why,))
+    return PreflightVerdict(
+        gathered=gathered,
+        report=report,
+        code=int(code),
+        exit_code=options.exit_code_policy.code(int(code)),
+        cause=cause,
+    )
+
+
+def with_unwritten_lists(
+    verdict: PreflightVerdict, options: PreflightOptions, unwritten: Sequence[str]
+) -> PreflightVerdict:
+    """Whoever starts the job by a list that was not written would start it by an old one: that is not healthy.
+
+    ``unwritten``: one line for each list. A verdict against the job stays as it is.
+    """
+    if not unwritten or verdict.code not in (Exit.HEALTHY, Exit.WARNINGS):
+        return verdict
+    return msgspec.structs.replace(
+        verdict,
+        code=int(Exit.UNKNOWN),
+        exit_code=options.exit_code_policy.code(int(Exit.UNKNOWN)),
+        report=_with_notes(verdict.report, unwritten),
+    )
+
+
+def with_redacted_report(verdict: PreflightVerdict, aliases: Iterable[str]) -> PreflightVerdict:
+    """The verdict with pseudonyms in its report. ``aliases``: other names of its hosts."""
+    from doctor.session.redact import with_pseudonyms
+
+    return msgspec.structs.replace(verdict, report=with_pseudonyms(verdict.report, list(aliases)))
+
+
+def signal_exit_code(stop: BaseException) -> int:
+    """128 + the number of the signal that ``stop`` was raised for."""
+    return stop.code if isinstance(stop, SystemExit) and isinstance(stop.code, int) else Exit.INTERRUPTED
+
+
+def _apply_policy(report: Report, gathered: Gathered, options: PreflightOptions) -> Report:
+    """With waivers and skips applied, and what was noted while gathering. Raises: CommandError."""
+    from doctor.session.policy import apply_policy
+
+    noted = msgspec.structs.replace(report, notes=(*gathered.notes, *report.notes))
+    return apply_policy(noted, options.config, gathered.catalog)
+
+
+def _select_spares(
+    examination: Examination, report: Report, gathered: Gathered, options: PreflightOptions
+) -> SpareSelection:
+    from doctor.preflight.spares import select_hosts
+    from doctor.session.examine import replay
+
+    evaluate: Callable[[Run], Report] = lambda run: _apply_policy(  # noqa: E731
+        replay(run, gathered.selected_checks), gathered, options
+    )
+    return select_hosts(
+        examination.run,
+        report,
+        evaluate,
+        options.need,
+        fail_on=options.fail_on,
+        on_unknown=options.on_unknown,
+        strict=options.strict,
+        writes_table=options.node_format == "ranktable" and bool(options.write_nodes),
+    )
+
+
+def _need_notes(selection: SpareSelection) -> list[str]:
+    """What became of the search for enough hosts."""
+    if selection.code != Exit.HEALTHY and selection.obstacles:
+        return [f"--need {selection.need}: {line}" for line in selection.obstacles]
+    out = "; ".join(f"{host} ({', '.join(checks)})" for host, checks in selection.excluded.items())
+    spare = f", {len(selection.spares)} healthy spares" if selection.spares else ""
+    outcome = "met" if selection.code == Exit.HEALTHY else "not met"
+    return [f"--need {selection.need}: {outcome}{spare}{'; excluded: ' if out else ''}{out}"]
+
+
+def _with_notes(report: Report, notes: Sequence[str]) -> Report:
+    return msgspec.structs.replace(report, notes=(*report.notes, *notes))

@@ -1,0 +1,72 @@
+"""What a preflight knows: the value that is evaluated in the end, and the progress of those who gather it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from doctor.preflight.tiers import Tier
+from doctor.session.output_files import EventStreams
+
+if TYPE_CHECKING:
+    from doctor.engine.check import Check
+    from doctor.engine.record import HostRecord
+    from doctor.environment.inventory import Inventory
+    from doctor.environment.job_context import JobContext
+    from doctor.preflight.deadline import Heartbeat
+    from doctor.preflight.host_leader import Leader
+    from doctor.session.examine import Examination
+
+
+class Gathered(msgspec.Struct, frozen=True, kw_only=True):
+    """What was gathered. Fields are filled in this order; those that were not reached are empty."""
+
+    tier: Tier
+    skipped: tuple[str, ...] = ()
+    """What DOCTOR_SKIP leaves out: names of checks, or ``all``."""
+    context: JobContext | None = None
+    notes: tuple[str, ...] = ()
+    catalog: tuple[Check, ...] = ()
+    selected_checks: tuple[Check, ...] = ()
+    inventory: Inventory | None = None
+    examination: Examination | None = None
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        return self.inventory.hosts if self.inventory else ()
+
+    def with_notes(self, *notes: str) -> Gathered:
+        return msgspec.structs.replace(self, notes=(*self.notes, *notes))
+
+
+class GatherProgress:
+    """What is known so far, for whoever ends the run early: a signal, the deadline's thread, an exception.
+
+    The thread that gathers replaces ``gathered`` as a whole, so that others read a consistent value at every moment.
+    """
+
+    def __init__(self, gathered: Gathered, heartbeat: Heartbeat) -> None:
+        self.gathered = gathered
+        self.heartbeat = heartbeat
+        self.records: dict[str, HostRecord] = {}
+        """Of the hosts that have answered, or failed to."""
+        self.leader: Leader | None = None
+        """Passes this process's verdict on to the others of its host."""
+        self.events = EventStreams()
+
+    def update(self, **fields: Any) -> Gathered:
+        """Fields of `Gathered` that are known now."""
+        self.gathered = msgspec.structs.replace(self.gathered, **fields)
+        return self.gathered
+
+    def add_notes(self, *notes: str) -> None:
+        self.gathered = self.gathered.with_notes(*notes)
+
+    def keep_record(self, host: str, record: HostRecord) -> None:
+        """The ``progress`` of `doctor.session.examine.examine`."""
+        self.records[host] = record
+
+    def aliases(self) -> list[str]:
+        """The names that hosts call themselves by."""
+        return [record.visit.name for record in list(self.records.values())]

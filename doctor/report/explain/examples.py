@@ -1,0 +1,111 @@
+"""A real finding of each check, for its page: values in place of placeholders. Written by `tests.example_values`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+EXAMPLES_FILE = Path(__file__).with_name("examples.json")
+
+EXAMPLES: Mapping[str, Any] = {
+    "address": "192.0.2.10",
+    "addresses": ["192.0.2.10", "192.0.2.11"],
+    "boot_files": ["/etc/iptables/rules.v4", "/etc/sysconfig/iptables"],
+    "boot_lines": ["insert rule inet filter input ip saddr 192.0.2.11 tcp dport 60000-60031 accept"],
+    "card": 0,
+    "chip": 0,
+    "container": "train",
+    "device": "eth0",
+    "double": 524288,
+    "fix": "ufw prepend allow in proto tcp from 192.0.2.11 to any port 60000:60031",
+    "gateway": "192.0.2.1",
+    "gpu": 0,
+    "group": "HwHiAiUser",
+    "host": "node001",
+    "hosts": ["node001", "node002"],
+    "id": 0,
+    "ip": "192.0.2.10",
+    "key": "net.core.somaxconn",
+    "manager": "ufw",
+    "merged": "22,60000-60031",
+    "name": "node001",
+    "netmask": "255.255.255.0",
+    "nft_table": "inet filter",
+    "npu": 0,
+    "npus": "0-7",
+    "owner": "python train.py (pid 4711, user alice)",
+    "path": "/etc/example.conf",
+    "peers": ["node002"],
+    "pid": 4711,
+    "port": 60000,
+    "ports": "60000-60031",
+    "python": "/usr/bin/python3",
+    "rank": 0,
+    "ranks": "0-7",
+    "segment": "192.0.2.0/24",
+    "set_env": "/usr/local/Ascend/ascend-toolkit/set_env.sh",
+    "table": "filter",
+    "unfix": "ufw delete allow in proto tcp from 192.0.2.11 to any port 60000:60031",
+    "user": "alice",
+    "way": "from",
+}
+"""Plausible values by name; any other is its own name in angle brackets."""
+
+_PLACEHOLDER = re.compile(r"\{([a-z_][a-z0-9_]*)\}")
+_COMMAND = re.compile(r"`[^`]*`")
+_PERSONAL_WORD = re.compile(r"\b(PID|NAME|ADDRESS|NIC|CARD|CHIP|ID|N)\b|(?<=\w=)\.\.\.")
+_PERSONAL_NAMES = {"NIC": "network interface", "N": "number", "...": "value"}
+
+
+class ExampleFinding(NamedTuple):
+    """One finding as a report would show it."""
+
+    template: str
+    values: Mapping[str, str]
+
+    @property
+    def message(self) -> str:
+        """The finding's sentence."""
+        return fill_placeholders(self.template, self.values)
+
+
+def read_examples() -> dict[str, ExampleFinding]:
+    """The example of each check of this program, by the check's name."""
+    rows = msgspec.json.decode(EXAMPLES_FILE.read_bytes())
+    return {name: ExampleFinding(row["template"], row["values"]) for name, row in rows.items()}
+
+
+def fill_placeholders(text: str, values: Mapping[str, str]) -> str:
+    """``text`` with the values of an example finding, else with a plausible value by name, else with ``<name>``.
+
+    >>> fill_placeholders("On {host}: `kill {pid}`, {switch_name}", {"pid": "77"})
+    'On node001: `kill 77`, <switch name>'
+    """
+
+    def value(match: re.Match[str]) -> str:
+        name = match[1]
+        example = values.get(name, EXAMPLES.get(name))
+        return f"<{name.replace('_', ' ')}>" if example is None else _text(example)
+
+    return _PLACEHOLDER.sub(value, text)
+
+
+def mark_personal_words(text: str) -> str:
+    """What only the reader knows stands as ``<like this>`` in every command of ``text``.
+
+    >>> mark_personal_words("`kill PID`, then `export MASTER_PORT=...`; a PID is a number")
+    '`kill <pid>`, then `export MASTER_PORT=<value>`; a PID is a number'
+    """
+
+    def mark(match: re.Match[str]) -> str:
+        return f"<{_PERSONAL_NAMES.get(match[0], match[0].lower())}>"
+
+    return _COMMAND.sub(lambda command: _PERSONAL_WORD.sub(mark, command[0]), text)
+
+
+def _text(value: object) -> str:
+    return " and ".join(map(str, value)) if isinstance(value, list) else str(value)

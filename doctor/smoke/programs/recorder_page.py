@@ -1,0 +1,29 @@
+"""The page of a rank's flight recorder: its layout and its codes. The worker writes it, the agent reads it.
+
+Part of both programs. Little-endian: HEADER at 0, CURRENT at 64, TIMES at 192, COUNTS from 256, CALLS from 8192. A
+name is held as its position in one of the tuples. Python 3.6: the agent runs by the host's own interpreter.
+"""
+
+import struct
+
+STAGES = ("start", "rendezvous", "collectives", "pairs", "training", "learning", "loader", "pace", "native", "teardown")
+"""In the order in which every rank goes through them."""
+STATES = ("start", "input", "compute", "collective", "done")
+"""What a rank is doing."""
+OPS = (
+    "", "broadcast", "reduce", "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send", "recv", "barrier",
+    "gather", "scatter",
+)  # fmt: skip
+DTYPES = ("", "float32", "float64", "float16", "bfloat16", "int8", "uint8", "int16", "int32", "int64", "bool")
+P2P_GROUP_BASE = 1000000
+"""A send from rank A to rank B belongs to group number P2P_GROUP_BASE + A * world size + B."""
+
+MAGIC = 0x444F4353
+PAGE_SIZE = 40960
+HEADER = struct.Struct("<IIQ")  # magic, pid, start time
+CURRENT = struct.Struct("<QBBBBIIIiQQQ")  # stamp, state, stage, op, dtype, step, group, seq, root, numel, time, stamp
+TIMES = struct.Struct("<QQQQ")  # nanoseconds of compute, network, input; calls so far
+COUNT = struct.Struct("<III")  # group + 1, entered, exited
+CALL = struct.Struct("<IIBBBBiQII")  # group, seq, op, dtype, stage, 0, root, numel, step, 0
+CURRENT_AT, TIMES_AT, COUNTS_AT, CALLS_AT = 64, 192, 256, 8192
+COUNT_SLOTS, CALL_SLOTS = 512, 1024

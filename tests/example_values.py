@@ -1,0 +1,89 @@
+"""Writes the example findings that `doctor explain CHECK` shows: ``python -m tests.example_values``.
+
+Each is a real finding from the check's own test. ``--all`` takes every one anew; without it, those that are there and
+still fit their check stay as they are, so that they can be edited by hand.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from doctor.engine.catalog import bundled_folder, load_checks
+from doctor.engine.check import Check
+from doctor.engine.result import Finding, format_value
+from doctor.engine.sanitize import strip_control_chars
+from doctor.engine.shell_quote import placeholder_names
+from doctor.report.explain.examples import EXAMPLES_FILE, ExampleFinding, read_examples
+
+CHECK_TESTS = Path(__file__).with_name("checks")
+CHECKS = str(bundled_folder("checks"))
+MAX_VALUE_CHARS = 160
+PAGE_SECTIONS = ("What to do", "Back again")
+
+
+def needed_names(check: Check, template: str) -> set[str]:
+    """The placeholders of a check's page and of one of its messages."""
+    return {name for text in (template, *map(check.section, PAGE_SECTIONS)) for name in placeholder_names(text)}
+
+
+def findings_of_tests(names: set[str]) -> dict[str, list[Finding]]:
+    """What the checks' own tests make them find: every finding that is made while a check's file is on the stack."""
+    findings: dict[str, list[Finding]] = {}
+    make = Finding.__init__
+
+    def recorded(finding: Finding, *arguments: Any, **values: Any) -> None:
+        make(finding, *arguments, **values)
+        frame = sys._getframe(1)
+        while frame is not None and not frame.f_code.co_filename.startswith(CHECKS):
+            frame = frame.f_back  # type: ignore[assignment]
+        if frame is not None:
+            findings.setdefault(Path(frame.f_code.co_filename).stem.replace("_", "-"), []).append(finding)
+
+    Finding.__init__ = recorded  # type: ignore[method-assign]
+    try:
+        files = [CHECK_TESTS / f"test_{name.replace('-', '_')}.py" for name in sorted(names)]
+        pytest.main(["-q", "-n0", "-p", "no:cacheprovider", *map(str, files)])
+    finally:
+        Finding.__init__ = make  # type: ignore[method-assign]
+    return findings
+
+
+def example(check: Check, findings: list[Finding]) -> ExampleFinding:
+    """The first of those findings that fill most of the page."""
+
+    def filled(finding: Finding) -> int:
+        names = needed_names(check, finding.template)
+        return sum(_readable(value) not in ("", "none") for name, value in finding.values.items() if name in names)
+
+    best = max(findings, key=filled)
+    names = needed_names(check, best.template) - {"host"}
+    values = {name: _readable(best.values[name]) for name in sorted(names.intersection(best.values))}
+    return ExampleFinding(best.template, values)
+
+
+def _readable(value: Any) -> str:
+    """A value with the hosts of the tests under the names that all examples have."""
+    text = strip_control_chars(format_value(value), MAX_VALUE_CHARS)
+    return re.sub(r"\bw(\d{1,2})\b", lambda match: f"node{int(match[1]):03}", text)
+
+
+def main(argv: list[str]) -> int:
+    checks = {check.name: check for check in load_checks()}
+    kept = {} if "--all" in argv else {name: row for name, row in read_examples().items() if name in checks}
+    fresh = findings_of_tests(set(checks) - set(kept)) if set(checks) - set(kept) else {}
+    rows = kept | {name: example(checks[name], fresh[name]) for name in set(checks) - set(kept) if fresh.get(name)}
+    document = {name: {"template": row.template, "values": row.values} for name, row in sorted(rows.items())}
+    EXAMPLES_FILE.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", "utf-8")
+    for name in sorted(set(checks) - set(rows)):
+        print(f"no test of {name} makes it find anything: write its example by hand", file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

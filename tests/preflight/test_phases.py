@@ -1,0 +1,109 @@
+"""Gather, decide, report: at every moment between them, the run can be ended, with one line and a complete report."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from doctor.engine.exit_code import Exit
+from doctor.environment.host_selection import HostSelection
+from doctor.environment.inventory import Inventory
+from doctor.preflight.deadline import TimeBudget
+from doctor.preflight.decide import decide, decide_unevaluated, with_unwritten_lists
+from doctor.preflight.exit_styles import ExitCodePolicy
+from doctor.preflight.gathered import Gathered
+from doctor.preflight.options import JobSettings, PreflightOptions
+from doctor.preflight.run import PreflightRun
+from doctor.session.examine import Examination, replay
+from tests.preflight import runs
+
+CHECKS = tuple(runs.ours(runs.gauge_low, runs.gauge_high, runs.gauge_crashes))
+
+
+def preflight(tmp_path: Path, **options: object) -> PreflightRun:
+    settings = {"hosts": HostSelection(), "quiet": True, "report": str(tmp_path / "report.json"), **options}
+    return PreflightRun(PreflightOptions(**settings), {}, TimeBudget(time.monotonic(), 60.0))  # type: ignore[arg-type]
+
+
+def examined(gauge: int = 5, stopped: BaseException | None = None) -> Gathered:
+    """Two hosts; ``gauge`` below 5 is a fault of the second."""
+    run = runs.run({"n1": 5, "n2": gauge})
+    return Gathered(
+        tier="standard",
+        catalog=CHECKS,
+        selected_checks=CHECKS,
+        inventory=Inventory(("n1", "n2"), "2 hosts"),
+        examination=Examination(run, replay(run, CHECKS), stopped),
+    )
+
+
+@pytest.mark.parametrize(
+    ("fields", "hosts"),
+    [
+        ({}, 0),
+        ({"catalog": CHECKS, "selected_checks": CHECKS}, 0),
+        ({"selected_checks": CHECKS, "inventory": Inventory(("n1", "n2"), "2 hosts")}, 2),
+    ],
+)
+def test_the_deadline_reports_whatever_was_gathered_by_then(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], fields: dict[str, object], hosts: int
+) -> None:
+    flight = preflight(tmp_path)
+    flight.progress.update(**fields)
+    assert flight.finish_at_deadline() == Exit.UNKNOWN
+    (line,) = capfd.readouterr().out.splitlines()
+    assert line.startswith(f"doctor preflight: UNKNOWN nodes=0/{hosts} why=budget-ended "), line
+    assert json.loads((tmp_path / "report.json").read_text())["exit"] == 12
+
+
+def test_a_verdict_that_stands_is_what_the_deadline_and_a_signal_print_and_only_once(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """As when a file system hangs while the report is written."""
+    flight = preflight(tmp_path)
+    gathered = flight.progress.update(catalog=CHECKS, inventory=Inventory(("n1",), "1 host"))
+    flight.verdict = decide_unevaluated(gathered, flight.options, "it is so", Exit.NOTHING, "bad-input", 1.0)
+    assert flight.finish_at_deadline() == Exit.NOTHING
+    assert flight.finish_at_deadline() == Exit.NOTHING
+    (line,) = capfd.readouterr().out.splitlines()
+    assert "NOTHING nodes=0/1 why=bad-input" in line
+    assert not (tmp_path / "report.json").exists()
+    assert "report=" not in line
+
+
+def test_what_was_not_evaluated_is_unknown_on_every_host() -> None:
+    options = PreflightOptions(hosts=HostSelection(), exit_code_policy=ExitCodePolicy(fail_exit=77))
+    gathered = Gathered(tier="quick", inventory=Inventory(("n1", "n2"), "2 hosts"))
+    verdict = decide_unevaluated(gathered, options, "interrupted", Exit.UNKNOWN, "interrupted", 1.5, CHECKS)
+    assert (verdict.code, verdict.exit_code, verdict.examination) == (12, 77, None)
+    assert [outcome.check for outcome in verdict.report.outcomes] == [check.name for check in CHECKS]
+    assert {frozenset(outcome.unknown) for outcome in verdict.report.outcomes} == {frozenset({"n1", "n2"})}
+    assert verdict.report.notes == ("interrupted",)
+
+
+def test_a_list_that_was_not_written_makes_a_healthy_verdict_unknown_and_leaves_a_bad_one() -> None:
+    options = PreflightOptions(hosts=HostSelection())
+    healthy = decide(examined(), options)
+    assert (healthy.code, healthy.selection) == (0, None)
+    assert with_unwritten_lists(healthy, options, []) == healthy
+    changed = with_unwritten_lists(healthy, options, ["--write-nodes x: no"])
+    assert (changed.code, changed.exit_code, changed.report.notes[-1]) == (12, 12, "--write-nodes x: no")
+    failed = decide(examined(gauge=1), options)
+    assert failed.code == 10
+    assert with_unwritten_lists(failed, options, ["--write-nodes x: no"]) == failed
+
+
+def test_a_signal_while_hosts_were_visited_sets_the_exit_code() -> None:
+    options = PreflightOptions(hosts=HostSelection(), need=1)
+    assert decide(examined(gauge=1), options).code == 0
+    stopped = decide(examined(gauge=1, stopped=SystemExit(143)), options)
+    assert (stopped.code, stopped.exit_code) == (143, 143)
+    assert stopped.selection is not None
+    assert stopped.selection.hosts == ("n1",)
+
+
+def test_the_settings_of_the_job_that_were_given() -> None:
+    assert JobSettings(product="A2", master_port=29500).launch == {"product": "A2", "master_port": 29500}

@@ -1,0 +1,71 @@
+"""Pages show real values: an example finding for each check, and `<like this>` what only the reader knows."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from doctor.engine.catalog import load_checks
+from doctor.engine.check import Check
+from doctor.engine.result import Finding
+from doctor.remedy.catalog import load_playbooks, playbooks_for
+from doctor.report.explain.checks import check_page
+from doctor.report.explain.examples import EXAMPLES, fill_placeholders, mark_personal_words, read_examples
+from doctor.report.layout.formatting import display_width
+from tests.example_values import example, needed_names
+from tests.report import reports
+
+CHECKS = load_checks()
+ROWS = read_examples()
+PLAYBOOKS = load_playbooks()
+
+
+def test_the_table_has_a_row_for_each_check_and_no_other() -> None:
+    """If not: python -m tests.example_values."""
+    assert set(ROWS) == {check.name for check in CHECKS}
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.name)
+class TestEveryCheck:
+    def test_has_values_for_every_placeholder_of_its_page_and_message(self, check: Check) -> None:
+        row = ROWS[check.name]
+        assert needed_names(check, row.template) - {"host"} <= set(row.values)
+        assert not re.search(r"\{\w+\}", row.message)
+
+    def test_has_a_page_without_placeholders_that_fits_the_terminal(self, check: Check) -> None:
+        for width in (80, 120):
+            page = check_page(check, playbooks_for(PLAYBOOKS, check.name), ROWS[check.name], width)
+            advice = page.partition("\nWhat to do\n")[2].partition("\n\n")[0]
+            assert not re.search(r"\{[a-z_]+\}", advice)
+            assert not re.search(r"`[^`]*(\bPID\b|\w=\.\.\.)[^`]*`", advice)
+            what_runs, what_mends = page.find("\nWhat is run on the hosts\n"), page.find("\nWhat mends it ")
+            assert what_mends == -1 or what_runs < what_mends
+            prose = page[:what_runs].splitlines()
+            assert [line for line in prose if display_width(line) > width and "`" not in line] == []
+
+
+def test_what_only_a_person_knows_is_marked_in_commands_alone() -> None:
+    text = "Name the PID: `kill PID; export HCCL_IF_BASE_PORT=...`, `ping NAME`, `fuser -v /dev/shm/NAME` ..."
+    assert mark_personal_words(text) == (
+        "Name the PID: `kill <pid>; export HCCL_IF_BASE_PORT=<value>`, `ping <name>`, `fuser -v /dev/shm/<name>` ..."
+    )
+    assert mark_personal_words("`sysctl net.NAMES PIDS`") == "`sysctl net.NAMES PIDS`"
+
+
+def test_a_sites_own_check_gets_plausible_values_or_the_names() -> None:
+    assert fill_placeholders("{host}: {port}, {lamp_post}, {peers}", {}) == "node001: 60000, <lamp post>, node002"
+    assert fill_placeholders("{host}: {lamp}", {"host": "h7", "lamp": "{host}"}) == "h7: {host}"
+
+
+def test_a_page_of_a_site_cannot_write_to_the_terminal() -> None:
+    check = reports.make("rank-table-hole", CHECKS[0].severity, "ranks", "All\x1b[31m is \x07well.")
+    assert check_page(check).replace("\n", "").isprintable()
+
+
+def test_the_generator_takes_the_finding_that_fills_most() -> None:
+    check = next(check for check in CHECKS if check.name == "hccl-port-taken")
+    poor, rich = Finding("{owner}", owner=""), Finding("{owner}", owner="w2 holds it", port=1, pid=2)
+    row = example(check, [poor, rich])
+    assert row.values == {"owner": "node002 holds it", "port": "1", "pid": "2"}
+    assert EXAMPLES["host"] == "node001"

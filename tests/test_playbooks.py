@@ -134,7 +134,7 @@ def test_work_for_hands_needs_no_more_than_words(tmp_path: Path) -> None:
             10,
             "{expcted} is not supplied by listen-queue-short; did you mean expected?",
         ),
-        ("to {expected}", "to {before}", 10, "{before} is known in run and undo alone"),
+        ("to {expected}", "to {before}", 10, "{before} is available only in run and undo"),
         ('"syn-queue-short"]', '"npu-busy"]', 10, "{expected} is not supplied by npu-busy"),
         ("only =", "olny =", 11, "step 1: olny: no such key; did you mean only?"),
         ("before =", "#", 14, "{before} is the output of before, which is missing"),

@@ -25,4 +25,4 @@ def test_a_tie_blames_both_sides() -> None:
 
 
 def test_one_host_has_nothing_to_be_compared_with() -> None:
-    assert "one host" in skipped(look, fleet(inventory()))
+    assert "a single host" in skipped(look, fleet(inventory()))

@@ -39,7 +39,7 @@ class TestEveryCheck:
             advice = page.partition("\nWhat to do\n")[2].partition("\n\n")[0]
             assert not re.search(r"\{[a-z_]+\}", advice)
             assert not re.search(r"`[^`]*(\bPID\b|\w=\.\.\.)[^`]*`", advice)
-            what_runs, what_mends = page.find("\nWhat is run on the hosts\n"), page.find("\nWhat mends it ")
+            what_runs, what_mends = page.find("\nWhat runs on the hosts\n"), page.find("\nFixes ")
             assert what_mends == -1 or what_runs < what_mends
             prose = page[:what_runs].splitlines()
             assert [line for line in prose if display_width(line) > width and "`" not in line] == []

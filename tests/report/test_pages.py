@@ -76,7 +76,7 @@ Why it matters
 What to do
   Run `hccn_tool -i 0`.
 
-What is run on the hosts
+What runs on the hosts
   Command: What a tool says of each NPU
       $ hccn_tool -i $1 -ip -g
       (only where hccn_tool is installed; once for each /dev/davinci[0-9]*, $1 is its number;
@@ -102,7 +102,7 @@ def test_a_page_shows_every_probe() -> None:
 
 def test_a_page_names_what_it_needs_to_know_of_the_job_and_its_file(tmp_path: Path) -> None:
     made_check = made.make("rank-table-hole", ERROR, "ranks", "The table is whole.")
-    assert "What is run on the hosts\n  Nothing.\n" in check_page(made_check)
+    assert "What runs on the hosts\n  Nothing.\n" in check_page(made_check)
 
 
 OURS = load_checks()
@@ -112,7 +112,7 @@ OURS = load_checks()
 def test_every_check_has_a_page(one: Check) -> None:
     said = check_page(one)
     assert said.isprintable() or said.replace("\n", "").isprintable()
-    for title in ("Why it matters", "What to do", "What is run on the hosts"):
+    for title in ("Why it matters", "What to do", "What runs on the hosts"):
         assert f"\n{title}\n  " in said
 
 

@@ -56,7 +56,7 @@ END = Playbook(
 PAGE = """raise-listen-queues: Longer listen queues
 host admin; as root; risk: low; survives a reboot
 
-What it treats
+Treats
   listen-queue-short
   syn-queue-short
 
@@ -85,7 +85,7 @@ Steps (with example values; a plan fills in the values of the findings)
                  b
   6. Start the programs on node001 again
 
-The playbook itself: playbooks/raise-listen-queues.toml
+Playbook file: playbooks/raise-listen-queues.toml
 """
 
 

@@ -426,7 +426,7 @@ MUTANTS = [
         "update_as_told = Model.update\n"
         "Model.update = lambda self, gradient, optimizer: (\n"
         "    None if self.comm else update_as_told(self, gradient, optimizer))",
-        says="moved no parameter",
+        says="changed no parameter",
         sample=True,
     ),
     Mutant(

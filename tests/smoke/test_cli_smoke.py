@@ -136,7 +136,7 @@ def test_an_interpreter_that_is_not_there_is_one_too() -> None:
         (("--layout", "zero=1"), "names none of dp, tp, pp"),
         (("--layout", "dp=2", "--layout", "tp=x"), "'tp=x'"),
         (("--devices", "0-"), "--devices '0-'"),
-        (("--devices", "0,0-1"), "twice"),
+        (("--devices", "0,0-1"), "duplicate number"),
         (("--devices", "0"), "gloo runs on CPUs"),
         (("--backend", "mpi"), "--backend 'mpi'"),
         (("--max-bytes", "lots"), "--max-bytes 'lots'"),

@@ -35,10 +35,10 @@ def check_page(
     intents = [need.type for need in check.needs if not need.is_fact]
     lines += _section("Job settings it uses", [f"{intent.__name__}: {_summary(intent)}" for intent in intents], width)
     probe_texts = [line for fact in _with_needs(check.facts) for line in probe_lines(fact, width - 2)]
-    lines += ["", "What is run on the hosts", *(f"  {line}" for line in probe_texts or ["Nothing."])]
+    lines += ["", "What runs on the hosts", *(f"  {line}" for line in probe_texts or ["Nothing."])]
     lines += remedy_lines(playbooks, width)
     if check.path:
-        lines += ["", f"The check itself: {strip_control_chars(check.path, MAX_LINE_CHARS)}"]
+        lines += ["", f"Check file: {strip_control_chars(check.path, MAX_LINE_CHARS)}"]
     return "\n".join(lines) + "\n"
 
 

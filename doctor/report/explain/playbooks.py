@@ -27,12 +27,12 @@ def examples(step: PlaybookStep) -> dict[str, Any]:
 def playbook_page(playbook: Playbook, width: int = WIDTH) -> str:
     """All there is to say about one playbook, in ``width`` columns; commands are never wrapped."""
     lines = [f"{playbook.name}: {_one_line(playbook.title)}", _terms(playbook)]
-    lines += ["", "What it treats", *(f"  {name}" for name in playbook.treats)]
+    lines += ["", "Treats", *(f"  {name}" for name in playbook.treats)]
     if playbook.note.strip():
-        lines += ["", "What to know first", *(f"  {line}" for line in _paragraphs(playbook.note, width - 2))]
-    lines += ["", f"What is done ({EXAMPLE_NOTE})" if _has_placeholders(playbook) else "What is done"]
+        lines += ["", "Notes", *(f"  {line}" for line in _paragraphs(playbook.note, width - 2))]
+    lines += ["", f"Steps ({EXAMPLE_NOTE})" if _has_placeholders(playbook) else "Steps"]
     lines += [f"  {line}" for step in playbook.steps for line in step_lines(step, width - 2)]
-    lines += ["", f"The playbook itself: {_one_line(playbook.path)}"]
+    lines += ["", f"Playbook file: {_one_line(playbook.path)}"]
     return "\n".join(lines) + "\n"
 
 

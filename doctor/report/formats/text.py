@@ -10,6 +10,7 @@ import msgspec
 from rich.console import Console
 from rich.text import Text
 
+from doctor.engine.areas import AREAS
 from doctor.report.formats.renderer import RenderContext, Renderer
 from doctor.report.layout.failures import OBSERVED_EXPECTED
 from doctor.report.layout.formatting import STYLES, display_width, wrapped
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 MARGIN_CELLS = 11
 """Cells before the text: a sign and a status word."""
 LABEL_CELLS = 10
+AREA_CELLS = max(map(len, AREAS))
 BRIEF_LEVEL = DetailLevel(8, 4, lists_every_check=False, names_checks=False, max_chars=160)
 FULL_LEVEL = DetailLevel(10_000, 10_000, lists_every_check=True, names_checks=True)
 
@@ -102,7 +104,7 @@ class _TextLayout:
             name = f" {entry.name}" if self.verbose else ""
             yield from self.status_line(entry.status_word, entry.parts[0].text + name)
         elif entry.status_word == "ok":
-            yield from self.status_line(entry.status_word, entry.parts[0].text, name=f"{entry.name:<10} ")
+            yield from self.status_line(entry.status_word, entry.parts[0].text, name=f"{entry.name:<{AREA_CELLS}} ")
         else:
             where = f" on {entry.where}" if entry.where else ""
             head = f"{entry.name}{where}: " if entry.name else ""

@@ -10,6 +10,7 @@ import msgspec
 
 from doctor.engine.record import HostRecord
 from doctor.engine.sanitize import strip_control_chars
+from doctor.job import limit_items
 from doctor.remote.request import new_marker
 from doctor.smoke import plan as planning
 from doctor.smoke.hang.detector import Detector, Resend, joined
@@ -24,7 +25,7 @@ from doctor.smoke.run.channels import TICK, AgentEndpoint, Connect
 from doctor.smoke.run.connect import AgentSession, start_agents
 from doctor.smoke.run.diagnose import add_evidence
 from doctor.smoke.run.progress import StageProgress
-from doctor.smoke.run.visit import answered_visit, failed_visit, unanswered_visit
+from doctor.smoke.run.visit import answered_visit, failed_visit, host_addresses, leftover_notes, unanswered_visit
 from doctor.transport import RemoteSession, Transport
 
 HELLO_TIMEOUT = 30.0
@@ -291,7 +292,7 @@ class _Supervisor:
             warmup=0.0 if self.plan.backend == "gloo" else WARMUP,
             hosts=tuple(place.host for place in self.plan.places),
         )
-        self.addresses = AddressOwners(self.host_addresses())
+        self.addresses = AddressOwners(host_addresses(self.channels, self.endpoints))
         first = next(name for name in self.endpoints if 0 in self.ranks_of(name))
         hello = self.channels.hellos[first]
         if hello.port_error:
@@ -307,14 +308,6 @@ class _Supervisor:
         for name in self.endpoints:
             self.channels.send(name, self.start_order(name, hosts_store=name == first))
             self.channels.silent_seconds[name] = 0.0  # agents that wait for their orders say nothing
-
-    def host_addresses(self) -> dict[str, list[str]]:
-        addresses: dict[str, list[str]] = {host: [] for host in self.hosts}
-        for name, hello in self.channels.hellos.items():
-            addresses[self.endpoints[name].host] += [
-                address for interface_addresses in hello.addresses.values() for address in interface_addresses
-            ]
-        return addresses
 
     def ranks_of(self, name: str) -> tuple[int, ...]:
         assert self.plan
@@ -360,7 +353,7 @@ class _Supervisor:
         limit = LOCAL_SILENCE_LIMIT if self.local else SILENCE_LIMIT
         silent = [name for name, seconds in channels.silent_seconds.items() if seconds > limit + channels.cpu_wait]
         if silent:
-            text = f"no data from {_join_limited(silent)} for {limit:g} s"
+            text = f"no data from {', '.join(limit_items(silent, 4))} for {limit:g} s"
             raise _RunStopped(self.make_failure("silent", silent, text, limit=limit))
         overdue = self.progress.overdue(now)
         if overdue:
@@ -419,11 +412,6 @@ class _Supervisor:
     def result(self) -> SmokeResult:
         plan = self.plan or self.provisional_plan()
         progress = self.progress or StageProgress(plan, self.began)
-        leftovers = [
-            f"{name}: process {pid} ({strip_control_chars(command, 60)}) could not be killed: state {state}"
-            for name, processes in self.channels.leftover_processes.items()
-            for pid, state, command in processes[:4]
-        ]
         run = SmokeRun(
             plan=plan,
             failures=self.failures,
@@ -432,7 +420,7 @@ class _Supervisor:
             groups=progress.groups,
             seconds=round(time.monotonic() - self.began, 3),
             import_seconds=max(progress.imports.values(), default=0.0),
-            notes=tuple(dict.fromkeys([*self.notes, *leftovers])),
+            notes=tuple(dict.fromkeys([*self.notes, *leftover_notes(self.channels)])),
         )
         host_records = {host: self.record(run, progress, host) for host in self.hosts}
         return SmokeResult(run, {**host_records, **self.skipped_hosts})
@@ -457,7 +445,3 @@ class _Supervisor:
         culprits = {rank for failure in self.failures for rank in failure.culprit_ranks}
         blamed = not self.plan or not self.failures or bool(culprits & set(self.ranks_of(name)))
         return HostRecord(unanswered_visit(lost, noise, blamed, self.local))
-
-
-def _join_limited(names: Sequence[str]) -> str:
-    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")

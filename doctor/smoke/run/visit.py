@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from doctor.engine.fact import Visit
+from doctor.engine.sanitize import strip_control_chars
 from doctor.smoke.protocol import AgentHello
-from doctor.smoke.run.channels import AgentLost
+from doctor.smoke.run.channels import AgentEndpoint, AgentLost, Channels
 from doctor.transport import CommandResult
 from doctor.transport.messages import format_seconds
 
@@ -45,3 +48,21 @@ def unanswered_visit(lost: AgentLost | None, noise: str, blamed: bool, local: bo
         return Visit("budget", "the smoke run ended before this host answered", local=local)
     lost = lost or AgentLost("it did not answer in time", "timeout")
     return Visit(lost.kind, f"{lost.text}{'; its output: ' if noise else ''}{noise}", lost.hint, local=local)
+
+
+def host_addresses(channels: Channels, endpoints: Mapping[str, AgentEndpoint]) -> dict[str, list[str]]:
+    """The IP addresses that the agents of each host have reported, loopback included."""
+    addresses: dict[str, list[str]] = {endpoint.host: [] for endpoint in endpoints.values()}
+    for name, hello in channels.hellos.items():
+        if name in endpoints:
+            addresses[endpoints[name].host] += [ip for interface in hello.addresses.values() for ip in interface]
+    return addresses
+
+
+def leftover_notes(channels: Channels) -> list[str]:
+    """A note for each process that an agent could not end, at most four of a host."""
+    return [
+        f"{name}: process {pid} ({strip_control_chars(command, 60)}) could not be ended: state {state}"
+        for name, processes in channels.leftover_processes.items()
+        for pid, state, command in processes[:4]
+    ]

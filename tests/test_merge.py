@@ -289,13 +289,13 @@ class TestWhatOneHostAloneCannotTell:
         left(tmp_path, run_of("a"), run_of("b"))
         clocks = outcome(replay(merged(tmp_path, "a", "b"), KNOWN), "clocks-differ")
         assert (clocks.status, clocks.evaluated_hosts) == (Status.SKIPPED, ())
-        assert "no other clock" in clocks.skipped["a"]
+        assert "no second clock" in clocks.skipped["a"]
 
     def test_npus_that_no_other_host_pinged_are_unknown(self, tmp_path: Path) -> None:
         left(tmp_path, run_of("a", said=npus("29.1.0.1")), run_of("b", said=npus("29.1.0.2")))
         pings = outcome(replay(merged(tmp_path, "a", "b"), KNOWN), "device-unreachable")
         assert pings.status is Status.UNKNOWN
-        assert "node files hold no second round" in pings.unknown["a"].text
+        assert "node files contain no host-to-host round" in pings.unknown["a"].text
 
     def test_a_host_with_no_other_to_ping_is_not(self, tmp_path: Path) -> None:
         left(tmp_path, run_of("a", said=npus("29.1.0.1")))
@@ -313,7 +313,7 @@ class TestWhatOneHostAloneCannotTell:
         )
         found = outcome(replay(merged(tmp_path, "a", "b"), KNOWN), "host-name-unresolved")
         assert found.status is Status.UNKNOWN and list(found.unknown) == ["b"]
-        assert "give it --expect too" in found.unknown["b"].text
+        assert "pass --expect to it as well" in found.unknown["b"].text
 
 
 class TestTheJob:
@@ -392,8 +392,8 @@ class TestLines:
         one, two, three = (encode_lines(name, line(big(name))) for name in "abc")
         lost, swapped = [*one[:3], one[3][:200] + b"\n", *one[4:]], [two[1][:80] + two[0][80:], *two[1:]]
         run = of_lines(tmp_path, [*lost, *swapped, *three], "a", "b", "c")
-        assert why(run, "a").startswith(f"{tmp_path}/all: {len(one) - 1} of {len(one)} lines of its record came")
-        assert "do not make a record" in why(run, "b") or "lines of its record came" in why(run, "b")
+        assert why(run, "a").startswith(f"{tmp_path}/all: {len(one) - 1} of {len(one)} lines of its record arrived")
+        assert "do not form a record" in why(run, "b") or "lines of its record arrived" in why(run, "b")
         assert why(run, "c") == ""
 
     def test_that_unpack_to_more_than_any_record_are_none(
@@ -401,7 +401,7 @@ class TestLines:
     ) -> None:
         monkeypatch.setattr(files, "MAX_RECORD_BYTES", 1 << 20)
         run = of_lines(tmp_path, encode_lines("a", b" " * (64 << 20)), "a")
-        assert "do not make a record" in why(run, "a")
+        assert "do not form a record" in why(run, "a")
 
     def test_may_be_pretty_where_the_file_is_one_hosts(self, tmp_path: Path) -> None:
         (tmp_path / "a.json").write_bytes(msgspec.json.format(line(run_of("a")), indent=2))

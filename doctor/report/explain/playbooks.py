@@ -29,8 +29,8 @@ def playbook_page(playbook: Playbook, width: int = WIDTH) -> str:
     lines = [f"{playbook.name}: {_one_line(playbook.title)}", _terms(playbook)]
     lines += ["", "What it treats", *(f"  {name}" for name in playbook.treats)]
     if playbook.note.strip():
-        lines += ["", "What to know first", *(f"  {line}" for line in _paragraphs(playbook.note, width - 2))]
-    lines += ["", f"What is done ({EXAMPLE_NOTE})" if _has_placeholders(playbook) else "What is done"]
+        lines += ["", "Notes", *(f"  {line}" for line in _paragraphs(playbook.note, width - 2))]
+    lines += ["", f"Steps ({EXAMPLE_NOTE})" if _has_placeholders(playbook) else "Steps"]
     lines += [f"  {line}" for step in playbook.steps for line in step_lines(step, width - 2)]
     lines += ["", f"The playbook itself: {_one_line(playbook.path)}"]
     return "\n".join(lines) + "\n"

@@ -19,7 +19,9 @@ class FileTimes:
         self.limit = float(os.environ.get("DOCTOR_TEST_FILE_SECONDS", "0" if config.getoption("--full") else LIMIT))
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        file = report.nodeid.partition("::")[0]
+        file, _, test = report.nodeid.partition("::")
+        group = test.rpartition("@")[2]  # a long file is divided among the workers in groups
+        file = f"{file} ({group})" if "@" in test and "/" not in group else file
         self.seconds[file] = self.seconds.get(file, 0.0) + report.duration
 
     @property

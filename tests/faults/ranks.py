@@ -186,7 +186,7 @@ ROWS = [
     table(
         "rank-table-not-json",
         lambda table: json.dumps(table)[:-2] + ",]}",
-        says="a comma stands before the closing bracket",
+        says="a comma before the closing bracket",
     ),
     table("rank-table-version-unknown", top(version="3.0"), says="version 3.0"),
     table("rank-table-not-completed", top(status="initializing"), values={"observed": "initializing"}),

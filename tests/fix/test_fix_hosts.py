@@ -202,7 +202,7 @@ def test_a_plan_changes_nothing_and_is_applied_as_it_was_shown(site: Site) -> No
 
     site.fix("--undo", plan, "--yes")
     assert [site.sees(host) for host in site.hosts] == was
-    assert "Nothing to take back" in site.fix("--undo", plan, "--yes")
+    assert "Nothing to undo" in site.fix("--undo", plan, "--yes")
 
 
 def test_the_journal_is_for_its_owner_alone_and_tells_who_did_what(site: Site) -> None:
@@ -237,7 +237,7 @@ def test_killed_at_every_boundary_it_is_known_and_undone_byte_for_byte(
     said = site.fix("--undo", plan, "--yes")
     assert site.sees(host) == was
     assert said.count("undone") == len(begun)
-    assert "Nothing to take back" in site.fix("--undo", plan, "--yes")
+    assert "Nothing to undo" in site.fix("--undo", plan, "--yes")
 
 
 def test_what_has_changed_since_the_plan_is_not_touched(site: Site) -> None:
@@ -249,7 +249,7 @@ def test_what_has_changed_since_the_plan_is_not_touched(site: Site) -> None:
     site.fleet.enter(three, "sysctl -qw net.core.somaxconn=8192")
     was = [site.sees(host) for host in site.hosts]
     said = site.fix(plan, "--apply", "--yes", code=10)
-    assert f"{two}: what “Write it down” changes is different now" in said
+    assert f"{two}: the state that “Write it down” changes is different now" in said
     assert f"{three}: the planned findings no longer exist" in said
     assert [site.sees(host) for host in site.hosts] == was, one
 
@@ -284,7 +284,7 @@ def test_two_fixes_compose_and_are_undone_the_newer_first(site: Site) -> None:
     assert "somaxconn = 4096" in site.fleet.read(host, FILE)
     assert site.fleet.read(host, FILE).endswith("an end\nbacklog = 4096\n")
     said = site.fix("--undo", older, "--yes", code=10)
-    assert "by a newer plan that is to be undone first" in said
+    assert "by a newer plan, which must be undone first" in said
     assert "NOT UNDONE: 1 step still in effect" in said
     site.fix("--undo", newer, "--yes")
     site.fix("--undo", older, "--yes")

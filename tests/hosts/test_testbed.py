@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -397,8 +398,21 @@ def traces(fleet: Fleet) -> list[str]:
     return found + [str(path) for path in (fleet.directory, pathlib.Path("/run/netns", fleet.hub)) if path.exists()]
 
 
+def own_mounts() -> list[str]:
+    """The mounts of this process's fleets, and those of no fleet: other workers make fleets at the same time."""
+    own, any_fleet = re.compile(rf"doctor-{os.getpid()}-|/{os.getpid()}-\d"), re.compile(r"doctor-\d+-\d|doctor-hosts")
+    lines = pathlib.Path("/proc/mounts").read_text().splitlines()
+    return sorted(line for line in lines if own.search(line) or not any_fleet.search(line))
+
+
+def own_leavings() -> tuple[list[pathlib.Path], list[pathlib.Path]]:
+    """The network namespaces and the folders of this process's fleets."""
+    namespaces = pathlib.Path("/run/netns").glob(f"doctor-{os.getpid()}-*")
+    return sorted(namespaces), sorted(fleets.BASE.glob(f"{os.getpid()}-*"))
+
+
 def test_nothing_is_left_after_down(make_fleet: MakeFleet) -> None:
-    mounts, devices = pathlib.Path("/proc/mounts").read_text(), sorted(pathlib.Path("/dev").iterdir())
+    mounts, devices = own_mounts(), sorted(pathlib.Path("/dev").iterdir())
     fleet = make_fleet(3, {"*": {"devices": {"davinci0": "666"}, "setup": "setsid sleep 4321 >/dev/null 2>&1 &"}})
     assert len(traces(fleet)) > 3
     hosts = testbed.load(fleet.directory)["hosts"]
@@ -410,14 +424,13 @@ def test_nothing_is_left_after_down(make_fleet: MakeFleet) -> None:
     assert [
         line for line in pathlib.Path("/proc/mounts").read_text().splitlines() if str(fleet.directory) in line
     ] == []
-    assert len(pathlib.Path("/proc/mounts").read_text().splitlines()) == len(mounts.splitlines())
+    assert own_mounts() == mounts
     assert sorted(pathlib.Path("/dev").iterdir()) == devices
     fleet.down()  # a second time is no error
 
 
 def test_hosts_that_do_not_start_leave_nothing(make_fleet: MakeFleet) -> None:
-    namespaces = sorted(pathlib.Path("/run/netns").iterdir())
-    directories = sorted(fleets.BASE.iterdir())
+    before = own_leavings()
     for overrides, words in (
         ({"sb0002": {"setup": "echo no luck >&2; false"}}, "sb0002: sh -ec .*no luck"),
         ({"*": {"colour": "red"}}, "unknown override colour"),
@@ -426,8 +439,7 @@ def test_hosts_that_do_not_start_leave_nothing(make_fleet: MakeFleet) -> None:
     ):
         with pytest.raises(testbed.Problem, match=words):
             make_fleet(2, overrides)
-    assert sorted(pathlib.Path("/run/netns").iterdir()) == namespaces
-    assert sorted(fleets.BASE.iterdir()) == directories
+    assert own_leavings() == before
 
 
 def test_sixty_four_hosts(make_fleet: MakeFleet) -> None:

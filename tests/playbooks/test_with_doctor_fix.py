@@ -55,7 +55,7 @@ def test_all_faults_are_mended_proven_and_taken_back(fleet: Fleet, fix: Fix) -> 
     applied = fix(*hosts, "--apply", "--yes", "--force")
     assert applied.returncode == 0, applied.stdout + applied.stderr
     assert "FIXED: 4 of 4 hosts verified" in applied.stdout
-    assert "sb0004: See that /etc/nftables.conf still loads" in applied.stdout
+    assert "sb0004: Check that /etc/nftables.conf loads" in applied.stdout
     assert looked(fleet) != before
     name = applied.stdout.partition("--undo ")[2].split()[0]
     undone = fix("--undo", name, "--yes")

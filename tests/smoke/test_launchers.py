@@ -223,6 +223,7 @@ def cluster() -> Iterator[dict[str, str]]:
 
 
 @needs_slurm
+@pytest.mark.xdist_group("launchers-slurm")
 class TestSlurm:
     def test_srun_on_two_nodes_whose_names_do_not_resolve(self, cluster: dict[str, str]) -> None:
         done = launched("srun", "-N2", "-n2", *RUN, *SHORT, **cluster)
@@ -263,6 +264,7 @@ def refused(job: Job, leader: int = 0) -> tuple[dict[str, Any], list[Ended]]:
     return cause(report), ended
 
 
+@pytest.mark.xdist_group("launchers-launchedwrongly")
 class TestLaunchedWrongly:
     def test_another_master_addr_on_one_rank(self) -> None:
         """The rank itself says it on stderr; rank 0 hears of it by way of a sound rank of the same host."""

@@ -201,7 +201,7 @@ def test_without_an_ssh_program_hosts_are_reached_all_the_same(
     ssh = ground.ssh()
     assert config.exists()
     assert ssh.run(ground.good[0], "hostname", b"", 10).out == f"{ground.good[0]}\n".encode()
-    assert "no ssh program" in ssh.warnings[0]
+    assert "ssh is not installed" in ssh.warnings[0]
 
 
 def test_close_ends_a_connection_in_the_making(ground: Ground) -> None:

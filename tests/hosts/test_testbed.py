@@ -325,8 +325,8 @@ def test_a_good_host_can_get_a_fault_and_lose_it_again(fleet_cpu: Fleet, fault: 
 
 def test_a_broken_host_is_as_before_afterwards(fleet_cpu: Fleet) -> None:
     key, address = fleet_cpu.read("sb0001", "/etc/ssh/ssh_host_ed25519_key"), fleet_cpu.addresses["sb0001"]
-    # not the number of the link at the other end, which is a new one
-    addresses = "ip -4 -br address | sed 's/@[^ ]*//'"
+    # not the number of the link at the other end, which is a new one, nor the column that its digits shift
+    addresses = "ip -4 -br address | sed 's/@[^ ]*//; s/  */ /g'"
     look = f"cat /proc/sys/net/core/somaxconn /etc/hosts; {addresses}; nft list ruleset; ls / /etc /dev /tmp"
     before = fleet_cpu.enter("sb0001", look).stdout
     ruin = "rm /etc/hosts; ip address add 192.0.2.1/24 dev eth0; mount -t tmpfs none /usr/local; touch /etc/new"

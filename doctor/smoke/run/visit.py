@@ -62,7 +62,7 @@ def host_addresses(channels: Channels, endpoints: Mapping[str, AgentEndpoint]) -
 def leftover_notes(channels: Channels) -> list[str]:
     """A note for each process that an agent could not end, at most four of a host."""
     return [
-        f"{name}: process {pid} ({strip_control_chars(command, 60)}) could not be ended: state {state}"
+        f"{name}: process {pid} ({strip_control_chars(command, 60)}) could not be killed: state {state}"
         for name, processes in channels.leftover_processes.items()
         for pid, state, command in processes[:4]
     ]

@@ -116,7 +116,7 @@ def _require_interpreter(data: dict[str, Any]) -> None:
 
 
 def try_import(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Runs on the host: imports torch in the job's interpreter, and tells code, stdout and stderr of each try."""
+    """Runs on the host: imports torch in the job's interpreter; exit code, stdout and stderr of each try."""
     import os
     import shutil
     import subprocess

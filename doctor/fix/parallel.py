@@ -16,7 +16,7 @@ Result = TypeVar("Result")
 class SignalGuard:
     """Within its ``with`` the first signal only sets ``event``, the second ends the program.
 
-    So what is under way comes to its end.
+    Work under way can so be finished.
     """
 
     def __init__(self) -> None:

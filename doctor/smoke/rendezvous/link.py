@@ -74,14 +74,14 @@ class SignedHello(msgspec.Struct, frozen=True):
 
 
 class Greeting(msgspec.Struct, frozen=True):
-    """What a doctor says first: its version and a nonce."""
+    """The leader's first line: the name of the protocol, and a nonce."""
 
     doctor: str
     nonce: str
 
 
 class LinkReply(msgspec.Struct, frozen=True):
-    """The proof that the other end knows the secret too."""
+    """The leader's proof that it knows the secret too."""
 
     proof: str
 

@@ -39,7 +39,7 @@ class ParentExit(NamedTuple):
 
 
 class StageProgress:
-    """How far each rank has come, by the events of all hosts. Times: seconds, by the controller's clock."""
+    """How far each rank has come, by the events of all hosts."""
 
     def __init__(self, plan: SmokePlan, began: float) -> None:
         self.plan, self.began = plan, began

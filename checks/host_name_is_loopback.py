@@ -9,7 +9,7 @@ from doctor.facts.visit import Reachability
 def host_name_is_loopback(
     names: HostNames, others: PerHost[HostNames], fleet: PerHost[Reachability]
 ) -> Iterator[Finding]:
-    """Every host's own name resolves to an address that the other hosts can reach.
+    r"""Every host's own name resolves to an address that the other hosts can reach.
 
     ## Why it matters
     A program that looks up its own host name to find its address announces 127.0.0.1 or 127.0.1.1, and the others
@@ -18,7 +18,7 @@ def host_name_is_loopback(
 
     ## What to do
     On {host}, take the name out of the line of {address} in /etc/hosts and give it a line with the host's real address:
-    `sed -i.bak -E '/^(127\\.|::1)/s/[[:space:]]{name}([[:space:]]|$)/\\1/g' /etc/hosts`, then
+    `sed -i.bak -E '/^(127\.|::1)/s/[[:space:]]{name}([[:space:]]|$)/\1/g' /etc/hosts`, then
     `echo "ADDRESS {name}" >> /etc/hosts`. Until then: `export GLOO_SOCKET_IFNAME=NIC`.
 
     ## Source

@@ -17,11 +17,11 @@ from doctor.rank_table.reduce import ReductionError, reduce_table
 from tests.checks import tables
 
 FORMS = {
-    "a1": lambda hosts: tables.a1(hosts),
+    "a1": tables.a1,
     "a2": lambda hosts: tables.a2(hosts, 3),
     "a3": lambda hosts: tables.a3(hosts, 2, 4),
-    "legacy": lambda hosts: tables.legacy(hosts),
-    "lab": lambda hosts: tables.lab(hosts),
+    "legacy": tables.legacy,
+    "lab": tables.lab,
 }
 
 

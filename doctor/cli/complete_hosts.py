@@ -60,9 +60,9 @@ def _complete_lines(data: bytes) -> str:
 
 
 def known_hosts_names(text: str) -> Iterator[str]:
-    """The names of a known_hosts file. Hashed names, patterns and lines with a marker are passed over.
+    r"""The names of a known_hosts file. Hashed names, patterns and lines with a marker are passed over.
 
-    >>> list(known_hosts_names("node1,10.0.0.1 ssh-ed25519 AAAA\\n[gw]:2222 ssh-rsa B\\n|1|x|y ssh-rsa C\\n"))
+    >>> list(known_hosts_names("node1,10.0.0.1 ssh-ed25519 AAAA\n[gw]:2222 ssh-rsa B\n|1|x|y ssh-rsa C\n"))
     ['node1', '10.0.0.1', 'gw']
     """
     for line in text.splitlines():
@@ -74,9 +74,9 @@ def known_hosts_names(text: str) -> Iterator[str]:
 
 
 def ssh_config_names(text: str) -> Iterator[str]:
-    """The names in the Host lines of an ssh configuration; patterns are passed over by the caller's rule for names.
+    r"""The names in the Host lines of an ssh configuration; patterns are passed over by the caller's rule for names.
 
-    >>> list(ssh_config_names("Host node1 node2\\n  User ann\\nhost=gw\\nMatch host x\\n"))
+    >>> list(ssh_config_names("Host node1 node2\n  User ann\nhost=gw\nMatch host x\n"))
     ['node1', 'node2', 'gw']
     """
     for line in text.splitlines():

@@ -33,6 +33,7 @@ def connection_of_plan(context: PlanContext, overrides: ConnectionOptions) -> Co
 
 @contextmanager
 def plan_transport(context: PlanContext, name: str, ssh: SshOptions) -> Iterator[Transport]:
+    """The transport to the plan's hosts; closed at the end of the ``with``."""
     transport = open_transport(context.local, name, ssh, context.hosts)
     try:
         yield transport
@@ -66,4 +67,5 @@ def confirm(question: str) -> None:
 
 
 def write_json(document: dict[str, Any]) -> None:
+    """Writes a document to stdout as indented JSON."""
     write(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())

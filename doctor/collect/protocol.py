@@ -83,11 +83,13 @@ def _probe_fields(probe: Probe) -> dict[str, Any]:
 
 @cache
 def function_tree(function: Callable[..., Any]) -> ast.Module:
-    """A function's syntax, without its annotations: their names mean nothing on a host."""
+    """A function's syntax, without annotations and docstrings: the names in them mean nothing on a host."""
     parsed = ast.parse(textwrap.dedent(inspect.getsource(function)))
     for node in ast.walk(parsed):
         if isinstance(node, ast.FunctionDef):
             node.returns = None
+            if ast.get_docstring(node, clean=False) is not None and len(node.body) > 1:
+                del node.body[0]
         if isinstance(node, ast.arg):
             node.annotation = None
     return parsed

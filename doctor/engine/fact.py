@@ -163,7 +163,7 @@ class ProbeAnswer(Mapping[str, Output]):
         return len(self._outputs)
 
     def text(self, key: str = "", *, codes: tuple[int, ...] = (0,)) -> str:
-        """stdout of an output that ended well.
+        """Stdout of an output that ended well.
 
         Raises: Absent when there is nothing there; Unreadable on a timeout, an error, a cut answer, or an exit
         status that is not among ``codes``.

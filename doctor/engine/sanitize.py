@@ -9,9 +9,9 @@ _ESCAPES = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)?|[@
 
 
 def strip_control_chars(text: str | bytes, limit: int = 200) -> str:
-    """``text`` on one line, without control characters and escape sequences, at most ``limit`` characters.
+    r"""``text`` on one line, without control characters and escape sequences, at most ``limit`` characters.
 
-    >>> strip_control_chars(b"\\x1b[31mred\\x1b[0m\\r\\n  alert\\x07")
+    >>> strip_control_chars(b"\x1b[31mred\x1b[0m\r\n  alert\x07")
     'red alert'
     """
     if isinstance(text, bytes):

@@ -25,7 +25,8 @@ class VariableProblem(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """
+        """The problem in one line: observed and expected.
+
         >>> VariableProblem("RANK", "x", "a number from 0 to 3").text
         "RANK='x', expected a number from 0 to 3"
         """

@@ -10,6 +10,7 @@ from doctor.engine.fact import Absent, Fact, ProbeAnswer, ask
 
 
 def list_device_files(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Runs on the host: the NPU driver's device files, and the user and the groups that it runs as."""
     import glob
     import grp
     import os

@@ -8,6 +8,7 @@ from doctor.engine.fact import Fact, ProbeAnswer, Unreadable, ask
 
 
 def list_file_systems(arguments: dict) -> list:  # type: ignore[type-arg]
+    """Runs on the host: size and free room, in bytes and in files, of the file systems that a job writes to."""
     import os
 
     home = os.path.expanduser("~")

@@ -12,6 +12,7 @@ from doctor.engine.fact import Absent, Fact, ProbeAnswer, Unreadable, ask, run
 
 
 def detect_gpus(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Runs on the host: the number of NVIDIA GPUs on the PCI bus, the driver, and whether nvidia-smi is there."""
     import glob
     import os
     import shutil

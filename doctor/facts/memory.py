@@ -39,6 +39,7 @@ def required_shm(ranks: int) -> int:
 
 
 def measure_shm(arguments: dict) -> dict:  # type: ignore[type-arg]
+    """Runs on the host: size and free bytes of /dev/shm."""
     import os
 
     if not os.path.isdir("/dev/shm"):
@@ -84,6 +85,7 @@ class SharedMemory(Fact, frozen=True):
 
 
 def list_idle_segments(arguments: dict) -> dict:  # type: ignore[type-arg]
+    """Runs on the host: the files of /dev/shm older than 10 minutes that nobody has open or mapped."""
     import errno
     import fcntl
     import os

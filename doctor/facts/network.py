@@ -10,6 +10,7 @@ from doctor.engine.fact import Fact, ProbeAnswer, Unreadable, ask
 
 
 def list_addresses(arguments: dict) -> list:  # type: ignore[type-arg]
+    """Runs on the host: interface, address and prefix length of all its addresses."""
     import socket
     import struct
 
@@ -43,6 +44,8 @@ def list_addresses(arguments: dict) -> list:  # type: ignore[type-arg]
 
 
 class InterfaceAddress(msgspec.Struct, frozen=True, array_like=True):
+    """An address of an interface, with its prefix length in bits."""
+
     interface: str
     address: str
     prefix: int

@@ -24,6 +24,7 @@ FAMILY_OF_PCI: dict[str, Family] = {
 
 
 def detect_npus(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Runs on the host: NPUs on the PCI bus, their files, the driver's tools, and version files newer than the boot."""
     import glob
     import os
     import re

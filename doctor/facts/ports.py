@@ -53,6 +53,7 @@ def format_ports(ranges: Iterable[PortRange]) -> str:
 
 
 def contains_port(ranges: Iterable[PortRange], port: int) -> bool:
+    """Whether one of the ranges contains the port."""
     return any(port_range.first <= port <= port_range.last for port_range in ranges)
 
 
@@ -103,6 +104,7 @@ class ReservedPorts(Fact, frozen=True):
 
 
 def list_sockets(arguments: dict) -> dict:  # type: ignore[type-arg]
+    """Runs on the host: TCP sockets that listen or hold one of the job's ports, with user and process."""
     import os
     import pwd
     import socket

@@ -10,6 +10,7 @@ from doctor.engine.fact import Absent, Fact, ProbeAnswer, ask
 
 
 def list_device_users(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Runs on the host: the processes that have an NPU open, and how many could not be looked into."""
     import os
     import pwd
     import re

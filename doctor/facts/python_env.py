@@ -12,6 +12,7 @@ from doctor.engine.fact import Absent, Fact, PerHost, ProbeAnswer, Unreadable, a
 
 
 def find_python(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Runs on the host: the path of the job's interpreter; empty when there is none."""
     import os
     import shutil
 
@@ -36,6 +37,7 @@ class JobPython(Fact, frozen=True):
 
 
 def list_packages(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Runs on the host: the versions of the packages that the job's interpreter finds."""
     import json
     import os
     import shutil
@@ -114,6 +116,7 @@ def _require_interpreter(data: dict[str, Any]) -> None:
 
 
 def try_import(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Runs on the host: imports torch in the job's interpreter; exit code, stdout and stderr of each try."""
     import os
     import shutil
     import subprocess

@@ -8,6 +8,7 @@ from doctor.engine.fact import Absent, Fact, ProbeAnswer, ask
 
 
 def hash_rank_table(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Runs on the host: whether the rank table file is there, and its SHA-256."""
     import hashlib
 
     path = arguments.get("rank_table", "")

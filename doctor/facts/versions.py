@@ -63,6 +63,7 @@ def _optional_text(answer: ProbeAnswer, path: str) -> str | None:
 
 
 def find_cann(arguments: dict[str, Any]) -> list[Any]:
+    """Runs on the host: the version files of every CANN that is installed."""
     import glob
     import os
 

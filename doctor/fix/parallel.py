@@ -14,8 +14,10 @@ Result = TypeVar("Result")
 
 
 class SignalGuard:
-    """Within its ``with`` the first signal only sets ``event``, so that what is under way comes to its end; the second
-    ends the program."""
+    """Within its ``with`` the first signal only sets ``event``, the second ends the program.
+
+    Work under way can so be finished.
+    """
 
     def __init__(self) -> None:
         self.event = threading.Event()

@@ -63,6 +63,8 @@ class StepPreview(msgspec.Struct, frozen=True):
 
 
 class TreatedFinding(msgspec.Struct, frozen=True):
+    """A finding, and the playbook that treats it."""
+
     check: str
     message: str
     playbook: str
@@ -111,6 +113,8 @@ class PlaybookSummary(msgspec.Struct, frozen=True):
 
 
 class FixPlan(msgspec.Struct, frozen=True):
+    """What `doctor fix` will do on every host, as it is shown, saved and applied."""
+
     schema: str
     id: str
     when: str

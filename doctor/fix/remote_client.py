@@ -29,6 +29,8 @@ class ExecutorHello(msgspec.Struct):
 
 
 class RunResponse(msgspec.Struct):
+    """The result of a command: exit code, stdout, stderr, and whether they were cut."""
+
     code: int
     out: str
     err: str
@@ -37,6 +39,8 @@ class RunResponse(msgspec.Struct):
 
 
 class DeviceHolder(msgspec.Struct):
+    """A process that has a device open."""
+
     pid: int
     name: str
     user: str
@@ -44,12 +48,16 @@ class DeviceHolder(msgspec.Struct):
 
 
 class BusyResponse(msgspec.Struct):
+    """Who uses the devices; ``hidden``: processes that could not be looked into."""
+
     holders: list[DeviceHolder]
     hidden: int
     trouble: str
 
 
 class RestoreResponse(msgspec.Struct):
+    """How a file was put back."""
+
     took: str
 
 

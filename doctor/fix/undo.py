@@ -92,6 +92,7 @@ class JournalUndoer:
 
 
 def group_by_host(undos: Sequence[UndoStep]) -> dict[str, list[UndoStep]]:
+    """The steps of each host, in their order."""
     steps_by_host: dict[str, list[UndoStep]] = {}
     for step in undos:
         steps_by_host.setdefault(step.host, []).append(step)

@@ -92,6 +92,7 @@ def _is_address(text: str) -> bool:
 
 
 def quote(text: str) -> str:
+    """An excerpt of the text, printable and in double quotes."""
     return f'"{printable_excerpt(text)}"'
 
 

@@ -27,6 +27,7 @@ class EnvSetting(msgspec.Struct, frozen=True, order=True):
 
 
 def int_between(least: int, most: int) -> Rule:
+    """A rule: a whole number from ``least`` to ``most``."""
     return lambda value, family: "" if least <= _parse_int(value) <= most else f"a whole number from {least} to {most}"
 
 
@@ -43,6 +44,8 @@ def by_family(a1: Rule, other: Rule) -> Rule:
 
 
 def one_of(*choices: str, fold: bool = False) -> Rule:
+    """A rule: one of the choices; ``fold`` ignores upper and lower case."""
+
     def rule(value: str, family: Family) -> str:
         right = value.lower() in [word.lower() for word in choices] if fold else value in choices
         return "" if right else "one of " + ", ".join(choices)
@@ -51,10 +54,12 @@ def one_of(*choices: str, fold: bool = False) -> Rule:
 
 
 def matching(pattern: str, expected: str) -> Rule:
+    """A rule: the whole value matches the pattern; ``expected`` describes it."""
     return lambda value, family: "" if re.fullmatch(pattern, value, re.ASCII) else expected
 
 
 def must_be_unset(reason: str) -> Rule:
+    """A rule: no value is right, for the reason given."""
     return lambda value, family: f"unset: {reason}"
 
 
@@ -86,12 +91,14 @@ def port_ranges(value: str) -> list[tuple[int, int]]:
 
 
 def visible_devices(value: str, family: Family) -> str:
+    """What is expected instead of a list of device numbers, or the empty string."""
     numbers = [int(part) for part in value.split(",")] if re.fullmatch(r"[0-9]{1,3}(,[0-9]{1,3})*", value) else []
     expected = "device numbers in ascending order, with commas and no spaces, such as 0,1,2,3"
     return "" if numbers and numbers == sorted(set(numbers)) else expected
 
 
 def host(value: str, family: Family) -> str:
+    """What is expected instead of a host name or address, or the empty string."""
     name = re.fullmatch(r"[A-Za-z0-9_]([A-Za-z0-9._-]{0,251}[A-Za-z0-9_])?", value, re.ASCII)
     right = (
         parse_address(value)
@@ -109,6 +116,7 @@ def seconds(value: str, family: Family) -> str:
 
 
 def ip(value: str, family: Family) -> str:
+    """What is expected instead of an IP address, or the empty string."""
     return "" if parse_address(value) else "one IPv4 or IPv6 address of this host"
 
 

@@ -12,11 +12,15 @@ from doctor.job.rank_table.model import RankTable, Server, limit_items, parse_ad
 
 
 class HasFamily(Protocol):
+    """Something that knows its product family."""
+
     @property
     def family(self) -> str: ...
 
 
 class HasAddresses(Protocol):
+    """Something that knows its IP addresses."""
+
     @property
     def addresses(self) -> tuple[str, ...]: ...
 

@@ -21,6 +21,8 @@ Product = Literal["A1", "A2", "A3"]
 
 
 class PortRange(msgspec.Struct, frozen=True, order=True):
+    """Ports from ``first`` to ``last``, both included."""
+
     first: int
     last: int
 

@@ -50,6 +50,7 @@ def bad_hosts(
 
 
 def blamed_hosts(report: Report, rules: FailureRules, names: Mapping[str, str]) -> dict[str, list[str]]:
+    """The checks that failed on each host of the report; ``names`` leads from other names to hosts."""
     checks_by_host: dict[str, list[str]] = {}
     for outcome in report.outcomes:
         if rules.counts_as_failure(outcome):

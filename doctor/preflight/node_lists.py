@@ -23,10 +23,12 @@ class NodeListError(Exception):
 
 
 def format_plain(hosts: Sequence[str], slots: Mapping[str, int]) -> str:
+    """One host per line."""
     return "".join(f"{host}\n" for host in hosts)
 
 
 def format_comma(hosts: Sequence[str], slots: Mapping[str, int]) -> str:
+    """All hosts on one line, with commas."""
     return ",".join(hosts) + "\n" if hosts else ""
 
 
@@ -41,6 +43,7 @@ def format_openmpi(hosts: Sequence[str], slots: Mapping[str, int]) -> str:
 
 
 def format_deepspeed(hosts: Sequence[str], slots: Mapping[str, int]) -> str:
+    """A hostfile of DeepSpeed. Raises: NodeListError when the slots of a host are unknown."""
     unknown = [host for host in hosts if not slots.get(host)]
     if unknown:
         raise NodeListError(
@@ -55,6 +58,7 @@ def format_slurm_exclude(hosts: Sequence[str], slots: Mapping[str, int]) -> str:
 
 
 def format_k8s_cordon(hosts: Sequence[str], slots: Mapping[str, int]) -> str:
+    """A shell script that cordons the hosts with kubectl."""
     lines = [f"kubectl cordon {shlex.quote(host)}\n" for host in hosts]
     return "".join(["# Keeps new pods away from these hosts; kubectl uncordon reverts it.\n", *lines]) if hosts else ""
 
@@ -68,24 +72,24 @@ RANK_TABLE = "ranktable"
 FORMATS = (*COMMON_FORMATS, *NODE_FORMATS, *BAD_HOST_FORMATS, RANK_TABLE)
 
 
-def render(format: str, hosts: Sequence[str], slots: Mapping[str, int] | None = None, table: str = "") -> str:
+def render(node_format: str, hosts: Sequence[str], slots: Mapping[str, int] | None = None, table: str = "") -> str:
     """``hosts`` in a format of `FORMATS`; no hosts are an empty text. ``table``: the reduced rank table itself.
 
-    Raises: NoNodeFile.
+    Raises: NodeListError.
     """
-    if format == RANK_TABLE:
+    if node_format == RANK_TABLE:
         if not table:
             raise NodeListError("there is no rank table to reduce; expected --rank-table FILE or RANK_TABLE_FILE")
         return table
-    return {**COMMON_FORMATS, **NODE_FORMATS, **BAD_HOST_FORMATS}[format](hosts, slots or {})
+    return {**COMMON_FORMATS, **NODE_FORMATS, **BAD_HOST_FORMATS}[node_format](hosts, slots or {})
 
 
-def format_conflict(format: str, nodes: str, bad: str) -> str:
+def format_conflict(node_format: str, nodes: str, bad: str) -> str:
     """Why the format does not fit the requested files, or the empty string."""
-    if (format in NODE_FORMATS or format == RANK_TABLE) and not nodes:
-        return f"--node-format {format} is for the list of healthy hosts; expected --write-nodes FILE"
-    if format in BAD_HOST_FORMATS and not bad:
-        return f"--node-format {format} is for the list of bad hosts; expected --write-bad FILE"
+    if (node_format in NODE_FORMATS or node_format == RANK_TABLE) and not nodes:
+        return f"--node-format {node_format} is for the list of healthy hosts; expected --write-nodes FILE"
+    if node_format in BAD_HOST_FORMATS and not bad:
+        return f"--node-format {node_format} is for the list of bad hosts; expected --write-bad FILE"
     return ""
 
 
@@ -138,7 +142,7 @@ def _nodes(selection: SpareSelection, path: str, form: str) -> str:
 
 
 def _table(selection: SpareSelection, path: str) -> str:
-    """The table for the hosts to start on, once our own checks have passed it. Raises: NoNodeFile."""
+    """The table for the hosts to start on, once our own checks have passed it. Raises: NodeListError."""
     from doctor.rank_table.from_hosts import reduce_verified
     from doctor.rank_table.reduce import ReductionError
 

@@ -44,6 +44,7 @@ def read_playbook(path: Path, check_files: Mapping[str, Path]) -> Playbook:
 
 
 def file_name(path: Path) -> str:
+    """The path as printable text, cut to 200 characters."""
     return printable_excerpt(str(path), 200)
 
 

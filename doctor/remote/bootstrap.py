@@ -37,6 +37,8 @@ def stdin_command(
     """The command for a login shell that starts a program, which is then sent as ``source + request``.
 
     Args:
+        source: the program.
+        request: what it reads first.
         interpreter: the path of the one to use; empty finds one.
         prefix: words put before the command, to start it in a container.
         as_root: by ``sudo -n``, if the login user is not root.

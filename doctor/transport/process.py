@@ -93,6 +93,7 @@ def _kill(*children: subprocess.Popen[bytes]) -> None:
 
 
 def has_ended(child: subprocess.Popen[bytes]) -> bool:
+    """Whether the child has ended; it is not reaped."""
     if child.returncode is not None:
         return True
     try:

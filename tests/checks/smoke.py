@@ -147,10 +147,10 @@ def pairs(run: SmokeRun, events: Iterable[PairTimes]) -> BY_HOST:
 
 
 def pace(
-    run: SmokeRun, compute: dict[int, Sequence[float]], input: dict[int, Sequence[float]] | None = None
+    run: SmokeRun, compute: dict[int, Sequence[float]], waited: dict[int, Sequence[float]] | None = None
 ) -> BY_HOST:
     """Times by rank."""
-    waits = input or {}
+    waits = waited or {}
     events = [
         PaceTimes(rank, tuple(waits.get(rank, ())), tuple(compute.get(rank, ()))) for rank in {**compute, **waits}
     ]

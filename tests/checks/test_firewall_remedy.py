@@ -66,7 +66,7 @@ def test_the_advice_opens_the_ports(fleet_cpu: Fleet, kind: str) -> None:
     with fleet_cpu.broken(host, CLOSED[kind]):
         before = outcome(fleet_cpu)
         assert before["status"] == "failed", before
-        assert {finding["values"]["manager"] for finding in before["findings"]} == {kind.split()[0]}
+        assert {finding["values"]["manager"] for finding in before["findings"]} == {kind.split(maxsplit=1)[0]}
         for finding in before["findings"]:
             assert finding["hosts"] == [host]
             fleet_cpu.enter(host, finding["values"]["fix"])

@@ -232,7 +232,7 @@ def job_python(
             files[f"{dist}/RECORD"] = ""
             files[f"{site}/{name}/__init__.py"] = f'__version__ = "{number}"\n'
     if torch:
-        modern = [int(part) for part in torch.split("+")[0].split(".")[:2]] >= [2, 5]
+        modern = [int(part) for part in torch.split("+", 1)[0].split(".")[:2]] >= [2, 5]
         files[f"{site}/torch/__init__.py"] = FAKE_TORCH.format(version=torch, modern=modern)
         files[f"{site}/torch/version.py"] = f'__version__ = "{torch}"\ncann = "{cann}"\ncuda = None\n'
     if torch_npu:

@@ -40,7 +40,7 @@ def is_text(node: ast.stmt) -> bool:
 
 
 def is_ours(module: str) -> bool:
-    return module.split(".")[0] == "doctor"
+    return module.split(".", 1)[0] == "doctor"
 
 
 def imported(text: str) -> set[str]:

@@ -302,7 +302,7 @@ def possible(fault: str, world: int, name: str) -> bool:
     if fault == "order":  # two groups that differ
         return name in ("dpxtp", "3d") or (name == "pp" and world > 2)
     if fault == "skip":  # a message that nobody takes harms nobody
-        return name != "pp" and name != "3d"
+        return name not in ("pp", "3d")
     return True
 
 

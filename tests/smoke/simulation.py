@@ -91,7 +91,7 @@ def training(
     yield Act("end", text="exit status 0")
 
 
-def one_step(groups: Groups, layout: Layout, rank: int, rng: Random, work: float) -> Program:
+def one_step(groups: Groups, layout: Layout, rank: int, rng: Random, work: float) -> Program:  # noqa: C901 - one step in one place
     """Forward and backward over two micro-batches of a pipeline, then the gradient."""
     world, ahead = groups.world, layout.dp * layout.tp
     stage = rank // ahead

@@ -15,7 +15,7 @@ from doctor.facts.smoke import SmokeStart
 from doctor.session.saved_run import smoke_run
 from doctor.smoke.model import Failure, SmokeRun
 from doctor.smoke.plan import SmokeOptions
-from doctor.smoke.run import round
+from doctor.smoke.run import round as smoke_round
 from doctor.smoke.run.supervisor import SmokeResult
 from doctor.transport.local import Local
 from tests.checks.smoke import ran
@@ -40,8 +40,8 @@ class Stage:
 
 def round3(monkeypatch: pytest.MonkeyPatch, made: SmokeResult | Exception, records: dict[str, HostRecord]) -> Any:
     stage = Stage(made)
-    monkeypatch.setattr(round, "smoke", stage)
-    return round.run_smoke_round(records, {"w2": 3}, Local(), SmokeOptions()), stage
+    monkeypatch.setattr(smoke_round, "smoke", stage)
+    return smoke_round.run_smoke_round(records, {"w2": 3}, Local(), SmokeOptions()), stage
 
 
 def test_only_hosts_that_were_reached_take_part(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -175,6 +175,7 @@ def command_environment(job_input):
 
 
 def main(request, program):
+    """Runs the requested probes, writes one framed record to stdout and exits with 0."""
     began = time.time()
     request = json.loads(request.decode("ascii"))
     collector = Collector(program, request)

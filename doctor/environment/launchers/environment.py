@@ -16,6 +16,8 @@ _SIZE_VARIABLES = {"RANK": ("WORLD_SIZE", "RANK_SIZE"), "RANK_ID": ("RANK_SIZE",
 
 
 class ByHand(RankLauncher):
+    """Ranks whose variables a script sets itself."""
+
     name = "environment"
     kind = "shell"
     title = "a loop in a shell"

@@ -11,6 +11,8 @@ from doctor.environment.variables import EnvironmentVariables
 
 
 class Mpiexec(RankLauncher):
+    """Ranks that the mpiexec of MPICH starts."""
+
     name = "mpiexec"
     kind = "mpich"
     priority = 30

@@ -15,6 +15,8 @@ _GUESSED = "MASTER_ADDR is not set, so rank 0 was assumed on mpirun's host; pass
 
 
 class Mpirun(RankLauncher):
+    """Ranks that the mpirun of Open MPI starts."""
+
     name = "mpirun"
     kind = "openmpi"
     priority = 20

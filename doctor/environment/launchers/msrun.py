@@ -13,6 +13,8 @@ from doctor.job.variables import MINDSPORE_PORT
 
 
 class Msrun(RankLauncher):
+    """Ranks that MindSpore's msrun starts, and its scheduler process."""
+
     name = "msrun"
     priority = 40
     markers = ("MS_ROLE",)

@@ -18,6 +18,8 @@ _INHERITED = ("MASTER_ADDR", "MASTER_PORT", "DEVICE_ID")
 
 
 class Spawn(RankLauncher):
+    """Ranks that torch.multiprocessing.spawn starts."""
+
     name = "spawn"
     title = "torch.multiprocessing.spawn"
 

@@ -16,6 +16,8 @@ _MOST_NODES = 100_000
 
 
 class Srun(RankLauncher):
+    """Ranks that are the tasks of a Slurm step."""
+
     name = "srun"
     priority = 50
     markers = ("SLURM_STEP_ID", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS")

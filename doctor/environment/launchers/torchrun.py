@@ -13,6 +13,8 @@ from doctor.job.variables import AGENT_STORE
 
 
 class Torchrun(RankLauncher):
+    """Ranks that torchrun starts."""
+
     name = "torchrun"
     priority = 10
     markers = ("TORCHELASTIC_RUN_ID", "RANK")

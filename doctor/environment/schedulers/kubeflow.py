@@ -12,6 +12,8 @@ from doctor.environment.variables import EnvironmentVariables
 
 
 class KubeflowScheduler(JobScheduler):
+    """Pods of a Kubeflow training job, by the PET_ variables."""
+
     name = "kubeflow"
     title = "Kubeflow"
     priority = 50

@@ -25,6 +25,8 @@ _SET_BY_LAUNCHERS = ("TORCHELASTIC_RUN_ID", "MS_NODE_ID", "RANK_ID")
 
 
 class MindClusterScheduler(JobScheduler):
+    """Pods of a MindCluster job, by its variables or its mounted rank table."""
+
     name = "mindcluster"
     title = "MindCluster"
     priority = 30

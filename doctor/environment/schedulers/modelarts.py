@@ -13,6 +13,8 @@ from doctor.environment.variables import EnvironmentVariables
 
 
 class ModelArtsScheduler(JobScheduler):
+    """Containers of a ModelArts job, by the MA_ variables."""
+
     name = "modelarts"
     title = "ModelArts"
     priority = 20

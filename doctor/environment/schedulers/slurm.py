@@ -16,6 +16,8 @@ _DAEMON_SCRIPTS = {"prolog_slurmd": "prolog", "epilog_slurmd": "epilog"}
 
 
 class SlurmScheduler(JobScheduler):
+    """Jobs, steps and daemon scripts of Slurm."""
+
     name = "slurm"
     title = "Slurm"
     priority = 10

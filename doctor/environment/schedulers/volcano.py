@@ -14,6 +14,8 @@ from doctor.environment.variables import EnvironmentVariables
 
 
 class VolcanoScheduler(JobScheduler):
+    """Pods of a Volcano job, by the VC_ variables."""
+
     name = "volcano"
     title = "Volcano"
     priority = 40

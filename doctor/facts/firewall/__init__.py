@@ -19,7 +19,8 @@ NEEDS_ROOT = "only root may read the firewall's rules: log in as root, or use --
 MAX_OUTPUT_BYTES = 64 << 20
 
 
-def list_rules(arguments: dict) -> dict:  # type: ignore[type-arg]
+def list_rules(arguments: dict) -> dict:  # type: ignore[type-arg] # noqa: C901, PLR0915 - sent as one function
+    """Runs on the host: the packet filter's tables as nft and iptables print them, and the local addresses."""
     import base64
     import errno
     import glob
@@ -181,7 +182,7 @@ def _nft_tables(dump: _FirewallDump, unread: dict[str, str]) -> Iterator[RuleTab
 
 
 def _has_opaque_matches(table: RuleTable) -> bool:
-    """nft knows the names of iptables' own matches, and not what they are to match."""
+    """Of iptables' own matches nft knows the names, and not what they are to match."""
     return any('{"xt":' in rule.source for chain in table.chains for rule in chain.rules)
 
 

@@ -38,6 +38,8 @@ class Obstacle(msgspec.Struct, frozen=True):
 
 
 class GateResult(msgspec.Struct, frozen=True):
+    """What the rules do to the connections in question; empty where all of them pass."""
+
     blocked: tuple[Obstacle, ...] = ()
     unclear: tuple[Obstacle, ...] = ()
     """A rule is not understood, or depends on more than the packet."""

@@ -232,7 +232,7 @@ def _any_bit(field: str, mask: int) -> Condition:
 
 
 def _state_test(tokens: _RuleTokens) -> Condition:
-    """ctstate lists states, and SNAT and DNAT, which are statuses."""
+    """A --ctstate lists states, and SNAT and DNAT, which are statuses."""
     names = tokens.next_token().split(",")
     states = ",".join(name for name in names if name not in ("SNAT", "DNAT"))
     parts = [_any_bit("state", _combine_bits(CONNTRACK_STATES, states))] if states else []

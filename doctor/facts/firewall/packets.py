@@ -59,6 +59,7 @@ def difference(first: Ranges, second: Ranges) -> Ranges:
 
 
 def count(numbers: Ranges) -> int:
+    """How many numbers the ranges contain."""
     return sum(high - low + 1 for low, high in numbers)
 
 
@@ -163,6 +164,8 @@ def _name_matches(name: str, pattern: str) -> bool:
 
 
 class Not(msgspec.Struct, frozen=True):
+    """The part does not hold."""
+
     part: Condition
 
     def split(self, packets: Packets) -> PacketClasses:
@@ -180,13 +183,13 @@ class AllOf(msgspec.Struct, frozen=True):
         for part in self.parts:
             yes, unclear = total.matching, total.unclear
             total.matching, total.unclear = [], []
-            for packets in yes:
-                classes = part.split(packets)
+            for subset in yes:
+                classes = part.split(subset)
                 total.matching += classes.matching
                 total.unmatched += classes.unmatched
                 total.unclear += classes.unclear
-            for packets in unclear:
-                classes = part.split(packets)
+            for subset in unclear:
+                classes = part.split(subset)
                 total.unmatched += classes.unmatched
                 total.unclear += classes.matching + classes.unclear
         return total

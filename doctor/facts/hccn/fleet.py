@@ -21,6 +21,8 @@ Npu = tuple[str, int]
 
 
 class HasNpus(Protocol[T_co]):
+    """A fact with one value per NPU, by physical id."""
+
     @property
     def by_npu(self) -> Mapping[int, T_co]: ...
 

@@ -1,4 +1,4 @@
-"""The learning stage: does the loss fall?"""
+"""The learning stage: whether the loss falls."""
 
 from __future__ import annotations
 

@@ -36,6 +36,7 @@ def gpu_users():
 
 
 def device_user(pid, device):
+    """A process that has a device open: its pid, name and user."""
     try:
         uid = os.stat("/proc/" + pid).st_uid
         with open("/proc/%s/comm" % pid, errors="replace") as file:

@@ -34,6 +34,7 @@ def lock_host(seconds):
 
 
 def answer(request):
+    """The answer to one request; a request that failed or was rejected gives its reason as `refused`."""
     try:
         return OPERATIONS[request["op"]](request)
     except RequestRejected as error:
@@ -43,6 +44,7 @@ def answer(request):
 
 
 def send(marker, message):
+    """Writes one marked line to stdout."""
     try:
         write_all(1, b"\n" + marked_line(marker, json.dumps(message).encode("ascii")))
     except OSError:  # nobody listens: what was begun is done all the same
@@ -50,6 +52,7 @@ def send(marker, message):
 
 
 def main(request, _program):
+    """Locks the host, then answers the requests from stdin one by one. Exits with 4 when the lock is held."""
     on_termination(signal.SIG_IGN)
     os.umask(0o022)
     request = json.loads(request.decode("ascii"))

@@ -37,6 +37,7 @@ def write(request):
 
 
 def replace(path, data, mode, uid, gid):
+    """Replaces a file by a rename, with mode, owner and attributes set and the data synced to disk."""
     folder = os.path.dirname(path)
     name = os.path.join(folder, TEMPORARY + os.urandom(6).hex())
     fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
@@ -57,6 +58,7 @@ def replace(path, data, mode, uid, gid):
 
 
 def sync_folder(folder):
+    """Writes the entries of a folder to disk."""
     fd = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(fd)
@@ -101,6 +103,7 @@ def restore(request):
 
 
 def remove_empty(folders):
+    """Removes the folders from the last to the first; those with something in them stay."""
     for folder in reversed(folders):
         try:
             os.rmdir(folder)

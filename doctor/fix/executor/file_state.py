@@ -15,6 +15,7 @@ def peek(request):
 
 
 def state_of(path):
+    """What is at a path: a file with its data, nothing, or something that must not be changed."""
     real = os.path.realpath(path)
     folder, absent_folders = os.path.dirname(real), []
     while not os.path.isdir(folder):
@@ -44,6 +45,7 @@ def state_of(path):
 
 
 def file_fields(data, status):
+    """Data, SHA-256, mode and owner of a file."""
     return {
         "data": base64.b64encode(data).decode("ascii"),
         "sha": hashlib.sha256(data).hexdigest(),
@@ -61,6 +63,7 @@ def is_mounted(real):
 
 
 def unescape(match):
+    """The byte of an octal escape in /proc/self/mountinfo."""
     return bytes([int(match.group(1), 8)])
 
 

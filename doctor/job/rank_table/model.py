@@ -102,7 +102,7 @@ class RankTable(msgspec.Struct, frozen=True):
         return self.form != "group_list"
 
     def require_fields(self, *fields: str) -> None:
-        """For a check that found nothing wrong so far: was there something that it could not read?
+        """For a check that found nothing wrong so far: whether it could read all that it needs.
 
         Raises: Unreadable when a list of the table or one of ``fields`` is missing or broken, or nothing is listed.
         """

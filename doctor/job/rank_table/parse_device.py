@@ -101,4 +101,5 @@ def read_device(entry: JsonObject, path: str, reader: TreeReader, host: str, hos
 
 
 def split_list(text: str | None) -> tuple[str, ...]:
+    """The parts of a list with commas, without spaces around them; none for None and the empty text."""
     return tuple(part.strip() for part in text.split(",")) if text else ()

@@ -12,6 +12,7 @@ from doctor.job.rank_table.strict_json import JsonObject
 def read_group_list(
     tree: JsonObject, reader: TreeReader, *, lab: bool
 ) -> tuple[tuple[Server, ...], tuple[StatedCount, ...]]:
+    """Servers and stated counts of a table with ``group_list``; ``lab``: the form with ``deploy_mode``."""
     counts: list[StatedCount] = []
     ranks_by_host: dict[str, list[Rank]] = {}
     first: dict[str, str] = {}

@@ -37,9 +37,9 @@ def title(path: Path) -> str:
 
 
 def render(markdown: str, width: int) -> str:
-    """A page as plain text of at most ``width`` columns; commands in fences are never wrapped.
+    r"""A page as plain text of at most ``width`` columns; commands in fences are never wrapped.
 
-    >>> print(render("# Title\\n\\nSee [all](formats.md).", 80), end="")
+    >>> print(render("# Title\n\nSee [all](formats.md).", 80), end="")
     Title
     =====
     <BLANKLINE>

@@ -46,8 +46,11 @@ class Detector:
         warmup: float = 0.0,
         hosts: Sequence[str] = (),
     ) -> None:
-        """`floor`, `network_floor`, `factor`: the least limits, and how many normal times make one. `warmup`: the least
-        for a first step. `grace`: seconds for a death's cause to be heard of. `hosts`: by rank, to name links."""
+        """`floor`, `network_floor`, `factor`: the least limits, and how many normal times make one.
+
+        `warmup`: the least for a first step. `grace`: seconds for a death's cause to be heard of. `hosts`: by rank, to
+        name links.
+        """
         self._state = RunState(world, AdaptiveLimits(floor, network_floor, factor, max(warmup, floor)))
         self._mismatch_rule, self._deadlock_rule = MismatchRule(), DeadlockRule()
         self._exit_rule, self._stopped_rule = ExitRule(grace), StoppedRule()

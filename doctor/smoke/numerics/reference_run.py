@@ -46,6 +46,7 @@ class MajorityReference(msgspec.Struct, frozen=True):
 
 
 def reference_events(training: Mapping[str, SmokeTraining]) -> dict[int, ReferenceRun]:
+    """The reference run of each rank that reported one."""
     return {event.rank: event for fact in training.values() for event in fact.reference}
 
 

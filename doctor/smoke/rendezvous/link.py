@@ -66,17 +66,23 @@ class RelayedError(msgspec.Struct, frozen=True):
 
 
 class SignedHello(msgspec.Struct, frozen=True):
+    """A process's hello, with its nonce and the proof that it knows the secret."""
+
     nonce: str
     proof: str
     hello: Hello
 
 
 class Greeting(msgspec.Struct, frozen=True):
+    """The leader's first line: the name of the protocol, and a nonce."""
+
     doctor: str
     nonce: str
 
 
 class LinkReply(msgspec.Struct, frozen=True):
+    """The leader's proof that it knows the secret too."""
+
     proof: str
 
 

@@ -156,6 +156,7 @@ def _failure(
 
 
 def host_name(hello: Hello) -> str:
+    """The host's name as it is printed, at most 80 characters."""
     return strip_control_chars(hello.host, 80) or UNKNOWN_HOST
 
 
@@ -164,7 +165,8 @@ def _hosts(hellos: Iterable[Hello]) -> str:
 
 
 def rank_names(ranks: Sequence[int]) -> str:
-    """
+    """Ranks in words, with neighbours as ranges.
+
     >>> rank_names([3]), rank_names([0, 1, 2, 5])
     ('rank 3', 'ranks 0-2, 5')
     """

@@ -97,12 +97,12 @@ def _is_mentioned(error_text: str, failure: Failure) -> bool:
 
 
 def main_thread_stack(text: str) -> str:
-    """The main thread's part of what faulthandler wrote, and of its loader workers' too.
+    r"""The main thread's part of what faulthandler wrote, and of its loader workers' too.
 
     >>> main_thread_stack(
-    ...     "Thread 0x1 (most recent call first):\\n  A\\n\\nCurrent thread 0x2 (most recent call first):\\n  B\\n"
+    ...     "Thread 0x1 (most recent call first):\n  A\n\nCurrent thread 0x2 (most recent call first):\n  B\n"
     ... )
-    'Current thread 0x2 (most recent call first):\\n  B'
+    'Current thread 0x2 (most recent call first):\n  B'
     """
     process_text, *workers = text.split("\nloader worker ")
     parts = [_current_thread(process_text)]

@@ -39,6 +39,8 @@ class ParentExit(NamedTuple):
 
 
 class StageProgress:
+    """How far each rank has come, by the events of all hosts."""
+
     def __init__(self, plan: SmokePlan, began: float) -> None:
         self.plan, self.began = plan, began
         self.events: dict[str, list[RankEvent]] = {place.host: [] for place in plan.places}

@@ -97,8 +97,10 @@ def _pace(bursts: Sequence[Sequence[float]]) -> _Pace | None:
 
 
 def _error(times: Sequence[float], pieces: Sequence[Sequence[float]]) -> float:
-    """The variance of the trimmed mean (Tukey and McLaughlin). A disturbance may last for a whole piece, so that its
-    times count as one."""
+    """The variance of the trimmed mean (Tukey and McLaughlin).
+
+    A disturbance may last for a whole piece, so that its times count as one.
+    """
     ordered, cut = sorted(times), len(times) // 5
     low, high, share = ordered[cut], ordered[-1 - cut], 1 - 2 * cut / len(times)
     means = [fmean([min(max(time, low), high) for time in piece]) for piece in pieces]

@@ -125,10 +125,10 @@ def parse_version(version_output: str) -> tuple[int, ...]:
 
 
 def read_states(sinfo_output: str) -> dict[str, TransportError]:
-    """The nodes that no step can use, by ``sinfo -h -N -o '%N %T'``; of a node in several partitions, once.
+    r"""The nodes that no step can use, by ``sinfo -h -N -o '%N %T'``; of a node in several partitions, once.
 
-    >>> {host: stop.text for host, stop in read_states("a idle\\nb down*\\nc mixed\\n").items()}
-    {'b': 'Slurm says that it is down and does not respond'}
+    >>> {host: stop.text for host, stop in read_states("a idle\nb down*\nc mixed\n").items()}
+    {'b': 'Slurm reports it as down, not responding'}
     """
     unusable_nodes: dict[str, TransportError] = {}
     for line in sinfo_output.splitlines():

@@ -268,7 +268,8 @@ class LauncherTransport:
 
 
 def count_hosts(hosts: int) -> str:
-    """
+    """The number of hosts in words.
+
     >>> count_hosts(1), count_hosts(3)
     ('1 host', '3 hosts')
     """

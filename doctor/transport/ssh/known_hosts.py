@@ -34,6 +34,8 @@ class KnownHostLine(NamedTuple):
 
 
 class HashedLine(NamedTuple):
+    """A line with a hashed host name: salt, HMAC-SHA1 digest, and the key."""
+
     salt: bytes
     digest: bytes
     line: KnownHostLine

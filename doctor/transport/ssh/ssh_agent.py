@@ -19,6 +19,8 @@ _SIGN_TIMEOUT = 30.0
 
 
 class AgentKey(NamedTuple):
+    """A key that the ssh-agent holds."""
+
     comment: str
     blob: bytes
     """The public key, or the certificate."""

@@ -166,6 +166,7 @@ def _not_ssh_error(received: bytes, where: str) -> TransportError:
 
 
 def hung_up_error(received: bytes, where: str) -> TransportError:
+    """The error of a peer that closed the connection before its SSH banner; quotes what it sent instead."""
     quotation = f", after {strip_control_chars(received, 60)!r}" if received.strip() else ""
     hint = "see MaxStartups in its sshd_config, and its sshd's log"
     return transport_error("lost", f"{where} closed the connection at once, without an SSH banner{quotation}", hint)

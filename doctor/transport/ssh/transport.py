@@ -138,5 +138,5 @@ class Ssh:
                 self._idle[host] = connection
                 if len(self._idle) > kept_connections():
                     surplus.append(self._idle.popitem(last=False)[1])
-        for connection in surplus:
-            connection.close()
+        for unused in surplus:
+            unused.close()

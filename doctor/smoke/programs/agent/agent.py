@@ -181,6 +181,7 @@ class Agent:
 
 
 def main(request, _program=b"", agent_class=Agent):
+    """Prepares the host, if asked to, and runs the agent until the run has ended."""
     request = json.loads(request.decode("ascii"))
     os.set_blocking(1, False)
     agent = agent_class(request)

@@ -43,7 +43,7 @@ class Descendants:
         return [[pid, state, command_line(pid)] for pid, state in remaining.items()]
 
     def alive(self):
-        """pid -> state of all that descend from us, as orphans come to us.
+        """By pid: the state of all that descend from us, as orphans come to us.
 
         Where the kernel gives us none, what is in a session that we began and has our mark.
         """
@@ -78,4 +78,5 @@ class Descendants:
 
 
 def command_line(pid):
+    """The command line of a process, with spaces between the words, from its first 200 bytes."""
     return read_text("/proc/%d/cmdline" % pid, 200).replace("\0", " ")

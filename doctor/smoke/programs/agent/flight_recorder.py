@@ -27,6 +27,7 @@ Moment = namedtuple("Moment", "stamp state stage op dtype step group seq root nu
 
 
 def name_of(table, code):
+    """The name of a code; ? for one outside the table."""
     return table[code] if code < len(table) else "?"
 
 

@@ -8,7 +8,7 @@ from doctor.smoke.programs.agent.procfs import read_text
 
 
 def cgroup_folders(pid):
-    """controller -> folder: "freezer", "memory", or "" for the unified tree."""
+    """The folder by controller: "freezer", "memory", or "" for the unified tree."""
     folders = {}
     for line in read_text("/proc/%d/cgroup" % pid).splitlines():
         _, names, path = (line.split(":", 2) + ["", ""])[:3]

@@ -46,7 +46,7 @@ def tcp_sockets(pids):
 
 
 def interface_addresses():
-    """interface -> its addresses."""
+    """The addresses by interface."""
     addresses = {}
     control = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     for _, name in socket.if_nameindex():
@@ -104,6 +104,7 @@ def listen_on(port):
 
 
 def connect_result(code):
+    """The outcome of a connect in a word, by its errno; 0 is success."""
     if code in (0, errno.ECONNREFUSED):
         return "refused" if code else "ok"
     if code in (errno.EHOSTUNREACH, errno.ENETUNREACH):

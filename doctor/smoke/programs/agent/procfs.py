@@ -55,7 +55,7 @@ def is_descendant(pid):
 
 
 def all_processes():
-    """pid -> (state, parent, session) of all that can be seen."""
+    """By pid: (state, parent, session) of all that can be seen."""
     table = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -99,7 +99,7 @@ def can_dump_stack(pid):
 
 
 def accelerators():
-    """kind -> numbers of the accelerators that this host shows."""
+    """By kind: the numbers of the accelerators that this host shows."""
     numbers = {}
     for kind, prefix in (("npu", "davinci"), ("gpu", "nvidia")):
         matches = (re.match(prefix + r"(\d+)$", name) for name in os.listdir("/dev"))

@@ -10,7 +10,7 @@ MOST_CHILDREN = 4  # of a rank, whose stacks are dumped
 
 
 def dump_stacks(monitors, files):
-    """rank -> what was written into its file. Every rank is asked, and its loader workers one after the other."""
+    """By rank: what was written into its file. Every rank is asked, and its loader workers one after the other."""
     before = dict((rank, os.fstat(fd).st_size) for rank, fd in files.items())
     deadline = time.monotonic() + 0.4
     for turn, pids in enumerate(dump_turns(monitors)):
@@ -30,7 +30,7 @@ def dump_stacks(monitors, files):
 
 
 def dump_turns(monitors):
-    """rank -> pid, turn by turn: the ranks themselves, then the first of their children, the second, and so on."""
+    """The pid by rank, turn by turn: the ranks themselves, then the first of their children, the second, and so on."""
     children = {}
     for pid, (_, parent, _) in sorted(all_processes().items()):
         children.setdefault(parent, []).append(pid)

@@ -40,7 +40,7 @@ def initial_parameters(seed: int, layer_count: int) -> dict[str, torch.Tensor]:
 
 def is_tp_split(name: str) -> bool:
     """Whether tensor parallelism splits this parameter, so that the tp ranks hold different parts of it."""
-    return name.split(".")[-1] in TP_DIMENSION
+    return name.rsplit(".", 1)[-1] in TP_DIMENSION
 
 
 class ShardedParameters:
@@ -86,7 +86,7 @@ class ShardedParameters:
 
     def in_stage(self, name: str) -> bool:
         """Whether a parameter belongs to this pipeline stage."""
-        layer = name.split(".")[0]
+        layer = name.split(".", 1)[0]
         if layer.isdigit():
             return int(layer) in self.stage_layers
         return self.mesh.is_first_stage if name in ("words", "places") else self.mesh.is_last_stage
@@ -95,7 +95,7 @@ class ShardedParameters:
         """This rank's share of a matrix: complete heads, MLP units or tokens."""
         if not is_tp_split(name):
             return weight
-        return weight.chunk(self.mesh.tp, TP_DIMENSION[name.split(".")[-1]])[self.mesh.tp_rank]
+        return weight.chunk(self.mesh.tp, TP_DIMENSION[name.rsplit(".", 1)[-1]])[self.mesh.tp_rank]
 
     @property
     def owned_slice(self) -> slice:

@@ -178,6 +178,7 @@ class Carrier:
 
 
 def main():
+    """Runs the carrier; a failure goes to stderr, and the exit code stays 0."""
     try:
         Carrier().run()
     except Exception as error:

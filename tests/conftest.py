@@ -7,6 +7,7 @@ CI it fails instead.
 from __future__ import annotations
 
 import os
+import zlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -43,10 +44,37 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if "make_fleet" in getattr(item, "fixturenames", ()):
             item.add_marker("hosts")
-    items.sort(key=lambda item: item.get_closest_marker("hosts") is not None)  # the quick ones first
     for item in items:
-        if not item.get_closest_marker("xdist_group"):  # one worker makes the fleets and fixtures of a file once
-            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
+        if not item.get_closest_marker("xdist_group"):
+            item.add_marker(pytest.mark.xdist_group(group_of(item.nodeid)))
+        marker = item.get_closest_marker("xdist_group")
+        assert marker
+        item.user_properties.append(("group", marker.args[0]))
+    items.sort(key=lambda item: (item.get_closest_marker("hosts") is not None, not is_long(item.nodeid)))
+
+
+LONG = {
+    "tests/test_faults.py": 1,
+    "tests/smoke/test_launchers.py": 2,
+    "tests/smoke/test_hosts.py": 2,
+    "tests/playbooks/test_remedies.py": 2,
+    "tests/smoke/test_fault_matrix.py": 1,
+    "tests/report/test_text.py": 1,
+    "tests/preflight/test_jobs.py": 1,
+    "tests/smoke/test_cli_smoke.py": 1,
+}
+"""Files that take long, and into how many groups each is divided: they begin early, so that no worker ends late."""
+
+
+def is_long(nodeid: str) -> bool:
+    return nodeid.partition("::")[0] in LONG
+
+
+def group_of(nodeid: str) -> str:
+    """Tests of one group run on one worker, which makes the fleets and fixtures of a file once."""
+    file, _, test = nodeid.partition("::")
+    parts = LONG.get(file, 1)
+    return file if parts == 1 else f"{file}-{zlib.crc32(test.encode()) % parts}"
 
 
 @pytest.fixture(scope="session")

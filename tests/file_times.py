@@ -19,16 +19,16 @@ class FileTimes:
         self.limit = float(os.environ.get("DOCTOR_TEST_FILE_SECONDS", "0" if config.getoption("--full") else LIMIT))
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        file, _, test = report.nodeid.partition("::")
-        group = test.rpartition("@")[2]  # a long file is divided among the workers in groups
-        file = f"{file} ({group})" if "@" in test and "/" not in group else file
-        self.seconds[file] = self.seconds.get(file, 0.0) + report.duration
+        file = report.nodeid.partition("::")[0]
+        group = dict(report.user_properties).get("group", file)  # a long file is divided among the workers
+        name = file if group == file else f"{file} ({group})"
+        self.seconds[name] = self.seconds.get(name, 0.0) + report.duration
 
     @property
     def dilation(self) -> float:
-        """Workers for each core: with two on one core, every wait for a CPU counts twice."""
+        """How much longer than on an idle machine all took: workers, or processes that want to run, for each core."""
         workers = self.config.getoption("numprocesses", None) or 1
-        return max(1.0, workers / (os.cpu_count() or 1))
+        return max(1.0, workers / (os.cpu_count() or 1), os.getloadavg()[2] / (os.cpu_count() or 1))
 
     def slow_files(self) -> list[str]:
         """The files that took longer than they may."""

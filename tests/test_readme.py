@@ -53,8 +53,8 @@ def test_its_transcripts_name_checks_that_exist_and_quote_their_pages() -> None:
     pages = {check.name: check for check in load_checks()}
     for part, findings in (("report", 3), ("smoke", 1)):
         text = marked(TEXT, part)
-        names = re.findall(r"^ {11}more  doctor explain (\S+)$", text, re.M)
-        reasons = re.findall(r"^ {11}why   (.*\n(?: {17}.*\n)*)", text, re.M)
+        names = re.findall(r"^ {11}more      doctor explain (\S+)$", text, re.M)
+        reasons = re.findall(r"^ {11}why       (.*\n(?: {21}.*\n)*)", text, re.M)
         assert len(names) == len(reasons) == findings
         for name, reason in zip(names, reasons, strict=True):
             quoted = " ".join(reason.split()).removesuffix(" ...")

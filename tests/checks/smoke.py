@@ -167,7 +167,7 @@ def blocks(world: int) -> int:
 
 
 def training_events(run: SmokeRun, layouts: Iterable[int] | None = None, steps: int = 4) -> list[RankEvent]:
-    """The twin, and every layout equal to it."""
+    """The reference, and every layout equal to it."""
     world = run.plan.world
     losses = tuple(4.6 - 0.3 * step for step in range(steps))
     norms = tuple(1.5 - 0.1 * step for step in range(steps))

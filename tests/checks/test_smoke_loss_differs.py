@@ -23,7 +23,7 @@ def parted(trained: Trained) -> Trained:
     return trained.steps(lambda one: {"replicated": one.replicated + 50 * trained.place(one)[2]})
 
 
-def test_all_layouts_are_the_twin() -> None:
+def test_all_layouts_are_the_reference_run() -> None:
     healthy(NAME)
 
 

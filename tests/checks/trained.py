@@ -84,7 +84,7 @@ TRAINED = (
     "smoke_parameters_diverge",
     "smoke_parameters_not_broadcast",
     "smoke_shards_wrong",
-    "smoke_twin_differs",
+    "smoke_reference_differs",
     "smoke_update_missing",
 )
 """The checks that judge the layouts."""

@@ -38,7 +38,7 @@ from doctor.smoke.numerics.rng_repeats import repeated_draws
 from doctor.smoke.numerics.shards import find_misread, shard_defects
 from doctor.smoke.numerics.updates import update_defects
 
-REFERENCE_CHECK = "smoke-twin-differs"
+REFERENCE_CHECK = "smoke-reference-differs"
 _PHASES = (
     "smoke-shards-wrong",
     "smoke-mask-repeated",

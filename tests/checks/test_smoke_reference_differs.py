@@ -7,7 +7,7 @@ from doctor.smoke.model import Layout
 from tests.checks.smoke import found, judged, start_events, started, training
 from tests.checks.trained import DP4, TP4, Trained, healthy, leading, off
 
-NAME = "smoke_twin_differs"
+NAME = "smoke_reference_differs"
 
 
 def wrong(trained: Trained, rank: int, **fields: Any) -> Trained:
@@ -32,8 +32,8 @@ def test_what_it_does_to_the_layouts_follows() -> None:
     trained = wrong(Trained(DP4, TP4, devices=True), 3, losses=(4.6, 4.31, 4.0, 3.7), params=1)
     trained.steps(lambda one: {"loss": one.loss + 0.1, "grad_digest": one.rank})
     assert leading(trained) == {NAME}
-    assert trained.because("smoke_loss_differs") == "smoke-twin-differs"
-    assert trained.because("smoke_gradient_not_synchronised") == "smoke-twin-differs"
+    assert trained.because("smoke_loss_differs") == "smoke-reference-differs"
+    assert trained.because("smoke_gradient_not_synchronised") == "smoke-reference-differs"
 
 
 def test_the_last_bit_counts_on_equal_devices() -> None:

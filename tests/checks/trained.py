@@ -49,7 +49,8 @@ class Trained:
         return self.spoil(LayoutEnded, change)
 
     def layout(self, event: Any) -> Layout:
-        return self.run.plan.layouts[event.layout]
+        layout: Layout = self.run.plan.layouts[event.layout]
+        return layout
 
     def place(self, event: Any) -> tuple[int, int, int]:
         """Pipeline stage, data-parallel index, tensor-parallel index of who said it."""

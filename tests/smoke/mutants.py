@@ -660,11 +660,11 @@ def facts(ranks: Ranks) -> dict[str, list[Fact]]:
         for fact, kinds in KINDS.items():
             events = {name: _events(own, kind) for name, kind in kinds.items()}
             if any(events.values()):
-                hosts.setdefault(host, []).append(fact(**events))
+                hosts.setdefault(host, []).append(fact(**events))  # type: ignore[arg-type]
     return hosts
 
 
-def _events(events: Sequence[Event], kind: type[Any]) -> tuple[Any, ...]:
+def _events(events: Sequence[Event], kind: Any) -> tuple[Any, ...]:
     tag = kind.__struct_config__.tag
     return events_of_type(msgspec.convert([one for one in events if one["ev"] == tag], tuple[kind, ...]), kind)
 
@@ -673,7 +673,7 @@ def outcomes(ranks: Ranks) -> dict[str, Outcome]:
     """What our checks make of it."""
     by_name: Mapping[str, Check] = {one.name: one for one in load_checks() if one.name in OURS}
     hosts = facts(ranks)
-    intent = {SmokeRun: SmokeRun(plan=ranks.plan)}
+    intent: dict[type, object] = {SmokeRun: SmokeRun(plan=ranks.plan)}
     return {name: evaluate_check(one, tuple(hosts), Facts(hosts), intent) for name, one in by_name.items()}
 
 

@@ -131,7 +131,7 @@ class Ranks:
 
     def seconds_of(self, stage: str) -> float:
         """The slowest rank's."""
-        return max(event["seconds"] for event in self.of("stage", stage=stage))
+        return max(float(event["seconds"]) for event in self.of("stage", stage=stage))
 
 
 def memory(name: str, size: int = 0) -> int:
@@ -160,7 +160,8 @@ def forker() -> socket.socket:
         [sys.executable, "-c", FORKER, str(theirs.fileno())], pass_fds=[theirs.fileno()], env=environment
     )
     theirs.close()
-    atexit.register(lambda: (ours.close(), process.wait()))
+    atexit.register(process.wait)
+    atexit.register(ours.close)
     return ours
 
 

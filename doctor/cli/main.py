@@ -6,20 +6,23 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Callable
-from pathlib import Path
 
 from doctor.engine.errors import CommandError
 from doctor.session.console import report_own_bug, write
 
-HELP = Path(__file__).with_name("help.txt")
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+HELP = os.path.join(os.path.dirname(__file__), "help.txt")
 """Saved output of ``doctor --help``; a test fails when it is stale."""
 
 
 def run_fast_path(argv: list[str]) -> bool:
     """Answers ``--help``, ``list`` and ``explain NAME`` without loading the command line parser."""
     if argv in (["--help"], ["-h"]):
-        write(HELP.read_text("utf-8"))
+        with open(HELP, encoding="utf-8") as file:
+            write(file.read())
     elif argv[:1] == ["list"] and not any(word.startswith("-") or "/" in word for word in argv):
         from doctor.cli.fast_list import check_list
 

@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from doctor.engine.areas import HasAreaT
 from doctor.engine.catalog import select_checks, with_root_cause_checks
 from doctor.engine.errors import InputError, UsageError
 
 if TYPE_CHECKING:
+    from doctor.engine.areas import HasAreaT
     from doctor.engine.check import Check
     from doctor.remedy.playbook import Playbook
 

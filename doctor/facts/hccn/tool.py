@@ -169,9 +169,8 @@ def parse_or_unreadable(text: str, parse: Callable[[str], T]) -> T:
 
 def single_field(name: str, text: str) -> str:
     """The value on the only line ``name: value``. Raises: ValueError when there is none, or more than one."""
-    values = re.findall(rf"^[ \t]*{name}[ \t]*:[ \t]*(.*?)[ \t\r]*$", text, re.M)
-    (value,) = values
-    return str(value)
+    (value,) = re.findall(rf"^[ \t]*{name}[ \t]*:(.*)$", text, re.M)
+    return str(value).strip()
 
 
 def _summary(unread: Mapping[str, str]) -> str:

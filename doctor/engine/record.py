@@ -11,6 +11,8 @@ from doctor.engine.fact import Output, Visit
 from doctor.engine.job_input import LaunchOptions, ProbeInputs, SavedRankTable
 
 SCHEMA = "doctor.run/1"
+MAX_RUN_BYTES = 1 << 30
+"""Bytes of a saved run. 10,000 hosts with eight NPUs each need about half of it."""
 
 
 class HostRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

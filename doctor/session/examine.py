@@ -15,6 +15,7 @@ from doctor import __version__
 from doctor.collect.fanout import RecordCallback, RunInterrupted, TimeLimits
 from doctor.collect.protocol import CollectOptions, split_command, unique_facts
 from doctor.collect.rounds import run_rounds
+from doctor.engine.bounded_read import read_bounded_text
 from doctor.engine.check import Check
 from doctor.engine.evaluate import FactCache, Intent, evaluate
 from doctor.engine.fact import Absent, Unreadable, Visit
@@ -248,7 +249,7 @@ def _read_rank_table(path: str) -> SavedRankTable:
     if not path:
         return SavedRankTable()
     link = str(Path(path).readlink()) if Path(path).is_symlink() else ""
-    file = RankTableFile.load(path, lambda name: Path(name).read_text("utf-8"), link)
+    file = RankTableFile.load(path, read_bounded_text, link)
     return SavedRankTable(**msgspec.structs.asdict(file))
 
 

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from doctor.engine.bounded_read import read_bounded_text
 from doctor.engine.sanitize import strip_control_chars
 
 Verdict = Literal["known", "unknown", "changed", "revoked", "authority"]
@@ -194,7 +195,7 @@ class KnownHostsFiles:
 
     def _text(self, path: str) -> str:
         try:
-            return Path(path).read_text(errors="replace")
+            return read_bounded_text(path, errors="replace")
         except FileNotFoundError:
             return ""
         except OSError as error:

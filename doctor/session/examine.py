@@ -19,6 +19,7 @@ from doctor.engine.bounded_read import read_bounded_text
 from doctor.engine.check import Check
 from doctor.engine.evaluate import FactCache, Intent, evaluate
 from doctor.engine.fact import Absent, Unreadable, Visit
+from doctor.engine.gc_pause import gc_paused
 from doctor.engine.job_input import LaunchOptions, ProbeInputs, SavedRankTable
 from doctor.engine.record import SCHEMA, HostRecord, Run
 from doctor.engine.result import Report
@@ -208,7 +209,8 @@ class _JobInput:
 def replay(run: Run, checks: Sequence[Check]) -> Report:
     """Judges a run, made now or saved before, with the intent that it was made with."""
     intent = _intent(run.launch, run.rank_table, run.smoke)
-    report = evaluate(run, checks, intent)
+    with gc_paused():
+        report = evaluate(run, checks, intent)
     smoke = intent[SmokeRun]
     if not isinstance(smoke, SmokeRun):
         return report

@@ -35,8 +35,11 @@ def template(folder: Path) -> Path:
     return path
 
 
-def multiplied(run: dict[str, Any], count: int) -> dict[str, Any]:
-    """A run of ``count`` hosts: the first one's record, with what is a host's own replaced."""
+def multiplied(run: dict[str, Any], count: int, names_each: int = 128) -> dict[str, Any]:
+    """A run of ``count`` hosts: the first one's record, with what is a host's own replaced.
+
+    Each host has resolved the names of ``names_each`` others, as `HostNames` does.
+    """
     text = json.dumps(run["hosts"]["sb0001"])
     own = json.loads(run["hosts"]["sb0001"]["outputs"]["HostAddresses"][""]["out"])
     address = next(entry[1] for entry in own if entry[0] == "eth0" and "." in entry[1])
@@ -53,7 +56,7 @@ def multiplied(run: dict[str, Any], count: int) -> dict[str, Any]:
     for number, name in enumerate(names):
         outputs = hosts[name]["outputs"]
         sight = json.loads(outputs["HostNames"][""]["out"])
-        near = [(number + step) % count for step in range(min(count, 128))]
+        near = [(number + step) % count for step in range(min(count, names_each))]
         sight["names"] = {names[peer]: {"addresses": [peers[peer]]} for peer in near} | {
             sight["own"]: {"addresses": [peers[number]]}
         }

@@ -229,6 +229,8 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True):
     probe: ClassVar[Probe]
     needs: ClassVar[tuple[type[Fact], ...]] = ()
     """Facts of the first round that `plan` needs: this fact is asked in a second round."""
+    is_shared: ClassVar[bool] = True
+    """Hosts that answered alike have one object in common. False where a host is recognised by its object."""
     not_planned_reason: ClassVar[str] = "no other host to test against"
     """Why a host gets no probe in the second round although everything that `plan` needs could be read."""
 

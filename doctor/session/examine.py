@@ -15,9 +15,11 @@ from doctor import __version__
 from doctor.collect.fanout import RecordCallback, RunInterrupted, TimeLimits
 from doctor.collect.protocol import CollectOptions, split_command, unique_facts
 from doctor.collect.rounds import run_rounds
+from doctor.engine.bounded_read import read_bounded_text
 from doctor.engine.check import Check
 from doctor.engine.evaluate import FactCache, Intent, evaluate
 from doctor.engine.fact import Absent, Unreadable, Visit
+from doctor.engine.gc_pause import gc_paused
 from doctor.engine.job_input import LaunchOptions, ProbeInputs, SavedRankTable
 from doctor.engine.record import SCHEMA, HostRecord, Run
 from doctor.engine.result import Report
@@ -207,7 +209,8 @@ class _JobInput:
 def replay(run: Run, checks: Sequence[Check]) -> Report:
     """Judges a run, made now or saved before, with the intent that it was made with."""
     intent = _intent(run.launch, run.rank_table, run.smoke)
-    report = evaluate(run, checks, intent)
+    with gc_paused():
+        report = evaluate(run, checks, intent)
     smoke = intent[SmokeRun]
     if not isinstance(smoke, SmokeRun):
         return report
@@ -248,7 +251,7 @@ def _read_rank_table(path: str) -> SavedRankTable:
     if not path:
         return SavedRankTable()
     link = str(Path(path).readlink()) if Path(path).is_symlink() else ""
-    file = RankTableFile.load(path, lambda name: Path(name).read_text("utf-8"), link)
+    file = RankTableFile.load(path, read_bounded_text, link)
     return SavedRankTable(**msgspec.structs.asdict(file))
 
 

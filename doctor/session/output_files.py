@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -105,18 +104,20 @@ def open_event_streams(
 
 def _line_writer(path: str) -> Callable[[str], None] | None:
     """Writes to a file line by line; a write error is reported once."""
+    from doctor.config.atomic_write import GrowingFile
+
     try:
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        file = GrowingFile(path)
     except OSError as error:
         print_warning(f"-f jsonl={path}: {error.strerror}; it was not written")
         return None
     broken: list[OSError] = []
 
     def put(text: str) -> None:
-        remaining = b"" if broken else text.encode("ascii", "backslashreplace")
+        if broken:
+            return
         try:
-            while remaining:
-                remaining = remaining[os.write(handle, remaining) :]
+            file.write(text.encode("ascii", "backslashreplace"))
         except OSError as error:
             broken.append(error)
             print_warning(f"-f jsonl={path}: {error.strerror}; the file is incomplete")

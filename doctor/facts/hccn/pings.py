@@ -81,7 +81,7 @@ class DevicePings(Fact, frozen=True):
     def read(cls, answer: ProbeAnswer) -> DevicePings:
         pings, unread = [], {}
         for npu, address, text in answer.json():
-            match = re.search(r"(\d+) packets transmitted, (\d+) received", text)
+            match = re.search(r"\b(\d{1,9}) packets transmitted, (\d{1,9}) received", text)
             if match:
                 pings.append(Ping(npu, address, int(match[1]), int(match[2])))
             else:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any, TypeVar
+
+import msgspec
 
 from doctor.engine.fact import Absent, Fact, Output, Probe, ProbeAnswer, Unreadable, run, unusable_reason
 from doctor.engine.sanitize import strip_control_chars
@@ -74,7 +77,7 @@ def parse_each_npu(answer: ProbeAnswer, parse: Callable[[Output], T]) -> tuple[d
     unsupported = 0
     for npu, output in answer.devices():
         try:
-            values[npu] = parse(output)
+            values[npu] = _parse_once(parse, _without_time(output))
         except Absent as why:
             unsupported += not isinstance(why, Unreadable)
             unread[f"NPU {npu}"] = str(why)
@@ -83,6 +86,17 @@ def parse_each_npu(answer: ProbeAnswer, parse: Callable[[Output], T]) -> tuple[d
     if unread and unsupported == len(unread):
         raise Absent(_summary(unread))
     raise Unreadable(_summary(unread))
+
+
+def _without_time(output: Output) -> Output:
+    """The output of a command that came to its end, without how long that took."""
+    return msgspec.structs.replace(output, seconds=0) if output.seconds and output.ended == "exited" else output
+
+
+@lru_cache(maxsize=1 << 14)
+def _parse_once(parse: Callable[[Output], T], output: Output) -> T:
+    """NPUs that answered alike share one value, of one host and of all."""
+    return parse(output)
 
 
 def per_npu(parse: Callable[[str], object], nothing: str = "", unset: str = "") -> Any:
@@ -169,9 +183,8 @@ def parse_or_unreadable(text: str, parse: Callable[[str], T]) -> T:
 
 def single_field(name: str, text: str) -> str:
     """The value on the only line ``name: value``. Raises: ValueError when there is none, or more than one."""
-    values = re.findall(rf"^[ \t]*{name}[ \t]*:[ \t]*(.*?)[ \t\r]*$", text, re.M)
-    (value,) = values
-    return str(value)
+    (value,) = re.findall(rf"^[ \t]*{name}[ \t]*:(.*)$", text, re.M)
+    return str(value).strip()
 
 
 def _summary(unread: Mapping[str, str]) -> str:

@@ -17,7 +17,7 @@ from doctor.transport import TransportError
 from doctor.transport.launcher.launcher import LauncherLines, LaunchReader, TaskOutput, carrier_command
 from doctor.transport.messages import transport_error
 
-_PIECE = re.compile(rb'<(stdout|stderr) rank="(\d+)">(.*?)</\1>', re.DOTALL)
+_PIECE = re.compile(rb'<(stdout|stderr) rank="(\d+)">([^<]*)</\1>')
 _ESCAPED = re.compile(rb"&(#\d{1,3}|lt|gt|amp);")
 _UNESCAPED = {b"lt": b"<", b"gt": b">", b"amp": b"&"}
 _HOST = re.compile(rb'\s*<host name="([^"]+)"')

@@ -120,7 +120,7 @@ def parse_version(version_output: str) -> tuple[int, ...]:
     >>> parse_version("slurm 22.05.8"), parse_version("slurm-wlm 19.05.5"), parse_version("")
     ((22, 5), (19, 5), (99,))
     """
-    match = re.search(r"(\d+)\.(\d+)", version_output)
+    match = re.search(r"\b(\d{1,4})\.(\d{1,4})", version_output)
     return (int(match[1]), int(match[2])) if match else (99,)
 
 

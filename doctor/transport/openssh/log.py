@@ -110,7 +110,7 @@ def _error_detail(kind: TransportErrorKind, text: str) -> str:
 
 
 def _hint(kind: TransportErrorKind, text: str, settings: SshHostConfig) -> str:
-    offending = re.search(r"Offending \S+ key in (\S.*):\d+", text)
+    offending = re.search(r"Offending \S+ key in (\S.{0,1000}):\d+", text)
     if kind == "key-changed" and offending:
         return f"ssh-keygen -R {shlex.quote(known_hosts_name(settings))} -f {shlex.quote(offending[1])}"
     if kind == "key-unknown":

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import shlex
 import threading
-from pathlib import Path
 
+from doctor.engine.bounded_read import read_bounded
 from doctor.engine.sanitize import strip_control_chars
 from doctor.transport import TransportError
 from doctor.transport.messages import transport_error
@@ -84,7 +84,7 @@ class HostKeyVerifier:
         if not path:
             return False
         try:
-            content = Path(path).read_bytes()
+            content = read_bounded(path)
         except OSError as error:
             raise transport_error("error", f"RevokedHostKeys {path} could not be read: {error.strerror}") from None
         if content.startswith(b"SSHKRL\n"):

@@ -6,15 +6,17 @@ import base64
 import binascii
 import threading
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import paramiko
 
+from doctor.engine.bounded_read import read_bounded_text
 from doctor.engine.sanitize import strip_control_chars
 from doctor.transport.ssh import ssh_agent
 from doctor.transport.ssh.config import SshHostConfig
 
+MAX_KEY_BYTES = 1 << 20
+"""Bytes of a key file."""
 _MAGIC = b"openssh-key-v1\0"
 _CERTIFICATE_SUFFIX = "-cert-v01@openssh.com"
 Sign = Callable[[bytes, str], bytes]
@@ -166,14 +168,14 @@ def key_type(blob: bytes) -> str:
 def read_public_key(path: str) -> bytes:
     """The key or certificate in a ``.pub`` file; empty when there is none."""
     try:
-        return base64.b64decode(Path(path).read_text(errors="replace").split()[1])
+        return base64.b64decode(read_bounded_text(path, MAX_KEY_BYTES, "replace").split()[1])
     except (OSError, ValueError, IndexError):
         return b""
 
 
 def _read_key_file(path: str) -> _KeyFile:
     """Raises: OSError, ValueError."""
-    content = Path(path).read_text(errors="replace")
+    content = read_bounded_text(path, MAX_KEY_BYTES, "replace")
     if not content.lstrip().startswith("-----"):  # the public half alone: the agent may hold the other
         blob = read_public_key(path)
         return _KeyFile(path, blob, note="" if blob else f"{path} holds no key")

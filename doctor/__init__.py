@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+TYPE_CHECKING = False  # not from typing, which takes a while to load
 if TYPE_CHECKING:
     from doctor.engine.check import Skip as Skip
     from doctor.engine.check import check as check

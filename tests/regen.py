@@ -32,7 +32,7 @@ def help_text(*argv: str, width: int = HELP_WIDTH) -> str:
 
 def generated() -> Iterator[tuple[Path, str | None]]:
     """Every generated file and what it should hold; None for one that should not exist."""
-    yield HELP, help_text("--help")
+    yield Path(HELP), help_text("--help")
     for page in readme.PAGES:
         yield page, readme.refreshed(page)
     reports = {golden.FOLDER / name: make() for name, make in golden.files()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -13,7 +14,7 @@ from tests.regen import help_text
 
 def test_the_help_is_fresh() -> None:
     """If not: python -m tests.regen."""
-    assert HELP.read_text("utf-8") == help_text("--help")
+    assert Path(HELP).read_text("utf-8") == help_text("--help")
 
 
 @pytest.mark.parametrize("width", [80, 100])

@@ -268,7 +268,9 @@ def test_a_signal_ends_it_even_where_something_hangs() -> None:
     program = """
 import os, signal, threading
 from doctor.cli import main as cli
-cli.SHUTDOWN_SECONDS = 1
+from doctor.engine import interrupts
+interrupts.SHUTDOWN_SECONDS = 1
+interrupts.raise_on_stop()
 lock = threading.Lock()
 def run():
     lock.acquire()

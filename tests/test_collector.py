@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -286,3 +287,43 @@ def test_a_collector_killed_midway_is_no_answer() -> None:
     assert process.wait() == -signal.SIGKILL
     with pytest.raises(TransportError, match="signal 9"):
         parse_response(CommandResult(-9, out, b"", 0.0, 0.0), sent.marker)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_signal_just_behind_a_fork_ends_the_child_as_well(number: signal.Signals) -> None:
+    """Between the fork and the entry of the child where the handler looks for it."""
+    program = f"""
+import json, os, sys
+from doctor.collect.collector import collector
+fork = os.fork
+def fork_and_signal():
+    pid = fork()
+    if pid:
+        print(pid, flush=True)
+        os.kill(os.getpid(), {int(number)})
+    return pid
+os.fork = fork_and_signal
+probe = {{"kind": "run", "text": "exec sleep 1000", "timeout": 900}}
+request = {{"marker": "m", "seconds": 900, "boot": "", "parts": [{{"prefix": [], "probes": {{"One": probe}}}}]}}
+collector.main(json.dumps(request).encode(), b"")
+"""
+    held_open, writer = os.pipe()
+    done = subprocess.run([sys.executable, "-c", program], stdin=held_open, stdout=-1, timeout=60, check=False)
+    pid, deadline = int(done.stdout), time.monotonic() + 20
+    try:
+        assert done.returncode == 3
+        while runs(pid):
+            assert time.monotonic() < deadline, "the command is still running"
+            time.sleep(0.01)
+    finally:
+        os.close(held_open)
+        os.close(writer)
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def runs(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 import pytest
 
 from doctor.collect.fanout import RunInterrupted, TimeLimits, gather
 from doctor.collect.protocol import CollectOptions
+from doctor.collect.rounds import run_rounds
+from doctor.engine.fact import Fact, Output, PerHost, ProbeAnswer, run
 from doctor.transport import CommandResult, TransportError
 
 ASK = CollectOptions((), {})
@@ -18,8 +22,10 @@ ASK = CollectOptions((), {})
 class Fake:
     """Answers at once, but for the hosts that `slow` holds until it is set, and those that `broken` names."""
 
-    def __init__(self, slow: tuple[str, ...] = (), broken: dict[str, Exception] | None = None) -> None:
-        self.slow, self.broken, self.gate = slow, broken or {}, threading.Event()
+    def __init__(
+        self, slow: tuple[str, ...] = (), broken: dict[str, Exception] | None = None, outputs: str = "{}"
+    ) -> None:
+        self.slow, self.broken, self.gate, self.outputs = slow, broken or {}, threading.Event(), outputs
         self.closed = False
         self.warnings: list[str] = []
 
@@ -31,7 +37,8 @@ class Fake:
             raise TransportError("budget", "given up")
         request = msgspec.json.decode(stdin[stdin.rindex(b'{"marker"') :])
         marker = request["marker"]
-        body = '{"outputs": {}, "python": "3.9.1", "uid": 0, "name": "h", "began": 5.0, "ended": 6.0}'
+        rest = '"python": "3.9.1", "uid": 0, "name": "h", "began": 5.0, "ended": 6.0'
+        body = f'{{"outputs": {self.outputs}, {rest}}}'
         return CommandResult(0, f"\n{marker}\n{body}\n{marker} end\n".encode(), b"", 4.0, 7.0)
 
     def close(self) -> None:
@@ -51,8 +58,48 @@ def test_the_budget_holds_and_what_has_not_answered_says_so() -> None:
     records = gather(["a", "b"], transport, ASK, TimeLimits(budget=0.3))
     assert time.monotonic() - began < 10
     assert (records["b"].visit.failure, records["a"].visit.failure) == ("budget", "")
-    assert "budget of 0.3 s" in records["b"].visit.text
-    assert transport.closed
+    assert records["b"].visit.text == "no answer within 0.3 s"
+    assert not transport.closed
+    transport.close()
+
+
+class Named(Fact, frozen=True):
+    """A fact of the first round."""
+
+    probe = run("true")
+
+    @classmethod
+    def read(cls, answer: ProbeAnswer) -> Named:
+        return cls()
+
+
+class Reached(Fact, frozen=True):
+    """One of the second round, for every host of the first."""
+
+    probe = run("true")
+    needs = (Named,)
+
+    @classmethod
+    def plan(cls, fleet_facts: Mapping[type[Fact], PerHost[Any]]) -> dict[str, Any]:
+        return dict.fromkeys(fleet_facts[Named], "given")
+
+    @classmethod
+    def read(cls, answer: ProbeAnswer) -> Reached:
+        return cls()
+
+
+def test_a_host_that_hangs_leaves_the_second_round_its_time() -> None:
+    """It costs its own answer, and not those that the others give afterwards."""
+    transport = Fake(slow=("b",), outputs='{"Named": {"": {}}, "Reached": {"": {}}}')
+    options, limits = CollectOptions((Named, Reached), {}), TimeLimits(budget=5.0)
+    records = run_rounds(["a", "b", "c"], transport, options, limits, False, lambda host, record: None)
+    transport.close()
+    assert records["b"].visit.failure == "budget"
+    assert {host: record.outputs.get("Reached", {}).get("") for host, record in records.items()} == {
+        "a": Output(),
+        "b": None,
+        "c": Output(),
+    }
 
 
 def test_trouble_becomes_a_record_in_the_hosts_own_words() -> None:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import gc
 import os
-import signal
 import sys
 
-from doctor.engine.errors import CommandError
-from doctor.session.console import report_own_bug, write
+from doctor.engine import interrupts  # first of all: see `main`
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,6 +17,8 @@ HELP = os.path.join(os.path.dirname(__file__), "help.txt")
 
 def run_fast_path(argv: list[str]) -> bool:
     """Answers ``--help``, ``list`` and ``explain NAME`` without loading the command line parser."""
+    from doctor.session.console import write
+
     if argv in (["--help"], ["-h"]):
         with open(HELP, encoding="utf-8") as file:
             write(file.read())
@@ -39,19 +38,11 @@ def run_fast_path(argv: list[str]) -> bool:
     return True
 
 
-SHUTDOWN_SECONDS = 20
-"""Seconds from a signal to a forced exit: the signal may have interrupted code that holds a lock."""
-
-
-def _stop(number: int, frame: object) -> None:
-    signal.signal(number, signal.SIG_IGN)
-    signal.signal(signal.SIGALRM, lambda *_: os._exit(128 + number))
-    signal.alarm(SHUTDOWN_SECONDS)
-    raise SystemExit(128 + number)
-
-
 def main() -> None:
-    """The `doctor` command."""
+    """The `doctor` command. Signals are handled before anything else is loaded."""
+    interrupts.install(sys.argv[1:])
+    import gc
+
     try:
         run_guarded(_command)
     finally:
@@ -74,8 +65,9 @@ def _command() -> None:
 
 def run_guarded(run: Callable[[], None]) -> None:
     """Turns every exception into a documented exit code, without a traceback."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _stop)
+    from doctor.engine.errors import CommandError
+    from doctor.session.console import report_own_bug
+
     try:
         run()
     except CommandError as error:

@@ -22,6 +22,7 @@ from doctor.cli.output_options import OutputOptions
 from doctor.cli.selection import ChecksOption, IgnoreOption, SelectOption
 from doctor.cli.shared_options import expand_option_groups
 from doctor.cli.smoke import TrainingOptions, parse_smoke_options
+from doctor.engine import interrupts
 from doctor.engine.errors import InputError, UsageError
 from doctor.environment.job_context import JobContext, detect, for_spawned
 from doctor.session.finish import save_and_report, validate_output
@@ -56,6 +57,7 @@ def enter(job_context: JobContext, argv: Sequence[str]) -> None:
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100, "obj": job_context},
     )
     app.command()(command)
+    interrupts.raise_on_stop()
     try:
         run_guarded(lambda: app(list(argv), prog_name="python -m doctor.smoke"))
     except SystemExit as stop:

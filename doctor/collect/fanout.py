@@ -40,7 +40,8 @@ def gather(
 ) -> dict[str, HostRecord]:
     """One visit to each host; ``options`` is for all, or each host's own.
 
-    What has not answered at the budget's end is a record that says so.
+    What has not answered at the budget's end is a record that says so; its connections stay open until the caller
+    closes the transport, so that another round can go on with the hosts that answered.
 
     An interrupt (``KeyboardInterrupt`` or `SystemExit` from a signal handler) passes through `RunInterrupted`.
     """
@@ -51,13 +52,13 @@ def gather(
             records[host] = record
             progress(host, record)
     except (KeyboardInterrupt, SystemExit) as stop:
+        round_.cancel()
         transport.close()
         raise RunInterrupted(
             _with_unanswered(hosts, records, "the run was interrupted before the host answered"), stop
         ) from None
-    if len(records) < len(hosts):
-        transport.close()
-    return _with_unanswered(hosts, records, f"no answer within the budget of {limits.budget:g} s")
+    round_.cancel()
+    return _with_unanswered(hosts, records, f"no answer within {limits.budget:.3g} s")
 
 
 class RunInterrupted(Exception):
@@ -112,6 +113,14 @@ class _Round:
                 return self.finished.get(timeout=min(remaining, 0.5))
             except queue.Empty:
                 continue
+
+    def cancel(self) -> None:
+        """Hosts whose visit has not begun are not visited any more."""
+        try:
+            while True:
+                self.pending_hosts.get_nowait()
+        except queue.Empty:
+            return
 
     def run_worker(self) -> None:
         while True:

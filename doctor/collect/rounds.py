@@ -6,12 +6,20 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from doctor.collect.fanout import RecordCallback, RunInterrupted, TimeLimits, gather
 from doctor.collect.protocol import CollectOptions, unique_facts
 from doctor.engine.evaluate import FactCache
 from doctor.engine.fact import Fact, Output, Visit
 from doctor.engine.record import HostRecord
 from doctor.transport import Transport
+
+FIRST_ROUND_SHARE = 0.6
+"""Part of the time budget that the first round may take when a second follows.
+
+A host that hangs costs its own answer then, and not those that the others give in the second round.
+"""
 
 
 def run_rounds(
@@ -22,7 +30,10 @@ def run_rounds(
     local: bool,
     progress: RecordCallback,
 ) -> dict[str, HostRecord]:
-    """Both rounds, on the same connections. Raises: Partial, with what had come when the run was interrupted."""
+    """Both rounds, on the same connections.
+
+    Raises: RunInterrupted, with what had been received by then.
+    """
     began = time.monotonic()
     second = tuple(fact for fact in options.facts if fact.needs)
     state = (fact for fact in options.facts if not fact.needs and fact.probe.kind != "smoke")
@@ -31,7 +42,7 @@ def run_rounds(
         hosts,
         transport,
         CollectOptions(first, options.arguments, options.sudo, options.within),
-        limits,
+        msgspec.structs.replace(limits, budget=limits.budget * FIRST_ROUND_SHARE) if second else limits,
         local,
         progress,
     )

@@ -8,8 +8,8 @@ from typing import Any
 
 from doctor.engine.check import Check, Need, Skip
 from doctor.engine.fact import Absent, Fact, Output, PerHost, ProbeAnswer, Unreadable, not_reached
-from doctor.engine.record import HostRecord, Run
-from doctor.engine.result import Finding, Outcome, Reason, Report
+from doctor.engine.record import HostRecord
+from doctor.engine.result import Finding, Outcome, Reason
 from doctor.engine.sanitize import strip_control_chars
 
 
@@ -230,11 +230,3 @@ def _host_arguments(check: Check, host: str, fact_cache: FactCache, outcome: _Ou
 
 def _may_be_absent(need: Need, why: Absent) -> bool:
     return need.optional and not isinstance(why, Unreadable)
-
-
-def evaluate(run: Run, checks: Iterable[Check], intent: Intent, notes: Sequence[str] = ()) -> Report:
-    """All checks over one run, in the order given."""
-    fact_cache = FactCache(run.hosts)
-    hosts = tuple(run.hosts)
-    outcomes = tuple(evaluate_check(check, hosts, fact_cache, intent) for check in checks)
-    return Report(run.source, hosts, outcomes, run.started, run.seconds, (*run.notes, *notes))

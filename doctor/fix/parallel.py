@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
 from typing import TypeVar
 
+from doctor.engine.interrupts import STOP_SIGNALS
+
 One = TypeVar("One")
 Result = TypeVar("Result")
 
@@ -25,8 +27,7 @@ class SignalGuard:
         """The exit code that the signal asks for; 0 while there was none."""
 
     def __enter__(self) -> SignalGuard:
-        numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-        self._previous_handlers = {number: signal.signal(number, self._on_signal) for number in numbers}
+        self._previous_handlers = {number: signal.signal(number, self._on_signal) for number in STOP_SIGNALS}
         return self
 
     def __exit__(self, *_: object) -> None:

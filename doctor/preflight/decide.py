@@ -41,7 +41,7 @@ class PreflightVerdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def decide(gathered: Gathered, options: PreflightOptions) -> PreflightVerdict:
-    """The verdict on an examination, and the hosts to start on. Raises: CommandError."""
+    """The verdict on an examination of all hosts. Raises: CommandError."""
     from doctor.engine.exit_code import exit_code
 
     examination = gathered.examination
@@ -50,18 +50,29 @@ def decide(gathered: Gathered, options: PreflightOptions) -> PreflightVerdict:
     code: int = exit_code(report, strict=options.strict, on_unknown=options.on_unknown, fail_on=options.fail_on)
     if examination.stopped is not None:
         code = signal_exit_code(examination.stopped)
-    selection = None
-    if options.need or options.write_nodes or options.write_bad:
-        selection = _select_spares(examination, report, gathered, options)
-        if options.need and examination.stopped is None:
-            code = selection.code
-            report = _with_notes(report, _need_notes(selection))
     return PreflightVerdict(
-        gathered=gathered,
-        report=report,
-        code=int(code),
-        exit_code=options.exit_code_policy.code(int(code)),
-        selection=selection,
+        gathered=gathered, report=report, code=int(code), exit_code=options.exit_code_policy.code(int(code))
+    )
+
+
+def needs_selection(options: PreflightOptions) -> bool:
+    """Whether the options ask for the hosts to start on."""
+    return bool(options.need or options.write_nodes or options.write_bad)
+
+
+def with_selection(verdict: PreflightVerdict, options: PreflightOptions) -> PreflightVerdict:
+    """The verdict with the hosts to start on, which ``--need`` makes it depend on. Raises: CommandError."""
+    examination = verdict.gathered.examination
+    assert examination is not None
+    selection = _select_spares(examination, verdict.report, verdict.gathered, options)
+    verdict = msgspec.structs.replace(verdict, selection=selection)
+    if not options.need or examination.stopped is not None:
+        return verdict
+    return msgspec.structs.replace(
+        verdict,
+        report=_with_notes(verdict.report, _need_notes(selection)),
+        code=int(selection.code),
+        exit_code=options.exit_code_policy.code(int(selection.code)),
     )
 
 
@@ -134,10 +145,12 @@ def _select_spares(
     examination: Examination, report: Report, gathered: Gathered, options: PreflightOptions
 ) -> SpareSelection:
     from doctor.preflight.spares import select_hosts
+    from doctor.session.evaluation_time import EvaluationLimit
     from doctor.session.examine import replay
 
+    limit = EvaluationLimit(gathered.evaluation_end)
     evaluate: Callable[[Run], Report] = lambda run: _apply_policy(  # noqa: E731
-        replay(run, gathered.selected_checks), gathered, options
+        replay(run, gathered.selected_checks, limit), gathered, options
     )
     return select_hosts(
         examination.run,

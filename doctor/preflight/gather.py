@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     from doctor.session.examine import ExamineOptions
     from doctor.smoke.plan import SmokeOptions
 
-REPORT_RESERVE_SECONDS = 1.0
-"""Seconds of the budget that are kept to evaluate and to report, and a part for each host beside them."""
-RESERVE_SECONDS_PER_HOST = 0.008
 TABLE_WAIT_SHARE = 0.5
 """Part of the budget that an unfinished rank table is waited for."""
 
@@ -71,6 +68,7 @@ def gather(
     leader_verdict = _follow_leader(context, scope, environ, budget, progress)
     if leader_verdict is not None:
         return leader_verdict
+    progress.on_lead()
     if scope == "follower":  # it waited for another one, and leads now
         scope = "local"
     if scope == "local" and options.scope == "auto" and progress.gathered.tier == "smoke":
@@ -96,6 +94,8 @@ def gather_partial(
     gathered = progress.gathered
     if gathered.inventory is None or not gathered.selected_checks:
         return None
+    if gathered.examination is not None:
+        return progress.update(examination=msgspec.structs.replace(gathered.examination, stopped=stop))
     examination = examine_partial(
         gathered.inventory,
         progress.records,
@@ -228,11 +228,10 @@ def _examine(
 
 def _examine_options(options: PreflightOptions, gathered: Gathered, budget: TimeBudget) -> ExamineOptions:
     """How hosts are visited, in the time that remains."""
+    from doctor.session.evaluation_time import EvaluationLimit
     from doctor.session.examine import ExamineOptions
 
-    remaining = budget.remaining_seconds()
-    reserve = min(remaining / 4, REPORT_RESERVE_SECONDS + RESERVE_SECONDS_PER_HOST * len(gathered.hosts))
-    seconds = max(0.1, remaining - reserve)
+    seconds = budget.visit_seconds(len(gathered.hosts))
     return ExamineOptions(
         transport=options.transport,
         ssh=options.ssh,
@@ -240,6 +239,7 @@ def _examine_options(options: PreflightOptions, gathered: Gathered, budget: Time
         within=options.within,
         timeout=min(60.0, seconds),
         budget=seconds,
+        evaluation=EvaluationLimit(budget.evaluation_end),
         launch=options.job.launch,
         smoke=_smoke_options(options.job) if gathered.tier == "smoke" else None,
     )

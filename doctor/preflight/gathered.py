@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -31,6 +32,8 @@ class Gathered(msgspec.Struct, frozen=True, kw_only=True):
     selected_checks: tuple[Check, ...] = ()
     inventory: Inventory | None = None
     examination: Examination | None = None
+    evaluation_end: float = float("inf")
+    """When evaluations must have ended, by the monotonic clock."""
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -46,9 +49,11 @@ class GatherProgress:
     The thread that gathers replaces ``gathered`` as a whole, so that others read a consistent value at every moment.
     """
 
-    def __init__(self, gathered: Gathered, heartbeat: Heartbeat) -> None:
+    def __init__(self, gathered: Gathered, heartbeat: Heartbeat, on_lead: Callable[[], None] = lambda: None) -> None:
+        """``on_lead`` is called once this process, and no other of its host, is to report."""
         self.gathered = gathered
         self.heartbeat = heartbeat
+        self.on_lead = on_lead
         self.records: dict[str, HostRecord] = {}
         """Of the hosts that have answered, or failed to."""
         self.leader: Leader | None = None

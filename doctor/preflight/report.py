@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from doctor.config.atomic_write import write_atomic
+from doctor.engine.interrupts import remove_old
 from doctor.session.output_files import EventStreams, requested_targets
 
 if TYPE_CHECKING:
@@ -30,8 +31,16 @@ class PreflightReporter:
         self.format_targets = requested_targets(options.formats)
         self.line = ""
         """The line that was printed."""
+        self.exit_code = 70
+        """The exit code that the line says."""
         self._written_paths: set[str] = set()
         self._print_lock = threading.Lock()
+
+    def remove_old_files(self) -> None:
+        """What an earlier run has reported is not read as this run's, however this one ends."""
+        for path in (self.options.report, *(target.path for target in self.format_targets)):
+            if path:
+                remove_old(path)
 
     def write_files(self, verdict: PreflightVerdict, events: EventStreams) -> None:
         """The report and whatever else was asked for. A file that cannot be written is said, and changes no verdict."""
@@ -40,6 +49,7 @@ class PreflightReporter:
                 write_atomic(path, data)
                 self._written_paths.add(path)
             except OSError as error:
+                remove_old(path)
                 print_stderr(f"doctor: {option} {path}: {error.strerror or error}; it was not written")
         if self.format_targets:
             from doctor.report.formats.registry import RenderContext
@@ -54,15 +64,16 @@ class PreflightReporter:
         """The one line on stdout, if none was printed yet."""
         if not self.line:
             report_path = self.options.report if self.options.report in self._written_paths else ""
-            self._print_once(status_line(verdict, self.options, report_path, self.budget.elapsed_seconds()))
+            line = status_line(verdict, self.options, report_path, self.budget.elapsed_seconds())
+            self._print_once(line, verdict.exit_code)
 
-    def _print_once(self, line: str) -> None:
+    def _print_once(self, line: str, exit_code: int) -> None:
         from doctor.session.console import write
 
         with self._print_lock:
             if self.line:
                 return
-            self.line = line
+            self.line, self.exit_code = line, exit_code
             write(line)
             write_termination_log(line, self.environ)
 

@@ -5,24 +5,30 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
+import msgspec
+
+from doctor.engine import interrupts
 from doctor.engine.errors import CommandError
 from doctor.engine.exit_code import Exit
-from doctor.preflight.deadline import Deadline, Heartbeat, TimeBudget, process_age
+from doctor.preflight.deadline import Deadline, Heartbeat, TimeBudget
 from doctor.preflight.decide import (
     PreflightVerdict,
     decide,
     decide_unevaluated,
+    needs_selection,
     signal_exit_code,
     with_redacted_report,
+    with_selection,
     with_unwritten_lists,
 )
 from doctor.preflight.gather import NotReady, gather, gather_partial, skips_all
 from doctor.preflight.gathered import Gathered, GatherProgress
 from doctor.preflight.options import PreflightOptions
-from doctor.preflight.report import PreflightReporter, print_advice, write_node_files
+from doctor.preflight.report import PreflightReporter, print_advice, print_stderr, write_node_files
 
 if TYPE_CHECKING:
     from doctor.engine.check import Check
@@ -30,8 +36,7 @@ if TYPE_CHECKING:
 
 def run_preflight(options: PreflightOptions) -> int:
     """Runs one preflight of this process and its environment. Returns the exit code."""
-    start_time = time.monotonic() - process_age()
-    return PreflightRun(options, os.environ, TimeBudget(start_time, options.budget)).run()
+    return PreflightRun(options, os.environ, TimeBudget.of_this_process(options.budget)).run()
 
 
 class PreflightRun:
@@ -45,95 +50,134 @@ class PreflightRun:
         self.options, self.environ, self.budget = options, environ, budget
         self.reporter = PreflightReporter(options, environ, budget)
         self.verdict: PreflightVerdict | None = None
-        """Set as a whole, before anything of it is reported."""
+        """Set as a whole, before anything of it is reported; while lists of hosts are still to be written, not
+        healthy."""
         heartbeat = Heartbeat(None if options.quiet else sys.stderr, budget.start_time)
-        self.progress = GatherProgress(Gathered(tier=options.tier), heartbeat)
+        self.progress = GatherProgress(
+            Gathered(tier=options.tier, evaluation_end=budget.evaluation_end), heartbeat, self.reporter.remove_old_files
+        )
 
     def run(self) -> int:
         """Gathers, decides, reports. Returns the exit code."""
-        deadline = Deadline(self.budget.end, self.finish_at_deadline)
+        interrupts.raise_on_stop()
+        deadline = Deadline(self.budget.report_end, self.finish_at_deadline, self.budget.end, self.finish_without_files)
         try:
-            return self._gather_and_report()
-        except CommandError as error:
-            return self._finish_not_ready(str(error), error.exit_code, "bad-input")
-        except NotReady as why:
-            return self._finish_not_ready(str(why), Exit.UNKNOWN, why.cause)
+            self._run(self._gather_and_report)
         except (KeyboardInterrupt, SystemExit) as stop:
-            return self._finish_interrupted(stop)
-        except Exception as error:  # noqa: BLE001 - the rim: the line and the report are told of our own bugs, too
-            return self._finish_after_bug(error)
+            self._run(partial(self._finish_interrupted, stop))
         finally:
             self.progress.heartbeat.close()
             deadline.cancel()
+        self._wait_for_connections()
+        return self.reporter.exit_code
 
     def finish_at_deadline(self) -> int:
         """The budget has ended and something hangs. In a thread of its own; the process ends after it."""
-        if self.verdict is None:
-            why = f"the budget of {self.options.budget:g} s ended"
-            return self._report(self._unevaluated(why, Exit.UNKNOWN, "budget-ended"))
-        return self._print_line(self.verdict)
+        self._report(self.verdict or self._budget_ended(), until=0.0)
+        return self.reporter.exit_code
 
-    def _gather_and_report(self) -> int:
+    def finish_without_files(self) -> int:
+        """The report hangs as well."""
+        self.reporter.print_line(self.verdict or self._budget_ended())
+        return self.reporter.exit_code
+
+    def _run(self, phase: Callable[[], None]) -> None:
+        """Whatever a phase ends with is reported. Raises: SystemExit for a signal."""
+        try:
+            phase()
+        except CommandError as error:
+            self._finish_not_ready(str(error), error.exit_code, "bad-input")
+        except NotReady as why:
+            self._finish_not_ready(str(why), Exit.UNKNOWN, why.cause)
+        except Exception as error:  # noqa: BLE001 - the rim: the line and the report are told of our own bugs, too
+            self._finish_after_bug(error)
+
+    def _gather_and_report(self) -> None:
         if skips_all(self.environ):
             self.progress.update(skipped=("all",))
             self.progress.add_notes("DOCTOR_SKIP=all: nothing was checked")
-            return self._report(self._unevaluated("DOCTOR_SKIP=all", Exit.HEALTHY, ""))
+            self._report(self._unevaluated("DOCTOR_SKIP=all", Exit.HEALTHY, ""))
+            return
         gathered = gather(self.options, self.environ, self.budget, self.progress)
-        if not isinstance(gathered, Gathered):  # another process of this host has looked
-            return gathered.code
-        return self._decide_and_report(gathered)
+        if isinstance(gathered, Gathered):
+            self._decide_and_report(gathered)
+        else:  # another process of this host has looked, and printed its line
+            self.reporter.exit_code = gathered.code
 
-    def _decide_and_report(self, gathered: Gathered) -> int:
+    def _decide_and_report(self, gathered: Gathered) -> None:
         verdict = decide(gathered, self.options)
-        if verdict.selection is not None:
+        if needs_selection(self.options):
+            pending = ["the lists of hosts were not written in time"]
+            self._publish(with_unwritten_lists(verdict, self.options, pending))
+            verdict = with_selection(verdict, self.options)
+            assert verdict.selection is not None
+            self._publish(with_unwritten_lists(verdict, self.options, pending))
             unwritten = write_node_files(verdict.selection, self.options)
             verdict = with_unwritten_lists(verdict, self.options, unwritten)
-        return self._report(verdict)
+        self._report(verdict)
 
-    def _report(self, verdict: PreflightVerdict) -> int:
-        """Files, the line, advice, and the same verdict for the other processes of this host. Returns the exit code."""
-        self.progress.heartbeat.close()
+    def _publish(self, verdict: PreflightVerdict) -> PreflightVerdict:
+        """From now on this verdict stands, whatever ends the process."""
         if self.options.redact:
             verdict = with_redacted_report(verdict, self.progress.aliases())
         self.verdict = verdict
+        return verdict
+
+    def _report(self, verdict: PreflightVerdict, until: float = float("inf")) -> None:
+        """Files, the line, advice, and the same verdict for the other processes of this host, not beyond ``until``."""
+        self.progress.heartbeat.close()
+        if verdict is not self.verdict:
+            verdict = self._publish(verdict)
         self.reporter.write_files(verdict, self.progress.events)
+        interrupts.ignore()
         self.reporter.print_line(verdict)
         if not self.options.quiet:
             print_advice(verdict)
         if self.progress.leader is not None:
-            until = self.budget.end if verdict.code < 128 else time.monotonic()
+            until = min(until, self.budget.end if verdict.code < 128 else time.monotonic())
             with self.progress.leader as leader:
                 leader.announce(verdict.exit_code, self.reporter.line, until)
-        return verdict.exit_code
 
-    def _print_line(self, verdict: PreflightVerdict) -> int:
-        """Only the line: there is no time for more. Returns the exit code."""
-        self.reporter.print_line(verdict)
-        return verdict.exit_code
-
-    def _finish_not_ready(self, why: str, code: int, cause: str) -> int:
+    def _finish_not_ready(self, why: str, code: int, cause: str) -> None:
         """Nothing can be evaluated: bad input, or a platform that is not ready."""
-        print(f"doctor: {why}", file=sys.stderr)
+        print_stderr(f"doctor: {why}")
         self.progress.add_notes(why)
-        return self._report(self._unevaluated(why, code, cause))
+        self._report(self._unevaluated(why, code, cause))
 
-    def _finish_interrupted(self, stop: BaseException) -> int:
-        """A signal: what had been read by then is evaluated."""
-        if self.verdict is not None:
-            return self._print_line(self.verdict)
+    def _finish_interrupted(self, stop: BaseException) -> None:
+        """A signal, before the line was printed: what had been read by then is evaluated."""
         gathered = gather_partial(self.options, self.environ, self.budget, self.progress, stop)
         if gathered is not None:
-            return self._decide_and_report(gathered)
+            self._decide_and_report(gathered)
+            return
         why, checks = "interrupted before any host was checked", self.progress.gathered.selected_checks
-        return self._report(self._unevaluated(why, signal_exit_code(stop), "interrupted", checks))
+        self._report(self._unevaluated(why, signal_exit_code(stop), "interrupted", checks))
 
-    def _finish_after_bug(self, error: Exception) -> int:
+    def _finish_after_bug(self, error: Exception) -> None:
         from doctor.session.console import report_own_bug
 
         code = report_own_bug(error)
         self.progress.add_notes(f"a bug of doctor itself ended the run: {type(error).__name__}")
-        return self._report(self._unevaluated("a bug of doctor itself ended the run", code, "doctor-bug"))
+        verdict = self._unevaluated("a bug of doctor itself ended the run", code, "doctor-bug")
+        try:
+            self._report(verdict)
+        except Exception:  # noqa: BLE001 - the bug may be in the report, and was reported; the line is due all the same
+            self.reporter.print_line(verdict)
+
+    def _budget_ended(self) -> PreflightVerdict:
+        """The verdict where none was reached in time: what was evaluated stands in the report."""
+        why, examination = f"the budget of {self.options.budget:g} s ended", self.progress.gathered.examination
+        verdict = self._unevaluated(why, Exit.UNKNOWN, "budget-ended")
+        if examination is not None:
+            verdict = msgspec.structs.replace(verdict, report=examination.report)
+        return verdict
 
     def _unevaluated(self, why: str, code: int, cause: str, checks: Sequence[Check] = ()) -> PreflightVerdict:
         seconds = self.budget.elapsed_seconds()
         return decide_unevaluated(self.progress.gathered, self.options, why, code, cause, seconds, checks)
+
+    def _wait_for_connections(self) -> None:
+        """What still runs on hosts is ended in the time that remains."""
+        examination = self.progress.gathered.examination
+        if examination is not None and examination.closing is not None:
+            examination.closing.join(max(0.0, self.budget.end - time.monotonic()))

@@ -80,7 +80,7 @@ class _HostSearch:
         self.master_host = master_host(run)
         self.excluded: dict[str, tuple[str, ...]] = {}
         self.remaining_hosts = tuple(run.hosts)
-        self.smoke_passed = _smoke_passed(report, rules)
+        self.smoke_passed = _smoke_passed(run, report, rules)
 
     def select(self, writes_table: bool) -> SpareSelection:
         report, part = self.report, self.run
@@ -161,9 +161,10 @@ class _HostSearch:
         return {host: self.excluded[host] for host in self.run.hosts if host in self.excluded}
 
 
-def _smoke_passed(report: Report, rules: FailureRules) -> bool:
-    """The smoke run was made with all hosts and found nothing: that holds for a part of them as well."""
-    smoke = tuple(outcome for outcome in report.outcomes if outcome.area == "smoke")
+def _smoke_passed(run: Run, report: Report, rules: FailureRules) -> bool:
+    """The smoke run was made with all hosts that answered, and found nothing: that holds for a part of them as well."""
+    reached = {host for host, record in run.hosts.items() if not record.visit.failure}
+    smoke = tuple(_restricted_to(outcome, reached) for outcome in report.outcomes if outcome.area == "smoke")
     return rules.code(msgspec.structs.replace(report, outcomes=smoke)) == Exit.HEALTHY
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timezone
@@ -17,7 +18,7 @@ from doctor.collect.protocol import CollectOptions, split_command, unique_facts
 from doctor.collect.rounds import run_rounds
 from doctor.engine.bounded_read import read_bounded_text
 from doctor.engine.check import Check
-from doctor.engine.evaluate import FactCache, Intent, evaluate
+from doctor.engine.evaluate import FactCache, Intent
 from doctor.engine.fact import Absent, Unreadable, Visit
 from doctor.engine.gc_pause import gc_paused
 from doctor.engine.job_input import LaunchOptions, ProbeInputs, SavedRankTable
@@ -25,6 +26,7 @@ from doctor.engine.record import SCHEMA, HostRecord, Run
 from doctor.engine.result import Report
 from doctor.job import LaunchConfig, NotARankTable, RankTable, RankTableFile, read_rank_table
 from doctor.job.variables import relevant
+from doctor.session.evaluation_time import EvaluationLimit, evaluate_in_time
 from doctor.session.saved_run import smoke_run
 from doctor.smoke.model import SmokeRun
 from doctor.transport.open import open_transport
@@ -39,6 +41,10 @@ if TYPE_CHECKING:
     from doctor.transport import Transport
 
 
+ROUNDS_SHARE = 0.4
+"""Part of the time budget for the first two rounds when a smoke run follows."""
+
+
 class ExamineOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Options of a check, and its time limits."""
 
@@ -50,7 +56,9 @@ class ExamineOptions(msgspec.Struct, frozen=True, kw_only=True):
     timeout: float = 60.0
     """Seconds for a host's answer, once connected."""
     budget: float = 0.0
-    """Seconds for the whole run; 0 is none."""
+    """Seconds for the visits of all hosts, the smoke run included; 0 is none."""
+    evaluation: EvaluationLimit = EvaluationLimit()
+    """When the evaluation that follows must have ended."""
     workers: int = 0
     """Hosts at once; 0 is as many as the limit on open files allows, up to 256."""
     launch: LaunchOptions = LaunchOptions()
@@ -67,6 +75,8 @@ class Examination(msgspec.Struct, frozen=True):
     stopped: BaseException | None = None
     smoke_rejection: str = ""
     """Why the requested smoke run is impossible."""
+    closing: threading.Thread | None = None
+    """Ends the connections, where there is a time budget; the process should wait for it while it has the time."""
 
 
 def examine(
@@ -90,13 +100,15 @@ def examine(
     records: dict[str, HostRecord] = {}
     warnings: list[str] = []
     smoke_round: SmokeRoundResult | None = None
+    closing: threading.Thread | None = None
     if hosts:
         transport = open_transport(inventory.local, options.transport, options.ssh, hosts)
         facts = unique_facts(fact for check in checks for fact in check.facts)
         ask = CollectOptions(
             facts, msgspec.to_builtins(job.probe_inputs), options.sudo, tuple(split_command(options.within))
         )
-        limits = TimeLimits(options.timeout, options.budget, options.workers or workers(len(hosts)))
+        share = ROUNDS_SHARE if options.smoke else 1.0
+        limits = TimeLimits(options.timeout, options.budget * share, options.workers or workers(len(hosts)))
         try:
             records = run_rounds(hosts, transport, ask, limits, inventory.local, progress)
             if options.smoke:
@@ -105,10 +117,20 @@ def examine(
         except RunInterrupted as partial:
             records, stopped = partial.records, partial.interrupt
         finally:
-            transport.close()
+            closing = _close(transport, wait=not options.budget)
         warnings = transport.warnings
     run = job.run(started, clock, smoke_round.records if smoke_round else records, warnings, smoke_round, stopped)
-    return Examination(run, replay(run, checks), stopped, smoke_round.rejection if smoke_round else "")
+    report = replay(run, checks, options.evaluation)
+    return Examination(run, report, stopped, smoke_round.rejection if smoke_round else "", closing)
+
+
+def _close(transport: Transport, wait: bool) -> threading.Thread:
+    """Ends the connections beside the evaluation: hosts that hang let it take seconds."""
+    thread = threading.Thread(target=transport.close, daemon=True)
+    thread.start()
+    if wait:
+        thread.join()
+    return thread
 
 
 def examine_smoke(
@@ -158,7 +180,7 @@ def examine_partial(
     absent_record = HostRecord(Visit("budget", why))
     complete = {host: records.get(host, absent_record) for host in inventory.hosts}
     run = _JobInput(inventory, options, environ, rank_table).run(_now(), time.monotonic(), complete, (), None, stopped)
-    return Examination(run, replay(run, checks), stopped)
+    return Examination(run, replay(run, checks, options.evaluation), stopped)
 
 
 class _JobInput:
@@ -206,11 +228,11 @@ class _JobInput:
         )
 
 
-def replay(run: Run, checks: Sequence[Check]) -> Report:
-    """Judges a run, made now or saved before, with the intent that it was made with."""
+def replay(run: Run, checks: Sequence[Check], limit: EvaluationLimit = EvaluationLimit()) -> Report:
+    """Evaluates a run, made now or saved before, with the intent that it was made with."""
     intent = _intent(run.launch, run.rank_table, run.smoke)
     with gc_paused():
-        report = evaluate(run, checks, intent)
+        report = evaluate_in_time(run, checks, intent, limit)
     smoke = intent[SmokeRun]
     if not isinstance(smoke, SmokeRun):
         return report

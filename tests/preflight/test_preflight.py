@@ -149,6 +149,37 @@ def test_enough_healthy_hosts_are_enough(
     assert preflight("--need", "4", *words).code == 10
 
 
+def test_a_host_that_hangs_is_left_out_and_the_rest_is_enough(
+    preflight: Callable[..., Flight], fleet: Fleet, hosts: list[str], tmp_path: Path
+) -> None:
+    """Also where a second round is due: the first one leaves it its time."""
+    good, bad = tmp_path / "nodes", tmp_path / "bad"
+    words = ["--need", "4", "--budget", "15s", "--write-nodes", str(good), "--write-bad", str(bad)]
+    flight = preflight(*words, "--select", "kernel", "--select", "versions", at=list(fleet.hosts))
+    assert (flight.code, flight.word, flight.keys["nodes"]) == (0, "OK", "4/5"), flight.err
+    assert flight.keys["unknown"].endswith(":pre0005")
+    assert (good.read_text().split(), bad.read_text().split()) == (hosts, ["pre0005"])
+
+
+@pytest.mark.parametrize("option", ["--write-nodes", "--report"])
+def test_a_file_that_hangs_does_not_take_the_verdict_with_it(
+    preflight: Callable[..., Flight], tmp_path: Path, option: str
+) -> None:
+    """A pipe whose reader reads nothing. What was evaluated stands; without its list, no job may start."""
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    writer = os.open(tmp_path / "pipe", os.O_WRONLY | os.O_NONBLOCK)
+    with suppress(BlockingIOError):
+        while True:
+            os.write(writer, b"x" * 65536)
+    flight = preflight("--budget", "8s", option, str(tmp_path / "pipe"))
+    os.close(reader)
+    os.close(writer)
+    assert flight.keys["nodes"] == "4/4"
+    assert flight.code == (12 if option == "--write-nodes" else 0)
+    assert flight.seconds < 13
+
+
 def test_a_list_that_cannot_be_written_starts_no_job(
     preflight: Callable[..., Flight], broken: str, tmp_path: Path
 ) -> None:
@@ -213,14 +244,22 @@ def test_bad_input_is_said_in_the_line_too(preflight: Callable[..., Flight]) -> 
 
 
 class TestKilledAtAnyMoment:
-    """The exit code is right, and the report is whole or absent."""
+    """One line, the right exit code, and a report that is whole or absent: never that of an earlier run."""
 
     @pytest.mark.parametrize(
         ("number", "moment"),
-        [(signal.SIGTERM, 0.0), (signal.SIGTERM, 0.3), (signal.SIGINT, 0.6), (signal.SIGTERM, 1.0)],
+        [
+            (signal.SIGTERM, 0.0),
+            (signal.SIGTERM, 0.3),
+            (signal.SIGINT, 0.6),
+            (signal.SIGUSR1, 0.2),
+            (signal.SIGQUIT, 0.8),
+            (signal.SIGTERM, 1.0),
+        ],
     )
     def test_by_a_signal(self, fleet: Fleet, tmp_path: Path, number: signal.Signals, moment: float) -> None:
         report = tmp_path / "report.json"
+        report.write_text('{"exit": 0, "outcomes": []}')
         argv = [sys.executable, "-m", "doctor", "preflight", ",".join(fleet.hosts), "-F", str(fleet.ssh_config)]
         argv += [*SELECT, "--report", str(report)]
         process = subprocess.Popen(
@@ -231,14 +270,15 @@ class TestKilledAtAnyMoment:
         os.kill(child, number)
         out, err = process.communicate(timeout=30)
         assert "Traceback" not in err
-        whole = json.loads(report.read_text()) if report.exists() else None
-        if out:
-            assert LINE.fullmatch(out.strip()), out
-            assert whole is not None
-            assert f"exit={128 + number} " in out
+        assert LINE.fullmatch(out.strip()), out
+        assert f"exit={128 + number} " in out
+        assert process.returncode == 128 + number
+        if report.exists():
+            whole = json.loads(report.read_text())
             assert {one["status"] for one in whole["outcomes"]} <= {"failed", "passed", "unknown", "skipped"}
             assert whole["exit"] == 128 + number
-        assert process.returncode in (128 + number, -number)
+        else:
+            assert "nodes=0/0 why=interrupted" in out
 
     def test_no_room_for_the_report(self, preflight: Callable[..., Flight], broken: str, tmp_path: Path) -> None:
         """On a real file system of one page, which is taken."""

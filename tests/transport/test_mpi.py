@@ -16,9 +16,10 @@ from typing import Any
 import pytest
 
 from doctor.transport import TransportError
-from doctor.transport.launcher.mpi import Mpi, require_supported
+from doctor.transport.launcher.mpi import Mpi, own_hosts, require_supported
 from doctor.transport.launcher.transport import LauncherTransport
 from tests.hosts.fleet import INSIDE, Fleet
+from tests.jobs.site import Site
 from tests.transport.conftest import enter_network
 from tests.transport.test_talk import Heard
 
@@ -122,6 +123,36 @@ def kill_mpirun() -> None:
                 os.kill(int(folder.name), signal.SIGKILL)
         except OSError:
             continue
+
+
+@pytest.fixture(scope="module")
+def site(make_fleet: Callable[..., Fleet]) -> Iterator[Site]:
+    """Hosts on which doctor and mpirun run as they do in a job's script."""
+    made = Site(make_fleet, 3, name="mpin", subnet="10.98.0.0/16")
+    try:
+        yield made
+    finally:
+        made.end()
+
+
+def test_mpirun_on_one_of_the_hosts_reaches_itself_and_the_others(site: Site) -> None:
+    """In a job, mpirun's own host is one of the job's; it gets no stdin there in a launch for all."""
+    site.fleet.enter(site.hosts[0], "sysctl -qw net.core.somaxconn=64")
+    command = f"doctor check {','.join(site.hosts)} --transport mpi -s listen-queue-short --json"
+    done = site.enter(site.hosts[0], command, {"OMPI_MCA_plm_rsh_agent": "ssh"})
+    assert done.stdout, done.stderr
+    outcomes = {outcome["check"]: outcome for outcome in json.loads(done.stdout)["outcomes"]}
+    assert outcomes["host-unreachable"]["findings"] == []
+    (found,) = outcomes["listen-queue-short"]["findings"]
+    assert found["hosts"] == [site.hosts[0]]
+    assert json.loads(done.stdout)["hosts"] == list(site.hosts)
+
+
+def test_which_of_the_hosts_is_mpiruns_own() -> None:
+    own = os.uname().nodename
+    assert own_hosts(["192.0.2.1", own]) == (own,)
+    assert own_hosts(["192.0.2.1", "127.0.0.1", "no such host.invalid"]) == ("127.0.0.1",)
+    assert Mpi({}).groups(["192.0.2.1", own, "192.0.2.2"]) == [(own,), ("192.0.2.1", "192.0.2.2")]
 
 
 @pytest.mark.parametrize(

@@ -227,3 +227,22 @@ def test_hosts_whose_slurmd_hangs_or_is_dead_hold_up_no_other(
     finally:
         cluster.signal(hangs, "CONT")
         cluster.start_slurmd(dead)
+
+
+def test_a_node_that_died_before_slurmctld_noticed_is_named(
+    fleet: Fleet, cluster: Cluster, carry: Callable[..., LauncherTransport]
+) -> None:
+    """srun itself says that the launch failed on it, and ends with a status that means nothing."""
+    good, dead = fleet.hosts[:3], fleet.hosts[3]
+    cluster.signal(dead, "KILL")
+    try:
+        transport = carry()
+        with ThreadPoolExecutor(4) as pool:
+            late = pool.submit(transport.run, dead, "hostname", b"", 5)
+            said = list(pool.map(lambda host: transport.run(host, "hostname", b"", 30), good))
+            stop = late.exception(60)
+        assert [one.out for one in said] == [host.encode() + b"\n" for host in good]
+        assert isinstance(stop, TransportError)
+        assert stop.kind == "dropped"
+    finally:
+        cluster.start_slurmd(dead)

@@ -11,7 +11,7 @@ from doctor.collect.collector.host_files import absent_tool, device_numbers, rea
 from doctor.collect.collector.jobs import Job, nested_outputs
 from doctor.remote.runtime.environment import tool_environment
 from doctor.remote.runtime.framing import frame
-from doctor.remote.runtime.signals import on_termination, wake_on_child_exit
+from doctor.remote.runtime.signals import TerminationHeld, on_termination, wake_on_child_exit
 from doctor.remote.runtime.streams import write_all
 
 PARALLEL_JOBS = 8
@@ -111,8 +111,9 @@ class Collector:
             lanes.add(job.lane)
             self.waiting.remove(job)
             try:
-                job.start(self.job_input, self.environ)
-                self.running.append(job)
+                with TerminationHeld():
+                    job.start(self.job_input, self.environ)
+                    self.running.append(job)
             except OSError as error:
                 job.output = {"ended": "error", "err": str(error)}
                 self.record(job)

@@ -12,12 +12,27 @@ def on_termination(handler):
         signal.signal(number, handler)
 
 
+class TerminationHeld:
+    """Signals that ask the program to end wait until its ``with`` ends.
+
+    Around a fork and the entry of the child where the handler finds it: between the two, a handler would end the
+    program and leave the child running.
+    """
+
+    def __enter__(self):
+        signal.pthread_sigmask(signal.SIG_BLOCK, TERMINATION_SIGNALS)
+
+    def __exit__(self, *_):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, TERMINATION_SIGNALS)
+
+
 def restore_default_signals():
-    """In a child: nothing of its parent's handlers, and no writing to the parent's wake-up pipe."""
+    """In a child: nothing of its parent's handlers, no signal held, and no writing to the parent's wake-up pipe."""
     signal.set_wakeup_fd(-1)
     on_termination(signal.SIG_DFL)
     for number in (signal.SIGPIPE, signal.SIGCHLD):
         signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, TERMINATION_SIGNALS)
 
 
 def wake_on_child_exit():

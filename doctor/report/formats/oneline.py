@@ -63,7 +63,7 @@ def line(
 
     ``nodes`` counts healthy hosts of all; ``warn`` and ``waived`` count checks; ``unknown`` counts checks that could
     not look at all they should for a reason of their own, and names the hosts. ``why`` names what the word rests on:
-    errors, else what is unknown, else warnings; ``cause`` stands there where nothing was judged at all.
+    errors, else what is unknown, else warnings; ``cause`` stands there where the run did not come to its verdict.
     """
     status_word = word or verdict_word(report, code, need)
     ends = [
@@ -76,7 +76,7 @@ def line(
     report_keys = _ReportKeys(report, code)
     for limits in _LIST_LIMITS:
         pairs = [
-            (key, value or (percent_escape(cause) if key == "why" else "")) for key, value in report_keys.keys(limits)
+            (key, percent_escape(cause) if cause and key == "why" else value) for key, value in report_keys.keys(limits)
         ]
         keys = [*pairs, ("skip", join_within(skipped, limits.bad)), *ends]
         text = " ".join([f"doctor {command}: {status_word}", *(f"{key}={value}" for key, value in keys if value)])
@@ -90,7 +90,7 @@ def verdict_word(report: Report, code: int, need: int = 0) -> str:
     run_verdict = verdict(report, code)
     if need and code == Exit.HEALTHY:
         return "OK"
-    cut = code in (Exit.BUG, 129, Exit.INTERRUPTED, Exit.TERMINATED)
+    cut = code == Exit.BUG or code > 128
     return "UNKNOWN" if cut and run_verdict in (Verdict.HEALTHY, Verdict.WARNINGS) else VERDICT_WORDS[run_verdict]
 
 

@@ -9,6 +9,7 @@ import os
 import re
 import shlex
 import shutil
+import socket
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -59,11 +60,22 @@ class Mpi:
             raise transport_error("error", f"{self._mpirun[0]} --version does not answer") from None
         require_supported(done.stdout.decode("utf-8", "replace"), self._mpirun[0])
 
+    def groups(self, hosts: Sequence[str]) -> list[tuple[str, ...]]:
+        """See `doctor.transport.launcher.launcher.Launcher.groups`.
+
+        mpirun passes its stdin, when it is for all ranks, to those on other hosts only. So its own host, in a job
+        nearly always one of the job's, gets a launch of its own.
+        """
+        own = own_hosts(hosts)
+        rest = tuple(host for host in hosts if host not in own)
+        return [*((host,) for host in own), *([rest] if rest else [])]
+
     def argv(self, hosts: Sequence[str], patience: float) -> list[str]:
         root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
         where = ["--host", ",".join(hosts), "-np", str(len(hosts)), "--map-by", "ppr:1:node", "--bind-to", "none"]
         keep = ["--mca", "orte_keep_fqdn_hostnames", "1", "--continuous", "--wdir", "/"]
-        return [*self._mpirun, *root, *where, *keep, "--stdin", "all", "--xml", "--display-map", *carrier_command()]
+        keep += ["--stdin", "all" if len(hosts) > 1 else "0"]
+        return [*self._mpirun, *root, *where, *keep, "--xml", "--display-map", *carrier_command()]
 
     def environ(self) -> Mapping[str, str]:
         return {**self._environ, "LC_ALL": "C"}
@@ -80,6 +92,29 @@ class Mpi:
 
     def states(self, hosts: Sequence[str]) -> dict[str, TransportError]:
         return {}
+
+
+def own_hosts(hosts: Sequence[str]) -> tuple[str, ...]:
+    """Those that are the machine that this process runs on, as mpirun decides it: by name, else by address.
+
+    >>> own_hosts(["192.0.2.1", "127.0.0.1"])
+    ('127.0.0.1',)
+    """
+    own_name = os.uname().nodename.lower()
+    named = tuple(host for host in hosts if host.lower() in (own_name, own_name.partition(".")[0]))
+    if named:
+        return named
+    import psutil
+
+    own_addresses = {entry.address for entries in psutil.net_if_addrs().values() for entry in entries}
+    return tuple(host for host in hosts if own_addresses.intersection(_addresses(host)))
+
+
+def _addresses(host: str) -> set[str]:
+    try:
+        return {str(entry[4][0]) for entry in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)}
+    except (OSError, UnicodeError):
+        return set()
 
 
 def require_supported(version_output: str, program: str = "mpirun") -> None:

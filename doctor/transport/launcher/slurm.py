@@ -71,6 +71,10 @@ class Slurm:
             raise transport_error("error", f"{self._srun[0]} is not installed on this machine", "--transport ssh")
         self._overlap = parse_version(_query([self._srun[0], "--version"], self._environ)) >= _FIRST_WITH_OVERLAP
 
+    def groups(self, hosts: Sequence[str]) -> list[tuple[str, ...]]:
+        """See `doctor.transport.launcher.launcher.Launcher.groups`: one step takes all."""
+        return [tuple(hosts)]
+
     def argv(self, hosts: Sequence[str], patience: float) -> list[str]:
         count = str(len(hosts))
         shape = ["--nodes", count, "--ntasks", count, "--ntasks-per-node=1", "--nodelist", ",".join(hosts)]

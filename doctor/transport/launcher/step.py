@@ -175,6 +175,12 @@ class JobStep:
 
     # ---- for everybody
 
+    @property
+    def complete(self) -> bool:
+        """Whether each host has said hello, or cannot be reached by the launcher's own words."""
+        errors = self.reader.errors_by_host
+        return all(host in self.hello_seconds or host in errors for host in self.hosts)
+
     def open(self, host: str, command: str) -> StepChannel:
         """Starts a command on a host that said hello. Raises: Unreached."""
         task = self._task_by_host[host]
@@ -341,8 +347,12 @@ class JobStep:
             piece = os.read(file, _CHUNK)
         except BlockingIOError:
             return True
+        known_errors = len(self.reader.errors_by_host)
         for output in self.reader.read_stderr(piece) if err else self.reader.read_stdout(piece):
             self._take_output(output)
+        if len(self.reader.errors_by_host) > known_errors:
+            with self.changed:
+                self.changed.notify_all()
         return bool(piece)
 
     def _take_output(self, output: TaskOutput) -> None:

@@ -29,6 +29,8 @@ _CLOSE_GRACE = 2.5
 """Seconds for the carriers to end what they started, then for the launcher to be killed."""
 _MAX_LAUNCHES = 3
 """Launches in vain after which hosts are given up that were reached before."""
+_DIRECT_HOSTS = 16
+"""Hosts that a launcher contacts itself, and not through other hosts (TreeWidth of srun: 16 or more)."""
 _FOREVER = 3600.0
 
 
@@ -165,6 +167,12 @@ class LauncherTransport:
         if not self._checked:
             self._launcher.check()
             self._checked = True
+        groups = self._launcher.groups(hosts)
+        if len(groups) > 1:
+            with self._changed:
+                for group in groups:
+                    self._start_launch(group)
+            return
         with self._launch_slots:
             step = JobStep(self._launcher, hosts, self._hello_timeout, self._children)
             with self._changed:
@@ -180,9 +188,9 @@ class LauncherTransport:
             self._relaunch_in_parts(step)
 
     def _await(self, step: JobStep) -> None:
-        """Until all have said hello, or it is no use to wait for the rest."""
+        """Until each host has said hello or is known to be unreachable, or it is no use to wait for the rest."""
         with step.changed:
-            while len(step.hello_seconds) < len(step.hosts) and not step.ended and not self._children.closed:
+            while not step.complete and not step.ended and not self._children.closed:
                 remaining = step.began + self._hello_limit(step) - time.monotonic()
                 if remaining <= 0:
                     return
@@ -209,36 +217,51 @@ class LauncherTransport:
         srun passes nothing on before all tasks are there, and ends them all when one cannot be started.
         """
         step.close()
-        late_count = count_hosts(len(step.hosts) - len(step.hello_seconds))
-        self._warn(f"{self._launcher.name} was started again: {late_count} delayed the rest")
-        present = [host for host in step.hosts if host in step.hello_seconds]
-        late = [host for host in step.hosts if host not in step.hello_seconds]
+        missing = [host for host in step.hosts if host not in step.hello_seconds]
+        named = self._named_hosts(step)
+        dead = {host: named[host] for host in missing if host in named}
+        late = [host for host in missing if host not in dead]
+        late_text = (
+            f"{count_hosts(len(missing))} delayed the rest" if late else f"{count_hosts(len(dead))} failed to start"
+        )
+        self._warn(f"{self._launcher.name} was started again: {late_text}")
+        self._mark_failed(dead)
         with self._changed:
             if not self._children.closed:
-                self._start_launch(present)
+                self._start_launch([host for host in step.hosts if host in step.hello_seconds])
                 self._start_launch(late)
 
     def _relaunch_in_parts(self, step: JobStep) -> None:
-        """Nobody came: in parts, without those that are known to be down, until who cannot be reached stands alone."""
+        """Nobody came: in parts, without those that are known to be down, until who cannot be reached stands alone.
+
+        Each host of the launch is in one of both afterwards: those that failed, or those that are launched again.
+        """
         step.close()
         if self._children.closed:
             return
-        dead = (
-            {**self._launcher.states(step.hosts), **step.reader.errors_by_host}
-            if step.ended
-            else dict(step.reader.errors_by_host)
-        )
-        dead = {host: why for host, why in dead.items() if host in step.hosts}
+        states = self._launcher.states(step.hosts) if step.ended else {}
+        dead = {host: why for host, why in {**states, **self._named_hosts(step)}.items() if host in step.hosts}
         remaining = [host for host in step.hosts if host not in dead]
+        unnamed_error = step.ended and not step.reader.errors_by_host
+        hopeless = unnamed_error and not dead and self._launcher.affects_all_hosts(step.reader.last_error)
         if dead and remaining:
             self._warn(f"{self._launcher.name} was started again without {count_hosts(len(dead))} that failed to start")
-        elif len(remaining) == 1 or (step.ended and self._launcher.affects_all_hosts(step.reader.last_error)):
+        elif len(remaining) == 1 or hopeless:
             dead, remaining = {host: self._no_hello_error(step, host) for host in remaining}, []
         self._mark_failed(dead)
         count = 1 if dead else min(len(remaining), _MAX_PARTS)
         with self._changed:
             for part in range(count):
                 self._start_launch(remaining[part::count])
+
+    def _named_hosts(self, step: JobStep) -> dict[str, TransportError]:
+        """The hosts that the launcher named as unreachable.
+
+        In a large launch, messages go from host to host, and whoever stands behind a dead one is named with it: there
+        a name counts only in a launch of few, which the others get.
+        """
+        named = dict(step.reader.errors_by_host)
+        return named if len(step.hosts) <= _DIRECT_HOSTS or len(named) == 1 else {}
 
     def _no_hello_error(self, step: JobStep, host: str) -> TransportError:
         """Why the only host of a launch did not say hello."""

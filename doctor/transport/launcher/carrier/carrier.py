@@ -9,7 +9,7 @@ import time
 
 from doctor.remote.runtime.lines import LineBuffer
 from doctor.remote.runtime.processes import signal_group
-from doctor.remote.runtime.signals import on_termination, wake_on_child_exit
+from doctor.remote.runtime.signals import TerminationHeld, on_termination, wake_on_child_exit
 from doctor.transport.launcher.carrier.commands import GRACE, QUEUE_LIMIT, WINDOW, Command
 from doctor.transport.launcher.carrier.frames import FrameWriter, unpack
 
@@ -126,7 +126,8 @@ class Carrier:
 
     def do_start(self, number, text):
         try:
-            self.commands[number] = Command(number, text)
+            with TerminationHeld():
+                self.commands[number] = Command(number, text)
         except OSError as error:
             self.writer.send(b"f", number, str(error).encode("utf-8", "replace"))
 

@@ -1,0 +1,126 @@
+"""Signals that end the program. Imports next to nothing: it is loaded before anything that takes time.
+
+A preflight that is stopped while it is still loading modules prints its one line by itself and ends; later, and in all
+other commands, a signal raises `SystemExit` with 128 + its number in the main thread, once.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+STOP_SIGNALS = (
+    signal.SIGHUP,
+    signal.SIGINT,
+    signal.SIGQUIT,
+    signal.SIGTERM,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+    signal.SIGXCPU,
+)
+"""SIGPIPE is not among them: Python ignores it, and a reader that has gone changes no exit code."""
+SHUTDOWN_SECONDS = 20
+"""Seconds from a signal to a forced exit: the signal may have interrupted code that holds a lock."""
+OTHER_RANKS = ("SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "RANK", "RANK_ID", "LOCAL_RANK")
+"""Variables that are not 0 in a process whose report another process may write."""
+
+
+def install(argv: list[str]) -> None:
+    """Handles `STOP_SIGNALS` from now on, as the command in ``argv`` (without the program's name) needs it."""
+    if argv[:1] == ["preflight"]:
+        _handle(lambda number: _end_preflight(argv, number))
+    else:
+        raise_on_stop()
+
+
+def raise_on_stop() -> None:
+    """From now on a signal raises SystemExit, and those that come after it do nothing."""
+    _handle(_stop)
+
+
+def ignore() -> None:
+    """From now on signals do nothing: the result is out, and the exit code with it.
+
+    Raises: SystemExit for a signal that has come before, and was not handled yet.
+    """
+    _handle(lambda number: None)
+
+
+def process_age() -> float:
+    """Seconds since this process was started, the time before its first line of Python included."""
+    try:
+        with open("/proc/self/stat", "rb") as file:
+            ticks = int(file.read().rpartition(b")")[2].split()[19])
+        return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK"))
+    except (OSError, ValueError, IndexError):
+        return 0.0
+
+
+def _handle(handler: Callable[[int], None]) -> None:
+    """Python's own functions, which a program that is started later does not inherit, as it would SIG_IGN."""
+    for number in STOP_SIGNALS:
+        try:
+            signal.signal(number, lambda received, frame: handler(received))
+        except ValueError:  # not the main thread, in tests
+            return
+
+
+def _stop(number: int) -> None:
+    ignore()
+    signal.signal(signal.SIGALRM, lambda *_: os._exit(128 + number))
+    signal.alarm(SHUTDOWN_SECONDS)
+    raise SystemExit(128 + number)
+
+
+def _end_preflight(argv: list[str], number: int) -> None:
+    """Ends a preflight that has done nothing yet: its line, no report of an earlier run, its exit code."""
+    ignore()
+    code = 128 + number
+    if _option(argv, "--profile") == "prolog":
+        code = 0
+    elif _option(argv, "--exit-style") == "nagios":
+        code = 3
+    report = _option(argv, "--report")
+    if report and all(os.environ.get(name, "0") == "0" for name in OTHER_RANKS):
+        remove_old(report)
+    line = f"doctor preflight: UNKNOWN nodes=0/0 why=interrupted exit={code} t={process_age():.1f}s\n"
+    try:
+        os.write(1, line.encode("ascii"))
+    except OSError:
+        pass
+    finally:
+        os._exit(code)
+
+
+def remove_old(path: str) -> None:
+    """Removes a regular file that an earlier run has written, so that nobody reads it as this run's."""
+    try:
+        if os.path.isfile(path) and not os.path.islink(path) and not os.path.ismount(path):
+            os.unlink(path)
+    except OSError as error:
+        print_line(f"doctor: {path!r} of an earlier run could not be removed: {error.strerror}")
+
+
+def print_line(text: str) -> None:
+    """One line on stderr, whether or not anybody reads it."""
+    try:  # noqa: SIM105 - contextlib takes a while to load
+        print(text, file=sys.stderr, flush=True)
+    except (OSError, ValueError):
+        pass
+
+
+def _option(argv: list[str], name: str) -> str:
+    """The value of an option, where it is given as ``--name VALUE`` or ``--name=VALUE``; of several, the last."""
+    value = ""
+    for position, word in enumerate(argv):
+        if word == name and position + 1 < len(argv):
+            value = argv[position + 1]
+        elif word.startswith(f"{name}="):
+            value = word.partition("=")[2]
+    return value

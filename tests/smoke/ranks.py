@@ -155,12 +155,13 @@ def memory(name: str, size: int = 0) -> int:
 
 @functools.cache
 def worker() -> dict[str, Any]:
-    """The names of the worker's program in this process, with torch."""
+    """The names of the worker's program in this process, with torch and NumPy."""
+    import numpy
     import torch
 
     names: dict[str, Any] = {"__name__": "worker"}
     exec(compile(programs.worker(), "worker.py", "exec"), names)
-    names["torch"] = torch
+    names["torch"], names["numpy"] = torch, numpy
     return names
 
 

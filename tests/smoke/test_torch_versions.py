@@ -136,7 +136,7 @@ def test_a_healthy_run_with_this_version(python: str) -> None:
     report = run_doctor("--python", python, "--ranks-per-host", "4", "--native", "--budget", "100")
     assert report["smoke"]["ended"] == "complete", report["smoke"]["failures"]
     assert report["smoke"]["environments"][0]["torch"] == torch_version(python)
-    assert not [check["name"] for check in report["checks"] if check.get("findings")]
+    assert not [outcome["check"] for outcome in report["outcomes"] if outcome["findings"]]
 
 
 def doctor_without_torch(folder: Path) -> Path:

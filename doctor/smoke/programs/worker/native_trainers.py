@@ -194,8 +194,8 @@ class Composed(Trainer):
         return sum(loss.detach() for loss in losses) if self.mesh.is_last_stage else None
 
 
-FULLY_SHARD_ON_CPUS = (2, 8)
-"""The first torch whose FSDP2 trains on CPUs: 2.6 fails in the backward pass, 2.7 takes sums for means."""
+FULLY_SHARD_ON_CPUS = (2, 10)
+"""A torch whose FSDP2 is known to train on CPUs: 2.6 fails in the backward pass, 2.7 and 2.8 take sums for means."""
 
 
 def import_fully_shard(device: torch.device) -> Callable[..., Any]:

@@ -80,3 +80,20 @@ def test_draws_that_differ_explain_it() -> None:
     assert leading(trained) == {"smoke_mask_differs"}
     outcome = judged(NAME, trained.run, training(trained.run, trained.events))
     assert outcome.unknown[""].root_cause == "smoke-mask-differs"
+
+
+def test_reference_runs_of_different_length_are_compared_at_equal_steps() -> None:
+    """In large worlds rank 0 alone does all steps; what it holds at its end is nothing that others could hold."""
+    trained = Trained(DP4, devices=True).spoil(
+        ReferenceRun, lambda one: {"losses": one.losses[:2], "params": 5, "params_step": 2} if one.rank else None
+    )
+    assert not trained.findings(NAME)
+    assert not trained.spoil(ReferenceRun, lambda one: {"params": 5, "params_step": 2}).findings(NAME)
+    one = wrong(trained, 0, params=6).one(NAME)
+    assert (one.values["ranks"], one.values["how"]) == ([0], "only the last bits differ")
+
+
+def test_two_ranks_that_did_not_do_the_same_steps_hold_nothing_against_each_other() -> None:
+    trained = Trained(Layout(dp=2), ranks=2, devices=True)
+    trained.spoil(ReferenceRun, lambda one: {"losses": one.losses[:1], "params": 5} if one.rank else None)
+    assert not trained.findings(NAME)

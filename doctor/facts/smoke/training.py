@@ -18,10 +18,12 @@ class ReferenceRun(RankEvent, frozen=True, tag="reference"):
     grads: tuple[float | None, ...]
     """Norm of the gradient at each step."""
     params: Digest
-    """After the last step."""
+    """After as many steps as all ranks do."""
     init: Digest
     precision: float | None = None
     """Relative error of a product of two matrices: some devices multiply float32 with fewer bits."""
+    params_step: int = 0
+    """Steps before ``params`` was taken; 0: all that it has losses of."""
 
 
 class ReferenceBlocks(RankEvent, frozen=True, tag="reference-blocks"):

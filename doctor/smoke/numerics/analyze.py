@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 
 import msgspec
 
@@ -63,8 +64,28 @@ class TrainingVerdict(msgspec.Struct, frozen=True):
     """Consequences, each with the check that holds the cause."""
 
 
+class _Reports:
+    """The reports of a run, told apart by identity: eleven checks ask for the same analysis, one after the other."""
+
+    def __init__(self, plan: SmokePlan, training: Mapping[str, SmokeTraining]) -> None:
+        self.plan, self.training = plan, training
+        self._key = (id(plan), *((host, id(fact)) for host, fact in training.items()))
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Reports) and self._key == other._key
+
+
 def analyze_training(plan: SmokePlan, training: Mapping[str, SmokeTraining]) -> TrainingVerdict:
     """Causes and consequences in every layout that was trained. Raises: Unreadable when there is nothing to compare."""
+    return _analyze(_Reports(plan, training))
+
+
+@lru_cache(maxsize=1)
+def _analyze(reports: _Reports) -> TrainingVerdict:
+    plan, training = reports.plan, reports.training
     reference = majority_reference(training)
     if reference is None:
         raise Unreadable("no rank reported its reference run")

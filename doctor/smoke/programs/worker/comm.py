@@ -45,15 +45,27 @@ class TracedComm:
         """The group of these ranks. Every rank of the world calls this in the same order, member or not."""
         key = tuple(ranks)
         if key not in self.groups:
-            handles: list[Any] = []
-            # new_group does not inherit the timeout of init_process_group.
-            self.run_traced(
-                "barrier", None, self.world, lambda: handles.append(dist.new_group(ranks, timeout=self.timeout))
-            )
-            self.groups[key] = ProcessGroup(len(self.groups), name, list(ranks), handles[0])
-            if self.rank == 0:
-                self.events.emit("group", gid=self.groups[key].number, name=name, ranks=list(ranks))
+            group = self.groups[key] = ProcessGroup(len(self.groups), name, list(ranks), None)
+            if self.rank == ranks[0]:
+                self.events.emit("group", gid=group.number, name=name, ranks=list(ranks))
+            if self.forms_alone() and self.rank in ranks:
+                self.run_traced("barrier", None, group, lambda: self.form(group, use_local_synchronization=True))
+            elif not self.forms_alone():
+                self.run_traced("barrier", None, self.world, lambda: self.form(group))
         return self.groups[key]
+
+    @staticmethod
+    def forms_alone() -> bool:
+        """Whether the members of a group form it without the others.
+
+        A world of thousands has thousands of groups, and would take minutes if every rank waited for each of them.
+        Where the world is bound to devices, NCCL splits its communicator, and needs all ranks.
+        """
+        return getattr(dist.group.WORLD, "bound_device_id", None) is None
+
+    def form(self, group: ProcessGroup, **options: Any) -> None:
+        """Makes torch's group. It does not inherit the timeout of init_process_group."""
+        group.handle = dist.new_group(group.ranks, timeout=self.timeout, **options)
 
     def run_traced(
         self,

@@ -52,23 +52,28 @@ def stage_training(ctx: RankContext) -> None:
 def reference_run(ctx: RankContext) -> None:
     """The same training in one process. Every rank does it, so that a device that computes differently shows.
 
-    With very many blocks all ranks but rank 0 do only the first steps.
+    With very many blocks all ranks but rank 0 do only the first steps; the digest of the parameters is from behind the
+    last step that all of them do.
     """
     model, rng = Model(ctx, {}, ctx.plan["seed"]), CounterRng(ctx.plan["seed"], ctx.device)
+    params = 0
     first, start, losses, norms = digest(model.flat), model.flat.clone(), [], []
     steps = ctx.plan["steps"]
-    if not ctx.is_first:
-        steps = min(steps, max(1, REFERENCE_BLOCKS // block_count(ctx.world_size)))
-    for step in range(steps):
+    common_steps = min(steps, max(1, REFERENCE_BLOCKS // block_count(ctx.world_size)))
+    for step in range(steps if ctx.is_first else common_steps):
         batch = make_batch(ctx, model, rng, step, True)
         losses.append(finite_or_none(model.forward_backward(batch)))
         gradient = model.reduce_gradient()
         norms.append(model.norm_share(gradient))
         model.update(gradient, sgd)
+        if step + 1 == common_steps:
+            params = digest(model.flat)
         if ctx.is_first:
             emit_blocks(ctx, step, batch)
-    precision = matmul_error(ctx.device)
-    ctx.emit("reference", losses=losses, grads=norms, params=digest(model.flat), init=first, precision=precision)
+    ctx.emit(
+        "reference", losses=losses, grads=norms, params=params, params_step=common_steps, init=first,
+        precision=matmul_error(ctx.device),
+    )  # fmt: skip
     if ctx.is_first:
         ctx.emit("reference-update", update=model.squared_norms(model.flat - start))
 

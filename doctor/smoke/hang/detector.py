@@ -60,6 +60,10 @@ class Detector:
     def groups(self) -> dict[int, tuple[str, tuple[int, ...]]]:
         return self._state.groups
 
+    def members(self, group: int) -> Sequence[int]:
+        """The ranks of a process group, or the two of a message; empty for a group that is not known."""
+        return self._state.members(group)
+
     @property
     def suspects(self) -> tuple[int, ...]:
         """Ranks whose transfer seems stuck: a look at their sockets would tell."""

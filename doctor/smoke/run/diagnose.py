@@ -27,7 +27,7 @@ def add_evidence(
     addresses: network_evidence.AddressOwners,
 ) -> Failure:
     """The trouble with all that the hosts have to say of it."""
-    if progress.imports and failure.kind != "silent":
+    if progress.imports and failure.kind not in ("silent", "unobserved"):
         failure = _with_stacks(failure, channels)
     if failure.kind == "network":
         failure = _with_links(failure, plan, channels, addresses)

@@ -69,6 +69,11 @@ class Detector:
         """Ranks whose transfer seems stuck: a look at their sockets would tell."""
         return self._transfer_rule.suspects
 
+    @property
+    def finished(self) -> tuple[int, ...]:
+        """Ranks that are out of the collective which a failure of kind ``network`` is about."""
+        return self._transfer_rule.finished
+
     def learn_group(self, gid: int, name: str, ranks: Iterable[int]) -> None:
         self.groups[gid] = (name, tuple(ranks))
         self._state.ledger.close_complete(gid)

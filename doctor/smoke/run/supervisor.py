@@ -211,8 +211,10 @@ class _Supervisor:
                 self.ended = "budget" if stop.failure.kind == "budget" else "trouble"
                 self.failures = (stop.failure,)
                 if self.plan and self.progress:
-                    diagnosed = add_evidence(stop.failure, self.plan, self.channels, self.progress, self.addresses)
-                    self.failures = (diagnosed,)
+                    finished = self.detector.finished if self.detector else ()
+                    self.failures = (
+                        add_evidence(stop.failure, self.plan, self.channels, self.progress, self.addresses, finished),
+                    )
 
     # -- before the ranks
 

@@ -12,6 +12,7 @@ from tests.smoke.mutants import MUTANTS
 
 TESTS = {
     "smoke-collective-wrong": "test_slow_and_wrong.py::test_a_wrong_sum_on_one_rank",
+    "smoke-learning-differs": "test_slow_and_wrong.py::test_a_wrong_sum_in_the_learning_stage_alone",
     "smoke-device-wrong": "test_slow_and_wrong.py::test_a_rank_on_another_device_or_on_anothers",
     "smoke-rank-slow": "test_slow_and_wrong.py::test_a_slow_rank_is_told_by_what_it_is_slow_in",
     "smoke-input-slow": "test_slow_and_wrong.py::test_a_slow_rank_is_told_by_what_it_is_slow_in",

@@ -380,6 +380,7 @@ def test_the_process_that_ranks_come_from_is_killed() -> None:
 
 def test_a_rank_that_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "TRY", 0.2)
+    monkeypatch.setattr(progress, "SETTLE", 0.2)
     tries = event(3, "try", problem="refused", text="10.0.0.1 port 9 refuses connections", address="10.0.0.1:9")
     found = trouble(play(agent("b", lambda ranks: [waits(ranks)[0], tries, *alive(ranks)]), agent("a", waits))[0])
     assert (found.kind, found.culprit_ranks, found.stage) == ("never-joined", (3,), "rendezvous")

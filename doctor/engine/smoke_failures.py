@@ -24,6 +24,7 @@ FailureKind = Literal[
     "input",
     "network",
     "silent",
+    "unobserved",
     "budget",
 ]
 """Written out because types are read without running the program; a test holds it equal to the rows."""
@@ -123,9 +124,15 @@ _ROWS = (
     ),
     FailureKindInfo(
         name="silent",
-        meaning="the agent of a whole host sends nothing any more",
+        meaning="a whole host sends nothing any more, neither to the controller nor to its peers",
         check="smoke-host-silent",
         report_text="on a host that stopped reporting",
+    ),
+    FailureKindInfo(
+        name="unobserved",
+        meaning="the controller's connection to a host carries nothing, and the host may be sound",
+        check="smoke-host-unobserved",
+        report_text="on a host that the controller lost its connection to",
     ),
     FailureKindInfo(
         name="budget",

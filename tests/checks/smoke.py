@@ -19,6 +19,7 @@ from doctor.facts.smoke import (
     CollectiveTimes,
     LayoutBegun,
     LayoutEnded,
+    LearnedParameters,
     LearningStep,
     LoaderResult,
     PaceTimes,
@@ -232,6 +233,10 @@ def training(run: SmokeRun, events: Iterable[RankEvent] | None = None) -> BY_HOS
         LayoutEnded: "ended",
     }
     return _spread(run, SmokeTraining, fields, training_events(run) if events is None else events)
+
+
+def learned(run: SmokeRun, events: Iterable[LearnedParameters]) -> BY_HOST:
+    return _spread(run, SmokeLearning, {LearnedParameters: "learned"}, events)
 
 
 def learning(run: SmokeRun, losses: dict[int, Sequence[float | None]]) -> BY_HOST:

@@ -77,6 +77,8 @@ class TrainingStep(RankEvent, frozen=True, tag="step"):
     replicated: Digest | None = None
     bad: Bad = ""
     """The first thing that was not finite."""
+    grad_error: float | None = None
+    """From the reference run's reduced gradient, as a share of its norm; None where that is not known."""
 
 
 class LayoutEnded(RankEvent, frozen=True, tag="end"):

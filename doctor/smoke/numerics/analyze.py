@@ -7,7 +7,8 @@ Order of decision, in each layout:
    gradient longer than any mean can be.
 2. Of all others, the first in time: in a step the loss comes before the gradient, its reduction, the update.
 3. What comes later, or beside a root, is a consequence: its check says *unknown*, because of the first. So is a loss
-   that differs in one layout for no visible reason, when another layout has a root: fix that first, and run again.
+   that differs in one layout for no visible reason, when another layout has a root or names a rank: fix that first,
+   and run again.
 
 The reference run comes before all layouts: if it is wrong on a rank, its device or a library computes differently, and
 errors in the layouts follow from it. If the rank's random draws differ as well, they explain the reference run.
@@ -108,8 +109,9 @@ def _analyze(reports: _Reports) -> TrainingVerdict:
         leads = leads or sorted(layout_defects, key=_detection_order)[:1]
         causes += leads
         explained += [(defect, leads[0].check) for defect in layout_defects if defect not in leads]
-    rooted = next((defect.check for defect in causes if defect.root), "")
-    loose = [defect for defect in causes if rooted and defect.check == "smoke-loss-differs"]
+    # What names a rank for certain explains what names nobody, in another layout.
+    rooted = next((defect.check for defect in causes if defect.root or (defect.ranks and not defect.tie)), "")
+    loose = [defect for defect in causes if rooted and defect.check == "smoke-loss-differs" and not defect.ranks]
     causes = [defect for defect in causes if defect not in loose]
     explained += [(defect, rooted) for defect in loose]
     return TrainingVerdict(tuple(traces), tuple(causes), tuple(explained))

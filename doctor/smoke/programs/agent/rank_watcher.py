@@ -8,12 +8,12 @@ from doctor.remote.runtime.lines import LineBuffer
 from doctor.smoke.programs.agent.controller import BACKLOG
 from doctor.smoke.programs.agent.interpreters import start_interpreter, widen_pipe
 from doctor.smoke.programs.agent.kernel import KernelLog
-from doctor.smoke.programs.agent.network import tcp_sockets
+from doctor.smoke.programs.agent.network import tcp_bytes, tcp_sockets
 from doctor.smoke.programs.agent.rank_monitor import SEND
 
 LOOK = 0.02  # seconds between two readings of the flight recorders
 BEAT = 0.2  # seconds between two lines about the ranks, at most; `SEND` at least
-WAITS = 0.4  # a rank that has been in one collective for so long has its sockets examined
+WAITS = 0.25  # a rank that has been in one collective for so long has its sockets examined
 TAIL = 8192  # bytes kept of what a rank prints
 LONGEST_EVENT = 1 << 20  # bytes
 
@@ -188,6 +188,9 @@ class RankWatcher:
         if stuck and clock - self.surveyed_at > 0.15:
             self.surveyed_at = clock
             ranks = dict((monitor.pid, rank) for rank, monitor in self.monitors.items())
+            carried = tcp_bytes(stuck)
+            for pid in stuck:
+                self.monitors[ranks[pid]].note_traffic(carried.get(pid), clock)
             self.retransmissions = [
                 [ranks[pid], peer[0], peer[1], unacked, retransmits]
                 for pid, established, _, peer, unacked, retransmits in tcp_sockets(stuck)

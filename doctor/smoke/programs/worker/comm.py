@@ -36,6 +36,8 @@ class TracedComm:
     ) -> None:
         self.rank, self.size, self.recorder, self.events = rank, world_size, recorder, events
         self.timeout, self.synchronize = timeout, synchronize
+        self.store: Any = None
+        self.agreements = 0
         self.world = ProcessGroup(0, "world", list(range(world_size)), None)
         self.groups = {tuple(self.world.ranks): self.world}
         self.gather_into = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
@@ -118,6 +120,25 @@ class TracedComm:
 
     def all_to_all(self, out: torch.Tensor, tensor: torch.Tensor, group: ProcessGroup) -> None:
         self.run_traced("all_to_all", tensor, group, lambda: dist.all_to_all_single(out, tensor, group=group.handle))
+
+    def agree(self, value: float) -> float:
+        """Rank 0's value, on every rank: through the store, as a collective that is wrong must not part the ranks.
+
+        Recorded as a broadcast, which it is. Without a store each rank keeps its own value.
+        """
+        agreed = [value]
+
+        def exchange() -> None:
+            key = f"agreement {self.agreements}"
+            if self.rank == 0:
+                self.store.set(key, repr(float(value)))
+            else:
+                agreed[0] = float(self.store.get(key).decode())
+
+        if self.store is not None and self.size > 1:
+            self.agreements += 1
+            self.run_traced("broadcast", None, self.world, exchange, 0)
+        return agreed[0]
 
     def barrier(self, group: ProcessGroup | None = None) -> None:
         group = group or self.world

@@ -52,7 +52,7 @@ def _write_stream(target: Path, data: bytes) -> None:
 
 
 class GrowingFile:
-    """A file that is written piece by piece while a run goes on. Raises: OSError, here and from `write`."""
+    """A file that is written piece by piece during a run. Raises: OSError, here and from `write`."""
 
     def __init__(self, path: str, mode: int = 0o600) -> None:
         target = _follow_own_links(Path(path))

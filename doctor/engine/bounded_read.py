@@ -1,4 +1,4 @@
-"""The one way in which a file that somebody named is read: regular, within a limit of bytes, and without waiting."""
+"""Reads a file that a user named: a regular file only, up to a limit of bytes, and without waiting."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ def bundled_folder(folder: str) -> Path:
 
 
 def load_check(path: Path, package: str = "doctor.checks") -> Check:
-    """The check in one file. Raises: BadCheck when the file does not hold the check that its name says."""
+    """The check in one file. Raises: BadCheck when the file does not hold the check of its name."""
     stem = path.stem
     name = f"{package}.{stem}"
     from doctor.engine.check import BadCheck, Check

@@ -31,7 +31,7 @@ FailureKind = Literal[
 
 
 class FailureKindInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """What is said of one kind of failure."""
+    """The words and properties of one kind of failure."""
 
     name: FailureKind
     meaning: str
@@ -40,9 +40,9 @@ class FailureKindInfo(msgspec.Struct, frozen=True, kw_only=True):
     report_text: str
     """Stands in reports behind the ranks: ``rank 5 died``."""
     implies_stage: bool = False
-    """The kind says in which stage it was."""
+    """The kind implies its stage."""
     implies_text: bool = False
-    """The kind says all that the failure's text says."""
+    """The failure's text adds nothing to its kind."""
 
 
 _ROWS = (

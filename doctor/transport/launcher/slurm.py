@@ -90,7 +90,7 @@ class Slurm:
         return SlurmReader()
 
     def affects_all_hosts(self, error_text: str) -> bool:
-        """See `Launcher.alike`: what srun says of a part of the nodes names nodes."""
+        """See `Launcher.alike`: a message of srun about some of the nodes names them."""
         return bool(error_text) and "node" not in error_text.lower()
 
     def cancel(self, reader: LaunchReader) -> None:
@@ -147,7 +147,7 @@ def read_states(sinfo_output: str) -> dict[str, TransportError]:
 
 
 class SlurmReader:
-    """srun labels each line with its task's number, itself: no task can speak for another."""
+    """srun itself labels each line with its task's number: no task can pretend to be another."""
 
     def __init__(self) -> None:
         self.host_by_task: dict[int, str] = {}

@@ -10,7 +10,7 @@ from doctor.engine.bounded_read import read_bounded_text
 
 
 def patterns(texts: Iterable[str]) -> frozenset[str] | None:
-    """The patterns of all ``Host`` lines in configuration files, or None when there is more than these to look at.
+    """The patterns of all ``Host`` lines in configuration files, or None when other lines decide, too.
 
     Two hosts that fit the same patterns get the same answer from ssh, unless a ``Match``, a canonical name or a
     token makes a difference.

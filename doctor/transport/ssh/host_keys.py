@@ -1,4 +1,4 @@
-"""Whether a host's key is the one that the user knows."""
+"""Verifies a host's key against the user's known_hosts."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ class HostKeyVerifier:
         self._lock = threading.RLock()
 
     def known_key_types(self, settings: SshHostConfig) -> list[str]:
-        """The types of key that are known for the host, to ask it for one of these."""
+        """The types of key that are known for the host, to request one of these."""
         lines = self._lines(settings, known_hosts_name(settings))
         return list(dict.fromkeys(line.kind for line in lines if not line.marker))
 
     def verify(self, settings: SshHostConfig, kind: str, key: str) -> None:
-        """Returns when the key (base64) is the host's. Raises: Unreached, saying what to do about it."""
+        """Returns when the key (base64) is the host's. Raises: Unreached, with the remedy."""
         if self._is_revoked(settings, key):
             raise _revoked_error(kind, key, settings.revoked_keys)
         with self._lock:

@@ -30,7 +30,7 @@ class Identity:
     def __init__(self, label: str, blob: bytes, sign: Sign) -> None:
         self.label, self.blob, self._sign = label, blob, sign
         self.sign_error = ""
-        """Why it could not sign when it was asked last."""
+        """Why its last signature failed."""
 
     def get_name(self) -> str:
         return key_type(self.blob)
@@ -64,7 +64,7 @@ class _KeyFile(NamedTuple):
 
     path: str
     blob: bytes = b""
-    """Its public half, if it could be told."""
+    """Its public half, if it could be derived."""
     sign: Sign | None = None
     locked: bool = False
     hardware: bool = False
@@ -72,7 +72,7 @@ class _KeyFile(NamedTuple):
 
 
 class Keyring:
-    """Keys by settings: every file is parsed once, every agent asked once."""
+    """Keys by settings: every file is parsed once, every agent queried once."""
 
     def __init__(self, use_agent: bool = True) -> None:
         self._use_agent = use_agent
@@ -202,7 +202,7 @@ def _key_class(content: str, blob: bytes) -> Any:
 
 
 def _read_public_part(content: str) -> tuple[bytes, bool]:
-    """What a private key file tells without its passphrase: the public key, and whether it needs one."""
+    """What a private key file holds in the clear: the public key, and whether a passphrase is needed."""
     body = "".join(line for line in content.splitlines() if not line.startswith("-") and ":" not in line)
     try:
         packed = base64.b64decode(body)

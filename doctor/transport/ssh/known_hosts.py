@@ -1,4 +1,4 @@
-"""Host keys that the user knows: ``known_hosts`` files, read once, matched as ssh(1) matches them."""
+"""The user's known host keys: ``known_hosts`` files, read once, matched as ssh(1) matches them."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class ListenQueues(Fact, frozen=True):
     somaxconn: int
     """Connections that are made and not yet accepted."""
     syn_backlog: int
-    """Connections whose handshake is under way."""
+    """Connections whose handshake is not complete."""
     syncookies: int
     """0: never; 1: when the queue is full; 2: always."""
 

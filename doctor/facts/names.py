@@ -86,7 +86,7 @@ class NameResolution(msgspec.Struct, frozen=True):
 
     @property
     def is_loopback(self) -> bool:
-        """It leads to the host itself, whoever asks."""
+        """It is a loopback address: on every host it leads to that host itself."""
         return any(map(is_loopback, self.addresses))
 
     @property

@@ -126,7 +126,7 @@ class NpuInventory(Fact, frozen=True):
     manager: bool
     """``/dev/davinci_manager`` exists: the driver's module is loaded."""
     denied_files: tuple[str, ...]
-    """Device files that the user who asks npu-smi may not open."""
+    """Device files that the user who runs npu-smi may not open."""
     tools: tuple[str, ...]
     """Which of npu-smi and hccn_tool are installed."""
     newer_than_boot: tuple[str, ...]
@@ -169,7 +169,7 @@ class StartFailure(msgspec.Struct, frozen=True):
 
 
 def find_start_failure(output: Output) -> StartFailure | None:
-    """The known ways in which npu-smi fails before it looks at any card."""
+    """The known errors of npu-smi before it reads any card."""
     text = f"{output.out}\n{output.err}"
     kinds: tuple[tuple[str, Literal["driver", "busy", "library"]], ...] = (
         (r"dcmi mod(?:ule|el) initialized? failed.*-8020.*", "busy"),
@@ -197,7 +197,7 @@ def _npu_smi_text(output: Output) -> str:
 
 
 class NpuStart(Fact, frozen=True):
-    """Whether npu-smi starts, which it does when the driver answers and the user may ask it."""
+    """Whether npu-smi starts: it does when the driver answers and the user has the right to it."""
 
     probe = run("npu-smi info -l", requires="npu-smi", root=True, lane="npu-smi", timeout=12)
 

@@ -27,7 +27,7 @@ class JobPython(Fact, frozen=True):
     probe = ask(find_python, job=True)
 
     asked: str
-    """As the user named it; empty when nobody did."""
+    """As the user named it; empty when not named."""
     path: str
     """Empty: there is none."""
 

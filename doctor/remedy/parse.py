@@ -48,7 +48,7 @@ def file_name(path: Path) -> str:
 
 
 class _PlaybookReader:
-    """One file on its way to a `Playbook`."""
+    """Parses one file into a `Playbook`."""
 
     def __init__(self, path: Path, check_files: Mapping[str, Path]) -> None:
         self.path, self.check_files = path, check_files

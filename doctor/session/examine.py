@@ -146,7 +146,7 @@ def examine_smoke(
     stage: StageCallback = lambda name, seconds: None,
     meanwhile: Iterator[object] = iter(()),
 ) -> Examination:
-    """The smoke run alone, on hosts that were called already: its agents' visit is the only one.
+    """The smoke run alone, on hosts that are already chosen: its agents' visit is the only one.
 
     ``meanwhile``: work for the time in which hosts import torch; ``checks`` is called when it is done. They must need
     nothing but the smoke run, and what any visit tells.
@@ -278,7 +278,7 @@ def _read_rank_table(path: str) -> SavedRankTable:
 
 
 def _intent(launch: LaunchOptions, table: SavedRankTable, smoke: Mapping[str, Any] | None = None) -> Intent:
-    """What the job should be, by type, and the smoke run. A value that is Absent says why there is none."""
+    """What the job should be, by type, and the smoke run. A value that is Absent holds the reason."""
     intent: dict[type, object] = {
         LaunchConfig: LaunchConfig.from_options(launch),
         SmokeRun: smoke_run(smoke or {}),

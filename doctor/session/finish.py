@@ -133,7 +133,7 @@ def write_report(
     events: EventStreams | None = None,
     aliases: Sequence[str] = (),
 ) -> None:
-    """The report in every format that was asked for: files first, then stdout."""
+    """The report in every requested format: files first, then stdout."""
     if output.redact:
         from doctor.session.redact import with_pseudonyms
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def requested_targets(formats: Sequence[str], as_json: bool = False) -> tuple[FormatTarget, ...]:
-    """What ``-f`` and ``--json`` ask for. Raises: CommandError."""
+    """The outputs that ``-f`` and ``--json`` request. Raises: CommandError."""
     if not formats and not as_json:
         return ()
     from doctor.report.formats.registry import parse_targets
@@ -60,7 +60,7 @@ def combine_callbacks(*calls: Callable[..., None]) -> Callable[..., None]:
 
 
 class EventStreams:
-    """The event streams of one run: as many as were asked for, often none."""
+    """The event streams of one run: as many as were requested, often none."""
 
     def __init__(self, streams: Sequence[EventStream] = ()) -> None:
         self.streams = streams

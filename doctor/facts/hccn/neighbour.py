@@ -48,7 +48,7 @@ class Neighbours(Fact, frozen=True):
 
     by_npu: dict[int, Neighbour]
     without_neighbour: tuple[int, ...] = ()
-    """NPUs that have heard of no neighbour."""
+    """NPUs without an LLDP neighbour."""
 
     read = per_npu(_parse_neighbour, unset="without_neighbour")
 

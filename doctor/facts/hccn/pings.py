@@ -57,7 +57,7 @@ class Ping(msgspec.Struct, frozen=True, order=True):
 
 
 class DevicePings(Fact, frozen=True):
-    """What `hccn_tool -ping` said from each NPU to the same NPU of some other hosts.
+    """Results of `hccn_tool -ping` from each NPU to the same NPU of some other hosts.
 
     Of the exit status nothing is made: it is 1 for a lost packet and for a broken tool alike. The count of
     packets received decides (driver source, ds_net_ext.c).

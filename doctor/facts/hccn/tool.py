@@ -1,4 +1,4 @@
-"""How hccn_tool is asked, and how its answers are told apart: by text first, for its exit codes mean several things."""
+"""Runs hccn_tool and classifies its output: by text first, since its exit codes mean several things."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _REFUSALS = (
     ("Get unknown option", "this version of hccn_tool does not support the option"),
     ("Get invalid major cmd", "this version of hccn_tool does not support the command"),
 )
-"""What the tool says instead of an answer, and what that means."""
+"""The tool's messages in place of an answer, and their meaning."""
 
 
 def hccn_probe(options: str, *, root: bool = False, limit: int = 16384) -> Probe:
@@ -138,12 +138,12 @@ def set_values(values: Mapping[int, T | None]) -> dict[int, T]:
 
 
 def unset_npus(values: Mapping[int, T | None]) -> tuple[int, ...]:
-    """The NPUs that said that nothing is set."""
+    """The NPUs that reported that nothing is set."""
     return tuple(npu for npu, value in values.items() if value is None)
 
 
 def combined_output(output: Output) -> str:
-    """All that the tool said on either stream, without the answers of tries that found it busy.
+    """The tool's output on both streams, without that of attempts that found it busy.
 
     Raises: Unreadable when the command did not come to its own end.
     """
@@ -157,12 +157,12 @@ def combined_output(output: Output) -> str:
 
 
 def last_line(text: str) -> str:
-    """The last line, where the tool says why it gave up."""
+    """The last line, where the tool reports why it failed."""
     return strip_control_chars(text.strip().rpartition("\n")[2])
 
 
 def raise_known_refusal(text: str) -> None:
-    """Raises: Absent or Unreadable when the tool said why it does not answer."""
+    """Raises: Absent or Unreadable when the tool reported why it cannot answer."""
     if UNSUPPORTED_TEXT in text:
         raise Absent("hccn_tool does not support this on this product")
     for phrase, meaning in _REFUSALS:

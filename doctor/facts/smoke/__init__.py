@@ -1,4 +1,4 @@
-"""What the ranks of the smoke run said, host by host; one module a stage."""
+"""The events of the smoke run's ranks, host by host; one module a stage."""
 
 from doctor.facts.smoke.collectives import (
     CollectiveChecked,

@@ -18,7 +18,7 @@ BEFORE_FIRST_STEP = -1
 
 
 class LayoutTrace(msgspec.Struct, frozen=True):
-    """Every event of one layout, by rank. A rank that said nothing is not in it. Made by `build_trace`."""
+    """Every event of one layout, by rank. A rank without events is not in it. Made by `build_trace`."""
 
     plan: SmokePlan
     number: int

@@ -61,7 +61,12 @@ def measure_shm(arguments: dict) -> dict:  # type: ignore[type-arg]
 
 
 class SharedMemory(Fact, frozen=True):
-    """How large /dev/shm is where the job runs, and how much of it is free."""
+    """How large /dev/shm is where the job runs, and how much of it is free.
+
+    Raw output, as JSON::
+
+        {"there": true, "size": 67108864, "free": 67104768, "container": true}
+    """
 
     probe = ask(measure_shm, job=True)
 
@@ -142,7 +147,12 @@ class Segment(msgspec.Struct, frozen=True):
 
 
 class IdleSegments(Fact, frozen=True):
-    """Shared memory on the host that no process has open, mapped or attached, and that is older than ten minutes."""
+    """Shared memory on the host that no process has open, mapped or attached, and that is older than ten minutes.
+
+    Raw output, as JSON::
+
+        {"files": [{"path": "/dev/shm/torch_99_1", "bytes": 8192, "age": 7200}], "untold": 0, "sysv": "", "now": 1795251294.5}
+    """  # noqa: E501
 
     probe = ask(list_idle_segments, root=True, timeout=20)
 
@@ -180,7 +190,14 @@ def _unattached_segments(table: str, now: float) -> tuple[Segment, ...]:
 
 
 class HostMemory(Fact, frozen=True):
-    """The host's memory, in bytes."""
+    """The host's memory, in bytes.
+
+    Raw output, from ``/proc/meminfo``::
+
+        MemTotal:       24684096 kB
+        MemFree:        20000000 kB
+        MemAvailable:   24199000 kB
+    """
 
     probe = read("/proc/meminfo")
 

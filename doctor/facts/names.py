@@ -99,6 +99,11 @@ class HostNames(Fact, frozen=True):
     """What the host calls itself, and what that name and the fleet's names mean on it, where the job runs.
 
     Of a fleet of more than 128 names each host looks up 128, another part on each.
+
+    Raw output, as JSON::
+
+        {"own": "node1", "fleet": 2, "names": {"node1": {"addresses": ["10.0.0.1"]},
+         "node2": {"addresses": ["10.0.0.2"]}, "node3": {"error": "Name or service not known"}}}
     """
 
     probe = ask(resolve_names, job=True, timeout=12)

@@ -55,7 +55,12 @@ class InterfaceAddress(msgspec.Struct, frozen=True, array_like=True):
 
 
 class HostAddresses(Fact, frozen=True):
-    """Every address of the host's own interfaces, IPv4 and IPv6, where the job runs."""
+    """Every address of the host's own interfaces, IPv4 and IPv6, where the job runs.
+
+    Raw output, as JSON::
+
+        [["lo", "127.0.0.1", 8], ["eth0", "10.0.0.1", 24], ["eth0", "fe80::1", 64]]
+    """
 
     probe = ask(list_addresses, job=True)
     is_shared = False

@@ -140,7 +140,15 @@ class _FirewallDump(msgspec.Struct, frozen=True):
 
 
 class FirewallRules(Fact, frozen=True):
-    """All packet filter rules of a host, of nftables and of iptables, as its kernel holds them."""
+    r"""All packet filter rules of a host, of nftables and of iptables, as its kernel holds them.
+
+    Raw output, as JSON::
+
+        {"outputs": {"iptables-legacy": {"out":
+            "*filter\n:INPUT DROP [0:0]\n:FORWARD ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\n-A INPUT -i lo -j ACCEPT\nCOMMIT\n"}},
+         "tables": [], "legacy": {"ip": ["filter"], "ip6": []}, "bridges": [],
+         "error": "", "refused": false, "local": ["127.0.0.1"]}
+    """  # noqa: E501
 
     probe = ask(list_rules, root=True, timeout=40)
 

@@ -122,11 +122,15 @@ def validate_connection(connection: ConnectionOptions) -> None:
         raise UsageError(f"--within {connection.within!r}: {error}; expected a command in shell syntax") from None
 
 
-def ssh_options(connection: ConnectionOptions) -> SshOptions:
-    """How to log in; asks for the password if there is to be one. Raises: CommandError."""
+def ssh_options(connection: ConnectionOptions, verify: bool = True) -> SshOptions:
+    """How to log in; asks for the password if there is to be one.
+
+    ``verify``: the files that the options name must be there. Raises: CommandError.
+    """
+    from doctor.session.named_files import require_connection_files
     from doctor.transport.options import SshOptions
 
-    return SshOptions(
+    options = SshOptions(
         config=connection.ssh_config,
         user=connection.user,
         port=connection.port,
@@ -135,6 +139,9 @@ def ssh_options(connection: ConnectionOptions) -> SshOptions:
         accept_new=connection.accept_new,
         password=_password() if connection.ask_pass else "",
     )
+    if verify:
+        require_connection_files(options)
+    return options
 
 
 def _password() -> str:

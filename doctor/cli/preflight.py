@@ -124,7 +124,7 @@ def _preflight_options(
     tier = bounds.tier or ("quick" if prolog else "standard")
     return PreflightOptions(
         hosts=hosts.selection,
-        ssh=ssh_options(connection),
+        ssh=ssh_options(connection, verify=False),  # in the run, which has its line to print
         transport=connection.transport,
         within=connection.within,
         sudo=sudo,

@@ -74,9 +74,7 @@ def test_a_verdict_that_stands_is_what_the_deadline_and_a_signal_print_and_only_
     assert json.loads((tmp_path / "report.json").read_text())["exit"] == Exit.NOTHING
 
 
-def test_a_report_that_hangs_at_the_deadline_leaves_the_line(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_report_that_hangs_at_the_deadline_leaves_the_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     flight = preflight(tmp_path)
     flight.progress.update(inventory=Inventory(("n1",), "1 host"), examination=examined().examination)
     assert flight.finish_without_files() == Exit.UNKNOWN

@@ -276,3 +276,45 @@ class TestSavedRuns:
     def test_a_fact_that_was_not_asked_for_is_unknown(self, site: Any, tmp_path: Path) -> None:
         doctor("check", "--save", str(tmp_path / "run"), "--select", "host-unreachable")
         assert doctor("check", "--from", str(tmp_path / "run"), *site("echo yes")).returncode == 12
+
+
+def test_a_dead_budget_is_unknown_and_says_so(site: Any) -> None:
+    done = doctor("check", "--json", "--budget", "0.8", *site("sleep 1000"))
+    assert done.returncode == 12
+    assert json.loads(done.stdout)["outcomes"][-1]["status"] == "unknown"
+
+
+def test_list_and_explain_speak_of_every_check(site: Any) -> None:
+    names = [one["name"] for one in json.loads(doctor("list", "--json").stdout)["checks"]]
+    listing = doctor("list").stdout.decode()
+    assert all(name in listing for name in names)
+    page = doctor("explain", "host-unreachable").stdout.decode()
+    assert "Why it matters" in page
+
+
+def test_explain_shows_every_command_that_runs_on_the_hosts(site: Any) -> None:
+    folder = site("echo yes | tr a-z A-Z")[1]
+    page = doctor("explain", "our-rule", "--checks", folder).stdout.decode()
+    assert "echo yes | tr a-z A-Z" in page
+
+
+def test_a_signal_ends_it_even_where_something_hangs() -> None:
+    """A signal can fall between two moments that belong together, and leave a lock locked for ever."""
+    program = """
+import os, signal, threading
+from doctor.cli import main as cli
+from doctor.engine import interrupts
+interrupts.SHUTDOWN_SECONDS = 1
+interrupts.raise_on_stop()
+lock = threading.Lock()
+def run():
+    lock.acquire()
+    try:
+        os.kill(os.getpid(), signal.SIGTERM)
+        signal.pause()
+    except SystemExit:
+        lock.acquire()
+cli.run_guarded(run)
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, timeout=30, capture_output=True)
+    assert done.returncode == 143

@@ -26,8 +26,9 @@ def host_name_ambiguous(names: PerHost[HostNames]) -> Iterator[Finding]:
     meanings: dict[str, dict[str, frozenset[str]]] = defaultdict(dict)
     for host, host_names in names.items():
         for name, meaning in host_names.names.items():
-            if meaning.non_loopback:
-                meanings[name][host] = frozenset(meaning.non_loopback)
+            addresses = meaning.non_loopback
+            if addresses:
+                meanings[name][host] = frozenset(addresses)
     for name, by_host in sorted(meanings.items()):
         count = Counter(by_host.values())
         most = max(count.values())

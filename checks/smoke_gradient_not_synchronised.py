@@ -21,7 +21,10 @@ def smoke_gradient_not_synchronised(run: SmokeRun, training: PerHost[SmokeTraini
     and link errors on {host}.
 
     ## Source
-    Every rank reports the norm of its gradient before the reduction, and norm and digest after it. An all-reduce gives
-    all members the same bits.
+    Every rank reports the norm of its gradient before the reduction, norm and digest after it, and how far it is from
+    the reference run's gradient, which every rank has computed alone: so the wrong ranks are known even where they are
+    the majority. An all-reduce gives all members the same bits; where the reference run was shorter than the training,
+    hosts that differ from most others are named, and both sides of two. This verdict can be wrong for an error below
+    1e-4 of the gradient's norm on most hosts.
     """
     yield from findings("smoke-gradient-not-synchronised", run, training)

@@ -29,10 +29,10 @@ def smoke_native_differs(
     Same rows, same start and same optimizer as the reference run; losses compared at 1e-4 relative. On gloo all of them
     agree with it to 2e-7.
     """
-    twin = majority_reference(training)
-    if twin is None:
+    reference = majority_reference(training)
+    if reference is None:
         raise Unreadable("no rank reported its reference run")
-    wrong = list(native_deviations(run.plan, native, twin))
+    wrong = list(native_deviations(run.plan, native, reference))
     causes = analyze_training(run.plan, training).causes
     if wrong and causes:
         raise Unreadable(f"{causes[0].check} explains that wrappers differ", causes[0].check)

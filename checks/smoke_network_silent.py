@@ -22,9 +22,12 @@ def smoke_network_silent(run: SmokeRun, started: PerHost[SmokeStart] | None) -> 
     GLOO_SOCKET_IFNAME.
 
     ## Source
-    All members entered and none came out for longer than ten times the longest normal transfer and at least 1.5 s;
-    or half a second, if the kernel's counters show that a waiting rank's socket sends the same bytes again. Then
-    every host connects to every other: where that fails for all pairs of a host, the host is named, else the pair.
+    All members entered and none came out for longer than ten times the longest normal transfer and at least 1.5 s; or
+    half a second, if the kernel's counters show that a waiting rank's socket sends the same bytes again. Time in which
+    connections of the waiting ranks carry bytes does not count: slow is not silent. Then every host connects to every
+    other: where that fails for all pairs of a host, the host is named, else the pair. Where no socket and no new
+    connection shows a broken link, no host is named. This verdict can be wrong where a link is cut for seconds only: a
+    job waits longer than this run does.
     """
     yield from failure_findings(
         run,

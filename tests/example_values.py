@@ -45,7 +45,7 @@ def findings_of_tests(names: set[str]) -> dict[str, list[Finding]]:
         if frame is not None:
             findings.setdefault(Path(frame.f_code.co_filename).stem.replace("_", "-"), []).append(finding)
 
-    Finding.__init__ = recorded  # type: ignore[method-assign]
+    Finding.__init__ = recorded  # type: ignore[method-assign, assignment]
     try:
         files = [CHECK_TESTS / f"test_{name.replace('-', '_')}.py" for name in sorted(names)]
         pytest.main(["-q", "-n0", "-p", "no:cacheprovider", *map(str, files)])

@@ -35,7 +35,7 @@ def run_of(
         "version": __version__,
         **more,
     }
-    return Run(SCHEMA, hosts={name: HostRecord(visit, outputs)}, **fields)  # type: ignore[arg-type]
+    return Run(SCHEMA, hosts={name: HostRecord(visit, outputs)}, **fields)
 
 
 def line(run: Run) -> bytes:

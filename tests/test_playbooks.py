@@ -238,7 +238,7 @@ def test_what_is_no_text_is_refused(tmp_path: Path) -> None:
     with pytest.raises(PlaybookError, match="is not UTF-8 text"):
         read_playbook(path, KNOWN)
     path.write_bytes(b"#" * (MAX_BYTES + 1))
-    with pytest.raises(PlaybookError, match="is longer than"):
+    with pytest.raises(PlaybookError, match="is larger than"):
         read_playbook(path, KNOWN)
     assert refusal(tmp_path, GOOD + "x = \n")[0] == 25
     assert "not TOML" in refusal(tmp_path, "a = " + "[" * 5000)[1]

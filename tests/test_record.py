@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -21,6 +23,9 @@ from doctor.engine.record import SCHEMA, BadRun, HostRecord, Run, load_run, reda
         ("https://me:pw@example.org/x", "https://me:[hidden]@example.org/x"),
         ("Authorization: Bearer abc.def", "Authorization: Bearer [hidden]"),
         ("mysql --password hunter2", "mysql --password [hidden]"),
+        ("x.--auth-token abc.def;ls", "x.--auth-token [hidden];ls"),
+        ("9http://me:pw@example.org/x", "9http://me:[hidden]@example.org/x"),
+        ('"aws.secret_key" : "a b" c', '"aws.secret_key" : [hidden] c'),
     ],
 )
 def test_what_looks_like_a_secret_is_hidden(said: str, kept: str) -> None:
@@ -39,6 +44,19 @@ def test_what_looks_like_a_secret_is_hidden(said: str, kept: str) -> None:
 )
 def test_what_the_checks_read_is_left_alone(said: str) -> None:
     assert redact(said) == said
+
+
+@pytest.mark.parametrize("word", ["token", "a", "a.", "token=", "--token ", "://a:", "http:", '"', 'token"', "'x': "])
+def test_the_time_to_redact_grows_with_the_text_alone(word: str) -> None:
+    began = time.thread_time()
+    for tail in ("", "=", "=x", '="', "\0"):
+        redact(word * ((1 << 18) // len(word)) + tail)
+    assert time.thread_time() - began < 4
+
+
+def test_json_too_deep_to_redact_by_value_is_redacted_as_text() -> None:
+    text = "[" * 3000 + '"token=abc"' + "]" * 3000
+    assert "abc" not in redact_run(run_of(One=Output(out=text))).hosts["a"].outputs["One"][""].out
 
 
 def run_of(**outputs: Output) -> Run:

@@ -107,7 +107,7 @@ class TestWhatIsRefused:
             found(places, places["here"].parent)
 
     @pytest.mark.parametrize(
-        ("data", "said"), [(b"\xff", "is not UTF-8 text"), (b"#" * (MAX_BYTES + 1), "is longer than")]
+        ("data", "said"), [(b"\xff", "is not UTF-8 text"), (b"#" * (MAX_BYTES + 1), "is larger than")]
     )
     def test_what_is_no_text_of_bearable_length(self, places: dict[str, Path], data: bytes, said: str) -> None:
         places["named"].write_bytes(data)

@@ -8,15 +8,15 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
 
 from doctor.engine.areas import by_area
-from doctor.engine.catalog import check_files
+from doctor.engine.bundled import bundled_check_paths
 from doctor.report.layout.columns import columns_line, terminal_columns
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from doctor.cli.search import SearchText
 
 _DECLARATION = re.compile(
@@ -27,32 +27,55 @@ _DECLARATION = re.compile(
 )
 
 
-class CheckListEntry(NamedTuple):
-    """One line of the list."""
+class CheckListEntry:
+    """One line of the list. A plain class: importing typing or dataclasses would take longer than the list itself."""
 
-    name: str
-    severity: str
-    area: str
-    claim: str
+    __slots__ = ("area", "claim", "name", "severity")
+
+    def __init__(self, name: str, severity: str, area: str, claim: str) -> None:
+        self.name, self.severity, self.area, self.claim = name, severity, area, claim
+
+    def fields(self) -> tuple[str, str, str, str]:
+        """Name, severity, area, claim."""
+        return self.name, self.severity, self.area, self.claim
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, CheckListEntry) and self.fields() == other.fields()
+
+    def __hash__(self) -> int:
+        return hash(self.fields())
+
+    def __repr__(self) -> str:
+        return f"CheckListEntry{self.fields()}"
 
 
-def read_list_entry(path: Path) -> CheckListEntry:
+def _read(path: str | os.PathLike[str]) -> tuple[str, str]:
+    """The name of a check's function, and the text of its file."""
+    with open(path, encoding="utf-8") as file:
+        return os.path.splitext(os.path.basename(path))[0], file.read()
+
+
+def read_list_entry(path: str | os.PathLike[str]) -> CheckListEntry:
     """A check's line. Raises: `doctor.engine.check.BadCheck`."""
-    match = _DECLARATION.search(path.read_text("utf-8"))
-    if match and match["name"] == path.stem:
-        return CheckListEntry(path.stem.replace("_", "-"), match["severity"].lower(), match["area"], match["claim"])
+    name, text = _read(path)
+    match = _DECLARATION.search(text)
+    if match and match["name"] == name:
+        return CheckListEntry(name.replace("_", "-"), match["severity"].lower(), match["area"], match["claim"])
+    from pathlib import Path
+
     from doctor.engine.catalog import load_check
 
-    check = load_check(path, "doctor.listed")
+    check = load_check(Path(path), "doctor.listed")
     return CheckListEntry(check.name, check.severity.value, check.area, check.claim)
 
 
-def read_search_text(path: Path) -> SearchText[CheckListEntry]:
+def read_search_text(path: str | os.PathLike[str]) -> SearchText[CheckListEntry]:
     """What a search reads of a check: its line and its page, off the file. Raises: `doctor.engine.check.BadCheck`."""
     from doctor.cli.search import SearchText
 
     entry = read_list_entry(path)
-    _, _, rest = path.read_text("utf-8").partition(f"def {path.stem}(")
+    name, text = _read(path)
+    _, _, rest = text.partition(f"def {name}(")
     page = rest.split('"""', 2)[1:2]
     return SearchText(entry, entry.name, f"{entry.claim} {entry.area}", "".join(page))
 
@@ -64,10 +87,10 @@ def check_list(words: Sequence[str] = ()) -> str:
     """
     columns = terminal_columns(sys.stdout, os.environ)
     if not words:
-        return format_check_list([read_list_entry(path) for path, _ in check_files()], columns)
+        return format_check_list([read_list_entry(path) for path in bundled_check_paths()], columns)
     from doctor.cli.search import search
 
-    return format_matches(search(words, [read_search_text(path) for path, _ in check_files()], "check"), columns)
+    return format_matches(search(words, [read_search_text(path) for path in bundled_check_paths()], "check"), columns)
 
 
 def format_check_list(entries: Sequence[CheckListEntry], columns: int = 0) -> str:

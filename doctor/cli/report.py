@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from doctor.engine.result import Report
     from doctor.report.diff.compare import ReportDifference
 
-MAX_FILE_BYTES = 1 << 30
-"""Largest input file, in bytes."""
 DIFF_FORMATS = ("human", "plain", "json", "md")
 """Formats for --diff."""
 
@@ -103,13 +101,19 @@ def _read(path: Path, catalog: list[Check], output: OutputOptions) -> _LoadedRep
 
 
 def _bytes(path: Path, name: str) -> bytes:
+    import sys
+
+    from doctor.engine.bounded_read import read_bounded
+    from doctor.engine.record import MAX_RUN_BYTES
+
     try:
-        with open(0 if str(path) == "-" else path, "rb", closefd=str(path) != "-") as file:
-            data = file.read(MAX_FILE_BYTES + 1)
+        if str(path) != "-":
+            return read_bounded(path, MAX_RUN_BYTES)
+        data: bytes = sys.stdin.buffer.read(MAX_RUN_BYTES + 1)
     except OSError as error:
         raise InputError(f"{name}: {error.strerror}; expected a saved run or a report") from None
-    if len(data) > MAX_FILE_BYTES:
-        raise InputError(f"{name}: larger than {MAX_FILE_BYTES >> 30} GiB; expected a saved run or a report")
+    if len(data) > MAX_RUN_BYTES:
+        raise InputError(f"{name}: is larger than {MAX_RUN_BYTES >> 20} MiB; expected a saved run or a report")
     return data
 
 

@@ -1,29 +1,32 @@
-"""Atomic writes of files."""
+"""The one way in which a file that the user named is written: at once or not at all, and through nobody else's link."""
 
 from __future__ import annotations
 
+import errno
 import os
+import select
 import stat
 import tempfile
+import time
 from contextlib import suppress
 from pathlib import Path
+
+MAX_LINKS = 40
+STALLED_SECONDS = 2.0
+"""Seconds without progress after which the reader of a pipe counts as gone."""
 
 
 def write_atomic(path: str | os.PathLike[str], data: bytes, mode: int = 0o600) -> None:
     """Puts ``data`` at ``path`` in one step: who reads meanwhile finds what was there before, and a full disk changes
-    nothing. What is no plain file (``/dev/stderr``, a pipe, ``/dev/termination-log``) is written into as it is.
+    nothing. What is no plain file (``/dev/stderr``, a pipe, ``/dev/termination-log``) is written into as it is, and
+    for as long as its reader reads. A link or pipe that another user made is replaced, not followed.
 
     Raises: OSError.
     """
-    target = Path(path)
-    with suppress(FileNotFoundError):
-        if not stat.S_ISREG(target.stat().st_mode) or os.path.ismount(target):
-            with open(target, "wb", buffering=0) as file:
-                file.write(data)
-            return
-    if target.is_symlink():
-        target = target.resolve()
-    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+    target = _follow_own_links(Path(path))
+    if _is_stream(target):
+        return _write_stream(target, data)
+    handle, name = tempfile.mkstemp(prefix=f".{target.name[:100]}.", dir=target.parent)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
@@ -31,7 +34,113 @@ def write_atomic(path: str | os.PathLike[str], data: bytes, mode: int = 0o600) -
             os.fsync(file.fileno())
             os.fchmod(file.fileno(), mode)
         os.replace(name, target)
-    except BaseException:
+    except BaseException as error:
         with suppress(OSError):
             os.unlink(name)
+        if not (isinstance(error, OSError) and error.errno == errno.EBUSY):
+            raise
+        _write_stream(target, data)  # A file of this file system that is mounted on another of it.
+    return None
+
+
+def _write_stream(target: Path, data: bytes) -> None:
+    handle = _open_stream(target)
+    try:
+        _write_all(handle, data)
+    finally:
+        os.close(handle)
+
+
+class GrowingFile:
+    """A file that is written piece by piece during a run. Raises: OSError, here and from `write`."""
+
+    def __init__(self, path: str, mode: int = 0o600) -> None:
+        target = _follow_own_links(Path(path))
+        if _is_stream(target):
+            self._handle = _open_stream(target)
+            return
+        with suppress(FileNotFoundError):
+            status = target.lstat()
+            # Another name of somebody's file, or a link: it goes, and what it stands for stays.
+            if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1 or status.st_uid != os.geteuid():
+                target.unlink()
+        self._handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+        os.ftruncate(self._handle, 0)
+
+    def write(self, data: bytes) -> None:
+        _write_all(self._handle, data)
+
+
+def _follow_own_links(path: Path) -> Path:
+    """Where the links lead that we or root made, and nobody else may replace. Raises: OSError for a folder behind
+    another user's link.
+    """
+    for _ in range(MAX_LINKS):
+        _check_folders(path.parent)
+        if _is_kernel_link(path) or not path.is_symlink() or not _is_ours(path):
+            return path
+        path = path.parent / path.readlink()
+    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
+
+
+def _check_folders(folder: Path) -> None:
+    """Raises: OSError where one of the folders on the way is another user's link."""
+    for part in (folder, *folder.parents):
+        owner = part.lstat().st_uid
+        if owner not in (0, os.geteuid()) and part.is_symlink():
+            raise OSError(errno.ELOOP, f"{part} is a link of user {owner}; expected a folder", str(part))
+
+
+def _is_kernel_link(path: Path) -> bool:
+    """One of ``/proc/self/fd``: it leads to what is open already, whatever its text says."""
+    return os.path.realpath(path.parent).startswith("/proc/")
+
+
+def _is_ours(path: Path) -> bool:
+    """We or root made it, and nobody else may put another in its place."""
+    trusted, folder = (0, os.geteuid()), path.parent.stat()
+    others_write = folder.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not folder.st_mode & stat.S_ISVTX
+    return path.lstat().st_uid in trusted and folder.st_uid in trusted and not others_write
+
+
+def _is_stream(target: Path) -> bool:
+    """Whether it is written into as it is: no plain file, or one that is mounted and cannot be replaced."""
+    if _is_kernel_link(target):
+        return True
+    try:
+        status = target.lstat()
+    except FileNotFoundError:
+        return False
+    if stat.S_ISLNK(status.st_mode):
+        return False
+    if stat.S_ISREG(status.st_mode):
+        return os.path.ismount(target)
+    return stat.S_ISDIR(status.st_mode) or status.st_uid in (0, os.geteuid())
+
+
+def _open_stream(target: Path) -> int:
+    """Raises: OSError; a pipe that nobody reads is one."""
+    flags = os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+    flags |= 0 if _is_kernel_link(target) else os.O_NOFOLLOW
+    try:
+        handle = os.open(target, flags)
+    except OSError as error:
+        if error.errno == errno.ENXIO:
+            raise OSError(errno.ENXIO, "is a pipe that nobody reads", str(target)) from None
         raise
+    if stat.S_ISREG(os.fstat(handle).st_mode):
+        os.ftruncate(handle, 0)
+    return handle
+
+
+def _write_all(handle: int, data: bytes) -> None:
+    """Raises: OSError, also where the reader of a pipe has read nothing for a while."""
+    poll, remaining, last = select.poll(), memoryview(data), time.monotonic()
+    poll.register(handle, select.POLLOUT)
+    while remaining:
+        try:
+            remaining, last = remaining[os.write(handle, remaining) :], time.monotonic()
+        except BlockingIOError:
+            poll.poll(100)
+            if time.monotonic() - last > STALLED_SECONDS:
+                raise OSError(errno.ETIMEDOUT, f"nothing was read from it for {STALLED_SECONDS:g} s") from None

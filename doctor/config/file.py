@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from doctor.engine.bounded_read import read_bounded
 from doctor.hosts.nodeset import printable_excerpt, quote
 
 FILE_NAME = "doctor.toml"
@@ -77,18 +78,11 @@ def _load(path: Path, discovered: bool) -> ConfigFile:
 
 
 def _read_text(path: Path, name: str, discovered: bool) -> str:
-    # A pipe that nobody writes to must not hold up a job.
-    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(handle, "rb") as file:
-        status = os.fstat(handle)
-        if not stat.S_ISREG(status.st_mode) and str(path) != os.devnull:
-            raise ConfigError(f"{name}: is not a regular file; expected settings, or {os.devnull} for none")
+    def check(status: os.stat_result) -> None:
         if discovered:
             _check_trusted(status, name)
-        data = file.read(MAX_BYTES + 1)
-    if len(data) > MAX_BYTES:
-        raise ConfigError(f"{name}: is longer than {MAX_BYTES} bytes; expected settings")
-    return data.decode("utf-8")
+
+    return read_bounded(path, MAX_BYTES, check).decode("utf-8")
 
 
 def _check_trusted(status: os.stat_result, name: str) -> None:

@@ -39,7 +39,7 @@ class Waiver(msgspec.Struct, frozen=True):
     until: date
 
     def covers(self, finding: Finding) -> bool:
-        """All that the finding blames is waived."""
+        """Every host and value of the finding is waived."""
         return not self.hosts or (bool(finding.hosts) and canonical_hosts(finding.hosts) <= self.hosts)
 
     def __str__(self) -> str:
@@ -67,7 +67,7 @@ def parse_waivers(text: str, path: str, known_checks: Collection[str]) -> Waiver
 
 
 class _WaiverTable:
-    """One ``[[waive]]``; ``location`` says which in messages."""
+    """One ``[[waive]]``; ``location`` identifies it in messages."""
 
     def __init__(self, table: Mapping[str, Any], place: str, known_checks: Collection[str]) -> None:
         self.table, self.location, self.known_checks = table, place, known_checks

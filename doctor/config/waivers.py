@@ -1,4 +1,4 @@
-"""Waivers: findings that a site puts up with, for a reason and until a day: shown and counted, and no failure.
+"""Waivers: findings that a site accepts, for a reason and until a day: shown and counted, and no failure.
 
 A finding is waived only when all hosts that it blames are: it is one statement, of all of them. What blames no host is
 waived for every host or not at all. What is unknown cannot be waived: not known is never healthy.

@@ -2,8 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Protocol, TypeVar
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from typing import Protocol, TypeVar
+
+    class HasArea(Protocol):
+        """A check, or its line in the list."""
+
+        @property
+        def name(self) -> str: ...
+        @property
+        def area(self) -> str: ...
+
+    HasAreaT = TypeVar("HasAreaT", bound=HasArea)
 
 AREAS = (
     "connectivity",
@@ -18,18 +30,6 @@ AREAS = (
     "smoke",
     "site",
 )
-
-
-class HasArea(Protocol):
-    """A check, or its line in the list."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def area(self) -> str: ...
-
-
-HasAreaT = TypeVar("HasAreaT", bound=HasArea)
 
 
 def by_area(checks: Iterable[HasAreaT]) -> Iterator[tuple[str, list[HasAreaT]]]:

@@ -8,25 +8,20 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from doctor.engine.areas import HasArea, HasAreaT
+from doctor.engine.bundled import bundled_path
 
 if TYPE_CHECKING:
+    from doctor.engine.areas import HasArea, HasAreaT
     from doctor.engine.check import Check
-
-PACKAGE_FOLDER = Path(__file__).resolve().parents[1]
 
 
 def bundled_folder(folder: str) -> Path:
-    """Where ``load_checks`` or ``playbooks`` of this program lie: inside the package, or beside it in a clone.
-
-    The current directory and ``sys.path`` play no part: a repository's own ``checks/`` is never taken for ours.
-    """
-    installed = PACKAGE_FOLDER / folder
-    return installed if installed.is_dir() else PACKAGE_FOLDER.parent / folder
+    """Where ``checks`` or ``playbooks`` of this program lie (`bundled_path`)."""
+    return Path(bundled_path(folder))
 
 
 def load_check(path: Path, package: str = "doctor.checks") -> Check:
-    """The check in one file. Raises: BadCheck when the file does not hold the check that its name says."""
+    """The check in one file. Raises: BadCheck when the file does not hold the check of its name."""
     stem = path.stem
     name = f"{package}.{stem}"
     from doctor.engine.check import BadCheck, Check

@@ -1,4 +1,4 @@
-"""``@check``: the signature says which facts a check needs, the docstring is its page."""
+"""``@check``: the signature lists the facts that a check needs, the docstring is its page."""
 
 from __future__ import annotations
 

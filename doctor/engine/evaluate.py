@@ -3,34 +3,56 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from doctor.engine.check import Check, Need, Skip
-from doctor.engine.fact import Absent, Fact, PerHost, ProbeAnswer, Unreadable, not_reached
+from doctor.engine.fact import Absent, Fact, Output, PerHost, ProbeAnswer, Unreadable, not_reached
 from doctor.engine.record import HostRecord
 from doctor.engine.result import Finding, Outcome, Reason
 from doctor.engine.sanitize import strip_control_chars
 
 
 class FactCache:
-    """Every fact of every host, read once."""
+    """Every fact of every host, read once; of hosts that answered alike, once for all of them."""
 
     def __init__(self, records: Mapping[str, HostRecord]) -> None:
         self.records = records
-        self._values: dict[tuple[str, type[Fact]], Fact | Absent] = {}
+        self._values: dict[type[Fact], dict[str, Fact | Absent]] = {}
+        self._by_answer: dict[tuple[type[Fact], object], Fact | Absent] = {}
+        self._fleets: dict[type[Fact], PerHost[Any]] = {}
 
     def get(self, host: str, fact: type[Fact]) -> Fact | Absent:
         """The fact's value, or why there is none."""
-        key = (host, fact)
-        if key not in self._values:
-            self._values[key] = read_fact(self.records[host], fact)
-        return self._values[key]
+        values = self._values.setdefault(fact, {})
+        if host not in values:
+            values[host] = self._read(host, fact)
+        return values[host]
+
+    def _read(self, host: str, fact: type[Fact]) -> Fact | Absent:
+        record = self.records[host]
+        outputs = record.outputs.get(fact.__name__)
+        if outputs is None and fact.needs and not record.visit.failure and fact.probe.kind not in ("visit", "smoke"):
+            return _not_planned_reason(fact, (self.get(host, need) for need in fact.needs))
+        if not outputs or record.visit.failure or not fact.is_shared or fact.probe.kind in ("visit", "smoke"):
+            return read_fact(record, fact)
+        key = (fact, tuple((name, *_answer(output)) for name, output in outputs.items()))
+        if key not in self._by_answer:
+            self._by_answer[key] = read_fact(record, fact)
+        return self._by_answer[key]
 
     def fleet(self, fact: type[Fact]) -> PerHost[Any]:
-        """The fact of every host that it could be read on."""
-        values = {host: self.get(host, fact) for host in self.records}
-        return PerHost({host: value for host, value in values.items() if isinstance(value, Fact)})
+        """The fact of every host that it could be read on: always the same object."""
+        if fact not in self._fleets:
+            values = {host: self.get(host, fact) for host in self.records}
+            self._fleets[fact] = PerHost({host: value for host, value in values.items() if isinstance(value, Fact)})
+        return self._fleets[fact]
+
+
+def _answer(output: Output) -> tuple[object, ...]:
+    """What a fact is read from: how long a command took is no part of it, but for one that did not end."""
+    seconds = output.seconds if output.ended == "timeout" else 0
+    return output.ended, output.code, output.out, output.err, output.cut, seconds
 
 
 def read_fact(record: HostRecord, fact: type[Fact]) -> Fact | Absent:
@@ -53,13 +75,13 @@ def _require_answer(record: HostRecord, fact: type[Fact]) -> None:
         if fact.probe.kind == "smoke":
             raise Absent("no smoke run; run doctor smoke for one")
         if fact.needs:
-            raise _not_planned_reason(record, fact)
+            raise _not_planned_reason(fact, (read_fact(record, need) for need in fact.needs))
         raise Unreadable("was not collected in this run")
 
 
-def _not_planned_reason(record: HostRecord, fact: type[Fact]) -> Absent:
+def _not_planned_reason(fact: type[Fact], needed: Iterable[Fact | Absent]) -> Absent:
     """Why a host has no probe in the second round: its input could not be read, or there was nothing to test."""
-    reasons = [reason for need in fact.needs if isinstance(reason := read_fact(record, need), Absent)]
+    reasons = [reason for reason in needed if isinstance(reason, Absent)]
     reasons.sort(key=lambda why: not isinstance(why, Unreadable))
     return reasons[0] if reasons else Absent(fact.not_planned_reason)
 
@@ -174,9 +196,12 @@ def _fleet_arguments(
             if not hosts:
                 outcome.skipped[""] = "no host was checked"
             return False
-        arguments[need.parameter] = PerHost(values) if values else None
+        complete = len(hosts) == len(fact_cache.records)
+        fleet = fact_cache.fleet(need.type) if complete else PerHost(values)
+        arguments[need.parameter] = fleet if values else None
         if not check.per_host:
-            outcome.evaluated_hosts = [host for host in hosts if host in values or host in outcome.evaluated_hosts]
+            evaluated = {*values, *outcome.evaluated_hosts}
+            outcome.evaluated_hosts = [host for host in hosts if host in evaluated]
     return True
 
 

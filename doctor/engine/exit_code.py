@@ -12,7 +12,7 @@ FailOn = Literal["error", "warning"]
 
 
 class Exit(enum.IntEnum):
-    """Every way in which the program ends. 1 is no verdict: Python and the shell use it for accidents."""
+    """Every exit code of the program. 1 is no verdict: Python and the shell use it for accidents."""
 
     HEALTHY = 0
     """Everything that applies was checked, and no error was found. There may be warnings, without ``--strict``."""

@@ -228,7 +228,9 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True):
 
     probe: ClassVar[Probe]
     needs: ClassVar[tuple[type[Fact], ...]] = ()
-    """Facts of the first round that `plan` needs: this fact is asked in a second round."""
+    """Facts of the first round that `plan` needs: this fact is collected in a second round."""
+    is_shared: ClassVar[bool] = True
+    """Hosts that answered alike have one object in common. False where a host is recognised by its object."""
     not_planned_reason: ClassVar[str] = "no other host to test against"
     """Why a host gets no probe in the second round although everything that `plan` needs could be read."""
 
@@ -242,7 +244,7 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def plan(cls, fleet_facts: Mapping[type[Fact], PerHost[Any]]) -> Mapping[str, Any]:
-        """What each host is given in the second round, under the fact's name. A host not named is not asked.
+        """The arguments of each host in the second round, under the fact's name. A host not named is left out.
 
         ``fleet_facts`` holds each fact of `needs`, of the hosts that it could be read on.
         """

@@ -99,7 +99,7 @@ def _end_preflight(argv: list[str], number: int) -> None:
 
 
 def remove_old(path: str) -> None:
-    """Removes a regular file that an earlier run has written, so that nobody reads it as this run's."""
+    """Removes a regular file that an earlier run has written, so that it is not read as this run's."""
     try:
         if os.path.isfile(path) and not os.path.islink(path) and not os.path.ismount(path):
             os.unlink(path)

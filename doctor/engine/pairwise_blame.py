@@ -1,4 +1,4 @@
-"""Who is to blame for failures between pairs: the fewest ends that explain them all."""
+"""The culprits of failures between pairs: the fewest ends that explain them all."""
 
 from __future__ import annotations
 

@@ -11,6 +11,8 @@ from doctor.engine.fact import Output, Visit
 from doctor.engine.job_input import LaunchOptions, ProbeInputs, SavedRankTable
 
 SCHEMA = "doctor.run/1"
+MAX_RUN_BYTES = 1 << 30
+"""Bytes of a saved run. 10,000 hosts with eight NPUs each need about half of it."""
 
 
 class HostRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -46,14 +48,15 @@ class Run(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 _WORD = r"pass(?:word|wd|phrase)|secret|token|api[_-]?key|access[_-]?key|credential"
 _VALUE = r"""(?:"[^"\n]*"|'[^'\n]*'|[^\s"',;&|]+)"""
-# `key=value`, `key: value`, and `--key value`; a bare word before another is no assignment.
+# `key=value`, `key: value`, and `--key value`; a bare word before another is no assignment. A key begins where a run of
+# its letters begins, so that each run is read once: what a host prints may be one run of megabytes.
 _SECRET = re.compile(
     rf"""(?ix)
-    (?P<key> ["']?[\w.-]*(?:{_WORD})[\w.-]*["']?[ \t]*[=:][ \t]* | --?[\w-]*(?:{_WORD})[\w-]*[ \t]+ )
+    (?P<key> (?<![\w.-]) (?=[\w.-]*?(?:{_WORD})) (?: [\w.-]+["']?[ \t]*[=:][ \t]* | [\w.]*-[\w.-]*[ \t]+ ) )
     {_VALUE}
     """
 )
-_URL_SECRET = re.compile(r"(?i)(\b[a-z][a-z0-9+.-]*://[^/\s:@]*:)[^@\s/]+@")
+_URL_SECRET = re.compile(r"(://[^/\s:@]*:)[^@\s/]+@")
 _AUTHORIZATION = re.compile(r"(?i)(\bauthorization:\s*(?:bearer|basic)\s+)\S+")
 HIDDEN = "[hidden]"
 
@@ -92,7 +95,7 @@ def _redact_text(text: str) -> str:
         return hidden
     try:
         return msgspec.json.encode(_redact_decoded(msgspec.json.decode(text))).decode()
-    except (msgspec.DecodeError, UnicodeError):
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
         return hidden
 
 

@@ -52,7 +52,7 @@ class Finding:
         self.values: dict[str, Any] = values
 
     def with_host(self, host: str) -> Finding:
-        """The same finding, blamed on ``host`` when it names none itself."""
+        """The same finding, with ``host`` as its host when it names none itself."""
         return self if self.hosts else Finding(self.template, hosts=(host,), **self.values)
 
     def __eq__(self, other: object) -> bool:

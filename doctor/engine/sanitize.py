@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 
 _ESCAPES = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)?|[@-Z\\-_])")
 
@@ -17,8 +16,16 @@ def strip_control_chars(text: str | bytes, limit: int = 200) -> str:
     if isinstance(text, bytes):
         text = text[: limit * 8].decode("utf-8", "replace")
     text = _ESCAPES.sub(" ", text[: limit * 8])
-    cleaned = "".join(" " if unicodedata.category(letter)[0] in "CZ" else letter for letter in text).strip()
-    return " ".join((cleaned if len(cleaned) <= limit else cleaned[: limit - 1] + "…").split())
+    # Word by word: nearly every word is printable, and a host may send many megabytes of them.
+    cleaned = " ".join(word if word.isprintable() else _spaced(word) for word in text.split()).strip()
+    if len(cleaned) > limit:
+        cleaned = cleaned[: limit - 1] + "…"
+    return cleaned if cleaned.isprintable() and "  " not in cleaned else " ".join(cleaned.split())
+
+
+def _spaced(word: str) -> str:
+    """``word`` with a space for each character that is not printable (categories C and Z of Unicode)."""
+    return "".join(letter if letter.isprintable() else " " for letter in word)
 
 
 def printable(text: str, limit: int = 200) -> str:

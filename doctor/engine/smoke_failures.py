@@ -24,13 +24,14 @@ FailureKind = Literal[
     "input",
     "network",
     "silent",
+    "unobserved",
     "budget",
 ]
 """Written out because types are read without running the program; a test holds it equal to the rows."""
 
 
 class FailureKindInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """What is said of one kind of failure."""
+    """The words and properties of one kind of failure."""
 
     name: FailureKind
     meaning: str
@@ -39,9 +40,9 @@ class FailureKindInfo(msgspec.Struct, frozen=True, kw_only=True):
     report_text: str
     """Stands in reports behind the ranks: ``rank 5 died``."""
     implies_stage: bool = False
-    """The kind says in which stage it was."""
+    """The kind implies its stage."""
     implies_text: bool = False
-    """The kind says all that the failure's text says."""
+    """The failure's text adds nothing to its kind."""
 
 
 _ROWS = (
@@ -123,9 +124,15 @@ _ROWS = (
     ),
     FailureKindInfo(
         name="silent",
-        meaning="the agent of a whole host sends nothing any more",
+        meaning="a whole host sends nothing any more, neither to the controller nor to its peers",
         check="smoke-host-silent",
         report_text="on a host that stopped reporting",
+    ),
+    FailureKindInfo(
+        name="unobserved",
+        meaning="the controller's connection to a host carries nothing, and the host may be sound",
+        check="smoke-host-unobserved",
+        report_text="on a host that the controller lost its connection to",
     ),
     FailureKindInfo(
         name="budget",

@@ -12,7 +12,7 @@ Backend = Literal["gloo", "nccl", "hccl"]
 
 
 class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What stopped a run: one cause, the ranks that are to blame, and those that only waited."""
+    """What stopped a run: one cause, the culprit ranks, and the ranks that only waited."""
 
     kind: FailureKind
     culprit_ranks: tuple[int, ...] = ()

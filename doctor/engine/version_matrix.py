@@ -51,7 +51,7 @@ def version_numbers(version: str) -> tuple[int, ...]:
 
 
 def in_version_range(version: str, first: str, last: str) -> bool:
-    """Whether a version lies in a range; a bound speaks only for as many parts as it has.
+    """Whether a version lies in a range; a bound is compared only in as many parts as it has.
 
     Raises: ValueError when one of them is not made of numbers.
     """

@@ -38,7 +38,7 @@ class Inventory(msgspec.Struct, frozen=True):
     source: str
     """In words: ``64 hosts from SLURM_JOB_NODELIST``."""
     slots: dict[str, int] = {}
-    """Ranks per host, where the source says so."""
+    """Ranks per host, where the source states them."""
     local: bool = False
     """Nothing was named: this host alone, without SSH."""
     notes: tuple[str, ...] = ()

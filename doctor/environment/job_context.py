@@ -86,7 +86,7 @@ class JobContext(msgspec.Struct, frozen=True, kw_only=True):
     hosts_error: str = ""
     """Why the job's list of hosts cannot be used."""
     slots: dict[str, int] = {}
-    """Ranks by host, where the source says so."""
+    """Ranks by host, where the source states them."""
     rank_table_path: str = ""
     rank_table_pending: bool = False
     """The table is not complete: see `doctor.environment.mounted_rank_table.wait_for_table`; detect again after it."""
@@ -105,7 +105,7 @@ class JobContext(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def leads_fleet(self) -> bool:
-        """Whether this is the one process that checks all hosts; also where no variable says which one it is."""
+        """Whether this is the one process that checks all hosts; also where no variable identifies it."""
         if self.started in ("once", "prolog"):
             return self.started == "once"
         number = self.rank if self.started == "ranks" else self.node_rank

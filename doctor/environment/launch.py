@@ -78,7 +78,7 @@ def contradictions(variables: EnvironmentVariables, launch: LaunchedRank) -> tup
 
 
 def complete_from_table(launch: LaunchedRank, table: MountedRankTable | None) -> LaunchedRank:
-    """With the numbers that the rank table knows and the launcher's variables do not."""
+    """With the numbers that the rank table has and the launcher's variables lack."""
     position = table.position(launch.rank) if table and launch.rank is not None else None
     if position is None:
         return launch

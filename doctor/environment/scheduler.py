@@ -12,7 +12,7 @@ from doctor.environment.variables import EnvironmentVariables
 
 
 class Allocation(msgspec.Struct, frozen=True, kw_only=True):
-    """A scheduler's job, as one of its processes sees it. None and empty: not known."""
+    """A scheduler's job, from the environment of one of its processes. None and empty: not known."""
 
     scheduler: JobScheduler
     job_id: str = ""
@@ -29,7 +29,7 @@ class Allocation(msgspec.Struct, frozen=True, kw_only=True):
     is_scheduler_process: bool = False
     """This process is MindSpore's scheduler, which is no rank."""
     host_variables: tuple[str, ...] = ()
-    """Variables with the names of a rank's, which speak of the host here."""
+    """Variables with the names of a rank's that describe the host here."""
     daemon_script: str = ""
     """``prolog`` or ``epilog``: the scheduler's daemon runs this process before or after the job."""
     restart: str = ""

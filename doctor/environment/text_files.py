@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
+
+from doctor.engine.bounded_read import read_bounded_text
 
 ReadFile = Callable[[str], str]
 """A file's text by its path. Raises: OSError, UnicodeDecodeError, ValueError."""
 
 
 def read_text_file(path: str) -> str:
-    """The file at ``path`` as UTF-8 text. Raises: OSError, UnicodeDecodeError."""
-    return Path(path).read_text("utf-8")
+    """The file at ``path`` as UTF-8 text, as `read_bounded` reads it. Raises: OSError, UnicodeDecodeError."""
+    return read_bounded_text(path)

@@ -69,7 +69,7 @@ _FIELDS = "index,name,uuid,driver_version,memory.total,ecc.errors.uncorrected.vo
 
 
 class GpuInventory(Fact, frozen=True):
-    """Every GPU that nvidia-smi sees, with its driver version and ECC errors."""
+    """Every GPU that nvidia-smi lists, with its driver version and ECC errors."""
 
     probe = run(f"nvidia-smi --query-gpu={_FIELDS} --format=csv,noheader,nounits", requires="nvidia-smi", timeout=30)
 

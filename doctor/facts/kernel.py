@@ -10,6 +10,7 @@ from fnmatch import fnmatchcase
 import msgspec
 
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, Unreadable, read, unusable_reason
+from doctor.engine.per_fleet import once_per_fleet
 from doctor.facts.gpu import GpuCards
 from doctor.facts.npu import NpuInventory
 from doctor.job import LaunchConfig
@@ -48,7 +49,7 @@ class ListenQueues(Fact, frozen=True):
     somaxconn: int
     """Connections that are made and not yet accepted."""
     syn_backlog: int
-    """Connections whose handshake is under way."""
+    """Connections whose handshake is not complete."""
     syncookies: int
     """0: never; 1: when the queue is full; 2: always."""
 
@@ -67,6 +68,7 @@ CONNECTIONS_PER_RANK = 4
 MIN_QUEUE = 256
 
 
+@once_per_fleet
 def expected_connections(
     launch: LaunchConfig,
     hosts: Iterable[str],

@@ -70,7 +70,7 @@ class SharedMemory(Fact, frozen=True):
     free: int
     """Bytes."""
     container: bool
-    """It is that of a container, as far as can be told."""
+    """It is that of a container, as far as is known."""
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> SharedMemory:
@@ -85,7 +85,7 @@ class SharedMemory(Fact, frozen=True):
 
 
 def list_idle_segments(arguments: dict) -> dict:  # type: ignore[type-arg]
-    """Runs on the host: the files of /dev/shm older than 10 minutes that nobody has open or mapped."""
+    """Runs on the host: the files of /dev/shm older than 10 minutes that no process has open or mapped."""
     import errno
     import fcntl
     import os
@@ -132,7 +132,7 @@ def list_idle_segments(arguments: dict) -> dict:  # type: ignore[type-arg]
 
 
 class Segment(msgspec.Struct, frozen=True):
-    """One piece of shared memory that nobody uses."""
+    """One shared memory segment that no process uses."""
 
     path: str
     """``/dev/shm/...``; for a System V segment its id."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 
 import msgspec
 
@@ -85,13 +86,13 @@ class NameResolution(msgspec.Struct, frozen=True):
 
     @property
     def is_loopback(self) -> bool:
-        """It leads to the host itself, whoever asks."""
-        return any(ipaddress.ip_address(address).is_loopback for address in self.addresses)
+        """It is a loopback address: on every host it leads to that host itself."""
+        return any(map(is_loopback, self.addresses))
 
     @property
     def non_loopback(self) -> tuple[str, ...]:
         """The addresses that are not loopback."""
-        return tuple(address for address in self.addresses if not ipaddress.ip_address(address).is_loopback)
+        return tuple([address for address in self.addresses if not is_loopback(address)])
 
 
 class HostNames(Fact, frozen=True):
@@ -117,7 +118,7 @@ class HostNames(Fact, frozen=True):
             if not (meaning.addresses or meaning.error):
                 raise Unreadable("a name has neither an address nor an error")
             for address in meaning.addresses:
-                ipaddress.ip_address(address)
+                is_loopback(address)
         return host_names
 
     @property
@@ -136,6 +137,13 @@ class HostNames(Fact, frozen=True):
         return not is_address(master) and master.partition(".")[0].lower() == self.own.partition(".")[0].lower()
 
 
+@lru_cache(maxsize=1 << 16)
+def is_loopback(address: str) -> bool:
+    """Whether an address leads to the host itself. Raises: ValueError for what is no address."""
+    return ipaddress.ip_address(address).is_loopback
+
+
+@lru_cache(maxsize=1 << 16)
 def is_address(text: str) -> bool:
     """A literal IPv4 or IPv6 address, not a name."""
     try:

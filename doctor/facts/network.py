@@ -8,6 +8,9 @@ import msgspec
 
 from doctor.engine.fact import Fact, ProbeAnswer, Unreadable, ask
 
+MAX_ADDRESSES = 512
+"""Addresses of one host, without those of loopback and of single links. More would cost the whole fleet's time."""
+
 
 def list_addresses(arguments: dict) -> list:  # type: ignore[type-arg]
     """Runs on the host: interface, address and prefix length of all its addresses."""
@@ -55,6 +58,7 @@ class HostAddresses(Fact, frozen=True):
     """Every address of the host's own interfaces, IPv4 and IPv6, where the job runs."""
 
     probe = ask(list_addresses, job=True)
+    is_shared = False
 
     interfaces: tuple[InterfaceAddress, ...]
 
@@ -63,8 +67,10 @@ class HostAddresses(Fact, frozen=True):
         interfaces = msgspec.convert(answer.json(), list[InterfaceAddress])
         if not interfaces:
             raise Unreadable("the kernel lists no address, not even that of lo")
-        for interface in interfaces:
-            ipaddress.ip_interface(f"{interface.address}/{interface.prefix}")
+        networks = [ipaddress.ip_interface(f"{interface.address}/{interface.prefix}") for interface in interfaces]
+        count = sum(not (network.is_link_local or network.is_loopback) for network in networks)
+        if count > MAX_ADDRESSES:
+            raise Unreadable(f"it has {count} addresses; expected at most {MAX_ADDRESSES}")
         return cls(interfaces=tuple(interfaces))
 
     @property

@@ -126,7 +126,7 @@ class NpuInventory(Fact, frozen=True):
     manager: bool
     """``/dev/davinci_manager`` exists: the driver's module is loaded."""
     denied_files: tuple[str, ...]
-    """Device files that the user who asks npu-smi may not open."""
+    """Device files that the user who runs npu-smi may not open."""
     tools: tuple[str, ...]
     """Which of npu-smi and hccn_tool are installed."""
     newer_than_boot: tuple[str, ...]
@@ -169,7 +169,7 @@ class StartFailure(msgspec.Struct, frozen=True):
 
 
 def find_start_failure(output: Output) -> StartFailure | None:
-    """The known ways in which npu-smi fails before it looks at any card."""
+    """The known errors of npu-smi before it reads any card."""
     text = f"{output.out}\n{output.err}"
     kinds: tuple[tuple[str, Literal["driver", "busy", "library"]], ...] = (
         (r"dcmi mod(?:ule|el) initialized? failed.*-8020.*", "busy"),
@@ -197,7 +197,7 @@ def _npu_smi_text(output: Output) -> str:
 
 
 class NpuStart(Fact, frozen=True):
-    """Whether npu-smi starts, which it does when the driver answers and the user may ask it."""
+    """Whether npu-smi starts: it does when the driver answers and the user has the right to it."""
 
     probe = run("npu-smi info -l", requires="npu-smi", root=True, lane="npu-smi", timeout=12)
 
@@ -214,7 +214,7 @@ class NpuStart(Fact, frozen=True):
         text = _npu_smi_text(output)
         if "There is no NPU card on this server" in text:
             return cls(failure=None, cards=0)
-        total = re.search(r"^\s*Total Count\s*:\s*(\d+)\s*$", text, re.M)
+        total = re.search(r"^[ \t]*Total Count[ \t]*:[ \t]*(\d+)[ \t\r]*$", text, re.M)
         if not total:
             raise Unreadable("npu-smi info -l: no total count")
         return cls(failure=None, cards=int(total[1]))
@@ -352,7 +352,7 @@ def _parse_states(text: str, unread: dict[str, str]) -> Iterator[NpuState]:
             continue
         card = re.fullmatch(r"(\d+)\s+(\S.*)", upper[0])
         chip = re.fullmatch(r"(\d+)(?:\s+(\d+))?", cells[0])
-        memory = re.findall(r"(\d+)\s*/\s*(\d+)", cells[2])
+        memory = re.findall(r"\b(\d{1,12})\s*/\s*(\d{1,12})\b", cells[2])
         if card and chip and memory and upper[1]:
             device = int(chip[2] or card[1])
             used, total = memory[-1]
@@ -432,7 +432,7 @@ class NpuMemoryErrors(Fact, frozen=True):
 def _parse_memory_errors(text: str) -> MemoryErrors:
     counts = []
     for label in ("HBM Double Bit Error Count", "HBM Double Bit Isolated Pages Count"):
-        values = re.findall(rf"^\s*{label}\s*:\s*(\d+)\s*$", text, re.M)
+        values = re.findall(rf"^[ \t]*{label}[ \t]*:[ \t]*(\d+)[ \t\r]*$", text, re.M)
         if not values:
             raise Unreadable(f"npu-smi info -t ecc: no {label}")
         counts.append(sum(map(int, values)))

@@ -10,7 +10,7 @@ from doctor.engine.fact import Absent, Fact, ProbeAnswer, ask
 
 
 def list_device_users(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Runs on the host: the processes that have an NPU open, and how many could not be looked into."""
+    """Runs on the host: the processes that have an NPU open, and how many could not be inspected."""
     import os
     import pwd
     import re
@@ -67,7 +67,7 @@ class NpuProcesses(Fact, frozen=True):
 
     device_users: tuple[DeviceUser, ...]
     unreadable_processes: int
-    """Processes that could not be looked into: with any, an empty list proves nothing."""
+    """Number of processes that could not be inspected: with any, an empty list proves nothing."""
 
     def by_pid(self, pid: int) -> DeviceUser | None:
         return next((process for process in self.device_users if process.pid == pid), None)

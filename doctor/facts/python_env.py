@@ -27,7 +27,7 @@ class JobPython(Fact, frozen=True):
     probe = ask(find_python, job=True)
 
     asked: str
-    """As the user named it; empty when nobody did."""
+    """As the user named it; empty when not named."""
     path: str
     """Empty: there is none."""
 
@@ -221,8 +221,8 @@ _CANN_LIBRARIES = r"libhccl\w*|libascendcl|libacl\w*|libge_\w+|libgraph\w*|libop
 
 def missing_library(error: str) -> str:
     """The shared library that an import did not find, or the empty string."""
-    match = re.search(r"\b(lib[\w.+-]*\.so[\w.]*): cannot open shared object file", error)
-    return match[1] if match else ""
+    match = re.search(r"(?<![\w.+-])(lib[\w.+-]*): cannot open shared object file", error)
+    return match[1] if match and ".so" in match[1] else ""
 
 
 def import_cause(error: str) -> Cause:

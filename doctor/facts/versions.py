@@ -34,7 +34,7 @@ class NpuVersions(Fact, frozen=True):
     firmware: str | None
     """None: the host has no firmware file."""
     firmware_ranges: tuple[tuple[str, str], ...]
-    """First and last firmware that the driver says it fits; empty when it does not say."""
+    """First and last firmware that the driver declares compatible; empty when it declares none."""
     install_status: str | None
     """``complete`` when the driver's installation ended well; None when the installer's note does not say."""
 

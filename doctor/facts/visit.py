@@ -1,4 +1,4 @@
-"""What the visit itself tells of a host: whether it was reached, and what its clock said."""
+"""What the visit itself shows of a host: whether it was reached, and its clock."""
 
 from __future__ import annotations
 

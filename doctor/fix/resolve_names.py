@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from doctor.config.file import did_you_mean
-from doctor.engine.areas import HasArea, HasAreaT
 from doctor.remedy.playbook import Playbook
+
+if TYPE_CHECKING:
+    from doctor.engine.areas import HasArea, HasAreaT
 
 
 class UnknownName(Exception):
@@ -17,7 +20,7 @@ def checks_to_run(names: Sequence[str], checks: Sequence[HasAreaT], playbooks: S
     """The checks that have to be run: those named, of a named area, or that a named playbook treats; without names
     all but those of the smoke run, which is not made here.
 
-    Raises: Unknown.
+    Raises: UnknownName.
     """
     playbooks_by_name = {playbook.name: playbook for playbook in playbooks}
     treated = {check for name in names if name in playbooks_by_name for check in playbooks_by_name[name].treats}

@@ -74,7 +74,7 @@ def _host_and_count(word: str) -> tuple[str, str | None]:
 
 def _parse_settings(fields: Iterable[str], place: str) -> dict[str, str]:
     settings: dict[str, str] = {}
-    for word in re.sub(r"\s*=\s*", "=", " ".join(fields)).split():
+    for word in re.sub(r" ?= ?", "=", " ".join(fields)).split():
         name, equals, value = word.partition("=")
         if not equals or not re.fullmatch(r"[A-Za-z][A-Za-z_-]{0,30}", name):
             raise InventoryError(f"{place}: {quote(word)} has an unknown form; expected: host slots=8, host:8, or host")

@@ -12,14 +12,14 @@ from doctor.job.rank_table.model import RankTable, Server, limit_items, parse_ad
 
 
 class HasFamily(Protocol):
-    """Something that knows its product family."""
+    """Something with a product family."""
 
     @property
     def family(self) -> str: ...
 
 
 class HasAddresses(Protocol):
-    """Something that knows its IP addresses."""
+    """Something with IP addresses."""
 
     @property
     def addresses(self) -> tuple[str, ...]: ...

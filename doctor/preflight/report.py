@@ -151,11 +151,8 @@ def write_termination_log(text: str, environ: Mapping[str, str]) -> None:
     """In a pod, the line goes where `kubectl describe` shows it. Who cannot write there says nothing."""
     if not environ.get("KUBERNETES_SERVICE_HOST") or not os.access(TERMINATION_LOG, os.W_OK):
         return
-    try:
-        with open(TERMINATION_LOG, "wb", buffering=0) as file:
-            file.write(text.encode("utf-8", "backslashreplace")[:4000] + b"\n")
-    except OSError:
-        pass
+    with suppress(OSError):
+        write_atomic(TERMINATION_LOG, text.encode("utf-8", "backslashreplace")[:4000] + b"\n", 0o644)
 
 
 def print_stderr(text: str) -> None:

@@ -61,7 +61,7 @@ class FactFinder:
         self._problems: dict[BuildProblem, None] = {}
 
     def get(self, host: str, fact: type[F], *, optional: bool = False) -> F | None:
-        """The fact; None, and a line that says why, when it could not be read. ``optional``: it may be absent."""
+        """The fact; None, and a line with the reason, when it could not be read. ``optional``: it may be absent."""
         value = self.lookup(host, fact)
         if not isinstance(value, Absent):
             return cast(F, value)
@@ -159,7 +159,7 @@ def pods_of(finder: FactFinder, npus: Npus) -> dict[str, HostSuperPod]:
 
 
 def _is_other_device(sdid: int, npu: int) -> bool:
-    """The number follows the hardware's coding, and says another device."""
+    """The number follows the hardware's coding, and means another device."""
     chip, die, device = sdid >> 18 & 15, sdid >> 16 & 3, sdid & 0xFFFF
     return sdid >= 1 << 16 and device == 2 * chip + die and device != npu
 
@@ -192,7 +192,7 @@ def addresses_of(
 def _host_addresses(
     finder: FactFinder, host: str, chosen_npus: Iterable[int], device_addresses: DeviceAddresses, needed: bool
 ) -> dict[int, str]:
-    """The addresses that there are. Noted are NPUs that did not tell, and those that need one and have none."""
+    """The known addresses. Notes list NPUs that did not answer, and those that need one and have none."""
     addresses = {}
     for npu in chosen_npus:
         if npu in device_addresses.by_npu:

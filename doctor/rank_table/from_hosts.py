@@ -95,7 +95,7 @@ def build_verified(
 
 
 def slots_of(run: Run) -> dict[str, int]:
-    """Ranks of each host: as the inventory or the command line says, else as the rank table lists them."""
+    """Ranks of each host: from the inventory or the command line, else as the rank table lists them."""
     ranks_per_host = run.launch.ranks_per_host
     if isinstance(ranks_per_host, int):
         return dict.fromkeys(run.hosts, ranks_per_host)

@@ -111,7 +111,7 @@ def _objects(entries: Any) -> list[JsonObject]:
 
 
 def _set_count(where: JsonObject, name: str, number: int) -> None:
-    """A count that is there says what is there now."""
+    """A count in the table becomes the count of the reduced table."""
     if name in where:
         where[name] = _spelled_like(where[name], number)
 

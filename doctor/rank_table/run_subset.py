@@ -23,7 +23,7 @@ _NOT_TRIED = Output("error", err="was only tested with excluded hosts")
 
 
 def subset(run: Run, hosts: Sequence[str], smoke: Mapping[str, Any] | None = None) -> Run:
-    """The run of ``hosts`` alone, to be judged again: another majority, another rank table, fewer peers.
+    """The run of ``hosts`` alone, to be evaluated again: another majority, another rank table, fewer peers.
 
     What they said of the others is forgotten. The rank table is reduced; where that cannot be, the run's table is one
     that cannot be read, and why. ``smoke`` stands for the smoke run, which was made with all of them; see

@@ -32,7 +32,7 @@ def load_playbooks(folders: Sequence[Path] = (), checks: Sequence[Path] = ()) ->
 
 
 def _playbook_files(folder: Path) -> list[Path]:
-    """The playbooks of a folder; one that cannot be looked into is not an empty one."""
+    """The playbooks of a folder; one that cannot be listed is an error, not an empty one."""
     try:
         names = os.listdir(folder)
     except OSError as error:

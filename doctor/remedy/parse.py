@@ -5,15 +5,14 @@ No check is run or even imported for it: what a check supplies is read off its s
 
 from __future__ import annotations
 
-import os
 import re
-import stat
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
 from doctor.config.file import did_you_mean
 from doctor.engine.areas import AREAS
+from doctor.engine.bounded_read import read_bounded
 from doctor.hosts.nodeset import printable_excerpt, quote
 from doctor.remedy.finding_values import FindingValues, read_finding_values
 from doctor.remedy.playbook import ALWAYS_SUPPLIED, COMMAND_KEYS, RISKS, WHO, Playbook, PlaybookStep
@@ -49,7 +48,7 @@ def file_name(path: Path) -> str:
 
 
 class _PlaybookReader:
-    """One file on its way to a `Playbook`."""
+    """Parses one file into a `Playbook`."""
 
     def __init__(self, path: Path, check_files: Mapping[str, Path]) -> None:
         self.path, self.check_files = path, check_files
@@ -98,14 +97,7 @@ class _PlaybookReader:
             ) from None
 
     def read_bytes(self) -> bytes:
-        handle = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(handle, "rb") as file:
-            if not stat.S_ISREG(os.fstat(handle).st_mode):
-                raise PlaybookError(f"{file_name(self.path)}: is not a regular file; expected a playbook")
-            data = file.read(MAX_BYTES + 1)
-        if len(data) > MAX_BYTES:
-            raise PlaybookError(f"{file_name(self.path)}: is longer than {MAX_BYTES} bytes; expected a playbook")
-        return data
+        return read_bounded(self.path, MAX_BYTES)
 
     def check_keys(self, table: Mapping[str, Any], allowed_keys: Collection[str], step: int) -> None:
         for key in table:

@@ -15,7 +15,7 @@ WHO = ("host admin", "job owner", "network", "vendor")
 RISKS = ("none", "low", "interrupts-jobs", "reboot")
 """From what harms nothing to what ends every job on the host."""
 ALWAYS_SUPPLIED = frozenset(("host", "hosts"))
-"""Values of every finding: the host that is fixed, and all blamed hosts."""
+"""Values of every finding: the host that is fixed, and all hosts of the finding."""
 TEMPLATE_KEYS = ("say", "only", "before", "run", "undo", "file", "line", "replaces", "text", "remove")
 COMMAND_KEYS = ("only", "before", "run", "undo")
 

@@ -16,9 +16,11 @@ from doctor import __version__
 from doctor.collect.fanout import RecordCallback, RunInterrupted, TimeLimits
 from doctor.collect.protocol import CollectOptions, split_command, unique_facts
 from doctor.collect.rounds import run_rounds
+from doctor.engine.bounded_read import read_bounded_text
 from doctor.engine.check import Check
 from doctor.engine.evaluate import FactCache, Intent
 from doctor.engine.fact import Absent, Unreadable, Visit
+from doctor.engine.gc_pause import gc_paused
 from doctor.engine.job_input import LaunchOptions, ProbeInputs, SavedRankTable
 from doctor.engine.record import SCHEMA, HostRecord, Run
 from doctor.engine.result import Report
@@ -144,7 +146,7 @@ def examine_smoke(
     stage: StageCallback = lambda name, seconds: None,
     meanwhile: Iterator[object] = iter(()),
 ) -> Examination:
-    """The smoke run alone, on hosts that were called already: its agents' visit is the only one.
+    """The smoke run alone, on hosts that are already chosen: its agents' visit is the only one.
 
     ``meanwhile``: work for the time in which hosts import torch; ``checks`` is called when it is done. They must need
     nothing but the smoke run, and what any visit tells.
@@ -229,7 +231,8 @@ class _JobInput:
 def replay(run: Run, checks: Sequence[Check], limit: EvaluationLimit = EvaluationLimit()) -> Report:
     """Evaluates a run, made now or saved before, with the intent that it was made with."""
     intent = _intent(run.launch, run.rank_table, run.smoke)
-    report = evaluate_in_time(run, checks, intent, limit)
+    with gc_paused():
+        report = evaluate_in_time(run, checks, intent, limit)
     smoke = intent[SmokeRun]
     if not isinstance(smoke, SmokeRun):
         return report
@@ -270,12 +273,12 @@ def _read_rank_table(path: str) -> SavedRankTable:
     if not path:
         return SavedRankTable()
     link = str(Path(path).readlink()) if Path(path).is_symlink() else ""
-    file = RankTableFile.load(path, lambda name: Path(name).read_text("utf-8"), link)
+    file = RankTableFile.load(path, read_bounded_text, link)
     return SavedRankTable(**msgspec.structs.asdict(file))
 
 
 def _intent(launch: LaunchOptions, table: SavedRankTable, smoke: Mapping[str, Any] | None = None) -> Intent:
-    """What the job should be, by type, and the smoke run. A value that is Absent says why there is none."""
+    """What the job should be, by type, and the smoke run. A value that is Absent holds the reason."""
     intent: dict[type, object] = {
         LaunchConfig: LaunchConfig.from_options(launch),
         SmokeRun: smoke_run(smoke or {}),

@@ -73,13 +73,16 @@ def validate_output(output: ReportOptions, folders: Sequence[Path] = ()) -> None
 
 def load_saved_run(path: Path) -> Run:
     """The run that ``--from`` names. Raises: CommandError."""
-    from doctor.engine.record import BadRun
+    from doctor.engine.bounded_read import read_bounded
+    from doctor.engine.gc_pause import gc_paused
+    from doctor.engine.record import MAX_RUN_BYTES, BadRun
     from doctor.session.saved_run import load
 
     try:
-        return load(path.read_bytes(), str(path))
+        with gc_paused():
+            return load(read_bounded(path, MAX_RUN_BYTES), str(path))
     except OSError as error:
-        raise InputError(f"--from {path}: {error.strerror}") from None
+        raise InputError(f"--from {path}: {error.strerror}; expected a saved run") from None
     except BadRun as error:
         raise InputError(f"--from {error}") from None
 
@@ -153,7 +156,7 @@ def write_report(
     events: EventStreams | None = None,
     aliases: Sequence[str] = (),
 ) -> None:
-    """The report in every format that was asked for: files first, then stdout."""
+    """The report in every requested format: files first, then stdout."""
     if output.redact:
         from doctor.session.redact import with_pseudonyms
 

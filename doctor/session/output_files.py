@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -23,7 +22,7 @@ STDOUT = "-"
 
 
 def requested_targets(formats: Sequence[str], as_json: bool = False) -> tuple[FormatTarget, ...]:
-    """What ``-f`` and ``--json`` ask for. Raises: CommandError."""
+    """The outputs that ``-f`` and ``--json`` request. Raises: CommandError."""
     if not formats and not as_json:
         return ()
     from doctor.report.formats.registry import parse_targets
@@ -96,7 +95,7 @@ def combine_callbacks(*calls: Callable[..., None]) -> Callable[..., None]:
 
 
 class EventStreams:
-    """The event streams of one run: as many as were asked for, often none."""
+    """The event streams of one run: as many as were requested, often none."""
 
     def __init__(self, streams: Sequence[EventStream] = ()) -> None:
         self.streams = streams
@@ -140,18 +139,20 @@ def open_event_streams(
 
 def _line_writer(path: str) -> Callable[[str], None] | None:
     """Writes to a file line by line; a write error is reported once."""
+    from doctor.config.atomic_write import GrowingFile
+
     try:
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        file = GrowingFile(path)
     except OSError as error:
         print_warning(f"-f jsonl={path}: {error.strerror}; it was not written")
         return None
     broken: list[OSError] = []
 
     def put(text: str) -> None:
-        remaining = b"" if broken else text.encode("ascii", "backslashreplace")
+        if broken:
+            return
         try:
-            while remaining:
-                remaining = remaining[os.write(handle, remaining) :]
+            file.write(text.encode("ascii", "backslashreplace"))
         except OSError as error:
             broken.append(error)
             print_warning(f"-f jsonl={path}: {error.strerror}; the file is incomplete")

@@ -18,7 +18,7 @@ KEY_BYTES = 32
 
 
 def with_pseudonyms(report: Report, aliases: Iterable[str] = ()) -> Report:
-    """The report with pseudonyms, and a note that says so; ``aliases`` are other names of its hosts."""
+    """The report with pseudonyms, and a note of that; ``aliases`` are other names of its hosts."""
     import msgspec
 
     from doctor.report.redact.report import redacted_report
@@ -79,7 +79,7 @@ def _load_or_create(path: Path) -> bytes:
 
 
 def _read(path: Path) -> bytes:
-    """Raises: OSError for a key that others may know, or that is none."""
+    """Raises: OSError for a key that others may read, or that is none."""
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     with os.fdopen(handle, "rb") as file:
         status = os.fstat(handle)

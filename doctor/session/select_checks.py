@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from doctor.engine.areas import HasAreaT
 from doctor.engine.catalog import select_checks, with_root_cause_checks
 from doctor.engine.errors import InputError, UsageError
 
 if TYPE_CHECKING:
+    from doctor.engine.areas import HasAreaT
     from doctor.engine.check import Check
     from doctor.remedy.playbook import Playbook
 
@@ -57,7 +57,7 @@ def load_catalog(folders: Sequence[Path]) -> list[Check]:
 def choose_checks(
     catalog: Sequence[HasAreaT], select: Sequence[str], ignore: Sequence[str] = (), roots: bool = False
 ) -> list[HasAreaT]:
-    """Those of ``catalog`` that the words choose, with the root checks if asked. Raises: CommandError."""
+    """Those of ``catalog`` that the words choose, with the root cause checks if ``roots``. Raises: CommandError."""
     try:
         selected = select_checks(catalog, select, ignore)
     except LookupError as error:

@@ -120,6 +120,8 @@ class Snapshot(msgspec.Struct, frozen=True, omit_defaults=True):
     """``age`` less the time that its threads were runnable and waited for a CPU."""
     cpu: float = 0.0
     """CPU seconds of the main thread since the stamp last changed."""
+    idle: float = -1.0
+    """Seconds since its connections last carried a byte, of a rank that waits in a collective; -1 where not known."""
     process: str = "R"
     """State letter of /proc/PID/stat; F: frozen by a cgroup; X: gone."""
     entered: dict[int, int] = {}

@@ -23,7 +23,7 @@ from doctor.smoke.model import Snapshot
 
 
 class GroupFormed(RankEvent, frozen=True, tag="group"):
-    """The rank knows a process group that it is a member of."""
+    """The rank, the first member of a process group, is about to form it with the others."""
 
     gid: int
     name: str

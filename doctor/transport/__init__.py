@@ -1,4 +1,4 @@
-"""Ways to a host. Two verbs: ``run(host, command, stdin, timeout)``, and ``talk(host, command)`` for what goes on.
+"""Connections to hosts. Two verbs: ``run(host, command, stdin, timeout)``, and ``talk(host, command)`` for a dialogue.
 
 `local`, `ssh` (paramiko), `openssh` (the ssh binary) and `replay` (a saved run) follow `Transport`.
 A transport does not depend on facts or checks; it carries bytes, and reports in one sentence why it could not.
@@ -63,7 +63,7 @@ class TransportError(Exception):
 
 
 class RemoteSession(Protocol):
-    """Lines both ways with a program that runs on a host.
+    """Lines in both directions with a program that runs on a host.
 
     One thread iterates, and so carries both directions: nothing is sent before it does, so its work for each line
     should be short. Lines come without their newline. Iteration ends when the program has ended or we `close`.
@@ -123,7 +123,7 @@ class Transport(Protocol):
         ...
 
     def open_session(self, host: str, command: str) -> RemoteSession:
-        """Starts ``command`` like `run`, to go on until its stdin ends. Returns as soon as it was asked for.
+        """Starts ``command`` like `run`; it runs until its stdin ends. Returns as soon as it was requested.
 
         Raises: Unreached.
         """

@@ -1,4 +1,4 @@
-"""Lines both ways with a program far away, whatever carries the bytes."""
+"""Lines in both directions with a remote program, whatever carries the bytes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class ByteChannel(Protocol):
         ...
 
     def wake(self) -> None:
-        """Ends the wait that is under way, or the next one."""
+        """Ends the current wait, or the next one."""
         ...
 
     def read(self) -> bytes | None:
@@ -55,7 +55,7 @@ class ByteChannel(Protocol):
         ...
 
     def ended(self) -> bool:
-        """Whether the program has ended, as far as one can tell."""
+        """Whether the program has ended, as far as is known."""
         ...
 
     def abort(self) -> None:

@@ -10,7 +10,7 @@ from doctor.transport.process import Children, run_command
 
 
 class Local:
-    """Runs commands by ``sh`` on this machine, whatever host is asked for."""
+    """Runs commands by ``sh`` on this machine, whatever host is named."""
 
     def __init__(self, max_output: int = MAX_OUTPUT) -> None:
         self.warnings: list[str] = []

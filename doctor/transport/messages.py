@@ -1,4 +1,4 @@
-"""How troubles on the way to a host are worded."""
+"""Messages for failures on the way to a host."""
 
 from __future__ import annotations
 

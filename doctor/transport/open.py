@@ -1,4 +1,4 @@
-"""Which way to the hosts. A transport is loaded when it is chosen: that of SSH takes its time."""
+"""Chooses the transport. A transport is imported when it is chosen: that of SSH takes long to load."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TRANSPORT_NAMES = ("ssh", "openssh", "slurm", "mpi")
 
 
 def open_transport(local: bool, name: str, options: SshOptions, hosts: Sequence[str] = ()) -> Transport:
-    """This machine's own, or the one of this name; ``hosts``: all that will be asked for."""
+    """The local transport, or the one of this name; ``hosts``: all that will be visited."""
     if local:
         from doctor.transport.local import Local
 

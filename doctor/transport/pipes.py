@@ -16,7 +16,7 @@ from doctor.transport.process import Children, has_ended
 
 _CHUNK = 1 << 16
 _POLL_SECONDS = 0.1
-"""Seconds between two looks at a child where the kernel cannot tell of its end by itself."""
+"""Seconds between two polls of a child where the kernel has no notification of its end."""
 
 
 class _FileChannel:

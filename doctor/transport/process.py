@@ -48,7 +48,7 @@ class Children:
         return child
 
     def end(self, child: subprocess.Popen[bytes], kill: bool = True) -> int:
-        """Reaps the child, its whole group killed first unless told otherwise. Returns its exit status.
+        """Reaps the child, by default after killing its process group. Returns its exit status.
 
         The leader is reaped last: until then its number cannot pass to a stranger.
         """
@@ -63,7 +63,7 @@ class Children:
         return child.wait()
 
     def reap(self, child: subprocess.Popen[bytes], deadline: float) -> int | None:
-        """Waits until ``deadline`` for a child that has closed its output. None: it goes on all the same."""
+        """Waits until ``deadline`` for a child that has closed its output. None: it still runs."""
         pause = 0.001
         while not os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
             if time.monotonic() > deadline or self.closed:
@@ -110,7 +110,7 @@ def run_command(
     limit: int,
     env: Mapping[str, str] | None = None,
 ) -> CommandResult:
-    """Runs ``argv``, feeds it ``stdin`` while reading what it says, and keeps its stdin open until it ends.
+    """Runs ``argv``, feeds it ``stdin`` while reading its output, and keeps its stdin open until it ends.
 
     ``timeout`` in seconds; ``limit`` in bytes for stdout and stderr together.
     Raises: Unreached, of kind timeout, flood, budget or error, with what was said until then.

@@ -42,14 +42,15 @@ def main() -> None:
     asked = parser.parse_args()
     print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; medians of {asked.rounds} rounds (least .. most)")
     for name in asked.only.split(","):
-        {
+        benches: dict[str, Callable[[], object]] = {
             "launch": functools.partial(launch, asked.rounds),
             "first": functools.partial(first, asked.rounds),
             "busbw": functools.partial(busbw, asked.rounds),
             "mask": mask,
             "hang": functools.partial(hang, asked.rounds),
             "dlrover": functools.partial(dlrover, asked.rounds, asked.dlrover),
-        }[name]()
+        }
+        benches[name]()
 
 
 def shown(values: Sequence[float], unit: str = "", digits: int = 2) -> str:

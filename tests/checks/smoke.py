@@ -19,6 +19,7 @@ from doctor.facts.smoke import (
     CollectiveTimes,
     LayoutBegun,
     LayoutEnded,
+    LearnedParameters,
     LearningStep,
     LoaderResult,
     PaceTimes,
@@ -58,7 +59,7 @@ def places(ranks: int = 4, hosts: int = 2, devices: bool = False) -> tuple[RankP
 
 def ran(ranks: int = 4, hosts: int = 2, *troubles: Failure, devices: bool = False, **more: Any) -> SmokeRun:
     """A run with these troubles; fields of the plan and of the run may be given by name."""
-    chosen = {
+    chosen: dict[str, Any] = {
         "backend": "nccl" if devices else "gloo",
         "places": places(ranks, hosts, devices),
         "layouts": (Layout(dp=ranks),),
@@ -167,7 +168,7 @@ def blocks(world: int) -> int:
 
 
 def training_events(run: SmokeRun, layouts: Iterable[int] | None = None, steps: int = 4) -> list[RankEvent]:
-    """The twin, and every layout equal to it."""
+    """The reference, and every layout equal to it."""
     world = run.plan.world
     losses = tuple(4.6 - 0.3 * step for step in range(steps))
     norms = tuple(1.5 - 0.1 * step for step in range(steps))
@@ -177,7 +178,7 @@ def training_events(run: SmokeRun, layouts: Iterable[int] | None = None, steps: 
     update = {"embed": 1.0, "block0.attention": 2.0, "block0.mlp": 2.0, "head": 1.0}
     events: list[RankEvent] = [ReferenceRun(rank, losses, norms, 7000 + steps, 7000) for rank in range(world)]
     events += [ReferenceBlocks(0, step, ids[step], masks[step]) for step in range(steps)]
-    events.append(ReferenceUpdate(0, update))
+    events.append(ReferenceUpdate(0, {**update}))
     for number in range(len(run.plan.layouts)) if layouts is None else layouts:
         layout = run.plan.layouts[number]
         # Squares of norms add up over the ranks that hold one model, or one shard each.
@@ -190,7 +191,9 @@ def training_events(run: SmokeRun, layouts: Iterable[int] | None = None, steps: 
             fresh = 7000 if data == 0 else 7500 + rank
             events.append(LayoutBegun(rank, number, fresh + shard, 7000 + shard, 7100 + stage))
             for step in range(steps):
-                drawn = {name: 100 * step + 10 * place + data + 1 for place, name in enumerate(GENERATORS)}
+                drawn: dict[str, int | None] = {
+                    name: 100 * step + 10 * place + data + 1 for place, name in enumerate(GENERATORS)
+                }
                 events.append(
                     TrainingStep(
                         rank,
@@ -232,6 +235,10 @@ def training(run: SmokeRun, events: Iterable[RankEvent] | None = None) -> BY_HOS
     return _spread(run, SmokeTraining, fields, training_events(run) if events is None else events)
 
 
+def learned(run: SmokeRun, events: Iterable[LearnedParameters]) -> BY_HOST:
+    return _spread(run, SmokeLearning, {LearnedParameters: "learned"}, events)
+
+
 def learning(run: SmokeRun, losses: dict[int, Sequence[float | None]]) -> BY_HOST:
     """Losses by rank, from step 0."""
     events = [LearningStep(rank, step, loss) for rank, own in losses.items() for step, loss in enumerate(own)]
@@ -244,7 +251,7 @@ def loader_events(run: SmokeRun, workers: int = 2, layout: int = 0) -> list[Rank
     events: list[RankEvent] = []
     for place in run.plan.places:
         data = place_in(run.plan.layouts[layout], place.rank)[1]
-        digests = {name: 100 * data + number for number, name in enumerate(names)}
+        digests: dict[str, int | None] = {name: 100 * data + number for number, name in enumerate(names)}
         seeds = tuple(1000 * (data + 1) + worker for worker in range(workers))
         events.append(LoaderResult(place.rank, workers, digests, seeds, 0.2, layout=layout, dp=data))
     return events

@@ -44,3 +44,19 @@ def test_of_two_ranks_none_has_a_majority() -> None:
 
 def test_shards_of_zero_differ_by_right() -> None:
     assert not Trained(ZERO).findings(NAME)
+
+
+def test_two_bad_ranks_do_not_outvote_a_good_one() -> None:
+    """What the reference run says is no vote."""
+    trained = Trained(DP4).steps(
+        lambda one: {"grad_digest": one.rank, "grad_error": 0.3 if one.rank in (0, 1) else 2e-7}
+    )
+    one = trained.one(NAME)
+    assert (one.values["ranks"], one.hosts) == ([0, 1], ("w1",))
+    assert "differs from the reference run's by 0.3" in str(one)
+
+
+def test_where_the_reference_is_not_known_hosts_vote() -> None:
+    one = Trained(DP4).steps(lambda one: {"grad_digest": 1} if one.rank in (0, 1) else None).one(NAME)
+    assert one.values["ranks"] == [0, 1, 2, 3]
+    assert one.values["tie"]

@@ -23,7 +23,7 @@ def parted(trained: Trained) -> Trained:
     return trained.steps(lambda one: {"replicated": one.replicated + 50 * trained.place(one)[2]})
 
 
-def test_all_layouts_are_the_twin() -> None:
+def test_all_layouts_are_the_reference_run() -> None:
     healthy(NAME)
 
 
@@ -105,3 +105,10 @@ def test_a_layout_that_is_off_beside_one_with_a_root_is_explained_by_it() -> Non
     trained.steps(change)
     assert leading(trained) == {"smoke_shards_wrong"}
     assert trained.because(NAME) == "smoke-shards-wrong"
+
+
+def test_one_of_two_that_compute_the_same_loss() -> None:
+    """Tensor-parallel ranks 2 and 3 compute one loss: of the other rows, one value is left for it."""
+    one = Trained(DP2TP2).steps(lambda one: {"loss": (one.loss or 0) + 1.0} if one.rank == 3 else None).one(NAME)
+    assert (one.values["ranks"], one.hosts) == ([3], ("w2",))
+    assert "which compute the same" in str(one)

@@ -53,7 +53,7 @@ def test_the_first_step_that_differs() -> None:
     assert drawn(Trained(TP4), 1, "torch", since=2).one(NAME).values["step"] == 2
 
 
-def test_two_ranks_alone_are_decided_by_the_twin() -> None:
+def test_two_ranks_alone_are_decided_by_the_reference_run() -> None:
     one = drawn(Trained(Layout(tp=2), ranks=2), 0, "python").one(NAME)
     assert one.values["ranks"] == [0]
     assert not one.values["tie"]
@@ -86,7 +86,7 @@ def test_a_host_without_numpy() -> None:
     assert (one.values["ranks"], one.values["generators"]) == ([1], ["numpy"])
 
 
-def test_a_data_parallel_rank_is_held_against_the_twin() -> None:
+def test_a_data_parallel_rank_is_held_against_the_reference_run() -> None:
     one = drawn(Trained(DP4), 2, "torch").one(NAME)
     assert one.values["ranks"] == [2]
     assert "masks other positions than the reference run" in str(one)

@@ -14,7 +14,7 @@ def outcome(*events: NativeResult):  # type: ignore[no-untyped-def]
     return judged(NAME, trained.run, training(trained.run, trained.events), native(trained.run, events))
 
 
-def test_the_wrappers_are_the_twin() -> None:
+def test_the_wrappers_are_the_reference_run() -> None:
     plain = [NativeResult(rank, 0, "DDP", LOSSES) for rank in range(4)]
     pipes = [NativeResult(rank, 1, "ScheduleGPipe", (4.7, 4.4), reference=(4.7, 4.4)) for rank in range(4)]
     assert outcome(*plain, *pipes).status is Status.PASSED

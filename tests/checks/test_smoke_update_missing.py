@@ -51,7 +51,7 @@ def test_one_rank_never_updates() -> None:
     assert leading(trained) == {NAME}
 
 
-def test_what_the_twin_does_not_move_either_is_well() -> None:
+def test_what_the_reference_run_does_not_move_either_is_well() -> None:
     trained = Trained(DP4).ended(still("head"))
     trained.spoil(ReferenceUpdate, lambda one: {"update": {**one.update, "head": 0.0}})
     assert not trained.findings(NAME)

@@ -49,7 +49,8 @@ class Trained:
         return self.spoil(LayoutEnded, change)
 
     def layout(self, event: Any) -> Layout:
-        return self.run.plan.layouts[event.layout]
+        layout: Layout = self.run.plan.layouts[event.layout]
+        return layout
 
     def place(self, event: Any) -> tuple[int, int, int]:
         """Pipeline stage, data-parallel index, tensor-parallel index of who said it."""
@@ -84,7 +85,7 @@ TRAINED = (
     "smoke_parameters_diverge",
     "smoke_parameters_not_broadcast",
     "smoke_shards_wrong",
-    "smoke_twin_differs",
+    "smoke_reference_differs",
     "smoke_update_missing",
 )
 """The checks that judge the layouts."""

@@ -17,7 +17,7 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -136,7 +136,7 @@ def empty(listeners: list[socket.socket]) -> None:
 
 def connect(listeners: list[socket.socket], wishes: list[Wish], patience: float) -> list[tuple[str, str, int, bool]]:
     """Both halves of each handshake, and the way of a byte, are the kernel's work alone: no program need be quick."""
-    made = {tuple(wish): False for wish in wishes}
+    made = dict.fromkeys(wishes, False)
     waiting, connected = {}, {}
     poll = select.poll()
     for wish in made:
@@ -163,7 +163,7 @@ def connect(listeners: list[socket.socket], wishes: list[Wish], patience: float)
         poll.poll(2)  # nothing tells when a byte is acknowledged
     for _, one in (*waiting.values(), *connected.items()):
         one.close()
-    return [(*wish, done) for wish, done in made.items()]
+    return [(source, target, port, done) for (source, target, port), done in made.items()]
 
 
 def rules(listeners: list[socket.socket]) -> Any:
@@ -172,4 +172,10 @@ def rules(listeners: list[socket.socket]) -> Any:
     return list_rules({})
 
 
-VERBS = {"sh": shell, "listen": listen, "connect": connect, "rules": rules, "empty": empty}
+VERBS: dict[str, Callable[..., Any]] = {
+    "sh": shell,
+    "listen": listen,
+    "connect": connect,
+    "rules": rules,
+    "empty": empty,
+}

@@ -378,11 +378,23 @@ def test_the_smoke_tier_trains(fleet: Fleet, tmp_path: Path) -> None:
     assert outcomes["smoke-mask-differs"] == "passed"
 
 
+HANGING = """
+import os, sys
+opened = os.open
+os.open = lambda path, flags, *rest, **more: opened(
+    path, flags & ~os.O_NONBLOCK if os.fspath(path) == sys.argv[3] else flags, *rest, **more
+)
+from doctor.cli.main import main
+main()
+"""
+"""The program, for which to open the file of its third argument takes for ever."""
+
+
 def test_a_file_system_that_hangs_ends_with_the_budget(tmp_path: Path) -> None:
     """A pipe that nobody writes to, in place of a hostfile on a server that is gone."""
     os.mkfifo(tmp_path / "hosts")
     report = tmp_path / "report.json"
-    argv = [sys.executable, "-m", "doctor", "preflight", "--hostfile", str(tmp_path / "hosts"), "--budget", "2s"]
+    argv = [sys.executable, "-c", HANGING, "preflight", "--hostfile", str(tmp_path / "hosts"), "--budget", "2s"]
     done = subprocess.run(
         [*argv, "--report", str(report)], cwd=ROOT, env=CLEAN, capture_output=True, text=True, timeout=60
     )

@@ -125,7 +125,7 @@ SMOKE = {
     Look at the stack of rank {rank} on {host}, which names the line that it waits in.
     """,
         ),
-        make("twin-differs", ERROR, "smoke", "Every layout loses as one process alone would."),
+        make("reference-differs", ERROR, "smoke", "Every layout has the losses of one process alone."),
         make("rank-slow", WARNING, "smoke", "No rank computes slower than the others."),
     )
 }
@@ -401,7 +401,7 @@ def smoke_hang() -> Report:
     return report(
         outcome("host-unreachable", evaluated_hosts=PAIR),
         outcome("rank-blocked", said, evaluated_hosts=PAIR),
-        outcome("twin-differs", evaluated_hosts=(), complete=False, unknown=reason),
+        outcome("reference-differs", evaluated_hosts=(), complete=False, unknown=reason),
         outcome("rank-slow", evaluated_hosts=(), complete=False, unknown=reason),
         hosts=PAIR,
         smoke=run,

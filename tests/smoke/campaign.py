@@ -18,7 +18,7 @@ from tests.smoke.faults import HARMLESS, KINDS, SHORT, WHOLE, Result, carry_out,
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("what", choices=("faults", "clean"))
     parser.add_argument("count", type=int)
     parser.add_argument("--seed", type=int, default=1)

@@ -18,6 +18,7 @@ from unittest import mock
 import msgspec
 
 from doctor.smoke import plan
+from doctor.smoke.hang.detector import Detector
 from doctor.smoke.model import STAGES, SmokeRun
 from doctor.smoke.run import programs, supervisor
 from doctor.transport.local import Local
@@ -334,7 +335,7 @@ def carry_out(trial: Trial, stages: tuple[str, ...] = SHORT) -> Result:
     wish = plan.SmokeOptions(backend="gloo", ranks_per_host=trial.world, layouts=(chosen, *trial.rest), steps=STEPS)
     verdicts: list[float] = []
 
-    class Timed(supervisor.Detector):
+    class Timed(Detector):
         def feed(self, *args: Any, **more: Any) -> Any:
             trouble = super().feed(*args, **more)
             if trouble:

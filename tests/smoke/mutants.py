@@ -157,7 +157,7 @@ MUTANTS = [
     Mutant(
         "no sync of a ZeRO shard",
         "smoke-loss-differs",
-        "shards are pieces of local gradients, whose norms do not add up to the twin's",
+        "shards are pieces of local gradients, whose norms do not add up to the reference run's",
         "REDUCE = Model.reduce_gradient\n"
         "Model.reduce_gradient = lambda self: self.gradient[self.owned_slice].clone() if self.zero else REDUCE(self)",
         where=ZERO,
@@ -177,7 +177,7 @@ MUTANTS = [
     Mutant(
         "other init of the first rank",
         "smoke-loss-differs",
-        "all ranks agree, the loss of step 0 is off, and the parameters have another digest than the twin's",
+        "all ranks agree, the loss of step 0 is off, and the parameters have another digest than the reference run's",
         "model_as_told = Model.__init__\n"
         "def init(self, ctx, layout, seed, comm=None):\n"
         "    model_as_told(self, ctx, layout, seed + (comm is not None), comm)\n"
@@ -523,7 +523,7 @@ MUTANTS = [
     ),
     Mutant(
         "wrong arithmetic on one rank",
-        "smoke-twin-differs",
+        "smoke-reference-differs",
         "the rank's own reference run is another one than the others'",
         "embed_as_told = Model.embed\n"
         "guilty = [False]\n"
@@ -561,7 +561,7 @@ MUTANTS = [
     Mutant(
         "wrapper left in no_sync",
         "smoke-native-differs",
-        "the wrapper never reduces, so its loss of step 1 is off; the layouts of plain collectives are the twin",
+        "the wrapper never reduces, so its loss of step 1 is off; layouts of plain collectives equal the reference run",
         "Replicated.gradient_sync = lambda self, is_last: self.module.no_sync()",
         ranks="any",
         where="dp",
@@ -645,7 +645,7 @@ OURS = {
     "smoke-loss-differs",
     "smoke-loss-stalled",
     "smoke-not-finite",
-    "smoke-twin-differs",
+    "smoke-reference-differs",
     "smoke-loader-seed-differs",
     "smoke-native-differs",
 }
@@ -660,11 +660,11 @@ def facts(ranks: Ranks) -> dict[str, list[Fact]]:
         for fact, kinds in KINDS.items():
             events = {name: _events(own, kind) for name, kind in kinds.items()}
             if any(events.values()):
-                hosts.setdefault(host, []).append(fact(**events))
+                hosts.setdefault(host, []).append(fact(**events))  # type: ignore[arg-type]
     return hosts
 
 
-def _events(events: Sequence[Event], kind: type[Any]) -> tuple[Any, ...]:
+def _events(events: Sequence[Event], kind: Any) -> tuple[Any, ...]:
     tag = kind.__struct_config__.tag
     return events_of_type(msgspec.convert([one for one in events if one["ev"] == tag], tuple[kind, ...]), kind)
 
@@ -673,7 +673,7 @@ def outcomes(ranks: Ranks) -> dict[str, Outcome]:
     """What our checks make of it."""
     by_name: Mapping[str, Check] = {one.name: one for one in load_checks() if one.name in OURS}
     hosts = facts(ranks)
-    intent = {SmokeRun: SmokeRun(plan=ranks.plan)}
+    intent: dict[type, object] = {SmokeRun: SmokeRun(plan=ranks.plan)}
     return {name: evaluate_check(one, tuple(hosts), Facts(hosts), intent) for name, one in by_name.items()}
 
 
@@ -686,12 +686,12 @@ def found(ranks: Ranks) -> dict[str, tuple[Finding, ...]]:
 
 
 def errors(ranks: Ranks) -> dict[str, float]:
-    """The largest relative difference from the twin, by layout."""
+    """The largest relative difference from the reference run, by layout."""
     training = {host: own for host, all_of in facts(ranks).items() for own in all_of if isinstance(own, SmokeTraining)}
-    twin = majority_reference(training)
-    assert twin is not None
+    reference = majority_reference(training)
+    assert reference is not None
     trained: Sequence[LayoutTrace] = analyze_training(ranks.plan, training).traces
-    return {course.layout.name: largest_error(course, twin) for course in trained}
+    return {course.layout.name: largest_error(course, reference) for course in trained}
 
 
 def problems(mutant: Mutant, ranks: Ranks, guilty: int) -> Iterator[str]:

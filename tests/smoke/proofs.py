@@ -12,6 +12,7 @@ from tests.smoke.mutants import MUTANTS
 
 TESTS = {
     "smoke-collective-wrong": "test_slow_and_wrong.py::test_a_wrong_sum_on_one_rank",
+    "smoke-learning-differs": "test_slow_and_wrong.py::test_a_wrong_sum_in_the_learning_stage_alone",
     "smoke-device-wrong": "test_slow_and_wrong.py::test_a_rank_on_another_device_or_on_anothers",
     "smoke-rank-slow": "test_slow_and_wrong.py::test_a_slow_rank_is_told_by_what_it_is_slow_in",
     "smoke-input-slow": "test_slow_and_wrong.py::test_a_slow_rank_is_told_by_what_it_is_slow_in",
@@ -19,6 +20,7 @@ TESTS = {
     "smoke-link-slow": "test_slow_and_wrong.py::test_a_pair_of_ranks_whose_exchanges_are_slow",
     "smoke-network-silent": "test_hosts.py::test_a_link_between_two_hosts_that_drops_everything",
     "smoke-host-silent": "test_hosts.py::test_a_host_that_falls_silent",
+    "smoke-host-unobserved": "test_hosts.py::test_a_host_whose_reports_stop_while_it_trains",
     "smoke-rank-not-started": "test_hosts.py::test_a_host_without_torch",
     "smoke-rank-never-joined": "test_hosts.py::test_a_firewall_before_the_port_that_the_ranks_meet_at",
     "smoke-loader-failed": "test_hosts.py::test_a_host_with_one_megabyte_of_shared_memory",

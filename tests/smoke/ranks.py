@@ -51,6 +51,7 @@ class Ranks:
         self.world, self.seconds, self.watch = world, seconds, watch
         self.source = programs.worker() + "\n" + textwrap.dedent(faults)
         self.events: list[Event] = []
+        self.parts: dict[int, str] = {}
         self.box = memory("box", PAGE_SIZE * world)
         began = time.monotonic()
         self.carry_out()
@@ -100,11 +101,23 @@ class Ranks:
             if select.select([file], [], [], 0.05)[0]:
                 data = os.read(file, 1 << 16)
                 *lines, rest = (rest + data).split(b"\n")
-                self.events += [json.loads(line) for line in lines]
+                for line in lines:
+                    self.take(json.loads(line))
                 if not data:
                     return
             elif time.monotonic() > end:
                 raise TimeoutError(f"not over after {self.seconds} s: {self.events[-5:]}")
+
+    def take(self, event: Event) -> None:
+        """An event, or a part of one, as the agent would join them."""
+        if event["ev"] != "part":
+            self.events.append(event)
+            return
+        text = self.parts.pop(event["rank"], "") + event["text"]
+        if event["more"]:
+            self.parts[event["rank"]] = text
+        else:
+            self.events.append(json.loads(text))
 
     def of(self, kind: str, **values: Any) -> list[Event]:
         """Events of this kind that have these values, by rank."""
@@ -131,7 +144,7 @@ class Ranks:
 
     def seconds_of(self, stage: str) -> float:
         """The slowest rank's."""
-        return max(event["seconds"] for event in self.of("stage", stage=stage))
+        return max(float(event["seconds"]) for event in self.of("stage", stage=stage))
 
 
 def memory(name: str, size: int = 0) -> int:
@@ -142,12 +155,13 @@ def memory(name: str, size: int = 0) -> int:
 
 @functools.cache
 def worker() -> dict[str, Any]:
-    """The names of the worker's program in this process, with torch."""
+    """The names of the worker's program in this process, with torch and NumPy."""
+    import numpy
     import torch
 
     names: dict[str, Any] = {"__name__": "worker"}
     exec(compile(programs.worker(), "worker.py", "exec"), names)
-    names["torch"] = torch
+    names["torch"], names["numpy"] = torch, numpy
     return names
 
 
@@ -160,7 +174,8 @@ def forker() -> socket.socket:
         [sys.executable, "-c", FORKER, str(theirs.fileno())], pass_fds=[theirs.fileno()], env=environment
     )
     theirs.close()
-    atexit.register(lambda: (ours.close(), process.wait()))
+    atexit.register(process.wait)
+    atexit.register(ours.close)
     return ours
 
 

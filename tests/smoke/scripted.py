@@ -106,15 +106,17 @@ class Agent:
 
 
 def alive(ranks: Sequence[int]) -> list[Line]:
-    """Goes on saying that nothing is new, for some seconds."""
-    return [line for _ in range(100) for line in ({"snaps": []}, 0.1)]
+    """Goes on reporting that nothing is new, for some seconds."""
+    quiet: tuple[Line, ...] = ({"snaps": []}, 0.1)
+    return [line for _ in range(100) for line in quiet]
 
 
 class Stage:
     """A transport whose hosts are played."""
 
     def __init__(self, **agents: Agent | TransportError) -> None:
-        self.agents, self.warnings = agents, []
+        self.agents = agents
+        self.warnings: list[str] = []
 
     def open_session(self, host: str, command: str) -> RemoteSession:
         found = self.agents[host]

@@ -409,7 +409,8 @@ def quit_early(act: Act, spot: Spot) -> Program:
 
 def faulty(program: Program, fault: Fault, step: int, nth: int, others: Sequence[int], rng: Random) -> Program:
     """The program, with the fault in place of the n-th call of this step of the first layout."""
-    stage, at, held = "", -1, []
+    stage, at = "", -1
+    held: list[Act] = []
     for act in program:
         if held and act.do in ("stage", "step"):
             yield from struck(held, fault, nth, others, rng)

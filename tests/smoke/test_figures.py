@@ -64,7 +64,7 @@ class TestLayouts:
     def trained(self, *events: Any) -> list[LayoutResult]:
         return list(summed(self.run, training(self.run, events or None)).layouts)
 
-    def test_equal_to_the_twin(self) -> None:
+    def test_equal_to_the_reference_run(self) -> None:
         assert self.trained() == [
             LayoutResult("dp4", 4, pytest.approx(0)),
             LayoutResult("dp2 tp2", 4, pytest.approx(0)),

@@ -139,6 +139,23 @@ def test_a_host_that_falls_silent(smoke: Callable[..., Any], fleet: Fleet) -> No
     assert failed(report) == {"smoke-host-silent": [fleet.hosts[1]]}
 
 
+SSH_DROPPED = drop("tcp dport 22 drop")
+
+
+def test_a_host_that_is_not_heard_of_for_a_while(smoke: Callable[..., Any], fleet: Fleet) -> None:
+    """Six seconds of loss on the way to the controller; training goes on over another port."""
+    script = f"{SSH_DROPPED} && (sleep 6; nft delete table inet strike) >/dev/null 2>&1 &"
+    code, report = smoke("--steps", "60", "--layout", "dp=4", at=(1, script))
+    assert failed(report) == {}
+    assert code == 0
+
+
+def test_a_host_whose_reports_stop_while_it_trains(smoke: Callable[..., Any], fleet: Fleet) -> None:
+    code, report = smoke("--steps", "100", *["--layout", "dp=4", "--layout", "dp=2,tp=2"] * 3, at=(1, SSH_DROPPED))
+    assert failed(report) == {"smoke-host-unobserved": [fleet.hosts[1]]}
+    assert code == 12
+
+
 def test_the_port_that_the_ranks_meet_at_is_taken(smoke: Callable[..., Any], fleet: Fleet) -> None:
     listens = "import socket, time; s = socket.create_server(('', 29500)); print(flush=True); time.sleep(100)"
     script = (

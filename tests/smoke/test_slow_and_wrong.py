@@ -13,7 +13,7 @@ from doctor.engine.evaluate import FactCache, evaluate_check
 from doctor.engine.fact import Visit
 from doctor.engine.record import HostRecord
 from doctor.engine.result import Finding
-from doctor.facts.smoke import SmokeCollectives, SmokePace, SmokePairs, SmokeStart
+from doctor.facts.smoke import SmokeCollectives, SmokeLearning, SmokePace, SmokePairs, SmokeStart
 from doctor.smoke.model import RankPlacement, SmokeRun
 from doctor.smoke.protocol import parse_event
 from doctor.smoke.results.to_facts import fact_outputs
@@ -22,7 +22,7 @@ from tests.smoke.ranks import Ranks
 
 pytest.importorskip("torch", reason="needs torch for the ranks")
 GUILTY = 2
-FACTS = (SmokeCollectives, SmokePace, SmokePairs, SmokeStart)
+FACTS = (SmokeCollectives, SmokeLearning, SmokePace, SmokePairs, SmokeStart)
 
 SLOW_WORK = """
 def slowed(work):
@@ -49,6 +49,14 @@ class TracedComm(TracedComm):
         super().all_reduce(tensor, group, op)
         if self.rank == 2 and tensor.numel() > 100:
             tensor[100] += 1
+"""
+LATE_SUM = """
+class TracedComm(TracedComm):
+    def all_reduce(self, tensor, group, op=None):
+        super().all_reduce(tensor, group, op)
+        late = STAGES[self.recorder.stage] == "learning" and self.recorder.step == 8
+        if self.rank == 2 and late and tensor.numel() > 100:
+            tensor[100] *= 1.5
 """
 SWAPPED = """
 SWAP = {1: 2, 2: 1}
@@ -126,6 +134,11 @@ def test_two_ranks_that_changed_places() -> None:
     found = said("smoke_collective_wrong", SWAPPED, ["collectives"])
     assert {rank for finding in found for rank in finding.values["ranks"]} == {1, 2}
     assert any("ranks or devices are swapped" in str(finding) for finding in found)
+
+
+def test_a_wrong_sum_in_the_learning_stage_alone() -> None:
+    [one] = said("smoke-learning-differs", LATE_SUM, ["start", "rendezvous", "learning"])
+    assert one.values["ranks"] == [GUILTY]
 
 
 @pytest.mark.parametrize(

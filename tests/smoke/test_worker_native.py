@@ -46,11 +46,11 @@ def test_every_layout_of_the_plan_is_tried_by_every_way_that_there_is() -> None:
 
 def test_each_has_the_losses_of_the_serial_twin_on_every_rank() -> None:
     run = trained()
-    twin = run.of("reference")[0]["losses"]
+    reference = run.of("reference")[0]["losses"]
     ran = [said for said in run.of("native") if not said["text"]]
     for said in ran:
-        assert said["losses"] == pytest.approx(twin, rel=1e-6), said["api"]
-        assert said["reference"] == pytest.approx(twin, rel=1e-6)
+        assert said["losses"] == pytest.approx(reference, rel=1e-6), said["api"]
+        assert said["reference"] == pytest.approx(reference, rel=1e-6)
     assert {said["api"] for said in ran} >= {"DistributedDataParallel", "DistributedDataParallel, no_sync"}
 
 
@@ -83,7 +83,7 @@ def test_what_one_rank_cannot_no_rank_waits_for() -> None:
     assert texts == ["another rank could not", f"torch {torch.__version__}: NotImplementedError: not on this device"]
 
 
-def test_a_wrapper_that_does_not_synchronise_is_not_the_twin() -> None:
+def test_a_wrapper_that_does_not_synchronise_is_not_the_reference_run() -> None:
     wrong = """
     PRELOADED_MODULES.clear()
     def gradient_sync(self, is_last):

@@ -58,35 +58,35 @@ WORLDS = pytest.mark.parametrize("world", [1, 2, 3, 4, 8])
 
 
 @WORLDS
-def test_every_layout_has_the_losses_of_the_serial_twin(world: int) -> None:
+def test_every_layout_has_the_losses_of_the_reference_run(world: int) -> None:
     run = trained(world)
-    twin = run.of("reference")[0]
+    reference = run.of("reference")[0]
     for layout, _, steps in courses(run):
         losses = [mean([said["loss"] for said in steps[step] if said["loss"] is not None]) for step in steps]
-        assert losses == pytest.approx(twin["losses"], rel=1e-6), layout.name
+        assert losses == pytest.approx(reference["losses"], rel=1e-6), layout.name
 
 
 @WORLDS
-def test_the_gradients_of_the_ranks_that_hold_one_model_add_up_to_the_twins(world: int) -> None:
+def test_the_gradients_of_the_ranks_that_hold_one_model_add_up_to_the_reference_runs(world: int) -> None:
     run = trained(world)
-    twin = run.of("reference")[0]
+    reference = run.of("reference")[0]
     for layout, _, steps in courses(run):
         model = alike(layout, "pdt" if layout.zero else "pt")[0]
         norms = [math.sqrt(sum(steps[step][rank]["grad"] ** 2 for rank in model)) for step in steps]
-        assert norms == pytest.approx(twin["grads"], rel=1e-5), layout.name
+        assert norms == pytest.approx(reference["grads"], rel=1e-5), layout.name
 
 
 @WORLDS
 def test_so_do_the_updates_of_every_tensor(world: int) -> None:
     run = trained(world)
-    twin = run.of("reference-update")[0]["update"]
+    reference = run.of("reference-update")[0]["update"]
     for layout, number, _ in courses(run):
         total: dict[str, float] = defaultdict(float)
         ended = run.of("end", layout=number)
         for rank in alike(layout, "pt")[0]:
             for name, square in ended[rank]["update"].items():
                 total[name] += square
-        assert total == pytest.approx(twin, rel=1e-4), layout.name
+        assert total == pytest.approx(reference, rel=1e-4), layout.name
 
 
 @WORLDS
@@ -147,7 +147,7 @@ def test_nothing_bad_is_seen_and_only_the_last_stage_tells_a_loss(world: int) ->
             assert [event["loss"] is None for event in said] == [rank < last for rank in range(world)]
 
 
-def test_all_ranks_compute_the_same_twin_whatever_the_world_is() -> None:
+def test_all_ranks_compute_the_same_reference_run_whatever_the_world_is() -> None:
     # Two, four and eight ranks read the same eight blocks.
     told = [{**said, "rank": 0} for world in (2, 4, 8) for said in trained(world).of("reference")]
     assert len(told) == 14
@@ -183,11 +183,11 @@ Model.reduce_gradient = lambda self: mean(self) * self.mesh.dp
 """
 
 
-def test_a_sum_for_a_mean_is_not_the_twin() -> None:
+def test_a_sum_for_a_mean_is_not_the_reference_run() -> None:
     run = Ranks(2, ("training",), MEAN_TO_SUM)
-    twin, said = run.of("reference")[0], run.of("step", step=1)
-    assert mean([one["loss"] for one in said]) != pytest.approx(twin["losses"][1], rel=1e-2)
-    assert run.of("step", step=0)[0]["grad"] == pytest.approx(2 * twin["grads"][0], rel=1e-5)
+    reference, said = run.of("reference")[0], run.of("step", step=1)
+    assert mean([one["loss"] for one in said]) != pytest.approx(reference["losses"][1], rel=1e-2)
+    assert run.of("step", step=0)[0]["grad"] == pytest.approx(2 * reference["grads"][0], rel=1e-5)
 
 
 SPOIL = """

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import paramiko
+from paramiko.common import AUTH_FAILED, AUTH_SUCCESSFUL, OPEN_SUCCEEDED
 
 from doctor.transport import TransportError
 from doctor.transport.options import SshOptions
@@ -61,7 +62,7 @@ class Orderly(paramiko.Transport):
         self.replied = threading.Semaphore(0)
 
     def _send_user_message(self, data: paramiko.Message) -> None:
-        super()._send_user_message(data)
+        super()._send_user_message(data)  # type: ignore[misc]
         if data.asbytes()[0] == SUCCESS:
             self.replied.release()
 
@@ -89,10 +90,10 @@ class Server(paramiko.ServerInterface):
         return "password"
 
     def check_auth_password(self, username: str, password: str) -> int:
-        return paramiko.AUTH_SUCCESSFUL if password == PASSWORD else paramiko.AUTH_FAILED
+        return int(AUTH_SUCCESSFUL if password == PASSWORD else AUTH_FAILED)
 
     def check_channel_request(self, kind: str, chanid: int) -> int:
-        return paramiko.OPEN_SUCCEEDED
+        return int(OPEN_SUCCEEDED)
 
     def check_channel_exec_request(self, channel: paramiko.Channel, command: bytes) -> bool:
         threading.Thread(target=self._answer, args=[channel, command]).start()
@@ -100,8 +101,10 @@ class Server(paramiko.ServerInterface):
 
     def _answer(self, channel: paramiko.Channel, command: bytes) -> None:
         with contextlib.suppress(OSError, EOFError, paramiko.SSHException):
-            channel.get_transport().replied.acquire(timeout=10)
-            self.answer(channel.get_transport(), channel, command)
+            transport = channel.get_transport()
+            assert isinstance(transport, Orderly)
+            transport.replied.acquire(timeout=10)
+            self.answer(transport, channel, command)
 
 
 class Client:

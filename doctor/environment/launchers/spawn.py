@@ -1,4 +1,4 @@
-"""torch.multiprocessing.spawn: the program says by arguments which rank a process is.
+"""torch.multiprocessing.spawn: the program passes each process its rank as an argument.
 
 Source: PyTorch, torch.multiprocessing, "Spawning subprocesses": the function is called with the process's number, and
 no variable is set. MASTER_ADDR and MASTER_PORT are the program's own.

@@ -83,7 +83,7 @@ def first_host(nodes: str) -> tuple[str, ...]:
     match = re.match(r"((?:[^,\[\]]|\[[^\]]*\])+)", nodes)
     if not match:
         return ()
-    name = re.sub(r"\[([^\]]*)\]", lambda ranges: re.split(r"[-,]", ranges[1], maxsplit=1)[0], match[1])
+    name = re.sub(r"\[([^\[\]]*)\]", lambda ranges: re.split(r"[-,]", ranges[1], maxsplit=1)[0], match[1])
     return (name,) if name else ()
 
 

@@ -165,7 +165,7 @@ class FirewallRules(Fact, frozen=True):
 
 
 def _nft_tables(dump: _FirewallDump, unread: dict[str, str]) -> Iterator[RuleTable]:
-    """The tables in nftables: as nft tells them, or as iptables does where nft has no words for their rules."""
+    """The tables in nftables: as nft lists them, or as iptables does where nft cannot express their rules."""
     table_keys = [table for table in dump.tables if table[0] != "arp"]
     if not table_keys:
         return
@@ -187,7 +187,7 @@ def _has_opaque_matches(table: RuleTable) -> bool:
 
 
 def _listed_tables(outputs: Mapping[str, Output]) -> tuple[dict[tuple[str, str], RuleTable], str]:
-    """The tables by family and name, or why nft did not tell them."""
+    """The tables by family and name, or why nft did not list them."""
     json_listing, why = _tool_output(outputs, "nft")
     if why:
         return {}, why
@@ -196,7 +196,7 @@ def _listed_tables(outputs: Mapping[str, Output]) -> tuple[dict[tuple[str, str],
 
 
 def _saved_tables(dump: _FirewallDump, command: str, kind: str) -> tuple[dict[tuple[str, str], RuleTable], str]:
-    """The tables that iptables-save and ip6tables-save tell, when they are of the kind that was asked for."""
+    """The tables that iptables-save and ip6tables-save list, when they are of the requested kind."""
     tables, why = {}, ""
     sets = parse_ipsets(_tool_output(dump.outputs, "ipset")[0])
     tool: Tool = "iptables-legacy" if command.endswith("legacy") else "iptables"

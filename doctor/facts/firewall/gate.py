@@ -46,7 +46,7 @@ class GateResult(msgspec.Struct, frozen=True):
 
 
 class GateQuery(msgspec.Struct, frozen=True):
-    """Which connections are asked about: all of the job on one interface, of one family, both ways."""
+    """The connections to evaluate: all of the job on one interface, of one family, in both directions."""
 
     device: str
     family: Literal[4, 6]
@@ -57,7 +57,7 @@ class GateQuery(msgspec.Struct, frozen=True):
     ephemeral: Ranges
     """That the kernel gives to the other end of a connection."""
     on_link: bool
-    """The peers are in the interface's own network: the way back to them is this interface."""
+    """The peers are in the interface's own network: the route to them is this interface."""
 
 
 @lru_cache(maxsize=4096)

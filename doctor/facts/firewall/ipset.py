@@ -1,4 +1,4 @@
-"""Reads ``ipset save``: the sets that iptables rules look into."""
+"""Reads ``ipset save``: the sets that iptables rules use."""
 
 from __future__ import annotations
 

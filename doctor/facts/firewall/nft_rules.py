@@ -65,7 +65,7 @@ OTHER_PROTOCOLS = frozenset(
 
 
 class PacketKey(msgspec.Struct, frozen=True):
-    """What a condition looks at."""
+    """What a condition compares."""
 
     field: str
     """Empty when it is nothing that is known of a packet."""
@@ -135,7 +135,7 @@ def _vmap_steps(key: Any, data: Any) -> Iterator[Step]:
 
 @lru_cache(maxsize=1 << 12)
 def nft_lookup(key: str, held: str, negated: bool, choose: bool) -> tuple[Step, ...]:
-    """The steps of a look-up in a set that holds these elements."""
+    """The steps of a match against a set that holds these elements."""
     expression, elements = msgspec.json.decode(key), msgspec.json.decode(held)
     try:
         if not choose:

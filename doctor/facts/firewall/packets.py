@@ -16,7 +16,7 @@ Ranges = tuple[tuple[int, int], ...]
 
 NUMBER_LIMIT = 1 << 128
 ENDPOINT_FIELDS = ("saddr", "daddr", "sport", "dport")
-"""The fields by which one connection of the job is told from another."""
+"""The fields that distinguish one connection of the job from another."""
 
 
 def to_ranges(spans: Iterable[tuple[int, int]]) -> Ranges:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import ipaddress
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
 from typing import Literal
 
 import msgspec
 
 from doctor.engine.fact import PerHost, Unreadable
+from doctor.engine.per_fleet import once_per_fleet
 from doctor.facts.firewall.packets import Ranges, intersect, to_ranges
 from doctor.facts.names import HostNames, is_address
 from doctor.facts.network import HostAddresses, InterfaceAddress
@@ -33,6 +33,24 @@ class RouteEntry(msgspec.Struct, frozen=True):
     def text(self) -> str:
         kind = ipaddress.IPv4Address if self.network[0] == 4 else ipaddress.IPv6Address
         return str(kind(self.number))
+
+
+class _Peers(Mapping[str, Ranges]):
+    """The addresses of all hosts but one: what all of them share is kept once."""
+
+    def __init__(self, hosts: Mapping[str, Ranges], host: str) -> None:
+        self._hosts, self._host = hosts, host
+
+    def __getitem__(self, peer: str) -> Ranges:
+        if peer == self._host:
+            raise KeyError(peer)
+        return self._hosts[peer]
+
+    def __iter__(self) -> Iterator[str]:
+        return (host for host in self._hosts if host != self._host)
+
+    def __len__(self) -> int:
+        return len(self._hosts) - (self._host in self._hosts)
 
 
 class Route(msgspec.Struct, frozen=True):
@@ -72,6 +90,33 @@ class _FleetAddresses:
             network: to_ranges(span for held in hosts.values() for span in held)
             for network, hosts in self.on_link.items()
         }
+        self.hosts_by_number: dict[int, set[str]] = defaultdict(set)
+        for host, host_entries in self.entries.items():
+            for entry in host_entries:
+                self.hosts_by_number[entry.number].add(host)
+        self._reachable: dict[tuple[Network, frozenset[Network]], tuple[dict[str, Ranges], Ranges, bool]] = {}
+
+    def reachable(self, host: str, network: Network) -> tuple[dict[str, Ranges], Ranges, bool]:
+        """Whom a host can meet from one of its networks: by host, all together, and whether all are in that network.
+
+        Of hosts in the same networks this is the same; the host itself is among them.
+        """
+        own_networks = frozenset(entry.network for entry in self.entries[host])
+        key = (network, own_networks)
+        if key not in self._reachable:
+            here, peers = self.on_link[network], {}
+            for peer, entries in self.entries.items():
+                far = (
+                    (entry.number, entry.number)
+                    for entry in entries
+                    if entry.network[0] == network[0] and entry.network not in own_networks
+                )
+                held = here.get(peer) or to_ranges(far)
+                if held:
+                    peers[peer] = held
+            everything = to_ranges(span for held in peers.values() for span in held)
+            self._reachable[key] = peers, everything, peers.keys() <= here.keys()
+        return self._reachable[key]
 
 
 def _is_external(interface: InterfaceAddress) -> bool:
@@ -85,22 +130,9 @@ def _route_entry(device: str, address: str, prefix: int) -> RouteEntry:
     return RouteEntry(device, int(interface.ip), (family, int(interface.network[0]), int(interface.network[-1])))
 
 
-class _FleetIdentity:
-    """The very same fleet, not an equal one: a fleet of 1000 hosts is then looked through once."""
-
-    def __init__(self, addresses: PerHost[HostAddresses]) -> None:
-        self.addresses = addresses
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _FleetIdentity) and other.addresses is self.addresses
-
-    def __hash__(self) -> int:
-        return id(self.addresses)
-
-
-@lru_cache(maxsize=1)
-def _fleet_of(same: _FleetIdentity) -> _FleetAddresses:
-    return _FleetAddresses(same.addresses)
+@once_per_fleet
+def _fleet_of(addresses: PerHost[HostAddresses]) -> _FleetAddresses:
+    return _FleetAddresses(addresses)
 
 
 class Master(msgspec.Struct, frozen=True):
@@ -117,7 +149,7 @@ def find_master(
     """Which host MASTER_ADDR means, in the eyes of this one."""
     if not master_addr:
         return Master()
-    fleet = _fleet_of(_FleetIdentity(addresses))
+    fleet = _fleet_of(addresses)
     master_addresses = (
         names.names[master_addr].non_loopback
         if master_addr in names.names
@@ -128,7 +160,7 @@ def find_master(
     if names.is_master(master_addr, host_addresses.addresses):
         return Master(fleet.hosts[id(host_addresses)], master_addresses)
     numbers = {int(ipaddress.ip_address(address)) for address in master_addresses}
-    matching_hosts = {host for host, entries in fleet.entries.items() for entry in entries if entry.number in numbers}
+    matching_hosts = set().union(*(fleet.hosts_by_number.get(number, ()) for number in numbers))
     return Master(matching_hosts.pop() if len(matching_hosts) == 1 else "", master_addresses)
 
 
@@ -137,7 +169,7 @@ def find_routes(host_addresses: HostAddresses, addresses: PerHost[HostAddresses]
 
     Raises: Unreadable when there is none.
     """
-    fleet = _fleet_of(_FleetIdentity(addresses))
+    fleet = _fleet_of(addresses)
     host = fleet.hosts[id(host_addresses)]
     every = [route for entry in fleet.entries[host] if (route := _build_route(fleet, host, entry)) is not None]
     complete_routes = [route for route in every if len(route.peer_addresses) == len(fleet.entries) - 1]
@@ -159,22 +191,11 @@ def _includes(route: Route, number: int) -> bool:
 def _build_route(fleet: _FleetAddresses, host: str, entry: RouteEntry) -> Route | None:
     here = fleet.on_link[entry.network]
     if len(here) == len(fleet.entries):
-        peers = {peer: held for peer, held in here.items() if peer != host}
-        return Route(entry, peers, fleet.ranges_by_network[entry.network], True) if peers else None
-    own_networks = {host_entry.network for host_entry in fleet.entries[host]}
-    peers = {}
-    for peer, entries in fleet.entries.items():
-        far = [
-            peer_entry
-            for peer_entry in entries
-            if peer_entry.network[0] == entry.network[0] and peer_entry.network not in own_networks
-        ]
-        held = here.get(peer) or to_ranges((peer_entry.number, peer_entry.number) for peer_entry in far)
-        if held and peer != host:
-            peers[peer] = held
-    spans = [span for held in peers.values() for span in held]
-    fleet_ranges = to_ranges([*spans, (entry.number, entry.number)])
-    return Route(entry, peers, fleet_ranges, set(peers) <= set(here)) if peers else None
+        peers, everything, on_link = here, fleet.ranges_by_network[entry.network], True
+    else:
+        peers, everything, on_link = fleet.reachable(host, entry.network)
+    others = _Peers(peers, host)
+    return Route(entry, others, everything, on_link) if others else None
 
 
 def peers_holding(route: Route, held: Ranges) -> Iterator[str]:

@@ -35,7 +35,7 @@ class SetLookup(msgspec.Struct, frozen=True):
 
     name: str
     key: str
-    """What is looked up, in the tool's own words."""
+    """What is compared, in the tool's own words."""
     negated: bool = False
     is_verdict_map: bool = False
 

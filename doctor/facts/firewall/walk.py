@@ -14,7 +14,7 @@ from doctor.facts.firewall.rules import Action, Chain, Rule, RuleTable, SetLooku
 
 INBOUND_HOOKS, OUTBOUND_HOOKS = ("ingress", "prerouting", "input"), ("output", "postrouting", "egress")
 CONNTRACK_PRIORITY = -200
-"""The priority at which the kernel finds the connection of a packet: rules before it know none."""
+"""The priority of connection tracking: rules before it have no connection state."""
 CONNECTION_FIELDS = ("state", "status", "direction", "ctmark")
 UNTRACKED = ((64, 64),)
 MAX_DEPTH = 32
@@ -40,7 +40,7 @@ class WalkResult(msgspec.Struct):
     passed: list[Packets] = []
     blocked: list[tuple[Packets, WalkPosition]] = []
     unclear: list[tuple[Packets, WalkPosition]] = []
-    """Handed to something that rules do not tell of: a queue, a proxy, a redirection."""
+    """Handed to something outside the rules: a queue, a proxy, a redirection."""
     ambiguous: list[tuple[Packets, WalkPosition]] = []
     """A rule may or may not match these, and it makes a difference."""
 
@@ -116,7 +116,7 @@ class _ChainWalk:
         )
 
     def resolve_lookup(self, lookup: SetLookup) -> tuple[Step, ...]:
-        """A look-up with what the set holds. A set that was not listed is one that is not known."""
+        """A match against a set's elements. A set that was not listed is unknown."""
         held = self.sets.get(lookup.name)
         if held is None:
             return (Unclear(), Action("unclear")) if lookup.is_verdict_map else (Unclear(),)

@@ -1,4 +1,4 @@
-"""What every NPU's own network port says of itself through hccn_tool, and what /etc/hccn.conf wants of it."""
+"""The state of every NPU's network port from hccn_tool, and its settings in /etc/hccn.conf."""
 
 from doctor.facts.hccn.addresses import (
     Address,

@@ -97,11 +97,11 @@ def tie_finding(values: Mapping[Npu, T], **more: Any) -> Finding:
 
 
 Use = dict[str, bool | None]
-"""By host, whether the job sends anything through the NPUs' own ports; None: that cannot be told."""
+"""By host, whether the job sends anything through the NPUs' own ports; None: unknown."""
 
 
 def families(launch: LaunchConfig, products: Mapping[str, NpuProduct]) -> dict[str, str]:
-    """The product family of each host: what the user says, else what the host says."""
+    """The product family of each host: as the user states, else as the host reports."""
     return {host: launch.product or product.family for host, product in products.items()}
 
 

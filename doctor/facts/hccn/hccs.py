@@ -29,7 +29,7 @@ class HccsPing(msgspec.Struct, frozen=True, order=True):
 
 
 class HccsPings(Fact, frozen=True):
-    """What ``hccn_tool -hccs_ping`` said from each NPU to the same NPU of some other hosts of its super pod.
+    """Results of ``hccn_tool -hccs_ping`` from each NPU to the same NPU of some other hosts of its super pod.
 
     The tool ends with status 0 and `Cmd executed successfully!` when every packet is lost: the count decides.
     """

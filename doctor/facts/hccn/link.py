@@ -66,7 +66,7 @@ class LinkRecord(msgspec.Struct, frozen=True):
 
 
 def _parse_record(text: str) -> LinkRecord:
-    bare = re.sub(r"^\s*\[(?:devid|device) \d+\]", "", text, flags=re.M)
+    bare = re.sub(r"^[ \t]*\[(?:devid|device) \d+\]", "", text, flags=re.M)
     head, header, rest = bare.partition("link change records")
     if not header:
         raise ValueError("no list of changes")

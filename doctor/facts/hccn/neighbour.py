@@ -31,7 +31,7 @@ def _parse_neighbour(text: str) -> Neighbour | None:
     parts = _tlv_texts(text)
     description = parts.get("System Description", "")
     able = parts.get("System Capabilities", "")
-    switch = "Routing" in description or re.search(r"Enabled capabilities:.*\b(Bridge|Router)\b", able)
+    switch = "Routing" in description or re.search(r"Enabled capabilities:.{0,200}?\b(Bridge|Router)\b", able)
     return Neighbour(
         kind="npu" if "AscendNPU" in description else "switch" if switch else "unknown",
         mac=_entry_value("MAC", parts["Chassis ID"]).lower(),
@@ -48,19 +48,19 @@ class Neighbours(Fact, frozen=True):
 
     by_npu: dict[int, Neighbour]
     without_neighbour: tuple[int, ...] = ()
-    """NPUs that have heard of no neighbour."""
+    """NPUs without an LLDP neighbour."""
 
     read = per_npu(_parse_neighbour, unset="without_neighbour")
 
 
 def _tlv_texts(text: str) -> dict[str, str]:
     """The text under each ``... TLV`` line. Raises: ValueError when the text does not begin with one."""
-    pieces = re.split(r"^[ \t]*(\S.*?) TLV[ \t\r]*$", text, flags=re.M)
+    pieces = re.split(r"^[ \t]*(\S.*) TLV[ \t\r]*$", text, flags=re.M)
     if pieces[0].strip() or len(pieces) < 3:
         raise ValueError("not LLDP")
     return dict(zip(pieces[1::2], pieces[2::2], strict=True))
 
 
 def _entry_value(names: str, text: str) -> str:
-    match = re.search(rf"^[ \t]*(?:{names})[ \t]*:[ \t]*(\S.*?)[ \t\r]*$", text, re.M)
-    return match[1] if match else ""
+    match = re.search(rf"^[ \t]*(?:{names})[ \t]*:[ \t]*(\S.*)$", text, re.M)
+    return match[1].rstrip() if match else ""

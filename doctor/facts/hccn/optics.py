@@ -68,7 +68,8 @@ def _parse_module(text: str) -> OpticalModule | None:
     present = {"present": True, "not present": False}
     if not present[single_field("present", text)]:
         return None
-    rows = dict(re.findall(r"^[ \t]*(\S[^:\n]*?)[ \t]*:[ \t]*(.*?)[ \t\r]*$", text, re.M))
+    lines = (line.partition(":") for line in text.splitlines())
+    rows = {name.strip(): value.strip() for name, colon, value in lines if colon and name.strip()}
     readings = dict(_parse_readings(rows))
     if not readings:
         raise ValueError("a module that measures nothing")

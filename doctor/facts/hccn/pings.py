@@ -57,7 +57,7 @@ class Ping(msgspec.Struct, frozen=True, order=True):
 
 
 class DevicePings(Fact, frozen=True):
-    """What `hccn_tool -ping` said from each NPU to the same NPU of some other hosts.
+    """Results of `hccn_tool -ping` from each NPU to the same NPU of some other hosts.
 
     Of the exit status nothing is made: it is 1 for a lost packet and for a broken tool alike. The count of
     packets received decides (driver source, ds_net_ext.c).
@@ -81,7 +81,7 @@ class DevicePings(Fact, frozen=True):
     def read(cls, answer: ProbeAnswer) -> DevicePings:
         pings, unread = [], {}
         for npu, address, text in answer.json():
-            match = re.search(r"(\d+) packets transmitted, (\d+) received", text)
+            match = re.search(r"\b(\d{1,9}) packets transmitted, (\d{1,9}) received", text)
             if match:
                 pings.append(Ping(npu, address, int(match[1]), int(match[2])))
             else:

@@ -11,7 +11,7 @@ from doctor.facts.hccn.tool import last_line, single_field
 from doctor.facts.npu import NpuChips
 
 _UNSUPPORTED_PATTERN = r"does not support|not supported|Command or option is not found"
-"""What npu-smi says where the product has no super pods."""
+"""npu-smi's output where the product has no super pods."""
 
 _ALL_CHIPS_SCRIPT = """map=$(npu-smi info -m); code=$?
 printf '%s\\n' "$map"
@@ -25,7 +25,7 @@ printf '%s\\n' "$map" | while read -r card chip rest; do
   case "$said" in *"not support"*) break ;; esac
 done
 """
-"""The table of all chips, then what each of them says."""
+"""The table of all chips, then the output for each of them."""
 
 
 class SuperPodId(Fact, frozen=True):

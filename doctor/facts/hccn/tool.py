@@ -1,10 +1,13 @@
-"""How hccn_tool is asked, and how its answers are told apart: by text first, for its exit codes mean several things."""
+"""Runs hccn_tool and classifies its output: by text first, since its exit codes mean several things."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any, TypeVar
+
+import msgspec
 
 from doctor.engine.fact import Absent, Fact, Output, Probe, ProbeAnswer, Unreadable, run, unusable_reason
 from doctor.engine.sanitize import strip_control_chars
@@ -42,7 +45,7 @@ _REFUSALS = (
     ("Get unknown option", "this version of hccn_tool does not support the option"),
     ("Get invalid major cmd", "this version of hccn_tool does not support the command"),
 )
-"""What the tool says instead of an answer, and what that means."""
+"""The tool's messages in place of an answer, and their meaning."""
 
 
 def hccn_probe(options: str, *, root: bool = False, limit: int = 16384) -> Probe:
@@ -74,7 +77,7 @@ def parse_each_npu(answer: ProbeAnswer, parse: Callable[[Output], T]) -> tuple[d
     unsupported = 0
     for npu, output in answer.devices():
         try:
-            values[npu] = parse(output)
+            values[npu] = _parse_once(parse, _without_time(output))
         except Absent as why:
             unsupported += not isinstance(why, Unreadable)
             unread[f"NPU {npu}"] = str(why)
@@ -83,6 +86,17 @@ def parse_each_npu(answer: ProbeAnswer, parse: Callable[[Output], T]) -> tuple[d
     if unread and unsupported == len(unread):
         raise Absent(_summary(unread))
     raise Unreadable(_summary(unread))
+
+
+def _without_time(output: Output) -> Output:
+    """The output of a command that came to its end, without how long that took."""
+    return msgspec.structs.replace(output, seconds=0) if output.seconds and output.ended == "exited" else output
+
+
+@lru_cache(maxsize=1 << 14)
+def _parse_once(parse: Callable[[Output], T], output: Output) -> T:
+    """NPUs that answered alike share one value, of one host and of all."""
+    return parse(output)
 
 
 def per_npu(parse: Callable[[str], object], nothing: str = "", unset: str = "") -> Any:
@@ -124,12 +138,12 @@ def set_values(values: Mapping[int, T | None]) -> dict[int, T]:
 
 
 def unset_npus(values: Mapping[int, T | None]) -> tuple[int, ...]:
-    """The NPUs that said that nothing is set."""
+    """The NPUs that reported that nothing is set."""
     return tuple(npu for npu, value in values.items() if value is None)
 
 
 def combined_output(output: Output) -> str:
-    """All that the tool said on either stream, without the answers of tries that found it busy.
+    """The tool's output on both streams, without that of attempts that found it busy.
 
     Raises: Unreadable when the command did not come to its own end.
     """
@@ -143,12 +157,12 @@ def combined_output(output: Output) -> str:
 
 
 def last_line(text: str) -> str:
-    """The last line, where the tool says why it gave up."""
+    """The last line, where the tool reports why it failed."""
     return strip_control_chars(text.strip().rpartition("\n")[2])
 
 
 def raise_known_refusal(text: str) -> None:
-    """Raises: Absent or Unreadable when the tool said why it does not answer."""
+    """Raises: Absent or Unreadable when the tool reported why it cannot answer."""
     if UNSUPPORTED_TEXT in text:
         raise Absent("hccn_tool does not support this on this product")
     for phrase, meaning in _REFUSALS:
@@ -169,9 +183,8 @@ def parse_or_unreadable(text: str, parse: Callable[[str], T]) -> T:
 
 def single_field(name: str, text: str) -> str:
     """The value on the only line ``name: value``. Raises: ValueError when there is none, or more than one."""
-    values = re.findall(rf"^[ \t]*{name}[ \t]*:[ \t]*(.*?)[ \t\r]*$", text, re.M)
-    (value,) = values
-    return str(value)
+    (value,) = re.findall(rf"^[ \t]*{name}[ \t]*:(.*)$", text, re.M)
+    return str(value).strip()
 
 
 def _summary(unread: Mapping[str, str]) -> str:

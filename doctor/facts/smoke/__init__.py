@@ -1,4 +1,4 @@
-"""What the ranks of the smoke run said, host by host; one module a stage."""
+"""The events of the smoke run's ranks, host by host; one module a stage."""
 
 from doctor.facts.smoke.collectives import (
     CollectiveChecked,
@@ -7,7 +7,7 @@ from doctor.facts.smoke.collectives import (
     DtypeUnsupported,
     SmokeCollectives,
 )
-from doctor.facts.smoke.learning import LearningStep, SmokeLearning
+from doctor.facts.smoke.learning import LearnedParameters, LearningStep, SmokeLearning
 from doctor.facts.smoke.loader import LoaderResult, SmokeLoader
 from doctor.facts.smoke.native import NativeResult, SmokeNative
 from doctor.facts.smoke.pace import PaceTimes, SmokePace
@@ -39,6 +39,7 @@ __all__ = [
     "DtypeUnsupported",
     "LayoutBegun",
     "LayoutEnded",
+    "LearnedParameters",
     "LearningStep",
     "LoaderResult",
     "NativeResult",

@@ -9,7 +9,7 @@ Element = float | int | bool | str | None
 
 
 class CollectiveChecked(RankEvent, frozen=True, tag="checked"):
-    """One collective gave what the closed form says, in all these dtypes."""
+    """One collective gave the values of the closed form, in all these dtypes."""
 
     gid: int
     op: str
@@ -19,7 +19,7 @@ class CollectiveChecked(RankEvent, frozen=True, tag="checked"):
 
 
 class CollectiveWrong(RankEvent, frozen=True, tag="wrong"):
-    """One collective left other values in this rank's buffer than the closed form says."""
+    """One collective left values in this rank's buffer that differ from the closed form."""
 
     gid: int
     op: str

@@ -34,10 +34,10 @@ class RankReport(msgspec.Struct, Generic[E], frozen=True):
     planned: bool = True
     """False: the run was to do without this stage, or the host has no rank in it."""
     ranks: tuple[int, ...] = ()
-    """The ranks that were to speak here."""
+    """The ranks that were to report here."""
 
     def unread_ranks(self) -> dict[str, str]:
-        """The ranks that said nothing, for `Fact.unread`."""
+        """The ranks that reported nothing, for `Fact.unread`."""
         reporting_ranks = {event.rank for event in self.events}
         return {
             f"rank {rank}": "it reported nothing for this stage" for rank in self.ranks if rank not in reporting_ranks

@@ -14,15 +14,33 @@ class LearningStep(RankEvent, frozen=True, tag="learn"):
     """None: not finite."""
 
 
+class LearnedParameters(RankEvent, frozen=True, tag="learned"):
+    """What a rank holds after the last step. Digests are 8 bytes as an integer."""
+
+    pp: int
+    tp: int
+    params: int
+    gradient: int
+    """Of the last step, after its reduction; 0 where each rank reduces a shard of its own."""
+    steps: int
+    error: float | None = None
+    """From the parameters of the serial run, as a share of what they changed by; told where replicas differ."""
+
+
 class SmokeLearning(StageFact, frozen=True):
-    """The loss of a short training with Adam, on the ranks that compute it."""
+    """The loss of a short training with Adam, on the ranks that compute it, and what each rank has learned."""
 
     stage = "learning"
-    event_types = (LearningStep,)
+    event_types = (LearningStep, LearnedParameters)
 
     steps: tuple[LearningStep, ...] = ()
+    learned: tuple[LearnedParameters, ...] = ()
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> SmokeLearning:
         report = cls.read_report(answer)
-        return cls(steps=events_of_type(report.events, LearningStep), unread=report.unread_ranks())
+        return cls(
+            steps=events_of_type(report.events, LearningStep),
+            learned=events_of_type(report.events, LearnedParameters),
+            unread=report.unread_ranks(),
+        )

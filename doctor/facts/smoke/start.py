@@ -26,7 +26,7 @@ class TorchImported(RankEvent, frozen=True, tag="imported"):
 
 
 class ConnectFailed(RankEvent, frozen=True, tag="try"):
-    """An attempt to reach the master failed, in another way than the one before."""
+    """An attempt to reach the master failed, for another reason than the one before."""
 
     problem: Problem
     text: str = ""
@@ -56,7 +56,7 @@ class RankJoined(RankEvent, frozen=True, tag="joined"):
 
 
 class RankFailed(RankEvent, frozen=True, tag="error"):
-    """The rank is about to end, and says why."""
+    """The rank is about to end, with its reason."""
 
     kind: str
     text: str

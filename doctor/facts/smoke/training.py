@@ -18,10 +18,12 @@ class ReferenceRun(RankEvent, frozen=True, tag="reference"):
     grads: tuple[float | None, ...]
     """Norm of the gradient at each step."""
     params: Digest
-    """After the last step."""
+    """After as many steps as all ranks do."""
     init: Digest
     precision: float | None = None
     """Relative error of a product of two matrices: some devices multiply float32 with fewer bits."""
+    params_step: int = 0
+    """Steps before ``params`` was taken; 0: all that it has losses of."""
 
 
 class ReferenceBlocks(RankEvent, frozen=True, tag="reference-blocks"):
@@ -75,6 +77,8 @@ class TrainingStep(RankEvent, frozen=True, tag="step"):
     replicated: Digest | None = None
     bad: Bad = ""
     """The first thing that was not finite."""
+    grad_error: float | None = None
+    """From the reference run's reduced gradient, as a share of its norm; None where that is not known."""
 
 
 class LayoutEnded(RankEvent, frozen=True, tag="end"):

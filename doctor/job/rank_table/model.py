@@ -1,4 +1,4 @@
-"""The rank table as typed values: every form in one shape, with all that is wrong on the way kept."""
+"""The rank table as typed values: every form in one shape, with a list of its defects."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LIST_FIELDS = ("server_list", "device", "group_list", "instance_list", "devices
 
 
 class RankTableProblem(msgspec.Struct, frozen=True, order=True):
-    """One place that is not what the form asks for."""
+    """One place that violates the form."""
 
     kind: Literal["missing", "value", "unquoted"]
     """missing: a required field. value: there, and of another kind. unquoted: a number where HCCL takes text only."""

@@ -14,7 +14,7 @@ PORT_FIELDS = ("device_port", "host_port", "backup_device_port", "device_vnic_po
 
 
 class TreeReader:
-    """Takes values out of the JSON tree; notes what is missing or of another kind, and goes on."""
+    """Takes values out of the JSON tree; notes what is missing or of another kind, and continues."""
 
     def __init__(self) -> None:
         self.problems: list[RankTableProblem] = []

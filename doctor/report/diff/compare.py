@@ -20,7 +20,7 @@ Kind = Literal["appeared", "stayed", "waived", "unseen", "gone"]
 KINDS: tuple[Kind, ...] = ("appeared", "stayed", "unseen", "waived", "gone")
 """In the order of the report."""
 Key = tuple[str, str, str]
-"""Check, template, host; the host is empty where a finding blames none."""
+"""Check, template, host; the host is empty where a finding names none."""
 
 
 class FindingChange(msgspec.Struct, frozen=True):
@@ -40,7 +40,7 @@ class FindingChange(msgspec.Struct, frozen=True):
 
 
 class UnknownChange(msgspec.Struct, frozen=True):
-    """Checks that did or did not know, for one reason; no hosts stand for the fleet."""
+    """Checks that became known or unknown for one reason; no hosts means the fleet."""
 
     checks: tuple[str, ...]
     hosts: tuple[str, ...]
@@ -167,7 +167,7 @@ def _classify(key: Key, before: _ReportIndex, now: _ReportIndex) -> tuple[Kind, 
 def _unknown_only_in(
     unknown_side: _ReportIndex, known_side: _ReportIndex, now: _ReportIndex
 ) -> tuple[UnknownChange, ...]:
-    """What is unknown on the one side, where both looked; by reason and hosts, most checks first."""
+    """What is unknown in one run, where both evaluated it; by reason and hosts, most checks first."""
     hosts: dict[tuple[str, str], list[str]] = {}
     for check, outcome in unknown_side.outcomes.items():
         for host, reason in outcome.unknown.items():

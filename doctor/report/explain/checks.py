@@ -59,7 +59,7 @@ def _without_control_chars(line: str) -> str:
 
 
 def _is_unfilled(line: str, values: Mapping[str, str]) -> bool:
-    """A line that a finding fills, and that says nothing without one."""
+    """A line that a finding fills, and that is empty without one."""
     return line.startswith("{") and line.endswith("}") and line[1:-1].isidentifier() and not values.get(line[1:-1])
 
 

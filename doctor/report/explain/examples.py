@@ -95,7 +95,7 @@ def fill_placeholders(text: str, values: Mapping[str, str]) -> str:
 
 
 def mark_personal_words(text: str) -> str:
-    """What only the reader knows stands as ``<like this>`` in every command of ``text``.
+    """Values that only the reader has appear as ``<like this>`` in every command of ``text``.
 
     >>> mark_personal_words("`kill PID`, then `export MASTER_PORT=...`; a PID is a number")
     '`kill <pid>`, then `export MASTER_PORT=<value>`; a PID is a number'

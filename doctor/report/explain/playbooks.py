@@ -47,7 +47,7 @@ def remedy_lines(playbooks: Iterable[Playbook], width: int = WIDTH) -> Iterator[
 
 
 def _terms(playbook: Playbook) -> str:
-    """Who does it, and what it asks and risks."""
+    """Who applies it, what it needs, and its risk."""
     if playbook.manual:
         return f"{playbook.who}; manual steps; risk: {playbook.risk}"
     terms = [playbook.who, "as root" if playbook.root else "as any user", f"risk: {playbook.risk}"]

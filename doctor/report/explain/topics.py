@@ -134,7 +134,7 @@ def _table(rows: list[list[str]], width: int) -> list[str]:
 
 
 def _fit(least: Sequence[int], natural: Sequence[int], room: int) -> list[int]:
-    """The widths of columns: what each needs, as far as there is room; the widest give way first."""
+    """The widths of columns: what each needs, as far as there is room; the widest shrink first."""
     widths = list(natural)
     while sum(widths) > room:
         shrinkable = [number for number, wide in enumerate(widths) if wide > least[number]]

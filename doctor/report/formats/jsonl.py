@@ -89,7 +89,7 @@ def _short(text: str) -> str:
 
 
 def render(report: Report, code: int) -> str:
-    """The events of a run that is over: all at once, without those of the way."""
+    """The events of a finished run: all at once, without progress events."""
     lines: list[str] = []
     events = EventStream(lines.append, now=lambda: report.started)
     events.start(report.hosts, [outcome.check for outcome in report.outcomes], report.source)

@@ -163,7 +163,7 @@ def _follow_up_commands(report: Report, failures: Sequence[CheckFailure]) -> Ite
 
 
 def _hosts_to_check(report: Report, failures: Sequence[CheckFailure]) -> list[str]:
-    """The hosts to check again, folded: the blamed ones, or all."""
+    """The hosts to check again, folded: those of the findings, or all."""
     from doctor.report.layout.host_names import Fleet
 
     fleet = Fleet(report.hosts)

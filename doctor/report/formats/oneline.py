@@ -95,7 +95,7 @@ def line(
 
 
 def verdict_word(report: Report, code: int, need: int = 0) -> str:
-    """The verdict in capitals. A run that was cut short is never well; enough healthy hosts are, if so asked."""
+    """The verdict in capitals. A run that was cut short is never OK; with ``--need``, enough healthy hosts are."""
     run_verdict = verdict(report, code)
     if need and code == Exit.HEALTHY:
         return "OK"

@@ -55,7 +55,7 @@ def render_bytes(name: str, report: Report, context: RenderContext) -> bytes:
 
 
 def parse_targets(arguments: Iterable[str]) -> tuple[FormatTarget, ...]:
-    """What ``FORMAT[=FILE]`` words ask for. Raises: ValueError, with one line."""
+    """The outputs that ``FORMAT[=FILE]`` words request. Raises: ValueError, with one line."""
     targets = tuple(_parse_target(word) for word in arguments)
     paths = [target.path for target in targets]
     if paths.count("") > 1:

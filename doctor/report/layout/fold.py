@@ -19,7 +19,7 @@ class CheckFailure(msgspec.Struct, frozen=True):
     outcome: Outcome
     groups: tuple[FindingGroup, ...]
     hosts: tuple[str, ...]
-    """All hosts that are to blame."""
+    """All hosts of the findings."""
     consequences: tuple[str, ...]
     """The checks that could not evaluate these hosts because of this finding."""
 

@@ -14,13 +14,13 @@ MAX_VALUE_CHARS = 400
 
 
 class StatusStyle(msgspec.Struct, frozen=True):
-    """How a status looks; its word is always there."""
+    """A status's sign and colour; its word is always shown."""
 
     word: str
     sign: str
     ascii: str
     colour: str
-    """The name that rich knows it by."""
+    """Its name in rich."""
     code: str
     """The same as an SGR parameter."""
 
@@ -68,7 +68,7 @@ _PLACEHOLDER_LINE = re.compile(r"\{[a-z_]+\}\Z")
 
 
 def unwrap_lines(text: str) -> list[str]:
-    """The lines of a page's section with its soft line breaks undone.
+    """The lines of a page's section without its soft line breaks.
 
     A line stands alone when it is indented, within a fence, or a placeholder and nothing else; a list item and an
     empty line begin a new one, and an indented line goes on with its item. All other line breaks are the source

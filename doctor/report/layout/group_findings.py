@@ -40,7 +40,7 @@ def grouped(findings: Sequence[Finding], fleet: Fleet) -> tuple[FindingGroup, ..
 
 
 def without_host_name(finding: Finding) -> dict[str, Any]:
-    """The values, without the name of the one host that is to blame where it stands in a sentence or command."""
+    """The values, without the name of the finding's one host where it is part of a sentence or command."""
     if len(finding.hosts) != 1:
         return finding.values
     name = re.compile(rf"(?<![\w.-]){re.escape(finding.hosts[0])}(?![\w-]|\.\w)")
@@ -48,7 +48,7 @@ def without_host_name(finding: Finding) -> dict[str, Any]:
 
 
 def _visible_fingerprint(finding: Finding) -> str:
-    """The fingerprint of what a reader sees: a remedy that differs by the host's own name alone is the same."""
+    """The fingerprint of the displayed text: a remedy that differs by the host's own name alone is the same."""
     values = finding.values
     if len(finding.hosts) == 1 and any(
         isinstance(value, str) and finding.hosts[0] in value for value in values.values()

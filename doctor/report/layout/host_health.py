@@ -15,7 +15,7 @@ class HostHealth(msgspec.Struct, frozen=True):
     healthy: tuple[str, ...]
     """Checked, without an error, and nothing on it is unknown except as a consequence of another finding."""
     bad: tuple[str, ...]
-    """Hosts that an error blames."""
+    """Hosts of an error."""
     unknown: tuple[str, ...]
     """Unknown: something could not be read, a check crashed, or no check ran."""
 

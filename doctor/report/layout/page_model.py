@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import msgspec
 
 Details = tuple[tuple[str, str], ...]
-"""Labels and texts; an empty label goes on with the one before."""
+"""Labels and texts; an empty label continues the one before."""
 
 
 class ReportPart(msgspec.Struct, frozen=True):

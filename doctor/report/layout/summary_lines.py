@@ -34,7 +34,7 @@ class SummaryLines(msgspec.Struct, frozen=True):
     fix_command: str
     """The command that plans the automatic fixes; empty if there are none."""
     status_word: str
-    """The status whose look the verdict has."""
+    """The status whose sign and colour the verdict has."""
     verdict: str
 
 

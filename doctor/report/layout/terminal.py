@@ -22,7 +22,7 @@ class Terminal(msgspec.Struct, frozen=True):
 
 
 def detect_terminal(stream: TextIO, color: str, environ: Mapping[str, str]) -> Terminal:
-    """The look for ``stream``.
+    """The style for ``stream``.
 
     Colour: ``color`` (always, never or auto), then ``NO_COLOR``, then ``FORCE_COLOR`` (both when not empty), then
     ``TERM=dumb``, which has none, then whether it is a terminal.

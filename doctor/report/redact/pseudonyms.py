@@ -51,7 +51,7 @@ class Redactor:
             if host and host not in _KEPT_NAMES:
                 self.pseudonyms[host] = self.pseudonym(host)
         self.distinctive_names = {host for host in self.pseudonyms if re.search(r"[\d.-]", host)}
-        """Names that are no ordinary word: looked for within longer ones, too."""
+        """Names that are no ordinary word: searched within longer ones, too."""
         suffixes = {host.partition(".")[2] for host in self.pseudonyms if not _address(host)}
         self.suffixes = tuple(f".{suffix}" for suffix in suffixes if suffix)
         unusual_names = sorted(

@@ -20,7 +20,7 @@ def redacted_report(report: Report, key: bytes, aliases: Iterable[str] = ()) -> 
 
 
 def redactor_for(report: Report, key: bytes, aliases: Iterable[str] = ()) -> Redactor:
-    """One that knows every host that the report names."""
+    """A table of pseudonyms for every host that the report names."""
     return Redactor(key, dict.fromkeys([*_hosts(report), *aliases]))
 
 

@@ -60,10 +60,19 @@ class Detector:
     def groups(self) -> dict[int, tuple[str, tuple[int, ...]]]:
         return self._state.groups
 
+    def members(self, group: int) -> Sequence[int]:
+        """The ranks of a process group, or the two of a message; empty for a group that is not known."""
+        return self._state.members(group)
+
     @property
     def suspects(self) -> tuple[int, ...]:
         """Ranks whose transfer seems stuck: a look at their sockets would tell."""
         return self._transfer_rule.suspects
+
+    @property
+    def finished(self) -> tuple[int, ...]:
+        """Ranks that are out of the collective which a failure of kind ``network`` is about."""
+        return self._transfer_rule.finished
 
     def learn_group(self, gid: int, name: str, ranks: Iterable[int]) -> None:
         self.groups[gid] = (name, tuple(ranks))

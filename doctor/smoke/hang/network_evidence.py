@@ -28,6 +28,14 @@ class AddressOwners:
                 owners[address].append(host)
         self._owner = {address: names[0] for address, names in owners.items() if len(names) == 1}
 
+    def addresses(self, host: str) -> list[str]:
+        """Those that are this host's alone, without loopback ones."""
+        return sorted(
+            address
+            for address, owner in self._owner.items()
+            if owner == host and not address.startswith(("127.", "fe80:")) and address != "::1"
+        )
+
     def host(self, address: str, asker: str) -> str:
         """The host that ``asker`` reaches at this address; the address itself where nobody's is known."""
         if address.startswith("127.") or address == "::1":

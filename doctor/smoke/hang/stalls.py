@@ -95,6 +95,8 @@ class TransferRule:
     def __init__(self, hosts: Sequence[str]) -> None:
         self.hosts = hosts
         self.suspects: tuple[int, ...] = ()
+        self.finished: tuple[int, ...] = ()
+        """Members of the collective that stands still which are out of it all the same."""
 
     def evaluate(
         self, state: RunState, waits: Mapping[CollectiveId, Wait], late: float, evidence: Sequence[Resend]
@@ -126,15 +128,18 @@ class TransferRule:
 
     @staticmethod
     def _stalled_seconds(state: RunState, where: CollectiveId, wait: Wait) -> float:
-        """Effective seconds since the last one came in."""
-        return min(
-            state.now - state.complete_since[where], *(state.snaps[rank].effective for rank in wait.blocked_ranks)
-        )
+        """Effective seconds since the last one came in, or since any of their connections last carried a byte."""
+        snaps = [state.snaps[rank] for rank in wait.blocked_ranks]
+        idle = [snap.idle for snap in snaps if snap.idle >= 0]
+        return min(state.now - state.complete_since[where], *(snap.effective for snap in snaps), *idle)
 
     def _build_failure(
         self, state: RunState, wait: Wait, snap: Snapshot, resends: Sequence[Resend], limit: float
     ) -> Failure:
         hosts = {(self.hosts[e.rank], e.peer) for e in resends if e.rank < len(self.hosts)}
+        self.finished = tuple(
+            rank for rank in state.members(snap.group) if rank not in wait.blocked_ranks and not state.snaps[rank].dead
+        )
         evidence = tuple(
             f"Rank {e.rank} has {e.unacked} bytes on the way to {e.peer} that were sent {e.retransmits + 1} times."
             for e in sorted(set(resends))

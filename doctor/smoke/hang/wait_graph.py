@@ -59,9 +59,11 @@ def find_deadlock(waits: Mapping[CollectiveId, Wait], snaps: Mapping[int, Snapsh
     for where, wait in waits.items():
         steps = edges[where] = {}
         for other in wait.absent_ranks:
-            if other not in at or (sure and not all(must_wait(snaps[rank], other) for rank in wait.blocked_ranks)):
+            if other not in at or at[other] in steps:  # one edge is enough: thousands may be absent
                 continue
-            steps.setdefault(at[other], other)
+            if sure and not all(must_wait(snaps[rank], other) for rank in wait.blocked_ranks):
+                continue
+            steps[at[other]] = other
     return _find_cycle(edges)
 
 

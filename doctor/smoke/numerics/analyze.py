@@ -7,7 +7,8 @@ Order of decision, in each layout:
    gradient longer than any mean can be.
 2. Of all others, the first in time: in a step the loss comes before the gradient, its reduction, the update.
 3. What comes later, or beside a root, is a consequence: its check says *unknown*, because of the first. So is a loss
-   that differs in one layout for no visible reason, when another layout has a root: fix that first, and run again.
+   that differs in one layout for no visible reason, when another layout has a root or names a rank: fix that first,
+   and run again.
 
 The reference run comes before all layouts: if it is wrong on a rank, its device or a library computes differently, and
 errors in the layouts follow from it. If the rank's random draws differ as well, they explain the reference run.
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 
 import msgspec
 
@@ -38,7 +40,7 @@ from doctor.smoke.numerics.rng_repeats import repeated_draws
 from doctor.smoke.numerics.shards import find_misread, shard_defects
 from doctor.smoke.numerics.updates import update_defects
 
-REFERENCE_CHECK = "smoke-twin-differs"
+REFERENCE_CHECK = "smoke-reference-differs"
 _PHASES = (
     "smoke-shards-wrong",
     "smoke-mask-repeated",
@@ -63,8 +65,28 @@ class TrainingVerdict(msgspec.Struct, frozen=True):
     """Consequences, each with the check that holds the cause."""
 
 
+class _Reports:
+    """The reports of a run, told apart by identity: eleven checks ask for the same analysis, one after the other."""
+
+    def __init__(self, plan: SmokePlan, training: Mapping[str, SmokeTraining]) -> None:
+        self.plan, self.training = plan, training
+        self._key = (id(plan), *((host, id(fact)) for host, fact in training.items()))
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Reports) and self._key == other._key
+
+
 def analyze_training(plan: SmokePlan, training: Mapping[str, SmokeTraining]) -> TrainingVerdict:
     """Causes and consequences in every layout that was trained. Raises: Unreadable when there is nothing to compare."""
+    return _analyze(_Reports(plan, training))
+
+
+@lru_cache(maxsize=1)
+def _analyze(reports: _Reports) -> TrainingVerdict:
+    plan, training = reports.plan, reports.training
     reference = majority_reference(training)
     if reference is None:
         raise Unreadable("no rank reported its reference run")
@@ -87,8 +109,9 @@ def analyze_training(plan: SmokePlan, training: Mapping[str, SmokeTraining]) -> 
         leads = leads or sorted(layout_defects, key=_detection_order)[:1]
         causes += leads
         explained += [(defect, leads[0].check) for defect in layout_defects if defect not in leads]
-    rooted = next((defect.check for defect in causes if defect.root), "")
-    loose = [defect for defect in causes if rooted and defect.check == "smoke-loss-differs"]
+    # What names a rank for certain explains what names nobody, in another layout.
+    rooted = next((defect.check for defect in causes if defect.root or (defect.ranks and not defect.tie)), "")
+    loose = [defect for defect in causes if rooted and defect.check == "smoke-loss-differs" and not defect.ranks]
     causes = [defect for defect in causes if defect not in loose]
     explained += [(defect, rooted) for defect in loose]
     return TrainingVerdict(tuple(traces), tuple(causes), tuple(explained))

@@ -1,4 +1,4 @@
-"""Who is to blame for collectives that gave wrong values: the fewest ranks that explain them all. Pure."""
+"""The culprits of collectives that gave wrong values: the fewest ranks that explain them all. Pure."""
 
 from __future__ import annotations
 

@@ -17,20 +17,20 @@ class Defect(msgspec.Struct, frozen=True):
 
     check: str
     kind: str
-    """Which of the check's faults: defects of one kind are told once for all layouts."""
+    """Which of the check's faults: defects of one kind are reported once for all layouts."""
     trace: LayoutTrace
     step: int
     """The first; `BEFORE_FIRST_STEP` for before the first one."""
     ranks: tuple[int, ...]
-    """Who is to blame; empty when all ranks do the same wrong thing."""
+    """The culprit ranks; empty when all ranks do the same wrong thing."""
     template: str
     values: dict[str, Any] = {}
     root: bool = False
     """Nothing that is wrong elsewhere can bring it about."""
     tie: bool = False
-    """No majority says which of the ranks is the wrong one."""
+    """There is no majority: the wrong rank is not known."""
     vague: bool = False
-    """Other layouts may tell more of the same fault."""
+    """Other layouts may show more of the same fault."""
 
 
 def merge_defects(defects: Iterable[Defect]) -> list[list[Defect]]:

@@ -18,7 +18,8 @@ MEAN_MARGIN = 1.001
 def gradient_defects(trace: LayoutTrace, reference: MajorityReference) -> Iterator[Defect]:
     """The first step whose reduced gradient is not the same on all ranks, or not a mean."""
     for step, events in trace.numbered_steps():
-        defects = [*_not_synchronised(trace, step, events), *_summed(trace, reference, step, events)]
+        wrong = wrong_ranks(trace, events, reference.tolerance)
+        defects = [*_not_synchronised(trace, step, events, wrong), *_summed(trace, reference, step, events)]
         if defects:
             yield from defects
             return
@@ -31,14 +32,32 @@ def gradient_norm(trace: LayoutTrace, events: dict[int, TrainingStep]) -> float 
     return math.sqrt(sum(share * share for share in shares.values())) if len(shares) == len(first) else None
 
 
-def _not_synchronised(trace: LayoutTrace, step: int, events: dict[int, TrainingStep]) -> Iterator[Defect]:
+def wrong_ranks(trace: LayoutTrace, events: dict[int, TrainingStep], tolerance: float) -> tuple[int, ...]:
+    """The ranks whose reduced gradient is not the reference run's, where that is known of all and right on some."""
+    errors = field_values(events, trace.ranks, "grad_error")
+    wrong = tuple(rank for rank, error in errors.items() if error > tolerance)
+    return wrong if len(errors) == trace.layout.world > len(wrong) else ()
+
+
+def _not_synchronised(
+    trace: LayoutTrace, step: int, events: dict[int, TrainingStep], wrong: tuple[int, ...]
+) -> Iterator[Defect]:
+    # What the reference run says is no vote: it is right where most ranks are wrong.
+    if wrong and not any(_is_unreduced(events[rank]) for rank in wrong if trace.layout.dp > 1):
+        worst = float(f"{max(error for rank in wrong if (error := events[rank].grad_error) is not None):.2g}")
+        template = (
+            "after its reduction in step {step} the gradient of {who} differs from the reference run's by {share} of "
+            "its norm; that of the other ranks does not"
+        )
+        yield Defect(NOT_SYNCHRONISED, "wrong", trace, step, wrong, template, {"share": worst})
+        return
     if trace.layout.zero:
         return  # each rank reduces a shard of its own
     against: list[int] = []
     unreduced: list[int] = []
     tie = False
     for group in trace.replicas:
-        split = majority_split(field_values(events, group, "grad_digest"))
+        split = majority_split(field_values(events, group, "grad_digest"), hosts=trace.hosts)
         if split:
             against += split.deviating
             tie = tie or split.tie

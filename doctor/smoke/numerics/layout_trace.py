@@ -18,7 +18,7 @@ BEFORE_FIRST_STEP = -1
 
 
 class LayoutTrace(msgspec.Struct, frozen=True):
-    """Every event of one layout, by rank. A rank that said nothing is not in it. Made by `build_trace`."""
+    """Every event of one layout, by rank. A rank without events is not in it. Made by `build_trace`."""
 
     plan: SmokePlan
     number: int
@@ -36,6 +36,11 @@ class LayoutTrace(msgspec.Struct, frozen=True):
     @property
     def layout(self) -> Layout:
         return self.plan.layouts[self.number]
+
+    @property
+    def hosts(self) -> dict[int, str]:
+        """By rank."""
+        return {rank: self.plan.host_of(rank) for rank in self.ranks}
 
     @property
     def ranks(self) -> range:
@@ -85,11 +90,18 @@ class MajoritySplit(msgspec.Struct, frozen=True):
         return not self.agreeing
 
 
-def majority_split(values: Mapping[int, Value], casting: Value | None = None) -> MajoritySplit | None:
-    """Who differs from most; ``casting`` decides a tie. None when all agree."""
+def majority_split(
+    values: Mapping[int, Value], casting: Value | None = None, hosts: Mapping[int, str] | None = None
+) -> MajoritySplit | None:
+    """Who differs from most; ``casting`` decides a tie. None when all agree.
+
+    ``hosts``, by rank: where there are several, hosts vote and not ranks: all ranks of a host may be wrong alike.
+    """
     votes = Counter(values.values())
     if len(votes) < 2:
         return None
+    if hosts and len({hosts[rank] for rank in values}) > 1:
+        votes = Counter(value for value, _ in {(value, hosts[rank]) for rank, value in values.items()})
     most = max(votes.values())
     top = [value for value, count in votes.items() if count == most]
     norm = top[0] if len(top) == 1 else casting if casting in top else None

@@ -25,7 +25,7 @@ Reason = Literal["", "nothing", "place", "rose"]
 
 
 def mean_losses(rank_losses: Iterable[tuple[int, float | None]]) -> list[float | None]:
-    """The mean loss of each step over all ranks that told one; None where one of them was not finite."""
+    """The mean loss of each step over all ranks that reported one; None where one of them was not finite."""
     steps: dict[int, list[float | None]] = {}
     for step, loss in rank_losses:
         steps.setdefault(step, []).append(loss)

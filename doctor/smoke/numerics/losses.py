@@ -12,6 +12,8 @@ from doctor.smoke.numerics.layout_trace import LayoutTrace, field_values
 from doctor.smoke.numerics.reference_run import MajorityReference, relative_error
 
 DIFFERS = "smoke-loss-differs"
+PARTED = 1e-4
+"""Relative difference from which on ranks that compute the same loss disagree, or one of them is wrong."""
 
 
 def loss_of(trace: LayoutTrace, events: dict[int, TrainingStep]) -> float | None:
@@ -79,7 +81,13 @@ def loss_defects(traces: Sequence[LayoutTrace], reference: MajorityReference) ->
 
 def _defect(trace: LayoutTrace, deviation: Deviation, why: str, where: str) -> Defect:
     template = "the loss of step {step} is {observed}, the reference run's {expected}"
-    if deviation.quantity == "gradient":
+    ranks = _wrong_losses(trace, deviation)
+    if ranks:
+        template = (
+            "the loss of {who} in step {step} is {observed}, and that of the other ranks of its tensor-parallel group, "
+            "which compute the same, fits the reference run's of {expected}"
+        )
+    elif deviation.quantity == "gradient":
         template = "the gradient's norm in step {step} is {observed}, the reference run's {expected}; the loss is right"
     values = {
         "observed": float(f"{deviation.observed:.6g}"),
@@ -88,5 +96,38 @@ def _defect(trace: LayoutTrace, deviation: Deviation, why: str, where: str) -> D
         "likely": why,
         "only": where,
     }
+    if ranks:
+        losses = field_values(trace.steps[deviation.step], ranks, "loss")
+        return Defect(
+            DIFFERS,
+            "rank",
+            trace,
+            deviation.step,
+            ranks,
+            template,
+            {**values, "observed": _rounded(max(losses.values()))},
+        )
     template += "{only}; most likely {likely}"
     return Defect(DIFFERS, f"{deviation.quantity} {why}", trace, deviation.step, (), template, values)
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.6g}")
+
+
+def _wrong_losses(trace: LayoutTrace, deviation: Deviation) -> tuple[int, ...]:
+    """Ranks whose loss is wrong while another rank that computes the same has the right one; empty for none.
+
+    Tensor-parallel ranks compute one loss. With a single group that disagrees, the others leave one value for it.
+    """
+    if deviation.quantity != "loss" or trace.layout.tp < 2:
+        return ()
+    events = trace.steps[deviation.step]
+    groups = [losses for group in trace.slices if (losses := field_values(events, group, "loss"))]
+    parted = [losses for losses in groups if max(losses.values()) - min(losses.values()) > PARTED * deviation.expected]
+    if len(parted) != 1:
+        return ()
+    rest = sum(sum(losses.values()) / len(losses) for losses in groups if losses is not parted[0])
+    right = deviation.expected * len(groups) - rest
+    wrong = tuple(rank for rank, loss in parted[0].items() if abs(loss - right) > PARTED * abs(right) * len(groups))
+    return wrong if len(wrong) < len(parted[0]) else ()

@@ -27,7 +27,7 @@ class NativeDeviation(msgspec.Struct, frozen=True):
 def native_deviations(
     plan: SmokePlan, native: Mapping[str, SmokeNative], reference: MajorityReference
 ) -> Iterator[NativeDeviation]:
-    """Wrappers that are off, each with its first step and the ranks that tell of it."""
+    """Wrappers that deviate, each with its first step and the ranks that report it."""
     for (layout, api), events in _runs(native).items():
         wrong: dict[int, tuple[int, float | None, float | None]] = {}
         for event in events:
@@ -59,7 +59,7 @@ def not_run(plan: SmokePlan, native: Mapping[str, SmokeNative]) -> list[str]:
 
 
 def _runs(native: Mapping[str, SmokeNative]) -> dict[tuple[int, str], list[NativeResult]]:
-    """What was told of each wrapper in each layout."""
+    """The events of each wrapper in each layout."""
     runs: dict[tuple[int, str], list[NativeResult]] = {}
     for fact in native.values():
         for event in fact.native:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 
 import msgspec
@@ -48,17 +49,33 @@ def find_outliers(
         kinds.setdefault(_kind(plan, rank, names or {}), {})[rank] = event
     outliers = []
     for kind, group in sorted(kinds.items()):
-        steps = min(len(event.losses) for event in group.values())
-        bits = {
-            rank: (event.init, event.losses[:steps], event.params if len(event.losses) == steps else 0)
-            for rank, event in group.items()
-        }
-        outliers += _outlier(kind, group, majority_split(bits))
+        outliers += _outlier(kind, group, majority_split(_comparable_bits(group)))
     if not outliers and len(kinds) > 1:
         ours = events[median_rank({rank: event.losses for rank, event in events.items()})]
         far = {rank: largest_difference(event.losses, ours.losses) > LOSS_TOLERANCE for rank, event in events.items()}
         outliers += _outlier("all devices", events, majority_split(far))
     return outliers
+
+
+def _comparable_bits(group: Mapping[int, ReferenceRun]) -> dict[int, tuple[object, ...]]:
+    """What each rank can be compared by: the losses of the steps that all have done, and the parameters behind them.
+
+    Parameters from behind another number of steps than most ranks' say nothing: they count as those of the ranks with
+    the same losses.
+    """
+    steps = min(len(event.losses) for event in group.values())
+    taken = {rank: event.params_step or len(event.losses) for rank, event in group.items()}
+    common = Counter(taken.values()).most_common(1)[0][0]
+    losses = {rank: (event.init, event.losses[:steps]) for rank, event in group.items()}
+    params: dict[tuple[object, ...], Counter[int]] = {}
+    for rank, event in group.items():
+        if taken[rank] == common:
+            params.setdefault(losses[rank], Counter())[event.params] += 1
+    usual = {key: votes.most_common(1)[0][0] for key, votes in params.items()}
+    return {
+        rank: (*losses[rank], event.params if taken[rank] == common else usual.get(losses[rank]))
+        for rank, event in group.items()
+    }
 
 
 def _kind(plan: SmokePlan, rank: int, names: Mapping[int, str]) -> str:

@@ -58,7 +58,7 @@ def _origin(rank: int, after: int, before: dict[int, int]) -> str:
 def _differ_at_begin(trace: LayoutTrace) -> Iterator[Defect]:
     """Tensors that tensor parallelism keeps whole, and that its ranks begin with different values of."""
     for group in trace.slices:
-        split = majority_split(field_values(trace.begun, group, "replicated"))
+        split = majority_split(field_values(trace.begun, group, "replicated"), hosts=trace.hosts)
         if split:
             tensors = "the tensors that tensor parallelism does not shard"
             template = f"before the first step {{who}} holds other values of {tensors} than the rest of ranks {{group}}"
@@ -70,8 +70,13 @@ def _differ_at_begin(trace: LayoutTrace) -> Iterator[Defect]:
 
 def _first_divergence(trace: LayoutTrace) -> Iterator[Defect]:
     for step, events in trace.numbered_steps():
-        over_data = {group: majority_split(field_values(events, group, "params")) for group in trace.replicas}
-        over_tensor = {group: majority_split(field_values(events, group, "replicated")) for group in trace.slices}
+        over_data = {
+            group: majority_split(field_values(events, group, "params"), hosts=trace.hosts) for group in trace.replicas
+        }
+        over_tensor = {
+            group: majority_split(field_values(events, group, "replicated"), hosts=trace.hosts)
+            for group in trace.slices
+        }
         for kind, groups in (("data", over_data), ("tensor", over_tensor)):
             parted = {group: split for group, split in groups.items() if split}
             if parted:

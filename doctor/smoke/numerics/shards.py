@@ -12,7 +12,7 @@ from doctor.smoke.numerics.layout_trace import LayoutTrace
 from doctor.smoke.numerics.reference_run import MajorityReference
 
 MAX_BLOCKS = 60
-"""Blocks of a step that a rank tells of at most."""
+"""Blocks of a step that a rank reports at most."""
 FOREIGN = -1
 """Stands for data that is in no block of the step."""
 
@@ -70,7 +70,7 @@ def _find_block(
 
 
 def shard_defects(trace: LayoutTrace, reference: MajorityReference, wrong: Sequence[Misread]) -> Iterator[Defect]:
-    """One defect a layout: who reads what instead of what, and what nobody reads or two read."""
+    """One defect a layout: which rank reads which block in place of which, and blocks that none or two read."""
     if not wrong:
         return
     step = wrong[0].step
@@ -91,7 +91,7 @@ def shard_defects(trace: LayoutTrace, reference: MajorityReference, wrong: Seque
 def _coverage(
     trace: LayoutTrace, reference: MajorityReference, step: int, now: dict[int, Misread]
 ) -> tuple[list[int], list[int]]:
-    """Blocks that nobody reads, and those that several data-parallel indices read."""
+    """Blocks that no rank reads, and those that several data-parallel indices read."""
     readers: dict[int, set[int]] = {}
     planned: set[int] = set()
     for rank in trace.steps[step]:

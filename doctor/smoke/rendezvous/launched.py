@@ -11,10 +11,10 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
 import msgspec
 
+from doctor.engine.bounded_read import read_bounded_text
 from doctor.engine.exit_code import Exit
 from doctor.environment.job_context import JobContext
 from doctor.job import NotARankTable, read_rank_table
@@ -162,7 +162,7 @@ def _slurm_address(node: str) -> str:
 def _table_address(path: str) -> str:
     """The address of the host that the table has rank 0 on."""
     try:
-        table = read_rank_table(path, Path(path).read_text("utf-8"))
+        table = read_rank_table(path, read_bounded_text(path))
     except (OSError, UnicodeError, NotARankTable):
         return ""
     for server in table.servers:

@@ -1,4 +1,4 @@
-"""The leader of a launched job: gathers its processes, has the ranks watched, and tells everybody the verdict."""
+"""The leader of a launched job: gathers its processes, has the ranks supervised, and sends the verdict to all."""
 
 from __future__ import annotations
 

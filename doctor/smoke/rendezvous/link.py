@@ -1,4 +1,4 @@
-"""How the processes of a launched job find the one that leads, over TCP: who may come in, and why one cannot.
+"""How the processes of a launched job find their leader over TCP, who is admitted, and why one is refused.
 
 Both sides prove that they know the job's token, in both directions, before anything is said. It is made of what all
 processes of the job know, so it keeps other jobs and strange programs apart rather than a spy; who wants more sets
@@ -36,7 +36,7 @@ _MAX_HANDSHAKES = 128
 
 
 class Hello(msgspec.Struct, frozen=True):
-    """What a process says of itself when it comes."""
+    """What a process reports of itself when it connects."""
 
     rank: int
     world: int
@@ -66,7 +66,7 @@ class RelayedError(msgspec.Struct, frozen=True):
 
 
 class SignedHello(msgspec.Struct, frozen=True):
-    """A process's hello, with its nonce and the proof that it knows the secret."""
+    """A process's hello, with its nonce and the proof that it has the secret."""
 
     nonce: str
     proof: str
@@ -81,7 +81,7 @@ class Greeting(msgspec.Struct, frozen=True):
 
 
 class LinkReply(msgspec.Struct, frozen=True):
-    """The leader's proof that it knows the secret too."""
+    """The leader's proof that it has the secret too."""
 
     proof: str
 

@@ -1,4 +1,4 @@
-"""A process of a launched job: it goes to the leader, has its rank started and watched, and hears the verdict."""
+"""A process of a launched job: connects to the leader, has its rank started and supervised, receives the verdict."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
 
 def run_member(context: JobContext, key: bytes, hello: Hello, patience: float) -> int:
-    """Returns the exit code: the leader's, if it can be heard."""
+    """Returns the exit code: the leader's, if it is received."""
     for problem in context.problems:
         print(f"doctor: {problem.text}", file=sys.stderr, flush=True)
     sender = RelaySender(key, hello)

@@ -1,4 +1,4 @@
-"""The plan for ranks that a launcher has placed: who is where, by what each said of itself. Pure."""
+"""The plan for ranks that a launcher has placed: rank to host and device, as each process reported. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _KINDS: dict[Backend, str] = {"hccl": "npu", "nccl": "gpu"}
 def build_launched_plan(
     leader: JobContext, hellos: Sequence[Hello], relayed_errors: Sequence[RelayedError], options: SmokeOptions
 ) -> SmokePlan:
-    """The plan of the ranks that came; of the others it says what is known. Raises: ValueError."""
+    """The plan of the ranks that connected, and what is known of the others. Raises: ValueError."""
     all_hellos = [*hellos, *(relayed_error.hello for relayed_error in relayed_errors)]
     world = max(world_size(leader, hellos), 1 + max((hello.rank for hello in all_hellos), default=0))
     backend = options.backend or _backend(all_hellos)
@@ -69,7 +69,7 @@ def _placements(world: int, hellos: Iterable[Hello], backend: Backend) -> tuple[
 
 
 def names_by_rank(hellos: Iterable[Hello]) -> dict[int, str]:
-    """The host of each rank by name; hosts that share a name are told apart."""
+    """The host of each rank by name; hosts that share a name get distinct ones."""
     boots: dict[str, list[str]] = defaultdict(list)
     names = {}
     for hello in hellos:
@@ -82,7 +82,7 @@ def names_by_rank(hellos: Iterable[Hello]) -> dict[int, str]:
 
 
 def _hosts_by_block(by_rank: Mapping[int, Hello], names: Mapping[int, str]) -> dict[int, str]:
-    """The hosts of ranks of which nothing was heard, where ranks fill one host after the other."""
+    """The hosts of ranks that never reported, where ranks fill one host after the other."""
     sizes = {hello.local_world for hello in by_rank.values()}
     if len(sizes) != 1 or min(sizes) < 1:
         return {}

@@ -1,4 +1,4 @@
-"""The way of a launched process to the one that leads its job, and why it cannot be gone."""
+"""Connects a launched process to its job's leader, or finds out why it cannot."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from doctor.smoke.rendezvous.link import SECONDS, ForeignPeer, Hello, Unreachabl
 RETRY_PAUSE = 0.1
 _NO_ROUTE = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EHOSTDOWN, errno.ENETDOWN)
 _ORDER: tuple[UnreachableReason, ...] = ("refused", "stranger", "no-route", "dropped", "other")
-"""Of several reasons, the first one is told: where something refuses, there is a host."""
+"""Of several reasons, the first one is reported: where something refuses, there is a host."""
 _REASON_TEXTS = {
     "refused": "refuses connections: nothing of this job listens there",
     "stranger": "is open, but what listens there does not belong to this job",

@@ -12,11 +12,11 @@ from doctor.smoke.model import Failure
 from doctor.smoke.rendezvous.link import Hello, RelayedError
 
 SETTLE_SECONDS = 1.0
-"""Seconds without a newcomer after which what is wrong already is told."""
+"""Seconds without a new process after which a known error is reported."""
 RECONSIDER_SECONDS = 3.0
 """Seconds for which a process that cannot come may still change its mind."""
 UNKNOWN_HOST = "unknown"
-"""Stands for the host of a rank of which nothing was heard."""
+"""Stands for the host of a rank that never reported."""
 
 
 def status(
@@ -44,13 +44,13 @@ def status(
 
 
 def world_size(leader: JobContext, hellos: Iterable[Hello]) -> int:
-    """Of the world, by what most ranks were told."""
+    """The size of the world, by the environment of most ranks."""
     votes = Counter(hello.world for hello in hellos if hello.world > 0)
     return max(votes, key=lambda number: (votes[number], number)) if votes else leader.world_size or 1
 
 
 def _definite_failure(leader: JobContext, hellos: Sequence[Hello], world: int) -> Failure | None:
-    """What no waiting mends."""
+    """Errors that waiting does not resolve."""
     for find in (_invalid_environment, _different_versions, _different_world_sizes, _duplicate_ranks):
         culprits, text = find(hellos, world)
         if text:

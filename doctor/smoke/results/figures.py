@@ -1,4 +1,4 @@
-"""The figures of a smoke run, from what its ranks said. Pure."""
+"""The figures of a smoke run, from its ranks' events. Pure."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _layouts(run: SmokeRun, training: Mapping[str, SmokeTraining]) -> Iterator[L
 
 
 def _loss(step: Mapping[int, TrainingStep]) -> float | None:
-    """Of the whole batch: each data-parallel rank tells that of its own share. None when one is not finite."""
+    """Of the whole batch: each data-parallel rank reports that of its own share. None when one is not finite."""
     losses = [event.loss for event in step.values() if event.loss is not None]
     broken = any(event.bad for event in step.values())
     return None if broken or not losses else fmean(losses)

@@ -1,4 +1,4 @@
-"""A smoke run as facts: what the ranks of each host said, stage by stage, and why a stage was not reached. Pure."""
+"""A smoke run as facts: the events of each host's ranks, stage by stage, and why a stage was not reached. Pure."""
 
 from __future__ import annotations
 

@@ -30,7 +30,12 @@ def failure_findings(run: SmokeRun, template: str, *kinds: FailureKind, **more: 
 
 
 def blamed_hosts(run: SmokeRun, failure: Failure) -> tuple[str, ...]:
-    """Those of the culprit ranks; of a broken link both ends, unless one host explains several; else all."""
+    """Those of the culprit ranks; of a broken link both ends, unless one host explains several; else all.
+
+    None where a network failure or a rendezvous names nobody: that all wait is no reason to blame one of them.
+    """
+    if failure.kind in ("network", "never-joined") and not failure.culprit_ranks and not failure.links:
+        return ()
     culprits = run.hosts(failure.culprit_ranks)
     ends = tuple(sorted({host for link in failure.links for host in link}))
     explained = len(culprits) == 1 and len(ends) > 2 and all(culprits[0] in link for link in failure.links)
@@ -43,7 +48,7 @@ def finding_values(run: SmokeRun, failure: Failure) -> dict[str, Any]:
     """What templates and pages may name. ``doing``: the culprit rank's last call."""
     first = failure.culprit_ranks[0] if failure.culprit_ranks else -1
     return {
-        "who": describe_ranks(run, failure.culprit_ranks),
+        "who": describe_ranks(run, failure.culprit_ranks) or "not known which rank",
         "ranks": list(failure.culprit_ranks),
         "where": describe_position(failure),
         "stage": failure.stage,
@@ -61,7 +66,7 @@ def finding_values(run: SmokeRun, failure: Failure) -> dict[str, Any]:
         "seconds": round(failure.seconds, 2),
         "limit": round(failure.limit, 2),
         "certainty": failure.certainty,
-        "links": [f"{source} to {target}" for source, target in failure.links],
+        "links": [f"{source} to {target}" for source, target in failure.links] or [failure.text or "none"],
         "evidence": list(failure.evidence),
     }
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from doctor.engine.sanitize import strip_control_chars
 from doctor.smoke.hang import network_evidence
+from doctor.smoke.hang.standstill import explain_standstill
 from doctor.smoke.model import Failure, SmokePlan
 from doctor.smoke.protocol import DumpStacks, ListSockets, Probe
 from doctor.smoke.run.channels import Channels
@@ -25,12 +28,16 @@ def add_evidence(
     channels: Channels,
     progress: StageProgress,
     addresses: network_evidence.AddressOwners,
+    finished: Sequence[int] = (),
 ) -> Failure:
-    """The trouble with all that the hosts have to say of it."""
-    if progress.imports and failure.kind != "silent":
+    """The trouble with all that the hosts have to say of it.
+
+    ``finished``: ranks that are out of the collective which a network failure is about.
+    """
+    if progress.imports and failure.kind not in ("silent", "unobserved"):
         failure = _with_stacks(failure, channels)
     if failure.kind == "network":
-        failure = _with_links(failure, plan, channels, addresses)
+        failure = _with_links(failure, plan, channels, addresses, finished)
     return _with_logs(failure, progress)
 
 
@@ -44,7 +51,11 @@ def _with_stacks(failure: Failure, channels: Channels) -> Failure:
 
 
 def _with_links(
-    failure: Failure, plan: SmokePlan, channels: Channels, addresses: network_evidence.AddressOwners
+    failure: Failure,
+    plan: SmokePlan,
+    channels: Channels,
+    addresses: network_evidence.AddressOwners,
+    finished: Sequence[int],
 ) -> Failure:
     """Which link, or which host: by what the sockets wait for, then by new connections between all hosts."""
     hosts = {name: endpoint.host for name, endpoint in channels.endpoints.items()}
@@ -60,6 +71,8 @@ def _with_links(
     probes = channels.query("probes", orders, PROBE + ANSWER) if orders else {}
     tried = {hosts[name]: line.probes or () for name, line in probes.items()}
     failed, cut = network_evidence.failed_links(tried, addresses)
+    if not (stuck or failed or cut or failure.links) and failure.certainty == "timeout":
+        return explain_standstill(failure, finished, bool(tried))
     culprits = tuple(place.rank for place in plan.places if place.host in cut) or failure.culprit_ranks
     return msgspec.structs.replace(
         failure,

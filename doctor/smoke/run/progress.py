@@ -16,6 +16,8 @@ JOIN = 20.0
 """Seconds from the last import until every rank has joined."""
 TRY = 3.0
 """Seconds for which a rank may be refused by the master: its port was bound before any rank was started."""
+SETTLE = 5.5
+"""Seconds from the last import until every rank has tried to reach the master: an attempt takes 2 s at most."""
 GRACE = 0.35
 """Seconds in which others may fail of the same cause."""
 MOST_EVENTS = 200_000
@@ -141,14 +143,9 @@ class StageProgress:
             return self._make_failure("not-started", not_imported, text, "start", limit=limit) if late else None
         waiting = everyone - self.joined
         refused = {rank for rank in waiting if rank in self.join_attempts}
-        if any(now - self.join_attempts[rank].since > TRY for rank in refused):
-            return self._make_failure(
-                "never-joined", refused, self._join_failure_text(refused), "rendezvous", certain=True
-            )
-        if waiting and now - self.last_import > JOIN:
-            return self._make_failure(
-                "never-joined", waiting, self._join_failure_text(waiting), "rendezvous", limit=JOIN
-            )
+        settled = refused and now - max(self.join_attempts[rank].since for rank in refused) > TRY
+        if (settled and now - self.last_import > SETTLE) or (waiting and now - self.last_import > JOIN):
+            return self._never_joined(refused, waiting, certain=bool(settled))
         return self._budget_failure() if now - self.began > self.plan.budget else None
 
     def _parent_exit_failure(self, now: float) -> Failure | None:
@@ -171,6 +168,30 @@ class StageProgress:
         behind = set(range(self.plan.world)) - self.finished.get(stage, set())
         text = f"the budget of {self.plan.budget:g} s was spent"
         return self._make_failure("budget", behind, text, stage, limit=self.plan.budget)
+
+    def _never_joined(self, refused: set[int], waiting: set[int], certain: bool) -> Failure:
+        """Blames who reported an error of its own; the master's host when all others did; nobody when none did."""
+        limit = 0.0 if certain else JOIN
+        if not refused:
+            culprits = waiting if len(waiting) < self.plan.world else ()
+            text = self._join_failure_text(waiting)
+            return self._make_failure("never-joined", culprits, text, "rendezvous", limit=limit)
+        text = self._join_failure_text(refused)
+        hosts = {self.plan.host_of(rank) for rank in refused}
+        master = self.plan.host_of(0)
+        unreached = all(self.join_attempts[rank].problem != "name" for rank in refused)
+        elsewhere = set(range(self.plan.world)) - set(self.ranks[master])
+        alike = len({self.join_attempts[rank].text for rank in refused}) == 1
+        if unreached and alike and elsewhere <= refused:
+            others = len(hosts - {master})
+            culprits = set(self.ranks[master])
+            if others == 1:
+                culprits |= refused
+                text += "; no third host shows which of the two it is"
+            elif others:
+                text = f"none of the {others} other hosts reaches it: {text}"
+            return self._make_failure("never-joined", culprits, text, "rendezvous", limit=limit, certain=certain)
+        return self._make_failure("never-joined", refused, text, "rendezvous", limit=limit, certain=certain)
 
     def _join_failure_text(self, ranks: Iterable[int]) -> str:
         texts = [self.join_attempts[rank].text for rank in sorted(ranks) if rank in self.join_attempts]

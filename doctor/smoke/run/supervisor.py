@@ -10,7 +10,6 @@ import msgspec
 
 from doctor.engine.record import HostRecord
 from doctor.engine.sanitize import strip_control_chars
-from doctor.job import limit_items
 from doctor.remote.request import new_marker
 from doctor.smoke import plan as planning
 from doctor.smoke.hang.detector import Detector, Resend, joined
@@ -25,6 +24,7 @@ from doctor.smoke.run.channels import TICK, AgentEndpoint, Connect
 from doctor.smoke.run.connect import AgentSession, start_agents
 from doctor.smoke.run.diagnose import add_evidence
 from doctor.smoke.run.progress import StageProgress
+from doctor.smoke.run.silence import SilenceWatch
 from doctor.smoke.run.visit import answered_visit, failed_visit, host_addresses, leftover_notes, unanswered_visit
 from doctor.transport import RemoteSession, Transport
 
@@ -34,10 +34,6 @@ VISIT_TIMEOUT = 60.0
 """The same, when a host that takes longer is left out."""
 ANSWER_TIMEOUT = 10.0
 """Seconds for an agent that is there to answer."""
-SILENCE_LIMIT = 1.0
-"""Seconds without a line after which a host is silent: agents say something five times a second."""
-LOCAL_SILENCE_LIMIT = 5.0
-"""On this machine no network can be cut, and an agent that waits for a CPU is not gone."""
 WARMUP = 30.0
 """Seconds that accelerators may take to connect a group's ranks, and to compile what a first step needs."""
 FEED_INTERVAL = 0.05
@@ -215,8 +211,10 @@ class _Supervisor:
                 self.ended = "budget" if stop.failure.kind == "budget" else "trouble"
                 self.failures = (stop.failure,)
                 if self.plan and self.progress:
-                    diagnosed = add_evidence(stop.failure, self.plan, self.channels, self.progress, self.addresses)
-                    self.failures = (diagnosed,)
+                    finished = self.detector.finished if self.detector else ()
+                    self.failures = (
+                        add_evidence(stop.failure, self.plan, self.channels, self.progress, self.addresses, finished),
+                    )
 
     # -- before the ranks
 
@@ -292,6 +290,8 @@ class _Supervisor:
             warmup=0.0 if self.plan.backend == "gloo" else WARMUP,
             hosts=tuple(place.host for place in self.plan.places),
         )
+        ranks = {name: self.ranks_of(name) for name in self.endpoints}
+        self.silence = SilenceWatch(self.channels, ranks, self.detector.members, self.local)
         self.addresses = AddressOwners(host_addresses(self.channels, self.endpoints))
         first = next(name for name in self.endpoints if 0 in self.ranks_of(name))
         hello = self.channels.hellos[first]
@@ -339,10 +339,12 @@ class _Supervisor:
             raise _RunStopped(self.make_failure("silent", list(channels.lost_agents), "; ".join(texts[:4])))
         if self.pending_snapshots or now - self.last_feed >= FEED_INTERVAL:
             self.last_feed = now
-            evidence = [resend for resends in self.resends.values() for resend in resends]
+            suspects = self.silence.suspects
+            evidence = [resend for name, some in self.resends.items() if name not in suspects for resend in some]
             failure = self.detector.feed(self.snapshots, now, channels.cpu_wait, evidence)
             self.pending_snapshots.clear()
-            if failure:
+            # What rests on time or on the network has to wait for a host that may be lost, or only not be heard of.
+            if failure and not (suspects and (failure.kind == "network" or failure.certainty == "timeout")):
                 raise _RunStopped(failure)
         if self.progress.complete:
             raise _RunStopped(None)
@@ -350,11 +352,10 @@ class _Supervisor:
             self.last_stay = now
             for name in self.endpoints:
                 channels.send(name, Stay())
-        limit = LOCAL_SILENCE_LIMIT if self.local else SILENCE_LIMIT
-        silent = [name for name, seconds in channels.silent_seconds.items() if seconds > limit + channels.cpu_wait]
+        master = (self.plan.master_addr, self.plan.master_port)
+        silent = self.silence.evaluate(now, self.snapshots, self.addresses, master)
         if silent:
-            text = f"no data from {', '.join(limit_items(silent, 4))} for {limit:g} s"
-            raise _RunStopped(self.make_failure("silent", silent, text, limit=limit))
+            raise _RunStopped(self.make_failure(silent.kind, silent.names, silent.text, limit=silent.limit))
         overdue = self.progress.overdue(now)
         if overdue:
             raise _RunStopped(overdue)

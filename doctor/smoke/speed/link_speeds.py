@@ -27,13 +27,13 @@ CLEAR_LINK = 6.0
 too, where pairs vary by more than any link does."""
 NEARLY_ALL = 0.75
 MIN_SECONDS, MAX_SECONDS = 1e-9, 1e6
-"""Seconds that an exchange can take; what else a rank tells is none."""
+"""Seconds that an exchange can take; other values are none."""
 MIN_NOISE = 0.04
 """Pairs that are alike differ by so much, whatever their repeats say."""
 
 
 class Exchange(msgspec.Struct, frozen=True):
-    """The times of one pair, both ways at once."""
+    """The times of one pair, both directions at once."""
 
     pair: Pair
     seconds: tuple[float, ...]

@@ -1,4 +1,4 @@
-"""What the ranks told of their speed, made ready to be compared, and put into words. Pure."""
+"""The speeds that ranks reported, prepared for comparison, and their words. Pure."""
 
 from __future__ import annotations
 

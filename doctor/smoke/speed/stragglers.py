@@ -25,7 +25,7 @@ MIN_CONFIDENCE = 0.9999
 CLEARLY_SLOW, CLEARLY_SLOW_CONFIDENCE = 1.17, 0.999
 """From so many times the peers' pace on, in both respects, less confidence will do."""
 SPREAD = 4.0
-"""Times the usual difference between ranks, where there are enough of them to know it."""
+"""Times the usual difference between ranks, where there are enough of them to estimate it."""
 MIN_RANKS_FOR_SPREAD = 5
 """Ranks from which on the usual difference between them is known."""
 MIN_BURSTS = 6

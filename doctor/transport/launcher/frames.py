@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 _HEADER = struct.Struct(">IcBI")
 _MAX_BASES = 4
 _MIN_DELTA_BYTES = 1024
-"""Bytes from which on it pays to look for what was sent before."""
+"""Bytes from which a search for what was sent before saves more than it costs."""
 _MAX_FRAME_CHARS = 1 << 18
 """Characters of a frame: the carrier reads 48 KiB at a time."""
 _MAX_FRAME_BYTES = 1 << 18

@@ -23,7 +23,7 @@ def carrier_command() -> tuple[str, ...]:
 
 
 class TaskOutput(NamedTuple):
-    """What a task said."""
+    """A line of a task's output."""
 
     task: int
     is_stderr: bool
@@ -31,7 +31,7 @@ class TaskOutput(NamedTuple):
 
 
 class LaunchReader(Protocol):
-    """Reads what one launch says."""
+    """Parses the output of one launch."""
 
     host_by_task: dict[int, str]
     """Host of each task, as the launcher reports it; empty until then."""
@@ -50,7 +50,7 @@ class LaunchReader(Protocol):
 
 
 class Launcher(Protocol):
-    """A kind of launcher; quick but for `check` and `states`, which ask the launcher."""
+    """A kind of launcher; only `check` and `states` run the launcher, and take its time."""
 
     name: str
     """Of the program."""
@@ -80,7 +80,7 @@ class Launcher(Protocol):
         ...
 
     def states(self, hosts: Sequence[str]) -> dict[str, TransportError]:
-        """Which of these cannot be used, by what the site's scheduler says of them now."""
+        """Which of these hosts cannot be used, by their present state in the site's scheduler."""
         ...
 
 

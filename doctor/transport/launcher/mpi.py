@@ -18,7 +18,7 @@ from doctor.transport import TransportError
 from doctor.transport.launcher.launcher import LauncherLines, LaunchReader, TaskOutput, carrier_command
 from doctor.transport.messages import transport_error
 
-_PIECE = re.compile(rb'<(stdout|stderr) rank="(\d+)">(.*?)</\1>', re.DOTALL)
+_PIECE = re.compile(rb'<(stdout|stderr) rank="(\d+)">([^<]*)</\1>')
 _ESCAPED = re.compile(rb"&(#\d{1,3}|lt|gt|amp);")
 _UNESCAPED = {b"lt": b"<", b"gt": b">", b"amp": b"&"}
 _HOST = re.compile(rb'\s*<host name="([^"]+)"')
@@ -118,7 +118,7 @@ def _addresses(host: str) -> set[str]:
 
 
 def require_supported(version_output: str, program: str = "mpirun") -> None:
-    """Raises: Unreached for an mpirun that cannot carry us, by what ``--version`` says."""
+    """Raises: Unreached for an mpirun whose ``--version`` is not supported."""
     match = re.search(r"Open(?: MPI|RTE)\)? *(\d+)\.", version_output)
     if match and int(match[1]) in (3, 4):
         return
@@ -132,7 +132,7 @@ def require_supported(version_output: str, program: str = "mpirun") -> None:
 
 
 class MpiReader:
-    """mpirun wraps what a task says in elements that the task cannot write itself."""
+    """mpirun wraps a task's output in elements that the task cannot write itself."""
 
     def __init__(self, hosts: Sequence[str]) -> None:
         self.host_by_task = dict(enumerate(hosts))

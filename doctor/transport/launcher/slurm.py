@@ -90,7 +90,7 @@ class Slurm:
         return SlurmReader()
 
     def affects_all_hosts(self, error_text: str) -> bool:
-        """See `Launcher.alike`: what srun says of a part of the nodes names nodes."""
+        """See `Launcher.alike`: a message of srun about some of the nodes names them."""
         return bool(error_text) and "node" not in error_text.lower()
 
     def cancel(self, reader: LaunchReader) -> None:
@@ -124,7 +124,7 @@ def parse_version(version_output: str) -> tuple[int, ...]:
     >>> parse_version("slurm 22.05.8"), parse_version("slurm-wlm 19.05.5"), parse_version("")
     ((22, 5), (19, 5), (99,))
     """
-    match = re.search(r"(\d+)\.(\d+)", version_output)
+    match = re.search(r"\b(\d{1,4})\.(\d{1,4})", version_output)
     return (int(match[1]), int(match[2])) if match else (99,)
 
 
@@ -147,7 +147,7 @@ def read_states(sinfo_output: str) -> dict[str, TransportError]:
 
 
 class SlurmReader:
-    """srun labels each line with its task's number, itself: no task can speak for another."""
+    """srun itself labels each line with its task's number: no task can pretend to be another."""
 
     def __init__(self) -> None:
         self.host_by_task: dict[int, str] = {}

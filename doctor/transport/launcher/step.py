@@ -148,7 +148,7 @@ class StepChannel:
 
 
 class JobStep:
-    """One launch; ``changed`` is notified when a host says hello or the launch ends."""
+    """One launch; ``changed`` is notified when a host reports to us or the launch ends."""
 
     def __init__(self, launcher: Launcher, hosts: Sequence[str], patience: float, children: Children) -> None:
         self.launcher, self.hosts, self.changed = launcher, tuple(hosts), threading.Condition()
@@ -182,7 +182,7 @@ class JobStep:
         return all(host in self.hello_seconds or host in errors for host in self.hosts)
 
     def open(self, host: str, command: str) -> StepChannel:
-        """Starts a command on a host that said hello. Raises: Unreached."""
+        """Starts a command on a host that reported. Raises: Unreached."""
         task = self._task_by_host[host]
         channel = StepChannel(self, task, next(self._numbers))
         with self._lock:
@@ -219,7 +219,7 @@ class JobStep:
         self._thread.join(seconds)
 
     def stderr_tail(self, host: str) -> bytes:
-        """The last of what a host's carrier, or what should have been one, said on stderr."""
+        """The last stderr output of a host's carrier, or of what was started in its place."""
         number = next((number for number, place in self.reader.host_by_task.items() if place == host), -1)
         task = self._task_by_host.get(host) or self._tasks.get(number)
         return bytes(task.stderr_tail if task else self._unclaimed_stderr.get(number, b""))
@@ -405,7 +405,7 @@ class JobStep:
 
 
 def _claimed_host(data: bytes, hosts: Sequence[str]) -> str:
-    """The one of ``hosts`` that a carrier says it is on, where the launcher does not say so."""
+    """The one of ``hosts`` that a carrier reports as its own, where the launcher does not label its output."""
     with contextlib.suppress(ValueError, TypeError, KeyError):
         names = [str(name) for name in json.loads(data)["names"]]
         return next((name for name in names if name in hosts), "")

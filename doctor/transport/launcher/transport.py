@@ -69,7 +69,7 @@ class LauncherTransport:
         return LineSession(host, self._ready_step(host).open(host, command))
 
     def close(self) -> None:
-        """See `doctor.transport.Transport.close`. The carriers are asked first: they know what they started."""
+        """See `doctor.transport.Transport.close`. The carriers are stopped first: they end what they started."""
         with self._changed:
             self._children.closed = True
             steps = list(self._all_steps)

@@ -39,12 +39,12 @@ _ERROR_PATTERNS: tuple[tuple[str, TransportErrorKind, str], ...] = (
 
 
 def command_sent(log: str) -> bool:
-    """Whether the host was asked to run the command."""
+    """Whether the command was sent to the host."""
     return _COMMAND_SENT in log
 
 
 def has_exit_status(log: str) -> bool:
-    """Whether the host told the exit status of the command: then 255 is the command's own."""
+    """Whether the host reported the exit status of the command: then 255 is the command's own."""
     statuses = re.findall(r"^debug1: Exit status (-?\d+)", log, re.MULTILINE)
     return bool(statuses) and int(statuses[-1]) >= 0
 
@@ -110,7 +110,7 @@ def _error_detail(kind: TransportErrorKind, text: str) -> str:
 
 
 def _hint(kind: TransportErrorKind, text: str, settings: SshHostConfig) -> str:
-    offending = re.search(r"Offending \S+ key in (\S.*):\d+", text)
+    offending = re.search(r"Offending \S+ key in (\S.{0,1000}):\d+", text)
     if kind == "key-changed" and offending:
         return f"ssh-keygen -R {shlex.quote(known_hosts_name(settings))} -f {shlex.quote(offending[1])}"
     if kind == "key-unknown":

@@ -34,7 +34,7 @@ _FIXED_OPTIONS = (
 )
 _KEEPALIVE = (f"ServerAliveInterval={round(SILENCE / 3)}", "ServerAliveCountMax=2")
 _POLL_SECONDS = 0.02
-"""Seconds between two looks at how far ssh has come."""
+"""Seconds between two readings of ssh's log."""
 _ASKPASS_SCRIPT = """\
 #!/bin/sh
 case $1 in *passphrase*) exit 1 ;; *"$DOCTOR_ASKED_FOR"*) printf '%s\\n' "$DOCTOR_PASSWORD" ;; *) exit 1 ;; esac
@@ -95,7 +95,7 @@ class OpenSsh:
         return lines
 
     def _await_start(self, channel: PipeChannel, log: Path, settings: SshHostConfig, patience: float) -> None:
-        """Until the command was asked for, or ssh has ended. Raises: Unreached."""
+        """Waits until the command was sent, or ssh has ended. Raises: Unreached."""
         deadline = time.monotonic() + patience
         while not openssh_log.command_sent(_read_tail(log)) and not channel.ended():
             if time.monotonic() > deadline:
@@ -144,7 +144,7 @@ class OpenSsh:
         return argv + [word for setting in ssh_options for word in ("-o", setting)]
 
     def _environment(self, settings: SshHostConfig) -> dict[str, str]:
-        """With a password, a program that tells it to ssh when it asks for this host, and to nobody else."""
+        """With a password: a program that gives it to ssh, for this host only."""
         environment = dict(os.environ, LC_ALL="C")
         if not self._options.password:
             return environment

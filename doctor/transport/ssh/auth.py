@@ -23,7 +23,7 @@ _STAGE = "the login"
 
 
 class Login:
-    """One login: what was tried, and what the host said to it."""
+    """One login: what was tried, and the host's replies."""
 
     def __init__(self, connection: SshConnection, settings: SshHostConfig, keys: Keys, password: str) -> None:
         self._connection, self._settings, self._keys = connection, settings, keys
@@ -74,7 +74,7 @@ class Login:
             self._update_methods(error, time.monotonic() < self._connection.deadline)
 
     def _update_methods(self, error: BaseException | None, in_time: bool) -> None:
-        """Learns from a refusal which methods are left. Raises: Unreached, when there is nobody left to ask."""
+        """Reads from a refusal which methods are left. Raises: Unreached, when none is left to try."""
         if not self._connection.is_active():
             raise (
                 self._refused_error() if self._connection.disconnect_message else self._connection.broken_error(_STAGE)

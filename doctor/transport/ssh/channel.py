@@ -114,7 +114,7 @@ class SshChannel:
         return None if name and not code else code
 
     def _output_complete(self) -> bool:
-        """Whether the program has ended, and all that it said has come."""
+        """Whether the program has ended, and all its output has arrived."""
         channel = self._channel
         if channel.closed or (channel.eof_received and channel.status_event.is_set()):
             return True

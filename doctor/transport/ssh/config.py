@@ -97,7 +97,7 @@ def with_connect_timeout(settings: SshHostConfig, connect_timeout: float) -> Ssh
 
 
 Values = Mapping[str, list[str]]
-"""What ssh -G says: the values of each keyword."""
+"""The output of ssh -G: the values of each keyword."""
 
 
 def parse_values(answer: str) -> dict[str, list[str]]:

@@ -6,9 +6,11 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
+from doctor.engine.bounded_read import read_bounded_text
+
 
 def patterns(texts: Iterable[str]) -> frozenset[str] | None:
-    """The patterns of all ``Host`` lines in configuration files, or None when there is more than these to look at.
+    """The patterns of all ``Host`` lines in configuration files, or None when other lines decide, too.
 
     Two hosts that fit the same patterns get the same answer from ssh, unless a ``Match``, a canonical name or a
     token makes a difference.
@@ -34,7 +36,7 @@ def config_texts(paths: Iterable[Path], home: Path, base: Path, depth: int = 0) 
     texts: list[str] = []
     for path in paths:
         try:
-            text = path.read_text(errors="replace")
+            text = read_bounded_text(path, errors="replace")
         except FileNotFoundError:
             continue
         except OSError:

@@ -1,4 +1,4 @@
-"""Asks ssh itself what its configuration says of a host: ``ssh -G``, and as seldom as can be."""
+"""Reads a host's settings from ssh itself (``ssh -G``), with as few calls as possible."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Values = dict[str, list[str]]
 
 
 class _PatternGroup:
-    """Hosts that fit the same patterns of the configuration: asked one by one until two answers agree."""
+    """Hosts that match the same patterns of the configuration: resolved one by one until two results agree."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -58,7 +58,7 @@ class Resolver:
         return self._resolve(ssh_config.parse_target(host), is_destination=True)
 
     def resolve_hop(self, hop: str) -> SshHostConfig:
-        """A jump host's settings: as with ssh, options for the hosts are not for the way to them. Raises: Unreached."""
+        """A jump host's settings: as with ssh, the hosts' options do not apply to it. Raises: Unreached."""
         return self._resolve(ssh_config.parse_hop(hop), is_destination=False)
 
     def _resolve(self, target: Target, is_destination: bool) -> SshHostConfig:

@@ -1,4 +1,4 @@
-"""The way to a host: straight, through a ProxyCommand, or from jump host to jump host."""
+"""Connects to a host: directly, through a ProxyCommand, or through jump hosts."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class Connector:
         return self._establish(stream, settings, password, deadline)
 
     def _jump_connection(self, route: Route) -> SshConnection:
-        """The connection to the last host of a route: made by the first who asks, and waited for by the others."""
+        """The connection to the last host of a route: made by the first caller; the others wait for it."""
         with self._lock:
             future = self._jump_connections.get(route)
             mine = future is None or (future.done() and not future.exception() and not future.result().is_active())

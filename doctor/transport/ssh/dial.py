@@ -16,7 +16,7 @@ from doctor.transport.ssh.config import SshHostConfig
 from doctor.transport.ssh.stream import describe_port, hung_up_error
 
 _POLL_SECONDS = 0.2
-"""Seconds between two looks at whether we still want to connect."""
+"""Seconds between two tests whether the attempt was cancelled."""
 _NO_ROUTE = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EHOSTDOWN, errno.ENONET, errno.ENETDOWN)
 
 
@@ -27,7 +27,7 @@ class Dialer:
         self._cancelled = threading.Event()
 
     def cancel(self) -> None:
-        """Ends every attempt that is under way, and all to come."""
+        """Ends every attempt that runs, and all to come."""
         self._cancelled.set()
 
     def dial(self, settings: SshHostConfig, deadline: float) -> socket.socket:
@@ -70,7 +70,7 @@ class Dialer:
         return errno.ETIMEDOUT
 
     def _addresses(self, settings: SshHostConfig, deadline: float) -> list[Any]:
-        """Asks the resolver in a thread of its own: nothing else can stop waiting for a name server that is silent."""
+        """Resolves the name in a thread of its own: the wait for a dead name server cannot be cancelled."""
         answer: list[Any] = []
         done = threading.Event()
 

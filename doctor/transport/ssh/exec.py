@@ -15,7 +15,7 @@ from doctor.transport.process import NO_STATUS
 from doctor.transport.ssh.paramiko_transport import DataEvent, SshConnection, signal_number
 
 _WINDOW = 1 << 18
-"""Bytes that a host may be ahead of us: what a flood can pile up, for each host, before we look."""
+"""The receive window in bytes: what a flood can pile up, for each host, before it is read."""
 _CHUNK = 1 << 20
 _MAX_SEND = 1 << 15
 _SEND_RETRY = 0.02
@@ -46,7 +46,7 @@ class ExecSession:
         self._sent = 0.0
 
     def open(self, timeout: float) -> None:
-        """Opens a channel, within ``timeout`` seconds. Raises: Unreached, and nothing was asked of the host yet."""
+        """Opens a channel, within ``timeout`` seconds. Raises: Unreached, before any command was sent to the host."""
         self._connection.stream.deadline = time.monotonic() + timeout
         try:
             self._channel = self._connection.open_session(window_size=_WINDOW, timeout=timeout)
@@ -67,7 +67,7 @@ class ExecSession:
             buffer.set_event(self._data_event)
 
     def run(self, command: str, stdin: bytes, timeout: float) -> CommandResult:
-        """Runs the command. Raises: Unreached, with what was said until then."""
+        """Runs the command. Raises: Unreached, with the output until then."""
         channel, deadline = self._channel, time.monotonic() + timeout
         self._connection.stream.deadline = deadline
         channel.event = _DeadlineEvent(deadline)

@@ -1,11 +1,11 @@
-"""Whether a host's key is the one that the user knows."""
+"""Verifies a host's key against the user's known_hosts."""
 
 from __future__ import annotations
 
 import shlex
 import threading
-from pathlib import Path
 
+from doctor.engine.bounded_read import read_bounded
 from doctor.engine.sanitize import strip_control_chars
 from doctor.transport import TransportError
 from doctor.transport.messages import transport_error
@@ -32,12 +32,12 @@ class HostKeyVerifier:
         self._lock = threading.RLock()
 
     def known_key_types(self, settings: SshHostConfig) -> list[str]:
-        """The types of key that are known for the host, to ask it for one of these."""
+        """The types of key that are known for the host, to request one of these."""
         lines = self._lines(settings, known_hosts_name(settings))
         return list(dict.fromkeys(line.kind for line in lines if not line.marker))
 
     def verify(self, settings: SshHostConfig, kind: str, key: str) -> None:
-        """Returns when the key (base64) is the host's. Raises: Unreached, saying what to do about it."""
+        """Returns when the key (base64) is the host's. Raises: Unreached, with the remedy."""
         if self._is_revoked(settings, key):
             raise _revoked_error(kind, key, settings.revoked_keys)
         with self._lock:
@@ -84,7 +84,7 @@ class HostKeyVerifier:
         if not path:
             return False
         try:
-            content = Path(path).read_bytes()
+            content = read_bounded(path)
         except OSError as error:
             raise transport_error("error", f"RevokedHostKeys {path} could not be read: {error.strerror}") from None
         if content.startswith(b"SSHKRL\n"):

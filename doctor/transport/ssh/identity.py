@@ -6,15 +6,17 @@ import base64
 import binascii
 import threading
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import paramiko
 
+from doctor.engine.bounded_read import read_bounded_text
 from doctor.engine.sanitize import strip_control_chars
 from doctor.transport.ssh import ssh_agent
 from doctor.transport.ssh.config import SshHostConfig
 
+MAX_KEY_BYTES = 1 << 20
+"""Bytes of a key file."""
 _MAGIC = b"openssh-key-v1\0"
 _CERTIFICATE_SUFFIX = "-cert-v01@openssh.com"
 Sign = Callable[[bytes, str], bytes]
@@ -28,7 +30,7 @@ class Identity:
     def __init__(self, label: str, blob: bytes, sign: Sign) -> None:
         self.label, self.blob, self._sign = label, blob, sign
         self.sign_error = ""
-        """Why it could not sign when it was asked last."""
+        """Why its last signature failed."""
 
     def get_name(self) -> str:
         return key_type(self.blob)
@@ -62,7 +64,7 @@ class _KeyFile(NamedTuple):
 
     path: str
     blob: bytes = b""
-    """Its public half, if it could be told."""
+    """Its public half, if it could be derived."""
     sign: Sign | None = None
     locked: bool = False
     hardware: bool = False
@@ -70,7 +72,7 @@ class _KeyFile(NamedTuple):
 
 
 class Keyring:
-    """Keys by settings: every file is parsed once, every agent asked once."""
+    """Keys by settings: every file is parsed once, every agent queried once."""
 
     def __init__(self, use_agent: bool = True) -> None:
         self._use_agent = use_agent
@@ -166,14 +168,14 @@ def key_type(blob: bytes) -> str:
 def read_public_key(path: str) -> bytes:
     """The key or certificate in a ``.pub`` file; empty when there is none."""
     try:
-        return base64.b64decode(Path(path).read_text(errors="replace").split()[1])
+        return base64.b64decode(read_bounded_text(path, MAX_KEY_BYTES, "replace").split()[1])
     except (OSError, ValueError, IndexError):
         return b""
 
 
 def _read_key_file(path: str) -> _KeyFile:
     """Raises: OSError, ValueError."""
-    content = Path(path).read_text(errors="replace")
+    content = read_bounded_text(path, MAX_KEY_BYTES, "replace")
     if not content.lstrip().startswith("-----"):  # the public half alone: the agent may hold the other
         blob = read_public_key(path)
         return _KeyFile(path, blob, note="" if blob else f"{path} holds no key")
@@ -200,7 +202,7 @@ def _key_class(content: str, blob: bytes) -> Any:
 
 
 def _read_public_part(content: str) -> tuple[bytes, bool]:
-    """What a private key file tells without its passphrase: the public key, and whether it needs one."""
+    """What a private key file holds in the clear: the public key, and whether a passphrase is needed."""
     body = "".join(line for line in content.splitlines() if not line.startswith("-") and ":" not in line)
     try:
         packed = base64.b64decode(body)

@@ -1,4 +1,4 @@
-"""Host keys that the user knows: ``known_hosts`` files, read once, matched as ssh(1) matches them."""
+"""The user's known host keys: ``known_hosts`` files, read once, matched as ssh(1) matches them."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import re
 import threading
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from doctor.engine.bounded_read import read_bounded_text
 from doctor.engine.sanitize import strip_control_chars
 
 Verdict = Literal["known", "unknown", "changed", "revoked", "authority"]
@@ -101,18 +101,41 @@ def matches_patterns(name: str, patterns: Iterable[str]) -> bool:
     """Whether ``name`` is meant by a list of patterns: one fits, and none that begins with ``!`` does."""
     meant = False
     for pattern in patterns:
-        if _glob(pattern.removeprefix("!")).fullmatch(name):
+        if _matches_glob(name, pattern.removeprefix("!")):
             if pattern.startswith("!"):
                 return False
             meant = True
     return meant
 
 
-@lru_cache(maxsize=4096)
-def _glob(pattern: str) -> re.Pattern[str]:
-    """``*`` and ``?`` only: in known_hosts, brackets are part of a name."""
-    parts = {"*": ".*", "?": "."}
-    return re.compile("".join(parts.get(letter, re.escape(letter)) for letter in pattern), re.DOTALL)
+def _matches_glob(name: str, pattern: str) -> bool:
+    """``*`` and ``?`` only: in known_hosts, brackets are part of a name. Each part between two ``*`` is searched once,
+    so that no pattern needs more than its length times that of the name.
+    """
+    if len(pattern) - pattern.count("*") > len(name):
+        return False
+    first, *parts = pattern.split("*")
+    if not parts:
+        return len(name) == len(pattern) and _find(name, first) == 0
+    last = parts.pop()
+    end = len(name) - len(last)
+    if _find(name[: len(first)], first) != 0 or _find(name[end:], last) != 0:
+        return False
+    at = len(first)
+    for part in filter(None, parts):
+        found = _find(name[at:end], part)
+        if found < 0:
+            return False
+        at += found + len(part)
+    return at <= end
+
+
+def _find(name: str, part: str) -> int:
+    """Where a pattern without ``*`` first fits, or -1."""
+    if "?" not in part:
+        return name.find(part)
+    match = re.search("".join("." if letter == "?" else re.escape(letter) for letter in part), name, re.DOTALL)
+    return match.start() if match else -1
 
 
 def verify_key(lines: Sequence[KnownHostLine], key: str) -> Verdict:
@@ -172,7 +195,7 @@ class KnownHostsFiles:
 
     def _text(self, path: str) -> str:
         try:
-            return Path(path).read_text(errors="replace")
+            return read_bounded_text(path, errors="replace")
         except FileNotFoundError:
             return ""
         except OSError as error:

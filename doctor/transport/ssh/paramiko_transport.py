@@ -1,4 +1,4 @@
-"""paramiko's Transport, made quick and quiet, and told to remember what it would only log.
+"""paramiko's Transport, faster, without logging, and with the reasons that it would only log.
 
 What is overridden here beyond the public interface only adds: should a later paramiko not call it, a detail of a
 message is lost and nothing else.
@@ -65,7 +65,7 @@ class SshConnection(paramiko.Transport):
         self.stream, self.where, self.timeout = stream, where, timeout
         self.deadline = stream.deadline = deadline
         self.disconnect_message = ""
-        """What the host said when it disconnected."""
+        """The host's message when it disconnected."""
         self.refusals: dict[int, str] = {}
         """Why channels were not opened, by number."""
         self.signals: dict[int, str] = {}

@@ -15,7 +15,7 @@ _LIST, _LISTED, _SIGN, _SIGNED = 11, 12, 13, 14
 _MAX_ANSWER = 1 << 20
 _SIGN_FLAGS = {"rsa-sha2-256": 2, "rsa-sha2-512": 4}
 _SIGN_TIMEOUT = 30.0
-"""Seconds for a signature: the agent may ask its user first."""
+"""Seconds for a signature: the agent may want its user's consent first."""
 
 
 class AgentKey(NamedTuple):

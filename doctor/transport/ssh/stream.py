@@ -20,7 +20,7 @@ _PREAMBLE = 8192
 """Bytes that a server may say before its SSH banner."""
 _STALL = 0.5
 _CHANNEL_STALL = 2.0
-"""Seconds between two looks at the deadline while the other side takes nothing in."""
+"""Seconds between two tests of the deadline while the other side receives nothing."""
 _QUICKACK = getattr(socket, "TCP_QUICKACK", None)
 
 
@@ -37,7 +37,7 @@ class Stream:
         self._closed = False
         self._lock = threading.Lock()
         self.deadline = float("inf")
-        """On the monotonic clock: a send that makes no way after it breaks the connection."""
+        """On the monotonic clock: a send without progress after it breaks the connection."""
 
     def recv(self, count: int) -> bytes:
         ahead = self._buffer
@@ -124,7 +124,7 @@ class Stream:
         self._wait_without_limit()
 
     def _wait_without_limit(self) -> None:
-        """Reads wait for ever from now on; sends look at the deadline now and then."""
+        """Reads wait without limit from now on; sends test the deadline periodically."""
         if isinstance(self._pipe, socket.socket):
             self._pipe.settimeout(None)
             self._pipe.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", 0, int(_STALL * 1e6)))
@@ -150,7 +150,7 @@ def _find_banner(received: bytes) -> bytes | None:
 
 
 def describe_port(settings: SshHostConfig) -> str:
-    """The host's port in words; its address too when the user knows it by another name."""
+    """The host's port in words; its address too when the user's name for it is another."""
     same_name = settings.name in (settings.host, settings.host.lower())
     return f"port {settings.port}" if same_name else f"port {settings.port} of {settings.name}"
 

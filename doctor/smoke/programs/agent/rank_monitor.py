@@ -33,6 +33,7 @@ class RankMonitor:
         self.cgroups, self.oom_count, self.cgroups_read_at = {}, 0, 0.0
         self.dead = self.error = ""
         self.ended = self.secondary = self.oom = False
+        self.carried, self.carried_stamp, self.carried_at = None, None, 0.0
         self.tail = b""
 
     def read_recorder(self):
@@ -52,6 +53,14 @@ class RankMonitor:
     def waits_in_collective(self):
         latest = self.recorder.latest
         return bool(latest) and latest.state == COLLECTIVE
+
+    def note_traffic(self, carried, clock):
+        """`carried`: bytes that the rank's connections have carried so far; None where that is not known."""
+        stamp = self.recorder.stamp
+        if carried is None:
+            self.carried = None
+        elif self.carried_stamp != stamp or carried != self.carried:
+            self.carried, self.carried_stamp, self.carried_at = carried, stamp, clock
 
     def observe(self, clock):
         """What /proc shows of a rank that does not move; at most every `SEND` seconds."""
@@ -128,6 +137,8 @@ class RankMonitor:
                 fields[name] = round(value, 4) if name == "cpu" else value
         if self.state != "R":
             fields["process"] = self.state
+        if self.carried is not None and self.carried_stamp == recorder.stamp and self.waits_in_collective():
+            fields["idle"] = round(clock - self.carried_at, 4)
         if recorder.new_calls:
             fields["calls"], recorder.new_calls = recorder.new_calls, []
             fields["entered"] = dict((str(call[0]), recorder.entered[call[0]]) for call in fields["calls"])

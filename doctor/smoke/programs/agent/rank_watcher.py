@@ -8,13 +8,14 @@ from doctor.remote.runtime.lines import LineBuffer
 from doctor.smoke.programs.agent.controller import BACKLOG
 from doctor.smoke.programs.agent.interpreters import start_interpreter, widen_pipe
 from doctor.smoke.programs.agent.kernel import KernelLog
-from doctor.smoke.programs.agent.network import tcp_sockets
+from doctor.smoke.programs.agent.network import tcp_bytes, tcp_sockets
 from doctor.smoke.programs.agent.rank_monitor import SEND
 
 LOOK = 0.02  # seconds between two readings of the flight recorders
 BEAT = 0.2  # seconds between two lines about the ranks, at most; `SEND` at least
-WAITS = 0.4  # a rank that has been in one collective for so long has its sockets examined
+WAITS = 0.25  # a rank that has been in one collective for so long has its sockets examined
 TAIL = 8192  # bytes kept of what a rank prints
+LONGEST_EVENT = 1 << 20  # bytes
 
 
 class RankWatcher:
@@ -29,6 +30,7 @@ class RankWatcher:
         self.ranks_by_pid = {}  # pid of an interpreter -> its ranks, None for the one process of all ranks
         self.stdin_data = {}  # fd -> what is still to be written to an interpreter's stdin
         self.events, self.event_lines = None, LineBuffer(65536)
+        self.parts = {}  # rank -> the text so far of an event that comes in parts
         self.outputs = {}  # fd -> rank, -1 for the process that they all come from
         self.tail = b""  # of what that process printed
         self.log = None
@@ -97,6 +99,9 @@ class RankWatcher:
         except (ValueError, TypeError, KeyError):
             self.controller.send(fault="a rank sent an invalid event: %r" % line[:100])
             return
+        if kind == "part":
+            self.join_parts(rank, event)
+            return
         if kind == "exit":
             self.report_end(rank, event["status"])
             return
@@ -104,6 +109,16 @@ class RankWatcher:
             self.monitors[rank].error = str(event.get("text", ""))[:600]
             self.monitors[rank].secondary = bool(event.get("secondary"))
         self.controller.send_json(b'{"event":' + line + b"}")
+
+    def join_parts(self, rank, event):
+        """An event that is too long for one write to a pipe."""
+        text = self.parts.pop(rank, "") + str(event.get("text", ""))
+        if not event.get("more"):
+            self.forward_event(text.encode("ascii", "replace"))
+        elif len(text) > LONGEST_EVENT or rank not in self.monitors:
+            self.controller.send(fault="rank %s sent an event of more than %d bytes" % (rank, LONGEST_EVENT))
+        else:
+            self.parts[rank] = text
 
     def read_output(self, fd):
         """The end of what a rank prints is kept for the case that it dies."""
@@ -173,6 +188,9 @@ class RankWatcher:
         if stuck and clock - self.surveyed_at > 0.15:
             self.surveyed_at = clock
             ranks = dict((monitor.pid, rank) for rank, monitor in self.monitors.items())
+            carried = tcp_bytes(stuck)
+            for pid in stuck:
+                self.monitors[ranks[pid]].note_traffic(carried.get(pid), clock)
             self.retransmissions = [
                 [ranks[pid], peer[0], peer[1], unacked, retransmits]
                 for pid, established, _, peer, unacked, retransmits in tcp_sockets(stuck)

@@ -43,7 +43,7 @@ class TestPattern:
     def period_of(self, rank: int) -> torch.Tensor:
         """One period of what this rank sends."""
         value = (7 * torch.arange(self.period) + 3 * rank) % self.period
-        return torch.where(value < 11, value + 1, torch.zeros_like(value))
+        return torch.where(value < 11, value + 1, torch.zeros_like(value)).to(torch.int16)  # thousands of them are held
 
     def tile(self, values: torch.Tensor, dtype: torch.dtype, count: int, start: int = 0) -> torch.Tensor:
         """``count`` elements from element ``start`` on, given one period. As bool, an odd number is true."""
@@ -60,6 +60,7 @@ class CollectiveTest:
         self.size, self.group_rank = len(group), group.ranks.index(ctx.rank)
         self.pattern = TestPattern(ctx.world_size)
         self.periods = {rank: self.pattern.period_of(rank) for rank in group.ranks}
+        self.reduced: dict[str, torch.Tensor] = {}  # kind of reduction -> one period of its result
         self.checked: dict[str, tuple[dict[str, None], int]] = {}  # label -> dtypes, number of comparisons
         self.unsupported: set[tuple[str, torch.dtype]] = set()
         self.seconds: dict[tuple[str, int], list[float]] = {}  # op, bytes -> seconds
@@ -75,14 +76,20 @@ class CollectiveTest:
 
     def expected_reduction(self, reduction: str, dtype: torch.dtype, count: int, start: int = 0) -> torch.Tensor:
         """The sum, avg, max or min over all ranks of the group."""
+        kind = "any" if dtype == torch.bool else reduction
+        if kind not in self.reduced:
+            self.reduced[kind] = self.reduce_periods(kind)
+        return self.pattern.tile(self.reduced[kind], dtype, count, start)
+
+    def reduce_periods(self, kind: str) -> torch.Tensor:
+        """One period of the reduction over all ranks. ``any``: a sum of truth values is whether any is true."""
         stack = torch.stack(list(self.periods.values()))
-        if dtype == torch.bool:
-            values = (stack % 2).max(0)[0]  # a sum of truth values is whether any is true
-        elif reduction in ("sum", "avg"):
-            values = stack.sum(0) / (self.size if reduction == "avg" else 1)
-        else:
-            values = getattr(stack, reduction)(0)[0]
-        return self.pattern.tile(values, dtype, count, start)
+        if kind == "any":
+            return (stack % 2).max(0)[0]
+        if kind in ("sum", "avg"):
+            return stack.sum(0) / (self.size if kind == "avg" else 1)
+        extreme: torch.Tensor = getattr(stack, kind)(0)[0]
+        return extreme
 
     def poisoned(self, expected: torch.Tensor) -> torch.Tensor:
         """A buffer for a result, in which every element is wrong until it is written."""

@@ -36,6 +36,8 @@ class TracedComm:
     ) -> None:
         self.rank, self.size, self.recorder, self.events = rank, world_size, recorder, events
         self.timeout, self.synchronize = timeout, synchronize
+        self.store: Any = None
+        self.agreements = 0
         self.world = ProcessGroup(0, "world", list(range(world_size)), None)
         self.groups = {tuple(self.world.ranks): self.world}
         self.gather_into = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
@@ -45,15 +47,27 @@ class TracedComm:
         """The group of these ranks. Every rank of the world calls this in the same order, member or not."""
         key = tuple(ranks)
         if key not in self.groups:
-            handles: list[Any] = []
-            # new_group does not inherit the timeout of init_process_group.
-            self.run_traced(
-                "barrier", None, self.world, lambda: handles.append(dist.new_group(ranks, timeout=self.timeout))
-            )
-            self.groups[key] = ProcessGroup(len(self.groups), name, list(ranks), handles[0])
-            if self.rank == 0:
-                self.events.emit("group", gid=self.groups[key].number, name=name, ranks=list(ranks))
+            group = self.groups[key] = ProcessGroup(len(self.groups), name, list(ranks), None)
+            if self.rank == ranks[0]:
+                self.events.emit("group", gid=group.number, name=name, ranks=list(ranks))
+            if self.forms_alone() and self.rank in ranks:
+                self.run_traced("barrier", None, group, lambda: self.form(group, use_local_synchronization=True))
+            elif not self.forms_alone():
+                self.run_traced("barrier", None, self.world, lambda: self.form(group))
         return self.groups[key]
+
+    @staticmethod
+    def forms_alone() -> bool:
+        """Whether the members of a group form it without the others.
+
+        A world of thousands has thousands of groups, and would take minutes if every rank waited for each of them.
+        Where the world is bound to devices, NCCL splits its communicator, and needs all ranks.
+        """
+        return getattr(dist.group.WORLD, "bound_device_id", None) is None
+
+    def form(self, group: ProcessGroup, **options: Any) -> None:
+        """Makes torch's group. It does not inherit the timeout of init_process_group."""
+        group.handle = dist.new_group(group.ranks, timeout=self.timeout, **options)
 
     def run_traced(
         self,
@@ -106,6 +120,25 @@ class TracedComm:
 
     def all_to_all(self, out: torch.Tensor, tensor: torch.Tensor, group: ProcessGroup) -> None:
         self.run_traced("all_to_all", tensor, group, lambda: dist.all_to_all_single(out, tensor, group=group.handle))
+
+    def agree(self, value: float) -> float:
+        """Rank 0's value, on every rank: through the store, as a collective that is wrong must not part the ranks.
+
+        Recorded as a broadcast, which it is. Without a store each rank keeps its own value.
+        """
+        agreed = [value]
+
+        def exchange() -> None:
+            key = f"agreement {self.agreements}"
+            if self.rank == 0:
+                self.store.set(key, repr(float(value)))
+            else:
+                agreed[0] = float(self.store.get(key).decode())
+
+        if self.store is not None and self.size > 1:
+            self.agreements += 1
+            self.run_traced("broadcast", None, self.world, exchange, 0)
+        return agreed[0]
 
     def barrier(self, group: ProcessGroup | None = None) -> None:
         group = group or self.world

@@ -26,6 +26,8 @@ class RankContext:
         self.plan, self.rank, self.world_size = plan, rank, len(plan["places"])
         self.device, self.recorder, self.events, self.comm = device, recorder, events, comm
         self.emit = events.emit
+        self.reference: list[dict[str, torch.Tensor]] = []
+        """The gradient of each step of the reference run, by parameter."""
         self.hosts = [placement["host"] for placement in plan["places"]]
 
     @property

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import select
 from typing import Any
+
+PART_LENGTH = select.PIPE_BUF // 2 - 100
+"""Characters of an event in one part. As text inside of JSON a character may take two."""
 
 
 class EventWriter:
-    """Writes to a pipe that all ranks of the host share. Each event is one write, so that lines never mix."""
+    """Writes to a pipe that all ranks of the host share.
+
+    Each line is one write of less than PIPE_BUF bytes, so that lines of two ranks never mix. A longer event, such as
+    a group of a thousand ranks, is written in parts, which the agent joins.
+    """
 
     def __init__(self, file: int, rank: int) -> None:
         self.file, self.rank = file, rank
@@ -16,4 +24,9 @@ class EventWriter:
     def emit(self, event: str, **values: Any) -> None:
         """Example: ``emit("step", loss=4.1)`` on rank 3 writes ``{"loss":4.1,"ev":"step","rank":3}``."""
         line = json.dumps(dict(values, ev=event, rank=values.get("rank", self.rank)), separators=(",", ":"))
-        os.write(self.file, line.encode("ascii") + b"\n")
+        if len(line) < select.PIPE_BUF:
+            os.write(self.file, line.encode("ascii") + b"\n")
+            return
+        for start in range(0, len(line), PART_LENGTH):
+            stop = start + PART_LENGTH
+            self.emit("part", text=line[start:stop], more=stop < len(line))

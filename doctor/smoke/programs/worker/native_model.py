@@ -64,7 +64,8 @@ def stage_module(
                     x = torch.utils.checkpoint.checkpoint(layer, x, scale, use_reentrant=False)
                 else:
                     x = layer(x, scale)
-            return self.head(self.norm(x)) if is_last else x
+            # A copy: the schedules of torch 2.6 detach it in place, which a view of a tensor-parallel head forbids.
+            return self.head(self.norm(x)).clone() if is_last else x
 
     return PipelineModule()
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -149,7 +150,7 @@ class Composed(Trainer):
         if mesh.tp > 1:
             module = self.split_tensors(module, devices["tp"])
         if mesh.dp > 1 or mesh.pp * mesh.tp == 1:
-            fully_shard = import_fully_shard()
+            fully_shard = import_fully_shard(self.ctx.device)
             for part in (*module.layers, module):
                 fully_shard(part, mesh=devices["dp"])
         if mesh.pp > 1:
@@ -193,8 +194,15 @@ class Composed(Trainer):
         return sum(loss.detach() for loss in losses) if self.mesh.is_last_stage else None
 
 
-def import_fully_shard() -> Callable[..., Any]:
-    """FSDP2, by the name that it has in this torch."""
+FULLY_SHARD_ON_CPUS = (2, 10)
+"""A torch whose FSDP2 is known to train on CPUs: 2.6 fails in the backward pass, 2.7 and 2.8 take sums for means."""
+
+
+def import_fully_shard(device: torch.device) -> Callable[..., Any]:
+    """FSDP2, by the name that it has in this torch. Raises: NotImplementedError where it cannot train on the device."""
+    version = tuple(int(number) for number in re.findall(r"\d+", torch.__version__)[:2])
+    if device.type == "cpu" and version < FULLY_SHARD_ON_CPUS:
+        raise NotImplementedError("its fully_shard does not train on CPUs")
     try:
         from torch.distributed.fsdp import fully_shard
     except ImportError:

@@ -97,6 +97,13 @@ class ShardedParameters:
             return weight
         return weight.chunk(self.mesh.tp, TP_DIMENSION[name.rsplit(".", 1)[-1]])[self.mesh.tp_rank]
 
+    def share_of(self, whole: dict[str, torch.Tensor]) -> torch.Tensor:
+        """What this rank holds of the whole model's tensors, as one vector, in the order of `flat`."""
+        share = torch.zeros_like(self.flat)
+        for name, span in self.spans.items():
+            share[span] = self.tp_share(name, whole[name]).reshape(-1)
+        return share
+
     @property
     def owned_slice(self) -> slice:
         """The part of the flat vectors that this rank updates: all of it, or its shard under ZeRO-1."""
@@ -142,6 +149,12 @@ class ShardedParameters:
     def norm_share(self, gradient: torch.Tensor, part: slice = slice(None)) -> float | None:
         """This rank's share of the norm: over the ranks that make up one model, squares sum to the model's square."""
         return finite_or_none((gradient * gradient * self.norm_weights[part]).sum().sqrt())
+
+    def error_of(self, gradient: torch.Tensor, whole: dict[str, torch.Tensor]) -> float | None:
+        """How far the part that this rank updates is from the reference run's, as a share of its norm."""
+        expected = self.share_of(whole)[self.owned_slice]
+        norm = float(expected.norm())
+        return finite_or_none((gradient - expected).norm() / norm) if norm else None
 
     def squared_norms(self, change: torch.Tensor) -> dict[str, float | None]:
         """The squared norm of each parameter's change, counted as in `norm_share`."""

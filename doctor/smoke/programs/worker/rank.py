@@ -49,9 +49,10 @@ def run_rank(orders: dict[str, Any], rank: int, events: EventWriter, recorder: F
     device, identity, synchronize = select_device(plan, rank)
     events.emit("stage", stage="start", seconds=round(time.monotonic() - started, 3))
     recorder.stage, started = STAGES.index("rendezvous"), time.monotonic()
-    store = init_process_group(orders, events, rank, device)  # noqa: F841 - keeps the connection open
+    store = init_process_group(orders, events, rank, device)
     timeout = timedelta(seconds=plan["timeout"])
     comm = TracedComm(rank, len(plan["places"]), recorder, events, timeout, synchronize)
+    comm.store = store
     seconds = round(time.monotonic() - started, 3)
     events.emit(
         "joined", seconds=seconds, host=socket.gethostname(), device=identity, torch=torch.__version__,

@@ -81,7 +81,7 @@ def init_process_group(orders: dict[str, Any], events: EventWriter, rank: int, d
     store = start_store(orders) if hosts_store else None
     if store is None:
         wait_for_port(events, address, port, plan["timeout"])
-        store = dist.TCPStore(address, port, None, False, timeout, wait_for_workers=False)
+        store = make_store(address, port, None, False, timeout, wait_for_workers=False)
     store = dist.PrefixStore("doctor", store)
     world_size = len(plan["places"])
     claim_rank(store, rank, world_size)
@@ -95,4 +95,18 @@ def init_process_group(orders: dict[str, Any], events: EventWriter, rank: int, d
 def start_store(orders: dict[str, Any]) -> Any:
     """The key-value store at the master address. It starts a thread, so call it only where nothing is forked later."""
     options = {"master_listen_fd": orders["store"]} if orders["store"] >= 0 else {}
-    return dist.TCPStore(*orders["master"], None, True, wait_for_workers=False, **options)
+    return make_store(*orders["master"], None, True, wait_for_workers=False, **options)
+
+
+def make_store(*values: Any, **options: Any) -> Any:
+    """A `TCPStore`, without libuv where this torch cannot do with it what the options demand.
+
+    libuv is the default since torch 2.4, and takes no listening socket before 2.8; torch 2.1 has no such parameter, and
+    some builds have no libuv. An error about libuv comes before the socket is used.
+    """
+    try:
+        return dist.TCPStore(*values, **options)
+    except RuntimeError as error:  # NotImplementedError is one
+        if "libuv" not in str(error):
+            raise
+    return dist.TCPStore(*values, use_libuv=False, **options)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from doctor.smoke.programs.worker.collective_test import CollectiveTest
 from doctor.smoke.programs.worker.context import STAGE_FUNCTIONS, RankContext
-from doctor.smoke.programs.worker.libraries import dist, torch
+from doctor.smoke.programs.worker.libraries import torch
 from doctor.smoke.programs.worker.partitions import partition_groups
 
 MOVING_OPS = ("broadcast", "all_gather", "all_to_all")
@@ -82,13 +82,6 @@ def message_sizes(largest: int) -> list[int]:
     return sizes
 
 
-def max_over_ranks(ctx: RankContext, seconds: float) -> float:
-    """The largest value of all ranks, so that all of them decide alike."""
-    longest = torch.tensor([seconds], dtype=torch.float32, device=ctx.device)
-    ctx.comm.all_reduce(longest, ctx.comm.world, dist.ReduceOp.MAX)
-    return float(longest)
-
-
 def stage_collectives(ctx: RankContext) -> None:
     """Every collective on every process group, with values that reveal a wrong rank, root, order or length."""
     world = CollectiveTest(ctx, ctx.comm.world)
@@ -99,7 +92,7 @@ def stage_collectives(ctx: RankContext) -> None:
     for nbytes in message_sizes(largest):
         started = time.perf_counter()
         time_ops(world, nbytes, 1)
-        elapsed = max_over_ranks(ctx, time.perf_counter() - started)
+        elapsed = ctx.comm.agree(time.perf_counter() - started)
         time_ops(world, nbytes, min(2, int(allowed / elapsed)))
         if elapsed * 16 > allowed and nbytes < largest:
             text = f"sizes above {nbytes} bytes were left out: this one took {elapsed:.1f} s"

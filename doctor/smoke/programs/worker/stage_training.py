@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from doctor.smoke.programs.worker.batch import Batch, block_count
@@ -52,23 +53,31 @@ def stage_training(ctx: RankContext) -> None:
 def reference_run(ctx: RankContext) -> None:
     """The same training in one process. Every rank does it, so that a device that computes differently shows.
 
-    With very many blocks all ranks but rank 0 do only the first steps.
+    With very many blocks all ranks but rank 0 do only the first steps; the digest of the parameters is from behind the
+    last step that all of them do.
     """
     model, rng = Model(ctx, {}, ctx.plan["seed"]), CounterRng(ctx.plan["seed"], ctx.device)
+    params = 0
     first, start, losses, norms = digest(model.flat), model.flat.clone(), [], []
     steps = ctx.plan["steps"]
-    if not ctx.is_first:
-        steps = min(steps, max(1, REFERENCE_BLOCKS // block_count(ctx.world_size)))
-    for step in range(steps):
+    common_steps = min(steps, max(1, REFERENCE_BLOCKS // block_count(ctx.world_size)))
+    for step in range(steps if ctx.is_first else common_steps):
         batch = make_batch(ctx, model, rng, step, True)
         losses.append(finite_or_none(model.forward_backward(batch)))
         gradient = model.reduce_gradient()
         norms.append(model.norm_share(gradient))
+        ctx.reference.append(
+            {name: gradient[span].view(model.weights[name].shape).clone() for name, span in model.spans.items()}
+        )
         model.update(gradient, sgd)
+        if step + 1 == common_steps:
+            params = digest(model.flat)
         if ctx.is_first:
             emit_blocks(ctx, step, batch)
-    precision = matmul_error(ctx.device)
-    ctx.emit("reference", losses=losses, grads=norms, params=digest(model.flat), init=first, precision=precision)
+    ctx.emit(
+        "reference", losses=losses, grads=norms, params=params, params_step=common_steps, init=first,
+        precision=matmul_error(ctx.device),
+    )  # fmt: skip
     if ctx.is_first:
         ctx.emit("reference-update", update=model.squared_norms(model.flat - start))
 
@@ -100,18 +109,22 @@ def train_layout(ctx: RankContext, index: int, layout: dict[str, Any]) -> None:
     start = model.flat.clone()
     for step in range(ctx.plan["steps"]):
         batch = make_batch(ctx, model, rng, step, True)
-        ctx.emit("step", layout=index, step=step, **train_step(model, batch))
+        ctx.emit("step", layout=index, step=step, **train_step(model, batch, ctx.reference[step : step + 1]))
     seconds = round(time.monotonic() - started, 3)
     ctx.emit("end", layout=index, update=model.squared_norms(model.flat - start), seconds=seconds)
 
 
-def train_step(model: Model, batch: Batch) -> dict[str, Any]:
-    """One step of training; returns what the ``step`` event says of it."""
+def train_step(model: Model, batch: Batch, reference: Sequence[dict[str, torch.Tensor]] = ()) -> dict[str, Any]:
+    """One step of training; returns what the ``step`` event says of it.
+
+    ``reference``: the gradient of the same step of the reference run, if this rank went so far.
+    """
     loss = model.forward_backward(batch)
     local_norm = model.norm_share(model.gradient)
     nonfinite = model.nonfinite.origin() or ("gradient" if local_norm is None else "")
     gradient = model.reduce_gradient()
     norm, gradient_digest = model.norm_share(gradient, model.owned_slice), digest(gradient)
+    error = model.error_of(gradient, reference[0]) if reference else None
     model.update(gradient, sgd)
     digests = model.digests()
     if not nonfinite and not math.isfinite(float(model.flat.sum())):
@@ -119,7 +132,7 @@ def train_step(model: Model, batch: Batch) -> dict[str, Any]:
     return dict(
         loss=None if loss is None else finite_or_none(loss), blocks=batch.blocks[:BLOCKS_PER_EVENT],
         ids=batch.ids[:BLOCKS_PER_EVENT], masks=batch.masks[:BLOCKS_PER_EVENT], rng=batch.rng_digests,
-        grad_local=local_norm, grad=norm, grad_digest=gradient_digest, bad=nonfinite, **digests,
+        grad_local=local_norm, grad=norm, grad_digest=gradient_digest, grad_error=error, bad=nonfinite, **digests,
     )  # fmt: skip
 
 
@@ -133,11 +146,56 @@ def stage_learning(ctx: RankContext) -> None:
     model = Model(ctx, layout, initial_seed(ctx, layout), ctx.comm)
     rng, adam = CounterRng(ctx.plan["seed"], ctx.device), Adam()
     model.broadcast_params()
+    gradient = model.gradient
     for step in range(ctx.plan["learn_steps"]):
         loss = model.forward_backward(make_batch(ctx, model, rng, step, False))
         if loss is not None:
             ctx.emit("learn", step=step, loss=finite_or_none(loss))
-        model.update(model.reduce_gradient(), adam)
+        gradient = model.reduce_gradient()
+        model.update(gradient, adam)
+    compare_learned(ctx, model, gradient)
+
+
+def compare_learned(ctx: RankContext, model: Model, gradient: torch.Tensor) -> None:
+    """Compares the parameters and the last gradient with those of the ranks that must hold the same, bit for bit.
+
+    Only a rank that differs, or is differed from, does the same training serially, to see which of them is wrong: it
+    takes longer than the stage. That needs no other rank, so that wrong values cannot part the ranks.
+    """
+    held = digest(model.flat[: model.size]), 0 if model.zero else digest(gradient)
+    mesh, error = model.mesh, None
+    if mesh.dp > 1:
+        mine = torch.tensor([value - (1 << 63) for value in held], dtype=torch.int64, device=ctx.device)
+        every = mine.new_empty(2 * mesh.dp)
+        ctx.comm.all_gather(every, mine, mesh.dp_group)
+        if not torch.equal(every.view(mesh.dp, 2), mine.expand(mesh.dp, 2)):
+            error = learned_error(ctx, model, gradient)
+    ctx.emit(
+        "learned", pp=mesh.pp_rank, tp=mesh.tp_rank, params=held[0], gradient=held[1], steps=ctx.plan["learn_steps"],
+        error=error,
+    )  # fmt: skip
+
+
+def learned_error(ctx: RankContext, model: Model, gradient: torch.Tensor) -> float | None:
+    """How far the learned parameters are from those of the serial run, as a share of what they changed by.
+
+    Or the last gradient, as a share of its norm, if that is further: Adam hides a gradient that is a multiple.
+    """
+    serial, rng, adam = Model(ctx, {}, ctx.plan["seed"]), CounterRng(ctx.plan["seed"], ctx.device), Adam()
+    start, last = serial.flat.clone(), serial.gradient
+    for step in range(ctx.plan["learn_steps"]):
+        serial.forward_backward(make_batch(ctx, serial, rng, step, False))
+        last = serial.reduce_gradient()
+        serial.update(last, adam)
+
+    def whole(flat: torch.Tensor) -> dict[str, torch.Tensor]:
+        return {name: flat[span].view(serial.weights[name].shape) for name, span in serial.spans.items()}
+
+    expected = model.share_of(whole(serial.flat))
+    changed = (expected - model.share_of(whole(start))).norm()
+    return finite_or_none(
+        max(float((model.flat - expected).norm() / changed), model.error_of(gradient, whole(last)) or 0)
+    )
 
 
 def learning_preference(layout: dict[str, Any]) -> tuple[int, int]:

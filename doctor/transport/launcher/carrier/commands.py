@@ -91,7 +91,7 @@ class Command:
             signal_group(self.pid, signal.SIGTERM)
 
     def over(self, now):
-        """Whether it is ended for good. The leader is reaped last: until then its number is nobody else's."""
+        """Whether it is ended for good. The leader is reaped last: until then no other process has its number."""
         if self.deadline is None and (self.code is None or self.readers):
             return False
         leader_ended = ended(self.pid) is not None

@@ -7,7 +7,7 @@ from doctor.smoke.model import Layout
 from tests.checks.smoke import found, judged, start_events, started, training
 from tests.checks.trained import DP4, TP4, Trained, healthy, leading, off
 
-NAME = "smoke_twin_differs"
+NAME = "smoke_reference_differs"
 
 
 def wrong(trained: Trained, rank: int, **fields: Any) -> Trained:
@@ -32,8 +32,8 @@ def test_what_it_does_to_the_layouts_follows() -> None:
     trained = wrong(Trained(DP4, TP4, devices=True), 3, losses=(4.6, 4.31, 4.0, 3.7), params=1)
     trained.steps(lambda one: {"loss": one.loss + 0.1, "grad_digest": one.rank})
     assert leading(trained) == {NAME}
-    assert trained.because("smoke_loss_differs") == "smoke-twin-differs"
-    assert trained.because("smoke_gradient_not_synchronised") == "smoke-twin-differs"
+    assert trained.because("smoke_loss_differs") == "smoke-reference-differs"
+    assert trained.because("smoke_gradient_not_synchronised") == "smoke-reference-differs"
 
 
 def test_the_last_bit_counts_on_equal_devices() -> None:
@@ -80,3 +80,20 @@ def test_draws_that_differ_explain_it() -> None:
     assert leading(trained) == {"smoke_mask_differs"}
     outcome = judged(NAME, trained.run, training(trained.run, trained.events))
     assert outcome.unknown[""].root_cause == "smoke-mask-differs"
+
+
+def test_reference_runs_of_different_length_are_compared_at_equal_steps() -> None:
+    """In large worlds rank 0 alone does all steps; what it holds at its end is nothing that others could hold."""
+    trained = Trained(DP4, devices=True).spoil(
+        ReferenceRun, lambda one: {"losses": one.losses[:2], "params": 5, "params_step": 2} if one.rank else None
+    )
+    assert not trained.findings(NAME)
+    assert not trained.spoil(ReferenceRun, lambda one: {"params": 5, "params_step": 2}).findings(NAME)
+    one = wrong(trained, 0, params=6).one(NAME)
+    assert (one.values["ranks"], one.values["how"]) == ([0], "only the last bits differ")
+
+
+def test_two_ranks_that_did_not_do_the_same_steps_hold_nothing_against_each_other() -> None:
+    trained = Trained(Layout(dp=2), ranks=2, devices=True)
+    trained.spoil(ReferenceRun, lambda one: {"losses": one.losses[:1], "params": 5} if one.rank else None)
+    assert not trained.findings(NAME)

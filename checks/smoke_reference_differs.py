@@ -9,7 +9,7 @@ from doctor.smoke.numerics.defect import ranks_on
 
 
 @check(severity=ERROR, area="smoke")
-def smoke_twin_differs(
+def smoke_reference_differs(
     run: SmokeRun, training: PerHost[SmokeTraining], started: PerHost[SmokeStart] | None
 ) -> Iterator[Finding]:
     """The reference run gives the same bits on all devices of a kind.

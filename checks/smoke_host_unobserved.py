@@ -1,0 +1,32 @@
+from collections.abc import Iterator
+
+from doctor import WARNING, Finding, PerHost, check
+from doctor.facts.smoke import SmokeStart
+from doctor.smoke.model import SmokeRun
+from doctor.smoke.results.trouble_findings import failure_findings
+
+
+@check(severity=WARNING, area="smoke")
+def smoke_host_unobserved(run: SmokeRun, started: PerHost[SmokeStart] | None) -> Iterator[Finding]:
+    """The controller's connection to every host lasts as long as the run.
+
+    ## Why it matters
+    A job does not need the controller, so this is no fault of the job. But nothing is known of ranks that nobody
+    observes: the stages that the run did not reach are unknown.
+
+    ## What to do
+    Check the way from the controller to {host}, which may be another network than the one that the job trains on: a
+    jump host, a VPN, a firewall that forgets connections, an sshd or an agent that was stopped. `ping` and
+    `ssh {host} uptime` from here; `journalctl -u ssh` there. Then run `doctor smoke` again, from a machine that is
+    nearer if need be.
+
+    ## Source
+    No message of the host's agent for 14 s, while its ranks completed collectives with other hosts, or nobody waited
+    for them, or no other host was there to try. The agent ends its ranks after 15 s without a controller, so that the
+    run cannot go on. This verdict can be wrong where a host crashes while no other rank waits for it.
+    """
+    yield from failure_findings(
+        run,
+        "no reports from {who} {where}: {text}",
+        "unobserved",
+    )

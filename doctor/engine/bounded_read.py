@@ -1,0 +1,41 @@
+"""Reads a file that a user named: a regular file only, up to a limit of bytes, and without waiting."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Callable
+
+MAX_BYTES = 64 << 20
+"""Bytes of a file where its kind has no limit of its own."""
+
+
+def read_bounded(
+    path: str | os.PathLike[str], limit: int = MAX_BYTES, check: Callable[[os.stat_result], None] | None = None
+) -> bytes:
+    """The bytes of a regular file; of ``/dev/null`` none. ``check`` may refuse the file that was opened.
+
+    Raises: OSError, with what is wrong as its ``strerror``, for what cannot be opened, is no
+    regular file (a pipe may never end), or holds more than ``limit`` bytes; whatever ``check`` raises.
+    """
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    with os.fdopen(handle, "rb") as file:
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode) and os.fspath(path) != os.devnull:
+            raise OSError(errno.EINVAL, "is not a regular file", os.fspath(path))
+        if check:
+            check(status)
+        data = b"" if status.st_size > limit else file.read(limit + 1)
+    if len(data) > limit or status.st_size > limit:
+        raise OSError(errno.EFBIG, f"is larger than {_size(limit)}", os.fspath(path))
+    return data
+
+
+def read_bounded_text(path: str | os.PathLike[str], limit: int = MAX_BYTES, errors: str = "strict") -> str:
+    """The file as UTF-8 text, each end of a line one newline. Raises: OSError (`read_bounded`), UnicodeDecodeError."""
+    return read_bounded(path, limit).decode("utf-8", errors).replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _size(limit: int) -> str:
+    return f"{limit >> 20} MiB" if limit >= 1 << 20 else f"{limit >> 10} KiB"

@@ -1,0 +1,31 @@
+"""Keeps what is computed from the whole fleet: a check that is called for each host would compute it for each again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def once_per_fleet(function: Callable[P, R]) -> Callable[P, R]:
+    """The function's last result, for as long as it is called with the very same objects."""
+    last: list[tuple[tuple[object, ...], R]] = []
+
+    @wraps(function)
+    def kept(*args: P.args, **kwargs: P.kwargs) -> R:
+        given = (*args, *kwargs, *kwargs.values())
+        for known, result in last:
+            if len(known) == len(given) and all(map(_is_same, known, given)):
+                return result
+        result = function(*args, **kwargs)
+        last[:] = [(given, result)]
+        return result
+
+    return kept
+
+
+def _is_same(one: object, other: object) -> bool:
+    return one is other

@@ -1,0 +1,81 @@
+"""A collective that stands still though no link is known to lose anything: which rank that speaks against. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+import msgspec
+
+from doctor.smoke.model import Failure, FailureKind
+
+PAIRED = frozenset({"send", "recv"})
+ONE_WAY = frozenset({"broadcast", "scatter", "reduce", "gather"})
+"""Some ranks may finish these while others cannot."""
+NOT_THE_PROGRAM = re.compile(
+    r"[/\\]torch(_npu)?[/\\]|worker\.py$|^<(frozen |string|doctor)|[/\\](threading|socket|selectors)\.py$"
+)
+"""Files in which a rank that waits in a collective may be."""
+FRAME = re.compile(r'^\s*File "(?P<file>[^"]{1,400})", line (?P<line>\d{1,9}) in (?P<name>.{1,200})$')
+
+
+def explain_standstill(failure: Failure, finished: Iterable[int], checked: bool) -> Failure:
+    """A failure of kind ``network``, as what it is where no socket and no connection shows a broken link.
+
+    ``finished``: ranks that are out of the collective; ``checked``: whether new connections were tried between hosts.
+    """
+    foreign = {rank: frame for rank in failure.culprit_ranks if (frame := foreign_frame(failure.stacks.get(rank, "")))}
+    concerned = sorted({*failure.culprit_ranks, *failure.waiting_ranks})
+    if foreign and len(foreign) < len(concerned):
+        frame = next(iter(foreign.values()))
+        text = f"inside the call of {failure.op} it is in {frame}, which is not torch"
+        return _blame(failure, "blocked", tuple(foreign), text)
+    early = tuple(sorted(finished))
+    blocked = tuple(rank for rank in failure.culprit_ranks if rank not in early)
+    if early and blocked and failure.op not in PAIRED | ONE_WAY:
+        return _blame_fewest(failure, early, blocked)
+    seen = "no connection sends anything again" + (", and every new connection is answered" if checked else "")
+    return msgspec.structs.replace(
+        failure,
+        culprit_ranks=(),
+        waiting_ranks=tuple(concerned),
+        text="the cause is not known",
+        evidence=(*failure.evidence, f"Nothing speaks against any host: {seen}."),
+    )
+
+
+def _blame_fewest(failure: Failure, early: tuple[int, ...], blocked: tuple[int, ...]) -> Failure:
+    """Some ranks finished what others cannot: the side of which there are fewer did something else than the rest."""
+    call = f"{failure.op} #{failure.seq}"
+    if len(early) < len(blocked):
+        return _blame(failure, "left", early, f"finished {call}, which the others cannot: it took no full part in it")
+    if len(blocked) < len(early):
+        text = f"is still in {call}, which all others have finished: it may have made the call twice"
+        return _blame(failure, "blocked", blocked, text)
+    text = f"some ranks finished {call} and the others cannot; which of them are wrong is not known"
+    return _blame(failure, "left", tuple(sorted({*early, *blocked})), text)
+
+
+def _blame(failure: Failure, kind: FailureKind, ranks: tuple[int, ...], text: str) -> Failure:
+    everyone = {*failure.culprit_ranks, *failure.waiting_ranks}
+    return msgspec.structs.replace(
+        failure,
+        kind=kind,
+        culprit_ranks=ranks,
+        waiting_ranks=tuple(sorted(everyone - set(ranks))),
+        certainty="evidence",
+        text=text,
+    )
+
+
+def foreign_frame(stack: str) -> str:
+    r"""The innermost call of a rank in a collective, if it is not in torch; the empty string if it is, or is not known.
+
+    >>> foreign_frame('Current thread 0x1:\n  File "/usr/lib/sitecustomize.py", line 7 in all_reduce')
+    '/usr/lib/sitecustomize.py:7 all_reduce'
+    """
+    for line in stack.splitlines():
+        if frame := FRAME.match(line):
+            known = NOT_THE_PROGRAM.search(frame["file"])
+            return "" if known else f"{frame['file']}:{frame['line']} {frame['name']}"
+    return ""

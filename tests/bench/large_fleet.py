@@ -1,0 +1,108 @@
+"""`doctor check --from FILE` for fleets of 1,000 and 10,000 hosts with eight NPUs each, on one core.
+
+Run as root: python tests/bench/large_fleet.py [HOSTS ...]. Two real test hosts are read once; their records are
+multiplied, each with names and addresses of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from tests.hosts.fleet import Fleet  # noqa: E402
+from tests.hosts.npu import npu_fleet  # noqa: E402
+
+
+def template(folder: Path) -> Path:
+    """The saved run of two healthy hosts with NPUs."""
+    path = folder / "two.json"
+    fleet = Fleet.up(2, npu_fleet("A2", 2), shm="4g")
+    words = ["check", "sb[0001-0002]", "-F", str(fleet.ssh_config), "--save", str(path), "-q"]
+    try:
+        subprocess.run(fleet.argv([sys.executable, "-m", "doctor", *words]), cwd=ROOT, check=False)
+    finally:
+        fleet.down()
+    return path
+
+
+def multiplied(run: dict[str, Any], count: int, names_each: int = 128) -> dict[str, Any]:
+    """A run of ``count`` hosts: the first one's record, with what is a host's own replaced.
+
+    Each host has resolved the names of ``names_each`` others, as `HostNames` does.
+    """
+    text = json.dumps(run["hosts"]["sb0001"])
+    own = json.loads(run["hosts"]["sb0001"]["outputs"]["HostAddresses"][""]["out"])
+    address = next(entry[1] for entry in own if entry[0] == "eth0" and "." in entry[1])
+    names = [f"sb{number:05d}" for number in range(1, count + 1)]
+    hosts = {}
+    for number, name in enumerate(names):
+        host = re.sub(r"\bsb0001\b", name, text)
+        host = re.sub(rf"(?<![\d.]){re.escape(address)}(?![\d.])", f"10.{80 + number // 62500}.{at(number)}", host)
+        host = re.sub(
+            r"00:00:5e:00:53:01", f"00:00:5e:{number >> 16:02x}:{number >> 8 & 255:02x}:{number & 255:02x}", host
+        )
+        hosts[name] = json.loads(re.sub(r"(?<![\d.])29\.1\.101\.2(0\d)(?![\d])", device(number), host))
+    peers = [f"10.{80 + number // 62500}.{at(number)}" for number in range(count)]
+    for number, name in enumerate(names):
+        outputs = hosts[name]["outputs"]
+        sight = json.loads(outputs["HostNames"][""]["out"])
+        near = [(number + step) % count for step in range(min(count, names_each))]
+        sight["names"] = {names[peer]: {"addresses": [peers[peer]]} for peer in near} | {
+            sight["own"]: {"addresses": [peers[number]]}
+        }
+        sight["fleet"] = count
+        outputs["HostNames"][""]["out"] = json.dumps(sight)
+        pings = outputs.get("DevicePings", {}).get("")
+        if pings:
+            rows = json.loads(pings["out"])
+            pings["out"] = json.dumps([[npu, device_address((number + 1) % count, npu), text] for npu, _, text in rows])
+    return {**run, "hosts": hosts, "probe_inputs": {**run["probe_inputs"], "hosts": names}}
+
+
+def at(number: int) -> str:
+    return f"{number % 62500 // 250}.{number % 250 + 1}"
+
+
+def device(number: int) -> Any:
+    return lambda match: device_address(number, int(match[1]))
+
+
+def device_address(number: int, npu: int) -> str:
+    serial = 8 * number + npu
+    return f"29.{1 + serial // 62500}.{serial % 62500 // 250}.{serial % 250 + 2}"
+
+
+def once(path: Path) -> tuple[float, float, int]:
+    """CPU seconds, peak MB and exit code of an evaluation, on one core."""
+    words = [sys.executable, "-m", "doctor", "check", "--from", str(path), "-q", "-f", "oneline"]
+    process = subprocess.Popen(["taskset", "-c", "0", *words], cwd=ROOT)
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    return usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, process.returncode
+
+
+def main() -> None:
+    counts = [int(word) for word in sys.argv[1:]] or [1000, 10_000]
+    with tempfile.TemporaryDirectory() as folder:
+        run = json.loads(template(Path(folder)).read_text())
+        for count in counts:
+            path = Path(folder) / f"{count}.json"
+            path.write_text(json.dumps(multiplied(run, count)))
+            began = time.perf_counter()
+            cpu, peak, code = once(path)
+            wall, size = time.perf_counter() - began, path.stat().st_size >> 20
+            print(f"{count} hosts, {size} MB: CPU {cpu:.1f} s, wall {wall:.1f} s, peak {peak:.0f} MB, exit {code}")
+
+
+if __name__ == "__main__":
+    main()

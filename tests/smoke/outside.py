@@ -1,0 +1,244 @@
+"""Faults from outside in real smoke runs, on test hosts: signals, gdb, cgroups, nft, tc, LD_PRELOAD, a patched torch.
+
+python -m tests.smoke.outside 30 --seed 1
+python -m tests.smoke.outside 10 --seed 1 --only clean
+
+One host of 2, 3 or 5 is guilty. The interpreter of its ranks finds a sitecustomize module (`outside_hook`) that strikes
+at a call, and writes a mark file when it does: a fault that did not strike is no trial.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import Any, Literal, NamedTuple
+
+from tests.hosts.fleet import Fleet
+from tests.smoke.interpreter import shown
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+FOLDER = "/root/outside"
+WRAPPER = f"{FOLDER}/python"
+SIGNALS = ("SIGSTOP", "SIGKILL", "SIGSEGV", "SIGABRT", "SIGTERM", "SIGINT", "SIGBUS")
+Verdict = Literal["right", "one of", "wrong", "missed", "not struck"]
+
+
+class Case(NamedTuple):
+    """A kind of fault: what is done at a call of a guilty rank, and what a right report may say."""
+
+    name: str
+    checks: tuple[str, ...]
+    """Empty: nothing may be reported as an error."""
+    fault: dict[str, Any] = {}
+    before: str = ""
+    """Run on the guilty host before the run; ``MARK`` is the mark file."""
+    environ: dict[str, str] = {}
+    """Of the ranks of the guilty host."""
+    whole_host: bool = False
+    """All ranks of the host are struck, not one."""
+    must: bool = True
+    """False: the fault may go unnoticed, as the job itself may not suffer from it."""
+
+
+def command(text: str) -> dict[str, Any]:
+    """Run once, in a shell of the guilty host, by a rank that goes on afterwards."""
+    return {"kind": "command", "command": text}
+
+
+def nft(*rules: str) -> str:
+    """A ruleset with these rules, for what comes in and goes out alike."""
+    chains = "".join(
+        f"chain {hook} {{ type filter hook {hook} priority 0; {'; '.join(rules)}; }}; " for hook in ("input", "output")
+    )
+    return f"nft 'table inet outside {{ {chains}}}'"
+
+
+DIED, STOPPED, NETWORK = ("smoke-rank-died",), ("smoke-rank-stopped",), ("smoke-network-silent", "smoke-host-silent")
+VALUES = (
+    "smoke-collective-wrong",
+    "smoke-gradient-not-synchronised",
+    "smoke-parameters-diverge",
+    "smoke-loss-differs",
+    "smoke-learning-differs",
+    "smoke-not-finite",
+    "smoke-gradient-summed",
+    "smoke-loss-stalled",
+)
+HANGS = ("smoke-rank-left", "smoke-rank-blocked", "smoke-collective-mismatched", "smoke-collective-order")
+
+PAUSES = "for i in 1 2 3; do kill -STOP PID; sleep 0.05; kill -CONT PID; done & sleep 0.01"
+NO_SSH = nft("tcp dport 22 drop", "tcp sport 22 drop") + " && (sleep 4; nft flush ruleset) >/dev/null 2>&1 &"
+NO_DATA = nft("tcp dport != 22 tcp sport != 22 drop")
+SMALL_ONLY = nft("tcp sport != 22 tcp dport != 22 meta length 1000-65535 drop")
+SLOW = "tc qdisc add dev eth0 root tbf rate 2mbit burst 32kb latency 400ms && touch MARK"
+DEBUGGED = "gdb -q -p PID -ex 'shell sleep 60' </dev/null >/dev/null 2>&1 & sleep 0.01"
+
+CASES: tuple[Case, ...] = (
+    Case("clean", ()),
+    *(Case(name, STOPPED if name == "SIGSTOP" else DIED, {"kind": "signal", "signal": name}) for name in SIGNALS),
+    Case("gdb", STOPPED, command(DEBUGGED)),
+    Case("renice", (), command("renice 19 PID >/dev/null")),
+    Case("short stops", (), command(PAUSES)),
+    Case("ssh-drop-4s", (), command(NO_SSH)),
+    Case("black hole", NETWORK, command(NO_DATA)),
+    Case("large lost", NETWORK, command(SMALL_ONLY)),
+    Case("link down", NETWORK, command("ip link set eth0 down")),
+    Case("tbf 2mbit", ("smoke-host-slow", "smoke-budget-spent"), before=SLOW),
+    Case("ar-skip", HANGS, {"kind": "skip", "every": 7}),
+    Case("ar-twice", (*HANGS, "smoke-rank-died", *VALUES), {"kind": "twice"}),
+    Case("ar-bitflip", VALUES, {"kind": "bitflip", "every": 1}, whole_host=True),
+    Case("ar-bitflip-rank", VALUES, {"kind": "bitflip", "every": 1}),
+    Case("ar-wrong", VALUES, {"kind": "wrong", "every": 1}),
+    Case("ar-wrong-host", VALUES, {"kind": "wrong", "every": 1}, whole_host=True),
+    Case("ar-sleeps", HANGS, {"kind": "late", "seconds": 1000}),
+    Case("ar-late", (), {"kind": "late", "seconds": 0.3}),
+    Case("send-delay", ("smoke-host-slow", "smoke-rank-slow"), environ={"OUTSIDE_DELAY_MS": "5"}, must=False),
+    Case("send-flip", VALUES, environ={"OUTSIDE_FLIP": "40"}, must=False),
+)
+
+
+class Trial(NamedTuple):
+    """One case in one run."""
+
+    case: Case
+    hosts: int
+    ranks: int
+    guilty: int
+    """Number of the host."""
+    local: int
+    """Of the guilty rank on its host."""
+    call: int
+
+
+class Result(NamedTuple):
+    """What became of a trial."""
+
+    trial: Trial
+    verdict: Verdict
+    code: int
+    errors: dict[str, list[str]]
+    """Hosts by failed check of severity error; of warnings too where the case allows them."""
+    seconds: float
+
+
+def trials(count: int, seed: int, only: tuple[str, ...] = (), sizes: tuple[int, ...] = (2, 3, 5)) -> Iterator[Trial]:
+    """Seeded; every case as often as every other."""
+    rng = Random(seed)
+    cases = [case for case in CASES if not only or case.name in only]
+    for number in range(count):
+        case = cases[number % len(cases)]
+        hosts = rng.choice([size for size in sizes if size > 2 or "slow" not in "".join(case.checks)] or [3])
+        ranks = rng.choice([each for each in (1, 2, 3) if hosts * each <= 8])
+        call = rng.randrange(3, 40)
+        yield Trial(case, hosts, ranks, rng.randrange(hosts), rng.randrange(ranks), call)
+
+
+def prepare(fleet: Fleet, trial: Trial) -> str:
+    """Puts the interpreter's wrapper on every host, and the fault on the guilty one; its name."""
+    hosts, case = fleet.hosts[: trial.hosts], trial.case
+    guilty = hosts[trial.guilty]
+    for host in hosts:
+        environ = {"PYTHONPATH": FOLDER} if case.fault and host == guilty else {}
+        if host == guilty and case.environ:
+            library = str(compiled())
+            environ |= {"LD_PRELOAD": library, "OUTSIDE_MARK": f"{FOLDER}/struck", **case.environ}
+        words = " ".join(f"{name}={value}" for name, value in environ.items())
+        fleet.write(host, WRAPPER, f'#!/bin/sh\nexec env {words} {sys.executable} "$@"\n', mode="755")
+    if case.fault:
+        first = trial.guilty * trial.ranks
+        ranks = list(range(first, first + trial.ranks)) if case.whole_host else [first + trial.local]
+        fault = {"every": 1 << 30, "call": trial.call, "ranks": ranks, **case.fault}
+        fleet.write(guilty, f"{FOLDER}/fault.json", json.dumps(fault))
+        fleet.write(guilty, f"{FOLDER}/sitecustomize.py", (HERE / "outside_hook.py").read_text("utf-8"))
+    if case.before:
+        fleet.enter(guilty, case.before.replace("MARK", f"{FOLDER}/struck"))
+    return guilty
+
+
+def compiled() -> Path:
+    """The library for LD_PRELOAD, where every test host sees it."""
+    source = HERE / "outside_preload.c"
+    library = ROOT / ".venv" / f"outside-{source.stat().st_mtime_ns}.so"
+    if not library.exists():
+        with tempfile.NamedTemporaryFile(dir=library.parent, suffix=".so", delete=False) as file:
+            subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", file.name, str(source), "-ldl"], check=True)
+            Path(file.name).rename(library)
+    return library
+
+
+def carry_out(fleet: Fleet, trial: Trial, *words: str) -> Result:
+    """The run, and what its report is worth. The guilty host is made anew afterwards."""
+    guilty, began = prepare(fleet, trial), time.monotonic()
+    argv = [sys.executable, "-m", "doctor", "smoke", ",".join(fleet.hosts[: trial.hosts]), "-F", str(fleet.ssh_config)]
+    argv += ["--python", WRAPPER, "--ranks-per-host", str(trial.ranks), "--json", *words]
+    done = fleet.run(argv, cwd=ROOT, timeout=240)
+    try:
+        report = json.loads(done.stdout)
+        struck = not (trial.case.fault or trial.case.before or trial.case.environ)
+        struck = struck or fleet.enter(guilty, f"test -e {FOLDER}/struck && echo yes || true").stdout.strip() == "yes"
+        failed = {
+            one["check"]: sorted({host for found in one["findings"] for host in found["hosts"]})
+            for one in report["outcomes"]
+            if one["status"] == "failed" and (one["severity"] == "error" or one["check"] in trial.case.checks)
+        }
+        verdict = judge(trial.case, guilty, failed, struck, report)
+    finally:
+        fleet.renew(*fleet.hosts[: trial.hosts])
+    return Result(trial, verdict, done.returncode, failed, time.monotonic() - began)
+
+
+def judge(case: Case, guilty: str, failed: dict[str, list[str]], struck: bool, report: Any) -> Verdict:
+    """Right: the guilty host alone, for a reason of the case. One of: it is among those named, and said so."""
+    if not struck:
+        return "not struck"
+    if not case.checks:
+        return "wrong" if failed else "right"
+    if not failed:
+        return "missed" if case.must else "right"
+    named = {host for hosts in failed.values() for host in hosts}
+    known = all(check in case.checks for check in failed)
+    if named == {guilty} and known:
+        return "right"
+    if NETWORK[0] in failed and case.checks == NETWORK and guilty in named and len(named) == 2:
+        return "right"  # a pair that the guilty host is one of
+    return "one of" if (guilty in named or not named) and known else "wrong"
+
+
+def main() -> int:
+    """Many trials, and a table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
+    parser.add_argument("count", type=int)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--first", type=int, default=0, help="number of the first trial, to go on with")
+    parser.add_argument("--only", default="", help="these cases, with commas between them")
+    asked = parser.parse_args()
+    only = tuple(asked.only.split(",")) if asked.only else ()
+    results: list[Result] = []
+    fleet = Fleet.up(5, {"*": {"shows": shown()}}, name="out")
+    try:
+        for number, trial in enumerate(trials(asked.count, asked.seed, only)):
+            if number < asked.first:
+                continue
+            results.append(carry_out(fleet, trial))
+            one = results[-1]
+            where = f"{trial.hosts}x{trial.ranks}, host {trial.guilty + 1}, rank {trial.local}, call {trial.call}"
+            text = f"{number:3} {one.verdict:10} {trial.case.name} ({where})"
+            print(f"{text}: {one.errors} exit {one.code}, {one.seconds:.0f} s", flush=True)
+    finally:
+        fleet.down()
+    for verdict, times in Counter(one.verdict for one in results).most_common():
+        print(f"{verdict:10} {times}")
+    return 0 if all(one.verdict in ("right", "one of", "not struck") for one in results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,37 @@
+"""A sample of `tests.smoke.outside`: faults from outside, on real hosts, in runs of the real command."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.hosts.fleet import Fleet
+from tests.smoke.interpreter import shown
+from tests.smoke.outside import CASES, Trial, carry_out, judge, trials
+
+pytestmark = [pytest.mark.hosts, pytest.mark.timeout(180)]
+pytest.importorskip("torch", reason="needs torch for the ranks")
+
+
+@pytest.mark.parametrize("name", ["ar-skip", "ar-bitflip", "send-flip"])
+def test_a_fault_from_outside_is_laid_at_the_right_host(make_fleet: Callable[..., Fleet], name: str) -> None:
+    case = next(case for case in CASES if case.name == name)
+    result = carry_out(make_fleet(3, {"*": {"shows": shown()}}, name="out"), Trial(case, 3, 2, 1, 0, 17))
+    assert result.verdict in ("right", "one of"), result
+    assert result.verdict == "right" or name == "send-flip", result
+
+
+def test_trials_are_seeded_and_cover_every_case() -> None:
+    some = list(trials(len(CASES), 5))
+    assert some == list(trials(len(CASES), 5))
+    assert {trial.case.name for trial in some} == {case.name for case in CASES}
+    assert all(2 <= trial.hosts * trial.ranks <= 8 for trial in some)
+
+
+def test_an_innocent_host_in_a_finding_is_wrong() -> None:
+    case = next(case for case in CASES if case.name == "ar-wrong")
+    assert judge(case, "b", {"smoke-collective-wrong": ["a"]}, True, None) == "wrong"
+    assert judge(case, "b", {"smoke-collective-wrong": ["a", "b"]}, True, None) == "one of"
+    assert judge(case, "b", {}, True, None) == "missed"
+    assert judge(case, "b", {}, False, None) == "not struck"

@@ -1,0 +1,61 @@
+"""Whom a rendezvous that does not come about is laid at."""
+
+from __future__ import annotations
+
+import pytest
+
+from doctor.facts.smoke import ConnectFailed, TorchImported
+from doctor.smoke.model import Failure, Layout, RankPlacement, SmokePlan
+from doctor.smoke.run.progress import JOIN, StageProgress
+
+NO_ANSWER = "10.77.1.1 port 39029 does not answer"
+
+
+def joining(hosts: int, errors: dict[int, tuple[str, str]], seconds: float = 10.0) -> Failure | None:
+    """Two ranks on each host; by rank: the problem that it reports a second after the import, and the text."""
+    places = tuple(RankPlacement(rank, f"w{rank // 2}", rank % 2) for rank in range(2 * hosts))
+    progress = StageProgress(SmokePlan("gloo", places, (Layout(dp=2 * hosts),)), 0.0)
+    for host in range(hosts):
+        progress.add_event(f"w{host}", TorchImported(-1, 1.0, "2.13", "3.11"), 1.0)
+    for rank, (problem, text) in errors.items():
+        progress.add_event(f"w{rank // 2}", ConnectFailed(rank, problem, text), 2.0 + rank / 2)  # type: ignore[arg-type]
+    return progress.overdue(seconds)
+
+
+def test_who_reports_an_error_of_its_own_is_named_and_nobody_else() -> None:
+    stale = dict.fromkeys((2, 3), ("no-route", "head (10.9.9.9) port 29500: No route to host"))
+    for seconds in (10.0, 2.0 + JOIN):
+        found = joining(3, stale, seconds)
+        assert found and (found.kind, found.culprit_ranks) == ("never-joined", (2, 3))
+
+
+def test_the_masters_host_when_all_others_report_the_same() -> None:
+    found = joining(5, dict.fromkeys(range(2, 10), ("dropped", NO_ANSWER)), 12.0)
+    assert found and found.culprit_ranks == (0, 1)
+    assert found.text == f"none of the 4 other hosts reaches it: {NO_ANSWER}"
+
+
+def test_nobody_is_named_before_all_have_tried() -> None:
+    assert joining(5, {2: ("dropped", NO_ANSWER)}, 5.9) is None
+
+
+def test_of_two_hosts_it_may_be_either() -> None:
+    found = joining(2, {2: ("dropped", NO_ANSWER), 3: ("dropped", NO_ANSWER)}, 12.0)
+    assert found and found.culprit_ranks == (0, 1, 2, 3)
+    assert "which of the two" in found.text
+
+
+@pytest.mark.parametrize("problem", ["name", "refused"])
+def test_a_fault_of_each_host_is_not_the_masters(problem: str) -> None:
+    texts = {
+        rank: (problem, "head does not resolve" if problem == "name" else f"10.9.9.{rank // 2} refuses")
+        for rank in (2, 3, 4, 5)
+    }
+    found = joining(3, texts, 12.0)
+    assert found and found.culprit_ranks == (2, 3, 4, 5)
+
+
+def test_everybody_is_not_to_blame() -> None:
+    found = joining(3, {}, 2.0 + JOIN)
+    assert found and found.culprit_ranks == ()
+    assert len(found.waiting_ranks) == 6

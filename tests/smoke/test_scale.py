@@ -1,0 +1,287 @@
+"""Eight to four thousand ranks: healthy runs without an alarm, faults with the right culprit, linear time and memory.
+
+What the ranks say is the worker's own as far as one process can compute it: see `tests.smoke.scaled`.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+import tracemalloc
+from collections.abc import Callable, Sequence
+from functools import cache
+from random import Random
+from typing import Any
+
+import msgspec
+import pytest
+
+from doctor.engine.result import Finding
+from doctor.facts.smoke import CollectiveWrong, LoaderResult, PairTimes, ReferenceRun, TrainingStep
+from doctor.facts.smoke.events import RankEvent
+from doctor.smoke.hang.detector import Detector
+from doctor.smoke.model import Layout, SmokeRun
+from doctor.smoke.protocol import parse_event
+from tests.checks import smoke as judge
+from tests.checks.trained import TRAINED
+from tests.smoke import simulation
+from tests.smoke.ranks import Ranks, worker
+from tests.smoke.scaled import events_of, run_of
+from tests.smoke.simulation import Simulation, faulty, fleet
+
+pytest.importorskip("torch", reason="torch is not installed: no worker's data can be made")
+
+FULL = pytest.mark.full
+WORLDS = pytest.mark.parametrize("world", [8, 64, 256, pytest.param(1024, marks=FULL), pytest.param(4096, marks=FULL)])
+
+
+@cache
+def trained(world: int) -> tuple[SmokeRun, tuple[RankEvent, ...]]:
+    run = run_of(world)
+    return run, tuple(events_of(run))
+
+
+def found(run: SmokeRun, events: Sequence[RankEvent]) -> dict[str, tuple[Finding, ...]]:
+    """By check: what the checks of training find."""
+    facts = judge.training(run, events)
+    outcomes = {name: judge.judged(name, run, facts) for name in TRAINED}
+    assert not [outcome.crashed for outcome in outcomes.values() if outcome.crashed]
+    return {name: outcome.findings for name, outcome in outcomes.items() if outcome.findings}
+
+
+def altered(world: int, kind: type[RankEvent], change: Callable[[Any], dict[str, Any] | None]) -> tuple[Any, list[Any]]:
+    run, events = trained(world)
+    return run, [
+        msgspec.structs.replace(one, **(change(one) or {})) if isinstance(one, kind) else one for one in events
+    ]
+
+
+def test_the_events_have_the_form_that_real_workers_give_them() -> None:
+    """Of eight real ranks: as many events of each kind and rank, with fields of the same form, and the same data."""
+    run, events = trained(8)
+    real = Ranks(8, ("training",), layouts=run.plan.layouts, steps=3, seconds=90)
+    said = [parse_event(msgspec.json.encode(one)) for one in real.events if one["ev"] in KINDS]
+    assert sorted(map(form, said)) == sorted(map(form, events))
+    assert data(said) == data(events)
+    (mine, _), (first, *_) = ([one for one in some if isinstance(one, ReferenceRun)][:2] for some in (events, said))
+    assert (first.init, first.params_step, first.losses) == (mine.init, mine.params_step, pytest.approx(mine.losses))
+
+
+KINDS = {"reference", "reference-blocks", "reference-update", "begin", "step", "end"}
+
+
+def data(events: Sequence[RankEvent]) -> dict[tuple[int, int, int], Any]:
+    """Of each step of each rank in each layout: the data, the masks and the random numbers."""
+    steps = [event for event in events if isinstance(event, TrainingStep)]
+    return {(one.layout, one.rank, one.step): (one.ids, one.masks, one.rng) for one in steps}
+
+
+def form(event: RankEvent) -> tuple[Any, ...]:
+    """An event without its numbers: kind, rank, layout, step, and for each field how many values of which types."""
+    numbers = [getattr(event, name, -1) for name in ("rank", "layout", "step")]
+    fields = [(name, shape(getattr(event, name))) for name in event.__struct_fields__]
+    return (type(event).__name__, *numbers, *fields)
+
+
+def shape(value: Any) -> str:
+    if isinstance(value, dict):
+        return f"dict of {len(value)}"
+    return f"{len(value)} values" if isinstance(value, tuple) else type(value).__name__
+
+
+# ---- the training
+
+
+@WORLDS
+def test_a_healthy_training(world: int) -> None:
+    run, events = trained(world)
+    assert not found(run, events)
+
+
+def culprits(findings: Sequence[Finding]) -> set[int]:
+    return {rank for finding in findings for rank in finding.values["ranks"]}
+
+
+@WORLDS
+def test_one_wrong_device(world: int) -> None:
+    for guilty in (0, world // 2 + 1):
+        run, events = altered(world, ReferenceRun, lambda one, rank=guilty: {"params": 1} if one.rank == rank else None)
+        findings = found(run, events)
+        assert set(findings) == {"smoke_twin_differs"}
+        assert culprits(findings["smoke_twin_differs"]) == {guilty}
+
+
+@WORLDS
+def test_one_gradient_that_is_not_synchronised(world: int) -> None:
+    guilty = world // 2 + 1
+    run, events = altered(
+        world,
+        TrainingStep,
+        lambda one: {"grad_digest": 1, "params": 10 + one.step} if (one.rank, one.layout) == (guilty, 0) else None,
+    )
+    findings = found(run, events)
+    assert set(findings) == {"smoke_gradient_not_synchronised"}
+    assert culprits(findings["smoke_gradient_not_synchronised"]) == {guilty}
+
+
+@WORLDS
+def test_one_rank_whose_parameters_drift_away(world: int) -> None:
+    guilty = world - 1
+    run, events = altered(
+        world, TrainingStep, lambda one: {"params": 10 + one.step} if (one.rank, one.layout) == (guilty, 0) else None
+    )
+    findings = found(run, events)
+    assert set(findings) == {"smoke_parameters_diverge"}
+    assert culprits(findings["smoke_parameters_diverge"]) == {guilty}
+
+
+@WORLDS
+def test_one_rank_that_computes_nan(world: int) -> None:
+    guilty = world // 2 + 1
+
+    def broken(one: Any) -> dict[str, Any] | None:
+        if one.layout or one.step == 0:
+            return None
+        if one.rank == guilty and one.step == 1:
+            return {"bad": "activations", "loss": None, "grad": None, "grad_local": None, "grad_digest": 1, "params": 2}
+        return {"bad": "parameters" if one.step == 1 else "input", "loss": None, "grad": None}
+
+    run, events = altered(world, TrainingStep, broken)
+    findings = found(run, events)
+    assert set(findings) == {"smoke_not_finite"}
+    assert culprits(findings["smoke_not_finite"]) == {guilty}
+
+
+@WORLDS
+def test_one_rank_that_draws_other_numbers(world: int) -> None:
+    """In the layout with the largest tensor-parallel groups, whose ranks must draw alike."""
+    guilty, number = world // 2 + 1, max(range(5), key=lambda index: run_of(world).plan.layouts[index].tp)
+
+    def other(one: Any) -> dict[str, Any] | None:
+        if (one.rank, one.layout) != (guilty, number):
+            return None
+        return {"masks": tuple(mask ^ 1 for mask in one.masks), "rng": {**one.rng, "python": 1}}
+
+    run, events = altered(world, TrainingStep, other)
+    findings = found(run, events)
+    assert set(findings) == {"smoke_mask_differs"}
+    assert culprits(findings["smoke_mask_differs"]) == {guilty}
+
+
+# ---- the other stages
+
+
+@WORLDS
+def test_one_wrong_element_of_a_collective(world: int) -> None:
+    run = run_of(world)
+    wrong = CollectiveWrong(world - 1, 0, "broadcast", "float32", 1021, 0, 5, 3.0, 4.0, 1)
+    assert not judge.found("smoke_collective_wrong", run, judge.collectives(run))
+    (finding,) = judge.found("smoke_collective_wrong", run, judge.collectives(run, wrong))
+    assert run.plan.host_of(world - 1) in finding.hosts
+
+
+def times(ratio: float, seed: int) -> tuple[float, ...]:
+    noise = Random(seed)
+    return tuple(0.002 * ratio * noise.lognormvariate(0, 0.03) for _ in range(60))
+
+
+@WORLDS
+def test_one_slow_rank(world: int) -> None:
+    run, guilty = run_of(world), world // 2 + 1
+    healthy = {rank: times(1.0, rank) for rank in range(world)}
+    assert not judge.found("smoke_rank_slow", run, judge.pace(run, healthy))
+    (finding,) = judge.found("smoke_rank_slow", run, judge.pace(run, {**healthy, guilty: times(1.5, guilty)}))
+    assert finding.values["ranks"] == [guilty]
+
+
+def exchanges(run: SmokeRun, slow_host: int = -1) -> list[PairTimes]:
+    """The first ranks of all hosts, paired as the worker pairs them."""
+    hosts, noise, events = len({place.host for place in run.plan.places}), Random(1), list[PairTimes]()
+    for number, pairs in enumerate(worker()["round_robin"](hosts)):
+        for low, high in pairs:
+            factor = 3.0 if slow_host in (low, high) else 1.0
+            seconds = tuple(0.002 * factor * noise.lognormvariate(0, 0.03) for _ in range(5))
+            ends = (low * 8, high * 8)
+            for repeat in (False, True) if factor > 1 else (False,):
+                events += [PairTimes(rank, peer, number, 1 << 20, seconds, repeat) for rank, peer in (ends, ends[::-1])]
+    return events
+
+
+@WORLDS
+def test_one_slow_host(world: int) -> None:
+    run = run_of(world)
+    if world == 8:
+        pytest.skip("one host has no link to another")
+    for name in ("smoke_host_slow", "smoke_link_slow"):
+        assert not judge.found(name, run, judge.pairs(run, exchanges(run)))
+    (finding,) = judge.found("smoke_host_slow", run, judge.pairs(run, exchanges(run, 3)))
+    assert finding.hosts == (run.plan.host_of(24),)
+
+
+@WORLDS
+def test_one_failed_loader(world: int) -> None:
+    run, guilty = run_of(world), world // 2 + 1
+    events = judge.loader_events(run)
+    for name in ("smoke_loader_failed", "smoke_loader_seed_differs"):
+        assert not judge.found(name, run, judge.loader(run, events))
+    failed = judge.alter(events, guilty, LoaderResult, text="No space left on device", digests={}, seeds=())
+    (finding,) = judge.found("smoke_loader_failed", run, judge.loader(run, failed))
+    assert finding.hosts == (run.plan.host_of(guilty),)
+
+
+# ---- hangs
+
+HANGS = {
+    "stop": (simulation.stop, "stopped"),
+    "kill": (simulation.kill, "dead"),
+    "sleep": (simulation.sleep, "blocked"),
+    "shape": (simulation.shape, "mismatch"),
+}
+SIMULATED = pytest.mark.parametrize("world", [64, 256, pytest.param(1024, marks=FULL), pytest.param(4096, marks=FULL)])
+
+
+def simulated(world: int, fault: simulation.Fault | None = None, guilty: int = -1) -> Any:
+    layouts = [Layout(dp=world // 8, tp=8), Layout(dp=world // 2, pp=2)]
+    groups, programs = fleet(world, layouts, 1, steps=3)
+    if fault:
+        programs[guilty] = faulty(programs[guilty], fault, 2, 1, [0], Random(1))
+    hosts = tuple(f"w{rank // 8}" for rank in range(world))
+    return Simulation(world, groups, programs, Random(1), per_host=8).watch(Detector(world, hosts=hosts), 60)
+
+
+@SIMULATED
+def test_no_alarm_in_virtual_time(world: int) -> None:
+    assert simulated(world) is None
+
+
+@SIMULATED
+@pytest.mark.parametrize("name", HANGS)
+def test_one_rank_that_hangs_or_dies(world: int, name: str) -> None:
+    fault, kind = HANGS[name]
+    failure = simulated(world, fault, world // 2 + 1)
+    assert (failure.kind, failure.culprit_ranks) == (kind, (world // 2 + 1,))
+
+
+# ---- time and memory
+
+
+def cost(world: int) -> tuple[float, float]:
+    """CPU seconds and bytes per rank of what the judge does with a healthy training."""
+    run, events = trained(world)
+    tracemalloc.start()
+    started = time.process_time()
+    facts = judge.training(run, events)
+    for name in TRAINED:
+        judge.judged(name, run, facts)
+    seconds, (_, peak) = time.process_time() - started, tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return seconds / world, peak / world
+
+
+def test_time_and_memory_of_the_judge_are_linear() -> None:
+    """Four times the ranks cost no more than twice as much a rank: the noise of a loaded machine is within that."""
+    cost(64)
+    small, large = cost(64), cost(256)
+    assert large[0] < 2 * small[0] + 0.002
+    assert large[1] < 2 * small[1]
+    assert math.isfinite(large[0])

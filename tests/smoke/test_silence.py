@@ -1,0 +1,85 @@
+"""Silent hosts: lost, or only not heard of by the controller."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from doctor.smoke.run import silence
+from tests.smoke.scripted import Agent, Line, life
+from tests.smoke.test_launch import agent, play, trouble
+
+HEARD = 0.1
+
+
+@pytest.fixture(autouse=True)
+def _short_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, seconds in {
+        "UNANSWERED_LIMIT": 1.0,
+        "LIMIT": 2.0,
+        "UNOBSERVED_LIMIT": 3.0,
+        "STANDSTILL": 0.9,
+        "WAITING": 0.2,
+        "ANSWER": 0.2,
+        "PROBE_INTERVAL": 0.3,
+    }.items():
+        monkeypatch.setattr(silence, name, seconds)
+
+
+def snap(rank: int, number: int, age: float) -> dict[str, object]:
+    fields = {"rank": rank, "stamp": number * 2, "state": "collective", "stage": "training", "op": "all_reduce"}
+    call = [0, number, "all_reduce", "float32", 8, -1, number, "training"]
+    return {**fields, "group": 0, "seq": number, "entered": {"0": number}, "calls": [call], "age": age, "numel": 8}
+
+
+def peers(moving: bool, result: str = "") -> Agent:
+    """The host that is heard of: ranks 0 and 1 go through collectives with the silent ones, or wait in the first."""
+
+    def said(ranks: Sequence[int]) -> Iterator[Line]:
+        yield from life(ranks)
+        for turn in range(60):
+            number = 1 + turn * moving
+            yield {"snaps": [{**snap(rank, number, 0.0 if moving else turn * HEARD)} for rank in ranks]}
+            yield HEARD
+
+    found = agent("a", lambda ranks: list(said(ranks)))
+    found.answers["sockets"] = [{"sockets": [[0, "10.0.0.2", 4000, 0, 0]], "listening": []}]
+    found.answers["probe"] = [{"probes": [["10.0.0.2", 4000, result, 0.1]]}] if result else []
+    return found
+
+
+def silent() -> Agent:
+    return agent("b", lambda ranks: [*life(ranks), 30.0], addresses={"eth0": ["10.0.0.2"]})
+
+
+def test_a_host_that_gives_nobody_an_answer_is_lost() -> None:
+    smoked, a, seconds = play(silent(), peers(moving=False, result="dropped"))
+    found = trouble(smoked)
+    assert (found.kind, found.culprit_ranks, found.limit) == ("silent", (2, 3), 1.0)
+    assert "no other host gets an answer" in found.text
+    assert a.told("probe")[0]["targets"] == [["10.0.0.2", 4000]]
+    assert seconds < 2.5
+
+
+def test_a_host_whose_kernel_alone_answers_is_lost_too() -> None:
+    found = trouble(play(silent(), peers(moving=False, result="refused"))[0])
+    assert (found.kind, found.culprit_ranks, found.limit) == ("silent", (2, 3), 2.0)
+    assert "its kernel answers" in found.text
+
+
+def test_a_host_that_trains_on_is_not_accused() -> None:
+    found = trouble(play(silent(), peers(moving=True, result="dropped"))[0])
+    assert (found.kind, found.culprit_ranks) == ("unobserved", (2, 3))
+    assert "completed collectives with the other hosts" in found.text
+
+
+def test_nobody_can_tell_why_all_others_are_silent() -> None:
+    found = trouble(play(silent(), agent("a", lambda ranks: [*life(ranks), 30.0]))[0])
+    assert (found.kind, found.culprit_ranks) == ("unobserved", (0, 1, 2, 3))
+
+
+def test_a_host_that_is_heard_of_again() -> None:
+    back = agent("b", lambda ranks: [*life(ranks), 1.5, *[{"snaps": []}, HEARD] * 5, None])
+    found = trouble(play(back, peers(moving=True))[0])
+    assert (found.kind, found.certainty) == ("silent", "certain"), "its agent has ended; the pause was none"

@@ -1,0 +1,79 @@
+"""A collective that nobody gets out of, while no link is known to lose anything."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from doctor.smoke.hang.detector import Detector
+from doctor.smoke.hang.standstill import explain_standstill, foreign_frame
+from doctor.smoke.model import Collective, Failure, Snapshot
+from doctor.smoke.results.trouble_findings import blamed_hosts
+from tests.checks.smoke import ran
+
+IN_TORCH = (
+    'Current thread 0x1:\n  File "/opt/torch/distributed/c10d.py", line 9 in all_reduce\n  File "w.py", line 1 in step'
+)
+IN_HOOK = f'Current thread 0x1:\n  File "/site/sitecustomize.py", line 3 in all_reduce\n{IN_TORCH[19:]}'
+
+
+def standstill(*blocked: int, stacks: dict[int, str] | None = None, op: str = "all_reduce") -> Failure:
+    waiting = tuple(rank for rank in range(4) if rank not in blocked)
+    return Failure("network", blocked, waiting, (), "timeout", "training", op=op, seq=28, stacks=stacks or {})
+
+
+def test_nobody_is_blamed_where_nothing_speaks_against_anybody() -> None:
+    found = explain_standstill(standstill(0, 1, 2, 3, stacks={0: IN_TORCH}), (), checked=True)
+    assert (found.kind, found.culprit_ranks, found.waiting_ranks) == ("network", (), (0, 1, 2, 3))
+    assert "every new connection is answered" in found.evidence[0]
+    assert blamed_hosts(ran(4, 2, found), found) == ()
+
+
+def test_who_finished_what_the_others_cannot() -> None:
+    found = explain_standstill(standstill(0, 2, 3), (1,), checked=True)
+    assert (found.kind, found.culprit_ranks, found.waiting_ranks) == ("left", (1,), (0, 2, 3))
+    assert "finished all_reduce #28" in found.text
+
+
+def test_who_cannot_finish_what_all_others_have() -> None:
+    found = explain_standstill(standstill(1), (0, 2, 3), checked=True)
+    assert (found.kind, found.culprit_ranks) == ("blocked", (1,))
+
+
+def test_one_of_two_is_not_known() -> None:
+    found = explain_standstill(standstill(0, 1), (2, 3), checked=False)
+    assert (found.kind, found.culprit_ranks) == ("left", (0, 1, 2, 3))
+    assert "not known" in found.text
+
+
+def test_some_collectives_may_be_finished_by_some_ranks_alone() -> None:
+    found = explain_standstill(standstill(1, op="broadcast"), (0, 2, 3), checked=True)
+    assert found.culprit_ranks == ()
+
+
+def test_a_rank_that_is_in_another_file_than_torchs() -> None:
+    stacks = {0: IN_TORCH, 1: IN_HOOK, 2: IN_TORCH, 3: IN_TORCH}
+    found = explain_standstill(standstill(0, 1, 2, 3, stacks=stacks), (), checked=True)
+    assert (found.kind, found.culprit_ranks) == ("blocked", (1,))
+    assert "sitecustomize.py:3 all_reduce" in found.text
+    assert foreign_frame(IN_TORCH) == "" == foreign_frame("")
+
+
+def waits(rank: int, now: float, **more: Any) -> Snapshot:
+    call = Collective(0, 1, "all_reduce", "float32", 8, -1, 0, "training")
+    fields = {"age": now, "effective": now, "entered": {0: 1}, **more}
+    return Snapshot(rank, 1, "collective", "training", 0, 0, 1, "all_reduce", "float32", 8, calls=(call,), **fields)
+
+
+def fed(seconds: float, **more: Any) -> Failure | None:
+    detector, failure = Detector(2), None
+    for tick in range(int(seconds * 10)):
+        now = tick / 10
+        snaps = {rank: waits(rank, now, **more) for rank in range(2)}
+        failure = failure or detector.feed(snaps, now)
+    return failure
+
+
+def test_slow_is_not_silent() -> None:
+    assert fed(30, idle=0.2) is None
+    found = fed(4, idle=4.0)
+    assert found and found.kind == "network"

@@ -1,0 +1,110 @@
+"""Evaluation is linear in the hosts: no check, and no fact, does again for each host what concerns all of them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import msgspec
+import pytest
+
+from doctor.engine.catalog import load_checks
+from doctor.engine.fact import Output, PerHost, ProbeAnswer, Unreadable, Visit
+from doctor.engine.per_fleet import once_per_fleet
+from doctor.engine.record import load_run
+from doctor.facts.firewall.routes import Master, find_routes
+from doctor.facts.network import MAX_ADDRESSES, HostAddresses, InterfaceAddress
+from doctor.session.examine import replay
+from tests.bench.large_fleet import multiplied
+from tests.checks import tables
+from tests.hosts.fleet import Fleet
+
+ROOT = Path(__file__).parents[1]
+SIZES = (12, 24, 48)
+MOST_GROWTH = 1.03
+"""The second doubling may cost this much more than twice the first."""
+
+
+@pytest.fixture(scope="module")
+def saved(fleet_a2: Fleet, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The saved run of two real hosts with NPUs."""
+    path = tmp_path_factory.mktemp("run") / "two.json"
+    words = ["check", "sb[0001-0002]", "-F", str(fleet_a2.ssh_config), "--save", str(path), "-q"]
+    subprocess.run(fleet_a2.argv([sys.executable, "-m", "doctor", *words]), cwd=ROOT, timeout=100)
+    return dict(json.loads(path.read_text()))
+
+
+def lines_run(call: Callable[[], object]) -> int:
+    """How many lines of Python a call runs; each turn of a loop counts."""
+    count = 0
+
+    def trace(frame: FrameType, event: str, _: object) -> Any:
+        nonlocal count
+        count += event == "line"
+        return trace
+
+    threading.settrace(trace)
+    sys.settrace(trace)
+    try:
+        call()
+    finally:
+        sys.settrace(None)
+        threading.settrace(None)  # type: ignore[arg-type]
+    return count
+
+
+@pytest.mark.parametrize("intent", [False, True], ids=["plain", "master and rank table"])
+def test_twice_the_hosts_are_twice_the_work(saved: dict[str, Any], intent: bool) -> None:
+    checks, counts = load_checks(), []
+    for size in SIZES:
+        run = multiplied(saved, size, names_each=8)
+        if intent:
+            run["launch"] = {**run["launch"], "master_addr": "sb00001", "master_port": 29500, "framework": "torch"}
+            run["rank_table"] = {"path": "/t", "text": json.dumps(tables.a2(size, 8))}
+        loaded = load_run(msgspec.json.encode(run), "run")
+        replay(loaded, checks)
+        counts.append(lines_run(lambda loaded=loaded: replay(loaded, checks)))
+    first, second = counts[1] - counts[0], counts[2] - counts[1]
+    assert second <= 2 * MOST_GROWTH * first, counts
+
+
+def test_a_host_with_too_many_addresses_is_unknown_itself() -> None:
+    own = [["lo", "127.0.0.1", 8], ["eth0", "10.0.0.1", 16]]
+    veths = [[f"veth{number}", f"fe80::{number:x}", 64] for number in range(1, 3000)]
+    many = [["eth0", f"10.1.{number >> 8}.{number & 255}", 32] for number in range(MAX_ADDRESSES)]
+    assert len(read(own + veths).interfaces) == 3001
+    with pytest.raises(Unreadable, match="it has 513 addresses; expected at most 512"):
+        read(own + many)
+
+
+def read(entries: list[list[Any]]) -> HostAddresses:
+    return HostAddresses.read(ProbeAnswer({"": Output(out=json.dumps(entries))}, "", Visit()))
+
+
+def test_hosts_in_networks_of_their_own_cost_no_more_than_those_in_one() -> None:
+    """Racks: the ways out of each network are found once, not once for each host."""
+
+    def lines(count: int) -> int:
+        hosts = {
+            f"h{number}": HostAddresses(
+                interfaces=(InterfaceAddress("eth0", f"10.{number % 8}.0.{number // 8 + 1}", 24),)
+            )
+            for number in range(count)
+        }
+        fleet = PerHost(hosts)
+        return lines_run(lambda: [find_routes(host, fleet, Master()) for host in hosts.values()])
+
+    assert lines(400) <= 2.3 * lines(200)
+
+
+def test_what_is_kept_is_of_the_same_objects() -> None:
+    calls: list[object] = []
+    keep = once_per_fleet(lambda *args, **more: calls.append(args) or len(calls))
+    one, other = [1], [1]
+    assert [keep(one), keep(one), keep(other), keep(one, x=1), keep(one, x=1), keep(one)] == [1, 1, 2, 3, 3, 4]

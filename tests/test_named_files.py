@@ -1,0 +1,209 @@
+"""Every file that an option names: one that is no regular file, or endless, is one line, at once; and nothing is
+written through another user's link, or into a pipe that nobody reads.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from doctor.config.atomic_write import GrowingFile, write_atomic
+from doctor.engine.bounded_read import read_bounded, read_bounded_text
+
+ROOT = Path(__file__).parents[1]
+CLEAN = {key: value for key, value in os.environ.items() if not key.startswith(("DOCTOR_", "SLURM_", "RANK_"))}
+OTHER_USER = 65534
+
+
+def pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def endless(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+def huge(path: Path) -> None:
+    with path.open("wb") as file:
+        file.truncate(4 << 30)
+
+
+def folder(path: Path) -> None:
+    path.mkdir()
+
+
+def absent(path: Path) -> None:
+    """Nothing there."""
+
+
+KINDS = {
+    pipe: "is not a regular file",
+    endless: "is not a regular file",
+    huge: "is larger than ",
+    folder: "Is a directory",
+    absent: "No such file",
+}
+COMMANDS = {
+    "from": ["check", "--from", "FILE"],
+    "hostfile": ["check", "--hostfile", "FILE"],
+    "rank table of the hosts": ["check", "--rank-table", "FILE"],
+    "ssh configuration": ["check", "no-such-host", "-F", "FILE"],
+    "settings": ["check", "--config", "FILE"],
+    "report": ["report", "FILE"],
+    "expected hosts": ["merge", "DIR", "--hostfile", "FILE"],
+    "subset": ["rank-table", "--hostfile", "FILE"],
+}
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("words", COMMANDS.values(), ids=COMMANDS)
+def test_a_file_that_cannot_be_read_to_its_end_is_one_line(
+    words: list[str], kind: Callable[[Path], None], tmp_path: Path
+) -> None:
+    kind(tmp_path / "file")
+    argv = [word.replace("FILE", str(tmp_path / "file")).replace("DIR", str(tmp_path)) for word in words]
+    code, err = run_here(argv, tmp_path)
+    assert code in (2, 78), err
+    assert err.count("\n") == 1
+    assert re.search(rf"^doctor: .*{KINDS[kind]}.*; expected ", err), err
+
+
+def run_here(argv: list[str], home: Path) -> tuple[int, str]:
+    """Exit code and stderr of a command, which has a few seconds and 3 GiB of memory."""
+    limits = "import resource; resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30));"
+    code = f"{limits} import sys; sys.argv[1:] = {argv!r}; from doctor.cli.main import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, env={**CLEAN, "HOME": str(home)}, capture_output=True, timeout=60
+    )
+    return done.returncode, done.stderr.decode()
+
+
+def test_text_is_read_as_it_always_was(tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(b"a\r\nb\rc\n")
+    assert read_bounded_text(tmp_path / "x") == "a\nb\nc\n"
+    assert read_bounded(os.devnull) == b""
+    assert read_bounded("/proc/self/status").startswith(b"Name:")
+    with pytest.raises(OSError, match="larger than 0 KiB"):
+        read_bounded("/proc/self/status", 10)
+
+
+class TestLinksOfOthers:
+    """A folder that others may write to, as uid 65534 left it."""
+
+    @pytest.fixture
+    def shared(self, tmp_path: Path) -> Path:
+        if os.geteuid() != 0:
+            pytest.skip("needs root, to make links of another user")
+        shared = tmp_path / "shared"
+        shared.mkdir()
+        shared.chmod(0o777)
+        (tmp_path / "victim").write_text("before")
+        return shared
+
+    def theirs(self, path: Path, target: str) -> Path:
+        path.symlink_to(target)
+        os.chown(path, OTHER_USER, OTHER_USER, follow_symlinks=False)
+        return path
+
+    @pytest.mark.parametrize("writer", [write_atomic, lambda path, data: GrowingFile(path).write(data)])
+    @pytest.mark.parametrize("target", ["../victim", "../new", "chain"])
+    def test_a_link_is_replaced_and_not_followed(
+        self, shared: Path, target: str, writer: Callable[[Path, bytes], None]
+    ) -> None:
+        (shared / "chain").symlink_to("../victim")
+        link = self.theirs(shared / "n1.json", target)
+        writer(link, b"record")
+        assert (link.read_bytes(), link.is_symlink()) == (b"record", False)
+        assert (shared.parent / "victim").read_text() == "before"
+        assert not (shared.parent / "new").exists()
+
+    def test_our_own_link_is_not_followed_where_others_can_replace_it(self, shared: Path) -> None:
+        (shared / "n1.json").symlink_to("../victim")
+        write_atomic(shared / "n1.json", b"record")
+        assert (shared.parent / "victim").read_text() == "before"
+
+    def test_a_folder_behind_their_link_is_refused(self, shared: Path) -> None:
+        (shared.parent / "private").mkdir()
+        link = self.theirs(shared / "seen", "../private")
+        with pytest.raises(OSError, match="is a link of user 65534; expected a folder"):
+            write_atomic(link / "n1.json", b"record")
+        assert os.listdir(shared.parent / "private") == []
+
+    def test_their_pipe_and_their_hard_link_are_replaced(self, shared: Path) -> None:
+        os.mkfifo(shared / "pipe")
+        os.chown(shared / "pipe", OTHER_USER, OTHER_USER)
+        os.link(shared.parent / "victim", shared / "hard")
+        write_atomic(shared / "pipe", b"record")
+        GrowingFile(str(shared / "hard")).write(b"record")
+        assert (shared / "pipe").read_bytes() == (shared / "hard").read_bytes() == b"record"
+        assert (shared.parent / "victim").read_text() == "before"
+
+    def test_every_command_writes_that_way(self, shared: Path) -> None:
+        """One function for all: no module opens a path of the user for writing by itself."""
+        found = {
+            str(path.relative_to(ROOT))
+            for path in (ROOT / "doctor").rglob("*.py")
+            if re.search(r"O_WRONLY|O_TRUNC|\bopen\([^()]*, \"[wa]b?\"|write_text|write_bytes", path.read_text("utf-8"))
+        }
+        allowed = {
+            "doctor/config/atomic_write.py",
+            "doctor/collect/collector/jobs.py",  # its own stdout
+            "doctor/fix/executor/file_changes.py",  # on the hosts
+            "doctor/session/console.py",  # /dev/null, and mkstemp
+            "doctor/session/redact.py",  # the key in our own state folder, by O_EXCL
+            "doctor/transport/openssh/transport.py",  # in a temporary folder of its own
+        }
+        assert found <= allowed | {path for path in found if path.startswith("doctor/smoke/programs/")}
+
+
+class TestPipes:
+    def test_one_that_nobody_reads(self, tmp_path: Path) -> None:
+        os.mkfifo(tmp_path / "pipe")
+        began = time.monotonic()
+        with pytest.raises(OSError, match="is a pipe that nobody reads"):
+            write_atomic(tmp_path / "pipe", b"x")
+        assert time.monotonic() - began < 5
+
+    def test_one_whose_reader_stopped(self, tmp_path: Path) -> None:
+        os.mkfifo(tmp_path / "pipe")
+        reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+        try:
+            with pytest.raises(OSError, match="nothing was read from it"):
+                write_atomic(tmp_path / "pipe", bytes(1 << 20))
+        finally:
+            os.close(reader)
+
+    def test_one_that_is_read(self, tmp_path: Path) -> None:
+        os.mkfifo(tmp_path / "pipe")
+        with (tmp_path / "copy").open("wb") as copy, subprocess.Popen(["cat", tmp_path / "pipe"], stdout=copy):
+            for _ in range(500):
+                try:
+                    write_atomic(tmp_path / "pipe", bytes(1 << 20))
+                    break
+                except OSError:
+                    time.sleep(0.02)
+        assert (tmp_path / "copy").stat().st_size == 1 << 20
+
+    def test_the_budget_of_preflight_holds(self, tmp_path: Path) -> None:
+        os.mkfifo(tmp_path / "pipe")
+        words = ["preflight", "--select", "memory-short", "--budget", "20s", "--report", str(tmp_path / "pipe")]
+        code, err = run_here(words, tmp_path)
+        assert code in (0, 11), err
+        assert "is a pipe that nobody reads" in err
+
+
+def test_a_saved_run_with_foreign_keys_is_an_input_error(tmp_path: Path) -> None:
+    run = {"schema": "doctor.run/1", "source": "x", "started": "2026-01-01T00:00:00Z", "seconds": 1, "hosts": {}}
+    for broken in ({"launch": {"x": 1}}, {"rank_table": {"x": 1}}, {"hosts": {"a": {}}}, {"smoke": {"x": 1}}):
+        (tmp_path / "run.json").write_text(json.dumps({**run, **broken}))
+        for words in (["check", "--from"], ["report"]):
+            code, err = run_here([*words, str(tmp_path / "run.json")], tmp_path)
+            assert (code, err.count("\n")) == (78, 1), err

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from doctor.config.atomic_write import write_atomic
 from doctor.engine.interrupts import remove_old
 from doctor.session.output_files import STDOUT, EventStreams, requested_targets, write_output
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from doctor.engine.bounded_read import read_bounded
 from doctor.engine.errors import InputError
 from doctor.engine.sanitize import printable
 
@@ -16,14 +17,12 @@ if TYPE_CHECKING:
 
 
 def require_readable(option: str, path: str, expected: str) -> None:
-    """Raises: InputError, unless ``path`` is a file that can be opened. Pipes are not opened: that would wait."""
+    """Raises: InputError, unless ``path`` is a regular file that can be read."""
     try:
-        os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC))
-        reason = "is a folder" if os.path.isdir(path) else ""
+        read_bounded(path)
     except (OSError, ValueError) as error:
-        reason = _reason(error)
-    if reason:
-        raise InputError(f"{option} {printable(path)}: {reason}; expected {expected} that can be read")
+        text = f"{option} {printable(path)}: {_reason(error)}; expected {expected} that can be read"
+        raise InputError(text) from None
 
 
 def require_writable(option: str, path: str) -> None:
@@ -42,7 +41,7 @@ def require_writable(option: str, path: str) -> None:
 def require_connection_files(ssh: SshOptions) -> None:
     """The files that options of the connection name. Raises: InputError."""
     if ssh.config and ssh.config != "none":
-        require_readable("-F", ssh.config, "an ssh configuration")
+        require_readable("-F", ssh.config, "an ssh configuration file")
     for path in ssh.identity:
         require_readable("-i", os.path.expanduser(path), "a private key")
 

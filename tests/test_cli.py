@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import stat
 import subprocess
@@ -128,6 +129,45 @@ class TestExitCodes:
         assert done.stderr.decode().count("\n") == 1
         assert said in done.stderr.decode()
 
+    @pytest.mark.parametrize("command", ["check", "smoke", "preflight", "fix", "rank-table"])
+    @pytest.mark.parametrize(
+        ("words", "option"),
+        [
+            (("n1", "-F", "/no/such/config"), "-F /no/such/config: No such file"),
+            (("n1", "-i", "/no/such/key"), "-i /no/such/key: No such file"),
+            (("--rank-table", "/no/such/table"), "/no/such/table: No such file"),
+        ],
+    )
+    def test_a_file_that_the_caller_named_wrongly_is_no_finding_about_the_cluster(
+        self, command: str, words: tuple[str, ...], option: str
+    ) -> None:
+        words = words if command not in ("fix",) or words[0] != "n1" else ("-w", *words)
+        done = doctor(command, *words)
+        assert done.returncode == 78, done
+        assert option in done.stderr.decode()
+        assert done.stderr.decode().count("\n") == 1
+
+    @pytest.mark.parametrize(
+        "words",
+        [
+            ("check", "--save", "/no/such/folder/run.json"),
+            ("check", "-f", "junit=/no/such/folder/x.xml"),
+            ("check", "--no-hosts", "--rank-table", "/no/such/table"),
+            ("check", "n1", "--rank-table", "/no/such/table"),
+            ("smoke", "-f", "json=/proc/1/x"),
+            ("node", "--save", "/no/such/folder/x"),
+            ("preflight", "--report", "/no/such/folder/x"),
+            ("preflight", "n1", "--rank-table", "/no/such/table"),
+            ("preflight", "--save", "/"),
+        ],
+    )
+    def test_a_file_that_cannot_be_there_is_found_before_anything_is_done(self, words: tuple[str, ...]) -> None:
+        done = doctor(*words)
+        assert done.returncode == 78, done
+        assert re.search(r"No such file|is a folder|is not writable", done.stderr.decode())
+        assert done.stdout.decode().startswith("doctor preflight: NOTHING " if words[0] == "preflight" else "")
+        assert words[0] == "preflight" or not done.stdout
+
     def test_our_own_bug_is_70_one_line_and_a_file(self, tmp_path: Path) -> None:
         code = (
             "import doctor.cli.main as cli\n"
@@ -236,11 +276,6 @@ class TestSavedRuns:
     def test_a_fact_that_was_not_asked_for_is_unknown(self, site: Any, tmp_path: Path) -> None:
         doctor("check", "--save", str(tmp_path / "run"), "--select", "host-unreachable")
         assert doctor("check", "--from", str(tmp_path / "run"), *site("echo yes")).returncode == 12
-
-    def test_a_place_that_cannot_be_written_is_said_and_changes_no_verdict(self, site: Any) -> None:
-        done = doctor("check", "--save", "/proc/nowhere/run", *site("echo yes"))
-        assert done.returncode == 0
-        assert b"was not saved" in done.stderr
 
 
 def test_a_dead_budget_is_unknown_and_says_so(site: Any) -> None:

@@ -63,6 +63,13 @@ def test_the_budget_holds_and_what_has_not_answered_says_so() -> None:
     transport.close()
 
 
+@pytest.mark.parametrize(("timeout", "kind"), [(60.0, "budget"), (3.0, "timeout")])
+def test_time_that_the_budget_cut_short_is_not_the_hosts_fault(timeout: float, kind: str) -> None:
+    late = TransportError("timeout", "the command did not end in time")
+    records = gather(["a"], Fake(broken={"a": late}), ASK, TimeLimits(timeout, budget=30.0))
+    assert records["a"].visit.failure == kind
+
+
 class Named(Fact, frozen=True):
     """A fact of the first round."""
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from doctor.engine.errors import InputError, UsageError, require_one_of
+from doctor.engine.errors import UsageError, require_one_of
 
 if TYPE_CHECKING:
     from doctor.engine.job_input import LaunchOptions
@@ -120,29 +120,17 @@ def validate_connection(connection: ConnectionOptions) -> None:
         split_command(connection.within)
     except ValueError as error:
         raise UsageError(f"--within {connection.within!r}: {error}; expected a command in shell syntax") from None
-    if connection.ssh_config and connection.ssh_config != "none":
-        _check_ssh_config(connection.ssh_config)
 
 
-def _check_ssh_config(path: str) -> None:
-    """Raises: CommandError for a file that ssh could not read, or would never come to the end of."""
-    from doctor.engine.bounded_read import read_bounded
-    from doctor.hosts.nodeset import printable_excerpt
+def ssh_options(connection: ConnectionOptions, verify: bool = True) -> SshOptions:
+    """How to log in; asks for the password if there is to be one.
 
-    try:
-        read_bounded(path)
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise InputError(
-            f"-F {printable_excerpt(path, 200)}: {printable_excerpt(reason)}; expected an ssh configuration file"
-        ) from None
-
-
-def ssh_options(connection: ConnectionOptions) -> SshOptions:
-    """How to log in; asks for the password if there is to be one. Raises: CommandError."""
+    ``verify``: the files that the options name must be there. Raises: CommandError.
+    """
+    from doctor.session.named_files import require_connection_files
     from doctor.transport.options import SshOptions
 
-    return SshOptions(
+    options = SshOptions(
         config=connection.ssh_config,
         user=connection.user,
         port=connection.port,
@@ -151,6 +139,9 @@ def ssh_options(connection: ConnectionOptions) -> SshOptions:
         accept_new=connection.accept_new,
         password=_password() if connection.ask_pass else "",
     )
+    if verify:
+        require_connection_files(options)
+    return options
 
 
 def _password() -> str:

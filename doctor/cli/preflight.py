@@ -24,7 +24,7 @@ from doctor.preflight.exit_styles import ExitCodePolicy
 from doctor.preflight.node_lists import FORMATS, format_conflict
 from doctor.preflight.options import JobSettings, PreflightOptions
 from doctor.preflight.tiers import BUDGET, TIERS, parse_duration
-from doctor.session.output_files import requested_targets
+from doctor.session.output_files import output_conflict, print_warning, requested_targets
 
 
 class LimitOptions(NamedTuple):
@@ -119,10 +119,12 @@ def _preflight_options(
     validate_connection(connection)
     _validate_options(bounds, spares, reporting)
     prolog = bounds.profile == "prolog"
+    if prolog and bounds.scope == "auto" and hosts.selection.names_hosts:
+        print_warning("--profile prolog checks this host alone; the hosts that were named are not checked")
     tier = bounds.tier or ("quick" if prolog else "standard")
     return PreflightOptions(
         hosts=hosts.selection,
-        ssh=ssh_options(connection),
+        ssh=ssh_options(connection, verify=False),  # in the run, which has its line to print
         transport=connection.transport,
         within=connection.within,
         sudo=sudo,
@@ -161,11 +163,22 @@ def _validate_options(bounds: LimitOptions, spares: SpareOptions, reporting: Rep
     require_one_of("--exit-style", reporting.exit_style, ("doctor", "nagios"))
     if why := format_conflict(spares.node_format, spares.write_nodes, spares.write_bad):
         raise UsageError(why)
+    _validate_files(spares, reporting)
     if reporting.fail_exit and reporting.exit_style != "doctor":
         raise UsageError("--fail-exit and --exit-style are both given: expected one of them")
     for target in requested_targets(reporting.formats):
         if not target.path:
             raise UsageError(f"-f {target.name}: expected {target.name}=FILE, since stdout holds the one line")
+
+
+def _validate_files(spares: SpareOptions, reporting: ReportingOptions) -> None:
+    """Raises: UsageError where one output would overwrite another."""
+    targets = requested_targets(reporting.formats)
+    outputs = [("--write-nodes", spares.write_nodes), ("--write-bad", spares.write_bad)]
+    outputs += [("--report", reporting.report), ("--save", reporting.save)]
+    outputs += [(f"-f {target.name}", target.path) for target in targets]
+    if why := output_conflict(outputs):
+        raise UsageError(why)
 
 
 def _budget(text: str, usual: float) -> float:

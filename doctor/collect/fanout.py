@@ -138,6 +138,8 @@ class _Round:
             result = self.transport.run(host, request.command, request.stdin, seconds)
             return parse_response(result, request.marker, self.local)
         except TransportError as stop:
-            return HostRecord(Visit(stop.kind, stop.text, stop.hint, local=self.local))
+            # Time that the budget cut short is not the host's fault: it is unknown, and not unreachable.
+            kind = "budget" if stop.kind == "timeout" and seconds < self.limits.timeout else stop.kind
+            return HostRecord(Visit(kind, stop.text, stop.hint, local=self.local))
         except Exception as error:  # noqa: BLE001 - the rim: one host's surprise must not end the run
             return HostRecord(Visit("error", f"{type(error).__name__}: {error}", local=self.local))

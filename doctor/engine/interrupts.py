@@ -87,7 +87,7 @@ def _end_preflight(argv: list[str], number: int) -> None:
     elif _option(argv, "--exit-style") == "nagios":
         code = 3
     report = _option(argv, "--report")
-    if report and all(os.environ.get(name, "0") == "0" for name in OTHER_RANKS):
+    if report not in ("", "-") and all(os.environ.get(name, "0") == "0" for name in OTHER_RANKS):
         remove_old(report)
     line = f"doctor preflight: UNKNOWN nodes=0/0 why=interrupted exit={code} t={process_age():.1f}s\n"
     try:

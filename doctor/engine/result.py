@@ -108,6 +108,10 @@ class Reason(msgspec.Struct, frozen=True, order=True):
     root_cause: str = ""
 
 
+BUDGET_ENDED = Reason("it was not evaluated: the time budget ended")
+"""Of the checks that an evaluation did not come to."""
+
+
 class Waived(msgspec.Struct, frozen=True):
     """A finding that the site has put up with for a time: shown and counted, and no failure."""
 

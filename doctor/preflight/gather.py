@@ -179,6 +179,7 @@ def _select_hosts(
     from doctor.environment.inventory import Inventory, InventoryError, without
     from doctor.session.select_hosts import select_inventory
 
+    _require_files(options)
     if scope == "local":
         return Inventory((local_host_name(environ),), f"this host alone ({context.description})", local=True)
     if options.hosts.names_hosts:
@@ -191,6 +192,23 @@ def _select_hosts(
         raise InputError(str(error)) from None
     inventory = select_inventory(options.hosts)
     return msgspec.structs.replace(inventory, hosts=(local_host_name(environ),)) if inventory.local else inventory
+
+
+def _require_files(options: PreflightOptions) -> None:
+    """Raises: InputError for a file that the options name, and that cannot be read or written.
+
+    Lists of hosts are not among them: that one was not written makes the verdict unknown.
+    """
+    from doctor.session import named_files
+    from doctor.session.output_files import STDOUT, requested_targets
+
+    named_files.require_connection_files(options.ssh)
+    named_files.require_rank_table(options.hosts.rank_table)
+    outputs = [("--report", options.report), ("--save", options.save)]
+    outputs += [(f"-f {target.name}", target.path) for target in requested_targets(options.formats)]
+    for option, path in outputs:
+        if path and path != STDOUT:
+            named_files.require_writable(option, path)
 
 
 def _examine(

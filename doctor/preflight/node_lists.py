@@ -110,12 +110,12 @@ def write_node_lists(selection: SpareSelection, options: NodeListOptions, done: 
     A format that is for one of the files alone leaves the other plain. The nodes are those to start on: without as
     many as are needed, the file is empty, so that no launcher starts on too few.
     """
-    from doctor.config.atomic_write import write_atomic
+    from doctor.session.output_files import write_output
 
     lines = []
     for option, path, text in _texts(selection, options):
         try:
-            write_atomic(path, text().encode(), mode=0o644)
+            write_output(path, text().encode(), mode=0o644)
         except NodeListError as why:
             lines.append(f"{option} {printable_excerpt(path, 200)}: {why}; it was not written")
         except OSError as error:

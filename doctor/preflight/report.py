@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from doctor.config.atomic_write import write_atomic
 from doctor.engine.interrupts import remove_old
-from doctor.session.output_files import EventStreams, requested_targets
+from doctor.session.output_files import STDOUT, EventStreams, requested_targets, write_output
 
 if TYPE_CHECKING:
     from doctor.preflight.deadline import TimeBudget
@@ -39,17 +39,18 @@ class PreflightReporter:
     def remove_old_files(self) -> None:
         """What an earlier run has reported is not read as this run's, however this one ends."""
         for path in (self.options.report, *(target.path for target in self.format_targets)):
-            if path:
+            if path and path != STDOUT:
                 remove_old(path)
 
     def write_files(self, verdict: PreflightVerdict, events: EventStreams) -> None:
         """The report and whatever else was asked for. A file that cannot be written is said, and changes no verdict."""
         for option, path, data in _files(verdict, self.options):
             try:
-                write_atomic(path, data)
+                write_output(path, data)
                 self._written_paths.add(path)
             except OSError as error:
-                remove_old(path)
+                if path != STDOUT:
+                    remove_old(path)
                 print_stderr(f"doctor: {option} {path}: {error.strerror or error}; it was not written")
         if self.format_targets:
             from doctor.report.formats.registry import RenderContext
@@ -74,7 +75,10 @@ class PreflightReporter:
             if self.line:
                 return
             self.line, self.exit_code = line, exit_code
-            write(line)
+            if STDOUT in (self.options.write_nodes, self.options.write_bad, self.options.report, self.options.save):
+                print_stderr(line)  # stdout holds what was directed there, and nothing else
+            else:
+                write(line)
             write_termination_log(line, self.environ)
 
 

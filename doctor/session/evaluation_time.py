@@ -12,7 +12,7 @@ import msgspec
 from doctor.engine.check import Check
 from doctor.engine.evaluate import FactCache, Intent, evaluate_check
 from doctor.engine.record import Run
-from doctor.engine.result import Outcome, Reason, Report
+from doctor.engine.result import BUDGET_ENDED, Outcome, Reason, Report
 
 CHECK_SECONDS = 60.0
 """For one check where there is no time budget, and a part for each host beside it."""
@@ -43,15 +43,13 @@ def evaluate_in_time(run: Run, checks: Sequence[Check], intent: Intent, limit: E
         outcomes += _Worker(checks[len(outcomes) :], hosts, facts, intent).outcomes(limit)
         if len(outcomes) < len(checks) and limit.check_seconds(len(hosts)) > 0:
             slow = checks[len(outcomes)]
-            outcomes.append(_unknown(slow, hosts, "its evaluation took too long, and was given up"))
-    why = "it was not evaluated: the time budget ended"
-    outcomes += [_unknown(check, hosts, why) for check in checks[len(outcomes) :]]
+            outcomes.append(_unknown(slow, hosts, Reason("its evaluation took too long, and was given up")))
+    outcomes += [_unknown(check, hosts, BUDGET_ENDED) for check in checks[len(outcomes) :]]
     return Report(run.source, hosts, tuple(outcomes), run.started, run.seconds, run.notes)
 
 
-def _unknown(check: Check, hosts: Sequence[str], why: str) -> Outcome:
-    reasons = dict.fromkeys(hosts or ("",), Reason(why))
-    return Outcome(check.name, check.severity, check.area, check.claim, unknown=reasons)
+def _unknown(check: Check, hosts: Sequence[str], why: Reason) -> Outcome:
+    return Outcome(check.name, check.severity, check.area, check.claim, unknown=dict.fromkeys(hosts or ("",), why))
 
 
 class _Worker:

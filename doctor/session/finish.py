@@ -8,9 +8,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from doctor.engine.errors import InputError, require_one_of
+from doctor.engine.errors import InputError, UsageError, require_one_of
+from doctor.engine.interrupts import remove_old
 from doctor.session.console import write
-from doctor.session.output_files import EventStreams, open_event_streams, print_warning, requested_targets, write_files
+from doctor.session.named_files import require_writable
+from doctor.session.output_files import (
+    EventStreams,
+    open_event_streams,
+    output_conflict,
+    print_warning,
+    requested_targets,
+    write_files,
+)
 from doctor.session.policy import apply_policy, validate_settings
 
 if TYPE_CHECKING:
@@ -52,7 +61,13 @@ def validate_output(output: ReportOptions, folders: Sequence[Path] = ()) -> None
     require_one_of("--fail-on", output.fail_on, ("error", "warning"))
     require_one_of("--on-unknown", output.on_unknown, ("fail", "warn", "ok"))
     require_one_of("--color", output.color, ("auto", "always", "never"))
-    requested_targets(output.formats, output.as_json)
+    targets = requested_targets(output.formats, output.as_json)
+    outputs = [("--save", str(output.save or "")), *((f"-f {target.name}", target.path) for target in targets)]
+    if why := output_conflict(outputs):
+        raise UsageError(why)
+    for option, path in outputs:
+        if path:
+            require_writable(option, path)
     validate_settings(output.config, folders)
 
 
@@ -84,6 +99,9 @@ def start_events(
 ) -> EventStreams:
     """Tells of the run while it goes on, where ``-f jsonl`` asks for it; for `save_and_report`, too."""
     targets = requested_targets(output.formats, output.as_json)
+    for target in targets:
+        if target.path:
+            remove_old(target.path)  # whatever ends this run, nobody reads an earlier one's report as this one's
     return open_event_streams(targets, hosts, [check.name for check in checks], source, output.redact)
 
 
@@ -91,14 +109,17 @@ def save_and_report(
     examination: Examination, catalog: list[Check], output: ReportOptions, events: EventStreams | None = None
 ) -> int:
     """Saves and reports. Returns the exit code. ``events`` have told of the run so far, if any have."""
+    from doctor.engine.exit_code import Exit
+
     stopped = examination.stopped
-    if output.save:
-        _save(output.save, examination)
+    saved = _save(output.save, examination) if output.save else True
     report = apply_policy(examination.report, output.config, catalog)
     code = report_exit_code(report, output)
     if stopped is not None:
         code = stopped.code if isinstance(stopped, SystemExit) and isinstance(stopped.code, int) else 130
     aliases = [record.visit.name for record in examination.run.hosts.values()] if output.redact else []
+    if not saved and code == Exit.HEALTHY:
+        code = Exit.NOTHING
     write_report(report, catalog, int(code), output, events, aliases)
     return int(code)
 
@@ -110,8 +131,8 @@ def report_exit_code(report: Report, output: ReportOptions) -> int:
     return exit_code(report, strict=output.strict, on_unknown=output.on_unknown, fail_on=output.fail_on)  # type: ignore[arg-type]
 
 
-def _save(path: Path, examination: Examination) -> None:
-    """Writes the run atomically, readable only by its owner. A failure is reported, and does not change the verdict."""
+def _save(path: Path, examination: Examination) -> bool:
+    """Writes the run atomically, readable only by its owner. False, with a line on stderr, when it was not written."""
     import msgspec
 
     from doctor.config.atomic_write import write_atomic
@@ -123,6 +144,8 @@ def _save(path: Path, examination: Examination) -> None:
         write_atomic(path, msgspec.json.encode(run) + b"\n")
     except OSError as error:
         print_warning(f"--save {path}: {error.strerror}; the run was not saved")
+        return False
+    return True
 
 
 def write_report(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
     from doctor.report.formats.registry import FormatTarget, RenderContext
 
 
+STDOUT = "-"
+"""The path that stands for stdout."""
+
+
 def requested_targets(formats: Sequence[str], as_json: bool = False) -> tuple[FormatTarget, ...]:
     """The outputs that ``-f`` and ``--json`` request. Raises: CommandError."""
     if not formats and not as_json:
@@ -27,6 +32,37 @@ def requested_targets(formats: Sequence[str], as_json: bool = False) -> tuple[Fo
         return parse_targets([*(["json"] if as_json else []), *formats])
     except ValueError as error:
         raise UsageError(f"-f {error}") from None
+
+
+def output_conflict(outputs: Sequence[tuple[str, str]]) -> str:
+    """Which two options name one file, by whatever path; empty when none do. ``outputs``: options and their paths."""
+    options_by_file: dict[object, str] = {}
+    for option, path in outputs:
+        if not path or (path != STDOUT and os.path.exists(path) and not os.path.isfile(path)):
+            continue  # a device or pipe takes several
+        other = options_by_file.setdefault(_file_identity(path), option)
+        if other != option:
+            return f"{other} and {option} are both {path!r}: expected a separate file for each"
+    return ""
+
+
+def _file_identity(path: str) -> object:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return os.path.realpath(path)
+    return path if path == STDOUT else (status.st_dev, status.st_ino)
+
+
+def write_output(path: str, data: bytes, mode: int = 0o600) -> None:
+    """Writes a file atomically, or to stdout if the path is `STDOUT`. Raises: OSError."""
+    from doctor.config.atomic_write import write_atomic
+
+    if path == STDOUT:
+        if data:
+            write(data.decode("utf-8", "replace"))
+    else:
+        write_atomic(path, data, mode)
 
 
 def write_files(targets: Sequence[FormatTarget], report: Report, context: RenderContext) -> None:

@@ -20,7 +20,9 @@ def select_inventory(selection: HostSelection) -> Inventory:
     """
     from doctor.environment.inventory import InventoryError, resolve_hosts
     from doctor.environment.text_files import read_text_file
+    from doctor.session.named_files import require_rank_table
 
+    require_rank_table(selection.rank_table)
     if selection.nodes and selection.hosts:
         raise UsageError("HOSTS and --hosts are both given: expected one of them")
     try:

@@ -13,7 +13,7 @@ from doctor.engine.job_input import LaunchOptions
 from doctor.environment.host_selection import HostSelection
 from doctor.environment.inventory import Inventory
 from doctor.preflight.deadline import TimeBudget
-from doctor.preflight.decide import decide, decide_unevaluated, with_unwritten_lists
+from doctor.preflight.decide import decide, decide_unevaluated, with_selection, with_unwritten_lists
 from doctor.preflight.exit_styles import ExitCodePolicy
 from doctor.preflight.gathered import Gathered
 from doctor.preflight.options import JobSettings, PreflightOptions
@@ -63,7 +63,7 @@ def test_the_deadline_reports_whatever_was_gathered_by_then(
 def test_a_verdict_that_stands_is_what_the_deadline_and_a_signal_print_and_only_once(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """As when a file system hangs while the report is written."""
+    """As when a file system hangs while a list is written. The report is written, too, where that does not hang."""
     flight = preflight(tmp_path)
     gathered = flight.progress.update(catalog=CHECKS, inventory=Inventory(("n1",), "1 host"))
     flight.verdict = decide_unevaluated(gathered, flight.options, "it is so", Exit.NOTHING, "bad-input", 1.0)
@@ -71,7 +71,15 @@ def test_a_verdict_that_stands_is_what_the_deadline_and_a_signal_print_and_only_
     assert flight.finish_at_deadline() == Exit.NOTHING
     (line,) = capfd.readouterr().out.splitlines()
     assert "NOTHING nodes=0/1 why=bad-input" in line
-    assert not (tmp_path / "report.json").exists()
+    assert json.loads((tmp_path / "report.json").read_text())["exit"] == Exit.NOTHING
+
+
+def test_a_report_that_hangs_at_the_deadline_leaves_the_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    flight = preflight(tmp_path)
+    flight.progress.update(inventory=Inventory(("n1",), "1 host"), examination=examined().examination)
+    assert flight.finish_without_files() == Exit.UNKNOWN
+    (line,) = capfd.readouterr().out.splitlines()
+    assert "UNKNOWN nodes=2/2 why=budget-ended" in line
     assert "report=" not in line
 
 
@@ -99,8 +107,8 @@ def test_a_list_that_was_not_written_makes_a_healthy_verdict_unknown_and_leaves_
 
 def test_a_signal_while_hosts_were_visited_sets_the_exit_code() -> None:
     options = PreflightOptions(hosts=HostSelection(), need=1)
-    assert decide(examined(gauge=1), options).code == 0
-    stopped = decide(examined(gauge=1, stopped=SystemExit(143)), options)
+    assert with_selection(decide(examined(gauge=1), options), options).code == 0
+    stopped = with_selection(decide(examined(gauge=1, stopped=SystemExit(143)), options), options)
     assert (stopped.code, stopped.exit_code) == (143, 143)
     assert stopped.selection is not None
     assert stopped.selection.hosts == ("n1",)

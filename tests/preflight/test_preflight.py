@@ -161,6 +161,33 @@ def test_a_host_that_hangs_is_left_out_and_the_rest_is_enough(
     assert (good.read_text().split(), bad.read_text().split()) == (hosts, ["pre0005"])
 
 
+def test_a_list_on_stdout_stands_there_alone(preflight: Callable[..., Flight], hosts: list[str]) -> None:
+    flight = preflight("--write-nodes", "-")
+    assert (flight.code, flight.out.split()) == (0, hosts)
+    assert LINE.fullmatch(flight.err.splitlines()[0])
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--write-nodes", "{0}/a", "--write-bad", "{0}/link/a"),
+        ("--write-nodes", "{0}/old", "--write-bad", "{0}/other"),
+        ("--write-nodes", "-", "--write-bad", "-"),
+        ("--report", "{0}/a", "-f", "junit={0}/./a"),
+        ("--save", "{0}/a", "--report", "{0}/a"),
+    ],
+)
+def test_two_outputs_in_one_file_are_refused(
+    preflight: Callable[..., Flight], tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    (tmp_path / "link").symlink_to(".")
+    (tmp_path / "old").write_text("")
+    (tmp_path / "other").hardlink_to(tmp_path / "old")
+    flight = preflight(*(word.format(tmp_path) for word in words))
+    assert (flight.code, flight.out) == (2, "")
+    assert "expected a separate file for each" in flight.err
+
+
 @pytest.mark.parametrize("option", ["--write-nodes", "--report"])
 def test_a_file_that_hangs_does_not_take_the_verdict_with_it(
     preflight: Callable[..., Flight], tmp_path: Path, option: str

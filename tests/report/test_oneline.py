@@ -58,7 +58,21 @@ def test_without_an_error_what_is_unknown_is_the_cause() -> None:
     report = made.report(
         made.outcome("link-down", evaluated_hosts=made.HOSTS[1:], unknown={"node001": Reason("no answer")})
     )
-    assert told(report).startswith("doctor check: UNKNOWN nodes=63/64 why=link-down:node001 unknown=1:node001 exit=12")
+    assert told(report).startswith("doctor check: UNKNOWN nodes=63/64 why=no-answer:node001 unknown=1:node001 exit=12")
+
+
+def test_what_is_unknown_is_named_by_its_reason_and_host_and_not_by_every_check() -> None:
+    """One host did not answer, on another a tool did not."""
+    silent, slow = (
+        {"node001": Reason("not reached: no answer within 35 s")},
+        {"node002": Reason("hccn_tool: no answer")},
+    )
+    report = made.report(
+        made.outcome("host-unreachable", evaluated_hosts=made.HOSTS[1:], unknown=silent),
+        made.outcome("link-down", evaluated_hosts=made.HOSTS[2:], unknown=silent | slow),
+        made.outcome("cann-differs", evaluated_hosts=made.HOSTS[1:], unknown=silent),
+    )
+    assert " why=no-answer:node001,hccn_tool-no-answer:node002 unknown=3:node[001-002] " in told(report)
 
 
 def test_a_host_that_no_check_looked_at_is_not_healthy() -> None:

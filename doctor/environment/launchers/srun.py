@@ -35,7 +35,7 @@ class Srun(RankLauncher):
             addresses, source = first_host(variables.text("SLURM_STEP_NODELIST")), "SLURM_STEP_NODELIST"
         return LaunchedRank(
             launcher=self,
-            launch_id=f"srun {variables.text('SLURM_JOB_ID')}.{variables.text('SLURM_STEP_ID')}",
+            launch_id=_launch_id(variables),
             rank=rank,
             world_size=world_size,
             local_rank=local_rank,
@@ -51,6 +51,12 @@ class Srun(RankLauncher):
     def describe(self, rank_of_world: str, variables: EnvironmentVariables) -> list[str]:
         """See `RankLauncher.describe`."""
         return [f"step {printable(variables.text('SLURM_STEP_ID'), 20)}", f"task {rank_of_world}"]
+
+
+def _launch_id(variables: EnvironmentVariables) -> str:
+    """The step, and the port of its srun: two clusters that share a host may number their jobs alike."""
+    step = f"srun {variables.text('SLURM_JOB_ID')}.{variables.text('SLURM_STEP_ID')}"
+    return f"{step} {variables.text('SLURM_STEP_LAUNCHER_PORT')}".strip()
 
 
 def tasks_per_node(text: str) -> list[int]:

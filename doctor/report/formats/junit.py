@@ -1,8 +1,7 @@
 """The report as JUnit XML: a CI system shows each check as a test case, by area.
 
-Nothing unknown appears as passed. A check with findings is a failure (one of severity warning only when the exit
-code says that warnings count); one that could not run, or that crashed, is an error. What is unknown only because of
-a root cause that failed elsewhere, or is put up with by ``--on-unknown``, is skipped, and so is what does not apply.
+A check with findings is a failure (one of severity warning only when the exit code says that warnings count); one that
+is unknown on any host, for whatever reason and options, or that crashed, is an error. What does not apply is skipped.
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ from doctor.engine.result import Finding, Outcome, Report, Severity, fill_templa
 from doctor.report.formats.renderer import RenderContext, Renderer
 from doctor.report.layout.formatting import clean, count_noun
 from doctor.report.layout.host_names import Fleet
-from doctor.report.layout.tally import RootCauses
 
 Result = Failure | Error | Skipped
 MAX_CASE_LINES = 1000
@@ -61,8 +59,7 @@ def _properties(report: Report, code: int) -> Iterator[tuple[str, str]]:
 
 class _CaseBuilder:
     def __init__(self, report: Report, code: int) -> None:
-        self.fleet, self.causes, self.code = Fleet(report.hosts, 400), RootCauses(report.outcomes), code
-        self.unexplained = {outcome.check: self.causes.unexplained(outcome) for outcome in report.outcomes}
+        self.fleet, self.code = Fleet(report.hosts, 400), code
 
     def case(self, outcome: Outcome) -> TestCase:
         case = TestCase(clean(outcome.check), clean(outcome.area), 0.0)
@@ -88,9 +85,7 @@ class _CaseBuilder:
         if outcome.crashed:
             return Error("the check crashed", "crashed")
         if outcome.unknown:
-            forgiven = not self.unexplained[outcome.check] or self.code in (Exit.HEALTHY, Exit.WARNINGS)
-            kind = Skipped if forgiven else Error
-            return kind(f"unknown: {clean(next(iter(outcome.unknown.values())).text) or 'no reason given'}", "unknown")
+            return Error(f"unknown: {clean(next(iter(outcome.unknown.values())).text) or 'no reason given'}", "unknown")
         if outcome.findings or outcome.complete:
             return None
         return Skipped(clean(next(iter(outcome.skipped.values()), "")) or "does not apply", "skipped")

@@ -9,21 +9,29 @@ The status comes first, the keys have a fixed order, and empty keys are omitted,
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from doctor.engine.exit_code import Exit, Verdict, verdict
-from doctor.engine.result import Outcome, Report, Severity, Status
+from doctor.engine.result import BUDGET_ENDED, Outcome, Reason, Report, Severity, Status
 from doctor.report.formats.renderer import RenderContext, Renderer
-from doctor.report.layout.fold import fold
+from doctor.report.layout.fold import fold, sort_by_area
 from doctor.report.layout.host_health import classify_hosts, unknown_hosts
 from doctor.report.layout.host_names import Fleet
 from doctor.report.layout.next_step import advice
 from doctor.report.layout.one_word import NAME_CHARS, fold_within, join_within, percent_escape
+from doctor.report.layout.tally import RootCauses
 
 __all__ = ["MAX_LINE_CHARS", "advice", "causes", "line", "verdict_word"]
 
 MAX_LINE_CHARS = 1000
+MAX_REASON_CHARS = 48
+"""Characters of a reason."""
+REACHABILITY_CHECK = "host-unreachable"
+NO_ANSWER = "no-answer"
+"""The reason of every check on a host that did not answer in time."""
 MAX_CAUSES = 5
 """Causes that are named; the rest are counted."""
 VERDICT_WORDS = {
@@ -63,7 +71,8 @@ def line(
 
     ``nodes`` counts healthy hosts of all; ``warn`` and ``waived`` count checks; ``unknown`` counts checks that could
     not look at all they should for a reason of their own, and names the hosts. ``why`` names what the word rests on:
-    errors, else what is unknown, else warnings; ``cause`` stands there where the run did not come to its verdict.
+    errors by check, else what is unknown by its reason, else warnings; ``cause`` stands there where the run came to no
+    verdict.
     """
     status_word = word or verdict_word(report, code, need)
     ends = [
@@ -95,7 +104,7 @@ def verdict_word(report: Report, code: int, need: int = 0) -> str:
 
 
 def causes(report: Report, code: int | None = None) -> list[tuple[str, tuple[str, ...]]]:
-    """The causes of the verdict by check, with the hosts: errors, else what is unknown, else warnings.
+    """The causes of the verdict with the hosts: errors by check, else what is unknown by reason, else warnings.
 
     Those that explain most come first, then in the order in which a job meets them.
     """
@@ -110,12 +119,27 @@ def causes(report: Report, code: int | None = None) -> list[tuple[str, tuple[str
 
 
 def _unknown_causes(report: Report) -> list[tuple[str, tuple[str, ...]]]:
-    checks: dict[str, list[str]] = {}
-    for host, names in unknown_hosts(report).items():
-        for name in names:
-            checks.setdefault(name, []).append(host)
-    fleet = Fleet(report.hosts)
-    return sorted(((name, fleet.ordered(hosts)) for name, hosts in checks.items()), key=lambda cause: -len(cause[1]))
+    """Why something is unknown, as one word, with the hosts: the reason that leaves most checks unknown first."""
+    fleet, root_causes = Fleet(report.hosts), RootCauses(report.outcomes)
+    hosts: dict[str, set[str]] = {}
+    checks: Counter[str] = Counter()
+    silent = {host for host, names in unknown_hosts(report).items() if REACHABILITY_CHECK in names}
+    for outcome in sort_by_area(report.outcomes):
+        words = {host: _reason_word(reason) for host, reason in root_causes.unexplained(outcome).items()}
+        words |= dict.fromkeys(outcome.crashed, f"{outcome.check}-crashed")
+        words |= dict.fromkeys(silent.intersection(words), NO_ANSWER)
+        for host, word in words.items():
+            hosts.setdefault(word, set()).add(host)
+        checks.update(words.values())
+    return [(word, fleet.ordered(hosts[word])) for word, _ in checks.most_common()]
+
+
+def _reason_word(reason: Reason) -> str:
+    """A reason as one word: ``hccn_tool -ip -g: no answer in 5 s`` is ``hccn_tool-ip-g-no-answer-in-5-s``."""
+    if reason == BUDGET_ENDED:
+        return "budget-ended"
+    words = re.findall(r"[a-z0-9_.]+", reason.text[:MAX_REASON_CHARS].lower())
+    return "-".join(words).strip(".-") or "no-reason"
 
 
 class _ReportKeys:

@@ -64,6 +64,11 @@ def test_the_launch_id_is_the_jobs() -> None:
     assert rank_context({**EXAMPLE, "SLURM_STEP_ID": "2"}).launch_id != launch_id
 
 
+def test_two_clusters_that_number_their_jobs_alike_have_launches_of_their_own() -> None:
+    ids = {rank_context({**EXAMPLE, "SLURM_STEP_LAUNCHER_PORT": port}).launch_id for port in ("", "4001", "4002")}
+    assert len(ids) == 3
+
+
 @given(st.text(max_size=40))
 def test_no_list_of_slurm_is_too_strange(text: str) -> None:
     assert all(isinstance(count, int) for count in tasks_per_node(text))

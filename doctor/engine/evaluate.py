@@ -36,7 +36,7 @@ class FactCache:
             return _not_planned_reason(fact, (self.get(host, need) for need in fact.needs))
         if not outputs or record.visit.failure or not fact.is_shared or fact.probe.kind in ("visit", "smoke"):
             return read_fact(record, fact)
-        key = (fact, tuple((name, *_answer(output)) for name, output in outputs.items()))
+        key = (fact, tuple(part for name, output in outputs.items() for part in _answer(name, output)))
         if key not in self._by_answer:
             self._by_answer[key] = read_fact(record, fact)
         return self._by_answer[key]
@@ -49,10 +49,12 @@ class FactCache:
         return self._fleets[fact]
 
 
-def _answer(output: Output) -> tuple[object, ...]:
+def _answer(name: str, output: Output) -> tuple[object, ...]:
     """What a fact is read from: how long a command took is no part of it, but for one that did not end."""
+    if output.ended == "exited" and not (output.code or output.err or output.cut):
+        return name, output.out
     seconds = output.seconds if output.ended == "timeout" else 0
-    return output.ended, output.code, output.out, output.err, output.cut, seconds
+    return name, output.out, (output.ended, output.code, output.err, output.cut, seconds)
 
 
 def read_fact(record: HostRecord, fact: type[Fact]) -> Fact | Absent:
@@ -63,7 +65,7 @@ def read_fact(record: HostRecord, fact: type[Fact]) -> Fact | Absent:
             _require_answer(record, fact)
         return fact.read(answer)
     except Absent as why:
-        return why
+        return why.with_traceback(None)
     except Exception as error:  # noqa: BLE001 - the rim: whatever a tool printed, it ends as an outcome
         return Unreadable(strip_control_chars(f"{answer.label}: cannot be parsed: {type(error).__name__}: {error}"))
 

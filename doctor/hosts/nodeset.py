@@ -15,6 +15,10 @@ MAX_HOSTS = 10_000
 """Hosts. More than this is a slip in a range, not a cluster."""
 
 
+_RANGE = r"[0-9]{1,12}(?:-[0-9]{1,12}(?:/[0-9]{1,6})?)?"
+_RANGES = re.compile(rf"\s*{_RANGE}\s*(?:,\s*{_RANGE}\s*){{0,{MAX_HOSTS}}}")
+
+
 class InventoryError(Exception):
     """One line: the error, its place, and the expected value."""
 
@@ -54,11 +58,16 @@ def _expand_part(part: str, place: str) -> list[str]:
         return [part]
     if re.search(r"[^A-Za-z0-9._:,/\[\]-]", part):
         raise InventoryError(f"{place}: {quote(part)} is not a node set; expected letters, digits, dots and [ranges]")
+    wrong = next((inside for inside in re.findall(r"\[([^\[\]]*)", part) if not _RANGES.fullmatch(inside)), None)
+    if wrong is not None:
+        raise InventoryError(
+            f"{place}: {quote(part)}: {quote(f'[{wrong}]')} is not a range; expected a range such as [01-16,20]"
+        )
     from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException
 
     try:
         return [str(host) for host in NodeSet(part, resolver=RESOLVER_NOGROUP)]
-    except NodeSetException as error:
+    except (NodeSetException, ArithmeticError, AssertionError, LookupError, TypeError, ValueError) as error:
         why = printable_excerpt(str(error).replace('"', ""))
         raise InventoryError(f"{place}: {quote(part)}: {why}; expected a range such as [01-16,20]") from None
 

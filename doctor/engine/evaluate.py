@@ -12,6 +12,9 @@ from doctor.engine.record import HostRecord, Run
 from doctor.engine.result import Finding, Outcome, Reason, Report
 from doctor.engine.sanitize import strip_control_chars
 
+MAX_REASON = 1000
+"""Characters of the reason why a fact could not be read."""
+
 
 class FactCache:
     """Every fact of every host, read once; of hosts that answered alike, once for all of them."""
@@ -65,9 +68,17 @@ def read_fact(record: HostRecord, fact: type[Fact]) -> Fact | Absent:
             _require_answer(record, fact)
         return fact.read(answer)
     except Absent as why:
-        return why.with_traceback(None)
+        return _printable(why)
     except Exception as error:  # noqa: BLE001 - the rim: whatever a tool printed, it ends as an outcome
         return Unreadable(strip_control_chars(f"{answer.label}: cannot be parsed: {type(error).__name__}: {error}"))
+
+
+def _printable(why: Absent) -> Absent:
+    """The reason without what it holds of the host's own text that no report may show, and without its frames."""
+    if not str(why).isprintable() or len(str(why)) > MAX_REASON:
+        text = strip_control_chars(str(why), MAX_REASON)
+        return Unreadable(text, why.root_cause) if isinstance(why, Unreadable) else Absent(text)
+    return why.with_traceback(None)
 
 
 def _require_answer(record: HostRecord, fact: type[Fact]) -> None:

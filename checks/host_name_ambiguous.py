@@ -24,11 +24,14 @@ def host_name_ambiguous(names: PerHost[HostNames]) -> Iterator[Finding]:
     if len(names) < 2:
         raise Skip("only one host: nothing to compare")
     meanings: dict[str, dict[str, frozenset[str]]] = defaultdict(dict)
+    address_sets: dict[tuple[str, ...], frozenset[str]] = {}
     for host, host_names in names.items():
         for name, meaning in host_names.names.items():
             addresses = meaning.non_loopback
             if addresses:
-                meanings[name][host] = frozenset(addresses)
+                meanings[name][host] = address_sets.get(addresses) or address_sets.setdefault(
+                    addresses, frozenset(addresses)
+                )
     for name, by_host in sorted(meanings.items()):
         count = Counter(by_host.values())
         most = max(count.values())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from doctor.engine.fact import Absent, Fact, ProbeAnswer, not_reached, visit
+from doctor.engine.fact import Absent, Fact, ProbeAnswer, Unreadable, not_reached, visit
 
 
 class Reachability(Fact, frozen=True):
@@ -19,6 +19,12 @@ class Reachability(Fact, frozen=True):
     def read(cls, answer: ProbeAnswer) -> Reachability:
         host_visit = answer.visit
         return cls(failure=host_visit.failure, text=host_visit.text, hint=host_visit.hint)
+
+
+MAX_CLOCK_RATE = 1.001
+"""How much faster than ours a working clock may run while it is adjusted."""
+MAX_CLOCK_ERROR = 0.05
+"""Seconds by which two readings may be wrong."""
 
 
 class ClockOffset(Fact, frozen=True):
@@ -40,4 +46,7 @@ class ClockOffset(Fact, frozen=True):
             raise not_reached(host_visit.failure, host_visit.text)
         if host_visit.local:
             raise Absent("the host checked itself: no second clock was read for comparison")
+        on_host, all_in_all = host_visit.ended - host_visit.began, host_visit.received - host_visit.sent
+        if not 0 <= on_host <= all_in_all * MAX_CLOCK_RATE + MAX_CLOCK_ERROR:
+            raise Unreadable(f"by the host's clock its visit took {on_host:.3g} s; expected 0 to {all_in_all:.3g} s")
         return cls(minimum=host_visit.ended - host_visit.received, maximum=host_visit.began - host_visit.sent)

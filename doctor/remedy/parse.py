@@ -174,9 +174,8 @@ class _PlaybookReader:
     def refuse(self, key: str, step: int, why: str, word: str = "") -> NoReturn:
         """Raises: BadPlaybook at the line of the key, or of the ``word`` in its value."""
         place = f"step {step}: " if step else ""
-        raise PlaybookError(
-            f"{file_name(self.path)}:{self.find_line(key, step, word)}: {place}{printable_excerpt(key)}: {why}"
-        )
+        line, reason = self.find_line(key, step, word), printable_excerpt(why, 400)
+        raise PlaybookError(f"{file_name(self.path)}:{line}: {place}{printable_excerpt(key)}: {reason}")
 
     def find_line(self, key: str, step: int, word: str) -> int:
         """Where a key stands in the text; else its step; else the beginning."""

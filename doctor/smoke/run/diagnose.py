@@ -17,6 +17,8 @@ PROBE = 0.6
 """Seconds for a new connection."""
 MOST_STACKS = 64
 LONGEST_STACK = 4000
+MAX_ERROR_STACKS = 4
+"""Tracebacks of different errors."""
 
 
 def add_evidence(
@@ -38,8 +40,15 @@ def _with_stacks(failure: Failure, channels: Channels) -> Failure:
     answers = channels.query("stacks", {name: DumpStacks() for name in channels.endpoints}, ANSWER)
     texts = {rank: text for line in answers.values() for rank, text in (line.stacks or {}).items()}
     ranks = list(dict.fromkeys([*failure.culprit_ranks, *failure.waiting_ranks, *sorted(texts)]))[:MOST_STACKS]
+    limits = [
+        f"On {channels.endpoints[name].host}: {strip_control_chars(sentence, 300)}"
+        for name, line in answers.items()
+        for sentence in line.limits[:4]
+    ]
     return msgspec.structs.replace(
-        failure, stacks={rank: main_thread_stack(texts[rank]) for rank in ranks if texts.get(rank)}
+        failure,
+        stacks={rank: main_thread_stack(texts[rank]) for rank in ranks if texts.get(rank)},
+        evidence=(*failure.evidence, *list(dict.fromkeys(limits))[:8]),
     )
 
 
@@ -81,14 +90,30 @@ def _with_logs(failure: Failure, progress: StageProgress) -> Failure:
         else (*failure.culprit_ranks, *failure.waiting_ranks)
     )
     layout = failure.layout or (progress.layout_name(ranks) if failure.stage == "training" else "")
-    logs = [progress.kernel_logs[rank] for rank in failure.culprit_ranks if rank in progress.kernel_logs]
-    error_texts = [progress.errors[rank] for rank in failure.culprit_ranks if rank in progress.errors]
+    keys = progress.keys(failure.culprit_ranks)
+    logs = list(dict.fromkeys(progress.kernel_logs[key] for key in keys if key in progress.kernel_logs))
+    error_texts = [progress.errors[key] for key in keys if key in progress.errors]
     last = [
         f"its last error output: {error_text}"
         for error_text in dict.fromkeys(error_texts)
         if not _is_mentioned(error_text, failure)
     ]
-    return msgspec.structs.replace(failure, layout=layout, evidence=(*failure.evidence, *logs[:4], *last[:3]))
+    return msgspec.structs.replace(
+        failure,
+        layout=layout,
+        stacks=failure.stacks | _error_stacks(failure, progress),
+        evidence=(*failure.evidence, *logs[:4], *last[:3]),
+    )
+
+
+def _error_stacks(failure: Failure, progress: StageProgress) -> dict[int, str]:
+    """By culprit rank: the traceback of the error that ended it, or the process that it comes from; each once."""
+    stacks: dict[int, str] = {}
+    for rank in failure.culprit_ranks:
+        stack = next((progress.stacks[key] for key in progress.keys([rank]) if progress.stacks.get(key)), "")
+        if stack and stack not in stacks.values() and not failure.stacks.get(rank):
+            stacks[rank] = stack
+    return dict(list(stacks.items())[:MAX_ERROR_STACKS])
 
 
 def _is_mentioned(error_text: str, failure: Failure) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import random
+import resource
 import signal
 import time
 from collections.abc import Callable
@@ -116,7 +117,7 @@ def stage_loader(ctx: RankContext) -> None:
     except (RuntimeError, OSError) as error:
         # A worker's error comes with its complete traceback; the message is its last line.
         lines = str(error).strip().splitlines() or [type(error).__name__]
-        text = f"{lines[-1][:600]}; {shm_usage()}"
+        text = f"{lines[-1][:600]}; {reached_limit(lines[-1])}"
     ctx.recorder.mark("compute")
     layout, share = data_share(ctx)
     seconds = round(time.monotonic() - started, 3)
@@ -124,6 +125,16 @@ def stage_loader(ctx: RankContext) -> None:
         "loader", workers=LOADER_WORKERS, digests=digests, seeds=seeds, seconds=seconds, text=text, layout=layout,
         dp=share,
     )  # fmt: skip
+
+
+def reached_limit(text: str) -> str:
+    """The limit that an error of the loader is about: of open files, of processes, else of shared memory."""
+    if "Too many open files" in text:
+        return f"ulimit -n is {resource.getrlimit(resource.RLIMIT_NOFILE)[0]}"
+    if "Resource temporarily unavailable" in text or "can't start new thread" in text:
+        allowed = resource.getrlimit(resource.RLIMIT_NPROC)[0]
+        return f"ulimit -u is {'unlimited' if allowed < 0 else allowed}; its control group may allow less (pids.max)"
+    return shm_usage()
 
 
 def shm_usage() -> str:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import msgspec
 
 from doctor.engine.sanitize import strip_control_chars
+from doctor.facts.smoke import TorchImported
 from doctor.smoke.hang import network_evidence
 from doctor.smoke.model import Failure, SmokePlan
 from doctor.smoke.protocol import DumpStacks, ListSockets, Probe
+from doctor.smoke.results.environments import minority_torch
 from doctor.smoke.run.channels import Channels
 from doctor.smoke.run.progress import StageProgress
 
@@ -33,6 +35,7 @@ def add_evidence(
         failure = _with_stacks(failure, channels)
     if failure.kind == "network":
         failure = _with_links(failure, plan, channels, addresses)
+        failure = _with_versions(failure, plan, progress)
     return _with_logs(failure, progress)
 
 
@@ -78,6 +81,25 @@ def _with_links(
         ),
         links=failed or tuple(sorted(stuck)) or failure.links,
         evidence=failure.evidence + network_evidence.sentences(stuck, failed, cut, bool(tried)),
+    )
+
+
+def _with_versions(failure: Failure, plan: SmokePlan, progress: StageProgress) -> Failure:
+    """Bytes that do not arrive between different versions of torch: the ranks of the rarer version are the cause.
+
+    Not where a connection was found to be cut: then that is why.
+    """
+    imported = {
+        host: [event for event in events if isinstance(event, TorchImported)]
+        for host, events in progress.events.items()
+    }
+    hosts, sentence = minority_torch(imported)
+    if not hosts or failure.links:
+        return failure
+    culprits = tuple(place.rank for place in plan.places if place.host in hosts)
+    waiting = tuple(place.rank for place in plan.places if place.host not in hosts)
+    return msgspec.structs.replace(
+        failure, culprit_ranks=culprits, waiting_ranks=waiting, evidence=(sentence, *failure.evidence)
     )
 
 

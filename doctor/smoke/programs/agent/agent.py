@@ -176,11 +176,11 @@ class Agent:
         os._exit(3)
 
     def kill_all(self):
-        """Kills everything that came from us, and removes what it left in shared memory."""
+        """Kills everything that came from us, and removes what it left behind."""
         self.ending = True
         remaining = self.descendants.kill_all()
         self.descendants.pids.update(monitor.pid for monitor in self.watcher.monitors.values())
-        self.descendants.remove_shared_memory()
+        self.descendants.remove_leftovers()
         return remaining
 
 

@@ -16,6 +16,7 @@ BEAT = 0.2  # seconds between two lines about the ranks, at most; `SEND` at leas
 WAITS = 0.4  # a rank that has been in one collective for so long has its sockets examined
 TAIL = 8192  # bytes kept of what a rank prints
 LONGEST_EVENT = 1 << 20  # bytes
+MOST_CHILDREN_KNOWN = 100000
 
 
 class RankWatcher:
@@ -102,6 +103,11 @@ class RankWatcher:
             return
         if kind == "part":
             self.join_parts(rank, event)
+            return
+        if kind == "child":  # a loader worker: no more than its number is of use, and only here
+            pid = event.get("pid")
+            if isinstance(pid, int) and len(self.descendants.pids) < MOST_CHILDREN_KNOWN:
+                self.descendants.pids.add(pid)
             return
         if kind == "exit":
             self.report_end(rank, event["status"])

@@ -105,6 +105,8 @@ class AgentMessage(msgspec.Struct, frozen=True):
     """Rank, its peer's address and port, unacknowledged bytes, retransmits."""
     stacks: dict[int, str] | None = None
     """By rank."""
+    limits: tuple[str, ...] = ()
+    """With ``stacks``: sentences about limits that the host's ranks have reached."""
     sockets: tuple[tuple[int, str, int, int, int], ...] | None = None
     """Established connections, like ``evidence``."""
     listening: tuple[tuple[int, str, int], ...] = ()

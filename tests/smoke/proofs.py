@@ -22,6 +22,8 @@ TESTS = {
     "smoke-host-silent": "test_hosts.py::test_a_host_that_falls_silent",
     "smoke-host-unobserved": "test_hosts.py::test_a_host_whose_reports_stop_while_it_trains",
     "smoke-rank-not-started": "test_hosts.py::test_a_host_without_torch",
+    "smoke-version-differs": "test_hosts.py::test_hosts_with_other_versions_and_without_numpy",
+    "smoke-numpy-missing": "test_hosts.py::test_hosts_with_other_versions_and_without_numpy",
     "smoke-rank-never-joined": "test_hosts.py::test_a_firewall_before_the_port_that_the_ranks_meet_at",
     "smoke-loader-failed": "test_hosts.py::test_a_host_with_one_megabyte_of_shared_memory",
     "smoke-budget-spent": "test_launch.py::test_the_budget_is_spent",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -191,6 +192,32 @@ def test_a_host_without_torch(smoke: Callable[..., Any], fleet: Fleet) -> None:
     assert code == 10
     assert failed(report) == {"smoke-rank-not-started": sorted(fleet.hosts[:2])}
     assert "torch" in said(report, "smoke-rank-not-started")
+
+
+WITHOUT_NUMPY = """import sys
+
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == "numpy":
+            raise ModuleNotFoundError("No module named 'numpy'", name=name)
+
+sys.meta_path.insert(0, Finder())
+"""
+OLD_NUMPY = "import numpy; numpy.__version__ = '1.0.3'\n"
+
+
+def test_hosts_with_other_versions_and_without_numpy(smoke: Callable[..., Any], fleet: Fleet) -> None:
+    """The masks of all hosts differ then: the host without NumPy is the cause, and the only one that is blamed."""
+    for host, site in zip(fleet.hosts, ("", WITHOUT_NUMPY, OLD_NUMPY, ""), strict=True):
+        fleet.enter(host, f"mkdir -p /tmp/site && printf %s {shlex.quote(site)} >/tmp/site/sitecustomize.py")
+        script = f'#!/bin/sh\nPYTHONPATH=/tmp/site exec {sys.executable} "$@"\n'
+        fleet.enter(host, f"printf %s {shlex.quote(script)} >/tmp/job-python && chmod +x /tmp/job-python")
+    code, report = smoke("--python", "/tmp/job-python")
+    assert code == 10
+    assert failed(report) == {
+        "smoke-numpy-missing": [fleet.hosts[1]],
+        "smoke-version-differs": [fleet.hosts[2]],
+    }
 
 
 def test_a_host_with_one_megabyte_of_shared_memory(smoke: Callable[..., Any], fleet: Fleet) -> None:

@@ -84,7 +84,7 @@ def test_real_workers_have_shown_the_events(events: list[dict[str, Any]]) -> Non
 def test_the_worker_emits_no_other_event() -> None:
     text = programs.worker() + programs.native_stage()
     emitted = {piece.split("'")[0].split('"')[0].rstrip("\\") for piece in _after_emit(text)}
-    assert emitted == {tag(kind) for kind in EVENT_TYPES} | {"part"}, "the agent joins parts: no controller gets one"
+    assert emitted == {tag(kind) for kind in EVENT_TYPES} | {"part", "child"}, "the agent keeps these two"
 
 
 def _after_emit(text: str) -> Iterator[str]:

@@ -135,8 +135,12 @@ class Agent:
         pass
 
     def send_stacks(self):
-        """Asks every rank, and its loader workers one after the other, to write down where it is."""
-        self.controller.send(stacks=dump_stacks(self.watcher.monitors.values(), self.stacks))
+        """Asks every rank, and its loader workers one after the other, to write down where it is.
+
+        The limits that the host's ranks have reached come with it: they may be why.
+        """
+        stacks = dump_stacks(self.watcher.monitors.values(), self.stacks)
+        self.controller.send(stacks=stacks, limits=self.watcher.reached_limits())
 
     def send_sockets(self):
         """The ranks' connections, and where they listen."""
@@ -172,11 +176,11 @@ class Agent:
         os._exit(3)
 
     def kill_all(self):
-        """Kills everything that came from us, and removes what it left in shared memory."""
+        """Kills everything that came from us, and removes what it left behind."""
         self.ending = True
         remaining = self.descendants.kill_all()
         self.descendants.pids.update(monitor.pid for monitor in self.watcher.monitors.values())
-        self.descendants.remove_shared_memory()
+        self.descendants.remove_leftovers()
         return remaining
 
 

@@ -81,6 +81,8 @@ class AgentHello(msgspec.Struct, frozen=True):
     uid: int = -1
     now: float = 0.0
     """Its clock."""
+    variables: dict[str, str] = {}
+    """Of its environment: those by which a job sets how its ranks communicate."""
 
 
 class AgentBye(msgspec.Struct, frozen=True):

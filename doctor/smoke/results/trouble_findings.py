@@ -23,6 +23,8 @@ def failure_findings(run: SmokeRun, template: str, *kinds: FailureKind, **more: 
     Raises: Unreadable, for a run without such a failure that did not complete either.
     """
     failures = [failure for failure in run.failures if failure.kind in kinds]
+    if failures and run.environment_trial is not None and run.environment_trial.passes:
+        raise Unreadable("the same run passes without the job's variables", "smoke-environment-fails")
     for failure in failures:
         yield Finding(template, hosts=blamed_hosts(run, failure), **finding_values(run, failure), **more)
     if not failures and run.ended != "complete":

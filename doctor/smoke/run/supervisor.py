@@ -10,6 +10,7 @@ import msgspec
 
 from doctor.engine.record import HostRecord
 from doctor.engine.sanitize import strip_control_chars
+from doctor.job.variables import communication
 from doctor.remote.request import new_marker
 from doctor.smoke import plan as planning
 from doctor.smoke.hang.detector import Detector, Resend, joined
@@ -24,6 +25,7 @@ from doctor.smoke.run.channels import TICK, AgentEndpoint, Connect
 from doctor.smoke.run.connect import AgentSession, start_agents
 from doctor.smoke.run.diagnose import add_evidence
 from doctor.smoke.run.progress import StageProgress
+from doctor.smoke.run.result import SmokeResult as SmokeResult
 from doctor.smoke.run.silence import SilenceWatch
 from doctor.smoke.run.visit import answered_visit, failed_visit, host_addresses, leftover_notes, unanswered_visit
 from doctor.transport import RemoteSession, Transport
@@ -53,15 +55,6 @@ def _ignore_stage(stage: str, seconds: float) -> None:
 
 def _ignore_host(host: str, record: HostRecord) -> None:
     pass
-
-
-class SmokeResult(msgspec.Struct, frozen=True):
-    """A run, and what each host said."""
-
-    run: SmokeRun
-    records: dict[str, HostRecord]
-    stopped: BaseException | None = None
-    """What interrupted it, if it was."""
 
 
 class ReadyAgent(msgspec.Struct, frozen=True):
@@ -412,6 +405,7 @@ class _Supervisor:
 
     def result(self) -> SmokeResult:
         plan = self.plan or self.provisional_plan()
+        variables = {name: communication(hello.variables) for name, hello in self.channels.hellos.items()}
         progress = self.progress or StageProgress(plan, self.began)
         run = SmokeRun(
             plan=plan,
@@ -424,7 +418,7 @@ class _Supervisor:
             notes=tuple(dict.fromkeys([*self.notes, *leftover_notes(self.channels)])),
         )
         host_records = {host: self.record(run, progress, host) for host in self.hosts}
-        return SmokeResult(run, {**host_records, **self.skipped_hosts})
+        return SmokeResult(run, {**host_records, **self.skipped_hosts}, variables=variables)
 
     def record(self, run: SmokeRun, progress: StageProgress, host: str) -> HostRecord:
         name = next(name for name, endpoint in self.endpoints.items() if endpoint.host == host)

@@ -12,7 +12,7 @@ from doctor.remote.runtime.parent_death import become_reaper
 from doctor.remote.runtime.signals import on_termination
 from doctor.smoke.programs.agent.cleanup import Descendants
 from doctor.smoke.programs.agent.controller import ControllerLine
-from doctor.smoke.programs.agent.interpreters import interpreter_argv, rank_environment, unnamed_file
+from doctor.smoke.programs.agent.interpreters import interpreter_argv, job_variables, rank_environment, unnamed_file
 from doctor.smoke.programs.agent.network import interface_addresses, listen_on, probe_connections, tcp_sockets
 from doctor.smoke.programs.agent.procfs import accelerators
 from doctor.smoke.programs.agent.rank_monitor import RankMonitor
@@ -101,6 +101,7 @@ class Agent:
                 "server": server[2] if len(server) == 4 else "",
                 "devices": accelerators(),
                 "uid": os.getuid(),
+                "variables": job_variables(os.environ),
                 "now": time.time(),
             }
         )

@@ -180,6 +180,8 @@ class SmokeRun(msgspec.Struct, frozen=True, omit_defaults=True):
     import_seconds: float = 0.0
     """The slowest host's ``import torch``."""
     notes: tuple[str, ...] = ()
+    pressure: dict[str, tuple[str, ...]] = {}
+    """By host: sentences on what kept its ranks from running."""
 
     def hosts(self, ranks: tuple[int, ...]) -> tuple[str, ...]:
         """The hosts of these ranks, in plan order, each once."""

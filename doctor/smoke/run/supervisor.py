@@ -23,7 +23,7 @@ from doctor.smoke.run import programs
 from doctor.smoke.run.bootstrap import prepare_request
 from doctor.smoke.run.channels import TICK, AgentEndpoint, Connect
 from doctor.smoke.run.connect import AgentSession, start_agents
-from doctor.smoke.run.diagnose import add_evidence
+from doctor.smoke.run.diagnose import add_evidence, describe_pressure
 from doctor.smoke.run.progress import StageProgress
 from doctor.smoke.run.result import SmokeResult as SmokeResult
 from doctor.smoke.run.silence import SilenceWatch
@@ -175,6 +175,7 @@ class _Supervisor:
         self.ended: Literal["complete", "trouble", "budget", "interrupted"] = "complete"
         self.failures: tuple[Failure, ...] = ()
         self.notes: list[str] = []
+        self.pressure: dict[str, tuple[str, ...]] = {}
         self.reported_stages: set[str] = set()
         self.channels = session.channels
         self.channels.on_message = self.on_message
@@ -200,6 +201,8 @@ class _Supervisor:
                 self.pump()
                 self.check_health(time.monotonic())
         except _RunStopped as stop:
+            if not stop.failure:
+                self.pressure = describe_pressure(self.channels)
             if stop.failure:
                 self.ended = "budget" if stop.failure.kind == "budget" else "trouble"
                 self.failures = (stop.failure,)
@@ -413,6 +416,7 @@ class _Supervisor:
             ended=self.ended,
             reached=progress.reached,
             groups=progress.groups,
+            pressure=self.pressure,
             seconds=round(time.monotonic() - self.began, 3),
             import_seconds=max(progress.imports.values(), default=0.0),
             notes=tuple(dict.fromkeys([*self.notes, *leftover_notes(self.channels)])),

@@ -24,7 +24,7 @@ PATIENCE = 15.0  # seconds without an order of the controller, which sends one e
 
 ORDERS = {
     "prepare": "prepare", "start": "start", "stay": "stay", "stacks": "send_stacks", "sockets": "send_sockets",
-    "probe": "send_probes", "end": "end",
+    "probe": "send_probes", "pressure": "send_pressure", "end": "end",
 }  # fmt: skip
 """The agent's method by the order's name on the wire; the other fields of an order are its parameters."""
 
@@ -154,6 +154,12 @@ class Agent:
     def send_probes(self, targets, seconds=0.6):
         """Connects to all targets at once."""
         self.controller.send(probes=probe_connections(targets[:1024], seconds))
+
+    def send_pressure(self):
+        """What kept the ranks from running."""
+        alive = [monitor for monitor in self.watcher.monitors.values() if monitor.pid and not monitor.ended]
+        pids = dict((monitor.rank, monitor.pid) for monitor in alive)
+        self.controller.send(pressure=self.watcher.pressure.report(pids))
 
     def end(self):
         remaining = self.kill_all()

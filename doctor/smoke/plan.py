@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -53,6 +53,13 @@ class SmokeOptions(msgspec.Struct, frozen=True):
     budget: float = 120.0
     python: str = ""
     interface: str = ""
+    environment: Literal["job", "clean"] = "job"
+    variables: dict[str, str] = {}
+    """Of the job, as this process has them."""
+    keep: tuple[str, ...] | None = None
+    """See `SmokePlan.keep`."""
+    stages: tuple[str, ...] = ()
+    """Empty: all."""
 
 
 def build_plan(hosts: Mapping[str, PlanHost], options: SmokeOptions) -> SmokePlan:
@@ -65,7 +72,7 @@ def build_plan(hosts: Mapping[str, PlanHost], options: SmokeOptions) -> SmokePla
         backend=backend,
         places=placements,
         layouts=chosen,
-        stages=tuple(stage for stage in STAGES if options.native or stage != "native"),
+        stages=options.stages or tuple(stage for stage in STAGES if options.native or stage != "native"),
         steps=options.steps,
         seed=options.seed,
         max_bytes=options.max_bytes,
@@ -75,6 +82,9 @@ def build_plan(hosts: Mapping[str, PlanHost], options: SmokeOptions) -> SmokePla
         budget=options.budget,
         python=options.python,
         interface=options.interface,
+        environment=options.environment,
+        variables=options.variables,
+        keep=options.keep,
     )
 
 

@@ -20,6 +20,7 @@ TESTS = {
     "smoke-link-slow": "test_slow_and_wrong.py::test_a_pair_of_ranks_whose_exchanges_are_slow",
     "smoke-network-silent": "test_hosts.py::test_a_link_between_two_hosts_that_drops_everything",
     "smoke-host-silent": "test_hosts.py::test_a_host_that_falls_silent",
+    "smoke-environment-fails": "test_hosts.py::test_an_interface_of_the_jobs_that_nobody_else_reaches",
     "smoke-host-unobserved": "test_hosts.py::test_a_host_whose_reports_stop_while_it_trains",
     "smoke-rank-not-started": "test_hosts.py::test_a_host_without_torch",
     "smoke-version-differs": "test_hosts.py::test_hosts_with_other_versions_and_without_numpy",

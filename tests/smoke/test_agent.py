@@ -592,7 +592,7 @@ def test_the_interface_of_one_host_is_the_loopback(monkeypatch: pytest.MonkeyPat
     plan = {"backend": "gloo", "interface": "", "places": [{"host": "a"}, {"host": "a"}]}
     assert rank_environment(plan, ["10.9.9.9", 1], "m")["GLOO_SOCKET_IFNAME"] == "lo"
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "eth7")
-    assert rank_environment(plan, ["10.9.9.9", 1], "m")["GLOO_SOCKET_IFNAME"] == "eth7"
+    assert rank_environment(plan, ["10.9.9.9", 1], "m")["GLOO_SOCKET_IFNAME"] == "lo"
     assert rank_environment(dict(plan, interface="ib0"), ["10.9.9.9", 1], "m")["GLOO_SOCKET_IFNAME"] == "ib0"
 
 
@@ -610,3 +610,23 @@ def test_huge_pages_are_asked_for_where_they_are_small_enough(monkeypatch: pytes
     monkeypatch.delenv("GLIBC_TUNABLES")
     monkeypatch.setattr(os, "sysconf", lambda name: 65536)
     assert asked() == "None"
+
+
+def test_the_jobs_variables_are_in_force_all_some_or_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "eth7")
+    plan = {
+        "backend": "gloo",
+        "interface": "",
+        "places": [{"host": "a"}, {"host": "b"}],
+        "variables": {"NCCL_DEBUG": "INFO"},
+    }
+
+    def known(**more: object) -> tuple[str | None, str | None]:
+        environ = rank_environment({**plan, "environment": "job", **more}, ["127.0.0.1", 1], "m")
+        return environ.get("GLOO_SOCKET_IFNAME"), environ.get("NCCL_DEBUG")
+
+    assert known() == ("eth7", "INFO")
+    assert known(keep=["NCCL_DEBUG", "interface"]) == (None, "INFO")
+    assert known(keep=["GLOO_SOCKET_IFNAME"]) == ("eth7", None)
+    assert known(environment="clean")[1] is None
+    assert known(interface="eth1")[0] == "eth1"

@@ -139,7 +139,7 @@ def test_what_an_agent_sends_is_what_is_defined() -> None:
         client.start(WAITS, 2, python=sys.executable)
         for rank in range(2):
             client.until("snap", rank=rank, state="collective")
-        for order, answer in (("stacks", "stacks"), ("sockets", "sockets")):
+        for order, answer in (("stacks", "stacks"), ("sockets", "sockets"), ("pressure", "pressure")):
             client.tell(order)
             client.until(answer)
         client.tell("probe", targets=[["127.0.0.1", 1]], seconds=0.2)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from doctor.engine.sanitize import strip_control_chars
 from doctor.facts.smoke import TorchImported
 from doctor.smoke.hang import network_evidence
+from doctor.smoke.hang.pressure import pressure_sentences, starved_ranks
 from doctor.smoke.hang.standstill import explain_standstill
 from doctor.smoke.model import Failure, SmokePlan
-from doctor.smoke.protocol import DumpStacks, ListSockets, Probe
+from doctor.smoke.protocol import DumpStacks, HostPressure, ListSockets, Probe, ReportPressure
 from doctor.smoke.results.environments import minority_torch
 from doctor.smoke.run.channels import Channels
 from doctor.smoke.run.progress import StageProgress
@@ -21,6 +22,9 @@ ANSWER = 0.7
 PROBE = 0.6
 """Seconds for a new connection."""
 MOST_STACKS = 64
+MAX_TEXTS = 8
+PRESSED = ("blocked", "busy", "input", "network", "budget", "never-joined")
+"""Failures that come of a rank that may not run."""
 LONGEST_STACK = 4000
 MAX_ERROR_STACKS = 4
 """Tracebacks of different errors."""
@@ -40,10 +44,41 @@ def add_evidence(
     """
     if progress.imports and failure.kind not in ("silent", "unobserved"):
         failure = _with_stacks(failure, channels)
+    if failure.kind in PRESSED:
+        failure = _with_pressure(failure, read_pressure(channels))
     if failure.kind == "network":
         failure = _with_links(failure, plan, channels, addresses, finished)
         failure = _with_versions(failure, plan, progress)
     return _with_logs(failure, progress)
+
+
+def read_pressure(channels: Channels) -> dict[str, HostPressure]:
+    """What kept the ranks of each host from running, of the agents that answer."""
+    answers = channels.query("pressure", {name: ReportPressure() for name in channels.endpoints}, ANSWER)
+    return {channels.endpoints[name].host: line.pressure for name, line in answers.items() if line.pressure}
+
+
+def describe_pressure(channels: Channels) -> dict[str, tuple[str, ...]]:
+    """By host: sentences on what kept its ranks from running, where there is anything to say."""
+    found = {host: pressure_sentences(host, pressure) for host, pressure in read_pressure(channels).items()}
+    return {host: texts for host, texts in found.items() if texts}
+
+
+def _with_pressure(failure: Failure, hosts: Mapping[str, HostPressure]) -> Failure:
+    """With what the kernels of the hosts count; a spent budget is laid at ranks that a quota kept from running."""
+    texts = tuple(text for host, pressure in hosts.items() for text in pressure_sentences(host, pressure))[:MAX_TEXTS]
+    starved = starved_ranks(hosts) if failure.kind == "budget" else {}
+    if starved:
+        everyone = {*failure.culprit_ranks, *failure.waiting_ranks}
+        text = f"{failure.text}: {' '.join(starved.values())[:300]}"
+        failure = msgspec.structs.replace(
+            failure,
+            culprit_ranks=tuple(sorted(starved)),
+            waiting_ranks=tuple(sorted(everyone - set(starved))),
+            certainty="evidence",
+            text=text,
+        )
+    return msgspec.structs.replace(failure, evidence=(*failure.evidence, *texts))
 
 
 def _with_stacks(failure: Failure, channels: Channels) -> Failure:

@@ -174,6 +174,8 @@ class StageProgress:
     def _budget_failure(self) -> Failure:
         stage = self.stage
         behind = set(range(self.plan.world)) - self.finished.get(stage, set())
+        if len(behind) == self.plan.world:
+            behind = set()  # that nobody is through is no reason to blame everybody
         text = f"the budget of {self.plan.budget:g} s was spent"
         return self._make_failure("budget", behind, text, stage, limit=self.plan.budget)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -13,6 +14,7 @@ from doctor.facts import smoke as facts
 from doctor.smoke.plan import SmokeOptions
 from doctor.smoke.results import to_facts as told
 from doctor.smoke.run.connect import AgentSession
+from doctor.smoke.run.environment_trial import explain_by_environment
 from doctor.smoke.run.supervisor import HostCallback, SmokeResult, run_on_agents, smoke
 from doctor.transport import Transport
 
@@ -52,6 +54,9 @@ def run_smoke_round(
     on_stage("", 0.0)
     try:
         result = smoke(reached, transport, options, local=local, within=within, on_stage=on_stage)
+        if not result.stopped:
+            again = partial(smoke, reached, transport, local=local, within=within)
+            result = explain_by_environment(result, options, lambda other: again(options=other))
     except ValueError as error:
         return msgspec.structs.replace(not_started(records, str(error)), rejection=str(error))
     if why := reason_not_run(result):
@@ -69,14 +74,20 @@ def run_single_round(
     on_stage: StageCallback,
     on_host: HostCallback,
     meanwhile: Iterator[object] = iter(()),
+    repeat: Callable[[SmokeOptions], SmokeResult] | None = None,
 ) -> SmokeRoundResult:
-    """Trains on every host that answers the call, which is the only visit that is made."""
+    """Trains on every host that answers the call, which is the only visit that is made.
+
+    ``repeat``: makes another run on the same hosts, to learn what made this one fail.
+    """
     hosts = session.slots
     on_stage("", 0.0)
     try:
         result = run_on_agents(session, options, on_stage=on_stage, on_host=on_host, meanwhile=meanwhile)
     except ValueError as error:
         return msgspec.structs.replace(not_started({}, str(error)), rejection=str(error))
+    if repeat is not None and not result.stopped:
+        result = explain_by_environment(result, options, repeat)
     reached = {host: record for host, record in result.records.items() if not record.visit.failure}
     if not reached:
         return msgspec.structs.replace(not_started(result.records, "no host could be reached"), stopped=result.stopped)

@@ -9,6 +9,7 @@ from doctor.smoke.programs.agent.controller import BACKLOG
 from doctor.smoke.programs.agent.interpreters import start_interpreter, widen_pipe
 from doctor.smoke.programs.agent.kernel import KernelLog, Limits
 from doctor.smoke.programs.agent.network import tcp_bytes, tcp_sockets
+from doctor.smoke.programs.agent.pressure import Pressure
 from doctor.smoke.programs.agent.rank_monitor import SEND
 
 LOOK = 0.02  # seconds between two readings of the flight recorders
@@ -37,6 +38,7 @@ class RankWatcher:
         self.log = self.limits = None
         self.late = self.reported_at = self.looked_at = 0.0
         self.retransmissions, self.surveyed_at = [], 0.0
+        self.pressure, self.pressure_at = Pressure(), 0.0
 
     def open_pipes(self, ranks):
         """What ranks write to: the pipe of their events, and rank -> the pipe of its stdout and stderr."""
@@ -182,6 +184,11 @@ class RankWatcher:
         for monitor in self.monitors.values():
             monitor.read_recorder()
         self.reap()
+        if clock - self.pressure_at > 2.0:
+            self.pressure_at = clock
+            for monitor in self.monitors.values():
+                if monitor.pid and not monitor.ended:
+                    self.pressure.observe(monitor.rank, monitor.pid)
         if clock - self.reported_at < SEND or len(self.controller.queue) > BACKLOG:
             return
         for monitor in self.monitors.values():

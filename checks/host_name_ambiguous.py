@@ -2,11 +2,16 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, PerHost, Skip, check
+from doctor.facts.agreed_addresses import hosts_file_lines
 from doctor.facts.names import HostNames
+from doctor.facts.network import HostAddresses
+from doctor.facts.visit import Reachability
 
 
 @check(severity=WARNING, area="connectivity")
-def host_name_ambiguous(names: PerHost[HostNames]) -> Iterator[Finding]:
+def host_name_ambiguous(
+    names: PerHost[HostNames], addresses: PerHost[HostAddresses] | None, fleet: PerHost[Reachability]
+) -> Iterator[Finding]:
     """Every host name resolves to the same host everywhere.
 
     ## Why it matters
@@ -43,4 +48,5 @@ def host_name_ambiguous(names: PerHost[HostNames]) -> Iterator[Finding]:
                 addresses=list(host_answer),
                 observed=", ".join(host_answer),
                 expected=expected,
+                lines=hosts_file_lines([name], names, addresses or {}, fleet),
             )

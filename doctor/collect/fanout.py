@@ -127,7 +127,8 @@ class _Round:
         request = self.templates[host].request(max(seconds - MARGIN, 0.5))
         try:
             result = self.transport.run(host, request.command, request.stdin, seconds)
-            return parse_response(result, request.marker, self.local)
+            address = getattr(self.transport, "reached", {}).get(host, "")
+            return parse_response(result, request.marker, self.local, address)
         except TransportError as stop:
             return HostRecord(Visit(stop.kind, stop.text, stop.hint, local=self.local))
         except Exception as error:  # noqa: BLE001 - the rim: one host's surprise must not end the run

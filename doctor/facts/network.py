@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import ipaddress
-
 import msgspec
 
+from doctor.engine.addresses import plain_address
 from doctor.engine.fact import Fact, ProbeAnswer, Unreadable, ask
 
 
@@ -64,7 +63,9 @@ class HostAddresses(Fact, frozen=True):
         if not interfaces:
             raise Unreadable("the kernel lists no address, not even that of lo")
         for interface in interfaces:
-            ipaddress.ip_interface(f"{interface.address}/{interface.prefix}")
+            number = plain_address(interface.address)
+            if not 0 <= interface.prefix <= number.max_prefixlen:
+                raise Unreadable(f"{interface.address} has a prefix of {interface.prefix} bits")
         return cls(interfaces=tuple(interfaces))
 
     @property

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from doctor.engine.addresses import plain_address
 from doctor.engine.fact import Unreadable
 from doctor.engine.sanitize import strip_control_chars
 from doctor.facts.firewall import FirewallRules
@@ -88,6 +89,17 @@ class BlockedConnections(msgspec.Struct, frozen=True):
             for position in self.positions
         ]
         return [shorten_rule(rule_text) for rule_text in list(dict.fromkeys(texts))[:3]]
+
+
+def agreed_blocks(blocks: Sequence[BlockedConnections], agreed: Iterable[str]) -> list[BlockedConnections]:
+    """The blocks with only those peers to which the host may be opened; a block without any is left out."""
+    numbers = to_ranges((int(plain_address(address)), int(plain_address(address))) for address in agreed)
+    found = []
+    for block in blocks:
+        addresses = intersect(block.addresses, numbers)
+        if addresses:
+            found.append(msgspec.structs.replace(block, addresses=addresses))
+    return found
 
 
 def find_blocks(

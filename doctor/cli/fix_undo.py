@@ -105,8 +105,8 @@ def list_plans(display: DisplayOptions) -> int:
     """Every saved plan, oldest first."""
     rows: list[dict[str, Any]] = []
     for name in with_store_errors(lambda: store.all_ids(os.environ)):
-        plan_folder = with_store_errors(lambda name=name: store.find(name, os.environ))  # type: ignore[misc]
         try:
+            plan_folder = store.find(name, os.environ)
             plan = store.load(plan_folder)
         except store.PlanStoreError as error:
             rows.append({"id": name, "state": str(error)})

@@ -31,7 +31,7 @@ def host_result_text(host_result: HostResult) -> str:
     return "\n".join([*lines, f"FAILED   {host}: {clean(host_result.reason)}"])
 
 
-_STATE_LABELS = {"green": "ok", "waits": "waits", "red": "FAILED", "unknown": "unknown"}
+_STATE_LABELS = {"green": "ok", "waits": "waits", "red": "FAILED", "new": "NEW", "unknown": "unknown"}
 
 
 def verification_text(verification: Verification) -> str:
@@ -40,7 +40,9 @@ def verification_text(verification: Verification) -> str:
         "green": "passes",
         "waits": "also depends on hosts that follow",
         "red": f"still fails: {verification.reason}",
-        "unknown": f"is unknown: {verification.reason}",
+        "new": f"failed since the fix, and passed before: {verification.reason}",
+        "unknown": f"is unknown: {verification.reason}"
+        + ("; not one of the rules that were found, so the rollout goes on" if verification.unrelated else ""),
     }
     label, description = _STATE_LABELS[verification.state], clean(descriptions[verification.state])
     return f"{label:<8} {clean(verification.host, 100)}: {verification.check} {description}"

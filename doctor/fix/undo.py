@@ -110,6 +110,10 @@ class _HostUndo:
         self.after: dict[int, StateAfter] = journal.states_after()
         self._kept_at_start: dict[int, dict[str, FileState]] = {}
         """The kept files as they were found, before any step of theirs was undone."""
+        self._changed: set[int] = set()
+        """The steps that keep files of which one was changed since."""
+        self._refused: dict[int, _ChangedSince] = {}
+        """Those that therefore cannot be undone, and with them the steps that change these files."""
         self._prepared: set[bool] = set()
 
     def prepare(self, remote: RemoteExecutor, root: bool) -> None:
@@ -124,6 +128,13 @@ class _HostUndo:
         for step in self.undos:
             if step.root == root and step.kept is not None:
                 self._kept_at_start[step.number] = peek_many(remote, step.file)
+                try:
+                    for path, (old, new, start_state) in self._kept_versions(step).items():
+                        if not _content_same(start_state, new) and not _content_same(start_state, old):
+                            self._changed.add(step.number)
+                        self._decide(path, old, new, start_state)
+                except _ChangedSince as error:
+                    self._refused[step.number] = error
         self._prepared.add(root)
 
     def _keepers(self, step: UndoStep) -> dict[str, int]:
@@ -146,13 +157,18 @@ class _HostUndo:
             now = msgspec.convert(remote.call("peek", path=step.file), FileState)
             if now.real != step.file:
                 raise RequestRejected(f"is now a link to {now.real}")
-            return True, self._restore(remote, step.file, step.old, step.new, now)
+            wanted = self._decide(step.file, step.old, step.new, now)
+            return True, self._put(remote, step.file, step.old, wanted, now)
         return self._run_undo(remote, step)
 
     def _run_undo(self, remote: RemoteExecutor, step: UndoStep) -> tuple[bool, str]:
         now = self._read_state(remote, step)
         if now == step.before_output:
             return True, _ALREADY
+        keepers = self._keepers(step)
+        for number in keepers.values():
+            if number in self._refused:
+                raise self._refused[number]
         known = self.after.get(step.number)
         applied = known.output if known else None
         if now is None or (now != applied and self.choice != "overwrite"):
@@ -161,7 +177,9 @@ class _HostUndo:
                 f"{why}, by somebody or by a newer plan",
                 value_versions(step.before_output, applied, "(cannot be read)" if now is None else now),
             )
-        token, keepers = step.token or "0" * 32, self._keepers(step)
+        token = step.token or "0" * 32
+        # What somebody else changed in a kept file is never recorded as a state that we left.
+        keepers = {pattern: number for pattern, number in keepers.items() if number not in self._changed}
         response = remote.call(
             "run",
             STEP_SECONDS,
@@ -181,65 +199,58 @@ class _HostUndo:
         now = remote.call("run", STEP_SECONDS, sh=step.before, values=step.values, limit=65536)
         return None if now["code"] or now["cut"] else str(now["out"]).strip()
 
-    def _restore_kept(self, remote: RemoteExecutor, step: UndoStep) -> tuple[bool, str]:
-        """Restores the files that other steps changed: by what was found before those were undone."""
-        before, kept_at_start = step.kept or {}, self._kept_at_start[step.number]
-        known = self.after.get(step.number)
+    def _kept_versions(self, step: UndoStep) -> dict[str, tuple[FileState, FileState, FileState]]:
+        """Of each kept file: before the fix, as the fix left it, and as it was when this undo began."""
+        before, known = step.kept or {}, self.after.get(step.number)
         applied = (known.kept if known else None) or before
+        states = (before, applied, self._kept_at_start[step.number])
+        return {
+            path: (states[0].get(path, absent), states[1].get(path, absent), states[2].get(path, absent))
+            for path in sorted({*before, *applied})
+            for absent in (FileState(path),)
+        }
+
+    def _restore_kept(self, remote: RemoteExecutor, step: UndoStep) -> tuple[bool, str]:
+        """Restores the files that other steps changed: by what they were before those were undone."""
+        if step.number in self._refused:
+            raise self._refused[step.number]
         current = peek_many(remote, step.file)
         done: list[str] = []
-        for path in sorted({*before, *applied}):
+        for path, (old, new, start_state) in self._kept_versions(step).items():
             remote.call("tidy", path=path)
-            absent = FileState(path)
-            old, new, start_state = (states.get(path, absent) for states in (before, applied, kept_at_start))
-            now = current.get(path, absent)
-            if start_state.link != new.link:
-                raise _ChangedSince(
-                    f"{path} is now {f'a link to {start_state.link}' if start_state.link else 'no link'}", ()
-                )
+            wanted = self._decide(path, old, new, start_state)
+            now = current.get(path, FileState(path))
             if old.link and not now.link and now.sha:
-                if not start_state.same(new) and self.choice != "overwrite":
-                    self._refuse(path, old, new, start_state)
                 remote.call("relink", path=path, link=old.link, sha=now.sha)
                 now = msgspec.convert(remote.call("peek", path=path), FileState)
-                start_state = new = now
-            done.append(self._restore(remote, now.real, old, new, now, start_state))
-        return True, "" if any(done) else _ALREADY
+                done.append("restored")
+            done.append(self._put(remote, now.real, old, wanted, now))
+        return True, ", ".join(sorted({word for word in done if word != _ALREADY})) or _ALREADY
 
-    def _refuse(self, path: str, old: FileState, new: FileState, now: FileState) -> None:
+    def _decide(self, path: str, old: FileState, new: FileState, start_state: FileState) -> FileState:
+        """What the file is to be. Raises: _ChangedSince, where that is for the user to say."""
+        if start_state.link not in (new.link, old.link):
+            raise _ChangedSince(f"{path} was made a link to {start_state.link} since", ())
+        wanted = _wanted(old, new, start_state)
+        if _content_same(start_state, new) or _content_same(start_state, old):
+            return wanted
+        if self.choice == "overwrite":
+            return old
+        if self.choice == "merge":
+            return self._merged(path, old, new, start_state, wanted)
         raise _ChangedSince(
             f"{path} was changed since, by somebody or by a newer plan",
-            file_versions(path, old.content, new.content, now.content),
+            file_versions(path, old.content, new.content, start_state.content),
         )
 
-    def _restore(
-        self,
-        remote: RemoteExecutor,
-        path: str,
-        old: FileState,
-        new: FileState,
-        now: FileState,
-        start_state: FileState | None = None,
-    ) -> str:
-        """Restores one file. ``start_state`` counts as its state now, if steps of this undo changed it meanwhile.
-
-        Raises: _ChangedSince; ConnectionLost; RequestRejected.
-        """
-        start_state = start_state or now
-        if now.trouble and not _content_same(now, old):
-            raise RequestRejected(f"{path}: {now.trouble}")
-        wanted = _wanted(old, new, start_state)
-        if not _content_same(start_state, new) and not _content_same(start_state, old):
-            if self.choice == "overwrite":
-                wanted = old
-            elif self.choice == "merge":
-                wanted = self._merged(path, old, new, start_state, wanted)
-            else:
-                self._refuse(path, old, new, start_state)
+    def _put(self, remote: RemoteExecutor, path: str, old: FileState, wanted: FileState, now: FileState) -> str:
+        """Writes or removes a file. Raises: ConnectionLost; RequestRejected."""
         if _content_same(now, wanted) and (not now.sha or _attributes(now) == _attributes(wanted)):
-            if not now.sha:
+            if not now.sha and old.missing:
                 remote.call("write", path=path, sha="", missing=old.missing, data=None)
-            return _ALREADY if now is start_state else ""
+            return _ALREADY
+        if now.trouble:
+            raise RequestRejected(f"{path}: {now.trouble}")
         fields = file_fields(wanted) if wanted.kind == "file" else {"data": None}
         remote.call("write", path=path, sha=now.sha, missing=old.missing, **fields)
         if not _content_same(wanted, old):

@@ -18,6 +18,8 @@ from doctor.facts.firewall.walk import WalkPosition
 from doctor.facts.ports import Listeners, ReservedPorts
 from doctor.job import LaunchConfig, limit_items
 
+UNCLEAR_RULE = "depends on a rule not evaluated here"
+"""Stands in the reason of a verdict that is unknown, before the rule that makes it so."""
 WILDCARDS = ("0.0.0.0", "::")
 
 
@@ -153,7 +155,7 @@ def _find_on_route(rules: FirewallRules, route: Route, ports: JobPorts, master: 
         doubt = _relevant_part(unclear_obstacle, route, ports, master)
         if doubt:
             raise Unreadable(
-                f"whether TCP ports {format_ranges(doubt.ports)} are open depends on a rule not evaluated here, from "
+                f"whether TCP ports {format_ranges(doubt.ports)} are open {UNCLEAR_RULE}, from "
                 f"outside: {shorten_rule(doubt.position.rule)} (chain {doubt.position.chain})"
             )
     _reject_bridge_rules(rules, route)

@@ -98,6 +98,8 @@ class JournalUndoer:
             ok, detail, versions = self.choice == "skip", str(error), error.versions
             detail = f"left as it is: {detail}" if ok else detail
         detail = redact(detail)
+        if ok:
+            host_undo.undone.add(step.number)
         recorded = self.journal.record_undo_end(step, 0 if ok else 1, detail)
         return UndoResult(step, ok, detail, lost, versions, recorded)
 
@@ -115,6 +117,7 @@ class _HostUndo:
         self._refused: dict[int, _ChangedSince] = {}
         """Those that therefore cannot be undone, and with them the steps that change these files."""
         self._prepared: set[bool] = set()
+        self.undone: set[int] = set()
 
     def prepare(self, remote: RemoteExecutor, root: bool) -> None:
         """Learns what interrupted steps left, and reads the kept files. Raises: ConnectionLost; RequestRejected."""
@@ -214,6 +217,9 @@ class _HostUndo:
         """Restores the files that other steps changed: by what they were before those were undone."""
         if step.number in self._refused:
             raise self._refused[step.number]
+        for other in self.undos:
+            if other.run and other.number not in self.undone and step.number in self._keepers(other).values():
+                return False, f"restored when “{other.description}” is undone, which changes it"
         current = peek_many(remote, step.file)
         done: list[str] = []
         for path, (old, new, start_state) in self._kept_versions(step).items():

@@ -127,6 +127,8 @@ class _HostUndo:
             if step.root == root and step.token:
                 state = remote.call("recall", token=step.token)["state"]
                 record_states(self.journal, step.number, state, self._keepers(step))
+                if state:
+                    remote.call("forget", token=step.token)
         self.after = self.journal.states_after()
         for step in self.undos:
             if step.root == root and step.kept is not None:

@@ -1,0 +1,1 @@
+"""Seeded attack campaigns: ``python -m tests.attack GROUP COUNT [--seed SEED]``."""

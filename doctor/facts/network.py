@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import ipaddress
-
 import msgspec
 
+from doctor.engine.addresses import plain_address
 from doctor.engine.fact import Fact, ProbeAnswer, Unreadable, ask
 
 MAX_ADDRESSES = 512
@@ -72,8 +71,13 @@ class HostAddresses(Fact, frozen=True):
         interfaces = msgspec.convert(answer.json(), list[InterfaceAddress])
         if not interfaces:
             raise Unreadable("the kernel lists no address, not even that of lo")
-        networks = [ipaddress.ip_interface(f"{interface.address}/{interface.prefix}") for interface in interfaces]
-        count = sum(not (network.is_link_local or network.is_loopback) for network in networks)
+        numbers = []
+        for interface in interfaces:
+            number = plain_address(interface.address)
+            if not 0 <= interface.prefix <= number.max_prefixlen:
+                raise Unreadable(f"{interface.address} has a prefix of {interface.prefix} bits")
+            numbers.append(number)
+        count = sum(not (number.is_link_local or number.is_loopback) for number in numbers)
         if count > MAX_ADDRESSES:
             raise Unreadable(f"it has {count} addresses; expected at most {MAX_ADDRESSES}")
         return cls(interfaces=tuple(interfaces))

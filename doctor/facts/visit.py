@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from doctor.engine.addresses import plain_address
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, Unreadable, not_reached, visit
 
 
@@ -14,11 +15,15 @@ class Reachability(Fact, frozen=True):
     """Empty, or a `doctor.transport.TransportErrorKind`."""
     text: str
     hint: str
+    address: str = ""
+    """By which SSH reached it; empty where that is not known."""
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> Reachability:
         host_visit = answer.visit
-        return cls(failure=host_visit.failure, text=host_visit.text, hint=host_visit.hint)
+        if host_visit.address:
+            plain_address(host_visit.address)
+        return cls(failure=host_visit.failure, text=host_visit.text, hint=host_visit.hint, address=host_visit.address)
 
 
 MAX_CLOCK_RATE = 1.001

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import base64
-import ipaddress
 import zlib
 from collections.abc import Iterator, Mapping
 
 import msgspec
 
+from doctor.engine.addresses import plain_address
 from doctor.engine.fact import Fact, Output, ProbeAnswer, Unreadable, ask, unusable_reason
 from doctor.facts.firewall.ipset import parse_ipsets
 from doctor.facts.firewall.iptables import parse_iptables_save
@@ -166,7 +166,7 @@ class FirewallRules(Fact, frozen=True):
         if not dump.local:
             raise Unreadable("the kernel lists no address of the host")
         for address in dump.local:
-            ipaddress.ip_address(address)
+            plain_address(address)
         unread: dict[str, str] = {}
         rule_tables = (*_nft_tables(dump, unread), *_legacy_tables(dump, unread))
         return cls(tables=rule_tables, local_addresses=tuple(dump.local), bridges=tuple(dump.bridges), unread=unread)

@@ -33,3 +33,19 @@ def test_an_unknown_group_is_refused(capsys):
     assert stop.value.code == 2
     printed = capsys.readouterr().err
     assert all(group in printed for group in GROUPS)
+
+
+@pytest.mark.timeout(180)
+def test_a_sample_of_signals(capsys):
+    from tests.attack import signals
+
+    assert signals.campaign(3, 7) == 0, capsys.readouterr().out
+
+
+@pytest.mark.full
+@pytest.mark.hosts
+@pytest.mark.timeout(300)
+def test_a_sample_of_jobs_with_a_faulty_node(capsys):
+    from tests.attack import transport
+
+    assert transport.campaign(4, 2) == 0, capsys.readouterr().out

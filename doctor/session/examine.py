@@ -65,6 +65,8 @@ class ExamineOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Hosts at once; 0 is as many as the limit on open files allows, up to 256."""
     launch: LaunchOptions = LaunchOptions()
     """Job settings of the command line; `examine` adds those of the environment."""
+    gates_job: bool = False
+    """The job starts from this process, in its environment and working folder."""
     smoke: SmokeOptions | None = None
     """Options of the smoke run that follows; None makes none."""
 
@@ -203,7 +205,7 @@ class _JobInput:
             inventory.fleet or inventory.hosts,
             _intent(self.launch, self.table),
             self.table,
-            job_folders(environ) if inventory.local or hosts_variable(environ) else (),
+            job_folders(environ) if options.gates_job or hosts_variable(environ) else (),
         )
 
     def run(

@@ -10,7 +10,7 @@ MIN_FREE_FILES, MIN_FREE_FILES_SHARE = 10_000, 0.01
 
 @check(severity=ERROR, area="memory")
 def disk_full(disks: DiskSpace) -> Iterator[Finding]:
-    """The file systems that a job writes to have free space.
+    """The file systems that a job writes to are writable and have free space.
 
     ## Why it matters
     Logs (`~/ascend/log`), compiled kernels, temporary files and checkpoints go to disk. When it is full the job ends
@@ -19,13 +19,17 @@ def disk_full(disks: DiskSpace) -> Iterator[Finding]:
     ## What to do
     Find what fills it on {host}: `du -xh -d1 {path} | sort -h | tail`, or for files `du -x --inodes -d1 {path}`. Old
     Ascend logs: `find ~/ascend/log -mtime +7 -delete`. Send new ones elsewhere: `export ASCEND_PROCESS_LOG_PATH=...`.
+    For a read-only one: `findmnt -T {path}`; an error of the disk (`dmesg | grep -i remount`) makes it so, too.
 
     ## Source
     The limits are ours: less than 1 GiB that is also less than 5 %, or fewer than 10000 files that are also less than 1
-    %. Checked are /, /tmp, /var/log, the home folder, the Ascend log folder and TMPDIR.
+    %. Checked are /, /tmp, /var/log, the home folder, the Ascend log folder and TMPDIR. Within a job, its own TMPDIR,
+    HOME and working folder are checked as well on every host, also for being writable.
     """
     for disk in disks.file_systems:
         if disk.read_only:
+            if disk.job_folder:
+                yield Finding("{path}: is on a read-only file system; expected a writable one", path=disk.job_folder)
             continue
         if disk.free < min(MIN_FREE_BYTES, MIN_FREE_SHARE * disk.size):
             expected = format_bytes(int(min(MIN_FREE_BYTES, MIN_FREE_SHARE * disk.size)))

@@ -38,3 +38,19 @@ def test_an_unknown_group_is_refused(capsys):
 
 def test_a_sample_of_mutated_inputs(capsys):
     assert hostile.campaign(6000, 3) == 0, capsys.readouterr().out
+
+
+@pytest.mark.timeout(180)
+def test_a_sample_of_signals(capsys):
+    from tests.attack import signals
+
+    assert signals.campaign(3, 7) == 0, capsys.readouterr().out
+
+
+@pytest.mark.full
+@pytest.mark.hosts
+@pytest.mark.timeout(300)
+def test_a_sample_of_jobs_with_a_faulty_node(capsys):
+    from tests.attack import transport
+
+    assert transport.campaign(4, 2) == 0, capsys.readouterr().out

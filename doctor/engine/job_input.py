@@ -43,6 +43,8 @@ class ProbeInputs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """Ports that the job will listen on."""
     rank_table: str = ""
     """Absolute path of the rank table."""
+    folders: tuple[str, ...] = ()
+    """Folders that the job writes to, as its environment has them: TMPDIR, HOME, the working folder."""
     job: str = ""
     """The Slurm job, and its restart count, that `doctor node` ran in."""
 

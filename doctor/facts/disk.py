@@ -8,31 +8,37 @@ from doctor.engine.fact import Fact, ProbeAnswer, Unreadable, ask
 
 
 def list_file_systems(arguments: dict) -> list:  # type: ignore[type-arg]
-    """Runs on the host: size and free room, in bytes and in files, of the file systems that a job writes to."""
+    """Runs on the host: size and free room, in bytes and in files, of the file systems that a job writes to.
+
+    ``folders`` are the job's own; a mount may be read-only where the same file system is not elsewhere.
+    """
     import os
 
     home = os.path.expanduser("~")
     logs = os.environ.get("ASCEND_PROCESS_LOG_PATH") or os.path.join(home, "ascend", "log")
-    file_systems, devices = [], set()
-    for path in ("/", "/tmp", "/var/log", home, logs, os.environ.get("TMPDIR") or "/tmp"):
+    own = [folder for folder in arguments.get("folders", ()) if os.path.isdir(folder)]
+    usual = ["/", "/tmp", "/var/log", home, logs, os.environ.get("TMPDIR") or "/tmp"]
+    by_mount: dict = {}  # type: ignore[type-arg]
+    for path in usual + [folder for folder in arguments.get("folders", ()) if folder not in own] + own:
+        job_folder = path if path in own else ""
         while not os.path.isdir(path) and path != "/":
             path = os.path.dirname(path) or "/"
-        device = os.stat(path).st_dev
-        if device in devices:
-            continue
-        devices.add(device)
         room = os.statvfs(path)
-        file_systems.append(
+        read_only = bool(room.f_flag & os.ST_RDONLY)
+        mount = by_mount.setdefault(
+            (os.stat(path).st_dev, read_only),
             {
                 "path": path,
                 "size": room.f_blocks * room.f_frsize,
                 "free": room.f_bavail * room.f_frsize,
                 "files": room.f_files,
                 "files_free": room.f_favail,
-                "read_only": bool(room.f_flag & os.ST_RDONLY),
-            }
+                "read_only": read_only,
+                "job_folder": "",
+            },
         )
-    return file_systems
+        mount["job_folder"] = mount["job_folder"] or job_folder
+    return list(by_mount.values())
 
 
 class FileSystem(msgspec.Struct, frozen=True):
@@ -47,10 +53,14 @@ class FileSystem(msgspec.Struct, frozen=True):
     """How many files it can hold; 0: no such limit."""
     files_free: int
     read_only: bool
+    job_folder: str = ""
+    """A folder on it that the job itself names: TMPDIR, HOME or its working folder."""
 
 
 class DiskSpace(Fact, frozen=True):
     """The file systems of /, /tmp, /var/log, the home folder and the Ascend logs, where the job runs.
+
+    And those of the job's own folders: TMPDIR, HOME and the working folder.
 
     Raw output, as JSON::
 

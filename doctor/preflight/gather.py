@@ -259,6 +259,7 @@ def _examine_options(options: PreflightOptions, gathered: Gathered, budget: Time
         timeout=min(60.0, seconds),
         budget=seconds,
         evaluation=EvaluationLimit(budget.evaluation_end),
+        gates_job=options.exit_code_policy.profile == "job",
         launch=options.job.launch,
         smoke=_smoke_options(options.job) if gathered.tier == "smoke" else None,
     )

@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,7 @@ from doctor.engine.gc_pause import gc_paused
 from doctor.engine.job_input import LaunchOptions, ProbeInputs, SavedRankTable
 from doctor.engine.record import SCHEMA, HostRecord, Run
 from doctor.engine.result import Report
+from doctor.environment.schedulers import hosts_variable
 from doctor.job import LaunchConfig, NotARankTable, RankTable, RankTableFile, read_rank_table
 from doctor.job.variables import relevant
 from doctor.session.evaluation_time import EvaluationLimit, evaluate_in_time
@@ -64,6 +66,8 @@ class ExamineOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Hosts at once; 0 is as many as the limit on open files allows, up to 256."""
     launch: LaunchOptions = LaunchOptions()
     """Job settings of the command line; `examine` adds those of the environment."""
+    gates_job: bool = False
+    """The job starts from this process, in its environment and working folder."""
     smoke: SmokeOptions | None = None
     """Options of the smoke run that follows; None makes none."""
 
@@ -207,7 +211,10 @@ class _JobInput:
         )
         self.table = _read_rank_table(LaunchConfig.from_options(self.launch).rank_table_path)
         self.probe_inputs = _probe_inputs(
-            inventory.fleet or inventory.hosts, _intent(self.launch, self.table), self.table
+            inventory.fleet or inventory.hosts,
+            _intent(self.launch, self.table),
+            self.table,
+            job_folders(environ) if options.gates_job or hosts_variable(environ) else (),
         )
 
     def run(
@@ -307,7 +314,17 @@ def _intent(launch: LaunchOptions, table: SavedRankTable, smoke: Mapping[str, An
     return intent
 
 
-def _probe_inputs(hosts: Sequence[str], intent: Intent, table: SavedRankTable) -> ProbeInputs:
+def job_folders(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """The folders that a job which starts here writes to."""
+    folders = [environ.get("TMPDIR", ""), environ.get("HOME", "")]
+    with suppress(OSError):
+        folders.append(str(Path.cwd()))
+    return tuple(dict.fromkeys(folder for folder in folders if os.path.isabs(folder)))
+
+
+def _probe_inputs(
+    hosts: Sequence[str], intent: Intent, table: SavedRankTable, folders: tuple[str, ...] = ()
+) -> ProbeInputs:
     """Inputs of the probes on the hosts."""
     launch = intent[LaunchConfig]
     assert isinstance(launch, LaunchConfig)
@@ -316,6 +333,7 @@ def _probe_inputs(hosts: Sequence[str], intent: Intent, table: SavedRankTable) -
         hosts=tuple(hosts),
         python=launch.python,
         master_addr=launch.master_addr,
+        folders=folders,
         ports=(
             launch.master_port,
             *(port for span in launch.hccl_ports for port in range(span.first, span.last + 1)),

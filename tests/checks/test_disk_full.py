@@ -24,6 +24,12 @@ def test_room_is_well(room: DiskSpace) -> None:
     assert said(judged("disk-full", {"a": [room]})) == []
 
 
+def test_a_folder_of_the_job_that_is_read_only() -> None:
+    home = DiskSpace(file_systems=(FileSystem("/", GIB, GIB, 0, 0, True, "/home/me"),))
+    outcome = judged("disk-full", {"a": [home]})
+    assert said(outcome) == [("a", "/home/me: is on a read-only file system; expected a writable one")]
+
+
 def test_no_room() -> None:
     outcome = judged("disk-full", {"a": [disk(1000 * GIB, 200 * MIB)]})
     assert said(outcome) == [("a", "/tmp: 200 MiB of 1000 GiB are free; expected at least 1 GiB")]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 
@@ -27,6 +29,12 @@ def test_a_folder_that_is_not_there_yet_stands_for_its_parent(monkeypatch: pytes
 def test_every_file_system_once() -> None:
     paths = [one["path"] for one in list_file_systems({})]
     assert len(paths) == len(set(paths))
+
+
+def test_the_jobs_own_folders_are_named_where_they_are_there(tmp_path: Path) -> None:
+    listed = list_file_systems({"folders": [str(tmp_path), "/no/such/folder"]})
+    assert [one["job_folder"] for one in listed if one["job_folder"]] == [str(tmp_path)]
+    assert len({(one["path"], one["read_only"]) for one in listed}) == len(listed)
 
 
 @pytest.mark.parametrize("seen", [[], [{**ONE, "free": 101}], [{**ONE, "free": -1}]])

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 ENVIRONMENTS = ("job", "clean")
 BACKENDS = ("auto", "gloo", "nccl", "hccl")
+MAX_SOAK = 86400
+"""Seconds."""
 _UNITS = {"": 0, "K": 10, "M": 20, "G": 30}
 
 
@@ -49,6 +51,9 @@ class TrainingOptions(NamedTuple):
     seed: Annotated[int, typer.Option(metavar="N", min=0, max=2**31 - 1, help="Random seed of data and model.")] = 1
     max_bytes: Annotated[str, typer.Option(metavar="SIZE", help="Largest collective, for example 64K or 4M.")] = "1M"
     interface: Annotated[str, typer.Option(metavar="NAME", help="Network interface of the ranks.")] = ""
+    soak: Annotated[
+        str, typer.Option("--for", metavar="TIME", help="Repeat collectives for this long, for example 90s or 10m.")
+    ] = ""
     env: Annotated[str, typer.Option(metavar="job|clean", help="Variables of the job in force, or none.")] = "job"
     budget: Annotated[float, typer.Option(metavar="SECONDS", min=1, help="Time limit of all stages, in seconds.")] = (
         120.0
@@ -186,9 +191,19 @@ def parse_smoke_options(training: TrainingOptions, job: JobOptions) -> SmokeOpti
         budget=training.budget,
         python=job.python,
         interface=training.interface,
+        soak=_seconds(training.soak),
         environment=training.env,  # type: ignore[arg-type]
         variables=communication(os.environ) if training.env == "job" else {},
     )
+
+
+def _seconds(text: str) -> float:
+    """``10m`` in seconds; 0 for the empty string. Raises: CommandError."""
+    match = re.fullmatch(r"(\d{1,6})([smh]?)", text.strip(), re.ASCII)
+    seconds = int(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]] if match else 0
+    if text and not 1 <= seconds <= MAX_SOAK:
+        raise UsageError(f"--for {text!r}: expected a time from 1s to 24h, for example 90s or 10m")
+    return float(seconds)
 
 
 def _bytes(text: str) -> int:

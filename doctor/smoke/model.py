@@ -73,6 +73,8 @@ class SmokePlan(msgspec.Struct, frozen=True, omit_defaults=True):
     """Seconds for all stages together."""
     python: str = ""
     """The job's interpreter; empty: the host's own rule."""
+    soak: float = 0.0
+    """Seconds of the soak stage, beyond the budget."""
     interface: str = ""
     """GLOO_SOCKET_IFNAME and its like; empty: as ``environment`` says."""
     environment: Literal["job", "clean"] = "job"

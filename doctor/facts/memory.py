@@ -106,29 +106,30 @@ def list_idle_segments(arguments: dict) -> dict:  # type: ignore[type-arg]
         return {"release": os.uname().release}
     signal.signal(signal.SIGIO, signal.SIG_IGN)
     files, untold = [], 0
-    for folder, _, names in os.walk("/dev/shm"):
-        for name in names:
-            path = os.path.join(folder, name)
-            try:
-                info = os.lstat(path)
-            except OSError:
-                continue
-            age = time.time() - info.st_mtime
-            if not stat.S_ISREG(info.st_mode) or age < 600:
-                continue
-            try:
-                fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
-            except OSError as error:
-                untold += error.errno != errno.ENOENT
-                continue
-            try:
-                fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_WRLCK)
-                fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
-                files.append({"path": path, "bytes": info.st_blocks * 512, "age": int(age)})
-            except OSError as error:
-                untold += error.errno != errno.EAGAIN
-            finally:
-                os.close(fd)
+    # shm_open makes objects in /dev/shm itself. A folder there is its owner's, who may turn it into a link at any time.
+    shm = os.open("/dev/shm", os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    for name in os.listdir(shm):
+        try:
+            info = os.stat(name, dir_fd=shm, follow_symlinks=False)
+        except OSError:
+            continue
+        age = time.time() - info.st_mtime
+        if not stat.S_ISREG(info.st_mode) or age < 600:
+            continue
+        try:
+            fd = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW, dir_fd=shm)
+        except OSError as error:
+            untold += error.errno != errno.ENOENT
+            continue
+        try:
+            fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+            fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+            files.append({"path": "/dev/shm/" + name, "bytes": info.st_blocks * 512, "age": int(age)})
+        except OSError as error:
+            untold += error.errno != errno.EAGAIN
+        finally:
+            os.close(fd)
+    os.close(shm)
     table = ""
     if os.path.exists("/proc/sysvipc/shm"):
         with open("/proc/sysvipc/shm") as file:

@@ -36,7 +36,7 @@ def run_of(
         **more,
     }
     began = datetime.fromisoformat(str(fields["started"]).replace("Z", "+00:00")).timestamp()
-    times = {"sent": began, "began": began, "ended": began + 0.5, "received": began + 0.5}
+    times: dict[str, Any] = {"sent": began, "began": began, "ended": began + 0.5, "received": began + 0.5}
     visit = Visit(**times, python="3.11.2", uid=0, name=own or name, local=True)
     return Run(SCHEMA, hosts={name: HostRecord(visit, outputs)}, **fields)
 

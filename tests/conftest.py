@@ -11,11 +11,15 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import hypothesis
 import pytest
 
 from tests.file_times import FileTimes
 from tests.hosts.fleet import Fleet, Overrides, merge, sweep, unavailable
 from tests.hosts.npu import Family, npu_fleet
+
+hypothesis.settings.register_profile("doctor", deadline=None)  # a loaded machine is no fault of the code
+hypothesis.settings.load_profile("doctor")
 
 FLEETS = pytest.StashKey[list[Fleet]]()
 

@@ -32,7 +32,9 @@ from tests.smoke.simulation import Simulation, faulty, fleet
 pytest.importorskip("torch", reason="torch is not installed: no worker's data can be made")
 
 FULL = pytest.mark.full
-WORLDS = pytest.mark.parametrize("world", [8, pytest.param(64, marks=FULL), 256, pytest.param(1024, marks=FULL), pytest.param(4096, marks=FULL)])
+WORLDS = pytest.mark.parametrize(
+    "world", [8, pytest.param(64, marks=FULL), 256, pytest.param(1024, marks=FULL), pytest.param(4096, marks=FULL)]
+)
 
 
 @cache

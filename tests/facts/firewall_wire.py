@@ -136,7 +136,9 @@ def empty(listeners: list[socket.socket]) -> None:
 
 def connect(listeners: list[socket.socket], wishes: list[Wish], patience: float) -> list[tuple[str, str, int, bool]]:
     """Both halves of each handshake, and the way of a byte, are the kernel's work alone: no program need be quick."""
-    made = dict.fromkeys(wishes, False)
+    made: dict[Wish, bool] = {}
+    for source, target, port in wishes:  # lists, out of JSON
+        made[source, target, port] = False
     waiting, connected = {}, {}
     poll = select.poll()
     for wish in made:

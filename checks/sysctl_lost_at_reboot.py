@@ -47,11 +47,18 @@ def sysctl_lost_at_reboot(live: LiveSettings, files: SysctlFiles) -> Iterator[Fi
             key=key,
             live=value,
             boot=f"{line.path} sets {line.value or 'nothing'} at boot" if line else nobody,
-            remedy=kept if keeps or line is None else f"sysctl -w {shlex.quote(f'{key}={line.value}')}",
+            remedy=kept if keeps or line is None else _restore_command(key, line.value),
             keep="yes" if keeps else "no",
             observed=value or "none",
             expected=(line.value or "none") if line else "a file that sets it",
         )
+
+
+def _restore_command(key: str, boot: str) -> str:
+    """Sets the value of the files; of reserved ports those that are reserved now stay."""
+    if key == RESERVED_PORTS:
+        return f'sysctl -w {key}="$(sysctl -n {key}),"{shlex.quote(boot)}'
+    return f"sysctl -w {shlex.quote(f'{key}={boot}')}"
 
 
 def _is_lowered(key: str, live: str, boot: str) -> bool:

@@ -62,7 +62,8 @@ def test_a_worse_value_of_now_is_not_kept() -> None:
     for key, live, boot in ((SOMAXCONN, "128", "65535"), (SYN, "64", "4096"), (PORTS, "8080", "8080,60000-60031")):
         outcome = judged("sysctl-lost-at-reboot", host({key: live}, (key, boot)))
         assert advice("sysctl-lost-at-reboot", outcome).count("echo") == 0
-        assert f"sysctl -w {key}={boot}" in advice("sysctl-lost-at-reboot", outcome)
+        command = advice("sysctl-lost-at-reboot", outcome)
+        assert f"sysctl -w {key}=" in command and command.count(boot) == 1
         assert [finding.values["keep"] for finding in outcome.findings] == ["no"]
     outcome = judged("sysctl-lost-at-reboot", host({SOMAXCONN: "65535"}, (SOMAXCONN, "128; reboot")))
     assert [finding.values["keep"] for finding in outcome.findings] == ["yes"]

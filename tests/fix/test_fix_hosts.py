@@ -152,7 +152,7 @@ class Site:
         return int(self.fleet.enter(host, "sysctl -n net.core.somaxconn").stdout)
 
     def until(self, host: str, path: str) -> None:
-        self.fleet.enter(host, f"until [ -e {path} ]; do sleep 0.05; done", timeout=30)
+        self.fleet.enter(host, f"until [ -e {path} ]; do sleep 0.05; done", timeout=100)
 
 
 @pytest.fixture(scope="module")
@@ -356,7 +356,7 @@ def test_a_host_lost_midway_is_known_to_be_half_done(site: Site) -> None:
     process = site.start("slow", "-w", host, "--apply", "--yes")
     site.until(host, "/run/begun")
     site.fleet.enter(host, "for p in $(pgrep -f '[s]shd:.*@notty'); do kill -9 $p; done")
-    out, _ = process.communicate(timeout=60)
+    out, _ = process.communicate(timeout=100)
     assert process.returncode == 10
     assert f"applied  {host}: Set it\n" in out
     assert "connection lost during “Wait”, which may or may not be complete" in out
@@ -372,7 +372,7 @@ def test_an_interrupt_lets_the_step_end_and_says_what_stands(site: Site) -> None
     site.until(host, "/run/begun")
     process.send_signal(signal.SIGINT)
     site.fleet.enter(host, "echo go >/run/gate")
-    out, _ = process.communicate(timeout=60)
+    out, _ = process.communicate(timeout=100)
     assert process.returncode == 130, out
     assert f"applied  {host}: Wait" in out
     assert "interrupted before the next step" in out
@@ -394,6 +394,6 @@ def test_a_step_that_a_dead_controller_began_is_waited_for(site: Site) -> None:
     time.sleep(0.5)
     assert undo.poll() is None
     site.fleet.enter(host, "echo go >/run/gate")
-    out, _ = undo.communicate(timeout=60)
+    out, _ = undo.communicate(timeout=100)
     assert undo.returncode == 0, out
     assert site.queue(host) == 128

@@ -114,6 +114,8 @@ class OpenSsh:
         patience = self._options.connect_timeout or settings.connect_timeout or CONNECT_TIMEOUT
         settings = config.with_connect_timeout(settings, patience)
         log = self._folder / f"{next(self._number)}.log"
+        if settings.name == self._options.addresses.get(target.name):
+            extra += (f"HostName={settings.name}",)
         argv = [self._ssh, "-E", str(log), *self._argv(settings, *extra), *_target_argv(target, self._options)]
         return settings, log, [*argv, "--", target.name, command]
 

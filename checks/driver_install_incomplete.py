@@ -1,7 +1,7 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, Skip, check
-from doctor.facts.npu import NpuTable
+from doctor.facts.npu_table import NpuTable
 from doctor.facts.versions import NpuVersions
 
 

@@ -1,15 +1,26 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, Skip, check
+from doctor.facts.agreed_addresses import agreed_addresses
 from doctor.facts.firewall import FirewallRules
-from doctor.facts.firewall.job import find_blocks, format_ranges, job_ports
-from doctor.facts.firewall.remedy import allow_command, boot_files, boot_lines, persistence_note, undo_command
+from doctor.facts.firewall.job import agreed_blocks, find_blocks, format_ranges, job_ports
+from doctor.facts.firewall.remedy import (
+    allow_command,
+    boot_files,
+    boot_lines,
+    fix_values,
+    persistence_note,
+    undo_command,
+)
 from doctor.facts.firewall.routes import find_master, find_routes
 from doctor.facts.names import HostNames
 from doctor.facts.network import HostAddresses
 from doctor.facts.npu import NpuInventory
 from doctor.facts.ports import Listeners, ReservedPorts
+from doctor.facts.visit import Reachability
 from doctor.job import LaunchConfig
+
+NOT_AGREED = ": no address of its peers is confirmed by SSH, by another host or by its network"
 
 
 @check(severity=ERROR, area="firewall")
@@ -18,6 +29,8 @@ def firewall_blocks_job(
     host_addresses: HostAddresses,
     addresses: PerHost[HostAddresses],
     names: HostNames,
+    fleet_names: PerHost[HostNames],
+    fleet: PerHost[Reachability],
     reserved: ReservedPorts,
     listeners: Listeners,
     npus: NpuInventory | None,
@@ -47,7 +60,11 @@ def firewall_blocks_job(
         raise Skip("only one host: nothing crosses the network")
     master = find_master(launch.master_addr, names, host_addresses, addresses)
     ports = job_ports(launch, reserved, listeners, npus is not None)
-    for block in find_blocks(rules, find_routes(host_addresses, addresses, master), ports, master.host):
+    blocks = find_blocks(rules, find_routes(host_addresses, addresses, master), ports, master.host)
+    agreed = agreed_addresses(fleet_names, addresses, fleet) if blocks else set()
+    for block in blocks:
+        remedy = next(iter(agreed_blocks([block], agreed)), None)
+        values = fix_values(remedy) if remedy else {}
         yield Finding(
             "{manager} blocks {what} TCP ports {ports} {way} {peers}",
             manager=block.manager,
@@ -56,13 +73,23 @@ def firewall_blocks_job(
             way="of" if block.outgoing else "from",
             peers=block.peers,
             rules=block.rules,
-            fix=allow_command(block),
-            unfix=undo_command(block),
+            fix=allow_command(remedy) if remedy else NOT_AGREED,
+            unfix=undo_command(remedy) if remedy else NOT_AGREED,
             keep=persistence_note(block),
             table=block.positions[0].table.name,
             nft_table=f"{block.positions[0].table.family} {block.positions[0].table.name}",
             boot_files=boot_files(block),
-            boot_lines=boot_lines(block),
+            boot_lines=boot_lines(remedy) if remedy else [],
+            method=values.get("method", []),
+            sources=values.get("sources", []),
+            nft_chain=values.get("nft_chain", []),
+            nft_rule=values.get("nft_rule", []),
+            nft_tag=values.get("nft_tag", []),
+            iptables_tool=values.get("iptables_tool", []),
+            iptables_rules=values.get("iptables_rules", []),
+            ufw_ports=values.get("ufw_ports", []),
+            device=values.get("device", []),
+            rich_rules=values.get("rich_rules", []),
             observed=block.rules[0],
             expected="accepted",
         )

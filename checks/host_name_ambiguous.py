@@ -2,11 +2,16 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, PerHost, Skip, check
+from doctor.facts.agreed_addresses import hosts_file_lines
 from doctor.facts.names import HostNames
+from doctor.facts.network import HostAddresses
+from doctor.facts.visit import Reachability
 
 
 @check(severity=WARNING, area="connectivity")
-def host_name_ambiguous(names: PerHost[HostNames]) -> Iterator[Finding]:
+def host_name_ambiguous(
+    names: PerHost[HostNames], addresses: PerHost[HostAddresses] | None, fleet: PerHost[Reachability]
+) -> Iterator[Finding]:
     """Every host name resolves to the same host everywhere.
 
     ## Why it matters
@@ -24,11 +29,14 @@ def host_name_ambiguous(names: PerHost[HostNames]) -> Iterator[Finding]:
     if len(names) < 2:
         raise Skip("only one host: nothing to compare")
     meanings: dict[str, dict[str, frozenset[str]]] = defaultdict(dict)
+    address_sets: dict[tuple[str, ...], frozenset[str]] = {}
     for host, host_names in names.items():
         for name, meaning in host_names.names.items():
-            addresses = meaning.non_loopback
-            if addresses:
-                meanings[name][host] = frozenset(addresses)
+            resolved = meaning.non_loopback
+            if resolved:
+                meanings[name][host] = address_sets.get(resolved) or address_sets.setdefault(
+                    resolved, frozenset(resolved)
+                )
     for name, by_host in sorted(meanings.items()):
         count = Counter(by_host.values())
         most = max(count.values())
@@ -44,4 +52,5 @@ def host_name_ambiguous(names: PerHost[HostNames]) -> Iterator[Finding]:
                 addresses=list(host_answer),
                 observed=", ".join(host_answer),
                 expected=expected,
+                lines=hosts_file_lines([name], names, addresses or {}, fleet),
             )

@@ -1,13 +1,18 @@
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, PerHost, Skip, check
-from doctor.facts.names import HostNames, hosts_file_lines
+from doctor.facts.agreed_addresses import hosts_file_lines
+from doctor.facts.names import HostNames
+from doctor.facts.network import HostAddresses
 from doctor.facts.visit import Reachability
 
 
 @check(severity=WARNING, area="connectivity")
 def host_name_is_loopback(
-    names: HostNames, others: PerHost[HostNames], fleet: PerHost[Reachability]
+    names: HostNames,
+    others: PerHost[HostNames],
+    addresses: PerHost[HostAddresses] | None,
+    fleet: PerHost[Reachability],
 ) -> Iterator[Finding]:
     r"""Every host's own name resolves to an address that the other hosts can reach.
 
@@ -37,5 +42,5 @@ def host_name_is_loopback(
             address=address,
             observed=f"{names.own} is {', '.join(meaning.addresses)}",
             expected="an address that other hosts reach",
-            lines=hosts_file_lines([names.own], others),
+            lines=hosts_file_lines([names.own], others, addresses or {}, fleet),
         )

@@ -1,12 +1,17 @@
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, PerHost, Skip, check
-from doctor.facts.names import HostNames, hosts_file_lines
+from doctor.facts.agreed_addresses import hosts_file_lines
+from doctor.facts.names import HostNames
+from doctor.facts.network import HostAddresses
+from doctor.facts.visit import Reachability
 from doctor.job import limit_items
 
 
 @check(severity=WARNING, area="connectivity")
-def host_name_unresolved(names: PerHost[HostNames]) -> Iterator[Finding]:
+def host_name_unresolved(
+    names: PerHost[HostNames], addresses: PerHost[HostAddresses] | None, fleet: PerHost[Reachability]
+) -> Iterator[Finding]:
     """Every host can resolve the name of every host of the fleet.
 
     ## Why it matters
@@ -46,5 +51,5 @@ def host_name_unresolved(names: PerHost[HostNames]) -> Iterator[Finding]:
                 reason=lost[min(lost)].error,
                 observed=f"{len(lost)} of {len(host_names.names)} names without an address",
                 expected="an address for every name",
-                lines=hosts_file_lines(lost, names),
+                lines=hosts_file_lines(lost, names, addresses or {}, fleet),
             )

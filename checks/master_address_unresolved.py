@@ -1,12 +1,21 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, Skip, check
-from doctor.facts.names import HostNames, hosts_file_lines, is_address
+from doctor.facts.agreed_addresses import hosts_file_lines
+from doctor.facts.names import HostNames, is_address
+from doctor.facts.network import HostAddresses
+from doctor.facts.visit import Reachability
 from doctor.job import LaunchConfig
 
 
 @check(severity=ERROR, area="connectivity")
-def master_address_unresolved(names: HostNames, fleet: PerHost[HostNames], launch: LaunchConfig) -> Iterator[Finding]:
+def master_address_unresolved(
+    names: HostNames,
+    others: PerHost[HostNames],
+    addresses: PerHost[HostAddresses] | None,
+    fleet: PerHost[Reachability],
+    launch: LaunchConfig,
+) -> Iterator[Finding]:
     """Every host can resolve MASTER_ADDR.
 
     ## Why it matters
@@ -35,5 +44,5 @@ def master_address_unresolved(names: HostNames, fleet: PerHost[HostNames], launc
             reason=meaning.error,
             observed=meaning.error,
             expected="an address",
-            lines=hosts_file_lines([launch.master_addr], fleet),
+            lines=hosts_file_lines([launch.master_addr], others, addresses or {}, fleet),
         )

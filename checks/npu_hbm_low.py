@@ -1,7 +1,7 @@
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, check
-from doctor.facts.npu import NpuTable
+from doctor.facts.npu_table import NpuTable
 
 RATED = {
     "910A": 32768,

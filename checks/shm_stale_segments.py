@@ -1,3 +1,4 @@
+import shlex
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, check
@@ -27,7 +28,7 @@ def shm_stale_segments(segments: IdleSegments) -> Iterator[Finding]:
         names = [
             segment.path if segment.path.startswith("/") else f"segment {segment.path}" for segment in stale_segments
         ]
-        remove = [f"`rm {segment.path}`" for segment in segments.files] + [
+        remove = [f"`rm -- {shlex.quote(segment.path)}`" for segment in segments.files] + [
             f"`ipcrm -m {segment.path}`" for segment in segments.sysv
         ]
         yield Finding(

@@ -19,7 +19,9 @@ def smoke_budget_spent(run: SmokeRun, started: PerHost[SmokeStart] | None) -> It
     it first.
 
     ## Source
-    The clock of the controller, from the first connection on.
+    The clock of the controller, from the first connection on. Ranks that a CPU quota of their control group held back
+    in most of its periods (`cpu.stat`) are named; else those that are behind the others, or nobody where all are. This
+    verdict can be wrong about ranks whose quota is set outside of what their host shows them (a container).
     """
     yield from failure_findings(
         run,

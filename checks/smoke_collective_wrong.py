@@ -4,7 +4,7 @@ from doctor import ERROR, Finding, PerHost, check
 from doctor.facts.smoke import SmokeCollectives
 from doctor.smoke.model import SmokeRun
 from doctor.smoke.numerics.buffers import describe_damage
-from doctor.smoke.numerics.collective_values import blame_ranks
+from doctor.smoke.numerics.collective_values import blame_ranks, soak_note
 from doctor.smoke.results.trouble_findings import describe_ranks
 
 
@@ -27,7 +27,10 @@ def smoke_collective_wrong(run: SmokeRun, collectives: PerHost[SmokeCollectives]
     ## Source
     Each rank puts in small numbers of its own (a formula of rank and place), so that every result is known in advance,
     exactly, in every dtype. The fewest ranks that explain all wrong values are named: the rank whose segment is wrong,
-    the root, the one that alone has another sum.
+    the root, the one that alone has another sum. One wrong element in a whole run proves only that it changed on the
+    rank that has it or on its way there, so that all members are named: `doctor smoke --for 10m` repeats collectives
+    on fresh data, counts, and names the rank that is wrong more than once. This verdict can be wrong where what a
+    rank sends is always changed on its way to the same other rank: that one is named.
     """
     wrong = [event for fact in collectives.values() for event in fact.wrong]
     for blame in blame_ranks(wrong, run.groups, run.plan.world):
@@ -37,7 +40,7 @@ def smoke_collective_wrong(run: SmokeRun, collectives: PerHost[SmokeCollectives]
         kind = describe_damage(first, members)
         yield Finding(
             "{blame} {who}: {op} ({numel} x {dtype}, group {group}) returned {observed} at element {index} "
-            "on rank {seen}, expected {expected}{looks}; wrong elements in total: {wrong}, in {ops}",
+            "on rank {seen}, expected {expected}{looks}; wrong elements in total: {wrong}, in {ops}{soaked}",
             hosts=run.hosts(blame.ranks),
             blame="the fault lies with" if len(blame.ranks) == 1 else "the fault lies with one of",
             who=describe_ranks(run, blame.ranks),
@@ -52,5 +55,6 @@ def smoke_collective_wrong(run: SmokeRun, collectives: PerHost[SmokeCollectives]
             expected=first.expected,
             looks=f" ({kind})" if kind else "",
             wrong=sum(event.wrong for event in blame.events),
+            soaked=soak_note(collectives.values(), blame.ranks),
             ops=ops,
         )

@@ -3,6 +3,7 @@ from collections.abc import Iterator
 from doctor import WARNING, Finding, PerHost, check
 from doctor.facts.smoke import SmokePairs
 from doctor.smoke.model import SmokeRun
+from doctor.smoke.results.trouble_findings import pressure_note
 from doctor.smoke.speed.rank_speeds import compare_links, describe_end, duration, megabytes
 
 
@@ -34,8 +35,9 @@ def smoke_link_slow(run: SmokeRun, pairs: PerHost[SmokePairs]) -> Iterator[Findi
         first_rank, other = link.ends
         yield Finding(
             "{first} and {second} take {ratio} times as long as most pairs to exchange {size}: {seconds} against "
-            "{norm}; both are fast with most others, so the path between them is slow",
+            "{norm}; both are fast with most others, so the path between them is slow{pressure}",
             hosts=run.hosts(link.ends),
+            pressure=pressure_note(run, run.hosts(link.ends)),
             first=describe_end(run, first_rank),
             second=describe_end(run, other),
             one=run.plan.host_of(first_rank),

@@ -21,7 +21,8 @@ def smoke_loader_failed(run: SmokeRun, loaders: PerHost[SmokeLoader]) -> Iterato
     Check `df -h /dev/shm` on {host}, and what fills it (`ls -lS /dev/shm`; `torch_*` files of processes that have
     ended may be removed). Make it larger: `mount -o remount,size=64G /dev/shm` on a host, `docker run --shm-size=64g`
     or `--ipc=host`, an emptyDir of medium Memory in Kubernetes. If a worker was killed, check `dmesg -T` for lack of
-    memory.
+    memory. Too many open files: raise `ulimit -n` for the job (LimitNOFILE= of its service). Resource temporarily
+    unavailable: raise `ulimit -u`, or pids.max of its control group (`docker run --pids-limit`).
 
     ## Source
     Each rank of the smoke run reads a few megabytes through torch's DataLoader with two workers. torch keeps the

@@ -1,13 +1,17 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, check
-from doctor.facts.smoke import SmokeTraining
+from doctor.engine.fact import Unreadable
+from doctor.facts.smoke import SmokeStart, SmokeTraining
 from doctor.smoke.model import SmokeRun
 from doctor.smoke.numerics.analyze import findings
+from doctor.smoke.results.environments import lacking_numpy
 
 
 @check(severity=ERROR, area="smoke")
-def smoke_mask_differs(run: SmokeRun, training: PerHost[SmokeTraining]) -> Iterator[Finding]:
+def smoke_mask_differs(
+    run: SmokeRun, training: PerHost[SmokeTraining], started: PerHost[SmokeStart] | None
+) -> Iterator[Finding]:
     """Ranks that hold one model together draw the same masks and the same dropout.
 
     ## Why it matters
@@ -18,12 +22,17 @@ def smoke_mask_differs(run: SmokeRun, training: PerHost[SmokeTraining]) -> Itera
     ## What to do
     Seed every generator that the data or dropout use (`random`, `numpy.random`, `torch`, the device's, and those of the
     loader's workers) by the data-parallel index, not by the rank; or draw the mask on one rank and broadcast it.
-    Check first: {generators}. Where a library is missing or of another version on one host, its draws differ too:
-    compare `python -c "import numpy; print(numpy.__version__)"` on {host} with the others.
+    Check first: {generators}. Where a library has another version on one host, its draws may differ too; see
+    smoke-version-differs.
 
     ## Source
     In the smoke run each generator is seeded anew for every block of rows, so ranks that read the same block must draw
     the same numbers, bit for bit; every rank reports the digests of its draws and of its masks. The rank whose digests
     differ from most of its model's, or from the reference run's, is named.
     """
+    hosts = lacking_numpy(started or {})
+    if hosts:
+        raise Unreadable(
+            "masks are drawn with NumPy where it is there, and without it elsewhere", "smoke-numpy-missing"
+        )
     yield from findings("smoke-mask-differs", run, training)

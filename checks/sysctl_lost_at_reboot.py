@@ -1,7 +1,16 @@
+import shlex
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, check
-from doctor.facts.kernel import MAIN_FILE, RESERVED_PORTS, LiveSettings, SysctlFiles, may_be_default
+from doctor.facts.kernel import (
+    MAIN_FILE,
+    RESERVED_PORTS,
+    SOMAXCONN,
+    SYN_BACKLOG,
+    LiveSettings,
+    SysctlFiles,
+    may_be_default,
+)
 from doctor.facts.ports import parse_ports
 
 
@@ -14,9 +23,8 @@ def sysctl_lost_at_reboot(live: LiveSettings, files: SysctlFiles) -> Iterator[Fi
     fails on that host alone.
 
     ## What to do
-    To keep the current value on {host}: `echo "{key} = {live}" >> /etc/sysctl.d/99-zz-cluster.conf`. To return to that
-    of the files: `sysctl --system`. Where something else sets it at each start (tuned, the kubelet, a container's
-    runtime), nothing needs to be done.
+    On {host}: `{remedy}`. Where something else sets it at each start (tuned, the kubelet, a container's runtime),
+    nothing needs to be done. A queue that is shorter now than the files have it is not kept, but set to their value.
 
     ## Source
     sysctl.conf(5), sysctl.d(5), `sysctl --system`: files are applied by the order of their names, a file hides those of
@@ -31,15 +39,35 @@ def sysctl_lost_at_reboot(live: LiveSettings, files: SysctlFiles) -> Iterator[Fi
         if line is not None and _same_value(key, value, line.value):
             continue
         unheeded = any(other.key == key for other in files.ignored)
+        keeps = line is None or not _is_lowered(key, value, line.value)
+        kept = f"echo {shlex.quote(f'{key} = {value}')} >> /etc/sysctl.d/99-zz-cluster.conf"
         nobody = f"only {MAIN_FILE} sets it, which systemd does not read" if unheeded else "no file sets it"
         yield Finding(
             "{key} is {live} now, but {boot}",
             key=key,
             live=value,
             boot=f"{line.path} sets {line.value or 'nothing'} at boot" if line else nobody,
+            remedy=kept if keeps or line is None else f"sysctl -w {shlex.quote(f'{key}={line.value}')}",
+            keep="yes" if keeps else "no",
             observed=value or "none",
             expected=(line.value or "none") if line else "a file that sets it",
         )
+
+
+def _is_lowered(key: str, live: str, boot: str) -> bool:
+    """The value of now is worse for a job than that of the files: a shorter queue, fewer reserved ports."""
+    if key in (SOMAXCONN, SYN_BACKLOG):
+        return live.isdecimal() and boot.isdecimal() and int(live) < int(boot)
+    if key == RESERVED_PORTS:
+        try:
+            reserved = parse_ports(live)
+            return any(
+                not any(span.first <= needed.first and needed.last <= span.last for span in reserved)
+                for needed in parse_ports(boot)
+            )
+        except ValueError:
+            return False
+    return False
 
 
 def _same_value(key: str, live: str, boot: str) -> bool:

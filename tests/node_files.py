@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,6 @@ def run_of(
     """The run of one host; ``addresses`` are its own, ``said`` is more that it said, by fact."""
     interfaces = json.dumps([["lo", "127.0.0.1", 8], *(["eth0", address, 24] for address in addresses)])
     outputs = {"HostAddresses": {"": Output(out=interfaces)}, **(said or {})}
-    visit = Visit(began=1.0, ended=2.0, sent=1.0, received=2.0, python="3.11.2", uid=0, name=own or name, local=True)
     fields = {
         "source": "this host alone",
         "started": STARTED,
@@ -35,6 +35,9 @@ def run_of(
         "version": __version__,
         **more,
     }
+    began = datetime.fromisoformat(str(fields["started"]).replace("Z", "+00:00")).timestamp()
+    times: dict[str, Any] = {"sent": began, "began": began, "ended": began + 0.5, "received": began + 0.5}
+    visit = Visit(**times, python="3.11.2", uid=0, name=own or name, local=True)
     return Run(SCHEMA, hosts={name: HostRecord(visit, outputs)}, **fields)
 
 

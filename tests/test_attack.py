@@ -6,6 +6,7 @@ import types
 
 import pytest
 
+from tests.attack import hostile
 from tests.attack.__main__ import GROUPS, main
 
 
@@ -33,6 +34,10 @@ def test_an_unknown_group_is_refused(capsys):
     assert stop.value.code == 2
     printed = capsys.readouterr().err
     assert all(group in printed for group in GROUPS)
+
+
+def test_a_sample_of_mutated_inputs(capsys):
+    assert hostile.campaign(6000, 3) == 0, capsys.readouterr().out
 
 
 @pytest.mark.timeout(180)

@@ -28,12 +28,12 @@ treats = ["our-rule", "listen-queue-short"]
 who = "host admin"
 risk = "none"
 root = false
-persistent = false
 
 [[step]]
 say = "Switch the lamp of {host} on"
-run = "lamp --on {host}"
-undo = "lamp --off {host}"
+before = "lamp --state"
+run = 'lamp --on "$host"'
+undo = 'lamp --off "$host"'
 """
 
 
@@ -63,7 +63,7 @@ def test_a_check_is_shown_with_what_mends_it(site: Path, said: Any) -> None:
         page = said("explain", check, "--playbooks", str(site / "playbooks"))
         assert page.startswith(check + "\n")
         assert "\n  switch-lamps-on: Lamps on\n" in page
-        assert "lamp --on node001" in page
+        assert 'lamp --on "$host"' in page
     assert "Fixes (" not in said("explain", "syn-queue-short", "--playbooks", str(site / "playbooks"))
 
 

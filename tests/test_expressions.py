@@ -30,6 +30,7 @@ OWN_TEXT = {
     "doctor/cli/search.py": "our own checks",
     "doctor/engine/check.py": "our own checks",
     "doctor/report/explain/examples.py": "our own pages",
+    "doctor/remedy/template.py": "playbooks, which run commands as root anyway",
     "doctor/remedy/validate.py": "playbooks, which run commands as root anyway",
     "doctor/report/explain/topics.py": "our own pages",
     "doctor/smoke/run/programs.py": "our own programs",

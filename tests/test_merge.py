@@ -27,7 +27,7 @@ from doctor.collect.protocol import unique_facts
 from doctor.engine.catalog import load_checks
 from doctor.engine.fact import Output
 from doctor.engine.job_input import LaunchOptions, ProbeInputs, SavedRankTable
-from doctor.engine.record import Run
+from doctor.engine.record import HostRecord, Run
 from doctor.engine.result import Outcome, Report, Status
 from doctor.environment.inventory import Inventory
 from doctor.session.examine import ExamineOptions, examine, replay
@@ -85,12 +85,13 @@ class TestHosts:
         assert list(run.hosts) == ["n1", "n2", "n9", "n10"]
         assert why(run, "n2") and "a host without a file is not noticed" in run.notes[0]
 
-    def test_that_left_two_records_are_judged_by_the_newer(self, tmp_path: Path) -> None:
+    def test_that_left_two_records_which_agree_are_judged_by_them(self, tmp_path: Path) -> None:
         left(tmp_path, run_of("a", seconds=2.0))
-        (tmp_path / "b.json").write_bytes(line(run_of("A", seconds=1.0, started="2026-01-01T12:00:05Z")))
+        (tmp_path / "b.jsonl").write_bytes(line(run_of("A", seconds=1.0, started="2026-01-01T12:00:05Z")))
         run = merged(tmp_path, "a")
         assert run.seconds == 1.0
-        assert run.notes == (f"A has more than one record: {tmp_path}/b.json is used, {tmp_path}/a.json is older",)
+        note = f"A has more than one record: {tmp_path}/b.jsonl is used, {tmp_path}/a.json says the same"
+        assert run.notes == (note,)
 
 
 @pytest.mark.parametrize(
@@ -127,6 +128,63 @@ def test_a_large_fleet_is_matched_whole() -> None:
     assert len(match_hosts(hosts, [HostIdentity(f"{host}.site") for host in hosts])) == 2000
 
 
+def memory(size: str) -> dict[str, dict[str, Output]]:
+    return {"Memory": {"/proc/meminfo": Output(out=f"MemAvailable: {size} kB\n")}}
+
+
+class TestTheWordOfAnother:
+    """What somebody else may put into the folder: a newer, healthy record of a host that is neither."""
+
+    @pytest.mark.parametrize("later", ["11:59:00", "12:00:30"])
+    @pytest.mark.parametrize("name", ["zz.jsonl", "all"])
+    def test_two_records_that_disagree_are_no_record(self, tmp_path: Path, later: str, name: str) -> None:
+        twin = line(run_of("n1", said=memory("900000"), started=f"2026-01-01T{later}Z"))
+        left(tmp_path, run_of("n1", said=memory("9")), run_of("n2"))
+        (tmp_path / name).write_bytes(twin)
+        run = merge(read_node_files([tmp_path, *([tmp_path / name] if name == "all" else [])]), TWO, FACTS, "DIR")
+        assert "disagrees with" in why(run, "n1") and "about n1 (Memory); expected one record" in why(run, "n1")
+        assert why(run, "n2") == ""
+
+    def test_a_file_that_is_not_named_after_its_host_is_not_its_record(self, tmp_path: Path) -> None:
+        left(tmp_path, run_of("n2"))
+        (tmp_path / "zz.json").write_bytes(line(run_of("n1")))
+        run = merged(tmp_path, "n1", "n2")
+        assert why(run, "n1").startswith("no file of this host")
+        assert run.notes == (f"{tmp_path}/zz.json: holds the record of n1; expected it in n1.json",)
+
+    @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to make files of another user")
+    @pytest.mark.parametrize("named", [False, True])
+    def test_nor_is_the_file_of_another_user(self, tmp_path: Path, named: bool) -> None:
+        left(tmp_path, run_of("n1"), run_of("n2"))
+        os.chown(tmp_path / "n1.json", 65534, 65534)
+        paths = sorted(tmp_path.glob("*.json")) if named else [tmp_path]
+        run = merge(read_node_files(paths), TWO, FACTS, "DIR")
+        assert "owned by user 65534; expected you, root, or the folder's owner" in why(run, "n1")
+        assert why(run, "n2") == ""
+        os.chown(tmp_path, 65534, 65534)
+        assert why(merge(read_node_files(paths), TWO, FACTS, "DIR"), "n1") == ""
+
+    @pytest.mark.parametrize("field", ["sent", "began", "ended", "received"])
+    @pytest.mark.parametrize("shift", [-7200.0, 7200.0, 1e308, float("-inf")])
+    def test_a_visit_of_another_time_than_its_run_is_none(self, tmp_path: Path, field: str, shift: float) -> None:
+        run = run_of("n1")
+        visit = run.hosts["n1"].visit
+        moved = msgspec.structs.replace(visit, **{field: getattr(visit, field) + shift})
+        hosts = {"n1": HostRecord(moved, run.hosts["n1"].outputs)}
+        left(tmp_path, msgspec.structs.replace(run, hosts=hosts), run_of("n2"))
+        run = merged(tmp_path, "n1", "n2")
+        assert "was not read when its run began" in why(run, "n1") or "not a saved run" in why(run, "n1")
+        assert why(run, "n2") == ""
+
+    def test_the_command_is_not_healthy(self, tmp_path: Path) -> None:
+        left(tmp_path, run_of("n1", said=memory("9")))
+        (tmp_path / "zz.jsonl").write_bytes(line(run_of("n1", said=memory("9" * 9), started="2026-01-01T12:00:30Z")))
+        done = doctor("merge", str(tmp_path), "--expect", "n1", "--select", "host-unreachable", "-q", "-f", "oneline")
+        assert done.returncode == 12
+        assert "UNKNOWN" in str(done.stdout)
+
+
+TWO = Inventory(("n1", "n2"), "2 hosts")
 GOOD = run_of("a")
 
 

@@ -22,6 +22,7 @@ from doctor.cli.output_options import OutputOptions
 from doctor.cli.selection import ChecksOption, IgnoreOption, SelectOption
 from doctor.cli.shared_options import expand_option_groups
 from doctor.engine.errors import InputError, UsageError
+from doctor.job.variables import communication
 from doctor.session.finish import load_saved_run, replay_and_report, save_and_report, start_events, validate_output
 from doctor.session.output_files import combine_callbacks
 from doctor.session.select_checks import choose_checks, load_catalog
@@ -82,7 +83,7 @@ def command(
         budget=visit.budget,
         workers=visit.workers,
         launch=job.launch(product),
-        smoke=SmokeOptions(**job._asdict()) if smoke else None,
+        smoke=SmokeOptions(**job._asdict(), variables=communication(os.environ)) if smoke else None,
     )
     progress, events = (
         ProgressLine(len(fleet.hosts), sys.stderr),

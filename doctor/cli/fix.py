@@ -87,6 +87,9 @@ def _validate_options(
     names: list[str], action: FixAction, connection: ConnectionOptions, product: str, display: DisplayOptions
 ) -> None:
     require_one_of("--color", display.color, ("auto", "always", "never"))
+    require_one_of("--changed", action.changed, ("refuse", "merge", "skip", "overwrite"))
+    if action.changed != "refuse" and not action.undo:
+        raise UsageError("--changed is for --undo alone")
     validate_product(product)
     validate_connection(connection)
     if connection.transport not in ("ssh", "openssh"):

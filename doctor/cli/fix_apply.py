@@ -106,6 +106,7 @@ def _make_fix_context(context: PlanContext, connection: ConnectionOptions) -> Fi
         options,
         context,
         lambda report: apply_policy(report, config, catalog),
+        tuple(checks_to_run((), catalog, available_playbooks)),
     )
 
 

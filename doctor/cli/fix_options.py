@@ -27,9 +27,14 @@ class FixAction(NamedTuple):
     undo: Annotated[str, typer.Option("--undo", metavar="PLAN", help="Undo the steps of an applied plan.")] = ""
     list_plans: Annotated[bool, typer.Option("--list", help="List the saved plans and their state.")] = False
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False
-    force: Annotated[bool, typer.Option("--force", help="Include hosts in use; with --undo, files changed since.")] = (
-        False
-    )
+    changed: Annotated[
+        str,
+        typer.Option(
+            metavar="refuse|merge|skip|overwrite",
+            help="With --undo: what to do where something was changed since the fix.",
+        ),
+    ] = "refuse"
+    force: Annotated[bool, typer.Option("--force", help="Include hosts in use.")] = False
     batch: Annotated[int, typer.Option(metavar="N", min=1, help="Hosts in parallel, after the first one.")] = 8
 
 

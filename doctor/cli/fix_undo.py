@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from doctor.cli.fix_plans import (
     confirm,
@@ -19,7 +19,7 @@ from doctor.fix import render_progress, store
 from doctor.fix.journal import Journal
 from doctor.fix.parallel import SignalGuard, parallel_map
 from doctor.fix.plan import FixPlan
-from doctor.fix.undo import JournalUndoer, UndoResult, group_by_host
+from doctor.fix.undo import Choice, JournalUndoer, UndoResult, group_by_host
 from doctor.report.layout.formatting import clean, count_noun
 from doctor.session.console import write
 
@@ -55,14 +55,16 @@ def _undo_plan(
         plan_transport(plan.context, connection.transport, ssh_options(connection)) as transport,
         SignalGuard() as signal_guard,
     ):
-        undoing = JournalUndoer(transport, journal, action.force, signal_guard.event)
+        undoing = JournalUndoer(transport, journal, cast("Choice", action.changed), signal_guard.event)
         for _, host_results in parallel_map(
             list(undos.items()), lambda item: undoing.undo_host(*item), MAX_PARALLEL_HOSTS, signal_guard.event
         ):
             undo_results += host_results
             if not display.as_json:
                 write(render_progress.undo_text(host_results))
-    code = _report_undone(undo_results, len(journal.undo_steps()), plan, display)
+    done = {result.undo.number for result in undo_results if result.ok}
+    remaining = sum(step.number not in done for steps in undos.values() for step in steps)
+    code = _report_undone(undo_results, remaining, plan, display)
     code = signal_guard.code or code
     journal.record_finish(code)
     return code
@@ -71,16 +73,30 @@ def _undo_plan(
 def _report_undone(undo_results: list[UndoResult], remaining: int, plan: FixPlan, display: DisplayOptions) -> int:
     if display.as_json:
         rows = [
-            {"host": result.undo.host, "step": result.undo.description, "undone": result.ok, "said": result.detail}
+            {
+                "host": result.undo.host,
+                "step": result.undo.description,
+                "undone": result.ok,
+                "said": result.detail,
+                "versions": result.versions,
+            }
             for result in undo_results
         ]
         write_json({"schema": "doctor.undo/1", "id": plan.id, "steps": rows})
     elif not undo_results:
         write(f"Nothing to undo: no step of {plan.id} is in effect.")
     elif remaining:
-        write(f"NOT UNDONE: {count_noun(remaining, 'step')} still in effect; repeat doctor fix --undo {plan.id}")
+        again = f"doctor fix --undo {plan.id}"
+        if any(result.versions for result in undo_results):
+            write(
+                f"Of what was changed since: {again} --changed merge takes back only what the fix changed in a file, "
+                "skip leaves it as it is now, overwrite restores the state before the fix."
+            )
+        write(f"NOT UNDONE: {count_noun(remaining, 'step')} still in effect; repeat {again}")
     else:
         hosts = group_by_host([result.undo for result in undo_results])
+        if not all(result.recorded for result in undo_results):
+            write("The journal could not be written: doctor fix --list still shows these steps as in effect.")
         write(f"UNDONE: {count_noun(len(undo_results), 'step')} on {count_noun(len(hosts), 'host')}")
     return 10 if remaining else 0
 
@@ -89,8 +105,8 @@ def list_plans(display: DisplayOptions) -> int:
     """Every saved plan, oldest first."""
     rows: list[dict[str, Any]] = []
     for name in with_store_errors(lambda: store.all_ids(os.environ)):
-        plan_folder = with_store_errors(lambda name=name: store.find(name, os.environ))  # type: ignore[misc]
         try:
+            plan_folder = store.find(name, os.environ)
             plan = store.load(plan_folder)
         except store.PlanStoreError as error:
             rows.append({"id": name, "state": str(error)})
@@ -99,7 +115,7 @@ def list_plans(display: DisplayOptions) -> int:
             {
                 "id": name,
                 "hosts": len(plan.plans_to_apply),
-                "state": _plan_state(Journal(plan_folder)),
+                "state": _plan_state(Journal(plan_folder), len(plan.plans_to_apply)),
                 "of": plan.source,
             }
         )
@@ -111,7 +127,8 @@ def list_plans(display: DisplayOptions) -> int:
     return 0
 
 
-def _plan_state(journal: Journal) -> str:
+def _plan_state(journal: Journal, hosts: int = 0) -> str:
+    """``hosts``: how many the plan has."""
     entries = journal.entries()
     if not any(entry.kind == "step" for entry in entries):
         return "planned"
@@ -119,5 +136,8 @@ def _plan_state(journal: Journal) -> str:
     if not in_force:
         return "undone"
     steps = count_noun(in_force, "step")
+    if hosts:
+        touched = {entry.host for entry in entries if entry.kind == "step"}
+        steps += f" on {len(touched)} of {count_noun(hosts, 'host')}" if len(touched) < hosts else ""
     finished = [entry for entry in entries if entry.kind in ("began", "finished")][-1].kind == "finished"
     return f"applied, {steps} in effect" if finished else f"interrupted, {steps} in effect or started"

@@ -21,6 +21,7 @@ from doctor.cli.output_options import OutputOptions
 from doctor.cli.selection import ChecksOption, IgnoreOption, SelectOption
 from doctor.cli.shared_options import device_numbers, expand_option_groups
 from doctor.engine.errors import UsageError, require_one_of
+from doctor.job.variables import communication
 from doctor.session.finish import load_saved_run, replay_and_report, save_and_report, start_events, validate_output
 from doctor.session.output_files import combine_callbacks
 from doctor.session.select_checks import choose_checks, load_catalog
@@ -32,7 +33,10 @@ if TYPE_CHECKING:
     from doctor.engine.check import Check
     from doctor.smoke.plan import SmokeOptions
 
+ENVIRONMENTS = ("job", "clean")
 BACKENDS = ("auto", "gloo", "nccl", "hccl")
+MAX_SOAK = 86400
+"""Seconds."""
 _UNITS = {"": 0, "K": 10, "M": 20, "G": 30}
 
 
@@ -47,6 +51,10 @@ class TrainingOptions(NamedTuple):
     seed: Annotated[int, typer.Option(metavar="N", min=0, max=2**31 - 1, help="Random seed of data and model.")] = 1
     max_bytes: Annotated[str, typer.Option(metavar="SIZE", help="Largest collective, for example 64K or 4M.")] = "1M"
     interface: Annotated[str, typer.Option(metavar="NAME", help="Network interface of the ranks.")] = ""
+    soak: Annotated[
+        str, typer.Option("--for", metavar="TIME", help="Repeat collectives for this long, for example 90s or 10m.")
+    ] = ""
+    env: Annotated[str, typer.Option(metavar="job|clean", help="Variables of the job in force, or none.")] = "job"
     budget: Annotated[float, typer.Option(metavar="SECONDS", min=1, help="Time limit of all stages, in seconds.")] = (
         120.0
     )
@@ -163,6 +171,7 @@ def parse_smoke_options(training: TrainingOptions, job: JobOptions) -> SmokeOpti
     from doctor.smoke.plan import SmokeOptions, read_layout
 
     require_one_of("--backend", training.backend, BACKENDS)
+    require_one_of("--env", training.env, ENVIRONMENTS)
     try:
         for text in training.layout:
             read_layout(text)
@@ -182,7 +191,19 @@ def parse_smoke_options(training: TrainingOptions, job: JobOptions) -> SmokeOpti
         budget=training.budget,
         python=job.python,
         interface=training.interface,
+        soak=_seconds(training.soak),
+        environment=training.env,  # type: ignore[arg-type]
+        variables=communication(os.environ) if training.env == "job" else {},
     )
+
+
+def _seconds(text: str) -> float:
+    """``10m`` in seconds; 0 for the empty string. Raises: CommandError."""
+    match = re.fullmatch(r"(\d{1,6})([smh]?)", text.strip(), re.ASCII)
+    seconds = int(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]] if match else 0
+    if text and not 1 <= seconds <= MAX_SOAK:
+        raise UsageError(f"--for {text!r}: expected a time from 1s to 24h, for example 90s or 10m")
+    return float(seconds)
 
 
 def _bytes(text: str) -> int:

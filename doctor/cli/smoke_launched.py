@@ -125,17 +125,20 @@ def _report(
     from doctor.engine.record import SCHEMA, Run
     from doctor.job.variables import relevant
     from doctor.session.examine import Examination, replay
+    from doctor.smoke.run.round import not_started, reason_not_run
 
+    why = reason_not_run(result)
+    round_result = not_started(result.records, why) if why else None
     started = datetime.fromtimestamp(time.time() - result.run.seconds, timezone.utc)
     run = Run(
         SCHEMA,
         f"{job_context.launcher}, {result.run.plan.world} ranks",
         started.isoformat(timespec="seconds").replace("+00:00", "Z"),
         result.run.seconds,
-        result.records,
+        round_result.records if round_result else result.records,
         launch=LaunchOptions(environ=relevant(os.environ)),
         version=__version__,
-        smoke=msgspec.to_builtins(result.run, str_keys=True),
+        smoke=round_result.smoke if round_result else msgspec.to_builtins(result.run, str_keys=True),
     )
     return save_and_report(Examination(run, replay(run, selected), result.stopped), catalog, output)
 

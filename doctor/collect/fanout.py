@@ -136,7 +136,8 @@ class _Round:
         request = self.templates[host].request(max(seconds - MARGIN, 0.5))
         try:
             result = self.transport.run(host, request.command, request.stdin, seconds)
-            return parse_response(result, request.marker, self.local)
+            address = getattr(self.transport, "reached", {}).get(host, "")
+            return parse_response(result, request.marker, self.local, address)
         except TransportError as stop:
             # Time that the budget cut short is not the host's fault: it is unknown, and not unreachable.
             kind = "budget" if stop.kind == "timeout" and seconds < self.limits.timeout else stop.kind

@@ -110,8 +110,8 @@ def shared_modules(facts: Iterable[type[Fact]]) -> list[str]:
     return sorted(name for name, count in counts.items() if count > 1)
 
 
-def parse_response(result: CommandResult, marker: str, local: bool = False) -> HostRecord:
-    """The record in a host's output; other output of the login shell is ignored.
+def parse_response(result: CommandResult, marker: str, local: bool = False, address: str = "") -> HostRecord:
+    """The record in a host's output; other output of the login shell is ignored. ``address``: by which we reached it.
 
     Raises: TransportError when there is none, with the host's error output.
     """
@@ -133,6 +133,7 @@ def parse_response(result: CommandResult, marker: str, local: bool = False) -> H
         uid=record.uid,
         name=record.name,
         local=local,
+        address=address,
     )
     return HostRecord(visit, record.outputs)
 

@@ -12,6 +12,9 @@ from doctor.engine.record import HostRecord
 from doctor.engine.result import Finding, Outcome, Reason
 from doctor.engine.sanitize import strip_control_chars
 
+MAX_REASON = 1000
+"""Characters of the reason why a fact could not be read."""
+
 
 class FactCache:
     """Every fact of every host, read once; of hosts that answered alike, once for all of them."""
@@ -36,7 +39,7 @@ class FactCache:
             return _not_planned_reason(fact, (self.get(host, need) for need in fact.needs))
         if not outputs or record.visit.failure or not fact.is_shared or fact.probe.kind in ("visit", "smoke"):
             return read_fact(record, fact)
-        key = (fact, tuple((name, *_answer(output)) for name, output in outputs.items()))
+        key = (fact, tuple(part for name, output in outputs.items() for part in _answer(name, output)))
         if key not in self._by_answer:
             self._by_answer[key] = read_fact(record, fact)
         return self._by_answer[key]
@@ -49,10 +52,12 @@ class FactCache:
         return self._fleets[fact]
 
 
-def _answer(output: Output) -> tuple[object, ...]:
+def _answer(name: str, output: Output) -> tuple[object, ...]:
     """What a fact is read from: how long a command took is no part of it, but for one that did not end."""
+    if output.ended == "exited" and not (output.code or output.err or output.cut):
+        return name, output.out
     seconds = output.seconds if output.ended == "timeout" else 0
-    return output.ended, output.code, output.out, output.err, output.cut, seconds
+    return name, output.out, (output.ended, output.code, output.err, output.cut, seconds)
 
 
 def read_fact(record: HostRecord, fact: type[Fact]) -> Fact | Absent:
@@ -63,9 +68,17 @@ def read_fact(record: HostRecord, fact: type[Fact]) -> Fact | Absent:
             _require_answer(record, fact)
         return fact.read(answer)
     except Absent as why:
-        return why
+        return _printable(why)
     except Exception as error:  # noqa: BLE001 - the rim: whatever a tool printed, it ends as an outcome
         return Unreadable(strip_control_chars(f"{answer.label}: cannot be parsed: {type(error).__name__}: {error}"))
+
+
+def _printable(why: Absent) -> Absent:
+    """The reason without what it holds of the host's own text that no report may show, and without its frames."""
+    if not str(why).isprintable() or len(str(why)) > MAX_REASON:
+        text = strip_control_chars(str(why), MAX_REASON)
+        return Unreadable(text, why.root_cause) if isinstance(why, Unreadable) else Absent(text)
+    return why.with_traceback(None)
 
 
 def _require_answer(record: HostRecord, fact: type[Fact]) -> None:

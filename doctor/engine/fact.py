@@ -72,6 +72,8 @@ class Visit(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
     name: str = ""
     """The host's own name for itself."""
     local: bool = False
+    address: str = ""
+    """By which we reached it over SSH; empty where that is not known, as behind a jump host."""
 
 
 class Probe(msgspec.Struct, frozen=True):

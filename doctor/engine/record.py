@@ -9,6 +9,7 @@ import msgspec
 
 from doctor.engine.fact import Output, Visit
 from doctor.engine.job_input import LaunchOptions, ProbeInputs, SavedRankTable
+from doctor.engine.sanitize import strip_control_chars
 
 SCHEMA = "doctor.run/1"
 MAX_RUN_BYTES = 1 << 30
@@ -119,7 +120,7 @@ def load_run(data: bytes, name: str) -> Run:
     try:
         run = msgspec.json.decode(data, type=Run)
     except (msgspec.DecodeError, msgspec.ValidationError, UnicodeError, RecursionError) as error:
-        raise BadRun(f"{name}: not a saved run: {error}") from None
+        raise BadRun(f"{name}: not a saved run: {strip_control_chars(str(error), 300)}") from None
     if run.schema != SCHEMA:
-        raise BadRun(f"{name}: schema {run.schema!r}, expected {SCHEMA!r}")
+        raise BadRun(f"{name}: schema {strip_control_chars(run.schema, 60)!r}, expected {SCHEMA!r}")
     return run

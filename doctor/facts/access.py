@@ -52,7 +52,13 @@ class DeviceFile(msgspec.Struct, frozen=True):
 
 
 class JobAccess(Fact, frozen=True):
-    """Who we are where the job runs, and which of the NPU driver's device files we may open."""
+    """Who we are where the job runs, and which of the NPU driver's device files we may open.
+
+    Raw output, as JSON::
+
+        {"uid": 1000, "user": "ann", "groups": ["ann", "HwHiAiUser"],
+         "files": {"/dev/davinci0": {"mode": "660", "user": "HwHiAiUser", "group": "HwHiAiUser", "open": true}}}
+    """
 
     probe = ask(list_device_files, job=True)
 

@@ -61,6 +61,11 @@ class DiskSpace(Fact, frozen=True):
     """The file systems of /, /tmp, /var/log, the home folder and the Ascend logs, where the job runs.
 
     And those of the job's own folders: TMPDIR, HOME and the working folder.
+
+    Raw output, as JSON::
+
+        [{"path": "/", "size": 270553174016, "free": 46472548352,
+          "files": 16777216, "files_free": 16151079, "read_only": false}]
     """
 
     probe = ask(list_file_systems, job=True, timeout=15)

@@ -34,7 +34,12 @@ def detect_gpus(arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 class GpuCards(Fact, frozen=True):
-    """NVIDIA GPUs on the PCI bus (vendor 10de, display class), whether the driver is loaded, the tool installed."""
+    """NVIDIA GPUs on the PCI bus (vendor 10de, display class), whether the driver is loaded, the tool installed.
+
+    Raw output, as JSON::
+
+        {"pci": 8, "driver": "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.129.03", "tool": true}
+    """
 
     probe = ask(detect_gpus)
 
@@ -69,7 +74,13 @@ _FIELDS = "index,name,uuid,driver_version,memory.total,ecc.errors.uncorrected.vo
 
 
 class GpuInventory(Fact, frozen=True):
-    """Every GPU that nvidia-smi lists, with its driver version and ECC errors."""
+    """Every GPU that nvidia-smi lists, with its driver version and ECC errors.
+
+    Raw output, from nvidia-smi::
+
+        0, NVIDIA A100-SXM4-80GB, GPU-aa, 535.129.03, 81920, 0
+        1, NVIDIA A100-SXM4-80GB, GPU-bb, 535.129.03, 81920, 3
+    """
 
     probe = run(f"nvidia-smi --query-gpu={_FIELDS} --format=csv,noheader,nounits", requires="nvidia-smi", timeout=30)
 

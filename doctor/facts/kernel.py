@@ -42,7 +42,20 @@ def read_number(answer: ProbeAnswer, path: str) -> int:
 
 
 class ListenQueues(Fact, frozen=True):
-    """How many TCP connections may wait on one listening socket, in the job's network namespace."""
+    """How many TCP connections may wait on one listening socket, in the job's network namespace.
+
+    Raw output, from ``/proc/sys/net/core/somaxconn``::
+
+        4096
+
+    Raw output, from ``/proc/sys/net/ipv4/tcp_max_syn_backlog``::
+
+        2048
+
+    Raw output, from ``/proc/sys/net/ipv4/tcp_syncookies``::
+
+        1
+    """
 
     probe = read(sysctl_path(SOMAXCONN), sysctl_path(SYN_BACKLOG), sysctl_path(SYNCOOKIES), job=True)
 
@@ -94,7 +107,12 @@ def expected_connections(
 
 
 class LiveSettings(Fact, frozen=True):
-    """The judged kernel settings as they are on the host itself, whatever a container sees."""
+    """The judged kernel settings as they are on the host itself, whatever a container sees.
+
+    Raw output, from ``/proc/sys/net/ipv4/ip_local_port_range``::
+
+        32768   60999
+    """
 
     probe = read(*(sysctl_path(key) for key in CHECKED_KEYS), limit=1 << 20)
 
@@ -147,6 +165,12 @@ class SysctlFiles(Fact, frozen=True):
 
     Files are applied by the order of their names, whatever their folder; ``/etc/sysctl.conf`` comes last with
     ``sysctl --system``, and is not read at all by systemd, unless a link in ``/etc/sysctl.d`` leads to it.
+
+    Raw output, from ``/etc/sysctl.d/99-cluster.conf``::
+
+        # queues of the job
+        net.core.somaxconn = 4096
+        -net.core.*
     """
 
     probe = read(
@@ -220,7 +244,16 @@ def parse_sysctl(text: str, path: str) -> tuple[KernelSetting, ...]:
 
 
 class Conntrack(Fact, frozen=True):
-    """How full the kernel's table of tracked connections is."""
+    """How full the kernel's table of tracked connections is.
+
+    Raw output, from ``/proc/sys/net/netfilter/nf_conntrack_count``::
+
+        12
+
+    Raw output, from ``/proc/sys/net/netfilter/nf_conntrack_max``::
+
+        262144
+    """
 
     probe = read("/proc/sys/net/netfilter/nf_conntrack_count", "/proc/sys/net/netfilter/nf_conntrack_max")
 

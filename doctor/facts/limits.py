@@ -27,6 +27,13 @@ class ResourceLimits(Fact, frozen=True):
     """The limits of a session on the host, or of a process started in the job's container.
 
     A job that a scheduler or service starts gets that one's limits, which may differ.
+
+    Raw output, from ``/proc/self/limits``::
+
+        Limit                     Soft Limit           Hard Limit           Units
+        Max processes             127235               127235               processes
+        Max open files            1024                 1048576              files
+        Max locked memory         65536                unlimited            bytes
     """
 
     probe = read("/proc/self/limits", job=True)
@@ -57,7 +64,12 @@ def _parse_limit(text: str, name: str) -> Limit:
 
 
 class RdmaAdapters(Fact, frozen=True):
-    """The host's RDMA adapters (InfiniBand or RoCE), by name."""
+    """The host's RDMA adapters (InfiniBand or RoCE), by name.
+
+    Raw output, from ``/sys/class/infiniband/mlx5_0/node_guid``::
+
+        0c42:a103:0065:1f2e
+    """
 
     probe = read("/sys/class/infiniband/*/node_guid")
 

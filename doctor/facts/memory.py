@@ -61,7 +61,12 @@ def measure_shm(arguments: dict) -> dict:  # type: ignore[type-arg]
 
 
 class SharedMemory(Fact, frozen=True):
-    """How large /dev/shm is where the job runs, and how much of it is free."""
+    """How large /dev/shm is where the job runs, and how much of it is free.
+
+    Raw output, as JSON::
+
+        {"there": true, "size": 67108864, "free": 67104768, "container": true}
+    """
 
     probe = ask(measure_shm, job=True)
 
@@ -101,29 +106,30 @@ def list_idle_segments(arguments: dict) -> dict:  # type: ignore[type-arg]
         return {"release": os.uname().release}
     signal.signal(signal.SIGIO, signal.SIG_IGN)
     files, untold = [], 0
-    for folder, _, names in os.walk("/dev/shm"):
-        for name in names:
-            path = os.path.join(folder, name)
-            try:
-                info = os.lstat(path)
-            except OSError:
-                continue
-            age = time.time() - info.st_mtime
-            if not stat.S_ISREG(info.st_mode) or age < 600:
-                continue
-            try:
-                fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
-            except OSError as error:
-                untold += error.errno != errno.ENOENT
-                continue
-            try:
-                fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_WRLCK)
-                fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
-                files.append({"path": path, "bytes": info.st_blocks * 512, "age": int(age)})
-            except OSError as error:
-                untold += error.errno != errno.EAGAIN
-            finally:
-                os.close(fd)
+    # shm_open makes objects in /dev/shm itself. A folder there is its owner's, who may turn it into a link at any time.
+    shm = os.open("/dev/shm", os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    for name in os.listdir(shm):
+        try:
+            info = os.stat(name, dir_fd=shm, follow_symlinks=False)
+        except OSError:
+            continue
+        age = time.time() - info.st_mtime
+        if not stat.S_ISREG(info.st_mode) or age < 600:
+            continue
+        try:
+            fd = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW, dir_fd=shm)
+        except OSError as error:
+            untold += error.errno != errno.ENOENT
+            continue
+        try:
+            fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+            fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+            files.append({"path": "/dev/shm/" + name, "bytes": info.st_blocks * 512, "age": int(age)})
+        except OSError as error:
+            untold += error.errno != errno.EAGAIN
+        finally:
+            os.close(fd)
+    os.close(shm)
     table = ""
     if os.path.exists("/proc/sysvipc/shm"):
         with open("/proc/sysvipc/shm") as file:
@@ -142,7 +148,12 @@ class Segment(msgspec.Struct, frozen=True):
 
 
 class IdleSegments(Fact, frozen=True):
-    """Shared memory on the host that no process has open, mapped or attached, and that is older than ten minutes."""
+    """Shared memory on the host that no process has open, mapped or attached, and that is older than ten minutes.
+
+    Raw output, as JSON::
+
+        {"files": [{"path": "/dev/shm/torch_99_1", "bytes": 8192, "age": 7200}], "untold": 0, "sysv": "", "now": 1795251294.5}
+    """  # noqa: E501
 
     probe = ask(list_idle_segments, root=True, timeout=20)
 
@@ -180,7 +191,14 @@ def _unattached_segments(table: str, now: float) -> tuple[Segment, ...]:
 
 
 class HostMemory(Fact, frozen=True):
-    """The host's memory, in bytes."""
+    """The host's memory, in bytes.
+
+    Raw output, from ``/proc/meminfo``::
+
+        MemTotal:       24684096 kB
+        MemFree:        20000000 kB
+        MemAvailable:   24199000 kB
+    """
 
     probe = read("/proc/meminfo")
 

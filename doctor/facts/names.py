@@ -3,24 +3,12 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
 import msgspec
 
+from doctor.engine.addresses import is_plain_address, plain_address
 from doctor.engine.fact import Fact, ProbeAnswer, Unreadable, ask
-
-
-def hosts_file_lines(requested_names: Iterable[str], fleet: Mapping[str, HostNames]) -> list[str]:
-    """Lines for /etc/hosts, ``ADDRESS NAME``: of the names for which all hosts that know one have the same address."""
-    lines = []
-    for name in sorted(requested_names):
-        address_sets = {
-            host_names.names[name].non_loopback for host_names in fleet.values() if name in host_names.names
-        } - {()}
-        if len(address_sets) == 1:
-            lines.append(f"{address_sets.pop()[0]} {name}")
-    return lines
 
 
 def resolve_names(arguments: dict) -> dict:  # type: ignore[type-arg] # noqa: C901 - sent as one function
@@ -78,6 +66,10 @@ def resolve_names(arguments: dict) -> dict:  # type: ignore[type-arg] # noqa: C9
     return {"own": host_name, "names": answers, "fleet": len(names)}
 
 
+MAX_NAME_CHARS = 255
+"""Of a host name, by RFC 1035."""
+
+
 class NameResolution(msgspec.Struct, frozen=True):
     """What one name means on one host: addresses, or the resolver's reason for none."""
 
@@ -99,6 +91,11 @@ class HostNames(Fact, frozen=True):
     """What the host calls itself, and what that name and the fleet's names mean on it, where the job runs.
 
     Of a fleet of more than 128 names each host looks up 128, another part on each.
+
+    Raw output, as JSON::
+
+        {"own": "node1", "fleet": 2, "names": {"node1": {"addresses": ["10.0.0.1"]},
+         "node2": {"addresses": ["10.0.0.2"]}, "node3": {"error": "Name or service not known"}}}
     """
 
     probe = ask(resolve_names, job=True, timeout=12)
@@ -112,13 +109,16 @@ class HostNames(Fact, frozen=True):
     @classmethod
     def read(cls, answer: ProbeAnswer) -> HostNames:
         host_names = msgspec.convert(answer.json(), cls)
+        for name in (host_names.own, *host_names.names):
+            if not name.isprintable() or len(name) > MAX_NAME_CHARS or any(letter.isspace() for letter in name):
+                raise Unreadable(f"{name[:40]!r} is no host name")
         if not host_names.own or host_names.own not in host_names.names:
             raise Unreadable("the host does not report its own name")
         for meaning in host_names.names.values():
             if not (meaning.addresses or meaning.error):
                 raise Unreadable("a name has neither an address nor an error")
             for address in meaning.addresses:
-                is_loopback(address)
+                plain_address(address)
         return host_names
 
     @property
@@ -140,17 +140,13 @@ class HostNames(Fact, frozen=True):
 @lru_cache(maxsize=1 << 16)
 def is_loopback(address: str) -> bool:
     """Whether an address leads to the host itself. Raises: ValueError for what is no address."""
-    return ipaddress.ip_address(address).is_loopback
+    return plain_address(address).is_loopback
 
 
 @lru_cache(maxsize=1 << 16)
 def is_address(text: str) -> bool:
     """A literal IPv4 or IPv6 address, not a name."""
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return True
+    return is_plain_address(text)
 
 
 def normalize_host(text: str) -> str:

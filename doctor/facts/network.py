@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import ipaddress
-
 import msgspec
 
+from doctor.engine.addresses import plain_address
 from doctor.engine.fact import Fact, ProbeAnswer, Unreadable, ask
 
 MAX_ADDRESSES = 512
@@ -55,7 +54,12 @@ class InterfaceAddress(msgspec.Struct, frozen=True, array_like=True):
 
 
 class HostAddresses(Fact, frozen=True):
-    """Every address of the host's own interfaces, IPv4 and IPv6, where the job runs."""
+    """Every address of the host's own interfaces, IPv4 and IPv6, where the job runs.
+
+    Raw output, as JSON::
+
+        [["lo", "127.0.0.1", 8], ["eth0", "10.0.0.1", 24], ["eth0", "fe80::1", 64]]
+    """
 
     probe = ask(list_addresses, job=True)
     is_shared = False
@@ -67,8 +71,13 @@ class HostAddresses(Fact, frozen=True):
         interfaces = msgspec.convert(answer.json(), list[InterfaceAddress])
         if not interfaces:
             raise Unreadable("the kernel lists no address, not even that of lo")
-        networks = [ipaddress.ip_interface(f"{interface.address}/{interface.prefix}") for interface in interfaces]
-        count = sum(not (network.is_link_local or network.is_loopback) for network in networks)
+        numbers = []
+        for interface in interfaces:
+            number = plain_address(interface.address)
+            if not 0 <= interface.prefix <= number.max_prefixlen:
+                raise Unreadable(f"{interface.address} has a prefix of {interface.prefix} bits")
+            numbers.append(number)
+        count = sum(not (number.is_link_local or number.is_loopback) for number in numbers)
         if count > MAX_ADDRESSES:
             raise Unreadable(f"it has {count} addresses; expected at most {MAX_ADDRESSES}")
         return cls(interfaces=tuple(interfaces))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Any, Literal
 
 import msgspec
@@ -86,7 +85,12 @@ def _read_detection(answer: ProbeAnswer) -> _NpuDetection:
 
 
 class NpuProduct(Fact, frozen=True):
-    """The hardware family of the host's NPUs: by PCI id, else by the chip names of npu-smi, never by a bare name."""
+    """The hardware family of the host's NPUs: by PCI id, else by the chip names of npu-smi, never by a bare name.
+
+    Raw output, as JSON::
+
+        {"pci": {"0000:c1:00.0": "d802"}, "files": [], "refused": [], "tools": [], "chips": null, "newer": []}
+    """
 
     probe = ask(detect_npus, root=True, timeout=20)
 
@@ -115,7 +119,13 @@ class NpuProduct(Fact, frozen=True):
 
 
 class NpuInventory(Fact, frozen=True):
-    """How many NPUs there are on the PCI bus and as device files, and which of the vendor's tools are installed."""
+    """How many NPUs there are on the PCI bus and as device files, and which of the vendor's tools are installed.
+
+    Raw output, as JSON::
+
+        {"pci": {"0000:c1:00.0": "d802"}, "files": ["/dev/davinci0", "/dev/davinci_manager"],
+         "refused": [], "tools": ["npu-smi"], "chips": null, "newer": []}
+    """
 
     probe = ask(detect_npus, root=True, timeout=20)
 
@@ -183,7 +193,7 @@ def find_start_failure(output: Output) -> StartFailure | None:
     return None
 
 
-def _npu_smi_text(output: Output) -> str:
+def read_npu_smi_text(output: Output) -> str:
     """What npu-smi printed. Raises: Absent, Unreadable with the check that tells why it did not start."""
     if output.ended == "absent":
         raise Absent(output.err or "npu-smi is not installed")
@@ -197,7 +207,14 @@ def _npu_smi_text(output: Output) -> str:
 
 
 class NpuStart(Fact, frozen=True):
-    """Whether npu-smi starts: it does when the driver answers and the user has the right to it."""
+    """Whether npu-smi starts: it does when the driver answers and the user has the right to it.
+
+    Raw output, from npu-smi::
+
+        Total Count                    : 8
+
+        NPU ID                         : 0
+    """
 
     probe = run("npu-smi info -l", requires="npu-smi", root=True, lane="npu-smi", timeout=12)
 
@@ -211,7 +228,7 @@ class NpuStart(Fact, frozen=True):
         failure = find_start_failure(output)
         if failure:
             return cls(failure=failure, cards=0)
-        text = _npu_smi_text(output)
+        text = read_npu_smi_text(output)
         if "There is no NPU card on this server" in text:
             return cls(failure=None, cards=0)
         total = re.search(r"^[ \t]*Total Count[ \t]*:[ \t]*(\d+)[ \t\r]*$", text, re.M)
@@ -233,7 +250,13 @@ class Chip(msgspec.Struct, frozen=True):
 
 
 class NpuChips(Fact, frozen=True):
-    """Every NPU chip that npu-smi knows, with its name (``npu-smi info -m``); none when it knows none."""
+    """Every NPU chip that npu-smi knows, with its name (``npu-smi info -m``); none when it knows none.
+
+    Raw output, from npu-smi::
+
+        NPU ID     Chip ID     Chip Logic ID     Chip Name
+        0          0           0                 Ascend 910B3
+    """
 
     probe = run("npu-smi info -m", requires="npu-smi", root=True, lane="npu-smi", timeout=12)
 
@@ -245,7 +268,7 @@ class NpuChips(Fact, frozen=True):
 
 
 def _parse_chips(output: Output) -> tuple[Chip, ...]:
-    lines = [re.split(r"\s{2,}|\t", line.strip()) for line in _npu_smi_text(output).splitlines() if line.strip()]
+    lines = [re.split(r"\s{2,}|\t", line.strip()) for line in read_npu_smi_text(output).splitlines() if line.strip()]
     start = next((number for number, cells in enumerate(lines) if cells[0] == "NPU ID"), None)
     if start is None:
         raise Unreadable("npu-smi info -m: no table")
@@ -273,122 +296,6 @@ def _parse_row(header: list[str], cells: list[str]) -> dict[str, str] | None:
     return row
 
 
-class NpuState(msgspec.Struct, frozen=True):
-    """One NPU in the table of ``npu-smi info``."""
-
-    npu: int
-    chip: int
-    device: int
-    """Physical id where the table shows one (A3), else the card's number."""
-    name: str
-    health: str
-    """OK, Warning, Alarm, Critical or UNKNOWN."""
-    bus: str
-    hbm_used: int
-    """MB."""
-    hbm_total: int
-    """MB."""
-
-
-class NpuProcess(msgspec.Struct, frozen=True):
-    """One process on an NPU, in the table of ``npu-smi info``."""
-
-    npu: int
-    chip: int
-    pid: int
-    name: str
-    megabytes: int
-
-
-class NpuTable(Fact, frozen=True):
-    """The table of ``npu-smi info``: health, HBM and processes of every NPU."""
-
-    probe = run("npu-smi info", requires="npu-smi", root=True, lane="npu-smi", timeout=20)
-
-    npus: tuple[NpuState, ...]
-    processes: tuple[NpuProcess, ...]
-    incomplete_install: bool
-    """npu-smi warns that the driver package may not be completely installed."""
-
-    def device_of(self, process: NpuProcess) -> int:
-        """The physical id of the NPU that a process is on."""
-        for state in self.npus:
-            if (state.npu, state.chip) == (process.npu, process.chip):
-                return state.device
-        return process.npu
-
-    @classmethod
-    def read(cls, answer: ProbeAnswer) -> NpuTable:
-        text = _npu_smi_text(answer[""])
-        above, separator, below = text.partition("Process id")
-        if not separator:
-            raise Unreadable("npu-smi info: the list of processes is missing")
-        unread: dict[str, str] = {}
-        npus = tuple(_parse_states(above, unread))
-        if not npus:
-            raise Unreadable("npu-smi info: no NPU in the table")
-        return cls(
-            npus=npus,
-            processes=tuple(_parse_processes(below, npus, unread)),
-            incomplete_install="may not be completely installed" in text,
-            unread=unread,
-        )
-
-
-def _table_rows(text: str) -> Iterator[list[str]]:
-    for line in text.splitlines():
-        if line.strip().startswith("|"):
-            yield [cell.strip() for cell in line.strip().strip("|").split("|")]
-
-
-def _parse_states(text: str, unread: dict[str, str]) -> Iterator[NpuState]:
-    """Pairs of lines: card, name, health; then chip, bus, memory."""
-    upper: list[str] | None = None
-    for cells in _table_rows(text.partition("+===")[2]):
-        if len(cells) != 3:
-            continue
-        if upper is None:
-            upper = cells
-            continue
-        card = re.fullmatch(r"(\d+)\s+(\S.*)", upper[0])
-        chip = re.fullmatch(r"(\d+)(?:\s+(\d+))?", cells[0])
-        memory = re.findall(r"\b(\d{1,12})\s*/\s*(\d{1,12})\b", cells[2])
-        if card and chip and memory and upper[1]:
-            device = int(chip[2] or card[1])
-            used, total = memory[-1]
-            yield NpuState(
-                npu=int(card[1]),
-                chip=int(chip[1]),
-                device=device,
-                name=card[2],
-                health=upper[1],
-                bus=cells[1],
-                hbm_used=int(used),
-                hbm_total=int(total),
-            )
-        else:
-            unread[f"NPU {upper[0].split(' ')[0]}"] = f"not understood: {' | '.join(upper + cells)[:120]}"
-        upper = None
-
-
-def _parse_processes(text: str, npus: tuple[NpuState, ...], unread: dict[str, str]) -> Iterator[NpuProcess]:
-    """Raises: Unreadable when an NPU of the table is neither said to be free nor has a process: the list was cut."""
-    covered_npus: set[int] = set()
-    for cells in _table_rows(text.partition("+===")[2]):
-        free = re.fullmatch(r"No running processes found in NPU (\d+)", cells[0])
-        place = re.fullmatch(r"(\d+)(?:\s+(\d+))?", cells[0])
-        if free:
-            covered_npus.add(int(free[1]))
-        elif place and len(cells) == 4 and cells[1].isdecimal() and cells[3].isdecimal():
-            covered_npus.add(int(place[1]))
-            yield NpuProcess(int(place[1]), int(place[2] or 0), int(cells[1]), cells[2], int(cells[3]))
-        else:
-            unread["processes"] = f"not understood: {' | '.join(cells)[:120]}"
-    silent = sorted({state.npu for state in npus} - covered_npus)
-    if silent and not unread:
-        raise Unreadable(f"npu-smi info: no process list for NPU {silent[0]}")
-
-
 class MemoryErrors(msgspec.Struct, frozen=True):
     """Errors of an NPU card's HBM, summed over its chips."""
 
@@ -399,7 +306,15 @@ class MemoryErrors(msgspec.Struct, frozen=True):
 
 
 class NpuMemoryErrors(Fact, frozen=True):
-    """The memory errors that each NPU card has counted (``npu-smi info -t ecc``)."""
+    """The memory errors that each NPU card has counted (``npu-smi info -t ecc``).
+
+    Raw output, for NPU 0::
+
+        HBM Single Bit Error Count                : 4
+        HBM Double Bit Error Count                : 1
+        HBM Single Bit Isolated Pages Count       : 0
+        HBM Double Bit Isolated Pages Count       : 2
+    """
 
     probe = run(
         'npu-smi info -t ecc -i "$1"',
@@ -421,7 +336,7 @@ class NpuMemoryErrors(Fact, frozen=True):
             if "Invalid card id" in output.out + output.err:
                 continue
             try:
-                by_card[number] = _parse_memory_errors(_npu_smi_text(output))
+                by_card[number] = _parse_memory_errors(read_npu_smi_text(output))
             except Absent as why:
                 silent[f"NPU card {number}"] = why
         if not by_card:

@@ -58,7 +58,16 @@ def contains_port(ranges: Iterable[PortRange], port: int) -> bool:
 
 
 class ReservedPorts(Fact, frozen=True):
-    """Local ports that the kernel hands to outgoing connections, and those among them that it must leave alone."""
+    """Local ports that the kernel hands to outgoing connections, and those among them that it must leave alone.
+
+    Raw output, from ``/proc/sys/net/ipv4/ip_local_reserved_ports``::
+
+        8080,60000-60031
+
+    Raw output, from ``/proc/sys/net/ipv4/ip_local_port_range``::
+
+        32768   60999
+    """
 
     probe = read(sysctl_path(RESERVED_PORTS), sysctl_path(PORT_RANGE), job=True, limit=1 << 20)
 
@@ -178,6 +187,11 @@ class Listeners(Fact, frozen=True):
     """TCP sockets that listen, and other TCP sockets that hold one of the job's ports, with their owners.
 
     Without root the processes of other users cannot be seen; that a port is taken, and by which user, always can.
+
+    Raw output, as JSON::
+
+        {"tables": 2, "sockets": [{"port": 29500, "address": "0.0.0.0", "listening": true,
+         "user": "root", "pid": 1898, "command": "python3 train.py"}]}
     """
 
     probe = ask(list_sockets, root=True, job=True, timeout=20)

@@ -61,7 +61,13 @@ class DeviceUser(msgspec.Struct, frozen=True):
 
 
 class NpuProcesses(Fact, frozen=True):
-    """The processes that have ``/dev/davinci0`` and on open; without root, those of the login user alone."""
+    """The processes that have ``/dev/davinci0`` and on open; without root, those of the login user alone.
+
+    Raw output, as JSON::
+
+        {"there": true, "hidden": 0,
+         "holders": [{"pid": 99, "name": "python3", "user": "ann", "seconds": 90, "npus": [0, 3]}]}
+    """
 
     probe = ask(list_device_users, root=True)
 

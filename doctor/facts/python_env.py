@@ -22,7 +22,12 @@ def find_python(arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 class JobPython(Fact, frozen=True):
-    """The interpreter that the job runs in, and whether it is on the host."""
+    """The interpreter that the job runs in, and whether it is on the host.
+
+    Raw output, as JSON::
+
+        {"asked": "", "path": "/usr/bin/python3"}
+    """
 
     probe = ask(find_python, job=True)
 
@@ -73,7 +78,13 @@ print("doctor " + json.dumps({"version": version, "packages": found, "torch": to
 
 
 class PythonEnv(Fact, frozen=True):
-    """The job's interpreter and the versions of what is installed for it; nothing is imported."""
+    """The job's interpreter and the versions of what is installed for it; nothing is imported.
+
+    Raw output, as JSON::
+
+        {"asked": "", "path": "/usr/bin/python3", "version": "3.10.12",
+         "packages": {"torch": ["2.7.1+cpu"], "torch_npu": ["2.7.1.post4"]}, "torch": true}
+    """
 
     probe = ask(list_packages, job=True, timeout=20)
 
@@ -164,11 +175,15 @@ Cause = Literal["", "cann", "driver", "other"]
 
 
 class TorchImport(Fact, frozen=True):
-    """What came of one ``import torch`` (and torch_npu, where it is installed) with the job's interpreter.
+    r"""What came of one ``import torch`` (and torch_npu, where it is installed) with the job's interpreter.
 
     First in the environment of a plain login, as a launcher over SSH gets it; when that fails and the host has CANN's
     ``set_env.sh``, once more after sourcing it.
-    """
+
+    Raw output, as JSON::
+
+        {"asked": "", "path": "/usr/bin/python3", "set_env": "", "tries": [{"code": 0, "out": "doctor-imported 2.7.1\n", "err": ""}]}
+    """  # noqa: E501
 
     probe = ask(try_import, job=True, timeout=55)
     needs = (PythonEnv,)

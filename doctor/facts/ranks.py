@@ -23,7 +23,13 @@ def hash_rank_table(arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 class RankTableOnHost(Fact, frozen=True):
-    """Whether the rank table lies at the job's path on the host, and which one it is."""
+    """Whether the rank table lies at the job's path on the host, and which one it is.
+
+    Raw output, as JSON::
+
+        {"path": "/job/hccl.json", "present": true,
+         "sha256": "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a"}
+    """
 
     probe = ask(hash_rank_table, job=True)
 

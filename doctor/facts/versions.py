@@ -26,7 +26,25 @@ def _parse_version(text: str, path: str) -> str:
 
 
 class NpuVersions(Fact, frozen=True):
-    """The installed NPU driver and firmware, and how their installation ended."""
+    """The installed NPU driver and firmware, and how their installation ended.
+
+    Raw output, from ``/usr/local/Ascend/driver/version.info``::
+
+        Version=25.5.2
+        compatible_version_fw=[7.0.0,8.9.9]
+
+    Raw output, from ``/usr/local/Ascend/firmware/version.info``::
+
+        Version=7.1.0.11.220
+        compatible_version_drv=[23.0.0,25.9.9]
+
+    Raw output, from ``/etc/ascend_install.info``::
+
+        UserName=HwHiAiUser
+        UserGroup=HwHiAiUser
+        Driver_Install_Type=full
+        Driver_Install_Status=complete
+    """
 
     probe = read(DRIVER, FIRMWARE, INSTALL)
 
@@ -87,7 +105,13 @@ def find_cann(arguments: dict[str, Any]) -> list[Any]:
 
 
 class CannVersion(Fact, frozen=True):
-    """The CANN that the job gets: that of its environment, else the one that ``latest`` points to."""
+    r"""The CANN that the job gets: that of its environment, else the one that ``latest`` points to.
+
+    Raw output, as JSON::
+
+        [{"root": "/usr/local/Ascend/cann", "path": "/usr/local/Ascend/cann/version.cfg",
+          "text": "runtime_running_version=[7.6.0.1.220:8.0.0]\ntoolkit_running_version=[7.6.0.1.220:8.0.0]\n"}]
+    """
 
     probe = ask(find_cann, job=True)
 

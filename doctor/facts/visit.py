@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from doctor.engine.fact import Absent, Fact, ProbeAnswer, not_reached, visit
+from doctor.engine.addresses import plain_address
+from doctor.engine.fact import Absent, Fact, ProbeAnswer, Unreadable, not_reached, visit
 
 
 class Reachability(Fact, frozen=True):
@@ -14,11 +15,21 @@ class Reachability(Fact, frozen=True):
     """Empty, or a `doctor.transport.TransportErrorKind`."""
     text: str
     hint: str
+    address: str = ""
+    """By which SSH reached it; empty where that is not known."""
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> Reachability:
         host_visit = answer.visit
-        return cls(failure=host_visit.failure, text=host_visit.text, hint=host_visit.hint)
+        if host_visit.address:
+            plain_address(host_visit.address)
+        return cls(failure=host_visit.failure, text=host_visit.text, hint=host_visit.hint, address=host_visit.address)
+
+
+MAX_CLOCK_RATE = 1.001
+"""How much faster than ours a working clock may run while it is adjusted."""
+MAX_CLOCK_ERROR = 0.05
+"""Seconds by which two readings may be wrong."""
 
 
 class ClockOffset(Fact, frozen=True):
@@ -40,4 +51,7 @@ class ClockOffset(Fact, frozen=True):
             raise not_reached(host_visit.failure, host_visit.text)
         if host_visit.local:
             raise Absent("the host checked itself: no second clock was read for comparison")
+        on_host, all_in_all = host_visit.ended - host_visit.began, host_visit.received - host_visit.sent
+        if not 0 <= on_host <= all_in_all * MAX_CLOCK_RATE + MAX_CLOCK_ERROR:
+            raise Unreadable(f"by the host's clock its visit took {on_host:.3g} s; expected 0 to {all_in_all:.3g} s")
         return cls(minimum=host_visit.ended - host_visit.received, maximum=host_visit.began - host_visit.sent)

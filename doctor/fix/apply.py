@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import secrets
 import threading
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import msgspec
@@ -12,9 +14,18 @@ import msgspec
 from doctor.engine.record import redact
 from doctor.engine.sanitize import strip_control_chars
 from doctor.fix.file_edits import FileState, edited_content
-from doctor.fix.inspect_host import HostExecutors, describe_failure, find_activity, inspect_host, read_before
-from doctor.fix.journal import Journal, UndoStep
-from doctor.fix.plan import HostPlan, host_plan
+from doctor.fix.inspect_host import (
+    HostExecutors,
+    boot_results,
+    describe_failure,
+    find_activity,
+    inspect_host,
+    peek_many,
+    read_before,
+    run_filter,
+)
+from doctor.fix.journal import Journal, StateAfter, UndoStep
+from doctor.fix.plan import HostPlan, host_plan, shown_command
 from doctor.fix.remote_client import ConnectionLost, RemoteExecutor, RequestRejected
 from doctor.fix.select import ReadyStep, Treatment
 from doctor.remedy.playbook import PlaybookStep, TemplateError
@@ -32,10 +43,12 @@ class HostResult(msgspec.Struct, frozen=True):
 
     host: str
     state: Literal["applied", "busy", "refused", "stopped"]
-    """``find_activity`` and ``refused``: nothing was done on it; ``stopped``: steps were done, or may have been."""
+    """``busy`` and ``refused``: nothing was done on it; ``stopped``: steps were done, or may have been."""
     applied: tuple[str, ...] = ()
     """Descriptions of the completed steps."""
     reason: str = ""
+    survives: dict[str, str] = {}
+    """For each playbook, why a reboot of this host takes its changes back; empty where it does not."""
 
 
 class HostWork(msgspec.Struct, frozen=True):
@@ -55,21 +68,22 @@ class PlanApplier:
     def apply_host(self, host_work: HostWork) -> HostResult:
         """Inspects the host again, and runs the steps if it has not changed. Never raises for host errors."""
         executors = HostExecutors(self.transport, host_work.host_plan.host, LOCK_SECONDS)
-        applied: list[str] = []
+        host, applied, survives = host_work.host_plan.host, list[str](), dict[str, str]()
         try:
             refusal = self._refusal(executors, host_work)
             if refusal:
                 return refusal
             self._apply_steps(executors, host_work, applied)
+            survives = boot_results(executors, host_work.ready_steps)
         except (ConnectionLost, RequestRejected) as error:
-            return HostResult(
-                host_work.host_plan.host, "stopped" if applied else "refused", tuple(applied), redact(str(error))
-            )
+            return HostResult(host, "stopped" if applied else "refused", tuple(applied), redact(str(error)))
         except _HostStopped as error:
-            return HostResult(host_work.host_plan.host, "stopped", tuple(applied), redact(str(error)))
+            return HostResult(host, "stopped", tuple(applied), redact(str(error)))
         finally:
             executors.close()
-        return HostResult(host_work.host_plan.host, "applied", tuple(applied))
+        acting = {step.playbook for step in host_work.host_plan.steps if not step.skip and step.kind in ("run", "file")}
+        survives = {name: why for name, why in survives.items() if name in acting}
+        return HostResult(host, "applied", tuple(applied), survives=survives)
 
     def _refusal(self, executors: HostExecutors, host_work: HostWork) -> HostResult | None:
         """What speaks against it, before the first step."""
@@ -88,25 +102,59 @@ class PlanApplier:
         )
 
     def _apply_steps(self, executors: HostExecutors, host_work: HostWork, applied: list[str]) -> None:
+        kept: dict[str, dict[str, int]] = {}
+        """The numbers of the steps that keep files, by playbook and pattern."""
         for ready_step, preview in zip(host_work.ready_steps, host_work.host_plan.steps, strict=True):
             if preview.skip or preview.kind == "hands":
                 continue
             if self.stop_event.is_set():
                 raise RequestRejected("interrupted before the next step")
-            self._apply_step(executors.for_step(ready_step), ready_step, preview.description, applied)
+            remote, patterns = executors.for_step(ready_step), kept.setdefault(ready_step.playbook.name, {})
+            if ready_step.filled_step.keep:
+                patterns[ready_step.filled_step.file] = self._keep_files(remote, ready_step)
+            else:
+                self._apply_step(remote, ready_step, preview.description, applied, patterns)
 
-    def _apply_step(self, remote: RemoteExecutor, ready_step: ReadyStep, description: str, applied: list[str]) -> None:
-        """Raises: _Stopped, when it was made and failed, or may have been made; Lost and Declined when it was not."""
+    def _keep_files(self, remote: RemoteExecutor, ready_step: ReadyStep) -> int:
+        """Saves the files that the playbook's next steps change. Returns the number of this step."""
+        step = ready_step.filled_step
+        files = peek_many(remote, step.file)
+        undo = UndoStep(
+            0, remote.host, ready_step.playbook.root, step.say, ready_step.playbook.name, file=step.file, kept=files
+        )
+        number = self._record_step(remote.host, ready_step, step.say, f"save {step.file}", undo)
+        self.journal.record_state(StateAfter(number, kept=files))
+        self.journal.record_end(number, remote.host, 0, "")
+        return number
+
+    def _record_step(
+        self, host: str, ready_step: ReadyStep, description: str, command: str, undo: UndoStep | None
+    ) -> int:
+        """Raises: RequestRejected."""
+        try:
+            return self.journal.record_step(host, ready_step.playbook.name, description, command, undo)
+        except OSError as error:
+            raise RequestRejected(f"the journal cannot be written: {error.strerror}") from None
+
+    def _apply_step(
+        self,
+        remote: RemoteExecutor,
+        ready_step: ReadyStep,
+        description: str,
+        applied: list[str],
+        kept: Mapping[str, int],
+    ) -> None:
+        """Raises: _HostStopped, when it failed or may have been made; ConnectionLost and RequestRejected if not."""
         was = read_before(remote, ready_step.filled_step)
         try:
             step = ready_step.with_before(was)
         except TemplateError as error:
             raise RequestRejected(strip_control_chars(str(error))) from None
-        request, undo, command = (_file_request if step.file else _command_request)(remote, ready_step, step, was)
-        try:
-            number = self.journal.record_step(remote.host, ready_step.playbook.name, description, command, undo)
-        except OSError as error:
-            raise RequestRejected(f"the journal cannot be written: {error.strerror}") from None
+        if step.file:
+            request, undo, command = _file_request(remote, ready_step, step)
+        else:
+            request, undo, command = _run_request(remote, ready_step, step, was, kept)
+        number = self._record_step(remote.host, ready_step, description, command, undo)
         try:
             response = remote.call(**request)
         except RequestRejected as why:
@@ -118,46 +166,95 @@ class PlanApplier:
                 f"connection lost during “{description}”, which may or may not be complete: {why}"
             ) from None
         code = response.get("code", 0)
+        record_states(self.journal, number, response.get("state"), kept)
         self.journal.record_end(number, remote.host, code, f"{response.get('out', '')}\n{response.get('err', '')}")
+        if undo and undo.token:
+            remote.call("forget", token=undo.token)
         if code or response.get("trouble"):
             raise _HostStopped(f"“{description}”: the command {describe_failure(response)}")
         applied.append(description)
+
+
+def record_states(journal: Journal, number: int, state: dict[str, Any] | None, kept: Mapping[str, int]) -> None:
+    """Records what a step left: its own state, and that of the files that other steps keep."""
+    if not state:
+        return
+    journal.record_state(StateAfter(number, state["output"]))
+    for pattern, keeper in kept.items():
+        if pattern in state["files"]:
+            files = msgspec.convert(state["files"][pattern], dict[str, FileState])
+            journal.record_state(StateAfter(keeper, kept=files))
 
 
 class _HostStopped(Exception):
     """The host is left as it is: something was done on it, or may have been."""
 
 
-def _command_request(
-    remote: RemoteExecutor, ready_step: ReadyStep, step: PlaybookStep, was: str
+def _run_request(
+    remote: RemoteExecutor, ready_step: ReadyStep, step: PlaybookStep, was: str, kept: Mapping[str, int]
 ) -> tuple[dict[str, Any], UndoStep | None, str]:
-    undo = (
-        UndoStep(0, remote.host, ready_step.playbook.root, step.say, step.undo, step.before, was) if step.undo else None
-    )
-    return {"op": "run", "seconds": STEP_SECONDS, "sh": step.run, "limit": MAX_OUTPUT_BYTES}, undo, step.run
+    request: dict[str, Any] = {
+        "op": "run",
+        "seconds": STEP_SECONDS,
+        "sh": step.run,
+        "values": dict(step.values),
+        "limit": MAX_OUTPUT_BYTES,
+    }
+    undo = None
+    if step.changes:
+        undo = UndoStep(
+            0,
+            remote.host,
+            ready_step.playbook.root,
+            step.say,
+            ready_step.playbook.name,
+            run=step.undo,
+            irreversible=step.irreversible,
+            values=dict(step.values),
+            before=step.before,
+            before_output=was,
+            token=secrets.token_hex(16),
+        )
+        request |= {"token": undo.token, "state": {"sh": step.before, "files": list(kept)}}
+    return request, undo, shown_command(step.run, step.values)
 
 
 def _file_request(
-    remote: RemoteExecutor, ready_step: ReadyStep, step: PlaybookStep, was: str
+    remote: RemoteExecutor, ready_step: ReadyStep, step: PlaybookStep
 ) -> tuple[dict[str, Any], UndoStep | None, str]:
-    """Raises: Lost; Declined."""
-    del was
+    """Raises: ConnectionLost; RequestRejected."""
     old = msgspec.convert(remote.call("peek", path=step.file), FileState)
     if old.trouble:
         raise RequestRejected(f"{old.real}: {old.trouble}")
-    new = edited_content(old.content, step)
-    data = b"" if new is None else new
-    sha = hashlib.sha256(data).hexdigest()
+    data = edited_content(old.content, step, run_filter(remote, step, old.content) if step.filter else None) or b""
     exists = old.kind == "file"
-    request = {
-        "op": "write",
-        "path": old.real,
-        "data": base64.b64encode(data).decode("ascii"),
-        "mode": old.mode if exists else int(step.mode or "644", 8),
-        "uid": old.uid if exists else None,
-        "gid": old.gid if exists else None,
-        "sha": old.sha,
-        "missing": old.missing,
-    }
-    undo = UndoStep(0, remote.host, ready_step.playbook.root, step.say, file=old.real, old=old, new=sha)
+    new = msgspec.structs.replace(
+        old,
+        kind="file",
+        data=data,
+        sha=hashlib.sha256(data).hexdigest(),
+        mode=old.mode if exists else int(step.mode or "644", 8),
+    )
+    request = {"op": "write", "path": old.real, "sha": old.sha, "missing": old.missing, **file_fields(new, exists)}
+    undo = UndoStep(
+        0,
+        remote.host,
+        ready_step.playbook.root,
+        step.say,
+        ready_step.playbook.name,
+        file=old.real,
+        old=msgspec.structs.replace(old, link=""),
+        new=msgspec.structs.replace(new, link=""),
+    )
     return request, undo, f"write {old.real}"
+
+
+def file_fields(state: FileState, with_owner: bool = True) -> dict[str, Any]:
+    """What the executor needs to write a file as it is described."""
+    return {
+        "data": base64.b64encode(state.data).decode("ascii"),
+        "mode": state.mode,
+        "uid": state.uid if with_owner else None,
+        "gid": state.gid if with_owner else None,
+        "xattrs": {name: base64.b64encode(value).decode("ascii") for name, value in state.xattrs.items()},
+    }

@@ -39,6 +39,8 @@ class FixContext(msgspec.Struct, frozen=True):
     plan_context: PlanContext
     apply_policy: Callable[[Report], Report]
     """Applies the waivers."""
+    catalog: tuple[Check, ...] = ()
+    """All checks: run again after the steps, to find what these have turned red."""
 
     def examine_hosts(
         self,

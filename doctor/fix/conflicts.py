@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from doctor.fix.file_edits import FileState, edited_content
 from doctor.remedy.playbook import PlaybookStep
 
-Written = tuple[str, PlaybookStep, FileState]
-"""A playbook's name, its step, and what is at the path before the plan."""
+Written = tuple[str, PlaybookStep, FileState, "bytes | None"]
+"""A playbook's name, its step, what is at the path before the plan, and what the step's filter printed."""
 
 
 def find_conflicts(steps: Sequence[Written]) -> dict[str, str]:
@@ -25,9 +25,9 @@ def _first(steps: Sequence[Written]) -> tuple[str, str] | None:
     """The first playbook that takes away a line that another one has put into a file."""
     files: dict[str, bytes | None] = {}
     owned: dict[tuple[str, bytes], str] = {}
-    for name, step, state in steps:
+    for name, step, state, filtered in steps:
         old = files.get(state.real, state.content)
-        new = files[state.real] = edited_content(old, step)
+        new = files[state.real] = edited_content(old, step, filtered)
         remaining_lines = set((new or b"").split(b"\n"))
         for (real, line), owner in owned.items():
             if real == state.real and owner != name and line not in remaining_lines:

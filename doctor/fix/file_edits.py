@@ -31,14 +31,31 @@ class FileState(msgspec.Struct, frozen=True):
     mode: int = 0
     uid: int = 0
     gid: int = 0
+    link: str = ""
+    """Where the path itself leads, if it is a symbolic link."""
+    xattrs: dict[str, bytes] = {}
+
+    def same(self, other: FileState) -> bool:
+        """Content, mode, owner, link and attributes are equal."""
+        return all(getattr(self, name) == getattr(other, name) for name in _COMPARED)
 
     @property
     def content(self) -> bytes | None:
         return self.data if self.kind == "file" else None
 
 
-def edited_content(old: bytes | None, step: PlaybookStep) -> bytes | None:
-    """The complete file after a step; None if it does not exist before or after."""
+_COMPARED = ("kind", "sha", "mode", "uid", "gid", "link", "xattrs")
+
+
+def edited_content(old: bytes | None, step: PlaybookStep, filtered: bytes | None = None) -> bytes | None:
+    """The complete file after a step; None if it does not exist before or after.
+
+    ``filtered`` is what the step's own filter printed; a file that only other steps change stays as it is.
+    """
+    if step.keep:
+        return old
+    if step.filter:
+        return filtered
     if step.text is not None:
         text = step.text
         return (text if text.endswith("\n") or not text else text + "\n").encode()

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import base64
+import re
 import shutil
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from doctor.engine.sanitize import strip_control_chars
-from doctor.fix.file_edits import FileState
+from doctor.fix.file_edits import FileState, edited_content
 from doctor.fix.plan import HostInspection, StepProbe
 from doctor.fix.remote_client import ConnectionLost, RemoteExecutor, RequestRejected
 from doctor.fix.select import ReadyStep
@@ -21,6 +23,8 @@ MAX_OUTPUT_BYTES = 65536
 """Bytes of a command's output."""
 READ_SECONDS = 30.0
 """For a read-only command."""
+MAX_FILE_BYTES = 1 << 20
+MAX_REASON_CHARS = 200
 
 
 class HostExecutors:
@@ -62,52 +66,134 @@ def inspect_host(executors: HostExecutors, ready_steps: Sequence[ReadyStep]) -> 
         root = "login" if login.uid == 0 else "sudo"
         executors.get(True)
     probes: list[StepProbe] = []
+    contents: dict[str, bytes | None] = {}
     for ready_step in ready_steps:
-        probes.append(_probe_step(executors.for_step(ready_step), ready_step.filled_step))
+        probes.append(_probe_step(executors.for_step(ready_step), ready_step.filled_step, contents))
         if probes[-1].failure:
             break
     padded = [*probes, *(StepProbe() for _ in ready_steps[len(probes) :])]
-    return HostInspection(tuple(padded), root)
+    return HostInspection(tuple(padded), root, survives=boot_results(executors, ready_steps))
 
 
-def _probe_step(remote: RemoteExecutor, step: PlaybookStep) -> StepProbe:
+def boot_results(executors: HostExecutors, ready_steps: Sequence[ReadyStep]) -> dict[str, str]:
+    """For each playbook, why its changes are lost at a reboot of this host; empty where they are not.
+
+    Raises: ConnectionLost.
+    """
+    results: dict[str, str] = {}
+    for ready_step in ready_steps:
+        playbook = ready_step.playbook
+        if playbook.manual or playbook.name in results:
+            continue
+        if not playbook.survives:
+            results[playbook.name] = "nothing loads it"
+            continue
+        response = _run_read_only(executors.for_step(ready_step), playbook.survives, {})
+        first_line = strip_control_chars((response["out"].strip().splitlines() or [""])[0], MAX_REASON_CHARS)
+        if not response["code"] and not response.get("trouble"):
+            results[playbook.name] = ""
+        elif response["code"] == 1:
+            results[playbook.name] = first_line or "this host does not load it"
+        else:
+            results[playbook.name] = f"not known: the test {describe_failure(response)}"
+    return results
+
+
+def _probe_step(remote: RemoteExecutor, step: PlaybookStep, contents: dict[str, bytes | None]) -> StepProbe:
+    """``contents`` are the files as the steps before this one leave them."""
     if step.only:
-        response = _run_read_only(remote, step.only)
+        response = _run_read_only(remote, step.only, step.values)
         if response["code"] == 1:
             return StepProbe(skip="does not apply here")
         if response["code"]:
             return StepProbe(failure=f"`{step.only}` {describe_failure(response)}")
-    state = None
+    if step.keep:
+        return _probe_kept(remote, step)
+    state, filtered = None, None
     if step.file:
         try:
             state = msgspec.convert(remote.call("peek", path=step.file), FileState)
+            if state.trouble:
+                return StepProbe(failure=f"{state.real}: {state.trouble}", file=state)
+            old = contents.get(state.real, state.content)
+            filtered = run_filter(remote, step, old) if step.filter else None
         except RequestRejected as why:
             return StepProbe(failure=f"{step.file}: {why}")
-        if state.trouble:
-            return StepProbe(failure=f"{state.real}: {state.trouble}", file=state)
-    return _probe_before(remote, step, state)
+        contents[state.real] = edited_content(old, step, filtered)
+    probe = _probe_before(remote, step, state)
+    managed = managed_header(state.content) if state else ""
+    return msgspec.structs.replace(probe, filtered=filtered, managed=managed) if state else probe
+
+
+def _probe_kept(remote: RemoteExecutor, step: PlaybookStep) -> StepProbe:
+    try:
+        kept = peek_many(remote, step.file)
+    except RequestRejected as why:
+        return StepProbe(failure=f"{step.file}: {why}")
+    bad = next((f"{path}: {state.trouble}" for path, state in kept.items() if state.trouble), "")
+    return StepProbe(failure=bad, kept=kept)
+
+
+def peek_many(remote: RemoteExecutor, pattern: str) -> dict[str, FileState]:
+    """The files that a pattern matches. Raises: ConnectionLost; RequestRejected."""
+    return msgspec.convert(remote.call("peek_many", pattern=pattern)["files"], dict[str, FileState])
+
+
+def run_filter(remote: RemoteExecutor, step: PlaybookStep, old: bytes | None) -> bytes:
+    """What the step's filter makes of a file. Raises: ConnectionLost; RequestRejected."""
+    data = base64.b64encode(old or b"").decode("ascii")
+    response = remote.call(
+        "filter", READ_SECONDS, sh=step.filter, values=dict(step.values), data=data, limit=MAX_FILE_BYTES
+    )
+    if response["code"] or response["cut"] or response.get("trouble"):
+        raise RequestRejected(f"`{step.filter}` {describe_failure(response)}")
+    return base64.b64decode(response["data"])
+
+
+_COMMENT = re.compile(rb"\s*(?:#|;|//|<!--|\{#)")
+_MANAGED = re.compile(
+    r"\b(ansible|puppet|chef|salt|saltstack|cfengine|terraform|cloud-init|warewulf|xcat|confluent|foreman|bcm)\b"
+    r"|do not (edit|modify|change)|don't (edit|modify|change)|manage_etc_hosts|managed (by|file)"
+    r"|will be (overwritten|lost)"
+)
+"""Words in the header of a file that a program writes again and again."""
+
+
+def managed_header(content: bytes | None) -> str:
+    r"""The line by which a configuration management or cloud-init says that a file is its own; else empty.
+
+    >>> managed_header(b"# Ansible managed\n127.0.0.1 localhost\n")
+    '# Ansible managed'
+    >>> managed_header(b"# my hosts\n10.0.0.1 chef\n")
+    ''
+    """
+    for line in (content or b"")[:8192].splitlines()[:60]:
+        text = line[:300].decode("utf-8", "replace")
+        if _COMMENT.match(line) and _MANAGED.search(text.lower()):
+            return strip_control_chars(text.strip(), MAX_REASON_CHARS)
+    return ""
 
 
 def _probe_before(remote: RemoteExecutor, step: PlaybookStep, state: FileState | None) -> StepProbe:
     if not step.before:
         return StepProbe(file=state)
-    response = _run_read_only(remote, step.before)
+    response = _run_read_only(remote, step.before, step.values)
     if response["code"] or response.get("cut"):
         return StepProbe(failure=f"`{step.before}` {describe_failure(response)}, so the step could not be undone")
     return StepProbe(before=response["out"].strip(), file=state)
 
 
 def read_before(remote: RemoteExecutor, step: PlaybookStep) -> str:
-    """What the step's ``read_before`` prints. Raises: Lost; Declined."""
+    """What the step's ``before`` prints. Raises: ConnectionLost; RequestRejected."""
     probe = _probe_before(remote, step, None)
     if probe.failure:
         raise RequestRejected(probe.failure)
     return probe.before
 
 
-def _run_read_only(remote: RemoteExecutor, sh: str) -> dict[str, Any]:
+def _run_read_only(remote: RemoteExecutor, sh: str, values: Mapping[str, str]) -> dict[str, Any]:
     try:
-        return remote.call("run", READ_SECONDS, sh=sh, limit=MAX_OUTPUT_BYTES)
+        return remote.call("run", READ_SECONDS, sh=sh, values=dict(values), limit=MAX_OUTPUT_BYTES)
     except RequestRejected as why:
         return {"code": 126, "err": str(why), "out": ""}
 
@@ -163,7 +249,7 @@ def _jobs(remote: RemoteExecutor) -> list[str]:
         code, out, err = process.returncode, process.stdout, process.stderr
     else:
         sh = 'command -v squeue >/dev/null || exit 0; squeue -h -w "$(hostname -s)" -o %i'
-        response = _run_read_only(remote, sh)
+        response = _run_read_only(remote, sh, {})
         code, out, err = response["code"], response["out"], response["err"]
     if code:
         return (
@@ -174,4 +260,14 @@ def _jobs(remote: RemoteExecutor) -> list[str]:
     return [f"Slurm job {strip_control_chars(job, 40)} runs on it" for job in out.split()]
 
 
-__all__ = ["ConnectionLost", "HostExecutors", "describe_failure", "find_activity", "inspect_host", "read_before"]
+__all__ = [
+    "ConnectionLost",
+    "HostExecutors",
+    "boot_results",
+    "describe_failure",
+    "find_activity",
+    "inspect_host",
+    "peek_many",
+    "read_before",
+    "run_filter",
+]

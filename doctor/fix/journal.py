@@ -1,8 +1,9 @@
-"""The journal and the undo data: two files of JSON lines. Each line is on disk before its step runs.
+"""The journal and the undo data: three files of JSON lines. Each line is on disk before its step runs.
 
 ``journal.jsonl`` records who did what, when, where and with what result, without secrets. ``undo.jsonl`` holds what an
-undo needs exactly: commands, and the bytes of files as they were; it is never printed. A crash can cut the last line
-of either, and then the step of that line was never asked for.
+undo needs exactly: commands, and the bytes of files as they were; ``after.jsonl`` holds the state that each step left,
+by which an undo sees what somebody else changed since. Both are printed only as differences, without secrets. A crash
+can cut the last line of a file, and then the step of that line was never requested.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from doctor.engine.record import redact
 from doctor.engine.sanitize import printable
 from doctor.fix.file_edits import FileState
 
-JOURNAL_FILE, UNDO_FILE = "journal.jsonl", "undo.jsonl"
+JOURNAL_FILE, UNDO_FILE, AFTER_FILE = "journal.jsonl", "undo.jsonl", "after.jsonl"
 MAX_OUTPUT_CHARS = 2000
 """Characters kept of a command's output."""
 
@@ -34,15 +35,34 @@ class UndoStep(msgspec.Struct, frozen=True, omit_defaults=True):
     host: str
     root: bool
     description: str
+    playbook: str = ""
     run: str = ""
+    """The command; empty for a file."""
+    irreversible: str = ""
+    """Why there is no command."""
+    values: dict[str, str] = {}
+    """The variables of `run` and `before`."""
     before: str = ""
-    """What tells whether the host is as it `before_output`."""
+    """The command that prints the state which the step changes."""
     before_output: str = ""
+    token: str = ""
+    """By which the host keeps the state after the step, for a controller that is lost."""
     file: str = ""
-    """Where the file really lies."""
+    """The path; of a step that changes it itself, where it really lies."""
     old: FileState | None = None
-    new: str = ""
-    """The sha of what the step writes; empty for no file."""
+    new: FileState | None = None
+    """As the step leaves it; `FileState.data` is its content."""
+    kept: dict[str, FileState] | None = None
+    """The files that match `file`, where other steps change them."""
+
+
+class StateAfter(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The state that a step left. Of several lines with one number the last one holds."""
+
+    number: int
+    output: str | None = None
+    """What the step's ``before`` printed then; None where that is not known."""
+    kept: dict[str, FileState] | None = None
 
 
 class JournalEntry(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -57,7 +77,7 @@ class JournalEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     description: str = ""
     command: str = ""
     changes: bool = True
-    """The step has an undo, or changes nothing when it does not."""
+    """The step changes something, and has an undo or a reason for none."""
     ran: bool = True
     """False: the host declined it, and nothing has changed."""
     code: int | None = None
@@ -65,7 +85,7 @@ class JournalEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     who: str = ""
 
 
-Line = TypeVar("Line", UndoStep, JournalEntry)
+Line = TypeVar("Line", UndoStep, StateAfter, JournalEntry)
 
 
 class Journal:
@@ -88,6 +108,15 @@ class Journal:
         closed |= {entry.number for entry in self.entries() if entry.kind == "ended" and not entry.ran}
         begun = {entry.number for entry in self.entries() if entry.kind == "step"}
         return [undo for undo in _read_lines(self._folder / UNDO_FILE, UndoStep) if undo.number in begun - closed]
+
+    def states_after(self) -> dict[int, StateAfter]:
+        """The last known state after each step, by its number."""
+        return {state.number: state for state in _read_lines(self._folder / AFTER_FILE, StateAfter)}
+
+    def record_state(self, state: StateAfter) -> None:
+        """What is lost here is not known to a later undo, which then refuses rather than overwrites."""
+        with suppress(OSError):
+            self._write(AFTER_FILE, state)
 
     def record_start(self, operation: str) -> None:
         """Raises: OSError."""
@@ -117,8 +146,9 @@ class Journal:
     def record_undo_start(self, undo: UndoStep) -> None:
         self._record("undoing", undo.number, undo.host, None, undo.description)
 
-    def record_undo_end(self, undo: UndoStep, code: int, output: str) -> None:
-        self._record("undone", undo.number, undo.host, code, output)
+    def record_undo_end(self, undo: UndoStep, code: int, output: str) -> bool:
+        """Whether it could be recorded; if not, a repeated undo finds this step again."""
+        return self._record("undone", undo.number, undo.host, code, output)
 
     def record_finish(self, code: int) -> None:
         self._record("finished", 0, "", code, "")
@@ -131,13 +161,15 @@ class Journal:
         code: int | None,
         output: str,
         ran: bool = True,
-    ) -> None:
+    ) -> bool:
         text = printable(redact(output.strip()), MAX_OUTPUT_CHARS)
         # What is lost here leaves a step that was begun, and that is what an undo goes by.
         with suppress(OSError):
             self._write(JOURNAL_FILE, JournalEntry(kind, _now(), number, host, ran=ran, code=code, output=text))
+            return True
+        return False
 
-    def _write(self, name: str, line: UndoStep | JournalEntry) -> None:
+    def _write(self, name: str, line: UndoStep | StateAfter | JournalEntry) -> None:
         data = msgspec.json.encode(line) + b"\n"
         with self._lock:
             path = self._folder / name
@@ -189,4 +221,4 @@ def _user() -> str:
         return str(os.getuid())
 
 
-prepare_decoding(UndoStep, JournalEntry)
+prepare_decoding(UndoStep, StateAfter, JournalEntry)

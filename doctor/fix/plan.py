@@ -7,6 +7,7 @@ their `digest` is the planned one.
 from __future__ import annotations
 
 import hashlib
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,9 +19,9 @@ from doctor.fix.conflicts import find_conflicts
 from doctor.fix.context import PlanContext
 from doctor.fix.file_edits import FileState, edited_content, file_diff
 from doctor.fix.select import ReadyStep, Treatment, Untreated, finding_message, fingerprint
-from doctor.remedy.playbook import Playbook, PlaybookStep, TemplateError
+from doctor.remedy.playbook import Playbook, PlaybookStep, TemplateError, free_variables
 
-SCHEMA = "doctor.plan/1"
+SCHEMA = "doctor.plan/2"
 MAX_COMMAND_CHARS = 4000
 """Characters of a command that are shown."""
 
@@ -34,6 +35,12 @@ class StepProbe(msgspec.Struct, frozen=True):
     failure: str = ""
     """Why the step, and so the host, cannot be treated."""
     file: FileState | None = None
+    filtered: bytes | None = None
+    """What the step's filter printed."""
+    kept: dict[str, FileState] = {}
+    """The files that other steps change."""
+    managed: str = ""
+    """The line of the file that says whose it is: a configuration management's."""
 
 
 class HostInspection(msgspec.Struct, frozen=True):
@@ -46,6 +53,8 @@ class HostInspection(msgspec.Struct, frozen=True):
     busy: tuple[str, ...] = ()
     """Who works on it."""
     failure: str = ""
+    survives: dict[str, str] = {}
+    """For each playbook, why a reboot of this host takes its changes back; empty where it does not."""
 
 
 class StepPreview(msgspec.Struct, frozen=True):
@@ -81,6 +90,8 @@ class HostPlan(msgspec.Struct, frozen=True):
     failure: str = ""
     """Why nothing will be."""
     digest: str = ""
+    survives: dict[str, str] = {}
+    """For each playbook, why a reboot of this host takes its changes back; empty where it does not."""
 
     @property
     def has_actions(self) -> bool:
@@ -96,7 +107,6 @@ class PlaybookSummary(msgspec.Struct, frozen=True):
     who: str
     risk: str
     root: bool
-    persistent: bool
     note: str = ""
 
     @classmethod
@@ -107,7 +117,6 @@ class PlaybookSummary(msgspec.Struct, frozen=True):
             playbook.who,
             playbook.risk,
             playbook.root,
-            playbook.persistent,
             playbook.note,
         )
 
@@ -165,8 +174,12 @@ def host_plan(
             for treatment in treatments
         )
     )
+
+    def failed(why: str, previews: Sequence[StepPreview] = ()) -> HostPlan:
+        return HostPlan(host, treated_findings, tuple(previews), inspection.root, inspection.busy, why)
+
     if inspection.failure:
-        return HostPlan(host, treated_findings, root=inspection.root, busy=inspection.busy, failure=inspection.failure)
+        return failed(inspection.failure)
     previews: list[StepPreview] = []
     digest_input: list[Any] = [fingerprint(treatments)]
     try:
@@ -175,50 +188,59 @@ def host_plan(
             for ready_step, step_probe in zip(ready_steps, inspection.probes, strict=True)
         ]
     except TemplateError as error:
-        return HostPlan(
-            host, treated_findings, (), inspection.root, inspection.busy, strip_control_chars(redact(str(error)))
-        )
-    conflicts = _find_conflicts(ready_steps, steps, inspection.probes)
+        return failed(strip_control_chars(redact(str(error))))
+    left_out = {
+        **_managed(ready_steps, inspection.probes),
+        **_find_conflicts(ready_steps, steps, inspection.probes),
+    }
     files: dict[str, bytes | None] = {}
     for ready_step, step, probe in zip(ready_steps, steps, inspection.probes, strict=True):
         if probe.failure:
-            return HostPlan(
-                host,
-                treated_findings,
-                tuple(previews),
-                inspection.root,
-                inspection.busy,
-                _step_failure(ready_step, probe.failure),
-            )
-        other = conflicts.get(ready_step.playbook.name, "")
-        effective_probe = (
-            StepProbe(probe.skip or f"it would undo the change of {other}", probe.before) if other else probe
-        )
+            return failed(_step_failure(ready_step, probe.failure), previews)
+        why = left_out.get(ready_step.playbook.name, "")
+        effective_probe = msgspec.structs.replace(probe, skip=probe.skip or why, file=None) if why else probe
         previews.append(_preview(ready_step, step, effective_probe, files))
         digest_input.append(
             [
                 effective_probe.skip,
-                step.only,
-                step.before,
-                step.run,
-                step.undo,
-                step.changes,
+                msgspec.to_builtins(msgspec.structs.replace(step, say="")),
                 _digest_fields(step, effective_probe, files),
             ]
         )
     digest = hashlib.sha256(msgspec.json.encode(digest_input)).hexdigest()
-    return HostPlan(host, treated_findings, tuple(previews), inspection.root, inspection.busy, digest=digest)
+    return HostPlan(
+        host,
+        treated_findings,
+        tuple(previews),
+        inspection.root,
+        inspection.busy,
+        digest=digest,
+        survives=inspection.survives,
+    )
+
+
+def _managed(ready_steps: Sequence[ReadyStep], probes: Sequence[StepProbe]) -> dict[str, str]:
+    """The playbooks that would change a file of a configuration management, and were not named; with the reason."""
+    reasons: dict[str, str] = {}
+    for ready_step, probe in zip(ready_steps, probes, strict=True):
+        name = ready_step.playbook.name
+        if probe.managed and not probe.skip and not ready_step.named:
+            header = f"“{probe.managed}” stands in {ready_step.filled_step.file}"
+            reasons.setdefault(
+                name, f"{header}: change it where it comes from, or name the playbook: doctor fix {name}"
+            )
+    return reasons
 
 
 def _find_conflicts(
     ready_steps: Sequence[ReadyStep], steps: Sequence[PlaybookStep], probes: Sequence[StepProbe]
 ) -> dict[str, str]:
     written = [
-        (ready_step.playbook.name, step, probe.file)
+        (ready_step.playbook.name, step, probe.file, probe.filtered)
         for ready_step, step, probe in zip(ready_steps, steps, probes, strict=True)
         if probe.file and not probe.skip and not probe.failure
     ]
-    return find_conflicts(written)
+    return {name: f"it would undo the change of {other}" for name, other in find_conflicts(written).items()}
 
 
 def _step_failure(ready_step: ReadyStep, why: str) -> str:
@@ -233,30 +255,40 @@ def _preview(
     if step.manual:
         return StepPreview(name, description, "hands", skip=probe.skip)
     if step.file and not probe.file:
-        return StepPreview(name, description, "file", skip=probe.skip)
+        return StepPreview(name, description, "look" if step.keep else "file", skip=probe.skip)
     if step.file and probe.file:
         real = probe.file.real
         old = files.get(real, probe.file.content)
-        new = old if probe.skip else edited_content(old, step)
+        new = old if probe.skip else edited_content(old, step, probe.filtered)
         files[real] = new
-        note = f"a link: {printable(real)} is written" if real != step.file else ""
+        notes = [f"a link: {printable(real)} is written"] if real != step.file else []
+        notes += [f"the file says: “{probe.managed}”"] if probe.managed else []
         skip = probe.skip or ("already in this state" if new == old else "")
-        return StepPreview(
-            name, description, "file", diff=tuple(map(redact, file_diff(real, old, new))), note=note, skip=skip
-        )
+        diff = tuple(map(redact, file_diff(real, old, new)))
+        return StepPreview(name, description, "file", diff=diff, note="; ".join(notes), skip=skip)
     kind = "run" if step.changes else "look"
-    return StepPreview(
-        name, description, kind, _printable_command(step.run), _printable_command(step.undo), skip=probe.skip
-    )
+    undo = shown_command(step.undo, step.values) if step.undo else ""
+    note = f"cannot be undone: {strip_control_chars(redact(step.irreversible), 400)}" if step.irreversible else ""
+    return StepPreview(name, description, kind, shown_command(step.run, step.values), undo, note=note, skip=probe.skip)
 
 
-def _printable_command(command: str) -> str:
-    return "\n".join(printable(line, MAX_COMMAND_CHARS) for line in redact(command).splitlines())
+def shown_command(command: str, values: Mapping[str, str]) -> str:
+    """A command below the variables that it reads, as a shell takes it; without secrets, on printable lines."""
+    names = [name for name in free_variables(command) if name in values]
+    assignments = " ".join(f"{name}={shlex.quote(values[name])}" for name in names)
+    lines = [*(["; ".join([assignments.replace("\n", " ")])] if assignments else []), *command.strip().splitlines()]
+    return "\n".join(printable(redact(line), MAX_COMMAND_CHARS) for line in lines)
 
 
 def _digest_fields(step: PlaybookStep, probe: StepProbe, files: Mapping[str, bytes | None]) -> list[Any]:
+    if step.keep:
+        return [[path, *_identity(state)] for path, state in sorted(probe.kept.items())]
     if not probe.file:
         return []
     after = files.get(probe.file.real)
     sha = hashlib.sha256(after).hexdigest() if after is not None else ""
-    return [step.file, probe.file.real, probe.file.sha, probe.file.mode, probe.file.uid, probe.file.gid, step.mode, sha]
+    return [step.file, *_identity(probe.file), sha]
+
+
+def _identity(state: FileState) -> list[Any]:
+    return [state.real, state.kind, state.sha, state.mode, state.uid, state.gid, state.link]

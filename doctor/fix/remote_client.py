@@ -28,6 +28,13 @@ class ExecutorHello(msgspec.Struct):
     uid: int
 
 
+class StateResponse(msgspec.Struct):
+    """The state after a step: what its ``before`` prints, None where that failed, and files by pattern and path."""
+
+    output: str | None
+    files: dict[str, dict[str, FileState]]
+
+
 class RunResponse(msgspec.Struct):
     """The result of a command: exit code, stdout, stderr, and whether they were cut."""
 
@@ -36,6 +43,25 @@ class RunResponse(msgspec.Struct):
     err: str
     cut: bool
     trouble: str = ""
+    state: StateResponse | None = None
+
+
+class FilterResponse(RunResponse):
+    """The same with stdout as bytes."""
+
+    data: bytes = b""
+
+
+class FilesResponse(msgspec.Struct):
+    """The files of a pattern."""
+
+    files: dict[str, FileState]
+
+
+class RecallResponse(msgspec.Struct):
+    """A state that the host kept, if it did."""
+
+    state: StateResponse | None
 
 
 class DeviceHolder(msgspec.Struct):
@@ -55,17 +81,16 @@ class BusyResponse(msgspec.Struct):
     trouble: str
 
 
-class RestoreResponse(msgspec.Struct):
-    """How a file was put back."""
-
-    took: str
-
-
 RESPONSE_TYPES = {
     "run": RunResponse,
+    "filter": FilterResponse,
     "peek": FileState,
+    "peek_many": FilesResponse,
     "write": dict[str, Any],
-    "restore": RestoreResponse,
+    "relink": dict[str, Any],
+    "tidy": dict[str, Any],
+    "recall": RecallResponse,
+    "forget": dict[str, Any],
     "busy": BusyResponse,
 }
 UNREADABLE_RESPONSE = "the output of the program on the host cannot be read"
@@ -108,13 +133,14 @@ class RemoteExecutor:
 
     def call(self, op: str, seconds: float = 10.0, **arguments: Any) -> dict[str, Any]:
         """Asks for one thing, and waits for it. Raises: Lost; Declined."""
-        if op == "run":
+        if op in ("run", "filter"):
             arguments["seconds"] = seconds
         try:
             self._session.send(json.dumps({"op": op, **arguments}).encode("ascii") + b"\n")
         except TransportError as error:
             raise ConnectionLost(self._end_reason or strip_control_chars(error.text)) from None
-        response = self._next_response(seconds + RESPONSE_GRACE_SECONDS)
+        more = RESPONSE_GRACE_SECONDS if arguments.get("state") else 0.0
+        response = self._next_response(seconds + more + RESPONSE_GRACE_SECONDS)
         if "refused" in response:
             raise RequestRejected(strip_control_chars(str(response["refused"])))
         return self._validated(response, RESPONSE_TYPES[op])

@@ -53,7 +53,7 @@ class _PlanRenderer:
         for name in dict.fromkeys(step.playbook for step in host_plan.steps):
             playbook = self.playbooks[name]
             yield f"  {name}: {clean(playbook.title)}"
-            yield f"    {_terms(playbook)}"
+            yield f"    {_terms(playbook, host_plan.survives.get(name))}"
             for treated in host_plan.treated:
                 if treated.playbook == name:
                     yield f"    for {treated.check}: {clean(treated.message)}"
@@ -170,10 +170,13 @@ def _root(host_plan: HostPlan) -> str:
     return {"login": ", as root", "sudo": ", as root through sudo -n"}.get(host_plan.root, "")
 
 
-def _terms(playbook: PlaybookSummary) -> str:
-    lasts = "survives a reboot" if playbook.persistent else "lost after a reboot"
+def _terms(playbook: PlaybookSummary, lost: str | None) -> str:
+    """``lost``: why a reboot takes the changes back; empty where it does not, None where the host was not read."""
     risk = "no risk" if playbook.risk == "none" else f"risk: {playbook.risk}"
-    return f"{playbook.who}; {risk}; {'root; ' if playbook.root else ''}{lasts}"
+    terms = [playbook.who, risk, *(["root"] if playbook.root else [])]
+    if lost is not None:
+        terms.append(f"lost after a reboot: {clean(lost)}" if lost else "survives a reboot")
+    return "; ".join(terms)
 
 
 def _failure_text(host_plan: HostPlan) -> str:

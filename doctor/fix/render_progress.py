@@ -12,19 +12,26 @@ from doctor.fix.verify import Verification
 from doctor.report.layout.formatting import clean, count_noun
 from doctor.report.layout.host_names import Fleet
 
+MAX_VERSION_LINES = 60
+"""Lines of a difference that are shown; --json has them all."""
+
 
 def host_result_text(host_result: HostResult) -> str:
     """One host's steps."""
     host = clean(host_result.host, 100)
     if host_result.state == "applied":
-        return "\n".join(f"applied  {host}: {clean(step)}" for step in host_result.applied)
+        lines = [f"applied  {host}: {clean(step)}" for step in host_result.applied]
+        for name, why in host_result.survives.items():
+            lasts = f"is lost at the next reboot: {clean(why)}" if why else "survives a reboot"
+            lines.append(f"{'reboot' if why else 'ok':<8} {host}: {clean(name)} {lasts}")
+        return "\n".join(lines)
     if host_result.state in ("refused", "busy"):
         return f"refused  {host}: {clean(host_result.reason)}; the host was not changed"
     lines = [f"applied  {host}: {clean(step)}" for step in host_result.applied]
     return "\n".join([*lines, f"FAILED   {host}: {clean(host_result.reason)}"])
 
 
-_STATE_LABELS = {"green": "ok", "waits": "waits", "red": "FAILED", "unknown": "unknown"}
+_STATE_LABELS = {"green": "ok", "waits": "waits", "red": "FAILED", "new": "NEW", "unknown": "unknown"}
 
 
 def verification_text(verification: Verification) -> str:
@@ -33,7 +40,9 @@ def verification_text(verification: Verification) -> str:
         "green": "passes",
         "waits": "also depends on hosts that follow",
         "red": f"still fails: {verification.reason}",
-        "unknown": f"is unknown: {verification.reason}",
+        "new": f"failed since the fix, and passed before: {verification.reason}",
+        "unknown": f"is unknown: {verification.reason}"
+        + ("; not one of the rules that were found, so the rollout goes on" if verification.unrelated else ""),
     }
     label, description = _STATE_LABELS[verification.state], clean(descriptions[verification.state])
     return f"{label:<8} {clean(verification.host, 100)}: {verification.check} {description}"
@@ -76,4 +85,5 @@ def undo_text(undo_results: Sequence[UndoResult]) -> str:
         word = "undone" if undo_result.ok else "FAILED"
         detail = f" ({clean(undo_result.detail)})" if undo_result.detail else ""
         lines.append(f"{word:<8} {clean(undo_result.undo.host, 100)}: {clean(undo_result.undo.description)}{detail}")
+        lines += [f"         {clean(line, 400)}" for line in undo_result.versions[:MAX_VERSION_LINES]]
     return "\n".join(lines)

@@ -6,12 +6,14 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from doctor.engine.check import Check
+from doctor.engine.record import Run
 from doctor.fix.apply import HostResult, PlanApplier
 from doctor.fix.build_plan import FixContext, PlannedFix
 from doctor.fix.journal import Journal
 from doctor.fix.parallel import SignalGuard, parallel_map
 from doctor.fix.plan import treated_checks
-from doctor.fix.verify import Verification, verify
+from doctor.fix.verify import Verification, finding_keys, new_findings, verify
 from doctor.transport import Transport
 
 
@@ -32,12 +34,12 @@ class RolloutResult(msgspec.Struct, frozen=True):
             return self.stopped
         if self.pending_hosts or any(host_result.state != "applied" for host_result in self.host_results):
             unknown = any(verification.state == "unknown" for verification in self.verifications)
-            red = any(verification.state == "red" for verification in self.verifications) or any(
+            red = any(verification.state in ("red", "new") for verification in self.verifications) or any(
                 host_result.state != "applied" for host_result in self.host_results
             )
             return 12 if unknown and not red else 10
         states = {verification.state for verification in self.verifications}
-        return 10 if states & {"red", "waits"} else 12 if "unknown" in states else 0
+        return 10 if states & {"red", "new", "waits"} else 12 if "unknown" in states else 0
 
 
 Tell = Callable[[HostResult | Verification], None]
@@ -85,10 +87,14 @@ class _Rollout:
         self.hosts = [host_plan.host for host_plan in planned.plan.plans_to_apply]
         self.pending_hosts = list(self.hosts)
         self.run = planned.run
+        self.baseline: set[tuple[str, str, str]] | None = None
+        """The findings before the first step; None until they are read."""
         self.host_results: list[HostResult] = []
         self.verifications: dict[tuple[str, str], Verification] = {}
 
     def execute(self) -> RolloutResult:
+        if self.pending_hosts:
+            self._read_baseline()
         while self.pending_hosts and self._should_continue():
             size = self.batch if any(host_result.state == "applied" for host_result in self.host_results) else 1
             applied_hosts = self._apply_batch(self.pending_hosts[:size])
@@ -99,6 +105,9 @@ class _Rollout:
         waiting = [verification.host for verification in self.verifications.values() if verification.state == "waits"]
         if waiting and not self.signal_guard.code:
             self._verify_hosts(waiting, last=True)
+        applied_hosts = [host_result.host for host_result in self.host_results if host_result.state == "applied"]
+        if applied_hosts and not self.signal_guard.code:
+            self._find_new(applied_hosts, self.fix_context.catalog, self.planned_fix.plan.hosts)
         plan = self.planned_fix.plan
         return RolloutResult(
             plan.id,
@@ -113,7 +122,10 @@ class _Rollout:
             host_result.state in ("refused", "stopped") for host_result in self.host_results
         ):
             return False
-        return all(verification.state in ("green", "waits") for verification in self.verifications.values())
+        return all(
+            verification.state in ("green", "waits") or verification.unrelated
+            for verification in self.verifications.values()
+        )
 
     def _apply_batch(self, hosts: Sequence[str]) -> list[str]:
         works = [self.planned_fix.work_by_host[host] for host in hosts]
@@ -136,18 +148,56 @@ class _Rollout:
         # What hosts see of each other is asked of all of them.
         needs_all_hosts = any(fact.needs for check in checks for fact in check.facts)
         examination = self.fix_context.examine_hosts(() if needs_all_hosts else list(names), checks)
-        records = {
-            host: msgspec.structs.replace(record, outputs={**self.run.hosts[host].outputs, **record.outputs})
-            if not record.visit.failure
-            else record
-            for host, record in examination.run.hosts.items()
-        }
-        self.run = msgspec.structs.replace(self.run, hosts={**self.run.hosts, **records})
+        self._merge_run(examination.run)
         applied_hosts = [host_result.host for host_result in self.host_results if host_result.state == "applied"]
         waiting = [] if last else self.hosts
-        for verification in verify(self.fix_context.evaluate_run(self.run, checks), names, applied_hosts, waiting):
-            self.verifications[verification.host, verification.check] = verification
-            self.applier.journal.record_verification(
-                verification.host, f"{verification.check}: {verification.state} {verification.reason}".strip()
-            )
-            self.report_progress(verification)
+        report = self.fix_context.evaluate_run(self.run, checks)
+        treated = {
+            (host, treatment.check): [other.finding for other in work.treatments if other.check == treatment.check]
+            for host, work in self.planned_fix.work_by_host.items()
+            for treatment in work.treatments
+        }
+        for verification in verify(report, names, applied_hosts, waiting, treated):
+            self._record(verification)
+        if not last and not self.signal_guard.code:
+            # Checks that compare hosts wait until all are applied.
+            alone = [check for check in self.fix_context.catalog if check.per_host and not _reaches(check)]
+            self._find_new(list(names), alone, list(names))
+
+    def _record(self, verification: Verification) -> None:
+        self.verifications[verification.host, verification.check] = verification
+        self.applier.journal.record_verification(
+            verification.host, f"{verification.check}: {verification.state} {verification.reason}".strip()
+        )
+        self.report_progress(verification)
+
+    def _read_baseline(self) -> None:
+        """What all checks find before the first step, also those that the plan was not made for."""
+        catalog = self.fix_context.catalog
+        if len(catalog) > len(self.fix_context.checks):
+            self._merge_run(self.fix_context.examine_hosts((), catalog).run)
+        self.baseline = finding_keys(self.fix_context.evaluate_run(self.run, catalog)) if catalog else None
+
+    def _find_new(self, hosts: Sequence[str], checks: Sequence[Check], examined: Sequence[str]) -> None:
+        """Reports the findings of these hosts that were not there before the first step."""
+        if self.baseline is None or not checks:
+            return
+        self._merge_run(self.fix_context.examine_hosts(list(examined), checks).run)
+        for verification in new_findings(self.fix_context.evaluate_run(self.run, checks), self.baseline, hosts):
+            if (verification.host, verification.check) not in self.verifications:
+                self._record(verification)
+
+    def _merge_run(self, run: Run) -> None:
+        """Takes over what was read now; of a host that was not reached the failure."""
+        records = {
+            host: msgspec.structs.replace(record, outputs={**self.run.hosts[host].outputs, **record.outputs})
+            if not record.visit.failure and host in self.run.hosts
+            else record
+            for host, record in run.hosts.items()
+        }
+        self.run = msgspec.structs.replace(self.run, hosts={**self.run.hosts, **records})
+
+
+def _reaches(check: Check) -> bool:
+    """The check needs what hosts read of each other."""
+    return any(fact.needs for fact in check.facts)

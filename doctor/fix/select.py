@@ -11,6 +11,7 @@ from doctor.engine.record import redact
 from doctor.engine.result import Finding, Report, Severity, fill_template, format_value
 from doctor.engine.sanitize import strip_control_chars
 from doctor.remedy.playbook import Playbook, PlaybookStep, TemplateError, fill_step
+from doctor.remedy.template import BEFORE, before_text
 
 MAX_MESSAGE_CHARS = 400
 
@@ -21,6 +22,8 @@ class Treatment(msgspec.Struct, frozen=True):
     check: str
     finding: Finding
     playbook: Playbook
+    named: bool = False
+    """The user named this playbook."""
 
 
 class ReadyStep(msgspec.Struct, frozen=True):
@@ -28,13 +31,17 @@ class ReadyStep(msgspec.Struct, frozen=True):
 
     playbook: Playbook
     template: PlaybookStep
-    values: dict[str, Any]
     filled_step: PlaybookStep
-    """Filled, but for ``{before}`` in its commands."""
+    """Filled, but for the variable ``before`` of its commands."""
+    named: bool = False
+    """The user named its playbook."""
 
     def with_before(self, before: str) -> PlaybookStep:
-        """Wholly filled. From the template: what a host printed is never itself a template. Raises: Unfillable."""
-        return fill_step(self.template, {**self.values, "before": before}) if self.template.before else self.filled_step
+        """Wholly filled. Raises: TemplateError."""
+        if not self.template.before:
+            return self.filled_step
+        values = {**self.filled_step.values, BEFORE: before_text(before)}
+        return msgspec.structs.replace(self.filled_step, values=values)
 
 
 class Untreated(msgspec.Struct, frozen=True):
@@ -85,7 +92,7 @@ def choose_playbooks(report: Report, playbooks: Sequence[Playbook], names: Colle
             if exclusion:
                 untreated.append(exclusion)
             else:
-                by_host.setdefault(host, []).append(Treatment(check, finding, playbook))
+                by_host.setdefault(host, []).append(Treatment(check, finding, playbook, playbook.name in names))
     return PlaybookChoice(by_host, tuple(dict.fromkeys([*untreated, *_not_evaluated(report)])))
 
 
@@ -159,7 +166,7 @@ def ready_steps(treatments: Iterable[Treatment], host: str) -> list[ReadyStep]:
         for step in playbook.steps:
             for treatment in members:
                 values = placeholder_values(treatment.finding, host)
-                ready_step = ReadyStep(playbook, step, values, fill_step(step, values))
+                ready_step = ReadyStep(playbook, step, fill_step(step, values), treatment.named)
                 if not any(same_action(ready_step, other) for other in steps):
                     steps.append(ready_step)
     return steps

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime, timezone
@@ -57,7 +58,30 @@ def find(name: str, environ: Mapping[str, str]) -> Path:
     plan_folder = folder(environ) / name
     if not PLAN_ID.fullmatch(name) or not plan_folder.is_dir():
         raise PlanStoreError(f"no plan is named {printable_excerpt(name)!r}; `doctor fix --list` lists them")
+    require_private(plan_folder)
     return plan_folder
+
+
+def require_private(plan_folder: Path) -> None:
+    """What lies here is run as root on hosts, so nobody else may have put it there; as ssh does with its files.
+
+    Raises: PlanStoreError for a folder or file of another user, a link, and one that others may write to.
+    """
+    try:
+        inner = [plan_folder / name for name in sorted(os.listdir(plan_folder))]
+        for path in (plan_folder.parent.parent, plan_folder.parent, plan_folder, *inner):
+            status = path.lstat()
+            problem = ""
+            if status.st_uid not in (os.geteuid(), 0):
+                problem = f"belongs to user {status.st_uid}; expected one of your own"
+            elif status.st_mode & 0o022:
+                problem = f"can be written by others (mode {stat.S_IMODE(status.st_mode):04o}); expected 0700 or 0600"
+            elif path in inner and not stat.S_ISREG(status.st_mode):
+                problem = "is not a regular file"
+            if problem:
+                raise PlanStoreError(f"{printable_excerpt(str(path), 200)} {problem}")
+    except OSError as error:
+        raise PlanStoreError(f"{printable_excerpt(str(plan_folder), 200)}: {error.strerror}") from None
 
 
 def load(plan_folder: Path) -> FixPlan:

@@ -1,16 +1,24 @@
-"""Undoes steps, the last one first. It needs only the journal, also after a crash."""
+"""Undoes steps, the last one first. It needs only the journal, also after a crash.
+
+What was changed since the fix is never overwritten: the state that a step left is recorded, and compared with the
+state now. Where they differ, the step is refused with all three versions, unless the user chose what to do.
+"""
 
 from __future__ import annotations
 
-import base64
+import hashlib
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Literal
 
 import msgspec
 
 from doctor.engine.record import redact
-from doctor.fix.inspect_host import HostExecutors, describe_failure
-from doctor.fix.journal import Journal, UndoStep
+from doctor.fix.apply import file_fields, record_states
+from doctor.fix.file_edits import FileState
+from doctor.fix.inspect_host import HostExecutors, describe_failure, peek_many
+from doctor.fix.journal import Journal, StateAfter, UndoStep
+from doctor.fix.merge_text import file_versions, take_back, value_versions
 from doctor.fix.remote_client import ConnectionLost, RemoteExecutor, RequestRejected
 from doctor.transport import Transport
 
@@ -18,6 +26,11 @@ STEP_SECONDS = 120.0
 MAX_OUTPUT_BYTES = 4096
 LOCK_SECONDS = 130.0
 """Seconds to wait for a step that a lost controller has begun."""
+CHOICES = ("refuse", "merge", "skip", "overwrite")
+"""What to do with what was changed since: nothing; in files take back only what the fix changed; leave it, and count
+the step as undone; restore the state before the fix."""
+Choice = Literal["refuse", "merge", "skip", "overwrite"]
+_ALREADY = "already as before"
 
 
 class UndoResult(msgspec.Struct, frozen=True):
@@ -28,21 +41,34 @@ class UndoResult(msgspec.Struct, frozen=True):
     detail: str
     host_lost: bool = False
     """The host is unreachable."""
+    versions: tuple[str, ...] = ()
+    """Before, applied, now: lines for each difference that kept the step from being undone."""
+    recorded: bool = True
+    """False: the journal could not be written."""
+
+
+class _ChangedSince(Exception):
+    """The state is not the one that the step left; with the three versions."""
+
+    def __init__(self, why: str, versions: Sequence[str]) -> None:
+        super().__init__(why)
+        self.versions = tuple(redact(line) for line in versions)
 
 
 class JournalUndoer:
     """Undoes one journal, host by host, from many threads; after ``stop_event`` no step is begun."""
 
-    def __init__(self, transport: Transport, journal: Journal, force: bool, stop: threading.Event) -> None:
-        self.transport, self.journal, self.force, self.stop_event = transport, journal, force, stop
+    def __init__(self, transport: Transport, journal: Journal, choice: Choice, stop: threading.Event) -> None:
+        self.transport, self.journal, self.choice, self.stop_event = transport, journal, choice, stop
 
     def undo_host(self, host: str, undos: Sequence[UndoStep]) -> list[UndoResult]:
         """Undoes one host's steps, given in the order in which they ran. Never raises for a host's error."""
         executors = HostExecutors(self.transport, host, LOCK_SECONDS)
         results: list[UndoResult] = []
+        host_undo = _HostUndo(self.journal, self.choice, undos)
         try:
             for step in reversed(undos):
-                results.append(self._undo_step(executors, step))
+                results.append(self._undo_step(executors, host_undo, step))
                 if stop_reason := self._stop_reason(results[-1]):
                     remaining = list(reversed(undos))[len(results) :]
                     return [*results, *(UndoResult(other, False, stop_reason) for other in remaining)]
@@ -56,42 +82,223 @@ class JournalUndoer:
             return result.detail
         return "interrupted before this step" if self.stop_event.is_set() else ""
 
-    def _undo_step(self, executors: HostExecutors, step: UndoStep) -> UndoResult:
+    def _undo_step(self, executors: HostExecutors, host_undo: _HostUndo, step: UndoStep) -> UndoResult:
         lost = ok = False
+        versions: tuple[str, ...] = ()
         try:
             remote = executors.get(step.root)
+            host_undo.prepare(remote, step.root)
             self.journal.record_undo_start(step)
-            ok, detail = self._restore_file(remote, step) if step.file else self._run_undo(remote, step)
+            ok, detail = host_undo.undo(remote, step)
         except ConnectionLost as error:
             lost, detail = True, str(error)
         except RequestRejected as error:
             detail = str(error)
+        except _ChangedSince as error:
+            ok, detail, versions = self.choice == "skip", str(error), error.versions
+            detail = f"left as it is: {detail}" if ok else detail
         detail = redact(detail)
-        self.journal.record_undo_end(step, 0 if ok else 1, detail)
-        return UndoResult(step, ok, detail, lost)
+        if ok:
+            host_undo.undone.add(step.number)
+        recorded = self.journal.record_undo_end(step, 0 if ok else 1, detail)
+        return UndoResult(step, ok, detail, lost, versions, recorded)
+
+
+class _HostUndo:
+    """The undo of one host's steps."""
+
+    def __init__(self, journal: Journal, choice: Choice, undos: Sequence[UndoStep]) -> None:
+        self.journal, self.choice, self.undos = journal, choice, undos
+        self.after: dict[int, StateAfter] = journal.states_after()
+        self._kept_at_start: dict[int, dict[str, FileState]] = {}
+        """The kept files as they were found, before any step of theirs was undone."""
+        self._changed: set[int] = set()
+        """The steps that keep files of which one was changed since."""
+        self._refused: dict[int, _ChangedSince] = {}
+        """Those that therefore cannot be undone, and with them the steps that change these files."""
+        self._prepared: set[bool] = set()
+        self.undone: set[int] = set()
+
+    def prepare(self, remote: RemoteExecutor, root: bool) -> None:
+        """Learns what interrupted steps left, and reads the kept files. Raises: ConnectionLost; RequestRejected."""
+        if root in self._prepared:
+            return
+        for step in self.undos:
+            if step.root == root and step.token:
+                state = remote.call("recall", token=step.token)["state"]
+                record_states(self.journal, step.number, state, self._keepers(step))
+                if state:
+                    remote.call("forget", token=step.token)
+        self.after = self.journal.states_after()
+        for step in self.undos:
+            if step.root == root and step.kept is not None:
+                self._kept_at_start[step.number] = peek_many(remote, step.file)
+                try:
+                    for path, (old, new, start_state) in self._kept_versions(step).items():
+                        if not _content_same(start_state, new) and not _content_same(start_state, old):
+                            self._changed.add(step.number)
+                        self._decide(path, old, new, start_state)
+                except _ChangedSince as error:
+                    self._refused[step.number] = error
+        self._prepared.add(root)
+
+    def _keepers(self, step: UndoStep) -> dict[str, int]:
+        """The steps that keep the files which this step may change, by their pattern."""
+        return {
+            other.file: other.number
+            for other in self.undos
+            if other.kept is not None and other.playbook == step.playbook and other.number < step.number
+        }
+
+    def undo(self, remote: RemoteExecutor, step: UndoStep) -> tuple[bool, str]:
+        """Whether the step is undone, and how. Raises: _ChangedSince; ConnectionLost; RequestRejected."""
+        if step.irreversible:
+            return False, f"it cannot be undone: {step.irreversible}"
+        if step.kept is not None:
+            return self._restore_kept(remote, step)
+        if step.file:
+            remote.call("tidy", path=step.file)
+            assert step.old and step.new
+            now = msgspec.convert(remote.call("peek", path=step.file), FileState)
+            if now.real != step.file:
+                raise RequestRejected(f"is now a link to {now.real}")
+            wanted = self._decide(step.file, step.old, step.new, now)
+            return True, self._put(remote, step.file, step.old, wanted, now)
+        return self._run_undo(remote, step)
 
     def _run_undo(self, remote: RemoteExecutor, step: UndoStep) -> tuple[bool, str]:
-        response = remote.call("run", STEP_SECONDS, sh=step.run, limit=MAX_OUTPUT_BYTES)
-        ok = not response["code"] and not response.get("trouble")
-        if not ok and step.before and self._is_original(remote, step):
-            return True, "already as before"
-        return ok, "" if ok else f"the command {describe_failure(response)}"
-
-    def _is_original(self, remote: RemoteExecutor, step: UndoStep) -> bool:
-        now = remote.call("run", STEP_SECONDS, sh=step.before, limit=65536)
-        return not now["code"] and not now["cut"] and now["out"].strip() == step.before_output
-
-    def _restore_file(self, remote: RemoteExecutor, step: UndoStep) -> tuple[bool, str]:
-        assert step.old
-        old = {**msgspec.structs.asdict(step.old), "data": base64.b64encode(step.old.data).decode("ascii")}
-        absent_folders = step.old.missing
+        now = self._read_state(remote, step)
+        if now == step.before_output:
+            return True, _ALREADY
+        keepers = self._keepers(step)
+        for number in keepers.values():
+            if number in self._refused:
+                raise self._refused[number]
+        known = self.after.get(step.number)
+        applied = known.output if known else None
+        if now is None or (now != applied and self.choice != "overwrite"):
+            why = "was changed since" if applied is not None else "may have been changed since"
+            raise _ChangedSince(
+                f"{why}, by somebody or by a newer plan",
+                value_versions(step.before_output, applied, "(cannot be read)" if now is None else now),
+            )
+        token = step.token or "0" * 32
+        # What somebody else changed in a kept file is never recorded as a state that we left.
+        keepers = {pattern: number for pattern, number in keepers.items() if number not in self._changed}
         response = remote.call(
-            "restore", path=step.file, old=old, new=step.new, missing=absent_folders, force=self.force
+            "run",
+            STEP_SECONDS,
+            sh=step.run,
+            values=step.values,
+            limit=MAX_OUTPUT_BYTES,
+            token=token,
+            state={"sh": step.before, "files": list(keepers)},
         )
-        return True, str(response["took"])
+        record_states(self.journal, step.number, response.get("state"), keepers)
+        remote.call("forget", token=token)
+        if response["code"] or response.get("trouble"):
+            return False, f"the command {describe_failure(response)}"
+        return True, ""
+
+    def _read_state(self, remote: RemoteExecutor, step: UndoStep) -> str | None:
+        now = remote.call("run", STEP_SECONDS, sh=step.before, values=step.values, limit=65536)
+        return None if now["code"] or now["cut"] else str(now["out"]).strip()
+
+    def _kept_versions(self, step: UndoStep) -> dict[str, tuple[FileState, FileState, FileState]]:
+        """Of each kept file: before the fix, as the fix left it, and as it was when this undo began."""
+        before, known = step.kept or {}, self.after.get(step.number)
+        applied = (known.kept if known else None) or before
+        states = (before, applied, self._kept_at_start[step.number])
+        return {
+            path: (states[0].get(path, absent), states[1].get(path, absent), states[2].get(path, absent))
+            for path in sorted({*before, *applied})
+            for absent in (FileState(path),)
+        }
+
+    def _restore_kept(self, remote: RemoteExecutor, step: UndoStep) -> tuple[bool, str]:
+        """Restores the files that other steps changed: by what they were before those were undone."""
+        if step.number in self._refused:
+            raise self._refused[step.number]
+        for other in self.undos:
+            if other.run and other.number not in self.undone and step.number in self._keepers(other).values():
+                return False, f"restored when “{other.description}” is undone, which changes it"
+        current = peek_many(remote, step.file)
+        done: list[str] = []
+        for path, (old, new, start_state) in self._kept_versions(step).items():
+            remote.call("tidy", path=path)
+            wanted = self._decide(path, old, new, start_state)
+            now = current.get(path, FileState(path))
+            if old.link and not now.link and now.sha:
+                remote.call("relink", path=path, link=old.link, sha=now.sha)
+                now = msgspec.convert(remote.call("peek", path=path), FileState)
+                done.append("restored")
+            done.append(self._put(remote, now.real, old, wanted, now))
+        return True, ", ".join(sorted({word for word in done if word != _ALREADY})) or _ALREADY
+
+    def _decide(self, path: str, old: FileState, new: FileState, start_state: FileState) -> FileState:
+        """What the file is to be. Raises: _ChangedSince, where that is for the user to say."""
+        if start_state.link not in (new.link, old.link):
+            raise _ChangedSince(f"{path} was made a link to {start_state.link} since", ())
+        wanted = _wanted(old, new, start_state)
+        if _content_same(start_state, new) or _content_same(start_state, old):
+            return wanted
+        if self.choice == "overwrite":
+            return old
+        if self.choice == "merge":
+            return self._merged(path, old, new, start_state, wanted)
+        raise _ChangedSince(
+            f"{path} was changed since, by somebody or by a newer plan",
+            file_versions(path, old.content, new.content, start_state.content),
+        )
+
+    def _put(self, remote: RemoteExecutor, path: str, old: FileState, wanted: FileState, now: FileState) -> str:
+        """Writes or removes a file. Raises: ConnectionLost; RequestRejected."""
+        if _content_same(now, wanted) and (not now.sha or _attributes(now) == _attributes(wanted)):
+            if not now.sha and old.missing:
+                remote.call("write", path=path, sha="", missing=old.missing, data=None)
+            return _ALREADY
+        if now.trouble:
+            raise RequestRejected(f"{path}: {now.trouble}")
+        fields = file_fields(wanted) if wanted.kind == "file" else {"data": None}
+        remote.call("write", path=path, sha=now.sha, missing=old.missing, **fields)
+        if not _content_same(wanted, old):
+            return "merged: only what the fix changed was taken back"
+        return "restored" if wanted.kind == "file" else "removed"
+
+    def _merged(self, path: str, old: FileState, new: FileState, now: FileState, wanted: FileState) -> FileState:
+        try:
+            data = take_back(old.content, new.content, now.content)
+        except ValueError as why:
+            raise _ChangedSince(
+                f"{path} cannot be merged: {why}", file_versions(path, old.content, new.content, now.content)
+            ) from None
+        if data is None:
+            return FileState(path)
+        sha = hashlib.sha256(data).hexdigest()
+        return msgspec.structs.replace(wanted if wanted.kind == "file" else now, kind="file", data=data, sha=sha)
 
 
-def group_by_host(undos: Sequence[UndoStep]) -> dict[str, list[UndoStep]]:
+def _content_same(one: FileState, other: FileState) -> bool:
+    return (one.kind, one.sha) == (other.kind, other.sha)
+
+
+def _attributes(state: FileState) -> tuple[object, ...]:
+    return (state.mode, state.uid, state.gid, state.xattrs)
+
+
+def _wanted(old: FileState, new: FileState, now: FileState) -> FileState:
+    """The old content; of mode, owner and attributes those that somebody changed since the fix stay."""
+    if old.kind != "file" or now.kind != "file" or new.kind != "file":
+        return old
+    kept = {
+        name: getattr(now, name)
+        for name in ("mode", "uid", "gid", "xattrs")
+        if getattr(now, name) != getattr(new, name)
+    }
+    return msgspec.structs.replace(old, **kept)
+
+
+def group_by_host(undos: Sequence[UndoStep]) -> Mapping[str, list[UndoStep]]:
     """The steps of each host, in their order."""
     steps_by_host: dict[str, list[UndoStep]] = {}
     for step in undos:

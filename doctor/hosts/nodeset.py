@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from itertools import product
 
 from doctor.engine.sanitize import printable
 
 MAX_HOSTS = 10_000
 """Hosts. More than this is a slip in a range, not a cluster."""
+
+
+_RANGE = re.compile(r"([0-9]{1,12})(?:-([0-9]{1,12})(?:/([0-9]{1,6}))?)?")
 
 
 class InventoryError(Exception):
@@ -54,13 +58,32 @@ def _expand_part(part: str, place: str) -> list[str]:
         return [part]
     if re.search(r"[^A-Za-z0-9._:,/\[\]-]", part):
         raise InventoryError(f"{place}: {quote(part)} is not a node set; expected letters, digits, dots and [ranges]")
-    from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException
+    pieces = re.split(r"\[([^\[\]]*)\]", part)
+    texts, insides = pieces[::2], pieces[1::2]
+    if any("[" in text or "]" in text for text in texts):
+        raise InventoryError(f"{place}: {quote(part)}: missing bracket; expected a range such as [01-16,20]")
+    if "" in texts[1:-1]:
+        raise InventoryError(f"{place}: {quote(part)}: a bracket follows another; expected text between them")
+    numbers = [_expand_ranges(inside, part, place) for inside in insides]
+    form = "{}".join(texts)
+    return list(dict.fromkeys(form.format(*chosen) for chosen in product(*numbers)))
 
-    try:
-        return [str(host) for host in NodeSet(part, resolver=RESOLVER_NOGROUP)]
-    except NodeSetException as error:
-        why = printable_excerpt(str(error).replace('"', ""))
-        raise InventoryError(f"{place}: {quote(part)}: {why}; expected a range such as [01-16,20]") from None
+
+def _expand_ranges(inside: str, part: str, place: str) -> list[str]:
+    return [number for text in inside.split(",") for number in _expand_range(text, part, place)]
+
+
+def _expand_range(text: str, part: str, place: str) -> list[str]:
+    """The numbers of ``7``, ``01-16`` or ``0-30/2`` as they are written. Raises: InventoryError."""
+    match = _RANGE.fullmatch(text)
+    if not match:
+        why = "empty range" if not text else f"{quote(text)} is not a range"
+    else:
+        low, high, step = match[1], match[2] or match[1], int(match[3] or 1)
+        if int(low) <= int(high) and step and (len(low) == len(high) or not (low + high).startswith("0") or low == "0"):
+            return [str(number).zfill(len(low)) for number in range(int(low), int(high) + 1, step)]
+        why = "the first number is larger" if int(low) > int(high) else f"{quote(text)} has numbers of unlike widths"
+    raise InventoryError(f"{place}: {quote(part)}: {why}; expected a range such as [01-16,20]")
 
 
 def validate_host(host: str, place: str) -> str:

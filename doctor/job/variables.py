@@ -27,6 +27,7 @@ AGENT_STORE = "TORCHELASTIC_USE_AGENT_STORE"
 _INTERFACES = ("GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
 _NAMES = frozenset((*JOB_WIDE, *TABLE_VARIABLES, *_INTERFACES, AGENT_STORE))
 _FAMILIES = re.compile(r"(HCCL|NCCL|TORCH_HCCL|TORCH_NCCL|MS|MASTER|ASCEND)_[A-Z0-9_]+")
+_COMMUNICATION = re.compile(r"(NCCL|GLOO|HCCL|TP|TORCH_NCCL|TORCH_HCCL|TORCH_DISTRIBUTED|TORCH_GLOO)_[A-Z0-9_]+")
 _SECRET = re.compile(r"PASS|SECRET|TOKEN|CREDENTIAL|(^|_)(API)?KEY(_|$)")
 
 
@@ -38,6 +39,16 @@ def relevant(environ: Mapping[str, str]) -> dict[str, str]:
     """
     names = sorted(name for name in environ if _describes_job(name) and environ[name])
     return {name: printable(environ[name], 4096) for name in names}
+
+
+def communication(environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables by which a job sets how its ranks communicate, each bounded. An empty value counts as unset.
+
+    >>> communication({"GLOO_SOCKET_IFNAME": "eth1", "MASTER_ADDR": "node1", "NCCL_DEBUG": ""})
+    {'GLOO_SOCKET_IFNAME': 'eth1'}
+    """
+    names = sorted(name for name in environ if _COMMUNICATION.fullmatch(name) and environ[name])
+    return {name: printable(environ[name], 256) for name in names[:64] if not _SECRET.search(name)}
 
 
 def _describes_job(name: str) -> bool:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from doctor.engine.errors import InputError
+from doctor.job.variables import communication
 from doctor.preflight.tiers import checks_of_tier
 
 if TYPE_CHECKING:
@@ -272,4 +273,5 @@ def _smoke_options(job: JobSettings) -> SmokeOptions:
         ranks_per_host=job.ranks_per_host,
         master_addr=job.master_addr,
         master_port=job.master_port,
+        variables=communication(os.environ),
     )

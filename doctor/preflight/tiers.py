@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Literal, get_args
 
 from doctor.engine.check import Check
+from doctor.engine.result import Severity
 
 Tier = Literal["quick", "standard", "smoke"]
 TIERS: tuple[Tier, ...] = get_args(Tier)
@@ -16,17 +17,21 @@ BUDGET: dict[Tier, float] = {"quick": 20.0, "standard": 60.0, "smoke": 180.0}
 def checks_of_tier(checks: Iterable[Check], tier: Tier) -> tuple[list[Check], list[str]]:
     """The checks of a tier, and the names of those that it leaves out.
 
-    quick: one look at every host, with no load on devices or links: nothing that takes a second round.
+    quick: one look at every host, with no load on devices or links: nothing that takes a second round, and no call of
+    a vendor's tool for each device that only a warning needs. These run one after the other, some 0.2 s each.
     standard: everything that reads. smoke: and what the training run tells.
     """
     picked: list[Check] = []
     excluded: list[str] = []
-    for check in checks:
+    known = list(checks)
+    needed = {fact for check in known if check.severity is Severity.ERROR for fact in check.facts}
+    for check in known:
         trains = any(fact.probe.kind == "smoke" for fact in check.facts) or check.area == "smoke"
         second = any(fact.needs for fact in check.facts)
         if trains and tier != "smoke":
             continue
-        if second and tier == "quick":
+        slow = any(fact.probe.lane and fact.probe.each and fact not in needed for fact in check.facts)
+        if (second or slow) and tier == "quick":
             excluded.append(check.name)
         else:
             picked.append(check)

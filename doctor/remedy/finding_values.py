@@ -3,26 +3,14 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 from doctor.engine.shell_quote import placeholder_names
 
-_COMMAND_PLACEHOLDER = re.compile(r"`\{([a-z_][a-z0-9_]*)\}`")
 
-
-class FindingValues(NamedTuple):
-    """The names of a check's values."""
-
-    names: frozenset[str]
-    commands: frozenset[str]
-    """Those that its page gives as a whole command: the check wrote and quoted them itself."""
-
-
-def read_finding_values(path: Path) -> FindingValues:
-    """The values that the check in one file supplies.
+def read_finding_values(path: Path) -> frozenset[str]:
+    """The names of the values that the check in one file supplies.
 
     That is the keywords of each ``Finding(...)``, and the placeholders of its templates and of its page: they also
     tell what comes out of ``**values`` and of a function that makes the findings.
@@ -35,9 +23,7 @@ def read_finding_values(path: Path) -> FindingValues:
         names.update(_keywords(node))
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             names |= placeholder_names(node.value)
-    page = next((node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == path.stem), None)
-    text = ast.get_docstring(page) or "" if page else ""
-    return FindingValues(frozenset(names), frozenset(_COMMAND_PLACEHOLDER.findall(text)))
+    return frozenset(names)
 
 
 def _keywords(node: ast.AST) -> Iterator[str]:

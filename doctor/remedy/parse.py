@@ -14,16 +14,19 @@ from doctor.config.file import did_you_mean
 from doctor.engine.areas import AREAS
 from doctor.engine.bounded_read import read_bounded
 from doctor.hosts.nodeset import printable_excerpt, quote
-from doctor.remedy.finding_values import FindingValues, read_finding_values
-from doctor.remedy.playbook import ALWAYS_SUPPLIED, COMMAND_KEYS, RISKS, WHO, Playbook, PlaybookStep
-from doctor.remedy.template import is_single_placeholder
-from doctor.remedy.validate import changes_nothing, finding_placeholders, step_violations
+from doctor.remedy.finding_values import read_finding_values
+from doctor.remedy.playbook import ALWAYS_SUPPLIED, RISKS, WHO, Playbook, PlaybookStep, free_variables
+from doctor.remedy.validate import changes_nothing, command_violations, needed_names, step_violations
 
 MAX_BYTES = 1 << 20
 """Bytes. More than this is no playbook."""
 
-_TOP_KEYS = {"title": str, "note": str, "who": str, "risk": str, "root": bool, "persistent": bool, "explicit": bool}
-_STEP_KEYS = {name: bool if name == "changes" else str for name in PlaybookStep.__struct_fields__ if name != "number"}
+_TOP_KEYS = {"title": str, "note": str, "who": str, "risk": str, "root": bool, "survives": str, "explicit": bool}
+_STEP_KEYS = {
+    name: bool if name in ("changes", "keep") else str
+    for name in PlaybookStep.__struct_fields__
+    if name not in ("number", "values")
+}
 _TYPE_NAMES = {str: "text in quotes", bool: "true or false"}
 _CHOICES = {"who": WHO, "risk": RISKS}
 
@@ -141,17 +144,19 @@ class _PlaybookReader:
 
     def check_playbook(self, playbook: Playbook, document: Mapping[str, Any]) -> None:
         """What only all of the playbook tells: its steps against its head, and against what its checks supply."""
-        if not changes_nothing(playbook):
-            for key in ("root", "persistent"):
-                if key not in document:
-                    self.refuse(key, 0, "is missing; expected true or false where a step changes something")
-        values_by_check: dict[str, FindingValues] = {}
+        if not changes_nothing(playbook) and "root" not in document:
+            self.refuse("root", 0, "is missing; expected true or false where a step changes something")
+        for why in command_violations(playbook.survives):
+            self.refuse("survives", 0, why)
+        if free_variables(playbook.survives):
+            self.refuse("survives", 0, f"${free_variables(playbook.survives)[0]}: expected no value of a finding in it")
+        names_by_check: dict[str, frozenset[str]] = {}
         for step in playbook.steps:
-            for key, name in finding_placeholders(step):
-                values_by_check = values_by_check or {check: self.finding_values(check) for check in playbook.treats}
-                self.check_placeholder(step, key, name, values_by_check)
+            for key, name, word in needed_names(step):
+                names_by_check = names_by_check or {check: self.finding_values(check) for check in playbook.treats}
+                self.check_name(step, key, name, word, names_by_check)
 
-    def finding_values(self, check: str) -> FindingValues:
+    def finding_values(self, check: str) -> frozenset[str]:
         try:
             return read_finding_values(self.check_files[check])
         except (OSError, SyntaxError, ValueError, RecursionError) as error:
@@ -159,24 +164,19 @@ class _PlaybookReader:
                 "treats", 0, f"the values of {check} cannot be read: {printable_excerpt(str(error), 200)}", check
             )
 
-    def check_placeholder(
-        self, step: PlaybookStep, key: str, name: str, values_by_check: Mapping[str, FindingValues]
+    def check_name(
+        self, step: PlaybookStep, key: str, name: str, word: str, names_by_check: Mapping[str, frozenset[str]]
     ) -> None:
-        lacking = [check for check, values in values_by_check.items() if name not in values.names | ALWAYS_SUPPLIED]
-        if lacking:
-            near = did_you_mean(name, values_by_check[lacking[0]].names | ALWAYS_SUPPLIED)
-            self.refuse(key, step.number, f"{{{name}}} is not supplied by {lacking[0]}{near}", "{" + name + "}")
-        if key in COMMAND_KEYS and is_single_placeholder(getattr(step, key)):
-            for check, offer in values_by_check.items():
-                if name not in offer.commands:
-                    self.refuse(key, step.number, f"{{{name}}} is not a complete command on the page of {check}")
+        for check, names in names_by_check.items():
+            if name not in names | ALWAYS_SUPPLIED:
+                near = did_you_mean(name, names | ALWAYS_SUPPLIED)
+                self.refuse(key, step.number, f"{word} is not supplied by {check}{near}", word)
 
     def refuse(self, key: str, step: int, why: str, word: str = "") -> NoReturn:
         """Raises: BadPlaybook at the line of the key, or of the ``word`` in its value."""
         place = f"step {step}: " if step else ""
-        raise PlaybookError(
-            f"{file_name(self.path)}:{self.find_line(key, step, word)}: {place}{printable_excerpt(key)}: {why}"
-        )
+        line, reason = self.find_line(key, step, word), printable_excerpt(why, 400)
+        raise PlaybookError(f"{file_name(self.path)}:{line}: {place}{printable_excerpt(key)}: {reason}")
 
     def find_line(self, key: str, step: int, word: str) -> int:
         """Where a key stands in the text; else its step; else the beginning."""

@@ -8,20 +8,32 @@ from typing import Any
 import msgspec
 
 from doctor.engine.shell_quote import placeholder_names
+from doctor.remedy.template import (
+    BEFORE,
+    before_text,
+    fill_content,
+    fill_path,
+    fill_pattern,
+    fill_text,
+    sets_variable,
+    variable_names,
+    variable_text,
+)
 from doctor.remedy.template import TemplateError as TemplateError
-from doctor.remedy.template import fill_command, fill_content, fill_path, fill_pattern, fill_text
 
 WHO = ("host admin", "job owner", "network", "vendor")
-RISKS = ("none", "low", "interrupts-jobs", "reboot")
-"""From what harms nothing to what ends every job on the host."""
+RISKS = ("none", "low", "medium", "interrupts-jobs", "reboot")
+"""From what harms nothing to what ends every job on the host; medium: data of one host is written to others."""
 ALWAYS_SUPPLIED = frozenset(("host", "hosts"))
 """Values of every finding: the host that is fixed, and all hosts of the finding."""
-TEMPLATE_KEYS = ("say", "only", "before", "run", "undo", "file", "line", "replaces", "text", "remove")
-COMMAND_KEYS = ("only", "before", "run", "undo")
+COMMAND_KEYS = ("only", "before", "run", "undo", "filter")
+"""Fixed texts for the shell: values come to them as variables."""
+FILLED_KEYS = ("say", "irreversible", "file", "line", "replaces", "text", "remove")
+"""Texts with placeholders."""
 
 
 class PlaybookStep(msgspec.Struct, frozen=True):
-    """One step: a command, a change to a file, or, with neither, work for hands."""
+    """One step: a command, a change to a file, or, with neither, manual work."""
 
     number: int
     """From 1, as in the file."""
@@ -29,9 +41,11 @@ class PlaybookStep(msgspec.Struct, frozen=True):
     only: str = ""
     """Read-only: the step is left out where this exits 1."""
     before: str = ""
-    """Read-only: what it prints, stripped, is ``{before}`` in `run` and `undo`."""
+    """Read-only: prints the state that `run` changes, before it and after it. It is ``$before`` in `run` and `undo`."""
     run: str = ""
     undo: str = ""
+    irreversible: str = ""
+    """Instead of `undo`: why there is none."""
     changes: bool = True
     """False if `run` only reads."""
     file: str = ""
@@ -41,13 +55,25 @@ class PlaybookStep(msgspec.Struct, frozen=True):
     text: str | None = None
     """The whole file."""
     remove: str = ""
-    """Lines that match go."""
+    """Lines that match are removed."""
+    filter: str = ""
+    """Read-only: prints the new file; the old one is its stdin."""
+    keep: bool = False
+    """Other steps change the file; undo restores it. The path may hold ``*``."""
     mode: str = ""
     """In octal digits, for a file that was not there."""
+    values: Mapping[str, str] = {}
+    """The variables of the commands, once filled."""
 
     @property
     def manual(self) -> bool:
         return not (self.run or self.file)
+
+    @property
+    def environ_names(self) -> list[str]:
+        """The variables that the commands of the step read and do not set."""
+        names = dict.fromkeys(name for key in COMMAND_KEYS for name in free_variables(getattr(self, key)))
+        return [name for name in names if name != BEFORE]
 
 
 class Playbook(msgspec.Struct, frozen=True):
@@ -60,7 +86,9 @@ class Playbook(msgspec.Struct, frozen=True):
     who: str
     risk: str
     root: bool = False
-    persistent: bool = False
+    survives: str = ""
+    """Read-only: exits 0 where the change outlives a reboot of this host, and 1 with the reason on stdout where it does
+    not. Empty: it never does."""
     explicit: bool = False
     """Used only when it is named."""
     note: str = ""
@@ -72,31 +100,46 @@ class Playbook(msgspec.Struct, frozen=True):
         return all(step.manual for step in self.steps)
 
 
-def fill_step(step: PlaybookStep, values: Mapping[str, Any]) -> PlaybookStep:
-    """``step`` for one finding; ``{before}`` stays in its commands until it is among ``values``.
+def free_variables(command: str) -> list[str]:
+    """The variables that a command reads and does not set itself.
 
-    Raises: Unfillable.
+    >>> free_variables('for n in $npus; do f "$n" "$before"; done')
+    ['npus', 'before']
     """
+    return [name for name in variable_names(command) if not sets_variable(command, name)]
+
+
+def fill_step(step: PlaybookStep, values: Mapping[str, Any]) -> PlaybookStep:
+    """``step`` for one finding: its texts filled, and its variables in `PlaybookStep.values`.
+
+    Raises: TemplateError.
+    """
+    names = dict.fromkeys(name for key in COMMAND_KEYS for name in variable_names(getattr(step, key)))
+    free = step.environ_names
+    # One that the command seems to set is given as well, if there is a value: to set it again does no harm.
+    environ = {
+        name: variable_text(name, values) for name in names if name in free or (name in values and name != BEFORE)
+    }
+    if BEFORE in values:
+        environ[BEFORE] = before_text(values[BEFORE])
     return msgspec.structs.replace(
         step,
         say=fill_text(step.say, values),
-        only=fill_command(step.only, values),
-        before=fill_command(step.before, values),
-        run=fill_command(step.run, values),
-        undo=fill_command(step.undo, values),
+        irreversible=fill_text(step.irreversible, values),
         file=fill_path(step.file, values),
         line=fill_content(step.line, values),
         replaces=fill_pattern(step.replaces, values),
         text=None if step.text is None else fill_content(step.text, values),
         remove=fill_pattern(step.remove, values),
+        values=environ,
     )
 
 
 def needed_values(step: PlaybookStep) -> set[str]:
     """The names of the values that a step is filled with."""
-    return {name for part in templates(step).values() for name in placeholder_names(part)}
+    return {name for part in templates(step).values() for name in placeholder_names(part)} | set(step.environ_names)
 
 
 def templates(step: PlaybookStep) -> dict[str, str]:
     """What values are filled into, by its key."""
-    return {key: getattr(step, key) for key in TEMPLATE_KEYS if getattr(step, key)}
+    return {key: getattr(step, key) for key in FILLED_KEYS if getattr(step, key)}

@@ -1,7 +1,8 @@
-"""A finding's values, filled into commands, files and sentences.
+"""A finding's values, given to commands, files and sentences.
 
-A value is untrusted text. In a command it stays one word, in a file one line, in a path one part. If that is not
-possible, nothing is filled in, and `TemplateError` gives the reason.
+A value is untrusted text. A command is a fixed text: a value comes to it in a variable of the environment, never in
+its text. In a file a value stays within one line, in a path within one part. If that is not possible, `TemplateError`
+gives the reason.
 """
 
 from __future__ import annotations
@@ -12,88 +13,84 @@ from typing import Any
 
 from doctor.engine.result import format_value
 from doctor.engine.sanitize import printable, strip_control_chars
-from doctor.engine.shell_quote import PLACEHOLDER, QUOTABLE_CONTEXTS, Placeholder, quote_value, scan_placeholders
+from doctor.engine.shell_quote import PLACEHOLDER
 
 BEFORE = "before"
-"""What the step's own ``before`` printed; left as it stands until that is known."""
+"""What the step's own ``before`` printed: a variable in ``run`` and ``undo``."""
+MAX_VALUE_BYTES = 100_000
+"""Of one variable: Linux takes 131072."""
+
+_VARIABLE = re.compile(r"""(?:\$\{?|ENVIRON\[")([a-z_][a-z0-9_]*)""")
 
 
 class TemplateError(Exception):
     """One line: which value is missing, or may not stand where it would."""
 
 
-def fill_command(template: str, values: Mapping[str, Any]) -> str:
-    """A shell command, each value one word of it, or part of one; of a list each item is.
+def variable_names(command: str) -> list[str]:
+    """The variables in lower case that a command reads, in their order.
 
-    A placeholder that is the whole command is one that the check wrote and quoted itself: the loader sees to that.
-
-    Raises: Unfillable.
+    >>> variable_names('for n in $npus; do hccn_tool -i "$n" -g "${gateway}" $1; done')
+    ['npus', 'n', 'gateway']
     """
-    if is_single_placeholder(template):
-        return _command_value(template.strip()[1:-1], values)
-    parts, end = [], 0
-    for spot in scan_placeholders(template):
-        parts += [template[end : spot.start], _quoted_words(template, spot, values)]
-        end = spot.end
-    return "".join([*parts, template[end:]])
+    return list(dict.fromkeys(_VARIABLE.findall(command)))
 
 
-def is_single_placeholder(template: str) -> bool:
-    """It is one placeholder and nothing else."""
-    return PLACEHOLDER.fullmatch(template.strip()) is not None
+def sets_variable(command: str, name: str) -> bool:
+    """The command gives the variable a value itself.
+
+    >>> sets_variable("for n in 1 2; do f $n; done", "n"), sets_variable("f $n", "n")
+    (True, False)
+    """
+    return (
+        re.search(rf"(?:^|[\s;&|(!{{]){name}\s*=[^=]|\bfor\s+{name}\s+in\b|\bread\s[^;&|\n]*\b{name}\b", command)
+        is not None
+    )
 
 
-def _command_value(name: str, values: Mapping[str, Any]) -> str:
-    command = _value(name, values)
-    if not isinstance(command, str) or not command.strip() or "\0" in command:
-        raise TemplateError(f"{{{name}}} is {_quote_value(command)}; expected a command")
-    return command
+def variable_text(name: str, values: Mapping[str, Any]) -> str:
+    """What a command finds in the variable: the value as text, of a list each item on a line.
 
-
-def _quoted_words(template: str, spot: Placeholder, values: Mapping[str, Any]) -> str:
-    if spot.name == BEFORE and BEFORE not in values:
-        return template[spot.start : spot.end]
-    if spot.context not in QUOTABLE_CONTEXTS:
-        raise TemplateError(f"{{{spot.name}}} stands within {spot.context}, where no value can be quoted")
-    shell_words = _value_texts(spot.name, values)
-    bad = next((word for word in shell_words if "\0" in word), None)
-    if bad is None and _begins_word(template[: spot.start]):
-        bad = next((word for word in shell_words if word.startswith("-")), None)
+    Raises: TemplateError for an item with a control character, that begins like an option, or is too long.
+    """
+    texts = _one_line(name, values)
+    bad = next((text for text in texts if text.startswith("-")), None)
     if bad is not None:
-        raise TemplateError(
-            f"{{{spot.name}}} is {_quote_value(bad)}; expected a word that does not begin like an option"
-        )
-    return " ".join(quote_value(word, spot.context if spot.context in "'\"" else "") for word in shell_words)
+        raise TemplateError(f"{{{name}}} is {_quote_value(bad)}; expected a word that does not begin like an option")
+    text = "\n".join(texts)
+    if len(text.encode("utf-8", "surrogateescape")) > MAX_VALUE_BYTES:
+        raise TemplateError(f"{{{name}}} is longer than {MAX_VALUE_BYTES} bytes")
+    return text
 
 
-def _begins_word(before: str) -> bool:
-    """A value that comes next can be read as an option."""
-    command = re.split(r"[;&|\n]", before)[-1]
-    bare = command.rstrip("'\"")
-    return (not bare or bare[-1].isspace()) and " -- " not in command.replace("\t", " ")
+def before_text(output: str) -> str:
+    """What ``before`` printed, as the variable of that name. Raises: TemplateError."""
+    if "\0" in output or len(output.encode("utf-8", "surrogateescape")) > MAX_VALUE_BYTES:
+        raise TemplateError(f"{{before}} holds a zero byte or more than {MAX_VALUE_BYTES} bytes")
+    return output
 
 
 def fill_text(template: str, values: Mapping[str, Any]) -> str:
-    """A sentence, the values in plain words. Raises: Unfillable."""
+    """A sentence, the values in plain words. Raises: TemplateError."""
     return PLACEHOLDER.sub(lambda match: strip_control_chars(format_value(_value(match[1], values)), 400), template)
 
 
 def fill_content(template: str, values: Mapping[str, Any]) -> str:
-    """What a file holds; a list is words parted by spaces. Raises: Unfillable, also for a value that ends a line."""
+    """What a file holds; a list is words parted by spaces. Raises: TemplateError, also for a value that ends a line."""
     return PLACEHOLDER.sub(lambda match: " ".join(_one_line(match[1], values)), template)
 
 
 def fill_pattern(template: str, values: Mapping[str, Any]) -> str:
-    """A regular expression, in which values stand for themselves. Raises: Unfillable."""
+    """A regular expression, in which values stand for themselves. Raises: TemplateError."""
     return PLACEHOLDER.sub(lambda match: re.escape(" ".join(_one_line(match[1], values))), template)
 
 
 def fill_path(template: str, values: Mapping[str, Any]) -> str:
-    """The path of a file, in which a value is a part of one name. Raises: Unfillable."""
+    """The path of a file, in which a value is a part of one name. Raises: TemplateError."""
 
     def put(match: re.Match[str]) -> str:
         part = " ".join(_one_line(match[1], values))
-        if "/" in part or part in ("", ".", ".."):
+        if "/" in part or "*" in part or part in ("", ".", ".."):
             raise TemplateError(f"{{{match[1]}}} is {_quote_value(part)}; expected a part of a file name")
         return part
 

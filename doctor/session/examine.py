@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from doctor.smoke.plan import SmokeOptions
     from doctor.smoke.run.connect import AgentSession
     from doctor.smoke.run.round import SmokeRoundResult, StageCallback
+    from doctor.smoke.run.supervisor import SmokeResult
     from doctor.transport import Transport
 
 
@@ -165,11 +166,19 @@ def examine_smoke(
     nothing but the smoke run, and what any visit tells.
     """
     from doctor.smoke.run.round import run_single_round
+    from doctor.smoke.run.supervisor import smoke as run_again
 
     assert options.smoke is not None
     started, job = _now(), _JobInput(inventory, options, environ, rank_table)
     try:
-        smoke_round = run_single_round(agents, options.smoke, on_stage=stage, on_host=progress, meanwhile=meanwhile)
+        slots = dict(agents.slots)
+
+        def repeat(other: SmokeOptions) -> SmokeResult:
+            return run_again(slots, transport, other, local=inventory.local)
+
+        smoke_round = run_single_round(
+            agents, options.smoke, on_stage=stage, on_host=progress, meanwhile=meanwhile, repeat=repeat
+        )
     finally:
         transport.close()
     run = job.run(started, agents.began, smoke_round.records, transport.warnings, smoke_round, smoke_round.stopped)

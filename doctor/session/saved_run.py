@@ -9,6 +9,7 @@ import msgspec
 
 from doctor.engine.fact import Absent, Unreadable
 from doctor.engine.record import BadRun, Run, load_run
+from doctor.engine.sanitize import strip_control_chars
 from doctor.smoke.model import SmokeRun
 
 NOT_STARTED = "not_started"
@@ -28,7 +29,7 @@ def load(data: bytes, name: str) -> Run:
     except (msgspec.ValidationError, ValueError, RecursionError) as error:
         message = str(error).replace("`$", "`$.smoke")
         field = "" if "$.smoke" in message else " - at `$.smoke`"
-        raise BadRun(f"{name}: not a saved run: {message}{field}") from None
+        raise BadRun(f"{name}: not a saved run: {strip_control_chars(message, 300)}{field}") from None
     return run
 
 

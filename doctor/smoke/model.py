@@ -11,6 +11,9 @@ from doctor.engine.smoke_summary import Backend as Backend
 from doctor.engine.smoke_summary import Failure as Failure
 from doctor.smoke.programs.recorder_page import STAGES as STAGES
 
+OWN_CHOICE = "interface"
+"""Stands among variables for an interface that nothing sets, so that the library chooses it."""
+
 
 class Layout(msgspec.Struct, frozen=True, omit_defaults=True):
     """How one model is spread over the ranks: pp x dp x tp, tp fastest."""
@@ -70,8 +73,17 @@ class SmokePlan(msgspec.Struct, frozen=True, omit_defaults=True):
     """Seconds for all stages together."""
     python: str = ""
     """The job's interpreter; empty: the host's own rule."""
+    soak: float = 0.0
+    """Seconds of the soak stage, beyond the budget."""
     interface: str = ""
-    """GLOO_SOCKET_IFNAME and its like; empty: the one on the way to the master."""
+    """GLOO_SOCKET_IFNAME and its like; empty: as ``environment`` says."""
+    environment: Literal["job", "clean"] = "job"
+    """job: the variables of the job are in force, and the library chooses the interface; clean: none are, and it is the
+    one on the way to the master."""
+    variables: dict[str, str] = {}
+    """Of the job, as the controller has them."""
+    keep: tuple[str, ...] | None = None
+    """The only variables in force, for a trial; `OWN_CHOICE` is the library's own choice of the interface."""
 
     @property
     def world(self) -> int:
@@ -140,6 +152,20 @@ class Snapshot(msgspec.Struct, frozen=True, omit_defaults=True):
     """The kernel function that it sleeps in, if /proc/PID/wchan tells."""
 
 
+class EnvironmentTrial(msgspec.Struct, frozen=True):
+    """A failed run, repeated in short without the job's variables."""
+
+    passes: bool
+    """The run without them went well."""
+    culprits: tuple[str, ...] = ()
+    """The variables that make it fail; `OWN_CHOICE` for none that should be set."""
+    values: dict[str, str] = {}
+    """Of these variables."""
+    hosts: tuple[str, ...] = ()
+    """Where they are set; empty: by the controller, for all."""
+    runs: int = 0
+
+
 class SmokeRun(msgspec.Struct, frozen=True, omit_defaults=True):
     """The run as observed by the supervisor; the reports of each rank are in the hosts' facts."""
 
@@ -152,9 +178,12 @@ class SmokeRun(msgspec.Struct, frozen=True, omit_defaults=True):
     groups: dict[int, tuple[str, tuple[int, ...]]] = {}
     """Process groups by number: name and ranks."""
     seconds: float = 0.0
+    environment_trial: EnvironmentTrial | None = None
     import_seconds: float = 0.0
     """The slowest host's ``import torch``."""
     notes: tuple[str, ...] = ()
+    pressure: dict[str, tuple[str, ...]] = {}
+    """By host: sentences on what kept its ranks from running."""
 
     def hosts(self, ranks: tuple[int, ...]) -> tuple[str, ...]:
         """The hosts of these ranks, in plan order, each once."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -53,6 +53,15 @@ class SmokeOptions(msgspec.Struct, frozen=True):
     budget: float = 120.0
     python: str = ""
     interface: str = ""
+    environment: Literal["job", "clean"] = "job"
+    variables: dict[str, str] = {}
+    """Of the job, as this process has them."""
+    keep: tuple[str, ...] | None = None
+    """See `SmokePlan.keep`."""
+    soak: float = 0.0
+    """Seconds for which collectives are repeated in the end."""
+    stages: tuple[str, ...] = ()
+    """Empty: all."""
 
 
 def build_plan(hosts: Mapping[str, PlanHost], options: SmokeOptions) -> SmokePlan:
@@ -65,17 +74,26 @@ def build_plan(hosts: Mapping[str, PlanHost], options: SmokeOptions) -> SmokePla
         backend=backend,
         places=placements,
         layouts=chosen,
-        stages=tuple(stage for stage in STAGES if options.native or stage != "native"),
+        stages=options.stages or planned_stages(options.native, options.soak),
         steps=options.steps,
         seed=options.seed,
         max_bytes=options.max_bytes,
         master_addr=options.master_addr or _master_address(hosts),
         master_port=options.master_port,
         timeout=options.timeout,
-        budget=options.budget,
+        budget=options.budget + options.soak,
+        soak=options.soak,
         python=options.python,
         interface=options.interface,
+        environment=options.environment,
+        variables=options.variables,
+        keep=options.keep,
     )
+
+
+def planned_stages(native: bool = False, soak: float = 0.0) -> tuple[str, ...]:
+    """The stages of a run, without those that were not asked for."""
+    return tuple(stage for stage in STAGES if (native or stage != "native") and (soak or stage != "soak"))
 
 
 def plan_as_dict(plan: SmokePlan) -> dict[str, Any]:

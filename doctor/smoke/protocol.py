@@ -81,6 +81,8 @@ class AgentHello(msgspec.Struct, frozen=True):
     uid: int = -1
     now: float = 0.0
     """Its clock."""
+    variables: dict[str, str] = {}
+    """Of its environment: those by which a job sets how its ranks communicate."""
 
 
 class AgentBye(msgspec.Struct, frozen=True):
@@ -90,6 +92,18 @@ class AgentBye(msgspec.Struct, frozen=True):
     """Process id, state letter, command line."""
     cpu: float = 0.0
     """Seconds that the agent itself took."""
+
+
+class HostPressure(msgspec.Struct, frozen=True):
+    """What kept the ranks of a host from running, since they were first observed."""
+
+    ranks: dict[int, tuple[int, int, float, float, float]] = {}
+    """Periods of its CPU quota, those in which it was used up, seconds that this held the rank back; seconds that its
+    main thread ran, and that it waited for a CPU."""
+    steal: float = 0.0
+    """Share of the CPU time that the hypervisor took."""
+    stalls: dict[str, float] = {}
+    """By resource: percent of the last 10 s in which some task waited for it (PSI)."""
 
 
 class AgentMessage(msgspec.Struct, frozen=True):
@@ -105,12 +119,15 @@ class AgentMessage(msgspec.Struct, frozen=True):
     """Rank, its peer's address and port, unacknowledged bytes, retransmits."""
     stacks: dict[int, str] | None = None
     """By rank."""
+    limits: tuple[str, ...] = ()
+    """With ``stacks``: sentences about limits that the host's ranks have reached."""
     sockets: tuple[tuple[int, str, int, int, int], ...] | None = None
     """Established connections, like ``evidence``."""
     listening: tuple[tuple[int, str, int], ...] = ()
     """Rank, address, port."""
     probes: tuple[tuple[str, int, str, float], ...] | None = None
     """Address, port, result, seconds."""
+    pressure: HostPressure | None = None
     fault: str = ""
     bye: AgentBye | None = None
 
@@ -178,11 +195,15 @@ class Probe(AgentOrder, frozen=True, tag="probe"):
     seconds: float
 
 
+class ReportPressure(AgentOrder, frozen=True, tag="pressure"):
+    """Answered by ``pressure``."""
+
+
 class End(AgentOrder, frozen=True, tag="end"):
     """End all ranks and yourself; answered by ``bye``."""
 
 
-ORDER_TYPES: tuple[type[AgentOrder], ...] = (Prepare, Start, Stay, DumpStacks, ListSockets, Probe, End)
+ORDER_TYPES: tuple[type[AgentOrder], ...] = (Prepare, Start, Stay, DumpStacks, ListSockets, Probe, ReportPressure, End)
 
 # -- reading and writing
 

@@ -29,7 +29,20 @@ def contenders(fleet: Fleet) -> dict[str, list[str]]:
     pool = f"xargs -P 64 -I H ssh -F {config} {SSH} -n H sh -c {quoted(quoted(script))} >/dev/null <{names}"
     names.write_text("".join(f"{host}\n" for host in fleet.hosts))
     return {
-        "clush": ["clush", "-S", "-q", "-f", "64", "-o", f"-F {config} {SSH}", "-w", nodes, script],
+        "clush": [
+            sys.executable,
+            "-m",
+            "ClusterShell.CLI.Clush",
+            "-S",
+            "-q",
+            "-f",
+            "64",
+            "-o",
+            f"-F {config} {SSH}",
+            "-w",
+            nodes,
+            script,
+        ],
         "OpenSSH pool": ["sh", "-c", pool],
         "doctor, all checks": [sys.executable, "-m", "doctor", "check", nodes, "-F", config, "--json"],
         "doctor, one check": [

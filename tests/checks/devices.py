@@ -12,7 +12,8 @@ from doctor.engine.check import Skip
 from doctor.engine.fact import PerHost, Unreadable
 from doctor.engine.result import Finding
 from doctor.facts.gpu import Gpu, GpuInventory
-from doctor.facts.npu import NpuInventory, NpuState, NpuTable
+from doctor.facts.npu import NpuInventory
+from doctor.facts.npu_table import NpuState, NpuTable
 from doctor.facts.python_env import PythonEnv, TorchImport
 from doctor.facts.versions import CannVersion, NpuVersions
 

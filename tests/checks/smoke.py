@@ -133,12 +133,14 @@ def collective_events(run: SmokeRun) -> list[RankEvent]:
 
 def collectives(run: SmokeRun, *more: RankEvent, events: Iterable[RankEvent] | None = None) -> BY_HOST:
     from doctor.facts.smoke import CollectiveWrong, DtypeUnsupported
+    from doctor.facts.smoke.collectives import SoakCounts
 
     fields: dict[type[RankEvent], str] = {
         CollectiveChecked: "checked",
         CollectiveWrong: "wrong",
         DtypeUnsupported: "unsupported",
         CollectiveTimes: "speed",
+        SoakCounts: "soaked",
     }
     return _spread(run, SmokeCollectives, fields, [*(collective_events(run) if events is None else events), *more])
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from doctor.facts.npu import NpuProcess
+from doctor.facts.npu_table import NpuProcess
 from doctor.facts.processes import DeviceUser, NpuProcesses
 from tests.checks.devices import of, state, table
 

@@ -18,7 +18,7 @@ def test_what_dead_jobs_left_behind() -> None:
     outcome = judged(NAME, {"a": [IdleSegments(files=files, sysv=(Segment("5", 6 * MIB, 700),))]})
     text = "48 MiB of shared memory are not used by any process: /dev/shm/nccl-x, /dev/shm/torch_77 and segment 5"
     assert said(outcome) == [("a", text)]
-    assert "`rm /dev/shm/nccl-x`, `rm /dev/shm/torch_77` and `ipcrm -m 5`" in advice(NAME, outcome)
+    assert "`rm -- /dev/shm/nccl-x`, `rm -- /dev/shm/torch_77` and `ipcrm -m 5`" in advice(NAME, outcome)
 
 
 def test_files_that_only_root_can_judge_leave_the_host_unknown() -> None:

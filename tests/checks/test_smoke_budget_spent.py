@@ -13,6 +13,6 @@ def test_it_fires_for_its_own_kind_of_trouble_alone() -> None:
 def test_nobody_is_blamed_alone() -> None:
     run = ran(4, 2, trouble("budget", text="120 s were not enough for the training stage"), ended="budget")
     finding, todo = one(NAME, run)
-    assert finding.hosts == ("w1", "w2")
+    assert finding.hosts == ()
     assert "120 s were not enough" in str(finding)
     assert "--budget" in todo

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from doctor.facts.smoke import CollectiveWrong
+from doctor.facts.smoke.collectives import SoakCounts
 from doctor.smoke.numerics.buffers import sent_value
 from tests.checks.smoke import collectives, found, judged, page, ran
 
@@ -24,13 +25,28 @@ def test_right_numbers_are_fine() -> None:
 
 def test_a_wrong_sum_on_one_rank() -> None:
     run = ran(4, 2)
-    (finding,) = found(NAME, run, collectives(run, wrong(2)))
+    (finding,) = found(NAME, run, collectives(run, wrong(2, wrong=1), wrong(2, dtype="int8")))
     assert finding.hosts == ("w2",)
     assert str(finding) == (
         "the fault lies with rank 2: all_reduce (1021 x float32, group world) returned 23.0 at element 17 on rank 2, "
-        "expected 22.0 (a single element: a flipped bit); wrong elements in total: 1, in all_reduce"
+        "expected 22.0 (a single element: a flipped bit); wrong elements in total: 2, in all_reduce"
     )
     assert "ECC" in page(NAME, finding)
+
+
+def test_one_element_may_have_changed_on_its_way() -> None:
+    run = ran(4, 2)
+    (finding,) = found(NAME, run, collectives(run, wrong(2)))
+    assert finding.hosts == ("w1", "w2")
+    assert str(finding).startswith("the fault lies with one of ranks 0, 1, 2 and 3")
+
+
+def test_the_counts_of_a_soak_are_told() -> None:
+    run = ran(4, 2)
+    counts = [SoakCounts(rank, {"all_reduce": 900}, {"all_reduce": 2} if rank == 2 else {}, 60.0) for rank in range(4)]
+    (finding,) = found(NAME, run, collectives(run, wrong(2, offset=3), wrong(2, offset=450), *counts))
+    assert finding.values["ranks"] == [2]
+    assert "wrong in 60 s of repeating: rank 2 2 of 900 all_reduce" in str(finding)
 
 
 def test_all_that_one_rank_gets_wrong_is_one_finding() -> None:

@@ -54,4 +54,15 @@ def test_a_line_in_a_file_that_nothing_reads() -> None:
 
 def test_the_advice_keeps_the_value_of_now() -> None:
     outcome = judged("sysctl-lost-at-reboot", host({SOMAXCONN: "65535"}))
-    assert 'echo "net.core.somaxconn = 65535" >>' in advice("sysctl-lost-at-reboot", outcome)
+    assert "echo 'net.core.somaxconn = 65535' >>" in advice("sysctl-lost-at-reboot", outcome)
+
+
+def test_a_worse_value_of_now_is_not_kept() -> None:
+    """A queue that is shorter than the files have it, or a port that they reserve, is not written down."""
+    for key, live, boot in ((SOMAXCONN, "128", "65535"), (SYN, "64", "4096"), (PORTS, "8080", "8080,60000-60031")):
+        outcome = judged("sysctl-lost-at-reboot", host({key: live}, (key, boot)))
+        assert advice("sysctl-lost-at-reboot", outcome).count("echo") == 0
+        assert f"sysctl -w {key}={boot}" in advice("sysctl-lost-at-reboot", outcome)
+        assert [finding.values["keep"] for finding in outcome.findings] == ["no"]
+    outcome = judged("sysctl-lost-at-reboot", host({SOMAXCONN: "65535"}, (SOMAXCONN, "128; reboot")))
+    assert [finding.values["keep"] for finding in outcome.findings] == ["yes"]

@@ -68,9 +68,9 @@ def test_node_set_keeps_the_order_given(text: str, hosts: str) -> None:
         (" , ", "no host is named"),
         ("node[1-", "missing bracket"),
         ("node[5-1]", "5-1"),
-        ("node[a-b]", "cannot convert string to integer"),
+        ("node[a-b]", "is not a range"),
         ("node[]", "empty range"),
-        ("node[1-2][3-4]", "illegal reopening bracket"),
+        ("node[1-2][3-4]", "a bracket follows another"),
         ("@gpus", "groups are not supported"),
         ("root@node1", "--user"),
         ("node1:22", "--port"),
@@ -79,6 +79,14 @@ def test_node_set_keeps_the_order_given(text: str, hosts: str) -> None:
         ("$(id)", "is not a host name"),
         ("a!b", "is not a host name"),
         ("a[1-2]!a1", "is not a node set"),
+        ("a[-1-9000000]", "is not a range"),
+        ("a[1_0-9_000_000]", "is not a range"),
+        ("a[-1-2000000000]", "is not a range"),
+        ("a[-1-3-5-7]", "is not a range"),
+        ("a[1-2]b[]", "empty range"),
+        ("e308[1-32]x[1_0-9]", "is not a range"),
+        ("a[3-1]", "the first number is larger"),
+        ("a[08-010]", "numbers of unlike widths"),
         ("a[1-2]&a1", "is not a node set"),
         ("..", "is not an IPv4"),
         ("10.1.2.300", "is not an IPv4 or IPv6 address"),
@@ -282,3 +290,22 @@ def _safe(inventory: Inventory) -> None:
             "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-:"
         )
     assert set(inventory.slots) <= set(inventory.hosts)
+
+
+@pytest.mark.parametrize(
+    ("text", "hosts"),
+    [
+        ("e308[9-10]", ["e3089", "e30810"]),
+        ("n[3,1-2]", ["n3", "n1", "n2"]),
+        ("n[08-10]", ["n08", "n09", "n10"]),
+        ("n[0-6/3]x[1,1]", ["n0x1", "n3x1", "n6x1"]),
+        ("r[1-2]n[7-8].site", ["r1n7.site", "r1n8.site", "r2n7.site", "r2n8.site"]),
+    ],
+)
+def test_a_node_set_is_its_text_with_each_number(text: str, hosts: list[str]) -> None:
+    """As Slurm writes it: digits before a bracket belong to the name."""
+    assert list(resolved(text).hosts) == hosts
+
+
+def resolved(text: str) -> Inventory:
+    return resolve_hosts(HostSelection(hosts=text), {}, str)

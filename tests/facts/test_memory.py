@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -69,8 +70,12 @@ class TestWanted:
 @pytest.fixture
 def segments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], IdleSegments]:
     """What is found when /dev/shm is a folder of the test's own."""
-    walk = os.walk
-    monkeypatch.setattr(os, "walk", lambda top: walk(tmp_path if top == "/dev/shm" else top))
+    open_real = os.open
+
+    def open_there(path: Any, *words: Any, **options: Any) -> int:
+        return open_real(tmp_path if path == "/dev/shm" else path, *words, **options)
+
+    monkeypatch.setattr(os, "open", open_there)
 
     def found() -> IdleSegments:
         value = answered(IdleSegments, list_idle_segments({}))
@@ -94,8 +99,16 @@ class TestIdleSegments:
     def test_an_old_file_that_nobody_uses(self, tmp_path: Path, segments: Callable[[], IdleSegments]) -> None:
         path = old(tmp_path / "nccl-dead")
         (one,) = segments().files
-        assert (one.path, one.bytes) == (str(path), 8192)
+        assert (one.path, one.bytes) == (f"/dev/shm/{path.name}", 8192)
         assert 7200 <= one.age < 7300
+
+    def test_a_file_in_a_folder_or_behind_a_link_is_its_owners(
+        self, tmp_path: Path, segments: Callable[[], IdleSegments]
+    ) -> None:
+        (tmp_path / "folder").mkdir()
+        old(tmp_path / "folder" / "dead")
+        (tmp_path / "link").symlink_to(tmp_path / "folder" / "dead")
+        assert segments().files == ()
 
     def test_a_young_file_may_be_on_its_way(self, tmp_path: Path, segments: Callable[[], IdleSegments]) -> None:
         old(tmp_path / "young", age=60)

@@ -15,13 +15,11 @@ from doctor.facts.npu import (
     NpuChips,
     NpuInventory,
     NpuMemoryErrors,
-    NpuProcess,
     NpuProduct,
     NpuStart,
-    NpuState,
-    NpuTable,
     family_of_chip,
 )
+from doctor.facts.npu_table import NpuProcess, NpuState, NpuTable
 from tests.facts.answers import answered, learned, said
 
 HEAD = """\

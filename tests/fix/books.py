@@ -18,8 +18,8 @@ def book(name: str = "mend", treats: Sequence[str] = ("short",), *steps: Playboo
     return Playbook(name, f"{name}.toml", f"Title of {name}", tuple(treats), steps=steps or (run(),), **given)
 
 
-def run(number: int = 1, sh: str = "set {expected}", undo: str = "set {observed}", **more: Any) -> PlaybookStep:
-    return PlaybookStep(number, f"Step {number}", run=sh, undo=undo, **more)
+def run(number: int = 1, sh: str = 'set "$expected"', undo: str = 'set "$before"', **more: Any) -> PlaybookStep:
+    return PlaybookStep(number, f"Step {number}", run=sh, undo=undo, **{"before": "get", **more})
 
 
 def file(number: int = 1, path: str = "/etc/x", **more: Any) -> PlaybookStep:

@@ -44,6 +44,8 @@ def fix(*words: str) -> int:
         (["--undo", ID], 2, "no terminal for the confirmation; expected --yes"),
         (["--transport", "slurm"], 2, "cannot change hosts"),
         (["--color", "red"], 2, "--color 'red'"),
+        (["--undo", ID, "--changed", "perhaps"], 2, "--changed 'perhaps'"),
+        (["--changed", "merge"], 2, "--changed is for --undo alone"),
         (["listen-queue-shrot"], 2, "did you mean listen-queue-short?"),
         (["sb[0001-0003]"], 2, "pass hosts with -w"),
         (["smoke"], 2, "use doctor smoke"),
@@ -88,7 +90,7 @@ def test_plans_are_listed_with_what_became_of_them(state: Path, capfd: pytest.Ca
     assert listed() == "planned"
     journal = Journal(place)
     journal.record_start("apply")
-    number = journal.record_step("a1", "mend", "Set it", "set", UndoStep(0, "a1", False, "Set it", "unset"))
+    number = journal.record_step("a1", "mend", "Set it", "set", UndoStep(0, "a1", False, "Set it", run="unset"))
     assert listed() == "interrupted, 1 step in effect or started"
     journal.record_end(number, "a1", 0, "")
     journal.record_finish(0)

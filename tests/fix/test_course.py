@@ -47,6 +47,7 @@ class Scene:
         self.turns: list[list[str]] = []
         self.mended: set[str] = set()
         self.checks, self.plan_context = [Check()], PlanContext(hosts=HOSTS, source="")
+        self.catalog: tuple[Any, ...] = ()
         self.stop_event = threading.Event()
         self.lock = threading.Lock()
 

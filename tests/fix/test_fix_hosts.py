@@ -31,13 +31,13 @@ treats = ["listen-queue-short"]
 who = "host admin"
 risk = "low"
 root = true
-persistent = true
+survives = "true"
 
 [[step]]
 say = "Set it now"
 before = "sysctl -n net.core.somaxconn"
 run = "sysctl -w net.core.somaxconn=4096"
-undo = "sysctl -w net.core.somaxconn={{before}}"
+undo = 'sysctl -w net.core.somaxconn="$before"'
 
 [[step]]
 say = "Write it down"
@@ -57,13 +57,12 @@ treats = ["syn-queue-short"]
 who = "host admin"
 risk = "none"
 root = true
-persistent = false
 
 [[step]]
 say = "Set the other now"
 before = "sysctl -n net.ipv4.tcp_max_syn_backlog"
 run = "sysctl -w net.ipv4.tcp_max_syn_backlog=4096"
-undo = "sysctl -w net.ipv4.tcp_max_syn_backlog={{before}}"
+undo = 'sysctl -w net.ipv4.tcp_max_syn_backlog="$before"'
 
 [[step]]
 say = "Write the other down"
@@ -76,20 +75,22 @@ treats = ["listen-queue-short"]
 who = "host admin"
 risk = "none"
 root = true
-persistent = false
 
 [[step]]
 say = "Set it"
+before = "sysctl -n net.core.somaxconn"
 run = "sysctl -w net.core.somaxconn=2048"
 undo = "sysctl -w net.core.somaxconn=128"
 
 [[step]]
 say = "Wait"
+before = "sysctl -n net.core.somaxconn"
 run = "echo begun >/run/begun; cat /run/gate; sysctl -w net.core.somaxconn=4096"
 undo = "sysctl -w net.core.somaxconn=2048"
 
 [[step]]
 say = "Never come to"
+before = "ls /run/too-far 2>/dev/null || :"
 run = "touch /run/too-far"
 undo = "rm -f /run/too-far"
 """
@@ -99,10 +100,10 @@ treats = ["listen-queue-short"]
 who = "host admin"
 risk = "none"
 root = true
-persistent = false
 
 [[step]]
 say = "Set it, too low"
+before = "sysctl -n net.core.somaxconn"
 run = "sysctl -w net.core.somaxconn=129"
 undo = "sysctl -w net.core.somaxconn=128"
 """
@@ -178,7 +179,7 @@ def test_a_plan_changes_nothing_and_is_applied_as_it_was_shown(site: Site) -> No
     was = [site.sees(host) for host in site.hosts]
     told = site.fix("queues", "-w", hosts)
     assert "$ sysctl -w net.core.somaxconn=4096" in told
-    assert "undo: sysctl -w net.core.somaxconn=128" in told
+    assert 'undo: before=128\n             sysctl -w net.core.somaxconn="$before"\n' in told
     assert "-somaxconn = 1\n" in told
     assert "+somaxconn = 4096\n" in told
     assert f"+wanted 256 on {one}" in told
@@ -196,7 +197,7 @@ def test_a_plan_changes_nothing_and_is_applied_as_it_was_shown(site: Site) -> No
         assert site.fleet.read(host, MADE) == f"wanted 256 on {host}\n"
         assert site.fleet.enter(host, f"stat -c %a {MADE}").stdout == "640\n"
     first = [line for line in said.splitlines() if line.startswith(("applied", "ok"))]
-    assert first[3] == f"ok       {one}: listen-queue-short passes", "the canary is proven before any other is touched"
+    assert first[4] == f"ok       {one}: listen-queue-short passes", "the canary is proven before any other is touched"
     assert "was applied already" in site.fix(plan, "--apply", "--yes", code=10)
     assert f"{plan}  3 hosts: applied, 9 steps in effect" in site.fix("--list")
 
@@ -214,6 +215,7 @@ def test_the_journal_is_for_its_owner_alone_and_tells_who_did_what(site: Site) -
     assert folder.stat().st_mode & 0o777 == 0o700
     entries = site.journal(plan)
     assert [one["kind"] for one in entries] == ["began", *["step", "ended"] * 3, "proof", "finished"]
+    assert {path.name for path in folder.iterdir()} == {"plan.json", "journal.jsonl", "undo.jsonl", "after.jsonl"}
     assert entries[0]["who"]
     assert (entries[1]["host"], entries[1]["command"]) == (host, "sysctl -w net.core.somaxconn=4096")
     assert entries[2]["output"].startswith("net.core.somaxconn = 4096")
@@ -244,7 +246,7 @@ def test_what_has_changed_since_the_plan_is_not_touched(site: Site) -> None:
     one, two, three = site.hosts
     document = json.loads(site.fix("queues", "-w", ",".join(site.hosts), "--json"))
     (plan,) = site.ids()
-    assert (document["schema"], document["id"]) == ("doctor.plan/1", plan)
+    assert (document["schema"], document["id"]) == ("doctor.plan/2", plan)
     site.fleet.enter(two, f"echo '# mine' >>{FILE}")
     site.fleet.enter(three, "sysctl -qw net.core.somaxconn=8192")
     was = [site.sees(host) for host in site.hosts]
@@ -284,7 +286,7 @@ def test_two_fixes_compose_and_are_undone_the_newer_first(site: Site) -> None:
     assert "somaxconn = 4096" in site.fleet.read(host, FILE)
     assert site.fleet.read(host, FILE).endswith("an end\nbacklog = 4096\n")
     said = site.fix("--undo", older, "--yes", code=10)
-    assert "by a newer plan, which must be undone first" in said
+    assert "was changed since, by somebody or by a newer plan" in said
     assert "NOT UNDONE: 1 step still in effect" in said
     site.fix("--undo", newer, "--yes")
     site.fix("--undo", older, "--yes")

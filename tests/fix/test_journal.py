@@ -11,7 +11,7 @@ from doctor.fix.journal import JOURNAL_FILE, UNDO_FILE, Journal, UndoStep
 
 
 def undo(run: str = "set 1", host: str = "a1") -> UndoStep:
-    return UndoStep(0, host, True, "Set it", run)
+    return UndoStep(0, host, True, "Set it", run=run)
 
 
 @pytest.fixture

@@ -20,10 +20,10 @@ def planned(playbook: Playbook, *seen: StepProbe, **values: Any) -> HostPlan:
 
 
 def test_commands_and_files_are_shown_as_they_will_be() -> None:
-    steps = (run(1, "set {expected}", "set {before}", before="get"), file(2), file(3, line="y = 1"))
+    steps = (run(1), file(2), file(3, line="y = 1"))
     one = planned(book("mend", ["short"], *steps), StepProbe(before="old 1"), *[StepProbe(file=state(b"x = 1\n"))] * 2)
     command, first, second = one.steps
-    assert (command.run, command.undo) == ("set 2", "set 'old 1'")
+    assert (command.run, command.undo) == ('expected=2\nset "$expected"', "before='old 1'\nset \"$before\"")
     assert first.diff[-2:] == (" x = 1", "+x = 2")
     assert second.diff[-3:] == (" x = 1", " x = 2", "+y = 1"), "a step begins with what those before it leave"
     assert one.has_actions
@@ -53,7 +53,7 @@ def test_one_step_that_cannot_be_made_leaves_the_whole_host_alone() -> None:
     ("playbook", "seen", "values"),
     [
         (
-            book("mend", ["short"], run(sh="set {expected} x"), file(2)),
+            book("mend", ["short"], run(sh='set "$expected" x'), file(2)),
             (StepProbe(), StepProbe(file=state(b"old"))),
             {},
         ),
@@ -77,16 +77,16 @@ def test_whatever_differs_gives_another_digest(
 
 def test_no_secret_is_in_a_plan() -> None:
     steps = (
-        run(1, "login --token {key}", "logout --token {before}", before="get"),
+        run(1, 'login --token="$key"', 'logout --token="$before"'),
         file(2, line="password = {key}"),
         PlaybookStep(3, "Use api_key={key}"),
     )
     one = planned(
         book("mend", ["short"], *steps),
-        StepProbe(before="sesame-before"),
+        StepProbe(before="token=sesame-before"),
         StepProbe(file=state(b"password = sesame-file\n")),
         StepProbe(),
-        key="sesame-key",
+        key="token=sesame-key",
         template="secret: {key}",
     )
     assert b"sesame" not in msgspec.json.encode(one)

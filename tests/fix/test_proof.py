@@ -7,8 +7,31 @@ from typing import Any
 import pytest
 
 from doctor.engine.result import Outcome
-from doctor.fix.verify import Verification, verify
+from doctor.facts.firewall.job import UNCLEAR_RULE
+from doctor.fix.verify import Verification, finding_keys, new_findings, verify
 from tests.fix.books import found, outcome, reason, report
+
+
+def test_what_was_not_there_before_is_new() -> None:
+    before = finding_keys(report(outcome("short", found("a1"))))
+    now = report(outcome("short", found("a1", "a2")), outcome("long", found("a1"), found("a3")))
+    assert [(one.host, one.check, one.state) for one in new_findings(now, before, ("a1", "a2"))] == [
+        ("a2", "short", "new"),
+        ("a1", "long", "new"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rules", "unrelated"),
+    [(["-A INPUT -j DROP (chain INPUT)"], True), (["-A OUTPUT -m owner -j REJECT (chain OUTPUT)"], False), ([], False)],
+)
+def test_a_verdict_that_another_rule_leaves_open_does_not_stop_the_rollout(rules: list[str], unrelated: bool) -> None:
+    text = f"whether it is open {UNCLEAR_RULE}, from outside: -A OUTPUT -m owner -j REJECT (chain OUTPUT)"
+    before = {("a1", "short"): [found("a1", rules=rules)]}
+    (made,) = verify(report(outcome(unknown={"a1": reason(text)})), {"a1": ["short"]}, ["a1"], ["a1"], before)
+    assert (made.state, made.unrelated) == ("unknown", unrelated)
+    (made,) = verify(report(outcome(unknown={"a1": reason("lost")})), {"a1": ["short"]}, ["a1"], ["a1"], before)
+    assert not made.unrelated
 
 
 def proof(one: Outcome, mended: tuple[str, ...] = ("a1",), planned: tuple[str, ...] = ("a1", "a2")) -> Verification:

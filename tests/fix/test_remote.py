@@ -18,6 +18,8 @@ import pytest
 
 from doctor.fix import remote_client as hands
 from doctor.fix.bootstrap import executor_request
+from doctor.fix.executor import host_lock
+from doctor.fix.executor.file_changes import RequestRejected as Rejected
 from doctor.fix.executor.file_state import LARGEST_FILE
 from doctor.fix.remote_client import ConnectionLost, RemoteExecutor, RequestRejected
 from doctor.remote.request import Request
@@ -49,7 +51,7 @@ def hand() -> Iterator[RemoteExecutor]:
 
 def described(data: bytes, mode: int = 0o644) -> dict[str, Any]:
     sha, uid, gid = hashlib.sha256(data).hexdigest(), os.geteuid(), os.getegid()
-    return {"data": base64.b64encode(data).decode(), "sha": sha, "mode": mode, "uid": uid, "gid": gid}
+    return {"data": base64.b64encode(data).decode(), "sha": sha, "mode": mode, "uid": uid, "gid": gid, "xattrs": {}}
 
 
 def written(path: Path, data: bytes, sha: str = "", missing: tuple[str, ...] = (), mode: int = 0o644) -> dict[str, Any]:
@@ -76,10 +78,10 @@ def test_every_python_runs_it(python: str, tmp_path: Path, monkeypatch: pytest.M
     assert path.read_bytes() == b"\x00new\xff"
     assert path.stat().st_mode & 0o7777 == 0o640
     new = hashlib.sha256(b"\x00new\xff").hexdigest()
-    gone = {"sha": ""}
-    said = one.call("restore", path=str(path), old=gone, new=new, missing=[str(path.parent)], force=False)
-    assert said == {"took": "removed"}
+    assert one.call("write", path=str(path), sha=new, missing=[str(path.parent)], data=None) == {"sha": ""}
     assert list(tmp_path.iterdir()) == []
+    said = one.call("filter", sh='sed "s/a/$v/"', values={"v": "$(b)\xe9"}, data="AGEK", limit=99)
+    assert base64.b64decode(said["data"]) == "\0$(b)\xe9\n".encode()
     assert "holders" in one.call("busy")
     one.close()
 
@@ -148,48 +150,110 @@ def test_a_large_file_is_not_touched(hand: RemoteExecutor, tmp_path: Path) -> No
     assert "longer than" in hand.call("peek", path=str(tmp_path / "large"))["trouble"]
 
 
-def test_a_file_is_restored_with_its_mode_and_only_once(hand: RemoteExecutor, tmp_path: Path) -> None:
+def test_a_file_comes_back_with_mode_and_attributes(hand: RemoteExecutor, tmp_path: Path) -> None:
     path, new = tmp_path / "file", hashlib.sha256(b"new").hexdigest()
     path.write_bytes(b"new")
-    words: dict[str, Any] = {
-        "path": str(path),
-        "old": described(b"old", 0o604),
-        "new": new,
-        "missing": [],
-        "force": False,
-    }
-    assert hand.call("restore", **words) == {"took": "restored"}
+    os.setxattr(path, "user.label", b"\0x")
+    seen = hand.call("peek", path=str(path))
+    assert seen["xattrs"] == {"user.label": base64.b64encode(b"\0x").decode()}
+    hand.call(**{**written(path, b"old", sha=new, mode=0o604), "xattrs": seen["xattrs"]})
     assert (path.read_bytes(), path.stat().st_mode & 0o777) == (b"old", 0o604)
-    assert hand.call("restore", **words) == {"took": "already as before"}
+    assert os.getxattr(path, "user.label") == b"\0x"
 
 
-def test_what_somebody_wrote_since_is_kept_unless_forced(hand: RemoteExecutor, tmp_path: Path) -> None:
-    path = tmp_path / "file"
-    path.write_bytes(b"theirs")
-    words: dict[str, Any] = {"path": str(path), "old": described(b"old"), "new": "other", "missing": []}
-    with pytest.raises(RequestRejected, match="was changed since"):
-        hand.call("restore", force=False, **words)
-    assert path.read_bytes() == b"theirs"
-    hand.call("restore", force=True, **words)
-    assert path.read_bytes() == b"old"
+def test_a_link_that_a_tool_replaced_is_a_link_again(hand: RemoteExecutor, tmp_path: Path) -> None:
+    path, target = tmp_path / "conf", tmp_path / "real"
+    target.write_bytes(b"theirs")
+    path.write_bytes(b"tool")
+    with pytest.raises(RequestRejected, match="has changed since"):
+        hand.call("relink", path=str(path), link="real", sha=hashlib.sha256(b"other").hexdigest())
+    hand.call("relink", path=str(path), link="real", sha=hashlib.sha256(b"tool").hexdigest())
+    assert (path.readlink(), path.read_bytes()) == (Path("real"), b"theirs")
+
+
+def test_what_a_power_failure_left_beside_a_file_goes(hand: RemoteExecutor, tmp_path: Path) -> None:
+    left = tmp_path / ".doctor-fix-0123456789ab"
+    left.write_text("half")
+    hand.call("tidy", path=str(tmp_path / "file"))
+    assert not left.exists()
+    left.write_text("half")
+    hand.call(**written(tmp_path / "file", b"x"))
+    assert [one.name for one in tmp_path.iterdir()] == ["file"]
 
 
 def test_a_folder_that_was_made_stays_when_somebody_uses_it(hand: RemoteExecutor, tmp_path: Path) -> None:
     folder = tmp_path / "made"
     hand.call(**written(folder / "file", b"x", missing=(str(folder),)))
     (folder / "theirs").touch()
-    new = hashlib.sha256(b"x").hexdigest()
-    hand.call("restore", path=str(folder / "file"), old={"sha": ""}, new=new, missing=[str(folder)], force=False)
+    sha = hashlib.sha256(b"x").hexdigest()
+    hand.call("write", path=str(folder / "file"), sha=sha, missing=[str(folder)], data=None)
     assert [one.name for one in folder.iterdir()] == ["theirs"]
 
 
+def test_a_pattern_names_its_files_and_not_too_many(hand: RemoteExecutor, tmp_path: Path) -> None:
+    for name in ("a.xml", "b.xml", "c.txt"):
+        (tmp_path / name).write_text(name)
+    assert list(hand.call("peek_many", pattern=f"{tmp_path}/*.xml")["files"]) == [
+        f"{tmp_path}/{name}" for name in ("a.xml", "b.xml")
+    ]
+    assert hand.call("peek_many", pattern=f"{tmp_path}/no")["files"][f"{tmp_path}/no"]["kind"] == "absent"
+    for number in range(70):
+        (tmp_path / f"{number}.xml").touch()
+    with pytest.raises(RequestRejected, match="more than 64 files match"):
+        hand.call("peek_many", pattern=f"{tmp_path}/*.xml")
+
+
+def test_values_come_in_the_environment_and_an_absent_one_ends_the_command(hand: RemoteExecutor) -> None:
+    evil = "$(touch /tmp/x)';\"`"
+    said = hand.call("run", sh='printf %s "$v"', values={"v": evil}, limit=100)
+    assert said["out"] == evil
+    assert hand.call("run", sh='echo "$absent"', limit=100)["code"]
+
+
+def test_the_state_after_a_step_is_kept_for_a_lost_controller(hand: RemoteExecutor, tmp_path: Path) -> None:
+    token, file = "0123456789abcdef" * 2, tmp_path / "file"
+    wanted = {"sh": f"cat {file}", "files": [str(file)]}
+    said = hand.call("run", sh=f"echo new >{file}", limit=100, token=token, state=wanted)
+    assert (said["state"]["output"], said["state"]["files"][str(file)][str(file)]["kind"]) == ("new", "file")
+    if os.geteuid() == 0:
+        assert hand.call("recall", token=token)["state"] == said["state"]
+    hand.call("forget", token=token)
+    assert hand.call("recall", token=token)["state"] is None
+    assert hand.call("recall", token="../../etc/passwd")["state"] is None
+
+
 def test_one_at_a_time_works_on_a_host() -> None:
-    first = RemoteExecutor(Local(), HOST, root=False, lock=20)
-    with pytest.raises(ConnectionLost, match="another doctor fix is running on it"):
+    first = RemoteExecutor(Local(), HOST, root=False, lock=60)
+    with pytest.raises(ConnectionLost, match=r"another doctor fix is running on it \(process \d+\)"):
         RemoteExecutor(Local(), HOST, root=False, lock=0)
     RemoteExecutor(Local(), HOST, root=False).close()
     first.close()
-    RemoteExecutor(Local(), HOST, root=False, lock=20).close()
+    RemoteExecutor(Local(), HOST, root=False, lock=60).close()
+
+
+def test_no_other_user_can_hold_or_name_the_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is a file where only root can make one, not a name that anybody may take first."""
+    path = tmp_path / "lock"
+    monkeypatch.setattr(host_lock, "lock_path", lambda: str(path))
+    fd, name = host_lock.lock_host(0)
+    assert path.stat().st_mode & 0o777 == 0o600
+    host_lock.unlock(fd, name)
+    assert not path.exists()
+    path.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(Rejected, match="cannot be opened"):
+        host_lock.lock_host(0)
+    path.unlink()
+    path.touch()
+    os.chown(path, 65534, 65534)
+    with pytest.raises(Rejected, match="belongs to user 65534"):
+        host_lock.lock_host(0)
+    assert host_lock.ROOT_LOCK.startswith("/run/")
+
+
+@pytest.mark.parametrize("module", ["commands", "host_lock", "executor"])
+def test_no_limit_of_time_goes_by_the_clock_that_a_step_may_set(module: str) -> None:
+    text = (Path(host_lock.__file__).parent / f"{module}.py").read_text()
+    assert "time.time()" not in text
 
 
 def test_a_step_comes_to_its_end_when_nobody_listens_any_more(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from doctor.fix.render_progress import host_result_text, verification_text
 from doctor.fix.select import Untreated
 from doctor.fix.verify import Verification
 
-BOOK = PlaybookSummary("mend", "Longer queues", "host admin", "low", True, True)
+BOOK = PlaybookSummary("mend", "Longer queues", "host admin", "low", True)
 STEPS = (
     StepPreview("mend", "Set it", "run", "sysctl -w x=2", "sysctl -w x=1"),
     StepPreview("mend", "Write it down", "file", diff=("--- /etc/x", "+++ /etc/x", "@@ -1 +1 @@", "-x = 1", "+x = 2")),
@@ -22,6 +22,7 @@ def host(name: str, **more: object) -> HostPlan:
         "treated": (TreatedFinding("short", f"it is 1 on {name}", "mend"),),
         "steps": STEPS,
         "root": "sudo",
+        "survives": {"mend": ""},
         **more,
     }
     return HostPlan(name, **given)  # type: ignore[arg-type]

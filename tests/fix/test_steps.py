@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from doctor.fix.select import choose_playbooks, ready_steps
 from doctor.remedy.playbook import PlaybookStep
 from tests.fix.books import book, file, found, outcome, reason, report, run, waived
@@ -18,10 +20,10 @@ def test_every_host_gets_what_treats_its_findings() -> None:
 
 def test_a_finding_of_several_hosts_is_treated_on_each() -> None:
     choice = choose_playbooks(
-        report(outcome("short", found("a1", "a2"))), [book("mend", ["short"], run(sh="tell {host} {hosts}"))]
+        report(outcome("short", found("a1", "a2"))), [book("mend", ["short"], run(sh='tell "$host" "$hosts"'))]
     )
-    done = {host: ready_steps(some, host)[0].filled_step.run for host, some in choice.by_host.items()}
-    assert done == {"a1": "tell a1 a1 a2", "a2": "tell a2 a1 a2"}
+    done = {host: ready_steps(some, host)[0].filled_step.values for host, some in choice.by_host.items()}
+    assert done == {"a1": {"host": "a1", "hosts": "a1\na2"}, "a2": {"host": "a2", "hosts": "a1\na2"}}
 
 
 def test_what_nothing_treats_is_left_and_said_to_be() -> None:
@@ -80,27 +82,35 @@ def test_waived_and_unknown_hosts_are_left() -> None:
 
 
 def test_every_step_is_made_for_all_findings_before_the_next_and_once() -> None:
-    steps = (run(1, "write {npu}", "unwrite {npu}"), run(2, "reload", "reload"))
+    steps = (run(1, 'write "$npu"', 'unwrite "$npu"'), run(2, "reload", "reload"))
     seen = report(outcome("short", found("a1", npu=0), found("a1", npu=1), found("a1", npu=1)))
     choice = choose_playbooks(seen, [book("mend", ["short"], *steps)])
-    assert [act.filled_step.run for act in ready_steps(choice.by_host["a1"], "a1")] == ["write 0", "write 1", "reload"]
+    steps = ready_steps(choice.by_host["a1"], "a1")
+    assert [act.filled_step.values.get("npu") for act in steps] == ["0", "1", None]
+    assert steps[-1].filled_step.run == "reload"
 
 
-def test_values_stay_words_whatever_they_hold() -> None:
-    evil = "$(touch /x); '`reboot`'\n"
-    choice = choose_playbooks(
-        report(outcome("short", found("a1", observed=evil))), [book("mend", ["short"], run(sh="echo {observed}"))]
-    )
+def test_a_value_is_never_a_part_of_a_command() -> None:
+    evil = "$(touch /x); '`reboot`'"
+    step = run(sh='echo "$observed"')
+    choice = choose_playbooks(report(outcome("short", found("a1", observed=evil))), [book("mend", ["short"], step)])
     (act,) = ready_steps(choice.by_host["a1"], "a1")
-    import shlex
-
-    assert shlex.split(act.filled_step.run) == ["echo", evil]
+    assert (act.filled_step.run, act.filled_step.values) == (step.run, {"observed": evil})
 
 
-def test_what_a_host_printed_before_is_no_template() -> None:
-    step = run(1, "set {before} {observed}", "set {before}", before="get")
+@pytest.mark.parametrize("evil", ["a\nb", "\x1b[2J", "a\0b", "-rf", "a\u2028b", "\x85"])
+def test_a_value_with_a_control_character_or_like_an_option_is_no_variable(evil: str) -> None:
+    step = run(sh='echo "$observed"')
+    choice = choose_playbooks(report(outcome("short", found("a1", observed=evil))), [book("mend", ["short"], step)])
+    assert choice.by_host == {}
+    assert choice.untreated[0].kind == "unfit"
+
+
+def test_what_a_host_printed_before_is_a_variable_too() -> None:
+    step = run(1, 'set "$before" "$observed"')
     choice = choose_playbooks(
         report(outcome("short", found("a1", observed="{before}"))), [book("mend", ["short"], step)]
     )
     (act,) = ready_steps(choice.by_host["a1"], "a1")
-    assert act.with_before("{expected}; x").run == "set '{expected}; x' '{before}'"
+    filled = act.with_before("$expected; x")
+    assert (filled.run, filled.values) == (step.run, {"observed": "{before}", "before": "$expected; x"})

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from doctor.engine.exit_code import Exit, exit_code
 from doctor.engine.result import Finding, Reason, Report, Waived
-from doctor.report.formats.oneline import MAX_LINE_CHARS, advice, causes, line
+from doctor.report.formats.oneline import MAX_LINE_CHARS, RENDERER, advice, causes, line
+from doctor.report.formats.renderer import RenderContext
 from doctor.report.layout.host_health import classify_hosts
 from tests.report import reports as made
 from tests.report.strategies import reports, texts
@@ -85,7 +86,27 @@ def test_a_run_that_was_cut_short_is_never_ok() -> None:
 
 
 def test_a_smoke_run_that_did_not_end_says_so() -> None:
-    assert told(made.smoke_hang()).split()[-3:] == ["smoke=trouble", "exit=10", "t=4.1s"]
+    """With the kind of the failure, and its ranks."""
+    report = made.smoke_hang()
+    assert report.smoke
+    ranks = ",".join(map(str, report.smoke.failures[0].culprit_ranks))
+    smoke = f"smoke=trouble:{report.smoke.failures[0].kind}:{ranks}"
+    assert told(report).split()[-3:] == [smoke, "exit=10", "t=4.1s"]
+
+
+def test_a_smoke_run_alone_is_named_as_such() -> None:
+    """So that one can tell the lines of two commands apart in a log. Hosts that never came are counted, too."""
+    report = made.smoke_hang()
+    smoke_alone = [one for one in report.outcomes if one.area in ("smoke", "connectivity")]
+    context = RenderContext(10)
+    with_others = msgspec.structs.replace(report, outcomes=(*smoke_alone, made.outcome("link-down")))
+    assert RENDERER.render(with_others, context).startswith("doctor check: FAIL nodes=")
+    blamed = Finding("ranks never came", hosts=("(unknown)",))
+    stranger = [msgspec.structs.replace(one, findings=(blamed,) * bool(one.findings)) for one in smoke_alone]
+    report = msgspec.structs.replace(report, outcomes=tuple(stranger))
+    count = len(report.hosts)
+    assert f"nodes={count}/{count + 1} bad=(unknown)" in RENDERER.render(report, context)
+    assert RENDERER.render(report, context).startswith("doctor smoke: FAIL ")
 
 
 def test_warnings_and_waivers_are_counted() -> None:

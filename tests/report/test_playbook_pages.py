@@ -15,7 +15,7 @@ QUEUES = Playbook(
     "host admin",
     "low",
     root=True,
-    persistent=True,
+    survives="true",
     note="New sockets\nonly.\n\nA second paragraph.",
     steps=(
         PlaybookStep(
@@ -23,8 +23,8 @@ QUEUES = Playbook(
             "Set the queue to {expected} for {user}",
             only="command -v sysctl",
             before="sysctl -n net.core.somaxconn",
-            run="sysctl -w net.core.somaxconn={expected}\necho {user}",
-            undo="sysctl -w net.core.somaxconn={before}",
+            run='sysctl -w net.core.somaxconn="$expected"\necho "$user"',
+            undo='sysctl -w net.core.somaxconn="$before"',
         ),
         PlaybookStep(2, "and at every boot", file="/etc/x.conf", line="a = {npu}", replaces="^a =", mode="0644"),
         PlaybookStep(3, "once", file="/etc/x.conf", line="a"),
@@ -54,7 +54,7 @@ END = Playbook(
 )
 
 PAGE = """raise-listen-queues: Longer listen queues
-host admin; as root; risk: low; survives a reboot
+host admin; as root; risk: low; a plan says whether it survives a reboot
 
 Treats
   listen-queue-short
@@ -68,9 +68,9 @@ Steps (with example values; a plan fills in the values of the findings)
   1. Set the queue to <expected> for alice
      only where: command -v sysctl
      before:     sysctl -n net.core.somaxconn
-     run:        sysctl -w net.core.somaxconn='<expected>'
-                 echo alice
-     undo:       sysctl -w net.core.somaxconn={before}
+     run:        sysctl -w net.core.somaxconn="$expected"
+                 echo "$user"
+     undo:       sysctl -w net.core.somaxconn="$before"
   2. and at every boot
      file:       /etc/x.conf (mode 0644 if it is new) has this line, in place of the lines that match ^a =:
                  a = 0
@@ -114,7 +114,7 @@ def test_the_page_of_a_check_shows_what_treats_it() -> None:
         in said
     )
     assert "\n  raise-listen-queues: Longer listen queues\n    (host admin; as root;" in said
-    assert "\n       run:        sysctl -w net.core.somaxconn='<expected>'\n" in said
+    assert '\n       run:        sysctl -w net.core.somaxconn="$expected"\n' in said
     assert list(remedy_lines([])) == []
 
 

@@ -215,7 +215,7 @@ def judge(case: Case, guilty: str, failed: dict[str, list[str]], struck: bool, r
 
 def main() -> int:
     """Many trials, and a table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("count", type=int)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--first", type=int, default=0, help="number of the first trial, to go on with")

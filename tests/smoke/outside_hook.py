@@ -11,20 +11,21 @@ import signal
 import subprocess
 import sys
 import time
+from typing import Any
 
 FOLDER = os.path.dirname(os.path.abspath(__file__))
 plain_import = builtins.__import__
 
 
-def strike(fault):
+def strike(fault: dict[str, Any]) -> None:
     with open(os.path.join(FOLDER, "struck"), "a") as file:
         file.write(fault["kind"] + "\n")
 
 
-def wrap(dist, fault):
+def wrap(dist: Any, fault: dict[str, Any]) -> None:
     plain, calls = dist.all_reduce, [0]
 
-    def all_reduce(tensor, *rest, **more):
+    def all_reduce(tensor: Any, *rest: Any, **more: Any) -> Any:
         if dist.get_rank() not in fault["ranks"]:
             return plain(tensor, *rest, **more)
         calls[0] += 1
@@ -36,7 +37,7 @@ def wrap(dist, fault):
     dist.all_reduce = all_reduce
 
 
-def act(plain, fault, tensor, rest, more):
+def act(plain: Any, fault: dict[str, Any], tensor: Any, rest: tuple[Any, ...], more: dict[str, Any]) -> Any:
     kind = fault["kind"]
     if kind == "skip":
         return None
@@ -61,7 +62,7 @@ def act(plain, fault, tensor, rest, more):
     return result
 
 
-def importing(name, *rest, **more):
+def importing(name: str, *rest: Any, **more: Any) -> Any:
     module = plain_import(name, *rest, **more)
     dist = sys.modules.get("torch.distributed")
     if dist is not None and hasattr(dist, "all_reduce") and hasattr(dist, "new_group"):

@@ -110,6 +110,8 @@ class Ranks:
 
     def take(self, event: Event) -> None:
         """An event, or a part of one, as the agent would join them."""
+        if event["ev"] == "child":
+            return
         if event["ev"] != "part":
             self.events.append(event)
             return

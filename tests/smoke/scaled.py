@@ -74,7 +74,9 @@ def reference(world: int) -> tuple[RankEvent, ...]:
 def events_of(run: SmokeRun) -> list[RankEvent]:
     """The training stage of all ranks."""
     world = run.plan.world
-    by_kind = {kind: [one for one in reference(world) if isinstance(one, kind)] for kind in REFERENCE}
+    by_kind: dict[Any, list[Any]] = {
+        kind: [one for one in reference(world) if isinstance(one, kind)] for kind in REFERENCE
+    }
     first, other = by_kind[ReferenceRun]
     references = [first, *(msgspec.structs.replace(other, rank=rank) for rank in range(1, world))]
     steps = step_data(by_kind[ReferenceBlocks])

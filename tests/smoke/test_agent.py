@@ -21,6 +21,7 @@ from doctor.smoke import model
 from doctor.smoke.programs.agent import MODULES
 from doctor.smoke.programs.agent.flight_recorder import FlightRecorder, name_of
 from doctor.smoke.programs.agent.interpreters import rank_environment
+from doctor.smoke.programs.agent.kernel import Limits
 from doctor.smoke.programs.agent.network import proc_address
 from doctor.smoke.programs.recorder_page import (
     CALL,
@@ -39,6 +40,7 @@ from tests.test_collector import PYTHONS
 
 FREEZER = Path("/sys/fs/cgroup/freezer")
 MEMORY = Path("/sys/fs/cgroup/memory")
+PIDS = Path("/sys/fs/cgroup/pids")
 
 
 @pytest.fixture(params=PYTHONS, ids=lambda path: Path(path).parts[-3])
@@ -448,6 +450,61 @@ def live(rank, box, say, orders):
         remove(folder)
 
 
+@pytest.mark.skipif(
+    not PIDS.is_dir() or os.geteuid() != 0, reason="needs root and the limits of processes of cgroup v1"
+)
+def test_a_rank_that_may_start_no_process(client: Client) -> None:
+    folder = PIDS / f"doctor-test-{os.getpid()}"
+    folder.mkdir()
+    try:
+        (folder / "pids.max").write_text("1")
+        live = f"""
+def live(rank, box, say, orders):
+    open("{folder}/cgroup.procs", "w").write(str(os.getpid()))
+    box.enter()
+    time.sleep(1.5)  # until it has been observed there
+    os.fork()
+"""
+        client.start(live, 1)
+        client.until("snap", rank=0, state="collective")
+        ended = client.until("event", ev="exit", rank=0)
+        assert "pids.max of its control group is 1" in ended["log"]
+    finally:
+        remove(folder)
+
+
+def test_a_rank_that_may_open_no_file(client: Client) -> None:
+    live = """
+def live(rank, box, say, orders):
+    import resource
+    box.enter()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (30, 30))
+    time.sleep(1.5)  # until it has been observed so
+    while True:
+        os.open("/", os.O_RDONLY)
+"""
+    client.start(live, 1)
+    assert client.until("event", ev="exit", rank=0)["log"] == "The limit of open files: ulimit -n is 30."
+
+
+def test_limits_are_read_from_both_kinds_of_control_groups(tmp_path: Path) -> None:
+    for name, file, value in (
+        ("", "memory.events", "low 0\noom_kill 2\n"),
+        ("memory", "memory.oom_control", "oom_kill 2\n"),
+    ):
+        folder = tmp_path / (name or "unified")
+        folder.mkdir()
+        (folder / file).write_text("oom_kill 0\n")
+        (folder / "pids.events").write_text("max 3\n")
+        (folder / ("memory.limit_in_bytes" if name else "memory.max")).write_text("1048576\n")
+        limits = Limits(os.getpid())
+        limits.folders, limits.killed, limits.refused = {name: str(folder)}, 0, 3
+        assert limits.sentences() == []
+        (folder / file).write_text(value)
+        said = "The kernel killed 2 processes of its control group for memory; the limit is 1048576 bytes."
+        assert limits.sentences() == [said]
+
+
 def remove(folder: Path) -> None:
     deadline = time.monotonic() + 3
     while True:
@@ -535,7 +592,7 @@ def test_the_interface_of_one_host_is_the_loopback(monkeypatch: pytest.MonkeyPat
     plan = {"backend": "gloo", "interface": "", "places": [{"host": "a"}, {"host": "a"}]}
     assert rank_environment(plan, ["10.9.9.9", 1], "m")["GLOO_SOCKET_IFNAME"] == "lo"
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "eth7")
-    assert rank_environment(plan, ["10.9.9.9", 1], "m")["GLOO_SOCKET_IFNAME"] == "eth7"
+    assert rank_environment(plan, ["10.9.9.9", 1], "m")["GLOO_SOCKET_IFNAME"] == "lo"
     assert rank_environment(dict(plan, interface="ib0"), ["10.9.9.9", 1], "m")["GLOO_SOCKET_IFNAME"] == "ib0"
 
 
@@ -553,3 +610,23 @@ def test_huge_pages_are_asked_for_where_they_are_small_enough(monkeypatch: pytes
     monkeypatch.delenv("GLIBC_TUNABLES")
     monkeypatch.setattr(os, "sysconf", lambda name: 65536)
     assert asked() == "None"
+
+
+def test_the_jobs_variables_are_in_force_all_some_or_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "eth7")
+    plan = {
+        "backend": "gloo",
+        "interface": "",
+        "places": [{"host": "a"}, {"host": "b"}],
+        "variables": {"NCCL_DEBUG": "INFO"},
+    }
+
+    def known(**more: object) -> tuple[str | None, str | None]:
+        environ = rank_environment({**plan, "environment": "job", **more}, ["127.0.0.1", 1], "m")
+        return environ.get("GLOO_SOCKET_IFNAME"), environ.get("NCCL_DEBUG")
+
+    assert known() == ("eth7", "INFO")
+    assert known(keep=["NCCL_DEBUG", "interface"]) == (None, "INFO")
+    assert known(keep=["GLOO_SOCKET_IFNAME"]) == ("eth7", None)
+    assert known(environment="clean")[1] is None
+    assert known(interface="eth1")[0] == "eth1"

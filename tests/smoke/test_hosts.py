@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -53,14 +54,16 @@ def smoke(fleet: Fleet) -> Iterator[Callable[..., tuple[int, dict[str, Any]]]]:
 
     struck: list[str] = []
 
-    def run(*words: str, at: tuple[int, str] | None = None, hosts: tuple[str, ...] = ()) -> tuple[int, dict[str, Any]]:
+    def run(
+        *words: str, at: tuple[int, str] | None = None, hosts: tuple[str, ...] = (), **variables: str
+    ) -> tuple[int, dict[str, Any]]:
         struck.extend([fleet.hosts[at[0]]] if at else [])
         with tempfile.NamedTemporaryFile("w", suffix=".py") as file:
             file.write(AT_A_CALL.format(rank=at[0], command=at[1]) if at else "")
             file.flush()
             argv = [sys.executable, "-m", "tests.smoke.faulty", file.name, "smoke", ",".join(hosts or fleet.hosts)]
             argv += ["-F", str(fleet.ssh_config), "--python", sys.executable, "--ranks-per-host", "1", "--json", *words]
-            done = fleet.run(argv, env=CLEAN, cwd=ROOT, timeout=150)
+            done = fleet.run(argv, env={**CLEAN, **variables}, cwd=ROOT, timeout=150)
         assert "Traceback" not in done.stderr
         assert done.stdout, done.stderr
         if os.environ.get("SHOW"):
@@ -193,6 +196,32 @@ def test_a_host_without_torch(smoke: Callable[..., Any], fleet: Fleet) -> None:
     assert "torch" in said(report, "smoke-rank-not-started")
 
 
+WITHOUT_NUMPY = """import sys
+
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == "numpy":
+            raise ModuleNotFoundError("No module named 'numpy'", name=name)
+
+sys.meta_path.insert(0, Finder())
+"""
+OLD_NUMPY = "import numpy; numpy.__version__ = '1.0.3'\n"
+
+
+def test_hosts_with_other_versions_and_without_numpy(smoke: Callable[..., Any], fleet: Fleet) -> None:
+    """The masks of all hosts differ then: the host without NumPy is the cause, and the only one that is blamed."""
+    for host, site in zip(fleet.hosts, ("", WITHOUT_NUMPY, OLD_NUMPY, ""), strict=True):
+        fleet.enter(host, f"mkdir -p /tmp/site && printf %s {shlex.quote(site)} >/tmp/site/sitecustomize.py")
+        script = f'#!/bin/sh\nPYTHONPATH=/tmp/site exec {sys.executable} "$@"\n'
+        fleet.enter(host, f"printf %s {shlex.quote(script)} >/tmp/job-python && chmod +x /tmp/job-python")
+    code, report = smoke("--python", "/tmp/job-python")
+    assert code == 10
+    assert failed(report) == {
+        "smoke-numpy-missing": [fleet.hosts[1]],
+        "smoke-version-differs": [fleet.hosts[2]],
+    }
+
+
 def test_a_host_with_one_megabyte_of_shared_memory(smoke: Callable[..., Any], fleet: Fleet) -> None:
     fleet.renew(fleet.hosts[3], shm="1m")
     code, report = smoke()
@@ -226,3 +255,31 @@ def test_a_link_that_is_slow(smoke: Callable[..., Any], fleet: Fleet) -> None:
     fleet.renew(one)
     assert failed(report) == {"smoke-link-slow": sorted([one, two])}
     assert code in (0, 10)
+
+
+BRIDGE = "ip link add docker0 type bridge && ip address add 172.17.0.1/16 dev docker0 && ip link set docker0 up"
+
+
+def test_an_interface_of_the_jobs_that_nobody_else_reaches(smoke: Callable[..., Any], fleet: Fleet) -> None:
+    """The real job hangs in its rendezvous: each host's bridge has the same address."""
+    some = fleet.hosts[:2]
+    for host in some:
+        fleet.enter(host, BRIDGE)
+    code, report = smoke(hosts=some, GLOO_SOCKET_IFNAME="docker0", NCCL_DEBUG="WARN")
+    clean = smoke("--env", "clean", hosts=some, GLOO_SOCKET_IFNAME="docker0")
+    fleet.renew(*some)
+    assert failed(report) == {"smoke-environment-fails": []}
+    assert "GLOO_SOCKET_IFNAME=docker0" in said(report, "smoke-environment-fails")
+    assert code == 10
+    assert clean[0] == 0
+
+
+def test_a_host_whose_own_name_is_a_loopback_address(smoke: Callable[..., Any], fleet: Fleet) -> None:
+    some = fleet.hosts[:2]
+    for host in some:
+        others = "".join(f"{fleet.addresses[other]} {other}\n" for other in some if other != host)
+        fleet.write(host, "/etc/hosts", f"127.0.0.1 localhost\n127.0.1.1 {host}\n{others}")
+    code, report = smoke(hosts=some)
+    assert failed(report) == {"smoke-environment-fails": []}
+    assert "GLOO_SOCKET_IFNAME is not set" in said(report, "smoke-environment-fails")
+    assert code == 10

@@ -645,3 +645,40 @@ def test_channels_are_for_many_hosts() -> None:
     smoked = smoke(parties, Stage(**agents), SmokeOptions(backend="gloo", ranks_per_host=1))
     assert smoked.run.ended == "complete"
     assert len(smoked.records) == 100
+
+
+# ---- reasons that are known are in the report
+
+
+TRACEBACK = """noise of a library
+Traceback (most recent call last):
+  File "worker/main.py", line 111, in fork_ranks
+    store = start_store(orders)
+  File "worker/rendezvous.py", line 98, in start_store
+    return make_store()
+NotImplementedError: no\x1b[2J store here
+"""
+
+
+def test_the_error_of_the_process_that_ranks_come_from_is_told_with_its_traceback() -> None:
+    def start(ranks: Sequence[int]) -> list[Line]:
+        ends = event(-1, "exit", status=1 << 8, tail=TRACEBACK)
+        return [event(-1, "imported", seconds=1.0), ends, *alive(ranks)]
+
+    found = trouble(play(agent("b", start))[0])
+    assert (found.kind, found.culprit_ranks) == ("dead", (2, 3))
+    assert found.text == "the parent process of its ranks: exit status 1: NotImplementedError: no store here"
+    assert found.stacks == {
+        2: 'File "worker/rendezvous.py", line 98 in start_store\nFile "worker/main.py", line 111 in fork_ranks'
+    }
+
+
+def test_the_error_of_a_rank_is_told_with_its_traceback() -> None:
+    def start(ranks: Sequence[int]) -> list[Line]:
+        snap = {"rank": 3, "stamp": 5, "state": "compute", "stage": "training", "process": "X"}
+        error = event(3, "error", kind="ValueError", text="bad", stage="training", trace=["train.py:7 step", "x"])
+        fallen = {**snap, "dead": "exit status 13", "error": "bad"}
+        return [*life(ranks), error, {"snaps": [fallen]}, *alive(ranks)]
+
+    found = trouble(play(agent("b", start))[0])
+    assert (found.culprit_ranks, found.stacks[3]) == ((3,), 'File "train.py", line 7 in step')

@@ -26,7 +26,9 @@ from doctor.smoke.rendezvous.link import (
     Member,
     RelayedError,
     job_token,
+    launch_secret,
     leader_ports,
+    listening_address,
     read_line,
     send_hello,
 )
@@ -85,11 +87,46 @@ def unmet(context: JobContext, key: bytes = KEY) -> RendezvousError:
     return found
 
 
+class TestWhereTheLeaderListens:
+    @pytest.mark.parametrize(
+        ("addresses", "address"),
+        [
+            (("127.0.0.1",), "127.0.0.1"),
+            (("w1",), ""),
+            (("localhost",), ""),
+            (("192.0.2.7",), ""),
+            (("127.0.0.1", "192.0.2.7"), ""),
+            ((), ""),
+        ],
+    )
+    def test_is_the_address_that_the_others_look_at(self, addresses: tuple[str, ...], address: str) -> None:
+        assert listening_address(job(leader_addresses=addresses)) == address
+
+    def test_is_nowhere_else(self) -> None:
+        listener = LeaderListener(KEY, leader_ports(KEY), lambda member: None, "127.0.0.1")
+        try:
+            listener.open()
+            socket.create_connection(("127.0.0.1", listener.port), timeout=5).close()
+            with pytest.raises(OSError):
+                socket.create_connection(("127.0.0.2", listener.port), timeout=5)
+        finally:
+            listener.close()
+
+
 class TestTheToken:
     def test_is_the_jobs_own(self) -> None:
         assert job_token(job(), 0) == job_token(job(leader_addresses=("w9",)), 0)
         others = [job_token(job(launch_id="another"), 0), job_token(job(), 1000), job_token(job(), 0, "secret")]
         assert len({KEY, *others}) == 4
+
+    def test_holds_what_the_launcher_made_at_random(self) -> None:
+        mpirun = {"OMPI_MCA_orte_precondition_transports": "4b7a5b2f6ce4e1c5-2b1e2c2c0bb2ab5e"}
+        secrets = [
+            launch_secret(environ) for environ in ({}, mpirun, {"DOCTOR_SMOKE_TOKEN": "x"}, {**mpirun, "A": "b"})
+        ]
+        assert secrets[0] == ""
+        assert secrets[1] == secrets[3]
+        assert len({job_token(job(), 0, secret) for secret in secrets}) == 3
 
     def test_gives_ports_that_are_not_the_jobs(self) -> None:
         numbers = leader_ports(KEY)

@@ -84,7 +84,7 @@ def test_real_workers_have_shown_the_events(events: list[dict[str, Any]]) -> Non
 def test_the_worker_emits_no_other_event() -> None:
     text = programs.worker() + programs.native_stage()
     emitted = {piece.split("'")[0].split('"')[0].rstrip("\\") for piece in _after_emit(text)}
-    assert emitted == {tag(kind) for kind in EVENT_TYPES} | {"part"}, "the agent joins parts: no controller gets one"
+    assert emitted == {tag(kind) for kind in EVENT_TYPES} | {"part", "child"}, "the agent keeps these two"
 
 
 def _after_emit(text: str) -> Iterator[str]:
@@ -139,7 +139,7 @@ def test_what_an_agent_sends_is_what_is_defined() -> None:
         client.start(WAITS, 2, python=sys.executable)
         for rank in range(2):
             client.until("snap", rank=rank, state="collective")
-        for order, answer in (("stacks", "stacks"), ("sockets", "sockets")):
+        for order, answer in (("stacks", "stacks"), ("sockets", "sockets"), ("pressure", "pressure")):
             client.tell(order)
             client.until(answer)
         client.tell("probe", targets=[["127.0.0.1", 1]], seconds=0.2)

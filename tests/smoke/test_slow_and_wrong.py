@@ -58,6 +58,16 @@ class TracedComm(TracedComm):
         if self.rank == 2 and late and tensor.numel() > 100:
             tensor[100] *= 1.5
 """
+RARE_FLIP = """
+class CollectiveTest(CollectiveTest):
+    calls = 0
+
+    def compare(self, op, label, root, result, expected, tolerance):
+        CollectiveTest.calls += 1
+        if self.ctx.rank == 2 and CollectiveTest.calls % 1000 == 500 and expected is not None:
+            result[7] += 4
+        super().compare(op, label, root, result, expected, tolerance)
+"""
 SWAPPED = """
 SWAP = {1: 2, 2: 1}
 
@@ -77,19 +87,25 @@ def select_device(plan, rank):
 
 
 def said(
-    name: str, faults: str, stages: Sequence[str], world: int = 4, devices: bool = False, apart: bool = False
+    name: str,
+    faults: str,
+    stages: Sequence[str],
+    world: int = 4,
+    devices: bool = False,
+    apart: bool = False,
+    **plan: Any,
 ) -> tuple[Finding, ...]:
     """What the check finds in a run with these faults, on one host, or on as many hosts as ranks."""
     hosts = [f"h{rank}" if apart else "here" for rank in range(world)]
-    ranks = Ranks(world, stages, faults, hosts=hosts)
+    ranks = Ranks(world, stages, faults, hosts=hosts, **plan)
     assert len(ranks.of("done")) == world, ranks.events[-5:]
-    plan = ranks.plan
+    settled = ranks.plan
     if devices:  # the check speaks of devices alone, and there are none here
-        places = tuple(RankPlacement(place.rank, place.host, place.rank, place.rank) for place in plan.places)
-        plan = msgspec.structs.replace(plan, backend="nccl", places=places)
+        places = tuple(RankPlacement(place.rank, place.host, place.rank, place.rank) for place in settled.places)
+        settled = msgspec.structs.replace(settled, backend="nccl", places=places)
     groups: dict[int, tuple[str, tuple[int, ...]]] = {0: ("world", tuple(range(world)))}
     groups.update({event["gid"]: (event["name"], tuple(event["ranks"])) for event in ranks.of("group")})
-    run = SmokeRun(plan=plan, groups=groups)
+    run = SmokeRun(plan=settled, groups=groups)
     told = {host: [event for event in ranks.events if hosts[max(event["rank"], 0)] == host] for host in hosts}
     typed = {host: [parse_event(json.dumps(event).encode()) for event in events] for host, events in told.items()}
     book = FactCache({host: HostRecord(Visit(), fact_outputs(run, host, events)) for host, events in typed.items()})
@@ -134,6 +150,14 @@ def test_two_ranks_that_changed_places() -> None:
     found = said("smoke_collective_wrong", SWAPPED, ["collectives"])
     assert {rank for finding in found for rank in finding.values["ranks"]} == {1, 2}
     assert any("ranks or devices are swapped" in str(finding) for finding in found)
+
+
+def test_one_flip_in_a_thousand_collectives_is_found_and_laid_at_its_rank() -> None:
+    """Wrong by four on one rank, in each thousandth result: a single run of the collectives does not show it."""
+    stages = ["start", "rendezvous", "collectives", "soak"]
+    (finding,) = said("smoke-collective-wrong", RARE_FLIP, stages, world=3, soak=8.0, seconds=90.0, max_bytes=4096)
+    assert finding.values["ranks"] == [GUILTY]
+    assert "s of repeating: rank 2" in str(finding)
 
 
 def test_a_wrong_sum_in_the_learning_stage_alone() -> None:

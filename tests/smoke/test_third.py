@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -84,3 +88,29 @@ def test_an_interrupt_is_handed_on(monkeypatch: pytest.MonkeyPatch) -> None:
     stop = SystemExit(143)
     done, _ = round3(monkeypatch, SmokeResult(ran(4, 2), {}, stop), {"w1": SEEN})
     assert done.stopped is stop
+
+
+def test_a_python_with_mindspore_and_no_torch_is_not_run_and_nobodys_fault(tmp_path: Path) -> None:
+    """By a real agent and interpreter: a job of MindSpore may be in order, and nothing is known of it."""
+    (tmp_path / "mindspore").mkdir()
+    (tmp_path / "mindspore" / "__init__.py").write_text("")
+    site = tmp_path / "sitecustomize.py"
+    site.write_text(
+        "import sys\n"
+        "class Finder:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'torch':\n"
+        "            raise ModuleNotFoundError(\"No module named 'torch'\", name='torch')\n"
+        "sys.meta_path.insert(0, Finder())\n"
+    )
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\nPYTHONPATH={tmp_path} exec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    argv = [sys.executable, "-m", "doctor", "smoke", "--ranks-per-host", "2", "--python", str(python), "--json"]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 12, done.stdout
+    report = json.loads(done.stdout)
+    assert not [one for one in report["outcomes"] if one["findings"]]
+    assert "the smoke run was not started: " in done.stdout
+    whys = {str(reason) for one in report["outcomes"] for reason in one["unknown"]}
+    assert any("has MindSpore and no torch; it trains with torch alone" in why for why in whys), whys

@@ -15,7 +15,7 @@ from doctor.collect.merge.records import NodeFileRecord, NodeFiles, UnusableFile
 from doctor.collect.node_lines import Assembly, TornRecord, parse_part
 from doctor.engine.record import BadRun, load_run
 from doctor.engine.sanitize import strip_control_chars
-from doctor.hosts.nodeset import MAX_HOSTS
+from doctor.hosts.nodeset import MAX_HOSTS, canonical_host
 
 MAX_RECORD_BYTES = 32 << 20
 """Bytes of one host's record. They are some tens of thousands; a host's whole answer is cut at 8 MiB."""
@@ -61,14 +61,43 @@ def _read_file(path: Path, listed: bool) -> Iterator[NodeFileRecord | UnusableFi
         # In a folder a link could lead anywhere, and a pipe never end.
         handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | (os.O_NOFOLLOW | os.O_NONBLOCK if listed else 0))
         with open(handle, "rb") as file:
-            if stat.S_ISREG(os.fstat(handle).st_mode):
-                yield from _regular_file(file, host, location)
+            status = os.fstat(handle)
+            if stat.S_ISREG(status.st_mode):
+                _check_owner(status.st_uid, path.parent)
+                yield from _own_file(_regular_file(file, host, location), host if listed else "")
             elif listed:
                 yield UnusableFile(host, location, "not a regular file")
             else:
                 yield from _read_lines(file, location)
     except OSError as error:
         yield UnusableFile(host, location, _open_error(error, listed))
+
+
+def _check_owner(owner: int, folder: Path) -> None:
+    """Raises: OSError for the file of a user whose word says nothing of the hosts: neither the user, nor root, nor the
+    owner of the folder.
+    """
+    others = folder.stat().st_uid
+    if owner not in (0, os.geteuid(), others):
+        text = f"owned by user {owner}; expected you, root, or the folder's owner, user {others}"
+        raise OSError(errno.EPERM, text)
+
+
+def _own_file(entries: Iterator[NodeFileRecord | UnusableFile], host: str) -> Iterator[NodeFileRecord | UnusableFile]:
+    """The entries of a file; the record in a file that is named after a host must be that host's."""
+    for entry in entries:
+        if host and isinstance(entry, NodeFileRecord) and _canonical(entry.name) != _canonical(host):
+            text = f"holds the record of {entry.name}; expected it in {entry.name}.json"
+            yield UnusableFile(host, entry.location, text)
+        else:
+            yield entry
+
+
+def _canonical(name: str) -> str:
+    try:
+        return canonical_host(name)
+    except ValueError:
+        return name
 
 
 def _open_error(error: OSError, listed: bool) -> str:

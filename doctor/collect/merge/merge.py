@@ -15,7 +15,7 @@ import msgspec
 from doctor import __version__
 from doctor.collect.merge.hosts import HostIdentity, match_hosts
 from doctor.collect.merge.records import NodeFileRecord, NodeFiles, UnusableFile
-from doctor.collect.merge.stale import newest_by_name, split_stale
+from doctor.collect.merge.stale import one_by_name, split_stale
 from doctor.engine.evaluate import FactCache, read_fact
 from doctor.engine.fact import Fact, Output, Visit
 from doctor.engine.job_input import LaunchOptions, ProbeInputs, SavedRankTable
@@ -42,8 +42,8 @@ def merge(files: NodeFiles, fleet: Inventory | None, facts: Iterable[type[Fact]]
     it.
     """
     current, stale = split_stale(files.records, job)
-    node_records, duplicate_notes = newest_by_name(current)
-    unusable = [*files.unusable, *stale]
+    node_records, disagreeing, duplicate_notes = one_by_name(current)
+    unusable = [*disagreeing, *files.unusable, *stale]
     hosts = fleet.hosts if fleet else tuple(_all_hosts(node_records, unusable))
     place = match_hosts(hosts, [_identity(look) for look in node_records])
     used = {host: node_records[place[host]] for host in hosts if host in place}

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from datetime import datetime
+from itertools import pairwise
 
 import msgspec
 
 from doctor import __version__
+from doctor.engine.fact import Visit
 from doctor.engine.record import BadRun, HostRecord, Run
 from doctor.hosts.nodeset import InventoryError, validate_host
 
@@ -41,6 +43,17 @@ class NodeFiles(msgspec.Struct, frozen=True):
     unusable: tuple[UnusableFile, ...] = ()
 
 
+CLOCK_STEP = 60.0
+"""Seconds by which a host's clock may be set while it is read."""
+
+
+def _check_times(visit: Visit, began: float, seconds: float) -> None:
+    """Raises: BadRun when the host was read at another time than the run says: by its own clock, it was then."""
+    times = (began, visit.sent, visit.began, visit.ended, visit.received, began + seconds)
+    if not all(later - earlier > -CLOCK_STEP for earlier, later in pairwise(times)):
+        raise BadRun("its host was not read when its run began; expected the times that doctor node wrote")
+
+
 def parse_node_record(run: Run, location: str) -> NodeFileRecord:
     """The record of a run. Raises: BadRun when `doctor node` did not write it, or it cannot be merged."""
     if run.version != __version__:
@@ -59,4 +72,6 @@ def parse_node_record(run: Run, location: str) -> NodeFileRecord:
         raise BadRun("not written by doctor node: only doctor merge writes `launch.by_host`")
     if began.tzinfo is None:
         raise BadRun("not written by doctor node: its start time has no time zone")
+    if not record.visit.failure:
+        _check_times(record.visit, began.timestamp(), run.seconds)
     return NodeFileRecord(name, location, run, began)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
+import msgspec
+
 from doctor.collect.merge.records import NodeFileRecord, UnusableFile
 from doctor.engine.sanitize import strip_control_chars
 from doctor.hosts.nodeset import canonical_host
@@ -41,15 +43,40 @@ def split_stale(records: Sequence[NodeFileRecord], this_job: str) -> tuple[list[
     return current, stale
 
 
-def newest_by_name(records: Sequence[NodeFileRecord]) -> tuple[list[NodeFileRecord], list[str]]:
-    """One record for each name, and notes on names with several."""
-    by_name: dict[str, NodeFileRecord] = {}
-    notes = []
-    for record in sorted(records, key=lambda look: look.began):
-        older = by_name.pop(canonical_host(record.name), None)
-        if older:
-            notes.append(
-                f"{record.name} has more than one record: {record.location} is used, {older.location} is older"
-            )
-        by_name[canonical_host(record.name)] = record
-    return list(by_name.values()), notes
+def one_by_name(records: Sequence[NodeFileRecord]) -> tuple[list[NodeFileRecord], list[UnusableFile], list[str]]:
+    """One record for each name, the names whose records disagree, and notes on those with several that agree.
+
+    Which of two is the host's own nobody can know: it may be another user's, or of before a fault.
+    """
+    by_name: dict[str, list[NodeFileRecord]] = {}
+    for record in sorted(records, key=lambda record: record.began):
+        by_name.setdefault(canonical_host(record.name), []).append(record)
+    chosen, unusable, notes = [], [], []
+    for alike in by_name.values():
+        newest = alike[-1]
+        other = next((record for record in alike if _answers(record) != _answers(newest)), None)
+        if other:
+            fact = _first_difference(_answers(other), _answers(newest))
+            text = f"disagrees with {other.location} about {newest.name} ({fact}); expected one record of a host"
+            unusable.append(UnusableFile(newest.name, newest.location, text))
+            continue
+        chosen.append(newest)
+        notes += [
+            f"{newest.name} has more than one record: {newest.location} is used, {older.location} says the same"
+            for older in alike[:-1]
+        ]
+    return chosen, unusable, notes
+
+
+def _answers(record: NodeFileRecord) -> dict[str, object]:
+    """All that the host said, by fact; not how long it took."""
+    outputs = record.record.outputs
+    answers: dict[str, object] = {
+        fact: {key: msgspec.structs.replace(output, seconds=0) for key, output in by_key.items()}
+        for fact, by_key in outputs.items()
+    }
+    return {**answers, "visit": (record.record.visit.failure, record.record.visit.name.lower())}
+
+
+def _first_difference(one: Mapping[str, object], other: Mapping[str, object]) -> str:
+    return next(strip_control_chars(fact, 60) for fact in (*one, *other) if one.get(fact) != other.get(fact))

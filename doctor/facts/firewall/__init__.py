@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import base64
-import ipaddress
 import zlib
 from collections.abc import Iterator, Mapping
 
 import msgspec
 
+from doctor.engine.addresses import plain_address
 from doctor.engine.fact import Fact, Output, ProbeAnswer, Unreadable, ask, unusable_reason
 from doctor.facts.firewall.ipset import parse_ipsets
 from doctor.facts.firewall.iptables import parse_iptables_save
@@ -140,7 +140,15 @@ class _FirewallDump(msgspec.Struct, frozen=True):
 
 
 class FirewallRules(Fact, frozen=True):
-    """All packet filter rules of a host, of nftables and of iptables, as its kernel holds them."""
+    r"""All packet filter rules of a host, of nftables and of iptables, as its kernel holds them.
+
+    Raw output, as JSON::
+
+        {"outputs": {"iptables-legacy": {"out":
+            "*filter\n:INPUT DROP [0:0]\n:FORWARD ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\n-A INPUT -i lo -j ACCEPT\nCOMMIT\n"}},
+         "tables": [], "legacy": {"ip": ["filter"], "ip6": []}, "bridges": [],
+         "error": "", "refused": false, "local": ["127.0.0.1"]}
+    """  # noqa: E501
 
     probe = ask(list_rules, root=True, timeout=40)
 
@@ -158,7 +166,7 @@ class FirewallRules(Fact, frozen=True):
         if not dump.local:
             raise Unreadable("the kernel lists no address of the host")
         for address in dump.local:
-            ipaddress.ip_address(address)
+            plain_address(address)
         unread: dict[str, str] = {}
         rule_tables = (*_nft_tables(dump, unread), *_legacy_tables(dump, unread))
         return cls(tables=rule_tables, local_addresses=tuple(dump.local), bridges=tuple(dump.bridges), unread=unread)

@@ -141,6 +141,11 @@ class _RuleTokens:
             return True
         return False
 
+    def skip_to(self, options: Sequence[str]) -> None:
+        """Goes on to one of these options, or to the end."""
+        while self.position < len(self.tokens) and self.tokens[self.position] not in options:
+            self.position += 1
+
     def remaining(self) -> list[str]:
         return self.tokens[self.position :]
 
@@ -168,21 +173,14 @@ def _rule_steps(tokens: _RuleTokens) -> Iterator[Step]:
         try:
             test = _parse_match(module, option, tokens)
         except (UnsupportedRule, ValueError, KeyError, IndexError):
-            yield from _skip_to_target(tokens)
-            return
+            # Whether this match fits is not known; those behind it still narrow what the rule is for.
+            yield Unclear()
+            tokens.skip_to(("-m", "-j", "-g"))
+            continue
         if isinstance(test, SetLookup):
             yield msgspec.structs.replace(test, negated=negated)
         else:
             yield Not(test) if negated else test
-
-
-def _skip_to_target(tokens: _RuleTokens) -> Iterator[Step]:
-    """A match that is not understood: whether the rule matches is open, and what it does is not."""
-    yield Unclear()
-    while tokens.remaining():
-        option = tokens.next_token()
-        if option in ("-j", "-g"):
-            yield from _target_steps(tokens.next_token(), tokens.remaining(), option)
 
 
 def _parse_match(module: str, option: str, tokens: _RuleTokens) -> Condition | SetLookup:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from doctor.engine.addresses import plain_address
 from doctor.engine.fact import Unreadable
 from doctor.engine.sanitize import strip_control_chars
 from doctor.facts.firewall import FirewallRules
@@ -17,6 +18,8 @@ from doctor.facts.firewall.walk import WalkPosition
 from doctor.facts.ports import Listeners, ReservedPorts
 from doctor.job import LaunchConfig, limit_items
 
+UNCLEAR_RULE = "depends on a rule not evaluated here"
+"""Stands in the reason of a verdict that is unknown, before the rule that makes it so."""
 WILDCARDS = ("0.0.0.0", "::")
 
 
@@ -90,6 +93,17 @@ class BlockedConnections(msgspec.Struct, frozen=True):
         return [shorten_rule(rule_text) for rule_text in list(dict.fromkeys(texts))[:3]]
 
 
+def agreed_blocks(blocks: Sequence[BlockedConnections], agreed: Iterable[str]) -> list[BlockedConnections]:
+    """The blocks with only those peers to which the host may be opened; a block without any is left out."""
+    numbers = to_ranges((int(plain_address(address)), int(plain_address(address))) for address in agreed)
+    found = []
+    for block in blocks:
+        addresses = intersect(block.addresses, numbers)
+        if addresses:
+            found.append(msgspec.structs.replace(block, addresses=addresses))
+    return found
+
+
 def find_blocks(
     rules: FirewallRules, candidate_routes: Sequence[Route], ports: JobPorts, master: str
 ) -> list[BlockedConnections]:
@@ -141,7 +155,7 @@ def _find_on_route(rules: FirewallRules, route: Route, ports: JobPorts, master: 
         doubt = _relevant_part(unclear_obstacle, route, ports, master)
         if doubt:
             raise Unreadable(
-                f"whether TCP ports {format_ranges(doubt.ports)} are open depends on a rule not evaluated here, from "
+                f"whether TCP ports {format_ranges(doubt.ports)} are open {UNCLEAR_RULE}, from "
                 f"outside: {shorten_rule(doubt.position.rule)} (chain {doubt.position.chain})"
             )
     _reject_bridge_rules(rules, route)

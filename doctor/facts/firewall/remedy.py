@@ -60,6 +60,40 @@ def undo_command(block: BlockedConnections) -> str:
     return _iptables_undo(block, _matches(block, sources))
 
 
+def fix_values(block: BlockedConnections) -> dict[str, str | list[str]]:
+    """What the playbook's fixed commands read, for each way to change the rules; ``method`` names the one that fits."""
+    sources = _sources(block)
+    nft_rule = _LATER_NFT if block.later_packets_only else f"{_nft_match(block, sources)} accept"
+    matches = [_LATER_IPTABLES] if block.later_packets_only else _matches(block, sources)
+    table = block.positions[0].table
+    tool = "ip6tables" if table.family == "ip6" else "iptables"
+    return {
+        "method": _method(block),
+        "sources": sources,
+        "nft_chain": _nft_chain(block),
+        "nft_rule": _tagged(nft_rule),
+        "nft_tag": _tag(nft_rule),
+        "iptables_tool": tool + ("-legacy" if table.tool == "iptables-legacy" else ""),
+        "iptables_rules": [f"{block.positions[0].base.name} {match} -j ACCEPT" for match in matches],
+        "ufw_ports": ",".join(_format_spans(block.ports, ":")),
+        "device": block.route.local.device,
+        "rich_rules": [
+            rule.replace("$a", source).replace("$p", span).strip('"')
+            for rule in (_rich_rule(block, sources)[1],)
+            for source in sources
+            for span in _format_spans(block.ports, "-")
+        ],
+    }
+
+
+def _method(block: BlockedConnections) -> str:
+    if block.manager == "nftables" or (block.later_packets_only and block.manager in _NFT_KINDS):
+        return "nft"
+    if block.later_packets_only or _before_ufw(block) or block.manager not in ("ufw", "firewalld"):
+        return "iptables"
+    return "firewalld-policy" if block.manager == "firewalld" and block.outgoing else block.manager
+
+
 def boot_lines(block: BlockedConnections) -> list[str]:
     """What the file that the rules are loaded from at boot must hold as well; for iptables what comes after ``-I``."""
     if block.manager == "nftables":

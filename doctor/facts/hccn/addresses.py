@@ -36,7 +36,13 @@ _IPV6_MARKER = "-- inet6 --"
 
 
 class DeviceAddresses(Fact, frozen=True):
-    """The address of every NPU's network port, by physical id: IPv4, else IPv6."""
+    """The address of every NPU's network port, by physical id: IPv4, else IPv6.
+
+    Raw output, for NPU 0::
+
+        ipaddr:29.1.0.1
+        netmask:255.255.0.0
+    """
 
     probe = per_npu_probe(f'{{ ask "$1" -ip -g || {{ echo "{_IPV6_MARKER}"; ask "$1" -ip -inet6 -g; }}; }} 2>&1')
 
@@ -91,7 +97,12 @@ def _parse_gateway(text: str) -> Address | None:
 
 
 class DeviceGateways(Fact, frozen=True):
-    """The default gateway of every NPU's network port."""
+    """The default gateway of every NPU's network port.
+
+    Raw output, for NPU 0::
+
+        default gateway:29.1.0.254
+    """
 
     probe = hccn_probe("-gateway -g")
 
@@ -107,7 +118,12 @@ def _parse_detect_address(text: str) -> Address | None:
 
 
 class DetectAddresses(Fact, frozen=True):
-    """The address that every NPU keeps pinging to judge its own network (netdetect)."""
+    """The address that every NPU keeps pinging to judge its own network (netdetect).
+
+    Raw output, for NPU 0::
+
+        netdetect addr: 29.1.0.254
+    """
 
     probe = hccn_probe("-netdetect -g")
 
@@ -134,7 +150,14 @@ def _parse_vnic(text: str) -> Vnic | None:
 
 
 class VnicAddresses(Fact, frozen=True):
-    """The virtual port of every NPU: inside an A3 super pod it carries the HCCS traffic."""
+    """The virtual port of every NPU: inside an A3 super pod it carries the HCCS traffic.
+
+    Raw output, for NPU 0::
+
+        vnic link status: UP
+        vnic ipaddr: 192.168.2.199
+        vnic netmask: 255.255.255.0
+    """
 
     probe = hccn_probe("-vnic -g")
 

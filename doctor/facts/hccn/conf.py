@@ -10,7 +10,14 @@ CONF_PATH = "/etc/hccn.conf"
 
 
 class HccnConf(Fact, frozen=True):
-    """The wanted settings of every NPU's network port (``address``, ``netmask``, ``gateway``, ``netdetect`` ...)."""
+    """The wanted settings of every NPU's network port (``address``, ``netmask``, ``gateway``, ``netdetect`` ...).
+
+    Raw output, from ``/etc/hccn.conf``::
+
+        address_0=29.1.0.1
+        netmask_0=255.255.0.0
+        netdetect_0=29.1.0.254
+    """
 
     probe = read(CONF_PATH, root=True)
 

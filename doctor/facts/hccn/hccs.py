@@ -29,10 +29,14 @@ class HccsPing(msgspec.Struct, frozen=True, order=True):
 
 
 class HccsPings(Fact, frozen=True):
-    """Results of ``hccn_tool -hccs_ping`` from each NPU to the same NPU of some other hosts of its super pod.
+    r"""Results of ``hccn_tool -hccs_ping`` from each NPU to the same NPU of some other hosts of its super pod.
 
     The tool ends with status 0 and `Cmd executed successfully!` when every packet is lost: the count decides.
-    """
+
+    Raw output, as JSON::
+
+        [[3, "192.1.2.0", "device 3 PING 192.1.2.199\n\nThis pkt ping success!\nrecv seq 0, time = 25.250us, L1 plane check result = 0x0\n\n1 packets transmitted, 1 received, 0.00% packets loss\n"]]
+    """  # noqa: E501
 
     probe = ask(run_hccn_tool, root=True, timeout=PING_SECONDS + 15)
     needs = (VnicAddresses, SuperPodId)

@@ -32,7 +32,12 @@ def _parse_link(text: str) -> State | None:
 
 
 class DeviceLinks(Fact, frozen=True):
-    """Whether every NPU's network port has a link."""
+    """Whether every NPU's network port has a link.
+
+    Raw output, for NPU 0::
+
+        link status: UP
+    """
 
     probe = hccn_probe("-link -g")
 
@@ -48,7 +53,12 @@ def _parse_health(text: str) -> Health | None:
 
 
 class DeviceHealth(Fact, frozen=True):
-    """What every NPU thinks of its own network: the state of its pings to the detect address."""
+    """What every NPU thinks of its own network: the state of its pings to the detect address.
+
+    Raw output, for NPU 0::
+
+        net health status: Success
+    """
 
     probe = hccn_probe("-net_health -g")
 
@@ -79,7 +89,18 @@ def _parse_record(text: str) -> LinkRecord:
 
 
 class LinkHistory(Fact, frozen=True):
-    """When every NPU's link went up and down."""
+    """When every NPU's link went up and down.
+
+    Raw output, for NPU 0::
+
+        [devid 0]current time        : Tue Oct 28 21:46:46 2025
+        [devid 0]link up count       : 2
+        [devid 0]link down count     : 1
+        [devid 0]link change records :
+        [devid 0]    Sun Oct  5 10:13:51 2025    LINK UP
+        [devid 0]    Sun Oct  5 10:13:50 2025    LINK DOWN
+        [devid 0]    Sun Oct  5 10:13:35 2025    LINK UP
+    """
 
     probe = hccn_probe("-link_stat -g")
 
@@ -97,7 +118,12 @@ def _parse_speed(text: str) -> int:
 
 
 class DeviceSpeed(Fact, frozen=True):
-    """The speed of every NPU's link, in Mb/s."""
+    """The speed of every NPU's link, in Mb/s.
+
+    Raw output, for NPU 0::
+
+        Speed: 100000 Mb/s
+    """
 
     probe = hccn_probe("-speed -g")
 
@@ -109,7 +135,12 @@ class DeviceSpeed(Fact, frozen=True):
 
 
 class DeviceMtu(Fact, frozen=True):
-    """The MTU of every NPU's network port, in bytes."""
+    """The MTU of every NPU's network port, in bytes.
+
+    Raw output, for NPU 0::
+
+        mtu:1500
+    """
 
     probe = hccn_probe("-mtu -g")
 
@@ -126,7 +157,12 @@ def _parse_fec(text: str) -> str:
 
 
 class DeviceFec(Fact, frozen=True):
-    """The forward error correction of every NPU's link: ``rs``, ``no``, or another mode's name."""
+    """The forward error correction of every NPU's link: ``rs``, ``no``, or another mode's name.
+
+    Raw output, for NPU 0::
+
+        fec mode: rs FEC mode
+    """
 
     probe = hccn_probe("-fec -g")
 

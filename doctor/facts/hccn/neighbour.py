@@ -42,7 +42,19 @@ def _parse_neighbour(text: str) -> Neighbour | None:
 
 
 class Neighbours(Fact, frozen=True):
-    """The neighbour of every NPU's network port."""
+    """The neighbour of every NPU's network port.
+
+    Raw output, for NPU 0::
+
+        Chassis ID TLV
+                MAC: a0:b1:c2:d3:e4:f5
+        Port ID TLV
+                Ifname: 400GE1/1/20:2
+        Time to Live TLV
+                120
+        System Name TLV
+                leaf-1
+    """
 
     probe = hccn_probe("-lldp -g")
 

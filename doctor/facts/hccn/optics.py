@@ -44,7 +44,25 @@ class OpticalModule(msgspec.Struct, frozen=True):
 
 
 class Optics(Fact, frozen=True):
-    """The optical module of every NPU's network port."""
+    """The optical module of every NPU's network port.
+
+    Raw output, for NPU 0::
+
+        optical info:
+        present              : present
+        temperature          : 47 C
+        Vcc                  : 3262.90 mV
+        Tx Power0            : 1.4035 mW
+        Rx Power0            : 1.0189 mW
+        Vcc High Thres       : 3465.00 mV
+        Vcc Low Thres        : 3135.00 mV
+        Temp High Thres      : 70 C
+        Temp Low Thres       : 0 C
+        TxPower High Thres   : 3.5481 mW
+        TxPower Low Thres    : 0.2818 mW
+        RxPower High Thres   : 3.5481 mW
+        RxPower Low Thres    : 0.1445 mW
+    """
 
     probe = hccn_probe("-optical -g")
 

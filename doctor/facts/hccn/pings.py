@@ -57,11 +57,15 @@ class Ping(msgspec.Struct, frozen=True, order=True):
 
 
 class DevicePings(Fact, frozen=True):
-    """Results of `hccn_tool -ping` from each NPU to the same NPU of some other hosts.
+    r"""Results of `hccn_tool -ping` from each NPU to the same NPU of some other hosts.
 
     Of the exit status nothing is made: it is 1 for a lost packet and for a broken tool alike. The count of
     packets received decides (driver source, ds_net_ext.c).
-    """
+
+    Raw output, as JSON::
+
+        [[3, "29.1.0.2", "device 3 PING 29.1.0.2\nrecv seq=0,time=1.4ms\n3 packets transmitted, 3 received, 0.00% packet loss\n"]]
+    """  # noqa: E501
 
     probe = ask(run_hccn_tool, timeout=PING_SECONDS + 15)
     needs = (DeviceAddresses,)

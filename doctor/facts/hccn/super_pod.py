@@ -29,7 +29,15 @@ done
 
 
 class SuperPodId(Fact, frozen=True):
-    """Which super pod the host is in, and as which server of it."""
+    """Which super pod the host is in, and as which server of it.
+
+    Raw output, from npu-smi::
+
+        SDID                           : 37748736
+        Super Pod Size                 : 384
+        Super Pod ID                   : 0
+        Server Index                   : 9
+    """
 
     # All NPUs of a host are in one super pod: its first chip speaks for them.
     probe = run("npu-smi info -t spod-info -i 0 -c 0", requires="npu-smi", lane="npu-smi", timeout=20)
@@ -61,7 +69,18 @@ class SuperDevice(msgspec.Struct, frozen=True):
 
 
 class SuperDevices(Fact, frozen=True):
-    """The SDID of every NPU, by physical id."""
+    """The SDID of every NPU, by physical id.
+
+    Raw output, from npu-smi::
+
+        NPU ID     Chip ID     Chip Logic ID     Chip Phy-ID     Chip Name
+        0          0           0                 0               Ascend 910_9391
+        -- 0 0 --
+        SDID                           : 37748736
+        Super Pod Size                 : 384
+        Super Pod ID                   : 0
+        Server Index                   : 9
+    """
 
     # One call after the other: a host with 16 dies may take its time.
     probe = run(_ALL_CHIPS_SCRIPT, requires="npu-smi", root=True, lane="npu-smi", timeout=100)

@@ -9,7 +9,12 @@ from doctor.facts.hccn.tool import hccn_probe, parse_each_npu, parse_with, set_v
 
 
 class TlsSwitches(Fact, frozen=True):
-    """Whether TLS is on, for every NPU."""
+    """Whether TLS is on, for every NPU.
+
+    Raw output, for NPU 0::
+
+        dev_id:0, tls switch[0](0:disable, 1:enable), tls preconfigured[1](0:non-preset, 1:preset)
+    """
 
     probe = hccn_probe("-tls -g", root=True)
 

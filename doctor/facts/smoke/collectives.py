@@ -33,6 +33,16 @@ class CollectiveWrong(RankEvent, frozen=True, tag="wrong"):
     got: Element
     wrong: int
     """Elements that differ."""
+    offset: int = 0
+    """Added to the place of an element in the formula of what each rank sends: fresh data in the soak stage."""
+
+
+class SoakCounts(RankEvent, frozen=True, tag="soaked"):
+    """How often each collective ran in the soak stage on one rank, and how often its result was wrong there."""
+
+    counts: dict[str, int]
+    wrong: dict[str, int]
+    seconds: float
 
 
 class DtypeUnsupported(RankEvent, frozen=True, tag="unsupported"):
@@ -62,12 +72,14 @@ class SmokeCollectives(StageFact, frozen=True):
         CollectiveWrong,
         DtypeUnsupported,
         CollectiveTimes,
+        SoakCounts,
     )
 
     checked: tuple[CollectiveChecked, ...] = ()
     wrong: tuple[CollectiveWrong, ...] = ()
     unsupported: tuple[DtypeUnsupported, ...] = ()
     speed: tuple[CollectiveTimes, ...] = ()
+    soaked: tuple[SoakCounts, ...] = ()
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> SmokeCollectives:
@@ -77,5 +89,6 @@ class SmokeCollectives(StageFact, frozen=True):
             wrong=events_of_type(report.events, CollectiveWrong),
             unsupported=events_of_type(report.events, DtypeUnsupported),
             speed=events_of_type(report.events, CollectiveTimes),
+            soaked=events_of_type(report.events, SoakCounts),
             unread=report.unread_ranks(),
         )

@@ -15,6 +15,8 @@ MODULES = (
     "doctor.remote.runtime.framing",
     "doctor.fix.executor.file_state",
     "doctor.fix.executor.file_changes",
+    "doctor.fix.executor.memory",
+    "doctor.fix.executor.host_lock",
     "doctor.fix.executor.commands",
     "doctor.fix.executor.devices",
     "doctor.fix.executor.executor",

@@ -3,34 +3,31 @@
 import json
 import os
 import signal
-import socket
 import sys
-import time
 
-from doctor.fix.executor.commands import run
+from doctor.fix.executor.commands import pass_through, run
 from doctor.fix.executor.devices import busy
-from doctor.fix.executor.file_changes import RequestRejected, restore, write
-from doctor.fix.executor.file_state import peek
+from doctor.fix.executor.file_changes import RequestRejected, relink, tidy, write
+from doctor.fix.executor.file_state import peek, peek_many
+from doctor.fix.executor.host_lock import lock_host, unlock
+from doctor.fix.executor.memory import forget, recall
 from doctor.remote.runtime.framing import marked_line
 from doctor.remote.runtime.lines import LineBuffer
 from doctor.remote.runtime.signals import on_termination
 from doctor.remote.runtime.streams import write_all
 
-OPERATIONS = {"run": run, "peek": peek, "write": write, "restore": restore, "busy": busy}
-
-
-def lock_host(seconds):
-    """Held as long as this process lives, and no file that stays. One `doctor fix` at a time works on a host."""
-    lock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    deadline = time.time() + seconds
-    while True:
-        try:
-            lock.bind("\0doctor-fix-%d" % os.geteuid())
-            return lock
-        except OSError:
-            time.sleep(0.1)
-        if time.time() > deadline:
-            raise RequestRejected("another doctor fix is running on it")
+OPERATIONS = {
+    "run": run,
+    "filter": pass_through,
+    "peek": peek,
+    "peek_many": peek_many,
+    "write": write,
+    "relink": relink,
+    "tidy": tidy,
+    "recall": recall,
+    "forget": forget,
+    "busy": busy,
+}
 
 
 def answer(request):
@@ -56,9 +53,9 @@ def main(request, _program):
     on_termination(signal.SIG_IGN)
     os.umask(0o022)
     request = json.loads(request.decode("ascii"))
-    marker, lock = request["marker"].encode("ascii"), None
+    marker, lock = request["marker"].encode("ascii"), (None, "")
     try:
-        lock = lock_host(request["lock"]) if request["lock"] >= 0 else None
+        lock = lock_host(request["lock"]) if request["lock"] >= 0 else lock
     except RequestRejected as error:
         send(marker, {"refused": str(error)})
         os._exit(4)
@@ -70,5 +67,5 @@ def main(request, _program):
             break
         for line in lines.split(piece):
             send(marker, answer(json.loads(line.decode("ascii"))))
-    del lock
+    unlock(*lock)
     os._exit(0)

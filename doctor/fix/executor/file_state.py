@@ -1,17 +1,32 @@
 """The state of a path on the host."""
 
 import base64
+import glob
 import hashlib
 import os
 import re
 import stat
 
 LARGEST_FILE = 1 << 20  # bytes
+MOST_FILES = 64  # that one pattern may match
 
 
 def peek(request):
     """What is at a path: its bytes, mode and owner, where it really lies, and whether it could be written."""
     return state_of(request["path"])
+
+
+def peek_many(request):
+    """The same of every file that a pattern matches."""
+    return {"files": find_files(request["pattern"])}
+
+
+def find_files(pattern):
+    """The state of each path that matches; a pattern without a star is its own only path."""
+    paths = sorted(glob.glob(pattern)) if "*" in pattern else [pattern]
+    if len(paths) > MOST_FILES:
+        raise OSError(0, "more than %d files match %s" % (MOST_FILES, pattern))
+    return {path: state_of(path) for path in paths}
 
 
 def state_of(path):
@@ -22,6 +37,7 @@ def state_of(path):
         absent_folders.insert(0, folder)
         folder = os.path.dirname(folder)
     state = {"real": real, "missing": absent_folders, "kind": "absent", "trouble": not_writable(folder)}
+    state["link"] = os.readlink(path) if os.path.islink(path) else ""
     if absent_folders and os.path.lexists(absent_folders[0]):
         return dict(state, kind="other", trouble=absent_folders[0] + " is not a folder")
     try:
@@ -41,7 +57,18 @@ def state_of(path):
             data = file.read(LARGEST_FILE + 1)
     except OSError as error:
         return dict(state, kind="other", trouble=error.strerror)
-    return dict(state, kind="file", **file_fields(data, status))
+    return dict(state, kind="file", xattrs=attributes(real), **file_fields(data, status))
+
+
+def attributes(path):
+    """Extended attributes, such as access lists and SELinux's label, which go with the name and not with the bytes."""
+    found = {}
+    try:
+        for name in os.listxattr(path):
+            found[name] = base64.b64encode(os.getxattr(path, name)).decode("ascii")
+    except OSError:
+        pass
+    return found
 
 
 def file_fields(data, status):

@@ -7,7 +7,7 @@ from typing import Any
 
 from doctor.engine.sanitize import printable, strip_control_chars
 from doctor.remedy.playbook import Playbook, PlaybookStep, fill_step, needed_values
-from doctor.remedy.template import BEFORE, TemplateError
+from doctor.remedy.template import TemplateError
 from doctor.report.explain.examples import EXAMPLES, mark_personal_words
 from doctor.report.layout.columns import columns_line
 from doctor.report.layout.formatting import wrapped
@@ -21,7 +21,7 @@ EXAMPLE_NOTE = "with example values; a plan fills in the values of the findings"
 
 def examples(step: PlaybookStep) -> dict[str, Any]:
     """A value for every placeholder of a step; what ``before`` prints is not made up."""
-    return {name: EXAMPLES.get(name, f"<{name}>") for name in needed_values(step) - {BEFORE}}
+    return {name: EXAMPLES.get(name, f"<{name}>") for name in needed_values(step)}
 
 
 def playbook_page(playbook: Playbook, width: int = WIDTH) -> str:
@@ -51,7 +51,7 @@ def _terms(playbook: Playbook) -> str:
     if playbook.manual:
         return f"{playbook.who}; manual steps; risk: {playbook.risk}"
     terms = [playbook.who, "as root" if playbook.root else "as any user", f"risk: {playbook.risk}"]
-    terms.append("survives a reboot" if playbook.persistent else "lost after a reboot")
+    terms.append("a plan says whether it survives a reboot" if playbook.survives else "lost after a reboot")
     return "; ".join([*terms, "only when named"] if playbook.explicit else terms)
 
 
@@ -64,16 +64,25 @@ def step_lines(step: PlaybookStep, width: int = WIDTH) -> Iterator[str]:
     first, *more = wrapped(f"{step.number}. {mark_personal_words(_one_line(example.say))}", width)
     yield first
     yield from more
-    for label, command in (("only where", example.only), ("before", example.before), ("run", example.run)):
+    for label, command in (
+        ("only where", example.only),
+        ("before", example.before),
+        ("run", example.run),
+        ("filter", example.filter),
+    ):
         yield from _labelled(label, command)
     yield from _labelled("file", _file(example))
-    yield from _labelled("undo", example.undo)
+    yield from _labelled("undo", example.undo or (example.irreversible and f"none: {example.irreversible}"))
 
 
 def _file(step: PlaybookStep) -> str:
     if not step.file:
         return ""
+    if step.keep:
+        return f"{step.file} is saved; the next steps change it"
     mode = f" (mode {step.mode} if it is new)" if step.mode else ""
+    if step.filter:
+        return f"{step.file}{mode} has what the filter prints"
     if step.text is not None:
         return f"{step.file}{mode} has this content:\n{step.text}"
     if step.remove:
@@ -138,7 +147,7 @@ def playbook_list_json(playbooks: Iterable[Playbook]) -> str:
             "who": playbook.who,
             "risk": playbook.risk,
             "root": playbook.root,
-            "persistent": playbook.persistent,
+            "persistent": bool(playbook.survives),
             "explicit": playbook.explicit,
             "hands": playbook.manual,
             "steps": len(playbook.steps),

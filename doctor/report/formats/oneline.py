@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from doctor.engine.exit_code import Exit, Verdict, verdict
 from doctor.engine.result import BUDGET_ENDED, Outcome, Reason, Report, Severity, Status
+from doctor.engine.smoke_summary import SmokeSummary
 from doctor.report.formats.renderer import RenderContext, Renderer
 from doctor.report.layout.fold import fold, sort_by_area
 from doctor.report.layout.host_health import classify_hosts, unknown_hosts
@@ -32,6 +33,9 @@ MAX_REASON_CHARS = 48
 REACHABILITY_CHECK = "host-unreachable"
 NO_ANSWER = "no-answer"
 """The reason of every check on a host that did not answer in time."""
+MAX_RANK_RANGES = 8
+SMOKE_AREAS = frozenset({"smoke", "connectivity"})
+"""What `doctor smoke` evaluates, and no other command these alone."""
 MAX_CAUSES = 5
 """Causes that are named; the rest are counted."""
 VERDICT_WORDS = {
@@ -152,13 +156,14 @@ class _ReportKeys:
 
     def keys(self, limits: _ListLimits) -> Iterator[tuple[str, str]]:
         report, host_health = self.report, self.health
-        yield "nodes", f"{len(host_health.healthy)}/{len(report.hosts)}"
-        yield "bad", fold_within(host_health.bad, self.fleet, limits.bad)
+        others = _unlisted_hosts(report)
+        yield "nodes", f"{len(host_health.healthy)}/{len(report.hosts) + len(others)}"
+        yield "bad", fold_within((*host_health.bad, *others), self.fleet, limits.bad)
         yield "why", ",".join(self.cause_texts(limits))
         unknown_checks = {name for names in self.unknown.values() for name in names}
         hosts = fold_within([host for host in self.unknown if host], self.fleet, limits.cause)
         yield "unknown", f"{len(unknown_checks)}{':' if hosts else ''}{hosts}" if unknown_checks else ""
-        yield "smoke", report.smoke.ended if report.smoke and report.smoke.ended != "complete" else ""
+        yield "smoke", _smoke_text(report.smoke) if report.smoke else ""
         yield "warn", _number(_is_warning(outcome) for outcome in report.outcomes)
         yield "waived", _number(bool(outcome.waived) for outcome in report.outcomes)
 
@@ -168,6 +173,35 @@ class _ReportKeys:
             yield f"{percent_escape(name, NAME_CHARS, 60)}{':' if host_list else ''}{host_list}"
         if len(self.causes) > MAX_CAUSES:
             yield f"+{len(self.causes) - MAX_CAUSES}"
+
+
+def _unlisted_hosts(report: Report) -> list[str]:
+    """Hosts that an error blames although they are not of the run: those of ranks that never came."""
+    errors = (outcome for outcome in report.outcomes if outcome.severity is Severity.ERROR)
+    blamed = {host for outcome in errors for finding in outcome.findings for host in finding.hosts}
+    return sorted(blamed - set(report.hosts))
+
+
+def _smoke_text(smoke: SmokeSummary) -> str:
+    """How the smoke run ended where it is not complete, with the ranks: ``trouble:never-joined:2-63``."""
+    ranks = ",".join(rank_ranges(smoke.failures[0].culprit_ranks)[:MAX_RANK_RANGES]) if smoke.failures else ""
+    parts = [smoke.ended, *([smoke.failures[0].kind] if smoke.failures else []), *([ranks] if ranks else [])]
+    return ":".join(parts) if smoke.ended != "complete" else ""
+
+
+def rank_ranges(ranks: Iterable[int]) -> list[str]:
+    """Neighbours together.
+
+    >>> rank_ranges([0, 2, 3, 4, 9])
+    ['0', '2-4', '9']
+    """
+    ranges: list[list[int]] = []
+    for rank in sorted(ranks):
+        if ranges and rank == ranges[-1][1] + 1:
+            ranges[-1][1] = rank
+        else:
+            ranges.append([rank, rank])
+    return [f"{first}-{last}" if last > first else str(first) for first, last in ranges]
 
 
 def _is_warning(outcome: Outcome) -> bool:
@@ -190,7 +224,9 @@ class OnelineRenderer(Renderer):
     purpose = "the line of `doctor preflight`"
 
     def render(self, report: Report, context: RenderContext) -> str:
-        return line(report, context.code, command=context.command, seconds=context.seconds) + "\n"
+        smoke_alone = report.smoke and {outcome.area for outcome in report.outcomes} <= SMOKE_AREAS
+        command = "smoke" if smoke_alone and context.command == "check" else context.command
+        return line(report, context.code, command=command, seconds=context.seconds) + "\n"
 
 
 RENDERER = OnelineRenderer()

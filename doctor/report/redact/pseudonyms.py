@@ -129,14 +129,13 @@ class Redactor:
 
     def _set(self, text: str) -> str:
         """A node set, spelled out when a host of it is known; else its parts, each by itself."""
-        from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException
+        from doctor.hosts.nodeset import InventoryError, expand_nodeset
 
         try:
-            nodes = NodeSet(text, resolver=RESOLVER_NOGROUP)
-            names = list(nodes) if len(nodes) <= _MAX_SET_HOSTS else []
-        except NodeSetException:
+            names = expand_nodeset(text, "")
+        except InventoryError:
             names = []
-        if any(name in self.pseudonyms for name in names):
+        if len(names) <= _MAX_SET_HOSTS and any(name in self.pseudonyms for name in names):
             return ",".join(self.host(name) for name in names)
         head, bracket, tail = text.partition("[")
         return self._word(head) + bracket + tail

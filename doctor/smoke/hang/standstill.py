@@ -13,7 +13,8 @@ PAIRED = frozenset({"send", "recv"})
 ONE_WAY = frozenset({"broadcast", "scatter", "reduce", "gather"})
 """Some ranks may finish these while others cannot."""
 NOT_THE_PROGRAM = re.compile(
-    r"[/\\]torch(_npu)?[/\\]|worker\.py$|^<(frozen |string|doctor)|[/\\](threading|socket|selectors)\.py$"
+    r"[/\\]torch(_npu)?[/\\]|(^|[/\\])worker([/\\]\w+)?\.py$|^<(frozen |string|doctor)"
+    r"|[/\\](threading|socket|selectors)\.py$"
 )
 """Files in which a rank that waits in a collective may be."""
 FRAME = re.compile(r'^\s*File "(?P<file>[^"]{1,400})", line (?P<line>\d{1,9}) in (?P<name>.{1,200})$')

@@ -46,7 +46,7 @@ def _sender(event: CollectiveWrong, group: Sequence[int]) -> int:
     source, count = _source(event, group), event.numel // len(group) if blocks and group else event.numel
     if source < 0 or event.dtype == "bool" or event.wrong < count:
         return -1
-    start = group.index(event.rank) * count if event.op == "all_to_all" else 0
+    start = event.offset + (group.index(event.rank) * count if event.op == "all_to_all" else 0)
     index = event.index % count if blocks else event.index
     held = [rank for rank in group if rank != source and sent_value(max(group) + 1, rank, start + index) == event.got]
     return held[0] if len(held) == 1 else -1

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from doctor.facts.smoke.collectives import CollectiveWrong
+from doctor.facts.smoke.collectives import CollectiveWrong, SmokeCollectives
 
 Groups = Mapping[int, tuple[str, tuple[int, ...]]]
 SEGMENTED = ("all_gather", "all_to_all")
@@ -27,8 +27,9 @@ def blame_ranks(events: Iterable[CollectiveWrong], groups: Groups, world: int) -
     events_by_call: dict[tuple[int, str, str], list[CollectiveWrong]] = defaultdict(list)
     for event in events:
         events_by_call[event.gid, event.op, event.dtype].append(event)
+    lone = sum(map(len, events_by_call.values())) == 1
     unexplained = [
-        (call_events, _candidates(call_events, groups.get(gid, ("", tuple(range(world))))[1]))
+        (call_events, _candidates(call_events, groups.get(gid, ("", tuple(range(world))))[1], lone))
         for (gid, _, _), call_events in events_by_call.items()
     ]
     blames: list[Blame] = []
@@ -45,8 +46,8 @@ def blame_ranks(events: Iterable[CollectiveWrong], groups: Groups, world: int) -
     return blames
 
 
-def _candidates(events: Sequence[CollectiveWrong], members: Sequence[int]) -> set[int]:
-    """The ranks that one collective's wrong values can come from."""
+def _candidates(events: Sequence[CollectiveWrong], members: Sequence[int], lone: bool) -> set[int]:
+    """The ranks that one collective's wrong values can come from. ``lone``: there are no others in the whole run."""
     first, observers = events[0], {event.rank for event in events}
     op = first.op.split()[0]
     if op in SEGMENTED or op == "send_recv":
@@ -56,7 +57,8 @@ def _candidates(events: Sequence[CollectiveWrong], members: Sequence[int]) -> se
         roots = {event.root for event in events}
         return roots if len(observers) > 1 or len(members) == 2 else roots | observers
     if op in ("all_reduce", "barrier") and len(observers) == 1 and len(members) > 1:
-        return observers  # the others have the right sum: what they gave was right
+        # The others have the right sum: what it gave was right. One element, once, may have changed on its way to it.
+        return set(members) if lone and events[0].wrong == 1 else observers
     return set(members)
 
 
@@ -65,3 +67,18 @@ def _source(event: CollectiveWrong, op: str, members: Sequence[int]) -> int:
     if op == "send_recv":
         return event.root if event.root >= 0 else members[members.index(event.rank) - 1]
     return members[min(event.index * len(members) // max(event.numel, 1), len(members) - 1)]
+
+
+def soak_note(facts: Iterable[SmokeCollectives], ranks: Sequence[int]) -> str:
+    """What the soak stage counted on these ranks, to stand behind a verdict; the empty string without that stage."""
+    counted = [event for fact in facts for event in fact.soaked if event.rank in ranks]
+    if not counted:
+        return ""
+    parts = [
+        f"rank {event.rank} {wrong} of {event.counts.get(op, 0)} {op}"
+        for event in sorted(counted, key=lambda event: event.rank)
+        for op, wrong in sorted(event.wrong.items())
+        if wrong
+    ]
+    seconds = max(event.seconds for event in counted)
+    return f"; wrong in {seconds:.0f} s of repeating: {', '.join(parts[:8]) or 'nothing'}"

@@ -17,7 +17,10 @@ def loader_findings(plan: SmokePlan, loaded: Mapping[int, LoaderResult]) -> Iter
     trace = build_trace(plan, number)
     drawn = {rank: _known_digests(event) for rank, event in sorted(loaded.items()) if not event.text}
     for group in trace.models:
-        split = majority_split({rank: tuple(sorted(drawn[rank].items())) for rank in group if rank in drawn})
+        members = [rank for rank in group if rank in drawn]
+        # A generator that some ranks lack, as without NumPy, says nothing about seeds.
+        shared = [name for name in drawn[members[0]] if all(name in drawn[rank] for rank in members)] if members else []
+        split = majority_split({rank: tuple(drawn[rank][name] for name in shared) for rank in members})
         if split:
             template = "the loader workers of {who} drew other {generators} numbers than those of the rest of its model"
             if split.tie:
@@ -25,8 +28,9 @@ def loader_findings(plan: SmokePlan, loaded: Mapping[int, LoaderResult]) -> Iter
                     "the loader workers of ranks {group}, which hold one model, drew different {generators} numbers"
                 )
             norm = drawn[(split.agreeing or (min(group),))[0]]
-            used = sorted({name for rank in group for name in drawn.get(rank, ())})
-            differ = [name for name in used if any(drawn[rank].get(name) != norm.get(name) for rank in split.deviating)]
+            differ = [
+                name for name in sorted(shared) if any(drawn[rank][name] != norm[name] for rank in split.deviating)
+            ]
             yield _finding(trace, split.deviating, template + "; expected the same", differ, group, split.tie)
     yield from _repeated(trace, drawn)
 

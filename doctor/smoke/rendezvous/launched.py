@@ -21,7 +21,7 @@ from doctor.job import NotARankTable, read_rank_table
 from doctor.smoke.plan import SmokeOptions
 from doctor.smoke.programs.agent.procfs import accelerators, read_text
 from doctor.smoke.rendezvous.leader import Leader
-from doctor.smoke.rendezvous.link import Hello, job_token
+from doctor.smoke.rendezvous.link import Hello, job_token, launch_secret
 from doctor.smoke.rendezvous.member import die_with_parent, fork, run_member
 from doctor.smoke.run import programs
 from doctor.smoke.run.supervisor import SmokeResult, StageCallback
@@ -40,7 +40,7 @@ def run_launched(
     """
     patience = min(PATIENCE, options.budget)
     context = with_leader_address(context, os.environ)
-    key = job_token(context, os.geteuid(), os.environ.get("DOCTOR_SMOKE_TOKEN", ""))
+    key = job_token(context, os.geteuid(), launch_secret(os.environ))
     hello = build_hello(context, os.environ)
     if not context.leads_ranks:
         return run_member(context, key, hello, patience)

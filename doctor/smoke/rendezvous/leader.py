@@ -24,6 +24,7 @@ from doctor.smoke.rendezvous.link import (
     Member,
     RelayedError,
     leader_ports,
+    listening_address,
     read_line,
     send_line,
 )
@@ -53,7 +54,8 @@ class Leader:
         self._relayed_errors: dict[tuple[str, int], RelayedError] = {}
         self._began = self._last_arrival = time.monotonic()
         self._relay_inbox = RelayInbox(key)
-        self._listener = LeaderListener(key, leader_ports(key, context.leader_port), self._inbox.put)
+        ports, address = leader_ports(key, context.leader_port), listening_address(context)
+        self._listener = LeaderListener(key, ports, self._inbox.put, address)
 
     def __enter__(self) -> Leader:
         self._listener.open()

@@ -1,8 +1,9 @@
 """How the processes of a launched job find their leader over TCP, who is admitted, and why one is refused.
 
 Both sides prove that they know the job's token, in both directions, before anything is said. It is made of what all
-processes of the job know, so it keeps other jobs and strange programs apart rather than a spy; who wants more sets
-DOCTOR_SMOKE_TOKEN. What comes is data in any case: no program is ever taken over it.
+processes of the job know: of DOCTOR_SMOKE_TOKEN, and of what the launcher made at random for this start (mpirun's key,
+torchrun's run id). Where there is neither, it keeps other jobs and strange programs apart rather than a spy. What comes
+is data in any case: no program is ever taken over it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -33,6 +34,8 @@ _MAX_LINE_BYTES = 1 << 14
 _LONG_SECONDS = 86400.0
 _GREETING = "doctor smoke 1"
 _MAX_HANDSHAKES = 128
+SECRET_VARIABLES = ("DOCTOR_SMOKE_TOKEN", "OMPI_MCA_orte_precondition_transports")
+"""The user's secret, and 128 random bits that mpirun gives to the processes of one start."""
 
 
 class Hello(msgspec.Struct, frozen=True):
@@ -103,6 +106,31 @@ def job_token(context: JobContext, user: int, secret: str = "") -> bytes:
     return hashlib.sha256(f"doctor smoke\0{context.launch_id}\0{user}\0{secret}".encode()).digest()
 
 
+def launch_secret(environ: Mapping[str, str]) -> str:
+    """What the user or the launcher gave to all processes of this start, and to nobody else; empty if nothing."""
+    return "\0".join(environ[name] for name in SECRET_VARIABLES if environ.get(name))
+
+
+def listening_address(context: JobContext) -> str:
+    """The address at which the others look for the leader, where it is a literal one of this host; empty for all.
+
+    What a name means to the others is not known here: they may have another address for it than this host.
+    """
+    literals = [text for text in context.leader_addresses if _is_own_address(text)]
+    return literals[0] if len(literals) == len(context.leader_addresses) == 1 else ""
+
+
+def _is_own_address(text: str) -> bool:
+    family = socket.AF_INET6 if ":" in text else socket.AF_INET
+    try:
+        socket.inet_pton(family, text)
+        with socket.socket(family) as probe:
+            probe.bind((text, 0))
+    except OSError:
+        return False
+    return True
+
+
 def leader_ports(key: bytes, avoid: int = 0) -> tuple[int, ...]:
     """Where the leader may listen."""
     span = _LAST_PORT - _FIRST_PORT + 1
@@ -156,10 +184,12 @@ def _read(link: socket.socket, kind: type[Any], deadline: float) -> Any:
 class LeaderListener:
     """The leader's side: listens, and lets in who belongs to the job."""
 
-    def __init__(self, key: bytes, numbers: Sequence[int], on_member: Callable[[Member], None]) -> None:
-        """Raises: OSError, when all ports are taken."""
+    def __init__(
+        self, key: bytes, numbers: Sequence[int], on_member: Callable[[Member], None], address: str = ""
+    ) -> None:
+        """Listens on ``address``, or on all. Raises: OSError, when all ports are taken."""
         self._key, self._on_member = key, on_member
-        self._server = _listen(numbers)
+        self._server = _listen(numbers, address)
         self.port: int = self._server.getsockname()[1]
         self._handshakes = threading.Semaphore(_MAX_HANDSHAKES)
 
@@ -208,10 +238,17 @@ class LeaderListener:
         return signed_hello.hello
 
 
-def _listen(numbers: Sequence[int]) -> socket.socket:
-    """On all addresses of both families. Raises: OSError."""
+def _listen(numbers: Sequence[int], address: str = "") -> socket.socket:
+    """On one address, or on all of both families. Raises: OSError."""
     last = OSError("no port to listen on")
     for number in numbers:
+        if address:
+            try:
+                family = socket.AF_INET6 if ":" in address else socket.AF_INET
+                return socket.create_server((address, number), family=family, backlog=4096)
+            except OSError as error:
+                last = error
+                continue
         try:
             return socket.create_server(("", number), family=socket.AF_INET6, backlog=4096, dualstack_ipv6=True)
         except (OSError, ValueError):

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from doctor.engine.result import Finding
 from doctor.smoke.model import SmokeRun
-from doctor.smoke.results.trouble_findings import describe_ranks
+from doctor.smoke.results.trouble_findings import describe_ranks, pressure_note
 from doctor.smoke.speed.rank_speeds import by_host, duration, percent
 from doctor.smoke.speed.stragglers import Straggler
 
@@ -16,8 +16,9 @@ def slow_rank_findings(run: SmokeRun, slow_by_rank: Mapping[int, Straggler], tem
     for host, some, all_ranks in by_host(run, slow_by_rank):
         worst = max((slow_by_rank[rank] for rank in some), key=lambda slow: slow.ratio)
         yield Finding(
-            template,
+            template + "{pressure}",
             hosts=[host],
+            pressure=pressure_note(run, [host]),
             who=describe_ranks(run, some),
             ranks=some,
             ratio=round(worst.ratio, 2),

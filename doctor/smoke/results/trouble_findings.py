@@ -23,6 +23,8 @@ def failure_findings(run: SmokeRun, template: str, *kinds: FailureKind, **more: 
     Raises: Unreadable, for a run without such a failure that did not complete either.
     """
     failures = [failure for failure in run.failures if failure.kind in kinds]
+    if failures and run.environment_trial is not None and run.environment_trial.passes:
+        raise Unreadable("the same run passes without the job's variables", "smoke-environment-fails")
     for failure in failures:
         yield Finding(template, hosts=blamed_hosts(run, failure), **finding_values(run, failure), **more)
     if not failures and run.ended != "complete":
@@ -34,7 +36,7 @@ def blamed_hosts(run: SmokeRun, failure: Failure) -> tuple[str, ...]:
 
     None where a network failure or a rendezvous names nobody: that all wait is no reason to blame one of them.
     """
-    if failure.kind in ("network", "never-joined") and not failure.culprit_ranks and not failure.links:
+    if failure.kind in ("network", "never-joined", "budget") and not failure.culprit_ranks and not failure.links:
         return ()
     culprits = run.hosts(failure.culprit_ranks)
     ends = tuple(sorted({host for link in failure.links for host in link}))
@@ -69,6 +71,12 @@ def finding_values(run: SmokeRun, failure: Failure) -> dict[str, Any]:
         "links": [f"{source} to {target}" for source, target in failure.links] or [failure.text or "none"],
         "evidence": list(failure.evidence),
     }
+
+
+def pressure_note(run: SmokeRun, hosts: Sequence[str]) -> str:
+    """What kept the ranks of these hosts from running, to stand behind a verdict; the empty string for nothing."""
+    texts = [text for host in hosts for text in run.pressure.get(host, ())][:FRAMES]
+    return f". {' '.join(texts)}" if texts else ""
 
 
 def describe_ranks(run: SmokeRun, numbers: Sequence[int]) -> str:

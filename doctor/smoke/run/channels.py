@@ -131,7 +131,7 @@ class Channels:
             if line.hello:
                 self.hellos[name] = line.hello
                 self.hello_times.setdefault(name, time.time())
-            for key in ("stacks", "sockets", "probes"):
+            for key in ("stacks", "sockets", "probes", "pressure"):
                 if getattr(line, key) is not None:
                     self._replies.setdefault(key, {})[name] = line
             if line.bye:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from doctor.engine.sanitize import strip_control_chars
+from doctor.facts.smoke import TorchImported
 from doctor.smoke.hang import network_evidence
+from doctor.smoke.hang.pressure import pressure_sentences, starved_ranks
 from doctor.smoke.hang.standstill import explain_standstill
 from doctor.smoke.model import Failure, SmokePlan
-from doctor.smoke.protocol import DumpStacks, ListSockets, Probe
+from doctor.smoke.protocol import DumpStacks, HostPressure, ListSockets, Probe, ReportPressure
+from doctor.smoke.results.environments import minority_torch
 from doctor.smoke.run.channels import Channels
 from doctor.smoke.run.progress import StageProgress
 
@@ -19,7 +22,12 @@ ANSWER = 0.7
 PROBE = 0.6
 """Seconds for a new connection."""
 MOST_STACKS = 64
+MAX_TEXTS = 8
+PRESSED = ("blocked", "busy", "input", "network", "budget", "never-joined")
+"""Failures that come of a rank that may not run."""
 LONGEST_STACK = 4000
+MAX_ERROR_STACKS = 4
+"""Tracebacks of different errors."""
 
 
 def add_evidence(
@@ -36,17 +44,56 @@ def add_evidence(
     """
     if progress.imports and failure.kind not in ("silent", "unobserved"):
         failure = _with_stacks(failure, channels)
+    if failure.kind in PRESSED:
+        failure = _with_pressure(failure, read_pressure(channels))
     if failure.kind == "network":
         failure = _with_links(failure, plan, channels, addresses, finished)
+        failure = _with_versions(failure, plan, progress)
     return _with_logs(failure, progress)
+
+
+def read_pressure(channels: Channels) -> dict[str, HostPressure]:
+    """What kept the ranks of each host from running, of the agents that answer."""
+    answers = channels.query("pressure", {name: ReportPressure() for name in channels.endpoints}, ANSWER)
+    return {channels.endpoints[name].host: line.pressure for name, line in answers.items() if line.pressure}
+
+
+def describe_pressure(channels: Channels) -> dict[str, tuple[str, ...]]:
+    """By host: sentences on what kept its ranks from running, where there is anything to say."""
+    found = {host: pressure_sentences(host, pressure) for host, pressure in read_pressure(channels).items()}
+    return {host: texts for host, texts in found.items() if texts}
+
+
+def _with_pressure(failure: Failure, hosts: Mapping[str, HostPressure]) -> Failure:
+    """With what the kernels of the hosts count; a spent budget is laid at ranks that a quota kept from running."""
+    texts = tuple(text for host, pressure in hosts.items() for text in pressure_sentences(host, pressure))[:MAX_TEXTS]
+    starved = starved_ranks(hosts) if failure.kind == "budget" else {}
+    if starved:
+        everyone = {*failure.culprit_ranks, *failure.waiting_ranks}
+        text = f"{failure.text}: {' '.join(starved.values())[:300]}"
+        failure = msgspec.structs.replace(
+            failure,
+            culprit_ranks=tuple(sorted(starved)),
+            waiting_ranks=tuple(sorted(everyone - set(starved))),
+            certainty="evidence",
+            text=text,
+        )
+    return msgspec.structs.replace(failure, evidence=(*failure.evidence, *texts))
 
 
 def _with_stacks(failure: Failure, channels: Channels) -> Failure:
     answers = channels.query("stacks", {name: DumpStacks() for name in channels.endpoints}, ANSWER)
     texts = {rank: text for line in answers.values() for rank, text in (line.stacks or {}).items()}
     ranks = list(dict.fromkeys([*failure.culprit_ranks, *failure.waiting_ranks, *sorted(texts)]))[:MOST_STACKS]
+    limits = [
+        f"On {channels.endpoints[name].host}: {strip_control_chars(sentence, 300)}"
+        for name, line in answers.items()
+        for sentence in line.limits[:4]
+    ]
     return msgspec.structs.replace(
-        failure, stacks={rank: main_thread_stack(texts[rank]) for rank in ranks if texts.get(rank)}
+        failure,
+        stacks={rank: main_thread_stack(texts[rank]) for rank in ranks if texts.get(rank)},
+        evidence=(*failure.evidence, *list(dict.fromkeys(limits))[:8]),
     )
 
 
@@ -85,6 +132,25 @@ def _with_links(
     )
 
 
+def _with_versions(failure: Failure, plan: SmokePlan, progress: StageProgress) -> Failure:
+    """Bytes that do not arrive between different versions of torch: the ranks of the rarer version are the cause.
+
+    Not where a connection was found to be cut: then that is why.
+    """
+    imported = {
+        host: [event for event in events if isinstance(event, TorchImported)]
+        for host, events in progress.events.items()
+    }
+    hosts, sentence = minority_torch(imported)
+    if not hosts or failure.links:
+        return failure
+    culprits = tuple(place.rank for place in plan.places if place.host in hosts)
+    waiting = tuple(place.rank for place in plan.places if place.host not in hosts)
+    return msgspec.structs.replace(
+        failure, culprit_ranks=culprits, waiting_ranks=waiting, evidence=(sentence, *failure.evidence)
+    )
+
+
 def _with_logs(failure: Failure, progress: StageProgress) -> Failure:
     """The layout, the kernel's log, and what the guilty ranks printed last."""
     # Who left may be in another layout by now.
@@ -94,14 +160,30 @@ def _with_logs(failure: Failure, progress: StageProgress) -> Failure:
         else (*failure.culprit_ranks, *failure.waiting_ranks)
     )
     layout = failure.layout or (progress.layout_name(ranks) if failure.stage == "training" else "")
-    logs = [progress.kernel_logs[rank] for rank in failure.culprit_ranks if rank in progress.kernel_logs]
-    error_texts = [progress.errors[rank] for rank in failure.culprit_ranks if rank in progress.errors]
+    keys = progress.keys(failure.culprit_ranks)
+    logs = list(dict.fromkeys(progress.kernel_logs[key] for key in keys if key in progress.kernel_logs))
+    error_texts = [progress.errors[key] for key in keys if key in progress.errors]
     last = [
         f"its last error output: {error_text}"
         for error_text in dict.fromkeys(error_texts)
         if not _is_mentioned(error_text, failure)
     ]
-    return msgspec.structs.replace(failure, layout=layout, evidence=(*failure.evidence, *logs[:4], *last[:3]))
+    return msgspec.structs.replace(
+        failure,
+        layout=layout,
+        stacks=failure.stacks | _error_stacks(failure, progress),
+        evidence=(*failure.evidence, *logs[:4], *last[:3]),
+    )
+
+
+def _error_stacks(failure: Failure, progress: StageProgress) -> dict[int, str]:
+    """By culprit rank: the traceback of the error that ended it, or the process that it comes from; each once."""
+    stacks: dict[int, str] = {}
+    for rank in failure.culprit_ranks:
+        stack = next((progress.stacks[key] for key in progress.keys([rank]) if progress.stacks.get(key)), "")
+        if stack and stack not in stacks.values() and not failure.stacks.get(rank):
+            stacks[rank] = stack
+    return dict(list(stacks.items())[:MAX_ERROR_STACKS])
 
 
 def _is_mentioned(error_text: str, failure: Failure) -> bool:

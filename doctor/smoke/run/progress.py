@@ -9,6 +9,7 @@ from doctor.engine.sanitize import strip_control_chars
 from doctor.facts.smoke import ConnectFailed, LayoutBegun, RankExited, RankFailed, RankJoined, TorchImported
 from doctor.smoke.model import Failure, FailureKind, SmokePlan
 from doctor.smoke.protocol import GroupFormed, InvalidMessage, RankDone, RankEvent, StageFinished
+from doctor.smoke.run.last_words import last_line, trace_stack, traceback_stack
 
 START = 60.0
 """Seconds for interpreters to start and to import torch, which a slow file system can draw out."""
@@ -60,6 +61,8 @@ class StageProgress:
         self.layout: dict[int, int] = {}
         self.errors: dict[int, str] = {}
         """Last words; under ``-1 - number of the host`` those of the process that its ranks come from."""
+        self.stacks: dict[int, str] = {}
+        """Tracebacks of errors, innermost call first, under the same keys."""
         self.kernel_logs: dict[int, str] = {}
         self.parent_exits: dict[str, ParentExit] = {}
         self.event_types: set[type[RankEvent]] = set()
@@ -94,6 +97,7 @@ class StageProgress:
             case RankFailed():
                 text = f"{event.kind}: {event.text}" if event.text else event.kind
                 self.errors[self._key(host, event.rank)] = strip_control_chars(text, 600)
+                self.stacks[self._key(host, event.rank)] = trace_stack(event.trace)
             case RankExited():
                 self._rank_exited(host, event, now)
 
@@ -114,22 +118,26 @@ class StageProgress:
             self.reached.setdefault(stage, round(now - self.began, 3))
 
     def _rank_exited(self, host: str, event: RankExited, now: float) -> None:
+        key = self._key(host, event.rank)
         if event.log:
-            self.kernel_logs[event.rank] = strip_control_chars(event.log, 300)
-        if event.tail and self._key(host, event.rank) not in self.errors:
-            self.errors[self._key(host, event.rank)] = last_line(event.tail)
+            self.kernel_logs[key] = strip_control_chars(event.log, 300)
+        if event.tail:
+            self.errors.setdefault(key, last_line(event.tail))
+            self.stacks[key] = self.stacks.get(key) or traceback_stack(event.tail)
         if event.rank == -1 and event.status:
             started = bool(self._loaded & set(self.ranks[host]))
-            error_text = self.errors.get(self._key(host, -1), "")
-            text = (
-                error_text
-                if error_text and not started
-                else f"the parent process of its ranks: {describe_wait_status(event.status)}"
-            )
+            status_text = f"the parent process of its ranks: {describe_wait_status(event.status)}"
+            text = ": ".join(filter(None, (status_text * started, self.errors.get(key, "")))) or status_text
             self.parent_exits.setdefault(host, ParentExit("dead" if started else "not-started", text, now))
 
     def _key(self, host: str, rank: int) -> int:
         return rank if rank >= 0 else -1 - list(self.ranks).index(host)
+
+    def keys(self, ranks: Iterable[int]) -> list[int]:
+        """The keys of `errors`, `stacks` and `kernel_logs` that concern these ranks: theirs, then their parents'."""
+        known = [rank for rank in ranks if 0 <= rank < self.plan.world]
+        parents = dict.fromkeys(self._key(self.plan.host_of(rank), -1) for rank in known)
+        return [*known, *parents]
 
     def overdue(self, now: float) -> Failure | None:
         """Who has not started or not joined in time, or could not by what it said."""
@@ -166,6 +174,8 @@ class StageProgress:
     def _budget_failure(self) -> Failure:
         stage = self.stage
         behind = set(range(self.plan.world)) - self.finished.get(stage, set())
+        if len(behind) == self.plan.world:
+            behind = set()  # that nobody is through is no reason to blame everybody
         text = f"the budget of {self.plan.budget:g} s was spent"
         return self._make_failure("budget", behind, text, stage, limit=self.plan.budget)
 
@@ -225,9 +235,3 @@ class StageProgress:
 def describe_wait_status(status: int) -> str:
     """A wait status in words."""
     return f"killed by signal {status & 0x7F}" if status & 0x7F else f"exit status {status >> 8 & 0xFF}"
-
-
-def last_line(tail: str) -> str:
-    """The last line that says something."""
-    lines = [line for line in map(strip_control_chars, tail[-2000:].splitlines()) if line]
-    return lines[-1] if lines else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -13,10 +14,15 @@ from doctor.facts import smoke as facts
 from doctor.smoke.plan import SmokeOptions
 from doctor.smoke.results import to_facts as told
 from doctor.smoke.run.connect import AgentSession
+from doctor.smoke.run.environment_trial import explain_by_environment
 from doctor.smoke.run.supervisor import HostCallback, SmokeResult, run_on_agents, smoke
 from doctor.transport import Transport
 
 StageCallback = Callable[[str, float], None]
+
+
+MINDSPORE_ONLY = "MindSporeOnly: "
+"""What an interpreter's error begins with that has MindSpore and no torch."""
 
 
 class SmokeRoundResult(msgspec.Struct, frozen=True):
@@ -48,8 +54,13 @@ def run_smoke_round(
     on_stage("", 0.0)
     try:
         result = smoke(reached, transport, options, local=local, within=within, on_stage=on_stage)
+        if not result.stopped:
+            again = partial(smoke, reached, transport, local=local, within=within)
+            result = explain_by_environment(result, options, lambda other: again(options=other))
     except ValueError as error:
         return msgspec.structs.replace(not_started(records, str(error)), rejection=str(error))
+    if why := reason_not_run(result):
+        return not_started(records, why)
     run = msgspec.to_builtins(result.run, str_keys=True)
     return SmokeRoundResult(
         {**records, **_merged(records, result)}, run, _unreached_notes(records), stopped=result.stopped
@@ -63,17 +74,25 @@ def run_single_round(
     on_stage: StageCallback,
     on_host: HostCallback,
     meanwhile: Iterator[object] = iter(()),
+    repeat: Callable[[SmokeOptions], SmokeResult] | None = None,
 ) -> SmokeRoundResult:
-    """Trains on every host that answers the call, which is the only visit that is made."""
+    """Trains on every host that answers the call, which is the only visit that is made.
+
+    ``repeat``: makes another run on the same hosts, to learn what made this one fail.
+    """
     hosts = session.slots
     on_stage("", 0.0)
     try:
         result = run_on_agents(session, options, on_stage=on_stage, on_host=on_host, meanwhile=meanwhile)
     except ValueError as error:
         return msgspec.structs.replace(not_started({}, str(error)), rejection=str(error))
+    if repeat is not None and not result.stopped:
+        result = explain_by_environment(result, options, repeat)
     reached = {host: record for host, record in result.records.items() if not record.visit.failure}
     if not reached:
         return msgspec.structs.replace(not_started(result.records, "no host could be reached"), stopped=result.stopped)
+    if why := reason_not_run(result):
+        return not_started(result.records, why)
     reached_result = msgspec.structs.replace(result, records=reached)
     records = {host: result.records[host] for host in hosts}
     run = msgspec.to_builtins(result.run, str_keys=True)
@@ -86,6 +105,22 @@ def _unreached_notes(records: Mapping[str, HostRecord]) -> tuple[str, ...]:
     missed = sum(bool(record.visit.failure) for record in records.values())
     text = f"the smoke run excluded {missed} of {len(records)} hosts, which could not be reached"
     return (text,) * bool(missed)
+
+
+def reason_not_run(result: SmokeResult) -> str:
+    """Why a run says nothing about the job, though its ranks could not start; empty where it does.
+
+    A job of MindSpore needs no torch, which the smoke run trains with: that is no fault of any host.
+    """
+    failure = result.run.failures[0] if result.run.failures else None
+    if failure is None or failure.kind != "not-started" or failure.waiting_ranks:
+        return ""
+    texts = failure.text.split("; ")
+    if not all(text.startswith(MINDSPORE_ONLY) for text in texts):
+        return ""
+    return (
+        f"{texts[0][len(MINDSPORE_ONLY) :]}; it trains with torch alone: name an interpreter that has it with --python"
+    )
 
 
 def not_started(records: Mapping[str, HostRecord], why: str) -> SmokeRoundResult:

@@ -10,6 +10,7 @@ import msgspec
 
 from doctor.engine.record import HostRecord
 from doctor.engine.sanitize import strip_control_chars
+from doctor.job.variables import communication
 from doctor.remote.request import new_marker
 from doctor.smoke import plan as planning
 from doctor.smoke.hang.detector import Detector, Resend, joined
@@ -22,8 +23,9 @@ from doctor.smoke.run import programs
 from doctor.smoke.run.bootstrap import prepare_request
 from doctor.smoke.run.channels import TICK, AgentEndpoint, Connect
 from doctor.smoke.run.connect import AgentSession, start_agents
-from doctor.smoke.run.diagnose import add_evidence
+from doctor.smoke.run.diagnose import add_evidence, describe_pressure
 from doctor.smoke.run.progress import StageProgress
+from doctor.smoke.run.result import SmokeResult as SmokeResult
 from doctor.smoke.run.silence import SilenceWatch
 from doctor.smoke.run.visit import answered_visit, failed_visit, host_addresses, leftover_notes, unanswered_visit
 from doctor.transport import RemoteSession, Transport
@@ -53,15 +55,6 @@ def _ignore_stage(stage: str, seconds: float) -> None:
 
 def _ignore_host(host: str, record: HostRecord) -> None:
     pass
-
-
-class SmokeResult(msgspec.Struct, frozen=True):
-    """A run, and what each host said."""
-
-    run: SmokeRun
-    records: dict[str, HostRecord]
-    stopped: BaseException | None = None
-    """What interrupted it, if it was."""
 
 
 class ReadyAgent(msgspec.Struct, frozen=True):
@@ -182,6 +175,7 @@ class _Supervisor:
         self.ended: Literal["complete", "trouble", "budget", "interrupted"] = "complete"
         self.failures: tuple[Failure, ...] = ()
         self.notes: list[str] = []
+        self.pressure: dict[str, tuple[str, ...]] = {}
         self.reported_stages: set[str] = set()
         self.channels = session.channels
         self.channels.on_message = self.on_message
@@ -207,6 +201,8 @@ class _Supervisor:
                 self.pump()
                 self.check_health(time.monotonic())
         except _RunStopped as stop:
+            if not stop.failure:
+                self.pressure = describe_pressure(self.channels)
             if stop.failure:
                 self.ended = "budget" if stop.failure.kind == "budget" else "trouble"
                 self.failures = (stop.failure,)
@@ -412,6 +408,7 @@ class _Supervisor:
 
     def result(self) -> SmokeResult:
         plan = self.plan or self.provisional_plan()
+        variables = {name: communication(hello.variables) for name, hello in self.channels.hellos.items()}
         progress = self.progress or StageProgress(plan, self.began)
         run = SmokeRun(
             plan=plan,
@@ -419,12 +416,13 @@ class _Supervisor:
             ended=self.ended,
             reached=progress.reached,
             groups=progress.groups,
+            pressure=self.pressure,
             seconds=round(time.monotonic() - self.began, 3),
             import_seconds=max(progress.imports.values(), default=0.0),
             notes=tuple(dict.fromkeys([*self.notes, *leftover_notes(self.channels)])),
         )
         host_records = {host: self.record(run, progress, host) for host in self.hosts}
-        return SmokeResult(run, {**host_records, **self.skipped_hosts})
+        return SmokeResult(run, {**host_records, **self.skipped_hosts}, variables=variables)
 
     def record(self, run: SmokeRun, progress: StageProgress, host: str) -> HostRecord:
         name = next(name for name, endpoint in self.endpoints.items() if endpoint.host == host)

@@ -11,6 +11,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from doctor.engine.addresses import is_plain_address
 from doctor.transport import CommandResult, RemoteSession, TransportError
 from doctor.transport.conversation import SILENCE, LineSession
 from doctor.transport.messages import transport_error
@@ -46,6 +47,8 @@ class OpenSsh:
 
     def __init__(self, options: SshOptions | None = None) -> None:
         self.warnings: list[str] = []
+        self.reached: dict[str, str] = {}
+        """The address of each host that ssh reaches by itself, where the configuration names an address."""
         self._options = options or SshOptions()
         self._children = Children()
         self._resolver = Resolver(self._options, self._children, self.warnings)
@@ -113,6 +116,8 @@ class OpenSsh:
         target, settings = config.parse_target(host), self._resolver.resolve(host)
         patience = self._options.connect_timeout or settings.connect_timeout or CONNECT_TIMEOUT
         settings = config.with_connect_timeout(settings, patience)
+        if not settings.jumps and not settings.proxy and is_plain_address(settings.name):
+            self.reached[host] = settings.name
         log = self._folder / f"{next(self._number)}.log"
         if settings.name == self._options.addresses.get(target.name):
             extra += (f"HostName={settings.name}",)

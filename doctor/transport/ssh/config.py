@@ -30,7 +30,7 @@ class Target(msgspec.Struct, frozen=True):
 
 _TARGET = re.compile(
     r"(?P<scheme>ssh://)?(?:(?P<user>\S+)@)?"
-    r"(?P<name>\[[0-9A-Fa-f:.%\w]+\]|[^\s@\[\]/]+?)(?(scheme):(?P<port>\d+)|(?!))?/?"
+    r"(?P<name>\[[0-9A-Fa-f:.%\w]+\]|[^\s@\[\]/]+?)(?(scheme):(?P<port>[0-9]{1,5})|(?!))?/?"
 )
 _SAFE_NAME = re.compile(r"[A-Za-z0-9._:%\[\]~+=@-]+")
 
@@ -146,7 +146,7 @@ class _HostValues:
         self._values = values
         account = pwd.getpwuid(os.getuid())
         self.name = self.value("hostname", host).strip("[]")
-        self.port = int(self.number("port", 22))
+        self.port = int(self.number("port", 22, 65535))
         self.user = self.value("user") or account.pw_name
         self.alias = self.value("hostkeyalias").lower()
         self._home = account.pw_dir
@@ -160,10 +160,13 @@ class _HostValues:
     def boolean(self, keyword: str, default: str = "no") -> bool:
         return self.value(keyword, default).lower() in _TRUE
 
-    def number(self, keyword: str, default: float) -> float:
+    def number(self, keyword: str, default: float, largest: float = 1e9) -> float:
         """Raises: Unreached."""
         try:
-            return float(self.value(keyword) or default)
+            number = float(self.value(keyword) or default)
+            if not 0 <= number <= largest:
+                raise ValueError
+            return number
         except ValueError:
             text = f"its ssh configuration is invalid: {keyword} is {self.value(keyword)!r}"
             raise transport_error("error", text) from None

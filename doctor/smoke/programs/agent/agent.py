@@ -12,7 +12,7 @@ from doctor.remote.runtime.parent_death import become_reaper
 from doctor.remote.runtime.signals import on_termination
 from doctor.smoke.programs.agent.cleanup import Descendants
 from doctor.smoke.programs.agent.controller import ControllerLine
-from doctor.smoke.programs.agent.interpreters import interpreter_argv, rank_environment, unnamed_file
+from doctor.smoke.programs.agent.interpreters import interpreter_argv, job_variables, rank_environment, unnamed_file
 from doctor.smoke.programs.agent.network import interface_addresses, listen_on, probe_connections, tcp_sockets
 from doctor.smoke.programs.agent.procfs import accelerators
 from doctor.smoke.programs.agent.rank_monitor import RankMonitor
@@ -24,7 +24,7 @@ PATIENCE = 15.0  # seconds without an order of the controller, which sends one e
 
 ORDERS = {
     "prepare": "prepare", "start": "start", "stay": "stay", "stacks": "send_stacks", "sockets": "send_sockets",
-    "probe": "send_probes", "end": "end",
+    "probe": "send_probes", "pressure": "send_pressure", "end": "end",
 }  # fmt: skip
 """The agent's method by the order's name on the wire; the other fields of an order are its parameters."""
 
@@ -101,6 +101,7 @@ class Agent:
                 "server": server[2] if len(server) == 4 else "",
                 "devices": accelerators(),
                 "uid": os.getuid(),
+                "variables": job_variables(os.environ),
                 "now": time.time(),
             }
         )
@@ -135,8 +136,12 @@ class Agent:
         pass
 
     def send_stacks(self):
-        """Asks every rank, and its loader workers one after the other, to write down where it is."""
-        self.controller.send(stacks=dump_stacks(self.watcher.monitors.values(), self.stacks))
+        """Asks every rank, and its loader workers one after the other, to write down where it is.
+
+        The limits that the host's ranks have reached come with it: they may be why.
+        """
+        stacks = dump_stacks(self.watcher.monitors.values(), self.stacks)
+        self.controller.send(stacks=stacks, limits=self.watcher.reached_limits())
 
     def send_sockets(self):
         """The ranks' connections, and where they listen."""
@@ -153,6 +158,12 @@ class Agent:
     def send_probes(self, targets, seconds=0.6):
         """Connects to all targets at once."""
         self.controller.send(probes=probe_connections(targets[:1024], seconds))
+
+    def send_pressure(self):
+        """What kept the ranks from running."""
+        alive = [monitor for monitor in self.watcher.monitors.values() if monitor.pid and not monitor.ended]
+        pids = dict((monitor.rank, monitor.pid) for monitor in alive)
+        self.controller.send(pressure=self.watcher.pressure.report(pids))
 
     def end(self):
         remaining = self.kill_all()
@@ -172,11 +183,11 @@ class Agent:
         os._exit(3)
 
     def kill_all(self):
-        """Kills everything that came from us, and removes what it left in shared memory."""
+        """Kills everything that came from us, and removes what it left behind."""
         self.ending = True
         remaining = self.descendants.kill_all()
         self.descendants.pids.update(monitor.pid for monitor in self.watcher.monitors.values())
-        self.descendants.remove_shared_memory()
+        self.descendants.remove_leftovers()
         return remaining
 
 

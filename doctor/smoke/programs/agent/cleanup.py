@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import stat
 import time
 
 from doctor.smoke.programs.agent.procfs import all_processes, read_text
@@ -62,19 +63,41 @@ class Descendants:
     def has_mark(self, pid):
         return self.mark in read_text("/proc/%d/environ" % pid, 1 << 20).split("\0")
 
-    def remove_shared_memory(self):
-        """Shared memory and semaphores that killed ranks and loader workers had no time to remove."""
+    def remove_leftovers(self):
+        """What killed ranks and loader workers had no time to remove: shared memory, semaphores, folders of sockets.
+
+        Nothing that another process made, or one that still runs.
+        """
+        self.remove("/dev/shm", r"(?:sem\.)?torch_(\d+)_")
+        for folder in set([os.environ.get("TMPDIR") or "/tmp", "/tmp", "/var/tmp"]):
+            self.remove(folder, r"pymp-doctor-(\d+)-")
+
+    def remove(self, folder, pattern):
+        """What is named so in a folder, with the pid of an ended process of ours."""
         try:
-            names = os.listdir("/dev/shm")
+            names = os.listdir(folder)
         except OSError:
             return
         for name in names:
-            match = re.match(r"(?:sem\.)?torch_(\d+)_", name)
+            match = re.match(pattern, name)
             if match and int(match.group(1)) in self.pids and not os.path.exists("/proc/" + match.group(1)):
-                try:
-                    os.unlink("/dev/shm/" + name)
-                except OSError:
-                    pass
+                remove_path(os.path.join(folder, name))
+
+
+def remove_path(path):
+    """A file, or a folder with the files in it, of this user; links are not followed. What resists stays."""
+    try:
+        status = os.lstat(path)
+        if status.st_uid != os.getuid():
+            return
+        if stat.S_ISDIR(status.st_mode):
+            for name in os.listdir(path):
+                os.unlink(os.path.join(path, name))
+            os.rmdir(path)
+        else:
+            os.unlink(path)
+    except OSError:
+        pass
 
 
 def command_line(pid):

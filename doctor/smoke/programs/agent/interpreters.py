@@ -3,12 +3,15 @@
 import fcntl
 import json
 import os
+import re
 import shlex
 
 from doctor.remote.runtime.parent_death import die_with_parent
 from doctor.remote.runtime.processes import fork_child
 from doctor.smoke.programs.agent.network import interface_to, interface_with
 
+JOB_VARIABLE = re.compile(r"(NCCL|GLOO|HCCL|TP|TORCH_NCCL|TORCH_HCCL|TORCH_DISTRIBUTED|TORCH_GLOO)_[A-Z0-9_]+$")
+"""Variables by which a job sets how its ranks communicate."""
 BOOT = "import gc,sys;gc.disable();exec(compile(sys.stdin.buffer.read(int(sys.argv[1])),'worker.py','exec'));main()"
 
 
@@ -57,9 +60,26 @@ def interpreter_argv(python):
     return ["python3"]
 
 
+def job_variables(environ):
+    """The variables of an environment that change how ranks communicate, each bounded, at most 64."""
+    names = sorted(name for name in environ if JOB_VARIABLE.match(name) and environ[name])
+    return dict((name, environ[name][:256]) for name in names[:64])
+
+
 def rank_environment(plan, master, mark):
-    """Ours, and what this run alone is to have: short timeouts, one thread a rank, the interface to the master."""
+    """Ours, and what this run alone is to have: short timeouts, one thread a rank.
+
+    With `environment` "job" the variables are those of the job, on the host and from the controller, and the library
+    chooses its interface as it does in the job; with "clean" there are none, and the interface is the one to the
+    master. `keep` names the only ones that are in force; "interface" stands for the library's own choice.
+    """
     environ = dict(os.environ, DOCTOR_SMOKE=mark, PYTHONDONTWRITEBYTECODE="1")
+    clean, keep = plan.get("environment", "clean") == "clean", plan.get("keep")
+    if not clean:
+        environ.update(plan.get("variables") or {})
+    for name in job_variables(environ):
+        if clean or (keep is not None and name not in keep):
+            del environ[name]
     backend = plan["backend"]
     if backend == "gloo":
         environ["OMP_NUM_THREADS"] = "1"
@@ -68,7 +88,8 @@ def rank_environment(plan, master, mark):
             environ.setdefault("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1")
     name = {"gloo": "GLOO_SOCKET_IFNAME", "nccl": "NCCL_SOCKET_IFNAME", "hccl": "HCCL_SOCKET_IFNAME"}[backend]
     interface = plan.get("interface", "")
-    if not interface and not environ.get(name):
+    chosen_here = clean or (keep is not None and "interface" not in keep)
+    if not interface and not environ.get(name) and chosen_here:
         alone = len(set(place["host"] for place in plan["places"])) == 1
         interface = interface_to(master[0], master[1]) if not alone else "" if backend == "hccl" else "lo"
         if interface == "lo" and not alone:

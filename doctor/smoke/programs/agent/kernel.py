@@ -8,12 +8,12 @@ from doctor.smoke.programs.agent.procfs import read_text
 
 
 def cgroup_folders(pid):
-    """The folder by controller: "freezer", "memory", or "" for the unified tree."""
+    """The folder by controller: "freezer", "memory", "pids", or "" for the unified tree."""
     folders = {}
     for line in read_text("/proc/%d/cgroup" % pid).splitlines():
         _, names, path = (line.split(":", 2) + ["", ""])[:3]
         for name in names.split(","):
-            if name in ("memory", "freezer"):
+            if name in ("memory", "freezer", "pids"):
                 folders[name] = "/sys/fs/cgroup/%s%s" % (name, path)
         if not names:
             for root in ("/sys/fs/cgroup", "/sys/fs/cgroup/unified"):
@@ -30,6 +30,62 @@ def oom_kills(folders):
             match = re.search(r"^oom_kill (\d+)", read_text(folders[name] + "/" + file), re.M)
             total += int(match.group(1)) if match else 0
     return total
+
+
+def refused_processes(folders):
+    """How often these control groups, or groups below them, refused a new process or thread."""
+    total = 0
+    for name in ("", "pids"):
+        if name in folders:
+            match = re.search(r"^max (\d+)", read_text(folders[name] + "/pids.events"), re.M)
+            total += int(match.group(1)) if match else 0
+    return total
+
+
+class Limits:
+    """Limits of a rank, or of the agent, that may have ended it: sentences about those that were reached since."""
+
+    def __init__(self, pid):
+        self.pid = pid
+        self.folders = cgroup_folders(pid)
+        self.killed, self.refused = oom_kills(self.folders), refused_processes(self.folders)
+        self.files = process_limit(pid, "Max open files")
+        self.processes = process_limit(pid, "Max processes")
+
+    def sentences(self, error=""):
+        """What is known, given also the error that a rank ended with."""
+        said = []
+        refused = refused_processes(self.folders) - self.refused
+        lacks_processes = re.search(r"Resource temporarily unavailable|can't start new thread|Errno 11\b", error)
+        if refused > 0 or lacks_processes:
+            said.append(
+                "The limit of processes and threads: pids.max of its control group is %s (%d refused), ulimit -u is %s."
+                % (self.group_value("pids.max") or "not set", max(0, refused), self.processes or "unknown")
+            )
+        if re.search(r"Too many open files|Errno 24\b", error):
+            said.append("The limit of open files: ulimit -n is %s." % (self.files or "unknown"))
+        killed = oom_kills(self.folders) - self.killed
+        if killed > 0:
+            limit = self.group_value("memory.max") or self.group_value("memory.limit_in_bytes")
+            said.append(
+                "The kernel killed %d process%s of its control group for memory; the limit is %s bytes."
+                % (killed, "es" * (killed > 1), limit or "unknown")
+            )
+        return said
+
+    def group_value(self, file):
+        """One setting of the control groups; the first that is there."""
+        for name in ("", "pids", "memory"):
+            text = read_text(self.folders[name] + "/" + file).strip() if name in self.folders else ""
+            if text:
+                return text[:40]
+        return ""
+
+
+def process_limit(pid, name):
+    """The soft limit of this name in /proc/PID/limits; empty where it cannot be read."""
+    match = re.search(r"^%s\s+(\S+)" % name, read_text("/proc/%d/limits" % pid), re.M)
+    return match.group(1) if match else ""
 
 
 def is_frozen(pid, state):

@@ -4,7 +4,7 @@ import os
 import signal
 
 from doctor.smoke.programs.agent.flight_recorder import COLLECTIVE, INPUT, FlightRecorder
-from doctor.smoke.programs.agent.kernel import cgroup_folders, is_frozen, oom_kills
+from doctor.smoke.programs.agent.kernel import Limits, cgroup_folders, is_frozen, oom_kills
 from doctor.smoke.programs.agent.procfs import child_pids, cpu_times, is_descendant, process_status, read_text
 
 SEND = 0.05  # seconds between two lines about the ranks, at least
@@ -31,6 +31,7 @@ class RankMonitor:
         self.observed_at = 0.0
         self.effective = self.cpu = 0.0
         self.cgroups, self.oom_count, self.cgroups_read_at = {}, 0, 0.0
+        self.limits = None
         self.dead = self.error = ""
         self.ended = self.secondary = self.oom = False
         self.carried, self.carried_stamp, self.carried_at = None, None, 0.0
@@ -70,6 +71,8 @@ class RankMonitor:
             self.cgroups_read_at = clock
             self.cgroups = cgroup_folders(self.pid) or self.cgroups
             self.oom_count = oom_kills(self.cgroups)
+            if self.limits is None or (self.cgroups and self.limits.folders != self.cgroups):
+                self.limits = Limits(self.pid)
         age = self.age(clock)
         if age < STUCK / 2 or clock - self.observed_at < SEND:
             self.effective = age if age < STUCK / 2 else self.effective

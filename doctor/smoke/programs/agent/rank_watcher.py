@@ -7,8 +7,9 @@ import select
 from doctor.remote.runtime.lines import LineBuffer
 from doctor.smoke.programs.agent.controller import BACKLOG
 from doctor.smoke.programs.agent.interpreters import start_interpreter, widen_pipe
-from doctor.smoke.programs.agent.kernel import KernelLog
+from doctor.smoke.programs.agent.kernel import KernelLog, Limits
 from doctor.smoke.programs.agent.network import tcp_bytes, tcp_sockets
+from doctor.smoke.programs.agent.pressure import Pressure
 from doctor.smoke.programs.agent.rank_monitor import SEND
 
 LOOK = 0.02  # seconds between two readings of the flight recorders
@@ -16,6 +17,7 @@ BEAT = 0.2  # seconds between two lines about the ranks, at most; `SEND` at leas
 WAITS = 0.25  # a rank that has been in one collective for so long has its sockets examined
 TAIL = 8192  # bytes kept of what a rank prints
 LONGEST_EVENT = 1 << 20  # bytes
+MOST_CHILDREN_KNOWN = 100000
 
 
 class RankWatcher:
@@ -33,13 +35,15 @@ class RankWatcher:
         self.parts = {}  # rank -> the text so far of an event that comes in parts
         self.outputs = {}  # fd -> rank, -1 for the process that they all come from
         self.tail = b""  # of what that process printed
-        self.log = None
+        self.log = self.limits = None
         self.late = self.reported_at = self.looked_at = 0.0
         self.retransmissions, self.surveyed_at = [], 0.0
+        self.pressure, self.pressure_at = Pressure(), 0.0
 
     def open_pipes(self, ranks):
         """What ranks write to: the pipe of their events, and rank -> the pipe of its stdout and stderr."""
         self.log = KernelLog()
+        self.limits = Limits(os.getpid())
         self.events, events = os.pipe()
         widen_pipe(self.events)
         self.start_reading(self.events)
@@ -102,6 +106,11 @@ class RankWatcher:
         if kind == "part":
             self.join_parts(rank, event)
             return
+        if kind == "child":  # a loader worker: no more than its number is of use, and only here
+            pid = event.get("pid")
+            if isinstance(pid, int) and len(self.descendants.pids) < MOST_CHILDREN_KNOWN:
+                self.descendants.pids.add(pid)
+            return
         if kind == "exit":
             self.report_end(rank, event["status"])
             return
@@ -152,9 +161,19 @@ class RankWatcher:
             monitor.end(status, log)
             event.update(dict((name, value) for name, value in (("oom", monitor.oom), ("log", log)) if value))
         tail = (monitor or self).tail
+        if status and "log" not in event:
+            error = tail[-4000:].decode("utf-8", "replace") + (monitor.error if monitor else "")
+            said = (monitor and monitor.limits or self.limits).sentences(error)
+            event.update({"log": " ".join(said)[:600]} if said else {})
         if status and tail:
-            event["tail"] = tail[-2000:].decode("utf-8", "replace")
+            event["tail"] = tail[-4000:].decode("utf-8", "replace")
         self.controller.send(event=event)
+
+    def reached_limits(self):
+        """Sentences about limits of processes and of memory that any rank of this host has reached; each once."""
+        limits = [self.limits] + [monitor.limits for monitor in self.monitors.values()]
+        said = [sentence for one in limits if one for sentence in one.sentences()]
+        return list(dict.fromkeys(said))[:4]
 
     def watch(self, clock):
         """Reads the flight recorders, and reports what is new."""
@@ -165,6 +184,11 @@ class RankWatcher:
         for monitor in self.monitors.values():
             monitor.read_recorder()
         self.reap()
+        if clock - self.pressure_at > 2.0:
+            self.pressure_at = clock
+            for monitor in self.monitors.values():
+                if monitor.pid and not monitor.ended:
+                    self.pressure.observe(monitor.rank, monitor.pid)
         if clock - self.reported_at < SEND or len(self.controller.queue) > BACKLOG:
             return
         for monitor in self.monitors.values():

@@ -29,6 +29,7 @@ PARTS = (
     "processes",
     "stage_loader",
     "stage_pace",
+    "stage_soak",
     "rendezvous",
     "rank",
     "main",

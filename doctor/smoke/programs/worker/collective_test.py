@@ -65,10 +65,14 @@ class CollectiveTest:
         self.unsupported: set[tuple[str, torch.dtype]] = set()
         self.seconds: dict[tuple[str, int], list[float]] = {}  # op, bytes -> seconds
         self.reported = 0
+        self.offset = 0
+        """Of the values in their period: another one, other data."""
+        self.wrong_counts: dict[str, int] = {}
+        """By collective: results that were wrong."""
 
     def elements(self, rank: int, dtype: torch.dtype, count: int, start: int = 0) -> torch.Tensor:
         """What this rank sends."""
-        return self.pattern.tile(self.periods[rank], dtype, count, start)
+        return self.pattern.tile(self.periods[rank], dtype, count, start + self.offset)
 
     def local_input(self, dtype: torch.dtype, count: int) -> torch.Tensor:
         """What our rank sends, on its device."""
@@ -79,7 +83,7 @@ class CollectiveTest:
         kind = "any" if dtype == torch.bool else reduction
         if kind not in self.reduced:
             self.reduced[kind] = self.reduce_periods(kind)
-        return self.pattern.tile(self.reduced[kind], dtype, count, start)
+        return self.pattern.tile(self.reduced[kind], dtype, count, start + self.offset)
 
     def reduce_periods(self, kind: str) -> torch.Tensor:
         """One period of the reduction over all ranks. ``any``: a sum of truth values is whether any is true."""
@@ -205,13 +209,14 @@ class CollectiveTest:
         result = result.cpu()
         differs = ~((result - expected).abs() <= tolerance) if tolerance else result != expected
         indices = differs.nonzero().flatten()
+        self.wrong_counts[op] = self.wrong_counts.get(op, 0) + (len(indices) > 0)
         if len(indices) and self.reported < MAX_REPORTED:
             self.reported += 1
             index = int(indices[0])
             self.ctx.emit(
                 "wrong", gid=self.group.number, op=label, dtype=dtype, numel=result.numel(), wrong=len(indices),
                 index=index, root=root if op in ("broadcast", "reduce") else -1,
-                expected=json_number(expected[index]), got=json_number(result[index]),
+                expected=json_number(expected[index]), got=json_number(result[index]), offset=self.offset,
             )  # fmt: skip
 
     def report(self, with_speed: bool) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import importlib
+import importlib.util
 import os
 import sys
 import time
@@ -29,6 +30,21 @@ PRELOADED_MODULES: list[str] = []
 """Modules that stages need besides torch. Imported before the fork, so that the ranks share them."""
 
 
+class MindSporeOnly(Exception):
+    """The job's interpreter has MindSpore, and no torch: the job may be in order, and cannot be tried with torch."""
+
+
+def mindspore_version() -> str:
+    """What is installed, and where: for a message."""
+    from importlib import metadata
+
+    try:
+        version = metadata.version("mindspore")
+    except metadata.PackageNotFoundError:
+        version = ""
+    return f"{sys.executable} has MindSpore{' ' * bool(version)}{version} and no torch"
+
+
 def load_libraries(orders: dict[str, Any], events: EventWriter) -> None:
     """Imports torch and what the backend needs, and emits ``imported`` with the versions and the seconds it took.
 
@@ -37,7 +53,12 @@ def load_libraries(orders: dict[str, Any], events: EventWriter) -> None:
     global torch, dist, numpy
     warnings.filterwarnings("ignore")
     started, backend = time.monotonic(), orders["plan"]["backend"]
-    import torch
+    try:
+        import torch
+    except ModuleNotFoundError as error:
+        if error.name == "torch" and importlib.util.find_spec("mindspore"):
+            raise MindSporeOnly(mindspore_version()) from None
+        raise
     import torch.distributed as dist
 
     try:

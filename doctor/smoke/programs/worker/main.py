@@ -62,7 +62,7 @@ def error_summary(error: BaseException) -> str:
     text = first_line(error)[:400]
     root = error
     while True:
-        cause = root.__cause__ or root.__context__
+        cause = root.__cause__ or (None if root.__suppress_context__ else root.__context__)
         if cause is None:
             break
         root = cause

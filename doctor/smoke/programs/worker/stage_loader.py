@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import random
+import resource
+import shutil
 import signal
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from doctor.smoke.programs.worker.context import STAGE_FUNCTIONS, RankContext
@@ -65,17 +69,41 @@ def make_worker_init(parent: int) -> Callable[[int], None]:
     return init_worker
 
 
+def registered(ctx: RankContext, initialize: Callable[[int], None]) -> Callable[[int], None]:
+    """``initialize``, after the worker has told the agent its pid: what it leaves in /dev/shm can be removed then."""
+
+    def init_worker(number: int) -> None:
+        ctx.emit("child", pid=os.getpid())
+        initialize(number)
+
+    return init_worker
+
+
+@contextlib.contextmanager
+def named_leftovers() -> Iterator[None]:
+    """Semaphores and the folder of sockets get this rank's pid in their names, for the agent to remove them.
+
+    Workers that are killed have no time to do so. The folder is where multiprocessing would make one of its own.
+    """
+    config = multiprocessing.current_process()._config  # type: ignore[attr-defined]
+    config["semprefix"] = f"/torch_{os.getpid()}_"
+    folder = config["tempdir"] = tempfile.mkdtemp(prefix=f"pymp-doctor-{os.getpid()}-")
+    try:
+        yield
+    finally:
+        config.pop("tempdir")
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 def read_batches(ctx: RankContext) -> tuple[torch.Tensor, list[int]]:
     """The first numbers of all rows, and the workers' seeds.
 
     The loader has no timeout, as in most training scripts: with one, torch would notice a dead worker only at its end.
     """
-    # A semaphore has a name for a moment. With the pid in it, the agent can remove it should we be killed then.
-    multiprocessing.current_process()._config["semprefix"] = f"/torch_{os.getpid()}_"  # type: ignore[attr-defined]
     loader = torch.utils.data.DataLoader(
         SampleDataset(), batch_size=LOADER_BATCH_ROWS, num_workers=LOADER_WORKERS,
-        worker_init_fn=make_worker_init(os.getpid()), generator=torch.Generator().manual_seed(loader_seed(ctx)),
-        multiprocessing_context="fork",
+        worker_init_fn=registered(ctx, make_worker_init(os.getpid())), multiprocessing_context="fork",
+        generator=torch.Generator().manual_seed(loader_seed(ctx)),
     )  # fmt: skip
     batches = []
     ctx.recorder.mark("input")
@@ -110,13 +138,14 @@ def stage_loader(ctx: RankContext) -> None:
     digests: dict[str, int] = {}
     seeds: list[int] = []
     try:
-        rows, seeds = read_batches(ctx)
+        with named_leftovers():
+            rows, seeds = read_batches(ctx)
         columns: list[Any] = ["python", "numpy" if numpy else None, "torch"]
         digests = {name: digest(rows[:, column]) for column, name in enumerate(columns) if name}
     except (RuntimeError, OSError) as error:
         # A worker's error comes with its complete traceback; the message is its last line.
         lines = str(error).strip().splitlines() or [type(error).__name__]
-        text = f"{lines[-1][:600]}; {shm_usage()}"
+        text = f"{lines[-1][:600]}; {reached_limit(lines[-1])}"
     ctx.recorder.mark("compute")
     layout, share = data_share(ctx)
     seconds = round(time.monotonic() - started, 3)
@@ -124,6 +153,16 @@ def stage_loader(ctx: RankContext) -> None:
         "loader", workers=LOADER_WORKERS, digests=digests, seeds=seeds, seconds=seconds, text=text, layout=layout,
         dp=share,
     )  # fmt: skip
+
+
+def reached_limit(text: str) -> str:
+    """The limit that an error of the loader is about: of open files, of processes, else of shared memory."""
+    if "Too many open files" in text:
+        return f"ulimit -n is {resource.getrlimit(resource.RLIMIT_NOFILE)[0]}"
+    if "Resource temporarily unavailable" in text or "can't start new thread" in text:
+        allowed = resource.getrlimit(resource.RLIMIT_NPROC)[0]
+        return f"ulimit -u is {'unlimited' if allowed < 0 else allowed}; its control group may allow less (pids.max)"
+    return shm_usage()
 
 
 def shm_usage() -> str:

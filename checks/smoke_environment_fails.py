@@ -1,0 +1,53 @@
+from collections.abc import Iterator
+
+from doctor import ERROR, Finding, check
+from doctor.engine.fact import Unreadable
+from doctor.smoke.model import OWN_CHOICE, SmokeRun
+from doctor.smoke.results.to_facts import unreached_reason
+
+
+@check(severity=ERROR, area="smoke")
+def smoke_environment_fails(run: SmokeRun) -> Iterator[Finding]:
+    """The job's environment lets its ranks communicate.
+
+    ## Why it matters
+    Variables such as GLOO_SOCKET_IFNAME, NCCL_SOCKET_IFNAME or HCCL_SOCKET_IFNAME choose the interface of all ranks.
+    One that names a bridge (docker0), or none at all on a host whose own name stands for 127.0.1.1, gives the ranks
+    addresses at which nobody else reaches them: the job hangs in its first collective, and reports a timeout.
+
+    ## What to do
+    {remedy} Then run `doctor smoke` again in the same shell. `doctor smoke --env clean` leaves the job's variables out.
+
+    ## Source
+    A run with the job's variables failed; the same run without them, on the interface that leads to the master, did
+    not. Halving the variables names the one that makes it fail. This verdict can be wrong where the first failure was
+    a passing one: a network that came back between the runs.
+    """
+    trial = run.environment_trial
+    if run.ended == "complete":
+        return
+    if trial is None:
+        raise Unreadable(*unreached_reason(run, "teardown"))
+    if not trial.passes:
+        raise Unreadable("the run fails without the job's variables, too", unreached_reason(run, "teardown")[1])
+    variable = f"{run.plan.backend.upper()}_SOCKET_IFNAME"
+    settings = [f"{name}={trial.values.get(name, '')}" for name in trial.culprits if name != OWN_CHOICE]
+    own = OWN_CHOICE in trial.culprits
+    if own and not settings:
+        cause = f"{variable} is not set, and the addresses that the ranks choose do not reach each other"
+        remedy = (
+            f"Set {variable} to the interface that the hosts reach each other by (`ip route get ADDRESS`), and let the "
+            "host's own name stand for that address in /etc/hosts, not for 127.0.1.1."
+        )
+    else:
+        named = " and ".join(settings)
+        cause = f"it fails with {named}" + f" or without {variable}" * own
+        remedy = f"Unset {', '.join(name for name in trial.culprits if name != OWN_CHOICE)}, or set the right value."
+    yield Finding(
+        "the run fails in the job's environment and passes without: {cause}",
+        hosts=trial.hosts,
+        cause=cause,
+        remedy=remedy,
+        variables=list(trial.culprits),
+        runs=trial.runs,
+    )

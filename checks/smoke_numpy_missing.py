@@ -1,0 +1,36 @@
+from collections.abc import Iterator
+
+from doctor import ERROR, Finding, PerHost, Skip, check
+from doctor.facts.smoke import SmokeStart
+from doctor.smoke.model import SmokeRun
+from doctor.smoke.results.environments import lacking_numpy
+
+
+@check(severity=ERROR, area="smoke")
+def smoke_numpy_missing(run: SmokeRun, started: PerHost[SmokeStart]) -> Iterator[Finding]:
+    """The interpreters of all ranks have NumPy, or none has.
+
+    ## Why it matters
+    torch works without NumPy until something converts a tensor: a data loader, a metric, a checkpoint. A job whose
+    program uses NumPy dies on this host alone; one that draws its masks with it where it is there, and without it
+    elsewhere, trains on different masks, without an error.
+
+    ## What to do
+    `{python} -m pip install numpy` on {host}, in the version that the other hosts have. If another interpreter was
+    meant, name it with `--python`. A job that never imports NumPy is not affected: waive the check.
+
+    ## Source
+    Each interpreter imports NumPy after torch, and reports its version, or none where the import fails. A NumPy that
+    is installed and broken cannot be told from a missing one.
+    """
+    if len(started) < 2:
+        raise Skip("a single host cannot be compared")
+    hosts = lacking_numpy(started)
+    if hosts:
+        yield Finding(
+            "NumPy cannot be imported; {count} of {total} hosts have it",
+            hosts=hosts,
+            count=len(started) - len(hosts),
+            total=len(started),
+            python=run.plan.python or "python3",
+        )

@@ -1,0 +1,34 @@
+from collections.abc import Iterator
+
+from doctor import WARNING, Finding, PerHost, Skip, check
+from doctor.engine.majority import differing
+from doctor.facts.smoke import SmokeStart
+from doctor.smoke.results.environments import NOT_INSTALLED, versions_by_host
+
+
+@check(severity=WARNING, area="smoke")
+def smoke_version_differs(started: PerHost[SmokeStart]) -> Iterator[Finding]:
+    """The interpreters of all ranks have the same versions of torch, NumPy and Python.
+
+    ## Why it matters
+    Ranks with different versions of torch may disagree on the wire: a rendezvous that never completes, a collective
+    whose bytes never arrive. With different versions of NumPy or Python they may draw other random numbers from the
+    same seed, or fail to unpickle what another rank sent.
+
+    ## What to do
+    Install {package} {expected} for the job's interpreter on {host}. If another interpreter was meant, name it with
+    `--python`. Where the smoke run completed, its collectives and its training work with these versions as they are;
+    what your program uses besides may still differ.
+
+    ## Source
+    Each interpreter reports its versions once it has imported torch. The build ("+cpu") and patch releases of NumPy and
+    Python are not compared. The majority of hosts is the norm, and need not be right.
+    """
+    if len(started) < 2:
+        raise Skip("a single host cannot be compared")
+    for package, hosts in versions_by_host(started).items():
+        known = {host: version for host, version in hosts.items() if NOT_INSTALLED not in version}
+        if len(known) > 1:
+            yield from differing(
+                known, "{package} {observed}; {count} of {total} hosts have {expected}", package=package
+            )

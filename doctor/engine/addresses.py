@@ -1,0 +1,33 @@
+"""Addresses in foreign text: only those that can be written down again, anywhere, without harm."""
+
+from __future__ import annotations
+
+import ipaddress
+
+
+def plain_address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    """A literal address. Raises: ValueError for a name, and for a scope, which may hold any text, line breaks too.
+
+    >>> plain_address("10.0.0.1")
+    IPv4Address('10.0.0.1')
+    >>> plain_address("fe80::1%eth0")
+    Traceback (most recent call last):
+    ...
+    ValueError: an address with a scope
+    """
+    if "%" in text:
+        raise ValueError("an address with a scope")
+    return ipaddress.ip_address(text)
+
+
+def is_plain_address(text: str) -> bool:
+    r"""Whether `plain_address` takes it.
+
+    >>> is_plain_address("fe80::1"), is_plain_address("fe80::1%x\n10.6.6.6 pypi.org"), is_plain_address("node1")
+    (True, False, False)
+    """
+    try:
+        plain_address(text)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,54 @@
+"""What kept ranks from running, in sentences, and which of them were starved. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from doctor.smoke.protocol import HostPressure
+
+THROTTLED = 0.05
+"""Share of the periods of a CPU quota from which on it is worth a sentence."""
+STARVED = 0.5
+"""Share of them from which on a rank is starved."""
+MIN_PERIODS = 10
+"""Of 100 ms, as a rule: fewer say nothing."""
+WAITED = 0.2
+"""Share of its running and waiting that a rank waited for a CPU."""
+MIN_RAN = 0.5
+"""Seconds of running and waiting without which that share says nothing."""
+STEAL = 0.05
+STALLS = {"cpu": 40.0, "memory": 10.0, "io": 20.0}
+"""Percent of the last 10 s."""
+
+
+def starved_ranks(hosts: Mapping[str, HostPressure]) -> dict[int, str]:
+    """The ranks that a CPU quota kept from running most of the time, with a sentence for each."""
+    return {
+        rank: _quota_sentence(rank, throttled / periods, seconds)
+        for pressure in hosts.values()
+        for rank, (periods, throttled, seconds, _, _) in pressure.ranks.items()
+        if periods >= MIN_PERIODS and throttled >= STARVED * periods
+    }
+
+
+def pressure_sentences(host: str, pressure: HostPressure) -> tuple[str, ...]:
+    """What is worth saying of one host."""
+    texts = []
+    for rank, (periods, throttled, seconds, ran, waited) in sorted(pressure.ranks.items()):
+        if periods >= MIN_PERIODS and throttled >= THROTTLED * periods:
+            texts.append(_quota_sentence(rank, throttled / periods, seconds))
+        elif ran + waited > MIN_RAN and waited > WAITED * (ran + waited):
+            texts.append(f"Rank {rank} waited for a CPU for {waited / (ran + waited):.0%} of its time.")
+    if pressure.steal >= STEAL:
+        texts.append(f"{host}: the hypervisor took {pressure.steal:.0%} of its CPU time (steal).")
+    for name, least in STALLS.items():
+        if (share := pressure.stalls.get(name, 0.0)) >= least:
+            texts.append(f"{host}: tasks waited for {name} in {share:.0f} % of the last 10 s (PSI).")
+    return tuple(texts)
+
+
+def _quota_sentence(rank: int, share: float, seconds: float) -> str:
+    return (
+        f"Rank {rank} was held back by the CPU quota of its control group for {seconds:.1f} s, "
+        f"in {share:.0%} of its periods."
+    )

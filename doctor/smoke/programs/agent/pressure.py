@@ -1,0 +1,79 @@
+"""What keeps ranks from running: CPU quotas of their control groups, other tasks, the hypervisor, memory and disks."""
+
+import os
+import re
+
+from doctor.smoke.programs.agent.procfs import read_text
+
+MAX_PARENTS = 8  # folders above a control group that may have a quota
+
+
+def quota_folders(pid):
+    """The control groups with a CPU controller that hold a process, and those above them."""
+    folders = []
+    for line in read_text("/proc/%d/cgroup" % pid).splitlines():
+        _, names, path = (line.split(":", 2) + ["", ""])[:3]
+        roots = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"] if not names else []
+        roots += ["/sys/fs/cgroup/" + name for name in ("cpu", names)] if "cpu" in names.split(",") else []
+        for root in roots:
+            parts = [part for part in path.split("/") if part]
+            for depth in range(len(parts), max(0, len(parts) - MAX_PARENTS) - 1, -1):
+                folder = "/".join([root] + parts[:depth])
+                if folder not in folders and os.path.exists(folder + "/cpu.stat"):
+                    folders.append(folder)
+    return folders
+
+
+def throttling(folder):
+    """(periods, periods in which the quota was used up, seconds held back) of a control group so far."""
+    text = read_text(folder + "/cpu.stat")
+    values = dict(re.findall(r"^(\w+) (\d+)$", text, re.M))
+    seconds = int(values.get("throttled_usec", 0)) / 1e6 or int(values.get("throttled_time", 0)) / 1e9
+    return int(values.get("nr_periods", 0)), int(values.get("nr_throttled", 0)), seconds
+
+
+def stolen():
+    """(ticks that the hypervisor took, all ticks) of this host's CPUs so far."""
+    fields = [int(word) for word in read_text("/proc/stat").split("\n", 1)[0].split()[1:9]]
+    return (fields[7], sum(fields)) if len(fields) == 8 else (0, 0)
+
+
+def stalls():
+    """By resource: percent of the last 10 s in which some task waited for it (PSI); empty where the kernel has none."""
+    shares = {}
+    for name in ("cpu", "memory", "io"):
+        match = re.match(r"some avg10=([0-9.]{1,8})", read_text("/proc/pressure/" + name))
+        if match:
+            shares[name] = float(match.group(1))
+    return shares
+
+
+class Pressure:
+    """Compares with what was read when a rank, or the host, was first observed."""
+
+    def __init__(self):
+        self.stolen = stolen()
+        self.before = {}  # rank -> folder -> throttling
+
+    def observe(self, rank, pid):
+        """Remembers the control groups that a rank is in, once for each."""
+        before = self.before.setdefault(rank, {})
+        for folder in quota_folders(pid):
+            if folder not in before:
+                before[folder] = throttling(folder)
+
+    def report(self, pids):
+        """For the controller's `pressure`: by rank what its quota and other tasks took, and what the host lacked."""
+        ranks = {}
+        for rank, pid in pids.items():
+            worst = (0, 0, 0.0)
+            for folder, first in self.before.get(rank, {}).items():
+                now = throttling(folder)
+                since = tuple(max(0, now[i] - first[i]) for i in range(3))
+                worst = max(worst, since, key=lambda some: some[2])
+            fields = read_text("/proc/%d/schedstat" % pid).split()
+            ran, waited = (int(fields[0]) / 1e9, int(fields[1]) / 1e9) if len(fields) > 1 else (0.0, 0.0)
+            ranks[str(rank)] = [worst[0], worst[1], round(worst[2], 3), round(ran, 3), round(waited, 3)]
+        now = stolen()
+        taken, ticks = now[0] - self.stolen[0], now[1] - self.stolen[1]
+        return {"ranks": ranks, "steal": round(taken / ticks, 4) if ticks > 0 else 0.0, "stalls": stalls()}

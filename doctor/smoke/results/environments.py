@@ -1,0 +1,59 @@
+"""Ranks whose interpreters differ: in torch, in NumPy, in Python. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from doctor.facts.smoke import SmokeStart, TorchImported
+
+NOT_INSTALLED = "not installed"
+PACKAGES = ("torch", "numpy", "Python")
+
+
+def versions_by_host(started: Mapping[str, SmokeStart]) -> dict[str, dict[str, str]]:
+    """By package: the version on each host whose ranks have imported torch, as far as a difference may matter.
+
+    Of torch without the build ("2.6.0" for "2.6.0+cpu"), of the others the first two numbers. A host whose ranks differ
+    among themselves has all of theirs, such as "2.6.0 and 2.7.1".
+    """
+    result: dict[str, dict[str, str]] = {name: {} for name in PACKAGES}
+    for host, fact in started.items():
+        for name in PACKAGES:
+            versions = {_version(name, getattr(event, name.lower())) for event in fact.imported}
+            if versions:
+                result[name][host] = " and ".join(sorted(versions))
+    return result
+
+
+def lacking_numpy(started: Mapping[str, SmokeStart]) -> list[str]:
+    """Hosts without NumPy, where others have it."""
+    hosts = versions_by_host(started)["numpy"]
+    lacking = [host for host, version in hosts.items() if NOT_INSTALLED in version]
+    return lacking if len(lacking) < len(hosts) or any(hosts[host] != NOT_INSTALLED for host in lacking) else []
+
+
+def minority_torch(imported: Mapping[str, Iterable[TorchImported]]) -> tuple[list[str], str]:
+    """Hosts with another torch than most of the fleet, or all hosts where none has a majority, and a sentence of it.
+
+    Empty where all have the same.
+    """
+    versions = {
+        host: " and ".join(sorted({_version("torch", one.torch) for one in own})) for host, own in imported.items()
+    }
+    counts = Counter(version for version in versions.values() if version).most_common()
+    if len(counts) < 2:
+        return [], ""
+    (norm, most), (_, second) = counts[:2]
+    hosts = [host for host, version in versions.items() if version and (version != norm or most == second)]
+    said = "; ".join(f"{version} on {count} host{'s' * (count > 1)}" for version, count in counts[:4])
+    return hosts, f"The ranks run different versions of torch, which may not understand each other: {said}."
+
+
+def _version(name: str, text: str | None) -> str:
+    numbers = re.match(r"\d{1,5}(\.\d{1,5}){0,2}", text or "")
+    if not numbers:
+        return NOT_INSTALLED if text is None else "unknown"
+    parts = numbers[0].split(".")
+    return ".".join(parts if name == "torch" else parts[:2])

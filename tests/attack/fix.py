@@ -1,0 +1,227 @@
+"""Interrupted applies and undos of `doctor fix` on a real host, and administrators who change things in between.
+
+After each attack the host must be exactly as before, or the undo must have refused: ``python -m tests.attack fix 100``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.hosts.fleet import Fleet
+
+ROOT = Path(__file__).resolve().parents[2]
+BOOK = """
+title = "Every kind of step"
+treats = ["listen-queue-short"]
+who = "host admin"
+risk = "low"
+root = true
+survives = "true"
+
+[[step]]
+say = "Save the tool's file"
+file = "/etc/tool.conf"
+keep = true
+
+[[step]]
+say = "Set one value"
+before = "sysctl -n net.core.somaxconn"
+run = 'sleep 0.02; sysctl -w net.core.somaxconn=4096; sleep 0.02; echo "doctor" >/etc/tool.conf; sleep 0.02'
+undo = 'sleep 0.02; sysctl -w net.core.somaxconn="$before"; sleep 0.02; echo "tool" >>/etc/tool.conf; sleep 0.02'
+
+[[step]]
+say = "Write names"
+file = "/etc/names"
+filter = 'cat; echo "10.0.0.1 $host"'
+
+[[step]]
+say = "Write a file in a new folder"
+file = "/etc/new/deep/file"
+text = "doctor\\n"
+mode = "0640"
+
+[[step]]
+say = "Set another value"
+before = "sysctl -n net.ipv4.tcp_max_syn_backlog"
+run = "sleep 0.03; sysctl -w net.ipv4.tcp_max_syn_backlog=4096; sleep 0.03"
+undo = 'sleep 0.03; sysctl -w net.ipv4.tcp_max_syn_backlog="$before"; sleep 0.03'
+"""
+SETUP = """set -e; cd /etc
+printf 'a\\nb' >names.real; chmod 640 names.real; ln -sf names.real names
+printf 'kept\\n' >tool.conf; chmod 604 tool.conf; chown 7:8 tool.conf"""
+SEE = """cd /etc; sysctl -n net.core.somaxconn net.ipv4.tcp_max_syn_backlog
+for f in names names.real tool.conf; do stat -c '%N %a %u:%g' $f; sha256sum <$f; done
+ls -d /etc/new 2>&1; ls -a /etc | grep doctor; ls /run/doctor-fix 2>/dev/null; true"""
+ADMIN = {
+    "sysctl -qw net.core.somaxconn=32768": ("sysctl -n net.core.somaxconn", "32768"),
+    "echo 10.5.5.5 mine >>/etc/names": ("tail -n 1 /etc/names", "10.5.5.5 mine"),
+    "echo mine >>/etc/tool.conf": ("tail -n 1 /etc/tool.conf", "mine"),
+    "echo mine >>/etc/new/deep/file": ("tail -n 1 /etc/new/deep/file", "mine"),
+    "chmod 600 /etc/names.real": ("stat -c %a /etc/names.real", "600"),
+    "touch /etc/new/mine": ("ls /etc/new/mine", "/etc/new/mine"),
+}
+"""What an administrator does after a fix, and how it is seen to be there."""
+VICTIMS = {
+    "doctor": "",
+    "the host's python": "pkill -9 -f 'python3 -I -S'",
+    "the host's sshd": "for p in $(pgrep -f '[s]shd:.*@notty'); do kill -9 $p; done",
+    "all of the host": "kill -9 -1",
+}
+"""Who is killed; on the host by a command that runs in its own process namespace."""
+
+
+class Scene:
+    """One host, and `doctor fix` with one playbook."""
+
+    def __init__(self, folder: Path, draw: random.Random) -> None:
+        self.draw, self.folder = draw, folder
+        short = {"net.core.somaxconn": 128, "net.ipv4.tcp_max_syn_backlog": 256}
+        self.fleet = Fleet.up(1, {"*": {"sysctl": short}}, name="atk", shm="4g")
+        self.host = self.fleet.hosts[0]
+        (folder / "books").mkdir()
+        (folder / "books" / "attacked.toml").write_text(BOOK)
+        self.fleet.enter(self.host, SETUP)
+        self.before = self.see()
+
+    def see(self) -> str:
+        return str(self.fleet.enter(self.host, SEE).stdout)
+
+    def argv(self, *words: str) -> list[str]:
+        more = ["-F", str(self.fleet.ssh_config), "--playbooks", str(self.folder / "books")]
+        return self.fleet.argv([sys.executable, "-m", "doctor", "fix", *words, "--yes", *more])
+
+    def start(self, *words: str) -> subprocess.Popen[str]:
+        clean = {name: value for name, value in os.environ.items() if not name.startswith(("DOCTOR_", "SLURM_"))}
+        environ = {**clean, "XDG_STATE_HOME": str(self.folder)}
+        out = subprocess.PIPE
+        return subprocess.Popen(
+            self.argv(*words), env=environ, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=out, stderr=out, text=True
+        )
+
+    def fix(self, *words: str) -> tuple[int, str]:
+        process = self.start(*words)
+        out, err = process.communicate(timeout=200)
+        return process.returncode, out + err
+
+    def plan(self) -> str:
+        """The newest plan's id; empty where there is none."""
+        folder = self.folder / "doctor" / "fix"
+        return max((path.name for path in folder.iterdir()), default="") if folder.is_dir() else ""
+
+    def lines(self, plan: str) -> int:
+        with contextlib.suppress(FileNotFoundError):
+            return (self.folder / "doctor" / "fix" / plan / "journal.jsonl").read_bytes().count(b"\n")
+        return 0
+
+    def interrupted(self, victim: str, *words: str, plan: str = "") -> None:
+        """Runs `doctor fix`, and kills the victim some time after a certain line of the journal."""
+        old, first = self.plan(), self.lines(plan)
+        process, at = self.start(*words), self.draw.randint(1, 11)
+        pause = self.draw.uniform(0, 0.08)
+        while process.poll() is None:
+            current = plan or self.plan()
+            if (current != old or plan) and self.lines(current) - first >= at:
+                time.sleep(pause)
+                break
+            time.sleep(0.002)
+        if victim == "doctor":
+            self.kill_client(process)
+        else:
+            self.fleet.enter(self.host, VICTIMS[victim], check=False)
+        process.communicate(timeout=200)
+
+    def kill_client(self, process: subprocess.Popen[str]) -> None:
+        """The program itself, below those that put it into the host's network."""
+        pids = [process.pid]
+        for pid in pids:
+            with contextlib.suppress(FileNotFoundError):
+                pids += [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+        for pid in reversed(pids):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def settled(self) -> str:
+        """Undoes the plan; why the host is not as before although nothing was refused."""
+        plan = self.plan()
+        code, said = self.fix("--undo", plan)
+        if code == 10:
+            if "changed since" not in said and "is undone, which changes it" not in said:
+                return f"not undone, and not refused:\n{said}"
+            self.refused += 1
+            code, said = self.fix("--undo", plan, "--changed", "overwrite")
+        now = self.see()
+        return (
+            "" if code == 0 and now == self.before else f"exit {code}\n{said}\n--- before\n{self.before}--- now\n{now}"
+        )
+
+    refused = 0
+
+    def renew(self) -> None:
+        self.fleet.renew(self.host)
+        self.fleet.enter(self.host, SETUP)
+        self.before = self.see()
+
+
+def attack_apply(scene: Scene) -> str:
+    """Something is killed while a plan is applied."""
+    old = scene.plan()
+    scene.interrupted(scene.draw.choice(list(VICTIMS)), "attacked", "-w", scene.host, "--apply")
+    if scene.plan() == old:
+        return "" if scene.see() == scene.before else "changed without a plan"
+    return scene.settled()
+
+
+def attack_undo(scene: Scene) -> str:
+    """Something is killed while a plan is undone."""
+    code, said = scene.fix("attacked", "-w", scene.host, "--apply")
+    if code:
+        return f"not applied: {said}"
+    plan = scene.plan()
+    scene.interrupted(scene.draw.choice(list(VICTIMS)), "--undo", plan, plan=plan)
+    return scene.settled()
+
+
+def attack_change(scene: Scene) -> str:
+    """An administrator changes something between a fix and its undo."""
+    code, said = scene.fix("attacked", "-w", scene.host, "--apply")
+    if code:
+        return f"not applied: {said}"
+    change = scene.draw.choice(list(ADMIN))
+    scene.fleet.enter(scene.host, change)
+    code, said = scene.fix("--undo", scene.plan())
+    read, expected = ADMIN[change]
+    now = scene.fleet.enter(scene.host, read, check=False).stdout.strip()
+    scene.refused += code == 10
+    scene.renew()
+    return "" if now == expected else f"lost: {change}\n{said}"
+
+
+ATTACKS: tuple[Callable[[Scene], str], ...] = (attack_apply, attack_apply, attack_undo, attack_change)
+
+
+def campaign(count: int, seed: int) -> int:
+    """Makes ``count`` attacks that follow from ``seed``; returns how many left something lost or half done."""
+    failed, draw = 0, random.Random(seed)
+    with tempfile.TemporaryDirectory() as folder:
+        scene = Scene(Path(folder), draw)
+        try:
+            for number in range(count):
+                attack = draw.choice(ATTACKS)
+                problem = attack(scene)
+                if problem:
+                    failed += 1
+                    print(f"{number} {attack.__name__}: {problem}", flush=True)
+                    scene.renew()
+        finally:
+            scene.fleet.down()
+    print(f"{count - failed} of {count} restored exactly or refused; {scene.refused} were refused first")
+    return failed

@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+from typing import Any
+
+from doctor.facts.smoke import TorchImported
+from doctor.smoke.results.environments import minority_torch
+from tests.checks.smoke import alter, found, judged, ran, start_events, started
+
+NAME = "smoke_version_differs"
+
+
+def findings(rank: int, ranks: int = 6, **versions: Any) -> list[tuple[str, tuple[str, ...]]]:
+    """Of ranks on three hosts, of which the interpreter of one has other versions."""
+    run = ran(ranks, 3)
+    events = alter(start_events(run), rank, TorchImported, **versions)
+    return [(str(finding), finding.hosts) for finding in found(NAME, run, started(run, events))]
+
+
+def test_the_same_versions() -> None:
+    run = ran(6, 3)
+    assert judged(NAME, run, started(run)).complete
+    assert not found(NAME, run, started(run))
+
+
+def test_another_version_is_named() -> None:
+    assert findings(2, torch="2.6.0+cpu") == [("torch 2.6.0; 2 of 3 hosts have 2.13.0", ("w2",))]
+    assert findings(4, numpy="1.26.4") == [("numpy 1.26; 2 of 3 hosts have 2.3", ("w3",))]
+    assert findings(4, python="3.8.1") == [("Python 3.8; 2 of 3 hosts have 3.11", ("w3",))]
+
+
+def test_builds_and_patch_releases_are_not_compared() -> None:
+    assert not findings(2, torch="2.13.0+cpu", numpy="2.3.9", python="3.11.2")
+
+
+def test_a_host_without_numpy_is_another_checks() -> None:
+    assert not findings(2, numpy=None)
+
+
+def test_versions_that_are_none_are_unknown() -> None:
+    assert findings(2, torch="\x1b[2J") == [("torch unknown; 2 of 3 hosts have 2.13.0", ("w2",))]
+
+
+def test_a_single_host_is_not_compared() -> None:
+    run = ran(4, 1)
+    assert judged(NAME, run, started(run)).skipped
+
+
+def test_whose_torch_is_rarer() -> None:
+    imported = {host: [TorchImported(-1, 1.0, "2.13.0", "3.11.7")] for host in ("a", "b", "c")}
+    assert minority_torch(imported) == ([], "")
+    imported["c"] = [TorchImported(-1, 1.0, "2.6.0", "3.11.7")]
+    hosts, sentence = minority_torch(imported)
+    assert hosts == ["c"]
+    assert sentence.endswith("2.13.0 on 2 hosts; 2.6.0 on 1 host.")
+    assert minority_torch({host: imported[host] for host in ("a", "c")})[0] == ["a", "c"]

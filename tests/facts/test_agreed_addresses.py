@@ -1,0 +1,105 @@
+"""What may be written down about a host elsewhere: what it has itself, and somebody else confirms."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from doctor.engine.fact import Output, ProbeAnswer, Unreadable
+from doctor.facts.agreed_addresses import agreed_addresses, hosts_file_lines
+from doctor.facts.names import HostNames, NameResolution
+from doctor.facts.network import HostAddresses, InterfaceAddress
+from doctor.facts.visit import Reachability
+
+HOSTS = ("a", "b", "c")
+ADDRESSES = {"a": "10.0.0.1", "b": "10.0.0.2", "c": "10.0.0.3"}
+
+
+def names(**changes: dict[str, str]) -> dict[str, HostNames]:
+    """What each host resolves; ``changes`` by host."""
+    return {
+        host: HostNames(
+            own=host,
+            names={
+                name: NameResolution((address,)) if address else NameResolution(error="unknown")
+                for name, address in {**ADDRESSES, **changes.get(host, {})}.items()
+            },
+            fleet=3,
+        )
+        for host in HOSTS
+    }
+
+
+def held(*texts: str) -> HostAddresses:
+    """Interfaces with ``ADDRESS/PREFIX``."""
+    pairs = (text.split("/") for text in ("127.0.0.1/8", *texts))
+    return HostAddresses(interfaces=tuple(InterfaceAddress("eth0", address, int(bits)) for address, bits in pairs))
+
+
+TRUE = {host: held(f"{address}/24") for host, address in ADDRESSES.items()}
+REACHED = {host: Reachability(failure="", text="", hint="", address=address) for host, address in ADDRESSES.items()}
+UNKNOWN = {host: Reachability(failure="", text="", hint="") for host in HOSTS}
+
+
+def test_a_name_gets_the_address_that_its_host_has() -> None:
+    assert hosts_file_lines(["c"], names(a={"c": ""}), TRUE, UNKNOWN) == ["10.0.0.3 c"]
+
+
+def test_no_single_host_decides_what_a_name_means() -> None:
+    """The only one that knows the name says an address that its host does not have."""
+    lying = names(a={"c": ""}, b={"c": "10.66.6.6"}, c={"c": "127.0.1.1"})
+    assert hosts_file_lines(["c"], lying, TRUE, UNKNOWN) == []
+    assert hosts_file_lines(["c"], lying, TRUE, REACHED) == ["10.0.0.3 c"]
+    own_word = names(a={"c": ""}, b={"c": ""}, c={"c": "10.66.6.6"})
+    assert hosts_file_lines(["c"], own_word, {**TRUE, "c": held("10.66.6.6/24")}, UNKNOWN) == []
+    assert hosts_file_lines(["c"], own_word, {**TRUE, "c": held("10.66.6.6/24")}, REACHED) == []
+
+
+def test_a_name_of_no_host_or_of_two_gets_no_line() -> None:
+    assert hosts_file_lines(["pypi.org"], names(a={"pypi.org": "10.0.0.3"}), TRUE, REACHED) == []
+    twice = names()
+    twice["b"] = msgspec.structs.replace(
+        twice["b"], own="c", names={**twice["b"].names, "c": NameResolution(("1.1.1.1",))}
+    )
+    assert hosts_file_lines(["c"], twice, TRUE, REACHED) == []
+
+
+def test_two_addresses_that_are_confirmed_leave_it_open() -> None:
+    more = {**TRUE, "c": held("10.0.0.3/24", "10.0.1.3/24")}
+    assert hosts_file_lines(["c"], names(a={"c": ""}, b={"c": "10.0.1.3"}), more, UNKNOWN) == ["10.0.1.3 c"]
+    both = names(a={"c": "10.0.0.3"}, b={"c": "10.0.1.3"})
+    assert hosts_file_lines(["c"], both, more, UNKNOWN) == []
+    assert hosts_file_lines(["c"], both, more, REACHED) == ["10.0.0.3 c"]
+
+
+def test_a_firewall_is_opened_to_confirmed_addresses_alone() -> None:
+    everybody = set(ADDRESSES.values())
+    assert agreed_addresses(names(), TRUE, REACHED) == everybody
+    assert agreed_addresses(names(), TRUE, UNKNOWN) == everybody
+    claims = {**TRUE, "c": held("10.0.0.3/24", "10.0.0.66/24", "10.0.0.77/32", "10.9.9.9/25")}
+    assert agreed_addresses(names(), claims, REACHED) == everybody
+    nobody = names(**{host: dict.fromkeys(HOSTS, "") for host in HOSTS})
+    assert agreed_addresses(nobody, {**TRUE, "c": held("10.0.0.66/24")}, REACHED) == {"10.0.0.1", "10.0.0.2"}
+
+
+def test_a_second_network_that_all_are_in_is_agreed() -> None:
+    both = {host: held(f"{address}/24", f"172.16.0.{at}/16") for at, (host, address) in enumerate(ADDRESSES.items(), 1)}
+    assert {"172.16.0.1", "172.16.0.2", "172.16.0.3"} <= agreed_addresses(names(), both, REACHED)
+
+
+@pytest.mark.parametrize("evil", ["fe80::1%x\n10.6.6.6 pypi.org", "fe80::1%eth0", "10.0.0.1\n", "::1%", " 10.0.0.1"])
+def test_a_scope_or_a_line_break_is_no_address(evil: str) -> None:
+    def answer(data: object) -> ProbeAnswer:
+        return ProbeAnswer({"": Output(out=msgspec.json.encode(data).decode())})
+
+    with pytest.raises((Unreadable, ValueError)):
+        HostNames.read(answer({"own": "a", "names": {"a": {"addresses": [evil]}}, "fleet": 1}))
+    with pytest.raises((Unreadable, ValueError)):
+        HostAddresses.read(answer([["eth0", evil, 24]]))
+
+
+@pytest.mark.parametrize("evil", ["a b", "a\nb", "\x1b[2J", "a" * 300])
+def test_what_is_no_host_name_is_not_read(evil: str) -> None:
+    data = {"own": "a", "names": {"a": {"error": "x"}, evil: {"addresses": ["10.0.0.1"]}}, "fleet": 1}
+    with pytest.raises(Unreadable):
+        HostNames.read(ProbeAnswer({"": Output(out=msgspec.json.encode(data).decode())}))

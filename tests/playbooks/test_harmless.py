@@ -1,0 +1,138 @@
+"""No playbook lowers a value, touches what is not its own, or claims a reboot that it would not survive."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from doctor.remedy.catalog import load_playbooks
+from doctor.remedy.playbook import Playbook
+from tests.hosts.fleet import INSIDE, Fleet
+
+pytestmark = pytest.mark.hosts
+BOOKS: dict[str, Playbook] = {one.name: one for one in load_playbooks()}
+
+
+def filtered(fleet: Fleet, name: str, values: Mapping[str, str], old: str = "") -> list[str]:
+    """What the first filter of a playbook makes of a file."""
+    (step, *_) = [step for step in BOOKS[name].steps if step.filter]
+    done = fleet.enter(fleet.hosts[1], step.filter, env={**INSIDE, **values}, input=old)
+    return str(done.stdout).splitlines()
+
+
+LIMITS = [
+    ("", "4096", ["root soft nofile 65535", "root hard nofile 65535"]),
+    ("* soft nofile 1048576\n* hard nofile 1048576", "1048576", ["root soft nofile 1048576"]),
+    ("root hard nofile 200000\nroot - nofile 1024", "1024", ["root soft nofile 65535", "root hard nofile 200000"]),
+    ("@hpc soft nofile 300000", "unlimited", ["root soft nofile 300000"]),
+    ("ann soft nofile 999999\n# root soft nofile 999999", "524288", ["root soft nofile 65535"]),
+]
+
+
+@pytest.mark.parametrize(("conf", "hard", "lines"), LIMITS)
+def test_a_limit_is_only_raised_and_for_the_login_user_alone(
+    fleet_cpu: Fleet, conf: str, hard: str, lines: list[str]
+) -> None:
+    with fleet_cpu.broken(fleet_cpu.hosts[1], f"printf '{conf}\\n' >/etc/security/limits.conf"):
+        assert filtered(fleet_cpu, "raise-open-files-limit", {"hard": hard}, "ann - nofile 7\n") == [
+            "ann - nofile 7",
+            *lines,
+        ]
+        (soft, *_) = filtered(fleet_cpu, "raise-process-limit", {"hard": "unlimited"})
+        assert soft == "root soft nproc unlimited"
+
+
+FSTAB = (
+    "tmpfs /dev/shm tmpfs rw,size={one} 0 0\n# tmpfs /dev/shm tmpfs size=1m 0 0\ntmpfs /dev/shm tmpfs size={two},rw 0 0"
+)
+
+
+@pytest.mark.parametrize(
+    ("one", "two", "first", "second"),
+    [("64m", "100%", "50%", "100%"), ("1024k", "99999G", "50%", "99999G"), ("10%", "65536", "50%", "50%")],
+)
+def test_a_size_is_only_raised_in_every_line_and_no_other_text_changes(
+    fleet_cpu: Fleet, one: str, two: str, first: str, second: str
+) -> None:
+    lines = filtered(fleet_cpu, "enlarge-shm", {}, FSTAB.format(one=one, two=two))
+    assert "\n".join(lines) == FSTAB.format(one=first, two=second)
+
+
+BOOT = {
+    "echo x >/etc/hostname": {"raise-listen-queues": "", "write-host-names": "", "raise-conntrack-limit": ""},
+    "echo net.core.somaxconn=128 >/etc/sysctl.d/zz-site.conf": {
+        "raise-listen-queues": "zz-site.conf, which is read later"
+    },
+    "mkdir -p /usr/lib/sysctl.d; echo net/core/somaxconn = 128 >/usr/lib/sysctl.d/99-zzzz-vendor.conf": {
+        "raise-listen-queues": "99-zzzz-vendor.conf, which is read later",
+        "reserve-job-ports": "",
+    },
+    "echo net.core.somaxconn=1 >/etc/sysctl.d/zz.conf; echo >/run/sysctl.d/zz.conf": {"raise-listen-queues": "zz.conf"},
+    "rm -f /etc/sysctl.d/99-sysctl.conf; echo net.core.somaxconn = 128 >/etc/sysctl.conf": {
+        "raise-listen-queues": "`sysctl --system` reads /etc/sysctl.conf last",
+        "reserve-job-ports": "",
+    },
+    "mkdir -p /etc/cloud; echo 'manage_etc_hosts: True' >/etc/cloud/cloud.cfg": {
+        "write-host-names": "cloud-init writes /etc/hosts anew",
+        "name-own-address": "cloud-init writes /etc/hosts anew",
+    },
+    "sed -i /shm/d /etc/fstab || :; : >>/etc/fstab": {"enlarge-shm": "no line of /etc/fstab is for /dev/shm"},
+    "echo 'tmpfs /dev/shm tmpfs size=1g 0 0' >/etc/fstab": {"enlarge-shm": ""},
+}
+
+
+@pytest.mark.parametrize("setup", BOOT)
+def test_whether_a_change_survives_a_reboot_is_read_from_the_host(fleet_cpu: Fleet, setup: str) -> None:
+    host = fleet_cpu.hosts[1]
+    with fleet_cpu.broken(host, f"mkdir -p /run/sysctl.d; {setup}"):
+        for name, reason in BOOT[setup].items():
+            done = fleet_cpu.enter(host, BOOKS[name].survives, check=False)
+            assert (done.returncode, bool(done.stdout)) == ((1, True) if reason else (0, False)), done.stdout
+            assert reason in done.stdout
+
+
+def test_no_playbook_claims_it_by_a_constant() -> None:
+    """Only of what is a file that its reader opens each time."""
+    always = {name for name, book in BOOKS.items() if book.survives == "true"}
+    assert always == {"install-older-numpy", "let-user-open-npus", "set-clock"}
+
+
+def test_a_user_cannot_lead_root_to_another_file(fleet_cpu: Fleet) -> None:
+    """Names in folders, links and what somebody holds stay; the object is opened once and removed by that."""
+    host = fleet_cpu.hosts[1]
+    setup = """
+mkdir /dev/shm/d; echo x >/dev/shm/d/victim; echo x >/etc/victim; ln -s /etc/victim /dev/shm/link
+echo x >/dev/shm/mine; echo x >'/dev/shm/od d$(x)'; ln -s /etc /dev/shm/etc"""
+    with fleet_cpu.broken(host, setup):
+        objects = ["/dev/shm/d/victim", "/dev/shm/link", "/dev/shm/etc/victim", "/dev/shm/../etc/victim", "/etc/victim"]
+        objects += ["/dev/shm/mine", "/dev/shm/od d$(x)", "7;id", "../../etc/victim"]
+        (step,) = BOOKS["remove-stale-segments"].steps
+        fleet_cpu.enter(host, step.run, env={**INSIDE, "objects": "\n".join(objects)})
+        assert fleet_cpu.read(host, "/etc/victim") == "x\n"
+        assert fleet_cpu.enter(host, "ls /dev/shm").stdout.split() == ["d", "etc", "link"]
+
+
+def test_what_spreads_data_between_hosts_is_no_low_risk() -> None:
+    spreads = {
+        name for name, book in BOOKS.items() for step in book.steps if {"lines", "sources"} & set(step.environ_names)
+    }
+    assert spreads == {"write-host-names", "name-own-address", "correct-host-name", "open-job-ports"}
+    assert {BOOKS[name].risk for name in spreads} == {"medium"}
+
+
+def test_a_dormant_table_filters_nothing_and_keeps_all(fleet_cpu: Fleet) -> None:
+    host = fleet_cpu.hosts[1]
+    rules = """
+nft 'table inet one { set s { type ipv4_addr; flags timeout; elements = { 10.1.1.1 timeout 1h } };
+    chain c { type filter hook input priority 0; tcp dport 4444 counter drop; }; }'
+nft 'table inet two { chain c { type filter hook input priority 0; }; }'"""
+    step = next(step for step in BOOKS["switch-firewall-off"].steps if "dormant" in step.run)
+    with fleet_cpu.broken(host, rules):
+        env = {**INSIDE, "nft_table": "inet one"}
+        before = fleet_cpu.enter(host, "nft -s list ruleset").stdout
+        assert fleet_cpu.enter(host, step.before, env=env).stdout == "active\n"
+        fleet_cpu.enter(host, step.run, env=env)
+        assert fleet_cpu.enter(host, step.before, env=env).stdout == "dormant\n"
+        fleet_cpu.enter(host, step.undo, env=env)
+        assert fleet_cpu.enter(host, "nft -s list ruleset").stdout == before

@@ -1,0 +1,67 @@
+"""A loader that fails leaves nothing on the host, and nothing of others is removed."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from doctor.smoke.plan import SmokeOptions
+from doctor.smoke.programs.agent.cleanup import Descendants
+from doctor.smoke.run import programs
+from doctor.smoke.run.supervisor import smoke
+from doctor.transport.local import Local
+
+FAILS = """
+class SampleDataset(SampleDataset):
+    def __getitem__(self, index):
+        with open({path!r}, "a") as file:
+            file.write("%d %d\\n" % (os.getpid(), os.getppid()))
+        if index == 9:
+            time.sleep(0.5)  # until batches are on their way
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().__getitem__(index)
+"""
+
+
+def left_by(pids: set[int]) -> list[str]:
+    """What these processes have left where torch and multiprocessing leave things."""
+    names = [path.name for folder in ("/dev/shm", "/tmp") for path in Path(folder).iterdir()]
+    return [name for name in names if set(map(int, re.findall(r"(?:torch_|pymp-doctor-)(\d+)", name))) & pids]
+
+
+def test_a_worker_that_is_killed_leaves_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="torch is not installed: no loader can fail")
+    noted = tmp_path / "pids"
+    whole = programs.worker
+    monkeypatch.setattr(programs, "worker", lambda: whole() + FAILS.format(path=str(noted)))
+    options = SmokeOptions(backend="gloo", ranks_per_host=2, python=sys.executable, layouts=("dp=2",))
+    result = smoke({"here": 0}, Local(), options, local=True)
+    assert "DataLoader worker (pid" in result.records["here"].outputs["SmokeLoader"][""].out
+    pids = set(map(int, noted.read_text().split()))
+    assert len(pids) >= 4
+    assert not left_by(pids)
+
+
+def test_only_what_ended_processes_of_ours_made_is_removed(tmp_path: Path) -> None:
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    mark = Descendants("MARK")
+    mark.pids.add(ended.pid)
+    mine, others, alive = (tmp_path / f"pymp-doctor-{pid}-x" for pid in (ended.pid, ended.pid + 1, os.getpid()))
+    for folder in (mine, others, alive):
+        folder.mkdir()
+        (folder / "listener").write_text("")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "file").write_text("")
+    link = tmp_path / f"pymp-doctor-{ended.pid}-link"
+    link.symlink_to(elsewhere)
+    mark.pids.add(os.getpid())
+    mark.remove(str(tmp_path), r"pymp-doctor-(\d+)-")
+    assert {path.name for path in tmp_path.iterdir()} == {others.name, alive.name, "elsewhere"}
+    assert (elsewhere / "file").exists()

@@ -1,0 +1,88 @@
+"""What keeps ranks from running is evidence, and a starved rank is named."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from doctor.smoke.hang.pressure import pressure_sentences, starved_ranks
+from doctor.smoke.programs.agent.pressure import Pressure
+from doctor.smoke.protocol import HostPressure
+from tests.smoke.scripted import Line, alive, done, life
+from tests.smoke.test_launch import WISH, agent, play
+
+CGROUP = Path("/sys/fs/cgroup/cpu")
+STARVED = {"ranks": {"2": [100, 98, 9.7, 0.1, 9.0], "3": [0, 0, 0.0, 4.0, 0.1]}}
+
+
+def test_a_quiet_host_has_nothing_to_say() -> None:
+    quiet = HostPressure({0: (0, 0, 0.0, 5.0, 0.1), 1: (100, 2, 0.1, 5.0, 0.2)}, 0.01, {"cpu": 12.0, "io": 1.0})
+    assert pressure_sentences("w1", quiet) == ()
+    assert starved_ranks({"w1": quiet}) == {}
+
+
+def test_every_kind_of_pressure_is_a_sentence() -> None:
+    pressed = HostPressure({0: (100, 20, 1.5, 5.0, 0.1), 1: (0, 0, 0.0, 3.0, 2.0)}, 0.12, {"memory": 30.0})
+    quota, cpu, steal, memory = pressure_sentences("w1", pressed)
+    assert quota == "Rank 0 was held back by the CPU quota of its control group for 1.5 s, in 20% of its periods."
+    assert "Rank 1 waited for a CPU for 40%" in cpu
+    assert "12% of its CPU time (steal)" in steal
+    assert "waited for memory in 30 %" in memory
+
+
+def test_a_spent_budget_is_laid_at_the_rank_that_may_not_run() -> None:
+    b = agent("b", lambda ranks: [*life(ranks), *alive(ranks)])
+    b.answers["pressure"] = [{"pressure": STARVED}]
+    found = play(b, wish=msgspec.structs.replace(WISH, budget=3.0))[0].run.failures[0]
+    assert (found.kind, found.culprit_ranks, found.waiting_ranks) == ("budget", (2,), (0, 1, 3))
+    assert "98% of its periods" in found.text
+
+
+def test_what_a_whole_run_says_of_pressure_is_kept() -> None:
+    def well(ranks: Sequence[int]) -> list[Line]:
+        return [*life(ranks), *done(ranks), *alive(ranks)]
+
+    b = agent("b", well)
+    b.answers["pressure"] = [{"pressure": {"ranks": {}, "steal": 0.3}}]
+    run = play(b, agent("a", well))[0].run
+    assert run.ended == "complete"
+    assert run.pressure == {"b": ("b: the hypervisor took 30% of its CPU time (steal).",)}
+
+
+@pytest.fixture
+def quota() -> Iterator[Path]:
+    """A control group whose members may run for 2 of 100 ms."""
+    folder = CGROUP / f"doctor-pressure-{os.getpid()}"
+    try:
+        folder.mkdir()
+        (folder / "cpu.cfs_quota_us").write_text("2000")
+    except OSError as error:
+        pytest.skip(f"no cgroup v1 with a CPU controller: {error}")
+    yield folder
+    folder.rmdir()
+
+
+def test_a_real_quota_is_seen(quota: Path) -> None:
+    program = "import sys; sys.stdin.readline()\nwhile True: pass"
+    with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, text=True) as spin:
+        assert spin.stdin
+        try:
+            pressure = Pressure()
+            (quota / "cgroup.procs").write_text(str(spin.pid))
+            pressure.observe(4, spin.pid)
+            spin.stdin.write("go\n")
+            spin.stdin.flush()
+            end, periods, throttled = time.monotonic() + 20, 0, 0
+            while periods < 12 and time.monotonic() < end:
+                time.sleep(0.1)
+                periods, throttled, *_ = pressure.report({4: spin.pid})["ranks"]["4"]
+        finally:
+            spin.kill()
+    assert throttled > periods / 2 > 5

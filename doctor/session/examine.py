@@ -107,7 +107,7 @@ def examine(
     smoke_round: SmokeRoundResult | None = None
     closing: threading.Thread | None = None
     if hosts:
-        transport = open_transport(inventory.local, options.transport, options.ssh, hosts)
+        transport = open_transport(inventory.local, options.transport, _ssh_options(options, inventory), hosts)
         facts = unique_facts(fact for check in checks for fact in check.facts)
         ask = CollectOptions(
             facts, msgspec.to_builtins(job.probe_inputs), options.sudo, tuple(split_command(options.within))
@@ -127,6 +127,15 @@ def examine(
     run = job.run(started, clock, smoke_round.records if smoke_round else records, warnings, smoke_round, stopped)
     report = replay(run, checks, options.evaluation)
     return Examination(run, report, stopped, smoke_round.rejection if smoke_round else "", closing)
+
+
+def _ssh_options(options: ExamineOptions, inventory: Inventory) -> SshOptions:
+    """With Slurm's addresses of the nodes, where their names are no host names."""
+    if inventory.local or options.transport not in ("ssh", "openssh") or "SLURM_" not in inventory.source:
+        return options.ssh
+    from doctor.transport.launcher.slurm import node_addresses
+
+    return msgspec.structs.replace(options.ssh, addresses=node_addresses(inventory.hosts))
 
 
 def _close(transport: Transport, wait: bool) -> threading.Thread:

@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from doctor.session.examine import Examination
 
 
+CLOSING_SECONDS = 5.0
+"""Seconds that the process waits, after its report, for the end of connections to hosts that hang."""
+
+
 class ReportOptions(Protocol):
     """What is put out, and what makes a run fail: `doctor.cli.output_options.OutputOptions`."""
 
@@ -121,6 +125,8 @@ def save_and_report(
     if not saved and code == Exit.HEALTHY:
         code = Exit.NOTHING
     write_report(report, catalog, int(code), output, events, aliases)
+    if examination.closing is not None:
+        examination.closing.join(CLOSING_SECONDS)
     return int(code)
 
 

@@ -33,6 +33,8 @@ class SshOptions(msgspec.Struct, frozen=True, kw_only=True):
     password: str = ""
     """Of the user on the hosts; never sent to a jump host."""
     max_output: int = MAX_OUTPUT
+    addresses: dict[str, str] = {}
+    """Addresses of hosts whose names do not resolve, where the ssh configuration has none for them."""
     agent: bool = True
     """Ask the ssh-agent for keys."""
 

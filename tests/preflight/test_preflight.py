@@ -175,6 +175,26 @@ def test_the_jobs_own_folders_are_checked_on_every_host(
     assert text in flight.err
 
 
+SCONTROL = """#!/bin/sh
+echo "NodeName=pre-rack1 NodeAddr={0} NodeHostName=x State=ALLOCATED"
+echo "NodeName=pre-rack2 NodeAddr={1} NodeHostName=y State=ALLOCATED"
+"""
+
+
+@pytest.mark.parametrize("transport", ["ssh", "openssh"])
+def test_slurms_names_of_nodes_that_are_no_host_names(
+    fleet: Fleet, hosts: list[str], tmp_path: Path, transport: str
+) -> None:
+    """They are reached by their NodeAddr, and called by their names."""
+    (tmp_path / "scontrol").write_text(SCONTROL.format(*(fleet.addresses[host] for host in hosts)))
+    (tmp_path / "scontrol").chmod(0o755)
+    job = {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "pre-rack[1-2]", "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    words = ["preflight", "-F", str(fleet.ssh_config), "--transport", transport, *SELECT]
+    done = fleet.run([sys.executable, "-m", "doctor", *words], env={**CLEAN, **job}, cwd=ROOT, timeout=100)
+    flight = Flight(done, 0.0)
+    assert (flight.code, flight.keys["nodes"]) == (0, "2/2"), flight.err
+
+
 def test_a_list_on_stdout_stands_there_alone(preflight: Callable[..., Flight], hosts: list[str]) -> None:
     flight = preflight("--write-nodes", "-")
     assert (flight.code, flight.out.split()) == (0, hosts)

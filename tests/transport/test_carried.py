@@ -47,6 +47,12 @@ class Here:
     def check(self) -> None:
         pass
 
+    def groups(self, hosts: Sequence[str]) -> list[tuple[str, ...]]:
+        return [tuple(hosts)]
+
+    def test_command(self, host: str) -> str:
+        return ""
+
     def argv(self, hosts: Sequence[str], patience: float) -> Sequence[str]:
         return list(self._argv or carrier_command())
 

@@ -112,6 +112,17 @@ class TestOptions:
 
 
 @needs_ssh
+@needs_ssh
+def test_an_address_stands_for_a_name_that_does_not_resolve_unless_the_configuration_has_one(make: Make) -> None:
+    """The rest of the host's settings stays."""
+    addresses = {"r1c1": "10.9.8.7", "r1c2": "10.9.8.8", "r1c3": "10.9.8.9"}
+    config = "Host r1c2\n HostName n2.example\nHost r1c3\n ProxyJump gate\nHost r*\n User alice\n Port 2222\n"
+    resolver = make(config, addresses=addresses)
+    resolved = [resolver.resolve(host) for host in ("r1c1", "r1c2", "r1c3", "r1c4")]
+    assert [settings.name for settings in resolved] == ["10.9.8.7", "n2.example", "r1c3", "r1c4"]
+    assert (resolved[0].host, resolved[0].user, resolved[0].port) == ("r1c1", "alice", 2222)
+
+
 def test_a_configuration_that_ssh_does_not_take_is_told_in_its_words(make: Make) -> None:
     with pytest.raises(TransportError) as stop:
         make("Host *\n Nonsense yes\n").resolve("node1")

@@ -75,6 +75,10 @@ class Launcher(Protocol):
         """Whether an error holds for every host, so that it is no use to try in parts."""
         ...
 
+    def test_command(self, host: str) -> str:
+        """The command by which a user finds out why it starts no task on a host."""
+        ...
+
     def cancel(self, reader: LaunchReader) -> None:
         """Ends what a launch has started on the hosts, when the launcher itself can no longer do it."""
         ...

@@ -87,6 +87,10 @@ class Mpi:
         """See `Launcher.affects_all_hosts`: mpirun does not say whose error it is."""
         return False
 
+    def test_command(self, host: str) -> str:
+        """See `doctor.transport.launcher.launcher.Launcher.test_command`."""
+        return f"`{self._mpirun[0]} --host {strip_control_chars(host)} -np 1 hostname`"
+
     def cancel(self, reader: LaunchReader) -> None:
         """See `doctor.transport.launcher.launcher.Launcher.cancel`: its daemons on the hosts see to that."""
 

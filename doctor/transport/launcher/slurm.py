@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 import shutil
+import socket
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -93,6 +94,10 @@ class Slurm:
         """See `Launcher.alike`: a message of srun about some of the nodes names them."""
         return bool(error_text) and "node" not in error_text.lower()
 
+    def test_command(self, host: str) -> str:
+        """See `doctor.transport.launcher.launcher.Launcher.test_command`."""
+        return f"`scontrol show node {strip_control_chars(host)}`"
+
     def cancel(self, reader: LaunchReader) -> None:
         """See `Launcher.cancel`: tasks outlive an srun that was killed while it launched."""
         if reader.launch_id:
@@ -102,6 +107,39 @@ class Slurm:
         """See `doctor.transport.launcher.launcher.Launcher.states`."""
         argv = ["sinfo", "--noheader", "--Node", "--nodes", ",".join(hosts), "--format", "%N %T"]
         return read_states(_query(argv, self._environ))
+
+
+def node_addresses(hosts: Sequence[str], environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """The addresses (NodeAddr) of the nodes whose names do not resolve; empty outside of Slurm.
+
+    A site may name its nodes by their places in a rack, and no name server knows these names.
+    """
+    if all(map(_resolves, (hosts[0], hosts[-1]))):
+        return {}
+    addresses = read_addresses(_query(["scontrol", "show", "node", "--oneliner", ",".join(hosts)], environ))
+    return {host: addresses[host] for host in hosts if host in addresses and not _resolves(host)}
+
+
+def _resolves(host: str) -> bool:
+    try:
+        return bool(socket.getaddrinfo(host, None, type=socket.SOCK_STREAM))
+    except (OSError, UnicodeError):
+        return False
+
+
+def read_addresses(scontrol_output: str) -> dict[str, str]:
+    """NodeAddr by NodeName, of ``scontrol show node --oneliner``, where it is another name or an address.
+
+    >>> read_addresses("NodeName=r1c1 Arch=x86_64 NodeAddr=10.0.0.1 NodeHostName=n1 State=IDLE")
+    {'r1c1': '10.0.0.1'}
+    """
+    addresses: dict[str, str] = {}
+    for line in scontrol_output.splitlines():
+        fields = dict(word.partition("=")[::2] for word in line.split())
+        name, address = fields.get("NodeName", ""), fields.get("NodeAddr", "")
+        if name and address != name and re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.:-]*", address):
+            addresses[name] = address
+    return addresses
 
 
 def _is_step_variable(name: str) -> bool:

@@ -271,12 +271,13 @@ class LauncherTransport:
         problem = python_problem(stderr.decode("utf-8", "replace"))
         if problem:
             return transport_error("no-python", problem)
+        hint = self._launcher.test_command(host)
         if step.ended and step.reader.last_error:
-            return transport_error("refused", f"{name} does not start a task on it: {step.reader.last_error}")
+            return transport_error("refused", f"{name} does not start a task on it: {step.reader.last_error}", hint)
         waited = format_seconds(self._hello_timeout)
         if host in step.reader.started_hosts:
-            return transport_error("silent", f"{name} started its task, which sent nothing within {waited}")
-        return transport_error("dropped", f"{name} had no answer from it within {waited}")
+            return transport_error("silent", f"{name} started its task, which sent nothing within {waited}", hint)
+        return transport_error("dropped", f"{name} had no answer from it within {waited}", hint)
 
     def _warn(self, text: str) -> None:
         with self._changed:

@@ -119,6 +119,8 @@ class OpenSsh:
         if not settings.jumps and not settings.proxy and is_plain_address(settings.name):
             self.reached[host] = settings.name
         log = self._folder / f"{next(self._number)}.log"
+        if settings.name == self._options.addresses.get(target.name):
+            extra += (f"HostName={settings.name}",)
         argv = [self._ssh, "-E", str(log), *self._argv(settings, *extra), *_target_argv(target, self._options)]
         return settings, log, [*argv, "--", target.name, command]
 

@@ -9,6 +9,8 @@ import shutil
 import threading
 from pathlib import Path
 
+import msgspec
+
 from doctor.engine.sanitize import strip_control_chars
 from doctor.transport.messages import transport_error
 from doctor.transport.options import SshOptions
@@ -55,7 +57,12 @@ class Resolver:
 
     def resolve(self, host: str) -> SshHostConfig:
         """A host's settings, the run's own options laid over the configuration. Raises: Unreached."""
-        return self._resolve(ssh_config.parse_target(host), is_destination=True)
+        target = ssh_config.parse_target(host)
+        settings = self._resolve(target, is_destination=True)
+        address = self._options.addresses.get(target.name)
+        if address and settings.name == target.name and not (settings.jumps or settings.proxy):
+            return msgspec.structs.replace(settings, name=address)
+        return settings
 
     def resolve_hop(self, hop: str) -> SshHostConfig:
         """A jump host's settings: as with ssh, the hosts' options do not apply to it. Raises: Unreached."""

@@ -15,17 +15,17 @@ def once_per_fleet(function: Callable[P, R]) -> Callable[P, R]:
     last: list[tuple[tuple[object, ...], R]] = []
 
     @wraps(function)
-    def kept(*args: P.args, **kwargs: P.kwargs) -> R:
-        given = (*args, *kwargs, *kwargs.values())
-        for known, result in last:
-            if len(known) == len(given) and all(map(_is_same, known, given)):
+    def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
+        arguments = (*args, *kwargs, *kwargs.values())
+        for previous, result in last:
+            if len(previous) == len(arguments) and all(map(_is_same, previous, arguments)):
                 return result
         result = function(*args, **kwargs)
-        last[:] = [(given, result)]
+        last[:] = [(arguments, result)]
         return result
 
-    return kept
+    return wrapper
 
 
-def _is_same(one: object, other: object) -> bool:
-    return one is other
+def _is_same(first: object, second: object) -> bool:
+    return first is second

@@ -23,9 +23,9 @@ def checks_of_tier(checks: Iterable[Check], tier: Tier) -> tuple[list[Check], li
     """
     picked: list[Check] = []
     excluded: list[str] = []
-    known = list(checks)
-    needed = {fact for check in known if check.severity is Severity.ERROR for fact in check.facts}
-    for check in known:
+    candidates = list(checks)
+    needed = {fact for check in candidates if check.severity is Severity.ERROR for fact in check.facts}
+    for check in candidates:
         trains = any(fact.probe.kind == "smoke" for fact in check.facts) or check.area == "smoke"
         second = any(fact.needs for fact in check.facts)
         if trains and tier != "smoke":

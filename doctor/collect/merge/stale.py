@@ -78,5 +78,5 @@ def _answers(record: NodeFileRecord) -> dict[str, object]:
     return {**answers, "visit": (record.record.visit.failure, record.record.visit.name.lower())}
 
 
-def _first_difference(one: Mapping[str, object], other: Mapping[str, object]) -> str:
-    return next(strip_control_chars(fact, 60) for fact in (*one, *other) if one.get(fact) != other.get(fact))
+def _first_difference(first: Mapping[str, object], second: Mapping[str, object]) -> str:
+    return next(strip_control_chars(fact, 60) for fact in (*first, *second) if first.get(fact) != second.get(fact))

@@ -123,10 +123,10 @@ def _matches_glob(name: str, pattern: str) -> bool:
         return False
     at = len(first)
     for part in filter(None, parts):
-        found = _find(name[at:end], part)
-        if found < 0:
+        offset = _find(name[at:end], part)
+        if offset < 0:
             return False
-        at += found + len(part)
+        at += offset + len(part)
     return at <= end
 
 

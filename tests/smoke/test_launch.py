@@ -389,6 +389,7 @@ def test_a_rank_that_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_rank_that_does_not_join(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "JOIN", 0.5)
+    monkeypatch.setattr(progress, "CONNECTION", 0.0)
     half = agent("b", lambda ranks: [waits(ranks)[0], event(2, "joined"), *alive(ranks)])
     found = trouble(play(half)[0])
     assert (found.kind, found.culprit_ranks, found.limit) == ("never-joined", (3,), 0.5)

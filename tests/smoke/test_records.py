@@ -81,3 +81,14 @@ def test_cpus_of_one_host_have_no_links_to_measure() -> None:
     )
     several = SmokePlan("gloo", PLACES, PLAN.layouts, stages=stages)
     assert facts(SmokeRun(several), "a", events)["SmokePairs"]["planned"]
+
+
+def test_a_large_world_has_more_time_to_join_where_its_ranks_share_few_cpus() -> None:
+    """128 ranks on 2 CPUs make 16,000 connections there: a minute, and no fault of anybody."""
+    one_host = tuple(RankPlacement(rank, "a", rank) for rank in range(128))
+    crowded = SmokePlan("gloo", one_host, (Layout(dp=128),))
+    assert StageProgress(crowded, 0.0, {"a": 2}).join_limit > 120
+    assert StageProgress(crowded, 0.0, {"a": 128}).join_limit < 25
+    hosts = tuple(RankPlacement(rank, f"w{rank // 8}", rank % 8) for rank in range(4096))
+    large = SmokePlan("hccl", hosts, (Layout(dp=4096),))
+    assert StageProgress(large, 0.0, {f"w{number}": 192 for number in range(512)}).join_limit < 30

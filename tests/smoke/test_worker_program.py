@@ -94,6 +94,36 @@ def test_what_is_sent_of_a_part_runs_on_its_own_on_old_interpreters(part: str) -
     assert text.isascii()
 
 
+def test_no_part_needs_more_than_the_oldest_standard_library(tmp_path: Path) -> None:
+    pytest.importorskip("vermin", reason="vermin is not installed: no use of a newer standard library is found")
+    for part in ALL_PARTS:
+        (tmp_path / f"{part}.py").write_text(programs.part(part))
+    target = "{}.{}-".format(*PYTHON)
+    argv = [
+        sys.executable,
+        "-c",
+        "import vermin; vermin.main()",
+        "--no-eval-annotations",
+        "--violations",
+        f"-t={target}",
+        str(tmp_path),
+    ]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stdout
+
+
+REMOVED = {"asynchat", "asyncore", "cgi", "crypt", "distutils", "imp", "nis", "pipes", "smtpd", "spwd", "telnetlib"}
+"""Modules that Python 3.12 or 3.13 has no more; the worker is to run there, too."""
+
+
+@pytest.mark.parametrize("part", ALL_PARTS)
+def test_no_part_needs_what_newer_interpreters_have_removed(part: str) -> None:
+    tree = ast.parse(programs.part(part))
+    imported = {name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names}
+    imported |= {str(node.module) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    assert not {name.split(".")[0] for name in imported} & REMOVED
+
+
 @pytest.mark.parametrize("part", ALL_PARTS)
 def test_lines_keep_their_numbers(part: str) -> None:
     ours, sent = source(part).splitlines(), programs.part(part).splitlines()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from doctor.engine.sanitize import strip_control_chars
@@ -14,7 +14,9 @@ from doctor.smoke.run.last_words import last_line, trace_stack, traceback_stack
 START = 60.0
 """Seconds for interpreters to start and to import torch, which a slow file system can draw out."""
 JOIN = 20.0
-"""Seconds from the last import until every rank has joined."""
+"""Seconds from the last import until every rank has joined, in a small world."""
+CONNECTION = 0.02
+"""Seconds more for each connection that one CPU has to make: every rank connects to all others, all at once."""
 TRY = 3.0
 """Seconds for which a rank may be refused by the master: its port was bound before any rank was started."""
 SETTLE = 5.5
@@ -44,10 +46,14 @@ class ParentExit(NamedTuple):
 class StageProgress:
     """How far each rank has come, by the events of all hosts."""
 
-    def __init__(self, plan: SmokePlan, began: float) -> None:
+    def __init__(self, plan: SmokePlan, began: float, cpus: Mapping[str, int] = {}) -> None:
+        """``cpus``: CPUs of each host that its ranks may use."""
         self.plan, self.began = plan, began
         self.events: dict[str, list[RankEvent]] = {place.host: [] for place in plan.places}
         self.ranks = {host: tuple(p.rank for p in plan.places if p.host == host) for host in self.events}
+        loads = [len(ranks) / max(1, cpus.get(host, len(ranks))) for host, ranks in self.ranks.items()]
+        self.join_limit = round(JOIN + CONNECTION * plan.world * max(loads, default=0.0), 1)
+        """Seconds from the last import until every rank has joined."""
         self.imports: dict[str, float] = {}
         """Seconds that the import took, the slowest of each host."""
         self._loaded: set[int] = set()
@@ -152,7 +158,7 @@ class StageProgress:
         waiting = everyone - self.joined
         refused = {rank for rank in waiting if rank in self.join_attempts}
         settled = refused and now - max(self.join_attempts[rank].since for rank in refused) > TRY
-        if (settled and now - self.last_import > SETTLE) or (waiting and now - self.last_import > JOIN):
+        if (settled and now - self.last_import > SETTLE) or (waiting and now - self.last_import > self.join_limit):
             return self._never_joined(refused, waiting, certain=bool(settled))
         return self._budget_failure() if now - self.began > self.plan.budget else None
 
@@ -181,7 +187,7 @@ class StageProgress:
 
     def _never_joined(self, refused: set[int], waiting: set[int], certain: bool) -> Failure:
         """Blames who reported an error of its own; the master's host when all others did; nobody when none did."""
-        limit = 0.0 if certain else JOIN
+        limit = 0.0 if certain else self.join_limit
         if not refused:
             culprits = waiting if len(waiting) < self.plan.world else ()
             text = self._join_failure_text(waiting)
@@ -205,7 +211,7 @@ class StageProgress:
 
     def _join_failure_text(self, ranks: Iterable[int]) -> str:
         texts = [self.join_attempts[rank].text for rank in sorted(ranks) if rank in self.join_attempts]
-        return "; ".join(dict.fromkeys(texts)) or f"it did not join within {JOIN:g} s after the last import"
+        return "; ".join(dict.fromkeys(texts)) or f"it did not join within {self.join_limit:g} s after the last import"
 
     def _make_failure(
         self,

@@ -280,7 +280,8 @@ class _Supervisor:
     def start(self) -> None:
         """Sends every agent its orders. Raises: _Stop."""
         assert self.plan
-        self.progress = StageProgress(self.plan, self.began)
+        cpus = {self.endpoints[name].host: hello.cpus for name, hello in self.channels.hellos.items()}
+        self.progress = StageProgress(self.plan, self.began, cpus)
         self.detector = Detector(
             self.plan.world,
             warmup=0.0 if self.plan.backend == "gloo" else WARMUP,

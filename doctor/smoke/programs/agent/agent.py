@@ -16,7 +16,7 @@ from doctor.smoke.programs.agent.interpreters import interpreter_argv, job_varia
 from doctor.smoke.programs.agent.network import interface_addresses, listen_on, probe_connections, tcp_sockets
 from doctor.smoke.programs.agent.procfs import accelerators
 from doctor.smoke.programs.agent.rank_monitor import RankMonitor
-from doctor.smoke.programs.agent.rank_watcher import LOOK, RankWatcher
+from doctor.smoke.programs.agent.rank_watcher import RankWatcher
 from doctor.smoke.programs.agent.stacks import dump_stacks
 from doctor.smoke.programs.recorder_page import PAGE_SIZE
 
@@ -51,14 +51,14 @@ class Agent:
     def run(self):
         while True:
             running = bool(self.watcher.monitors)
-            pause = max(0, self.watcher.looked_at + LOOK - time.monotonic()) * 1000 if running else 100
+            pause = max(0, self.watcher.next_look - time.monotonic()) * 1000 if running else 100
             for fd, _ in self.poll.poll(pause):
                 self.handle(fd)
             clock = time.monotonic()
             patience = PATIENCE if running else 4 * PATIENCE
             if clock > min(self.deadline, self.controller.last_order + patience):
                 self.quit()
-            if running and clock >= self.watcher.looked_at + LOOK:
+            if running and clock >= self.watcher.next_look:
                 self.watcher.watch(clock)
 
     def handle(self, fd):
@@ -113,6 +113,7 @@ class Agent:
         recorders = unnamed_file("box", PAGE_SIZE * len(mine))
         memory = mmap.mmap(recorders, PAGE_SIZE * len(mine))
         monitors = [RankMonitor(rank, memory, PAGE_SIZE * index) for index, rank in enumerate(mine)]
+        self.watcher.has_peers = len(set(place["host"] for place in plan["places"])) > 1
         self.watcher.monitors = dict((monitor.rank, monitor) for monitor in monitors)
         self.stacks = dict((rank, unnamed_file("stacks", 0)) for rank in mine)
         orders = {

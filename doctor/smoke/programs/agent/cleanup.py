@@ -41,7 +41,8 @@ class Descendants:
             if not remaining or time.monotonic() > deadline:
                 break
             time.sleep(0.005)
-        return [[pid, state, command_line(pid)] for pid, state in remaining.items()]
+        # One that could run was killed, and only waits for a CPU to end on.
+        return [[pid, state, command_line(pid)] for pid, state in remaining.items() if state != "R"]
 
     def alive(self):
         """By pid: the state of all that descend from us, as orphans come to us.

@@ -3,6 +3,7 @@
 import json
 import os
 import select
+import time
 
 from doctor.remote.runtime.lines import LineBuffer
 from doctor.smoke.programs.agent.controller import BACKLOG
@@ -14,10 +15,17 @@ from doctor.smoke.programs.agent.rank_monitor import SEND
 
 LOOK = 0.02  # seconds between two readings of the flight recorders
 BEAT = 0.2  # seconds between two lines about the ranks, at most; `SEND` at least
+SURVEY = 0.15  # seconds between two surveys of sockets, at least
+SHARE = 20  # a turn is followed by a pause so many times as long, so that hundreds of ranks are not held up by us
 WAITS = 0.25  # a rank that has been in one collective for so long has its sockets examined
 TAIL = 8192  # bytes kept of what a rank prints
 LONGEST_EVENT = 1 << 20  # bytes
 MOST_CHILDREN_KNOWN = 100000
+
+
+def pause_after(started, least, most=0.4):
+    """Seconds until the next turn of work that began when this process had run for `started` seconds."""
+    return min(max(least, SHARE * (time.process_time() - started)), most)
 
 
 class RankWatcher:
@@ -36,8 +44,10 @@ class RankWatcher:
         self.outputs = {}  # fd -> rank, -1 for the process that they all come from
         self.tail = b""  # of what that process printed
         self.log = self.limits = None
-        self.late = self.reported_at = self.looked_at = 0.0
-        self.retransmissions, self.surveyed_at = [], 0.0
+        self.late = self.reported_at = 0.0
+        self.next_look = self.next_report = self.next_survey = 0.0
+        self.retransmissions = []
+        self.has_peers = True  # other hosts: where there are none, nothing is sent again
         self.pressure, self.pressure_at = Pressure(), 0.0
 
     def open_pipes(self, ranks):
@@ -177,10 +187,10 @@ class RankWatcher:
 
     def watch(self, clock):
         """Reads the flight recorders, and reports what is new."""
-        gap = clock - self.looked_at - LOOK
-        if self.looked_at and gap > 0.1:
+        gap = clock - self.next_look
+        if self.next_look and gap > 0.1:
             self.late = max(self.late, gap)
-        self.looked_at = clock
+        started = time.process_time()
         for monitor in self.monitors.values():
             monitor.read_recorder()
         self.reap()
@@ -189,8 +199,15 @@ class RankWatcher:
             for monitor in self.monitors.values():
                 if monitor.pid and not monitor.ended:
                     self.pressure.observe(monitor.rank, monitor.pid)
-        if clock - self.reported_at < SEND or len(self.controller.queue) > BACKLOG:
+        self.next_look = clock + pause_after(started, LOOK)
+        if clock < self.next_report or len(self.controller.queue) > BACKLOG:
             return
+        started = time.process_time()
+        self.report(clock)
+        self.next_report = clock + pause_after(started, SEND)
+
+    def report(self, clock):
+        """Looks at ranks that do not move, and sends what is new of all."""
         for monitor in self.monitors.values():
             monitor.observe(clock)
         snapshots = [monitor.snapshot(clock) for monitor in self.monitors.values()]
@@ -209,8 +226,8 @@ class RankWatcher:
             monitor.pid for monitor in self.monitors.values()
             if monitor.pid and not monitor.ended and monitor.waits_in_collective() and monitor.age(clock) > WAITS
         ]  # fmt: skip
-        if stuck and clock - self.surveyed_at > 0.15:
-            self.surveyed_at = clock
+        if stuck and self.has_peers and clock > self.next_survey:
+            started = time.process_time()
             ranks = dict((monitor.pid, rank) for rank, monitor in self.monitors.items())
             carried = tcp_bytes(stuck)
             for pid in stuck:
@@ -220,6 +237,7 @@ class RankWatcher:
                 for pid, established, _, peer, unacked, retransmits in tcp_sockets(stuck)
                 if established and retransmits >= 2 and unacked
             ]
+            self.next_survey = clock + pause_after(started, SURVEY, 5.0)
         return self.retransmissions if stuck else []
 
     def reap(self):

@@ -75,7 +75,7 @@ VALUES = (
 )
 HANGS = ("smoke-rank-left", "smoke-rank-blocked", "smoke-collective-mismatched", "smoke-collective-order")
 
-PAUSES = "for i in 1 2 3; do kill -STOP PID; sleep 0.05; kill -CONT PID; done & sleep 0.01"
+PAUSES = "for i in 1 2 3; do kill -STOP PID; sleep 0.05; kill -CONT PID; sleep 0.5; done & sleep 0.01"
 NO_SSH = nft("tcp dport 22 drop", "tcp sport 22 drop") + " && (sleep 4; nft flush ruleset) >/dev/null 2>&1 &"
 NO_DATA = nft("tcp dport 22 accept", "tcp sport 22 accept", "meta l4proto tcp drop")
 SMALL_ONLY = nft("tcp dport 22 accept", "tcp sport 22 accept", "meta length 1000-65535 drop")

@@ -6,6 +6,7 @@ import os
 import re
 import sys
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
@@ -20,7 +21,7 @@ from doctor.cli.host_options import (
 from doctor.cli.output_options import OutputOptions
 from doctor.cli.selection import ChecksOption, IgnoreOption, SelectOption
 from doctor.cli.shared_options import device_numbers, expand_option_groups
-from doctor.engine.errors import UsageError, require_one_of
+from doctor.engine.errors import InputError, UsageError, require_one_of
 from doctor.job.variables import communication
 from doctor.session.finish import load_saved_run, replay_and_report, save_and_report, start_events, validate_output
 from doctor.session.output_files import combine_callbacks
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from doctor.engine.check import Check
+    from doctor.engine.smoke_summary import SmokeSummary
+    from doctor.smoke.model import Baseline
     from doctor.smoke.plan import SmokeOptions
 
 ENVIRONMENTS = ("job", "clean")
@@ -54,6 +57,8 @@ class TrainingOptions(NamedTuple):
     soak: Annotated[
         str, typer.Option("--for", metavar="TIME", help="Repeat collectives for this long, for example 90s or 10m.")
     ] = ""
+    baseline: Annotated[Path | None, typer.Option(metavar="FILE", help="Compare speeds with this file.")] = None
+    save_baseline: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the speeds of this run.")] = None
     env: Annotated[str, typer.Option(metavar="job|clean", help="Variables of the job in force, or none.")] = "job"
     budget: Annotated[float, typer.Option(metavar="SECONDS", min=1, help="Time limit of all stages, in seconds.")] = (
         120.0
@@ -134,7 +139,10 @@ def command(
         progress.close()
     if examination.smoke_rejection:
         raise UsageError(examination.smoke_rejection)
-    raise typer.Exit(save_and_report(examination, loader.catalog or catalog, output, events))
+    code = save_and_report(examination, loader.catalog or catalog, output, events)
+    if training.save_baseline:
+        _save_baseline(training.save_baseline, examination.report.smoke)
+    raise typer.Exit(code)
 
 
 class IncrementalLoader:
@@ -191,10 +199,33 @@ def parse_smoke_options(training: TrainingOptions, job: JobOptions) -> SmokeOpti
         budget=training.budget,
         python=job.python,
         interface=training.interface,
+        baseline=_baseline(training.baseline),
         soak=_seconds(training.soak),
         environment=training.env,  # type: ignore[arg-type]
         variables=communication(os.environ) if training.env == "job" else {},
     )
+
+
+def _baseline(path: Path | None) -> Baseline | None:
+    """The file of ``--baseline``. Raises: InputError."""
+    from doctor.smoke.speed.baseline import read_baseline
+
+    try:
+        return read_baseline(path) if path else None
+    except (OSError, ValueError) as error:
+        raise InputError(f"--baseline {path}: {getattr(error, 'strerror', None) or error}") from None
+
+
+def _save_baseline(path: Path, summary: SmokeSummary | None) -> None:
+    """Raises: InputError."""
+    from doctor.smoke.speed.baseline import save_baseline
+
+    try:
+        if summary is None:
+            raise ValueError("there was no run")
+        save_baseline(path, summary)
+    except (OSError, ValueError) as error:
+        raise InputError(f"--save-baseline {path}: {getattr(error, 'strerror', None) or error}") from None
 
 
 def _seconds(text: str) -> float:

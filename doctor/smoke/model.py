@@ -166,6 +166,17 @@ class EnvironmentTrial(msgspec.Struct, frozen=True):
     runs: int = 0
 
 
+class Baseline(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Bus bandwidths of a good run."""
+
+    backend: str
+    hosts: int
+    ranks: int
+    busbw: dict[str, float]
+    """Bytes a second, by operation, bytes and group."""
+    version: int = 1
+
+
 class SmokeRun(msgspec.Struct, frozen=True, omit_defaults=True):
     """The run as observed by the supervisor; the reports of each rank are in the hosts' facts."""
 
@@ -179,6 +190,8 @@ class SmokeRun(msgspec.Struct, frozen=True, omit_defaults=True):
     """Process groups by number: name and ranks."""
     seconds: float = 0.0
     environment_trial: EnvironmentTrial | None = None
+    baseline: Baseline | None = None
+    """Speeds of an earlier run to compare with."""
     import_seconds: float = 0.0
     """The slowest host's ``import torch``."""
     notes: tuple[str, ...] = ()

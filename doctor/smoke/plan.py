@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from doctor.smoke.model import STAGES, Backend, Layout, RankPlacement, SmokePlan
+from doctor.smoke.model import STAGES, Backend, Baseline, Layout, RankPlacement, SmokePlan
 
 HEADS = 8
 """Of the model's attention: tensor parallelism must divide them."""
@@ -62,6 +62,8 @@ class SmokeOptions(msgspec.Struct, frozen=True):
     """Seconds for which collectives are repeated in the end."""
     stages: tuple[str, ...] = ()
     """Empty: all."""
+    baseline: Baseline | None = None
+    """Speeds of an earlier run to compare with."""
 
 
 def build_plan(hosts: Mapping[str, PlanHost], options: SmokeOptions) -> SmokePlan:

@@ -75,10 +75,10 @@ VALUES = (
 )
 HANGS = ("smoke-rank-left", "smoke-rank-blocked", "smoke-collective-mismatched", "smoke-collective-order")
 
-PAUSES = "for i in 1 2 3; do kill -STOP PID; sleep 0.05; kill -CONT PID; done & sleep 0.01"
+PAUSES = "for i in 1 2 3; do kill -STOP PID; sleep 0.05; kill -CONT PID; sleep 0.5; done & sleep 0.01"
 NO_SSH = nft("tcp dport 22 drop", "tcp sport 22 drop") + " && (sleep 4; nft flush ruleset) >/dev/null 2>&1 &"
-NO_DATA = nft("tcp dport != 22 tcp sport != 22 drop")
-SMALL_ONLY = nft("tcp sport != 22 tcp dport != 22 meta length 1000-65535 drop")
+NO_DATA = nft("tcp dport 22 accept", "tcp sport 22 accept", "meta l4proto tcp drop")
+SMALL_ONLY = nft("tcp dport 22 accept", "tcp sport 22 accept", "meta length 1000-65535 drop")
 SLOW = "tc qdisc add dev eth0 root tbf rate 2mbit burst 32kb latency 400ms && touch MARK"
 DEBUGGED = "gdb -q -p PID -ex 'shell sleep 60' </dev/null >/dev/null 2>&1 & sleep 0.01"
 

@@ -21,6 +21,7 @@ TESTS = {
     "smoke-network-silent": "test_hosts.py::test_a_link_between_two_hosts_that_drops_everything",
     "smoke-host-silent": "test_hosts.py::test_a_host_that_falls_silent",
     "smoke-environment-fails": "test_hosts.py::test_an_interface_of_the_jobs_that_nobody_else_reaches",
+    "smoke-fleet-slow": "test_cli_smoke.py::test_a_fleet_that_is_slower_than_its_baseline",
     "smoke-host-unobserved": "test_hosts.py::test_a_host_whose_reports_stop_while_it_trains",
     "smoke-rank-not-started": "test_hosts.py::test_a_host_without_torch",
     "smoke-version-differs": "test_hosts.py::test_hosts_with_other_versions_and_without_numpy",

@@ -68,6 +68,19 @@ class TestTwoRanksOnThisMachine:
         again = doctor("smoke", "--json", "--from", str(path))
         assert (again.returncode, again.stdout) == (live.returncode, live.stdout)
 
+    def test_a_fleet_that_is_slower_than_its_baseline(self, tmp_path: Path) -> None:
+        """Against its own speeds nothing is slow; against a hundred times of them everything is."""
+        path, one_layout = tmp_path / "baseline", ("--layout", "dp=2", "--json")
+        assert doctor(*TWO, *one_layout, "--save-baseline", str(path)).returncode == 0
+        before = json.loads(path.read_text())
+        path.write_text(json.dumps({**before, "busbw": {key: 100 * value for key, value in before["busbw"].items()}}))
+        done = doctor(*TWO, *one_layout, "--baseline", str(path))
+        assert outcome(json.loads(done.stdout), "smoke-fleet-slow")["status"] == "failed"
+        path.write_text("{")
+        refused = doctor(*TWO, "--baseline", str(path))
+        assert refused.returncode == 78
+        assert b"expected a file of --save-baseline" in refused.stderr
+
     def test_the_report_for_a_pipe(self, made: Any) -> None:
         said = doctor("smoke", "--from", str(made[0])).stdout.decode()
         assert "smoke   ran: gloo, 2 ranks on 1 host, " in said

@@ -118,7 +118,7 @@ def test_no_two_events_have_one_name() -> None:
 
 def test_every_fact_of_a_stage_gets_its_events() -> None:
     assert set(protocol.STAGE_FACTS) == set(StageFact.__subclasses__())
-    assert {fact.stage for fact in protocol.STAGE_FACTS} == set(STAGES) - {"rendezvous", "teardown"}
+    assert {fact.stage for fact in protocol.STAGE_FACTS} == set(STAGES) - {"rendezvous", "soak", "teardown"}
 
 
 def test_a_fact_reads_back_what_the_run_keeps(events: list[dict[str, Any]]) -> None:

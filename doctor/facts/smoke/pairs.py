@@ -15,6 +15,8 @@ class PairTimes(RankEvent, frozen=True, tag="pair"):
     seconds: tuple[float, ...]
     confirm: bool = False
     """Measured again, with no other pair at work."""
+    control: bool = False
+    """A pair that is not suspected, measured by turns with those that are."""
 
 
 class SmokePairs(StageFact, frozen=True):

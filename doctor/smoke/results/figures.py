@@ -30,7 +30,7 @@ def summarise(run: SmokeRun, book: FactCache) -> SmokeSummary:
         unfinished_stages=tuple(name for name in run.plan.stages if name not in run.reached),
         layouts=tuple(_layouts(run, training)),
         environments=_rank_environments(list(start.values())),
-        collective_speeds=_collective_speeds(run, dict(book.fleet(SmokeCollectives))),
+        collective_speeds=collective_speeds(run, dict(book.fleet(SmokeCollectives))),
         failures=run.failures,
         placements=tuple(_describe_placement(place, run.plan.backend) for place in run.plan.places),
         notes=run.notes,
@@ -91,7 +91,7 @@ def _loss(step: Mapping[int, TrainingStep]) -> float | None:
 _SINGLE_PASS = {"all_gather", "reduce_scatter", "all_to_all"}
 
 
-def _collective_speeds(run: SmokeRun, collectives: dict[str, SmokeCollectives]) -> tuple[CollectiveSpeed, ...]:
+def collective_speeds(run: SmokeRun, collectives: Mapping[str, SmokeCollectives]) -> tuple[CollectiveSpeed, ...]:
     """By group, operation and size; of a rank's repeats the median, of the ranks the slowest."""
     slowest: dict[tuple[int, str, int], float] = {}
     for fact in collectives.values():

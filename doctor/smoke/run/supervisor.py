@@ -418,6 +418,7 @@ class _Supervisor:
             reached=progress.reached,
             groups=progress.groups,
             pressure=self.pressure,
+            baseline=self.options.baseline,
             seconds=round(time.monotonic() - self.began, 3),
             import_seconds=max(progress.imports.values(), default=0.0),
             notes=tuple(dict.fromkeys([*self.notes, *leftover_notes(self.channels)])),

@@ -39,6 +39,8 @@ class Exchange(msgspec.Struct, frozen=True):
     seconds: tuple[float, ...]
     confirm: bool = False
     """Measured again, with no other pair at work."""
+    control: bool = False
+    """Of a pair that is not suspected, measured by turns with those that are."""
 
 
 class SpeedOutlier(msgspec.Struct, frozen=True):
@@ -70,11 +72,16 @@ class _PairTimes:
     def __init__(self, exchanges: Iterable[Exchange]) -> None:
         first: dict[Pair, list[float]] = {}
         confirmations: dict[Pair, list[float]] = {}
+        self.controls: list[float] = []
+        """Of pairs that are not suspected, measured by turns with those that are."""
         for exchange in exchanges:
             low, high = sorted(exchange.pair)
             # The first exchange of several touches fresh memory and wakes the connection.
             warm = exchange.seconds[1:] if len(exchange.seconds) > 2 else exchange.seconds
             logs = [math.log(time) for time in warm if MIN_SECONDS <= time <= MAX_SECONDS]
+            if exchange.control:
+                self.controls += [_lower_quartile(logs)] if logs else []
+                continue
             (confirmations if exchange.confirm else first).setdefault((low, high), []).extend(logs)
         self.first = {pair: _lower_quartile(logs) for pair, logs in first.items() if logs}
         self.confirmations = {
@@ -150,11 +157,10 @@ def _slow_links(table: _PairTimes, times: Mapping[Pair, float]) -> list[SpeedOut
     for pair, time in times.items():
         if pair not in table.confirmations:
             continue
-        more = min(time, table.confirmations[pair]) - norm
+        more = min(time - norm, table.confirmations[pair] - max([norm, *table.controls]))
         sure = time - norm >= LINK_SIGMAS * noise and more >= CONFIRM_SIGMAS * noise
-        clear = len(unsuspected) > 1 and table.best_confirmation.get(pair, norm) - max(unsuspected) >= math.log(
-            CLEAR_LINK
-        )
+        slowest = max([*unsuspected, *table.controls], default=norm)
+        clear = len(unsuspected) > 1 and table.best_confirmation.get(pair, norm) - slowest >= math.log(CLEAR_LINK)
         if more >= math.log(SLOW_LINK) and (sure or clear):
             slow_links.append(
                 SpeedOutlier(pair, math.exp(more), math.exp(norm + more), math.exp(norm), more / noise, 1, 1)

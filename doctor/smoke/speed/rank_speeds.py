@@ -84,7 +84,9 @@ def compare_links(pairs: Mapping[str, SmokePairs]) -> tuple[SlowLinks, int]:
     if len(ends) < 3:
         raise Skip("a single pair cannot be compared; a third host would show which end is slow")
     exchanges = [
-        Exchange((min(event.rank, event.peer), max(event.rank, event.peer)), event.seconds, event.confirm)
+        Exchange(
+            (min(event.rank, event.peer), max(event.rank, event.peer)), event.seconds, event.confirm, event.control
+        )
         for event in events
         if event.bytes == size
     ]

@@ -53,12 +53,21 @@ def time_exchanges(ctx: RankContext, peer: int, nbytes: int, repeats: int) -> li
 
 
 def measure_pair(
-    ctx: RankContext, pair: tuple[int, int], round_number: int, nbytes: int, repeats: int, confirm: bool
+    ctx: RankContext,
+    pair: tuple[int, int],
+    round_number: int,
+    nbytes: int,
+    repeats: int,
+    confirm: bool,
+    control: bool = False,
 ) -> list[float]:
-    """This rank's exchanges with the other rank of the pair. ``confirm``: the second time, with no other pair."""
+    """This rank's exchanges with the other rank of the pair. ``confirm``: the second time, with no other pair.
+
+    ``control``: of a pair that is not suspected, between two that are.
+    """
     peer = pair[0] if ctx.rank == pair[1] else pair[1]
     seconds = time_exchanges(ctx, peer, nbytes, repeats)
-    ctx.emit("pair", peer=peer, round=round_number, bytes=nbytes, seconds=seconds, confirm=confirm)
+    ctx.emit("pair", peer=peer, round=round_number, bytes=nbytes, seconds=seconds, confirm=confirm, control=control)
     return seconds
 
 
@@ -84,7 +93,7 @@ def slow_pairs(
 
 
 def stage_pairs(ctx: RankContext) -> None:
-    """Pairs exchange a message, all pairs of a round at once; then the slow ones again, each alone.
+    """Pairs exchange a message, all pairs of a round at once; then the slow ones again, each alone, beside others.
 
     Skipped on the CPUs of a single host: there is no link between them.
     """
@@ -101,10 +110,20 @@ def stage_pairs(ctx: RankContext) -> None:
                 fastest[round_number] = min(measure_pair(ctx, pair, round_number, nbytes, 5, confirm=False))
     times = torch.zeros(ctx.world_size * len(fastest), device=ctx.device)
     ctx.comm.all_gather(times, fastest.to(ctx.device), ctx.comm.world)
-    for pair, round_number in slow_pairs(schedule, times.cpu().view(ctx.world_size, -1).tolist()):
+    suspected = slow_pairs(schedule, times.cpu().view(ctx.world_size, -1).tolist())
+    normal = [
+        (pair, number) for number, pairs in enumerate(schedule) for pair in pairs if (pair, number) not in suspected
+    ]
+    # By turns with pairs that are not suspected: what disturbs the hosts now disturbs both.
+    for turn, (pair, round_number) in enumerate(suspected):
         if ctx.rank in pair:
             measure_pair(ctx, pair, round_number, nbytes, 6, confirm=True)
         ctx.comm.barrier()
+        if normal:
+            other, number = normal[turn % len(normal)]
+            if ctx.rank in other:
+                measure_pair(ctx, other, number, nbytes, 6, confirm=True, control=True)
+            ctx.comm.barrier()
 
 
 STAGE_FUNCTIONS["pairs"] = stage_pairs

@@ -1,7 +1,7 @@
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, PerHost, Skip, check
-from doctor.facts.names import HostNames, hosts_file_lines
+from doctor.facts.names import HostNames, hosts_file_lines, is_localhost
 from doctor.facts.visit import Reachability
 
 
@@ -28,6 +28,8 @@ def host_name_is_loopback(
     """
     if len(fleet) < 2:
         raise Skip("only one host: its loopback address is enough")
+    if is_localhost(names.own):
+        raise Skip(f"the host is called {names.own}: host-name-is-localhost reports it")
     meaning = names.own_resolution
     if meaning.is_loopback:
         address = next(candidate for candidate in meaning.addresses if candidate not in meaning.non_loopback)

@@ -2,7 +2,7 @@ from collections.abc import Iterator
 
 from doctor import WARNING, Finding, PerHost, Skip, check
 from doctor.facts.agreed_addresses import hosts_file_lines
-from doctor.facts.names import HostNames
+from doctor.facts.names import HostNames, is_localhost
 from doctor.facts.network import HostAddresses
 from doctor.facts.visit import Reachability
 
@@ -33,6 +33,8 @@ def host_name_is_loopback(
     """
     if len(fleet) < 2:
         raise Skip("only one host: its loopback address is enough")
+    if is_localhost(names.own):
+        raise Skip(f"the host is called {names.own}: host-name-is-localhost reports it")
     meaning = names.own_resolution
     if meaning.is_loopback:
         address = next(candidate for candidate in meaning.addresses if candidate not in meaning.non_loopback)

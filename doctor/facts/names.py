@@ -10,6 +10,9 @@ import msgspec
 from doctor.engine.addresses import is_plain_address, plain_address
 from doctor.engine.fact import Fact, ProbeAnswer, Unreadable, ask
 
+NO_ANSWER = "no answer in 8 s"
+"""The error of a name for which the resolver took too long; see `resolve_names`."""
+
 
 def resolve_names(arguments: dict) -> dict:  # type: ignore[type-arg] # noqa: C901 - sent as one function
     """Runs on the host: the addresses of its own name, of MASTER_ADDR and of up to 128 hosts, within 8 s."""
@@ -42,6 +45,17 @@ def resolve_names(arguments: dict) -> dict:  # type: ignore[type-arg] # noqa: C9
         todo.put(name)
     results: dict = {}  # type: ignore[type-arg]
 
+    def bindable(answers: list) -> str:  # type: ignore[type-arg]
+        # The first address, in the resolver's order, that is this host's own: Gloo takes it.
+        for family, kind, protocol, _, address in answers:
+            try:
+                with socket.socket(family, kind, protocol) as tried:
+                    tried.bind(address)
+                    return str(address[0]).split("%")[0]
+            except OSError:
+                continue
+        return ""
+
     def work() -> None:
         while True:
             try:
@@ -51,6 +65,8 @@ def resolve_names(arguments: dict) -> dict:  # type: ignore[type-arg] # noqa: C9
             try:
                 answers = socket.getaddrinfo(name, None, 0, socket.SOCK_STREAM)
                 results[name] = {"addresses": sorted({str(answer[4][0]).split("%")[0] for answer in answers})}
+                if name == host_name:
+                    results[name]["bindable"] = bindable(answers)
             except (OSError, UnicodeError) as error:
                 results[name] = {"error": getattr(error, "strerror", None) or str(error)}
 
@@ -75,6 +91,8 @@ class NameResolution(msgspec.Struct, frozen=True):
 
     addresses: tuple[str, ...] = ()
     error: str = ""
+    bindable: str | None = None
+    """The first of the own name's addresses that is one of this host; empty for none. None: not tried."""
 
     @property
     def is_loopback(self) -> bool:
@@ -117,13 +135,23 @@ class HostNames(Fact, frozen=True):
         for meaning in host_names.names.values():
             if not (meaning.addresses or meaning.error):
                 raise Unreadable("a name has neither an address nor an error")
-            for address in meaning.addresses:
+            for address in (*meaning.addresses, *([meaning.bindable] if meaning.bindable else [])):
                 plain_address(address)
         return host_names
 
     @property
     def own_resolution(self) -> NameResolution:
         return self.names[self.own]
+
+    @property
+    def bindable_address(self) -> str:
+        """The address that PyTorch gives Gloo: the own name's, else 127.0.0.1. Empty where that is not known."""
+        own = self.own_resolution
+        if own.error:
+            return "" if own.error == NO_ANSWER else "127.0.0.1"
+        if own.bindable is None:
+            return own.addresses[0] if len(own.addresses) == 1 else ""
+        return own.bindable or "127.0.0.1"
 
     def is_master(self, master: str, addresses: tuple[str, ...]) -> bool:
         """Whether ``master``, a name or an address, is this host."""
@@ -147,6 +175,12 @@ def is_loopback(address: str) -> bool:
 def is_address(text: str) -> bool:
     """A literal IPv4 or IPv6 address, not a name."""
     return is_plain_address(text)
+
+
+def is_localhost(name: str) -> bool:
+    """A name that means loopback on every host, whatever /etc/hosts says (RFC 6761)."""
+    first = name.lower().rstrip(".")
+    return first in ("localhost", "ip6-localhost", "ip6-loopback") or first.startswith("localhost.")
 
 
 def normalize_host(text: str) -> str:

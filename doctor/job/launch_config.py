@@ -11,11 +11,21 @@ import msgspec
 from doctor.engine.job_input import LaunchOptions
 from doctor.engine.sanitize import printable
 from doctor.job.env_vars import EnvSetting, invalid_settings, port_ranges
-from doctor.job.variables import MINDSPORE_PORT, TABLE_VARIABLES, TORCH_PORT, WORLD_SIZE_VARIABLES, relevant
+from doctor.job.variables import (
+    INTERFACE_VARIABLES,
+    JOB_WIDE,
+    MINDSPORE_PORT,
+    TABLE_VARIABLES,
+    TORCH_PORT,
+    WORLD_SIZE_VARIABLES,
+    relevant,
+)
 
 HCCL_BASE_PORT = 60000
 HCCL_PORTS = 32
 """HCCL takes as many host ports, from the base."""
+
+_BY_HOST = frozenset((*JOB_WIDE, *INTERFACE_VARIABLES))
 
 Product = Literal["A1", "A2", "A3"]
 
@@ -50,7 +60,20 @@ class LaunchConfig(msgspec.Struct, frozen=True):
     """The variables that matter to the job and are set; never one that looks like a secret."""
     problems: tuple[EnvSetting, ...] = ()
     env_by_host: dict[str, dict[str, str]] = {}
-    """`doctor.job.variables.JOB_WIDE` in each host's own environment, where `doctor merge` joins hosts' files."""
+    """`JOB_WIDE` and `INTERFACE_VARIABLES` of `doctor.job.variables` in each host's own environment, where
+    `doctor merge` joins hosts' files."""
+
+    def environ_of(self, host: str) -> dict[str, str]:
+        """The variables that the job has on a host: the host's own where they are known, else the caller's."""
+        own = self.env_by_host.get(host)
+        if own is None:
+            return self.env
+        return {**{name: value for name, value in self.env.items() if name not in _BY_HOST}, **own}
+
+    def master_of(self, host: str) -> str:
+        """MASTER_ADDR on a host; of a host whose own environment is known, its own."""
+        own = self.env_by_host.get(host, {})
+        return own.get("MASTER_ADDR") or own.get("MS_SCHED_HOST") or self.master_addr
 
     @classmethod
     def from_options(cls, options: LaunchOptions) -> LaunchConfig:

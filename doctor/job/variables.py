@@ -9,6 +9,8 @@ from doctor.engine.sanitize import printable
 
 TORCH_PORT = 29500
 """PyTorch's MASTER_PORT where nothing sets it."""
+RENDEZVOUS_PORT = 29400
+"""The port of torchrun's `--rdzv-endpoint` where it names none."""
 MINDSPORE_PORT = 8118
 """MindSpore's MS_SCHED_PORT where nothing sets it."""
 
@@ -24,8 +26,27 @@ TABLE_VARIABLES = ("RANK_TABLE_FILE", "MINDSPORE_HCCL_CONFIG_PATH")
 AGENT_STORE = "TORCHELASTIC_USE_AGENT_STORE"
 """``True``: torchrun's agent listens at MASTER_PORT."""
 
-_INTERFACES = ("GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
-_NAMES = frozenset((*JOB_WIDE, *TABLE_VARIABLES, *_INTERFACES, AGENT_STORE))
+GLOO_INTERFACE = "GLOO_SOCKET_IFNAME"
+NCCL_INTERFACE = "NCCL_SOCKET_IFNAME"
+HCCL_INTERFACE = "HCCL_SOCKET_IFNAME"
+HCCL_ADDRESS = "HCCL_IF_IP"
+TENSORPIPE_INTERFACE = "TP_SOCKET_IFNAME"
+
+INTERFACE_VARIABLES = (
+    GLOO_INTERFACE,
+    NCCL_INTERFACE,
+    "NCCL_SOCKET_FAMILY",
+    HCCL_INTERFACE,
+    HCCL_ADDRESS,
+    "HCCL_SOCKET_FAMILY",
+    TENSORPIPE_INTERFACE,
+    "UCX_NET_DEVICES",
+    "OMPI_MCA_btl_tcp_if_include",
+    "OMPI_MCA_oob_tcp_if_include",
+)
+"""Which network interface each communication library takes; each host may have its own value."""
+
+_NAMES = frozenset((*JOB_WIDE, *TABLE_VARIABLES, *INTERFACE_VARIABLES, AGENT_STORE))
 _FAMILIES = re.compile(r"(HCCL|NCCL|TORCH_HCCL|TORCH_NCCL|MS|MASTER|ASCEND)_[A-Z0-9_]+")
 _COMMUNICATION = re.compile(r"(NCCL|GLOO|HCCL|TP|TORCH_NCCL|TORCH_HCCL|TORCH_DISTRIBUTED|TORCH_GLOO)_[A-Z0-9_]+")
 _SECRET = re.compile(r"PASS|SECRET|TOKEN|CREDENTIAL|(^|_)(API)?KEY(_|$)")

@@ -53,7 +53,7 @@ def test_own_name_and_the_fleets(resolver: list[str]) -> None:
     assert found == HostNames(
         own="own",
         names={
-            "own": NameResolution(("10.0.0.1",)),
+            "own": NameResolution(("10.0.0.1",), bindable=""),
             "b": NameResolution(("10.0.0.2",)),
             "lost": NameResolution(error="Name or service not known"),
         },
@@ -119,3 +119,25 @@ def test_anything_else(value: object) -> None:
 
 def test_the_source_that_is_sent() -> None:
     assert runs_on_python_3_6(resolve_names)
+
+
+def test_the_address_that_gloo_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first in the resolver's order that is the host's own; else 127.0.0.1, as PyTorch does."""
+
+    def resolves_to(*addresses: str) -> str:
+        answers = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, 0)) for address in addresses]
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_: answers)
+        found = answered(HostNames, resolve_names({}))
+        assert isinstance(found, HostNames)
+        return found.bindable_address
+
+    assert resolves_to("203.0.113.9", "127.0.1.1") == "127.0.1.1"
+    assert resolves_to("127.0.0.2", "127.0.0.1") == "127.0.0.2"
+    assert resolves_to("203.0.113.9") == "127.0.0.1"
+
+
+def test_the_address_that_gloo_takes_without_an_answer() -> None:
+    lost = HostNames(own="n", names={"n": NameResolution(error="Name or service not known")}, fleet=1)
+    assert lost.bindable_address == "127.0.0.1"
+    late = HostNames(own="n", names={"n": NameResolution(error="no answer in 8 s")}, fleet=1)
+    assert late.bindable_address == ""

@@ -103,6 +103,13 @@ ROWS = [
     Row("hccl-port-taken", *held(LISTEN.format(port=60005)), values={"port": 60005, "user": "root"}),
     Row("hccl-port-taken", *held(CONNECT.format(port=60006)), values={"port": 60006}),
     Row(
+        "default-port-taken",
+        *held(LISTEN.format(port=29400)),
+        fleet="cpu",
+        values={"port": 29400},
+        apart=("clocks-differ",),  # its interpreter would not run the listener
+    ),
+    Row(
         "master-port-taken",
         *held(LISTEN.format(port=29500)),
         fleet="cpu",

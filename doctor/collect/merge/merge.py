@@ -24,7 +24,7 @@ from doctor.engine.sanitize import count_noun
 from doctor.facts.names import HostNames
 from doctor.facts.network import HostAddresses
 from doctor.hosts.nodeset import InventoryError, canonical_host, validate_host
-from doctor.job.variables import JOB_WIDE
+from doctor.job.variables import INTERFACE_VARIABLES, JOB_WIDE
 
 if TYPE_CHECKING:
     from doctor.environment.inventory import Inventory
@@ -147,14 +147,18 @@ def _launch(used: Mapping[str, NodeFileRecord], fleet: Inventory | None) -> Laun
     if not used:
         return LaunchOptions()
     environs = {host: look.run.launch.environ for host, look in used.items()}
-    by_host = {
-        host: {name: environ[name] for name in JOB_WIDE if name in environ} for host, environ in environs.items()
-    }
-    usual = Counter(map(str, by_host.values())).most_common(1)[0][0]
-    launch = next(used[host].run.launch for host, variables in by_host.items() if str(variables) == usual)
+    by_host = _select(environs, (*JOB_WIDE, *INTERFACE_VARIABLES))
+    job_wide = _select(environs, JOB_WIDE)
+    usual = Counter(map(str, job_wide.values())).most_common(1)[0][0]
+    launch = next(used[host].run.launch for host, variables in job_wide.items() if str(variables) == usual)
     if fleet and fleet.slots:
         launch = msgspec.structs.replace(launch, ranks_per_host=dict(fleet.slots))
     return msgspec.structs.replace(launch, by_host=by_host) if any(by_host.values()) else launch
+
+
+def _select(environs: Mapping[str, Mapping[str, str]], names: Iterable[str]) -> dict[str, dict[str, str]]:
+    chosen = tuple(names)
+    return {host: {name: environ[name] for name in chosen if name in environ} for host, environ in environs.items()}
 
 
 def _rank_table(looks: Iterable[NodeFileRecord]) -> SavedRankTable:

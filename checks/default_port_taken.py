@@ -1,0 +1,48 @@
+from collections.abc import Iterator
+
+from doctor import WARNING, Finding, Skip, check
+from doctor.facts.npu import NpuInventory
+from doctor.facts.ports import Listeners
+from doctor.job import LaunchConfig
+from doctor.job.variables import MINDSPORE_PORT, RENDEZVOUS_PORT
+
+
+@check(severity=WARNING, area="kernel")
+def default_port_taken(listeners: Listeners, npus: NpuInventory | None, launch: LaunchConfig) -> Iterator[Finding]:
+    """The ports that a job takes where no port is given are free.
+
+    ## Why it matters
+    Whoever starts a job without MASTER_PORT meets the program that holds the default port: "Address already in use" on
+    the host of rank 0; or, where it is the store of another job, ranks that join the wrong job or wait for ever.
+
+    ## What to do
+    Find the process on {host}: `ss -tlnp "sport = :{port}"`. End it if it is a leftover of your own (`kill {pid}`), or
+    choose another port on all hosts: {setting}. On a host that never has rank 0 it does no harm.
+
+    ## Source
+    PyTorch: 29500 is MASTER_PORT's default in torchrun, 29400 that of `--rdzv-endpoint`; MindSpore: 8118 is
+    MS_SCHED_PORT's, judged on hosts with NPUs. Where MASTER_ADDR is given, master-port-taken judges its port on its
+    host. If it is the running job itself, nothing is wrong.
+    """
+    if launch.env.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
+        raise Skip("started by torchrun: its agent listens there for the ranks")
+    ports = []
+    if launch.framework != "mindspore":
+        ports += [] if launch.master_addr else [(launch.master_port, "`export MASTER_PORT=...`")]
+        ports += [(RENDEZVOUS_PORT, "`torchrun --rdzv-endpoint HOST:PORT`")]
+    if launch.framework == "mindspore" or (npus and launch.framework != "torch"):
+        ports += [] if launch.master_addr else [(MINDSPORE_PORT, "`export MS_SCHED_PORT=...`")]
+    for port, setting in dict(ports).items():
+        holders = [socket for socket in listeners.on_port(port) if socket.listening]
+        if holders:
+            yield Finding(
+                "port {port}, a default of job launchers, is taken by {owner}",
+                port=port,
+                owner=holders[0].owner,
+                pid=holders[0].pid or "PID",
+                setting=setting,
+                observed=f"{holders[0].owner} listens",
+                expected="a free port",
+            )
+    if not ports:
+        raise Skip("MS_SCHED_HOST is given: master-port-taken judges its port")

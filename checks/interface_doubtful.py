@@ -1,0 +1,69 @@
+from collections import defaultdict
+from collections.abc import Iterator
+
+from doctor import WARNING, Finding, PerHost, Skip, check
+from doctor.facts.gpu import GpuCards
+from doctor.facts.interfaces import Interfaces, usable_names
+from doctor.facts.names import HostNames
+from doctor.facts.npu import NpuInventory
+from doctor.facts.socket_peers import FleetSockets, unreachable, unused_names
+from doctor.job import LaunchConfig
+from doctor.job.variables import HCCL_ADDRESS
+
+
+@check(severity=WARNING, area="connectivity")
+def interface_doubtful(
+    interfaces: PerHost[Interfaces],
+    names: PerHost[HostNames],
+    npus: PerHost[NpuInventory] | None,
+    gpus: PerHost[GpuCards] | None,
+    launch: LaunchConfig,
+) -> Iterator[Finding]:
+    """No communication library takes an interface that leads only to the host's own containers.
+
+    ## Why it matters
+    docker0, a bridge of virtual machines or a veth exists on every host and leads to none of the others. Whether other
+    hosts have a route to its network, one host cannot tell: without one the job waits at its start until its timeout,
+    with one it runs through a software bridge. A library that chooses for itself may take another interface after the
+    next installation of a container engine.
+
+    ## What to do
+    Name the network interface on all hosts: `export {setting}=NIC`, here {expected}. `ip -br address` on {host} lists
+    the interfaces; `ip route get ADDRESS` shows the one that leads to another host.
+
+    ## Source
+    HCCL documentation, HCCL_SOCKET_IFNAME; NCCL documentation, NCCL_SOCKET_IFNAME; UCX documentation, UCX_NET_DEVICES;
+    Open MPI documentation, btl_tcp_if_include. Interfaces of container engines are recognised by how their names begin
+    (docker, br-, virbr, veth, cni, flannel, cali and others); bonds, VLANs, macvlans and bridges of other names are
+    network interfaces like any. This verdict can be wrong where the addresses behind such a bridge are routed between
+    the hosts, as some Kubernetes networks do.
+    """
+    if len(interfaces) < 2:
+        raise Skip("only one host: any interface of its own will do")
+    fleet = FleetSockets(interfaces, names, launch, npus or {}, gpus or {})
+    found: dict[tuple[str, str, str, str], list[str]] = defaultdict(list)
+    for choices in fleet.choices():
+        errors = {one.host for one in unreachable(choices, interfaces)}
+        for host, choice in choices.items():
+            link = interfaces[host].link(choice.interface)
+            if host not in errors and link and link.is_container_bridge:
+                what = f"{choice.library} takes {choice.interface} by {choice.source}"
+                found[what, choice.setting, "it leads to the host's own containers", choice.interface].append(host)
+    address = launch.env.get(HCCL_ADDRESS, "")
+    owner = fleet.holder(address) if address and npus and not launch.env_by_host else ""
+    if owner:
+        others = [host for host in interfaces if host != owner]
+        found[f"{HCCL_ADDRESS} is {address}", HCCL_ADDRESS, f"it is the address of {owner}", address] += others
+    for host in interfaces:
+        for variable, name in unused_names(fleet.environ(host), interfaces[host]):
+            found[f"{variable} names {name}", variable, "there is no such interface", name].append(host)
+    for (what, setting, reason, observed), hosts in found.items():
+        yield Finding(
+            "{what}: {reason}",
+            hosts=hosts,
+            what=what,
+            reason=reason,
+            setting=setting,
+            observed=observed,
+            expected=usable_names(interfaces[hosts[0]]),
+        )

@@ -1,0 +1,42 @@
+from collections import defaultdict
+from collections.abc import Iterator
+
+from doctor import WARNING, Finding, PerHost, Skip, check
+from doctor.engine.majority import differing
+from doctor.facts.interfaces import Interfaces
+
+
+@check(severity=WARNING, area="connectivity")
+def interface_mtu_differs(interfaces: PerHost[Interfaces]) -> Iterator[Finding]:
+    """The interfaces of all hosts in one network have the same MTU.
+
+    ## Why it matters
+    A host with an MTU of 9000 among hosts with 1500 sends frames that the others, or a switch, drop. Small messages
+    pass, so that the job starts, and its first large transfer hangs.
+
+    ## What to do
+    On {host}, with the MTU of the other hosts: `ip link set dev {interface} mtu MTU`, and the same in the network
+    configuration, else it is lost at the next start. A larger MTU must be allowed by every switch on the path:
+    `ping -M do -s 8972 HOST` tests 9000.
+
+    ## Source
+    RFC 894 and RFC 1191: hosts of one network must agree on its MTU, since no router can report a frame that is too
+    large. TCP announces the smaller MSS of the two ends, so that the finding does no harm to TCP where all switches
+    carry the larger frames; to RDMA and UDP it does.
+    """
+    if len(interfaces) < 2:
+        raise Skip("only one host: nothing to compare")
+    by_network: dict[str, dict[str, tuple[str, int]]] = defaultdict(dict)
+    for host, own in interfaces.items():
+        for address in own.addresses:
+            link = own.link(address.interface)
+            if link and link.is_network_card and not address.is_link_local and address.prefix not in (32, 128):
+                by_network[address.network].setdefault(host, (link.name, link.mtu))
+    for network, hosts in by_network.items():
+        if len(hosts) > 1:
+            yield from differing(
+                {host: mtu for host, (_, mtu) in hosts.items()},
+                "{interface} has an MTU of {observed} bytes; {count} of {total} hosts in {network} have {expected}",
+                interface=" or ".join(sorted({name for name, _ in hosts.values()})[:3]),
+                network=network,
+            )

@@ -1,0 +1,66 @@
+from collections.abc import Iterator
+
+from doctor import ERROR, Finding, PerHost, Skip, check
+from doctor.facts.agreed_addresses import hosts_file_lines
+from doctor.facts.gpu import GpuCards
+from doctor.facts.interfaces import Interfaces, usable_addresses
+from doctor.facts.names import HostNames
+from doctor.facts.network import HostAddresses
+from doctor.facts.npu import NpuInventory
+from doctor.facts.socket_peers import FleetSockets, decided_by_rank_table, unreachable
+from doctor.facts.visit import Reachability
+from doctor.job import LaunchConfig
+
+
+@check(severity=ERROR, area="connectivity")
+def interface_unreachable(
+    interfaces: PerHost[Interfaces],
+    names: PerHost[HostNames],
+    npus: PerHost[NpuInventory] | None,
+    gpus: PerHost[GpuCards] | None,
+    addresses: PerHost[HostAddresses] | None,
+    visits: PerHost[Reachability],
+    launch: LaunchConfig,
+) -> Iterator[Finding]:
+    """The other hosts can connect to the address that each communication library takes on a host.
+
+    ## Why it matters
+    Every rank announces the address of the interface that its library has taken. Where that is loopback, or the
+    docker0 that all hosts have with one address, the others connect to themselves: "Connection refused,
+    remote=[172.17.0.1]", or the job waits at its start until a timeout of minutes.
+
+    ## What to do
+    Name the interface that leads to the other hosts, on all of them: `export {setting}=NIC`, on {host} {expected}.
+    Where {library} has followed the host's own name, give the name its real address in /etc/hosts instead: see `doctor
+    explain host-name-is-loopback`.
+
+    ## Source
+    PyTorch, `ProcessGroupGloo.cpp` (without GLOO_SOCKET_IFNAME: the address of the own host name, else 127.0.0.1); NCCL
+    documentation, NCCL_SOCKET_IFNAME (without it: ib, then others, then docker, then lo); HCCL documentation,
+    HCCL_SOCKET_IFNAME (without it: the first by name, docker and lo last). Measured with PyTorch 2.13: of two ranks the
+    one with the greater address connects, so that one host's loopback address does no harm among hosts of 10.0.0.0/8,
+    and stops a job on 192.168.0.0/16; that is how this check judges Gloo. Gloo's own rule is judged on hosts without
+    accelerators, that of NCCL and HCCL on hosts with theirs. This verdict can be wrong where a launch script sets the
+    variables anew, or where policy routing (`ip rule`) leads to the other hosts; with such rules it is unknown.
+    """
+    if len(interfaces) < 2:
+        raise Skip("only one host: any address of its own will do")
+    fleet = FleetSockets(interfaces, names, launch, npus or {}, gpus or {})
+    for choices in fleet.choices():
+        judged = {host: one for host, one in choices.items() if not decided_by_rank_table(one, launch)}
+        for one in unreachable(judged, interfaces):
+            yield Finding(
+                "{library} takes {address} ({interface}) by {source}: {reason}",
+                hosts=(one.host,),
+                library=one.choice.library,
+                setting=one.choice.setting,
+                address=one.choice.address,
+                interface=one.choice.interface,
+                source=one.choice.source,
+                reason=one.reason,
+                observed=one.choice.address,
+                expected=usable_addresses(interfaces[one.host]),
+                lines=hosts_file_lines([names[one.host].own], names, addresses or {}, visits)
+                if one.host in names
+                else [],
+            )

@@ -1,0 +1,54 @@
+from collections.abc import Iterator
+
+from doctor import ERROR, Finding, PerHost, Skip, check
+from doctor.facts.interfaces import Interfaces
+from doctor.facts.master_address import MasterMeaning, master_meanings
+from doctor.facts.names import HostNames
+from doctor.job import LaunchConfig
+
+
+@check(severity=ERROR, area="connectivity")
+def master_address_wrong(
+    names: PerHost[HostNames], interfaces: PerHost[Interfaces], launch: LaunchConfig
+) -> Iterator[Finding]:
+    """MASTER_ADDR leads every host to one and the same host of the fleet.
+
+    ## Why it matters
+    Rank 0 waits at MASTER_ADDR for all others. Where the address is loopback, every host looks for rank 0 on itself;
+    where it is of no host, or of another one, nobody answers. The job ends after minutes: "Timed out waiting for
+    clients. 1/4 clients joined", or "The client socket has timed out".
+
+    ## What to do
+    Set it to an address of the host with rank 0 that the others reach, on all hosts: `export MASTER_ADDR=ADDRESS`, here
+    perhaps {expected}. Where it is a name, `getent hosts {master}` must print the same address on {host} as on all
+    others: correct the line in /etc/hosts.
+
+    ## Source
+    PyTorch, environment variable initialization (MASTER_ADDR: "address of rank 0 node"), and torchrun's
+    `--master-addr` and `--rdzv-endpoint`; for MindSpore it is MS_SCHED_HOST. The host of rank 0 itself may resolve the
+    name to loopback, or have localhost as its own value. This verdict can be wrong where only a part of the job's hosts
+    was given and the master is none of them, and where the address belongs to a proxy in front of rank 0; names of
+    Kubernetes services (`.svc`) are not judged.
+    """
+    if not launch.master_addr:
+        raise Skip("MASTER_ADDR is not given")
+    if len(interfaces) < 2:
+        raise Skip("only one host: the master is the host itself")
+    if ".svc" in launch.master_addr:
+        raise Skip("MASTER_ADDR is a service of Kubernetes")
+    for (reason, master), hosts in MasterMeaning.wrong(master_meanings(names, interfaces, launch)).items():
+        yield Finding(
+            "MASTER_ADDR {master} {reason}",
+            hosts=hosts,
+            master=master,
+            reason=reason,
+            observed=master,
+            expected=_example(interfaces),
+        )
+
+
+def _example(interfaces: PerHost[Interfaces]) -> str:
+    from doctor.facts.interfaces import usable_addresses
+
+    first = next(iter(interfaces))
+    return f"{usable_addresses(interfaces[first])} of {first}"

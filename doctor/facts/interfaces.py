@@ -1,0 +1,242 @@
+"""The host's network interfaces: state, MTU, addresses, and the networks that its routes lead to."""
+
+from __future__ import annotations
+
+import ipaddress
+from functools import lru_cache
+
+import msgspec
+
+from doctor.engine.fact import Fact, ProbeAnswer, Unreadable, ask
+from doctor.facts.network import MAX_ADDRESSES
+
+MAX_LINKS = 2048
+"""Interfaces of one host. A host of many containers has hundreds."""
+
+
+def list_interfaces(arguments: dict) -> dict:  # type: ignore[type-arg] # noqa: C901, PLR0915 - sent as one function
+    """Runs on the host: links, addresses, policy rules and main routes, as the kernel lists them over netlink."""
+    import os
+    import socket
+    import struct
+
+    def dump(request: int, family: int, limit: int) -> list:  # type: ignore[type-arg]
+        entries: list = []  # type: ignore[type-arg]
+        with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0) as route:
+            route.bind((0, 0))
+            route.send(struct.pack("=IHHIIB15x", 32, request, 0x301, 1, 0, family))
+            while True:
+                data = route.recv(1 << 20)
+                while len(data) >= 16:
+                    length, kind = struct.unpack("=IH", data[:6])
+                    if kind == 3 or len(entries) > limit:
+                        return entries
+                    if kind == 2:
+                        raise OSError(-struct.unpack("=i", data[16:20])[0], "netlink refuses")
+                    if kind == request - 2:
+                        entries.append(data[16:length])
+                    data = data[(length + 3) & ~3 :]
+
+    def attributes(rest: bytes) -> dict:  # type: ignore[type-arg]
+        values = {}
+        while len(rest) >= 4:
+            size, attribute = struct.unpack("=HH", rest[:4])
+            if size < 4:
+                break
+            values[attribute & 0x3FFF] = rest[4:size]
+            rest = rest[(size + 3) & ~3 :]
+        return values
+
+    def text(value: bytes) -> str:
+        return value.split(b"\0")[0].decode("utf-8", "replace")
+
+    links, names = [], {}
+    for entry in dump(18, socket.AF_UNSPEC, 4096):
+        index, flags = struct.unpack("=iI", entry[4:12])
+        values = attributes(entry[16:])
+        name = names[index] = text(values.get(3, b""))
+        kind = text(attributes(values.get(18, b"")).get(1, b""))
+        mtu = struct.unpack("=I", values[4])[0] if 4 in values else 0
+        physical = os.path.exists("/sys/class/net/" + name + "/device")
+        links.append([name, bool(flags & 1), bool(flags & 64), bool(flags & 8), mtu, kind, physical, 10 in values])
+    addresses = []
+    for entry in dump(22, socket.AF_UNSPEC, 4096):
+        family, prefix, _, _, index = struct.unpack("=BBBBI", entry[:8])
+        values = attributes(entry[8:])
+        value = values.get(2) or values.get(1)  # the local end of a point-to-point link, else the address
+        if family in (socket.AF_INET, socket.AF_INET6) and value and index in names:
+            label = text(values[3]) if 3 in values else names[index]
+            addresses.append([label, names[index], socket.inet_ntop(family, value), prefix])
+    routes, limit = [], 4096
+    for family in (socket.AF_INET, socket.AF_INET6):
+        for entry in dump(26, family, 4 * limit):
+            _, prefix, _, _, table, _, _, kind = struct.unpack("=8B", entry[:8])
+            values = attributes(entry[12:])
+            if table == 254 and kind == 1 and (4 in values or 9 in values):
+                target = values.get(1, b"\0" * (4 if family == socket.AF_INET else 16))
+                index = struct.unpack("=I", values[4])[0] if 4 in values else 0
+                routes.append([socket.inet_ntop(family, target), prefix, names.get(index, "")])
+    try:
+        rules = len(dump(34, socket.AF_INET, 4096)) > 3 or len(dump(34, socket.AF_INET6, 4096)) > 2
+    except OSError:
+        rules = False  # a kernel without policy routing
+    return {
+        "links": links,
+        "addresses": addresses,
+        "routes": routes if len(routes) <= limit else None,
+        "has_rules": rules,
+    }
+
+
+class Link(msgspec.Struct, frozen=True, array_like=True):
+    """One network interface."""
+
+    name: str
+    is_up: bool
+    is_running: bool
+    """Up, and with a carrier."""
+    is_loopback: bool
+    mtu: int
+    """Bytes."""
+    kind: str
+    """The kernel's name of a virtual interface, such as bridge, veth, vlan or bond; empty for a physical one."""
+    is_physical: bool
+    """It has a device: a network card, or a virtual function of one."""
+    has_master: bool
+    """It is a port of a bridge or a bond."""
+
+    @property
+    def is_container_bridge(self) -> bool:
+        """It connects the host with its own containers or virtual machines, by the name that their software gives."""
+        return self.name.startswith(CONTAINER_INTERFACES)
+
+    @property
+    def is_network_card(self) -> bool:
+        """It is up, has a place of its own in a network, and is more than a second address of another interface."""
+        inner = self.is_loopback or self.has_master or self.is_container_bridge or self.kind in INNER_KINDS
+        return self.is_up and not inner
+
+
+INNER_KINDS = ("macvlan", "ipvlan", "dummy", "ifb", "tun", "sit", "gre", "ipip", "ip6tnl", "vxlan", "wireguard", "vrf")
+"""Kinds of interfaces that share another one's card, or that lead through a tunnel."""
+
+CONTAINER_INTERFACES = ("docker", "br-", "virbr", "veth", "cni", "flannel", "cali", "podman", "lxcbr", "lxdbr", "kube-")
+"""How the names of interfaces between a host and its own containers begin."""
+
+
+class LinkAddress(msgspec.Struct, frozen=True, array_like=True):
+    """One address, in the kernel's order: all IPv4 addresses before all IPv6 ones."""
+
+    label: str
+    """What programs take for the interface's name: ``eth0``, or an alias such as ``eth0:1``."""
+    interface: str
+    address: str
+    prefix: int
+    """Bits of the network part."""
+
+    @property
+    def network(self) -> str:
+        """Its network: ``10.0.0.0/24``."""
+        return network_of(self.address, self.prefix)
+
+    @property
+    def is_ipv6(self) -> bool:
+        return ":" in self.address
+
+    @property
+    def is_link_local(self) -> bool:
+        return self.is_ipv6 and self.address.lower().startswith(("fe8", "fe9", "fea", "feb"))
+
+
+class RouteTarget(msgspec.Struct, frozen=True, array_like=True):
+    """A network that a route of the main table leads to."""
+
+    network: str
+    prefix: int
+    interface: str
+    """Empty for a route over several interfaces."""
+
+
+class Interfaces(Fact, frozen=True):
+    """Every network interface of the host where the job runs, with its addresses, and where its routes lead."""
+
+    probe = ask(list_interfaces, job=True)
+    is_shared = False
+
+    links: tuple[Link, ...]
+    addresses: tuple[LinkAddress, ...]
+    routes: tuple[RouteTarget, ...] | None
+    """None: there are too many."""
+    has_rules: bool
+    """The administrator has added rules for policy routing, which are not followed here."""
+
+    @classmethod
+    def read(cls, answer: ProbeAnswer) -> Interfaces:
+        interfaces = msgspec.convert(answer.json(), cls)
+        if not interfaces.links:
+            raise Unreadable("the kernel lists no interface, not even lo")
+        if len(interfaces.links) > MAX_LINKS:
+            raise Unreadable(f"it has {len(interfaces.links)} interfaces; expected at most {MAX_LINKS}")
+        if len(interfaces.addresses) > 2 * MAX_ADDRESSES:
+            raise Unreadable(f"it has {len(interfaces.addresses)} addresses; expected at most {2 * MAX_ADDRESSES}")
+        for address in interfaces.addresses:
+            network_of(address.address, address.prefix)
+        for route in interfaces.routes or ():
+            network_of(route.network, route.prefix)
+        return interfaces
+
+    def link(self, name: str) -> Link | None:
+        """The interface of that name."""
+        return next((link for link in self.links if link.name == name), None)
+
+    def holder(self, address: str) -> LinkAddress | None:
+        """Which interface has the address."""
+        return next((entry for entry in self.addresses if same_address(entry.address, address)), None)
+
+    def leads_to(self, address: str) -> bool | None:
+        """Whether the host has a route to the address; None where that is not known."""
+        if self.holder(address):
+            return True
+        number = ipaddress.ip_address(address)
+        targets = [(entry.address, entry.prefix) for entry in self.addresses if not entry.is_link_local]
+        targets += [(route.network, route.prefix) for route in self.routes or ()]
+        if any(number in ipaddress.ip_network(network_of(network, prefix)) for network, prefix in targets):
+            return True
+        return None if self.routes is None or self.has_rules else False
+
+
+@lru_cache(maxsize=1 << 16)
+def network_of(address: str, prefix: int) -> str:
+    """``10.0.0.0/24`` for 10.0.0.7 and 24. Raises: ValueError."""
+    return str(ipaddress.ip_network(f"{address}/{prefix}", strict=False))
+
+
+@lru_cache(maxsize=1 << 16)
+def same_address(first: str, other: str) -> bool:
+    """Whether two texts are one address."""
+    try:
+        return ipaddress.ip_address(first) == ipaddress.ip_address(other)
+    except ValueError:
+        return False
+
+
+def _external(interfaces: Interfaces) -> list[LinkAddress]:
+    """The addresses that other hosts may reach."""
+    external = []
+    for entry in interfaces.addresses:
+        link = interfaces.link(entry.interface)
+        if link and link.is_running and not (link.is_loopback or link.is_container_bridge or entry.is_link_local):
+            external.append(entry)
+    return external
+
+
+def usable_names(interfaces: Interfaces) -> str:
+    """The names of the interfaces that other hosts may reach, for a remedy: ``eth0 or ib0``."""
+    names = list(dict.fromkeys(entry.label for entry in _external(interfaces)))
+    return " or ".join(names[:4]) or "an interface with an address that the other hosts reach"
+
+
+def usable_addresses(interfaces: Interfaces) -> str:
+    """The same with their addresses: ``eth0 (10.0.0.1)``."""
+    texts = [f"{entry.label} ({entry.address})" for entry in _external(interfaces)]
+    return " or ".join(texts[:4]) or "an interface with an address that the other hosts reach"

@@ -1,0 +1,104 @@
+"""Which host MASTER_ADDR leads each host to. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+
+import msgspec
+
+from doctor.facts.interfaces import Interfaces
+from doctor.facts.names import HostNames, is_address, is_localhost, is_loopback, normalize_host
+from doctor.job import LaunchConfig, limit_items
+
+
+class MasterMeaning(msgspec.Struct, frozen=True):
+    """What MASTER_ADDR means on one host."""
+
+    master: str
+    """The value on this host."""
+    addresses: tuple[str, ...]
+    owners: frozenset[str]
+    """The hosts that it may lead to, as far as they are of the fleet."""
+    is_loopback: bool
+    has_route: bool
+    """False: the host has no route to any of the addresses."""
+    is_own_name: bool
+    """It is the host's own name, and not localhost."""
+
+    @staticmethod
+    def wrong(meanings: Mapping[str, MasterMeaning]) -> dict[tuple[str, str], list[str]]:
+        """The hosts that do not come to the master, by reason and value."""
+        abroad = {host: meaning for host, meaning in meanings.items() if not meaning.is_loopback}
+        votes = Counter(next(iter(m.owners)) for m in abroad.values() if len(m.owners) == 1)
+        master = max(votes, key=lambda owner: votes[owner], default="")
+        result: dict[tuple[str, str], list[str]] = defaultdict(list)
+        for host, meaning in meanings.items():
+            reason = _reason(host, meaning, master)
+            if reason:
+                result[reason, meaning.master].append(host)
+        return result
+
+
+def _reason(host: str, meaning: MasterMeaning, master: str) -> str:
+    literal = is_address(meaning.master) or is_localhost(meaning.master)
+    what = "" if literal else f"resolves to {', '.join(limit_items(list(meaning.addresses), 3))} and "
+    if meaning.is_loopback:
+        if host == master or meaning.is_own_name:
+            return ""
+        return "leads every host to itself" if literal else f"{what}leads the host to itself"
+    if not meaning.owners:
+        return f"{what}is the address of none of these hosts"
+    if len(meaning.owners) > 1:
+        return f"{what}is an address of {', '.join(limit_items(sorted(meaning.owners), 3))}"
+    if master and master not in meaning.owners:
+        return f"{what}leads to {next(iter(meaning.owners))}; on other hosts to {master}"
+    if not meaning.has_route:
+        return f"{what}is in a network that the host has no route to"
+    return ""
+
+
+def master_meanings(
+    names: Mapping[str, HostNames], interfaces: Mapping[str, Interfaces], launch: LaunchConfig
+) -> dict[str, MasterMeaning]:
+    """What each host's MASTER_ADDR leads to; a host that cannot resolve it, or has none, is left out."""
+    owners: dict[str, set[str]] = defaultdict(set)
+    for host, host_interfaces in interfaces.items():
+        for entry in host_interfaces.addresses:
+            if not is_loopback(entry.address):
+                owners[normalize_host(entry.address)].add(host)
+    result = {}
+    for host in interfaces:
+        master = launch.master_of(host)
+        addresses = _addresses(master, names.get(host))
+        if addresses:
+            outer = [address for address in addresses if not is_loopback(address)]
+            routes = [interfaces[host].leads_to(address) for address in outer]
+            result[host] = MasterMeaning(
+                master,
+                addresses,
+                _owners(outer, owners),
+                is_loopback=not outer,
+                has_route=not (outer and all(leads is False for leads in routes)),
+                is_own_name=host in names and _short(names[host].own) == _short(master) and not is_localhost(master),
+            )
+    return result
+
+
+def _short(name: str) -> str:
+    return name if is_address(name) else name.partition(".")[0].lower()
+
+
+def _owners(addresses: list[str], owners: Mapping[str, set[str]]) -> frozenset[str]:
+    """The one host that has an address of these alone; else all that have one."""
+    held = [owners[normalize_host(address)] for address in addresses if normalize_host(address) in owners]
+    alone = [hosts for hosts in held if len(hosts) == 1]
+    return frozenset(alone[0] if alone else set().union(*held))
+
+
+def _addresses(master: str, names: HostNames | None) -> tuple[str, ...]:
+    if is_address(master):
+        return (master,)
+    if is_localhost(master):
+        return ("127.0.0.1",)
+    return names.names[master].addresses if names and master in names.names else ()

@@ -1,0 +1,189 @@
+"""The address that each communication library takes on a host, by its own rule, from the job's variables. Pure.
+
+The rules are those of the libraries' sources: c10d ``init.cpp`` and ``ProcessGroupGloo.cpp`` with Gloo's
+``transport/tcp/device.cc``; NCCL ``misc/socket.cc`` and ``os/linux.cc``; HCCL ``sal.cc``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from doctor.facts.interfaces import Interfaces, LinkAddress, same_address, usable_names
+from doctor.facts.names import HostNames, is_address, is_loopback
+from doctor.job.variables import GLOO_INTERFACE, HCCL_ADDRESS, HCCL_INTERFACE, NCCL_INTERFACE, TENSORPIPE_INTERFACE
+
+_SETTINGS = {
+    "Gloo": GLOO_INTERFACE,
+    "NCCL": NCCL_INTERFACE,
+    "HCCL": HCCL_INTERFACE,
+    "TensorPipe": TENSORPIPE_INTERFACE,
+}
+
+
+class SocketChoice(msgspec.Struct, frozen=True):
+    """What one library takes on one host: an address, or the problem for which it takes none."""
+
+    library: str
+    variable: str = ""
+    """The variable that decides; empty where the library's own rule does."""
+    value: str = ""
+    address: str = ""
+    interface: str = ""
+    problem: str = ""
+    """Why the library ends on this host, in words; empty where it takes an address."""
+    expected: str = ""
+
+    @property
+    def source(self) -> str:
+        """``GLOO_SOCKET_IFNAME=eth0``, or the rule in words."""
+        if self.variable:
+            return f"{self.variable}={self.value}"
+        return "its host name" if self.library == "Gloo" else f"{self.library}'s default"
+
+    @property
+    def setting(self) -> str:
+        """The variable with which the library's interface is set."""
+        return _SETTINGS[self.library]
+
+    @property
+    def is_loopback(self) -> bool:
+        """The address leads every host to itself."""
+        return bool(self.address) and is_loopback(self.address)
+
+
+def gloo_choices(environ: Mapping[str, str], interfaces: Interfaces, names: HostNames | None) -> list[SocketChoice]:
+    """Gloo's devices: one for each name in its variable, else the address of the host's own name.
+
+    Empty where the host's own name could not be looked up.
+    """
+    value = environ.get(GLOO_INTERFACE, "")
+    if len(value) > 1:
+        parts = value.split(",")
+        parts = parts if parts[-1] else parts[:-1]
+        return [_exact("Gloo", GLOO_INTERFACE, value, part, interfaces) for part in parts]
+    address = names.bindable_address if names else ""
+    if not address:
+        return []
+    holder = interfaces.holder(address)
+    return [SocketChoice("Gloo", address=address, interface=holder.interface if holder else "lo")]
+
+
+def tensorpipe_choice(environ: Mapping[str, str], interfaces: Interfaces) -> list[SocketChoice]:
+    """The interface of torch's RPC, where its variable is set."""
+    value = environ.get(TENSORPIPE_INTERFACE, "")
+    return [_exact("TensorPipe", TENSORPIPE_INTERFACE, value, value, interfaces)] if value else []
+
+
+def _exact(library: str, variable: str, value: str, name: str, interfaces: Interfaces) -> SocketChoice:
+    """A library that compares whole names takes the first address of that name."""
+    entry = next((address for address in interfaces.addresses if address.label == name), None)
+    if entry:
+        return SocketChoice(library, variable, value, entry.address, entry.interface)
+    problem, expected = _explain_name(name, interfaces)
+    return SocketChoice(library, variable, value, problem=problem, expected=expected)
+
+
+def _explain_name(name: str, interfaces: Interfaces) -> tuple[str, str]:
+    expected = usable_names(interfaces)
+    link = interfaces.link(name)
+    if link:
+        state = "" if link.is_up else ", and is down"
+        return f"interface {name} has no address{state}", expected
+    if not name:
+        return "there is an empty name in the list", expected
+    if is_address(name):
+        return "it is an address, not an interface name", expected
+    if name[0] in "^=":
+        return f"{name[0]} is NCCL's and HCCL's notation; this library compares whole names", expected
+    if name != name.strip():
+        return f"there is a space in {name!r}", expected
+    return f"there is no interface {name}", expected
+
+
+def nccl_choice(environ: Mapping[str, str], interfaces: Interfaces) -> SocketChoice:
+    """NCCL's first interface: prefixes, ``=`` for whole names, ``^`` for all others; else ib, others, docker, lo."""
+    value = environ.get(NCCL_INTERFACE, "")
+    family = {"AF_INET": False, "AF_INET6": True}.get(environ.get("NCCL_SOCKET_FAMILY", ""))
+    usable = [entry for entry in _running(interfaces) if family is None or entry.is_ipv6 == family]
+    usable = [entry for entry in usable if not (entry.is_ipv6 and is_loopback(entry.address))]
+    if len(value) > 1:
+        entry = _first_match(value, usable, exact_prefix=False)
+        if entry:
+            return SocketChoice("NCCL", NCCL_INTERFACE, value, entry.address, entry.interface)
+        return _no_match("NCCL", NCCL_INTERFACE, value, interfaces, _family_words(family))
+    for rule in ("ib", "^docker,lo,virbr", "docker", "lo", "virbr"):
+        entry = _first_match(rule, usable, exact_prefix=False)
+        if entry:
+            return SocketChoice("NCCL", address=entry.address, interface=entry.interface)
+    problem = f"no interface is running{_family_words(family)}"
+    return SocketChoice("NCCL", problem=problem, expected="an interface with a carrier and an address")
+
+
+def hccl_choice(environ: Mapping[str, str], interfaces: Interfaces) -> SocketChoice:
+    """HCCL's address: HCCL_IF_IP, else the first interface that matches, else the first by name but docker and lo."""
+    address, value = environ.get(HCCL_ADDRESS, ""), environ.get(HCCL_INTERFACE, "")
+    if address:
+        entry = next((entry for entry in interfaces.addresses if same_address(entry.address, address)), None)
+        if entry:
+            return SocketChoice("HCCL", HCCL_ADDRESS, address, entry.address, entry.interface)
+        problem, expected = f"no interface has the address {address}", usable_names(interfaces)
+        return SocketChoice("HCCL", HCCL_ADDRESS, address, problem=problem, expected=expected)
+    ipv6_first = environ.get("HCCL_SOCKET_FAMILY") == "AF_INET6"
+    up = [entry for entry in interfaces.addresses if (link := interfaces.link(entry.interface)) and link.is_up]
+    for ipv6 in (ipv6_first, not ipv6_first):
+        usable = [entry for entry in up if entry.is_ipv6 == ipv6]
+        if value:
+            match = _first_match(value, usable, exact_prefix=True)
+        else:
+            match = min(usable, key=lambda entry: (_hccl_class(entry.interface), entry.label), default=None)
+        if match:
+            return SocketChoice("HCCL", HCCL_INTERFACE if value else "", value, match.address, match.interface)
+    if value:
+        return _no_match("HCCL", HCCL_INTERFACE, value, interfaces, "")
+    return SocketChoice("HCCL", problem="no interface has an address", expected="an interface with an address")
+
+
+def _hccl_class(name: str) -> int:
+    return 2 if name.startswith("lo") else 1 if name.startswith("docker") else 0
+
+
+def _running(interfaces: Interfaces) -> list[LinkAddress]:
+    return [entry for entry in interfaces.addresses if (link := interfaces.link(entry.interface)) and link.is_running]
+
+
+def _first_match(value: str, usable: Iterable[LinkAddress], *, exact_prefix: bool) -> LinkAddress | None:
+    """``exact_prefix``: HCCL compares ``=NAME`` no further than the interface's own name is long."""
+    inverted = value.startswith("^")
+    value = value.removeprefix("^")
+    exact = value.startswith("=")
+    words = [word.partition(":")[0] for word in value.removeprefix("=").split(",")]
+    words = [word for word in words if word]
+    for entry in usable:
+        if exact:
+            matches = any(word == entry.label or (exact_prefix and word.startswith(entry.label)) for word in words)
+        else:
+            matches = any(entry.label.startswith(word) for word in words) or not words
+        if matches != inverted:
+            return entry
+    return None
+
+
+def _no_match(library: str, variable: str, value: str, interfaces: Interfaces, family: str) -> SocketChoice:
+    words = value.lstrip("^=").split(",")
+    problem = f"no interface that is up matches it{family}"
+    if any(map(is_address, words)):
+        problem = "it is an address, not an interface name"
+    elif value.startswith("^"):
+        problem = f"it excludes every interface that is up{family}"
+    else:
+        links = [link for link in interfaces.links if any(link.name.startswith(word) for word in words)]
+        if links:
+            state = "is down" if not links[0].is_up else "has no carrier" if not links[0].is_running else ""
+            problem = f"interface {links[0].name} {state or 'has no address' + family}"
+    return SocketChoice(library, variable, value, problem=problem, expected=usable_names(interfaces))
+
+
+def _family_words(family: bool | None) -> str:
+    return "" if family is None else f" with an {'IPv6' if family else 'IPv4'} address"

@@ -1,0 +1,206 @@
+"""Whether the hosts of a job can connect to one another at the addresses that a communication library takes. Pure."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+
+from doctor.engine.fact import Unreadable
+from doctor.facts.gpu import GpuCards
+from doctor.facts.interfaces import Interfaces
+from doctor.facts.names import HostNames, normalize_host
+from doctor.facts.npu import NpuInventory
+from doctor.facts.socket_choice import SocketChoice, gloo_choices, hccl_choice, nccl_choice, tensorpipe_choice
+from doctor.job import LaunchConfig, limit_items
+from doctor.job.variables import GLOO_INTERFACE, HCCL_ADDRESS
+
+MAX_NETWORKS = 64
+"""Networks of one fleet that are compared with each other; of more, those of the most hosts."""
+
+
+class FleetSockets(msgspec.Struct, frozen=True):
+    """What is known of all hosts: the input of the choices."""
+
+    interfaces: Mapping[str, Interfaces]
+    names: Mapping[str, HostNames]
+    launch: LaunchConfig
+    npus: Mapping[str, NpuInventory]
+    gpus: Mapping[str, GpuCards]
+
+    def environ(self, host: str) -> dict[str, str]:
+        """The variables that the job has on the host."""
+        return self.launch.environ_of(host)
+
+    @property
+    def uses_gloo(self) -> bool:
+        """Without an accelerator, and not with MindSpore, gloo is all that there is."""
+        return not (self.npus or self.gpus) and self.launch.framework != "mindspore"
+
+    def choices(self) -> Iterator[dict[str, SocketChoice]]:
+        """By host, for each library that the job uses; several times for one with several addresses on a host."""
+        yield from self._gloo()
+        hosts = self.interfaces
+        yield {host: hccl_choice(self._hccl_environ(host), hosts[host]) for host in hosts if host in self.npus}
+        yield {host: nccl_choice(self.environ(host), hosts[host]) for host in hosts if host in self.gpus}
+        yield {host: choice for host in hosts for choice in tensorpipe_choice(self.environ(host), hosts[host])}
+
+    def _gloo(self) -> Iterator[dict[str, SocketChoice]]:
+        if not (self.uses_gloo or any(GLOO_INTERFACE in self.environ(host) for host in self.interfaces)):
+            return
+        by_host = {
+            host: gloo_choices(self.environ(host), interfaces, self.names.get(host))
+            for host, interfaces in self.interfaces.items()
+        }
+        for number in range(max(map(len, by_host.values()), default=0)):
+            yield {host: choices[number] for host, choices in by_host.items() if number < len(choices)}
+
+    def _hccl_environ(self, host: str) -> dict[str, str]:
+        """Without the caller's HCCL_IF_IP where it is the address of one of the hosts: each host has its own."""
+        environ = self.environ(host)
+        address = environ.get(HCCL_ADDRESS, "")
+        if address and host not in self.launch.env_by_host and self.holder(address):
+            return {name: value for name, value in environ.items() if name != HCCL_ADDRESS}
+        return environ
+
+    def holder(self, address: str) -> str:
+        """A host that has the address; the empty string for none."""
+        return next((host for host, interfaces in self.interfaces.items() if interfaces.holder(address)), "")
+
+
+def decided_by_rank_table(choice: SocketChoice, launch: LaunchConfig) -> bool:
+    """With a rank table HCCL takes the hosts' addresses from it, unless a variable is set."""
+    return choice.library == "HCCL" and not choice.variable and bool(launch.rank_table_path)
+
+
+class Unreachable(msgspec.Struct, frozen=True):
+    """An address that other hosts cannot connect to."""
+
+    host: str
+    choice: SocketChoice
+    reason: str
+    kind: str
+    """loopback, shared, family or route."""
+
+
+def unreachable(chosen: Mapping[str, SocketChoice], interfaces: Mapping[str, Interfaces]) -> list[Unreachable]:
+    """The hosts whose address keeps a job of these hosts from starting.
+
+    Gloo connects each pair of ranks once, from the rank with the greater address to that with the smaller one; a
+    loopback address that only its own host would have to reach does no harm. In the other libraries any host may
+    connect to any other.
+
+    Raises: Unreadable when nothing is wrong but for what depends on rules for policy routing.
+    """
+    used = {host: choice for host, choice in chosen.items() if choice.address}
+    if len(used) < 2:
+        return []
+    faults = [*_families(used), *_loopback(used), *_shared(used, interfaces)]
+    blamed = {fault.host for fault in faults}
+    rest = {host: choice for host, choice in used.items() if host not in blamed and not choice.is_loopback}
+    return [*faults, *_routes(rest, interfaces)]
+
+
+def _key(choice: SocketChoice) -> bytes:
+    return ipaddress.ip_address(choice.address).packed
+
+
+def _connects(to: SocketChoice, by: SocketChoice) -> bool:
+    """Whether a rank at ``by`` makes the connection to one at ``to``."""
+    return to.library != "Gloo" or _key(by) >= _key(to)
+
+
+def _families(used: Mapping[str, SocketChoice]) -> Iterator[Unreachable]:
+    versions = {host: 6 if ":" in choice.address else 4 for host, choice in used.items()}
+    count = Counter(versions.values())
+    if len(count) < 2:
+        return
+    least = min(count.values())
+    for host, version in versions.items():
+        if count[version] == least:
+            yield Unreachable(
+                host, used[host], f"it is an IPv{version} address; others are IPv{10 - version}", "family"
+            )
+
+
+def _loopback(used: Mapping[str, SocketChoice]) -> Iterator[Unreachable]:
+    inside = [host for host, choice in used.items() if choice.is_loopback]
+    greatest = max(((_key(choice), host) for host, choice in used.items() if host not in inside), default=(b"", ""))
+    for host in inside:
+        harmed = len(inside) > 1 or used[host].library != "Gloo" or greatest[0] > _key(used[host])
+        if harmed:
+            yield Unreachable(host, used[host], "every host reaches itself at it", "loopback")
+
+
+def _shared(used: Mapping[str, SocketChoice], interfaces: Mapping[str, Interfaces]) -> Iterator[Unreachable]:
+    owners: dict[str, list[str]] = defaultdict(list)
+    for host, entry in interfaces.items():
+        for address in {normalize_host(address.address) for address in entry.addresses}:
+            owners[address].append(host)
+    for host, choice in used.items():
+        if choice.is_loopback:
+            continue
+        others = [other for other in owners[normalize_host(choice.address)] if other != host]
+        harmed = [other for other in others if other in used and _connects(choice, used[other])]
+        harmed += [other for other in others if other in used and same(used[other], choice)]
+        if harmed:
+            names = limit_items(sorted(set(harmed)), 3)
+            yield Unreachable(host, choice, f"{', '.join(names)} has it too", "shared")
+
+
+def same(choice: SocketChoice, other: SocketChoice) -> bool:
+    """Whether two hosts have taken one address."""
+    return normalize_host(choice.address) == normalize_host(other.address)
+
+
+def _routes(used: Mapping[str, SocketChoice], interfaces: Mapping[str, Interfaces]) -> list[Unreachable]:
+    groups = _networks(used, interfaces)
+    faults: dict[str, Unreachable] = {}
+    doubt = ""
+    order = {network: number for number, network in enumerate(groups)}
+    ends = {network: (min(hosts, key=lambda h: _key(used[h])), max(hosts, key=lambda h: _key(used[h])))
+            for network, hosts in groups.items()}  # fmt: skip
+    for network, hosts in groups.items():
+        for other, (first, last) in ends.items():
+            if other == network:
+                continue
+            for host in hosts:
+                for peer in dict.fromkeys((first, last)):
+                    if not _connects(used[peer], used[host]):
+                        continue
+                    leads = interfaces[host].leads_to(used[peer].address)
+                    if leads is None:
+                        doubt = doubt or f"whether {host} has a route to {used[peer].address} depends on policy routing"
+                    elif not leads:
+                        # The network of fewer hosts is the one to blame.
+                        guilty = host if order[network] > order[other] else peer
+                        reason = f"{host} has no route to {used[peer].address} of {peer}"
+                        faults.setdefault(guilty, Unreachable(guilty, used[guilty], reason, "route"))
+    if doubt and not faults:
+        raise Unreadable(doubt)
+    return list(faults.values())
+
+
+def _networks(used: Mapping[str, SocketChoice], interfaces: Mapping[str, Interfaces]) -> dict[str, Sequence[str]]:
+    """The hosts of each network, the network of the most hosts first."""
+    groups: dict[str, list[str]] = defaultdict(list)
+    for host, choice in used.items():
+        entry = interfaces[host].holder(choice.address)
+        if entry and not entry.is_link_local:
+            groups[entry.network].append(host)
+    ordered = sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))
+    return dict(ordered[:MAX_NETWORKS])
+
+
+def unused_names(environ: Mapping[str, str], interfaces: Interfaces) -> Iterator[tuple[str, str]]:
+    """Variable and name of each interface that UCX or Open MPI is to use, and the host does not have.
+
+    Both go on without it, with a warning or over another network.
+    """
+    for variable in ("OMPI_MCA_btl_tcp_if_include", "OMPI_MCA_oob_tcp_if_include", "UCX_NET_DEVICES"):
+        for name in filter(None, environ.get(variable, "").split(",")):
+            is_device = variable.startswith("UCX") and (":" in name or name == "all")
+            if not (is_device or "/" in name or interfaces.link(name)):
+                yield variable, name

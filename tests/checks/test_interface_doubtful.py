@@ -1,0 +1,80 @@
+import pytest
+
+from doctor.engine.fact import Fact
+from tests.checks.looked import job, judged, said, skipped
+from tests.checks.network import GPUS, NPUS, interfaces, link, named, plain
+
+NAME = "interface-doubtful"
+
+
+def bridged(bridge: str = "docker0") -> dict[str, list[Fact]]:
+    """Hosts whose container bridges have networks of their own, with a default route."""
+    return {
+        f"w{n}": [
+            interfaces(
+                link(bridge, kind="bridge"),
+                routes=("0.0.0.0/0",),
+                **{"eth0": f"10.0.0.{n}/24", bridge: f"172.2{n}.0.1/16"},
+            ),
+            named(f"w{n}", f"10.0.0.{n}"),
+            NPUS,
+        ]
+        for n in (1, 2)
+    }
+
+
+def test_no_container_interface_is_taken() -> None:
+    assert said(judged(NAME, plain(2))) == []
+    assert said(judged(NAME, bridged())) == []  # docker comes after eth0
+
+
+@pytest.mark.parametrize("bridge", ["docker0", "br-0a1b", "virbr0"])
+def test_a_container_bridge_by_variable(bridge: str) -> None:
+    outcome = judged(NAME, bridged(bridge), job(GLOO_SOCKET_IFNAME=bridge))
+    first = [finding for finding in outcome.findings if finding.values["setting"] == "GLOO_SOCKET_IFNAME"]
+    assert [finding.hosts for finding in first] == [("w1", "w2")]
+    assert first[0].values["expected"] == "eth0"
+
+
+def test_a_container_bridge_by_hccls_default() -> None:
+    """cni0 stands before eth0."""
+    assert [text for _, text in said(judged(NAME, bridged("cni0")))] == [
+        "HCCL takes cni0 by HCCL's default: it leads to the host's own containers"
+    ]
+
+
+def test_what_is_an_error_is_not_said_twice() -> None:
+    hosts: dict[str, list[Fact]] = {
+        f"w{n}": [interfaces(eth0=f"10.0.0.{n}/24", docker0="172.17.0.1/16"), named(f"w{n}", f"10.0.0.{n}")]
+        for n in (1, 2)
+    }
+    assert said(judged(NAME, hosts, job(GLOO_SOCKET_IFNAME="docker0"))) == []
+
+
+def test_the_address_of_one_host_for_all() -> None:
+    outcome = judged(NAME, bridged(), job(HCCL_IF_IP="10.0.0.1"))
+    assert said(outcome) == [("w2", "HCCL_IF_IP is 10.0.0.1: it is the address of w1")]
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "found"),
+    [
+        ("UCX_NET_DEVICES", "eth0,eno7", 1),
+        ("UCX_NET_DEVICES", "mlx5_0:1,all", 0),
+        ("OMPI_MCA_btl_tcp_if_include", "eno7", 1),
+        ("OMPI_MCA_btl_tcp_if_include", "10.0.0.0/24", 0),
+        ("OMPI_MCA_oob_tcp_if_include", "eth0", 0),
+    ],
+)
+def test_mpi_and_ucx(variable: str, value: str, found: int) -> None:
+    outcome = judged(NAME, plain(2), job(**{variable: value}))
+    assert [text for _, text in said(outcome)] == [f"{variable} names eno7: there is no such interface"][:found]
+
+
+def test_ordinary_interfaces_of_gpus() -> None:
+    hosts = {name: [*facts, GPUS] for name, facts in plain(2).items()}
+    assert said(judged(NAME, hosts)) == []
+
+
+def test_one_host_alone() -> None:
+    assert skipped(judged(NAME, plain(1))) == {"only one host: any interface of its own will do"}

@@ -1,0 +1,136 @@
+import pytest
+
+from doctor.engine.fact import Fact
+from doctor.job import LaunchConfig
+from tests.checks.looked import fleet, job, judged, said
+from tests.checks.network import GPUS, NPUS, interfaces, link, named
+
+NAME = "interface-setting-wrong"
+HOST = interfaces(
+    link("docker0", running=False), eth0="10.0.0.1/24 fe80::1/64", ib0="10.1.0.1/24", docker0="172.17.0.1/16"
+)
+
+
+def problems(*facts: Fact, **environ: str) -> list[str]:
+    return [text for _, text in said(judged(NAME, fleet(2, HOST, *facts), job(**environ)))]
+
+
+@pytest.mark.parametrize("value", ["eth0", "eth0,ib0", "eth0,", "lo", "x", ""])
+def test_what_gloo_accepts(value: str) -> None:
+    """Whether others reach it is another check's matter; a value of one letter is ignored."""
+    assert problems(GLOO_SOCKET_IFNAME=value) == []
+
+
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        ("eno7", "there is no interface eno7"),
+        ("eth", "there is no interface eth"),
+        ("^lo,docker0", "^ is NCCL's and HCCL's notation; this library compares whole names"),
+        ("=eth0", "= is NCCL's and HCCL's notation; this library compares whole names"),
+        ("10.0.0.1", "it is an address, not an interface name"),
+        ("eth0, ib0", "there is a space in ' ib0'"),
+        ("eth0,,ib0", "there is an empty name in the list"),
+    ],
+)
+def test_what_gloo_refuses(value: str, problem: str) -> None:
+    assert problems(GLOO_SOCKET_IFNAME=value) == [f"GLOO_SOCKET_IFNAME is {value}: {problem}"]
+
+
+def test_an_interface_without_an_address() -> None:
+    host = interfaces(link("eth1", up=False), eth0="10.0.0.1/24")
+    outcome = judged(NAME, fleet(1, host), job(GLOO_SOCKET_IFNAME="eth1"))
+    assert said(outcome) == [("w1", "GLOO_SOCKET_IFNAME is eth1: interface eth1 has no address, and is down")]
+    assert outcome.findings[0].values["expected"] == "eth0"
+
+
+def test_an_alias_of_an_interface() -> None:
+    from doctor.facts.interfaces import LinkAddress
+
+    host = interfaces(eth0="10.0.0.1/24")
+    host = type(host)(
+        links=host.links,
+        addresses=(*host.addresses, LinkAddress("eth0:1", "eth0", "10.2.0.1", 24)),
+        routes=(),
+        has_rules=False,
+    )
+    assert said(judged(NAME, fleet(1, host), job(GLOO_SOCKET_IFNAME="eth0:1"))) == []
+
+
+def test_only_the_hosts_without_the_interface_are_named() -> None:
+    hosts = {"w1": [interfaces(eth0="10.0.0.1/24")], "w2": [interfaces(enp4s0="10.0.0.2/24")]}
+    outcome = judged(NAME, hosts, job(GLOO_SOCKET_IFNAME="eth0"))
+    assert [finding.hosts for finding in outcome.findings] == [("w2",)]
+    assert outcome.findings[0].values["expected"] == "enp4s0"
+
+
+@pytest.mark.parametrize("value", ["eth", "=eth0", "^docker,lo", "ib,eth", "e", "eth0:5000"])
+def test_what_nccl_accepts(value: str) -> None:
+    assert problems(GPUS, NCCL_SOCKET_IFNAME=value) == []
+
+
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        ("=eth", "interface eth0 has no address"),
+        ("eno7", "no interface that is up matches it"),
+        ("docker0", "interface docker0 has no carrier"),
+        ("^eth,ib,lo", "it excludes every interface that is up"),
+        ("10.0.0.1", "it is an address, not an interface name"),
+    ],
+)
+def test_what_nccl_refuses(value: str, problem: str) -> None:
+    assert problems(GPUS, NCCL_SOCKET_IFNAME=value) == [f"NCCL_SOCKET_IFNAME is {value}: {problem}"]
+
+
+def test_nccls_family() -> None:
+    only_ipv4 = interfaces(eth0="10.0.0.1/24")
+    settings = job(NCCL_SOCKET_IFNAME="eth0", NCCL_SOCKET_FAMILY="AF_INET6")
+    assert [text for _, text in said(judged(NAME, fleet(1, only_ipv4, GPUS), settings))] == [
+        "NCCL_SOCKET_IFNAME is eth0: interface eth0 has no address with an IPv6 address"
+    ]
+    only_ipv6 = interfaces(eth0="fd00::1/64")
+    assert said(judged(NAME, fleet(1, only_ipv6, GPUS), settings)) == []
+
+
+@pytest.mark.parametrize("value", ["eth", "=eth0", "^docker", "^=lo,docker0", "=eth01"])
+def test_what_hccl_accepts(value: str) -> None:
+    """It compares `=eth01` with eth0 no further than eth0 is long."""
+    assert problems(NPUS, HCCL_SOCKET_IFNAME=value) == []
+
+
+@pytest.mark.parametrize("value", ["eno7", "=eth", "^eth,ib,lo,docker"])
+def test_what_hccl_refuses(value: str) -> None:
+    assert len(problems(NPUS, HCCL_SOCKET_IFNAME=value)) == 1
+
+
+def test_hccl_goes_on_with_the_other_family() -> None:
+    only_ipv6 = interfaces(eth0="fd00::1/64")
+    assert said(judged(NAME, fleet(1, only_ipv6, NPUS), job(HCCL_SOCKET_IFNAME="eth0"))) == []
+
+
+def test_an_address_of_no_host() -> None:
+    assert problems(NPUS, HCCL_IF_IP="192.168.77.7") == [
+        "HCCL_IF_IP is 192.168.77.7: no interface has the address 192.168.77.7"
+    ]
+
+
+def test_the_callers_own_address_is_not_held_against_the_others() -> None:
+    hosts = {n: [interfaces(eth0=f"10.0.0.{n[1]}/24"), NPUS] for n in ("w1", "w2")}
+    assert said(judged(NAME, hosts, job(HCCL_IF_IP="10.0.0.1"))) == []
+
+
+def test_each_hosts_own_environment() -> None:
+    own = {"w1": {"HCCL_IF_IP": "10.0.0.1"}, "w2": {"HCCL_IF_IP": "10.0.0.1"}}
+    hosts = {n: [interfaces(eth0=f"10.0.0.{n[1]}/24"), NPUS] for n in ("w1", "w2")}
+    launch = LaunchConfig.from_environment({"HCCL_IF_IP": "10.0.0.1"}, by_host=own)
+    assert [host for host, _ in said(judged(NAME, hosts, launch))] == ["w2"]
+
+
+@pytest.mark.parametrize("environ", [{"NCCL_SOCKET_IFNAME": "eno7"}, {"HCCL_SOCKET_IFNAME": "eno7"}])
+def test_a_library_without_its_accelerator_is_not_judged(environ: dict[str, str]) -> None:
+    assert problems(named("w1", "10.0.0.1"), **environ) == []
+
+
+def test_tensorpipe_compares_whole_names() -> None:
+    assert problems(TP_SOCKET_IFNAME="eth") == ["TP_SOCKET_IFNAME is eth: there is no interface eth"]

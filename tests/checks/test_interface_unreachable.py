@@ -1,0 +1,163 @@
+import pytest
+
+from doctor.engine.fact import Fact
+from tests.checks.looked import job, judged, said, skipped
+from tests.checks.network import GPUS, NPUS, interfaces, link, named, plain
+
+NAME = "interface-unreachable"
+GLOO = {"GLOO_SOCKET_IFNAME": "docker0"}
+
+
+def blamed(hosts: dict[str, list[Fact]], **environ: str) -> dict[str, str]:
+    return {host: text.partition(": ")[2] for host, text in said(judged(NAME, hosts, job(**environ)))}
+
+
+@pytest.mark.parametrize("first", ["10.0.0.", "192.168.0."])
+def test_hosts_of_one_network(first: str) -> None:
+    assert blamed(plain(3, first)) == {}
+
+
+def test_one_host_alone() -> None:
+    outcome = judged(NAME, {"w1": [interfaces(eth0="10.0.0.1/24"), named("w1", "127.0.1.1")]})
+    assert skipped(outcome) == {"only one host: any address of its own will do"}
+
+
+@pytest.mark.parametrize(
+    ("first", "guilty"),
+    [("10.0.0.", {}), ("192.168.0.", {"w2": "every host reaches itself at it"})],
+)
+def test_the_greater_address_connects(first: str, guilty: dict[str, str]) -> None:
+    """Measured with real jobs: 127.0.1.1 among 10.0.0.0/8 is the one that connects, and does no harm."""
+    hosts = plain(3, first)
+    hosts["w2"][1] = named("w2", "127.0.1.1")
+    assert blamed(hosts) == guilty
+
+
+def test_two_hosts_on_loopback_never_meet() -> None:
+    hosts = plain(3)
+    for name in ("w2", "w3"):
+        hosts[name][1] = named(name, "127.0.1.1")
+    assert set(blamed(hosts)) == {"w2", "w3"}
+
+
+def test_the_variable_overrides_the_name() -> None:
+    hosts = plain(2)
+    for name, facts in hosts.items():
+        facts[1] = named(name, "127.0.1.1")
+    assert blamed(hosts, GLOO_SOCKET_IFNAME="eth0") == {}
+
+
+def test_an_unknown_name_is_loopback() -> None:
+    """PyTorch falls back to 127.0.0.1, with a warning."""
+    hosts = plain(2)
+    for name in hosts:
+        hosts[name][1] = named(name, "")
+    assert set(blamed(hosts)) == {"w1", "w2"}
+
+
+@pytest.mark.parametrize("accelerator", [NPUS, GPUS])
+def test_with_accelerators_the_host_name_is_no_error(accelerator: Fact) -> None:
+    hosts = {name: [*facts, accelerator] for name, facts in plain(2).items()}
+    for name, facts in hosts.items():
+        facts[1] = named(name, "127.0.1.1")
+    assert blamed(hosts) == {}
+
+
+def test_one_address_on_all_hosts() -> None:
+    hosts: dict[str, list[Fact]] = {
+        n: [interfaces(eth0=f"10.0.0.{n[1]}/24", docker0="172.17.0.1/16"), named(n, f"10.0.0.{n[1]}")]
+        for n in ("w1", "w2", "w3")
+    }
+    assert blamed(hosts, **GLOO)["w1"] == "w2, w3 has it too"
+    assert set(blamed(hosts, **GLOO)) == {"w1", "w2", "w3"}
+
+
+def test_networks_without_a_route() -> None:
+    hosts = plain(3)
+    hosts["w3"] = [interfaces(eth0="10.0.0.3/24", docker0="172.17.0.1/16"), named("w3", "172.17.0.1")]
+    assert blamed(hosts) == {}  # w3 has the greater address, and a way to the others
+    hosts["w3"] = [interfaces(docker0="172.17.0.1/16"), named("w3", "172.17.0.1")]
+    assert blamed(hosts) == {"w3": "w3 has no route to 10.0.0.1 of w1"}
+
+
+def test_a_route_is_enough() -> None:
+    hosts: dict[str, list[Fact]] = {
+        f"w{n}": [interfaces(eth0=f"10.0.{n}.1/24", routes=("0.0.0.0/0",)), named(f"w{n}", f"10.0.{n}.1")]
+        for n in (1, 2)
+    }
+    assert blamed(hosts) == {}
+
+
+def test_policy_routing_is_unknown() -> None:
+    hosts: dict[str, list[Fact]] = {
+        f"w{n}": [interfaces(eth0=f"10.0.{n}.1/24", has_rules=True), named(f"w{n}", f"10.0.{n}.1")] for n in (1, 2)
+    }
+    outcome = judged(NAME, hosts)
+    assert said(outcome) == []
+    assert "policy routing" in outcome.unknown[""].text
+
+
+def test_only_ipv6() -> None:
+    hosts: dict[str, list[Fact]] = {
+        f"w{n}": [interfaces(eth0=f"fd00::{n}/64"), named(f"w{n}", f"fd00::{n}")] for n in (1, 2)
+    }
+    assert blamed(hosts) == {}
+    hosts["w3"] = [interfaces(eth0="10.0.0.3/24"), named("w3", "10.0.0.3")]
+    assert blamed(hosts) == {"w3": "it is an IPv4 address; others are IPv6"}
+
+
+@pytest.mark.parametrize("name", ["bond0", "eth0.100", "macvlan0", "br0", "ib0", "enp4s0f1"])
+def test_bonds_vlans_and_bridges_are_like_any(name: str) -> None:
+    hosts: dict[str, list[Fact]] = {
+        f"w{n}": [interfaces(link(name, kind="bond"), **{name: f"10.0.0.{n}/24"}), named(f"w{n}", f"10.0.0.{n}")]
+        for n in (1, 2)
+    }
+    assert blamed(hosts, GLOO_SOCKET_IFNAME=name) == {}
+    assert said(judged("interface-doubtful", hosts, job(GLOO_SOCKET_IFNAME=name))) == []
+
+
+def test_hccl_takes_the_first_by_name() -> None:
+    """br-lan stands before eth0, and all hosts have it with one address."""
+    hosts: dict[str, list[Fact]] = {
+        f"w{n}": [interfaces(eth0=f"10.0.0.{n}/24", cni0="10.244.0.1/24"), named(f"w{n}", f"10.0.0.{n}"), NPUS]
+        for n in (1, 2)
+    }
+    assert blamed(hosts) == {"w1": "w2 has it too", "w2": "w1 has it too"}
+    assert blamed(hosts, HCCL_SOCKET_IFNAME="=eth0") == {}
+    assert blamed(hosts, RANK_TABLE_FILE="/x.json") == {}
+
+
+def test_nccl_prefers_ib_and_leaves_docker_out() -> None:
+    hosts: dict[str, list[Fact]] = {
+        f"w{n}": [
+            interfaces(docker0="172.17.0.1/16", eth0=f"10.0.0.{n}/24", ib0=f"10.1.0.{n}/24"),
+            named(f"w{n}", f"10.0.0.{n}"),
+            GPUS,
+        ]
+        for n in (1, 2)
+    }
+    assert blamed(hosts) == {}
+    assert set(blamed(hosts, NCCL_SOCKET_IFNAME="lo")) == {"w1", "w2"}
+    assert set(blamed(hosts, NCCL_SOCKET_IFNAME="docker")) == {"w1", "w2"}
+
+
+def test_hosts_without_a_way_to_tell_the_name_apart_are_left_out() -> None:
+    """A saved run of an older version does not tell which of two addresses Gloo takes."""
+    from doctor.facts.names import HostNames, NameResolution
+
+    hosts = plain(3)
+    for name in ("w1", "w2"):
+        two = NameResolution(("10.0.0.1", "127.0.1.1"))
+        hosts[name][1] = HostNames(own=name, names={name: two}, fleet=3)
+    assert blamed(hosts) == {}
+
+
+def test_a_large_fleet_is_judged_in_time() -> None:
+    hosts: dict[str, list[Fact]] = {
+        f"w{n}": [
+            interfaces(eth0=f"10.{n >> 8}.{n & 255}.2/24", routes=("0.0.0.0/0",)),
+            named(f"w{n}", f"10.{n >> 8}.{n & 255}.2"),
+        ]
+        for n in range(1024)
+    }
+    assert blamed(hosts) == {}

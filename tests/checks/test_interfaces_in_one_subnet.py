@@ -1,0 +1,41 @@
+import pytest
+
+from doctor.facts.interfaces import Interfaces, Link
+from tests.checks.looked import judged, said, skipped
+from tests.checks.network import interfaces, link
+
+NAME = "interfaces-in-one-subnet"
+
+
+def test_two_networks() -> None:
+    assert said(judged(NAME, {"w1": [interfaces(eth0="10.0.0.1/24", eth1="10.0.1.1/24")]})) == []
+
+
+def test_two_cards_in_one() -> None:
+    outcome = judged(NAME, {"w1": [interfaces(eth0="10.0.0.1/24", eth1="10.0.0.2/24")]})
+    assert said(outcome) == [("w1", "eth0 and eth1 have addresses in one subnet, 10.0.0.0/24")]
+
+
+PORT = Link("eth1", True, True, False, 1500, "", True, True)
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        interfaces(eth0="10.0.0.1/24 10.0.0.2/24"),
+        interfaces(link("eth1", up=False), eth0="10.0.0.1/24", eth1="10.0.0.2/24"),
+        interfaces(link("macvlan0", kind="macvlan"), eth0="10.0.0.1/24", macvlan0="10.0.0.2/24"),
+        interfaces(eth0="10.0.0.1/24", docker0="10.0.0.2/24"),
+        interfaces(eth0="10.0.0.1/32", eth1="10.0.0.1/32"),
+        interfaces(eth0="fe80::1/64", eth1="fe80::2/64"),
+        interfaces(PORT, bond0="10.0.0.1/24", eth1="10.0.0.2/24"),
+        interfaces(eth0="10.0.0.1/24", eth1="10.0.0.129/25"),
+    ],
+)
+def test_what_shares_a_card_or_a_name(host: Interfaces) -> None:
+    assert said(judged(NAME, {"w1": [host]})) == []
+
+
+def test_policy_routing_is_meant() -> None:
+    host = interfaces(eth0="10.0.0.1/24", eth1="10.0.0.2/24", has_rules=True)
+    assert skipped(judged(NAME, {"w1": [host]})) == {"the host has rules for policy routing"}

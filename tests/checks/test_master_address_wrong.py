@@ -1,0 +1,104 @@
+import pytest
+
+from doctor.engine.fact import Fact
+from doctor.job import LaunchConfig
+from tests.checks.looked import job, judged, said, skipped
+from tests.checks.network import interfaces, named, plain
+
+NAME = "master-address-wrong"
+
+
+def blamed(hosts: dict[str, list[Fact]], **environ: str) -> dict[str, str]:
+    found = judged(NAME, hosts, job(**environ)).findings
+    return {host: str(finding.values["reason"]) for finding in found for host in finding.hosts}
+
+
+def knowing(master: str, *addresses: str) -> dict[str, list[Fact]]:
+    """Hosts that each resolve the master's name to an address of their own."""
+    hosts = plain(len(addresses))
+    for number, address in enumerate(addresses, 1):
+        name = f"w{number}"
+        others = {} if name == master else {master: address}
+        hosts[name][1] = named(name, address if name == master else f"10.0.0.{number}", **others)
+    return hosts
+
+
+@pytest.mark.parametrize("master", ["10.0.0.1", "10.0.0.3"])
+def test_an_address_of_the_fleet(master: str) -> None:
+    assert blamed(plain(3), MASTER_ADDR=master) == {}
+
+
+@pytest.mark.parametrize("master", ["127.0.0.1", "localhost", "127.1.2.3", "::1"])
+def test_loopback(master: str) -> None:
+    assert blamed(plain(2), MASTER_ADDR=master) == dict.fromkeys(("w1", "w2"), "leads every host to itself")
+
+
+def test_a_name_that_is_loopback_on_all_hosts() -> None:
+    assert set(blamed(knowing("w1", "127.0.1.1", "127.0.1.1", "127.0.1.1"), MASTER_ADDR="w1")) == {"w2", "w3"}
+
+
+def test_an_address_of_no_host() -> None:
+    assert blamed(plain(2), MASTER_ADDR="10.0.5.5") == dict.fromkeys(
+        ("w1", "w2"), "is the address of none of these hosts"
+    )
+
+
+def test_an_address_of_all_hosts() -> None:
+    hosts: dict[str, list[Fact]] = {
+        f"w{n}": [interfaces(eth0=f"10.0.0.{n}/24", docker0="172.17.0.1/16"), named(f"w{n}", f"10.0.0.{n}")]
+        for n in (1, 2)
+    }
+    assert set(blamed(hosts, MASTER_ADDR="172.17.0.1").values()) == {"is an address of w1, w2"}
+
+
+def test_no_route_to_the_masters_other_network() -> None:
+    hosts = plain(2)
+    hosts["w1"] = [interfaces(eth0="10.0.0.1/24", eth1="10.9.0.1/24"), named("w1", "10.0.0.1")]
+    assert blamed(hosts, MASTER_ADDR="10.9.0.1") == {"w2": "is in a network that the host has no route to"}
+    hosts["w2"] = [interfaces(eth0="10.0.0.2/24", routes=("0.0.0.0/0",)), named("w2", "10.0.0.2")]
+    assert blamed(hosts, MASTER_ADDR="10.9.0.1") == {}
+
+
+def test_a_name() -> None:
+    assert blamed(knowing("w1", "10.0.0.1", "10.0.0.1", "10.0.0.1"), MASTER_ADDR="w1") == {}
+
+
+def test_the_masters_own_name_may_be_loopback() -> None:
+    assert blamed(knowing("w1", "127.0.1.1", "10.0.0.1", "10.0.0.1"), MASTER_ADDR="w1") == {}
+
+
+def test_a_name_that_is_loopback_elsewhere() -> None:
+    assert blamed(knowing("w1", "10.0.0.1", "10.0.0.1", "127.0.0.1"), MASTER_ADDR="w1") == {
+        "w3": "resolves to 127.0.0.1 and leads the host to itself"
+    }
+
+
+def test_a_name_that_is_another_host_elsewhere() -> None:
+    assert blamed(knowing("w1", "10.0.0.1", "10.0.0.1", "10.0.0.2"), MASTER_ADDR="w1") == {
+        "w3": "resolves to 10.0.0.2 and leads to w2; on other hosts to w1"
+    }
+
+
+def test_a_host_may_have_localhost_for_itself_alone() -> None:
+    """The PyTorch operator of Kubernetes gives the master localhost."""
+    own = {"w1": {"MASTER_ADDR": "localhost"}, "w2": {"MASTER_ADDR": "10.0.0.1"}}
+    launch = LaunchConfig.from_environment({"MASTER_ADDR": "10.0.0.1"}, by_host=own)
+    assert said(judged(NAME, plain(2), launch)) == []
+
+
+def test_only_ipv6() -> None:
+    hosts: dict[str, list[Fact]] = {
+        f"w{n}": [interfaces(eth0=f"fd00::{n}/64"), named(f"w{n}", f"fd00::{n}")] for n in (1, 2)
+    }
+    assert blamed(hosts, MASTER_ADDR="fd00:0::1") == {}
+    assert set(blamed(hosts, MASTER_ADDR="fd00::9")) == {"w1", "w2"}
+
+
+def test_what_is_not_judged() -> None:
+    assert skipped(judged(NAME, plain(2))) == {"MASTER_ADDR is not given"}
+    assert skipped(judged(NAME, plain(1), job(MASTER_ADDR="127.0.0.1"))) == {
+        "only one host: the master is the host itself"
+    }
+    assert skipped(judged(NAME, plain(2), job(MASTER_ADDR="job.ns.svc.cluster.local"))) == {
+        "MASTER_ADDR is a service of Kubernetes"
+    }

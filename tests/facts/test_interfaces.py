@@ -1,0 +1,114 @@
+"""The host's network interfaces, from the kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+
+from doctor.engine.fact import Unreadable
+from doctor.facts.interfaces import Interfaces, LinkAddress, list_interfaces
+from tests.checks.network import interfaces, link
+from tests.facts.answers import answered
+from tests.facts.garbage import JSON, runs_on_python_3_6
+from tests.hosts.fleet import Fleet
+
+SEEN: dict[str, Any] = {
+    "links": [["lo", True, True, True, 65536, "", False, False], ["eth0", True, True, False, 1500, "", True, False]],
+    "addresses": [["lo", "lo", "127.0.0.1", 8], ["eth0:1", "eth0", "10.0.0.1", 24]],
+    "routes": [["0.0.0.0", 0, "eth0"]],
+    "has_rules": False,
+}
+
+
+def test_what_the_kernel_lists() -> None:
+    found = answered(Interfaces, SEEN)
+    assert isinstance(found, Interfaces)
+    assert found.addresses[1] == LinkAddress("eth0:1", "eth0", "10.0.0.1", 24)
+    assert found.link("eth0") == found.links[1]
+    assert found.leads_to("192.0.2.9") is True
+
+
+def test_what_this_machine_says() -> None:
+    found = answered(Interfaces, list_interfaces({}))
+    assert isinstance(found, Interfaces)
+    assert LinkAddress("lo", "lo", "127.0.0.1", 8) in found.addresses
+    assert found.links[0].is_loopback
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"links": []},
+        {"addresses": [["lo", "lo", "localhost", 8]]},
+        {"addresses": [["lo", "lo", "127.0.0.1", 99]]},
+        {"routes": [["10.0.0.0", 77, "eth0"]]},
+        {"links": [["lo", True]]},
+        {"addresses": [["eth0", "eth0", "10.0.0.1", 24]] * 2000},
+    ],
+)
+def test_what_makes_no_sense(change: dict[str, Any]) -> None:
+    assert isinstance(answered(Interfaces, {**SEEN, **change}), Unreadable)
+
+
+@given(JSON)
+def test_anything_else(value: object) -> None:
+    assert isinstance(answered(Interfaces, value), Unreadable)
+
+
+def test_the_source_that_is_sent() -> None:
+    assert runs_on_python_3_6(list_interfaces)
+
+
+def test_where_routes_lead() -> None:
+    host = interfaces(eth0="10.0.0.1/24", routes=("10.8.0.0/16",))
+    assert [host.leads_to(one) for one in ("10.0.0.9", "10.8.3.3", "10.0.0.1", "10.9.0.1", "fd00::1")] == [
+        True,
+        True,
+        True,
+        False,
+        False,
+    ]
+    assert interfaces(eth0="10.0.0.1/24", has_rules=True).leads_to("10.9.0.1") is None
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "is_card"),
+    [("eth0", "veth", True), ("bond0", "bond", True), ("eth0.7", "vlan", True), ("br0", "bridge", True),
+     ("docker0", "bridge", False), ("veth1a2b", "veth", False), ("mac0", "macvlan", False), ("tun0", "tun", False)],
+)  # fmt: skip
+def test_network_cards(name: str, kind: str, is_card: bool) -> None:
+    assert link(name, kind=kind).is_network_card == is_card
+
+
+@pytest.mark.hosts
+def test_kinds_on_a_real_host(make_fleet: Callable[..., Fleet]) -> None:
+    """A bridge that is down, an alias, a route and a rule, as the kernel shows them."""
+    import json
+
+    fleet = make_fleet(1, name="kin", subnet="10.73.0.0/16")
+    host = fleet.hosts[0]
+    fleet.enter(
+        host,
+        "ip link add br7 type bridge && ip addr add 10.7.0.1/24 dev br7 label br7:x\n"
+        "ip route add 10.99.0.0/16 via 10.73.0.1\n"
+        "ip rule add from 10.7.0.1 lookup 77",
+    )
+    said = fleet.enter(host, ["python3", "-c", body()]).stdout
+    found = answered(Interfaces, json.loads(said))
+    assert isinstance(found, Interfaces)
+    bridge, card = found.link("br7"), found.link("eth0")
+    assert bridge and not bridge.is_up and bridge.kind == "bridge"
+    assert card and card.is_running and card.is_network_card
+    assert LinkAddress("br7:x", "br7", "10.7.0.1", 24) in found.addresses
+    assert found.has_rules
+    assert found.routes and any(route.network == "10.99.0.0" and route.prefix == 16 for route in found.routes)
+
+
+def body() -> str:
+    """The probe as it is sent, and a line that prints its answer."""
+    import inspect
+
+    return f"{inspect.getsource(list_interfaces)}\nimport json; print(json.dumps(list_interfaces({{}})))"

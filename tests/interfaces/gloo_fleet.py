@@ -1,0 +1,128 @@
+"""A real gloo job on test hosts: one rank a host, `init_process_group` and one all-reduce.
+
+torch is imported once on each host, by a process that stays and forks a rank for each job: a job takes about a second.
+"""
+
+from __future__ import annotations
+
+import json
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from tests.hosts import testbed
+from tests.hosts.fleet import INSIDE, Fleet, merge
+from tests.smoke.interpreter import shown
+
+SERVER = """
+import json, os, sys
+import torch
+import torch.distributed as dist
+from datetime import timedelta
+torch.set_num_threads(1)
+
+def rank(job):
+    os.environ.update(job["environ"])
+    os.environ.update(RANK=str(job["rank"]), WORLD_SIZE=str(job["world"]))
+    dist.init_process_group(job["backend"], timeout=timedelta(seconds=job["seconds"]))
+    value = torch.ones(70000)
+    dist.all_reduce(value)
+    dist.barrier()
+    return "" if value[-1].item() == job["world"] else "wrong sum"
+
+print("ready", flush=True)
+for line in sys.stdin:
+    job = json.loads(line)
+    receive, send = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        null = os.open(os.devnull, os.O_RDWR)
+        os.dup2(null, 2)
+        try:
+            text = rank(job)
+        except BaseException as error:
+            text = type(error).__name__ + ": " + str(error)[:300]
+        os.write(send, text.encode())
+        os._exit(0)
+    os.close(send)
+    with os.fdopen(receive) as file:
+        text = file.read()
+    os.waitpid(pid, 0)
+    print(json.dumps(text), flush=True)
+"""
+
+
+class JobEnd(NamedTuple):
+    """How a job ended: whether all ranks came to the end, and what each host's rank said."""
+
+    lives: bool
+    words: dict[str, str]
+    """By host: empty for a rank that ended well."""
+
+
+class GlooFleet:
+    """Test hosts, each with a process that has imported torch and runs ranks."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self.fleet = fleet
+        self.servers: dict[str, subprocess.Popen[str]] = {}
+
+    def start(self) -> None:
+        """Starts the processes that are not running; hosts that were made anew have lost theirs."""
+        for host in self.fleet.hosts:
+            if host not in self.servers or self.servers[host].poll() is not None:
+                argv = testbed.enter_argv(self.fleet._pid(host), [sys.executable, "-u", "-c", SERVER])
+                self.servers[host] = subprocess.Popen(
+                    argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=INSIDE
+                )
+        for host, server in self.servers.items():
+            if not hasattr(server, "is_ready"):
+                assert server.stdout
+                assert server.stdout.readline() == "ready\n", host
+                server.is_ready = True  # type: ignore[attr-defined]
+
+    def run(
+        self, environ: Mapping[str, str], by_host: Mapping[str, Mapping[str, str]] | None = None, seconds: int = 4
+    ) -> JobEnd:
+        """One job on all hosts. ``seconds``: the process group's timeout; a rank still silent long after has hung."""
+        self.start()
+        hosts = self.fleet.hosts
+        for number, host in enumerate(hosts):
+            variables = {"MASTER_ADDR": self.fleet.addresses[hosts[0]], "MASTER_PORT": "29500", **environ}
+            variables.update((by_host or {}).get(host, {}))
+            job = {"environ": variables, "rank": number, "world": len(hosts), "backend": "gloo", "seconds": seconds}
+            stdin = self.servers[host].stdin
+            assert stdin
+            stdin.write(json.dumps(job) + "\n")
+            stdin.flush()
+        end = time.monotonic() + 8 * seconds + 20
+        words: dict[str, str] = {}
+        for host in hosts:
+            stdout = self.servers[host].stdout
+            assert stdout
+            if select.select([stdout], [], [], max(0.0, end - time.monotonic()))[0]:
+                words[host] = json.loads(stdout.readline())
+            else:
+                words[host] = "hangs"
+                self.stop(host)
+        return JobEnd(not any(words.values()), words)
+
+    def stop(self, host: str) -> None:
+        """Ends the host's process; the next job starts it again."""
+        server = self.servers.pop(host)
+        server.kill()
+        with server:  # closes its pipes
+            pass
+
+    def down(self) -> None:
+        """Ends all processes."""
+        for host in list(self.servers):
+            self.stop(host)
+
+
+def gloo_fleet(make_fleet: Any, count: int, overrides: Mapping[str, Any] | None = None, **options: Any) -> GlooFleet:
+    """``count`` test hosts that see torch."""
+    return GlooFleet(make_fleet(count, {"*": merge({"shows": shown()}, dict(overrides or {}))}, **options))

@@ -49,6 +49,7 @@ def interface_unreachable(
     for choices in fleet.choices():
         judged = {host: one for host, one in choices.items() if not decided_by_rank_table(one, launch)}
         for one in unreachable(judged, interfaces):
+            own_names = [names[one.host].own] if one.host in names else []
             yield Finding(
                 "{library} takes {address} ({interface}) by {source}: {reason}",
                 hosts=(one.host,),

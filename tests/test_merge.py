@@ -30,6 +30,7 @@ from doctor.engine.job_input import LaunchOptions, ProbeInputs, SavedRankTable
 from doctor.engine.record import HostRecord, Run
 from doctor.engine.result import Outcome, Report, Status
 from doctor.environment.inventory import Inventory
+from doctor.job import LaunchConfig
 from doctor.session.examine import ExamineOptions, examine, replay
 from tests.node_files import leave as left
 from tests.node_files import line, run_of
@@ -391,6 +392,24 @@ class TestTheJob:
     def test_that_differs_from_host_to_host_is_a_failure(self, tmp_path: Path) -> None:
         left(tmp_path, *(run_of(name, launch=LaunchOptions(environ={"MASTER_ADDR": name})) for name in "ab"))
         assert outcome(replay(merged(tmp_path, "a", "b"), KNOWN), "launch-differs").status is Status.FAILED
+
+    def test_keeps_each_hosts_own_interface_and_the_majoritys_master(self, tmp_path: Path) -> None:
+        """An interface may have another name on each host: that makes no host the odd one out."""
+        given = {
+            "a": {"MASTER_ADDR": "x", "GLOO_SOCKET_IFNAME": "eth0"},
+            "b": {"MASTER_ADDR": "a", "GLOO_SOCKET_IFNAME": "eno1"},
+            "c": {"MASTER_ADDR": "a", "GLOO_SOCKET_IFNAME": "eno2"},
+        }
+        left(tmp_path, *(run_of(name, launch=LaunchOptions(environ=environ)) for name, environ in given.items()))
+        launch = merged(tmp_path, "a", "b", "c").launch
+        assert launch.by_host == given
+        assert launch.environ["MASTER_ADDR"] == "a"
+        config = LaunchConfig.from_options(launch)
+        assert {host: config.environ_of(host)["GLOO_SOCKET_IFNAME"] for host in given} == {
+            "a": "eth0",
+            "b": "eno1",
+            "c": "eno2",
+        }
 
     def test_has_the_first_rank_table_that_could_be_read(self, tmp_path: Path) -> None:
         bad, good = SavedRankTable("/t", error="is not there"), SavedRankTable("/t", "{}")

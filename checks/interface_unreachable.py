@@ -61,7 +61,5 @@ def interface_unreachable(
                 reason=one.reason,
                 observed=one.choice.address,
                 expected=usable_addresses(interfaces[one.host]),
-                lines=hosts_file_lines([names[one.host].own], names, addresses or {}, visits)
-                if one.host in names
-                else [],
+                lines=hosts_file_lines(own_names, names, addresses or {}, visits),
             )

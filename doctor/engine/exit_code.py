@@ -57,6 +57,8 @@ def verdict(report: Report, code: int | None = None) -> Verdict:
         report.smoke and report.smoke.ended != "complete"
     ):
         return Verdict.UNKNOWN
+    if code == Exit.UNKNOWN:
+        return Verdict.UNKNOWN
     if failed:
         return Verdict.WARNINGS
     return Verdict.HEALTHY if any(outcome.complete for outcome in outcomes) else Verdict.NOTHING

@@ -39,7 +39,8 @@ def kind(origin: Origin) -> str:
     if origin.launch:
         return origin.launch.launcher.kind
     names = {name: name.removeprefix("DOCTOR_").lower() for name in USER_VARIABLES}
-    return next((names[name] for name in names if name in origin.environ), "alone")
+    of_user = next((names[name] for name in names if name in origin.environ), "")
+    return of_user or ("hostfile" if origin.hosts_source else "alone")
 
 
 def describe(origin: Origin) -> str:

@@ -1,4 +1,4 @@
-"""Which hosts a run checks: from a node set, a hostfile, a rank table, Slurm, or this host alone. Pure."""
+"""Which hosts a run checks: from a node set, a hostfile, a rank table, the batch scheduler, or this host alone."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from doctor.environment.commands import RunCommand, run_command
+from doctor.environment.host_list import read_host_lists
 from doctor.environment.host_selection import HostSelection
 from doctor.environment.text_files import ReadFile
+from doctor.hosts.hostfile import HostLine
 from doctor.hosts.nodeset import (
     MAX_HOSTS,
     InventoryError,
@@ -21,7 +24,7 @@ __all__ = ["HostSelection", "Inventory", "InventoryError", "resolve_hosts", "wit
 
 HINT = (
     "to check more hosts, name them: 'node[01-16]', --hostfile FILE or --rank-table FILE; "
-    "in a Slurm job they are detected"
+    "in the job of a batch scheduler they are detected"
 )
 USER_VARIABLES = ("DOCTOR_HOSTS", "DOCTOR_HOSTFILE")
 """A user's own list of hosts: a node set, or the path of a hostfile. The first that is set counts."""
@@ -57,7 +60,9 @@ class _SourceHosts(msgspec.Struct, frozen=True):
     notes: tuple[str, ...] = ()
 
 
-def resolve_hosts(selection: HostSelection, environ: Mapping[str, str], read_file: ReadFile) -> Inventory:
+def resolve_hosts(
+    selection: HostSelection, environ: Mapping[str, str], read_file: ReadFile, run: RunCommand = run_command
+) -> Inventory:
     """The hosts of the first source that is set: the options in their order, then the environment.
 
     Raises: InventoryError.
@@ -65,7 +70,7 @@ def resolve_hosts(selection: HostSelection, environ: Mapping[str, str], read_fil
     >>> resolve_hosts(HostSelection(hosts="n1,n2", exclude="n2"), {}, open).source
     '2 hosts from the command line, less 1 excluded'
     """
-    source = _first_source(selection, environ, read_file)
+    source = _first_source(selection, environ, read_file, run)
     if source is None:
         local = _SourceHosts(["localhost"], ["this host"], "this host alone", notes=(HINT,))
         return _excluding(local, selection.exclude, local=True)
@@ -73,37 +78,66 @@ def resolve_hosts(selection: HostSelection, environ: Mapping[str, str], read_fil
     return _excluding(source, selection.exclude)
 
 
-def _first_source(selection: HostSelection, environ: Mapping[str, str], read_file: ReadFile) -> _SourceHosts | None:
+def _first_source(
+    selection: HostSelection, environ: Mapping[str, str], read_file: ReadFile, run: RunCommand
+) -> _SourceHosts | None:
     hosts = selection.nodes if selection.nodes is not None else selection.hosts
     if hosts is not None:
         return _node_set(hosts, "the command line")
     if selection.hostfile is not None:
-        return _hostfile(selection.hostfile, read_file)
+        return _hostfile(selection.hostfile, read_file, run)
     if selection.rank_table is not None:
         return _rank_table(selection.rank_table, read_file)
     if environ.get("DOCTOR_HOSTS"):
         return _node_set(environ["DOCTOR_HOSTS"], "DOCTOR_HOSTS")
     if environ.get("DOCTOR_HOSTFILE"):
-        return _hostfile(environ["DOCTOR_HOSTFILE"], read_file, ", named by DOCTOR_HOSTFILE")
-    from doctor.environment.schedulers import hosts_variable
-
-    variable = hosts_variable(environ)
-    if variable:
-        return _node_set(environ[variable], variable)
+        return _hostfile(environ["DOCTOR_HOSTFILE"], read_file, run, ", named by DOCTOR_HOSTFILE")
+    of_batch_job = _of_batch_job(environ, read_file, run)
+    if of_batch_job:
+        return of_batch_job
     if environ.get("RANK_TABLE_FILE"):
         return _rank_table(environ["RANK_TABLE_FILE"], read_file, ", named by RANK_TABLE_FILE")
     return None
 
 
+def _of_batch_job(environ: Mapping[str, str], read_file: ReadFile, run: RunCommand) -> _SourceHosts | None:
+    from doctor.environment.schedulers import batch_allocation
+
+    allocation = batch_allocation(environ)
+    if allocation is None:
+        return None
+    read = read_host_lists(allocation.host_lists, read_file, run)
+    if read.problem:
+        expected = "expected the job's list of hosts; without it, name the hosts with --hosts or --hostfile"
+        raise InventoryError(f"{allocation.title}: {read.problem}; {expected}")
+    if read.hosts is None:
+        return None
+    return _SourceHosts(read.hosts, [read.source] * len(read.hosts), read.source, read.slots)
+
+
 def _node_set(text: str, source: str) -> _SourceHosts:
-    hosts = expand_nodeset(text, source)
+    hosts = expand_nodeset(text, source, groups=True)
     return _SourceHosts(hosts, [source] * len(hosts), source)
 
 
-def _hostfile(path: str, read_file: ReadFile, named_by: str = "") -> _SourceHosts:
-    from doctor.hosts import hostfile
+def _ansible_inventory(path: str, run: RunCommand) -> list[HostLine]:
+    from doctor.hosts import ansible
 
-    lines = hostfile.parse_hostfile(_read(path, read_file, "a hostfile"), path)
+    try:
+        return ansible.parse_inventory(run(ansible.inventory_command(path)), path)
+    except OSError as error:
+        name, reason = printable_excerpt(path, 200), printable_excerpt(str(error), 200)
+        raise InventoryError(f"{name}: an Ansible inventory, and {reason}; expected a hostfile") from None
+
+
+def _hostfile(path: str, read_file: ReadFile, run: RunCommand, named_by: str = "") -> _SourceHosts:
+    from doctor.hosts import ansible, hostfile
+
+    text = _read(path, read_file, "a hostfile")
+    if ansible.is_ansible_inventory(text, path):
+        lines = _ansible_inventory(path, run)
+    else:
+        lines = hostfile.parse_hostfile(text, path)
     notes = [f"{line.location}: not used: {', '.join(line.unused_settings)}" for line in lines if line.unused_settings]
     more = len(notes) - _MOST_NOTES
     return _SourceHosts(
@@ -157,7 +191,11 @@ def _refuse_repeated(source: _SourceHosts) -> None:
 
 def _excluding(source: _SourceHosts, exclude: str | None, local: bool = False) -> Inventory:
     """The inventory without what ``-x`` excludes."""
-    excluded = {canonical_host(host) for host in expand_nodeset(exclude, "--exclude")} if exclude is not None else set()
+    excluded = (
+        {canonical_host(host) for host in expand_nodeset(exclude, "--exclude", groups=True)}
+        if exclude is not None
+        else set()
+    )
     hosts = tuple(host for host in source.hosts if canonical_host(host) not in excluded)
     text = source.source if local else f"{count_hosts(len(source.hosts))} from {source.source}"
     if not hosts:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from doctor.environment.commands import RunCommand, run_command
 from doctor.environment.describe import Origin, Started, describe, kind, tag
 from doctor.environment.inventory import Inventory, InventoryError, count_hosts
 from doctor.environment.job_hosts import JobHosts, find_job_hosts
@@ -22,6 +23,7 @@ from doctor.environment.mounted_rank_table import MountedRankTable, find_mounted
 from doctor.environment.scheduler import Allocation
 from doctor.environment.schedulers import find_allocation
 from doctor.environment.text_files import ReadFile, read_text_file
+from doctor.environment.unknown_hosts import unknown_hosts
 from doctor.environment.variables import EnvironmentVariables, VariableProblem
 
 __all__ = ["JobContext", "Started", "VariableProblem", "detect", "for_spawned"]
@@ -87,6 +89,8 @@ class JobContext(msgspec.Struct, frozen=True, kw_only=True):
     """Why the job's list of hosts cannot be used."""
     slots: dict[str, int] = {}
     """Ranks by host, where the source states them."""
+    hosts_unknown: str = ""
+    """Why not all hosts of the job are known; empty: they are, or ``hosts_error`` has the reason."""
     rank_table_path: str = ""
     rank_table_pending: bool = False
     """The table is not complete: see `doctor.environment.mounted_rank_table.wait_for_table`; detect again after it."""
@@ -131,7 +135,13 @@ class JobContext(msgspec.Struct, frozen=True, kw_only=True):
         return Inventory(self.hosts, f"{count_hosts(len(self.hosts))} from {self.hosts_source}", self.slots)
 
 
-def detect(environ: Mapping[str, str], read_file: ReadFile = read_text_file, *, as_rank: bool = False) -> JobContext:
+def detect(
+    environ: Mapping[str, str],
+    read_file: ReadFile = read_text_file,
+    *,
+    as_rank: bool = False,
+    run: RunCommand = run_command,
+) -> JobContext:
     """The context of the process with this environment. Never raises: see `JobContext.conflicts` and ``hosts_error``.
 
     ``as_rank``: for a program of ranks. The rank is that of the innermost launcher that says how rank 0 is reached, by
@@ -145,7 +155,7 @@ def detect(environ: Mapping[str, str], read_file: ReadFile = read_text_file, *, 
     table = find_mounted_table(variables.environ, read_file)
     allocation = find_allocation(variables, table)
     launch = find_rank_to_be(variables) if as_rank else find_launch(variables, allocation, table)
-    return _context(variables, read_file, table, allocation, launch)
+    return _context(variables, read_file, table, allocation, launch, run)
 
 
 def for_spawned(
@@ -176,8 +186,10 @@ def _context(
     table: MountedRankTable | None,
     allocation: Allocation | None,
     launch: LaunchedRank | None,
+    run: RunCommand = run_command,
 ) -> JobContext:
-    hosts = find_job_hosts(variables.environ, read_file, allocation, table)
+    hosts = find_job_hosts(variables.environ, read_file, allocation, table, run)
+    is_pending = table is not None and table.is_pending
     started = _started(variables, allocation, launch)
     origin = Origin(variables.environ, started, allocation, launch, table is not None, hosts.source)
     context = JobContext(
@@ -190,7 +202,8 @@ def _context(
         hosts_error=hosts.error,
         slots=hosts.slots,
         rank_table_path=table.path if table else "",
-        rank_table_pending=table is not None and table.is_pending,
+        rank_table_pending=is_pending,
+        hosts_unknown="" if is_pending else unknown_hosts(variables, allocation, launch, hosts),
         identity=_identity(allocation, launch),
         conflicts=_conflicts(launch, table, hosts),
     )
@@ -256,11 +269,7 @@ def _conflicts(launch: LaunchedRank | None, table: MountedRankTable | None, host
 
 
 def _notes(context: JobContext) -> tuple[str, ...]:
-    on_one_host = context.world_size is not None and context.world_size == context.local_world_size
-    several_hosts = (context.node_count or 0) > 1 or (context.node_rank or 0) > 0
-    may_have_others = several_hosts or (context.started == "ranks" and not on_one_host)
-    hosts_known = context.hosts is not None or bool(context.hosts_error) or context.node_count == 1
-    if hosts_known or context.rank_table_pending or not may_have_others:
+    if not context.hosts_unknown:
         return ()
-    effect = "the names of the job's hosts are unknown: each host checks itself, nothing between hosts is checked"
-    return (f"{effect}; expected --hostfile FILE, or DOCTOR_HOSTFILE",)
+    effect = "each host checks itself, nothing between hosts is checked"
+    return (f"{context.hosts_unknown}: {effect}; expected --hostfile FILE, or DOCTOR_HOSTFILE",)

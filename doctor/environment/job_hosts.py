@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 import msgspec
 
 from doctor.engine.sanitize import printable
+from doctor.environment.commands import RunCommand, run_command
+from doctor.environment.host_list import HostList, in_files, read_host_lists
 from doctor.environment.inventory import USER_VARIABLES, HostSelection, resolve_hosts
+from doctor.environment.launchers import LAUNCHERS
 from doctor.environment.mounted_rank_table import MountedRankTable
 from doctor.environment.scheduler import Allocation
 from doctor.environment.text_files import ReadFile
-from doctor.hosts.nodeset import InventoryError, canonical_host, expand_nodeset
+from doctor.environment.variables import EnvironmentVariables
+from doctor.hosts.nodeset import InventoryError, canonical_host
 from doctor.job import parse_address
 
 _MOST_SHOWN = 4
@@ -25,23 +29,39 @@ class JobHosts(msgspec.Struct, frozen=True):
     source: str = ""
     slots: dict[str, int] = {}
     error: str = ""
+    problem: str = ""
+    """Why no list of the scheduler or launcher can be read, and no other source names hosts."""
+    is_of_user: bool = False
+    """The user named them in a variable."""
     conflicts: tuple[str, ...] = ()
 
 
 def find_job_hosts(
-    environ: Mapping[str, str], read_file: ReadFile, allocation: Allocation | None, table: MountedRankTable | None
+    environ: Mapping[str, str],
+    read_file: ReadFile,
+    allocation: Allocation | None,
+    table: MountedRankTable | None,
+    run: RunCommand = run_command,
 ) -> JobHosts:
-    """The user's own variables win, then the scheduler's list, then the rank table; all sources are compared."""
+    """The user's own variables win, then the scheduler's list, a launcher's hostfile, the rank table.
+
+    All sources are compared.
+    """
     of_user = [_from_variable({name: environ[name]}, read_file) for name in USER_VARIABLES if name in environ][:1]
-    of_scheduler = [_from_list(allocation.hosts, allocation.hosts_source)] if allocation and allocation.hosts else []
-    other_sources = bool(of_user or of_scheduler)
+    of_user = [msgspec.structs.replace(hosts, is_of_user=True) for hosts in of_user]
+    of_scheduler = [_from_lists(allocation.host_lists, read_file, run)] if allocation else []
+    of_launcher = []
+    if not any(hosts.hosts or hosts.error for hosts in of_scheduler):
+        of_launcher = [_from_lists(launcher_hostfiles(environ), read_file, run)]
+    other_sources = any(hosts.hosts or hosts.error for hosts in (*of_user, *of_scheduler, *of_launcher))
     of_table = [_from_table(table)] if table and (table.content or not other_sources) else []
-    sources = [hosts for hosts in (*of_user, *of_scheduler, *of_table) if hosts.hosts or hosts.error]
+    sources = [hosts for hosts in (*of_user, *of_scheduler, *of_launcher, *of_table) if hosts.hosts or hosts.error]
     usable = [source for source in sources if source.hosts]
     conflicts = [_difference(first, second) for first, second in pairwise(usable)]
     if allocation and of_scheduler:
         conflicts.append(_wrong_count(allocation, of_scheduler[0]))
-    chosen = sources[0] if sources else JobHosts()
+    problems = [hosts.problem for hosts in (*of_scheduler, *of_launcher) if hosts.problem]
+    chosen = sources[0] if sources else JobHosts(problem="; ".join(problems))
     return msgspec.structs.replace(chosen, conflicts=tuple(text for text in conflicts if text))
 
 
@@ -53,16 +73,19 @@ def _from_variable(environ: Mapping[str, str], read_file: ReadFile) -> JobHosts:
     return JobHosts(inventory.hosts, inventory.source.partition(" from ")[2], inventory.slots)
 
 
-def _from_list(text: str, source: str) -> JobHosts:
+def launcher_hostfiles(environ: Mapping[str, str]) -> list[HostList]:
+    """The default hostfiles of launchers, as their variables name them."""
+    variables = EnvironmentVariables(environ)
+    names = [name for launcher in LAUNCHERS for name in launcher.hostfile_variables]
+    return in_files(variables, *names, ranks=True)
+
+
+def _from_lists(lists: Sequence[HostList], read_file: ReadFile, run: RunCommand) -> JobHosts:
     try:
-        hosts = expand_nodeset(text, source)
+        read = read_host_lists(lists, read_file, run)
     except InventoryError as error:
         return JobHosts(error=str(error))
-    distinct = {canonical_host(host) for host in hosts}
-    if len(distinct) < len(hosts):
-        counts = f"lists {len(hosts)} hosts, of which {len(distinct)} are distinct"
-        return JobHosts(error=f"{source}: {counts}; expected every host once")
-    return JobHosts(tuple(hosts), source)
+    return JobHosts(read.hosts, read.source, read.slots, problem=read.problem)
 
 
 def _from_table(table: MountedRankTable) -> JobHosts:
@@ -80,7 +103,7 @@ def _from_table(table: MountedRankTable) -> JobHosts:
 def _wrong_count(allocation: Allocation, hosts: JobHosts) -> str:
     if not hosts.hosts or allocation.node_count in (None, len(hosts.hosts)):
         return ""
-    return f"the job has {allocation.node_count} hosts, and {allocation.hosts_source} names {len(hosts.hosts)}"
+    return f"the job has {allocation.node_count} hosts, and {hosts.source} names {len(hosts.hosts)}"
 
 
 def _difference(first: JobHosts, second: JobHosts) -> str:

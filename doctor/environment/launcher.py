@@ -57,6 +57,8 @@ class RankLauncher(ABC):
     """Its variables say how rank 0 is reached, so that ranks can meet by themselves."""
     scheduler: ClassVar[str] = ""
     """The scheduler that this launcher is a part of, by `JobScheduler.name`."""
+    hostfile_variables: ClassVar[tuple[str, ...]] = ()
+    """Variables that name the hostfile that it takes without an option."""
     daemon_marker: ClassVar[str] = ""
     """A variable of its ranks, if it starts daemons as a Slurm step of their own: that step is not the job's ranks."""
 

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import msgspec
 
+from doctor.environment.host_list import HostList
 from doctor.environment.mounted_rank_table import MountedRankTable
 from doctor.environment.variables import EnvironmentVariables
 
@@ -16,10 +17,8 @@ class Allocation(msgspec.Struct, frozen=True, kw_only=True):
 
     scheduler: JobScheduler
     job_id: str = ""
-    hosts: str = ""
-    """As the scheduler writes them: a node set, or a list with commas."""
-    hosts_source: str = ""
-    """The variable with the hosts."""
+    host_lists: tuple[HostList, ...] = ()
+    """Where it lists the hosts of the job; the first that can be read counts."""
     host_name: str = ""
     """What the scheduler calls this host."""
     node_rank: int | None = None
@@ -50,9 +49,8 @@ class JobScheduler(ABC):
     """In a sentence, such as ``Slurm``."""
     priority: ClassVar[int]
     """Where several are recognised, the one with the lowest number is taken. Each has a number of its own."""
-    hosts_variable: ClassVar[str] = ""
-    """A variable with all hosts of the job, if commands that a user types inside of the job can rely on it."""
-
+    reaches_hosts: ClassVar[bool] = False
+    """A batch script reaches all hosts of its job: commands that a user types inside of the job are for them."""
     host_name_variable: ClassVar[str] = ""
     """A variable with its name of this host, also in processes that are of no job, such as a health check."""
 

@@ -1,15 +1,32 @@
-"""Hostfiles: ``host slots=8`` (Open MPI, DeepSpeed), ``host:8`` (MPICH), bare names. One host a line."""
+"""Hostfiles in the forms of launchers and schedulers, one host a line.
+
+Open MPI and DeepSpeed (``host slots=8``), MPICH and Intel MPI (``host:8``), MVAPICH (``host:8:mlx5_0``), Grid Engine
+and Donau (``host 8 queue ...``), bare names. A host that is repeated has one slot a line, as in the files of PBS and
+OAR. ``user@host`` and ``user@host:port`` are read, and what cannot be kept of them is noted.
+"""
 
 from __future__ import annotations
 
+import ipaddress
 import re
+from collections import Counter
 from collections.abc import Iterable
+from contextlib import suppress
 
 import msgspec
 
-from doctor.hosts.nodeset import MAX_HOSTS, InventoryError, printable_excerpt, quote, validate_host
+from doctor.hosts.nodeset import (
+    MAX_HOSTS,
+    InventoryError,
+    canonical_host,
+    printable_excerpt,
+    quote,
+    validate_host,
+)
 
 MAX_SLOTS = 4096
+MAX_LINES = 1_000_000
+"""Lines with a host: `MAX_HOSTS` with a line for each of some hundred cores."""
 
 
 class HostLine(msgspec.Struct, frozen=True):
@@ -20,26 +37,35 @@ class HostLine(msgspec.Struct, frozen=True):
     form: str
     slots: int | None = None
     unused_settings: tuple[str, ...] = ()
-    """Settings of the line that mean nothing here."""
+    """Parts of the line that mean nothing here."""
+
+
+class _Word(msgspec.Struct, frozen=True):
+    """The first word of a line. ``count``: slots as text."""
+
+    host: str
+    count: str | None = None
+    unused: tuple[str, ...] = ()
+    form: str = "host:N"
 
 
 def parse_hostfile(text: str, path: str) -> list[HostLine]:
-    """All lines that name a host. Raises: InventoryError."""
-    host_lines: list[HostLine] = []
+    """The hosts in their order, each once; a host's slots are those of all its lines. Raises: InventoryError."""
+    host_lines: dict[str, list[HostLine]] = {}
+    place, number_of_lines = printable_excerpt(path, 200), 0
     for number, line in enumerate(text.removeprefix("\ufeff").split("\n"), 1):
         fields = line.partition("#")[0].split()
         if not fields:
             continue
-        host_lines.append(_parse_line(fields, f"{printable_excerpt(path, 200)}:{number}"))
-        if len(host_lines) > MAX_HOSTS:
-            raise InventoryError(
-                f"{host_lines[-1].location}: more than {MAX_HOSTS} hosts; expected at most {MAX_HOSTS}"
-            )
+        number_of_lines += 1
+        host_line = _parse_line(fields, f"{place}:{number}")
+        host_lines.setdefault(canonical_host(host_line.host), []).append(host_line)
+        if len(host_lines) > MAX_HOSTS or number_of_lines > MAX_LINES:
+            raise InventoryError(f"{host_line.location}: more than {MAX_HOSTS} hosts; expected at most {MAX_HOSTS}")
     if not host_lines:
-        raise InventoryError(
-            f"{printable_excerpt(path, 200)}: contains no host; expected one per line, for example: node01 slots=8"
-        )
-    return host_lines
+        raise InventoryError(f"{place}: contains no host; expected one per line, for example: node01 slots=8")
+    repeated = any(len(lines) > 1 for lines in host_lines.values())
+    return [_merged(lines, repeated) for lines in host_lines.values()]
 
 
 def file_form(lines: Iterable[HostLine]) -> str:
@@ -48,28 +74,60 @@ def file_form(lines: Iterable[HostLine]) -> str:
     return forms.pop() if len(forms) == 1 else "mixed forms"
 
 
+def merge_repeated(hosts: Iterable[str], location: str, form: str) -> list[HostLine]:
+    """Hosts of a list in which a host stands once for each of its slots; in their order, each once."""
+    names: dict[str, str] = {}
+    counts: Counter[str] = Counter()
+    for host in hosts:
+        names.setdefault(canonical_host(host), host)
+        counts[canonical_host(host)] += 1
+    return [HostLine(host, location, form, counts[name]) for name, host in names.items()]
+
+
+def _merged(lines: list[HostLine], repeated: bool) -> HostLine:
+    """``repeated``: some host of the file is in several lines, so that a line without slots is one slot."""
+    first = lines[0]
+    if not repeated:
+        return first
+    form = "a line for each slot" if first.form == "bare names" else first.form
+    unused = tuple(dict.fromkeys(setting for line in lines for setting in line.unused_settings))
+    return HostLine(first.host, first.location, form, sum(line.slots or 1 for line in lines), unused)
+
+
 def _parse_line(fields: list[str], place: str) -> HostLine:
-    host, count = _host_and_count(fields[0])
+    word = _first_word(fields[0])
+    host = validate_host(word.host, place)
+    if len(fields) > 1 and fields[1].isdecimal():
+        return HostLine(host, place, "host N", _parse_slots(fields[1], place), word.unused)
     settings = _parse_settings(fields[1:], place)
-    unused = tuple(sorted(settings.keys() - {"slots", "max_slots"}))
+    unused = (*word.unused, *sorted(settings.keys() - {"slots", "max_slots"}))
     if "slots" in settings:
-        return HostLine(
-            validate_host(host, place), place, "host slots=N", _parse_slots(settings["slots"], place), unused
-        )
-    if count is not None:
-        return HostLine(validate_host(host, place), place, "host:N", _parse_slots(count, place), unused)
-    return HostLine(validate_host(host, place), place, "bare names", None, unused)
+        return HostLine(host, place, "host slots=N", _parse_slots(settings["slots"], place), unused)
+    if word.count is not None:
+        return HostLine(host, place, word.form, _parse_slots(word.count, place), unused)
+    return HostLine(host, place, "bare names", None, unused)
 
 
-def _host_and_count(word: str) -> tuple[str, str | None]:
-    """A name, ``name:8``, an IPv6 address, or one in brackets with or without ``:8``."""
+def _first_word(word: str) -> _Word:
+    """A name, ``name:8``, ``name:8:hca``, ``user@name:22``, an IPv6 address, or one in brackets with ``:8``."""
+    user, at, rest = word.rpartition("@")
+    if at and re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}", user, re.ASCII):
+        inner = _first_word(rest)
+        port = (f"port {printable_excerpt(inner.count, 8)}",) if inner.count is not None else ()
+        return _Word(inner.host, None, (f"user {user}", *port))
     bracketed = re.fullmatch(r"\[([0-9A-Fa-f:.]+)\](?::(.*))?", word)
     if bracketed:
-        return bracketed[1], bracketed[2]
+        return _Word(bracketed[1], bracketed[2])
+    with suppress(ValueError):
+        ipaddress.ip_address(word)
+        return _Word(word)
+    adapter = re.fullmatch(r"([^:]+):([0-9]+):([A-Za-z0-9_.-]{1,64})", word, re.ASCII)
+    if adapter:
+        return _Word(adapter[1], adapter[2], (f"adapter {adapter[3]}",), "host:N:adapter")
     if word.count(":") == 1:
         host, _, count = word.partition(":")
-        return host, count
-    return word, None
+        return _Word(host, count)
+    return _Word(word)
 
 
 def _parse_settings(fields: Iterable[str], place: str) -> dict[str, str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from itertools import product
+from itertools import islice, product
 
 from doctor.engine.sanitize import printable
 
@@ -23,10 +23,11 @@ class InventoryError(Exception):
     """One line: the error, its place, and the expected value."""
 
 
-def expand_nodeset(text: str, place: str) -> list[str]:
+def expand_nodeset(text: str, place: str, groups: bool = False) -> list[str]:
     """The hosts of a node set, part by part in the order given: ``node[001-064],gpu7``, ``10.1.2.[1-32]``.
 
-    Parts are separated by commas or white space. Groups (``@name``) and set operators are not supported.
+    Parts are separated by commas or white space. ``groups``: ``@name`` is a group of ClusterShell's configuration,
+    which may run commands. Set operators are not supported.
 
     Raises: InventoryError.
     """
@@ -37,7 +38,10 @@ def expand_nodeset(text: str, place: str) -> list[str]:
         raise InventoryError(
             f"{place}: names more than {MAX_HOSTS} hosts; expected at most {MAX_HOSTS}; check the range"
         )
-    return [validate_host(host, place) for part in parts for host in _expand_part(part, place)]
+    hosts = [validate_host(host, place) for part in parts for host in _expand_part(part, place, groups)]
+    if len(hosts) > MAX_HOSTS:
+        raise InventoryError(f"{place}: names more than {MAX_HOSTS} hosts; expected at most {MAX_HOSTS}")
+    return hosts
 
 
 def _part_size(part: str) -> int:
@@ -51,7 +55,24 @@ def _part_size(part: str) -> int:
     return size
 
 
-def _expand_part(part: str, place: str) -> list[str]:
+def _expand_group(part: str, place: str) -> list[str]:
+    """``@gpu``, or ``@source:gpu``, by ClusterShell's configuration of groups."""
+    from ClusterShell.NodeSet import NodeSet, NodeSetException
+    from ClusterShell.NodeUtils import GroupResolverError, GroupSourceError
+
+    why = "no host is in it"
+    try:
+        hosts = [str(host) for host in islice(NodeSet(part), MAX_HOSTS + 1)]
+    except (NodeSetException, GroupResolverError, GroupSourceError, OSError) as error:
+        hosts, why = [], printable_excerpt(str(error).replace('"', ""))
+    if not hosts:
+        raise InventoryError(f"{place}: {quote(part)}: {why}; expected a group that `nodeset -l` lists")
+    return hosts
+
+
+def _expand_part(part: str, place: str, groups: bool) -> list[str]:
+    if groups and re.fullmatch(r"@[A-Za-z0-9_.:-]{1,200}", part, re.ASCII):
+        return _expand_group(part, place)
     if re.fullmatch(r"\[[0-9A-Fa-f:.]+\]", part) and ":" in part:
         return [part[1:-1]]
     if "[" not in part and "]" not in part:
@@ -89,7 +110,11 @@ def _expand_range(text: str, part: str, place: str) -> list[str]:
 def validate_host(host: str, place: str) -> str:
     """The host name or address itself. Raises: InventoryError when it is neither."""
     if "@" in host:
-        hint = "groups are not supported" if host[0] == "@" else "name the user with --user or in ~/.ssh/config"
+        hint = (
+            "groups are for --hosts and DOCTOR_HOSTS"
+            if host[0] == "@"
+            else "name the user with --user or in ~/.ssh/config"
+        )
         raise InventoryError(f"{place}: {quote(host)} has an @; expected a host name or address: {hint}")
     if ":" in host or re.fullmatch(r"[0-9.]+", host, re.ASCII):
         if not _is_address(host):

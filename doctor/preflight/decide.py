@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from doctor.session.examine import Examination
 
 
+HOSTS_UNKNOWN = "hosts-unknown"
+
+
 class PreflightVerdict(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the job should start, and why."""
 
@@ -31,6 +34,8 @@ class PreflightVerdict(msgspec.Struct, frozen=True, kw_only=True):
     """What the process ends with: ``code`` by the user's `ExitCodePolicy`."""
     cause: str = ""
     """Why nothing was evaluated, in one word; empty when the checks were."""
+    reason: str = ""
+    """Why nothing is healthy, in one word, although the checks were evaluated; empty when their outcomes say it."""
     selection: SpareSelection | None = None
     """The hosts to start on, where the options ask for them."""
 
@@ -50,9 +55,10 @@ def decide(gathered: Gathered, options: PreflightOptions) -> PreflightVerdict:
     code: int = exit_code(report, strict=options.strict, on_unknown=options.on_unknown, fail_on=options.fail_on)
     if examination.stopped is not None:
         code = signal_exit_code(examination.stopped)
-    return PreflightVerdict(
+    verdict = PreflightVerdict(
         gathered=gathered, report=report, code=int(code), exit_code=options.exit_code_policy.code(int(code))
     )
+    return with_unknown_hosts(verdict, options)
 
 
 def needs_selection(options: PreflightOptions) -> bool:
@@ -68,11 +74,25 @@ def with_selection(verdict: PreflightVerdict, options: PreflightOptions) -> Pref
     verdict = msgspec.structs.replace(verdict, selection=selection)
     if not options.need or examination.stopped is not None:
         return verdict
-    return msgspec.structs.replace(
+    verdict = msgspec.structs.replace(
         verdict,
         report=_with_notes(verdict.report, _need_notes(selection)),
         code=int(selection.code),
         exit_code=options.exit_code_policy.code(int(selection.code)),
+    )
+    return with_unknown_hosts(verdict, options)
+
+
+def with_unknown_hosts(verdict: PreflightVerdict, options: PreflightOptions) -> PreflightVerdict:
+    """A job is not healthy because some of its hosts are. A verdict against the job stays as it is."""
+    why = verdict.gathered.hosts_unknown
+    if not why or verdict.code not in (Exit.HEALTHY, Exit.WARNINGS, Exit.UNKNOWN):
+        return verdict
+    return msgspec.structs.replace(
+        verdict,
+        code=int(Exit.UNKNOWN),
+        exit_code=options.exit_code_policy.code(int(Exit.UNKNOWN)),
+        reason=HOSTS_UNKNOWN,
     )
 
 

@@ -77,7 +77,8 @@ def gather(
         progress.add_notes("rank 0 runs the smoke run on all hosts; this process checks only its own host")
     _select_checks(options, environ, progress)
     inventory = _select_hosts(options, environ, context, scope)
-    progress.update(inventory=inventory)
+    job_is_meant = scope == "cluster" and not options.hosts.names_hosts
+    progress.update(inventory=inventory, hosts_unknown=context.hosts_unknown if job_is_meant else "")
     _examine(options, environ, budget, progress, inventory, context.rank_table_path)
     return progress.gathered
 
@@ -177,7 +178,8 @@ def _select_hosts(
     options: PreflightOptions, environ: Mapping[str, str], context: JobContext, scope: Scope
 ) -> Inventory:
     """This host alone, or those that the options, else the launcher, name. Raises: CommandError."""
-    from doctor.environment.inventory import Inventory, InventoryError, without
+    from doctor.environment.inventory import Inventory, InventoryError, resolve_hosts, without
+    from doctor.environment.text_files import read_text_file
     from doctor.session.select_hosts import select_inventory
 
     _require_files(options)
@@ -189,10 +191,10 @@ def _select_hosts(
         job_inventory = context.inventory()
         if job_inventory:
             return without(job_inventory, options.hosts.exclude)
+        alone = resolve_hosts(options.hosts, {}, read_text_file)
     except InventoryError as error:
         raise InputError(str(error)) from None
-    inventory = select_inventory(options.hosts)
-    return msgspec.structs.replace(inventory, hosts=(local_host_name(environ),)) if inventory.local else inventory
+    return msgspec.structs.replace(alone, hosts=(local_host_name(environ),))
 
 
 def _require_files(options: PreflightOptions) -> None:

@@ -31,6 +31,8 @@ class Gathered(msgspec.Struct, frozen=True, kw_only=True):
     catalog: tuple[Check, ...] = ()
     selected_checks: tuple[Check, ...] = ()
     inventory: Inventory | None = None
+    hosts_unknown: str = ""
+    """Why this host alone, or too few hosts, were checked, although the job may have more; then nothing is healthy."""
     examination: Examination | None = None
     evaluation_end: float = float("inf")
     """When evaluations must have ended, by the monotonic clock."""
@@ -38,6 +40,11 @@ class Gathered(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def hosts(self) -> tuple[str, ...]:
         return self.inventory.hosts if self.inventory else ()
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether this host alone is checked."""
+        return self.inventory is not None and self.inventory.local
 
     def with_notes(self, *notes: str) -> Gathered:
         return msgspec.structs.replace(self, notes=(*self.notes, *notes))

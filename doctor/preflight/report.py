@@ -97,7 +97,8 @@ def status_line(verdict: PreflightVerdict, options: PreflightOptions, report_pat
         need=options.need,
         path=report_path,
         seconds=seconds,
-        cause=verdict.cause,
+        scope="this-host" if gathered.is_alone else "",
+        cause=verdict.cause or verdict.reason,
         word=verdict_word(verdict, options),
     )
 
@@ -126,6 +127,8 @@ def print_advice(verdict: PreflightVerdict) -> None:
     from doctor.report.layout.summary_lines import fix_command
 
     report = verdict.report
+    for text in _scope_lines(verdict):
+        print_stderr(f"doctor: {text}")
     if verdict.code == 0 or not report.outcomes:
         return
     checks_by_name = {check.name: check for check in verdict.gathered.catalog}
@@ -136,6 +139,17 @@ def print_advice(verdict: PreflightVerdict) -> None:
         print_stderr(text)
     if command:
         print_stderr(f"To fix it: {command}")
+
+
+def _scope_lines(verdict: PreflightVerdict) -> Iterator[str]:
+    """What a verdict on this host alone, or on too few hosts, is not about."""
+    gathered = verdict.gathered
+    if gathered.hosts_unknown:
+        expected = "expected HOSTS, --hostfile FILE or DOCTOR_HOSTS; --scope local checks this host alone"
+        yield f"{gathered.hosts_unknown}; {expected}"
+    elif gathered.is_alone:
+        where = gathered.context.description if gathered.context else ""
+        yield f"this host alone was checked{f' ({where})' if where not in ('', 'this host alone') else ''}"
 
 
 def write_node_files(selection: SpareSelection, options: PreflightOptions) -> list[str]:

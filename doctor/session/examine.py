@@ -25,7 +25,7 @@ from doctor.engine.gc_pause import gc_paused
 from doctor.engine.job_input import LaunchOptions, ProbeInputs, SavedRankTable
 from doctor.engine.record import SCHEMA, HostRecord, Run
 from doctor.engine.result import Report
-from doctor.environment.schedulers import hosts_variable
+from doctor.environment.schedulers import batch_allocation
 from doctor.job import LaunchConfig, NotARankTable, RankTable, RankTableFile, read_rank_table
 from doctor.job.variables import relevant
 from doctor.session.evaluation_time import EvaluationLimit, evaluate_in_time
@@ -223,7 +223,7 @@ class _JobInput:
             inventory.fleet or inventory.hosts,
             _intent(self.launch, self.table),
             self.table,
-            job_folders(environ) if options.gates_job or hosts_variable(environ) else (),
+            job_folders(environ) if options.gates_job or batch_allocation(environ) else (),
         )
 
     def run(

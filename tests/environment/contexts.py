@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import importlib
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from doctor.environment.job_context import JobContext, detect
@@ -35,8 +36,21 @@ def reader(files: Files) -> Callable[[str], str]:
     return read
 
 
-def context(environ: Environ, files: Files | None = None) -> JobContext:
-    return detect(environ, reader(files or {}))
+def context(environ: Environ, files: Files | None = None, outputs: Mapping[str, str] | None = None) -> JobContext:
+    """``outputs``: what commands print; all others are not installed."""
+    return detect(environ, reader(files or {}), run=printer(outputs or {}))
+
+
+def printer(outputs: Mapping[str, str]) -> Callable[[Sequence[str]], str]:
+    """Runs ``outputs``, text by command."""
+
+    def run(argv: Sequence[str]) -> str:
+        command = " ".join(argv)
+        if command not in outputs:
+            raise OSError(f"{argv[0]} is not installed")
+        return outputs[command]
+
+    return run
 
 
 def rank_context(environ: Environ) -> JobContext:
@@ -62,11 +76,15 @@ def launcher_examples() -> Iterator[tuple[str, Environ]]:
 
 
 def scheduler_examples() -> Iterator[tuple[str, Environ]]:
-    """The environment of every scheduler, from its test module."""
+    """The environment of every scheduler, from its test module or the table."""
     for scheduler in SCHEDULERS:
         yield scheduler.name, _example(f"tests.environment.schedulers.test_{scheduler.name}")
 
 
 def _example(module: str) -> Environ:
+    folder, _, name = module.rpartition(".test_")
+    if not (Path(__file__).parents[2] / f"{module.replace('.', '/')}.py").exists():
+        table: dict[str, Environ] = importlib.import_module(f"{folder}.test_table").EXAMPLES
+        return table[name]
     example: Environ = importlib.import_module(module).EXAMPLE
     return example

@@ -40,7 +40,9 @@ def test_every_launcher_in_every_scheduler_is_described(
 
 @pytest.mark.parametrize(("name", "environ"), [item for item in launcher_examples() if item[1]])
 def test_a_launch_without_a_scheduler_is_called_by_its_launchers_kind(name: str, environ: Environ) -> None:
-    environ = {variable: value for variable, value in environ.items() if variable != "SLURM_JOB_ID"}
+    environ = {
+        variable: value for variable, value in environ.items() if variable not in ("SLURM_JOB_ID", "FLUX_JOB_ID")
+    }
     kinds = {launcher.name: launcher.kind for launcher in LAUNCHERS}
     detected = context(environ)
     assert (detected.kind, detected.tag, detected.launcher) == (kinds[name], kinds[name], name)
@@ -57,5 +59,10 @@ def test_a_preflight_of_a_step_without_the_jobs_variables_ends_with_a_verdict() 
     environ = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), **STEP}
     argv = (sys.executable, "-m", "doctor", "preflight", "--select", "python3-missing", "--budget", "30")
     result = subprocess.run(argv, env=environ, capture_output=True, text=True, timeout=60, check=False)
-    assert result.returncode == 0, result.stderr
-    assert result.stdout.startswith("doctor preflight: OK nodes=1/1 where=srun ")
+    assert result.returncode == 12, result.stderr
+    assert result.stdout.startswith("doctor preflight: UNKNOWN nodes=1/1 why=hosts-unknown scope=this-host where=srun ")
+    assert "srun does not list them" in result.stderr
+    argv = (*argv, "--scope", "local")
+    result = subprocess.run(argv, env=environ, capture_output=True, text=True, timeout=60, check=False)
+    assert result.returncode == 0
+    assert result.stdout.startswith("doctor preflight: OK nodes=1/1 scope=this-host where=srun ")

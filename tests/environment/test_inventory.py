@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from doctor.environment.inventory import HostSelection, Inventory, InventoryError, resolve_hosts
+from doctor.environment.text_files import read_text_file
 from tests.checks.tables import a2, a3, lab, legacy
 
 
@@ -71,7 +74,8 @@ def test_node_set_keeps_the_order_given(text: str, hosts: str) -> None:
         ("node[a-b]", "is not a range"),
         ("node[]", "empty range"),
         ("node[1-2][3-4]", "a bracket follows another"),
-        ("@gpus", "groups are not supported"),
+        ("@no-such-group", "expected a group that `nodeset -l` lists"),
+        ("@a;b", "has an @"),
         ("root@node1", "--user"),
         ("node1:22", "--port"),
         ("-oProxyCommand=x", "is not a host name"),
@@ -159,6 +163,13 @@ def test_slurm_names_with_two_brackets() -> None:
         ("[2001:db8::1]:8\n[2001:db8::2]:8", "host:N", {"2001:db8::1": 8, "2001:db8::2": 8}),
         ("2001:db8::1 slots=8\n10.0.0.1 slots=8", "host slots=N", {"2001:db8::1": 8, "10.0.0.1": 8}),
         ("n1 max_slots=4", "bare names", {}),
+        ("n1\nn1\nn2\nN1\n", "a line for each slot", {"n1": 3, "n2": 1}),
+        ("n1 slots=2\nn2 slots=2\nn1 slots=2\n", "host slots=N", {"n1": 4, "n2": 2}),
+        ("n1:4\nn2:4\nn1:4\n", "host:N", {"n1": 8, "n2": 4}),
+        ("n1:8:mlx5_0\nn2:8:mlx5_0\n", "host:N:adapter", {"n1": 8, "n2": 8}),
+        ("n1 4 all.q@n1 UNDEFINED\nn2 4 all.q@n2 <NULL>\n", "host N", {"n1": 4, "n2": 4}),
+        ("root@n1 slots=2\nroot@n2:2222 slots=2\n", "host slots=N", {"n1": 2, "n2": 2}),
+        ("root@[2001:db8::1]:22\nn2", "bare names", {}),
     ],
 )
 def test_hostfile_forms(text: str, form: str, slots: dict[str, int]) -> None:
@@ -172,13 +183,15 @@ def test_hostfile_forms(text: str, form: str, slots: dict[str, int]) -> None:
     [
         ("", "hosts: contains no host"),
         ("# nothing\n\n", "contains no host"),
-        ("n1\nn2\nn1\n", "hosts:3: duplicate host n1, first in hosts:1"),
         ("n1 slots=eight\n", 'hosts:1: "eight" slots; expected a number from 1 to 4096'),
         ("n1:0\n", '"0" slots'),
         ("n1\nn2 gpu\n", 'hosts:2: "gpu" has an unknown form'),
         ("node[1-4]\n", "is not a host name"),
         ("-v\n", "is not a host name"),
-        ("root@n1\n", "--user"),
+        ("ro ot@n1\n", '"ot@n1" has an unknown form'),
+        ("a;b@n1\n", "has an @"),
+        ("n1:8:mlx5;0\n", "is not an IPv4"),
+        ("n1 99999 all.q@n1\n", '"99999" slots'),
         ("\n".join(f"n{n}" for n in range(10_001)), "more than 10000 hosts"),
     ],
 )
@@ -188,6 +201,13 @@ def test_wrong_hostfile_names_the_line(text: str, part: str) -> None:
 
 def test_unused_settings_of_a_hostfile_are_said() -> None:
     assert in_file("n1:4 binding=user:0\n").notes == ("hosts:1: not used: binding",)
+    assert in_file("root@n1:2222\n").notes == ("hosts:1: not used: user root, port 2222",)
+    assert in_file("n1:4:mlx5_0\n").notes == ("hosts:1: not used: adapter mlx5_0",)
+
+
+def test_a_large_node_file_is_read_in_one_pass() -> None:
+    text = "".join(f"n{host}\n" * 100 for host in range(2000))
+    assert set(in_file(text).slots.values()) == {100}
 
 
 def test_missing_and_unreadable_files() -> None:
@@ -239,6 +259,76 @@ def test_exclude() -> None:
     assert in_file("n1 slots=8\nn2 slots=8", "n2").slots == {"n1": 8}
     assert "removes all of 2 hosts" in refused(HostSelection(hosts="a,b", exclude="b,a"))
     assert refused(HostSelection(hosts="a", exclude="b[")).startswith("--exclude: ")
+
+
+GROUPS = """\
+import sys
+from doctor.environment.inventory import HostSelection, InventoryError, resolve_hosts
+for text in sys.argv[1:]:
+    try:
+        print(*resolve_hosts(HostSelection(hosts=text), {}, open).hosts)
+    except InventoryError as error:
+        print(error)
+"""
+
+
+def test_groups_of_clustershell(tmp_path: Path) -> None:
+    settings = "[Main]\ndefault: site\nautodir: $CFGDIR\n"
+    (tmp_path / "groups.conf").write_text(settings)
+    (tmp_path / "site.yaml").write_text("site:\n  gpu: 'n[1-3]'\n  huge: 'n[1-20000]'\n")
+    environ = {**os.environ, "CLUSTERSHELL_CFGDIR": str(tmp_path)}
+    argv = [sys.executable, "-c", GROUPS, "@gpu,m1", "@site:gpu", "@huge", "@none"]
+    done = subprocess.run(argv, env=environ, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=True)
+    lines = done.stdout.splitlines()
+    assert lines[:2] == ["n1 n2 n3 m1", "n1 n2 n3"]
+    assert "more than 10000 hosts" in lines[2]
+    assert "expected a group" in lines[3]
+
+
+ANSIBLE = {
+    "_meta": {"hostvars": {"gpu": {"ansible_host": "127.0.0.9", "ansible_user": "root"}}},
+    "all": {"children": ["ungrouped", "workers", "spares"]},
+    "spares": {"hosts": ["n2"]},
+    "workers": {"hosts": ["n1", "n2", "gpu"]},
+}
+INI = "[workers]\nn[1:2]\ngpu ansible_host=127.0.0.9 ansible_user=root\n\n[spares]\nn2\n"
+
+
+class TestAnsible:
+    def test_an_inventory_is_read_by_its_own_program(self) -> None:
+        commands: list[Sequence[str]] = []
+
+        def run(argv: Sequence[str]) -> str:
+            commands.append(argv)
+            return json.dumps(ANSIBLE)
+
+        inventory = resolve_hosts(HostSelection(hostfile="/etc/hosts.ini"), {}, lambda path: INI, run)
+        assert inventory.hosts == ("n1", "n2", "127.0.0.9")
+        assert inventory.notes == ("/etc/hosts.ini: gpu: not used: ansible_user",)
+        assert inventory.source == "3 hosts from hostfile /etc/hosts.ini (Ansible inventory)"
+        assert commands == [("ansible-inventory", "--inventory", "/etc/hosts.ini", "--list")]
+
+    @pytest.mark.parametrize("output", ["", "[]", "{", "{}", '{"a": {"hosts": ["-x"]}}', '{"a": {"hosts": [["b"]]}}'])
+    def test_what_it_prints_is_not_believed(self, output: str) -> None:
+        with pytest.raises(InventoryError) as caught:
+            resolve_hosts(HostSelection(hostfile="/i"), {}, lambda path: INI, lambda argv: output)
+        assert str(caught.value).startswith("/i: ")
+
+    def test_without_the_program(self) -> None:
+        def absent(argv: Sequence[str]) -> str:
+            raise OSError("ansible-inventory is not installed")
+
+        with pytest.raises(InventoryError) as caught:
+            resolve_hosts(HostSelection(hostfile="/i"), {}, lambda path: INI, absent)
+        expected = "/i: an Ansible inventory, and ansible-inventory is not installed; expected a hostfile"
+        assert str(caught.value) == expected
+
+    @pytest.mark.skipif(not shutil.which("ansible-inventory"), reason="needs Ansible (ansible-core)")
+    def test_with_the_real_program(self, tmp_path: Path) -> None:
+        path = tmp_path / "hosts.ini"
+        path.write_text(INI)
+        path.chmod(0o755)
+        assert resolve_hosts(HostSelection(hostfile=str(path)), {}, read_text_file).hosts == ("n1", "n2", "127.0.0.9")
 
 
 def test_clustershell_is_loaded_only_for_a_range() -> None:

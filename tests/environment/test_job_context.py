@@ -93,7 +93,7 @@ class TestHosts:
 
     def test_a_job_of_several_hosts_that_nobody_names(self) -> None:
         (note,) = context(TORCHRUN).notes
-        assert note.startswith("the names of the job's hosts are unknown: each host checks itself")
+        assert note.startswith("the names of the job's hosts are unknown (2 or more): each host checks itself")
         assert context({**TORCHRUN, "DOCTOR_HOSTS": "n[1-2]"}).notes == ()
         assert context({**TORCHRUN, "RANK": "1", "WORLD_SIZE": "4", "GROUP_RANK": "0"}).notes == ()
 

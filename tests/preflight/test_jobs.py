@@ -134,6 +134,28 @@ def test_a_fault_on_one_host_stops_the_job_and_names_the_host(site: Site, submit
     assert (job.report["verdict"], job.report["exit"]) == ("failed", 10)
 
 
+# -- heterogeneous jobs
+
+
+@pytest.mark.parametrize("transport", ["ssh", "slurm"])
+def test_every_component_of_a_heterogeneous_job_is_checked(site: Site, submit: Submit, transport: str) -> None:
+    text = f"#!/bin/bash\ndoctor preflight --transport {transport} --report doctor-$SLURM_JOB_ID.json\n"
+    bad = site.hosts[2]
+    with site.little_shm(bad):
+        job = submit.ended(submit(text, "--nodes=1", ":", "--nodes=2"))
+    assert job.code == 10, job
+    [line] = job.lines
+    assert line.startswith(f"doctor preflight: FAIL nodes=2/3 bad={bad} why={FAULT}:{bad} "), line
+    assert job.report["hosts"] == list(site.hosts[:3])
+
+
+def test_a_healthy_heterogeneous_job_runs(site: Site, submit: Submit) -> None:
+    text = "#!/bin/bash\ndoctor preflight --transport slurm || exit\nsrun --het-group=0,1 python3 train.py\n"
+    job = submit.ended(submit(text, "--nodes=1", ":", "--nodes=2"))
+    assert (job.code, trained(job.said)) == (0, list(site.hosts[:3])), job
+    assert job.lines[0].startswith("doctor preflight: OK nodes=3/3 ")
+
+
 # -- spares
 
 

@@ -55,6 +55,19 @@ def world_size_by_hand(variables: EnvironmentVariables) -> int:
     return 0
 
 
+def world_size_without_rank(variables: EnvironmentVariables) -> int:
+    """A world size that a script sets before it starts ranks; 0 where there is none, or where ranks fit this host.
+
+    >>> world_size_without_rank(EnvironmentVariables({"WORLD_SIZE": "16"}))
+    16
+    """
+    local_sizes = ("LOCAL_WORLD_SIZE", "LOCAL_RANK", "RANK", "RANK_ID")
+    if any(name in variables for name in local_sizes):
+        return 0
+    sizes = (variables.text(name) for name in ("WORLD_SIZE", "RANK_SIZE"))
+    return next((int(size) for size in sizes if re.fullmatch(r"[0-9]{1,9}", size, re.ASCII)), 0)
+
+
 def has_device_of_table(variables: EnvironmentVariables) -> bool:
     """Whether a script gave this process a device of a rank table, and no rank."""
     return "DEVICE_ID" in variables and "RANK_TABLE_FILE" in variables

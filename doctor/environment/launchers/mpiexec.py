@@ -1,7 +1,8 @@
 """Hydra's mpiexec: MPICH and Intel MPI.
 
-Source: MPICH, src/pm/hydra: PMI_RANK, PMI_SIZE, MPI_LOCALRANKID and MPI_LOCALNRANKS of each process. No
-variable says how rank 0 is reached.
+Source: MPICH, src/pm/hydra: PMI_RANK, PMI_SIZE, MPI_LOCALRANKID and MPI_LOCALNRANKS of each process. No variable says
+how rank 0 is reached. HYDRA_HOST_FILE (Hydra, "Environment settings") and I_MPI_HYDRA_HOST_FILE (Intel MPI, "Hydra
+environment variables") name the hostfile.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ class Mpiexec(RankLauncher):
     markers = ("PMI_RANK", "MPI_LOCALRANKID")
     world_size_variable = "PMI_SIZE"
     names_leader = False
+    hostfile_variables = ("I_MPI_HYDRA_HOST_FILE", "HYDRA_HOST_FILE")
     daemon_marker = "MPI_LOCALRANKID"
 
     def read(self, variables: EnvironmentVariables) -> LaunchedRank:

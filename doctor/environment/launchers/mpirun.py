@@ -2,6 +2,8 @@
 
 Source: Open MPI, "Environment variables set for MPI applications" (OMPI_COMM_WORLD_*). PMIX_NAMESPACE and
 PMIX_SERVER_URI2 are PMIx's; OMPI_MCA_orte_hnp_uri, the contact string of mpirun itself, is set by Open MPI 3 and 4.
+The MCA parameters of the default hostfile: orte_default_hostfile of Open MPI 4 (``ompi_info``), prte_default_hostfile
+of PRRTE in Open MPI 5 (prte_mca_base), each as a variable with the prefix of its project.
 """
 
 from __future__ import annotations
@@ -22,6 +24,11 @@ class Mpirun(RankLauncher):
     priority = 20
     markers = ("OMPI_COMM_WORLD_RANK",)
     world_size_variable = "OMPI_COMM_WORLD_SIZE"
+    hostfile_variables = (
+        "PRTE_MCA_prte_default_hostfile",
+        "OMPI_MCA_prte_default_hostfile",
+        "OMPI_MCA_orte_default_hostfile",
+    )
     daemon_marker = "OMPI_COMM_WORLD_RANK"
 
     def read(self, variables: EnvironmentVariables) -> LaunchedRank:

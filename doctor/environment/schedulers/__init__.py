@@ -9,7 +9,7 @@ from doctor.environment.registry import module_constants
 from doctor.environment.scheduler import Allocation, JobScheduler
 from doctor.environment.variables import EnvironmentVariables
 
-__all__ = ["SCHEDULERS", "find_allocation", "hosts_variable", "scheduler_host_name"]
+__all__ = ["SCHEDULERS", "batch_allocation", "find_allocation", "scheduler_host_name"]
 
 SCHEDULERS: tuple[JobScheduler, ...] = tuple(
     sorted(module_constants(__name__, __path__, "SCHEDULER"), key=lambda scheduler: scheduler.priority)
@@ -25,10 +25,11 @@ def find_allocation(variables: EnvironmentVariables, table: MountedRankTable | N
     return None
 
 
-def hosts_variable(environ: Mapping[str, str]) -> str:
-    """The variable in which a scheduler lists all hosts of its job; empty where none is set."""
-    variables = (scheduler.hosts_variable for scheduler in SCHEDULERS)
-    return next((variable for variable in variables if environ.get(variable)), "")
+def batch_allocation(environ: Mapping[str, str]) -> Allocation | None:
+    """The job around this process whose hosts a command reaches from it; None where there is none."""
+    variables = EnvironmentVariables(environ)
+    allocations = (scheduler.read(variables, None) for scheduler in SCHEDULERS if scheduler.reaches_hosts)
+    return next((allocation for allocation in allocations if allocation), None)
 
 
 def scheduler_host_name(environ: Mapping[str, str]) -> str:

@@ -7,6 +7,7 @@ VC_TASK_INDEX, VC_WORKER_NUM, and VC_WORKER_HOSTS, which lists the hosts in orde
 from __future__ import annotations
 
 from doctor.engine.sanitize import printable
+from doctor.environment.host_list import in_variables
 from doctor.environment.mounted_rank_table import MountedRankTable
 from doctor.environment.scheduler import Allocation, JobScheduler
 from doctor.environment.variables import EnvironmentVariables
@@ -28,8 +29,7 @@ class ModelArtsScheduler(JobScheduler):
         return Allocation(
             scheduler=self,
             job_id=printable(variables.text("MA_VJ_NAME"), 60),
-            hosts=variables.text("VC_WORKER_HOSTS"),
-            hosts_source="VC_WORKER_HOSTS",
+            host_lists=tuple(in_variables(variables, "VC_WORKER_HOSTS")),
             node_rank=0 if node_count == 1 else variables.number(index, required=False),
             node_count=node_count,
             starts_every_host=node_count != 1,

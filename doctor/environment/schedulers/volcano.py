@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 
+from doctor.environment.host_list import HostList
 from doctor.environment.mounted_rank_table import MountedRankTable
 from doctor.environment.scheduler import Allocation, JobScheduler
 from doctor.environment.variables import EnvironmentVariables
@@ -32,8 +33,7 @@ class VolcanoScheduler(JobScheduler):
             node_rank = variables.number("VC_TASK_INDEX", required=False)
         return Allocation(
             scheduler=self,
-            hosts=",".join(hosts),
-            hosts_source=" and ".join(names),
+            host_lists=(HostList(" and ".join(names), text=",".join(hosts)),) if hosts else (),
             node_rank=node_rank,
             node_count=len(hosts) or None,
             starts_every_host=len(hosts) != 1,

@@ -70,17 +70,20 @@ def line(
     seconds: float | None = None,
     word: str = "",
     cause: str = "",
+    scope: str = "",
 ) -> str:
     """The line, without a line feed; ``code`` is the exit code that it comes with, ``word`` stands for the verdict's.
 
     ``nodes`` counts healthy hosts of all; ``warn`` and ``waived`` count checks; ``unknown`` counts checks that could
     not look at all they should for a reason of their own, and names the hosts. ``why`` names what the word rests on:
     errors by check, else what is unknown by its reason, else warnings; ``cause`` stands there where the run came to no
-    verdict.
+    verdict, or where it is not of the checks. ``scope`` is ``this-host`` where a job's
+    preflight checked this host alone.
     """
     status_word = word or verdict_word(report, code, need)
     ends = [
         ("need", str(need) if need else ""),
+        ("scope", percent_escape(scope, limit=20)),
         ("where", percent_escape(where, limit=80)),
         ("tier", percent_escape(tier, limit=20)),
     ]

@@ -65,6 +65,7 @@ class Slurm:
         self._srun = shlex.split(environ.get("DOCTOR_SRUN", "")) or ["srun"]
         self._environ = {name: value for name, value in environ.items() if not _is_step_variable(name)}
         self._overlap = True
+        self._components = components_by_host(environ)
 
     def check(self) -> None:
         """See `doctor.transport.launcher.launcher.Launcher.check`."""
@@ -73,8 +74,11 @@ class Slurm:
         self._overlap = parse_version(_query([self._srun[0], "--version"], self._environ)) >= _FIRST_WITH_OVERLAP
 
     def groups(self, hosts: Sequence[str]) -> list[tuple[str, ...]]:
-        """See `doctor.transport.launcher.launcher.Launcher.groups`: one step takes all."""
-        return [tuple(hosts)]
+        """See `doctor.transport.launcher.launcher.Launcher.groups`: one step takes all hosts of a component."""
+        by_component: dict[int | None, list[str]] = {}
+        for host in hosts:
+            by_component.setdefault(self._components.get(host), []).append(host)
+        return [tuple(group) for group in by_component.values()]
 
     def argv(self, hosts: Sequence[str], patience: float) -> list[str]:
         count = str(len(hosts))
@@ -82,6 +86,8 @@ class Slurm:
         rest = ["--kill-on-bad-exit=0", "--wait=0", "--no-kill", "--input=all", "--label", "--verbose", "--mem=0"]
         more = ["--cpu-bind=none", "--export=ALL", "--chdir=/", f"--immediate={max(1, math.ceil(patience))}"]
         overlap = ["--overlap"] if self._overlap else []
+        component = self._components.get(hosts[0])
+        overlap += [] if component is None else [f"--het-group={component}"]
         return [*self._srun, *overlap, *shape, *rest, *more, *carrier_command()]
 
     def environ(self) -> Mapping[str, str]:
@@ -140,6 +146,32 @@ def read_addresses(scontrol_output: str) -> dict[str, str]:
         if name and address != name and re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.:-]*", address):
             addresses[name] = address
     return addresses
+
+
+def components_by_host(environ: Mapping[str, str]) -> dict[str, int]:
+    """The component of each host of a heterogeneous job; empty where the job is none, or its nodes make no sense.
+
+    srun starts a step in the first component where nothing else is asked for.
+
+    >>> names = {"SLURM_JOB_NODELIST_HET_GROUP_0": "a", "SLURM_JOB_NODELIST_HET_GROUP_1": "b[1-2]"}
+    >>> components_by_host({"SLURM_HET_SIZE": "2", **names})
+    {'a': 0, 'b1': 1, 'b2': 1}
+    """
+    size = environ.get("SLURM_HET_SIZE", "")
+    if not re.fullmatch(r"[0-9]{1,3}", size, re.ASCII):
+        return {}
+    from doctor.hosts.nodeset import InventoryError, expand_nodeset
+
+    components: dict[str, int] = {}
+    for number in range(int(size)):
+        name = f"SLURM_JOB_NODELIST_HET_GROUP_{number}"
+        try:
+            hosts = expand_nodeset(environ.get(name, ""), name)
+        except InventoryError:
+            return {}
+        for host in hosts:
+            components.setdefault(host, number)
+    return components
 
 
 def _is_step_variable(name: str) -> bool:

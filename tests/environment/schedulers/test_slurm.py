@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from doctor.environment.schedulers import hosts_variable, scheduler_host_name
+from doctor.environment.schedulers import batch_allocation, scheduler_host_name
 from tests.environment.contexts import Environ, context, fields, summary
 from tests.environment.launchers.test_mpirun import TWO_ON_A_HOST as MPIRUN
 from tests.environment.launchers.test_torchrun import EXAMPLE as TORCHRUN
@@ -120,12 +120,42 @@ def test_a_context(environ: Environ, expected_summary: tuple[str, str, str], exp
     assert fields(detected, expected) == expected
 
 
+# What sbatch -N1 : -N2 of Slurm 22.05 set in the batch script.
+HETEROGENEOUS = {
+    **BATCH,
+    "SLURM_HET_SIZE": "2",
+    "SLURM_JOB_NODELIST": "n0",
+    "SLURM_JOB_NUM_NODES": "1",
+    "SLURM_NNODES": "1",
+    "SLURM_JOB_NODELIST_HET_GROUP_0": "n0",
+    "SLURM_JOB_NODELIST_HET_GROUP_1": "n[1-2]",
+}
+
+
+def test_a_heterogeneous_job_is_whole() -> None:
+    detected = context(HETEROGENEOUS)
+    assert (detected.hosts, detected.conflicts, detected.hosts_unknown) == (("n0", "n1", "n2"), (), "")
+    old = {name.replace("HET_", "PACK_"): value for name, value in HETEROGENEOUS.items()}
+    assert context(old).hosts == ("n0", "n1", "n2")
+
+
+def test_a_component_without_nodes_is_refused() -> None:
+    without = {name: value for name, value in HETEROGENEOUS.items() if not name.endswith("_1")}
+    assert "SLURM_JOB_NODELIST_HET_GROUP_1 is not set" in context(without).hosts_error
+
+
+def test_the_older_names() -> None:
+    detected = context({"SLURM_JOBID": "7", "SLURM_NODELIST": "n[1-2]"})
+    assert (detected.job_id, detected.hosts, detected.hosts_source) == ("7", ("n1", "n2"), "SLURM_NODELIST")
+
+
 def test_a_restarted_job_is_another_one() -> None:
     assert context({**TASK, "SLURM_RESTART_COUNT": "1"}).identity != context(TASK).identity
     assert context({**TASK, "SLURM_PROCID": "0", "SLURM_NODEID": "0"}).identity == context(TASK).identity
 
 
 def test_the_variables_that_other_commands_read() -> None:
-    assert hosts_variable(ALLOCATED) == "SLURM_JOB_NODELIST"
+    allocation = batch_allocation(ALLOCATED)
+    assert allocation and [hosts.source for hosts in allocation.host_lists] == ["SLURM_JOB_NODELIST"]
     assert scheduler_host_name({"SLURMD_NODENAME": "n7"}) == "n7"
-    assert (hosts_variable({}), scheduler_host_name({"HOSTNAME": "n7"})) == ("", "")
+    assert (batch_allocation({}), scheduler_host_name({"HOSTNAME": "n7"})) == (None, "")

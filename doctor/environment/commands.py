@@ -1,0 +1,46 @@
+"""Runs a command that prints hosts, such as a scheduler's; tests and replays pass their own function."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Sequence
+
+from doctor.engine.sanitize import printable
+
+RunCommand = Callable[[Sequence[str]], str]
+"""A command's output. Raises: OSError, where it is not installed, fails, or does not end."""
+
+TIME_LIMIT = 30.0
+"""Seconds."""
+MAX_OUTPUT = 4 << 20
+"""Bytes."""
+_ENVIRON = {"ANSIBLE_INVENTORY_ENABLED": "ini,yaml", "LC_ALL": "C.UTF-8"}
+"""Ansible reads an inventory, and does not run it, even if it is a program."""
+
+
+def run_command(argv: Sequence[str]) -> str:
+    """What the command prints, within `TIME_LIMIT` and `MAX_OUTPUT`. Raises: OSError."""
+    program = shutil.which(argv[0])
+    if program is None:
+        raise OSError(f"{argv[0]} is not installed")
+    command = " ".join(argv)
+    try:
+        done = subprocess.run(
+            [program, *argv[1:]],
+            env={**os.environ, **_ENVIRON},
+            cwd="/",
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=TIME_LIMIT,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise OSError(f"{command} does not end") from None
+    if done.returncode:
+        lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
+        raise OSError(f"{command} fails: {printable(lines[-1] if lines else f'exit code {done.returncode}', 120)}")
+    if len(done.stdout) > MAX_OUTPUT:
+        raise OSError(f"{command} prints more than {MAX_OUTPUT >> 20} MiB")
+    return done.stdout.decode("utf-8", "replace")

@@ -1,0 +1,86 @@
+"""Where a scheduler or launcher lists the hosts of a job, and how such a list is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from doctor.engine.sanitize import printable
+from doctor.environment.commands import RunCommand, run_command
+from doctor.environment.text_files import ReadFile
+from doctor.environment.variables import EnvironmentVariables
+from doctor.hosts import listed
+from doctor.hosts.hostfile import HostLine, parse_hostfile
+
+Parse = Callable[[str, str], list[HostLine]]
+"""The hosts in a text; the second argument is its place for messages. Raises: InventoryError."""
+
+
+class HostList(msgspec.Struct, frozen=True):
+    """One list: in a variable, in the file that a variable names, or in the output of a command."""
+
+    source: str
+    """The variable, or the command."""
+    text: str = ""
+    path: str = ""
+    command: tuple[str, ...] = ()
+    parse: Parse = listed.node_set
+    ranks: bool = False
+    """Its slots are ranks, not cores."""
+
+
+class ReadList(msgspec.Struct, frozen=True):
+    """What became of reading the lists of a job."""
+
+    hosts: tuple[str, ...] | None = None
+    """Each once; None: no list can be read."""
+    source: str = ""
+    slots: dict[str, int] = {}
+    """Ranks by host, where the list says so."""
+    problem: str = ""
+    """Why no list can be read; empty: there is none, or one was read."""
+
+
+def in_variables(variables: EnvironmentVariables, *names: str, parse: Parse = listed.node_set) -> list[HostList]:
+    """A list for each of the variables that is set."""
+    return [HostList(name, text=variables.text(name), parse=parse) for name in names if name in variables]
+
+
+def in_files(variables: EnvironmentVariables, *names: str, ranks: bool = False) -> list[HostList]:
+    """A list for each of the variables that names a file."""
+    return [
+        HostList(name, path=variables.text(name), parse=parse_hostfile, ranks=ranks)
+        for name in names
+        if name in variables
+    ]
+
+
+def read_host_lists(lists: Sequence[HostList], read_file: ReadFile, run: RunCommand = run_command) -> ReadList:
+    """The hosts of the first list that can be read. Raises: InventoryError for a list that makes no sense."""
+    problems: list[str] = []
+    for host_list in lists:
+        try:
+            text = _text(host_list, read_file, run)
+        except UnicodeDecodeError:
+            problems.append(f"{_name(host_list)}: is not UTF-8 text")
+            continue
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            problems.append(f"{_name(host_list)}: {printable(reason, 200)}")
+            continue
+        place = printable(host_list.path, 200) if host_list.path else host_list.source
+        lines = host_list.parse(text, place)
+        slots = {line.host: line.slots for line in lines if line.slots} if host_list.ranks else {}
+        return ReadList(tuple(line.host for line in lines), _name(host_list), slots)
+    return ReadList(problem="; ".join(problems))
+
+
+def _text(host_list: HostList, read_file: ReadFile, run: RunCommand) -> str:
+    if host_list.command:
+        return run(host_list.command)
+    return read_file(host_list.path) if host_list.path else host_list.text
+
+
+def _name(host_list: HostList) -> str:
+    return f"{host_list.source}={printable(host_list.path, 200)}" if host_list.path else host_list.source

@@ -1,0 +1,95 @@
+"""Why a process does not know all hosts of its job, by its environment. Pure.
+
+A job whose hosts are not all known may be checked on this host alone, and is then never healthy.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+
+from doctor.environment.job_hosts import JobHosts
+from doctor.environment.launcher import LaunchedRank
+from doctor.environment.launchers.environment import world_size_without_rank
+from doctor.environment.scheduler import Allocation
+from doctor.environment.variables import EnvironmentVariables
+
+_IN_A_POD = "KUBERNETES_SERVICE_HOST"
+
+
+def unknown_hosts(
+    variables: EnvironmentVariables, allocation: Allocation | None, launch: LaunchedRank | None, hosts: JobHosts
+) -> str:
+    """The reason in words, without its effect; empty where all are known, or where a list of hosts is refused."""
+    if hosts.error or hosts.is_of_user:
+        return ""
+    least = _least_hosts(variables, allocation, launch)
+    if hosts.hosts is None:
+        return _why_unlisted(variables, allocation, launch, hosts, least)
+    if least > len(hosts.hosts):
+        return f"the job has {least} hosts or more, and {hosts.source} names {len(hosts.hosts)}"
+    return ""
+
+
+def _why_unlisted(
+    variables: EnvironmentVariables,
+    allocation: Allocation | None,
+    launch: LaunchedRank | None,
+    hosts: JobHosts,
+    least: int,
+) -> str:
+    """Where no source lists hosts. ``least``: the job has so many at least."""
+    title = allocation.title if allocation else ""
+    if hosts.problem and least != 1:
+        return f"{title or 'launcher'}: the list of the job's hosts cannot be read: {hosts.problem}"
+    if least > 1:
+        return f"the names of the job's hosts are unknown ({least} or more)"
+    if launch is None and allocation is None:
+        return _without_rank(variables)
+    on_one_host = _is_on_one_host(variables, launch) if launch else bool(allocation and allocation.node_count == 1)
+    author = title or (launch.launcher.title if launch else "")
+    return "" if on_one_host else f"the names of the job's hosts are unknown: {author} does not list them"
+
+
+def _least_hosts(variables: EnvironmentVariables, allocation: Allocation | None, launch: LaunchedRank | None) -> int:
+    """The job has at least so many hosts; 0: nothing is known."""
+    counts = [0]
+    if allocation:
+        counts += [allocation.node_count or 0, 0 if allocation.node_rank is None else allocation.node_rank + 1]
+    if launch:
+        counts.append(0 if launch.node_rank is None else launch.node_rank + 1)
+        if launch.world_size and launch.local_world_size:
+            counts.append(2 if launch.local_world_size < launch.world_size else 1)
+    else:
+        counts.append(variables.number("NNODES", maximum=100_000, required=False) or 0)
+    return max(counts)
+
+
+def _is_on_one_host(variables: EnvironmentVariables, launch: LaunchedRank) -> bool:
+    """Whether all ranks are on this host: by their number, or because rank 0 is reached within the host alone."""
+    if launch.world_size is not None and launch.world_size == launch.local_world_size:
+        return True
+    numbers = (launch.local_rank, launch.local_world_size, launch.device)
+    is_whole_pod = _IN_A_POD in variables and numbers == (None, None, None)
+    own = (launch.launcher.by_hand or launch.leader_is_scheduler) and not is_whole_pod
+    return own and bool(launch.leader_addresses) and all(map(is_loopback, launch.leader_addresses))
+
+
+def _without_rank(variables: EnvironmentVariables) -> str:
+    """A script's own world size, and a leader that other hosts can reach."""
+    size, leader = world_size_without_rank(variables), variables.text("MASTER_ADDR").strip()
+    if size < 2 or not leader or is_loopback(leader):
+        return ""
+    return f"the names of the job's hosts are unknown: the world size is {size}, and MASTER_ADDR is not loopback"
+
+
+def is_loopback(address: str) -> bool:
+    """Whether a name or address means the host itself.
+
+    >>> [is_loopback(address) for address in ("localhost", "127.0.1.1", "::1", "n1", "10.0.0.1")]
+    [True, True, True, False, False]
+    """
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return bool(re.fullmatch(r"localhost(\..*)?|ip6-localhost", address.lower()))

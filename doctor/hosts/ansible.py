@@ -1,0 +1,88 @@
+"""Ansible inventories, in its INI and YAML forms, by its own program: ``ansible-inventory --list``.
+
+Source: Ansible, "How to build your inventory"; ansible-inventory(1), option ``--list``: JSON with the hosts of each
+group, and their variables in ``_meta.hostvars``.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import os
+import re
+from collections.abc import Iterator
+
+from doctor.hosts.hostfile import HostLine
+from doctor.hosts.nodeset import MAX_HOSTS, InventoryError, canonical_host, printable_excerpt, validate_host
+
+_SECTION = re.compile(r"\[([A-Za-z0-9_.-]+)(?::[a-z]+)?\]")
+_UNUSED = ("ansible_port", "ansible_user", "ansible_ssh_common_args")
+
+
+def is_ansible_inventory(text: str, path: str) -> bool:
+    r"""Whether a file is no hostfile but an inventory: a section's title, a variable of Ansible, or a name of YAML.
+
+    >>> is_ansible_inventory("[workers]\\nn1\\n", "hosts"), is_ansible_inventory("[2001:db8::1]:8", "hosts")
+    (True, False)
+    """
+    lines = (line.strip() for line in text[:100_000].split("\n"))
+    return (
+        path.endswith((".yml", ".yaml"))
+        or " ansible_host=" in text
+        or any(match is not None and not _is_address(match[1]) for match in map(_SECTION.fullmatch, lines))
+    )
+
+
+def inventory_command(path: str) -> tuple[str, ...]:
+    """The command that prints an inventory. Raises: InventoryError for a path that Ansible would split."""
+    if "," in path:
+        raise InventoryError(f"{printable_excerpt(path, 200)}: an Ansible inventory; expected a path without a comma")
+    return ("ansible-inventory", "--inventory", os.path.abspath(path), "--list")
+
+
+def parse_inventory(output: str, path: str) -> list[HostLine]:
+    """The hosts of all groups, each once, by ``ansible_host`` where it is set. Raises: InventoryError."""
+    place = printable_excerpt(path, 200)
+    try:
+        tree = json.loads(output)
+    except (ValueError, RecursionError):
+        tree = None
+    if not isinstance(tree, dict):
+        raise InventoryError(f"{place}: ansible-inventory does not print JSON; expected an inventory that it can read")
+    meta = tree.get("_meta")
+    host_variables = meta.get("hostvars") if isinstance(meta, dict) else None
+    host_lines: dict[str, HostLine] = {}
+    for name in _names(tree):
+        variables = host_variables.get(name) if isinstance(host_variables, dict) else None
+        host_line = _host_line(name, variables if isinstance(variables, dict) else {}, place)
+        host_lines.setdefault(canonical_host(host_line.host), host_line)
+        if len(host_lines) > MAX_HOSTS:
+            raise InventoryError(f"{place}: names more than {MAX_HOSTS} hosts; expected at most {MAX_HOSTS}")
+    if not host_lines:
+        raise InventoryError(f"{place}: an Ansible inventory without a host; expected one at least")
+    return list(host_lines.values())
+
+
+def _names(tree: dict[str, object]) -> Iterator[str]:
+    """In the order of the inventory's groups; the program prints them by name."""
+    top = tree.get("all")
+    children = top.get("children") if isinstance(top, dict) else None
+    first = [str(child) for child in children] if isinstance(children, list) else []
+    for group in dict.fromkeys((*first, *tree)):
+        content = tree.get(group)
+        hosts = content.get("hosts") if isinstance(content, dict) and group != "_meta" else None
+        yield from (str(name) for name in hosts) if isinstance(hosts, list) else ()
+
+
+def _host_line(name: str, variables: dict[str, object], place: str) -> HostLine:
+    host = validate_host(str(variables.get("ansible_host") or name), f"{place}: {printable_excerpt(name)}")
+    unused = tuple(variable for variable in _UNUSED if variable in variables)
+    return HostLine(host, f"{place}: {printable_excerpt(name)}", "Ansible inventory", None, unused)
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True

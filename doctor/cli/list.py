@@ -74,7 +74,7 @@ def _list_playbooks(
     playbooks = [playbook for playbook in load_playbook_catalog(folders, checks) if names.intersection(playbook.treats)]
     if words:
         playbooks = search(
-            words, [SearchText(one, one.name, one.title, playbook_page(one)) for one in playbooks], "playbook"
+            words, [SearchText(book, book.name, book.title, playbook_page(book)) for book in playbooks], "playbook"
         )
     columns = terminal_columns(sys.stdout, os.environ)
     if as_json:

@@ -42,19 +42,19 @@ class MasterMeaning(msgspec.Struct, frozen=True):
 
 def _reason(host: str, meaning: MasterMeaning, master: str) -> str:
     literal = is_address(meaning.master) or is_localhost(meaning.master)
-    what = "" if literal else f"resolves to {', '.join(limit_items(list(meaning.addresses), 3))} and "
+    prefix = "" if literal else f"resolves to {', '.join(limit_items(list(meaning.addresses), 3))} and "
     if meaning.is_loopback:
         if host == master or meaning.is_own_name:
             return ""
-        return "leads every host to itself" if literal else f"{what}leads the host to itself"
+        return "leads every host to itself" if literal else f"{prefix}leads the host to itself"
     if not meaning.owners:
-        return f"{what}is the address of none of these hosts"
+        return f"{prefix}is the address of none of these hosts"
     if len(meaning.owners) > 1:
-        return f"{what}is an address of {', '.join(limit_items(sorted(meaning.owners), 3))}"
+        return f"{prefix}is an address of {', '.join(limit_items(sorted(meaning.owners), 3))}"
     if master and master not in meaning.owners:
-        return f"{what}leads to {next(iter(meaning.owners))}; on other hosts to {master}"
+        return f"{prefix}leads to {next(iter(meaning.owners))}; on other hosts to {master}"
     if not meaning.has_route:
-        return f"{what}is in a network that the host has no route to"
+        return f"{prefix}is in a network that the host has no route to"
     return ""
 
 

@@ -158,27 +158,27 @@ def _first_match(value: str, usable: Iterable[LinkAddress], *, exact_prefix: boo
     inverted = value.startswith("^")
     value = value.removeprefix("^")
     exact = value.startswith("=")
-    words = [word.partition(":")[0] for word in value.removeprefix("=").split(",")]
-    words = [word for word in words if word]
+    entries = [word.partition(":")[0] for word in value.removeprefix("=").split(",")]
+    entries = [word for word in entries if word]
     for entry in usable:
         if exact:
-            matches = any(word == entry.label or (exact_prefix and word.startswith(entry.label)) for word in words)
+            matches = any(word == entry.label or (exact_prefix and word.startswith(entry.label)) for word in entries)
         else:
-            matches = any(entry.label.startswith(word) for word in words) or not words
+            matches = any(entry.label.startswith(word) for word in entries) or not entries
         if matches != inverted:
             return entry
     return None
 
 
 def _no_match(library: str, variable: str, value: str, interfaces: Interfaces, family: str) -> SocketChoice:
-    words = value.lstrip("^=").split(",")
+    entries = value.lstrip("^=").split(",")
     problem = f"no interface that is up matches it{family}"
-    if any(map(is_address, words)):
+    if any(map(is_address, entries)):
         problem = "it is an address, not an interface name"
     elif value.startswith("^"):
         problem = f"it excludes every interface that is up{family}"
     else:
-        links = [link for link in interfaces.links if any(link.name.startswith(word) for word in words)]
+        links = [link for link in interfaces.links if any(link.name.startswith(word) for word in entries)]
         if links:
             state = "is down" if not links[0].is_up else "has no carrier" if not links[0].is_running else ""
             problem = f"interface {links[0].name} {state or 'has no address' + family}"

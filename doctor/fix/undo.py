@@ -162,8 +162,8 @@ class _HostUndo:
             now = msgspec.convert(remote.call("peek", path=step.file), FileState)
             if now.real != step.file:
                 raise RequestRejected(f"is now a link to {now.real}")
-            wanted = self._decide(step.file, step.old, step.new, now)
-            return True, self._put(remote, step.file, step.old, wanted, now)
+            target = self._decide(step.file, step.old, step.new, now)
+            return True, self._put(remote, step.file, step.old, target, now)
         return self._run_undo(remote, step)
 
     def _run_undo(self, remote: RemoteExecutor, step: UndoStep) -> tuple[bool, str]:
@@ -174,8 +174,8 @@ class _HostUndo:
         for number in keepers.values():
             if number in self._refused:
                 raise self._refused[number]
-        known = self.after.get(step.number)
-        applied = known.output if known else None
+        recorded = self.after.get(step.number)
+        applied = recorded.output if recorded else None
         if now is None or (now != applied and self.choice != "overwrite"):
             why = "was changed since" if applied is not None else "may have been changed since"
             raise _ChangedSince(
@@ -206,8 +206,8 @@ class _HostUndo:
 
     def _kept_versions(self, step: UndoStep) -> dict[str, tuple[FileState, FileState, FileState]]:
         """Of each kept file: before the fix, as the fix left it, and as it was when this undo began."""
-        before, known = step.kept or {}, self.after.get(step.number)
-        applied = (known.kept if known else None) or before
+        before, recorded = step.kept or {}, self.after.get(step.number)
+        applied = (recorded.kept if recorded else None) or before
         states = (before, applied, self._kept_at_start[step.number])
         return {
             path: (states[0].get(path, absent), states[1].get(path, absent), states[2].get(path, absent))
@@ -226,46 +226,46 @@ class _HostUndo:
         done: list[str] = []
         for path, (old, new, start_state) in self._kept_versions(step).items():
             remote.call("tidy", path=path)
-            wanted = self._decide(path, old, new, start_state)
+            target = self._decide(path, old, new, start_state)
             now = current.get(path, FileState(path))
             if old.link and not now.link and now.sha:
                 remote.call("relink", path=path, link=old.link, sha=now.sha)
                 now = msgspec.convert(remote.call("peek", path=path), FileState)
                 done.append("restored")
-            done.append(self._put(remote, now.real, old, wanted, now))
+            done.append(self._put(remote, now.real, old, target, now))
         return True, ", ".join(sorted({word for word in done if word != _ALREADY})) or _ALREADY
 
     def _decide(self, path: str, old: FileState, new: FileState, start_state: FileState) -> FileState:
         """What the file is to be. Raises: _ChangedSince, where that is for the user to say."""
         if start_state.link not in (new.link, old.link):
             raise _ChangedSince(f"{path} was made a link to {start_state.link} since", ())
-        wanted = _wanted(old, new, start_state)
+        target = _target_state(old, new, start_state)
         if _content_same(start_state, new) or _content_same(start_state, old):
-            return wanted
+            return target
         if self.choice == "overwrite":
             return old
         if self.choice == "merge":
-            return self._merged(path, old, new, start_state, wanted)
+            return self._merged(path, old, new, start_state, target)
         raise _ChangedSince(
             f"{path} was changed since, by somebody or by a newer plan",
             file_versions(path, old.content, new.content, start_state.content),
         )
 
-    def _put(self, remote: RemoteExecutor, path: str, old: FileState, wanted: FileState, now: FileState) -> str:
+    def _put(self, remote: RemoteExecutor, path: str, old: FileState, target: FileState, now: FileState) -> str:
         """Writes or removes a file. Raises: ConnectionLost; RequestRejected."""
-        if _content_same(now, wanted) and (not now.sha or _attributes(now) == _attributes(wanted)):
+        if _content_same(now, target) and (not now.sha or _attributes(now) == _attributes(target)):
             if not now.sha and old.missing:
                 remote.call("write", path=path, sha="", missing=old.missing, data=None)
             return _ALREADY
         if now.trouble:
             raise RequestRejected(f"{path}: {now.trouble}")
-        fields = file_fields(wanted) if wanted.kind == "file" else {"data": None}
+        fields = file_fields(target) if target.kind == "file" else {"data": None}
         remote.call("write", path=path, sha=now.sha, missing=old.missing, **fields)
-        if not _content_same(wanted, old):
+        if not _content_same(target, old):
             return "merged: only what the fix changed was taken back"
-        return "restored" if wanted.kind == "file" else "removed"
+        return "restored" if target.kind == "file" else "removed"
 
-    def _merged(self, path: str, old: FileState, new: FileState, now: FileState, wanted: FileState) -> FileState:
+    def _merged(self, path: str, old: FileState, new: FileState, now: FileState, target: FileState) -> FileState:
         try:
             data = take_back(old.content, new.content, now.content)
         except ValueError as why:
@@ -275,18 +275,18 @@ class _HostUndo:
         if data is None:
             return FileState(path)
         sha = hashlib.sha256(data).hexdigest()
-        return msgspec.structs.replace(wanted if wanted.kind == "file" else now, kind="file", data=data, sha=sha)
+        return msgspec.structs.replace(target if target.kind == "file" else now, kind="file", data=data, sha=sha)
 
 
-def _content_same(one: FileState, other: FileState) -> bool:
-    return (one.kind, one.sha) == (other.kind, other.sha)
+def _content_same(first: FileState, second: FileState) -> bool:
+    return (first.kind, first.sha) == (second.kind, second.sha)
 
 
 def _attributes(state: FileState) -> tuple[object, ...]:
     return (state.mode, state.uid, state.gid, state.xattrs)
 
 
-def _wanted(old: FileState, new: FileState, now: FileState) -> FileState:
+def _target_state(old: FileState, new: FileState, now: FileState) -> FileState:
     """The old content; of mode, owner and attributes those that somebody changed since the fix stay."""
     if old.kind != "file" or now.kind != "file" or new.kind != "file":
         return old

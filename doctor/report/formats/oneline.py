@@ -132,12 +132,12 @@ def _unknown_causes(report: Report) -> list[tuple[str, tuple[str, ...]]]:
     checks: Counter[str] = Counter()
     silent = {host for host, names in unknown_hosts(report).items() if REACHABILITY_CHECK in names}
     for outcome in sort_by_area(report.outcomes):
-        words = {host: _reason_word(reason) for host, reason in root_causes.unexplained(outcome).items()}
-        words |= dict.fromkeys(outcome.crashed, f"{outcome.check}-crashed")
-        words |= dict.fromkeys(silent.intersection(words), NO_ANSWER)
-        for host, word in words.items():
+        reasons = {host: _reason_word(reason) for host, reason in root_causes.unexplained(outcome).items()}
+        reasons |= dict.fromkeys(outcome.crashed, f"{outcome.check}-crashed")
+        reasons |= dict.fromkeys(silent.intersection(reasons), NO_ANSWER)
+        for host, word in reasons.items():
             hosts.setdefault(word, set()).add(host)
-        checks.update(words.values())
+        checks.update(reasons.values())
     return [(word, fleet.ordered(hosts[word])) for word, _ in checks.most_common()]
 
 
@@ -145,8 +145,8 @@ def _reason_word(reason: Reason) -> str:
     """A reason as one word: ``hccn_tool -ip -g: no answer in 5 s`` is ``hccn_tool-ip-g-no-answer-in-5-s``."""
     if reason == BUDGET_ENDED:
         return "budget-ended"
-    words = re.findall(r"[a-z0-9_.]+", reason.text[:MAX_REASON_CHARS].lower())
-    return "-".join(words).strip(".-") or "no-reason"
+    parts = re.findall(r"[a-z0-9_.]+", reason.text[:MAX_REASON_CHARS].lower())
+    return "-".join(parts).strip(".-") or "no-reason"
 
 
 class _ReportKeys:

@@ -35,13 +35,13 @@ def explain_standstill(failure: Failure, finished: Iterable[int], checked: bool)
     blocked = tuple(rank for rank in failure.culprit_ranks if rank not in early)
     if early and blocked and failure.op not in PAIRED | ONE_WAY:
         return _blame_fewest(failure, early, blocked)
-    seen = "no connection sends anything again" + (", and every new connection is answered" if checked else "")
+    observed = "no connection sends anything again" + (", and every new connection is answered" if checked else "")
     return msgspec.structs.replace(
         failure,
         culprit_ranks=(),
         waiting_ranks=tuple(concerned),
         text="the cause is not known",
-        evidence=(*failure.evidence, f"Nothing speaks against any host: {seen}."),
+        evidence=(*failure.evidence, f"Nothing speaks against any host: {observed}."),
     )
 
 
@@ -77,6 +77,6 @@ def foreign_frame(stack: str) -> str:
     """
     for line in stack.splitlines():
         if frame := FRAME.match(line):
-            known = NOT_THE_PROGRAM.search(frame["file"])
-            return "" if known else f"{frame['file']}:{frame['line']} {frame['name']}"
+            library = NOT_THE_PROGRAM.search(frame["file"])
+            return "" if library else f"{frame['file']}:{frame['line']} {frame['name']}"
     return ""

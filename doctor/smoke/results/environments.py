@@ -40,15 +40,16 @@ def minority_torch(imported: Mapping[str, Iterable[TorchImported]]) -> tuple[lis
     Empty where all have the same.
     """
     versions = {
-        host: " and ".join(sorted({_version("torch", one.torch) for one in own})) for host, own in imported.items()
+        host: " and ".join(sorted({_version("torch", event.torch) for event in events}))
+        for host, events in imported.items()
     }
     counts = Counter(version for version in versions.values() if version).most_common()
     if len(counts) < 2:
         return [], ""
     (norm, most), (_, second) = counts[:2]
-    hosts = [host for host, version in versions.items() if version and (version != norm or most == second)]
-    said = "; ".join(f"{version} on {count} host{'s' * (count > 1)}" for version, count in counts[:4])
-    return hosts, f"The ranks run different versions of torch, which may not understand each other: {said}."
+    hosts = [host for host, version in text.items() if version and (version != norm or most == second)]
+    text = "; ".join(f"{version} on {count} host{'s' * (count > 1)}" for version, count in counts[:4])
+    return hosts, f"The ranks run different text of torch, which may not understand each other: {text}."
 
 
 def _version(name: str, text: str | None) -> str:

@@ -54,24 +54,24 @@ class Limits:
 
     def sentences(self, error=""):
         """What is known, given also the error that a rank ended with."""
-        said = []
+        sentences = []
         refused = refused_processes(self.folders) - self.refused
         lacks_processes = re.search(r"Resource temporarily unavailable|can't start new thread|Errno 11\b", error)
         if refused > 0 or lacks_processes:
-            said.append(
+            sentences.append(
                 "The limit of processes and threads: pids.max of its control group is %s (%d refused), ulimit -u is %s."
                 % (self.group_value("pids.max") or "not set", max(0, refused), self.processes or "unknown")
             )
         if re.search(r"Too many open files|Errno 24\b", error):
-            said.append("The limit of open files: ulimit -n is %s." % (self.files or "unknown"))
+            sentences.append("The limit of open files: ulimit -n is %s." % (self.files or "unknown"))
         killed = oom_kills(self.folders) - self.killed
         if killed > 0:
             limit = self.group_value("memory.max") or self.group_value("memory.limit_in_bytes")
-            said.append(
+            sentences.append(
                 "The kernel killed %d process%s of its control group for memory; the limit is %s bytes."
                 % (killed, "es" * (killed > 1), limit or "unknown")
             )
-        return said
+        return sentences
 
     def group_value(self, file):
         """One setting of the control groups; the first that is there."""

@@ -173,8 +173,8 @@ class RankWatcher:
         tail = (monitor or self).tail
         if status and "log" not in event:
             error = tail[-4000:].decode("utf-8", "replace") + (monitor.error if monitor else "")
-            said = (monitor and monitor.limits or self.limits).sentences(error)
-            event.update({"log": " ".join(said)[:600]} if said else {})
+            sentences = (monitor and monitor.limits or self.limits).sentences(error)
+            event.update({"log": " ".join(sentences)[:600]} if sentences else {})
         if status and tail:
             event["tail"] = tail[-4000:].decode("utf-8", "replace")
         self.controller.send(event=event)
@@ -182,8 +182,8 @@ class RankWatcher:
     def reached_limits(self):
         """Sentences about limits of processes and of memory that any rank of this host has reached; each once."""
         limits = [self.limits] + [monitor.limits for monitor in self.monitors.values()]
-        said = [sentence for one in limits if one for sentence in one.sentences()]
-        return list(dict.fromkeys(said))[:4]
+        sentences = [sentence for limit in limits if limit for sentence in limit.sentences()]
+        return list(dict.fromkeys(sentences))[:4]
 
     def watch(self, clock):
         """Reads the flight recorders, and reports what is new."""

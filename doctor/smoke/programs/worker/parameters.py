@@ -97,11 +97,11 @@ class ShardedParameters:
             return weight
         return weight.chunk(self.mesh.tp, TP_DIMENSION[name.rsplit(".", 1)[-1]])[self.mesh.tp_rank]
 
-    def share_of(self, whole: dict[str, torch.Tensor]) -> torch.Tensor:
-        """What this rank holds of the whole model's tensors, as one vector, in the order of `flat`."""
+    def share_of(self, reference: dict[str, torch.Tensor]) -> torch.Tensor:
+        """What this rank holds of the reference model's tensors, as one vector, in the order of `flat`."""
         share = torch.zeros_like(self.flat)
         for name, span in self.spans.items():
-            share[span] = self.tp_share(name, whole[name]).reshape(-1)
+            share[span] = self.tp_share(name, reference[name]).reshape(-1)
         return share
 
     @property
@@ -150,9 +150,9 @@ class ShardedParameters:
         """This rank's share of the norm: over the ranks that make up one model, squares sum to the model's square."""
         return finite_or_none((gradient * gradient * self.norm_weights[part]).sum().sqrt())
 
-    def error_of(self, gradient: torch.Tensor, whole: dict[str, torch.Tensor]) -> float | None:
+    def error_of(self, gradient: torch.Tensor, reference: dict[str, torch.Tensor]) -> float | None:
         """How far the part that this rank updates is from the reference run's, as a share of its norm."""
-        expected = self.share_of(whole)[self.owned_slice]
+        expected = self.share_of(reference)[self.owned_slice]
         norm = float(expected.norm())
         return finite_or_none((gradient - expected).norm() / norm) if norm else None
 

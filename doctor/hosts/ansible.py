@@ -22,7 +22,7 @@ _UNUSED = ("ansible_port", "ansible_user", "ansible_ssh_common_args")
 def is_ansible_inventory(text: str, path: str) -> bool:
     r"""Whether a file is no hostfile but an inventory: a section's title, a variable of Ansible, or a name of YAML.
 
-    >>> is_ansible_inventory("[workers]\\nn1\\n", "hosts"), is_ansible_inventory("[2001:db8::1]:8", "hosts")
+    >>> is_ansible_inventory("[workers]\nn1\n", "hosts"), is_ansible_inventory("[2001:db8::1]:8", "hosts")
     (True, False)
     """
     lines = (line.strip() for line in text[:100_000].split("\n"))

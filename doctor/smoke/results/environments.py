@@ -47,9 +47,9 @@ def minority_torch(imported: Mapping[str, Iterable[TorchImported]]) -> tuple[lis
     if len(counts) < 2:
         return [], ""
     (norm, most), (_, second) = counts[:2]
-    hosts = [host for host, version in text.items() if version and (version != norm or most == second)]
+    hosts = [host for host, version in versions.items() if version and (version != norm or most == second)]
     text = "; ".join(f"{version} on {count} host{'s' * (count > 1)}" for version, count in counts[:4])
-    return hosts, f"The ranks run different text of torch, which may not understand each other: {text}."
+    return hosts, f"The ranks run different versions of torch, which may not understand each other: {text}."
 
 
 def _version(name: str, text: str | None) -> str:

@@ -21,7 +21,7 @@ from doctor.fix.file_edits import FileState, edited_content, file_diff
 from doctor.fix.select import ReadyStep, Treatment, Untreated, finding_message, fingerprint
 from doctor.remedy.playbook import Playbook, PlaybookStep, TemplateError, free_variables
 
-SCHEMA = "doctor.plan/2"
+SCHEMA = "doctor.plan/1"
 MAX_COMMAND_CHARS = 4000
 """Characters of a command that are shown."""
 

@@ -246,7 +246,7 @@ def test_what_has_changed_since_the_plan_is_not_touched(site: Site) -> None:
     one, two, three = site.hosts
     document = json.loads(site.fix("queues", "-w", ",".join(site.hosts), "--json"))
     (plan,) = site.ids()
-    assert (document["schema"], document["id"]) == ("doctor.plan/2", plan)
+    assert (document["schema"], document["id"]) == ("doctor.plan/1", plan)
     site.fleet.enter(two, f"echo '# mine' >>{FILE}")
     site.fleet.enter(three, "sysctl -qw net.core.somaxconn=8192")
     was = [site.sees(host) for host in site.hosts]

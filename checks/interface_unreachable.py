@@ -1,14 +1,13 @@
+from collections import defaultdict
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, Skip, check
-from doctor.facts.agreed_addresses import hosts_file_lines
 from doctor.facts.gpu import GpuCards
 from doctor.facts.interfaces import Interfaces, usable_addresses
 from doctor.facts.names import HostNames
-from doctor.facts.network import HostAddresses
 from doctor.facts.npu import NpuInventory
+from doctor.facts.socket_choice import SocketChoice
 from doctor.facts.socket_peers import FleetSockets, decided_by_rank_table, unreachable
-from doctor.facts.visit import Reachability
 from doctor.job import LaunchConfig
 
 
@@ -18,8 +17,6 @@ def interface_unreachable(
     names: PerHost[HostNames],
     npus: PerHost[NpuInventory] | None,
     gpus: PerHost[GpuCards] | None,
-    addresses: PerHost[HostAddresses] | None,
-    visits: PerHost[Reachability],
     launch: LaunchConfig,
 ) -> Iterator[Finding]:
     """The other hosts can connect to the address that each communication library takes on a host.
@@ -48,18 +45,19 @@ def interface_unreachable(
     fleet = FleetSockets(interfaces, names, launch, npus or {}, gpus or {})
     for choices in fleet.choices():
         judged = {host: one for host, one in choices.items() if not decided_by_rank_table(one, launch)}
-        for one in unreachable(judged, interfaces):
-            own_names = [names[one.host].own] if one.host in names else []
+        faults: dict[tuple[SocketChoice, str], list[str]] = defaultdict(list)
+        for fault in unreachable(judged, interfaces):
+            faults[fault.choice, fault.reason].append(fault.host)
+        for (choice, reason), hosts in faults.items():
             yield Finding(
                 "{library} takes {address} ({interface}) by {source}: {reason}",
-                hosts=(one.host,),
-                library=one.choice.library,
-                setting=one.choice.setting,
-                address=one.choice.address,
-                interface=one.choice.interface,
-                source=one.choice.source,
-                reason=one.reason,
-                observed=one.choice.address,
-                expected=usable_addresses(interfaces[one.host]),
-                lines=hosts_file_lines(own_names, names, addresses or {}, visits),
+                hosts=hosts,
+                library=choice.library,
+                setting=choice.setting,
+                address=choice.address,
+                interface=choice.interface,
+                source=choice.source,
+                reason=reason,
+                observed=choice.address,
+                expected=usable_addresses(interfaces[hosts[0]]),
             )

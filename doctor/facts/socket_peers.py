@@ -14,7 +14,7 @@ from doctor.facts.interfaces import Interfaces
 from doctor.facts.names import HostNames, normalize_host
 from doctor.facts.npu import NpuInventory
 from doctor.facts.socket_choice import SocketChoice, gloo_choices, hccl_choice, nccl_choice, tensorpipe_choice
-from doctor.job import LaunchConfig, limit_items
+from doctor.job import LaunchConfig
 from doctor.job.variables import GLOO_INTERFACE, HCCL_ADDRESS
 
 MAX_NETWORKS = 64
@@ -139,20 +139,17 @@ def _shared(used: Mapping[str, SocketChoice], interfaces: Mapping[str, Interface
     for host, entry in interfaces.items():
         for address in {normalize_host(address.address) for address in entry.addresses}:
             owners[address].append(host)
+    users: dict[str, list[str]] = defaultdict(list)
     for host, choice in used.items():
-        if choice.is_loopback:
-            continue
-        others = [other for other in owners[normalize_host(choice.address)] if other != host]
-        harmed = [other for other in others if other in used and _connects(choice, used[other])]
-        harmed += [other for other in others if other in used and same(used[other], choice)]
+        if not choice.is_loopback:
+            users[normalize_host(choice.address)].append(host)
+    for address, hosts in users.items():
+        taken = set(hosts)
+        others = [host for host in owners[address] if host not in taken and host in used]
+        harmed = len(hosts) > 1 or any(_connects(used[hosts[0]], used[other]) for other in others)
         if harmed:
-            names = limit_items(sorted(set(harmed)), 3)
-            yield Unreachable(host, choice, f"{', '.join(names)} has it too", "shared")
-
-
-def same(choice: SocketChoice, other: SocketChoice) -> bool:
-    """Whether two hosts have taken one address."""
-    return normalize_host(choice.address) == normalize_host(other.address)
+            reason = f"{len({*owners[address], *hosts})} hosts have this address"
+            yield from (Unreachable(host, used[host], reason, "shared") for host in hosts)
 
 
 def _routes(used: Mapping[str, SocketChoice], interfaces: Mapping[str, Interfaces]) -> list[Unreachable]:

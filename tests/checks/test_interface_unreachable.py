@@ -9,7 +9,8 @@ GLOO = {"GLOO_SOCKET_IFNAME": "docker0"}
 
 
 def blamed(hosts: dict[str, list[Fact]], **environ: str) -> dict[str, str]:
-    return {host: text.partition(": ")[2] for host, text in said(judged(NAME, hosts, job(**environ)))}
+    findings = judged(NAME, hosts, job(**environ)).findings
+    return {host: str(finding.values["reason"]) for finding in findings for host in finding.hosts}
 
 
 @pytest.mark.parametrize("first", ["10.0.0.", "192.168.0."])
@@ -68,7 +69,7 @@ def test_one_address_on_all_hosts() -> None:
         n: [interfaces(eth0=f"10.0.0.{n[1]}/24", docker0="172.17.0.1/16"), named(n, f"10.0.0.{n[1]}")]
         for n in ("w1", "w2", "w3")
     }
-    assert blamed(hosts, **GLOO)["w1"] == "w2, w3 has it too"
+    assert blamed(hosts, **GLOO)["w1"] == "3 hosts have this address"
     assert set(blamed(hosts, **GLOO)) == {"w1", "w2", "w3"}
 
 
@@ -122,7 +123,7 @@ def test_hccl_takes_the_first_by_name() -> None:
         f"w{n}": [interfaces(eth0=f"10.0.0.{n}/24", cni0="10.244.0.1/24"), named(f"w{n}", f"10.0.0.{n}"), NPUS]
         for n in (1, 2)
     }
-    assert blamed(hosts) == {"w1": "w2 has it too", "w2": "w1 has it too"}
+    assert blamed(hosts) == dict.fromkeys(("w1", "w2"), "2 hosts have this address")
     assert blamed(hosts, HCCL_SOCKET_IFNAME="=eth0") == {}
     assert blamed(hosts, RANK_TABLE_FILE="/x.json") == {}
 
@@ -161,3 +162,12 @@ def test_a_large_fleet_is_judged_in_time() -> None:
         for n in range(1024)
     }
     assert blamed(hosts) == {}
+
+
+def test_a_large_fleet_with_one_docker0() -> None:
+    hosts: dict[str, list[Fact]] = {
+        f"w{n}": [interfaces(eth0=f"10.0.{n >> 8}.{n & 255}/16", docker0="172.17.0.1/16"), named(f"w{n}", "10.0.0.1")]
+        for n in range(1024)
+    }
+    (finding,) = judged(NAME, hosts, job(**GLOO)).findings
+    assert len(finding.hosts) == 1024

@@ -1,13 +1,16 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, check
+from doctor.facts.kernel import SysctlFiles
 from doctor.facts.npu import NpuInventory
-from doctor.facts.ports import ReservedPorts, required_hccl_ports
+from doctor.facts.ports import ReservedPorts, ports_reserved_at_boot, required_hccl_ports
 from doctor.job import LaunchConfig
 
 
 @check(severity=ERROR, area="kernel")
-def hccl_ports_unreserved(ports: ReservedPorts, npus: NpuInventory, launch: LaunchConfig) -> Iterator[Finding]:
+def hccl_ports_unreserved(
+    ports: ReservedPorts, npus: NpuInventory, files: SysctlFiles | None, launch: LaunchConfig
+) -> Iterator[Finding]:
     """The kernel cannot assign HCCL's first 16 host ports to other programs.
 
     ## Why it matters
@@ -31,5 +34,5 @@ def hccl_ports_unreserved(ports: ReservedPorts, npus: NpuInventory, launch: Laun
         yield Finding(
             "ports {ports} may be assigned to any outgoing connection (local ports {range}); {observed}, "
             "expected {expected}",
-            **ports.finding_values(lost, hccl_ports, [launch.master_port]),
+            **ports.finding_values(lost, hccl_ports, [launch.master_port], at_boot=ports_reserved_at_boot(files)),
         )

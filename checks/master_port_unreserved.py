@@ -1,16 +1,22 @@
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, Skip, check
+from doctor.facts.kernel import SysctlFiles
 from doctor.facts.names import HostNames
 from doctor.facts.network import HostAddresses
 from doctor.facts.npu import NpuInventory
-from doctor.facts.ports import ReservedPorts, required_hccl_ports
+from doctor.facts.ports import ReservedPorts, ports_reserved_at_boot, required_hccl_ports
 from doctor.job import LaunchConfig
 
 
 @check(severity=WARNING, area="kernel")
 def master_port_unreserved(
-    ports: ReservedPorts, names: HostNames, addresses: HostAddresses, npus: NpuInventory | None, launch: LaunchConfig
+    ports: ReservedPorts,
+    names: HostNames,
+    addresses: HostAddresses,
+    npus: NpuInventory | None,
+    files: SysctlFiles | None,
+    launch: LaunchConfig,
 ) -> Iterator[Finding]:
     """The kernel cannot assign MASTER_PORT to another program on the host of MASTER_ADDR.
 
@@ -35,5 +41,7 @@ def master_port_unreserved(
         yield Finding(
             "port {ports} may be assigned to any outgoing connection (local ports {range}); {observed}, "
             "expected {expected}",
-            **ports.finding_values([launch.master_port], [launch.master_port], hccl),
+            **ports.finding_values(
+                [launch.master_port], [launch.master_port], hccl, at_boot=ports_reserved_at_boot(files)
+            ),
         )

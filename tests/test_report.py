@@ -90,7 +90,16 @@ class TestFormats:
         _, out, _ = doctor(*LOCAL, "-f", "jsonl")
         assert [json.loads(line)["event"] for line in out.splitlines()] == ["start", "host", "end"]
 
-    @pytest.mark.parametrize("word", ["md=/nowhere/at/all", "jsonl=/nowhere/at/all", "jsonl=/dev/full", "md=/dev/full"])
+    @pytest.mark.parametrize("word", ["md=/nowhere/at/all", "jsonl=/nowhere/at/all"])
+    def test_a_file_that_cannot_be_there_is_refused_before_anything_is_done(
+        self, doctor: Callable[..., Said], word: str
+    ) -> None:
+        code, out, err = doctor(*LOCAL, "-f", word)
+        assert (code, out) == (78, "")
+        assert err.count("\n") == 1
+        assert "/nowhere" in err
+
+    @pytest.mark.parametrize("word", ["jsonl=/dev/full", "md=/dev/full"])
     def test_a_file_that_cannot_be_written_is_one_line_and_no_verdict(
         self, doctor: Callable[..., Said], word: str
     ) -> None:

@@ -158,7 +158,15 @@ class RouteTarget(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Interfaces(Fact, frozen=True):
-    """Every network interface of the host where the job runs, with its addresses, and where its routes lead."""
+    """Every network interface of the host where the job runs, with its addresses, and where its routes lead.
+
+    Raw output, as JSON::
+
+        {"links": [["lo", true, true, true, 65536, "", false, false],
+                   ["eth0", true, true, false, 1500, "", true, false]],
+         "addresses": [["lo", "lo", "127.0.0.1", 8], ["eth0", "eth0", "10.0.0.1", 24]],
+         "routes": [["10.0.0.0", 24, "eth0"]], "has_rules": false}
+    """
 
     probe = ask(list_interfaces, job=True)
     is_shared = False

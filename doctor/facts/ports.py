@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
 
 from doctor.engine.fact import Absent, Fact, ProbeAnswer, Unreadable, ask, read
 from doctor.engine.record import redact
-from doctor.facts.kernel import PORT_RANGE, RESERVED_PORTS, sysctl_path
+from doctor.facts.kernel import PORT_RANGE, RESERVED_PORTS, SysctlFiles, sysctl_path
 from doctor.job import LaunchConfig, PortRange
 
 
@@ -92,16 +92,19 @@ class ReservedPorts(Fact, frozen=True):
         return contains_port([self.ephemeral], port) and not contains_port(self.reserved, port)
 
     def finding_values(
-        self, lost: Iterable[int], required: Iterable[int], others: Iterable[int] = ()
+        self,
+        lost: Iterable[int],
+        required: Iterable[int],
+        others: Iterable[int] = (),
+        at_boot: Sequence[PortRange] = (),
     ) -> dict[str, Any]:
         """Values of a finding that ``lost`` may be handed out.
 
-        ``merge_ranges`` is the whole list that should be reserved. ``others``: ports of another check: they are
-        in it where they are at risk, so that one list serves both.
+        ``merged`` is the whole list that should be reserved. ``others``: ports of another check: they are in it where
+        they are at risk, so that one list serves both. ``at_boot``: what the host's files reserve, which stays.
         """
-        merge = merge_ranges(
-            [*self.reserved, *single_port_ranges([*required, *filter(self.kernel_may_assign, others)])]
-        )
+        needed = single_port_ranges([*required, *filter(self.kernel_may_assign, others)])
+        merge = merge_ranges([*self.reserved, *at_boot, *needed])
         return {
             "ports": format_ports(single_port_ranges(lost)),
             "range": format_ports([self.ephemeral]),
@@ -110,6 +113,15 @@ class ReservedPorts(Fact, frozen=True):
             "observed": f"reserved: {format_ports(self.reserved)}",
             "expected": f"reserved: {format_ports(single_port_ranges(required))}",
         }
+
+
+def ports_reserved_at_boot(files: SysctlFiles | None) -> tuple[PortRange, ...]:
+    """What the host's sysctl files reserve; nothing where they are not known or cannot be read."""
+    line = files.boot_setting(RESERVED_PORTS) if files else None
+    try:
+        return parse_ports(line.value) if line else ()
+    except ValueError:
+        return ()
 
 
 def list_sockets(arguments: dict) -> dict:  # type: ignore[type-arg]

@@ -1,3 +1,4 @@
+from doctor.facts.kernel import RESERVED_PORTS, KernelSetting, SysctlFiles
 from tests.checks.looked import advice, job, judged, said, skipped
 from tests.checks.ports import known_as, reserved
 
@@ -16,6 +17,13 @@ def test_a_port_that_may_be_given_away() -> None:
         "port 45000 may be assigned to any outgoing connection"
     ]
     assert "ip_local_reserved_ports=45000,60000-60031" in advice(NAME, outcome)
+
+
+def test_the_advice_keeps_what_the_files_reserve_at_boot() -> None:
+    files = SysctlFiles(settings=(KernelSetting(RESERVED_PORTS, "50000", "/etc/sysctl.d/a.conf"),))
+    hosts = {"w1": [*HOSTS["w1"], files]}
+    outcome = judged(NAME, hosts, job(MASTER_ADDR="w1", MASTER_PORT="45000"))
+    assert "ip_local_reserved_ports=45000,50000,60000-60031" in advice(NAME, outcome)
 
 
 def test_a_reserved_port_is_well() -> None:

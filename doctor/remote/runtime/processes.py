@@ -46,8 +46,13 @@ def exit_code(status):
 
 
 def signal_group(pid, number=signal.SIGKILL):
-    """Sends a signal to the whole process group of a child, if there is one."""
-    try:
-        os.killpg(pid, number)
-    except OSError:
-        pass
+    """Sends a signal to the whole process group of a child that was not reaped, or to the child alone.
+
+    Just after the fork there is no group yet: the child has not reached its ``setsid``.
+    """
+    for send in (os.killpg, os.kill):
+        try:
+            send(pid, number)
+            return
+        except OSError:
+            pass

@@ -20,7 +20,11 @@ def test_a_port_that_may_be_given_away() -> None:
 
 
 def test_the_advice_keeps_what_the_files_reserve_at_boot() -> None:
-    files = SysctlFiles(settings=(KernelSetting(RESERVED_PORTS, "50000", "/etc/sysctl.d/a.conf"),))
+    files = SysctlFiles(
+        settings=(KernelSetting(key=RESERVED_PORTS, value="50000", path="/etc/sysctl.d/a.conf"),),
+        ignored=(),
+        excluded=(),
+    )
     hosts = {"w1": [*HOSTS["w1"], files]}
     outcome = judged(NAME, hosts, job(MASTER_ADDR="w1", MASTER_PORT="45000"))
     assert "ip_local_reserved_ports=45000,50000,60000-60031" in advice(NAME, outcome)

@@ -56,7 +56,7 @@ def test_markup_of_a_host_is_text() -> None:
 
 def test_a_host_cannot_make_the_report_long() -> None:
     many = [
-        Finding("NPU {npu} {observed}", hosts=("node001",), npu=npu, observed=f"x{npu}\n" * 999)
+        Finding("NPU {npu} {observed}", hosts=("node001",), npu=npu, observed=f"x{npu}\n" * 99)
         for npu in range(plain.MAX_GROUPS + 1000)
     ]
     report = made.report(made.outcome("link-down", *many))

@@ -107,7 +107,7 @@ def drop(*rules: str) -> str:
     return f"nft 'table inet strike {{ chain in {{ {chain} {' ; '.join(rules)} ; }}; }}'"
 
 
-@pytest.mark.parametrize("ways", ["both", "one"])
+@pytest.mark.parametrize("ways", [pytest.param("both", marks=pytest.mark.full), "one"])
 def test_a_link_between_two_hosts_that_drops_everything(smoke: Callable[..., Any], fleet: Fleet, ways: str) -> None:
     one, two = fleet.hosts[1], fleet.hosts[2]
     address = fleet.addresses[two]
@@ -121,6 +121,7 @@ def test_a_link_between_two_hosts_that_drops_everything(smoke: Callable[..., Any
     assert failed(report) == {"smoke-network-silent": sorted([one, two])}
 
 
+@pytest.mark.full
 def test_a_link_that_drops_large_packets_alone(smoke: Callable[..., Any], fleet: Fleet) -> None:
     one, two = fleet.hosts[1], fleet.hosts[2]
     code, report = smoke(at=(1, drop(f"ip saddr {fleet.addresses[two]} meta length 1000-65535 drop")))
@@ -129,6 +130,7 @@ def test_a_link_that_drops_large_packets_alone(smoke: Callable[..., Any], fleet:
     assert "MTU" in said(report, "smoke-network-silent")
 
 
+@pytest.mark.full
 def test_a_host_that_reaches_nobody_but_us(smoke: Callable[..., Any], fleet: Fleet) -> None:
     others = ", ".join(fleet.addresses[host] for host in fleet.hosts)
     code, report = smoke(at=(1, drop(f"ip saddr {{ {others} }} drop")))
@@ -153,6 +155,7 @@ def test_a_host_that_is_not_heard_of_for_a_while(smoke: Callable[..., Any], flee
     assert code == 0
 
 
+@pytest.mark.full
 def test_a_host_whose_reports_stop_while_it_trains(smoke: Callable[..., Any], fleet: Fleet) -> None:
     code, report = smoke("--steps", "100", *["--layout", "dp=4", "--layout", "dp=2,tp=2"] * 3, at=(1, SSH_DROPPED))
     assert failed(report) == {"smoke-host-unobserved": [fleet.hosts[1]]}
@@ -222,6 +225,7 @@ def test_hosts_with_other_versions_and_without_numpy(smoke: Callable[..., Any], 
     }
 
 
+@pytest.mark.full
 def test_a_host_with_one_megabyte_of_shared_memory(smoke: Callable[..., Any], fleet: Fleet) -> None:
     fleet.renew(fleet.hosts[3], shm="1m")
     code, report = smoke()
@@ -241,6 +245,7 @@ def test_a_host_whose_network_is_slow(smoke: Callable[..., Any], fleet: Fleet) -
     assert code in (0, 10)
 
 
+@pytest.mark.full
 def test_a_link_that_is_slow(smoke: Callable[..., Any], fleet: Fleet) -> None:
     """Only what goes from one host to one other is held back."""
     one, two = fleet.hosts[1], fleet.hosts[2]
@@ -260,6 +265,7 @@ def test_a_link_that_is_slow(smoke: Callable[..., Any], fleet: Fleet) -> None:
 BRIDGE = "ip link add docker0 type bridge && ip address add 172.17.0.1/16 dev docker0 && ip link set docker0 up"
 
 
+@pytest.mark.full
 def test_an_interface_of_the_jobs_that_nobody_else_reaches(smoke: Callable[..., Any], fleet: Fleet) -> None:
     """The real job hangs in its rendezvous: each host's bridge has the same address."""
     some = fleet.hosts[:2]

@@ -158,6 +158,7 @@ class TestHealthy:
         healthy(first.report, "environment")
         assert (first.code, second.code, second.out, second.err) == (0, 0, "", "")
 
+    @pytest.mark.full
     def test_spawn(self, tmp_path: Path) -> None:
         script = tmp_path / "script.py"
         script.write_text(SPAWN)
@@ -171,6 +172,7 @@ class TestHealthy:
         assert done.code == 0, done.err
         healthy(done.report, "torchrun")
 
+    @pytest.mark.full
     def test_torch_distributed_launch(self) -> None:
         """It puts ``--local-rank`` behind the program's name."""
         port = str(free_port())

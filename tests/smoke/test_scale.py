@@ -36,6 +36,11 @@ WORLDS = pytest.mark.parametrize(
     "world", [8, pytest.param(64, marks=FULL), 256, pytest.param(1024, marks=FULL), pytest.param(4096, marks=FULL)]
 )
 
+FEWER_WORLDS = pytest.mark.parametrize(
+    "world", [8, *(pytest.param(world, marks=FULL) for world in (64, 256, 1024, 4096))]
+)
+"""For faults whose diagnosis takes long."""
+
 
 @cache
 def trained(world: int) -> tuple[SmokeRun, tuple[RankEvent, ...]]:
@@ -113,7 +118,7 @@ def test_one_wrong_device(world: int) -> None:
         assert culprits(findings["smoke_reference_differs"]) == {guilty}
 
 
-@WORLDS
+@FEWER_WORLDS
 def test_one_gradient_that_is_not_synchronised(world: int) -> None:
     guilty = world // 2 + 1
     run, events = altered(
@@ -130,7 +135,7 @@ def test_one_gradient_that_is_not_synchronised(world: int) -> None:
     assert culprits(findings["smoke_gradient_not_synchronised"]) == {guilty}
 
 
-@WORLDS
+@FEWER_WORLDS
 def test_one_rank_whose_parameters_drift_away(world: int) -> None:
     guilty = world - 1
     run, events = altered(

@@ -61,7 +61,7 @@ LONG = {
     "tests/test_faults.py": 1,
     "tests/smoke/test_launchers.py": 2,
     "tests/smoke/test_hosts.py": 2,
-    "tests/playbooks/test_remedies.py": 1,  # one course for each kind of host, whatever the number of its cases
+    "tests/playbooks/test_remedies.py": 2,
     "tests/smoke/test_fault_matrix.py": 1,
     "tests/report/test_text.py": 1,
     "tests/preflight/test_jobs.py": 1,

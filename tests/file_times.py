@@ -28,7 +28,7 @@ class FileTimes:
     def dilation(self) -> float:
         """How much longer than on an idle machine all took: workers, or processes that want to run, for each core."""
         workers = self.config.getoption("numprocesses", None) or 1
-        return max(1.0, workers / (os.cpu_count() or 1), os.getloadavg()[2] / (os.cpu_count() or 1))
+        return max(1.0, workers / (os.cpu_count() or 1), max(os.getloadavg()) / (os.cpu_count() or 1))
 
     def slow_files(self) -> list[str]:
         """The files that took longer than they may."""

@@ -1,7 +1,8 @@
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, PerHost, Skip, check
-from doctor.facts.names import HostNames, is_localhost
+from doctor.engine.addresses import is_localhost
+from doctor.facts.names import HostNames
 from doctor.facts.visit import Reachability
 
 

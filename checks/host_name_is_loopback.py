@@ -1,8 +1,9 @@
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, PerHost, Skip, check
+from doctor.engine.addresses import is_localhost
 from doctor.facts.agreed_addresses import hosts_file_lines
-from doctor.facts.names import HostNames, is_localhost
+from doctor.facts.names import HostNames
 from doctor.facts.network import HostAddresses
 from doctor.facts.visit import Reachability
 

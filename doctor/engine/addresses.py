@@ -31,3 +31,18 @@ def is_plain_address(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def is_localhost(name: str) -> bool:
+    """A name that means loopback on every host, whatever /etc/hosts says (RFC 6761)."""
+    first = name.lower().rstrip(".")
+    return first in ("localhost", "ip6-localhost", "ip6-loopback") or first.startswith("localhost.")
+
+
+def means_own_host(target: str) -> bool:
+    """Whether a name or address leads every host to itself.
+
+    >>> [means_own_host(target) for target in ("localhost", "127.0.1.1", "::1", "n1", "10.0.0.1")]
+    [True, True, True, False, False]
+    """
+    return plain_address(target).is_loopback if is_plain_address(target) else is_localhost(target)

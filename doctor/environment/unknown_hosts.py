@@ -5,9 +5,7 @@ A job whose hosts are not all known may be checked on this host alone, and is th
 
 from __future__ import annotations
 
-import ipaddress
-import re
-
+from doctor.engine.addresses import means_own_host
 from doctor.environment.job_hosts import JobHosts
 from doctor.environment.launcher import LaunchedRank
 from doctor.environment.launchers.environment import world_size_without_rank
@@ -72,24 +70,12 @@ def _is_on_one_host(variables: EnvironmentVariables, launch: LaunchedRank) -> bo
     numbers = (launch.local_rank, launch.local_world_size, launch.device)
     is_whole_pod = _IN_A_POD in variables and numbers == (None, None, None)
     own = (launch.launcher.by_hand or launch.leader_is_scheduler) and not is_whole_pod
-    return own and bool(launch.leader_addresses) and all(map(is_loopback, launch.leader_addresses))
+    return own and bool(launch.leader_addresses) and all(map(means_own_host, launch.leader_addresses))
 
 
 def _without_rank(variables: EnvironmentVariables) -> str:
     """A script's own world size, and a leader that other hosts can reach."""
     size, leader = world_size_without_rank(variables), variables.text("MASTER_ADDR").strip()
-    if size < 2 or not leader or is_loopback(leader):
+    if size < 2 or not leader or means_own_host(leader):
         return ""
     return f"the names of the job's hosts are unknown: the world size is {size}, and MASTER_ADDR is not loopback"
-
-
-def is_loopback(address: str) -> bool:
-    """Whether a name or address means the host itself.
-
-    >>> [is_loopback(address) for address in ("localhost", "127.0.1.1", "::1", "n1", "10.0.0.1")]
-    [True, True, True, False, False]
-    """
-    try:
-        return ipaddress.ip_address(address).is_loopback
-    except ValueError:
-        return bool(re.fullmatch(r"localhost(\..*)?|ip6-localhost", address.lower()))

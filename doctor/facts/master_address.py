@@ -7,8 +7,9 @@ from collections.abc import Mapping
 
 import msgspec
 
+from doctor.engine.addresses import is_localhost
 from doctor.facts.interfaces import Interfaces
-from doctor.facts.names import HostNames, is_address, is_localhost, is_loopback, normalize_host
+from doctor.facts.names import HostNames, is_address, is_loopback, normalize_host
 from doctor.job import LaunchConfig, limit_items
 
 

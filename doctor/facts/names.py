@@ -177,12 +177,6 @@ def is_address(text: str) -> bool:
     return is_plain_address(text)
 
 
-def is_localhost(name: str) -> bool:
-    """A name that means loopback on every host, whatever /etc/hosts says (RFC 6761)."""
-    first = name.lower().rstrip(".")
-    return first in ("localhost", "ip6-localhost", "ip6-loopback") or first.startswith("localhost.")
-
-
 def normalize_host(text: str) -> str:
     """One spelling for every address; a name in lower case."""
     return str(ipaddress.ip_address(text)) if is_address(text) else text.lower()

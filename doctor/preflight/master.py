@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Collection, Mapping
 
+from doctor.engine.addresses import means_own_host
 from doctor.engine.evaluate import FactCache
 from doctor.engine.record import Run
 from doctor.facts.names import HostNames, is_address, normalize_host
@@ -32,9 +32,7 @@ def master_host(run: Run) -> str:
 def master_address(run: Run) -> str:
     """The job's MASTER_ADDR; empty when it is not given, or means every host itself."""
     master_addr = LaunchConfig.from_options(run.launch).master_addr
-    if master_addr == "localhost" or (is_address(master_addr) and ipaddress.ip_address(master_addr).is_loopback):
-        return ""
-    return master_addr
+    return "" if means_own_host(master_addr) else master_addr
 
 
 def master_obstacle(run: Run, hosts: Collection[str], master: str, left_out: Collection[str]) -> str:

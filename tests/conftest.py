@@ -7,13 +7,14 @@ CI it fails instead.
 from __future__ import annotations
 
 import os
-import zlib
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from typing import Any
 
 import hypothesis
 import pytest
 
+from tests import scheduling
 from tests.file_times import FileTimes
 from tests.hosts.fleet import Fleet, Overrides, merge, sweep, unavailable
 from tests.hosts.npu import Family, npu_fleet
@@ -39,6 +40,11 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(FileTimes(config), "file-times")
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    return scheduling.scheduler(config, log)
+
+
 @pytest.hookimpl(tryfirst=True)  # before -m selects by marker
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if not config.getoption("--full"):
@@ -46,39 +52,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=extra)
         items[:] = [item for item in items if not item.get_closest_marker("full")]
     for item in items:
+        if item.get_closest_marker("torch") and not find_spec("torch"):
+            item.add_marker(pytest.mark.skip(reason="torch is not installed"))
         if "make_fleet" in getattr(item, "fixturenames", ()):
             item.add_marker("hosts")
-    for item in items:
-        if not item.get_closest_marker("xdist_group"):
-            item.add_marker(pytest.mark.xdist_group(group_of(item.nodeid)))
-        marker = item.get_closest_marker("xdist_group")
-        assert marker
-        item.user_properties.append(("group", marker.args[0]))
-    items.sort(key=lambda item: (item.get_closest_marker("hosts") is not None, not is_long(item.nodeid)))
-
-
-LONG = {
-    "tests/test_faults.py": 1,
-    "tests/smoke/test_launchers.py": 2,
-    "tests/smoke/test_hosts.py": 2,
-    "tests/playbooks/test_remedies.py": 2,
-    "tests/smoke/test_fault_matrix.py": 1,
-    "tests/report/test_text.py": 1,
-    "tests/preflight/test_jobs.py": 1,
-    "tests/smoke/test_cli_smoke.py": 1,
-}
-"""Files that take long, and into how many groups each is divided: they begin early, so that no worker ends late."""
-
-
-def is_long(nodeid: str) -> bool:
-    return nodeid.partition("::")[0] in LONG
-
-
-def group_of(nodeid: str) -> str:
-    """Tests of one group run on one worker, which makes the fleets and fixtures of a file once."""
-    file, _, test = nodeid.partition("::")
-    parts = LONG.get(file, 1)
-    return file if parts == 1 else f"{file}-{zlib.crc32(test.encode()) % parts}"
+    items.sort(key=lambda item: -scheduling.seconds_of(item.nodeid))
 
 
 @pytest.fixture(scope="session")

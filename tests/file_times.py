@@ -6,6 +6,8 @@ import os
 
 import pytest
 
+from tests.scheduling import group_of
+
 LIMIT = 60.0
 """Seconds of one test file, as on a machine with a core for each worker."""
 
@@ -19,9 +21,7 @@ class FileTimes:
         self.limit = float(os.environ.get("DOCTOR_TEST_FILE_SECONDS", "0" if config.getoption("--full") else LIMIT))
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        file = report.nodeid.partition("::")[0]
-        group = dict(report.user_properties).get("group", file)  # a long file is divided among the workers
-        name = file if group == file else f"{file} ({group})"
+        name = group_of(report.nodeid)  # a long file is divided among the workers
         self.seconds[name] = self.seconds.get(name, 0.0) + report.duration
 
     @property

@@ -14,6 +14,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -101,6 +102,7 @@ def flags_of(call: ast.Call, names: Names) -> int:
     )
 
 
+@cache
 def every_use() -> list[Use]:
     files = sorted(path for folder in ("doctor", "checks") for path in (ROOT / folder).rglob("*.py"))
     return [use for path in files if str(path.relative_to(ROOT)) not in OWN_TEXT for use in uses_of(path)]
@@ -212,12 +214,9 @@ def is_linear(use: Use, text: str) -> bool:
     return True
 
 
-USES = every_use()
-
-
 def test_the_expressions_are_found() -> None:
-    assert len(USES) > 150
-    assert len({use.place.partition(":")[0] for use in USES}) > 60
+    assert len(every_use()) > 150
+    assert len({use.place.partition(":")[0] for use in every_use()}) > 60
 
 
 @pytest.mark.parametrize("pattern", [r"(a+)+$", r"\w*(?:token)\w*=", r"[ \t]+y", r"(?:\w+\s?)*:"])
@@ -228,7 +227,7 @@ def test_an_expression_that_is_not_linear_is_found(pattern: str) -> None:
 
 def test_every_expression_is_linear() -> None:
     slow = {}
-    for use in dict.fromkeys(USES):
+    for use in dict.fromkeys(every_use()):
         for text in pumped(use.pattern, use.flags):
             if not is_linear(use, text):
                 slow[use] = text[:40]

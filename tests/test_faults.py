@@ -67,12 +67,6 @@ def batched(row: Row) -> bool:
     return bool(row.fault) and not (row.prepare or row.environ or row.options) and row.check not in ALONE
 
 
-def split(row: Row) -> list[pytest.MarkDecorator]:
-    """This file is the longest: its rows are divided among the workers by fleet, those of one check together."""
-    part = sum(row.check.encode()) % 2 if row.fleet == "a2" else 0
-    return [pytest.mark.xdist_group(f"faults-{row.fleet}-{part}")]
-
-
 HEALTHY: dict[str, tuple[int, dict[str, Any]]] = {}
 
 
@@ -126,7 +120,7 @@ def test_a_healthy_fleet_is_silent(kind: str, fleet: Any) -> None:
 @pytest.mark.parametrize(
     ("fleet", "row"),
     [
-        pytest.param(row.fleet, row, marks=[*split(row), *([pytest.mark.full] if batched(row) else [])], id=str(row))
+        pytest.param(row.fleet, row, marks=[pytest.mark.full] if batched(row) else [], id=f"{row.fleet}-{row}")
         for row in ROWS
     ],
     indirect=["fleet"],
@@ -185,7 +179,7 @@ def batches() -> list[list[Row]]:
 @pytest.mark.parametrize(
     ("fleet", "batch"),
     [
-        pytest.param(batch[0].fleet, batch, marks=split(batch[0]), id="+".join(row.check for row in batch))
+        pytest.param(batch[0].fleet, batch, id=f"{batch[0].fleet}-{'+'.join(row.check for row in batch)}")
         for batch in batches()
     ],
     indirect=["fleet"],

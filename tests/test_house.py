@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,12 @@ MOST_HOMONYMS = 5
 MOST_AT_TOP = 12
 
 FILES = sorted((ROOT / "doctor").rglob("*.py"))
-TREES = {path: ast.parse(path.read_text("utf-8")) for path in FILES}
+
+
+@cache
+def trees() -> dict[Path, ast.Module]:
+    """The syntax tree of every module of the package."""
+    return {path: ast.parse(path.read_text("utf-8")) for path in FILES}
 
 
 def identifiers(tree: ast.AST) -> Iterator[str]:
@@ -50,14 +56,14 @@ def test_vague_identifiers_are_found_in_every_place() -> None:
 
 def test_identifiers_say_what_a_value_is() -> None:
     lines = sum(path.read_text("utf-8").count("\n") for path in FILES)
-    vague = Counter({str(path.relative_to(ROOT)): sum(map(is_vague, identifiers(TREES[path]))) for path in FILES})
+    vague = Counter({str(path.relative_to(ROOT)): sum(map(is_vague, identifiers(trees()[path]))) for path in FILES})
     assert 1000 * vague.total() / lines <= MOST_VAGUE, vague.most_common(5)
 
 
 def test_a_class_name_means_one_thing() -> None:
     classes = Counter(
         name
-        for tree in TREES.values()
+        for tree in trees().values()
         for name in {node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
         if not name.startswith("_")
     )

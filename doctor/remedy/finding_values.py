@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,7 +18,13 @@ def read_finding_values(path: Path) -> frozenset[str]:
 
     Raises: OSError, SyntaxError, ValueError for a file that is no Python.
     """
-    tree = ast.parse(path.read_bytes())
+    return _names_in_source(path.read_bytes())
+
+
+@functools.cache
+def _names_in_source(source: bytes) -> frozenset[str]:
+    """As `read_finding_values`; most checks are treated by several playbooks."""
+    tree = ast.parse(source)
     names: set[str] = set()
     for node in ast.walk(tree):
         names.update(_keywords(node))

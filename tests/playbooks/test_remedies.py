@@ -187,7 +187,7 @@ RULE = re.compile(r"(table |-A |:|\s+\S)")
 pytestmark = pytest.mark.hosts
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.fleet}-{case}")
 def test_the_fault_is_found_and_the_playbook_mends_it(courses: Callable[[str], Course], case: Case) -> None:
     course = courses(case.fleet)
     host = course.hosts[case.host]
@@ -220,7 +220,7 @@ def test_the_undo_leaves_every_file_setting_and_rule_as_it_was(courses: Callable
         assert after == before
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.fleet}-{case}")
 def test_the_undo_says_what_it_cannot_take_back(courses: Callable[[str], Course], case: Case) -> None:
     left = courses(case.fleet).left[case]
     assert len(left) == bool(case.leaves)

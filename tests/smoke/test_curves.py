@@ -9,7 +9,7 @@ import pytest
 from doctor.smoke.numerics.loss_curve import MANY_STEPS, false_alarm_rate, final_level, mean_losses, stall_reason
 from tests.smoke.curves import LEARNING, STUCK, curve, levels, mistakes
 
-pytest.importorskip("torch", reason="torch is not installed: no loss is tried")
+pytestmark = pytest.mark.torch
 
 
 def test_it_tells_learning_from_not_learning() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from tests.smoke.faults import CGROUPS, HARMLESS, KINDS, SHORT, WHOLE, Trial, carry_out, trials, usable, worth_showing
 
-pytest.importorskip("torch")
+pytestmark = pytest.mark.torch
 
 SAMPLE = tuple(trials(len(KINDS), seed=11, worlds=(2, 4)))
 SLOW = tuple(trials(len(HARMLESS), seed=12, faults=HARMLESS, worlds=(2, 4)))

@@ -20,8 +20,7 @@ import pytest
 from tests.hosts.fleet import Fleet
 from tests.smoke.interpreter import shown
 
-pytestmark = [pytest.mark.hosts, pytest.mark.timeout(180)]
-pytest.importorskip("torch", reason="needs torch for the ranks")
+pytestmark = [pytest.mark.torch, pytest.mark.hosts, pytest.mark.timeout(180)]
 ROOT = Path(__file__).resolve().parents[2]
 CLEAN = {name: value for name, value in os.environ.items() if not name.startswith(("DOCTOR_", "SLURM_", "RANK_"))}
 

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.full
-pytest.importorskip("torch", reason="needs torch for the ranks")
+pytestmark = [pytest.mark.torch, pytest.mark.full]
 ROOT = Path(__file__).resolve().parents[2]
 RANK_BYTES = 100 << 20
 """Memory of a rank of its own, at most: what it shares with the others is counted once."""

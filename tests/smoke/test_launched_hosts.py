@@ -15,8 +15,7 @@ import pytest
 from tests.hosts.fleet import INSIDE, Fleet
 from tests.smoke.interpreter import shown
 
-pytestmark = [pytest.mark.hosts, pytest.mark.timeout(180)]
-pytest.importorskip("torch", reason="needs torch for the ranks")
+pytestmark = [pytest.mark.torch, pytest.mark.hosts, pytest.mark.timeout(180)]
 ROOT = Path(__file__).resolve().parents[2]
 PORT = 29500
 Done = subprocess.CompletedProcess[str]

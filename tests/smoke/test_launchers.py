@@ -25,7 +25,7 @@ from doctor.smoke.model import Layout, RankPlacement, SmokePlan
 from doctor.smoke.rendezvous.link import LeaderListener, Member, job_token, leader_ports
 from tests.smoke import slurm
 
-pytest.importorskip("torch")
+pytestmark = pytest.mark.torch
 
 ROOT = Path(__file__).resolve().parents[2]
 RUN = (sys.executable, "-m", "doctor.smoke")
@@ -225,7 +225,6 @@ def cluster() -> Iterator[dict[str, str]]:
 
 
 @needs_slurm
-@pytest.mark.xdist_group("launchers-slurm")
 class TestSlurm:
     def test_srun_on_two_nodes_whose_names_do_not_resolve(self, cluster: dict[str, str]) -> None:
         done = launched("srun", "-N2", "-n2", *RUN, *SHORT, **cluster)
@@ -266,7 +265,6 @@ def refused(job: Job, leader: int = 0) -> tuple[dict[str, Any], list[Ended]]:
     return cause(report), ended
 
 
-@pytest.mark.xdist_group("launchers-launchedwrongly")
 class TestLaunchedWrongly:
     def test_another_master_addr_on_one_rank(self) -> None:
         """The rank itself says it on stderr; rank 0 hears of it by way of a sound rank of the same host."""

@@ -9,7 +9,7 @@ import pytest
 from doctor.smoke.plan import default_layouts
 from tests.smoke.mutants import MUTANTS, OURS, Mutant, applies, errors, fits, found, outcomes, problems, run
 
-pytest.importorskip("torch", reason="torch is not installed: the training of the smoke run is not tried")
+pytestmark = pytest.mark.torch
 
 SAMPLE = [one for one in MUTANTS if one.sample]
 

@@ -10,8 +10,7 @@ from tests.hosts.fleet import Fleet
 from tests.smoke.interpreter import shown
 from tests.smoke.outside import CASES, Trial, carry_out, judge, trials
 
-pytestmark = [pytest.mark.hosts, pytest.mark.timeout(180)]
-pytest.importorskip("torch", reason="needs torch for the ranks")
+pytestmark = [pytest.mark.torch, pytest.mark.hosts, pytest.mark.timeout(180)]
 
 
 @pytest.mark.parametrize("name", ["ar-skip", "ar-bitflip", "send-flip"])

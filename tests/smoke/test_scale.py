@@ -29,7 +29,7 @@ from tests.smoke.ranks import Ranks, worker
 from tests.smoke.scaled import events_of, run_of
 from tests.smoke.simulation import Simulation, faulty, fleet
 
-pytest.importorskip("torch", reason="torch is not installed: no worker's data can be made")
+pytestmark = pytest.mark.torch
 
 FULL = pytest.mark.full
 WORLDS = pytest.mark.parametrize(

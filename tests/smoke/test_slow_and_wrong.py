@@ -20,7 +20,7 @@ from doctor.smoke.results.to_facts import fact_outputs
 from tests.checks.looked import check
 from tests.smoke.ranks import Ranks
 
-pytest.importorskip("torch", reason="needs torch for the ranks")
+pytestmark = pytest.mark.torch
 GUILTY = 2
 FACTS = (SmokeCollectives, SmokeLearning, SmokePace, SmokePairs, SmokeStart)
 

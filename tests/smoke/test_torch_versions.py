@@ -18,7 +18,7 @@ import pytest
 from doctor.smoke.model import Layout
 from tests.smoke.ranks import Ranks
 
-pytest.importorskip("torch", reason="torch is not installed: no version of it is tried")
+pytestmark = pytest.mark.torch
 
 ROOT = Path(__file__).resolve().parents[2]
 LAYOUTS = (Layout(dp=2), Layout(dp=2, zero=True), Layout(tp=2), Layout(pp=2))

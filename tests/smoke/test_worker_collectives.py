@@ -9,7 +9,7 @@ import pytest
 from doctor.smoke.model import Layout
 from tests.smoke.ranks import Ranks, worker
 
-pytest.importorskip("torch")
+pytestmark = pytest.mark.torch
 
 OPS = {
     *("broadcast", "reduce", "all_reduce", "all_reduce max", "all_reduce min", "all_reduce avg", "all_gather"),

@@ -13,7 +13,7 @@ import pytest
 from doctor.smoke.model import Layout
 from tests.smoke.ranks import Ranks
 
-torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.torch
 
 HYBRID = [Layout(dp=4), Layout(dp=2, tp=2)]
 

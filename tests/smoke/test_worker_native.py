@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+from importlib.metadata import version
+from importlib.util import find_spec
 from textwrap import dedent
 
 import pytest
@@ -12,7 +14,8 @@ from doctor.smoke.plan import default_layouts
 from doctor.smoke.run import programs
 from tests.smoke.ranks import Ranks
 
-torch = pytest.importorskip("torch", reason="torch is not installed: its parallel wrappers are not tried")
+pytestmark = pytest.mark.torch
+TORCH_VERSION = version("torch") if find_spec("torch") else ""
 
 WRAPPERS = programs.native_stage()
 WAYS = {
@@ -66,7 +69,7 @@ def test_a_way_that_this_torch_lacks_is_said_with_its_reason() -> None:
     assert (ddp["text"], len(ddp["losses"])) == ("", 3)
     assert sharded["losses"] == []
     assert "torch.distributed.device_mesh" in sharded["text"]
-    assert torch.__version__ in sharded["text"]
+    assert TORCH_VERSION in sharded["text"]
 
 
 def test_what_one_rank_cannot_no_rank_waits_for() -> None:
@@ -80,7 +83,7 @@ def test_what_one_rank_cannot_no_rank_waits_for() -> None:
     """
     run = Ranks(2, ("native",), WRAPPERS + dedent(lacks), layouts=(Layout(dp=2),), seconds=90)
     texts = [said["text"] for said in run.of("native", api="fully_shard")]
-    assert texts == ["another rank could not", f"torch {torch.__version__}: NotImplementedError: not on this device"]
+    assert texts == ["another rank could not", f"torch {TORCH_VERSION}: NotImplementedError: not on this device"]
 
 
 def test_a_wrapper_that_does_not_synchronise_is_not_the_reference_run() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.smoke.ranks import Ranks, worker
 
-pytest.importorskip("torch")
+pytestmark = pytest.mark.torch
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 8, 31, 32])

@@ -14,7 +14,7 @@ from doctor.smoke.model import Layout
 from doctor.smoke.plan import default_layouts
 from tests.smoke.ranks import Event, Ranks, worker
 
-torch = pytest.importorskip("torch", reason="torch is not installed: the training stage of the smoke run is not tried")
+pytestmark = pytest.mark.torch
 
 MORE = {
     2: [Layout(pp=2, accumulate=4), Layout(dp=2, zero=True), Layout(dp=2, accumulate=2), Layout(pp=2)],
@@ -260,7 +260,7 @@ def test_no_two_blocks_of_a_step_are_the_same_sample() -> None:
 
 
 def test_every_generator_has_a_say_in_the_mask() -> None:
-    dice = names()["CounterRng"](1, torch.device("cpu"))
+    dice = names()["CounterRng"](1, names()["torch"].device("cpu"))
     drawn = dice.mask_scores(0, 0)
     masks = [names()["masked_positions"]({**drawn, kind: dice.mask_scores(0, 1)[kind]}) for kind in drawn]
     masks.append(names()["masked_positions"](drawn))
@@ -269,10 +269,10 @@ def test_every_generator_has_a_say_in_the_mask() -> None:
 
 
 def test_a_draw_does_not_depend_on_the_draws_before_it() -> None:
-    one, other = (names()["CounterRng"](1, torch.device("cpu")) for _ in range(2))
+    one, other = (names()["CounterRng"](1, names()["torch"].device("cpu")) for _ in range(2))
     other.mask_scores(3, 5)
     assert one.mask_scores(1, 2) == other.mask_scores(1, 2)
-    assert torch.equal(one.dropout_mask(1, 2, 2), other.dropout_mask(1, 2, 2))
+    assert names()["torch"].equal(one.dropout_mask(1, 2, 2), other.dropout_mask(1, 2, 2))
 
 
 def test_only_the_other_words_of_a_row_tell_its_topic() -> None:

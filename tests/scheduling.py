@@ -1,0 +1,83 @@
+"""Which tests run on one worker of pytest-xdist, and in which order: longest first, so that no worker ends late.
+
+Tests of one group run on one worker, which makes the hosts and fixtures of a file once. A file is a group, unless
+`LONG` divides it. The groups are read from the node ids: pytest-xdist 3.8 adds its group marks to a field of the
+test items that pytest 9.2 no longer reads, and then groups nothing (https://github.com/pytest-dev/pytest-xdist/issues/1386).
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from typing import Any, NamedTuple
+
+
+class Division(NamedTuple):
+    """How a long file is divided into groups."""
+
+    seconds: float
+    """Of its longest group on a worker; the order of the groups follows from it."""
+    by: str = "$^"
+    """A regular expression: tests whose names have the same match (a class, a kind of host) stay together."""
+    parts: int = 1
+    """The groups of the tests without a match, and of those with the match ``divided``."""
+    divided: str = ""
+
+
+FLEET = r"\[(cpu|a1|a2|a3)\b"
+LONG = {
+    "tests/test_faults.py": Division(150, FLEET, parts=2, divided="a2"),
+    "tests/smoke/test_hosts.py": Division(90, parts=2),
+    "tests/smoke/test_launchers.py": Division(60, r"^Test(Slurm|LaunchedWrongly)"),
+    "tests/smoke/test_fault_matrix.py": Division(60, parts=2),
+    "tests/playbooks/test_remedies.py": Division(40, FLEET),
+    "tests/fix/test_fix_hosts.py": Division(60),
+    "tests/smoke/test_cli_smoke.py": Division(50),
+    "tests/preflight/test_jobs.py": Division(50),
+    "tests/smoke/test_launch.py": Division(50),
+    "tests/checks/test_firewall_remedy.py": Division(30),
+    "tests/smoke/test_worker_training.py": Division(30),
+    "tests/smoke/test_mutants.py": Division(30),
+    "tests/transport/test_carried.py": Division(30),
+    "tests/report/test_text.py": Division(25),
+    "tests/report/test_fold.py": Division(25),
+    "tests/smoke/test_worker_native.py": Division(25),
+    "tests/smoke/test_slow_and_wrong.py": Division(20),
+    "tests/smoke/test_scale.py": Division(20),
+    "tests/transport/test_talk.py": Division(20),
+    "tests/smoke/test_detect.py": Division(20),
+}
+"""The files that take more than 20 s."""
+
+
+def group_of(nodeid: str) -> str:
+    """The group of a test: its file, or a part of it."""
+    file, _, test = nodeid.partition("::")
+    division = LONG.get(file)
+    if not division:
+        return file
+    match = re.search(division.by, test)
+    key = match[0].strip("[") if match else ""
+    if key == division.divided and division.parts > 1:
+        key += str(zlib.crc32(test.encode()) % division.parts)
+    return f"{file} {key}".strip()
+
+
+def seconds_of(nodeid: str) -> float:
+    """About how long the test's group takes; 0 for a short one."""
+    division = LONG.get(nodeid.partition("::")[0])
+    return division.seconds if division else 0.0
+
+
+def scheduler(config: Any, log: Any) -> Any:
+    """Hands whole groups to the workers, in the order of the collected tests."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class GroupScheduling(LoadScopeScheduling):  # type: ignore[misc, unused-ignore]
+        """Scopes are the groups of this module."""
+
+        def _split_scope(self, nodeid: str) -> str:
+            return group_of(nodeid)
+
+    config.option.loadscopereorder = False
+    return GroupScheduling(config, log)

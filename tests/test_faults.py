@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import json
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import Any
@@ -67,17 +68,30 @@ def batched(row: Row) -> bool:
     return bool(row.fault) and not (row.prepare or row.environ or row.options) and row.check not in ALONE
 
 
-HEALTHY: dict[str, tuple[int, dict[str, Any]]] = {}
+HEALTHY: dict[Any, tuple[int, dict[str, Any]]] = {}
+"""Exit code and report of the runs on healthy fleets: by the kind of the fleet, or by `healthy_command`."""
 
 
-def healthy(fleet: Any, row: Row, words: list[str], folder: Path) -> tuple[int, dict[str, Any]]:
-    """What the row's command says before the fault; one run of the whole catalogue serves all rows of a fleet."""
-    if row.options or row.environ or row.prepare:
+def healthy_command(row: Row) -> Any:
+    """Equal for rows whose command on a healthy fleet is the same but for the selected checks."""
+    prepare = row.prepare.func if isinstance(row.prepare, functools.partial) else row.prepare
+    return row.fleet, prepare, tuple(row.options), tuple(row.environ.items())
+
+
+def healthy(fleet: Any, row: Row, folder: Path) -> tuple[int, dict[str, Any]]:
+    """The row's command before the fault; one run serves all rows with the same command."""
+    if not (row.options or row.environ or row.prepare):
+        if row.fleet not in HEALTHY:
+            HEALTHY[row.fleet] = check(fleet)
+        return HEALTHY[row.fleet]
+    command = healthy_command(row)
+    if command not in HEALTHY:
+        checks = {other.check for other in ROWS if other.healthy_first and healthy_command(other) == command}
         prepared = row.prepare(fleet, folder, True) if row.prepare else Prepared([])
-        return check(fleet, *words, *prepared.words, environ={**row.environ, **prepared.environ})
-    if row.fleet not in HEALTHY:
-        HEALTHY[row.fleet] = check(fleet)
-    return HEALTHY[row.fleet]
+        selected = [word for name in sorted(checks) for word in ("--select", name)]
+        words = [*selected, *row.options, *prepared.words]
+        HEALTHY[command] = check(fleet, *words, environ={**row.environ, **prepared.environ})
+    return HEALTHY[command]
 
 
 def is_part(wanted: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
@@ -93,8 +107,11 @@ def hosts_of(fleet: Any, row: Row) -> set[str]:
     return {fleet.hosts[number] for number in ([row.host] if row.blamed is None else row.blamed)}
 
 
-def found_by(fleet: Any, row: Row, report: dict[str, Any]) -> None:
-    """The row's check failed, with the message, the values and the hosts that the row names."""
+def found_by(fleet: Any, row: Row, report: dict[str, Any], others: Iterable[str] = ()) -> None:
+    """The row's check failed, with the message, the values and the hosts that the row names.
+
+    ``others`` are hosts that other faults give to the same check.
+    """
     failed = outcome(report, row.check)
     assert failed["status"] == "failed", failed
     blamed = hosts_of(fleet, row)
@@ -102,14 +119,16 @@ def found_by(fleet: Any, row: Row, report: dict[str, Any]) -> None:
     assert matching, failed["findings"]
     if blamed:
         assert {name for one in matching for name in one["hosts"]} >= blamed
-        assert {name for one in failed["findings"] for name in one["hosts"]} <= blamed
+        assert {name for one in failed["findings"] for name in one["hosts"]} <= blamed | set(others)
 
 
 @pytest.mark.hosts
 @pytest.mark.parametrize(("kind", "fleet"), [(kind, kind) for kind in KINDS], indirect=["fleet"], ids=KINDS)
 def test_a_healthy_fleet_is_silent(kind: str, fleet: Any) -> None:
     """The whole catalogue finds nothing, and nothing is unknown."""
-    code, report = HEALTHY.setdefault(kind, check(fleet))
+    if kind not in HEALTHY:
+        HEALTHY[kind] = check(fleet)
+    code, report = HEALTHY[kind]
     assert [(one["check"], one["findings"]) for one in report["outcomes"] if one["findings"]] == []
     assert [(one["check"], one["unknown"]) for one in report["outcomes"] if one["unknown"]] == []
     assert [(one["check"], one["crashed"]) for one in report["outcomes"] if one["crashed"]] == []
@@ -128,7 +147,7 @@ def test_a_healthy_fleet_is_silent(kind: str, fleet: Any) -> None:
 def test_the_fault_is_found(fleet: Any, row: Row, tmp_path: Path) -> None:
     words = ["--select", row.check, *row.options]
     if row.healthy_first:
-        code, report = healthy(fleet, row, words, tmp_path)
+        code, report = healthy(fleet, row, tmp_path)
         assert outcome(report, row.check)["status"] == "passed", outcome(report, row.check)
         assert code == 0
     host = fleet.hosts[row.host]
@@ -143,19 +162,40 @@ MOST = 8
 """Faults in one batch."""
 
 
+PLACE = re.compile(r"/(?:run|sys|usr/local/Ascend)/[\w./-]+|/etc/hccn.conf|/dev/shm|/dev/davinci\d")
+
+
+def places(row: Row) -> set[str]:
+    """The files of a host that the fault changes; copies that its script keeps do not count."""
+    home = re.search(r"^cd (/run/npu/\d+)$", row.fault, re.MULTILINE)
+    paths = {path for path in PLACE.findall(row.fault) if "/kept" not in path}
+    if not home:
+        return paths
+    names = re.findall(r">>?(\w+)", row.fault)
+    names += [name for line in re.findall(r"^rm ([\w ]+)$", row.fault, re.MULTILINE) for name in line.split()]
+    return paths - {home[1]} | {f"{home[1]}/{name}" for name in names}
+
+
+def overlap(paths: set[str], others: set[str]) -> bool:
+    """Both change one file, or one of them takes away the NPU of the other."""
+    gone = {path.removesuffix("gone") for path in paths | others if path.endswith("/gone")}
+    return bool(paths & others) or any(
+        path.startswith(npu) and other.startswith(npu) for npu in gone for path in paths for other in others
+    )
+
+
 def compatible(row: Row, batch: Sequence[Row]) -> bool:
-    """No other row of the batch is for the same check, keeps its own state in the same place, or hides this one."""
-    paths = set(re.findall(r"/run/[\w./-]+|/sys/[\w./-]+", row.fault))
+    """No other row of the batch is for the same check on the same host, changes the same file, or hides this one."""
     for other in batch:
-        theirs = set(re.findall(r"/run/[\w./-]+|/sys/[\w./-]+", other.fault))
-        if (
-            "*" in row.apart
-            or "*" in other.apart
-            or row.check == other.check
-            or (row.host == other.host and paths & theirs)
-        ):
+        if "*" in row.apart or "*" in other.apart:
             return False
-        if {other.check, *other.also} & {row.check, *row.also, *row.apart} or {row.check, *row.also} & {*other.apart}:
+        if row.host == other.host and (row.check == other.check or overlap(places(row), places(other))):
+            return False
+        if row.host == other.host and (row.check in other.also or other.check in row.also):
+            return False
+        if row.check == other.check and (row.blamed is not None or other.blamed is not None):
+            return False
+        if {other.check, *other.also} & {*row.apart} or {row.check, *row.also} & {*other.apart}:
             return False
     return True
 
@@ -191,12 +231,15 @@ def test_faults_are_found_together(fleet: Any, batch: list[Row]) -> None:
             faults = [row.fault for row in batch if row.host == number]
             stack.enter_context(fleet.broken(fleet.hosts[number], "\n".join(f"(\n{fault}\n)" for fault in faults)))
         code, report = check(fleet)
+    blamed: dict[str, set[str]] = {}
     for row in batch:
-        found_by(fleet, row, report)
-    blamed = {check: set(hosts_of(fleet, row)) for row in batch for check in (row.check, *row.also)}
+        for name in (row.check, *row.also):
+            blamed.setdefault(name, set()).update(hosts_of(fleet, row) or fleet.hosts)
+    for row in batch:
+        found_by(fleet, row, report, blamed[row.check])
     for other in report["outcomes"]:
         assert not other["crashed"], other
         for finding in other["findings"]:
             assert other["check"] in blamed, finding
-            assert not blamed[other["check"]] or set(finding["hosts"]) <= blamed[other["check"]], finding
-    assert code == (10 if any(CATALOGUE[check].severity.value == "error" for check in blamed) else 0)
+            assert set(finding["hosts"]) <= blamed[other["check"]], finding
+    assert code == (10 if any(CATALOGUE[name].severity.value == "error" for name in blamed) else 0)

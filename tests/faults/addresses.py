@@ -11,7 +11,7 @@ CONF = "/etc/hccn.conf"
 
 def npu_row(check: str, title: str, npu: int, script: str, **more: Any) -> Row:
     """A row whose script runs in the state directory of one NPU, which is put back as it was."""
-    home, kept = f"/run/npu/{npu}", "/run/kept"
+    home, kept = f"/run/npu/{npu}", f"/run/kept-{check}"
     return Row(
         check,
         f"# {title}\ncp -a {home} {kept}\ncd {home}\n{script}",
@@ -22,7 +22,7 @@ def npu_row(check: str, title: str, npu: int, script: str, **more: Any) -> Row:
 
 def file_row(check: str, title: str, script: str, **more: Any) -> Row:
     """A row that changes /etc/hccn.conf."""
-    return Row(check, f"# {title}\ncp -a {CONF} /run/kept\n{script}", f"mv /run/kept {CONF}", **more)
+    return Row(check, f"# {title}\ncp -a {CONF} /run/kept-{check}\n{script}", f"mv /run/kept-{check} {CONF}", **more)
 
 
 ROWS: list[Row] = [
@@ -126,48 +126,50 @@ ROWS: list[Row] = [
     npu_row(
         "device-netmask-differs",
         "a narrower netmask",
-        3,
+        6,
         "echo 255.255.255.0 >netmask",
-        values={"npus": [3], "observed": 24, "expected": 16},
+        values={"npus": [6], "observed": 24, "expected": 16},
         also=("gateway-outside-segment", "hccn-conf-differs"),
     ),
     npu_row(
         "device-ip-families-mixed",
         "IPv6 among IPv4",
-        3,
+        7,
         "rm ip netmask\necho 2001:db8::3 >ip6\necho 64 >prefix",
-        values={"npus": [3], "observed": "IPv6", "expected": "IPv4"},
+        values={"npus": [7], "observed": "IPv6", "expected": "IPv4"},
         also=("device-net-unhealthy", "device-unreachable", "gateway-outside-segment"),
     ),
     file_row(
         "hccn-conf-differs",
         "another address in the file",
-        f"sed -i 's/^address_3=.*/address_3=29.1.102.99/' {CONF}",
-        values={"npu": 3, "observed": {"address": "29.1.102.203"}, "expected": {"address": "29.1.102.99"}},
+        f"sed -i 's/^address_0=.*/address_0=29.1.102.99/' {CONF}",
+        values={"npu": 0, "observed": {"address": "29.1.102.200"}, "expected": {"address": "29.1.102.99"}},
     ),
-    file_row("hccn-conf-differs", "the file is gone", f"rm {CONF}", values={"npus": list(range(8))}),
+    file_row(
+        "hccn-conf-differs", "the file is gone", f"rm {CONF}", values={"npus": list(range(8))}, apart=("npu-missing",)
+    ),
     npu_row(
         "detect-address-unset",
         "nothing is watched",
-        3,
+        4,
         "rm netdetect",
-        values={"npus": [3]},
+        values={"npus": [4]},
         also=("hccn-conf-differs",),
     ),
     npu_row(
         "detect-address-is-self",
         "watches itself",
-        3,
+        1,
         "cat ip >netdetect",
-        values={"npu": 3, "observed": "29.1.102.203"},
+        values={"npu": 1, "observed": "29.1.102.201"},
         also=("hccn-conf-differs",),
     ),
     npu_row(
         "gateway-outside-segment",
         "a gateway in another segment",
-        3,
+        0,
         "echo 29.2.0.1 >gateway",
-        values={"npu": 3, "observed": "29.2.0.1", "segment": "29.1.0.0/16"},
+        values={"npu": 0, "observed": "29.2.0.1", "segment": "29.1.0.0/16"},
         also=("device-net-unhealthy", "hccn-conf-differs"),
     ),
 ]

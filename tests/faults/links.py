@@ -13,7 +13,7 @@ for age in 60 120 180 240 300 360; do
 done >link_changes"""
 
 ROWS: list[Row] = [
-    npu_row("device-link-down", "link down", 3, "echo DOWN >link", values={"npus": [3]}, also=("device-unreachable",)),
+    npu_row("device-link-down", "link down", 1, "echo DOWN >link", values={"npus": [1]}, also=("device-unreachable",)),
     npu_row(
         "device-link-down",
         "link down on A1",
@@ -26,47 +26,49 @@ ROWS: list[Row] = [
     npu_row(
         "device-net-unhealthy",
         "an address to watch that does not answer",
-        3,
+        6,
         "echo 29.1.0.99 >netdetect",
-        values={"npu": 3, "observed": "Unreachable", "watched": "29.1.0.99"},
+        values={"npu": 6, "observed": "Unreachable", "watched": "29.1.0.99"},
         also=("hccn-conf-differs",),
     ),
     npu_row(
         "device-net-unhealthy",
         "the word of older tools",
-        3,
+        2,
         "echo Socket failed >net_health",
         fleet="a1",
-        values={"npu": 3, "observed": "Socket fail"},
+        values={"npu": 2, "observed": "Socket fail"},
     ),
-    npu_row("lldp-empty", "no neighbour", 3, "echo empty >lldp", values={"npus": [3]}),
-    npu_row("neighbour-is-direct-fibre", "a fibre to another NPU", 3, "echo fibre >lldp", values={"npu": 3}),
+    npu_row("lldp-empty", "no neighbour", 0, "echo empty >lldp", values={"npus": [0]}),
+    npu_row("neighbour-is-direct-fibre", "a fibre to another NPU", 4, "echo fibre >lldp", values={"npu": 4}),
     npu_row(
         "switch-port-shared",
         "two NPUs on one switch port",
         3,
         "echo 400GE1/2/5:1 >ifname",
         values={"port": "400GE1/2/5:1", "observed": 2},
+        apart=("npu-missing",),  # NPU 5, at the other end of the port
     ),
     npu_row(
-        "tls-switch-differs", "TLS on", 3, "echo 1 >tls", values={"npus": [3], "observed": "on", "expected": "off"}
+        "tls-switch-differs", "TLS on", 6, "echo 1 >tls", values={"npus": [6], "observed": "on", "expected": "off"}
     ),
     npu_row(
         "tls-certificate-expired",
         "an expired certificate",
-        3,
+        6,
         "echo 1 >tls\necho 2 >tls_expiry",
-        values={"npu": 3},
+        values={"npu": 6},
         also=("tls-switch-differs",),
     ),
-    npu_row("link-flapping", "a link that flaps", 3, FLAPS, values={"npu": 3, "observed": 6}),
-    npu_row("fec-off", "no error correction", 3, "echo no >fec", values={"npus": [3]}),
+    npu_row("link-flapping", "a link that flaps", 7, FLAPS, values={"npu": 7, "observed": 6}),
+    npu_row("fec-off", "no error correction", 2, "echo no >fec", values={"npus": [2]}),
     npu_row(
         "optics-out-of-range",
         "weak light on one lane",
         3,
         "echo 'Rx Power2=0.0100 mW' >optical",
         values={"npu": 3, "observed": {"Rx Power2": 0.01}},
+        host=0,
     ),
     npu_row(
         "optics-out-of-range",
@@ -75,21 +77,28 @@ ROWS: list[Row] = [
         "echo 'Rx LoL Flag=0xff' >optical",
         values={"npu": 3, "observed": {"Rx LoL": "0xff"}},
     ),
-    npu_row("optics-out-of-range", "no module", 3, "echo absent >optical", values={"npus": [3], "count": 31}),
-    npu_row("optics-out-of-range", "a module that does not answer", 3, "echo unreachable >optical", values={"npu": 3}),
+    npu_row("optics-out-of-range", "no module", 3, "echo absent >optical", host=2, values={"npus": [3], "count": 31}),
+    npu_row(
+        "optics-out-of-range",
+        "a module that does not answer",
+        3,
+        "echo unreachable >optical",
+        host=3,
+        values={"npu": 3},
+    ),
     npu_row(
         "device-mtu-differs",
         "another MTU",
-        3,
+        4,
         "echo 1500 >mtu",
-        values={"npus": [3], "observed": 1500, "expected": 4096},
+        values={"npus": [4], "observed": 1500, "expected": 4096},
     ),
     npu_row(
         "device-speed-low",
         "half speed",
-        3,
+        0,
         "echo 100000 >speed",
-        values={"npus": [3], "observed": 100000, "expected": 200000},
+        values={"npus": [0], "observed": 100000, "expected": 200000},
     ),
     npu_row(
         "vnic-link-down",

@@ -151,7 +151,7 @@ def launched(*argv: str, timeout: float = 110.0, **values: Any) -> Ended:
 
 
 class TestHealthy:
-    @pytest.mark.parametrize("style", [shell, ascend])
+    @pytest.mark.parametrize("style", [shell, pytest.param(ascend, marks=pytest.mark.full)])
     def test_a_loop_in_a_shell(self, style: Any) -> None:
         port = free_port()
         first, second = Job([style(rank, 2, port) for rank in range(2)]).ends(100)

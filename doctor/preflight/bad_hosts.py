@@ -38,7 +38,7 @@ def healthy_hosts(report: Report, rules: FailureRules = FailureRules()) -> tuple
 def bad_hosts(
     report: Report, rules: FailureRules = FailureRules(), names: Mapping[str, str] | None = None
 ) -> dict[str, list[str]]:
-    """The hosts that cannot be used, each with the checks that say so; in inventory order.
+    """The hosts that cannot be used, each with the failed checks; in inventory order.
 
     A host is bad when a finding that makes the run fail blames it, when a check crashed on it, when it gave no
     answer, and, unless what is unknown is forgiven, when anything on it is unknown. A finding that blames two hosts

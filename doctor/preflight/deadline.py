@@ -43,7 +43,7 @@ class TimeBudget(msgspec.Struct, frozen=True):
 
     @classmethod
     def of_this_process(cls, seconds: float) -> TimeBudget:
-        """From the start of this process. How long it took to get here tells how loaded the machine is."""
+        """From the start of this process. The time to get here shows how loaded the machine is."""
         age = process_age()
         slowness = min(max(age / max(time.process_time(), 0.01), 1.0), MAX_SLOWNESS)
         return cls(time.monotonic() - age, seconds, slowness)
@@ -77,7 +77,7 @@ class TimeBudget(msgspec.Struct, frozen=True):
 
 
 class Heartbeat:
-    """One line on stderr every ten seconds: who waits for a job's log must see that something goes on."""
+    """One line on stderr every ten seconds, so that a reader of the job's log sees progress."""
 
     def __init__(self, stream: TextIO | None, start_time: float, interval: float = HEARTBEAT_SECONDS) -> None:
         self.stream, self.start_time, self.interval = stream, start_time, interval

@@ -35,7 +35,7 @@ class PreflightVerdict(msgspec.Struct, frozen=True, kw_only=True):
     cause: str = ""
     """Why nothing was evaluated, in one word; empty when the checks were."""
     reason: str = ""
-    """Why nothing is healthy, in one word, although the checks were evaluated; empty when their outcomes say it."""
+    """Why nothing is healthy, in one word, although the checks were evaluated; empty when their outcomes show it."""
     selection: SpareSelection | None = None
     """The hosts to start on, where the options ask for them."""
 

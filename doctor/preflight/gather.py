@@ -30,7 +30,7 @@ TABLE_WAIT_SHARE = 0.5
 
 
 class NotReady(Exception):
-    """Nothing can be evaluated: the platform has not said what the job has, or no process of this host its verdict."""
+    """Nothing can be evaluated: the platform has not described the job, or this host's leader has no verdict."""
 
     def __init__(self, text: str, cause: str) -> None:
         super().__init__(text)
@@ -139,7 +139,7 @@ def _wait_for_table(context: JobContext, budget: TimeBudget, progress: GatherPro
 def _follow_leader(
     context: JobContext, scope: Scope, environ: Mapping[str, str], budget: TimeBudget, progress: GatherProgress
 ) -> LeaderVerdict | None:
-    """The verdict of the process that looks for all of this host's; None when that is this one. Raises: NotReady."""
+    """The verdict of the process that checks this host for all; None when that is this one. Raises: NotReady."""
     from doctor.preflight.host_leader import LeaderVerdict, join
 
     progress.heartbeat.activity = "waiting for the process that checks this host"

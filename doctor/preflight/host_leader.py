@@ -59,7 +59,7 @@ class Leader:
         lock: LeaderLock | None = None,
         follower_count: int = -1,
     ) -> None:
-        """Alone without a room. ``follower_count``: how many will come; -1: not told. Raises: OSError."""
+        """Alone without a room. ``follower_count``: how many will come; -1: unknown. Raises: OSError."""
         self.note = note
         """Why this process checks although another one may do so as well; for the report."""
         self._lock_folder, self._lock, self._follower_count = lock_folder, lock, follower_count
@@ -188,7 +188,7 @@ def _lead_or_follow(
             except OSError:
                 lock.close()
                 raise
-        if context.rank == 0:  # the fleet has nobody else to look at it
+        if context.rank == 0:  # no other process checks the fleet
             lock_folder.close()
             return Leader()
         connection = lock_folder.connect(min(until, now + POLL_SECONDS * 20))

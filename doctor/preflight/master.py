@@ -60,7 +60,7 @@ def _short_name(name: str) -> str:
 
 
 def _matches_by_own_facts(master_addr: str, hosts: Mapping[str, object], fact_cache: FactCache) -> set[str]:
-    """Those that say that it is their own name or address."""
+    """The hosts for which it is their own name or address."""
     names, addresses = fact_cache.fleet(HostNames), fact_cache.fleet(HostAddresses)
     return {
         host

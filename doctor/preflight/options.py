@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class JobSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What the command line says of the job; an empty value was not given."""
+    """The job as the command line describes it; an empty value was not given."""
 
     product: str = ""
     python: str = ""

@@ -32,7 +32,7 @@ class PreflightReporter:
         self.line = ""
         """The line that was printed."""
         self.exit_code = 70
-        """The exit code that the line says."""
+        """The exit code in the line."""
         self._written_paths: set[str] = set()
         self._print_lock = threading.Lock()
 
@@ -43,7 +43,7 @@ class PreflightReporter:
                 remove_old(path)
 
     def write_files(self, verdict: PreflightVerdict, events: EventStreams) -> None:
-        """The report and whatever else was asked for. A file that cannot be written is said, and changes no verdict."""
+        """Writes the report and the other requested files; one that cannot be written is reported and changes no verdict."""
         for option, path, data in _files(verdict, self.options):
             try:
                 write_output(path, data)
@@ -120,7 +120,7 @@ def verdict_word(verdict: PreflightVerdict, options: PreflightOptions) -> str:
 
 
 def print_advice(verdict: PreflightVerdict) -> None:
-    """Up to five lines on stderr: what is wrong, and what mends it."""
+    """Up to five lines on stderr: what is wrong, and how to fix it."""
     from doctor.remedy.fixable import fixable_checks
     from doctor.report.formats import oneline
     from doctor.report.layout.fold import fold
@@ -163,7 +163,7 @@ def write_node_files(selection: SpareSelection, options: PreflightOptions) -> li
 
 
 def write_termination_log(text: str, environ: Mapping[str, str]) -> None:
-    """In a pod, the line goes where `kubectl describe` shows it. Who cannot write there says nothing."""
+    """In a pod, writes the line where `kubectl describe` shows it; does nothing where that cannot be written."""
     if not environ.get("KUBERNETES_SERVICE_HOST") or not os.access(TERMINATION_LOG, os.W_OK):
         return
     with suppress(OSError):

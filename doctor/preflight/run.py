@@ -89,7 +89,7 @@ class PreflightRun:
             self._finish_not_ready(str(error), error.exit_code, "bad-input")
         except NotReady as why:
             self._finish_not_ready(str(why), Exit.UNKNOWN, why.cause)
-        except Exception as error:  # noqa: BLE001 - the rim: the line and the report are told of our own bugs, too
+        except Exception as error:  # noqa: BLE001 - the line and the report show our own bugs, too
             self._finish_after_bug(error)
 
     def _gather_and_report(self) -> None:
@@ -101,7 +101,7 @@ class PreflightRun:
         gathered = gather(self.options, self.environ, self.budget, self.progress)
         if isinstance(gathered, Gathered):
             self._decide_and_report(gathered)
-        else:  # another process of this host has looked, and printed its line
+        else:  # another process of this host has run the checks and printed its line
             self.reporter.exit_code = gathered.code
 
     def _decide_and_report(self, gathered: Gathered) -> None:

@@ -61,7 +61,7 @@ def select_hosts(
     else it is the whole run's, and never 0.
 
     Leaving hosts out changes the job: MASTER_ADDR must be a host that stays, and a rank table must be written anew
-    (``writes_table``). A smoke run in which anything failed says nothing of the rest: it was not made without them.
+    (``writes_table``). A smoke run in which anything failed proves nothing about the other hosts: the bad ones took part.
     """
     rules = FailureRules(strict=strict, on_unknown=on_unknown, fail_on=fail_on)
     if not need:
@@ -100,7 +100,7 @@ class _HostSearch:
         return self._selection(report, part, writes_table)
 
     def _hosts_to_exclude(self, report: Report) -> dict[str, list[str]]:
-        """Those that findings blame; only where there are none, those of whom something is not known."""
+        """The hosts that findings name; only where there are none, those with unknown results."""
         checks_by_host = blamed_hosts(report, self.rules, self.names) or unevaluated_hosts(report, self.rules)
         return {host: checks for host, checks in checks_by_host.items() if host in self.remaining_hosts}
 

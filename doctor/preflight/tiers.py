@@ -17,9 +17,9 @@ BUDGET: dict[Tier, float] = {"quick": 20.0, "standard": 60.0, "smoke": 180.0}
 def checks_of_tier(checks: Iterable[Check], tier: Tier) -> tuple[list[Check], list[str]]:
     """The checks of a tier, and the names of those that it leaves out.
 
-    quick: one look at every host, with no load on devices or links: nothing that takes a second round, and no call of
+    quick: every host is read once, with no load on devices or links: nothing that takes a second round, and no call of
     a vendor's tool for each device that only a warning needs. These run one after the other, some 0.2 s each.
-    standard: everything that reads. smoke: and what the training run tells.
+    standard: everything that reads. smoke: also the results of the training run.
     """
     picked: list[Check] = []
     excluded: list[str] = []

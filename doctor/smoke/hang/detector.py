@@ -66,7 +66,7 @@ class Detector:
 
     @property
     def suspects(self) -> tuple[int, ...]:
-        """Ranks whose transfer seems stuck: a look at their sockets would tell."""
+        """Ranks whose transfer seems stuck: the state of their sockets would confirm it."""
         return self._transfer_rule.suspects
 
     @property
@@ -81,7 +81,7 @@ class Detector:
     def feed(
         self, snapshots: Mapping[int, Snapshot], now: float, late: float = 0.0, evidence: Sequence[Resend] = ()
     ) -> Failure | None:
-        """One look at all ranks. The calls of a Snapshot object are read once, however often it is fed."""
+        """Evaluates all ranks once. The calls of a Snapshot object are read once, however often it is passed."""
         state = self._state
         state.update(snapshots, now)
         if state.ledger.mismatch:

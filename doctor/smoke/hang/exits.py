@@ -1,4 +1,4 @@
-"""Rules about ranks that ended or were stopped: what the kernel says of their processes."""
+"""Rules for ranks that ended or were stopped, from the kernel's state of their processes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from doctor.smoke.model import Failure, FailureKind, Snapshot
 STOPPED = 0.25
 """Seconds that a process may be stopped."""
 MAX_UNOBSERVED = 0.12
-"""Seconds of them that may have passed before it was first seen so."""
+"""Seconds for which a rank may have been stopped before the first snapshot that shows it."""
 NO_CAUSE_SECONDS = 1.0
 """Seconds that ranks may be dead of another's end without that other one being known."""
 PAUSED = ("T", "t", "F")
@@ -47,7 +47,7 @@ class ExitRule:
 
     @property
     def pending(self) -> bool:
-        """A rank has ended, and it is not settled yet who is the cause."""
+        """A rank has ended, and the culprit is not decided yet."""
         return self._since is not None
 
 

@@ -43,7 +43,7 @@ class MismatchRule:
         return state.build_failure(kind, culprits, about=calls[(others or culprits)[0]], sides=sides, evidence=(why,))
 
     def _may_learn_more(self, state: RunState, waited: float) -> bool:
-        """Whether another member's side may come yet, and help to tell who is wrong."""
+        """Whether the call of another member may still arrive and decide which rank is wrong."""
         assert state.ledger.mismatch
         if not state.members(state.ledger.mismatch[0]):
             return waited < ANSWER
@@ -71,7 +71,7 @@ def blame(state: RunState, calls: Mapping[int, Collective], deviating: Sequence[
 
 
 def blame_without_majority(state: RunState, ranks: Sequence[int]) -> tuple[Sequence[int], str]:
-    """Whom to blame when habit and majority do not tell."""
+    """The culprit ranks where neither the earlier calls nor a majority decide."""
     if ahead := state.ranks_ahead(ranks):
         return ahead, AHEAD
     if isolated := state.isolated_ranks(ranks):
@@ -99,7 +99,7 @@ class DeadlockRule:
         return state.build_failure(kind, culprits, about=about, evidence=(why,))
 
     def _standing_cycle(self, state: RunState, waits: Mapping[CollectiveId, Wait]) -> list[int]:
-        """A circle with a way out is one only when nobody took it: seen twice, by newer snapshots."""
+        """A cycle that a rank could leave counts only after two snapshots in which no rank left it."""
         cycle = find_deadlock(waits, state.snaps, sure=False)
         snaps = {rank: state.snaps[rank] for rank in cycle}
         held, self._last_cycle = self._last_cycle, {rank: self._oldest(snap) for rank, snap in snaps.items()}

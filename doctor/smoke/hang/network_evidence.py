@@ -46,7 +46,7 @@ class AddressOwners:
 def by_host(
     hosts: Mapping[str, str], replies: Mapping[str, tuple[Sequence[Socket], Sequence[Door]]]
 ) -> tuple[dict[str, list[Socket]], dict[str, list[Door]]]:
-    """What agents said of sockets and open ports, put together for each host (agent -> host)."""
+    """The sockets and open ports that agents reported, combined for each host (agent -> host)."""
     sockets_by_host: dict[str, list[Socket]] = defaultdict(list)
     ports_by_host: dict[str, list[Door]] = defaultdict(list)
     for name, (sockets, listening) in replies.items():

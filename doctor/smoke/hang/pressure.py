@@ -11,11 +11,11 @@ THROTTLED = 0.05
 STARVED = 0.5
 """Share of them from which on a rank is starved."""
 MIN_PERIODS = 10
-"""Of 100 ms, as a rule: fewer say nothing."""
+"""Samples, of 100 ms each as a rule; fewer prove nothing."""
 WAITED = 0.2
 """Share of its running and waiting that a rank waited for a CPU."""
 MIN_RAN = 0.5
-"""Seconds of running and waiting without which that share says nothing."""
+"""Seconds of running and waiting below which that share proves nothing."""
 STEAL = 0.05
 STALLS = {"cpu": 40.0, "memory": 10.0, "io": 20.0}
 """Percent of the last 10 s."""

@@ -11,11 +11,11 @@ from doctor.smoke.hang.wait_graph import CollectiveId, Wait
 from doctor.smoke.model import Failure, FailureKind, Snapshot
 
 LEFT_SECONDS = 0.3
-"""Seconds after its end that a rank's last calls may take to be heard of."""
+"""Seconds after a rank's end within which its last calls may still arrive."""
 EVIDENT = 0.5
 """Seconds after which a stuck transfer counts when a socket of it sends again and again."""
 SUSPECT = 0.35
-"""Seconds after which the sockets of a stuck transfer are worth a look."""
+"""Seconds after which the sockets of a stuck transfer are read."""
 MIN_RETRANSMITS = 2
 IDLE = 10.0
 """Floors after which data loaders are stuck that nobody waits for, as all ranks are in theirs."""
@@ -120,7 +120,7 @@ class TransferRule:
 
     @staticmethod
     def _complete_since(state: RunState, where: CollectiveId, wait: Wait) -> float:
-        """When the last one came in, or when it was seen to be so if some are out of it already."""
+        """When the last rank entered, or when that was first observed if some ranks have left already."""
         since = state.complete_since.get(where, state.now)
         if len(wait.blocked_ranks) < len(state.members(where[0])):
             return since

@@ -1,4 +1,4 @@
-"""A collective that stands still though no link is known to lose anything: which rank that speaks against. Pure."""
+"""A collective that stalls although no link is known to lose packets: which rank is the likely culprit. Pure."""
 
 from __future__ import annotations
 

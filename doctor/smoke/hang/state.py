@@ -12,7 +12,7 @@ from doctor.smoke.model import Collective, Failure, FailureKind, Snapshot
 from doctor.smoke.programs.recorder_page import P2P_GROUP_BASE
 
 QUIET = 0.1
-"""Seconds without a sign after which a rank is worth a look."""
+"""Seconds without an event after which a rank is examined."""
 
 
 class RunState:
@@ -57,7 +57,7 @@ class RunState:
             self.limits.observe(last, snap, self._transfer(last) if last else 0.0)
 
     def _transfer(self, last: Snapshot) -> float:
-        """How long a collective took since all its members were in it, if that was seen at all."""
+        """Seconds that a collective took after all members had entered it; None where that was not observed."""
         since = self.complete_since.get((last.group, last.seq))
         return min(last.effective, self.now - since) if since is not None and last.state == "collective" else 0.0
 
@@ -77,7 +77,7 @@ class RunState:
                 return current_collective(snap)
         return None
 
-    # ---- whom to blame
+    # ---- culprit ranks
 
     def deviating_ranks(self, ranks: Iterable[int]) -> list[int]:
         """Those whose steps are not what they used to be."""

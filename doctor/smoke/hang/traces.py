@@ -43,7 +43,7 @@ class CallLedger:
         self.members = members
         self.open: dict[int, dict[int, OpenCollective]] = {}
         self.mismatch: tuple[int, int] | None = None
-        """The first place that was seen to hold two forms."""
+        """The first position at which two different calls were observed."""
 
     def add(self, rank: int, call: Collective) -> None:
         by_seq = self.open.setdefault(call.group, {})
@@ -58,7 +58,7 @@ class CallLedger:
             self._close(by_seq, call.seq)
 
     def _close(self, by_seq: dict[int, OpenCollective], seq: int) -> None:
-        """Who entered this place has entered all before it, even where that was not heard."""
+        """A rank that entered this position has entered all earlier ones, even where no event reported it."""
         del by_seq[seq]
         while by_seq and (oldest := next(iter(by_seq))) < seq:
             del by_seq[oldest]

@@ -1,4 +1,4 @@
-"""Who waits for whom: the wait-for graph over the places of the groups' sequences. Pure.
+"""Which rank waits for which: the wait-for graph over the positions in the groups' call sequences. Pure.
 
 Its nodes are places (group, number); a rank that is blocked in a place leads to the places in which the ranks are
 blocked that have not entered it. So 500 ranks that wait for one are one node, not 500.

@@ -13,7 +13,7 @@ def agent_request(
 ) -> Request:
     """For one host; ``within`` is put before the command, to start it in a container.
 
-    ``python`` is the interpreter's path, where it is known; otherwise the host looks for one.
+    ``python`` is the interpreter's path, where it is known; otherwise the host searches for one.
     """
     source, first = programs.agent(), prepare_request(marker, listen, port)
     return Request(stdin_command(source, first, python, within), source + first, marker)

@@ -33,7 +33,7 @@ class AgentEndpoint(msgspec.Struct, frozen=True):
     ranks: tuple[int, ...] = ()
     """Empty: all ranks of its host, by the plan."""
     address: str = ""
-    """That we see it at."""
+    """Of our own clock, when the message arrived."""
 
 
 class AgentLost(msgspec.Struct, frozen=True):
@@ -66,16 +66,16 @@ class Channels:
         self.leftover_processes: dict[str, list[tuple[int, str, str]]] = {}
         """What an agent could not end, by its farewell."""
         self.output_before_hello: dict[str, str] = {}
-        """What a host said before its agent did."""
+        """Output of a host before the agent's first message."""
         self.silent_seconds = dict.fromkeys(endpoints, 0.0)
-        """Seconds that nothing was heard for, less those that we ourselves slept through."""
+        """Seconds without a message, less those for which this process itself was suspended."""
         self.cpu_wait = 0.0
         """Seconds that we or an agent waited for a CPU lately; it fades."""
         for name, endpoint in endpoints.items():
             threading.Thread(target=self._listen, args=(name, endpoint.connect), daemon=True).start()
 
     def _listen(self, name: str, connect: Connect) -> None:
-        """Carries one conversation, in a thread of its own; all that it hears goes through the inbox."""
+        """Runs one connection in its own thread; every message goes through the inbox."""
         try:
             conversation = connect()
             self._inbox.put((name, conversation))
@@ -103,7 +103,7 @@ class Channels:
             self.silent_seconds[name] += min(gap, 0.1)
 
     def drop(self, name: str) -> None:
-        """Goes on without an agent; what it still says is not heard. It is ended with the others."""
+        """Continues without an agent: further messages are dropped. It is ended with the others."""
         del self.endpoints[name]
         del self.silent_seconds[name]
         self.hellos.pop(name, None)
@@ -144,7 +144,7 @@ class Channels:
             )
 
     def send(self, name: str, order: AgentOrder) -> None:
-        """Nothing happens where nobody hears: that it is gone comes through the inbox."""
+        """Does nothing where the agent is gone; the inbox reports that."""
         with contextlib.suppress(TransportError):
             self._conversations[name].send(encode_order(order) + b"\n")
 

@@ -27,7 +27,7 @@ class AgentSession:
 def start_agents(
     hosts: Mapping[str, int], transport: Transport, port: int = 0, *, local: bool = False, within: tuple[str, ...] = ()
 ) -> AgentSession:
-    """Starts an agent on each of these hosts (name -> slots, 0 where the inventory does not say).
+    """Starts an agent on each of these hosts (name -> slots, 0 where the inventory has none).
 
     ``port``: the rendezvous port of the ranks; 0 leaves it to the first host. Never waits, and never raises for a host.
     """

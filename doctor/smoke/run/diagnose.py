@@ -38,7 +38,7 @@ def add_evidence(
     addresses: network_evidence.AddressOwners,
     finished: Sequence[int] = (),
 ) -> Failure:
-    """The trouble with all that the hosts have to say of it.
+    """The failure with all evidence that the hosts have for it.
 
     ``finished``: ranks that are out of the collective which a network failure is about.
     """
@@ -59,7 +59,7 @@ def read_pressure(channels: Channels) -> dict[str, HostPressure]:
 
 
 def describe_pressure(channels: Channels) -> dict[str, tuple[str, ...]]:
-    """By host: sentences on what kept its ranks from running, where there is anything to say."""
+    """By host: sentences on what kept its ranks from running, where something did."""
     found = {host: pressure_sentences(host, pressure) for host, pressure in read_pressure(channels).items()}
     return {host: texts for host, texts in found.items() if texts}
 
@@ -187,7 +187,7 @@ def _error_stacks(failure: Failure, progress: StageProgress) -> dict[int, str]:
 
 
 def _is_mentioned(error_text: str, failure: Failure) -> bool:
-    """Whether the trouble says the same, if without the error's class."""
+    """Whether the failure's text is the same, but for the class of the error."""
     return error_text in failure.text or error_text.partition(": ")[2] in failure.text
 
 

@@ -18,13 +18,13 @@ KINDS = ("not-started", "never-joined", "network", "dead", "blocked", "left", "b
 BUDGET = 45.0
 """Seconds for one trial."""
 MAX_RUNS = 9
-"""Trials of one failure; half as many tell one variable of sixteen."""
+"""Trials of one failure; half as many identify one variable of sixteen."""
 
 Repeat = Callable[[SmokeOptions], SmokeResult]
 
 
 def explain_by_environment(result: SmokeResult, options: SmokeOptions, repeat: Repeat) -> SmokeResult:
-    """The result with what trials say of the job's environment; as it is where that cannot be the cause."""
+    """The result with the trials' evidence on the job's environment; unchanged where that cannot be the cause."""
     run = result.run
     names = variables_in_force(result, options)
     if not run.failures or run.failures[0].kind not in KINDS or run.failures[0].stage not in STAGES or not names:

@@ -1,4 +1,4 @@
-"""How far the ranks of a smoke run have come, by what they said of themselves, and who is overdue. No effects."""
+"""The progress of the ranks of a smoke run, from their own events, and which ranks are overdue. No effects."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SETTLE = 5.5
 GRACE = 0.35
 """Seconds in which others may fail of the same cause."""
 MOST_EVENTS = 200_000
-"""Of one host; a sound one says a few thousand."""
+"""Of one host; a healthy one sends a few thousand."""
 
 
 class JoinAttempt(NamedTuple):
@@ -146,7 +146,7 @@ class StageProgress:
         return [*known, *parents]
 
     def overdue(self, now: float) -> Failure | None:
-        """Who has not started or not joined in time, or could not by what it said."""
+        """Ranks that did not start or join in time, or that reported that they could not."""
         if self.parent_exits:
             return self._parent_exit_failure(now)
         everyone = set(range(self.plan.world))

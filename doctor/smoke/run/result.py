@@ -9,7 +9,7 @@ from doctor.smoke.model import SmokeRun
 
 
 class SmokeResult(msgspec.Struct, frozen=True):
-    """A run, and what each host said."""
+    """A run, and the output of each host."""
 
     run: SmokeRun
     records: dict[str, HostRecord]

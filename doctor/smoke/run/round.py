@@ -108,7 +108,7 @@ def _unreached_notes(records: Mapping[str, HostRecord]) -> tuple[str, ...]:
 
 
 def reason_not_run(result: SmokeResult) -> str:
-    """Why a run says nothing about the job, though its ranks could not start; empty where it does.
+    """Why a run whose ranks could not start proves nothing about the job; empty where it does.
 
     A job of MindSpore needs no torch, which the smoke run trains with: that is no fault of any host.
     """
@@ -124,7 +124,7 @@ def reason_not_run(result: SmokeResult) -> str:
 
 
 def not_started(records: Mapping[str, HostRecord], why: str) -> SmokeRoundResult:
-    """The round of a run that came to nothing: what it would have told is unknown."""
+    """The round of a run without a result: its facts are unknown."""
     content = msgspec.json.encode({"reached": False, "why": f"the smoke run was not started: {why}"}).decode()
     unknown_outputs = {name: {"": Output(out=content)} for name in facts.__all__ if name.startswith("Smoke")}
     blank = {host: HostRecord(record.visit, {**record.outputs, **unknown_outputs}) for host, record in records.items()}

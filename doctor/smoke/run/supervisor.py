@@ -39,9 +39,9 @@ ANSWER_TIMEOUT = 10.0
 WARMUP = 30.0
 """Seconds that accelerators may take to connect a group's ranks, and to compile what a first step needs."""
 FEED_INTERVAL = 0.05
-"""Seconds between two looks of the detector when nothing new came."""
+"""Seconds between two evaluations of the detector while no event arrives."""
 STAY = 2.0
-"""Seconds between two words to agents, which end their ranks when they hear none for long."""
+"""Seconds between two heartbeats to the agents, which end their ranks when the heartbeats stop."""
 AGENT_MARGIN = 30.0
 """Seconds that an agent lives longer than the budget, should the controller vanish without a trace."""
 
@@ -75,7 +75,7 @@ def smoke(
     within: tuple[str, ...] = (),
     on_stage: StageCallback = _ignore_stage,
 ) -> SmokeResult:
-    """Trains on these hosts (name -> slots, 0 where the inventory does not say) and says what came of it.
+    """Trains on these hosts (name -> slots, 0 where the inventory has none); returns the result.
 
     ``on_stage`` is called for each stage that all ranks have finished. An interrupt ends the run; what came so far is
     returned.
@@ -94,7 +94,7 @@ def run_on_agents(
     on_host: HostCallback = _ignore_host,
     meanwhile: Iterator[object] = iter(()),
 ) -> SmokeResult:
-    """Like `smoke`, on hosts that were called already; those that cannot be reached are left out, and told so.
+    """Like `smoke`, on hosts that were connected already; those that cannot be reached are left out and reported.
 
     ``on_host`` is called for each host that answered, or will not. ``meanwhile``: work for the time in which
     hosts start and import torch; all of it is done before this returns.
@@ -266,7 +266,7 @@ class _Supervisor:
         return planning.PlanHost(hello.devices, slots, hello.server) if hello else planning.PlanHost(slots=slots)
 
     def provisional_plan(self) -> SmokePlan:
-        """A plan to speak of when not every host is there."""
+        """A plan for the report of a run in which a host is missing."""
         options = msgspec.structs.replace(self.options, backend="gloo", devices=(), layouts=())
         return planning.build_plan({host: self.plan_host(host) for host in self.hosts}, options)
 
@@ -304,7 +304,7 @@ class _Supervisor:
         )
         for name in self.endpoints:
             self.channels.send(name, self.start_order(name, hosts_store=name == first))
-            self.channels.silent_seconds[name] = 0.0  # agents that wait for their orders say nothing
+            self.channels.silent_seconds[name] = 0.0  # agents that wait for their orders send nothing
 
     def ranks_of(self, name: str) -> tuple[int, ...]:
         assert self.plan
@@ -340,7 +340,7 @@ class _Supervisor:
             evidence = [resend for name, some in self.resends.items() if name not in suspects for resend in some]
             failure = self.detector.feed(self.snapshots, now, channels.cpu_wait, evidence)
             self.pending_snapshots.clear()
-            # What rests on time or on the network has to wait for a host that may be lost, or only not be heard of.
+            # Conclusions from time or the network wait until a silent host is either lost or back.
             if failure and not (suspects and (failure.kind == "network" or failure.certainty == "timeout")):
                 raise _RunStopped(failure)
         if self.progress.complete:
@@ -399,7 +399,7 @@ class _Supervisor:
             raise InvalidMessage(f"a snapshot of rank {snap.rank}, which does not run there")
         before = self.snapshots.get(snap.rank)
         if before:
-            # Agents tell of the groups that changed.
+            # Agents report only the groups that changed.
             snap = msgspec.structs.replace(snap, entered={**before.entered, **snap.entered})
         self.pending_snapshots[snap.rank] = self.snapshots[snap.rank] = joined(
             self.pending_snapshots.get(snap.rank), snap
@@ -436,7 +436,7 @@ class _Supervisor:
         )
 
     def visit_record(self, name: str) -> HostRecord:
-        """How a host was reached, without what it had to say."""
+        """How a host was reached, without its output."""
         hello, channels = self.channels.hellos.get(name), self.channels
         if hello:
             return HostRecord(answered_visit(hello, self.started, channels.hello_times[name], self.local))

@@ -1,4 +1,4 @@
-"""How the visit of a host went: its agent answered, was lost, or was not heard of before the run ended. Pure."""
+"""How the visit of a host ended: its agent answered, was lost, or sent nothing before the run ended. Pure."""
 
 from __future__ import annotations
 

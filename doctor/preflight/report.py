@@ -43,7 +43,7 @@ class PreflightReporter:
                 remove_old(path)
 
     def write_files(self, verdict: PreflightVerdict, events: EventStreams) -> None:
-        """Writes the report and the other requested files; one that cannot be written is reported and changes no verdict."""
+        """Writes all requested files; one that cannot be written is reported and changes no verdict."""
         for option, path, data in _files(verdict, self.options):
             try:
                 write_output(path, data)

@@ -61,7 +61,7 @@ def select_hosts(
     else it is the whole run's, and never 0.
 
     Leaving hosts out changes the job: MASTER_ADDR must be a host that stays, and a rank table must be written anew
-    (``writes_table``). A smoke run in which anything failed proves nothing about the other hosts: the bad ones took part.
+    (``writes_table``). A smoke run in which anything failed proves nothing about the others: the bad hosts took part.
     """
     rules = FailureRules(strict=strict, on_unknown=on_unknown, fail_on=fail_on)
     if not need:

@@ -15,7 +15,7 @@ _TRACE_ENTRY = re.compile(r"(.{1,300}):(\d{1,7}) (.{1,100})")
 
 
 def last_line(tail: str) -> str:
-    """The last line that is not empty or boilerplate."""
+    """The last line that is not empty."""
     lines = [line for line in map(strip_control_chars, tail[-TAIL_CHARS:].splitlines()) if line]
     return lines[-1] if lines else ""
 

@@ -12,8 +12,8 @@ def default_port_taken(listeners: Listeners, npus: NpuInventory | None, launch: 
     """The ports that a job takes where no port is given are free.
 
     ## Why it matters
-    Whoever starts a job without MASTER_PORT meets the program that holds the default port: "Address already in use" on
-    the host of rank 0; or, where it is the store of another job, ranks that join the wrong job or wait for ever.
+    A job without MASTER_PORT uses the default port. Where another program holds it, the job fails with "Address already
+    in use" on the host of rank 0; where that is the store of another job, ranks join the wrong job or wait forever.
 
     ## What to do
     Find the process on {host}: `ss -tlnp "sport = :{port}"`. End it if it is a leftover of your own (`kill {pid}`), or

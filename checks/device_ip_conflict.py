@@ -19,8 +19,8 @@ def device_ip_conflict(addresses: PerHost[DeviceAddresses]) -> Iterator[Finding]
     Give one of them a free address: `hccn_tool -i {npu} -ip -s address A netmask M`.
 
     ## Source
-    The driver's public source: hccn_tool refuses an address that another NPU of the same host has, and looks no
-    further. HCCL's rank table rules: a device_ip is unique in the whole table.
+    The driver's public source: hccn_tool refuses an address that another NPU of the same host has, and compares
+    no others. HCCL's rank table rules: a device_ip is unique in the whole table.
     """
     interfaces = flatten_by_npu(addresses)
     if not interfaces:

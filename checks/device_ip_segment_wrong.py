@@ -44,8 +44,8 @@ def device_ip_segment_wrong(
     their own, and a position has the same one on all hosts; in AMP mode all are in one. A2, and A3 between super
     pods: one segment for all is enough, and a segment for each position (hosts joined fibre by fibre, or by a switch
     for each position) is met too. Which of the plans is meant is read from the addresses: one segment that holds
-    more than half of the NPUs is the plan for all, else each position's commonest one is. Where
-    most NPUs have a gateway in their own segment, those are taken for routed and may lie anywhere.
+    more than half of the NPUs is the plan for all; otherwise it is the most common segment of each position. Where
+    most NPUs have a gateway in their own segment, the network counts as routed, and their segments are not checked.
     """
     use = address_use(addresses, launch, products, reach, pods)
     family = families(launch, products)

@@ -33,8 +33,8 @@ def device_net_unhealthy(
     net health takes some seconds to follow.
 
     ## Source
-    `hccn_tool -net_health -g`. As the vendor's own cluster manager does, `Init` counts as neither: it is what an NPU
-    says after a start, and for ever without a detect address. Ports without a link are left to device-link-down.
+    `hccn_tool -net_health -g`. As the vendor's own cluster manager does, `Init` counts as neither: an NPU reports it
+    after a start, and permanently without a detect address. Ports without a link are left to device-link-down.
     """
     use = port_use(health, launch, products, reach, pods)
     sick = {

@@ -15,14 +15,14 @@ def device_unreachable(pings: PerHost[DevicePings], addresses: PerHost[DeviceAdd
     first collective until a timeout of minutes (EI0006), and the message names the ranks that waited, not the cause.
 
     ## What to do
-    Look at the NPU that is named: `hccn_tool -i {npu} -link -g`, `-ip -g`, `-gateway -g`, `-net_health -g`; then at
+    Check the NPU that is named: `hccn_tool -i {npu} -link -g`, `-ip -g`, `-gateway -g`, `-net_health -g`; then at
     the switch port that `hccn_tool -i {npu} -lldp -g` names, its VLAN and its MTU.
     Try again from {first}: `hccn_tool -i {npu} -ping -g address {address}`.
 
     ## Source
     Each NPU pings the NPU of its own number on up to four other hosts, three packets each, with `hccn_tool -ping`.
-    HCCL needs that plane on every product; on A1 each pair of NPUs has a segment of its own, and no other plane is
-    there. The driver's source says what a lost packet looks like.
+    HCCL needs that plane on every product; on A1 each pair of NPUs has a segment of its own, and there is no
+    other plane. The output for a lost packet is taken from the driver's source.
     """
     owner = {
         str(interface.ip): (host, npu)

@@ -54,7 +54,7 @@ def firewall_blocks_job(
     ## Source
     The host's own rules of nftables and iptables, followed for every address of the fleet and every port: MASTER_PORT;
     on hosts with NPUs HCCL's ports (HCCL_IF_BASE_PORT, 32 of them); ip_local_port_range without what is reserved or
-    taken. eBPF programs, the network's own firewalls and security groups are not seen.
+    taken. eBPF programs, the network's own firewalls and security groups are not covered.
     """
     if len(addresses) < 2:
         raise Skip("only one host: nothing crosses the network")

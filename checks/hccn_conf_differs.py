@@ -58,7 +58,7 @@ def hccn_conf_differs(
 def _live_settings(
     addresses: DeviceAddresses, gateways: DeviceGateways | None, detect: DetectAddresses | None
 ) -> Iterator[tuple[tuple[int, str], str]]:
-    """What each NPU uses; empty for what it says is not set. What could not be read, and IPv6, is left out."""
+    """The settings that each NPU uses; empty where one is not set. Unreadable ones, and IPv6, are left out."""
     for npu, interface in addresses.by_npu.items():
         if interface.version == 4:
             yield (npu, "address"), str(interface.ip)
@@ -80,7 +80,7 @@ def _may_be_absent(npu: int, key: str, live: Mapping[tuple[int, str], str], conf
     if any(owner in settings for owner in ("udhcpc_enable", "udhcpc_ipv6_enable", "bond_address")):
         return True
     if key == "netmask":
-        return "address" not in settings  # said once, of the address
+        return "address" not in settings  # reported once, for the address
     # A1 keeps the one gateway of a host under the NPU that it was set on, and every NPU shows it.
     gateways = [npu_settings["gateway"] for npu_settings in conf.by_npu.values() if "gateway" in npu_settings]
     return key == "gateway" and key not in settings and live[npu, key] in gateways

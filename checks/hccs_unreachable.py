@@ -22,7 +22,7 @@ def hccs_unreachable(
 
     ## Source
     Each NPU pings the NPU of its own number on up to four other hosts of its super pod with `hccn_tool -hccs_ping`,
-    whose exit status says nothing (driver source): packets received and the L1 plane check decide. Addresses are
+    whose exit status is no evidence (driver source): packets received and the L1 plane check decide. Addresses are
     those of the virtual ports; the same one may exist in another super pod.
     """
     ends = {

@@ -16,7 +16,7 @@ def host_name_ambiguous(
 
     ## Why it matters
     A stale line in one /etc/hosts sends one host's connections to an address that is no longer in use, or to another
-    machine: the job waits at its start, and all other hosts look fine.
+    machine: the job hangs at its start, and all other hosts look healthy.
 
     ## What to do
     Compare `getent hosts {name}` on {host} with another host and make them agree: correct the line in /etc/hosts on

@@ -11,8 +11,8 @@ def host_name_is_localhost(names: HostNames, fleet: PerHost[Reachability]) -> It
     """Every host has a name of its own, not localhost.
 
     ## Why it matters
-    localhost means the host itself wherever it is looked up. A rank that announces it as its address, as Gloo and
-    torchrun do with the host name, sends the others to themselves; logs of two such hosts cannot be told apart.
+    localhost resolves to the local host everywhere. A rank that announces it as its address, as Gloo and torchrun do
+    with the host name, makes the others connect to themselves; logs of two such hosts cannot be distinguished.
 
     ## What to do
     Give {host} a name of its own: `hostnamectl set-hostname NAME`, and put a line with its real address and this name
@@ -24,7 +24,7 @@ def host_name_is_localhost(names: HostNames, fleet: PerHost[Reachability]) -> It
     /etc/hostname nor DHCP gives a name (hostname(5)).
     """
     if len(fleet) < 2:
-        raise Skip("only one host: nobody else looks for it")
+        raise Skip("only one host: no other host resolves its name")
     if is_localhost(names.own):
         yield Finding(
             "the host is called {observed}",

@@ -29,7 +29,7 @@ def host_name_unresolved(
     all can resolve, and that none calls itself, is taken for an alias of the SSH configuration and not judged.
     """
     if len(names) < 2:
-        raise Skip("only one host: it looks up no other")
+        raise Skip("only one host: it resolves no other name")
     resolvable_names = {
         name for host_names in names.values() for name, meaning in host_names.names.items() if meaning.addresses
     }

@@ -22,9 +22,9 @@ def interface_doubtful(
     """No communication library takes an interface that leads only to the host's own containers.
 
     ## Why it matters
-    docker0, a bridge of virtual machines or a veth exists on every host and leads to none of the others. Whether other
-    hosts have a route to its network, one host cannot tell: without one the job waits at its start until its timeout,
-    with one it runs through a software bridge. A library that chooses for itself may take another interface after the
+    docker0, a bridge of virtual machines or a veth exists on every host and leads to none of the others. One host
+    cannot determine whether other hosts have a route to its network: without one the job hangs until a timeout, with
+    one it runs through a software bridge. A library that chooses for itself may take another interface after the
     next installation of a container engine.
 
     ## What to do

@@ -21,12 +21,12 @@ def launch_differs(launch: LaunchConfig) -> Iterator[Finding]:
 
     ## Source
     PyTorch, environment variable initialization (MASTER_ADDR, MASTER_PORT, WORLD_SIZE); MindSpore documentation,
-    dynamic cluster (MS_SCHED_HOST, MS_SCHED_PORT, MS_WORKER_NUM). Only `doctor merge` knows what each host was told:
-    SSH does not see a job's environment. The master itself may be told localhost, as the PyTorch operator of
-    Kubernetes does.
+    dynamic cluster (MS_SCHED_HOST, MS_SCHED_PORT, MS_WORKER_NUM). Only `doctor merge` has the environment of each
+    host's job: it cannot be read over SSH. On the master itself the address may be localhost, as the PyTorch operator
+    of Kubernetes sets it.
     """
     if not launch.env_by_host:
-        raise Skip("only `doctor node` sees each host's own environment")
+        raise Skip("only `doctor node` reads each host's own environment")
     for variable in JOB_WIDE:
         hosts_by_value: dict[str, list[str]] = defaultdict(list)
         for host, environ in launch.env_by_host.items():
@@ -42,7 +42,7 @@ def _normalized(value: str) -> str:
 
 
 def _drop_master(hosts_by_value: dict[str, list[str]]) -> None:
-    """Takes out the one host that is told to look for the master on itself."""
+    """Leaves out the one host whose variable names itself as the master."""
     here = [value for value in hosts_by_value if value == "localhost" or value.startswith("127.") or value == "::1"]
     if len(here) == 1 and len(hosts_by_value[here[0]]) == 1:
         del hosts_by_value[here[0]]

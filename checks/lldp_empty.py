@@ -17,8 +17,8 @@ def lldp_empty(neighbours: PerHost[Neighbours], links: PerHost[DeviceLinks] | No
     stays empty for up to 30 s after a link comes up.
 
     ## Source
-    `hccn_tool -lldp -g`; the vendor's configuration guide takes an empty answer for a fault. Where no NPU hears
-    anything, LLDP is switched off, and nothing is said.
+    `hccn_tool -lldp -g`; the vendor's configuration guide takes an empty answer for a fault. Where no NPU
+    receives anything, LLDP is switched off, and the check is skipped.
     """
     if not any(host_neighbours.by_npu for host_neighbours in neighbours.values()):
         raise Skip("no NPU receives LLDP: no switch sends it")

@@ -14,9 +14,9 @@ def master_address_wrong(
     """MASTER_ADDR leads every host to one and the same host of the fleet.
 
     ## Why it matters
-    Rank 0 waits at MASTER_ADDR for all others. Where the address is loopback, every host looks for rank 0 on itself;
-    where it is of no host, or of another one, nobody answers. The job ends after minutes: "Timed out waiting for
-    clients. 1/4 clients joined", or "The client socket has timed out".
+    Rank 0 waits at MASTER_ADDR for all others. Where the address is loopback, every host connects to itself; where it
+    belongs to no host, or to another one, no rank answers. The job ends after minutes: "Timed out waiting for clients.
+    1/4 clients joined", or "The client socket has timed out".
 
     ## What to do
     Set it to an address of the host with rank 0 that the others reach, on all hosts: `export MASTER_ADDR=ADDRESS`, here

@@ -23,7 +23,7 @@ def master_port_taken(
 
     ## Source
     PyTorch, environment variable initialization (MASTER_PORT: "a free port on the machine with rank 0"); for MindSpore
-    it is MS_SCHED_PORT. For workers of torchrun its agent listens there, and TORCHELASTIC_USE_AGENT_STORE=True says so.
+    it is MS_SCHED_PORT. For workers of torchrun its agent listens there, which TORCHELASTIC_USE_AGENT_STORE=True shows.
     """
     if not launch.master_addr:
         raise Skip("MASTER_ADDR is not given")

@@ -12,7 +12,7 @@ def memory_short(memory: HostMemory) -> Iterator[Finding]:
 
     ## Why it matters
     When memory runs out the kernel kills the largest process, most often a rank (exit by signal 9), or HCCL cannot get
-    its buffers (EI0007). A host that is short before the job starts is in use by somebody else, or by a leftover
+    its buffers (EI0007). A host that is short before the job starts is used by another user or by a leftover
     process.
 
     ## What to do

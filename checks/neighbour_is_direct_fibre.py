@@ -13,7 +13,7 @@ def neighbour_is_direct_fibre(
     """With more than two hosts every NPU is connected to a switch; with two, a fibre joins equal NPU numbers.
 
     ## Why it matters
-    A fibre from NPU to NPU joins those two and nobody else: with a third host HCCL finds no path and times out. Two
+    A fibre from NPU to NPU joins only those two: with a third host HCCL finds no path and times out. Two
     hosts may be joined that way, number by number; a crossed fibre then leads to an NPU in another segment.
 
     ## What to do

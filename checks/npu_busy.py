@@ -15,7 +15,7 @@ def npu_busy(table: NpuTable, holders: NpuProcesses | None) -> Iterator[Finding]
     or out of memory.
 
     ## What to do
-    Find its owner: `ps -o user,pid,lstart,args -p {pid}` on {host}. When nobody needs it: `kill {pid}`, then `kill -9
+    Find its owner: `ps -o user,pid,lstart,args -p {pid}` on {host}. When it is not needed: `kill {pid}`, then `kill -9
     {pid}`, and wait ten seconds.
 
     ## Source

@@ -20,8 +20,8 @@ def npu_driver_not_loaded(start: NpuStart, inventory: NpuInventory) -> Iterator[
 
     ## Source
     Public source of npu-smi and DCMI (-8005 is an inner error, -8020 a resource in use); the mind-cluster FAQ for the
-    missing restart. The module's own file /dev/davinci_manager tells whether it is loaded; a version file changed
-    after the kernel started tells of the missing restart.
+    missing restart. The module's own file /dev/davinci_manager shows whether it is loaded; a version file that is
+    newer than the kernel's start shows the missing restart.
     """
     failure = start.failure
     if failure is None:

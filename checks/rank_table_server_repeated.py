@@ -11,7 +11,7 @@ def rank_table_server_repeated(table: RankTable) -> Iterator[Finding]:
 
     ## Why it matters
     HCCL refuses an id that is empty, longer than 64 characters, or repeated (EI0014). An id of 127.x.x.x or
-    `localhost` comes from a generator that looked up the host's own name in /etc/hosts: every host gets the same one.
+    `localhost` comes from a generator that resolved the host's own name in /etc/hosts: every host gets the same one.
 
     ## What to do
     Use the host's own address or name: `hccl_tools.py --server_ip ADDRESS`, or fix its line in /etc/hosts.

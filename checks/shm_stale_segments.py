@@ -20,7 +20,7 @@ def shm_stale_segments(segments: IdleSegments) -> Iterator[Finding]:
     ## Source
     shm_overview(7), shmctl(2): shared memory lives until it is removed. A file counts as left behind when no process
     has it open or mapped (the kernel would not grant a lease, fcntl(2) F_SETLEASE), a System V segment when none is
-    attached; both when older than ten minutes, and from 1 MiB in all: a few pages harm nobody.
+    attached; both when older than ten minutes, and from 1 MiB in total: a few pages do no harm.
     """
     stale_segments = [*segments.files, *segments.sysv]
     total = sum(segment.bytes for segment in stale_segments)

@@ -15,12 +15,12 @@ def smoke_budget_spent(run: SmokeRun, started: PerHost[SmokeStart] | None) -> It
 
     ## What to do
     Give it more time (`--budget`), or less work (`--layout`, `--steps`). If `import torch` takes most of it, the
-    interpreter lies on a slow file system: the report says how long it took. If something else runs on the hosts, end
+    interpreter is on a slow file system: the report shows how long it took. If something else runs on the hosts, end
     it first.
 
     ## Source
     The clock of the controller, from the first connection on. Ranks that a CPU quota of their control group held back
-    in most of its periods (`cpu.stat`) are named; else those that are behind the others, or nobody where all are. This
+    in most of its periods (`cpu.stat`) are named; otherwise those behind the others, or none where all are. This
     verdict can be wrong about ranks whose quota is set outside of what their host shows them (a container).
     """
     yield from failure_findings(

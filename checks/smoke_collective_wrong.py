@@ -15,7 +15,7 @@ def smoke_collective_wrong(run: SmokeRun, collectives: PerHost[SmokeCollectives]
     ## Why it matters
     A collective that loses, repeats or changes values does not fail: the job goes on with gradients that are a little
     wrong, and its loss stalls or diverges days later. Ranks that are mapped to the wrong device or in the wrong order
-    look the same.
+    give the same symptoms.
 
     ## What to do
     On {host}: `npu-smi info -t ecc -i N` or `nvidia-smi -q -d ECC` for memory errors, `dmesg -T` for PCIe and machine

@@ -13,7 +13,7 @@ def smoke_environment_fails(run: SmokeRun) -> Iterator[Finding]:
     ## Why it matters
     Variables such as GLOO_SOCKET_IFNAME, NCCL_SOCKET_IFNAME or HCCL_SOCKET_IFNAME choose the interface of all ranks.
     One that names a bridge (docker0), or none at all on a host whose own name stands for 127.0.1.1, gives the ranks
-    addresses at which nobody else reaches them: the job hangs in its first collective, and reports a timeout.
+    addresses that no other host reaches: the job hangs in its first collective and reports a timeout.
 
     ## What to do
     {remedy} Then run `doctor smoke` again in the same shell. `doctor smoke --env clean` leaves the job's variables out.
@@ -21,7 +21,7 @@ def smoke_environment_fails(run: SmokeRun) -> Iterator[Finding]:
     ## Source
     A run with the job's variables failed; the same run without them, on the interface that leads to the master, did
     not. Halving the variables names the one that makes it fail. This verdict can be wrong where the first failure was
-    a passing one: a network that came back between the runs.
+    transient: a network that recovered between the runs.
     """
     trial = run.environment_trial
     if run.ended == "complete":

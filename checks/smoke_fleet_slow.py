@@ -24,7 +24,7 @@ def smoke_fleet_slow(run: SmokeRun, collectives: PerHost[SmokeCollectives]) -> I
     ## Source
     Bus bandwidth as nccl-tests define it, of each collective from 64 KB on, against the file of `--baseline`. There is
     no absolute expectation. A warning from 1.5 times as long on, for at least half of what both runs measured. This
-    verdict can be wrong where the hosts were busier than in the baseline run: the report says what kept ranks from
+    verdict can be wrong where the hosts were busier than in the baseline run: the report shows what kept ranks from
     running.
     """
     if run.baseline is None:

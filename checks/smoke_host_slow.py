@@ -23,11 +23,11 @@ def smoke_host_slow(run: SmokeRun, pairs: PerHost[SmokePairs]) -> Iterator[Findi
     GPU: `ibstat`, `nvidia-smi topo -m`. Then measure again: `doctor smoke --select smoke-host-slow`.
 
     ## Source
-    Everybody exchanges a message with everybody in rounds in which nobody has two partners; with more than 32 hosts,
-    in as many rounds as tell hosts apart. A host is named when its exchanges with at least three quarters of its
+    All hosts exchange messages pairwise, in rounds in which each has one partner; with more than 32 hosts, in as many
+    rounds as are needed to distinguish them. A host is named when its exchanges with at least three quarters of its
     partners are slower than those of the others among themselves, by 15 % and by five standard deviations of what
-    these times vary by. There is no table of what a network should do: hosts are compared with each other, so that a
-    fleet that is slow as a whole is not seen, nor who of two hosts it is.
+    these times vary by. There is no table of what a network should do: hosts are compared with each other, so a fleet
+    that is slow as a whole is not detected, nor is it known which of only two hosts is slow.
     """
     links, size = compare_links(pairs)
     for slow_end in links.ends:

@@ -12,7 +12,7 @@ def smoke_link_slow(run: SmokeRun, pairs: PerHost[SmokePairs]) -> Iterator[Findi
     """No two hosts exchange data more slowly than most pairs.
 
     ## Why it matters
-    One bad link between two sound hosts (a cable, an uplink of a switch, a route with a detour) slows down each ring
+    One bad link between two healthy hosts (a cable, an uplink of a switch, a route with a detour) slows down each ring
     that passes over it. Tests of whole collectives hardly show it: the library may not use that link today, and does
     tomorrow.
 
@@ -24,8 +24,8 @@ def smoke_link_slow(run: SmokeRun, pairs: PerHost[SmokePairs]) -> Iterator[Findi
     path. Measure again: `doctor smoke --select smoke-link-slow`.
 
     ## Source
-    Everybody exchanges a message with everybody in rounds in which nobody has two partners; suspicious pairs do it
-    again with nobody else at work, by turns with pairs that are not suspected, and have to be slower than those: what
+    All hosts exchange messages pairwise, in rounds in which each has one partner; suspicious pairs repeat it while all
+    other hosts are idle, in turn with pairs that are not suspected, and have to be slower than those: what
     disturbs the hosts at that moment disturbs both. When hosts that are slow with all their partners are set aside, a
     pair is named that takes 1.5 times as long as the median or more, by six standard deviations of what pairs vary by,
     and does so again when measured alone; or whose quickest exchange alone takes 6 times as long as any unsuspected

@@ -15,7 +15,7 @@ def smoke_loss_differs(run: SmokeRun, training: PerHost[SmokeTraining]) -> Itera
     gradients to about seven digits. A layout that is off by more computes something else, however well its loss falls.
 
     ## What to do
-    The layouts that are off, the step, and whether loss or gradient is off first, tell the errors apart: most likely
+    The layouts that are off, the step, and whether loss or gradient is off first, distinguish the errors: most likely
     {likely}. Reproduce it in the job: take two ranks, no dropout, a fixed batch and SGD, and compare the first three
     losses with one process. The job's own wrong program is not in this run; if the smoke run differs, check what
     differs between its ranks: torch, the collective library, its algorithm settings, a rank's device.

@@ -32,7 +32,5 @@ def smoke_mask_differs(
     """
     hosts = lacking_numpy(started or {})
     if hosts:
-        raise Unreadable(
-            "masks are drawn with NumPy where it is there, and without it elsewhere", "smoke-numpy-missing"
-        )
+        raise Unreadable("masks are drawn with NumPy only on the hosts that have it", "smoke-numpy-missing")
     yield from findings("smoke-mask-differs", run, training)

@@ -12,7 +12,7 @@ def smoke_mask_repeated(run: SmokeRun, training: PerHost[SmokeTraining]) -> Iter
 
     ## Why it matters
     Ranks that share a seed mask the same positions of different rows. The job looks healthy but learns a little worse:
-    its batch has less variety than its size says, and dropout removes the same units everywhere.
+    its batch has less variety than its size suggests, and dropout removes the same units everywhere.
 
     ## What to do
     Add the data-parallel index to the seed of {generators}: `seed + dp_rank`, or seed by the number of the sample.

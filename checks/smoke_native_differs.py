@@ -17,7 +17,7 @@ def smoke_native_differs(
 
     ## Why it matters
     The layouts of the smoke run are made of plain collectives. Jobs use DDP, FSDP2, DTensor and pipelines, which call
-    others, in another order, on streams of their own. If those fail and the plain ones do not, the fault lies in that
+    others, in another order, on streams of their own. If those fail and the plain ones do not, the fault is in that
     wrapper, in its version, or in how it works with the backend.
 
     ## What to do

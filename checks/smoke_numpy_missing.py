@@ -21,7 +21,7 @@ def smoke_numpy_missing(run: SmokeRun, started: PerHost[SmokeStart]) -> Iterator
 
     ## Source
     Each interpreter imports NumPy after torch, and reports its version, or none where the import fails. A NumPy that
-    is installed and broken cannot be told from a missing one.
+    is installed but broken cannot be distinguished from a missing one.
     """
     if len(started) < 2:
         raise Skip("a single host cannot be compared")

@@ -23,7 +23,7 @@ def smoke_rank_left(run: SmokeRun, started: PerHost[SmokeStart] | None) -> Itera
     The rank's flight recorder shows that it is done, or it exited with status 0, while members of a group wait for it
     in a collective that it has not entered. Or it has finished a collective that most of its group cannot finish, while
     no connection loses or carries anything: a call that returned without its part, from a patched library, an error
-    that was caught, or a stream that nobody waits for. With as many ranks on either side both are named, and one of
+    that was caught, or a stream that is not waited for. With as many ranks on either side both are named, and one of
     them is innocent.
     """
     yield from failure_findings(

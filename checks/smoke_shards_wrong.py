@@ -11,8 +11,8 @@ def smoke_shards_wrong(run: SmokeRun, training: PerHost[SmokeTraining]) -> Itera
     """Every rank reads its own share of the data: each block once, none left out.
 
     ## Why it matters
-    A share that is read twice counts double, one that nobody reads is never learned from, and shares that overlap make
-    the batch smaller than it says. Ranks of one model that read different rows compute nonsense together. The loss may
+    A share that is read twice counts double, one that no rank reads is never learned from, and shares that overlap make
+    the batch smaller than intended. Ranks of one model that read different rows compute nonsense together. The loss may
     fall all the same.
 
     ## What to do

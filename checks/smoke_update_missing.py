@@ -22,6 +22,6 @@ def smoke_update_missing(run: SmokeRun, training: PerHost[SmokeTraining]) -> Ite
 
     ## Source
     Every rank reports how far each of its tensors moved over all steps; the reference run's moved. Not at all means
-    exactly 0, so that nothing else can look like it.
+    exactly 0, so that no other fault has this symptom.
     """
     yield from findings("smoke-update-missing", run, training)

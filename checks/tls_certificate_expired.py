@@ -15,7 +15,7 @@ def tls_certificate_expired(switches: TlsSwitches) -> Iterator[Finding]:
     Install new certificates on NPU {npu} of {host}, or turn TLS off on all NPUs: `hccn_tool -i {npu} -tls -s enable 0`.
 
     ## Source
-    `hccn_tool -tls -g` of newer drivers shows `tls expiration status[2]`, has expired; older ones do not tell.
+    `hccn_tool -tls -g` of newer drivers shows `tls expiration status[2]`, has expired; older ones do not report it.
     """
     for npu in switches.expired:
         if switches.by_npu[npu]:

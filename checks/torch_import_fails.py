@@ -13,7 +13,7 @@ def torch_import_fails(torch: TorchImport) -> Iterator[Finding]:
 
     ## What to do
     Show the whole message on {host}: `python3 -c "import torch"`, with the interpreter of --python. A missing module:
-    install it (torch_npu needs yaml and does not say so). `Two accelerators cannot be used`: torch is a CUDA build;
+    install it (torch_npu needs yaml without declaring it). `Two accelerators cannot be used`: torch is a CUDA build;
     install the CPU build.
 
     ## Source

@@ -13,7 +13,7 @@ def torch_npu_cann_mismatch(python: PythonEnv, cann: CannVersion) -> Iterator[Fi
 
     ## Why it matters
     A function that the one calls and the other does not have fails at import (`undefined symbol`) or at the first use
-    (`error code is 15`, an operator that is not supported). Other pairs may work, and nobody has tested them.
+    (`error code is 15`, an operator that is not supported). Other pairs may work but are untested.
 
     ## What to do
     Install CANN {expected} on {host}, or a torch_npu that belongs to CANN {observed}.

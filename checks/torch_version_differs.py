@@ -29,7 +29,7 @@ def torch_version_differs(python: PerHost[PythonEnv]) -> Iterator[Finding]:
     if not names:
         raise Skip("neither torch nor MindSpore is installed for the job's interpreter; --python names another")
     for name in names:
-        # A package that is there in several versions could not be told: its host is unknown, not different.
+        # Of a package installed in several versions, the one in use is unknown: so is its host, not different.
         versions = {
             host: host_python.packages.get(name, "not installed")
             for host, host_python in python.items()

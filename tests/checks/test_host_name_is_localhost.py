@@ -31,4 +31,4 @@ def test_other_names(name: str) -> None:
 
 
 def test_one_host_alone_is_not_judged() -> None:
-    assert skipped(judged(NAME, {"b": called("localhost")})) == {"only one host: nobody else looks for it"}
+    assert skipped(judged(NAME, {"b": called("localhost")})) == {"only one host: no other host resolves its name"}

@@ -38,5 +38,5 @@ def test_three_against_two_blames_the_two() -> None:
     assert [host for host, _ in said(judged("clocks-differ", hosts))] == ["b", "d"]
 
 
-def test_one_host_alone_is_not_judged() -> None:
+def test_a_single_host_is_skipped() -> None:
     assert skipped(judged("clocks-differ", {"a": clock(9)})) == {"only one host: nothing to compare"}

@@ -9,7 +9,7 @@ def test_other_ports_do_not_matter() -> None:
     assert said(judged(NAME, {"a": [taken(22, 29500, 59999, 60032), npus(8)]})) == []
 
 
-def test_who_holds_them() -> None:
+def test_the_holders_are_named() -> None:
     outcome = judged(NAME, {"a": [taken(60000, 60001, 60031), npus(8)]})
     assert said(outcome) == [("a", "TCP port 60000-60001,60031 is taken by python train.py (pid 77, user ann)")]
     assert (outcome.findings[0].values["port"], outcome.findings[0].values["pid"]) == (60000, 77)

@@ -6,7 +6,7 @@ def sees(own: str, *addresses: str) -> list[HostNames]:
     return [HostNames(own=own, names={own: NameResolution(("127.0.1.1",)), "n1": NameResolution(addresses)}, fleet=2)]
 
 
-def test_one_meaning_everywhere_is_well() -> None:
+def test_names_that_resolve_alike_pass() -> None:
     assert said(judged("host-name-ambiguous", {"a": sees("a", "10.0.0.1"), "b": sees("b", "10.0.0.1")})) == []
 
 
@@ -31,5 +31,5 @@ def test_a_tie_blames_both() -> None:
     assert "no majority" in outcome.findings[0].values["expected"]
 
 
-def test_one_host_alone_is_not_judged() -> None:
+def test_a_single_host_is_skipped() -> None:
     assert skipped(judged("host-name-ambiguous", {"a": sees("a", "10.0.0.1")}))

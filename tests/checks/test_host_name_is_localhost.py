@@ -30,5 +30,5 @@ def test_other_names(name: str) -> None:
     assert said(judged(NAME, {"a": WELL, "b": called(name)})) == []
 
 
-def test_one_host_alone_is_not_judged() -> None:
+def test_a_single_host_is_skipped() -> None:
     assert skipped(judged(NAME, {"b": called("localhost")})) == {"only one host: no other host resolves its name"}

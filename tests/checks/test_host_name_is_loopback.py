@@ -31,6 +31,6 @@ def test_the_advice_names_the_line_to_change() -> None:
     assert 'echo "ADDRESS n2" >> /etc/hosts' in advice("host-name-is-loopback", outcome)
 
 
-def test_one_host_alone_is_not_judged() -> None:
+def test_a_single_host_is_skipped() -> None:
     outcome = judged("host-name-is-loopback", {"b": meaning("127.0.1.1")})
     assert skipped(outcome) == {"only one host: its loopback address is enough"}

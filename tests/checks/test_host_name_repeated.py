@@ -16,5 +16,5 @@ def test_hosts_with_one_name_are_all_blamed() -> None:
     assert outcome.findings[0].values["name"] == "localhost"
 
 
-def test_one_host_alone_is_not_judged() -> None:
+def test_a_single_host_is_skipped() -> None:
     assert skipped(judged("host-name-repeated", {"a": called("n1")}))

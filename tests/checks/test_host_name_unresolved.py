@@ -39,5 +39,5 @@ def test_many_names_are_counted() -> None:
     assert "more" in str(finding)
 
 
-def test_one_host_alone_is_not_judged() -> None:
+def test_a_single_host_is_skipped() -> None:
     assert skipped(judged("host-name-unresolved", {"a": host("a", a=LOST)}))

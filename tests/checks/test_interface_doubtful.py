@@ -43,7 +43,7 @@ def test_a_container_bridge_by_hccls_default() -> None:
     ]
 
 
-def test_what_is_an_error_is_not_said_twice() -> None:
+def test_an_error_is_not_reported_twice() -> None:
     hosts: dict[str, list[Fact]] = {
         f"w{n}": [interfaces(eth0=f"10.0.0.{n}/24", docker0="172.17.0.1/16"), named(f"w{n}", f"10.0.0.{n}")]
         for n in (1, 2)

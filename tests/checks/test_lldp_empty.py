@@ -8,7 +8,7 @@ HEARD = Neighbours(by_npu={npu: Neighbour("switch", "m", f"p{npu}") for npu in r
 DEAF = Neighbours(by_npu={0: Neighbour("switch", "m", "p0")}, without_neighbour=(1, 2))
 
 
-def test_all_hear() -> None:
+def test_every_npu_receives_lldp() -> None:
     assert judged("lldp_empty", neighbours=per(HOSTS, HEARD), links=per(HOSTS, links())) == []
 
 

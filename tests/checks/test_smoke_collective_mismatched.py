@@ -6,7 +6,7 @@ from tests.checks.smoke import ran
 NAME = "smoke_collective_mismatched"
 
 
-def test_it_fires_for_its_own_kind_of_trouble_alone() -> None:
+def test_only_its_failure_kind_is_a_finding() -> None:
     only(NAME, "mismatch")
 
 

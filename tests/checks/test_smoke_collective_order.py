@@ -6,11 +6,11 @@ from tests.checks.smoke import ran
 NAME = "smoke_collective_order"
 
 
-def test_it_fires_for_its_own_kind_of_trouble_alone() -> None:
+def test_only_its_failure_kind_is_a_finding() -> None:
     only(NAME, "order")
 
 
-def test_who_waited_where() -> None:
+def test_waiting_ranks_and_their_calls_are_named() -> None:
     sides = {0: "all_reduce #9 (4 x float32, group world)", 1: "all_reduce #7 (128 x float32, group tp2)"}
     finding, _ = one(NAME, ran(4, 2, trouble("order", 0, calls=sides)))
     assert finding.hosts == ("w1",)

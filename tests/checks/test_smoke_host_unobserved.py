@@ -6,7 +6,7 @@ from tests.checks.smoke import ran
 NAME = "smoke_host_unobserved"
 
 
-def test_it_fires_for_its_own_kind_of_failure_alone() -> None:
+def test_only_its_failure_kind_is_a_finding() -> None:
     only(NAME, "unobserved")
 
 

@@ -98,7 +98,7 @@ def test_layouts_that_know_the_generator_speak_for_those_that_do_not() -> None:
     assert one.values["layouts"] == ["dp4", "tp4"]
 
 
-def test_what_follows_from_it_is_not_told_again() -> None:
+def test_a_consequence_is_not_reported_twice() -> None:
     trained = drawn(Trained(TP4), 3, "numpy").steps(lambda one: {"loss": one.loss + 0.3, "grad": 2 * one.grad})
     assert leading(trained) == {NAME}
     assert trained.because("smoke_loss_differs") == "smoke-mask-differs"

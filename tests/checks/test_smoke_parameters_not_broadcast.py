@@ -8,11 +8,11 @@ from tests.checks.trained import DP2TP2, DP4, TP4, Trained, healthy, leading
 NAME = "smoke_parameters_not_broadcast"
 
 
-def test_all_have_the_first_ones() -> None:
+def test_all_ranks_have_the_parameters_of_rank_0() -> None:
     healthy(NAME)
 
 
-def test_nobody_got_them() -> None:
+def test_no_rank_received_the_parameters() -> None:
     trained = Trained(DP4, DP2TP2, TP4).begun(lambda one: {"params": one.before})
     one = trained.one(NAME)
     assert one.values["layouts"] == ["dp4", "dp2 tp2"]
@@ -33,7 +33,7 @@ def test_one_rank_did_not() -> None:
     assert "global rank 0 as the source" in page(NAME, one).replace("\n", " ")
 
 
-def test_they_came_from_another_rank() -> None:
+def test_the_parameters_of_another_rank() -> None:
     def change(one: Any) -> dict[str, Any]:
         return {"params": 7501}
 
@@ -41,7 +41,7 @@ def test_they_came_from_another_rank() -> None:
     assert "has the parameters that another rank made" in str(one)
 
 
-def test_they_were_spoilt_on_the_way() -> None:
+def test_parameters_corrupted_in_transit() -> None:
     one = Trained(DP4).begun(lambda one: {"params": 1} if one.rank == 3 else None).one(NAME)
     assert one.values["ranks"] == [3]
     assert "has parameters that no rank made" in str(one)

@@ -6,11 +6,11 @@ from tests.checks.smoke import ran
 NAME = "smoke_rank_left"
 
 
-def test_it_fires_for_its_own_kind_of_trouble_alone() -> None:
+def test_only_its_failure_kind_is_a_finding() -> None:
     only(NAME, "left")
 
 
-def test_who_left_and_who_waited() -> None:
+def test_leaving_and_waiting_ranks_are_named() -> None:
     finding, todo = one(NAME, ran(4, 2, trouble("left", 0, text="is done")))
     assert str(finding) == "rank 0 left in step 2 of dp4 while ranks 1, 2 and 3 waited for it: is done"
     assert finding.hosts == ("w1",)

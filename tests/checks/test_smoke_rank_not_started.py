@@ -6,7 +6,7 @@ from tests.checks.smoke import ran
 NAME = "smoke_rank_not_started"
 
 
-def test_it_fires_for_its_own_kind_of_trouble_alone() -> None:
+def test_only_its_failure_kind_is_a_finding() -> None:
     only(NAME, "not-started")
 
 

@@ -15,7 +15,7 @@ from tests.facts.garbage import JSON, runs_on_python_3_6
 ONE = {"path": "/", "size": 100, "free": 50, "files": 10, "files_free": 5, "read_only": False}
 
 
-def test_what_this_machine_says() -> None:
+def test_the_facts_of_this_machine_are_read() -> None:
     found = answered(DiskSpace, list_file_systems({}))
     assert found.file_systems[0].path == "/"
     assert found.file_systems[0].size > 0
@@ -38,7 +38,7 @@ def test_the_jobs_own_folders_are_named_where_they_are_there(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("seen", [[], [{**ONE, "free": 101}], [{**ONE, "free": -1}]])
-def test_what_makes_no_sense(seen: object) -> None:
+def test_malformed_output_is_unreadable(seen: object) -> None:
     assert isinstance(answered(DiskSpace, seen), Unreadable)
 
 

@@ -147,7 +147,7 @@ def test_a_good_line_with_a_bad_exit_code_is_not_believed() -> None:
     assert type(learned(DeviceLinks, failed(1, out="link status: UP\n"))) is Unreadable
 
 
-def test_one_reason_for_all_is_said_once() -> None:
+def test_a_common_reason_is_reported_once() -> None:
     refused = failed(12, "permission denied: pls check this cmd run permission.\n")
     why = learned(TlsSwitches, refused, refused)
     assert type(why) is Unreadable

@@ -31,7 +31,7 @@ def test_what_the_kernel_lists() -> None:
     assert found.leads_to("192.0.2.9") is True
 
 
-def test_what_this_machine_says() -> None:
+def test_the_facts_of_this_machine_are_read() -> None:
     found = answered(Interfaces, list_interfaces({}))
     assert isinstance(found, Interfaces)
     assert LinkAddress("lo", "lo", "127.0.0.1", 8) in found.addresses
@@ -49,7 +49,7 @@ def test_what_this_machine_says() -> None:
         {"addresses": [["eth0", "eth0", "10.0.0.1", 24]] * 2000},
     ],
 )
-def test_what_makes_no_sense(change: dict[str, Any]) -> None:
+def test_malformed_output_is_unreadable(change: dict[str, Any]) -> None:
     assert isinstance(answered(Interfaces, {**SEEN, **change}), Unreadable)
 
 

@@ -38,7 +38,7 @@ SYSV = """\
 
 
 class TestSharedMemory:
-    def test_what_this_machine_says(self) -> None:
+    def test_the_facts_of_this_machine_are_read(self) -> None:
         found = answered(SharedMemory, measure_shm({}))
         assert isinstance(found, SharedMemory)
         assert 0 <= found.free <= found.size

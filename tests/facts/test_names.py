@@ -108,7 +108,7 @@ class TestIsMaster:
         {"own": "a", "names": {"a": {"addresses": ["here"]}}, "fleet": 0},
     ],
 )
-def test_what_makes_no_sense(seen: object) -> None:
+def test_malformed_output_is_unreadable(seen: object) -> None:
     assert isinstance(answered(HostNames, seen), Unreadable)
 
 

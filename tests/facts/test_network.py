@@ -19,13 +19,13 @@ def test_addresses_with_their_interfaces() -> None:
     assert found.addresses == ("127.0.0.1", "10.0.0.1", "fe80::1", "fd00::1")
 
 
-def test_what_this_machine_says() -> None:
+def test_the_facts_of_this_machine_are_read() -> None:
     found = answered(HostAddresses, list_addresses({}))
     assert InterfaceAddress("lo", "127.0.0.1", 8) in found.interfaces
 
 
 @pytest.mark.parametrize("seen", [[], [["lo", "localhost", 8]], [["lo", "127.0.0.1", 99]]])
-def test_what_makes_no_sense(seen: list[list[object]]) -> None:
+def test_malformed_output_is_unreadable(seen: list[list[object]]) -> None:
     assert isinstance(answered(HostAddresses, seen), Unreadable)
 
 

@@ -36,6 +36,7 @@ ROWS: list[Row] = [
         "the word of older tools",
         2,
         "echo Socket failed >net_health",
+        host=2,
         fleet="a1",
         values={"npu": 2, "observed": "Socket fail"},
     ),

@@ -36,6 +36,7 @@ ROWS = [
         "shm-stale-segments",
         FILL.format(count=4 << 20, path="/dev/shm/nccl-dead") + "\ntouch -d '2 hours ago' /dev/shm/nccl-dead",
         "rm /dev/shm/nccl-dead",
+        host=2,
         values={"observed": "4 MiB", "count": 1, "objects": ["/dev/shm/nccl-dead"]},
     ),
     Row("memory-short", MEMINFO + "mount --bind /run/meminfo /proc/meminfo", "umount /proc/meminfo", fleet="cpu"),

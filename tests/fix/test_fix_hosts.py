@@ -227,9 +227,7 @@ BOUNDARIES = ["3-", "3+", "4-", "5-", "6+", "7-", "10-", "10+"]
 
 
 @pytest.mark.parametrize("where", BOUNDARIES)
-def test_killed_at_every_boundary_it_is_known_and_undone_byte_for_byte(
-    fleet: Fleet, tmp_path: Path, where: str
-) -> None:
+def test_a_fix_killed_at_any_step_is_reported_and_undone_exactly(fleet: Fleet, tmp_path: Path, where: str) -> None:
     site, host = Site(fleet, tmp_path), fleet.hosts[0]
     was = site.sees(host)
     killer = ("-m", "tests.fix.killed", where)

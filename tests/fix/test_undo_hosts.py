@@ -140,7 +140,7 @@ def test_what_was_changed_since_can_be_overwritten_by_choice(site: Site) -> None
     assert see(site) == was
 
 
-def test_of_two_plans_the_older_can_go_first(site: Site) -> None:
+def test_the_older_of_two_plans_can_be_undone_first(site: Site) -> None:
     """It takes back its own line alone, and so does the newer one."""
     host, was = site.hosts[0], site.fleet.read(site.hosts[0], "/etc/names")
     older = applied(site)

@@ -188,7 +188,7 @@ pytestmark = pytest.mark.hosts
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.fleet}-{case}")
-def test_the_fault_is_found_and_the_playbook_mends_it(courses: Callable[[str], Course], case: Case) -> None:
+def test_the_playbook_fixes_the_fault(courses: Callable[[str], Course], case: Case) -> None:
     course = courses(case.fleet)
     host = course.hosts[case.host]
     for name in case.checks:
@@ -203,7 +203,7 @@ def test_all_of_them_together_leave_nothing_broken(courses: Callable[[str], Cour
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_was_mended_outlives_a_restart(courses: Callable[[str], Course], kind: str) -> None:
+def test_a_fix_survives_a_restart(courses: Callable[[str], Course], kind: str) -> None:
     """All but what was ended or removed, which a restart does not bring back."""
     assert said(courses(kind).restarted) == []
 
@@ -221,7 +221,7 @@ def test_the_undo_leaves_every_file_setting_and_rule_as_it_was(courses: Callable
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.fleet}-{case}")
-def test_the_undo_says_what_it_cannot_take_back(courses: Callable[[str], Course], case: Case) -> None:
+def test_the_undo_reports_what_it_cannot_restore(courses: Callable[[str], Course], case: Case) -> None:
     left = courses(case.fleet).left[case]
     assert len(left) == bool(case.leaves)
     assert all(case.leaves in one for one in left)

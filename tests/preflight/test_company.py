@@ -35,7 +35,7 @@ def job(members: Members, tmp_path: Path) -> Iterator[Members]:
 
 
 class TestOneVerdict:
-    def test_the_first_that_comes_looks_and_the_others_end_as_it_does(self, job: Members) -> None:
+    def test_the_first_process_checks_and_the_others_exit_with_its_code(self, job: Members) -> None:
         first = job.start(5)
         assert job.leads(first)
         others = [job.start(rank) for rank in (6, 7)]

@@ -12,13 +12,13 @@ from tests.smoke.curves import LEARNING, STUCK, curve, levels, mistakes
 pytestmark = pytest.mark.torch
 
 
-def test_it_tells_learning_from_not_learning() -> None:
+def test_the_rule_separates_learning_from_stuck_losses() -> None:
     told = list(levels(range(5000, 5004)))
     assert {kind for kind, _, _ in told} == {*LEARNING, *STUCK}
     assert not mistakes(told)
 
 
-def test_after_more_steps_it_tells_who_uses_the_context() -> None:
+def test_more_steps_show_a_model_that_ignores_the_context() -> None:
     assert not stall_reason(curve("learns", 5000, MANY_STEPS))
     assert stall_reason(curve("no context", 5000, MANY_STEPS))
 
@@ -36,6 +36,6 @@ def test_the_loss_of_all_ranks_is_their_mean() -> None:
     assert mean_losses([(0, 4.0), (0, 5.0), (1, 3.0), (1, None)]) == [4.5, None]
 
 
-def test_a_rule_that_was_never_wrong_may_still_be() -> None:
+def test_the_false_alarm_rate_has_an_upper_bound() -> None:
     """The rule of three: of n trials without an event, its rate is below 3 / n at 95 %."""
     assert math.isclose(false_alarm_rate(1000), 0.003)

@@ -13,13 +13,13 @@ SLOW = tuple(trials(len(HARMLESS), seed=12, faults=HARMLESS, worlds=(2, 4)))
 
 
 @pytest.mark.parametrize("trial", SAMPLE, ids=lambda trial: trial.fault)
-def test_the_guilty_rank_is_named_for_what_it_did(trial: Trial) -> None:
+def test_the_culprit_rank_and_its_fault_are_reported(trial: Trial) -> None:
     result = carry_out(trial, SHORT)
     assert result.right, worth_showing(result)
 
 
 @pytest.mark.parametrize("trial", SLOW, ids=lambda trial: trial.fault)
-def test_nobody_is_blamed_for_being_slow(trial: Trial) -> None:
+def test_a_slow_rank_is_no_culprit(trial: Trial) -> None:
     result = carry_out(trial, WHOLE if trial.fault == "none" else SHORT)
     assert result.right, worth_showing(result)
 

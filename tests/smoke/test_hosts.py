@@ -146,7 +146,7 @@ def test_a_host_that_falls_silent(smoke: Callable[..., Any], fleet: Fleet) -> No
 SSH_DROPPED = drop("tcp dport 22 drop")
 
 
-def test_a_host_that_is_not_heard_of_for_a_while(smoke: Callable[..., Any], fleet: Fleet) -> None:
+def test_a_short_loss_of_contact_is_no_finding(smoke: Callable[..., Any], fleet: Fleet) -> None:
     """Six seconds of loss on the way to the controller; training goes on over another port."""
     script = f"{SSH_DROPPED} && (sleep 6; nft delete table inet strike) >/dev/null 2>&1 &"
     code, report = smoke("--steps", "60", "--layout", "dp=3", at=(1, script), hosts=fleet.hosts[:3])

@@ -37,7 +37,7 @@ def trained() -> Ranks:
     return Ranks(4, ("training", "native"), WRAPPERS, layouts=tuple(WAYS), seconds=90)
 
 
-def test_every_layout_of_the_plan_is_tried_by_every_way_that_there_is() -> None:
+def test_every_layout_is_tried_with_every_wrapper() -> None:
     run = trained()
     assert set(default_layouts(4)) <= set(WAYS)
     tried: dict[Layout, set[str]] = {}
@@ -47,7 +47,7 @@ def test_every_layout_of_the_plan_is_tried_by_every_way_that_there_is() -> None:
     assert len(run.of("native")) == 4 * sum(map(len, WAYS.values()))
 
 
-def test_each_has_the_losses_of_the_serial_twin_on_every_rank() -> None:
+def test_every_wrapper_has_the_losses_of_the_reference_run() -> None:
     run = trained()
     reference = run.of("reference")[0]["losses"]
     ran = [said for said in run.of("native") if not said["text"]]
@@ -62,7 +62,7 @@ def test_what_did_not_run_has_a_reason_and_no_losses() -> None:
         assert bool(said["losses"]) != bool(said["text"]), said
 
 
-def test_a_way_that_this_torch_lacks_is_said_with_its_reason() -> None:
+def test_a_missing_wrapper_is_reported_with_its_reason() -> None:
     lacks = "PRELOADED_MODULES.clear()\nsys.modules['torch.distributed.device_mesh'] = None\n"
     run = Ranks(2, ("native",), WRAPPERS + lacks, layouts=(Layout(dp=2),), seconds=90)
     ddp, sharded = run.of("native", rank=0)
@@ -72,7 +72,7 @@ def test_a_way_that_this_torch_lacks_is_said_with_its_reason() -> None:
     assert TORCH_VERSION in sharded["text"]
 
 
-def test_what_one_rank_cannot_no_rank_waits_for() -> None:
+def test_no_rank_waits_for_a_wrapper_that_one_rank_lacks() -> None:
     lacks = """
     PRELOADED_MODULES.clear()
     def wrap(self, module):

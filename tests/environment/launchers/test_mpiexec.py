@@ -15,7 +15,7 @@ def test_a_context() -> None:
     assert fields(detected, expected) == expected
 
 
-def test_it_says_nowhere_how_rank_0_is_reached() -> None:
+def test_no_address_of_rank_0_is_set() -> None:
     assert detect(EXAMPLE, reader({}), as_rank=True).launcher == ""
 
 

@@ -58,7 +58,7 @@ def test_a_rank(environ: Environ, expected: dict[str, Any]) -> None:
     assert detected.problems == ()
 
 
-def test_it_says_that_the_place_of_rank_0_is_a_guess() -> None:
+def test_a_guessed_host_of_rank_0_is_reported_as_a_guess() -> None:
     (note,) = rank_context(EXAMPLE).launch_notes
     assert note.startswith("MASTER_ADDR is not set, so rank 0 was assumed on mpirun's host")
 

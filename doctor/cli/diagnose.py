@@ -99,7 +99,7 @@ def _playbooks_by_check() -> dict[str, tuple[str, ...]]:
 
 
 def _hosts(diagnosis: Diagnosis) -> set[str]:
-    culprits = [culprit for item in (*diagnosis.causes, *diagnosis.waiting) for culprit in item.culprits]
-    return {culprit.host for culprit in culprits if culprit.host} | {
-        summary.host for summary in diagnosis.files if summary.host
-    }
+    culprits = [culprit for cause in diagnosis.causes for culprit in cause.culprits]
+    culprits += [culprit for item in diagnosis.waiting for culprit in item.culprits]
+    named = {culprit.host for culprit in culprits if culprit.host}
+    return named | {summary.host for summary in diagnosis.files if summary.host}

@@ -16,8 +16,18 @@ CONNECT_TIMEOUT_S = 120.0
 EXEC_TIMEOUT_S = 1836.0
 """Seconds. HCCL's default for HCCL_EXEC_TIMEOUT on A2 and A3."""
 ABOUT_OTHERS = frozenset(
-    "torchrun-failed-worker slurm-task-ended slurm-task-exited slurm-node-failure mpi-rank-killed spawned-process-killed "
-    "ompi-job-terminated torchrun-root-cause-block ms-node-timed-out ms-msrun-worker-exit".split()
+    {
+        "torchrun-failed-worker",
+        "torchrun-root-cause-block",
+        "slurm-task-ended",
+        "slurm-task-exited",
+        "slurm-node-failure",
+        "mpi-rank-killed",
+        "spawned-process-killed",
+        "ompi-job-terminated",
+        "ms-node-timed-out",
+        "ms-msrun-worker-exit",
+    }
 )
 """Signatures that a launcher or scheduler prints of a rank that is not the printing process."""
 
@@ -26,6 +36,9 @@ class Process(msgspec.Struct):
     """One process of the job, as its logs show it; None and empty are not known."""
 
     rank: int | None = None
+    local_rank: int | None = None
+    folder: str = ""
+    """The folder of one launcher's output, where its file names show local ranks."""
     device: int | None = None
     host: str = ""
     pid: str = ""
@@ -111,6 +124,7 @@ def build_case(readings: Sequence[FileReading], signatures: Mapping[str, Signatu
         events, about_others = _newest_attempt(reading.events)
         reports += about_others
         processes += _processes_of_file(index, reading, events, hints)
+    _place_by_folder(processes)
     aliases = _host_aliases(readings)
     for process in processes:
         process.host = aliases.get(process.host, process.host)
@@ -161,8 +175,19 @@ def _newest_attempt(events: list[Event]) -> tuple[list[Event], list[Event]]:
     """The events after the last restart in the file; those about other ranks apart."""
     restarts = [event.line for event in events if event.signature == "worker-group-restarted"]
     newest = [event for event in events if not restarts or event.line > restarts[-1]]
-    about_others = [event for event in newest if event.signature in ABOUT_OTHERS]
-    return [event for event in newest if event.signature not in ABOUT_OTHERS], about_others
+    about_others = [event for event in newest if _is_about_others(event)]
+    return [event for event in newest if not _is_about_others(event)], about_others
+
+
+def _is_about_others(event: Event) -> bool:
+    """A launcher's line about a rank; torchrun repeats exit codes and signals in words of its own."""
+    agent = event.signature in _OF_AGENT and any(
+        word in event.text for word in ("exitcode", "received by PID", "closing")
+    )
+    return agent or event.signature in ABOUT_OTHERS
+
+
+_OF_AGENT = frozenset({"torchrun-sigkill", "torch-signal-segv", "torchrun-sigterm"})
 
 
 def _processes_of_file(index: int, reading: FileReading, events: list[Event], hints: NameHints) -> list[Process]:
@@ -209,7 +234,11 @@ def _process(
         rank=rank if isinstance(rank, int) else None,
         device=next((event.device for event in events if event.device is not None), hints.device),
         host=next((event.host for event in events if event.host), hints.host),
-        pid=str(value) if kind == "pid" else next((event.pid for event in events if event.pid), hints.pid if alone else ""),
+        pid=str(value)
+        if kind == "pid"
+        else next((event.pid for event in events if event.pid), hints.pid if alone else ""),
+        local_rank=hints.local_rank,
+        folder=summary.name.partition("attempt_")[0] if hints.local_rank is not None else "",
         log=summary.name,
         files={index},
         events=list(events),
@@ -296,6 +325,18 @@ def _place_local_ranks(processes: list[Process], reports: list[Event]) -> None:
     for process in processes:
         if process.rank is None and process.pid in rank_of_pid:
             process.rank = rank_of_pid[process.pid]
+
+
+def _place_by_folder(processes: list[Process]) -> None:
+    """Gives processes of which only the local rank is known their rank: each host's ranks are consecutive."""
+    folders = {process.folder for process in processes if process.folder}
+    for folder in folders:
+        members = [process for process in processes if process.folder == folder]
+        offsets = {item.rank - (item.local_rank or 0) for item in members if item.rank is not None}
+        if len(offsets) == 1 or (not offsets and len(folders) == 1):
+            first = offsets.pop() if offsets else 0
+            for process in members:
+                process.rank = first + (process.local_rank or 0)
 
 
 class FailureBlock(msgspec.Struct):

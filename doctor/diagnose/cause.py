@@ -30,7 +30,10 @@ class Culprit(msgspec.Struct, frozen=True):
         """``rank 3 (host n1, device 3)``; the process's log where nothing else is known."""
         place = ", ".join(
             word
-            for word in (f"host {self.host}" if self.host else "", f"device {self.device}" if self.device is not None else "")
+            for word in (
+                f"host {self.host}" if self.host else "",
+                f"device {self.device}" if self.device is not None else "",
+            )
             if word
         )
         if self.rank is None:

@@ -8,7 +8,7 @@ from doctor.diagnose.case import Case, build_case
 from doctor.diagnose.cause import Cause, Culprit, Diagnosis, Undecidable, Waiting, culprit_of
 from doctor.diagnose.events import Event, FileReading
 from doctor.diagnose.rules.local_fault import first_fault, local_faults
-from doctor.diagnose.rules.named import named_by_launcher, named_by_library, processes_of
+from doctor.diagnose.rules.named import exited_silently, named_by_launcher, named_by_library, processes_of
 from doctor.diagnose.rules.wait_chain import wait_chain
 from doctor.diagnose.rules.waiting import (
     common_target,
@@ -67,7 +67,7 @@ def _every_event(case: Case) -> list[Event]:
 def _decide(case: Case) -> tuple[list[Cause], Undecidable | None]:
     named = named_by_library(case)
     faults = local_faults(case)
-    launched = named_by_launcher(case)
+    launched = named_by_launcher(case) or ([] if faults else exited_silently(case))
     if named and not _outranked(case, named, faults):
         return [_with_local_fault(case, cause) for cause in named], None
     if faults or launched:
@@ -98,7 +98,12 @@ def _outranked(case: Case, named: list[Cause], faults: list[Cause]) -> bool:
         event = fault.evidence[0]
         own = all(culprit in culprits for culprit in fault.culprits)
         same = any(fault.signature == cause.signature for cause in named)
-        if fault.signature not in _WEAK and not own and not same and (not times or event.time is None or event.time <= min(times)):
+        if (
+            fault.signature not in _WEAK
+            and not own
+            and not same
+            and (not times or event.time is None or event.time <= min(times))
+        ):
             return True
     return False
 

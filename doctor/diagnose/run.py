@@ -27,7 +27,7 @@ def diagnose_logs(
 
 
 def exit_code(diagnosis: Diagnosis) -> int:
-    """10: a cause was found. 12: the logs show a failure without a cause, or no end. 0: the run ended well. 78: empty."""
+    """10: a cause was found. 12: a failure without a cause, or no end of the run. 0: it ended well. 78: no lines."""
     if not any(summary.lines for summary in diagnosis.files):
         return NOTHING
     if diagnosis.causes:

@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from doctor.config.toml_compat import tomllib
+from doctor.config import toml_compat
 from doctor.engine.bounded_read import read_bounded
 from doctor.hosts.nodeset import printable_excerpt
 
@@ -128,11 +128,11 @@ def _signature_files(folder: Path) -> list[Path]:
 
 def _read(path: Path) -> Iterable[Signature]:
     try:
-        data = tomllib.loads(read_bounded(path, MAX_BYTES).decode())
+        data = toml_compat.loads(read_bounded(path, MAX_BYTES).decode())
         signatures = msgspec.convert(data, _SignatureFile).signature
     except OSError as error:
         raise SignatureError(f"{_name(path)}: {error.strerror}; expected a readable file of signatures") from None
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError, msgspec.ValidationError, RecursionError) as error:
+    except (ValueError, msgspec.ValidationError, RecursionError) as error:
         raise SignatureError(f"{_name(path)}: {printable_excerpt(str(error), 200)}; expected signatures") from None
     for signature in signatures:
         _validate(path, signature)
@@ -147,7 +147,9 @@ def _validate(path: Path, signature: Signature) -> None:
         try:
             re.compile(text)
         except re.error as error:
-            raise SignatureError(f"{where}: {error}; expected a regular expression: {printable_excerpt(text)}") from None
+            raise SignatureError(
+                f"{where}: {error}; expected a regular expression: {printable_excerpt(text)}"
+            ) from None
         if len(longest_literal(text)) < MIN_LITERAL:
             raise SignatureError(f"{where}: expected {MIN_LITERAL} literal characters in {printable_excerpt(text)}")
     if not signature.patterns:

@@ -14,7 +14,9 @@ import msgspec
 _RANK = re.compile(r"(?:^|[/._!-])(?:worker_|rank[_-]?|proc[_-]?|task[_-]?|r)(\d{1,6})(?=[._/!-]|$)", re.IGNORECASE)
 _TORCHRUN = re.compile(r"attempt_(\d+)/(\d{1,5})/(?:stdout|stderr|error)\b")
 _DEVICE = re.compile(r"(?:^|[/._!-])dev(?:ice)?[_-]?(\d{1,4})(?=[._/!-]|$)", re.IGNORECASE)
-_HOST = re.compile(r"(?:^|[/!.])(?P<host>(?:worker-?|node|host|server|npu|gpu|n)[-_]?\d{1,6}|\d{1,3}(?:\.\d{1,3}){3})(?=[/._!-]|$)")
+_HOST = re.compile(
+    r"(?:^|[/!.])(?P<host>(?:worker-?|node|host|server|npu|gpu|n)[-_]?\d{1,6}|\d{1,3}(?:\.\d{1,3}){3})(?=[/._!-]|$)"
+)
 _PID = re.compile(r"(?:plog|device-\d+|trace)[-_](\d{1,10})_\d{8,20}\.log|[._-](?:pid|p)?(\d{4,10})\.log$")
 _LAUNCHER = re.compile(r"(?:^|[/._!-])(?:slurm-|scheduler|msrun|torchrun|launch|mpirun|srun)", re.IGNORECASE)
 

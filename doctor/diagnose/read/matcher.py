@@ -67,7 +67,9 @@ class Matcher:
 
 def _covering_grams(literals: Iterable[bytes]) -> list[bytes]:
     """Few short texts of which each literal contains at least one; greedy."""
-    left = {literal: {literal[at : at + _GRAM] for at in range(max(1, len(literal) - _GRAM + 1))} for literal in literals}
+    left = {
+        literal: {literal[at : at + _GRAM] for at in range(max(1, len(literal) - _GRAM + 1))} for literal in literals
+    }
     counts: dict[bytes, int] = {}
     for grams in left.values():
         for gram in grams:

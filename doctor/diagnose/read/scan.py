@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from doctor.diagnose.events import MAX_TEXT, Event, FileReading, FileSummary
 from doctor.diagnose.read.matcher import MAX_LINE, Candidate, Matcher
-from doctor.diagnose.read.stamps import Stamp, read_stamp
+from doctor.diagnose.read.stamps import read_stamp
 from doctor.engine.sanitize import strip_control_chars
 
 MAX_EVENTS = 4000
@@ -18,11 +18,22 @@ _LOOK_BACK = 200
 """Lines before an event in which its time is looked for."""
 _TRACEBACK_LINES = 400
 """Lines of one traceback."""
-_EXCEPTION = re.compile(r"^(?:\[(?:rank|default)?\d+\]:?)?\s?(?P<exception>[A-Za-z_][\w.]{0,120})(?:: (?P<message>.*))?$")
+_EXCEPTION = re.compile(
+    r"^(?:\[(?:rank|default)?\d+\]:?)?\s?(?P<exception>[A-Za-z_][\w.]{0,120})(?:: (?P<message>.*))?$"
+)
 _PREFIX = re.compile(r"^(?:\[[\w@,.-]{1,80}\](?:<std(?:out|err)>)?:? ?|\d{1,6}: )")
 _WRAPPERS = frozenset(
-    "SystemExit KeyboardInterrupt ChildFailedError ProcessRaisedException ProcessExitedException SignalException "
-    "CalledProcessError GeneratorExit BrokenProcessPool".split()
+    {
+        "SystemExit",
+        "KeyboardInterrupt",
+        "ChildFailedError",
+        "ProcessRaisedException",
+        "ProcessExitedException",
+        "SignalException",
+        "CalledProcessError",
+        "GeneratorExit",
+        "BrokenProcessPool",
+    }
 )
 """Exceptions that only report that another process failed, or that this one was ended."""
 TRACEBACK = "program-failed"
@@ -135,7 +146,11 @@ class _Scanner:
                 values={name: strip_control_chars(value, 200) for name, value in values.items()},
                 time=time,
                 inferred_time=inferred,
-                **_process_of(stamp, values),
+                pid=values.get("pid") or stamp.pid,
+                rank=_number(values, "rank", stamp.rank),
+                local_rank=_number(values, "local_rank", stamp.local_rank),
+                device=_number(values, "device", stamp.device),
+                host=values.get("host") or stamp.host,
             )
         )
 
@@ -164,20 +179,10 @@ class _Scanner:
             return line.decode("utf-8", "replace")
 
 
-def _process_of(stamp: Stamp, values: dict[str, str]) -> dict[str, object]:
-    """What the line shows of its process: what a signature reads from the text outranks the head of the line."""
-
-    def number(name: str, otherwise: int | None) -> int | None:
-        word = values.get(name, "")
-        return int(word) if word.isdecimal() and len(word) < 8 else otherwise
-
-    return {
-        "pid": values.get("pid") or stamp.pid,
-        "rank": number("rank", stamp.rank),
-        "local_rank": number("local_rank", stamp.local_rank),
-        "device": number("device", stamp.device),
-        "host": values.get("host") or stamp.host,
-    }
+def _number(values: dict[str, str], name: str, otherwise: int | None) -> int | None:
+    """A number that the signature reads from the text, which outranks the head of the line."""
+    word = values.get(name, "")
+    return int(word) if word.isdecimal() and len(word) < 8 else otherwise
 
 
 def _matches(text: str, candidates: tuple[Candidate, ...]) -> Iterator[tuple[str, dict[str, str]]]:

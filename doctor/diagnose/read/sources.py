@@ -28,14 +28,18 @@ MAX_MEMBER_BYTES = 64 << 30
 """Bytes of one compressed file or member after decompression; what is beyond is not read, and noted."""
 MAX_MEMBERS = 50_000
 _SKIPPED_SUFFIXES = frozenset(
-    ".py .pyc .so .a .o .whl .pt .pth .ckpt .safetensors .bin .npy .npz .h5 .onnx .om .png .jpg .pdf .pickle .pkl".split()
+    f".{suffix}"
+    for suffix in (
+        *("py", "pyc", "so", "a", "o", "whl", "pt", "pth", "ckpt", "safetensors", "bin", "npy", "npz", "h5"),
+        *("onnx", "om", "png", "jpg", "pdf", "pickle", "pkl"),
+    )
 )
 """Names in a folder that hold no log."""
 _ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".txz")
 _OPENERS: dict[str, Callable[[IO[bytes]], IO[bytes]]] = {
     ".gz": lambda file: gzip.GzipFile(fileobj=file),  # type: ignore[dict-item,return-value]
-    ".bz2": lambda file: bz2.BZ2File(file),
-    ".xz": lambda file: lzma.LZMAFile(file),
+    ".bz2": bz2.BZ2File,
+    ".xz": lzma.LZMAFile,
 }
 UNREADABLE = (OSError, EOFError, zlib.error, lzma.LZMAError, tarfile.TarError, zipfile.BadZipFile, RuntimeError)
 """What opening or reading a damaged or encrypted archive raises."""
@@ -65,7 +69,9 @@ def find_sources(arguments: Iterable[str]) -> list[Source]:
                 status = os.stat(file)
                 found.setdefault((status.st_dev, status.st_ino), Source(file, status.st_size, status.st_mtime))
                 if len(found) > MAX_FILES:
-                    raise InputError(f"{printable(argument)}: more than {MAX_FILES} files; expected the logs of one job")
+                    raise InputError(
+                        f"{printable(argument)}: more than {MAX_FILES} files; expected the logs of one job"
+                    )
     return sorted(found.values(), key=lambda source: source.path)
 
 
@@ -113,10 +119,9 @@ Stream = tuple[str, Iterator[bytes], list[str]]
 def streams(source: Source) -> Iterator[Stream]:
     """The logs of one source. Damage ends a stream early and is noted, it raises nothing."""
     if source.path == "-":
-        yield "-", _blocks(sys.stdin.buffer, notes := []), notes
+        yield "-", *_noted(sys.stdin.buffer)
         return
     name = source.path
-    notes = []
     try:
         handle = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     except OSError as error:
@@ -129,8 +134,7 @@ def streams(source: Source) -> Iterator[Stream]:
         elif lower.endswith(".zip"):
             yield from _zip_members(name, file)
         else:
-            opener = _OPENERS.get(Path(lower).suffix)
-            yield name, _blocks(opener(file) if opener else file, notes), notes
+            yield name, *_noted(_opened(lower, file))
 
 
 def _tar_members(name: str, file: IO[bytes]) -> Iterator[Stream]:
@@ -142,7 +146,7 @@ def _tar_members(name: str, file: IO[bytes]) -> Iterator[Stream]:
                     return
                 content = archive.extractfile(member) if member.isreg() else None
                 if content and os.path.splitext(member.name)[1] not in _SKIPPED_SUFFIXES:
-                    yield f"{name}!{member.name}", _member_blocks(member.name, content, notes := []), notes
+                    yield f"{name}!{member.name}", *_noted(_opened(member.name, content))
     except UNREADABLE as error:
         yield name, iter(()), [f"the archive is damaged: {printable(str(error))}"]
 
@@ -157,14 +161,20 @@ def _zip_members(name: str, file: IO[bytes]) -> Iterator[Stream]:
                 if member.is_dir() or os.path.splitext(member.filename)[1] in _SKIPPED_SUFFIXES:
                     continue
                 with archive.open(member) as content:
-                    yield f"{name}!{member.filename}", _member_blocks(member.filename, content, notes := []), notes
+                    yield f"{name}!{member.filename}", *_noted(_opened(member.filename, content))
     except UNREADABLE as error:
         yield name, iter(()), [f"the archive is damaged: {printable(str(error))}"]
 
 
-def _member_blocks(name: str, content: IO[bytes], notes: list[str]) -> Iterator[bytes]:
+def _opened(name: str, content: IO[bytes]) -> IO[bytes]:
+    """What decompresses the content, where its name shows that it is compressed."""
     opener = _OPENERS.get(Path(name.lower()).suffix)
-    return _blocks(opener(content) if opener else content, notes)
+    return opener(content) if opener else content
+
+
+def _noted(file: IO[bytes]) -> tuple[Iterator[bytes], list[str]]:
+    notes: list[str] = []
+    return _blocks(file, notes), notes
 
 
 def _blocks(file: IO[bytes], notes: list[str]) -> Iterator[bytes]:

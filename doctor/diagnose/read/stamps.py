@@ -27,12 +27,15 @@ _TORCH_NPU = re.compile(
     r"\[ERROR\] (?P<time>\d{4}-\d\d-\d\d-\d\d:\d\d:\d\d) "
     r"\(PID:(?P<pid>\d{1,10}), Device:(?P<device>-?\d{1,5}), RankID:(?P<rank>-?\d{1,7})\)"
 )
-_C10D = re.compile(r"\[[IWEF](?P<month>\d{1,2})(?P<day>\d\d) (?P<clock>\d\d:\d\d:\d\d\.\d{1,9}) [\w.]{1,80}\.(?:cpp|ts|hpp|h):\d")
+_C10D = re.compile(
+    r"\[[IWEF](?P<month>\d{1,2})(?P<day>\d\d) (?P<clock>\d\d:\d\d:\d\d\.\d{1,9}) [\w.]{1,80}\.(?:cpp|ts|hpp|h):\d"
+)
 _GLOG = re.compile(
-    r"(?<![\w\[])[IWEF](?P<month>\d\d)(?P<day>\d\d) (?P<clock>\d\d:\d\d:\d\d\.\d{1,9}) (?P<pid>\d{1,10}) [\w/.-]{1,200}\.py:\d"
+    r"(?<![\w\[])[IWEF](?P<month>\d\d)(?P<day>\d\d) (?P<clock>\d\d:\d\d:\d\d\.\d{1,9}) (?P<pid>\d{1,10}) [\w/.-]{1,200}\.py:\d"  # noqa: E501
 )
 _NCCL = re.compile(
-    r"(?:\[(?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)\] )?(?<![\w.-])(?P<host>[A-Za-z][\w.-]{0,79}):(?P<pid>\d{1,10}):\d{1,10} "
+    r"(?:\[(?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)\] )?(?<![\w.-])(?P<host>[A-Za-z][\w.-]{0,79}):(?P<pid>\d{1,10}):"
+    r"\d{1,10} "
     r"\[(?P<device>\d{1,3})\] (?:[\w/.]{1,100}:\d{1,6} )?NCCL "
 )
 _ISO = re.compile(r"(?P<time>\d{4}-\d\d-\d\d[T _-]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?)")
@@ -45,7 +48,8 @@ _RANK = re.compile(
     r"|^\[(?:[\w.-]{1,80}@)?\d{1,10},(?P<mpi>\d{1,6})\](?:<std(?:out|err)>:)?"
 )
 _LOCAL_RANK = re.compile(r"^\[(?:default|[a-z_]{1,20})(?P<local>\d{1,4})\]:")
-_MONTHS = {name: number for number, name in enumerate("Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split(), 1)}
+_MONTH_NAMES = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_MONTHS = {name: number for number, name in enumerate(_MONTH_NAMES, 1)}
 
 
 class Stamp(msgspec.Struct, frozen=True):

@@ -19,7 +19,9 @@ def render_markdown(
     for cause in data["causes"]:
         lines += [f"## {_escaped(cause['summary'])}", "", f"{_escaped(cause['title'])} (`{cause['signature']}`),"]
         lines += [f"by the rule *{cause['rule']}*, {cause['confidence']}.", ""]
-        lines += [f"- {_code(item['file'] + ':' + str(item['line']))} {_code(item['text'])}" for item in cause["evidence"]]
+        lines += [
+            f"- {_code(item['file'] + ':' + str(item['line']))} {_code(item['text'])}" for item in cause["evidence"]
+        ]
         for heading, key in (("Likely causes", "likely_causes"), ("Confirm", "confirm"), ("Fix", "fix")):
             if cause[key]:
                 lines += ["", f"{heading}:", "", *(f"- {_escaped(item)}" for item in cause[key])]

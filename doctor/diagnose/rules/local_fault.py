@@ -37,9 +37,7 @@ def local_faults(case: Case) -> list[Cause]:
 
 def first_fault(case: Case, process: Process) -> Fault | None:
     """The first fault of the process itself; None for a process that waited for others before it had one."""
-    waited = next(
-        (event for event in process.events if case.role(event) in ("victim", "link")), None
-    )
+    waited = next((event for event in process.events if case.role(event) in ("victim", "link")), None)
     faults = [
         event
         for event in process.events
@@ -93,11 +91,7 @@ def _without_generic(faults: list[Fault]) -> list[Fault]:
         first = min(_time(fault.event) for fault in faults) if faults else 0.0
         return [fault for fault in faults if _time(fault.event) <= first + 1.0 or _same(fault, faults[0])]
     first = min(_time(fault.event) for fault in telling)
-    return [
-        fault
-        for fault in faults
-        if fault.event.signature not in _GENERIC or _time(fault.event) < first - _GRACE_S
-    ]
+    return [fault for fault in faults if fault.event.signature not in _GENERIC or _time(fault.event) < first - _GRACE_S]
 
 
 def _same(fault: Fault, other: Fault) -> bool:

@@ -22,6 +22,31 @@ def named_by_launcher(case: Case) -> list[Cause]:
     return _unique(causes)
 
 
+def exited_silently(case: Case) -> list[Cause]:
+    """A rank that its launcher saw end with an exit code, and that reports no error itself, while others do."""
+    codes: dict[int, tuple[str, Event, str]] = {}
+    for block in failure_blocks(case.reports):
+        if block.rank is not None and block.exit_code and block.exit_code > 0:
+            codes[block.rank] = (str(block.exit_code), block.event, block.host)
+    for event in case.reports:
+        if event.signature == "slurm-task-exited" and event.values.get("exit_code"):
+            for rank in rank_list(event.values.get("ended_ranks", "")):
+                codes.setdefault(rank, (event.values["exit_code"], event, event.values.get("task_host", "")))
+    silent = {}
+    for rank, found in codes.items():
+        process = case.process_of_rank(rank)
+        if process is None or not any(case.role(event) not in ("evidence", "benign") for event in process.events):
+            silent[rank] = found
+    if not silent or (len(silent) == len(codes) and len(codes) > 1):
+        return []
+    causes = []
+    for rank, (code, event, host) in sorted(silent.items()):
+        culprit = _culprit(case, rank, host)
+        summary = f"{culprit.name} ended with exit code {code} and reports no error"
+        causes.append(Cause("worker-exited", "named by the launcher", "likely", (culprit,), summary, (event,)))
+    return causes
+
+
 def _reported(case: Case, event: Event) -> Iterator[Cause]:
     if event.signature in ("mpi-rank-killed", "spawned-process-killed"):
         number = event.values.get("signal", "")
@@ -107,7 +132,11 @@ def _heartbeat(case: Case) -> list[Cause]:
             observers.setdefault(place, set()).add(_observer(event))
     if not by_place:
         return []
-    mutual = [place for place in by_place if any(observer in by_place and place in observers[observer] for observer in observers[place])]
+    mutual = [
+        place
+        for place in by_place
+        if any(observer in by_place and place in observers[observer] for observer in observers[place])
+    ]
     if len(mutual) == len(by_place) and len(by_place) == 2:
         culprits = tuple(_place(case, place) for place in sorted(by_place, key=str))
         events = first_evidence(event for place in by_place for event in by_place[place])
@@ -118,7 +147,9 @@ def _heartbeat(case: Case) -> list[Cause]:
     culprit, condition = _place(case, best), _condition(by_place[best])
     summary = f"HCCL's heartbeat names {culprit.name}: {condition}"
     return [
-        Cause("hccl-heartbeat-exception", "named by HCCL", "certain", (culprit,), summary, first_evidence(by_place[best]))
+        Cause(
+            "hccl-heartbeat-exception", "named by HCCL", "certain", (culprit,), summary, first_evidence(by_place[best])
+        )
     ]
 
 
@@ -130,7 +161,11 @@ def _observer(event: Event) -> tuple[str, int | None]:
 
 
 def _condition(events: list[Event]) -> str:
-    words = {"ERROR CQE": "error CQE (retransmission exhausted)", "STUCK": "stuck", "LOST": "lost (ended, or its network)"}
+    words = {
+        "ERROR CQE": "error CQE (retransmission exhausted)",
+        "STUCK": "stuck",
+        "LOST": "lost (ended, or its network)",
+    }
     return words[_CONDITIONS[_priority(events)]]
 
 
@@ -174,7 +209,9 @@ def _complement(case: Case, events: list[Event]) -> list[int]:
     if not connected or not case.world_size:
         return []
     text = " ".join(event.values["connected_ranks"] for event in connected)
-    present = {int(word) for word in text.replace("[", " ").replace("]", " ").replace(",", " ").split() if word.isdecimal()}
+    present = {
+        int(word) for word in text.replace("[", " ").replace("]", " ").replace(",", " ").split() if word.isdecimal()
+    }
     return sorted(set(range(min(case.world_size, 100_000))) - present)
 
 

@@ -142,7 +142,9 @@ def _late_report(case: Case) -> list[Cause]:
     if not case.clocks_comparable:
         return []
     first = [(events[0], item) for item in case.processes if (events := waiting_events(case, item))]
-    timed = sorted(((event.time, event, item) for event, item in first if event.time is not None), key=lambda row: row[0])
+    timed = sorted(
+        ((event.time, event, item) for event, item in first if event.time is not None), key=lambda row: row[0]
+    )
     if len(timed) < 2 or len(timed) < len(first):
         return []
     (start, earliest, _), (before, _, _) = timed[0], timed[-2]
@@ -151,7 +153,8 @@ def _late_report(case: Case) -> list[Cause]:
     if timeout is None or end - before <= timeout * 0.9 or end - start <= timeout * 0.9:
         return []
     culprit = culprit_of(process)
-    summary = f"{culprit.name} reports {end - start:.0f} s after the first, more than the timeout of {timeout:.0f} s: it came too late"
+    lag = f"{end - start:.0f} s after the first, more than the timeout of {timeout:.0f} s"
+    summary = f"{culprit.name} reports {lag}: it came too late"
     return [Cause(event.signature, "late", "likely", (culprit,), summary, first_evidence([earliest, event]))]
 
 
@@ -190,7 +193,9 @@ def _late_entry(case: Case) -> list[Cause]:
         limit = case.timeouts.get("HCCL_CONNECT_TIMEOUT", 120.0)
         if last - before > limit:
             culprit = culprit_of(process)
-            summary = f"{culprit.name} entered the communicator {last - before:.0f} s after the others, timeout {limit:.0f} s"
+            summary = (
+                f"{culprit.name} entered the communicator {last - before:.0f} s after the others, timeout {limit:.0f} s"
+            )
             return [Cause("late-rank-entry", "late", "likely", (culprit,), summary, first_evidence([first, event]))]
     return []
 
@@ -208,10 +213,7 @@ def gave_up_last(case: Case) -> list[Cause]:
         return []
     culprit = culprit_of(closed[0])
     events = first_evidence(
-        event
-        for process in (closed[0], *timed_out)
-        for event in process.events
-        if event.signature.startswith("gloo")
+        event for process in (closed[0], *timed_out) for event in process.events if event.signature.startswith("gloo")
     )
     summary = f"{culprit.name} came back last and found its peers gone; the other {len(timed_out)} had timed out on it"
     return [Cause("gloo-conn-closed", "gave up last", "likely", (culprit,), summary, events)]

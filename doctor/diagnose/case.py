@@ -63,9 +63,9 @@ class Process(msgspec.Struct):
         place = [f"host {self.host}" if self.host else "", f"device {self.device}" if self.device is not None else ""]
         if self.rank is None and self.pid:
             place.append(f"pid {self.pid}")
-        shown = ", ".join(word for word in place if word)
+        place_text = ", ".join(word for word in place if word)
         head = f"rank {self.rank}" if self.rank is not None else "a process of unknown rank"
-        return f"{head} ({shown})" if shown else head
+        return f"{head} ({place_text})" if place_text else head
 
 
 class Case(msgspec.Struct):
@@ -213,7 +213,7 @@ def _processes_of_file(index: int, reading: FileReading, events: list[Event], hi
             streams["file", index].append(event)
     if not streams and not hints.launcher:
         streams["file", index] = []
-    return [_process(index, reading.summary, hints, key, found) for key, found in streams.items()]
+    return [_process(index, reading.summary, hints, key, matches) for key, matches in streams.items()]
 
 
 _GROUP_SCOPED = frozenset({"hccl-setup-agent", "hccl-communicator", "hccl-communicator-ready", "late-rank-entry"})
@@ -379,12 +379,12 @@ def _world_size(processes: list[Process], events: Iterable[Event]) -> int | None
 
 def _timeouts(events: Iterable[Event]) -> dict[str, float]:
     """The timeouts that most processes show."""
-    shown: dict[str, Counter[float]] = defaultdict(Counter)
+    place_text: dict[str, Counter[float]] = defaultdict(Counter)
     for event in events:
         variable, seconds = event.values.get("variable", ""), event.values.get("timeout_s", "")
         if variable and seconds.isdecimal():
-            shown[variable][float(seconds)] += 1
-    return {variable: counts.most_common(1)[0][0] for variable, counts in shown.items()}
+            place_text[variable][float(seconds)] += 1
+    return {variable: counts.most_common(1)[0][0] for variable, counts in place_text.items()}
 
 
 def _clocks_comparable(case: Case) -> bool:
@@ -397,7 +397,7 @@ def _clocks_comparable(case: Case) -> bool:
     by_group: dict[str, list[float]] = defaultdict(list)
     for (group, _), time in times.items():
         by_group[group].append(time)
-    return all(max(found) - min(found) < MAX_CLOCK_SKEW_S for found in by_group.values())
+    return all(max(matches) - min(matches) < MAX_CLOCK_SKEW_S for matches in by_group.values())
 
 
 MAX_CLOCK_SKEW_S = 60.0

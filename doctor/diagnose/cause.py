@@ -43,8 +43,8 @@ class Culprit(msgspec.Struct, frozen=True):
 
 def culprit_of(process: Process) -> Culprit:
     """The process as a culprit."""
-    shown = process.rank is not None or process.host or process.device is not None
-    return Culprit(process.rank, process.host, process.device, "" if shown else process.log)
+    has_place = process.rank is not None or process.host or process.device is not None
+    return Culprit(process.rank, process.host, process.device, "" if has_place else process.log)
 
 
 class Cause(msgspec.Struct, frozen=True):
@@ -65,7 +65,7 @@ class Undecidable(msgspec.Struct, frozen=True):
     """No rule names a cause."""
 
     reason: str
-    missing: tuple[str, ...]
+    needed: tuple[str, ...]
     """Logs or settings that would decide."""
 
 

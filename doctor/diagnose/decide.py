@@ -74,11 +74,11 @@ def _decide(case: Case) -> tuple[list[Cause], Undecidable | None]:
         return _joined(case, launched, faults), None
     undecidable: Undecidable | None = None
     for rule in _RULES:
-        found = rule(case)
-        if isinstance(found, Undecidable):
-            undecidable = undecidable or found
-        elif found and undecidable is None:
-            return found, None
+        verdicts = rule(case)
+        if isinstance(verdicts, Undecidable):
+            undecidable = undecidable or verdicts
+        elif verdicts and undecidable is None:
+            return verdicts, None
     if undecidable:
         return [], undecidable
     if any(case.role(event) in _FAILED_ROLES for event in _every_event(case)) or _failed_reports(case):
@@ -96,11 +96,11 @@ def _outranked(case: Case, named: list[Cause], faults: list[Cause]) -> bool:
     times = [event.time for cause in named for event in cause.evidence if event.time is not None]
     for fault in faults:
         event = fault.evidence[0]
-        own = all(culprit in culprits for culprit in fault.culprits)
+        is_culprit = all(culprit in culprits for culprit in fault.culprits)
         same = any(fault.signature == cause.signature for cause in named)
         if (
             fault.signature not in _WEAK
-            and not own
+            and not is_culprit
             and not same
             and (not times or event.time is None or event.time <= min(times))
         ):
@@ -130,11 +130,11 @@ def _with_local_fault(case: Case, cause: Cause) -> Cause:
 
 def _joined(case: Case, launched: list[Cause], faults: list[Cause]) -> list[Cause]:
     """What the launcher reports of a rank and what the rank itself reports are one cause."""
-    own: set[int] = {culprit.rank for cause in faults for culprit in cause.culprits if culprit.rank is not None}
+    is_culprit: set[int] = {culprit.rank for cause in faults for culprit in cause.culprits if culprit.rank is not None}
     result = list(faults)
     for cause in launched:
         rank = cause.culprits[0].rank
-        if rank is not None and rank in own:
+        if rank is not None and rank in is_culprit:
             continue
         generic = [fault for fault in result if fault.signature in _WEAK]
         for fault in generic:
@@ -146,19 +146,19 @@ def _joined(case: Case, launched: list[Cause], faults: list[Cause]) -> list[Caus
 
 
 def _not_decided(case: Case) -> Undecidable:
-    missing = []
-    known = {process.rank for process in case.processes if process.rank is not None}
-    if case.world_size and len(known) < case.world_size:
-        absent = [str(rank) for rank in range(min(case.world_size, 100_000)) if rank not in known]
-        shown = ", ".join(absent[:8]) + (f" and {len(absent) - 8} more" if len(absent) > 8 else "")
-        missing.append(f"the logs of ranks {shown}")
+    needed = []
+    logged_ranks = {process.rank for process in case.processes if process.rank is not None}
+    if case.world_size and len(logged_ranks) < case.world_size:
+        absent = [str(rank) for rank in range(min(case.world_size, 100_000)) if rank not in logged_ranks]
+        listed = ", ".join(absent[:8]) + (f" and {len(absent) - 8} more" if len(absent) > 8 else "")
+        needed.append(f"the logs of ranks {listed}")
     elif not case.world_size:
-        missing.append("the logs of all other ranks")
+        needed.append("the logs of all other ranks")
     if any("hccl" in case.signatures[event.signature].components for event in _every_event(case)):
-        missing.append("HCCL_DFS_CONFIG=cluster_heartbeat:on,stuck_detection:on in the next run (CANN 8.2 on)")
+        needed.append("HCCL_DFS_CONFIG=cluster_heartbeat:on,stuck_detection:on in the next run (CANN 8.2 on)")
     elif any("torch" in case.signatures[event.signature].components for event in _every_event(case)):
-        missing.append("TORCH_NCCL_TRACE_BUFFER_SIZE=2000 and TORCH_NCCL_DUMP_ON_TIMEOUT=1 in the next run")
-    return Undecidable("the logs show who waited, and not for whom", tuple(missing))
+        needed.append("TORCH_NCCL_TRACE_BUFFER_SIZE=2000 and TORCH_NCCL_DUMP_ON_TIMEOUT=1 in the next run")
+    return Undecidable("the logs show who waited, and not for whom", tuple(needed))
 
 
 def _waiting(case: Case, causes: list[Cause]) -> list[Waiting]:

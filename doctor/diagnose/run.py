@@ -11,7 +11,7 @@ from doctor.diagnose.read.readings import read_all
 from doctor.diagnose.read.sources import find_sources
 from doctor.diagnose.signature import Signature, load_signatures
 
-FOUND, UNDECIDED, NO_FAILURE, NOTHING = 10, 12, 0, 78
+CAUSE_NAMED, UNDECIDED, NO_FAILURE, NOTHING = 10, 12, 0, 78
 """Exit codes: a cause was found; it cannot be decided; the run ended well; nothing to read."""
 
 
@@ -31,5 +31,5 @@ def exit_code(diagnosis: Diagnosis) -> int:
     if not any(summary.lines for summary in diagnosis.files):
         return NOTHING
     if diagnosis.causes:
-        return FOUND
+        return CAUSE_NAMED
     return NO_FAILURE if diagnosis.ended_well else UNDECIDED

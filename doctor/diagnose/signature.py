@@ -105,17 +105,17 @@ def load_signatures(folders: Sequence[Path] = ()) -> dict[str, Signature]:
 
     Raises: SignatureError for a file that cannot be read, a rule that is broken, or an id that exists twice.
     """
-    found: dict[str, Signature] = {}
+    loaded: dict[str, Signature] = {}
     for path in (path for folder in (FOLDER, *folders) for path in _signature_files(folder)):
         for signature in _read(path):
-            if signature.id in found:
+            if signature.id in loaded:
                 raise SignatureError(f"{_name(path)}: {signature.id!r} exists twice; expected an id of its own")
-            found[signature.id] = signature
-    for signature in found.values():
-        missing = next((name for name in signature.explains if name not in found), "")
-        if missing:
-            raise SignatureError(f"{signature.id}: explains {printable_excerpt(missing)!r}; expected a signature's id")
-    return found
+            loaded[signature.id] = signature
+    for signature in loaded.values():
+        absent = next((name for name in signature.explains if name not in loaded), "")
+        if absent:
+            raise SignatureError(f"{signature.id}: explains {printable_excerpt(absent)!r}; expected a signature's id")
+    return loaded
 
 
 def _signature_files(folder: Path) -> list[Path]:
@@ -216,8 +216,8 @@ def _class_width(pattern: str, start: int) -> int:
 
 def _repeat_width(pattern: str, start: int) -> int:
     """The width of a repetition at ``start``: ``*``, ``+?``, ``{2,3}``; 0 where there is none."""
-    found = re.match(r"(?:[*+?]|\{[\d,]*\})\??", pattern[start : start + 20])
-    return found.end() if found else 0
+    loaded = re.match(r"(?:[*+?]|\{[\d,]*\})\??", pattern[start : start + 20])
+    return loaded.end() if loaded else 0
 
 
 def _name(path: Path) -> str:

@@ -15,7 +15,8 @@ _RANK = re.compile(r"(?:^|[/._!-])(?:worker_|rank[_-]?|proc[_-]?|task[_-]?|r)(\d
 _TORCHRUN = re.compile(r"attempt_(\d+)/(\d{1,5})/(?:stdout|stderr|error)\b")
 _DEVICE = re.compile(r"(?:^|[/._!-])dev(?:ice)?[_-]?(\d{1,4})(?=[._/!-]|$)", re.IGNORECASE)
 _HOST = re.compile(
-    r"(?:^|[/!.])(?P<host>(?:worker-?|node|host|server|npu|gpu|n)[-_]?\d{1,6}|\d{1,3}(?:\.\d{1,3}){3})(?=[/._!-]|$)"
+    r"(?:^|[/!.])(?P<host>worker-?\d{1,6}|(?:node|host|server|npu|gpu|n)[-_]?\d{1,6}|\d{1,3}(?:\.\d{1,3}){3})"
+    r"(?=[/._!-]|$)"
 )
 _PID = re.compile(r"(?:plog|device-\d+|trace)[-_](\d{1,10})_\d{8,20}\.log|[._-](?:pid|p)?(\d{4,10})\.log$")
 _LAUNCHER = re.compile(r"(?:^|[/._!-])(?:slurm-|scheduler|msrun|torchrun|launch|mpirun|srun)", re.IGNORECASE)
@@ -48,7 +49,7 @@ def read_name(name: str) -> NameHints:
     return NameHints(
         rank=None if torchrun or not ranks else int(ranks[-1]),
         local_rank=int(torchrun[2]) if torchrun else None,
-        device=int(device[-1]) if device else None,
+        device=int(device[0]) if device else None,
         host=host[-1]["host"] if host else "",
         pid=next((group for group in pid.groups() if group), "") if pid else "",
         attempt=int(torchrun[1]) if torchrun else None,

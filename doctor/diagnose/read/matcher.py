@@ -42,12 +42,12 @@ class Matcher:
     def candidates(self, line: bytes) -> tuple[Candidate, ...]:
         """The patterns that a line of this shape may match; those for a number are not among them."""
         shape = line.translate(None, _DROPPED)
-        known = self._shapes.get(shape)
-        if known is None:
+        cached = self._shapes.get(shape)
+        if cached is None:
             if len(self._shapes) >= MAX_SHAPES:
                 self._shapes.clear()
-            known = self._shapes[shape] = self._classify(shape)
-        return known
+            cached = self._shapes[shape] = self._classify(shape)
+        return cached
 
     def number_heads(self, block: bytes) -> list[bytes]:
         """The first digits of literals that are numbers, as far as they occur somewhere in a block of lines."""
@@ -61,24 +61,24 @@ class Matcher:
     def _classify(self, shape: bytes) -> tuple[Candidate, ...]:
         if not any(gram in shape for gram in self._grams):
             return ()
-        found = [index for literal, indexes in self._reduced.items() if literal in shape for index in indexes]
-        return tuple(self._patterns[index] for index in sorted(found))
+        matching = [index for literal, indexes in self._reduced.items() if literal in shape for index in indexes]
+        return tuple(self._patterns[index] for index in sorted(matching))
 
 
 def _covering_grams(literals: Iterable[bytes]) -> list[bytes]:
     """Few short texts of which each literal contains at least one; greedy."""
-    left = {
+    uncovered = {
         literal: {literal[at : at + _GRAM] for at in range(max(1, len(literal) - _GRAM + 1))} for literal in literals
     }
     counts: dict[bytes, int] = {}
-    for grams in left.values():
+    for grams in uncovered.values():
         for gram in grams:
             counts[gram] = counts.get(gram, 0) + 1
     chosen = []
-    while left:
+    while uncovered:
         best = max(counts, key=lambda gram: (counts[gram], gram))
         chosen.append(best)
-        for literal in [literal for literal, grams in left.items() if best in grams]:
-            for gram in left.pop(literal):
+        for literal in [literal for literal, grams in uncovered.items() if best in grams]:
+            for gram in uncovered.pop(literal):
                 counts[gram] -= 1
     return chosen

@@ -78,9 +78,9 @@ def _chained(first: bytes, rest: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _is_binary(block: bytes) -> bool:
-    """More than one byte in thirty is NUL, and it is not the empty end that a crash leaves in a log."""
-    probe = block[:_PROBE]
-    return probe.count(b"\0") * 30 > len(probe) and b"\n" not in probe.strip(b"\0")[:_PROBE] if probe else False
+    """More than one byte in thirty is NUL; those at the beginning are what a truncated file keeps, and do not count."""
+    probe = block.lstrip(b"\0")[:_PROBE]
+    return probe.count(b"\0") * 30 > len(probe)
 
 
 def _bounded(readings: Iterable[FileReading]) -> list[FileReading]:

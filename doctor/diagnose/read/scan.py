@@ -66,13 +66,13 @@ class _Scanner:
         return FileReading(self.summary, self.events)
 
     def _note_counts(self) -> None:
-        for count, words in (
+        for count, note in (
             (self.long_lines, f"lines are longer than {MAX_LINE} bytes: only their beginning was read"),
             (self.not_text, "lines hold bytes that are neither UTF-8 nor GBK"),
             (sum(max(0, count - MAX_REPEATS) for count in self.repeats.values()), "repeated events were only counted"),
         ):
             if count:
-                self.summary.notes.append(f"{count} {words}")
+                self.summary.notes.append(f"{count} {note}")
 
     def _read_lines(self, lines: list[bytes], block: bytes) -> None:
         if self.summary.first_time is None:
@@ -83,17 +83,17 @@ class _Scanner:
             if len(line) > MAX_LINE:
                 self.long_lines += 1
                 line = line[:MAX_LINE]
-            found = candidates(line)
+            selected = candidates(line)
             for head in heads:
                 if head in line:
-                    found += self.matcher.numbered(line, heads)
+                    selected += self.matcher.numbered(line, heads)
                     break
-            if found or self.tracebacks:
-                self._read_line(lines, index, line, found)
+            if selected or self.tracebacks:
+                self._read_line(lines, index, line, selected)
 
-    def _read_line(self, lines: list[bytes], index: int, line: bytes, found: tuple[Candidate, ...]) -> None:
+    def _read_line(self, lines: list[bytes], index: int, line: bytes, selected: tuple[Candidate, ...]) -> None:
         text = self._decode(line)
-        matched = dict(_matches(text, found))
+        matched = dict(_matches(text, selected))
         opened = matched.pop(TRACEBACK, None)
         if self.tracebacks:
             self._continue_traceback(lines, index, text, matched)
@@ -191,17 +191,17 @@ def _matches(text: str, candidates: tuple[Candidate, ...]) -> Iterator[tuple[str
     for signature, pattern in candidates:
         if pattern.literal not in text:
             continue
-        found = pattern.regex.search(text)
-        if found:
+        selected = pattern.regex.search(text)
+        if selected:
             values = values_by_id.setdefault(signature.id, {})
-            values.update((name, value) for name, value in found.groupdict().items() if value is not None)
+            values.update((name, value) for name, value in selected.groupdict().items() if value is not None)
     yield from values_by_id.items()
 
 
 def _prefix(text: str) -> str:
     """The label of a rank before the line, with which launchers tell the output of ranks apart."""
-    found = _PREFIX.match(text)
-    return found[0] if found else ""
+    selected = _PREFIX.match(text)
+    return selected[0] if selected else ""
 
 
 def _split(blocks: Iterable[bytes], summary: FileSummary) -> Iterator[tuple[list[bytes], bytes]]:

@@ -59,20 +59,20 @@ def find_sources(arguments: Iterable[str]) -> list[Source]:
 
     Raises: InputError (exit code 78) for what does not exist, cannot be opened, or is no file or folder.
     """
-    found: dict[tuple[int, int], Source] = {}
+    sources: dict[tuple[int, int], Source] = {}
     for argument in arguments:
         if argument == "-":
-            found[(-1, -1)] = Source("-")
+            sources[(-1, -1)] = Source("-")
             continue
         for path in _expand(argument):
             for file in _files_of(path):
                 status = os.stat(file)
-                found.setdefault((status.st_dev, status.st_ino), Source(file, status.st_size, status.st_mtime))
-                if len(found) > MAX_FILES:
+                sources.setdefault((status.st_dev, status.st_ino), Source(file, status.st_size, status.st_mtime))
+                if len(sources) > MAX_FILES:
                     raise InputError(
                         f"{printable(argument)}: more than {MAX_FILES} files; expected the logs of one job"
                     )
-    return sorted(found.values(), key=lambda source: source.path)
+    return sorted(sources.values(), key=lambda source: source.path)
 
 
 def _expand(argument: str) -> list[str]:

@@ -74,40 +74,40 @@ def read_stamp(text: str, year: int) -> Stamp:
     local = _LOCAL_RANK.search(head)
     local_rank = int(local["local"]) if local else None
     for pattern in (_PLOG, _TORCH_NPU, _C10D, _GLOG, _NCCL, _ISO, _SYSLOG):
-        found = pattern.search(head)
-        if found:
+        match = pattern.search(head)
+        if match:
             break
     else:
         return Stamp(rank=rank, local_rank=local_rank)
-    shown = found.groupdict()
-    shown_rank = int(shown["rank"]) if shown.get("rank") else -1
-    device = int(shown["device"]) if shown.get("device") else -1
+    fields = match.groupdict()
+    shown_rank = int(fields["rank"]) if fields.get("rank") else -1
+    device = int(fields["device"]) if fields.get("device") else -1
     return Stamp(
-        time=_time(shown, year),
-        pid=shown.get("pid") or "",
+        time=_time(fields, year),
+        pid=fields.get("pid") or "",
         rank=rank if rank is not None else shown_rank if shown_rank >= 0 else None,
         local_rank=local_rank,
         device=device if device >= 0 else None,
-        host=shown.get("host") or "",
+        host=fields.get("host") or "",
     )
 
 
-def _first_number(found: re.Match[str] | None) -> int | None:
-    if not found:
+def _first_number(match: re.Match[str] | None) -> int | None:
+    if not match:
         return None
-    return next((int(number) for number in found.groups() if number is not None), None)
+    return next((int(number) for number in match.groups() if number is not None), None)
 
 
-def _time(shown: dict[str, str | None], year: int) -> float | None:
-    written = shown.get("time")
+def _time(fields: dict[str, str | None], year: int) -> float | None:
+    written = fields.get("time")
     if written:
         return _parse_date(written)
-    clock, day = shown.get("clock"), shown.get("day")
+    clock, day = fields.get("clock"), fields.get("day")
     if not clock or not day:
         return None
-    month = shown["month"] or ""
+    month = fields["month"] or ""
     number = _MONTHS.get(month) or int(month)
-    return _parse_date(f"{int(shown.get('year') or year):04}-{number:02}-{int(day):02} {clock}")
+    return _parse_date(f"{int(fields.get('year') or year):04}-{number:02}-{int(day):02} {clock}")
 
 
 @lru_cache(maxsize=4096)

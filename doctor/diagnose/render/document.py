@@ -25,7 +25,7 @@ def document(
         "exit_code": code,
         "causes": [_cause(diagnosis, signatures, playbooks, cause) for cause in diagnosis.causes],
         "waiting": [_waiting(diagnosis, signatures, item) for item in diagnosis.waiting],
-        "undecidable": {"reason": undecidable.reason, "missing": list(undecidable.missing)} if undecidable else None,
+        "undecidable": {"reason": undecidable.reason, "missing": list(undecidable.needed)} if undecidable else None,
         "world_size": diagnosis.world_size,
         "processes": diagnosis.processes,
         "clocks_comparable": diagnosis.clocks_comparable,

@@ -39,7 +39,7 @@ def render_text(
         lines += ["", *_waiting_lines(diagnosis, signatures, width, verbose)]
     if diagnosis.undecidable:
         lines.append("")
-        for item in diagnosis.undecidable.missing:
+        for item in diagnosis.undecidable.needed:
             lines += _labelled("decides", [item], width)
     lines += ["", *_file_lines(diagnosis, width, verbose)]
     return "\n".join(lines) + "\n"
@@ -106,11 +106,11 @@ def _waiting_lines(
     diagnosis: Diagnosis, signatures: Mapping[str, Signature], width: int, verbose: bool
 ) -> Iterator[str]:
     total = sum(len(item.culprits) for item in diagnosis.waiting)
-    shown = diagnosis.waiting if verbose else diagnosis.waiting[:MAX_WAITING]
-    words = [f"{_who(item)}: {signatures[item.signature].title}" for item in shown]
-    if len(diagnosis.waiting) > len(shown):
-        words.append(f"and {len(diagnosis.waiting) - len(shown)} kinds more")
-    yield from _labelled("waited" if diagnosis.causes else f"{total} report", words, width)
+    listed = diagnosis.waiting if verbose else diagnosis.waiting[:MAX_WAITING]
+    rows = [f"{_who(item)}: {signatures[item.signature].title}" for item in listed]
+    if len(diagnosis.waiting) > len(listed):
+        rows.append(f"and {len(diagnosis.waiting) - len(listed)} kinds more")
+    yield from _labelled("waited" if diagnosis.causes else f"{total} report", rows, width)
 
 
 def _who(item: Waiting) -> str:

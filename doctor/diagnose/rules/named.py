@@ -33,10 +33,10 @@ def exited_silently(case: Case) -> list[Cause]:
             for rank in rank_list(event.values.get("ended_ranks", "")):
                 codes.setdefault(rank, (event.values["exit_code"], event, event.values.get("task_host", "")))
     silent = {}
-    for rank, found in codes.items():
+    for rank, grouped in codes.items():
         process = case.process_of_rank(rank)
         if process is None or not any(case.role(event) not in ("evidence", "benign") for event in process.events):
-            silent[rank] = found
+            silent[rank] = grouped
     if not silent or (len(silent) == len(codes) and len(codes) > 1):
         return []
     causes = []
@@ -161,12 +161,12 @@ def _observer(event: Event) -> tuple[str, int | None]:
 
 
 def _condition(events: list[Event]) -> str:
-    words = {
+    claim = {
         "ERROR CQE": "error CQE (retransmission exhausted)",
         "STUCK": "stuck",
         "LOST": "lost (ended, or its network)",
     }
-    return words[_CONDITIONS[_priority(events)]]
+    return claim[_CONDITIONS[_priority(events)]]
 
 
 def _priority(events: list[Event]) -> int:
@@ -186,12 +186,12 @@ def _place(case: Case, place: tuple[str, int | None]) -> Culprit:
     return culprit_of(process) if process else Culprit(None, host, device)
 
 
-_MISSING = ("ei0015-rootinfo-missing-ranks", "torch-monitored-barrier")
+_RANK_LISTS = ("ei0015-rootinfo-missing-ranks", "torch-monitored-barrier")
 
 
 def _missing_ranks(case: Case) -> list[Cause]:
     """Ranks that never connected, as the server of HCCL or the barrier lists them."""
-    for signature in _MISSING:
+    for signature in _RANK_LISTS:
         events = _events(case, signature)
         ranks = sorted({rank for event in events for rank in rank_list(event.values.get("culprit_ranks", ""))})
         if not ranks:
@@ -222,11 +222,11 @@ _PAIRS = {
 
 
 def _pairs(case: Case) -> list[Cause]:
-    for signature, words in _PAIRS.items():
+    for signature, claim in _PAIRS.items():
         for event in _events(case, signature):
             ranks = [int(event.values[name]) for name in ("culprit_rank", "culprit_rank_b") if name in event.values]
             if ranks:
-                summary = f"{words} {count_ranks(ranks)}"
+                summary = f"{claim} {count_ranks(ranks)}"
                 culprits = tuple(_culprit(case, rank) for rank in ranks)
                 return [Cause(signature, "named by the library", "certain", culprits, summary, (event,))]
     return _tls(case)
@@ -274,9 +274,9 @@ def _events(case: Case, signature: str) -> list[Event]:
 
 def processes_of(case: Case, cause: Cause) -> list[Process]:
     """The processes in the logs that a cause names."""
-    wanted = {culprit.rank for culprit in cause.culprits if culprit.rank is not None}
+    ranks = {culprit.rank for culprit in cause.culprits if culprit.rank is not None}
     places = {(culprit.host, culprit.device) for culprit in cause.culprits if culprit.rank is None}
-    return [item for item in case.processes if item.rank in wanted or (item.host, item.device) in places]
+    return [item for item in case.processes if item.rank in ranks or (item.host, item.device) in places]
 
 
 def rank_list(text: str) -> list[int]:

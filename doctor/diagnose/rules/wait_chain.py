@@ -86,18 +86,18 @@ def _world_rank(case: Case, process: Process, number: int, group: str) -> int:
 def _end(start: Node, edges: dict[Node, set[Node]]) -> Node | None:
     """The node at which the chain from ``start`` ends; None for a cycle or where it forks to different ends."""
     ends: set[Node] = set()
-    seen: set[Node] = set()
+    visited: set[Node] = set()
     stack: list[Node] = [start]
-    while stack and len(seen) < _MAX_STEPS:
+    while stack and len(visited) < _MAX_STEPS:
         node = stack.pop()
-        if node in seen:
+        if node in visited:
             continue
-        seen.add(node)
+        visited.add(node)
         targets = edges.get(node, set())
         if SELF in targets or not targets:
             ends.add(node)
         else:
-            stack += [target for target in targets if target not in seen]
+            stack += [target for target in targets if target not in visited]
     return next(iter(ends)) if len(ends) == 1 else None
 
 
@@ -118,13 +118,13 @@ def _cycle(case: Case, edges: dict[Node, set[Node]], proof: dict[Node, list[Even
 
 
 def _reaches(start: Node, goal: Node, edges: dict[Node, set[Node]]) -> bool:
-    stack, seen = list(edges.get(start, ())), set()
+    stack, visited = list(edges.get(start, ())), set()
     while stack:
         node = stack.pop()
         if node == goal:
             return True
-        if node not in seen:
-            seen.add(node)
+        if node not in visited:
+            visited.add(node)
             stack += edges.get(node, ())
     return False
 

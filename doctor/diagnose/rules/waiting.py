@@ -35,12 +35,14 @@ def silence(case: Case) -> list[Cause]:
     culprits = tuple(suspects[rank] for rank in sorted(suspects, key=lambda rank: rank or 0))
     named = [culprit.rank for culprit in culprits if culprit.rank is not None]
     without_log = [rank for rank in named if rank not in logged]
-    how = "left no log" if len(without_log) == len(named) else "reports no error: it hung, was killed, or ended early"
+    condition = (
+        "left no log" if len(without_log) == len(named) else "reports no error: it hung, was killed, or ended early"
+    )
     if len(named) > 1 and not without_log:
-        how = "report no error: they hung, were killed, or ended early"
-    summary = f"{count_ranks(named)} {how}, while {len(waiting)} other ranks wait"
+        condition = "report no error: they hung, were killed, or ended early"
+    summary = f"{count_ranks(named)} {condition}, while {len(waiting)} other ranks wait"
     events = first_evidence(waiting_events(case, item)[0] for item in waiting)
-    return [Cause(events[0].signature, "silence", "likely", culprits, summary, events)]
+    return [Cause("rank-silent", "silence", "likely", culprits, summary, events)]
 
 
 def divergence(case: Case) -> list[Cause] | Undecidable:
@@ -48,9 +50,9 @@ def divergence(case: Case) -> list[Cause] | Undecidable:
     for group, members in sorted(_operations(case).items()):
         if len(members) < 2:
             continue
-        found = _behind(case, group, members) or _minority(case, group, members)
-        if found:
-            return found
+        verdict = _behind(case, group, members) or _minority(case, group, members)
+        if verdict:
+            return verdict
     return []
 
 
@@ -112,24 +114,24 @@ def _behind(case: Case, group: str, members: list[_Operation]) -> list[Cause]:
 
 
 def _minority(case: Case, group: str, members: list[_Operation]) -> list[Cause] | Undecidable:
-    for name, words in (("op", "runs"), ("count", "has a count of")):
+    for name, claim in (("op", "runs"), ("count", "has a count of")):
         values = [(getattr(item, name), item) for item in members if getattr(item, name)]
         counts = Counter(value for value, _ in values)
         if len(counts) < 2:
             continue
         (common, most), (_, second) = counts.most_common(2)
         if most == second:
-            operations = ", ".join(f"{item.process.name} {words} {value}" for value, item in values[:4])
+            operations = ", ".join(f"{item.process.name} {claim} {value}" for value, item in values[:4])
             return Undecidable(
                 f"two ends differ and no majority shows which is wrong: {operations}",
                 ("the logs of the other ranks of this communicator",),
             )
-        odd = [(value, item) for value, item in values if value != common]
-        culprits = tuple(culprit_of(item.process) for _, item in odd)
+        differing = [(value, item) for value, item in values if value != common]
+        culprits = tuple(culprit_of(item.process) for _, item in differing)
         who = ", ".join(culprit.name for culprit in culprits[:4])
-        summary = f"{who} {words} {odd[0][0]} where {most} ranks have {common}"
-        events = first_evidence([*(item.event for _, item in odd), *(item.event for item in members)])
-        return [Cause(odd[0][1].event.signature, "minority", "likely", culprits, summary, events)]
+        summary = f"{who} {claim} {differing[0][0]} where {most} ranks have {common}"
+        events = first_evidence([*(item.event for _, item in differing), *(item.event for item in members)])
+        return [Cause(differing[0][1].event.signature, "minority", "likely", culprits, summary, events)]
     return []
 
 
@@ -221,11 +223,11 @@ def gave_up_last(case: Case) -> list[Cause]:
 
 def silent_server(case: Case) -> list[Cause]:
     """HCCL's agents are connected and get no answer: the root-info server, where its host left no log."""
-    asked: dict[str, list[Event]] = defaultdict(list)
+    requests: dict[str, list[Event]] = defaultdict(list)
     for process in case.processes:
         server = next((event.values["server"] for event in process.events if event.values.get("server")), "")
-        asked[server] += [event for event in process.events if event.signature == "hccl-recv-timeout-firewall"][:1]
-    servers = {server: events for server, events in asked.items() if events}
+        requests[server] += [event for event in process.events if event.signature == "hccl-recv-timeout-firewall"][:1]
+    servers = {server: events for server, events in requests.items() if events}
     server = next(iter(servers), "")
     if len(servers) != 1 or not server or server in {item.host for item in case.processes if item.events}:
         return []

@@ -39,9 +39,11 @@ def slowed(work):
 SLOW_EXCHANGE = """
 class TracedComm(TracedComm):
     def exchange(self, out, tensor, peer):
+        began = time.monotonic()
         super().exchange(out, tensor, peer)
         if WHEN and tensor.numel() > 1:
-            time.sleep(0.15)
+            # Far slower than the machine is at the moment, too.
+            time.sleep(0.15 + 10 * (time.monotonic() - began))
 """
 WRONG_SUM = """
 class TracedComm(TracedComm):

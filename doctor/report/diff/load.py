@@ -150,7 +150,10 @@ def _smoke_summary(fields: dict[str, Any]) -> SmokeSummary:
     layouts = [{**layout, "error": _number(layout["error"])} for layout in fields["layouts"]]
     figures = [{key: _number(value) for key, value in figure.items()} for figure in fields["collective_speeds"]]
     hosts = {entry["host"]: entry["ranks"] for entry in fields["hosts"]}
-    more = {"failures": failures, "layouts": layouts, "collective_speeds": figures, "hosts": hosts}
+    soak = fields.get("soak")
+    if soak:
+        soak = {**soak, "calls": {entry["op"]: entry["calls"] for entry in soak["calls"]}}
+    more = {"soak": soak, "failures": failures, "layouts": layouts, "collective_speeds": figures, "hosts": hosts}
     return msgspec.convert({**fields, **more}, SmokeSummary)
 
 

@@ -18,7 +18,7 @@ import msgspec
 from doctor import __version__
 from doctor.engine.exit_code import verdict
 from doctor.engine.result import Finding, Outcome, Report, fill_template
-from doctor.engine.smoke_summary import SmokeSummary
+from doctor.engine.smoke_summary import SmokeSummary, SoakFigures
 from doctor.report.formats.renderer import RenderContext, Renderer
 from doctor.report.layout.fold import sort_by_area
 from doctor.report.layout.formatting import clean
@@ -66,7 +66,13 @@ def _smoke(summary: SmokeSummary) -> dict[str, Any]:
             for name in ("stages", "layouts", "environments", "collective_speeds")
         },
         "failures": [_failure_document(failure) for failure in summary.failures],
+        "soak": _soak(summary.soak) if summary.soak else None,
     }
+
+
+def _soak(soak: SoakFigures) -> dict[str, Any]:
+    calls = [{"op": _text(op), "calls": count} for op, count in soak.calls.items()]
+    return {"seconds": soak.seconds, "calls": calls, "errors": _structs(soak.errors), "links": _structs(soak.links)}
 
 
 def _structs(values: Iterable[msgspec.Struct]) -> list[Any]:

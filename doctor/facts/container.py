@@ -47,16 +47,16 @@ def describe_container(arguments: dict[str, Any]) -> dict[str, Any]:  # noqa: C9
     sources: list = []  # type: ignore[type-arg]
     read_only: list = []  # type: ignore[type-arg]
     for line in read("/proc/self/mountinfo", 1 << 20).splitlines():
-        words = line.split(" ")
-        if len(words) < 10 or "-" not in words:
+        fields = line.split(" ")
+        if len(fields) < 10 or "-" not in fields:
             continue
-        point, end = words[4], words.index("-")
+        point, end = fields[4], fields.index("-")
         if point == "/":
-            root_type = words[end + 1]
-            sources.append(words[-1][:1000])
+            root_type = fields[end + 1]
+            sources.append(fields[-1][:1000])
         if point in ("/etc/hosts", "/etc/hostname", "/etc/resolv.conf", "/etc/passwd", "/dev/termination-log"):
-            sources.append(words[3][:300])
-        if point in ("/", "/sys", "/proc/sys", "/dev/shm") and "ro" in words[5].split(","):
+            sources.append(fields[3][:300])
+        if point in ("/", "/sys", "/proc/sys", "/dev/shm") and "ro" in fields[5].split(","):
             read_only.append(point)
     status = dict(line.split(":", 1) for line in read("/proc/self/status").splitlines() if ":" in line)
     limits = {}
@@ -76,7 +76,7 @@ def describe_container(arguments: dict[str, Any]) -> dict[str, Any]:  # noqa: C9
     libraries += ["/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/local/nvidia/lib64"]
     libraries += variables.get("LD_LIBRARY_PATH", "").split(":")
     loader = read("/etc/ld.so.cache", 1 << 22)
-    found = [
+    libraries_present = [
         name
         for name in ("libascend_hal.so", "libcuda.so.1")
         if name in loader or any(folder and os.path.exists(os.path.join(folder, name)) for folder in libraries)
@@ -100,7 +100,7 @@ def describe_container(arguments: dict[str, Any]) -> dict[str, Any]:  # noqa: C9
         "read_only": sorted(set(read_only)),
         "devices": sorted(path[len("/dev/") :] for path in paths)[:512],
         "files": [path for path in ("/etc/hccn.conf", "/etc/ascend_install.info") if os.path.isfile(path)],
-        "libraries": found,
+        "libraries": libraries_present,
         "capabilities": int(status.get("CapEff", "0").strip() or "0", 16),
         "limits": limits,
         "uid": os.geteuid(),

@@ -98,6 +98,7 @@ def describe_container(arguments: dict[str, Any]) -> dict[str, Any]:  # noqa: C9
         "sources": sources[:16],
         "namespaces": namespaces,
         "read_only": sorted(set(read_only)),
+        "network_cards": len(glob.glob("/sys/class/net/*/device")),
         "devices": sorted(path[len("/dev/") :] for path in paths)[:512],
         "files": [path for path in ("/etc/hccn.conf", "/etc/ascend_install.info") if os.path.isfile(path)],
         "libraries": libraries_present,
@@ -118,6 +119,7 @@ class _Answer(msgspec.Struct, frozen=True):
     sources: list[str]
     namespaces: dict[str, int]
     read_only: tuple[str, ...]
+    network_cards: int
     devices: tuple[str, ...]
     files: tuple[str, ...]
     libraries: tuple[str, ...]
@@ -138,6 +140,8 @@ class ContainerView(Fact, frozen=True):
     """By name: cgroup, ipc, pid, user and uts."""
     read_only: tuple[str, ...]
     """Which of /, /sys, /proc/sys and /dev/shm are mounted read-only."""
+    network_cards: int
+    """Network interfaces with a device behind them: a container with a network of its own has none."""
     devices: tuple[str, ...]
     """Accelerators and RDMA adapters under /dev, such as ``davinci0``, ``nvidia-uvm`` and ``infiniband/uverbs0``."""
     files: tuple[str, ...]
@@ -169,6 +173,7 @@ class ContainerView(Fact, frozen=True):
                 if name in data.namespaces
             },
             read_only=data.read_only,
+            network_cards=data.network_cards,
             devices=data.devices,
             files=data.files,
             libraries=data.libraries,
@@ -179,6 +184,11 @@ class ContainerView(Fact, frozen=True):
             named_user=data.named_user,
             visible_npus=data.variables.get("ASCEND_VISIBLE_DEVICES", ""),
         )
+
+    @property
+    def has_own_network(self) -> bool:
+        """It is a container whose network is not that of its host."""
+        return bool(self.engine) and not self.network_cards
 
     @property
     def npus(self) -> tuple[int, ...]:
@@ -212,7 +222,8 @@ class JobContainer(ContainerView, frozen=True):
 
         {"marks": ["/.dockerenv"], "variables": {"ASCEND_VISIBLE_DEVICES": "0-1"}, "cgroup": "0::/", "root": "overlay",
          "sources": ["rw,lowerdir=/var/lib/docker/overlay2/l/A"], "namespaces": {"mnt": 4026532261, "pid": 4026532264},
-         "read_only": ["/proc/sys"], "devices": ["davinci0", "davinci1", "davinci_manager"], "files": [],
+         "read_only": ["/proc/sys"], "network_cards": 0, "files": [],
+         "devices": ["davinci0", "davinci1", "davinci_manager"],
          "libraries": ["libascend_hal.so"], "capabilities": 2147747323, "limits": {"pids": 4096, "memory": null},
          "uid": 0, "named_user": true}
     """
@@ -226,7 +237,8 @@ class HostContainer(ContainerView, frozen=True):
     Raw output, as JSON::
 
         {"marks": [], "variables": {}, "cgroup": "0::/init.scope", "root": "ext4", "sources": [],
-         "namespaces": {"mnt": 4026531841, "pid": 4026531836}, "read_only": [], "devices": ["davinci0"],
+         "namespaces": {"mnt": 4026531841, "pid": 4026531836}, "read_only": [], "network_cards": 2,
+         "devices": ["davinci0"],
          "files": ["/etc/hccn.conf"], "libraries": ["libascend_hal.so"], "capabilities": 2199023255551,
          "limits": {"pids": null, "memory": null}, "uid": 0, "named_user": true}
     """

@@ -16,6 +16,7 @@ def view(kind: type[View], **more: Any) -> View:
         "mount_namespace": 4026532261,
         "namespaces": {"pid": "private", "ipc": "private"},
         "read_only": ("/proc/sys", "/sys"),
+        "network_cards": 0,
         "devices": (),
         "files": (),
         "libraries": ("libascend_hal.so", "libcuda.so.1"),

@@ -33,6 +33,7 @@ def answer(**more: Any) -> dict[str, Any]:
         "sources": [],
         "namespaces": PRIVATE,
         "read_only": [],
+        "network_cards": 0,
         "devices": [],
         "files": [],
         "libraries": [],

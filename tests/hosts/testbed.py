@@ -103,7 +103,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 DEBIAN_PACKAGES = (
+    "ansible-core",  # its inventories name hosts
     "busybox",
+    "crun",
     "csh",  # brings /bin/csh, and with it a login shell that is no Bourne shell
     "fish",
     "gcc",  # compiles CLOCK, for hosts with a wrong clock
@@ -115,6 +117,7 @@ DEBIAN_PACKAGES = (
     "openmpi-bin",
     "openssh-client",
     "openssh-server",
+    "podman",  # real containers, with crun
     "procps",
     "python3-venv",  # makes the virtual environment that tests/run installs into
     "slurm-wlm",

@@ -44,7 +44,7 @@ def _check_problems(check: Check, intent: Intent) -> Iterable[str]:
     outcome = evaluate_check(check, (), FactCache({}), intent)
     if outcome.crashed:
         yield f"{check.name}: the check crashed"
-    elif outcome.findings and outcome.severity is Severity.ERROR:
+    elif outcome.findings and outcome.found_severity is Severity.ERROR:
         yield strip_control_chars(f"{check.name}: {outcome.findings[0]}")
     else:
         yield from (

@@ -250,6 +250,7 @@ class _JobInput:
             (*notes, *(smoke_round.notes if smoke_round else ())),
             __version__,
             smoke_round.smoke if smoke_round else {},
+            hosts_unknown=self.inventory.hosts_unknown,
         )
 
 

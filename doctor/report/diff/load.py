@@ -26,11 +26,12 @@ class _Finding(msgspec.Struct, frozen=True):
     template: str
     hosts: tuple[str, ...]
     values: dict[str, Any]
+    severity: Severity
 
     def to_finding(self) -> Finding:
         finding = Finding(self.template, hosts=self.hosts)
         finding.values.update(self.values)  # any name may be a value's, `hosts` too
-        return finding
+        return finding.as_warning(self.severity is Severity.WARNING)
 
 
 class _Waived(_Finding, frozen=True):
@@ -98,11 +99,14 @@ class _Document(msgspec.Struct, frozen=True):
     outcomes: tuple[_Outcome, ...]
     notes: tuple[str, ...]
     smoke: dict[str, Any] | None = None
+    hosts_unknown: str = ""
 
     def to_report(self) -> Report:
         smoke = _smoke_summary(self.smoke) if self.smoke is not None else None
         outcomes = tuple(outcome.to_outcome() for outcome in self.outcomes)
-        return Report(self.source, self.hosts, outcomes, self.started, self.seconds, self.notes, smoke)
+        return Report(
+            self.source, self.hosts, outcomes, self.started, self.seconds, self.notes, smoke, self.hosts_unknown
+        )
 
 
 def decode(data: bytes, name: str) -> Report:

@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, check
+from doctor import ERROR, Finding, Skip, check
 from doctor.facts.npu import NpuChips, NpuInventory
 
 
@@ -18,12 +18,18 @@ def npu_missing(inventory: NpuInventory, chips: NpuChips | None) -> Iterator[Fin
 
     ## Source
     PCI ids 19e5:d801, d802, d803 and d806, the files /dev/davinci0 and on, and `npu-smi info -m` must agree (public
-    source of the driver; the fault diagnosis of mind-cluster counts them in the same way).
+    source of the driver; the fault diagnosis of mind-cluster counts them in the same way). A container gets device
+    files of its own NPUs only, while its PCI bus shows those of the machine (device-plugin of mind-cluster): there only
+    npu-smi is compared. PCIe cards are numbered by slot, so their logic ids are compared.
     """
-    devices = inventory.devices
+    devices = tuple(sorted(set(inventory.devices) - set(inventory.virtual)))
+    if inventory.virtual and not devices:
+        raise Skip("the NPUs are virtual (vNPU); the machine that they belong to shows its NPUs")
     last = max((inventory.pci_count, *(device + 1 for device in devices)))
     gap = sorted(set(range(last)) - set(devices))
-    if inventory.pci_count > len(devices):
+    if inventory.container:
+        pass
+    elif inventory.pci_count > len(devices):
         yield Finding(
             "NPU {npus} is on the PCI bus but has no device file: the driver did not accept it",
             npus=gap,
@@ -38,7 +44,7 @@ def npu_missing(inventory: NpuInventory, chips: NpuChips | None) -> Iterator[Fin
             observed=f"{len(devices)} device files",
             expected=f"{last} device files",
         )
-    unlisted = sorted(set(devices) - {chip.device for chip in chips.chips}) if chips else []
+    unlisted = _unlisted(devices, chips, inventory.container) if chips else []
     if chips and unlisted:
         yield Finding(
             "NPU {npus} has a device file, but npu-smi does not list it",
@@ -46,3 +52,14 @@ def npu_missing(inventory: NpuInventory, chips: NpuChips | None) -> Iterator[Fin
             observed=f"{len(chips.chips)} NPUs listed",
             expected=f"{len(devices)} NPUs listed",
         )
+
+
+def _unlisted(devices: tuple[int, ...], chips: NpuChips, container: bool) -> list[int]:
+    """Device files without a chip. Where cards are numbered by slot, or anew in a container, the count decides."""
+    listed = {chip.device for chip in chips.chips}
+    if listed <= set(devices):
+        return sorted(set(devices) - listed)
+    logic = {chip.logic for chip in chips.chips if chip.logic is not None}
+    if len(chips.chips) >= len(devices):
+        return []
+    return sorted(set(devices) - logic) if logic <= set(devices) and not container else list(devices[len(listed) :])

@@ -1,12 +1,12 @@
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, check
+from doctor import ERROR, Finding, Skip, check
 from doctor.facts.npu import NpuInventory
 
 
 @check(severity=ERROR, area="devices")
 def npu_tools_missing(inventory: NpuInventory) -> Iterator[Finding]:
-    """Every host with NPUs has the driver's tools, npu-smi and hccn_tool.
+    """Every host with NPUs has the driver's tools: npu-smi and, on training products, hccn_tool.
 
     ## Why it matters
     Both come with the driver package. Where there is an NPU but not the tools, the driver is not installed, or only in
@@ -18,16 +18,21 @@ def npu_tools_missing(inventory: NpuInventory) -> Iterator[Finding]:
 
     ## Source
     The public source of the driver package: npu-smi is linked into /usr/local/bin or /usr/local/sbin, hccn_tool lies
-    in /usr/local/Ascend/driver/tools.
+    in /usr/local/Ascend/driver/tools. Inference cards (310, 310P) have no network port, and their driver brings no
+    hccn_tool. A container has the tools that are mounted into it, and its job needs none of them; the usual mounts of
+    vllm-ascend are npu-smi, lib64 and version.info.
     """
     if not (inventory.pci_count or inventory.devices):
         return
-    absent_tools = [tool for tool in ("npu-smi", "hccn_tool") if tool not in inventory.tools]
+    needed = ["npu-smi"] if inventory.inference else ["npu-smi", "hccn_tool"]
+    absent_tools = [tool for tool in needed if tool not in inventory.tools]
+    if absent_tools and inventory.container:
+        raise Skip(f"a container; not mounted into it: {', '.join(absent_tools)}. Run doctor on the machine itself")
     if absent_tools:
         yield Finding(
             "{missing} not installed, on a host with {npus} NPUs",
             missing=absent_tools,
             npus=max(inventory.pci_count, len(inventory.devices)),
             observed=list(inventory.tools),
-            expected=["npu-smi", "hccn_tool"],
+            expected=needed,
         )

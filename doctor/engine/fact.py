@@ -100,6 +100,8 @@ class Probe(msgspec.Struct, frozen=True):
     """Seconds, for each command."""
     limit: int = 65536
     """Bytes kept of stdout, and of stderr, for each command or file."""
+    repeats: bool = False
+    """The command itself calls a vendor's tool once for each device, some 0.2 s each."""
 
 
 def run(
@@ -112,9 +114,10 @@ def run(
     lane: str = "",
     timeout: float = 10.0,
     limit: int = 65536,
+    repeats: bool = False,
 ) -> Probe:
     """A command for ``sh -c``; with ``each`` it runs once a device and finds the device's number in ``$1``."""
-    return Probe("run", command, (), None, requires, each, root, job, lane, timeout, limit)
+    return Probe("run", command, (), None, requires, each, root, job, lane, timeout, limit, repeats)
 
 
 def read(*paths: str, root: bool = False, job: bool = False, limit: int = 65536) -> Probe:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.checks.devices import inventory, of
+from tests.checks.devices import inventory, of, skipped
 
 look = of("npu_tools_missing")
 
@@ -22,3 +22,14 @@ def test_each_missing_tool_is_named() -> None:
 
 def test_a_tool_without_an_npu_misses_nothing() -> None:
     assert look(inventory((), tools=("npu-smi",))) == []
+
+
+def test_an_inference_card_has_no_network_port() -> None:
+    assert look(inventory(tools=("npu-smi",), inference=True)) == []
+    (found,) = look(inventory(tools=("hccn_tool",), inference=True))
+    assert found.values["missing"] == ["npu-smi"]
+
+
+def test_a_container_has_what_is_mounted_into_it() -> None:
+    assert look(inventory(container=True)) == []
+    assert "not mounted into it: hccn_tool" in skipped(look, inventory(tools=("npu-smi",), container=True))

@@ -82,6 +82,21 @@ ROWS: list[Row] = [
         also=("npu-count-differs",),
     ),
     npu_row("npu-unhealthy", f"echo Warning >{NPU}/3/health", npu=3, observed="Warning"),
+    npu_row(
+        "npu-unhealthy",
+        f"echo Alarm >{NPU}/6/health; echo 80E18402 >{NPU}/6/health_codes",
+        npu=6,
+        codes=["80E18402"],
+        remedy="take the NPU out of service and report it to the vendor",
+    ),
+    npu_row("npu-unhealthy", f"touch {NPU}/4/silent", npu=4, observed='Failed to query "health" result.'),
+    npu_row("npu-unhealthy", f"touch {NPU}/3/unshown", npu=3, observed="not in the table"),
+    npu_row(
+        "npu-health-warning",
+        f"echo Warning >{NPU}/2/health; echo 80E20207 >{NPU}/2/health_codes",
+        card=2,
+        observed=["80E20207"],
+    ),
     npu_row("npu-unhealthy", f"echo Critical >{NPU}/9/health", fleet="a3", npu=9, card=4, chip=1),
     npu_row("npu-driver-not-loaded", f"touch {NPU}/drvmng", expected="npu-smi starts"),
     npu_row(

@@ -1,11 +1,12 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, Skip, check
+from doctor.facts.container import HostContainer
 from doctor.facts.npu import NpuInventory
 
 
 @check(severity=ERROR, area="devices")
-def npu_tools_missing(inventory: NpuInventory) -> Iterator[Finding]:
+def npu_tools_missing(inventory: NpuInventory, place: HostContainer | None) -> Iterator[Finding]:
     """Every host with NPUs has the driver's tools: npu-smi and, on training products, hccn_tool.
 
     ## Why it matters
@@ -18,16 +19,15 @@ def npu_tools_missing(inventory: NpuInventory) -> Iterator[Finding]:
 
     ## Source
     The public source of the driver package: npu-smi is linked into /usr/local/bin or /usr/local/sbin, hccn_tool lies
-    in /usr/local/Ascend/driver/tools. Inference cards (310, 310P) have no network port, and their driver brings no
-    hccn_tool. A container has the tools that are mounted into it, and its job needs none of them; the usual mounts of
-    vllm-ascend are npu-smi, lib64 and version.info.
+    in /usr/local/Ascend/driver/tools. A container has those that it was given, and a job in it needs none of them.
+    Inference cards (310, 310P) have no network port, and their driver brings no hccn_tool.
     """
     if not (inventory.pci_count or inventory.devices):
         return
     needed = ["npu-smi"] if inventory.inference else ["npu-smi", "hccn_tool"]
     absent_tools = [tool for tool in needed if tool not in inventory.tools]
-    if absent_tools and inventory.container:
-        raise Skip(f"a container; not mounted into it: {', '.join(absent_tools)}. Run doctor on the machine itself")
+    if absent_tools and place and place.engine:
+        raise Skip(f"the container was not given {' and '.join(absent_tools)}; on its host they can be used")
     if absent_tools:
         yield Finding(
             "{missing} not installed, on a host with {npus} NPUs",

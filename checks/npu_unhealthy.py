@@ -2,14 +2,15 @@ from collections.abc import Iterator
 
 from doctor import ERROR, Finding, check
 from doctor.engine.fact import Unreadable
-from doctor.facts.npu import NpuChips, NpuInventory
+from doctor.facts.container import HostContainer
+from doctor.facts.npu import NpuChips
 from doctor.facts.npu_health import JOB_LEVELS, REMEDIES, ChipHealth, NpuHealth
 from doctor.facts.npu_table import NpuTable
 
 
 @check(severity=ERROR, area="devices")
 def npu_unhealthy(
-    table: NpuTable, health: NpuHealth | None, chips: NpuChips | None, inventory: NpuInventory | None
+    table: NpuTable, health: NpuHealth | None, chips: NpuChips | None, place: HostContainer | None
 ) -> Iterator[Finding]:
     """Every NPU answers, and reports that its health is OK.
 
@@ -57,7 +58,7 @@ def npu_unhealthy(
     for chip in absent:
         if f"NPU {chip.device}" in table.unread or f"NPU {chip.npu}" in table.unread:
             continue  # the check is unknown for it
-        if inventory and inventory.container:
+        if place and place.engine:
             silent.append(f"NPU {chip.device} is not in the table of npu-smi info")
             continue
         yield Finding(

@@ -2,7 +2,7 @@ from collections.abc import Iterator
 
 from doctor import WARNING, Finding, check
 from doctor.facts.gpu import GpuCards
-from doctor.facts.memory import DOCKER_DEFAULT_SHM, SharedMemory, format_bytes, host_rank_count, required_shm
+from doctor.facts.memory import SharedMemory, format_bytes, host_rank_count, required_shm
 from doctor.facts.npu import NpuInventory
 from doctor.job import LaunchConfig
 
@@ -28,7 +28,7 @@ def shm_too_small(
     """
     ranks = host_rank_count(launch, len(npus.devices) if npus else gpus.pci if gpus else 0)
     required = required_shm(ranks)
-    if shm.size < required and shm.limited and shm.size != DOCKER_DEFAULT_SHM:
+    if shm.size < required and shm.limited and not shm.is_container_default:
         yield Finding(
             "/dev/shm holds {observed}; expected at least {expected}",
             observed=format_bytes(shm.size),

@@ -35,9 +35,6 @@ TOTAL_LABELS = ("Total Count", "Card Count")
 """Of ``npu-smi info -l``; a single PCIe card has neither."""
 FIRST_SLOT = 100
 """No server numbers so many cards one after the other: such a number is a PCIe card's slot."""
-FIRST_VIRTUAL = 100
-"""The first number of a vNPU's device file, ``/dev/vdavinci100`` on the host and ``/dev/davinci100`` in a container;
-source: docs of github.com/Ascend/mind-cluster, virtual instances."""
 
 
 def detect_npus(arguments: dict[str, Any]) -> dict[str, Any]:
@@ -72,11 +69,7 @@ def detect_npus(arguments: dict[str, Any]) -> dict[str, Any]:
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environ)
         chips = {"out": done.stdout.decode("utf-8", "replace")[:65536], "code": done.returncode}
     files = glob.glob("/dev/davinci[0-9]*") + glob.glob("/dev/davinci_manager")
-    words = ("docker", "kubepods", "containerd", "libpod", "lxc")
-    marks = ("/.dockerenv", "/run/.containerenv", "/run/systemd/container")
-    container = any(os.path.exists(mark) for mark in marks) or "KUBERNETES_SERVICE_HOST" in os.environ
     return {
-        "container": container or any(word in read("/proc/1/cgroup") for word in words),
         "pci": pci,
         "files": files,
         "refused": [path for path in files if not os.access(path, os.R_OK | os.W_OK)],
@@ -97,7 +90,6 @@ class _NpuDetection(msgspec.Struct, frozen=True):
     tools: list[str]
     chips: Output | None
     newer: list[str]
-    container: bool = False
 
 
 def _read_detection(answer: ProbeAnswer) -> _NpuDetection:
@@ -164,15 +156,8 @@ class NpuInventory(Fact, frozen=True):
     """Which of npu-smi and hccn_tool are installed."""
     newer_than_boot: tuple[str, ...]
     """Version files of driver and firmware that were written after the host's last start."""
-    container: bool = False
-    """This is a container: the PCI bus shows all NPUs of the machine, the device files only those assigned to it."""
     inference: bool = False
     """By their PCI ids all NPUs are inference products (310, 310P), which have no network port."""
-
-    @property
-    def virtual(self) -> tuple[int, ...]:
-        """Devices that are parts of an NPU (vNPU): their files have numbers from 100 on."""
-        return tuple(device for device in self.devices if device >= FIRST_VIRTUAL)
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> NpuInventory:
@@ -185,7 +170,6 @@ class NpuInventory(Fact, frozen=True):
             denied_files=tuple(sorted(detection.refused)),
             tools=tuple(detection.tools),
             newer_than_boot=tuple(detection.newer),
-            container=detection.container,
             inference={FAMILY_OF_PCI.get(pci_id) for pci_id in detection.pci.values()} == {"inference"},
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -26,11 +27,12 @@ SET_ENV = "/usr/local/Ascend/cann/set_env.sh"
 
 
 def of(name: str) -> Look:
-    """The check's function, as a list of what it finds."""
+    """The check's function, as a list of what it finds; last facts that are not given are None."""
     function = load_check(bundled_folder("checks") / f"{name}.py").function
+    size = len(inspect.signature(function).parameters)
 
     def look(*facts: Any) -> list[Finding]:
-        return list(function(*facts))
+        return list(function(*facts, *[None] * (size - len(facts))))
 
     return look
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from doctor.facts.npu import Chip, NpuChips
-from tests.checks.devices import inventory, of, skipped
+from tests.checks.containers import place
+from tests.checks.devices import inventory, of
 
 look = of("npu_missing")
 
@@ -38,23 +39,27 @@ def test_a_device_file_that_npu_smi_does_not_list() -> None:
     assert str(found) == "NPU 3 has a device file, but npu-smi does not list it"
 
 
-def test_a_container_has_the_files_of_its_part_and_the_bus_of_the_machine() -> None:
-    part = inventory((0, 1, 2, 3), pci_count=8, container=True)
-    assert look(part, chips(0, 1, 2, 3)) == []
-    assert look(inventory((2, 5), pci_count=8, container=True), chips(2, 5)) == []
-    assert look(inventory((4, 5), pci_count=8, container=True), chips(0, 1)) == []  # counted anew
-    (found,) = look(inventory((4, 5), pci_count=8, container=True), chips(4))
-    assert found.values["npus"] == [5]
+def test_in_a_container_what_it_was_given_is_the_norm() -> None:
+    inside = place(engine="docker")
+    for devices in ((0, 1, 2, 3), (4, 5), (7,), (100,), ()):
+        given = tuple(device for device in devices if device < 100)
+        assert look(inventory(devices, pci_count=8), chips(*given), inside) == []
+        assert look(inventory(devices, pci_count=8), None, inside) == []
+    (found,) = look(inventory((4, 5), pci_count=8), chips(4), inside)
+    assert str(found) == "NPU 5 was given to the container, but npu-smi does not list it"
 
 
 def test_virtual_npus_are_not_counted() -> None:
-    assert look(inventory((0, 1, 100), pci_count=2), chips(0, 1)) == []
-    assert "vNPU" in skipped(look, inventory((100,), pci_count=8, container=True), chips(0))
+    assert look(inventory((0, 1, 100), pci_count=2), chips(0, 1), None) == []
 
 
 def test_cards_numbered_by_slot() -> None:
     cards = (1, 4)
     pcie = NpuChips(chips=tuple(Chip(card, 0, card, "Ascend 910A", logic=n) for n, card in enumerate(cards)))
-    assert look(inventory((0, 1)), pcie) == []
-    (found,) = look(inventory((0, 1, 2)), pcie)
+    assert look(inventory((0, 1)), pcie, None) == []
+    (found,) = look(inventory((0, 1, 2)), pcie, None)
     assert found.values["npus"] == [2]
+
+
+def test_a_container_whose_cards_are_counted_anew() -> None:
+    assert look(inventory((4, 5), pci_count=8), chips(0, 1), place(engine="docker")) == []

@@ -7,7 +7,8 @@ import pytest
 from doctor.facts.npu import Chip, NpuChips
 from doctor.facts.npu_health import ChipHealth
 from doctor.facts.npu_table import NO_VALUES
-from tests.checks.devices import health, inventory, of, state, table, unknown
+from tests.checks.containers import place
+from tests.checks.devices import health, of, state, table, unknown
 
 look = of("npu_unhealthy")
 CHIPS = NpuChips(chips=(Chip(0, 0, 0, "Ascend 910B3"), Chip(1, 0, 1, "Ascend 910B3")))
@@ -15,7 +16,7 @@ CHIPS = NpuChips(chips=(Chip(0, 0, 0, "Ascend 910B3"), Chip(1, 0, 1, "Ascend 910
 
 def test_healthy_npus() -> None:
     assert look(table(state(0), state(1)), None, None, None) == []
-    assert look(table(state(0), state(1)), health(), CHIPS, inventory((0, 1))) == []
+    assert look(table(state(0), state(1)), health(), CHIPS, place()) == []
 
 
 @pytest.mark.parametrize("word", ["Warning", "Alarm", "Critical", "UNKNOWN"])
@@ -49,11 +50,9 @@ def test_a_warning_with_which_jobs_start_is_left_to_the_other_check() -> None:
 
 
 def test_a_card_that_the_table_leaves_out_does_not_answer() -> None:
-    (found,) = look(table(state(0)), health(), CHIPS, inventory((0, 1)))
+    (found,) = look(table(state(0)), health(), CHIPS, place())
     assert str(found) == "npu-smi info leaves out NPU 1, which npu-smi info -m lists: the card does not answer"
-    assert "NPU 1 is not in the table" in str(
-        unknown(look, table(state(0)), None, CHIPS, inventory((0, 1), container=True))
-    )
+    assert "NPU 1 is not in the table" in str(unknown(look, table(state(0)), None, CHIPS, place(engine="docker")))
 
 
 def test_a_card_of_zeros_is_unknown_or_does_not_answer() -> None:

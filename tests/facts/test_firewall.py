@@ -110,6 +110,12 @@ def test_without_root() -> None:
     assert said == "only root may read the firewall's rules: log in as root, or use --sudo"
 
 
+def test_root_of_a_container() -> None:
+    """Without CAP_NET_ADMIN nobody in it can read rules: that is a container's nature, and nothing is unknown of it."""
+    said = refusal({**brought(), "local": [], "refused": True, "root": True, "error": "nftables: not permitted"})
+    assert "CAP_NET_ADMIN" in said
+
+
 def test_tables_that_no_tool_tells_of() -> None:
     """The kernel holds one, and nft is not installed: not known, and never no rules."""
     absent = {"ended": "absent", "err": "nft is not installed"}

@@ -86,8 +86,6 @@ def npu_host(
         files[f"{STATE}/{name}"] = {"text": "", "mode": "666"}
     files[HCCN_TOOL] = {"text": (EMULATED / "hccn_tool").read_text(), "mode": "755"}
     files[NPU_SMI] = {"text": (EMULATED / "npu-smi").read_text(), "mode": "755"}
-    if pathlib.Path("/.dockerenv").exists():
-        files["/.dockerenv"] = None  # the machine may be a container; its test hosts are hosts
     files["/etc/hccn.conf"] = "".join(f"{line}\n" for line in conf)
     for device in range(count):
         pci = f"/sys/bus/pci/devices/{bus_id(family, device)}"

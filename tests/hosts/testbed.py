@@ -352,6 +352,7 @@ def host_files(host: Host, shared: dict[str, Any]) -> None:
     call("umount2", ".", MNT_DETACH)
     os.chdir("/")
     pathlib.Path("/run/sshd").mkdir()
+    pathlib.Path("/.dockerenv").unlink(missing_ok=True)  # of the machine, if it has one: a test host is a host
     write("/etc/hostname", host["name"] + "\n")
     write("/etc/hosts", shared["hosts"])
     write("/etc/ssh/ssh_host_ed25519_key", host["key"], 0o600)

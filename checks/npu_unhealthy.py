@@ -5,7 +5,7 @@ from doctor.engine.fact import Unreadable
 from doctor.facts.container import HostContainer
 from doctor.facts.npu import NpuChips
 from doctor.facts.npu_health import JOB_LEVELS, REMEDIES, ChipHealth, NpuHealth
-from doctor.facts.npu_table import NpuTable
+from doctor.facts.npu_table import NO_VALUES, NpuTable
 
 
 @check(severity=ERROR, area="devices")
@@ -42,12 +42,14 @@ def npu_unhealthy(
             yield _finding(_device(chips, report.npu, report.chip), report.npu, report.chip, report.health, report)
             shown.add((report.npu, report.chip))
     for card, message in (health.refused if health else {}).items():
-        if card in {state.npu for state in table.npus}:
+        devices = [chip.device for chip in chips.chips if chip.npu == card] if chips else [card]
+        dead = [device for device in devices if table.unread.get(f"NPU {device}") == NO_VALUES]
+        if not dead and card in {state.npu for state in table.npus}:
             silent.append(f"NPU card {card}: {message}")
             continue
         yield Finding(
             "NPU card {card} does not answer npu-smi: {observed}; expected {expected}",
-            npu=_device(chips, card, 0),
+            npu=(dead or devices or [card])[0],
             card=card,
             chip=0,
             observed=message,

@@ -311,6 +311,8 @@ class MemoryErrors(msgspec.Struct, frozen=True):
     """That could not be corrected."""
     isolated: int
     """Pages taken out of use for such errors."""
+    pending: int = 0
+    """Pages that will be taken out of use at the next reset."""
 
 
 class NpuMemoryErrors(Fact, frozen=True):
@@ -356,4 +358,5 @@ def _parse_memory_errors(text: str) -> MemoryErrors:
             counts[name] = counts.get(name, 0) + int(value)
     if "double bit error count" not in counts:
         raise Unreadable("npu-smi info -t ecc: no count of double-bit errors")
-    return MemoryErrors(counts["double bit error count"], counts.get("double bit isolated pages count", 0))
+    pending = counts.get("double bit next-isolated pages count", 0) + counts.get("pending retire page count", 0)
+    return MemoryErrors(counts["double bit error count"], counts.get("double bit isolated pages count", 0), pending)

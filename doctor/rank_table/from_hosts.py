@@ -29,7 +29,7 @@ def verify(file: RankTableFile, launch: LaunchConfig = LaunchConfig()) -> tuple[
     try:
         intent[RankTable] = file.table()
     except NotARankTable as why:
-        intent[RankTable] = why
+        intent[RankTable] = why.for_checks
     checks = (load_check(path) for path in sorted(bundled_folder("checks").glob("rank_table_*.py")))
     return tuple(line for check in checks if needs_table_only(check) for line in _check_problems(check, intent))
 

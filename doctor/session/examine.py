@@ -320,7 +320,7 @@ def _intent(launch: LaunchOptions, table: SavedRankTable, smoke: Mapping[str, An
     try:
         intent[RankTable] = read_rank_table(file.path, file.text)
     except NotARankTable as error:
-        intent[RankTable] = error
+        intent[RankTable] = error.for_checks
     return intent
 
 

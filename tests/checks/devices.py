@@ -14,6 +14,7 @@ from doctor.engine.fact import PerHost, Unreadable
 from doctor.engine.result import Finding
 from doctor.facts.gpu import Gpu, GpuInventory
 from doctor.facts.npu import NpuInventory
+from doctor.facts.npu_health import ChipHealth, NpuHealth
 from doctor.facts.npu_table import NpuState, NpuTable
 from doctor.facts.python_env import PythonEnv, TorchImport
 from doctor.facts.versions import CannVersion, NpuVersions
@@ -71,6 +72,10 @@ def state(device: int = 0, **more: Any) -> NpuState:
 
 def table(*npus: NpuState, **more: Any) -> NpuTable:
     return NpuTable(npus=npus or (state(),), **{"processes": (), "incomplete_install": False, **more})
+
+
+def health(*reports: ChipHealth, refused: dict[int, str] | None = None) -> NpuHealth:
+    return NpuHealth(chips=reports or (ChipHealth(0, 0, "OK"),), refused=refused or {})
 
 
 def versions(**more: Any) -> NpuVersions:

@@ -47,3 +47,19 @@ def test_in_a_container_what_it_was_given_is_the_norm() -> None:
         assert look(inventory(devices, pci_count=8), None, inside) == []
     (found,) = look(inventory((4, 5), pci_count=8), chips(4), inside)
     assert str(found) == "NPU 5 was given to the container, but npu-smi does not list it"
+
+
+def test_virtual_npus_are_not_counted() -> None:
+    assert look(inventory((0, 1, 100), pci_count=2), chips(0, 1), None) == []
+
+
+def test_cards_numbered_by_slot() -> None:
+    cards = (1, 4)
+    pcie = NpuChips(chips=tuple(Chip(card, 0, card, "Ascend 910A", logic=n) for n, card in enumerate(cards)))
+    assert look(inventory((0, 1)), pcie, None) == []
+    (found,) = look(inventory((0, 1, 2)), pcie, None)
+    assert found.values["npus"] == [2]
+
+
+def test_a_container_whose_cards_are_counted_anew() -> None:
+    assert look(inventory((4, 5), pci_count=8), chips(0, 1), place(engine="docker")) == []

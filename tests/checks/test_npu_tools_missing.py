@@ -30,3 +30,9 @@ def test_a_container_need_not_have_them() -> None:
         look, inventory(tools=("npu-smi",)), place(engine="docker")
     )
     assert look(inventory(), place(engine="docker")) == []
+
+
+def test_an_inference_card_has_no_network_port() -> None:
+    assert look(inventory(tools=("npu-smi",), inference=True), None) == []
+    (found,) = look(inventory(tools=("hccn_tool",), inference=True), None)
+    assert found.values["missing"] == ["npu-smi"]

@@ -1,7 +1,7 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, check
-from doctor.job.training import NotGiven, TrainingLaunch, View, apply_rules
+from doctor.job.training import NotGiven, Rule, TrainingLaunch, View, apply_rules
 
 
 @check(severity=ERROR, area="launch")
@@ -52,7 +52,7 @@ def _divides(view: View, name: str, divisor: str, noun: str, parts: str, factor:
         )
 
 
-def _rule(name: str, divisor: str, noun: str, parts: str):  # type: ignore[no-untyped-def]
+def _rule(name: str, divisor: str, noun: str, parts: str) -> Rule:
     def rule(view: View) -> Iterator[Finding]:
         if name == "hidden" and (view.has("head_size") or view.flag("latent")):
             raise NotGiven("hidden")  # a head has its own size, which need not be hidden / heads

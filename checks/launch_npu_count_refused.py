@@ -1,9 +1,10 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, Skip, check
+from doctor.engine.fact import Unreadable
 from doctor.facts.npu import NpuProduct
 from doctor.job import LaunchConfig, product_family
-from doctor.job.training import NotGiven, TrainingLaunch, View, apply_rules
+from doctor.job.training import NotDecided, NotGiven, Rule, TrainingLaunch, View, apply_rules
 
 
 @check(severity=ERROR, area="launch")
@@ -24,9 +25,39 @@ def launch_npu_count_refused(
     (https://www.hiascend.com/document/detail/en/canncommercial/850/API/hcclapiref/hcclcpp_07_0001.html); MindSpore
     models, hccl_tools.py.
     """
-    if training.jobs and product_family(launch, products) != "A1":
+    try:
+        family = product_family(launch, products)
+    except Unreadable:
+        family = ""
+    if family not in ("A1", ""):
         raise Skip("this rule applies to the A1 family only")
-    yield from apply_rules(training, _count, _ring)
+
+    def decided(rule: Rule) -> Rule:
+        """Without a product, what A1 would refuse is not decided for NPUs, and does not apply to other devices."""
+
+        def rule_of_product(view: View) -> Iterator[Finding]:
+            for finding in rule(view):
+                if family:
+                    yield finding
+                elif _uses_npus(view):
+                    raise NotDecided(f"{finding.values['observed']}: depends on the product; name it with --product")
+                else:
+                    raise NotGiven("product")
+
+        return rule_of_product
+
+    yield from apply_rules(training, decided(_count), decided(_ring))
+
+
+def _uses_npus(view: View) -> bool:
+    backends = [mark.text for script in view.job.scripts for mark in script.all("init")]
+    visible = view.job.launch.get("visible")
+    return (
+        view.text("launcher") == "msrun"
+        or view.framework == "mindformers"
+        or any(backend.endswith("hccl") for backend in backends)
+        or (visible is not None and visible.option.startswith("ASCEND"))
+    )
 
 
 def _count(view: View) -> Iterator[Finding]:

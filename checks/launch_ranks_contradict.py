@@ -19,8 +19,8 @@ def launch_ranks_contradict(training: TrainingLaunch) -> Iterator[Finding]:
     ## Source
     Lightning, torchelastic.py and slurm.py, `validate_settings`
     (https://github.com/Lightning-AI/pytorch-lightning/tree/master/src/lightning/fabric/plugins/environments);
-    MindSpore, msrun, `--worker_num` (https://www.mindspore.cn/tutorials/en/stable/parallel/msrun_launcher.html); Accelerate,
-    utils/launch.py, `prepare_multi_gpu_env`
+    MindSpore, msrun, `--worker_num` (https://www.mindspore.cn/tutorials/en/stable/parallel/msrun_launcher.html);
+    Accelerate, utils/launch.py, `prepare_multi_gpu_env`
     (https://github.com/huggingface/accelerate/blob/main/src/accelerate/utils/launch.py).
     """
     yield from apply_rules(training, _lightning_hosts, _lightning_devices, _workers, _machines)

@@ -34,6 +34,8 @@ def _within_host(view: View) -> Iterator[Finding]:
         raise NotGiven("tensor")
     if view.has("nodes") and view.need("nodes").value == 1:
         return
+    if view.number("world_size") % tensor:
+        raise NotGiven("tensor")  # another check's finding
     ranks = view.number("ranks_per_node")
     if ranks % tensor:
         yield Finding(

@@ -1,4 +1,4 @@
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from doctor import ERROR, Finding, PerHost, check
 from doctor.engine.fact import Unreadable
@@ -73,7 +73,7 @@ def launch_type_not_reduced(
     yield from apply_to_scripts(training, reductions)
 
 
-def _configured(training: TrainingLaunch, family) -> Iterator[Finding]:  # type: ignore[no-untyped-def]
+def _configured(training: TrainingLaunch, family: Callable[[str], str]) -> Iterator[Finding]:
     """bfloat16 as the type of the whole training, on A1."""
     for job in training.jobs:
         for configuration in job.configurations:

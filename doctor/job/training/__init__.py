@@ -12,13 +12,14 @@ from doctor.job.training.model import (
     TrainingLaunch,
     TrainingScript,
 )
-from doctor.job.training.rules import NotDecided, NotGiven, View, apply_rules, apply_to_scripts
+from doctor.job.training.rules import NotDecided, NotGiven, Rule, View, apply_rules, apply_to_scripts
 
 __all__ = [
     "CodeMark",
     "Configuration",
     "NotDecided",
     "NotGiven",
+    "Rule",
     "Setting",
     "TrainingJob",
     "TrainingLaunch",

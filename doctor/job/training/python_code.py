@@ -355,13 +355,18 @@ class _Reader:
                 continue
             value = self._resolve(count)
             other = _name(scaled).lower()
-            if any(other == word or other.endswith("_" + word) for word in _SCALED) and _is_count(value):
-                assert isinstance(value, ast.Constant)
-                self._mark("scale", value, f"{count.id} {value.value}")
+            if (
+                any(other == word or other.endswith("_" + word) for word in _SCALED)
+                and (number := _count(value))
+                and value
+            ):
+                self._mark("scale", value, f"{count.id} {number}")
 
 
-def _is_count(node: ast.expr | None) -> bool:
-    return isinstance(node, ast.Constant) and type(node.value) is int and node.value > 1
+def _count(node: ast.expr | None) -> int:
+    """A constant number of devices above 1; else 0."""
+    number = node.value if isinstance(node, ast.Constant) else 0
+    return number if isinstance(number, int) and not isinstance(number, bool) and number > 1 else 0
 
 
 def _numbers(value: object, depth: int = 0) -> Iterator[int]:

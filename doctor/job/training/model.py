@@ -20,7 +20,9 @@ class Setting(msgspec.Struct, frozen=True, omit_defaults=True):
     """Why there is no value: the source text or the reason."""
 
     def __str__(self) -> str:
-        return f"{self.option} {self.value if self.value is not None else self.undecided} ({self.where})"
+        text = f"{self.option} {self.value}" if self.value is not None else self.undecided
+        named = text if self.value is not None or text.startswith("--") else f"{self.option} {text}"
+        return f"{named} ({self.where})"
 
 
 class Configuration(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -47,7 +47,7 @@ def _torch(job: TrainingJob, script: TrainingScript) -> Iterator[Finding]:
 
 def _mindspore(job: TrainingJob, script: TrainingScript) -> Iterator[Finding]:
     modes = script.all("parallel_mode")
-    if not modes or not script.has("dataset") or _alone(job):
+    if not modes or not script.has("dataset", "sharding") or _alone(job):
         raise NotGiven("dataset")
     if modes[-1].text.lower() != "data_parallel" or script.has("sharding"):
         return

@@ -47,4 +47,6 @@ def judged_program(name: str, text: str, counts: dict[str, Any] | None = None, p
 def evaluated(name: str, job: TrainingJob, product: str = "") -> Outcome:
     """The outcome of a check on one job."""
     launch = LaunchConfig.from_environment({}, product=product)
-    return evaluate_check(check(name), (), FactCache({}), {TrainingLaunch: TrainingLaunch((job,)), LaunchConfig: launch})
+    return evaluate_check(
+        check(name), (), FactCache({}), {TrainingLaunch: TrainingLaunch((job,)), LaunchConfig: launch}
+    )

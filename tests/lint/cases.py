@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from tests.lint import configurations as c
 from tests.lint import programs as p
@@ -38,7 +39,9 @@ DEVICE, JOIN, TYPE = "launch-device-not-chosen", "launch-workers-not-joined", "l
 SCALE, SETTINGS = "launch-scale-outdated", "launch-settings-contradict"
 
 
-def megatron(name: str, finds: str = "", nodes: object = 2, ranks: object = 8, style: str = "array", **changes: object) -> Case:
+def megatron(
+    name: str, finds: str = "", nodes: object = 2, ranks: object = 8, style: str = "array", **changes: object
+) -> Case:
     options = {key.replace("_", "-"): value for key, value in changes.items()}
     return Case(f"megatron: {name}", {"run.sh": c.megatron(options, nodes, ranks, style)}, finds)
 
@@ -94,8 +97,14 @@ MEGATRON = [
 ]  # fmt: skip
 
 
-def deepspeed(name: str, finds: str = "", program: str = "", *, undecided: bool = False, nodes: int = 2, **changes: object) -> Case:
-    files = {"run.sh": c.deepspeed_run(nodes), "ds.json": c.deepspeed(dict(changes)), "train.py": program or p.deepspeed_program()}
+def deepspeed(
+    name: str, finds: str = "", program: str = "", *, undecided: bool = False, nodes: int = 2, **changes: object
+) -> Case:
+    files = {
+        "run.sh": c.deepspeed_run(nodes),
+        "ds.json": c.deepspeed(dict(changes)),
+        "train.py": program or p.deepspeed_program(),
+    }
     return Case(f"deepspeed: {name}", files, finds, undecided=undecided)
 
 
@@ -132,8 +141,16 @@ DEEPSPEED = [
 ]  # fmt: skip
 
 
-def mindformers(name: str, finds: str = "", workers: int = 16, local: int = 8, product: str = "A2", join: str = "--join=True", **changes: object) -> Case:
-    files = {"run.sh": c.msrun(workers, local, join), "train.yaml": c.mindformers(**changes)}  # type: ignore[arg-type]
+def mindformers(
+    name: str,
+    finds: str = "",
+    workers: int = 16,
+    local: int = 8,
+    product: str = "A2",
+    join: str = "--join=True",
+    **changes: object,
+) -> Case:
+    files = {"run.sh": c.msrun(workers, local, join), "train.yaml": c.mindformers(**changes)}
     return Case(f"mindformers: {name}", files, finds, product=product)
 
 
@@ -164,8 +181,8 @@ MINDFORMERS = [
 ]  # fmt: skip
 
 
-def accelerate(name: str, finds: str = "", options: str = "", **changes: object) -> Case:
-    files = {"run.sh": c.accelerate_run(options), "acc.yaml": c.accelerate(**changes)}  # type: ignore[arg-type]
+def accelerate(name: str, finds: str = "", options: str = "", **changes: Any) -> Case:
+    files = {"run.sh": c.accelerate_run(options), "acc.yaml": c.accelerate(**changes)}
     return Case(f"accelerate: {name}", files, finds)
 
 
@@ -204,16 +221,23 @@ OTHERS = [
 ]  # fmt: skip
 
 
-def torch(name: str, finds: str = "", nodes: int = 1, ranks: int = 8, *, undecided: bool = False, **changes: str) -> Case:
+def torch(
+    name: str, finds: str = "", nodes: int = 1, ranks: int = 8, *, undecided: bool = False, **changes: Any
+) -> Case:
     files = {"run.sh": c.torchrun(nodes, ranks), "train.py": p.torch_ddp(**changes)}
     return Case(f"torch: {name}", files, finds, undecided=undecided)
 
 
 def npu(name: str, finds: str = "", product: str = "A2", ranks: int = 8, before: str = "", **changes: str) -> Case:
-    return Case(f"npu: {name}", {"run.sh": c.torchrun(1, ranks, before=before), "train.py": p.torch_npu(**changes)}, finds, product=product)
+    return Case(
+        f"npu: {name}",
+        {"run.sh": c.torchrun(1, ranks, before=before), "train.py": p.torch_npu(**changes)},
+        finds,
+        product=product,
+    )
 
 
-ALONE = {"epoch": "", "sampler": ""}
+ALONE: dict[str, Any] = {"epoch": "", "sampler": ""}
 TORCH = [
     torch("one host"),
     torch("four hosts", nodes=4),

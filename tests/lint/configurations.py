@@ -26,7 +26,9 @@ MEGATRON: Options = {
 def options_of(changes: Options) -> list[str]:
     """``--name value``; None is a flag, and False leaves the option out."""
     merged = {**MEGATRON, **changes}
-    return [f"--{name}" + ("" if value is None else f" {value}") for name, value in merged.items() if value is not False]
+    return [
+        f"--{name}" + ("" if value is None else f" {value}") for name, value in merged.items() if value is not False
+    ]
 
 
 def megatron(changes: Options | None = None, nodes: object = 2, ranks: object = 8, style: str = "array") -> str:
@@ -91,8 +93,9 @@ def trainer_run(arguments: str = "", ranks: int = 8, nodes: int = 2) -> str:
     """A script that starts the Trainer of Transformers."""
     return (
         "#!/bin/bash\n"
-        f"torchrun --nnodes={nodes} --nproc_per_node={ranks} --rdzv_backend=c10d --rdzv_endpoint=head:29400 finetune.py "
-        f"--deepspeed ds.json --model_name_or_path /models/base --output_dir out {arguments}\n"
+        f"torchrun --nnodes={nodes} --nproc_per_node={ranks} --rdzv_backend=c10d "
+        f"--rdzv_endpoint=head:29400 finetune.py --deepspeed ds.json "
+        f"--model_name_or_path /models/base --output_dir out {arguments}\n"
     )
 
 

@@ -19,7 +19,9 @@ def test_a_case_gives_exactly_its_finding(case: Case, tmp_path: Path, monkeypatc
     assert {name: outcome.crashed for name, outcome in outcomes.items() if outcome.crashed} == {}
     found = {name: outcome for name, outcome in outcomes.items() if outcome.findings}
     assert sorted(found) == ([case.finds] if case.finds else []), _texts(found)
-    assert len([finding for outcome in found.values() for finding in outcome.findings]) == bool(case.finds), _texts(found)
+    assert len([finding for outcome in found.values() for finding in outcome.findings]) == bool(case.finds), _texts(
+        found
+    )
     unknown = {name: outcome.unknown for name, outcome in outcomes.items() if outcome.unknown}
     assert bool(unknown) == case.undecided, unknown
     for reasons in unknown.values():

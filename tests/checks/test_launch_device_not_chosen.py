@@ -14,7 +14,8 @@ def test_a_device_for_each_rank() -> None:
     assert judged_program(NAME, torch_ddp()).status is Status.PASSED
     assert said(judged_program(NAME, torch_ddp(device="pass", local_rank="pass"))) == [
         (
-            "all 8 ranks of a host use device 0: nothing chooses a device before train.py:11 | observed no set_device, and "
+            "all 8 ranks of a host use device 0: nothing chooses a device before train.py:11 | "
+            "observed no set_device, and "
             "LOCAL_RANK is not used | expected set_device with the local rank"
         )
     ]

@@ -14,7 +14,8 @@ def test_set_epoch() -> None:
     assert judged_program(NAME, torch_ddp()).status is Status.PASSED
     assert said(judged_program(NAME, torch_ddp(epoch=""))) == [
         (
-            "every epoch has the same order: no set_epoch for the DistributedSampler at train.py:14 | observed no call of "
+            "every epoch has the same order: no set_epoch for the DistributedSampler at train.py:14 "
+            "| observed no call of "
             "set_epoch | expected sampler.set_epoch(epoch) in the loop over epochs"
         )
     ]

@@ -13,7 +13,8 @@ def test_heads() -> None:
     assert judged(NAME, "megatron", heads=32, tensor=4).status is Status.PASSED
     assert said(judged(NAME, "megatron", heads=30, tensor=4)) == [
         (
-            "the attention heads at run.sh:3 cannot be divided by 4 tensor parallel ranks | observed --heads 30 (run.sh:3), "
+            "the attention heads at run.sh:3 cannot be divided by 4 tensor parallel ranks | "
+            "observed --heads 30 (run.sh:3), "
             "--tensor 4 (run.sh:4) | expected a multiple of 4"
         )
     ]

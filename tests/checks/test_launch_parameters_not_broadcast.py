@@ -20,7 +20,8 @@ def test_a_seed_or_the_broadcast() -> None:
     )
     assert said(judged_program(NAME, mindspore_program(seed="", parallel=PLAIN))) == [
         (
-            "each rank may start from other parameters: train.py:9 sets data_parallel without parameter_broadcast or a seed | "
+            "each rank may start from other parameters: train.py:9 sets data_parallel without "
+            "parameter_broadcast or a seed | "
             "observed parameter_broadcast=False, and no set_seed | expected parameter_broadcast=True, or set_seed"
         )
     ]

@@ -16,7 +16,8 @@ def test_the_local_rank_on_two_hosts() -> None:
     assert judged_program(NAME, torch_ddp()).status is Status.PASSED
     assert said(judged_program(NAME, torch_ddp(init=LOCAL))) == [
         (
-            "init_process_group at train.py:11 gets the local rank on 2 hosts | observed rank=local_rank | expected the "
+            "init_process_group at train.py:11 gets the local rank on 2 hosts | observed "
+            "rank=local_rank | expected the "
             "global rank, RANK"
         )
     ]

@@ -16,7 +16,8 @@ def test_eight_devices_on_two() -> None:
     assert judged_program(NAME, torch_ddp(before=SCALED)).status is Status.PASSED
     assert said(judged_program(NAME, torch_ddp(before=SCALED), {"world_size": 2, "ranks_per_node": 2})) == [
         (
-            "num_gpus at train.py:16 is not the number of ranks, and scales the batch or the learning rate | observed 8 | "
+            "num_gpus at train.py:16 is not the number of ranks, and scales the batch or the "
+            "learning rate | observed 8 | "
             "expected 2, from --world_size 2 (run.sh:2)"
         )
     ]

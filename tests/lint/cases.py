@@ -148,7 +148,7 @@ def mindformers(
     local: int = 8,
     product: str = "A2",
     join: str = "--join=True",
-    **changes: object,
+    **changes: Any,
 ) -> Case:
     files = {"run.sh": c.msrun(workers, local, join), "train.yaml": c.mindformers(**changes)}
     return Case(f"mindformers: {name}", files, finds, product=product)

@@ -1,12 +1,12 @@
 from collections.abc import Iterator
 
-from doctor import WARNING, Finding, check
+from doctor import ERROR, Finding, check
 from doctor.facts.kernel import Conntrack
 
 MAX_SHARE = 0.8
 
 
-@check(severity=WARNING, area="kernel")
+@check(severity=ERROR, area="kernel")
 def conntrack_table_full(conntrack: Conntrack) -> Iterator[Finding]:
     """At least a fifth of the table of tracked connections is free.
 
@@ -20,7 +20,8 @@ def conntrack_table_full(conntrack: Conntrack) -> Iterator[Finding]:
     `nft add rule ip raw prerouting iif NIC notrack`.
 
     ## Source
-    Kernel documentation, nf_conntrack-sysctl; the message is the kernel's own. The share is ours.
+    Kernel documentation, nf_conntrack-sysctl; the message is the kernel's own. The share is ours. A full table is an
+    error; one that is nearly full is a warning.
     """
     if conntrack.count > MAX_SHARE * conntrack.maximum:
         yield Finding(
@@ -29,4 +30,4 @@ def conntrack_table_full(conntrack: Conntrack) -> Iterator[Finding]:
             most=conntrack.maximum,
             expected=int(MAX_SHARE * conntrack.maximum),
             double=2 * conntrack.maximum,
-        )
+        ).as_warning(conntrack.count < conntrack.maximum)

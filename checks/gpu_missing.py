@@ -1,11 +1,12 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, check
+from doctor.facts.container import HostContainer
 from doctor.facts.gpu import GpuCards, GpuInventory
 
 
 @check(severity=ERROR, area="devices")
-def gpu_missing(cards: GpuCards, inventory: GpuInventory) -> Iterator[Finding]:
+def gpu_missing(cards: GpuCards, inventory: GpuInventory, place: HostContainer | None) -> Iterator[Finding]:
     """nvidia-smi lists every GPU on the PCI bus.
 
     ## Why it matters
@@ -16,10 +17,18 @@ def gpu_missing(cards: GpuCards, inventory: GpuInventory) -> Iterator[Finding]:
     check power and slot.
 
     ## Source
-    PCI devices of vendor 10de in the display class, against `nvidia-smi --query-gpu` (manual of nvidia-smi).
+    PCI devices of vendor 10de in the display class, against `nvidia-smi --query-gpu` (manual of nvidia-smi). In a
+    container /sys shows the whole bus: there it must list as many as the container has device files.
     """
     listed = len(inventory.gpus) + len(inventory.unread)
-    if listed < cards.pci:
+    if place and place.engine:
+        if listed < len(place.gpus):
+            yield Finding(
+                "nvidia-smi lists {observed} GPUs, but the container was given {expected}",
+                observed=listed,
+                expected=len(place.gpus),
+            )
+    elif listed < cards.pci:
         yield Finding(
             "nvidia-smi lists {observed} GPUs, but the PCI bus shows {expected}", observed=listed, expected=cards.pci
         )

@@ -1,11 +1,12 @@
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, check
+from doctor import ERROR, Finding, Skip, check
+from doctor.facts.container import HostContainer
 from doctor.facts.gpu import GpuCards
 
 
 @check(severity=ERROR, area="devices")
-def gpu_tools_missing(cards: GpuCards) -> Iterator[Finding]:
+def gpu_tools_missing(cards: GpuCards, place: HostContainer | None) -> Iterator[Finding]:
     """Every host with NVIDIA GPUs has nvidia-smi.
 
     ## Why it matters
@@ -18,5 +19,7 @@ def gpu_tools_missing(cards: GpuCards) -> Iterator[Finding]:
     ## Source
     PCI devices of vendor 10de in the display class, against nvidia-smi in the search path and in /usr/bin.
     """
+    if cards.pci and not cards.tool and place and place.engine:
+        raise Skip("the container was not given nvidia-smi: container-devices-missing reports GPUs without a driver")
     if cards.pci and not cards.tool:
         yield Finding("nvidia-smi is not installed, on a host with {gpus} GPUs", gpus=cards.pci)

@@ -1,6 +1,7 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, check
+from doctor.facts.container import JobContainer
 from doctor.facts.kernel import SysctlFiles
 from doctor.facts.npu import NpuInventory
 from doctor.facts.ports import ReservedPorts, ports_reserved_at_boot, required_hccl_ports
@@ -9,7 +10,11 @@ from doctor.job import LaunchConfig
 
 @check(severity=ERROR, area="kernel")
 def hccl_ports_unreserved(
-    ports: ReservedPorts, npus: NpuInventory, files: SysctlFiles | None, launch: LaunchConfig
+    ports: ReservedPorts,
+    npus: NpuInventory,
+    files: SysctlFiles | None,
+    view: JobContainer | None,
+    launch: LaunchConfig,
 ) -> Iterator[Finding]:
     """The kernel cannot assign HCCL's first 16 host ports to other programs.
 
@@ -26,7 +31,8 @@ def hccl_ports_unreserved(
     ## Source
     HCCL documentation, HCCL_IF_BASE_PORT, HCCL_HOST_SOCKET_PORT_RANGE and EI0019: reserve the ports, 32 from the base.
     Kernel documentation, ip-sysctl: a write replaces the whole list; ports outside ip_local_port_range are never handed
-    out, so they need no reservation. hccl-ports-half-reserved reports that 17 to 32 are missing.
+    out, so they need no reservation. hccl-ports-half-reserved reports that 17 to 32 are missing. In a container with a
+    network of its own, where only the job makes connections, it is a warning.
     """
     hccl_ports = required_hccl_ports(launch)
     lost = [port for port in hccl_ports[:16] if ports.kernel_may_assign(port)]
@@ -35,4 +41,4 @@ def hccl_ports_unreserved(
             "ports {ports} may be assigned to any outgoing connection (local ports {range}); {observed}, "
             "expected {expected}",
             **ports.finding_values(lost, hccl_ports, [launch.master_port], at_boot=ports_reserved_at_boot(files)),
-        )
+        ).as_warning(view is not None and view.has_own_network)

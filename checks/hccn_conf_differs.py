@@ -1,6 +1,7 @@
 from collections.abc import Iterator, Mapping
 
 from doctor import WARNING, Finding, Skip, check
+from doctor.facts.container import HostContainer
 from doctor.facts.hccn import DetectAddresses, DeviceAddresses, DeviceGateways, HccnConf
 
 KEYS = ("address", "netmask", "gateway", "netdetect")
@@ -13,6 +14,7 @@ def hccn_conf_differs(
     addresses: DeviceAddresses,
     gateways: DeviceGateways | None,
     detect: DetectAddresses | None,
+    place: HostContainer | None,
 ) -> Iterator[Finding]:
     """The NPUs' network settings are those of /etc/hccn.conf.
 
@@ -34,6 +36,8 @@ def hccn_conf_differs(
     held = sorted({npu for (npu, _), value in live.items() if value})
     if conf is None and not held:
         raise Skip("no NPU has a setting that could be lost")
+    if conf is None and place and place.engine:
+        raise Skip("the container was not given /etc/hccn.conf, which is a file of its host")
     if conf is None:
         template = "/etc/hccn.conf does not exist: NPU {npus} will lose its settings at the next start of the host"
         yield Finding(template, npu=held[0], npus=held)

@@ -1,21 +1,29 @@
 from collections.abc import Iterator
 
-from doctor import WARNING, Finding, Skip, check
+from doctor import ERROR, Finding, PerHost, Skip, check
+from doctor.facts.container import CAP_IPC_LOCK, JobContainer
 from doctor.facts.gpu import GpuCards
 from doctor.facts.limits import RdmaAdapters, ResourceLimits
 from doctor.facts.memory import MIB, HostMemory, format_bytes
 from doctor.facts.npu import NpuInventory
+from doctor.facts.visit import Reachability
+from doctor.job import LaunchConfig
 
 KERNEL_DEFAULT = 8 * MIB
+NCCL_NEEDS = 64 * MIB
+"""NCCL registers more between two hosts: a buffer of 4 MiB for each channel and direction."""
 
 
-@check(severity=WARNING, area="kernel")
+@check(severity=ERROR, area="kernel")
 def locked_memory_limit_low(
     limits: ResourceLimits,
     memory: HostMemory,
     npus: NpuInventory | None,
     gpus: GpuCards | None,
     adapters: RdmaAdapters | None,
+    view: JobContainer | None,
+    fleet: PerHost[Reachability],
+    launch: LaunchConfig,
 ) -> Iterator[Finding]:
     """A process of the job may lock as much memory as its devices need.
 
@@ -32,7 +40,8 @@ def locked_memory_limit_low(
     memory counts against RLIMIT_MEMLOCK. With a GPU or an RDMA adapter there should be no limit, or one as large as the
     host's memory. HCCL uses the NPU's own adapter, whose driver locks memory by itself, and Huawei names no value:
     with NPUs alone, less than 8 MiB is low, the kernel's default since Linux 5.16. Root with CAP_IPC_LOCK is not held
-    to the limit; other users, and root in a container without that right, are.
+    to the limit; other users, and root in a container without that right, are. It is an error where NCCL must fail:
+    with GPUs, an RDMA adapter, several hosts, and less than 64 MiB for a process without the right; else a warning.
     """
     if adapters or (gpus and gpus.pci):
         required, required_text = memory.total, "no limit"
@@ -42,9 +51,11 @@ def locked_memory_limit_low(
         raise Skip("no NPU, no NVIDIA GPU and no RDMA adapter")
     limit = limits.memlock
     if not limit.allows(required):
+        held = view is not None and not view.has_capability(CAP_IPC_LOCK)
+        by_nccl = bool(adapters and gpus and gpus.pci and len(fleet) > 1 and launch.env.get("NCCL_IB_DISABLE") != "1")
         yield Finding(
             "a process may lock {observed} of memory; expected {expected}",
             observed=format_bytes(limit.soft or 0),
             expected=required_text,
             hard="unlimited" if limit.hard is None else format_bytes(limit.hard),
-        )
+        ).as_warning(not (by_nccl and held and (limit.soft or 0) < NCCL_NEEDS))

@@ -1,6 +1,7 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, check
+from doctor.engine.fact import Unreadable
 from doctor.facts.npu_table import NpuTable
 from doctor.facts.processes import NpuProcesses
 
@@ -32,3 +33,5 @@ def npu_busy(table: NpuTable, holders: NpuProcesses | None) -> Iterator[Finding]
             user=holder.user if holder else "not known",
             running=f"{holder.seconds} s" if holder else "not known",
         )
+    if table.process_problem:
+        raise Unreadable(table.process_problem)

@@ -2,11 +2,12 @@ from collections.abc import Iterator
 
 from doctor import ERROR, Finding, check
 from doctor.engine.fact import Unreadable
+from doctor.facts.container import HostContainer
 from doctor.facts.npu import NpuInventory, NpuStart
 
 
 @check(severity=ERROR, area="devices")
-def npu_driver_not_loaded(start: NpuStart, inventory: NpuInventory) -> Iterator[Finding]:
+def npu_driver_not_loaded(start: NpuStart, inventory: NpuInventory, place: HostContainer | None) -> Iterator[Finding]:
     """The NPU driver is loaded and answers npu-smi.
 
     ## Why it matters
@@ -16,7 +17,9 @@ def npu_driver_not_loaded(start: NpuStart, inventory: NpuInventory) -> Iterator[
     ## What to do
     Not loaded: `lsmod | grep -i drv_` is empty; if the kernel changed after the driver was installed, reinstall the
     driver, then `reboot`. Installed since the last start: `reboot`. In use (-8020): end what `fuser -v /dev/davinci*`
-    names. Libraries: check `ldconfig -p | grep libdcmi` and /usr/local/dcmi.
+    names. Libraries: check `ldconfig -p | grep libdcmi` and /usr/local/dcmi; for a container, mount both folders with
+    `-v /usr/local/dcmi:/usr/local/dcmi -v /usr/local/Ascend/driver/lib64:/usr/local/Ascend/driver/lib64`, and load the
+    driver on its host.
 
     ## Source
     Public source of npu-smi and DCMI (-8005 is an inner error, -8020 a resource in use); the mind-cluster FAQ for the
@@ -39,6 +42,10 @@ def npu_driver_not_loaded(start: NpuStart, inventory: NpuInventory) -> Iterator[
     elif inventory.denied_files:
         raise Unreadable(
             f"this user may not open {inventory.denied_files[0]}, so npu-smi fails", "npu-user-not-in-group"
+        )
+    elif place and place.engine and not inventory.manager:
+        raise Unreadable(
+            "the container was not given /dev/davinci_manager, so npu-smi fails", "container-devices-missing"
         )
     elif not inventory.manager:
         yield Finding(

@@ -1,6 +1,7 @@
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, check
+from doctor.engine.fact import Unreadable
 from doctor.facts.npu_table import NpuTable
 
 RATED = {
@@ -31,9 +32,12 @@ def npu_hbm_low(table: NpuTable) -> Iterator[Finding]:
     ## Source
     The fault diagnosis of mind-cluster calls less than 95 % of the rated capacity abnormal, and holds the rated values.
     """
+    silent = []
     for state in table.npus:
         rated = RATED.get(state.name)
-        if rated and state.hbm_total < 0.95 * rated:
+        if rated and state.hbm_total is None:
+            silent.append(state.device)
+        elif rated and state.hbm_total is not None and state.hbm_total < 0.95 * rated:
             yield Finding(
                 "NPU {npu} has {observed} of memory; expected at least 95 % of {expected}",
                 npu=state.device,
@@ -42,3 +46,5 @@ def npu_hbm_low(table: NpuTable) -> Iterator[Finding]:
                 observed=f"{state.hbm_total} MB",
                 expected=f"{rated} MB",
             )
+    if silent:
+        raise Unreadable(f"npu-smi info does not state the HBM of NPU {', '.join(map(str, silent))}")

@@ -17,7 +17,8 @@ def npu_memory_errors(memory: NpuMemoryErrors) -> Iterator[Finding]:
     again: `npu-smi info -t ecc -i {card}` shows it.
 
     ## Source
-    `HBM Double Bit Error Count` of `npu-smi info -t ecc` (documentation of npu-smi).
+    `HBM Double Bit Error Count` and `HBM Double Bit Next-Isolated Pages Count` of `npu-smi info -t ecc` (documentation
+    of npu-smi, and npu_info_print.c of github.com/hicann/driver).
     """
     for card, errors in memory.by_card.items():
         if errors.double_bit:
@@ -26,5 +27,13 @@ def npu_memory_errors(memory: NpuMemoryErrors) -> Iterator[Finding]:
                 card=card,
                 isolated_pages=errors.isolated,
                 observed=errors.double_bit,
+                expected=0,
+            )
+        elif errors.pending:
+            yield Finding(
+                "NPU card {card} has {observed} bad memory pages in use until the next reset; expected {expected}",
+                card=card,
+                isolated_pages=errors.isolated,
+                observed=errors.pending,
                 expected=0,
             )

@@ -1,11 +1,12 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, check
+from doctor.facts.container import FIRST_VIRTUAL_NPU, HostContainer
 from doctor.facts.npu import NpuChips, NpuInventory
 
 
 @check(severity=ERROR, area="devices")
-def npu_missing(inventory: NpuInventory, chips: NpuChips | None) -> Iterator[Finding]:
+def npu_missing(inventory: NpuInventory, chips: NpuChips | None, place: HostContainer | None) -> Iterator[Finding]:
     """Every NPU on the PCI bus has a device file, and npu-smi lists it.
 
     ## Why it matters
@@ -14,13 +15,19 @@ def npu_missing(inventory: NpuInventory, chips: NpuChips | None) -> Iterator[Fin
     ## What to do
     Read the kernel log on {host}: `dmesg | grep -iE "davinci|ascend|pcie"`. On the bus without a device file: the
     driver did not accept it; restart the host, then reinstall the driver. A gap in the numbers with nothing more on the
-    bus: the card itself dropped out; reseat or replace it.
+    bus: the card itself dropped out; reseat or replace it. In a container, do so on its host.
 
     ## Source
     PCI ids 19e5:d801, d802, d803 and d806, the files /dev/davinci0 and on, and `npu-smi info -m` must agree (public
-    source of the driver; the fault diagnosis of mind-cluster counts them in the same way).
+    source of the driver; the fault diagnosis of mind-cluster counts them in the same way). In a container /sys shows
+    the whole bus and /dev only the NPUs that it was given, virtual ones from 100 on: there npu-smi must list as many as
+    it was given, and container-devices-missing compares them with ASCEND_VISIBLE_DEVICES. PCIe cards are numbered by
+    slot: there their logic ids are compared.
     """
-    devices = inventory.devices
+    devices = tuple(device for device in inventory.devices if device < FIRST_VIRTUAL_NPU)
+    if place and place.engine:
+        yield from _in_container(devices, chips)
+        return
     last = max((inventory.pci_count, *(device + 1 for device in devices)))
     gap = sorted(set(range(last)) - set(devices))
     if inventory.pci_count > len(devices):
@@ -38,7 +45,7 @@ def npu_missing(inventory: NpuInventory, chips: NpuChips | None) -> Iterator[Fin
             observed=f"{len(devices)} device files",
             expected=f"{last} device files",
         )
-    unlisted = sorted(set(devices) - {chip.device for chip in chips.chips}) if chips else []
+    unlisted = _unlisted(devices, chips) if chips else []
     if chips and unlisted:
         yield Finding(
             "NPU {npus} has a device file, but npu-smi does not list it",
@@ -46,3 +53,28 @@ def npu_missing(inventory: NpuInventory, chips: NpuChips | None) -> Iterator[Fin
             observed=f"{len(chips.chips)} NPUs listed",
             expected=f"{len(devices)} NPUs listed",
         )
+
+
+def _unlisted(devices: tuple[int, ...], chips: NpuChips) -> list[int]:
+    """Device files without a chip. Where cards are numbered by slot, their logic ids are compared."""
+    listed = {chip.device for chip in chips.chips}
+    if listed <= set(devices):
+        return sorted(set(devices) - listed)
+    if len(chips.chips) >= len(devices):
+        return []
+    logic = {chip.logic for chip in chips.chips if chip.logic is not None}
+    return sorted(set(devices) - logic) if logic <= set(devices) else list(devices[len(listed) :])
+
+
+def _in_container(devices: tuple[int, ...], chips: NpuChips | None) -> Iterator[Finding]:
+    """What a container was given is the norm there, whatever the bus shows."""
+    if not chips or len(chips.chips) >= len(devices):
+        return
+    listed = {chip.device for chip in chips.chips}
+    unlisted = sorted(set(devices) - listed) if listed <= set(devices) else list(devices[len(listed) :])
+    yield Finding(
+        "NPU {npus} was given to the container, but npu-smi does not list it",
+        npus=unlisted,
+        observed=f"{len(chips.chips)} NPUs listed",
+        expected=f"{len(devices)} NPUs listed",
+    )

@@ -1,12 +1,13 @@
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, check
+from doctor import ERROR, Finding, Skip, check
+from doctor.facts.container import HostContainer
 from doctor.facts.npu import NpuInventory
 
 
 @check(severity=ERROR, area="devices")
-def npu_tools_missing(inventory: NpuInventory) -> Iterator[Finding]:
-    """Every host with NPUs has the driver's tools, npu-smi and hccn_tool.
+def npu_tools_missing(inventory: NpuInventory, place: HostContainer | None) -> Iterator[Finding]:
+    """Every host with NPUs has the driver's tools: npu-smi and, on training products, hccn_tool.
 
     ## Why it matters
     Both come with the driver package. Where there is an NPU but not the tools, the driver is not installed, or only in
@@ -18,16 +19,20 @@ def npu_tools_missing(inventory: NpuInventory) -> Iterator[Finding]:
 
     ## Source
     The public source of the driver package: npu-smi is linked into /usr/local/bin or /usr/local/sbin, hccn_tool lies
-    in /usr/local/Ascend/driver/tools.
+    in /usr/local/Ascend/driver/tools. A container has those that it was given, and a job in it needs none of them.
+    Inference cards (310, 310P) have no network port, and their driver brings no hccn_tool.
     """
     if not (inventory.pci_count or inventory.devices):
         return
-    absent_tools = [tool for tool in ("npu-smi", "hccn_tool") if tool not in inventory.tools]
+    needed = ["npu-smi"] if inventory.inference else ["npu-smi", "hccn_tool"]
+    absent_tools = [tool for tool in needed if tool not in inventory.tools]
+    if absent_tools and place and place.engine:
+        raise Skip(f"the container was not given {' and '.join(absent_tools)}; on its host they can be used")
     if absent_tools:
         yield Finding(
             "{missing} not installed, on a host with {npus} NPUs",
             missing=absent_tools,
             npus=max(inventory.pci_count, len(inventory.devices)),
             observed=list(inventory.tools),
-            expected=["npu-smi", "hccn_tool"],
+            expected=needed,
         )

@@ -1,32 +1,109 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, check
-from doctor.facts.npu_table import NpuTable
+from doctor.engine.fact import Unreadable
+from doctor.facts.container import HostContainer
+from doctor.facts.npu import NpuChips
+from doctor.facts.npu_health import JOB_LEVELS, REMEDIES, ChipHealth, NpuHealth
+from doctor.facts.npu_table import NO_VALUES, NpuTable
 
 
 @check(severity=ERROR, area="devices")
-def npu_unhealthy(table: NpuTable) -> Iterator[Finding]:
-    """Every NPU reports that its health is OK.
+def npu_unhealthy(
+    table: NpuTable, health: NpuHealth | None, chips: NpuChips | None, place: HostContainer | None
+) -> Iterator[Finding]:
+    """Every NPU answers, and reports that its health is OK.
 
     ## Why it matters
-    Warning, Alarm and Critical stand for faults that the NPU itself has found: memory errors, heat, lost links. A job
-    on it ends with a device error or computes wrong numbers.
+    Alarm and Critical stand for faults that the NPU itself has found: memory errors, heat, lost links. A job on it ends
+    with a device error or computes wrong numbers. An NPU that does not answer npu-smi does not answer the job either;
+    the table shows such a card as OK with zeros, or leaves it out.
 
     ## What to do
     Read the codes on {host}: `npu-smi info -t health -i {card} -c {chip}` and `npu-smi info -t ecc -i {card}`. Leave
-    the host out of the job until they are gone; report a code that returns after a restart to the vendor.
+    the host out of the job until they are gone. A fault that asks for a reset: `npu-smi set -t reset -i {card} -c
+    {chip} -m 1` while no job runs, or restart the host. Report a code that returns to the vendor.
 
     ## Source
-    The Health column of `npu-smi info`; its words are OK, Warning, Alarm, Critical and UNKNOWN (public source of
-    npu-smi).
+    The Health column of `npu-smi info`, whose words are OK, Warning, Alarm, Critical and UNKNOWN, and `npu-smi info -t
+    health` (npu_info.c and npu_info_print.c of github.com/hicann/driver: health 0 is the word OK, also where the query
+    failed). The levels of the codes: faultCode.json of github.com/Ascend/mind-cluster.
     """
+    silent: list[str] = []
     for state in table.npus:
-        if state.health != "OK":
-            yield Finding(
-                "NPU {npu} reports health {observed}; expected {expected}",
-                npu=state.device,
-                card=state.npu,
-                chip=state.chip,
-                observed=state.health,
-                expected="OK",
-            )
+        report = health.of(state.npu, state.chip) if health else None
+        reported = state.health if state.health != "OK" or report is None else report.health
+        if reported == "OK" or (report and _only_warns(reported, report)):
+            continue
+        yield _finding(state.device, state.npu, state.chip, reported, report)
+    shown = {(state.npu, state.chip) for state in table.npus}
+    for report in health.chips if health else ():
+        if (report.npu, report.chip) not in shown and report.health != "OK" and not _only_warns(report.health, report):
+            yield _finding(_device(chips, report.npu, report.chip), report.npu, report.chip, report.health, report)
+            shown.add((report.npu, report.chip))
+    for card, message in (health.refused if health else {}).items():
+        devices = [chip.device for chip in chips.chips if chip.npu == card] if chips else [card]
+        dead = [device for device in devices if table.unread.get(f"NPU {device}") == NO_VALUES]
+        if not dead and card in {state.npu for state in table.npus}:
+            silent.append(f"NPU card {card}: {message}")
+            continue
+        yield Finding(
+            "NPU card {card} does not answer npu-smi: {observed}; expected {expected}",
+            npu=(dead or devices or [card])[0],
+            card=card,
+            chip=0,
+            observed=message,
+            expected="health OK",
+        )
+        shown |= {(chip.npu, chip.chip) for chip in chips.chips if chip.npu == card} if chips else set()
+    absent = [chip for chip in chips.chips if (chip.npu, chip.chip) not in shown] if chips else []
+    for chip in absent:
+        if f"NPU {chip.device}" in table.unread or f"NPU {chip.npu}" in table.unread:
+            continue  # the check is unknown for it
+        if place and place.engine:
+            silent.append(f"NPU {chip.device} is not in the table of npu-smi info")
+            continue
+        yield Finding(
+            "npu-smi info leaves out NPU {npu}, which npu-smi info -m lists: the card does not answer",
+            npu=chip.device,
+            card=chip.npu,
+            chip=chip.chip,
+            observed="not in the table",
+            expected="health OK",
+        )
+    if silent:
+        raise Unreadable("; ".join(silent[:3]))
+
+
+def _only_warns(reported: str, report: ChipHealth) -> bool:
+    """The check npu-health-warning reports it."""
+    return reported == "Warning" and bool(report.codes) and report.levels <= JOB_LEVELS
+
+
+def _device(chips: NpuChips | None, card: int, chip: int) -> int:
+    found = [entry.device for entry in chips.chips if (entry.npu, entry.chip) == (card, chip)] if chips else []
+    return found[0] if found else card
+
+
+def _finding(device: int, card: int, chip: int, observed: str, report: ChipHealth | None) -> Finding:
+    if report is None or not report.codes:
+        return Finding(
+            "NPU {npu} reports health {observed}; expected {expected}",
+            npu=device,
+            card=card,
+            chip=chip,
+            observed=observed,
+            expected="OK",
+        )
+    order = list(REMEDIES)
+    return Finding(
+        "NPU {npu} reports health {observed}, fault {codes} ({text}): {remedy}; expected health {expected}",
+        npu=device,
+        card=card,
+        chip=chip,
+        observed=observed,
+        expected="OK",
+        codes=list(report.codes[:8]),
+        text=report.text or "no text",
+        remedy=REMEDIES[max(report.levels, key=order.index)],
+    )

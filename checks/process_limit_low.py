@@ -1,13 +1,14 @@
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, check
+from doctor.facts.container import JobContainer
 from doctor.facts.limits import ResourceLimits
 
 MIN_PROCESSES = 4096
 
 
 @check(severity=WARNING, area="kernel")
-def process_limit_low(limits: ResourceLimits) -> Iterator[Finding]:
+def process_limit_low(limits: ResourceLimits, container: JobContainer | None) -> Iterator[Finding]:
     """A user of the host may start at least 4096 processes and threads.
 
     ## Why it matters
@@ -21,7 +22,8 @@ def process_limit_low(limits: ResourceLimits) -> Iterator[Finding]:
 
     ## Source
     No vendor names a number. 4096 is the lowest value that a distribution of today sets (Red Hat's 20-nproc.conf);
-    8 ranks with 512 threads each reach it. Root is not held to it.
+    8 ranks with 512 threads each reach it. Root is not held to it, but to the limit of a container: podman's default is
+    2048 (containers.conf, pids_limit), that of Kubernetes podPidsLimit of the kubelet.
     """
     limit = limits.nproc
     if not limit.allows(MIN_PROCESSES):
@@ -30,4 +32,11 @@ def process_limit_low(limits: ResourceLimits) -> Iterator[Finding]:
             observed=limit.soft,
             expected=MIN_PROCESSES,
             hard="unlimited" if limit.hard is None else limit.hard,
+        )
+    group_limit = container.pids_limit if container and container.engine else None
+    if group_limit is not None and group_limit < MIN_PROCESSES:
+        yield Finding(
+            "the container may have {observed} processes and threads; expected at least {expected}",
+            observed=group_limit,
+            expected=MIN_PROCESSES,
         )

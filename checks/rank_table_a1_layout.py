@@ -19,10 +19,25 @@ def rank_table_a1_layout(
     Use devices 0 to 3, or 4 to 7, or all eight, on every host.
 
     ## Source
-    HCCL documentation, cluster sizes of the Atlas training products; MindSpore models `hccl_tools.py`.
+    HCCL documentation, cluster sizes of the Atlas training products; MindSpore models `hccl_tools.py`. A table of
+    version 1.2 is never one of A1, and one that keeps the rule is sound on every family.
     """
-    if product_family(launch, products) != "A1":
+    if table.form == "1.2" or (launch.product or _reported(products)) not in ("", "A1"):
         raise Skip("this rule applies to the A1 family only")
+    findings = list(_broken_rules(table))
+    if findings and product_family(launch, products) != "A1":
+        raise Skip("this rule applies to the A1 family only")
+    yield from findings
+    table.require_fields("device_id", "server_id")
+
+
+def _reported(products: PerHost[NpuProduct] | None) -> str:
+    """The family that all hosts report; empty when they report none, or several."""
+    families = {product.family for product in (products or {}).values()}
+    return families.pop() if len(families) == 1 else ""
+
+
+def _broken_rules(table: RankTable) -> Iterator[Finding]:
     counts: dict[str, int] = {}
     for server in table.servers:
         name, ids = server.server_id, sorted({rank.device_id for rank in server.ranks if rank.device_id is not None})
@@ -45,4 +60,3 @@ def rank_table_a1_layout(
             counts=hosts_by_count,
             expected="the same number on every host",
         )
-    table.require_fields("device_id", "server_id")

@@ -2,7 +2,7 @@ from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, check
 from doctor.facts.npu import NpuProduct
-from doctor.job import LaunchConfig, RankTable, limit_items, parse_address, product_family
+from doctor.job import LaunchConfig, RankTable, limit_items, parse_address, table_family
 
 
 @check(severity=ERROR, area="ranks")
@@ -56,7 +56,7 @@ def _needs_device_ips(table: RankTable, launch: LaunchConfig, products: PerHost[
     with_pods = table.super_pods is not None and all(rank.super_device_id for rank in table.ranks)
     if many and not with_pods:
         return True
-    product = product_family(launch, products)
+    product = table_family(table, launch, products)
     if product == "A3":
         switched_off = launch.env.get("HCCL_INTER_HCCS_DISABLE", "").upper() == "TRUE"
         return switched_off or len(table.super_pods or ()) > 1

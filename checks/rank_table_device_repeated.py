@@ -3,7 +3,7 @@ from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, check
 from doctor.facts.npu import NpuProduct
-from doctor.job import LaunchConfig, RankTable, limit_items, product_family
+from doctor.job import LaunchConfig, RankTable, limit_items, table_family
 
 
 @check(severity=ERROR, area="ranks")
@@ -39,7 +39,7 @@ def rank_table_device_repeated(
                 )
     highest = {host: max(devices) for host, devices in by_host.items()}
     if any(7 < number <= 15 for number in highest.values()) and table.form != "group_list":
-        last = 7 if product_family(launch, products) == "A1" else 15
+        last = 7 if table_family(table, launch, products) == "A1" else 15
     else:
         last = 15 if table.form != "group_list" else 7
     for host, number in sorted(highest.items()):

@@ -6,16 +6,14 @@ from doctor.job import NotARankTable, RankTableFile
 
 @check(severity=ERROR, area="ranks")
 def rank_table_version_unknown(file: RankTableFile) -> Iterator[Finding]:
-    """The rank table has a form that doctor can check: version 1.0, version 1.2, or a group_list.
+    """The rank table has a form that doctor can check: version 1.0, 1.2 or 2.0, a group_list, or a serving stack's.
 
     ## Why it matters
     HCCL chooses its parser by the version. Without one it expects a `group_list` and stops at a `server_list`. A table
-    of another form (1.1 and 2.0 exist, and inference servers have their own) is not checked: every other check of the
-    table is unknown for it.
+    of another form (1.1 exists) is not checked: every other check of the table is unknown for it.
 
     ## What to do
-    Set `"version": "1.0"` for servers, `"1.2"` for A3 super pods. For the 950 family, 2.0 is right, but doctor does not
-    check it yet.
+    Set `"version": "1.0"` for servers, `"1.2"` for A3 super pods, `"2.0"` with a rank_list for the 950 family.
 
     ## Source
     HCOMM `topoinfo_ranktableParser.cc` (GetRanktableVersion); HCCL documentation, rank table configuration.
@@ -23,8 +21,13 @@ def rank_table_version_unknown(file: RankTableFile) -> Iterator[Finding]:
     try:
         file.table()
     except NotARankTable as why:
+        if why.form:
+            return
         if why.root_cause != "rank-table-version-unknown":
             raise
         yield Finding(
-            "{path}: {why}", path=file.path, why=why.reason, expected="1.0, 1.2, or a group_list without version"
+            "{path}: {why}",
+            path=file.path,
+            why=why.reason,
+            expected="1.0, 1.2, 2.0 with a rank_list, or a group_list without version",
         )

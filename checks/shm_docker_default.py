@@ -1,7 +1,7 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, check
-from doctor.facts.memory import DOCKER_DEFAULT_SHM, SharedMemory, format_bytes
+from doctor.facts.memory import SharedMemory, format_bytes
 
 
 @check(severity=ERROR, area="memory")
@@ -18,10 +18,11 @@ def shm_docker_default(shm: SharedMemory) -> Iterator[Finding]:
     /dev/shm. For the running container, as root on its host: `nsenter -t PID -m mount -o remount,size=32g /dev/shm`.
 
     ## Source
-    Docker documentation, `docker run --shm-size` (default 64 MB); containerd and the kubelet have the same.
+    Docker documentation, `docker run --shm-size` (default 64 MB); containerd and the kubelet have the same, podman has
+    64000 KiB (measured with podman 4.3).
     NCCL and PyTorch issues on containers with 64 MB name these errors.
     """
-    if shm.size == DOCKER_DEFAULT_SHM:
+    if shm.is_container_default:
         yield Finding(
             "/dev/shm holds {observed}, the default of a container; expected {expected}",
             observed=format_bytes(shm.size),

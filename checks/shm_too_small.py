@@ -1,13 +1,13 @@
 from collections.abc import Iterator
 
-from doctor import WARNING, Finding, check
+from doctor import ERROR, Finding, check
 from doctor.facts.gpu import GpuCards
-from doctor.facts.memory import DOCKER_DEFAULT_SHM, SharedMemory, format_bytes, host_rank_count, required_shm
+from doctor.facts.memory import CONTAINER_DEFAULT_SHM, SharedMemory, format_bytes, host_rank_count, required_shm
 from doctor.facts.npu import NpuInventory
 from doctor.job import LaunchConfig
 
 
-@check(severity=WARNING, area="memory")
+@check(severity=ERROR, area="memory")
 def shm_too_small(
     shm: SharedMemory, npus: NpuInventory | None, gpus: GpuCards | None, launch: LaunchConfig
 ) -> Iterator[Finding]:
@@ -24,14 +24,15 @@ def shm_too_small(
     ## Source
     No vendor names a minimum. Required are 1 GiB, the smallest value in Huawei's published container examples
     (vllm-ascend: `--shm-size=1g`), and 128 MiB a rank where that is more: two loader workers with two batches of 32 MiB
-    each. shm-docker-default reports exactly 64 MiB.
+    each. It is a warning above 64 MiB, and an error below: 4 loader workers with batches of 32 MiB end at 64 MiB
+    (measured with PyTorch 2.13). shm-docker-default reports the default of a container.
     """
     ranks = host_rank_count(launch, len(npus.devices) if npus else gpus.pci if gpus else 0)
     required = required_shm(ranks)
-    if shm.size < required and shm.limited and shm.size != DOCKER_DEFAULT_SHM:
+    if shm.size < required and shm.limited and not shm.is_container_default:
         yield Finding(
             "/dev/shm holds {observed}; expected at least {expected}",
             observed=format_bytes(shm.size),
             expected=format_bytes(required),
             ranks=ranks,
-        )
+        ).as_warning(shm.size > max(CONTAINER_DEFAULT_SHM))

@@ -4,7 +4,7 @@ from doctor import ERROR, Finding, PerHost, check
 from doctor.facts.smoke import SmokeCollectives
 from doctor.smoke.model import SmokeRun
 from doctor.smoke.numerics.buffers import describe_damage
-from doctor.smoke.numerics.collective_values import blame_ranks, soak_note
+from doctor.smoke.numerics.collective_values import Blame, blame_ranks, second_round_note, soak_note
 from doctor.smoke.results.trouble_findings import describe_ranks
 
 
@@ -25,24 +25,29 @@ def smoke_collective_wrong(run: SmokeRun, collectives: PerHost[SmokeCollectives]
     job.
 
     ## Source
-    Each rank puts in small numbers of its own (a formula of rank and place), so that every result is known in advance,
-    exactly, in every dtype. The fewest ranks that explain all wrong values are named: the rank whose segment is wrong,
-    the root, the one that alone has another sum. One wrong element in a whole run proves only that it changed on the
-    rank that has it or on its way there, so that all members are named: `doctor smoke --for 10m` repeats collectives
-    on fresh data, counts, and names the rank that is wrong more than once. This verdict can be wrong where what a
-    rank sends is always changed on its way to the same other rank: that one is named.
+    Each rank puts in small numbers of its own (a formula of rank and place), so that every result is known in
+    advance, exactly, in every dtype. After wrong values the same collectives run again, with fresh data, in halves of
+    the hosts, then in halves of the wrong half, and so on down to a rank, a host or a pair of hosts: adaptive group
+    testing (Hwang 1972, https://doi.org/10.1080/01621459.1972.10481257). That a wrong group holds the culprit is
+    certain; a group counts as right after three times the calls that brought one wrong value before, which leaves a
+    chance of 5 % (e^-3). Where nothing is wrong again, the fewest ranks are named that explain all wrong values: the
+    rank whose segment is wrong, the root, the one that alone has another sum. One wrong element in a whole run proves
+    only that it changed on the rank that has it or on its way there, so that all members are named; `doctor smoke
+    --for 10m` repeats collectives and counts. With two hosts of one rank each there is nothing to divide, and both
+    are named. This verdict can be wrong where several faults occur now and then.
     """
     wrong = [event for fact in collectives.values() for event in fact.wrong]
-    for blame in blame_ranks(wrong, run.groups, run.plan.world):
+    rounds = [event for fact in collectives.values() for event in fact.second_rounds]
+    for blame in blame_ranks(wrong, run.groups, run.plan.world, rounds):
         first = blame.events[0]
         ops = sorted({event.op for event in blame.events})
         name, members = run.groups.get(first.gid, (f"group {first.gid}", tuple(range(run.plan.world))))
         kind = describe_damage(first, members)
         yield Finding(
             "{blame} {who}: {op} ({numel} x {dtype}, group {group}) returned {observed} at element {index} "
-            "on rank {seen}, expected {expected}{looks}; wrong elements in total: {wrong}, in {ops}{soaked}",
+            "on rank {seen}, expected {expected}{looks}; wrong elements in total: {wrong}, in {ops}{soaked}{second}",
             hosts=run.hosts(blame.ranks),
-            blame="the fault lies with" if len(blame.ranks) == 1 else "the fault lies with one of",
+            blame=describe_place(run, blame),
             who=describe_ranks(run, blame.ranks),
             ranks=list(blame.ranks),
             op=first.op,
@@ -56,5 +61,17 @@ def smoke_collective_wrong(run: SmokeRun, collectives: PerHost[SmokeCollectives]
             looks=f" ({kind})" if kind else "",
             wrong=sum(event.wrong for event in blame.events),
             soaked=soak_note(collectives.values(), blame.ranks),
+            second=second_round_note(rounds, blame),
             ops=ops,
         )
+
+
+def describe_place(run: SmokeRun, blame: Blame) -> str:
+    """What stands before the ranks: how much is known of where values change."""
+    hosts = run.hosts(blame.ranks)
+    if blame.kind == "outward":
+        return f"the fault lies with what {hosts[0]} exchanges with other hosts, and not with what it does alone:"
+    if blame.kind == "between":
+        way = f"the way between {' and '.join(hosts)}" if len(hosts) > 1 else "what passes between two ranks"
+        return f"the fault lies with {way}:"
+    return "the fault lies with" if blame.kind == "ranks" else "the fault lies with one of"

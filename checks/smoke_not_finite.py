@@ -1,14 +1,18 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, check
-from doctor.facts.smoke import SmokeLearning, SmokeTraining
+from doctor.engine.fact import Unreadable
+from doctor.facts.smoke import SmokeCollectives, SmokeLearning, SmokeTraining
 from doctor.smoke.model import SmokeRun
 from doctor.smoke.numerics.analyze import findings
 
 
 @check(severity=ERROR, area="smoke")
 def smoke_not_finite(
-    run: SmokeRun, training: PerHost[SmokeTraining], learning: PerHost[SmokeLearning] | None
+    run: SmokeRun,
+    training: PerHost[SmokeTraining],
+    learning: PerHost[SmokeLearning] | None,
+    collectives: PerHost[SmokeCollectives] | None,
 ) -> Iterator[Finding]:
     """All losses, gradients and parameters are finite numbers.
 
@@ -23,14 +27,23 @@ def smoke_not_finite(
 
     ## Source
     Every rank sums up what goes into each part of its model and what comes out, before anything is mixed with other
-    ranks' numbers. A rank that turned finite numbers into others made them; one that received them did not cause them.
+    ranks' numbers. A rank that turned finite numbers into others made them; one that received them did not cause
+    them. Where collectives gave wrong values before, numbers that are not finite on several ranks follow from that,
+    and are unknown here.
     """
+    corrupted = any(fact.wrong for fact in (collectives or {}).values())
     layout_findings = list(findings("smoke-not-finite", run, training))
+    if corrupted and any(
+        len(finding.hosts) == len(run.hosts(tuple(range(run.plan.world)))) for finding in layout_findings
+    ):
+        raise Unreadable("collectives gave wrong values before", "smoke-collective-wrong")
     yield from layout_findings
     bad_steps = [event for fact in (learning or {}).values() for event in fact.steps if event.loss is None]
     if bad_steps and not layout_findings:
         step = min(event.step for event in bad_steps)
         ranks = sorted(event.rank for event in bad_steps if event.step == step)
+        if corrupted and len(ranks) > 1:
+            raise Unreadable("collectives gave wrong values before", "smoke-collective-wrong")
         yield Finding(
             "the loss of step {step} of the learning stage is NaN or Inf on {who}; the layouts' short runs were finite",
             hosts=run.hosts(tuple(ranks)),

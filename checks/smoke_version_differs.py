@@ -22,7 +22,10 @@ def smoke_version_differs(started: PerHost[SmokeStart]) -> Iterator[Finding]:
 
     ## Source
     Each interpreter reports its versions once it has imported torch. The build ("+cpu") and patch releases of NumPy and
-    Python are not compared. The majority of hosts is the norm, and need not be right.
+    Python are not compared. The majority of hosts is the norm, and need not be right. Only a warning: torch documents
+    no compatibility of its wire formats between versions (https://pytorch.org/docs/stable/distributed.html), so the run
+    itself decides. Where it dies of the difference, smoke-network-silent or smoke-rank-never-joined is an error and
+    names the versions; where numbers differ, the checks of the training are.
     """
     if len(started) < 2:
         raise Skip("a single host cannot be compared")

@@ -1,7 +1,8 @@
 import shlex
 from collections.abc import Iterator
 
-from doctor import WARNING, Finding, check
+from doctor import WARNING, Finding, Skip, check
+from doctor.facts.container import HostContainer
 from doctor.facts.kernel import (
     MAIN_FILE,
     RESERVED_PORTS,
@@ -15,7 +16,7 @@ from doctor.facts.ports import parse_ports
 
 
 @check(severity=WARNING, area="kernel")
-def sysctl_lost_at_reboot(live: LiveSettings, files: SysctlFiles) -> Iterator[Finding]:
+def sysctl_lost_at_reboot(live: LiveSettings, files: SysctlFiles, place: HostContainer | None) -> Iterator[Finding]:
     """The kernel settings that a job needs are those that the host's files set at boot.
 
     ## Why it matters
@@ -30,8 +31,10 @@ def sysctl_lost_at_reboot(live: LiveSettings, files: SysctlFiles) -> Iterator[Fi
     sysctl.conf(5), sysctl.d(5), `sysctl --system`: files are applied by the order of their names, a file hides those of
     its name in later folders, the last line wins. systemd does not read /etc/sysctl.conf by itself. Checked are
     somaxconn, tcp_max_syn_backlog, ip_local_reserved_ports (as a set) and ip_local_port_range. A value that no file
-    sets is lost only if it is none that a kernel starts with.
+    sets is lost only if it is none that a kernel starts with. A container does not have its host's files.
     """
+    if place and place.engine:
+        raise Skip(f"in a container ({place.engine}) the host's files are not to be seen")
     for key, value in live.values.items():
         line = files.boot_setting(key)
         if line is None and may_be_default(key, value):

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doctor.collect.protocol import CollectOptions, RequestTemplate, function_source, parse_response
+from doctor.collect.protocol import CollectOptions, RequestTemplate, function_source, parse_response, shared_modules
 from doctor.engine.fact import Fact, Output, Probe, ProbeAnswer, ask, read, run
 from doctor.engine.record import HostRecord
 from doctor.engine.sanitize import strip_control_chars
@@ -162,6 +162,37 @@ def test_a_device_that_hung_once_is_not_waited_for_again(tmp_path: Path) -> None
 
 def test_a_question_is_sent_without_its_annotations() -> None:
     assert function_source(counts).startswith("def counts(given):")
+
+
+def text_of_several_lines(given: dict) -> str:  # type: ignore[type-arg]
+    """With a line that begins at the margin."""
+
+    def inner(*names: str, last: int = 0) -> str:
+        import json as notation
+
+        return """
+def no_function(given: int):
+""" + notation.dumps([*names, last])
+
+    return inner(given["a"])
+
+
+def test_a_question_is_sent_whole() -> None:
+    source, namespace = function_source(text_of_several_lines), dict[str, Any]()
+    assert "With a line" not in source and ": str" not in source
+    exec(source, namespace)
+    assert namespace["text_of_several_lines"]({"a": "b"}) == text_of_several_lines({"a": "b"})
+
+
+def test_modules_of_two_questions_are_loaded_once() -> None:
+    facts = [fact_of(ask(text_of_several_lines), "A"), fact_of(ask(imports_json), "B")]
+    assert shared_modules(facts) == ["json"]
+
+
+def imports_json(given: dict) -> object:  # type: ignore[type-arg]
+    import json
+
+    return json.loads("{}")
 
 
 def test_a_question_that_breaks_says_how() -> None:

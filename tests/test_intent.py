@@ -136,7 +136,7 @@ def test_what_is_not_json(text: str, line: int, column: int, reason: str) -> Non
 @pytest.mark.parametrize(
     ("value", "reason"),
     [
-        ({"version": "2.0", "rank_list": []}, "version 2.0"),
+        ({"version": "2.0", "server_list": []}, "version 2.0"),
         ({"version": "1.1", "server_list": []}, "version 1.1"),
         ({"version": None}, "version null"),
         ({"server_list": []}, "it has no version and no group_list, but server_list"),

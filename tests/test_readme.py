@@ -17,7 +17,20 @@ from tests.regen import help_text, stale
 
 TEXT = README.read_text("utf-8")
 IDS = [str(path.relative_to(ROOT)) for path in PAGES]
-OF_OTHERS = {"--nproc-per-node", "--overlap", "--ntasks-per-node", "--no-python"}
+OF_OTHERS = {
+    *(
+        "--log-dir",
+        "--redirects",
+        "--nproc-per-node",
+        "--overlap",
+        "--ntasks-per-node",
+        "--no-python",
+        "--jobid",
+        "--container-name",
+    ),
+    *("--device", "--gpus", "--ipc", "--network", "--pids-limit", "--shm-size", "--sysctl", "--ulimit"),
+}
+"""Of torchrun, Slurm, and the engines of containers."""
 
 
 @pytest.mark.parametrize("page", PAGES, ids=IDS)

@@ -12,12 +12,14 @@ COMMANDS = {
     "check": "Check hosts over SSH and report what is wrong.",
     "smoke": "Train a tiny model on the hosts and name the rank that fails.",
     "preflight": "Gate a job: one line, one exit code, bounded time.",
+    "lint": "Check a launch script and its configuration.",
     "node": "Check this host alone, or write its record for doctor merge.",
     "merge": "Evaluate the records that doctor node wrote on each host.",
     "rank-table": "Generate a validated rank table from live hosts.",
+    "diagnose": "Name the rank and the cause from the logs of a job that failed.",
     "fix": "Plan fixes for findings; with --apply, run and verify them.",
     "report": "Render a saved run or report again, or compare two.",
-    "list": "List the checks or playbooks.",
+    "list": "List the checks, the playbooks or the log signatures.",
     "explain": "Explain a check, a playbook or a topic.",
 }
 

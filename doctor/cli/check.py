@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from doctor.cli.host_options import (
+    SCOPES,
     ConnectionOptions,
     HostOptions,
     JobOptions,
     ProductOption,
+    ScopeOption,
     VisitOptions,
     ssh_options,
     validate_connection,
@@ -21,7 +23,7 @@ from doctor.cli.host_options import (
 from doctor.cli.output_options import OutputOptions
 from doctor.cli.selection import ChecksOption, IgnoreOption, SelectOption
 from doctor.cli.shared_options import expand_option_groups
-from doctor.engine.errors import InputError, UsageError
+from doctor.engine.errors import InputError, UsageError, require_one_of
 from doctor.job.variables import communication
 from doctor.session.finish import load_saved_run, replay_and_report, save_and_report, start_events, validate_output
 from doctor.session.output_files import combine_callbacks
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 def command(
     *,
     hosts: HostOptions,
+    scope: ScopeOption = "auto",
     no_hosts: Annotated[
         bool, typer.Option("--no-hosts", help="Check only the rank table; connect to no host.")
     ] = False,
@@ -53,7 +56,7 @@ def command(
     """Check hosts over SSH and report what is wrong.
 
     Hosts come from the first of: HOSTS, --hostfile, --rank-table, DOCTOR_HOSTS, DOCTOR_HOSTFILE, SLURM_JOB_NODELIST,
-    RANK_TABLE_FILE; else this host alone.
+    RANK_TABLE_FILE; else this host alone. Where the job has hosts that none of these lists, the run is unknown.
 
     Exit codes: 0 healthy, 10 failed, 11 warnings (--strict), 12 unknown, 2 usage, 70 a bug of doctor, 78 nothing to
     check or unreadable input, 130 and 143 interrupted.
@@ -61,6 +64,7 @@ def command(
     validate_product(product)
     validate_connection(connection)
     validate_output(output, checks)
+    require_one_of("--scope", scope, SCOPES)
     if smoke and no_hosts:
         raise UsageError("--smoke needs hosts to train on; expected it without --no-hosts")
     catalog = load_catalog(checks)
@@ -69,7 +73,7 @@ def command(
         selected = _choose_with_smoke(catalog, select, ignore, smoke or bool(run.smoke))
         raise typer.Exit(replay_and_report(run, selected, catalog, output))
     selected = _choose_with_smoke(catalog, select, ignore, smoke)
-    fleet = _empty_inventory(hosts) if no_hosts else select_inventory(hosts.selection)
+    fleet = _empty_inventory(hosts) if no_hosts else select_inventory(hosts.selection, scope)
     from doctor.report.layout.progress_line import ProgressLine
     from doctor.session.examine import ExamineOptions, examine
     from doctor.smoke.plan import SmokeOptions

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,8 +16,11 @@ from doctor.report.explain.topics import render, title, topics
 from doctor.session.console import write
 from doctor.session.select_checks import load_errors_as_input_errors, load_playbook_catalog
 
+if TYPE_CHECKING:
+    from doctor.remedy.playbook import Playbook
+
 TOPICS = topics()
-NAME_HELP = "A check or a playbook, as `doctor list` and `doctor list --playbooks` name it, or a topic."
+NAME_HELP = "A check, a playbook, a log signature or its code, as `doctor list` names them; or a topic."
 TOPIC_LINES = "\b\nTopics:\n" + "".join(f"  {name:<12} {title(path)}\n" for name, path in TOPICS.items())
 
 
@@ -46,10 +49,25 @@ def command(
             from doctor.report.explain.playbooks import playbook_page
 
             return write(playbook_page(playbook, page_width()))
+    page = _signature_pages(name, remedies)
+    if page:
+        return write(page)
     raise _unknown_name(name, (*paths, *(playbook.name for playbook in remedies)))
 
 
 command.__doc__ = f"{command.__doc__}\n\n{TOPIC_LINES}"
+
+
+def _signature_pages(name: str, remedies: Iterable[Playbook]) -> str:
+    """The pages of the log signatures with this id or error code; empty where there is none."""
+    from doctor.diagnose.render.page import find_signatures, signature_page
+    from doctor.diagnose.signature import load_signatures
+
+    pages = []
+    for signature in find_signatures(load_signatures(), name):
+        books = [book.name for book in remedies if set(book.treats) & set(signature.checks)]
+        pages.append(signature_page(signature, dict.fromkeys([*signature.playbooks, *books]), page_width() or 100))
+    return "\n\n".join(pages)
 
 
 def _unknown_name(name: str, names: Iterable[str]) -> CommandError:

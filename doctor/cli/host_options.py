@@ -30,6 +30,10 @@ TimeoutOption = Annotated[float, typer.Option(metavar="S", min=1, help="Timeout 
 BudgetOption = Annotated[float, typer.Option(metavar="S", min=0, help="Time limit of the run, in seconds; 0: none.")]
 WorkersOption = Annotated[int, typer.Option(metavar="N", min=0, help="Hosts in parallel; 0: automatic.")]
 WithinOption = Annotated[str, typer.Option(metavar="WORDS", help='Check inside the container: "docker exec -i NAME".')]
+ScopeOption = Annotated[
+    str, typer.Option("--scope", metavar="auto|local", help="local: do not ask whether the job has more hosts.")
+]
+SCOPES = ("auto", "local")
 DEFAULT_TIMEOUT = 60.0
 """Seconds of ``--timeout``."""
 

@@ -32,15 +32,18 @@ def command(
     ignore: IgnoreOption = [],  # noqa: B006
     checks: ChecksOption = [],  # noqa: B006
     playbooks: Annotated[bool, typer.Option("--playbooks", help="List the playbooks instead.")] = False,
+    signatures: Annotated[bool, typer.Option("--signatures", help="List the log signatures instead.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
 ) -> None:
-    """List the checks or playbooks.
+    """List the checks, the playbooks or the log signatures.
 
     With WORDs: those that have all of them in the name, the claim, the area or the page, best matches first. Letter
     case does not matter. A WORD with a slash is a folder of playbooks.
 
     Exit codes: 0 something is listed, 1 nothing has all the WORDs, 2 usage, 78 unreadable input.
     """
+    if signatures:
+        return _list_signatures(words, as_json)
     folders = [Path(word) for word in words if "/" in word]
     search_words = [word for word in words if "/" not in word]
     if playbooks:
@@ -60,6 +63,24 @@ def command(
         return write(listing_json(check for check in load_catalog(checks) if check.name in names))
     columns = terminal_columns(sys.stdout, os.environ)
     return write(format_matches(entries, columns) if search_words else format_check_list(entries, columns))
+
+
+def _list_signatures(words: list[str], as_json: bool) -> None:
+    """The log signatures that have all the words. Exit code 1 where none has."""
+    from doctor.diagnose.render.page import signature_list
+    from doctor.diagnose.signature import load_signatures
+
+    catalog = load_signatures().values()
+    if as_json:
+        import json
+
+        import msgspec
+
+        return write(json.dumps([msgspec.to_builtins(signature) for signature in catalog], indent=1))
+    text = signature_list(catalog, words, terminal_columns(sys.stdout, os.environ))
+    if not text:
+        raise typer.Exit(1)
+    return write(text)
 
 
 def _list_playbooks(

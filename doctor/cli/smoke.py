@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from doctor.cli.host_options import (
+    SCOPES,
     ConnectionOptions,
     HostOptions,
     JobOptions,
+    ScopeOption,
     ssh_options,
     validate_connection,
 )
@@ -69,6 +71,7 @@ class TrainingOptions(NamedTuple):
 def command(
     *,
     hosts: HostOptions,
+    scope: ScopeOption = "auto",
     training: TrainingOptions,
     job: JobOptions,
     connection: ConnectionOptions,
@@ -86,13 +89,14 @@ def command(
     """
     validate_connection(connection)
     validate_output(output, checks)
+    require_one_of("--scope", scope, SCOPES)
     smoke_options = parse_smoke_options(training, job)
     smoke_checks_only = not (select or ignore or checks or connection.within or output.from_file)
     catalog = [] if smoke_checks_only else load_catalog(checks)
     selected = [] if smoke_checks_only else choose_checks(catalog, select or ["smoke"], ignore, roots=True)
     if output.from_file:
         raise typer.Exit(replay_and_report(load_saved_run(output.from_file), selected, catalog, output))
-    fleet, ssh = select_inventory(hosts.selection), ssh_options(connection)
+    fleet, ssh = select_inventory(hosts.selection, scope), ssh_options(connection)
     from doctor.transport.open import open_transport
 
     # With the run's own checks alone, the hosts' agents start while the rest is loaded.

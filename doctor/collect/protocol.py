@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import inspect
 import json
+import linecache
+import re
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -82,31 +85,56 @@ def _probe_fields(probe: Probe) -> dict[str, Any]:
 
 
 @cache
-def function_tree(function: Callable[..., Any]) -> ast.Module:
-    """A function's syntax, without annotations and docstrings: the names in them mean nothing on a host."""
-    parsed = ast.parse(textwrap.dedent(inspect.getsource(function)))
-    for node in ast.walk(parsed):
-        if isinstance(node, ast.FunctionDef):
-            node.returns = None
-            if ast.get_docstring(node, clean=False) is not None and len(node.body) > 1:
-                del node.body[0]
-        if isinstance(node, ast.arg):
-            node.annotation = None
-    return parsed
-
-
-@cache
 def function_source(function: Callable[..., Any]) -> str:
-    """A function's source, as it is sent."""
-    return ast.unparse(function_tree(function))
+    """A function's source, as it is sent: without annotations and docstrings, whose names mean nothing on a host."""
+    tree = _parsed(function)
+    for statement in _statements(tree):
+        if isinstance(statement, ast.FunctionDef):
+            statement.returns = None
+            for group in (statement.args.posonlyargs, statement.args.args, statement.args.kwonlyargs):
+                for argument in group:
+                    argument.annotation = None
+            for rest in (statement.args.vararg, statement.args.kwarg):
+                if rest is not None:
+                    rest.annotation = None
+            if ast.get_docstring(statement, clean=False) is not None and len(statement.body) > 1:
+                del statement.body[0]
+    return ast.unparse(tree)
+
+
+def _parsed(function: Callable[..., Any]) -> ast.Module:
+    """A function's syntax. For one at a module's top: lines up to one that is not indented, and can end it.
+
+    `inspect.getsource` finds the same end, and takes every token of the lines apart for it.
+    """
+    lines = linecache.getlines(inspect.getsourcefile(function) or "")
+    start = function.__code__.co_firstlineno - 1
+    if lines[start : start + 1] and lines[start].startswith("def "):
+        for end in range(start + 1, len(lines) + 1):
+            if end == len(lines) or not lines[end][:1].isspace():
+                with contextlib.suppress(SyntaxError):  # within a text or brackets: the next such line
+                    return ast.parse("".join(lines[start:end]))
+    return ast.parse(textwrap.dedent(inspect.getsource(function)))
+
+
+def _statements(node: ast.AST) -> Iterator[ast.stmt]:
+    """The statements within a node, outer ones first; not their expressions, which are most of a tree."""
+    for field in ("body", "orelse", "finalbody", "handlers"):
+        for inner in getattr(node, field, ()):
+            if isinstance(inner, ast.stmt):
+                yield inner
+            yield from _statements(inner)
+
+
+_IMPORT = re.compile(r"^ *import (.+)$", re.MULTILINE)
 
 
 def shared_modules(facts: Iterable[type[Fact]]) -> list[str]:
     """What several questions import: the collector loads it once, before it forks for each of them."""
     counts: Counter[str] = Counter()
     for function in {fact.probe.function for fact in facts if fact.probe.function}:
-        nodes = [node for node in ast.walk(function_tree(function)) if isinstance(node, ast.Import)]
-        counts.update({alias.name for node in nodes for alias in node.names})
+        imports = ", ".join(_IMPORT.findall(function_source(function)))
+        counts.update({name.partition(" as ")[0].strip() for name in imports.split(",") if name})
     return sorted(name for name, count in counts.items() if count > 1)
 
 

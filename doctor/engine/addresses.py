@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ipaddress
+from functools import lru_cache
 
 
+@lru_cache(maxsize=1 << 16)
 def plain_address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
     """A literal address. Raises: ValueError for a name, and for a scope, which may hold any text, line breaks too.
 

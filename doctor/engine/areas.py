@@ -27,6 +27,7 @@ AREAS = (
     "links",
     "versions",
     "ranks",
+    "launch",
     "smoke",
     "site",
 )

@@ -83,10 +83,15 @@ class Check:
         hints = typing.get_type_hints(self.function)
         return tuple(self._need(name, hints.get(name)) for name in inspect.signature(self.function).parameters)
 
+    @cached_property
+    def host_needs(self) -> tuple[Need, ...]:
+        """The facts of one host."""
+        return tuple(need for need in self.needs if need.is_fact and not need.fleet)
+
     @property
     def per_host(self) -> bool:
         """The check is called once a host, not once for the fleet."""
-        return any(need.is_fact and not need.fleet for need in self.needs)
+        return bool(self.host_needs)
 
     @property
     def facts(self) -> set[type[Fact]]:

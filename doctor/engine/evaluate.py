@@ -221,9 +221,7 @@ def _fleet_arguments(
 def _host_arguments(check: Check, host: str, fact_cache: FactCache, outcome: _OutcomeBuilder) -> dict[str, Any] | None:
     arguments: dict[str, Any] = {}
     unavailable: list[Absent] = []
-    for need in check.needs:
-        if not need.is_fact or need.fleet:
-            continue
+    for need in check.host_needs:
         fact = fact_cache.get(host, need.type)
         if isinstance(fact, Absent):
             if not _may_be_absent(need, fact):

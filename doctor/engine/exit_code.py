@@ -50,11 +50,11 @@ def verdict(report: Report, code: int | None = None) -> Verdict:
     error nor warning; what is unknown cannot be waived.
     """
     outcomes = report.outcomes
-    failed = {outcome.severity for outcome in outcomes if outcome.status is Status.FAILED}
+    failed = {outcome.found_severity for outcome in outcomes if outcome.status is Status.FAILED}
     if Severity.ERROR in failed or code == Exit.FAILED:
         return Verdict.FAILED
     if any(outcome.unknown or outcome.crashed for outcome in outcomes) or (
-        report.smoke and report.smoke.ended != "complete"
+        report.hosts_unknown or (report.smoke and report.smoke.ended != "complete")
     ):
         return Verdict.UNKNOWN
     if code == Exit.UNKNOWN:
@@ -71,8 +71,8 @@ def exit_code(
 
     - 10 when an error was found; with ``fail_on="warning"`` also when a warning was.
     - 12 when something is unknown and nothing failed. ``on_unknown="warn"`` counts it as a warning, ``"ok"`` as
-      nothing, and both forgive gaps alone: when no host at all could be checked, or when a check crashed, it
-      stays 12.
+      nothing, and both forgive gaps alone: when no host at all could be checked, when a check crashed, or when
+      the job may have hosts that are not known, it stays 12.
     - 11 when there are warnings and ``strict`` is set, else 0: warnings alone are healthy.
     - 78 when every check was skipped: nothing was checked, so nothing is healthy.
     """
@@ -93,6 +93,6 @@ def exit_code(
 
 def _is_partial(report: Report) -> bool:
     """What is unknown is a gap in what was seen: no check crashed, and some host, or intent alone, was looked at."""
-    if any(outcome.crashed for outcome in report.outcomes):
+    if report.hosts_unknown or any(outcome.crashed for outcome in report.outcomes):
         return False
     return any(outcome.evaluated_hosts or (outcome.complete and not report.hosts) for outcome in report.outcomes)

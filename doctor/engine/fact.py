@@ -100,6 +100,10 @@ class Probe(msgspec.Struct, frozen=True):
     """Seconds, for each command."""
     limit: int = 65536
     """Bytes kept of stdout, and of stderr, for each command or file."""
+    repeats: bool = False
+    """The command itself calls a vendor's tool once for each device, some 0.2 s each."""
+    lanes: int = 0
+    """With ``each``: into so many the lane is divided by device number, which run at the same time; 0 is undivided."""
 
 
 def run(
@@ -112,9 +116,11 @@ def run(
     lane: str = "",
     timeout: float = 10.0,
     limit: int = 65536,
+    repeats: bool = False,
+    lanes: int = 0,
 ) -> Probe:
     """A command for ``sh -c``; with ``each`` it runs once a device and finds the device's number in ``$1``."""
-    return Probe("run", command, (), None, requires, each, root, job, lane, timeout, limit)
+    return Probe("run", command, (), None, requires, each, root, job, lane, timeout, limit, repeats, lanes)
 
 
 def read(*paths: str, root: bool = False, job: bool = False, limit: int = 65536) -> Probe:

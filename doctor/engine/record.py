@@ -45,6 +45,10 @@ class Run(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     smoke run was requested. `doctor.session.saved_run.load` checks it."""
     checks: tuple[str, ...] = ()
     """The checks that it was made for; empty if unknown."""
+    hosts_unknown: str = ""
+    """Why the job may have more hosts than these; empty where it has not."""
+    training: dict[str, Any] = {}
+    """`doctor.job.training.TrainingLaunch` as builtins; empty when no launch line or configuration was given."""
 
 
 _WORD = r"pass(?:word|wd|phrase)|secret|token|api[_-]?key|access[_-]?key|credential"

@@ -12,7 +12,7 @@ from doctor.engine.smoke_summary import SmokeSummary
 
 
 class Severity(enum.Enum):
-    """Severity of a check's findings; one for the whole check."""
+    """Severity of a check, which is that of its findings unless one says that it is milder."""
 
     ERROR = "error"
     """The job will fail, hang, or give wrong results."""
@@ -44,21 +44,31 @@ class Finding:
     '10.0.0.1 belongs to a and b'
     """
 
-    __slots__ = ("hosts", "template", "values")
+    __slots__ = ("hosts", "is_warning", "template", "values")
 
     def __init__(self, template: str, /, *, hosts: Sequence[str] = (), **values: Any) -> None:
         self.template = template
         self.hosts = tuple(hosts)
+        self.is_warning = False
+        """Its severity is WARNING, whatever the check's."""
         self.values: dict[str, Any] = values
 
     def with_host(self, host: str) -> Finding:
         """The same finding, with ``host`` as its host when it names none itself."""
-        return self if self.hosts else Finding(self.template, hosts=(host,), **self.values)
+        return self if self.hosts else Finding(self.template, hosts=(host,), **self.values).as_warning(self.is_warning)
+
+    def as_warning(self, milder: bool = True) -> Finding:
+        """The same finding with severity WARNING, for an environment in which the job lives; not if not ``milder``."""
+        finding = Finding(self.template, hosts=self.hosts)
+        finding.values.update(self.values)
+        finding.is_warning = milder
+        return finding
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Finding):
             return NotImplemented
-        return (self.template, self.hosts, self.values) == (other.template, other.hosts, other.values)
+        mine, others = (self.template, self.hosts, self.is_warning), (other.template, other.hosts, other.is_warning)
+        return mine == others and self.values == other.values
 
     def __hash__(self) -> int:
         return hash((self.template, self.hosts, repr(self.values)))
@@ -142,6 +152,17 @@ class Outcome(msgspec.Struct, frozen=True):
     waived: tuple[Waived, ...] = ()
     """What would be findings without a waiver."""
 
+    def severity_of(self, finding: Finding) -> Severity:
+        """The severity of one of the findings: never above the check's."""
+        return Severity.WARNING if finding.is_warning else self.severity
+
+    @property
+    def found_severity(self) -> Severity:
+        """The highest severity of the findings; without findings the check's."""
+        if self.findings and all(self.severity_of(finding) is Severity.WARNING for finding in self.findings):
+            return Severity.WARNING
+        return self.severity
+
     @property
     def status(self) -> Status:
         if self.findings:
@@ -167,3 +188,5 @@ class Report(msgspec.Struct, frozen=True):
     """Notes beside the outcomes: skipped parts, interruptions, fallbacks."""
     smoke: SmokeSummary | None = None
     """The smoke run in figures, if one was made."""
+    hosts_unknown: str = ""
+    """Why the job may have more hosts than the run knows, so that it is never healthy; empty where it has not."""

@@ -86,6 +86,35 @@ class CollectiveSpeed(msgspec.Struct, frozen=True):
     busbw: float
 
 
+class SoakErrors(msgspec.Struct, frozen=True):
+    """Wrong results of one collective on one rank in the soak stage."""
+
+    rank: int
+    op: str
+    wrong: int
+    calls: int
+
+
+class SoakLink(msgspec.Struct, frozen=True):
+    """Wrong results by where their first wrong element should have come from, in the soak stage."""
+
+    source: int
+    """Rank."""
+    rank: int
+    """That has the wrong result."""
+    wrong: int
+
+
+class SoakFigures(msgspec.Struct, frozen=True):
+    """The soak stage: how often collectives ran, and how often which of them was wrong where."""
+
+    seconds: float
+    calls: dict[str, int]
+    """Of each collective, on the rank that did most."""
+    errors: tuple[SoakErrors, ...] = ()
+    links: tuple[SoakLink, ...] = ()
+
+
 class SmokeSummary(msgspec.Struct, frozen=True):
     """What ran, which stages finished, and the failure that ended it."""
 
@@ -105,6 +134,8 @@ class SmokeSummary(msgspec.Struct, frozen=True):
     placements: tuple[str, ...] = ()
     """Of each rank: ``node2, NPU 3``."""
     notes: tuple[str, ...] = ()
+    soak: SoakFigures | None = None
+    """None without that stage."""
 
     @property
     def world_size(self) -> int:

@@ -47,6 +47,8 @@ class Inventory(msgspec.Struct, frozen=True):
     notes: tuple[str, ...] = ()
     fleet: tuple[str, ...] = ()
     """The names of the whole fleet, where ``hosts`` are only some of it."""
+    hosts_unknown: str = ""
+    """Why the job may have more hosts than these; empty where it has not, or where the user chose this host alone."""
 
 
 class _SourceHosts(msgspec.Struct, frozen=True):

@@ -10,7 +10,8 @@ from doctor.engine.fact import Absent, Fact, ProbeAnswer, Unreadable, ask, read
 from doctor.job import LaunchConfig
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
-DOCKER_DEFAULT_SHM = 64 * MIB
+CONTAINER_DEFAULT_SHM = (64 * MIB, 64_000 * KIB)
+"""Of Docker, containerd and the kubelet; of podman, which counts in thousands."""
 SHM_PER_RANK = 128 * MIB
 MIN_SHM = GIB
 
@@ -87,6 +88,11 @@ class SharedMemory(Fact, frozen=True):
     @property
     def limited(self) -> bool:
         return self.size > 0
+
+    @property
+    def is_container_default(self) -> bool:
+        """The size is what a container gets if nothing is asked for."""
+        return self.size in CONTAINER_DEFAULT_SHM
 
 
 def list_idle_segments(arguments: dict) -> dict:  # type: ignore[type-arg]

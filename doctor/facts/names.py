@@ -128,7 +128,7 @@ class HostNames(Fact, frozen=True):
     def read(cls, answer: ProbeAnswer) -> HostNames:
         host_names = msgspec.convert(answer.json(), cls)
         for name in (host_names.own, *host_names.names):
-            if not name.isprintable() or len(name) > MAX_NAME_CHARS or any(letter.isspace() for letter in name):
+            if not _is_host_name(name):
                 raise Unreadable(f"{name[:40]!r} is no host name")
         if not host_names.own or host_names.own not in host_names.names:
             raise Unreadable("the host does not report its own name")
@@ -163,6 +163,12 @@ class HostNames(Fact, frozen=True):
         ):
             return True
         return not is_address(master) and master.partition(".")[0].lower() == self.own.partition(".")[0].lower()
+
+
+@lru_cache(maxsize=1 << 16)
+def _is_host_name(name: str) -> bool:
+    """Whether a text can be a name at all: printable, without white space, not too long."""
+    return name.isprintable() and len(name) <= MAX_NAME_CHARS and not any(letter.isspace() for letter in name)
 
 
 @lru_cache(maxsize=1 << 16)

@@ -1,4 +1,4 @@
-"""What NPUs a host has: on the PCI bus, as device files, and in the words of npu-smi."""
+"""What NPUs a host has: on the PCI bus, as device files, and in the lists of npu-smi."""
 
 from __future__ import annotations
 
@@ -7,7 +7,17 @@ from typing import Any, Literal
 
 import msgspec
 
-from doctor.engine.fact import Absent, Fact, Output, ProbeAnswer, Unreadable, ask, run, unusable_reason
+from doctor.engine.fact import Absent, Fact, Output, ProbeAnswer, Unreadable, ask, run
+from doctor.facts.npu_smi import (
+    StartFailure,
+    card_answers,
+    find_start_failure,
+    labelled_values,
+    per_card_probe,
+    read_npu_smi_text,
+    row_excerpt,
+    strip_escapes,
+)
 
 Family = Literal["A1", "A2", "A3", "A5", "inference"]
 
@@ -20,6 +30,11 @@ FAMILY_OF_PCI: dict[str, Family] = {
     "d500": "inference",
 }
 """PCI device ids of vendor 19e5, from the public source of the driver."""
+
+TOTAL_LABELS = ("Total Count", "Card Count")
+"""Of ``npu-smi info -l``; a single PCIe card has neither."""
+FIRST_SLOT = 100
+"""No server numbers so many cards one after the other: such a number is a PCIe card's slot."""
 
 
 def detect_npus(arguments: dict[str, Any]) -> dict[str, Any]:
@@ -141,6 +156,8 @@ class NpuInventory(Fact, frozen=True):
     """Which of npu-smi and hccn_tool are installed."""
     newer_than_boot: tuple[str, ...]
     """Version files of driver and firmware that were written after the host's last start."""
+    inference: bool = False
+    """By their PCI ids all NPUs are inference products (310, 310P), which have no network port."""
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> NpuInventory:
@@ -153,6 +170,7 @@ class NpuInventory(Fact, frozen=True):
             denied_files=tuple(sorted(detection.refused)),
             tools=tuple(detection.tools),
             newer_than_boot=tuple(detection.newer),
+            inference={FAMILY_OF_PCI.get(pci_id) for pci_id in detection.pci.values()} == {"inference"},
         )
 
 
@@ -168,42 +186,6 @@ def family_of_chip(name: str, has_phy_id: bool) -> Family | None:
     if re.match(r"950", bare):
         return "A5"
     return "inference" if re.match(r"310", bare) else None
-
-
-class StartFailure(msgspec.Struct, frozen=True):
-    """Why npu-smi did not start."""
-
-    kind: Literal["driver", "busy", "library"]
-    """driver: DCMI could not be initialised (-8005). busy: the device is in use (-8020). library: cannot be loaded."""
-    message: str
-
-
-def find_start_failure(output: Output) -> StartFailure | None:
-    """The known errors of npu-smi before it reads any card."""
-    text = f"{output.out}\n{output.err}"
-    kinds: tuple[tuple[str, Literal["driver", "busy", "library"]], ...] = (
-        (r"dcmi mod(?:ule|el) initialized? failed.*-8020.*", "busy"),
-        (r"dcmi mod(?:ule|el) initialized? failed.*", "driver"),
-        (r"(?:npu-smi: )?error while loading shared libraries.*", "library"),
-    )
-    for pattern, kind in kinds:
-        match = re.search(pattern, text)
-        if match:
-            return StartFailure(kind, match.group(0).strip())
-    return None
-
-
-def read_npu_smi_text(output: Output) -> str:
-    """What npu-smi printed. Raises: Absent, Unreadable with the check that tells why it did not start."""
-    if output.ended == "absent":
-        raise Absent(output.err or "npu-smi is not installed")
-    failure = find_start_failure(output)
-    if failure:
-        raise Unreadable(f"npu-smi does not start: {failure.message}", "npu-driver-not-loaded")
-    why = unusable_reason(output)
-    if why:
-        raise Unreadable(f"npu-smi: {why}")
-    return output.out
 
 
 class NpuStart(Fact, frozen=True):
@@ -231,10 +213,14 @@ class NpuStart(Fact, frozen=True):
         text = read_npu_smi_text(output)
         if "There is no NPU card on this server" in text:
             return cls(failure=None, cards=0)
-        total = re.search(r"^[ \t]*Total Count[ \t]*:[ \t]*(\d+)[ \t\r]*$", text, re.M)
-        if not total:
+        values = list(labelled_values(text))
+        cards = sum(label == "NPU ID" for label, _ in values)
+        totals = [
+            int(number) for label, number in values if label in TOTAL_LABELS and re.fullmatch("[0-9]{1,6}", number)
+        ]
+        if not totals and not cards:
             raise Unreadable("npu-smi info -l: no total count")
-        return cls(failure=None, cards=int(total[1]))
+        return cls(failure=None, cards=totals[0] if totals else cards)
 
 
 class Chip(msgspec.Struct, frozen=True):
@@ -247,6 +233,8 @@ class Chip(msgspec.Struct, frozen=True):
     """Physical id, the number of ``/dev/davinci``."""
     name: str
     has_phy_id: bool = False
+    logic: int | None = None
+    """The number that the driver counts; None where the table shows none."""
 
 
 class NpuChips(Fact, frozen=True):
@@ -264,36 +252,56 @@ class NpuChips(Fact, frozen=True):
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> NpuChips:
-        return cls(chips=_parse_chips(answer[""]))
+        chips, bad_rows = _chips_and_bad_rows(answer[""])
+        if bad_rows and not chips:
+            raise Unreadable(f"npu-smi info -m: {bad_rows[0]}")
+        return cls(chips=chips, unread={"a row of npu-smi info -m": bad_rows[0]} if bad_rows else {})
 
 
 def _parse_chips(output: Output) -> tuple[Chip, ...]:
-    lines = [re.split(r"\s{2,}|\t", line.strip()) for line in read_npu_smi_text(output).splitlines() if line.strip()]
-    start = next((number for number, cells in enumerate(lines) if cells[0] == "NPU ID"), None)
+    """Raises: Unreadable where there is no table, or a row lacks what the header names."""
+    chips, bad_rows = _chips_and_bad_rows(output)
+    if bad_rows:
+        raise Unreadable(f"npu-smi info -m: {bad_rows[0]}")
+    return chips
+
+
+def _chips_and_bad_rows(output: Output) -> tuple[tuple[Chip, ...], list[str]]:
+    text = strip_escapes(read_npu_smi_text(output).replace("\t", "  "))
+    lines = [re.split(r"\s{2,}", line.strip()) for line in text.splitlines() if line.strip()]
+    start = next((number for number, cells in enumerate(lines) if "NPU ID" in cells and "Chip Name" in cells), None)
     if start is None:
         raise Unreadable("npu-smi info -m: no table")
-    rows = [row for cells in lines[start + 1 :] if (row := _parse_row(lines[start], cells))]
+    header, rows, bad_rows = lines[start], [], []
+    for cells in lines[start + 1 :]:
+        row = dict(zip(header, cells, strict=False))
+        numbers = [row.get(name, "0") for name in ("NPU ID", "Chip ID", "Chip Logic ID", "Chip Phy-ID")]
+        if "Mcu" in cells or "-" in numbers:
+            continue  # a controller, which has no number as a device
+        if len(cells) != len(header) or not all(re.fullmatch(r"[0-9]{1,9}", number) for number in numbers):
+            bad_rows.append(row_excerpt(cells))
+        elif cells[0] != "NPU ID":
+            rows.append(row)
     # Logic ids are counted anew when a card drops out; the card's own number is not, and where a card is one chip
-    # it is the device's. Cards of two chips without a physical id have no better one than the logic id.
-    single = not any(row["Chip ID"] != "0" for row in rows)
-    key = "Chip Phy-ID" if "Chip Phy-ID" in lines[start] else "NPU ID" if single else "Chip Logic ID"
-    return tuple(
-        Chip(int(row["NPU ID"]), int(row["Chip ID"]), int(row[key]), row["Chip Name"], key == "Chip Phy-ID")
+    # it is the device's. Cards of two chips without a physical id have no better one than the logic id; PCIe cards
+    # are numbered by slot.
+    by_slot = any(int(row["NPU ID"]) >= FIRST_SLOT or re.search(r"\b310", row["Chip Name"]) for row in rows)
+    single = not any(row.get("Chip ID", "0") != "0" for row in rows) and not by_slot
+    key = "Chip Phy-ID" if "Chip Phy-ID" in header else "NPU ID" if single else "Chip Logic ID"
+    if key not in header:
+        key = "NPU ID"
+    chips = tuple(
+        Chip(
+            npu=int(row["NPU ID"]),
+            chip=int(row.get("Chip ID", "0")),
+            device=int(row[key]),
+            name=row["Chip Name"],
+            has_phy_id=key == "Chip Phy-ID",
+            logic=int(row["Chip Logic ID"]) if "Chip Logic ID" in row else None,
+        )
         for row in rows
     )
-
-
-def _parse_row(header: list[str], cells: list[str]) -> dict[str, str] | None:
-    """One row by its column; None for a controller (Mcu), which has no number as a device."""
-    if len(cells) != len(header):
-        raise Unreadable(f"npu-smi info -m: {len(cells)} columns, expected {len(header)}: {' | '.join(cells)[:80]}")
-    row = dict(zip(header, cells, strict=True))
-    numbers = [row.get(name, "0") for name in ("NPU ID", "Chip ID", "Chip Logic ID", "Chip Phy-ID")]
-    if row.get("Chip Name") == "Mcu" or "-" in numbers:
-        return None
-    if not all(number.isdecimal() for number in numbers) or not {"Chip ID", "Chip Name"} <= set(row):
-        raise Unreadable(f"npu-smi info -m: not understood: {' | '.join(cells)[:80]}")
-    return row
+    return chips, bad_rows
 
 
 class MemoryErrors(msgspec.Struct, frozen=True):
@@ -303,52 +311,52 @@ class MemoryErrors(msgspec.Struct, frozen=True):
     """That could not be corrected."""
     isolated: int
     """Pages taken out of use for such errors."""
+    pending: int = 0
+    """Pages that will be taken out of use at the next reset."""
 
 
 class NpuMemoryErrors(Fact, frozen=True):
     """The memory errors that each NPU card has counted (``npu-smi info -t ecc``).
 
-    Raw output, for NPU 0::
+    Raw output, from npu-smi::
 
+        -- 0 --
         HBM Single Bit Error Count                : 4
         HBM Double Bit Error Count                : 1
         HBM Single Bit Isolated Pages Count       : 0
         HBM Double Bit Isolated Pages Count       : 2
+        -- exit 0 --
     """
 
-    probe = run(
-        'npu-smi info -t ecc -i "$1"',
-        requires="npu-smi",
-        each="/dev/davinci[0-9]*",
-        root=True,
-        lane="npu-smi",
-        timeout=8,
-    )
+    probe = per_card_probe("ecc")
 
     by_card: dict[int, MemoryErrors]
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> NpuMemoryErrors:
         by_card: dict[int, MemoryErrors] = {}
-        silent: dict[str, Absent] = {}
-        for number, output in answer.devices():
-            # There are more devices than cards where a card has two chips: no card has the higher numbers.
-            if "Invalid card id" in output.out + output.err:
+        unread: dict[str, str] = {}
+        for card in card_answers(answer):
+            if card.problem:
+                unread[f"NPU card {card.card}"] = card.problem
                 continue
             try:
-                by_card[number] = _parse_memory_errors(read_npu_smi_text(output))
-            except Absent as why:
-                silent[f"NPU card {number}"] = why
+                by_card[card.card] = _parse_memory_errors(card.text)
+            except Unreadable as why:
+                unread[f"NPU card {card.card}"] = str(why)
         if not by_card:
-            raise next(iter(silent.values()), Unreadable("npu-smi info -t ecc: it lists no card"))
-        return cls(by_card=by_card, unread={card: str(why) for card, why in silent.items()})
+            raise Unreadable(next(iter(unread.values())))
+        return cls(by_card=by_card, unread=unread)
 
 
 def _parse_memory_errors(text: str) -> MemoryErrors:
-    counts = []
-    for label in ("HBM Double Bit Error Count", "HBM Double Bit Isolated Pages Count"):
-        values = re.findall(rf"^[ \t]*{label}[ \t]*:[ \t]*(\d+)[ \t\r]*$", text, re.M)
-        if not values:
-            raise Unreadable(f"npu-smi info -t ecc: no {label}")
-        counts.append(sum(map(int, values)))
-    return MemoryErrors(*counts)
+    """The counts of all chips of a card; 310 and 310P have DDR in place of HBM."""
+    counts: dict[str, int] = {}
+    for label, value in labelled_values(text):
+        name = label.lower().replace("-bit", " bit").removeprefix("hbm ").removeprefix("ddr ")
+        if re.fullmatch(r"[0-9]{1,12}", value):
+            counts[name] = counts.get(name, 0) + int(value)
+    if "double bit error count" not in counts:
+        raise Unreadable("npu-smi info -t ecc: no count of double-bit errors")
+    pending = counts.get("double bit next-isolated pages count", 0) + counts.get("pending retire page count", 0)
+    return MemoryErrors(counts["double bit error count"], counts.get("double bit isolated pages count", 0), pending)

@@ -1,31 +1,40 @@
-"""The table of ``npu-smi info``: health, memory and processes of every NPU chip."""
+"""The table of ``npu-smi info``: health, memory and processes of every NPU chip, by the names of its columns."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 import msgspec
 
 from doctor.engine.fact import Fact, ProbeAnswer, Unreadable, run
-from doctor.facts.npu import read_npu_smi_text
+from doctor.facts.npu_smi import read_npu_smi_text, row_excerpt, table_rows
+
+NO_VALUES = "every value is 0: the card does not answer npu-smi"
+_NUMERIC_COLUMN = re.compile(r"[A-Za-z][\w -]*\([^)]*\)")
+_PAIR_OR_WORD = re.compile(r"(?:\d{1,12}|NA)\s*/\s*(?:\d{1,12}|NA)|\S+")
+_BUS = re.compile(r"[0-9A-Fa-f]{2,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f]|NA|-?")
 
 
 class NpuState(msgspec.Struct, frozen=True):
     """One NPU in the table of ``npu-smi info``."""
 
     npu: int
+    """The card's number, which is its slot on some PCIe cards."""
     chip: int
     device: int
-    """Physical id where the table shows one (A3), else the card's number."""
+    """Physical id where the table shows one (A3, 310P), else the card's number."""
     name: str
     health: str
     """OK, Warning, Alarm, Critical or UNKNOWN."""
     bus: str
-    hbm_used: int
-    """MB."""
-    hbm_total: int
-    """MB."""
+    hbm_used: int | None = None
+    """MB; None where the card has no HBM, or does not state it."""
+    hbm_total: int | None = None
+    """MB; None as above."""
+    power: float | None = None
+    """W; None where the table shows none, as on the second die of A3."""
+    temperature: int | None = None
+    """Degrees Celsius."""
 
 
 class NpuProcess(msgspec.Struct, frozen=True):
@@ -64,6 +73,8 @@ class NpuTable(Fact, frozen=True):
     processes: tuple[NpuProcess, ...]
     incomplete_install: bool
     """npu-smi warns that the driver package may not be completely installed."""
+    process_problem: str = ""
+    """Why the list of processes is not complete; empty when it is."""
 
     def device_of(self, process: NpuProcess) -> int:
         """The physical id of the NPU that a process is on."""
@@ -75,70 +86,167 @@ class NpuTable(Fact, frozen=True):
     @classmethod
     def read(cls, answer: ProbeAnswer) -> NpuTable:
         text = read_npu_smi_text(answer[""])
-        above, separator, below = text.partition("Process id")
-        if not separator:
-            raise Unreadable("npu-smi info: the list of processes is missing")
-        unread: dict[str, str] = {}
-        npus = tuple(_parse_states(above, unread))
-        if not npus:
+        table = _Table()
+        for cells in table_rows(text):
+            table.add(cells)
+        table.end()
+        if not table.states and not table.unread:
             raise Unreadable("npu-smi info: no NPU in the table")
         return cls(
-            npus=npus,
-            processes=tuple(_parse_processes(below, npus, unread)),
+            npus=tuple(table.states),
+            processes=tuple(table.processes),
             incomplete_install="may not be completely installed" in text,
-            unread=unread,
+            process_problem=table.process_problem(),
+            unread=table.unread,
         )
 
 
-def _table_rows(text: str) -> Iterator[list[str]]:
-    for line in text.splitlines():
-        if line.strip().startswith("|"):
-            yield [cell.strip() for cell in line.strip().strip("|").split("|")]
+class _Table:
+    """The table while it is read: three header rows name the columns of all that follow them."""
 
+    def __init__(self) -> None:
+        self.upper: list[list[str]] | None = None
+        """Columns of a card's first row, by cell; None before the header."""
+        self.lower: list[list[str]] | None = None
+        self.process: list[list[str]] | None = None
+        self.pending: list[str] | None = None
+        """The first row of a card, which waits for its second."""
+        self.states: list[NpuState] = []
+        self.processes: list[NpuProcess] = []
+        self.unread: dict[str, str] = {}
+        self.covered: set[int] = set()
+        """Cards that the list of processes covers."""
+        self.bad_processes: list[str] = []
 
-def _parse_states(text: str, unread: dict[str, str]) -> Iterator[NpuState]:
-    """Pairs of lines: card, name, health; then chip, bus, memory."""
-    upper: list[str] | None = None
-    for cells in _table_rows(text.partition("+===")[2]):
-        if len(cells) != 3:
-            continue
-        if upper is None:
-            upper = cells
-            continue
-        card = re.fullmatch(r"(\d+)\s+(\S.*)", upper[0])
-        chip = re.fullmatch(r"(\d+)(?:\s+(\d+))?", cells[0])
-        memory = re.findall(r"\b(\d{1,12})\s*/\s*(\d{1,12})\b", cells[2])
-        if card and chip and memory and upper[1]:
-            device = int(chip[2] or card[1])
-            used, total = memory[-1]
-            yield NpuState(
-                npu=int(card[1]),
-                chip=int(chip[1]),
-                device=device,
-                name=card[2],
-                health=upper[1],
-                bus=cells[1],
-                hbm_used=int(used),
-                hbm_total=int(total),
-            )
+    def add(self, cells: list[str]) -> None:
+        """Takes the next row. A row that is not understood becomes unread, and the others stay."""
+        if "Health" in cells:
+            self.upper, self.lower = [_column_names(cell) for cell in cells], None
+        elif "Bus-Id" in cells and self.upper is not None:
+            self.lower = [_column_names(cell) for cell in cells]
+        elif "Process id" in cells:
+            self.end()
+            self.process = [_column_names(cell) for cell in cells]
+        elif self.process is not None:
+            self._add_process(cells)
+        elif self.upper is not None and self.lower is not None:
+            self._add_state(cells)
+
+    def end(self) -> None:
+        """A first row that still waits has lost its second."""
+        if self.pending is not None:
+            self._note(self.pending)
+        self.pending = None
+
+    def _note(self, cells: list[str]) -> None:
+        number = re.match(r"\d{1,6}\b", cells[0] if cells else "")
+        self.unread[f"NPU {number[0]}" if number else "a row of the table"] = row_excerpt(cells)
+
+    def _add_state(self, cells: list[str]) -> None:
+        assert self.upper is not None and self.lower is not None
+        place = next(number for number, names in enumerate(self.lower) if "Bus-Id" in names)
+        is_second = len(cells) == len(self.lower) and bool(_BUS.fullmatch(cells[place]))
+        if not is_second:
+            self.end()
+            self.pending = cells
+            return
+        upper_row, self.pending = self.pending, None
+        if upper_row is None or len(upper_row) != len(self.upper):
+            self._note(upper_row or cells)
+            return
+        values = {**_row_values(self.upper, upper_row), **_row_values(self.lower, cells)}
+        state = _parse_state(values, cells[place])
+        if state is None:
+            self._note(upper_row + cells)
+        elif _has_no_values(values):
+            self.unread[f"NPU {state.device}"] = NO_VALUES
         else:
-            unread[f"NPU {upper[0].split(' ')[0]}"] = f"not understood: {' | '.join(upper + cells)[:120]}"
-        upper = None
+            self.states.append(state)
 
-
-def _parse_processes(text: str, npus: tuple[NpuState, ...], unread: dict[str, str]) -> Iterator[NpuProcess]:
-    """Raises: Unreadable when an NPU of the table is neither said to be free nor has a process: the list was cut."""
-    covered_npus: set[int] = set()
-    for cells in _table_rows(text.partition("+===")[2]):
-        free = re.fullmatch(r"No running processes found in NPU (\d+)", cells[0])
-        place = re.fullmatch(r"(\d+)(?:\s+(\d+))?", cells[0])
+    def _add_process(self, cells: list[str]) -> None:
+        assert self.process is not None
+        free = re.search(r"No running processes found in NPU (\d{1,6})\b", cells[0])
         if free:
-            covered_npus.add(int(free[1]))
-        elif place and len(cells) == 4 and cells[1].isdecimal() and cells[3].isdecimal():
-            covered_npus.add(int(place[1]))
-            yield NpuProcess(int(place[1]), int(place[2] or 0), int(cells[1]), cells[2], int(cells[3]))
-        else:
-            unread["processes"] = f"not understood: {' | '.join(cells)[:120]}"
-    silent = sorted({state.npu for state in npus} - covered_npus)
-    if silent and not unread:
-        raise Unreadable(f"npu-smi info: no process list for NPU {silent[0]}")
+            self.covered.add(int(free[1]))
+            return
+        values = _row_values(self.process, cells) if len(cells) == len(self.process) else {}
+        card = values.get("NPU ID") or values.get("NPU") or ""
+        chip, pid = values.get("Chip") or "0", values.get("Process id") or ""
+        megabytes = values.get("Process memory(MB)") or ""
+        if not all(re.fullmatch(r"[0-9]{1,12}", number) for number in (card, chip, pid, megabytes)):
+            self.bad_processes.append(row_excerpt(cells))
+            return
+        self.covered.add(int(card))
+        self.processes.append(
+            NpuProcess(int(card), int(chip), int(pid), values.get("Process name") or "", int(megabytes))
+        )
+
+    def process_problem(self) -> str:
+        """Why the list of processes is not complete: it is missing, was cut, or has a row that is not understood."""
+        if self.process is None:
+            return "npu-smi info of this driver lists no processes, or its output was cut"
+        if self.bad_processes:
+            return f"a process is {self.bad_processes[0]}"
+        silent = sorted({state.npu for state in self.states} - self.covered)
+        return f"npu-smi info: no process list for NPU {silent[0]}" if silent else ""
+
+
+def _column_names(cell: str) -> list[str]:
+    """``Power(W)  Temp(C)`` and ``NPU  Name`` are two columns in one cell; ``NPU ID`` and ``Process id`` are one."""
+    if "(" in cell:
+        return [name.strip() for name in _NUMERIC_COLUMN.findall(cell)]
+    tokens = cell.split()
+    return [" ".join(tokens)] if tokens[:1] == ["Process"] or tokens == ["NPU", "ID"] else tokens
+
+
+def _row_values(header: list[list[str]], cells: list[str]) -> dict[str, str | None]:
+    """The values of a row by column. In a cell of numbers, ``used / total`` belongs to the columns named Usage."""
+    values: dict[str, str | None] = {}
+    for names, cell in zip(header, cells, strict=False):
+        if any("(" in name for name in names):
+            tokens = _PAIR_OR_WORD.findall(cell)
+            pairs = [token for token in tokens if "/" in token]
+            scalars = [token for token in tokens if "/" not in token]
+            for matched, group in ((pairs, True), (scalars, False)):
+                columns = [name for name in names if ("-Usage(" in name) == group]
+                values |= dict(zip(columns, matched, strict=True)) if len(columns) == len(matched) else {}
+        elif len(names) == 1:
+            values[names[0]] = cell
+        elif names:
+            values |= dict(zip(names, cell.split(None, len(names) - 1), strict=False))
+    return values
+
+
+def _parse_state(values: dict[str, str | None], bus: str) -> NpuState | None:
+    """None where card, name or health are missing."""
+    card = values.get("NPU ID") or values.get("NPU") or ""
+    chip = values.get("Chip") or "0"
+    device = values.get("Phy-ID") or values.get("Device") or card
+    name, health = values.get("Name"), values.get("Health")
+    if not all(re.fullmatch(r"[0-9]{1,9}", number) for number in (card, chip, device)) or not name or not health:
+        return None
+    used, total = _parse_pair(values.get("HBM-Usage(MB)"))
+    power, temperature = values.get("Power(W)") or "", values.get("Temp(C)") or ""
+    return NpuState(
+        npu=int(card),
+        chip=int(chip),
+        device=int(device),
+        name=name,
+        health=health,
+        bus=bus,
+        hbm_used=used if total else None,
+        hbm_total=total or None,
+        power=float(power) if re.fullmatch(r"\d{1,5}(\.\d{1,3})?", power) else None,
+        temperature=int(temperature) if re.fullmatch(r"-?\d{1,4}", temperature) else None,
+    )
+
+
+def _parse_pair(text: str | None) -> tuple[int | None, int | None]:
+    match = re.fullmatch(r"(\d{1,12}|NA)\s*/\s*(\d{1,12})", text or "")
+    return (None if match[1] == "NA" else int(match[1]), int(match[2])) if match else (None, None)
+
+
+def _has_no_values(values: dict[str, str | None]) -> bool:
+    """A card whose queries fail is shown with health OK and zeros: no power, no heat and no memory."""
+    measured = [text or "" for name, text in values.items() if "(" in name and not name.startswith("Hugepages")]
+    return bool(measured) and not any(re.search(r"[1-9]", text) for text in measured)

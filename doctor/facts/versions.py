@@ -58,7 +58,9 @@ class NpuVersions(Fact, frozen=True):
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> NpuVersions:
-        install = _parse_fields(_optional_text(answer, INSTALL) or "")
+        # Docker makes an empty folder of a file that it mounts and the machine does not have.
+        is_folder = answer[INSTALL].ended == "error" and "directory" in answer[INSTALL].err
+        install = {} if is_folder else _parse_fields(_optional_text(answer, INSTALL) or "")
         if answer[DRIVER].ended == "absent":
             where = install.get("Driver_Install_Path_Param", "/usr/local/Ascend")
             if where.rstrip("/") != "/usr/local/Ascend":

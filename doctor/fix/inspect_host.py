@@ -25,6 +25,14 @@ READ_SECONDS = 30.0
 """For a read-only command."""
 MAX_FILE_BYTES = 1 << 20
 MAX_REASON_CHARS = 200
+IN_CONTAINER = """\
+test "$(stat -L -c %i /proc/self/ns/pid)" != 4026531836 || exit 1
+test -e /.dockerenv && exit
+test -e /run/.containerenv && exit
+grep -Eq 'docker|kubepods|libpod|containerd' /proc/1/cgroup && exit
+tr '\\0' '\\n' </proc/1/environ | grep -q '^KUBERNETES_SERVICE_HOST='"""
+"""Read-only: exits 0 in a container. 4026531836 is the number of the kernel's first namespace of processes."""
+CONTAINER_SKIP = "it belongs to the host, and this is a container: see doctor explain containers"
 
 
 class HostExecutors:
@@ -67,7 +75,12 @@ def inspect_host(executors: HostExecutors, ready_steps: Sequence[ReadyStep]) -> 
         executors.get(True)
     probes: list[StepProbe] = []
     contents: dict[str, bytes | None] = {}
+    host_only = any(ready_step.playbook.host_only for ready_step in ready_steps)
+    contained = host_only and not _run_read_only(executors.most_privileged(), IN_CONTAINER, {})["code"]
     for ready_step in ready_steps:
+        if contained and ready_step.playbook.host_only:
+            probes.append(StepProbe(skip=CONTAINER_SKIP))
+            continue
         probes.append(_probe_step(executors.for_step(ready_step), ready_step.filled_step, contents))
         if probes[-1].failure:
             break

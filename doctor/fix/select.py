@@ -101,7 +101,7 @@ def _requested_findings(
 ) -> Iterator[tuple[str, Finding, str]]:
     """The requested findings of every host, errors first."""
     playbooks_by_name = {playbook.name: playbook for playbook in playbooks}
-    for outcome in sorted(report.outcomes, key=lambda candidate: candidate.severity is not Severity.ERROR):
+    for outcome in sorted(report.outcomes, key=lambda candidate: candidate.found_severity is not Severity.ERROR):
         by_playbook = any(
             outcome.check in playbooks_by_name[name].treats for name in names if name in playbooks_by_name
         )

@@ -1,7 +1,7 @@
 """The job's intended settings: its rank table and its launch settings. Reads no host."""
 
 from doctor.job.env_vars import EnvSetting, invalid_settings
-from doctor.job.host_matching import match_servers, product_family
+from doctor.job.host_matching import match_servers, product_family, table_family
 from doctor.job.launch_config import LaunchConfig, PortRange
 from doctor.job.rank_table.file import RankTableFile, read_rank_table
 from doctor.job.rank_table.model import (
@@ -34,4 +34,5 @@ __all__ = [
     "parse_address",
     "product_family",
     "read_rank_table",
+    "table_family",
 ]

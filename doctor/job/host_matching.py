@@ -44,6 +44,15 @@ def product_family(launch: LaunchConfig, products: Mapping[str, HasFamily] | Non
     raise Unreadable(f"the hosts are of several product families ({who}); choose one with --product")
 
 
+def table_family(table: RankTable, launch: LaunchConfig, products: Mapping[str, HasFamily] | None) -> str:
+    """As `product_family`; where nothing else states it, version 1.2 of the table stands for A3, the super pods.
+
+    Raises: Unreadable.
+    """
+    reported = {product.family for product in (products or {}).values() if product.family}
+    return "A3" if table.form == "1.2" and not launch.product and not reported else product_family(launch, products)
+
+
 def match_servers(
     table: RankTable, names: Iterable[str], addresses: Mapping[str, HasAddresses] | None = None
 ) -> tuple[dict[str, list[Server]], list[Server]]:

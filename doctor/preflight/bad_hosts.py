@@ -8,7 +8,7 @@ import msgspec
 
 from doctor.engine.catalog import ROOT_CAUSE_CHECKS
 from doctor.engine.exit_code import FailOn, OnUnknown, exit_code
-from doctor.engine.result import Outcome, Report, Severity
+from doctor.engine.result import Finding, Outcome, Report, Severity
 
 
 class FailureRules(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,8 +25,9 @@ class FailureRules(msgspec.Struct, frozen=True, kw_only=True):
     def fails_on_unknown(self) -> bool:
         return self.on_unknown == "fail" or (self.strict and self.on_unknown == "warn")
 
-    def counts_as_failure(self, outcome: Outcome) -> bool:
-        return outcome.severity is Severity.ERROR or self.fail_on == "warning" or self.strict
+    def counts_as_failure(self, outcome: Outcome, finding: Finding) -> bool:
+        """Whether a finding of the outcome makes the run fail."""
+        return outcome.severity_of(finding) is Severity.ERROR or self.fail_on == "warning" or self.strict
 
 
 def healthy_hosts(report: Report, rules: FailureRules = FailureRules()) -> tuple[str, ...]:
@@ -53,10 +54,10 @@ def blamed_hosts(report: Report, rules: FailureRules, names: Mapping[str, str]) 
     """The checks that failed on each host of the report; ``names`` leads from other names to hosts."""
     checks_by_host: dict[str, list[str]] = {}
     for outcome in report.outcomes:
-        if rules.counts_as_failure(outcome):
-            for name in dict.fromkeys(name for finding in outcome.findings for name in finding.hosts):
-                host = name if name in report.hosts else names.get(name, "")
-                checks_by_host.setdefault(host, []).append(outcome.check)
+        counted = (finding for finding in outcome.findings if rules.counts_as_failure(outcome, finding))
+        for name in dict.fromkeys(name for finding in counted for name in finding.hosts):
+            host = name if name in report.hosts else names.get(name, "")
+            checks_by_host.setdefault(host, []).append(outcome.check)
     return {host: list(dict.fromkeys(checks)) for host, checks in checks_by_host.items() if host in report.hosts}
 
 

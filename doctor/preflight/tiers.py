@@ -30,7 +30,9 @@ def checks_of_tier(checks: Iterable[Check], tier: Tier) -> tuple[list[Check], li
         second = any(fact.needs for fact in check.facts)
         if trains and tier != "smoke":
             continue
-        slow = any(fact.probe.lane and fact.probe.each and fact not in needed for fact in check.facts)
+        slow = any(
+            fact.probe.lane and (fact.probe.each or fact.probe.repeats) and fact not in needed for fact in check.facts
+        )
         if (second or slow) and tier == "quick":
             excluded.append(check.name)
         else:

@@ -29,7 +29,7 @@ def verify(file: RankTableFile, launch: LaunchConfig = LaunchConfig()) -> tuple[
     try:
         intent[RankTable] = file.table()
     except NotARankTable as why:
-        intent[RankTable] = why
+        intent[RankTable] = why.for_checks
     checks = (load_check(path) for path in sorted(bundled_folder("checks").glob("rank_table_*.py")))
     return tuple(line for check in checks if needs_table_only(check) for line in _check_problems(check, intent))
 
@@ -44,7 +44,7 @@ def _check_problems(check: Check, intent: Intent) -> Iterable[str]:
     outcome = evaluate_check(check, (), FactCache({}), intent)
     if outcome.crashed:
         yield f"{check.name}: the check crashed"
-    elif outcome.findings and outcome.severity is Severity.ERROR:
+    elif outcome.findings and outcome.found_severity is Severity.ERROR:
         yield strip_control_chars(f"{check.name}: {outcome.findings[0]}")
     else:
         yield from (

@@ -21,7 +21,10 @@ from doctor.remedy.validate import changes_nothing, command_violations, needed_n
 MAX_BYTES = 1 << 20
 """Bytes. More than this is no playbook."""
 
-_TOP_KEYS = {"title": str, "note": str, "who": str, "risk": str, "root": bool, "survives": str, "explicit": bool}
+_TOP_KEYS = {
+    **dict.fromkeys(("title", "note", "who", "risk", "survives"), str),
+    **dict.fromkeys(("root", "explicit", "host_only"), bool),
+}
 _STEP_KEYS = {
     name: bool if name in ("changes", "keep") else str
     for name in PlaybookStep.__struct_fields__

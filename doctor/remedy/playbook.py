@@ -91,6 +91,8 @@ class Playbook(msgspec.Struct, frozen=True):
     not. Empty: it never does."""
     explicit: bool = False
     """Used only when it is named."""
+    host_only: bool = False
+    """It changes what belongs to a host (kernel settings, limits, services): nothing is done inside a container."""
     note: str = ""
     steps: tuple[PlaybookStep, ...] = ()
 

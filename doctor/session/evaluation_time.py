@@ -45,7 +45,9 @@ def evaluate_in_time(run: Run, checks: Sequence[Check], intent: Intent, limit: E
             slow = checks[len(outcomes)]
             outcomes.append(_unknown(slow, hosts, Reason("its evaluation took too long, and was given up")))
     outcomes += [_unknown(check, hosts, BUDGET_ENDED) for check in checks[len(outcomes) :]]
-    return Report(run.source, hosts, tuple(outcomes), run.started, run.seconds, run.notes)
+    return Report(
+        run.source, hosts, tuple(outcomes), run.started, run.seconds, run.notes, hosts_unknown=run.hosts_unknown
+    )
 
 
 def _unknown(check: Check, hosts: Sequence[str], why: Reason) -> Outcome:

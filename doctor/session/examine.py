@@ -27,9 +27,10 @@ from doctor.engine.record import SCHEMA, HostRecord, Run
 from doctor.engine.result import Report
 from doctor.environment.schedulers import batch_allocation
 from doctor.job import LaunchConfig, NotARankTable, RankTable, RankTableFile, read_rank_table
+from doctor.job.training import TrainingLaunch
 from doctor.job.variables import relevant
 from doctor.session.evaluation_time import EvaluationLimit, evaluate_in_time
-from doctor.session.saved_run import smoke_run
+from doctor.session.saved_run import smoke_run, training_launch
 from doctor.smoke.model import SmokeRun
 from doctor.transport.open import open_transport
 from doctor.transport.options import SshOptions as SshOptions
@@ -70,6 +71,8 @@ class ExamineOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The job starts from this process, in its environment and working folder."""
     smoke: SmokeOptions | None = None
     """Options of the smoke run that follows; None makes none."""
+    training: TrainingLaunch | None = None
+    """The job's launch and configuration, where a launch line or files were given."""
 
 
 class Examination(msgspec.Struct, frozen=True):
@@ -218,6 +221,7 @@ class _JobInput:
             rank_table=options.launch.rank_table or rank_table,
             ranks_per_host=options.launch.ranks_per_host or dict(inventory.slots) or None,
         )
+        self.training = msgspec.to_builtins(options.training) if options.training else {}
         self.table = _read_rank_table(LaunchConfig.from_options(self.launch).rank_table_path)
         self.probe_inputs = _probe_inputs(
             inventory.fleet or inventory.hosts,
@@ -250,12 +254,14 @@ class _JobInput:
             (*notes, *(smoke_round.notes if smoke_round else ())),
             __version__,
             smoke_round.smoke if smoke_round else {},
+            hosts_unknown=self.inventory.hosts_unknown,
+            training=self.training,
         )
 
 
 def replay(run: Run, checks: Sequence[Check], limit: EvaluationLimit = EvaluationLimit()) -> Report:
     """Evaluates a run, made now or saved before, with the intent that it was made with."""
-    intent = _intent(run.launch, run.rank_table, run.smoke)
+    intent = _intent(run.launch, run.rank_table, run.smoke, run.training)
     with gc_paused():
         report = evaluate_in_time(run, checks, intent, limit)
     smoke = intent[SmokeRun]
@@ -302,11 +308,17 @@ def _read_rank_table(path: str) -> SavedRankTable:
     return SavedRankTable(**msgspec.structs.asdict(file))
 
 
-def _intent(launch: LaunchOptions, table: SavedRankTable, smoke: Mapping[str, Any] | None = None) -> Intent:
+def _intent(
+    launch: LaunchOptions,
+    table: SavedRankTable,
+    smoke: Mapping[str, Any] | None = None,
+    training: Mapping[str, Any] | None = None,
+) -> Intent:
     """What the job should be, by type, and the smoke run. A value that is Absent holds the reason."""
     intent: dict[type, object] = {
         LaunchConfig: LaunchConfig.from_options(launch),
         SmokeRun: smoke_run(smoke or {}),
+        TrainingLaunch: training_launch(training or {}),
     }
     if not table:
         intent[RankTableFile] = intent[RankTable] = Absent("no rank table was given")
@@ -319,7 +331,7 @@ def _intent(launch: LaunchOptions, table: SavedRankTable, smoke: Mapping[str, An
     try:
         intent[RankTable] = read_rank_table(file.path, file.text)
     except NotARankTable as error:
-        intent[RankTable] = error
+        intent[RankTable] = error.for_checks
     return intent
 
 

@@ -10,6 +10,7 @@ import msgspec
 from doctor.engine.fact import Absent, Unreadable
 from doctor.engine.record import BadRun, Run, load_run
 from doctor.engine.sanitize import strip_control_chars
+from doctor.job.training import TrainingLaunch
 from doctor.smoke.model import SmokeRun
 
 NOT_STARTED = "not_started"
@@ -19,6 +20,12 @@ NOT_STARTED = "not_started"
 def load(data: bytes, name: str) -> Run:
     """The run in ``data``, its smoke run checked as well. Raises: BadRun, with the field, for what is not one."""
     run = load_run(data, name)
+    if run.training:
+        try:
+            msgspec.convert(run.training, TrainingLaunch)
+        except (msgspec.ValidationError, RecursionError) as error:
+            message = strip_control_chars(str(error).replace("`$", "`$.training"), 300)
+            raise BadRun(f"{name}: not a saved run: {message}") from None
     if not run.smoke:
         return run
     try:
@@ -43,6 +50,16 @@ def smoke_run(saved: Mapping[str, Any]) -> SmokeRun | Absent:
         return _convert(saved)
     except msgspec.ValidationError as error:
         return Unreadable(f"the smoke run cannot be read: {error}")
+
+
+def training_launch(saved: Mapping[str, Any]) -> TrainingLaunch | Absent:
+    """The training out of `Run.training`, or why there is none."""
+    if not saved:
+        return Absent("no launch line or configuration was given; doctor lint checks them")
+    try:
+        return msgspec.convert(saved, TrainingLaunch)
+    except msgspec.ValidationError as error:
+        return Unreadable(f"the launch cannot be read: {error}")
 
 
 class _NotStarted(msgspec.Struct, forbid_unknown_fields=True):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from doctor.engine.errors import InputError, UsageError
 
 if TYPE_CHECKING:
@@ -12,8 +14,10 @@ if TYPE_CHECKING:
     from doctor.environment.inventory import Inventory
 
 
-def select_inventory(selection: HostSelection) -> Inventory:
+def select_inventory(selection: HostSelection, scope: str = "local") -> Inventory:
     """The hosts that the options name, else the environment. Raises: CommandError.
+
+    ``scope``: ``auto`` notes why the job may have more hosts than the environment lists; ``local``: these are enough.
 
     Raises UsageError (exit code 2) for options that contradict each other, InputError (78) for hosts, hostfiles and
     rank tables that cannot be read.
@@ -26,6 +30,11 @@ def select_inventory(selection: HostSelection) -> Inventory:
     if selection.nodes and selection.hosts:
         raise UsageError("HOSTS and --hosts are both given: expected one of them")
     try:
-        return resolve_hosts(selection, os.environ, read_text_file)
+        inventory = resolve_hosts(selection, os.environ, read_text_file)
     except InventoryError as error:
         raise InputError(str(error)) from None
+    if scope == "local" or selection.names_hosts:
+        return inventory
+    from doctor.environment.job_context import detect
+
+    return msgspec.structs.replace(inventory, hosts_unknown=detect(os.environ, read_text_file).hosts_unknown)

@@ -1,6 +1,7 @@
 """`doctor check` against clush and a pool of OpenSSH clients that run an equivalent shell script on the same hosts.
 
-Run as root: python tests/bench/fanout.py [HOSTS] [ROUNDS]. The contenders take turns; a ratio is to clush.
+Run as root: python tests/bench/fanout.py [HOSTS] [ROUNDS]. The contenders take turns; a ratio is to clush. All have
+their bytecode, as an installed program has.
 """
 
 from __future__ import annotations
@@ -58,10 +59,18 @@ def quoted(text: str) -> str:
     return shlex.quote(text)
 
 
-def once(fleet: Fleet, words: list[str]) -> tuple[float, float, float]:
+def with_bytecode(folder: Path) -> dict[str, str]:
+    """The environment of all contenders, in which Python keeps its bytecode in ``folder``."""
+    environ = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return {**environ, "PYTHONPYCACHEPREFIX": str(folder)}
+
+
+def once(fleet: Fleet, words: list[str], environ: dict[str, str]) -> tuple[float, float, float]:
     """Wall seconds, client CPU seconds, peak MB."""
     began = time.perf_counter()
-    process = subprocess.Popen(fleet.argv(words), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=ROOT)
+    process = subprocess.Popen(
+        fleet.argv(words), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=ROOT, env=environ
+    )
     _, status, usage = os.wait4(process.pid, 0)
     wall = time.perf_counter() - began
     process.returncode = os.waitstatus_to_exitcode(status)
@@ -76,13 +85,13 @@ def main() -> None:
     )
     fleet = Fleet.up(count, shm="4g")
     try:
-        runs = contenders(fleet)
+        runs, environ = contenders(fleet), with_bytecode(fleet.directory / "bytecode")
         seen: dict[str, list[tuple[float, float, float]]] = {name: [] for name in runs}
         for words in runs.values():
-            once(fleet, words)
+            once(fleet, words, environ)
         for _ in range(rounds):
             for name, words in runs.items():
-                seen[name].append(once(fleet, words))
+                seen[name].append(once(fleet, words, environ))
     finally:
         fleet.down()
     middle = {name: [statistics.median(column) for column in zip(*rows, strict=True)] for name, rows in seen.items()}

@@ -1,10 +1,16 @@
-"""How long the commands that reach no host take, as a ratio to an empty Python. Run: python tests/bench/startup.py"""
+"""What the commands that reach no host cost, as a ratio to an empty Python. Run: python tests/bench/startup.py
+
+CPU time, which other work on the machine hardly changes, and wall time. All have their bytecode, as an installed
+program has.
+"""
 
 from __future__ import annotations
 
+import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -20,24 +26,32 @@ CONTENDERS = {
 }
 
 
-def once(words: list[str]) -> float:
-    """Seconds of wall time."""
+def once(words: list[str], environ: dict[str, str]) -> tuple[float, float]:
+    """Seconds of CPU time and of wall time."""
     began = time.perf_counter()
-    subprocess.run(words, stdout=subprocess.DEVNULL, check=True)
-    return time.perf_counter() - began
+    process = subprocess.Popen(words, stdout=subprocess.DEVNULL, env=environ)
+    _, status, usage = os.wait4(process.pid, 0)
+    wall, process.returncode = time.perf_counter() - began, os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        sys.exit(f"{' '.join(words)}: exit code {process.returncode}")
+    return usage.ru_utime + usage.ru_stime, wall
 
 
 def main() -> None:
-    for words in CONTENDERS.values():
-        once(words)  # byte code is written on the first run
-    times: dict[str, list[float]] = {name: [] for name in CONTENDERS}
-    for _ in range(ROUNDS):
-        for name, words in CONTENDERS.items():
-            times[name].append(once(words))
-    base = statistics.median(times["python -c pass"])
-    for name, seconds in times.items():
-        middle = statistics.median(seconds)
-        print(f"{name:26} {middle * 1000:7.1f} ms   {middle / base:5.2f} x")
+    times: dict[str, list[tuple[float, float]]] = {name: [] for name in CONTENDERS}
+    with tempfile.TemporaryDirectory() as folder:
+        environ = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+        environ["PYTHONPYCACHEPREFIX"] = folder
+        for words in CONTENDERS.values():
+            once(words, environ)  # bytecode is written on the first run
+        for _ in range(ROUNDS):
+            for name, words in CONTENDERS.items():
+                times[name].append(once(words, environ))
+    middle = {name: [statistics.median(column) for column in zip(*rows, strict=True)] for name, rows in times.items()}
+    base = middle["python -c pass"]
+    for name, (cpu, wall) in middle.items():
+        ratios = f"CPU {cpu * 1000:6.1f} ms {cpu / base[0]:5.2f} x   wall {wall * 1000:7.1f} ms {wall / base[1]:5.2f} x"
+        print(f"{name:26} {ratios}")
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,6 +14,7 @@ from doctor.engine.fact import PerHost, Unreadable
 from doctor.engine.result import Finding
 from doctor.facts.gpu import Gpu, GpuInventory
 from doctor.facts.npu import NpuInventory
+from doctor.facts.npu_health import ChipHealth, NpuHealth
 from doctor.facts.npu_table import NpuState, NpuTable
 from doctor.facts.python_env import PythonEnv, TorchImport
 from doctor.facts.versions import CannVersion, NpuVersions
@@ -25,11 +27,12 @@ SET_ENV = "/usr/local/Ascend/cann/set_env.sh"
 
 
 def of(name: str) -> Look:
-    """The check's function, as a list of what it finds."""
+    """The check's function, as a list of what it finds; last facts that are not given are None."""
     function = load_check(bundled_folder("checks") / f"{name}.py").function
+    size = len(inspect.signature(function).parameters)
 
     def look(*facts: Any) -> list[Finding]:
-        return list(function(*facts))
+        return list(function(*facts, *[None] * (size - len(facts))))
 
     return look
 
@@ -69,6 +72,10 @@ def state(device: int = 0, **more: Any) -> NpuState:
 
 def table(*npus: NpuState, **more: Any) -> NpuTable:
     return NpuTable(npus=npus or (state(),), **{"processes": (), "incomplete_install": False, **more})
+
+
+def health(*reports: ChipHealth, refused: dict[int, str] | None = None) -> NpuHealth:
+    return NpuHealth(chips=reports or (ChipHealth(0, 0, "OK"),), refused=refused or {})
 
 
 def versions(**more: Any) -> NpuVersions:

@@ -133,7 +133,7 @@ def collective_events(run: SmokeRun) -> list[RankEvent]:
 
 def collectives(run: SmokeRun, *more: RankEvent, events: Iterable[RankEvent] | None = None) -> BY_HOST:
     from doctor.facts.smoke import CollectiveWrong, DtypeUnsupported
-    from doctor.facts.smoke.collectives import SoakCounts
+    from doctor.facts.smoke.collectives import SecondRound, SoakCounts
 
     fields: dict[type[RankEvent], str] = {
         CollectiveChecked: "checked",
@@ -141,6 +141,7 @@ def collectives(run: SmokeRun, *more: RankEvent, events: Iterable[RankEvent] | N
         DtypeUnsupported: "unsupported",
         CollectiveTimes: "speed",
         SoakCounts: "soaked",
+        SecondRound: "second_rounds",
     }
     return _spread(run, SmokeCollectives, fields, [*(collective_events(run) if events is None else events), *more])
 

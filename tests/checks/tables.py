@@ -153,7 +153,7 @@ def judged(name: str, value: Json, product: str = "", path: str = "/job/rank_tab
     try:
         intent[RankTable] = read_rank_table(path, text)
     except NotARankTable as why:
-        intent[RankTable] = why
+        intent[RankTable] = why.for_checks
     return evaluate_check(check(name), (), FactCache({}), intent)
 
 

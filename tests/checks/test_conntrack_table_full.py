@@ -18,3 +18,8 @@ def test_less_is_full() -> None:
 
 def test_a_kernel_that_tracks_nothing_is_not_judged() -> None:
     assert judged(NAME, {"a": []}).status.value == "skipped"
+
+
+def test_a_full_table_is_an_error() -> None:
+    severities = [judged(NAME, {"a": [Conntrack(count=n, maximum=100)]}).found_severity.value for n in (99, 100)]
+    assert severities == ["warning", "error"]

@@ -1,5 +1,6 @@
 import pytest
 
+from tests.checks.containers import container
 from tests.checks.looked import advice, job, judged, said, skipped
 from tests.checks.npus import npus
 from tests.checks.ports import reserved
@@ -57,3 +58,9 @@ def test_ports_that_the_kernel_chooses_are_not_judged() -> None:
 
 def test_a_host_without_npus_is_not_judged() -> None:
     assert skipped(judged(NAME, {"a": [reserved("")]})) == {"no NpuInventory"}
+
+
+def test_in_a_network_of_its_own_only_the_job_makes_connections() -> None:
+    hosts = {"a": [reserved(""), npus(8), container()], "b": [reserved(""), npus(8), container(network_cards=1)]}
+    findings = judged(NAME, hosts).findings
+    assert [finding.is_warning for finding in findings] == [True, False]

@@ -5,6 +5,7 @@ import pytest
 
 from doctor import Finding, Skip
 from doctor.facts.hccn import DetectAddresses, DeviceAddresses, DeviceGateways, HccnConf
+from tests.checks.containers import place
 from tests.checks.device_network import a2, judged, watching, written
 
 OWN = a2()["h1"]
@@ -97,3 +98,8 @@ def test_no_file() -> None:
 def test_no_file_and_nothing_set() -> None:
     with pytest.raises(Skip):
         found(None, addresses=DeviceAddresses(by_npu={}, unset=(0, 1)), gateways=None, detect=None)
+
+
+def test_a_container_does_not_lose_its_hosts_file() -> None:
+    with pytest.raises(Skip, match=r"the container was not given /etc/hccn\.conf"):
+        found(None, place=place(engine="docker"))

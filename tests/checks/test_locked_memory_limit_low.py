@@ -4,6 +4,8 @@ from doctor.engine.fact import Fact
 from doctor.facts.gpu import GpuCards
 from doctor.facts.limits import Limit, RdmaAdapters
 from doctor.facts.memory import GIB, MIB, HostMemory
+from doctor.job import LaunchConfig
+from tests.checks.containers import container
 from tests.checks.limits import FREE, limits
 from tests.checks.looked import judged, said, skipped
 from tests.checks.npus import npus
@@ -42,3 +44,26 @@ def test_a_plain_host_is_not_judged(tool: list[Fact]) -> None:
     """A tool without a card is no GPU."""
     outcome = judged(NAME, {"a": [limits(memlock=Limit(1, 1)), MEMORY, *tool]})
     assert skipped(outcome) == {"no NPU, no NVIDIA GPU and no RDMA adapter"}
+
+
+def test_an_error_where_nccl_must_fail() -> None:
+    """Several hosts, GPUs and RDMA adapters, and a process that is held to the limit."""
+    held, free = container(engine="", capabilities=0), container(engine="", capabilities=1 << 14)
+    low, larger = limits(memlock=Limit(64 << 10, None)), limits(memlock=Limit(128 * MIB, None))
+    job = [low, MEMORY, GPUS, ADAPTERS, held]
+
+    def severity(hosts: dict[str, list[Fact]], **environ: str) -> str:
+        launch = LaunchConfig.from_environment(environ)
+        return judged(NAME, hosts, launch).found_severity.value
+
+    assert severity({"a": job, "b": job}) == "error"
+    assert severity({"a": job}) == "warning"
+    assert severity({"a": job, "b": job}, NCCL_IB_DISABLE="1") == "warning"
+    for other in (
+        [low, MEMORY, GPUS, ADAPTERS, free],
+        [larger, MEMORY, GPUS, ADAPTERS, held],
+        [low, MEMORY, GPUS, held],
+        [low, MEMORY, ADAPTERS, held],
+        [low, MEMORY, npus(8), ADAPTERS, held],
+    ):
+        assert severity({"a": other, "b": other}) == "warning"

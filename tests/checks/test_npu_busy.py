@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from doctor.facts.npu_table import NpuProcess
 from doctor.facts.processes import DeviceUser, NpuProcesses
-from tests.checks.devices import of, state, table
+from tests.checks.devices import of, state, table, unknown
 
 look = of("npu_busy")
 LEFT = table(state(3, npu=1, chip=1), processes=(NpuProcess(1, 1, 4242, "python3", 3400),))
@@ -42,3 +42,7 @@ def test_a_file_that_is_open_is_no_process_on_the_npu() -> None:
         look(table(), NpuProcesses(device_users=(DeviceUser(7, "exporter", "root", 90, (0,)),), unreadable_processes=0))
         == []
     )
+
+
+def test_a_list_that_is_not_complete_is_unknown_after_what_it_names() -> None:
+    assert "lists no processes" in str(unknown(look, table(process_problem="this driver lists no processes"), None))

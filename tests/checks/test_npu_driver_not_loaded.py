@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from doctor.facts.npu import NpuStart, StartFailure
+from tests.checks.containers import place
 from tests.checks.devices import inventory, of, unknown
 
 look = of("npu_driver_not_loaded")
@@ -45,3 +46,8 @@ def test_other_ways_not_to_start() -> None:
     assert "in use by another process: ret is -8020" in str(found)
     (found,) = look(failed("library", "libdcmi.so"), inventory())
     assert str(found) == "npu-smi cannot load its libraries: libdcmi.so"
+
+
+def test_a_container_without_the_drivers_file() -> None:
+    why = unknown(look, failed(), inventory(manager=False), place(engine="docker"))
+    assert why.root_cause == "container-devices-missing"

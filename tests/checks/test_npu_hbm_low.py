@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.checks.devices import of, state, table
+from tests.checks.devices import of, state, table, unknown
 
 look = of("npu_hbm_low")
 
@@ -18,3 +18,8 @@ def test_less_than_95_percent() -> None:
 
 def test_a_type_that_is_not_known_is_not_judged() -> None:
     assert look(table(state(name="910B4-1", hbm_total=1))) == []
+
+
+def test_a_rated_card_that_states_no_memory_is_unknown() -> None:
+    assert "HBM of NPU 5" in str(unknown(look, table(state(0), state(5, hbm_total=None))))
+    assert look(table(state(name="310P3", hbm_total=None))) == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from doctor.facts.npu import Chip, NpuChips
+from tests.checks.containers import place
 from tests.checks.devices import inventory, of
 
 look = of("npu_missing")
@@ -36,3 +37,29 @@ def test_a_device_file_that_npu_smi_does_not_list() -> None:
     (found,) = look(inventory(range(4)), chips(0, 1, 2))
     assert found.values["npus"] == [3]
     assert str(found) == "NPU 3 has a device file, but npu-smi does not list it"
+
+
+def test_in_a_container_what_it_was_given_is_the_norm() -> None:
+    inside = place(engine="docker")
+    for devices in ((0, 1, 2, 3), (4, 5), (7,), (100,), ()):
+        given = tuple(device for device in devices if device < 100)
+        assert look(inventory(devices, pci_count=8), chips(*given), inside) == []
+        assert look(inventory(devices, pci_count=8), None, inside) == []
+    (found,) = look(inventory((4, 5), pci_count=8), chips(4), inside)
+    assert str(found) == "NPU 5 was given to the container, but npu-smi does not list it"
+
+
+def test_virtual_npus_are_not_counted() -> None:
+    assert look(inventory((0, 1, 100), pci_count=2), chips(0, 1), None) == []
+
+
+def test_cards_numbered_by_slot() -> None:
+    cards = (1, 4)
+    pcie = NpuChips(chips=tuple(Chip(card, 0, card, "Ascend 910A", logic=n) for n, card in enumerate(cards)))
+    assert look(inventory((0, 1)), pcie, None) == []
+    (found,) = look(inventory((0, 1, 2)), pcie, None)
+    assert found.values["npus"] == [2]
+
+
+def test_a_container_whose_cards_are_counted_anew() -> None:
+    assert look(inventory((4, 5), pci_count=8), chips(0, 1), place(engine="docker")) == []

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tests.checks.devices import inventory, of
+from tests.checks.containers import place
+from tests.checks.devices import inventory, of, skipped
 
 look = of("npu_tools_missing")
 
@@ -22,3 +23,16 @@ def test_each_missing_tool_is_named() -> None:
 
 def test_a_tool_without_an_npu_misses_nothing() -> None:
     assert look(inventory((), tools=("npu-smi",))) == []
+
+
+def test_a_container_need_not_have_them() -> None:
+    assert "the container was not given hccn_tool" in skipped(
+        look, inventory(tools=("npu-smi",)), place(engine="docker")
+    )
+    assert look(inventory(), place(engine="docker")) == []
+
+
+def test_an_inference_card_has_no_network_port() -> None:
+    assert look(inventory(tools=("npu-smi",), inference=True), None) == []
+    (found,) = look(inventory(tools=("hccn_tool",), inference=True), None)
+    assert found.values["missing"] == ["npu-smi"]

@@ -4,17 +4,61 @@ from __future__ import annotations
 
 import pytest
 
-from tests.checks.devices import of, state, table
+from doctor.facts.npu import Chip, NpuChips
+from doctor.facts.npu_health import ChipHealth
+from doctor.facts.npu_table import NO_VALUES
+from tests.checks.containers import place
+from tests.checks.devices import health, of, state, table, unknown
 
 look = of("npu_unhealthy")
+CHIPS = NpuChips(chips=(Chip(0, 0, 0, "Ascend 910B3"), Chip(1, 0, 1, "Ascend 910B3")))
 
 
 def test_healthy_npus() -> None:
-    assert look(table(state(0), state(1))) == []
+    assert look(table(state(0), state(1)), None, None, None) == []
+    assert look(table(state(0), state(1)), health(), CHIPS, place()) == []
 
 
-@pytest.mark.parametrize("health", ["Warning", "Alarm", "Critical", "UNKNOWN"])
-def test_any_other_word_is_named_with_its_npu(health: str) -> None:
-    (found,) = look(table(state(0), state(3, npu=1, chip=1, health=health)))
-    assert str(found) == f"NPU 3 reports health {health}; expected OK"
+@pytest.mark.parametrize("word", ["Warning", "Alarm", "Critical", "UNKNOWN"])
+def test_any_other_word_is_named_with_its_npu(word: str) -> None:
+    (found,) = look(table(state(0), state(3, npu=1, chip=1, health=word)), None, None, None)
+    assert str(found) == f"NPU 3 reports health {word}; expected OK"
     assert (found.values["npu"], found.values["card"], found.values["chip"]) == (3, 1, 1)
+
+
+def test_a_code_is_named_with_its_text_and_what_it_demands() -> None:
+    report = ChipHealth(1, 0, "Alarm", ("80E18402", "80E01801"), "hbm ecc")
+    (found,) = look(table(state(0), state(1, health="Alarm")), health(report), CHIPS, None)
+    assert str(found) == (
+        "NPU 1 reports health Alarm, fault 80E18402 and 80E01801 (hbm ecc): take the NPU out of service and report it "
+        "to the vendor; expected health OK"
+    )
+
+
+def test_a_chip_that_only_the_health_query_calls_ill() -> None:
+    (found,) = look(table(state(0), state(1)), health(ChipHealth(1, 0, "Critical")), CHIPS, None)
+    assert str(found) == "NPU 1 reports health Critical; expected OK"
+    (found,) = look(table(state(0)), health(ChipHealth(1, 0, "Critical")), CHIPS, None)
+    assert found.values["npu"] == 1
+
+
+def test_a_warning_with_which_jobs_start_is_left_to_the_other_check() -> None:
+    report = ChipHealth(1, 0, "Warning", ("80E01805",), "")
+    assert look(table(state(0), state(1, health="Warning")), health(report), CHIPS, None) == []
+    report = ChipHealth(1, 0, "Warning", ("80E01805", "12345678"), "")
+    assert len(look(table(state(0), state(1, health="Warning")), health(report), CHIPS, None)) == 1
+
+
+def test_a_card_that_the_table_leaves_out_does_not_answer() -> None:
+    (found,) = look(table(state(0)), health(), CHIPS, place())
+    assert str(found) == "npu-smi info leaves out NPU 1, which npu-smi info -m lists: the card does not answer"
+    assert "NPU 1 is not in the table" in str(unknown(look, table(state(0)), None, CHIPS, place(engine="docker")))
+
+
+def test_a_card_of_zeros_is_unknown_or_does_not_answer() -> None:
+    zeros = table(state(0), unread={"NPU 1": NO_VALUES})
+    assert look(zeros, health(), CHIPS, None) == []
+    refused = health(ChipHealth(0, 0, "OK"), refused={1: "Failed to query health."})
+    (found,) = look(zeros, refused, CHIPS, None)
+    assert str(found) == "NPU card 1 does not answer npu-smi: Failed to query health.; expected health OK"
+    assert "NPU card 1" in str(unknown(look, table(state(0), state(1)), refused, CHIPS, None))

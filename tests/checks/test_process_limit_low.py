@@ -1,6 +1,7 @@
 import pytest
 
 from doctor.facts.limits import Limit
+from tests.checks.containers import container
 from tests.checks.limits import FREE, limits
 from tests.checks.looked import judged, said
 
@@ -14,3 +15,9 @@ def test_too_few() -> None:
     outcome = judged("process-limit-low", {"a": [limits(nproc=Limit(1024, None))]})
     assert said(outcome) == [("a", "a user may have 1024 processes and threads; expected at least 4096")]
     assert outcome.findings[0].values["hard"] == "unlimited"
+
+
+def test_the_limit_of_a_container() -> None:
+    low, free = container(pids_limit=2048), container(pids_limit=2048, engine="")
+    outcome = judged("process-limit-low", {"a": [limits(nproc=FREE), low], "b": [limits(nproc=FREE), free]})
+    assert said(outcome) == [("a", "the container may have 2048 processes and threads; expected at least 4096")]

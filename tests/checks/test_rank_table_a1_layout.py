@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from doctor.engine.result import Status
-from tests.checks.tables import a1, judged, lab, said
+from tests.checks.tables import a1, a3, judged, lab, said
 
 NAME = "rank-table-a1-layout"
 
@@ -45,4 +45,6 @@ def test_unequal_hosts() -> None:
 def test_only_for_a1() -> None:
     assert judged(NAME, a1(1, 3), "A2").status is Status.SKIPPED
     assert judged(NAME, a1(1, 3)).status is Status.UNKNOWN
+    assert judged(NAME, a1(2, 8)).status is Status.PASSED  # it keeps the rule, which is sound on every family
+    assert judged(NAME, a3()).status is Status.SKIPPED  # version 1.2 is never A1
     assert judged(NAME, lab(2), "A1").status is Status.PASSED

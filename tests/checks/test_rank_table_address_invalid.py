@@ -43,6 +43,7 @@ def test_host_ip() -> None:
         (a2(2), "A2", Status.FAILED),
         (a2(2), "", Status.FAILED),
         (a3(1), "A3", Status.PASSED),
+        (a3(1), "", Status.PASSED),
         (a3(2), "A3", Status.FAILED),
     ],
 )

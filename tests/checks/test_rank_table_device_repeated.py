@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from doctor.engine.result import Status
-from tests.checks.tables import a1, a2, judged, legacy, said
+from tests.checks.tables import a1, a2, a3, judged, legacy, said
 
 NAME = "rank-table-device-repeated"
 
@@ -33,6 +33,10 @@ def test_the_highest_number_depends_on_the_product(device: str, product: str, st
     value = a2(1, 8)
     value["server_list"][0]["device"][7]["device_id"] = device
     assert judged(NAME, value, product).status is status
+
+
+def test_version_1_2_is_never_a1() -> None:
+    assert judged(NAME, a3()).status is Status.PASSED
 
 
 def test_group_list_has_8_devices_on_any_product() -> None:

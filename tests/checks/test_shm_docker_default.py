@@ -22,3 +22,7 @@ def test_exactly_64_mib_was_not() -> None:
 def test_the_advice_names_all_three_ways() -> None:
     text = advice(NAME, judged(NAME, {"a": [shm(64 * MIB)]}))
     assert all(words in text for words in ("--shm-size=32g", "--ipc=host", "medium: Memory"))
+
+
+def test_podman_has_a_default_of_its_own() -> None:
+    assert "62.5 MiB, the default of a container" in said(judged(NAME, {"a": [shm(64_000 << 10)]}))[0][1]

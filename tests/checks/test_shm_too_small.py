@@ -37,3 +37,12 @@ def test_ranks_that_are_given_win() -> None:
 
 def test_the_default_of_docker_is_left_to_its_own_check() -> None:
     assert said(judged(NAME, {"a": [shm(64 * MIB)]})) == []
+
+
+def test_less_than_the_default_of_a_container_is_an_error() -> None:
+    severities = [judged(NAME, {"a": [shm(size)]}).found_severity.value for size in (32 * MIB, 65 * MIB, 512 * MIB)]
+    assert severities == ["error", "warning", "warning"]
+
+
+def test_the_default_of_podman_is_left_to_the_other_check() -> None:
+    assert said(judged(NAME, {"a": [shm(64_000 << 10)]})) == []

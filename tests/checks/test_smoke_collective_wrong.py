@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from doctor.facts.smoke import CollectiveWrong
-from doctor.facts.smoke.collectives import SoakCounts
+from doctor.facts.smoke.collectives import SecondRound, SoakCounts
 from doctor.smoke.numerics.buffers import sent_value
 from tests.checks.smoke import collectives, found, judged, page, ran
 
@@ -47,6 +47,52 @@ def test_the_counts_of_a_soak_are_told() -> None:
     (finding,) = found(NAME, run, collectives(run, wrong(2, offset=3), wrong(2, offset=450), *counts))
     assert finding.values["ranks"] == [2]
     assert "wrong in 60 s of repeating: rank 2 2 of 900 all_reduce" in str(finding)
+
+
+def isolated(**found: Any) -> SecondRound:
+    """A second round that was wrong again."""
+    return SecondRound(
+        0, **{"recurred": True, "calls": 60, "wrong": 4, "groups": 5, "total": 400, "seconds": 1.0, **found}
+    )
+
+
+def everywhere() -> list[CollectiveWrong]:
+    """A sum that is wrong on all ranks tells nobody."""
+    return [wrong(rank, index=0) for rank in range(6)]
+
+
+@pytest.mark.parametrize(
+    ("found_ranks", "hosts", "words"),
+    [
+        ({"culprits": ((3,),)}, ("w2",), "the fault lies with rank 3: "),
+        ({"culprits": ((2, 3),)}, ("w2",), "the fault lies with ranks 2 and 3: "),
+        ({"outward": ((2, 3),)}, ("w2",), "the fault lies with what w2 exchanges with other hosts, and not with what"),
+        ({"links": (((0, 1), (4, 5)),)}, ("w1", "w3"), "the fault lies with the way between w1 and w3: "),
+    ],
+)
+def test_a_second_round_tells_who(found_ranks: dict[str, Any], hosts: tuple[str, ...], words: str) -> None:
+    run = ran(6, 3)
+    (finding,) = found(NAME, run, collectives(run, *everywhere(), isolated(**found_ranks)))
+    assert finding.hosts == hosts
+    assert str(finding).startswith(words)
+    assert str(finding).endswith("; found by a second round: 5 tests of parts of the world, 400 calls")
+
+
+def test_each_culprit_of_a_second_round_is_a_finding() -> None:
+    run = ran(6, 3)
+    findings = found(NAME, run, collectives(run, *everywhere(), isolated(culprits=((1,), (4,)))))
+    assert [finding.values["ranks"] for finding in findings] == [[1], [4]]
+
+
+def test_a_second_round_that_was_right_says_so_and_blames_nobody_more() -> None:
+    run = ran(6, 3)
+    (finding,) = found(NAME, run, collectives(run, *everywhere(), isolated(recurred=False, wrong=0)))
+    assert finding.hosts == ("w1", "w2", "w3")
+    assert str(finding).endswith("; a second round of 400 calls was right throughout")
+    (finding,) = found(NAME, run, collectives(run, *everywhere(), isolated(unclear=tuple(range(6)))))
+    assert "was wrong again and did not tell which" in str(finding) and str(finding).startswith(
+        "the fault lies with one of ranks 0"
+    )
 
 
 def test_all_that_one_rank_gets_wrong_is_one_finding() -> None:

@@ -2,8 +2,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from doctor.facts.smoke import CollectiveWrong
 from doctor.smoke.model import Layout
-from tests.checks.smoke import found, learning, training
+from tests.checks.smoke import collectives, found, judged, learning, training
 from tests.checks.trained import DP4, PP2DP2, TP4, Trained, healthy, leading
 
 NAME = "smoke_not_finite"
@@ -68,3 +69,14 @@ def test_the_learning_stage_may_be_the_first_to_show_it() -> None:
     [one] = found(NAME, trained.run, training(trained.run, trained.events), losses)
     assert one.hosts == ("w2",)
     assert (one.values["ranks"], one.values["step"]) == ([3], 2)
+
+
+def test_what_follows_from_wrong_collectives_is_laid_at_no_host() -> None:
+    """All ranks had it at once; one rank alone made it by itself."""
+    trained = Trained(Layout(dp=4))
+    spoilt = collectives(trained.run, CollectiveWrong(2, 0, "all_reduce", "float32", 1021, -1, 17, 22.0, 44.0, 1021))
+    for losses, findings in (([None] * 4, 0), ([3.5, None, 3.5, 3.5], 1)):
+        learned = learning(trained.run, {rank: [4.6, losses[rank]] for rank in range(4)})
+        outcome = judged(NAME, trained.run, training(trained.run, trained.events), learned, spoilt)
+        assert len(outcome.findings) == findings
+        assert findings or outcome.unknown[""].root_cause == "smoke-collective-wrong"

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from doctor.engine.fact import Fact, Unreadable
+from doctor.engine.fact import Absent, Fact, Unreadable
 from doctor.facts.firewall import FirewallRules, list_rules
 from doctor.facts.firewall.gate import GateQuery, GateResult, evaluate_gate
 from doctor.facts.firewall.packets import (
@@ -108,6 +108,15 @@ def test_a_host_without_a_firewall() -> None:
 def test_without_root() -> None:
     said = refusal({**brought(), "local": [], "refused": True, "error": "nftables: Operation not permitted"})
     assert said == "only root may read the firewall's rules: log in as root, or use --sudo"
+
+
+def test_root_of_a_container() -> None:
+    """Without CAP_NET_ADMIN nobody in it can read rules: that is a container's nature, and nothing is unknown of it."""
+    found = answered(
+        FirewallRules, {**brought(), "local": [], "refused": True, "root": True, "error": "nftables: not permitted"}
+    )
+    assert type(found) is Absent
+    assert "CAP_NET_ADMIN" in str(found)
 
 
 def test_tables_that_no_tool_tells_of() -> None:

@@ -396,6 +396,35 @@ def test_an_older_module_has_power_without_lanes() -> None:
     assert readings["Rx Power"].value == 1.0189
 
 
+COPPER = """optical info:
+present              : present
+temperature          : not supported
+vendor name          : Amphenol
+Vcc                  : NA
+Tx Power             : NA
+Rx Power             : NA
+Vcc High Thres       : NA
+Tx Los Flag          : NA
+"""
+
+
+def test_a_copper_cable_has_nothing_to_measure() -> None:
+    """The words of tool.c, lines 1425 and 1539, of github.com/hicann/driver."""
+    fact = learned(Optics, said(COPPER))
+    assert fact == Optics(by_npu={0: OpticalModule(vendor="Amphenol")}) and not fact.by_npu[0].measures
+
+
+def test_a_reading_that_fails_leaves_the_others() -> None:
+    fact = learned(Optics, said(OPTICAL.replace(": 47 C", ": get failed").replace("1.0189", "0.0001")))
+    assert fact.by_npu[0].readings["Rx Power0"].value == 0.0001
+    assert fact.unread == {"NPU 0": "hccn_tool could not read temperature of the module"}
+
+
+def test_the_tool_of_the_950_family_has_other_commands() -> None:
+    other = failed(1, "Please specify a valid mode.\nUsage\n")
+    assert type(learned(DeviceLinks, other)) is Absent
+
+
 @pytest.mark.parametrize("text", ["present              : present\n", OPTICAL.replace("1.0189 mW", "lots")])
 def test_a_module_that_cannot_be_read_is_not_a_healthy_one(text: str) -> None:
     assert type(learned(Optics, said(text))) is Unreadable

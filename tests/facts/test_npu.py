@@ -97,7 +97,7 @@ NOTHING: dict[str, Any] = {"pci": {}, "files": [], "refused": [], "tools": [], "
 def test_the_table_of_a2() -> None:
     table = said(NpuTable, one=Output(out=A2))
     assert table == NpuTable(
-        npus=(NpuState(0, 0, 0, "910B1", "OK", "0000:C1:00.0", 4175, 65536),),
+        npus=(NpuState(0, 0, 0, "910B1", "OK", "0000:C1:00.0", 4175, 65536, 88.4, 46),),
         processes=(),
         incomplete_install=False,
     )
@@ -129,15 +129,16 @@ def test_a_row_that_is_not_understood_is_unread_and_the_others_stay() -> None:
     assert list(table.unread) == ["NPU 0"]
 
 
-def test_a_process_that_is_not_understood_is_unread() -> None:
+def test_a_process_that_is_not_understood_leaves_health_and_memory() -> None:
     table = said(NpuTable, one=Output(out=A3.replace("| 4242 ", "| 42?2 ")))
-    assert list(table.unread) == ["processes"]
+    assert table.unread == {} and len(table.npus) == 3
+    assert table.process_problem == "a process is not understood: 0 1 | 42?2 | python3.10 | 58601"
 
 
 @pytest.mark.parametrize("length", range(0, len(A3) - len(RULE) - len(FREE), 97))
 def test_a_table_that_broke_off_is_never_a_whole_one(length: int) -> None:
     table = said(NpuTable, one=Output(out=A3[:length]))
-    assert isinstance(table, Unreadable) or table.unread
+    assert isinstance(table, Unreadable) or table.unread or table.process_problem
 
 
 @pytest.mark.parametrize("fact", [NpuTable, NpuChips])
@@ -193,17 +194,25 @@ def test_npu_smi_that_knows_no_npu() -> None:
 
 
 def test_the_chips_of_each_family() -> None:
-    assert said(NpuChips, one=Output(out=M_A1)).chips == (Chip(0, 0, 0, "Ascend 910A"),)
-    assert said(NpuChips, one=Output(out=M_A2)).chips == (Chip(0, 0, 0, "Ascend 910B4"), Chip(1, 0, 1, "Ascend 910B4"))
+    assert said(NpuChips, one=Output(out=M_A1)).chips == (Chip(0, 0, 0, "Ascend 910A", logic=0),)
+    assert said(NpuChips, one=Output(out=M_A2)).chips == (
+        Chip(0, 0, 0, "Ascend 910B4", logic=0),
+        Chip(1, 0, 1, "Ascend 910B4", logic=1),
+    )
     assert said(NpuChips, one=Output(out=M_A3)).chips == (
-        Chip(0, 0, 0, "Ascend910", True),
-        Chip(0, 1, 1, "Ascend910", True),
+        Chip(0, 0, 0, "Ascend910", True, 0),
+        Chip(0, 1, 1, "Ascend910", True, 1),
     )
 
 
-@pytest.mark.parametrize("text", ["", "NPU\n", M_A2 + "\t7   0\n", M_A2.replace("Ascend 910B4", "")])
+@pytest.mark.parametrize("text", ["", "NPU\n", M_A2.replace("Ascend 910B4", "")])
 def test_a_list_of_chips_that_is_not_understood(text: str) -> None:
     assert isinstance(said(NpuChips, one=Output(out=text)), Unreadable)
+
+
+def test_a_row_of_the_list_that_is_not_understood_leaves_the_others() -> None:
+    chips = said(NpuChips, one=Output(out=M_A2 + "\t7   0\n"))
+    assert [chip.npu for chip in chips.chips] == [0, 1] and len(chips.unread) == 1
 
 
 @pytest.mark.parametrize(
@@ -288,19 +297,26 @@ ECC = """\
 """
 
 
+def cards(*texts: str, code: int = 0) -> Output:
+    """What the script of a query for every card prints."""
+    return Output(out="".join(f"-- {n} --\n{text}-- exit {code} --\n" for n, text in enumerate(texts)))
+
+
 def test_memory_errors_are_summed_over_the_chips_of_a_card() -> None:
-    no_card = Output(code=215, out="Invalid card id.\nError parameter of -i\n")
-    slow = Output(ended="timeout", seconds=8)
-    value = learned(NpuMemoryErrors, {"0": Output(out=ECC), "1": Output(out=ECC + ECC), "2": slow, "3": no_card})
+    output = Output(out=cards(ECC, ECC + ECC).out + "-- 2 --\n-- exit 124 --\n-- 224 --\n" + ECC)
+    value = said(NpuMemoryErrors, one=output)
     assert value.by_card == {0: MemoryErrors(1, 2), 1: MemoryErrors(2, 4)}
-    assert value.unread == {"NPU card 2": "npu-smi: no answer in 8 s"}
+    silent = "npu-smi: no answer in 5 s"
+    assert value.unread == {"NPU card 2": silent, "NPU card 224": silent}
 
 
 def test_memory_errors_that_nobody_tells() -> None:
-    assert type(learned(NpuMemoryErrors, {"": Output(ended="absent", err="npu-smi is not installed")})) is Absent
-    for output in (Output(code=215, out="Invalid card id.\n"), Output(out=ECC[:60]), Output(code=187, out=DOWN)):
-        assert isinstance(learned(NpuMemoryErrors, {"0": output}), Unreadable)
-    assert learned(NpuMemoryErrors, {"0": Output(code=187, out=DOWN)}).root_cause == "npu-driver-not-loaded"
+    assert type(said(NpuMemoryErrors, one=Output(ended="absent", err="npu-smi is not installed"))) is Absent
+    for output in (cards("Invalid card id.\n", code=215), cards(ECC[:60]), Output(code=187, out=DOWN), Output()):
+        assert isinstance(said(NpuMemoryErrors, one=output), Unreadable)
+    assert said(NpuMemoryErrors, one=Output(code=187, out=DOWN)).root_cause == "npu-driver-not-loaded"
+    unsupported = cards("This device does not support querying ecc.\n", code=217)
+    assert type(said(NpuMemoryErrors, one=unsupported)) is Absent
 
 
 @given(st.binary(max_size=400), st.sampled_from([0, 1, 187]))

@@ -159,3 +159,13 @@ def test_noise_is_never_a_version(noise: bytes) -> None:
     assert isinstance(files(text), Absent)
     assert isinstance(answered(CannVersion, [tree("/a", text)]), Unreadable)
     assert isinstance(learned(CannVersion, {"": Output(out=text)}), Absent)
+
+
+def test_an_installation_file_that_is_an_empty_folder_hides_no_version() -> None:
+    """Docker makes such a folder of a file that it mounts and the machine does not have."""
+    folder = Output(ended="error", err="Is a directory")
+    texts = {DRIVER: Output(out=DRIVER_TEXT), FIRMWARE: Output(out=FIRMWARE_TEXT), INSTALL: folder}
+    versions = learned(NpuVersions, texts)
+    assert (versions.driver, versions.firmware, versions.install_status) == ("25.5.2", "7.1.0.11.220", None)
+    refused = {**texts, INSTALL: Output(ended="error", err="Permission denied")}
+    assert isinstance(learned(NpuVersions, refused), Unreadable)

@@ -82,7 +82,33 @@ ROWS: list[Row] = [
         also=("npu-count-differs",),
     ),
     npu_row("npu-unhealthy", f"echo Warning >{NPU}/3/health", npu=3, observed="Warning"),
+    npu_row(
+        "npu-unhealthy",
+        f"echo Alarm >{NPU}/6/health; echo 80E18402 >{NPU}/6/health_codes",
+        npu=6,
+        codes=["80E18402"],
+        remedy="take the NPU out of service and report it to the vendor",
+    ),
+    npu_row("npu-unhealthy", f"touch {NPU}/4/silent", npu=4, observed='Failed to query "health" result.'),
+    npu_row("npu-unhealthy", f"touch {NPU}/3/unshown", npu=3, observed="not in the table"),
+    npu_row(
+        "npu-health-warning",
+        f"echo Warning >{NPU}/2/health; echo 80E20207 >{NPU}/2/health_codes",
+        card=2,
+        observed=["80E20207"],
+    ),
     npu_row("npu-unhealthy", f"echo Critical >{NPU}/9/health", fleet="a3", npu=9, card=4, chip=1),
+    npu_row("hccs-unhealthy", f"echo NOK >{NPU}/5/hccs", card=5, chip=0, observed="NOK"),
+    npu_row("npu-memory-held", f"echo 30000 >{NPU}/2/hbm_used", npu=2, observed="30000 MB"),
+    npu_row("npu-temperature-high", f"echo 88 >{NPU}/1/temp", npu=1, observed=88),
+    npu_row("npu-frequency-differs", f"echo 1500 >{NPU}/0/freq", npus=[0], observed=1500, expected=1800),
+    npu_row("npu-pcie-errors", f"echo 12 >{NPU}/7/pcie", card=7, observed=12),
+    npu_row("npu-topology-differs", f"echo 0-5 SYS >{NPU}/topo", pair="0-5", observed="SYS", expected="HCCS"),
+    npu_row(
+        "hccl-rootinfo-stale",
+        """echo '{"version": "2.0", "topo_file_path": "/none.json"}' >/etc/hccl_rootinfo.json""",
+        observed="/none.json",
+    ),
     npu_row("npu-driver-not-loaded", f"touch {NPU}/drvmng", expected="npu-smi starts"),
     npu_row(
         "npu-driver-not-loaded", "rm /dev/davinci*", fleet="a1", observed="dcmi module initialize failed. ret is -8005"

@@ -95,6 +95,20 @@ ROWS: list[Row] = [
         values={"npus": [4], "observed": 1500, "expected": 4096},
     ),
     npu_row(
+        "device-packets-bad",
+        "an error counter that grows",
+        3,
+        "echo roce_rx_err_pkt_num >stat_grows",
+        values={"npu": 3},
+    ),
+    npu_row(
+        "device-pfc-differs",
+        "no lossless priority",
+        3,
+        "echo 0 0 0 0 0 0 0 0 >pfc",
+        values={"npus": [3], "observed": "00000000"},
+    ),
+    npu_row(
         "device-speed-low",
         "half speed",
         0,

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
-from doctor.fix.inspect_host import HostExecutors, describe_failure, find_activity, inspect_host
+from doctor.fix.inspect_host import CONTAINER_SKIP, HostExecutors, describe_failure, find_activity, inspect_host
 from doctor.fix.remote_client import RemoteExecutor, RequestRejected
 from doctor.fix.select import ReadyStep, choose_playbooks, ready_steps
 from doctor.remedy.playbook import Playbook
@@ -96,6 +97,15 @@ def test_steps_are_looked_at_before_anything_is_done() -> None:
     assert broken[2] == "`echo no tool >&2; exit 127` ended with 127: no tool"
     assert rest == ("", "", "")
     assert not Path("/never-looked-at").exists()
+
+
+@pytest.mark.parametrize(("script", "skip"), [("true", CONTAINER_SKIP), ("false", "")])
+def test_what_belongs_to_a_host_is_not_done_in_a_container(
+    script: str, skip: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("doctor.fix.inspect_host.IN_CONTAINER", script)
+    playbook = msgspec.structs.replace(book("mend", ["short"], run(1), root=False), host_only=True)
+    assert [one[0] for one in seen(playbook)] == [skip]
 
 
 def test_without_what_was_before_nothing_can_be_undone() -> None:

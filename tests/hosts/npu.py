@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 from tests.hosts.testbed import Overrides, merge
 
-Family = Literal["A1", "A2", "A3"]
+Family = Literal["A1", "A2", "A3", "A5"]
 Process = tuple[int, str, int]
 """What runs on an NPU: pid, name ("-": the tool cannot tell) and megabytes."""
 
@@ -30,9 +30,14 @@ HCCN_TOOL = "/usr/local/Ascend/driver/tools/hccn_tool"
 NPU_SMI = "/usr/local/bin/npu-smi"
 GROUP = "HwHiAiUser"
 GID = 1990
-DEVICES: dict[str, int] = {"A1": 8, "A2": 8, "A3": 16}
-CHIPS: dict[str, str] = {"A1": "910B", "A2": "910B1", "A3": "Ascend910"}  # "910B" is the first generation: a trap
-PCI_IDS: dict[str, str] = {"A1": "0xd801", "A2": "0xd802", "A3": "0xd803"}
+DEVICES: dict[str, int] = {"A1": 8, "A2": 8, "A3": 16, "A5": 8}
+CHIPS: dict[str, str] = {
+    "A1": "910B",
+    "A2": "910B1",
+    "A3": "Ascend910",
+    "A5": "Ascend950DT",
+}  # "910B" is the first generation: a trap
+PCI_IDS: dict[str, str] = {"A1": "0xd801", "A2": "0xd802", "A3": "0xd803", "A5": "0xd806"}
 A3_BUSES = ["9d", "9f", "99", "9b", "95", "97", "91", "93", "8d", "8f", "89", "8b", "85", "87", "81", "83"]
 BUSES = ["c1", "c2", "81", "82", "01", "02", "41", "42", "c3", "c4", "83", "84", "03", "04", "43", "44"]
 
@@ -62,7 +67,7 @@ def npu_host(
     """
     count = devices or DEVICES[family]
     chip = chip or CHIPS[family]
-    roce = family != "A3" if roce is None else roce
+    roce = family not in ("A3", "A5") if roce is None else roce
     state: dict[str, str] = {"family": family, "count": str(count), "host_index": str(host_index), "chip": chip}
     state |= {"driver": driver, "firmware": firmware}
     if family == "A3" and super_pod is not None:
@@ -77,7 +82,7 @@ def npu_host(
             saved = {"address": running["ip"], **{k: v for k, v in running.items() if k != "ip"}}
             saved["send_arp_status"] = "1"
             conf += [f"{key}_{device}={value}" for key, value in saved.items()]
-        else:
+        elif family != "A5":
             state[f"{device}/link"] = "DOWN"
         if processes and device in processes:
             state[f"{device}/processes"] = "\n".join(f"{pid} {name} {mb}" for pid, name, mb in processes[device])

@@ -103,7 +103,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 DEBIAN_PACKAGES = (
+    "ansible-core",  # its inventories name hosts
     "busybox",
+    "crun",
     "csh",  # brings /bin/csh, and with it a login shell that is no Bourne shell
     "fish",
     "gcc",  # compiles CLOCK, for hosts with a wrong clock
@@ -115,6 +117,7 @@ DEBIAN_PACKAGES = (
     "openmpi-bin",
     "openssh-client",
     "openssh-server",
+    "podman",  # real containers, with crun
     "procps",
     "python3-venv",  # makes the virtual environment that tests/run installs into
     "slurm-wlm",
@@ -352,6 +355,7 @@ def host_files(host: Host, shared: dict[str, Any]) -> None:
     call("umount2", ".", MNT_DETACH)
     os.chdir("/")
     pathlib.Path("/run/sshd").mkdir()
+    pathlib.Path("/.dockerenv").unlink(missing_ok=True)  # of the machine, if it has one: a test host is a host
     write("/etc/hostname", host["name"] + "\n")
     write("/etc/hosts", shared["hosts"])
     write("/etc/ssh/ssh_host_ed25519_key", host["key"], 0o600)

@@ -84,7 +84,6 @@ iptables{kind}-restore </etc/iptables/rules.v4
 """
 UFW = "ufw allow 22/tcp >/dev/null; ufw deny 111/tcp >/dev/null; ufw --force enable >/dev/null"
 SMALL_SHM = """\
-rm -f /.dockerenv /run/.containerenv  # the machine may be a container; its test hosts are hosts
 mount -o remount,size=64m /dev/shm
 echo 'tmpfs /dev/shm tmpfs rw,nosuid,nodev,size=64m 0 0' >>/etc/fstab
 """

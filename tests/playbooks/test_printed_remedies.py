@@ -48,7 +48,7 @@ NOT_RUN = {
         hccn_tool npu-smi ascend-dmi nvidia-smi dcgmi modprobe lsmod dkms for -link msnpureport -lldp -ip -optical
         -gateway -net_health -netdetect enable ldconfig printenv""",
     "containers: there is none on a test host": """
-        docker --net --add-host --shm-size --ipc --pids --device kubectl "default medium: nsenter -v""",
+        docker --net --add-host --shm-size --ipc --pids --device kubectl "default medium: nsenter -v useradd""",
     "software, and the job's own programs and settings": """
         pip python apt yum dnf rpm conda ./ bash source torchrun mpirun srun msrun hccl_tools doctor git chmod make
         uname export unset ulimit set MASTER_ HCCL NCCL GLOO ASCEND torch os. dist. model -- PYTORCH DDP {python}""",

@@ -67,6 +67,7 @@ def test_what_it_says_of_a_finding() -> None:
         "message": "the driver is not the fleet's",
         "template": "the driver is not the fleet's",
         "hosts": ["node003"],
+        "severity": "error",
         "values": {"observed": "23.0.1", "expected": "24.1.0"},
     }
     assert (document["verdict"], document["exit"]) == ("failed", 10)

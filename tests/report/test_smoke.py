@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 
 from doctor.engine.exit_code import Verdict, exit_code, verdict
 from doctor.engine.result import Report
+from doctor.engine.smoke_summary import SoakErrors, SoakFigures, SoakLink
+from doctor.report.diff.load import decode
 from doctor.report.formats import plain
 from doctor.report.formats.json import SCHEMA_FILE, encode
 from doctor.report.layout.smoke_section import MAX_STACK_LINES, ranks_in_words, size, smoke_lines
@@ -113,6 +115,25 @@ def test_json_has_all_of_it_with_its_types() -> None:
     assert json.loads(encode(made.healthy(), 0))["smoke"] is None
 
 
+SOAK = SoakFigures(60.0, {"all_reduce": 900}, (SoakErrors(5, "all_reduce", 2, 900),), (SoakLink(0, 5, 2),))
+
+
+def test_the_counts_of_a_soak() -> None:
+    report = made.report(made.outcome("host-unreachable"), smoke=made.summary(soak=SOAK))
+    assert under("soak", report) == [
+        "900 collectives on each rank in 60.0 s: 2 wrong results on rank 5",
+        "rank 5 (node002, NPU 1): 2 of 900 all_reduce",
+        "rank 0 (node001, NPU 0) to rank 5 (node002, NPU 1): 2",
+    ]
+    document = json.loads(encode(report, exit_code(report)))
+    VALID.validate(document)
+    assert document["smoke"]["soak"]["errors"] == [{"rank": 5, "op": "all_reduce", "wrong": 2, "calls": 900}]
+    assert document["smoke"]["soak"]["links"] == [{"source": 0, "rank": 5, "wrong": 2}]
+    assert getattr(decode(encode(report, exit_code(report)), "r").smoke, "soak", None) == SOAK
+    clean = made.report(made.outcome("host-unreachable"), smoke=made.summary(soak=SoakFigures(5.0, {"all_reduce": 9})))
+    assert under("soak", clean) == ["9 collectives on each rank in 5.0 s: no wrong result"]
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.text(max_size=300), st.floats(), st.integers(-(1 << 63), 1 << 64))
 def test_no_word_of_a_rank_breaks_the_layout_or_the_schema(evil: str, number: float, odd: int) -> None:
@@ -126,6 +147,7 @@ def test_no_word_of_a_rank_breaks_the_layout_or_the_schema(evil: str, number: fl
         layouts=(msgspec.structs.replace(made.summary().layouts[0], error=abs(number)),),
         notes=(evil,),
         placements=(evil,) * 8,
+        soak=SoakFigures(1.0, {evil: 3}, (SoakErrors(1, evil, 1, 3),), (SoakLink(0, 1, 1),)),
     )
     report = made.report(made.outcome("host-unreachable"), smoke=run)
     shown = plain.render(report, made.PAGES)

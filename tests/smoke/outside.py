@@ -128,6 +128,8 @@ class Result(NamedTuple):
     errors: dict[str, list[str]]
     """Hosts by failed check of severity error; of warnings too where the case allows them."""
     seconds: float
+    messages: tuple[str, ...] = ()
+    """Of the findings, and the evidence of the first failure."""
 
 
 def trials(count: int, seed: int, only: tuple[str, ...] = (), sizes: tuple[int, ...] = (2, 3, 5)) -> Iterator[Trial]:
@@ -138,7 +140,7 @@ def trials(count: int, seed: int, only: tuple[str, ...] = (), sizes: tuple[int, 
         case = cases[number % len(cases)]
         hosts = rng.choice([size for size in sizes if size > 2 or "slow" not in "".join(case.checks)] or [3])
         ranks = rng.choice([each for each in (1, 2, 3) if hosts * each <= 8])
-        call = rng.randrange(3, 40)
+        call = rng.randrange(3, 25)  # the smallest worlds make no more than thirty
         yield Trial(case, hosts, ranks, rng.randrange(hosts), rng.randrange(ranks), call)
 
 
@@ -191,9 +193,15 @@ def carry_out(fleet: Fleet, trial: Trial, *words: str) -> Result:
             if one["status"] == "failed" and (one["severity"] == "error" or one["check"] in trial.case.checks)
         }
         verdict = judge(trial.case, guilty, failed, struck, report)
+        messages = [found["message"] for one in report["outcomes"] for found in one["findings"]]
+        messages += [
+            f"{failure['kind']}, {failure['certainty']}, limit {failure['limit']} s, {failure['seconds']} s"
+            for failure in (report["smoke"] or {}).get("failures", ())
+        ]
+        messages += [text for failure in (report["smoke"] or {}).get("failures", ()) for text in failure["evidence"]]
     finally:
         fleet.renew(*fleet.hosts[: trial.hosts])
-    return Result(trial, verdict, done.returncode, failed, time.monotonic() - began)
+    return Result(trial, verdict, done.returncode, failed, time.monotonic() - began, tuple(messages))
 
 
 def judge(case: Case, guilty: str, failed: dict[str, list[str]], struck: bool, report: Any) -> Verdict:
@@ -220,10 +228,11 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--first", type=int, default=0, help="number of the first trial, to go on with")
     parser.add_argument("--only", default="", help="these cases, with commas between them")
+    parser.add_argument("--name", default="out", help="prefix of the hosts' names, where several run at once")
     asked = parser.parse_args()
     only = tuple(asked.only.split(",")) if asked.only else ()
     results: list[Result] = []
-    fleet = Fleet.up(5, {"*": {"shows": shown()}}, name="out")
+    fleet = Fleet.up(5, {"*": {"shows": shown()}}, name=asked.name)
     try:
         for number, trial in enumerate(trials(asked.count, asked.seed, only)):
             if number < asked.first:
@@ -233,6 +242,8 @@ def main() -> int:
             where = f"{trial.hosts}x{trial.ranks}, host {trial.guilty + 1}, rank {trial.local}, call {trial.call}"
             text = f"{number:3} {one.verdict:10} {trial.case.name} ({where})"
             print(f"{text}: {one.errors} exit {one.code}, {one.seconds:.0f} s", flush=True)
+            for message in one.messages if one.verdict not in ("right", "not struck") else ():
+                print(f"      {message[:400]}", flush=True)
     finally:
         fleet.down()
     for verdict, times in Counter(one.verdict for one in results).most_common():

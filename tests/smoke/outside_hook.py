@@ -15,6 +15,7 @@ from typing import Any
 
 FOLDER = os.path.dirname(os.path.abspath(__file__))
 plain_import = builtins.__import__
+wrapped: list[bool] = []
 
 
 def strike(fault: dict[str, Any]) -> None:
@@ -65,7 +66,9 @@ def act(plain: Any, fault: dict[str, Any], tensor: Any, rest: tuple[Any, ...], m
 def importing(name: str, *rest: Any, **more: Any) -> Any:
     module = plain_import(name, *rest, **more)
     dist = sys.modules.get("torch.distributed")
-    if dist is not None and hasattr(dist, "all_reduce") and hasattr(dist, "new_group"):
+    if dist is not None and hasattr(dist, "all_reduce") and hasattr(dist, "new_group") and not wrapped:
+        # Imports that are under way come here as well, one inside of the other: it is wrapped once.
+        wrapped.append(True)
         builtins.__import__ = plain_import
         with open(os.path.join(FOLDER, "fault.json")) as file:
             wrap(dist, json.load(file))

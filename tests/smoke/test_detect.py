@@ -123,7 +123,7 @@ def test_a_rank_that_leaves_the_loop(
     assert (trouble.stage, trouble.step) == ("training", step)
 
 
-LIMITS = {"mismatch": 0.2, "order": 0.25, "left": 0.5, "dead": 0.5, "stopped": 0.35, "frozen": 0.35, "blocked": 1.2}
+LIMITS = {"mismatch": 0.2, "order": 0.25, "left": 0.5, "dead": 0.5, "stopped": 1.15, "frozen": 1.15, "blocked": 1.2}
 
 
 @pytest.mark.parametrize("fault", CERTAIN | SIGNS, ids=lambda fault: fault.__name__)
@@ -446,11 +446,11 @@ class TestDeath:
 
 class TestStopped:
     @pytest.mark.parametrize(("letter", "expected"), [("T", "stopped"), ("t", "stopped"), ("F", "frozen")])
-    def test_after_a_quarter_of_a_second(self, letter: str, expected: str) -> None:
+    def test_after_a_second(self, letter: str, expected: str) -> None:
         table = Table(2)
         table.put(1, process=letter)
-        assert table.wait(0.2) is None
-        assert kind(table.wait(0.15)) == (expected, (1,))
+        assert table.wait(0.9) is None
+        assert kind(table.wait(0.2)) == (expected, (1,))
 
     def test_a_rank_that_has_waited_for_long_may_pause_for_a_moment_too(self) -> None:
         table = Table(2)
@@ -458,7 +458,7 @@ class TestStopped:
         table.call(1, "all_reduce")
         assert table.wait(0.8) is None
         table.snaps[0] = msgspec.structs.replace(table.snaps[0], process="T")
-        assert table.wait(0.2) is None
+        assert table.wait(0.5) is None
         table.snaps[0] = msgspec.structs.replace(table.snaps[0], process="S")
         assert table.wait(0.1) is None
 
@@ -466,7 +466,7 @@ class TestStopped:
         table = Table(4)
         table.put(1, process="F")
         table.put(2, process="F")
-        assert kind(table.wait(0.4)) == ("frozen", (1, 2))
+        assert kind(table.wait(1.2)) == ("frozen", (1, 2))
 
 
 class TestCircle:

@@ -8,8 +8,18 @@ import pytest
 
 from doctor.engine.fact import Visit
 from doctor.engine.record import HostRecord
-from doctor.engine.smoke_summary import CollectiveSpeed, LayoutResult, RankEnvironment, SmokeSummary, StageTime
+from doctor.engine.smoke_summary import (
+    CollectiveSpeed,
+    LayoutResult,
+    RankEnvironment,
+    SmokeSummary,
+    SoakErrors,
+    SoakFigures,
+    SoakLink,
+    StageTime,
+)
 from doctor.facts.smoke import CollectiveTimes, RankDevice, RankJoined, TrainingStep
+from doctor.facts.smoke.collectives import SoakCounts
 from doctor.smoke.model import STAGES, Failure, Layout, SmokeRun
 from doctor.smoke.results.figures import summarise
 from tests.checks.looked import Facts
@@ -43,6 +53,17 @@ def test_without_one_word_of_the_ranks_there_are_no_figures() -> None:
     assert (seen.environments, seen.collective_speeds, seen.stages) == ((), (), ())
     assert seen.layouts == (LayoutResult("dp4", 0, None),)
     assert seen.unfinished_stages == STAGES
+
+
+def test_errors_of_a_soak_are_counted_by_rank_collective_and_pair_of_ranks() -> None:
+    run = ran(4, 2)
+    assert summed(run, collectives(run)).soak is None
+    calls = {"all_reduce": 900, "all_to_all": 880}
+    counts = [SoakCounts(rank, calls, {"all_to_all": 2} if rank == 3 else {}, 60.0) for rank in range(4)]
+    counts[3] = SoakCounts(3, calls, {"all_to_all": 2, "all_reduce": 0}, 61.0, {1: 2, 7: 1})
+    assert summed(run, collectives(run, *counts)).soak == SoakFigures(
+        61.0, calls, (SoakErrors(3, "all_to_all", 2, 880),), (SoakLink(1, 3, 2),)
+    )
 
 
 def test_ranks_that_run_on_the_same_stand_together() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -150,8 +152,21 @@ class TestWithoutSsh:
         assert found.known_hosts[0].endswith("/.ssh/known_hosts")
         assert "ssh is not installed" in warnings[0]
 
+    def test_match_exec_has_what_it_needs(self, make: Make) -> None:
+        with pytest.raises(TransportError) as stop:  # no shell is in the PATH here
+            make('Match exec "true"\n Port 44\n').resolve("node7")
+        assert "'bash'" in stop.value.text
+
     def test_options_go_before_it(self, make: Make) -> None:
         resolver = make("User bob\n", user="eve", identity=("/a", "/b"), settings=("Port=5",))
         found = resolver.resolve("node1")
         assert (found.user, found.port, found.identities) == ("eve", 5, ("/a", "/b"))
         assert resolver.resolve_hop("gate").user == "bob"
+
+
+def test_the_import_leaves_out_what_only_match_exec_needs() -> None:
+    program = (
+        "import sys, doctor.transport.ssh.transport; print(sorted({'invoke', 'unittest', 'yaml'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

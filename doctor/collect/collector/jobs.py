@@ -22,6 +22,8 @@ class Job:
     def __init__(self, name, key, probe, argv=None, stdin_data=b""):
         self.name, self.key, self.probe, self.argv, self.stdin_data = name, key, probe, argv, stdin_data
         self.lane = probe.get("lane", "")
+        if probe.get("lanes") and not isinstance(key, dict) and key.isdigit():
+            self.lane += "-%d" % (int(key) % probe["lanes"])
         self.streams = {}  # "out" and "err" -> what was printed there
         self.readers = {}  # fd -> "out" or "err", until it ends
         self.pid = self.stdin_fd = None

@@ -9,13 +9,14 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from doctor.engine.addresses import plain_address
-from doctor.engine.fact import Fact, Output, ProbeAnswer, Unreadable, ask, unusable_reason
+from doctor.engine.fact import Absent, Fact, Output, ProbeAnswer, Unreadable, ask, unusable_reason
 from doctor.facts.firewall.ipset import parse_ipsets
 from doctor.facts.firewall.iptables import parse_iptables_save
 from doctor.facts.firewall.nft import parse_nft
 from doctor.facts.firewall.rules import RuleTable, Tool
 
 NEEDS_ROOT = "only root may read the firewall's rules: log in as root, or use --sudo"
+NO_RIGHT = "root of this container may not read firewall rules (CAP_NET_ADMIN); those of its host are read there"
 MAX_OUTPUT_BYTES = 64 << 20
 
 
@@ -95,6 +96,7 @@ def list_rules(arguments: dict) -> dict:  # type: ignore[type-arg] # noqa: C901,
 
     outputs: dict = {}  # type: ignore[type-arg]
     dump: dict = {"outputs": outputs, "error": "", "refused": False}  # type: ignore[type-arg]
+    dump["root"] = os.geteuid() == 0
     dump.update(tables=[], legacy={}, local=[], bridges=[])
     try:
         dump["tables"] = list_kernel_tables()
@@ -137,6 +139,8 @@ class _FirewallDump(msgspec.Struct, frozen=True):
     bridges: list[str]
     refused: bool
     error: str
+    root: bool = False
+    """The user is root, who can be refused only in a container."""
 
 
 class FirewallRules(Fact, frozen=True):
@@ -162,6 +166,8 @@ class FirewallRules(Fact, frozen=True):
     def read(cls, answer: ProbeAnswer) -> FirewallRules:
         dump = msgspec.convert(answer.json(), _FirewallDump)
         if dump.error:
+            if dump.refused and dump.root:
+                raise Absent(NO_RIGHT)
             raise Unreadable(NEEDS_ROOT if dump.refused else dump.error)
         if not dump.local:
             raise Unreadable("the kernel lists no address of the host")

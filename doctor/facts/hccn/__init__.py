@@ -15,6 +15,7 @@ from doctor.facts.hccn.neighbour import Neighbour, Neighbours
 from doctor.facts.hccn.optics import OpticalModule, OpticalReading, Optics
 from doctor.facts.hccn.super_pod import SuperDevice, SuperDevices, SuperPodId
 from doctor.facts.hccn.tls import TlsSwitches
+from doctor.facts.hccn.traffic import DevicePfc, PortCounters, PortGrowth
 
 __all__ = [
     "Address",
@@ -25,6 +26,7 @@ __all__ = [
     "DeviceHealth",
     "DeviceLinks",
     "DeviceMtu",
+    "DevicePfc",
     "DeviceSpeed",
     "HccnConf",
     "Interface",
@@ -35,6 +37,8 @@ __all__ = [
     "OpticalModule",
     "OpticalReading",
     "Optics",
+    "PortCounters",
+    "PortGrowth",
     "SuperDevice",
     "SuperDevices",
     "SuperPodId",

@@ -41,6 +41,13 @@ class OpticalModule(msgspec.Struct, frozen=True):
     flags: dict[str, int] = {}
     """Loss of signal (Los) and of lock (LoL), a bit a lane."""
     vendor: str = ""
+    unread: tuple[str, ...] = ()
+    """Quantities whose reading failed (``temperature: get failed``)."""
+
+    @property
+    def measures(self) -> bool:
+        """False for a copper cable (DAC), whose module has nothing to measure."""
+        return bool(self.readings or self.flags or self.unread)
 
 
 class Optics(Fact, frozen=True):
@@ -73,7 +80,11 @@ class Optics(Fact, frozen=True):
     @classmethod
     def read(cls, answer: ProbeAnswer) -> Optics:
         modules, unread = parse_each_npu(answer, _module_or_unreachable)
-        return cls(by_npu=set_values(modules), empty=unset_npus(modules), unread=unread)
+        by_npu = set_values(modules)
+        for npu, module in by_npu.items():
+            if module.unread:
+                unread[f"NPU {npu}"] = f"hccn_tool could not read {', '.join(module.unread)} of the module"
+        return cls(by_npu=by_npu, empty=unset_npus(modules), unread=unread)
 
 
 def _module_or_unreachable(output: Output) -> OpticalModule | None:
@@ -88,10 +99,15 @@ def _parse_module(text: str) -> OpticalModule | None:
         return None
     lines = (line.partition(":") for line in text.splitlines())
     rows = {name.strip(): value.strip() for name, colon, value in lines if colon and name.strip()}
-    readings = dict(_parse_readings(rows))
-    if not readings:
-        raise ValueError("a module that measures nothing")
-    return OpticalModule(readings=readings, flags=dict(_parse_flags(rows)), vendor=rows.get("vendor name", ""))
+    quantities = [name for name in rows if name.rstrip("0123456789") in _THRESHOLD_NAMES]
+    if not quantities:
+        raise ValueError("a module without any quantity")
+    failed = tuple(name for name in quantities if "fail" in rows[name].lower())
+    readings = dict(_parse_readings({name: text for name, text in rows.items() if name not in failed}))
+    if not readings and not failed and not all(_not_measured(rows[name]) for name in quantities):
+        raise ValueError("a module that states values without limits")
+    flags = dict(_parse_flags(rows)) if readings else {}
+    return OpticalModule(readings=readings, flags=flags, vendor=rows.get("vendor name", ""), unread=failed)
 
 
 def _parse_readings(rows: Mapping[str, str]) -> Iterator[tuple[str, OpticalReading]]:
@@ -120,5 +136,5 @@ def _parse_quantity(text: str) -> tuple[float, str]:
 
 
 def _not_measured(text: str) -> bool:
-    """The module does not measure this."""
-    return text.lower() in ("not supported", "na", "n/a")
+    """The module does not measure this, as copper cables (tool.c of github.com/hicann/driver, lines 1425 and 1539)."""
+    return text.lower() in ("not supported", "na", "n/a", "")

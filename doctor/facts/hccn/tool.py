@@ -17,6 +17,8 @@ F = TypeVar("F", bound=Fact)
 
 BUSY_TEXT = "hccn_tool is busy"
 UNSUPPORTED_TEXT = "not supported on this product"
+OTHER_SYNTAX_TEXT = "Please specify a valid mode"
+"""The tool of the 950 family, which wants -g or -s first (ascend950/hccn_tool/tool_cmd_err.c of hicann/driver)."""
 LOCKED_STATUS = 11
 """Exit status for the tool's own lock: some other program is asking."""
 NO_ADDRESS_TEXT = "no ip was preset"
@@ -49,13 +51,15 @@ _REFUSALS = (
 
 
 def hccn_probe(options: str, *, root: bool = False, limit: int = 16384) -> Probe:
-    """``hccn_tool -i N <options>`` for every NPU, one after the other: the tool takes a lock."""
+    """``hccn_tool -i N <options>`` for every NPU, two at a time: the tool takes a lock."""
     return per_npu_probe(f'ask "$1" {options}', root=root, limit=limit)
 
 
 def per_npu_probe(command: str, *, root: bool = False, limit: int = 16384) -> Probe:
     """A command for every NPU in which ``ask N options`` stands for a patient ``hccn_tool -i N options``."""
-    # Short, so that one dead NPU does not use up the time of the others: the vendor's own checker waits 3 s.
+    # Short, so that one dead NPU does not use up the time of the others: the vendor's own checker waits 3 s. Two at a
+    # time: the tool locks its log and configuration file for moments only (log.c and tool.c of hicann/driver), and
+    # where a driver answers "busy", two that alternate wait for one call at most.
     return run(
         _RETRY_SCRIPT + command,
         requires="hccn_tool",
@@ -64,6 +68,7 @@ def per_npu_probe(command: str, *, root: bool = False, limit: int = 16384) -> Pr
         lane="hccn",
         timeout=4,
         limit=limit,
+        lanes=2,
     )
 
 
@@ -165,6 +170,8 @@ def raise_known_refusal(text: str) -> None:
     """Raises: Absent or Unreadable when the tool reported why it cannot answer."""
     if UNSUPPORTED_TEXT in text:
         raise Absent("hccn_tool does not support this on this product")
+    if OTHER_SYNTAX_TEXT in text:
+        raise Absent("hccn_tool of the 950 family has other commands, for other ports")
     for phrase, meaning in _REFUSALS:
         if phrase in text:
             raise Unreadable(meaning)

@@ -43,6 +43,31 @@ class SoakCounts(RankEvent, frozen=True, tag="soaked"):
     counts: dict[str, int]
     wrong: dict[str, int]
     seconds: float
+    sources: dict[int, int] = {}
+    """Wrong results by the rank whose elements should have been there, where that is one rank."""
+
+
+class SecondRound(RankEvent, frozen=True, tag="isolated"):
+    """Collectives in halves of the world, and halves of what was wrong, after wrong results; ranks in every field."""
+
+    recurred: bool
+    """False: nothing was wrong in the second round."""
+    calls: int
+    """Of the whole world, to see it again."""
+    wrong: int
+    """Of these calls, results of the rank that had most."""
+    groups: int
+    """Tests that were made."""
+    total: int
+    """Calls of all groups."""
+    seconds: float
+    culprits: tuple[tuple[int, ...], ...] = ()
+    """Each a rank, or all ranks of a host: every group was wrong that they were in."""
+    outward: tuple[tuple[int, ...], ...] = ()
+    """Ranks of hosts that are right alone, and make every group wrong that they are in with others."""
+    links: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = ()
+    """Wrong together, right with all others."""
+    unclear: tuple[int, ...] = ()
 
 
 class DtypeUnsupported(RankEvent, frozen=True, tag="unsupported"):
@@ -73,6 +98,7 @@ class SmokeCollectives(StageFact, frozen=True):
         DtypeUnsupported,
         CollectiveTimes,
         SoakCounts,
+        SecondRound,
     )
 
     checked: tuple[CollectiveChecked, ...] = ()
@@ -80,6 +106,7 @@ class SmokeCollectives(StageFact, frozen=True):
     unsupported: tuple[DtypeUnsupported, ...] = ()
     speed: tuple[CollectiveTimes, ...] = ()
     soaked: tuple[SoakCounts, ...] = ()
+    second_rounds: tuple[SecondRound, ...] = ()
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> SmokeCollectives:
@@ -90,5 +117,6 @@ class SmokeCollectives(StageFact, frozen=True):
             unsupported=events_of_type(report.events, DtypeUnsupported),
             speed=events_of_type(report.events, CollectiveTimes),
             soaked=events_of_type(report.events, SoakCounts),
+            second_rounds=events_of_type(report.events, SecondRound),
             unread=report.unread_ranks(),
         )

@@ -6,6 +6,7 @@ import msgspec
 
 from doctor.engine.sanitize import printable
 from doctor.job.rank_table.model import Form, RankTable, RankTableProblem, Server, StatedCount, SuperPod
+from doctor.job.rank_table.other_forms import other_form
 from doctor.job.rank_table.parse_device import TreeReader, json_type_name, read_device
 from doctor.job.rank_table.parse_group_list import assign_rank_ids, read_group_list
 from doctor.job.rank_table.strict_json import JsonObject, NotARankTable, parse_json
@@ -31,6 +32,13 @@ def read_table(path: str, text: str) -> RankTable:
 
 def _detect_form(tree: JsonObject) -> Form:
     version = tree.get("version")
+    form = other_form(tree)
+    if form:
+        raise NotARankTable(
+            f"{'version 2.0' if form == '2.0' else f'a table of {form}'}",
+            root_cause="rank-table-form-invalid",
+            form=form,
+        )
     if version in ("1.0", "1.2"):
         return "1.0" if version == "1.0" else "1.2"
     if "version" not in tree and "group_list" in tree:

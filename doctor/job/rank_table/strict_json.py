@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from typing import Any
 
-from doctor.engine.fact import Unreadable
+from doctor.engine.fact import Absent, Unreadable
 from doctor.engine.sanitize import printable
 
 MAX_CHARS = 64 << 20
@@ -19,14 +19,22 @@ _WIDE_PUNCTUATION = "“”‘’，：；｛｝［］"
 
 
 class NotARankTable(Unreadable):
-    """The text is no rank table of a known form. ``because`` names the check that reports it."""
+    """The text is no rank table that HCCL 1.x reads. ``root_cause`` names the check that reports it; ``form`` the
+    program that does read it, empty where none is known.
+    """
 
     def __init__(
-        self, reason: str, line: int = 0, column: int = 0, excerpt: str = "", root_cause: str = NOT_JSON
+        self, reason: str, line: int = 0, column: int = 0, excerpt: str = "", root_cause: str = NOT_JSON, form: str = ""
     ) -> None:
         place = f"line {line} column {column}: " if line else ""
         super().__init__(place + reason, root_cause)
         self.reason, self.line, self.column, self.excerpt = reason, line, column, excerpt
+        self.form = form
+
+    @property
+    def for_checks(self) -> Absent:
+        """What a check of the table gets in its place: it does not apply to another program's table."""
+        return Absent(f"{self.reason}; rank-table-form-invalid checks it") if self.form else self
 
 
 class NumberText(str):

@@ -139,7 +139,9 @@ def _changes(before: _ReportIndex, now: _ReportIndex) -> Iterator[FindingChange]
         fleet = before.fleet if kind in ("gone", "unseen") else now.fleet
         hosts = fleet.ordered(host for host, _, _ in members)
         count_before, count_now = sum(member[1] for member in members), sum(member[2] for member in members)
-        yield FindingChange(kind, check, outcome.area, outcome.severity, hosts, message, count_before, count_now, why)
+        yield FindingChange(
+            kind, check, outcome.area, outcome.severity_of(finding), hosts, message, count_before, count_now, why
+        )
 
 
 def _classify(key: Key, before: _ReportIndex, now: _ReportIndex) -> tuple[Kind, str]:

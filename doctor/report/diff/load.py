@@ -26,11 +26,12 @@ class _Finding(msgspec.Struct, frozen=True):
     template: str
     hosts: tuple[str, ...]
     values: dict[str, Any]
+    severity: Severity
 
     def to_finding(self) -> Finding:
         finding = Finding(self.template, hosts=self.hosts)
         finding.values.update(self.values)  # any name may be a value's, `hosts` too
-        return finding
+        return finding.as_warning(self.severity is Severity.WARNING)
 
 
 class _Waived(_Finding, frozen=True):
@@ -98,11 +99,14 @@ class _Document(msgspec.Struct, frozen=True):
     outcomes: tuple[_Outcome, ...]
     notes: tuple[str, ...]
     smoke: dict[str, Any] | None = None
+    hosts_unknown: str = ""
 
     def to_report(self) -> Report:
         smoke = _smoke_summary(self.smoke) if self.smoke is not None else None
         outcomes = tuple(outcome.to_outcome() for outcome in self.outcomes)
-        return Report(self.source, self.hosts, outcomes, self.started, self.seconds, self.notes, smoke)
+        return Report(
+            self.source, self.hosts, outcomes, self.started, self.seconds, self.notes, smoke, self.hosts_unknown
+        )
 
 
 def decode(data: bytes, name: str) -> Report:
@@ -150,7 +154,10 @@ def _smoke_summary(fields: dict[str, Any]) -> SmokeSummary:
     layouts = [{**layout, "error": _number(layout["error"])} for layout in fields["layouts"]]
     figures = [{key: _number(value) for key, value in figure.items()} for figure in fields["collective_speeds"]]
     hosts = {entry["host"]: entry["ranks"] for entry in fields["hosts"]}
-    more = {"failures": failures, "layouts": layouts, "collective_speeds": figures, "hosts": hosts}
+    soak = fields.get("soak")
+    if soak:
+        soak = {**soak, "calls": {entry["op"]: entry["calls"] for entry in soak["calls"]}}
+    more = {"soak": soak, "failures": failures, "layouts": layouts, "collective_speeds": figures, "hosts": hosts}
     return msgspec.convert({**fields, **more}, SmokeSummary)
 
 

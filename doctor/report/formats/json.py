@@ -18,8 +18,9 @@ import msgspec
 from doctor import __version__
 from doctor.engine.exit_code import verdict
 from doctor.engine.result import Finding, Outcome, Report, fill_template
-from doctor.engine.smoke_summary import SmokeSummary
+from doctor.engine.smoke_summary import SmokeSummary, SoakFigures
 from doctor.report.formats.renderer import RenderContext, Renderer
+from doctor.report.layout.coverage import coverage
 from doctor.report.layout.fold import sort_by_area
 from doctor.report.layout.formatting import clean
 from doctor.report.layout.host_names import Fleet
@@ -50,8 +51,10 @@ def document(report: Report, code: int) -> dict[str, Any]:
         "seconds": round(report.seconds, 3) if math.isfinite(report.seconds) else 0.0,
         "hosts": [_text(host) for host in report.hosts],
         "counts": msgspec.to_builtins(tally(report)),
+        "coverage": msgspec.to_builtins(coverage(report, tally(report))),
         "outcomes": [outcome_document(outcome, fleet) for outcome in sort_by_area(report.outcomes)],
         "notes": [_text(note) for note in report.notes],
+        "hosts_unknown": _text(report.hosts_unknown),
         "smoke": _smoke(report.smoke) if report.smoke else None,
     }
 
@@ -66,7 +69,13 @@ def _smoke(summary: SmokeSummary) -> dict[str, Any]:
             for name in ("stages", "layouts", "environments", "collective_speeds")
         },
         "failures": [_failure_document(failure) for failure in summary.failures],
+        "soak": _soak(summary.soak) if summary.soak else None,
     }
+
+
+def _soak(soak: SoakFigures) -> dict[str, Any]:
+    calls = [{"op": _text(op), "calls": count} for op, count in soak.calls.items()]
+    return {"seconds": soak.seconds, "calls": calls, "errors": _structs(soak.errors), "links": _structs(soak.links)}
 
 
 def _structs(values: Iterable[msgspec.Struct]) -> list[Any]:
@@ -90,19 +99,19 @@ def outcome_document(outcome: Outcome, fleet: Fleet) -> dict[str, Any]:
         "status": outcome.status.value,
         "claim": _text(outcome.claim),
         "evaluated_hosts": [_text(host) for host in outcome.evaluated_hosts],
-        "findings": [_finding(finding, fleet) for finding in outcome.findings],
+        "findings": [_finding(outcome, finding, fleet) for finding in outcome.findings],
         "unknown": _gaps(unknown, fleet, ("reason", "root_cause")),
         "skipped": _gaps({host: (why,) for host, why in outcome.skipped.items()}, fleet, ("reason",)),
         "crashed": _gaps({host: (trace,) for host, trace in outcome.crashed.items()}, fleet, ("traceback",)),
         "complete": outcome.complete,
         "waived": [
-            {**_finding(waived.finding, fleet), "reason": _text(waived.reason), "until": _text(waived.until)}
+            {**_finding(outcome, waived.finding, fleet), "reason": _text(waived.reason), "until": _text(waived.until)}
             for waived in outcome.waived
         ],
     }
 
 
-def _finding(finding: Finding, fleet: Fleet) -> dict[str, Any]:
+def _finding(outcome: Outcome, finding: Finding, fleet: Fleet) -> dict[str, Any]:
     """The message is made of what the document holds, so that a reader of the document makes the same one."""
     template, values = (
         _text(finding.template),
@@ -110,6 +119,7 @@ def _finding(finding: Finding, fleet: Fleet) -> dict[str, Any]:
     )
     return {
         "message": clean(fill_template(template, fleet.format_values(values)), 2000),
+        "severity": outcome.severity_of(finding).value,
         "template": template,
         "hosts": list(fleet.ordered(map(_text, finding.hosts))),
         "values": values,

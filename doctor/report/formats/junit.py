@@ -77,11 +77,11 @@ class _CaseBuilder:
         return case
 
     def result(self, outcome: Outcome) -> Result | None:
-        counts = outcome.severity is Severity.ERROR or self.code in (Exit.FAILED, Exit.WARNINGS)
+        counts = outcome.found_severity is Severity.ERROR or self.code in (Exit.FAILED, Exit.WARNINGS)
         if outcome.findings and counts:
             hosts = {host for finding in outcome.findings for host in finding.hosts}
             where = f" on {count_noun(len(hosts), 'host')}" if hosts else ""
-            return Failure(f"{count_noun(len(outcome.findings), 'finding')}{where}", outcome.severity.value)
+            return Failure(f"{count_noun(len(outcome.findings), 'finding')}{where}", outcome.found_severity.value)
         if outcome.crashed:
             return Error("the check crashed", "crashed")
         if outcome.unknown:
@@ -92,7 +92,7 @@ class _CaseBuilder:
 
     def findings(self, outcome: Outcome) -> Iterator[str]:
         for finding in outcome.findings:
-            yield f"{outcome.severity.value}: {self.finding_text(finding)}"
+            yield f"{outcome.severity_of(finding).value}: {self.finding_text(finding)}"
 
     def waived(self, outcome: Outcome) -> Iterator[str]:
         for waived in outcome.waived:

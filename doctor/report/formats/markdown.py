@@ -99,7 +99,7 @@ def _failure(failure: CheckFailure, pages: Mapping[str, Check], folded: FoldedRe
     outcome = failure.outcome
     entry = failure_entry(failure, pages.get(outcome.check), SCOPE, folded.fleet)
     where = f" on {code_span(entry.where)}" if entry.where else ""
-    yield from (f"## {outcome.severity.value}: {code_span(outcome.check)}{where}", "")
+    yield from (f"## {outcome.found_severity.value}: {code_span(outcome.check)}{where}", "")
     yield from (f"Healthy condition: {code_span(outcome.claim)}", "")
     yield from fenced(_evidence(entry))
     fix = [*_labelled(entry, "fix")]

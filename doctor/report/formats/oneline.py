@@ -120,6 +120,8 @@ def causes(report: Report, code: int | None = None) -> list[tuple[str, tuple[str
         key=lambda candidate: -len(candidate.consequences),
     )
     selected = [failure for failure in failures if failure.is_error]
+    if not selected and report.hosts_unknown:
+        return [("hosts-unknown", ()), *_unknown_causes(report)]
     if not selected and verdict(report, code) is not Verdict.UNKNOWN:
         selected = failures
     return [(failure.outcome.check, failure.hosts) for failure in selected] or _unknown_causes(report)
@@ -180,8 +182,13 @@ class _ReportKeys:
 
 def _unlisted_hosts(report: Report) -> list[str]:
     """Hosts that an error blames although they are not of the run: those of ranks that never came."""
-    errors = (outcome for outcome in report.outcomes if outcome.severity is Severity.ERROR)
-    blamed = {host for outcome in errors for finding in outcome.findings for host in finding.hosts}
+    blamed = {
+        host
+        for outcome in report.outcomes
+        for finding in outcome.findings
+        if outcome.severity_of(finding) is Severity.ERROR
+        for host in finding.hosts
+    }
     return sorted(blamed - set(report.hosts))
 
 
@@ -208,7 +215,7 @@ def rank_ranges(ranks: Iterable[int]) -> list[str]:
 
 
 def _is_warning(outcome: Outcome) -> bool:
-    return outcome.status is Status.FAILED and outcome.severity is Severity.WARNING
+    return outcome.status is Status.FAILED and outcome.found_severity is Severity.WARNING
 
 
 def _number(flags: Iterable[bool]) -> str:

@@ -58,7 +58,7 @@ class _Metrics:
         self.findings = self.gauge("check_findings", "Findings of a check.", "check", "area", "severity")
 
     def check(self, outcome: Outcome) -> None:
-        labels = (clean(outcome.check), clean(outcome.area), outcome.severity.value)
+        labels = (clean(outcome.check), clean(outcome.area), outcome.found_severity.value)
         self.status.labels(*labels, outcome.status.value).set(1)
         self.findings.labels(*labels).set(len(outcome.findings))
 
@@ -71,7 +71,7 @@ class _Metrics:
         ):  # of equal names the worse counts
             well.labels(_label(host)).set(host in fine)
         blamed = Counter(
-            (_label(host), outcome.severity.value)
+            (_label(host), outcome.severity_of(finding).value)
             for outcome in report.outcomes
             for finding in outcome.findings
             for host in finding.hosts

@@ -71,6 +71,8 @@ class _FailureEntryBuilder:
 
     def part(self, group: FindingGroup) -> ReportPart:
         message = self.fleet.message(group.finding, MAX_MESSAGE_CHARS)
+        if self.failure.is_error and group.finding.is_warning:
+            message += " (a warning)"
         details = self.observed_expected(group, set(OBSERVED_EXPECTED) - self.shared_labels)
         details += self.fix_lines(group, len(group.hosts), False) if self.separate_fixes else []
         where = self.fleet.where(group.hosts, self.failure.outcome.evaluated_hosts)

@@ -25,7 +25,7 @@ class CheckFailure(msgspec.Struct, frozen=True):
 
     @property
     def is_error(self) -> bool:
-        return self.outcome.severity is Severity.ERROR
+        return self.outcome.found_severity is Severity.ERROR
 
 
 class Gap(msgspec.Struct, frozen=True):

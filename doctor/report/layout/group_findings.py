@@ -28,15 +28,24 @@ class FindingGroup(msgspec.Struct, frozen=True):
 
 
 def grouped(findings: Sequence[Finding], fleet: Fleet) -> tuple[FindingGroup, ...]:
-    """The findings by what they say: most hosts first, then as the inventory has them."""
-    same: dict[tuple[str, str], list[Finding]] = {}
+    """The findings by what they say: milder ones last, most hosts first, then as the inventory has them."""
+    same: dict[tuple[str, str, bool], list[Finding]] = {}
     for finding in findings:
-        same.setdefault((finding.template, _visible_fingerprint(finding)), []).append(finding)
+        same.setdefault((finding.template, _visible_fingerprint(finding), finding.is_warning), []).append(finding)
     groups = [_group(members, fleet) for members in same.values()]
     if len(groups) > 1:
         groups = _with_ranges(groups)
     positions, last = {**fleet.positions, "": -1}, len(fleet.hosts)
-    return tuple(sorted(groups, key=lambda group: (-len(group.hosts), positions.get((*group.hosts, "")[0], last))))
+    return tuple(
+        sorted(
+            groups,
+            key=lambda group: (
+                group.finding.is_warning,
+                -len(group.hosts),
+                positions.get((*group.hosts, "")[0], last),
+            ),
+        )
+    )
 
 
 def without_host_name(finding: Finding) -> dict[str, Any]:
@@ -89,7 +98,7 @@ def _joined(members: Sequence[FindingGroup], name: str) -> FindingGroup:
     first = members[0]
     numbers = sorted({member.finding.values[name] for member in members})
     values = {**first.finding.values, name: ranges(numbers)}
-    finding = Finding(first.finding.template, hosts=first.hosts, **values)
+    finding = Finding(first.finding.template, hosts=first.hosts, **values).as_warning(first.finding.is_warning)
     return FindingGroup(finding, first.example, first.hosts, sum(member.count for member in members))
 
 

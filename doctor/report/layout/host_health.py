@@ -25,8 +25,8 @@ def classify_hosts(report: Report) -> HostHealth:
     bad = {
         host
         for outcome in report.outcomes
-        if outcome.severity is Severity.ERROR
         for finding in outcome.findings
+        if outcome.severity_of(finding) is Severity.ERROR
         for host in finding.hosts
     }
     evaluated = {host for outcome in report.outcomes for host in outcome.evaluated_hosts}

@@ -16,6 +16,8 @@ MAX_STACK_LINES = 12
 """Lines of a stack that are shown."""
 MAX_LINE_CHARS = 2000
 """Characters of one line."""
+MAX_SOAK_LINES = 8
+"""Ranks, and pairs of ranks, whose wrong results are shown, unless all is."""
 MAX_STACKS = 2
 """Stacks that are shown, unless all is."""
 
@@ -35,6 +37,7 @@ def smoke_lines(summary: SmokeSummary, full: bool) -> Details:
         lines.append(("stages", ", ".join(f"{stage.name} {_time(stage.seconds)}" for stage in summary.stages)))
     lines += label_lines("layouts", _layouts(summary))
     lines += label_lines("speed", _speed(summary.collective_speeds if full else _largest(summary.collective_speeds)))
+    lines += label_lines("soak", _soak(summary, full))
     lines += label_lines("note", [clean(note) for note in summary.notes])
     return tuple((label, _safe(text)) for label, text in lines)
 
@@ -128,6 +131,31 @@ def _layouts(summary: SmokeSummary) -> list[str]:
 
 def _share(error: float) -> str:
     return f"{error:.0e}" if error else "0"
+
+
+def _soak(summary: SmokeSummary, full: bool) -> list[str]:
+    """The counts of the soak stage, in total, by rank and collective, and by pair of ranks."""
+    if summary.soak is None:
+        return []
+    soak, most = summary.soak, None if full else MAX_SOAK_LINES
+    total = sum(soak.calls.values())
+    wrong = sum(error.wrong for error in soak.errors)
+    ranks_text = ranks_in_words(sorted({error.rank for error in soak.errors}))
+    results = f"{count_noun(wrong, 'wrong result')} on {ranks_text}" if wrong else "no wrong result"
+    lines = [f"{count_noun(total, 'collective')} on each rank in {duration(soak.seconds)}: {results}"]
+    placements = summary.placements
+    hosts = [f" ({clean(place, 100)})" for place in placements] + [""] * (summary.world_size - len(placements))
+    lines += [
+        f"rank {error.rank}{hosts[error.rank]}: {error.wrong} of {error.calls} {clean(error.op, 40)}"
+        for error in soak.errors[:most]
+        if 0 <= error.rank < len(hosts)
+    ]
+    lines += [
+        f"rank {link.source}{hosts[link.source]} to rank {link.rank}{hosts[link.rank]}: {link.wrong}"
+        for link in soak.links[:most]
+        if 0 <= link.source < len(hosts) and 0 <= link.rank < len(hosts)
+    ]
+    return lines
 
 
 def _speed(figures: Sequence[CollectiveSpeed]) -> list[str]:

@@ -9,6 +9,7 @@ import msgspec
 
 from doctor.engine.exit_code import Verdict, verdict
 from doctor.engine.result import Report
+from doctor.report.layout.coverage import coverage
 from doctor.report.layout.fold import FoldedReport
 from doctor.report.layout.formatting import clean, count_noun, duration, format_time
 from doctor.report.layout.tally import Counts
@@ -52,7 +53,7 @@ def summary_lines(
         _start(folded),
         fix_command(report, folded, fixable),
         _STATUS_WORDS[word],
-        f"{word.name}: {_verdict_text(word, folded, _is_cut(report))}",
+        f"{word.name}: {_verdict_text(word, folded, report)}",
     )
 
 
@@ -83,7 +84,7 @@ def _is_cut(report: Report) -> bool:
     return report.smoke is not None and report.smoke.ended != "complete"
 
 
-def _verdict_text(word: Verdict, folded: FoldedReport, cut: bool) -> str:
+def _verdict_text(word: Verdict, folded: FoldedReport, report: Report) -> str:
     counts = folded.counts
     if word is Verdict.NOTHING:
         return (
@@ -93,21 +94,29 @@ def _verdict_text(word: Verdict, folded: FoldedReport, cut: bool) -> str:
     waived = len({group.check for group in folded.waived})
     if not parts and word is Verdict.HEALTHY and (counts.passed or not waived):
         parts = [_passed(counts)]
+    if word is Verdict.UNKNOWN and report.hosts_unknown:
+        parts.append(f"{clean(report.hosts_unknown)}, so this says nothing about the others")
     parts += [f"{count_noun(waived, 'check')} waived"] if waived else []
     unknown = {name for gap in folded.unknown for name in gap.checks}
     parts += [f"{count_noun(len(unknown), 'check')} unknown"] if unknown else []
     if word is Verdict.UNKNOWN and counts.hidden:
         parts.append(f"{count_noun(counts.hidden, 'check')} unknown as a consequence of findings")
-    parts += ["the smoke run did not finish"] if word is Verdict.UNKNOWN and cut else []
+    parts += ["the smoke run did not finish"] if word is Verdict.UNKNOWN and _is_cut(report) else []
     crashed = sum(len(area.crashed) for area in folded.areas)
     parts += [f"{count_noun(crashed, 'check')} crashed"] if crashed else []
-    parts += [f"{counts.skipped} {'does' if counts.skipped == 1 else 'do'} not apply"] if counts.skipped else []
-    return "; ".join(parts)
+    covered = coverage(report, counts)
+    if parts == [_passed(counts)] and covered.text:
+        return f"{covered.share}, and passed{_on_hosts(counts)}{covered.reason}"
+    return "; ".join([*parts, *([covered.text] if covered.text else [])])
+
+
+def _on_hosts(counts: Counts) -> str:
+    return f" on {counts.hosts} hosts" if counts.hosts > 1 else ""
 
 
 def _passed(counts: Counts) -> str:
     where = f"on {count_noun(counts.hosts, 'host')}" if counts.hosts else "of the job itself, no host checked"
-    return f"{count_noun(counts.passed, 'check')} {where}"
+    return f"{count_noun(counts.passed, 'check')} passed {where}"
 
 
 def _findings_text(counts: Counts) -> str:

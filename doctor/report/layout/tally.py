@@ -84,7 +84,7 @@ class RootCauses:
 def outcome_class(outcome: Outcome, unexplained: Mapping[str, Reason]) -> str:
     """Which of `Counts` the check adds to; ``unexplained`` is what is unknown and no consequence."""
     if outcome.findings:
-        return "errors" if outcome.severity is Severity.ERROR else "warnings"
+        return "errors" if outcome.found_severity is Severity.ERROR else "warnings"
     if outcome.crashed:
         return "crashed"
     if outcome.unknown:

@@ -48,6 +48,7 @@ class _ReportRedactor:
             hosts=self.hosts(report.hosts),
             outcomes=tuple(map(self.outcome, report.outcomes)),
             notes=self.texts(report.notes),
+            hosts_unknown=self.text(report.hosts_unknown),
             smoke=self.summary(report.smoke) if report.smoke else None,
         )
 
@@ -76,7 +77,7 @@ class _ReportRedactor:
     def finding(self, finding: Finding) -> Finding:
         replaced = Finding(self.template(finding.template), hosts=self.hosts(finding.hosts))
         replaced.values.update({name: self.value(to_json_value(value)) for name, value in finding.values.items()})
-        return replaced
+        return replaced.as_warning(finding.is_warning)
 
     def value(self, value: Any) -> Any:
         if isinstance(value, str):

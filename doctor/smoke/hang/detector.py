@@ -88,7 +88,7 @@ class Detector:
             return self._mismatch_rule.evaluate(state)
         if (exit_failure := self._exit_rule.evaluate(state)) or self._exit_rule.pending:
             return exit_failure
-        return self._stopped_rule.evaluate(state) or self._hang_failure(late, evidence)
+        return self._stopped_rule.evaluate(state, late) or self._hang_failure(late, evidence)
 
     def _hang_failure(self, late: float, evidence: Sequence[Resend]) -> Failure | None:
         state = self._state

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from doctor.smoke.hang.state import RunState
 from doctor.smoke.model import Failure, FailureKind, Snapshot
 
-STOPPED = 0.25
-"""Seconds that a process may be stopped."""
+STOPPED = 1.0
+"""Seconds that a process may be stopped: on a busy host a pause of 50 ms can last several times as long."""
 MAX_UNOBSERVED = 0.12
 """Seconds for which a rank may have been stopped before the first snapshot that shows it."""
 NO_CAUSE_SECONDS = 1.0
@@ -92,12 +92,13 @@ class StoppedRule:
         self._since: dict[int, float] = {}
         """Of each stopped rank: the age at which it was awake for all that we know."""
 
-    def evaluate(self, state: RunState) -> Failure | None:
+    def evaluate(self, state: RunState, late: float = 0.0) -> Failure | None:
+        """``late``: seconds that agents waited for a CPU, and so did who would let the process go on."""
         culprits = []
         for snap in state.quiet:
             if snap.process in PAUSED:
                 self._record_pause(self._last.get(snap.rank), snap)
-                if snap.age - self._since[snap.rank] > STOPPED:
+                if snap.age - self._since[snap.rank] > STOPPED + late:
                     culprits.append(snap.rank)
             self._last[snap.rank] = snap
         if not culprits:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from doctor.smoke.hang.describe import current_collective
+from doctor.smoke.hang.exits import PAUSED
 from doctor.smoke.hang.state import RunState
 from doctor.smoke.hang.wait_graph import CollectiveId, Wait
 from doctor.smoke.model import Failure, FailureKind, Snapshot
@@ -59,7 +60,8 @@ def absent_failure(state: RunState, waits: Mapping[CollectiveId, Wait], late: fl
     limits = {}
     for rank, took in needed.items():
         snap = state.snaps.get(rank)
-        if snap is not None and snap.state in ("input", "compute") and not snap.dead:
+        # One that is stopped is the StoppedRule's, which gives it time to be continued.
+        if snap is not None and snap.state in ("input", "compute") and not snap.dead and snap.process not in PAUSED:
             limit = state.limits.absence_limit(snap, took) + late
             if snap.effective > limit:
                 limits[rank] = limit
@@ -69,6 +71,8 @@ def absent_failure(state: RunState, waits: Mapping[CollectiveId, Wait], late: fl
 def idle_failure(state: RunState, late: float) -> Failure | None:
     """Ranks that nobody waits for in a collective: the last that is not done, or all of them in their data loaders."""
     active = [snap for snap in state.snaps.values() if snap.state != "done" and not snap.dead]
+    if any(snap.process in PAUSED for snap in active):
+        return None
     last = len(active) == 1 < state.world == len(state.snaps)
     loading = bool(active) and all(snap.state == "input" for snap in active)
     if not loading and not (last and active[0].state == "compute"):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Literal
 
 import msgspec
 
-from doctor.facts.smoke.collectives import CollectiveWrong, SmokeCollectives
+from doctor.facts.smoke.collectives import CollectiveWrong, SecondRound, SmokeCollectives
 
 Groups = Mapping[int, tuple[str, tuple[int, ...]]]
 SEGMENTED = ("all_gather", "all_to_all")
@@ -18,36 +19,71 @@ class Blame(msgspec.Struct, frozen=True):
     """Wrong values that the same ranks explain."""
 
     ranks: tuple[int, ...]
-    """More than one: it is one of them, and these values do not tell which."""
     events: tuple[CollectiveWrong, ...]
+    kind: Literal["ranks", "one of", "outward", "between"] = "ranks"
+    """ranks: it is these; one of: it is one of them, and nothing tells which; outward: what their host sends to or
+    receives from others; between: what passes between their hosts, or between the two of them."""
+    isolated: bool = False
+    """A second round found it."""
 
 
-def blame_ranks(events: Iterable[CollectiveWrong], groups: Groups, world: int) -> list[Blame]:
-    """Every event is explained once, by the rank that explains the most of them first."""
-    events_by_call: dict[tuple[int, str, str], list[CollectiveWrong]] = defaultdict(list)
+def blame_ranks(
+    events: Sequence[CollectiveWrong], groups: Groups, world: int, second_rounds: Iterable[SecondRound] = ()
+) -> list[Blame]:
+    """Every event is explained once: by what a second round found, then by the rank that explains most of the rest.
+
+    Calls that were wrong are told apart by their group, operation, dtype, size, root and offset.
+    """
+    events_by_call: dict[tuple[object, ...], list[CollectiveWrong]] = defaultdict(list)
     for event in events:
-        events_by_call[event.gid, event.op, event.dtype].append(event)
-    lone = sum(map(len, events_by_call.values())) == 1
+        key = (event.gid, event.op, event.dtype, event.numel, event.root, event.offset)
+        events_by_call[key].append(event)
+    if not events:
+        return []
+    lone = len(events) == 1
     unexplained = [
-        (call_events, _candidates(call_events, groups.get(gid, ("", tuple(range(world))))[1], lone))
-        for (gid, _, _), call_events in events_by_call.items()
+        (call_events, _candidates(call_events, groups.get(call_events[0].gid, ("", tuple(range(world))))[1], lone))
+        for call_events in events_by_call.values()
     ]
     blames: list[Blame] = []
+    isolated = list(_isolated(second_rounds))
+    for kind, ranks in isolated:
+        explained = [entry for entry in unexplained if entry[1] & set(ranks)] or unexplained
+        blames.append(Blame(ranks, tuple(event for call, _ in explained for event in call), kind, True))
+    named = {rank for _, ranks in isolated for rank in ranks}
+    unexplained = [entry for entry in unexplained if not entry[1] & named]
     while unexplained:
         reach: dict[int, list[int]] = defaultdict(list)
-        for number, (_, ranks) in enumerate(unexplained):
-            for rank in ranks:
+        for number, (_, ranks_of_call) in enumerate(unexplained):
+            for rank in ranks_of_call:
                 reach[rank].append(number)
-        explained = max((reach[rank] for rank in sorted(reach)), key=len)
-        # Ranks that explain the same events cannot be told apart.
-        worst = tuple(sorted(rank for rank, numbers in reach.items() if numbers == explained))
-        blames.append(Blame(worst, tuple(event for number in explained for event in unexplained[number][0])))
-        unexplained = [entry for number, entry in enumerate(unexplained) if number not in explained]
+        explained_calls = max((reach[rank] for rank in sorted(reach)), key=len)
+        # Ranks that explain the same events cannot be told apart, but by who has all of what is wrong.
+        worst = {rank for rank, numbers in reach.items() if numbers == explained_calls}
+        calls = [unexplained[number][0] for number in explained_calls]
+        having = worst.intersection(*({event.rank for event in call} for call in calls))
+        if len(calls) > 1 and all(len(call) == 1 for call in calls) and having:
+            worst = having
+        explained_events = tuple(event for call in calls for event in call)
+        blames.append(Blame(tuple(sorted(worst)), explained_events, "ranks" if len(worst) == 1 else "one of"))
+        unexplained = [entry for number, entry in enumerate(unexplained) if number not in explained_calls]
     return blames
 
 
+def _isolated(
+    rounds: Iterable[SecondRound],
+) -> Iterator[tuple[Literal["ranks", "outward", "between"], tuple[int, ...]]]:
+    """What second rounds lay it at, in ranks; each once."""
+    places: dict[tuple[Literal["ranks", "outward", "between"], tuple[int, ...]], None] = {}
+    for done in rounds:
+        places.update({("ranks", ranks): None for ranks in done.culprits})
+        places.update({("outward", ranks): None for ranks in done.outward})
+        places.update({("between", (*first, *second)): None for first, second in done.links})
+    yield from places
+
+
 def _candidates(events: Sequence[CollectiveWrong], members: Sequence[int], lone: bool) -> set[int]:
-    """The ranks that one collective's wrong values can come from. ``lone``: there are no others in the whole run."""
+    """The ranks that one call's wrong values can come from. ``lone``: there are no others in the whole run."""
     first, observers = events[0], {event.rank for event in events}
     op = first.op.split()[0]
     if op in SEGMENTED or op == "send_recv":
@@ -55,7 +91,7 @@ def _candidates(events: Sequence[CollectiveWrong], members: Sequence[int], lone:
         return sources if len(observers) > 1 else sources | observers
     if op == "broadcast":
         roots = {event.root for event in events}
-        return roots if len(observers) > 1 or len(members) == 2 else roots | observers
+        return roots if len(observers) > 1 else roots | observers
     if op in ("all_reduce", "barrier") and len(observers) == 1 and len(members) > 1:
         # The others have the right sum: what it gave was right. One element, once, may have changed on its way to it.
         return set(members) if lone and events[0].wrong == 1 else observers
@@ -82,3 +118,16 @@ def soak_note(facts: Iterable[SmokeCollectives], ranks: Sequence[int]) -> str:
     ]
     seconds = max(event.seconds for event in counted)
     return f"; wrong in {seconds:.0f} s of repeating: {', '.join(parts[:8]) or 'nothing'}"
+
+
+def second_round_note(rounds: Sequence[SecondRound], blame: Blame) -> str:
+    """What a second round did, to stand behind a verdict; the empty string without one."""
+    if not rounds:
+        return ""
+    calls, tests = sum(done.total for done in rounds), sum(done.groups for done in rounds)
+    if not any(done.recurred for done in rounds):
+        return f"; a second round of {calls} calls was right throughout"
+    if blame.isolated:
+        return f"; found by a second round: {tests} tests of parts of the world, {calls} calls"
+    more = " and did not tell which" if blame.kind == "one of" else ""
+    return f"; a second round of {calls} calls was wrong again{more}"

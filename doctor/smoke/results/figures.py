@@ -6,7 +6,16 @@ from collections.abc import Iterator, Mapping
 from statistics import fmean, median
 
 from doctor.engine.evaluate import FactCache
-from doctor.engine.smoke_summary import CollectiveSpeed, LayoutResult, RankEnvironment, SmokeSummary, StageTime
+from doctor.engine.smoke_summary import (
+    CollectiveSpeed,
+    LayoutResult,
+    RankEnvironment,
+    SmokeSummary,
+    SoakErrors,
+    SoakFigures,
+    SoakLink,
+    StageTime,
+)
 from doctor.facts.smoke import SmokeCollectives, SmokeStart, SmokeTraining, TrainingStep
 from doctor.smoke.model import RankPlacement, SmokeRun
 from doctor.smoke.numerics.layout_trace import layout_traces
@@ -34,6 +43,37 @@ def summarise(run: SmokeRun, book: FactCache) -> SmokeSummary:
         failures=run.failures,
         placements=tuple(_describe_placement(place, run.plan.backend) for place in run.plan.places),
         notes=run.notes,
+        soak=soak_figures(dict(book.fleet(SmokeCollectives)), run.plan.world),
+    )
+
+
+def soak_figures(collectives: Mapping[str, SmokeCollectives], world: int) -> SoakFigures | None:
+    """What the soak stage counted: by rank and collective, and by pair of ranks; None without that stage.
+
+    ``world``: number of ranks; counts of other ranks are left out.
+    """
+    soaked = sorted((event for fact in collectives.values() for event in fact.soaked), key=lambda event: event.rank)
+    if not soaked:
+        return None
+    calls: dict[str, int] = {}
+    for event in soaked:
+        for op, count in event.counts.items():
+            calls[op] = max(calls.get(op, 0), count)
+    return SoakFigures(
+        seconds=max(0.0, *(event.seconds for event in soaked)),
+        calls=calls,
+        errors=tuple(
+            SoakErrors(event.rank, op, wrong, max(event.counts.get(op, 0), 0))
+            for event in soaked
+            for op, wrong in sorted(event.wrong.items())
+            if wrong > 0 and 0 <= event.rank < world
+        ),
+        links=tuple(
+            SoakLink(source, event.rank, wrong)
+            for event in soaked
+            for source, wrong in sorted(event.sources.items())
+            if wrong > 0 and 0 <= source < world and 0 <= event.rank < world
+        ),
     )
 
 

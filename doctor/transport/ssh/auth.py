@@ -7,13 +7,12 @@ import threading
 import time
 from collections.abc import Callable
 
-import paramiko
-
 from doctor.engine.sanitize import strip_control_chars
 from doctor.transport import TransportError
 from doctor.transport.messages import transport_error
 from doctor.transport.ssh.config import SshHostConfig
 from doctor.transport.ssh.identity import Identity, Keys
+from doctor.transport.ssh.lean_paramiko import paramiko
 from doctor.transport.ssh.paramiko_transport import SshConnection
 
 _MAX_KEYS_BEFORE_PASSWORD = 4

@@ -134,8 +134,9 @@ class Resolver:
 
     def _read_with_paramiko(self, target: Target, is_destination: bool) -> Values:
         """What paramiko's reader makes of the configuration."""
-        import paramiko
+        from doctor.transport.ssh.lean_paramiko import allow_match_exec, paramiko
 
+        allow_match_exec()
         options = self._options
         config = paramiko.SSHConfig()
         chosen = options.config or str(Path(pwd.getpwuid(os.getuid()).pw_dir, ".ssh", "config"))

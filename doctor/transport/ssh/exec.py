@@ -6,12 +6,11 @@ import threading
 import time
 from typing import NoReturn
 
-import paramiko
-
 from doctor.engine.sanitize import strip_control_chars
 from doctor.transport import CommandResult, TransportErrorKind
 from doctor.transport.messages import format_seconds, format_size, transport_error
 from doctor.transport.process import NO_STATUS
+from doctor.transport.ssh.lean_paramiko import paramiko
 from doctor.transport.ssh.paramiko_transport import DataEvent, SshConnection, signal_number
 
 _WINDOW = 1 << 18

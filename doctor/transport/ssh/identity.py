@@ -8,12 +8,11 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-import paramiko
-
 from doctor.engine.bounded_read import read_bounded_text
 from doctor.engine.sanitize import strip_control_chars
 from doctor.transport.ssh import ssh_agent
 from doctor.transport.ssh.config import SshHostConfig
+from doctor.transport.ssh.lean_paramiko import paramiko
 
 MAX_KEY_BYTES = 1 << 20
 """Bytes of a key file."""

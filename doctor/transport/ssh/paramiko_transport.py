@@ -12,12 +12,10 @@ import threading
 import time
 from typing import Any
 
-import paramiko
-from paramiko.packet import Packetizer
-
 from doctor.engine.sanitize import strip_control_chars
 from doctor.transport import TransportError
 from doctor.transport.messages import format_seconds, transport_error
+from doctor.transport.ssh.lean_paramiko import Packetizer, paramiko
 from doctor.transport.ssh.stream import Stream
 
 logging.getLogger("paramiko").addHandler(logging.NullHandler())  # else its errors go to stderr
@@ -123,6 +121,9 @@ class SshConnection(paramiko.Transport):
 
     def _log(self, level: int, msg: Any, *args: Any) -> None:
         """Says nothing."""
+
+    def _parse_debug(self, m: paramiko.Message) -> None:
+        """Leaves unread what the host says for a log; sshd says it to all whose key has options."""
 
     def _parse_disconnect(self, m: paramiko.Message) -> None:
         m.get_int()

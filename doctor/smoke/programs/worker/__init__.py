@@ -16,6 +16,8 @@ PARTS = (
     "context",
     "partitions",
     "collective_test",
+    "group_search",
+    "second_round",
     "stage_collectives",
     "stage_pairs",
     "rng",

@@ -69,6 +69,8 @@ class CollectiveTest:
         """Of the values in their period: another one, other data."""
         self.wrong_counts: dict[str, int] = {}
         """By collective: results that were wrong."""
+        self.wrong_sources: dict[int, int] = {}
+        """By the rank whose elements should have been there: results that were wrong."""
 
     def elements(self, rank: int, dtype: torch.dtype, count: int, start: int = 0) -> torch.Tensor:
         """What this rank sends."""
@@ -204,20 +206,40 @@ class CollectiveTest:
         dtypes, comparisons = self.checked.get(label, ({}, 0))
         dtypes[dtype] = None
         self.checked[label] = (dtypes, comparisons + 1)
+        self.ctx.compared_results += 1
         if expected is None or torch.equal(result.cpu(), expected):
             return
         result = result.cpu()
         differs = ~((result - expected).abs() <= tolerance) if tolerance else result != expected
         indices = differs.nonzero().flatten()
-        self.wrong_counts[op] = self.wrong_counts.get(op, 0) + (len(indices) > 0)
-        if len(indices) and self.reported < MAX_REPORTED:
+        if not len(indices):
+            return
+        index = int(indices[0])
+        self.count_wrong(op, label, dtype, result.numel(), self.source_of(op, root, index, result.numel()))
+        if self.reported < MAX_REPORTED:
             self.reported += 1
-            index = int(indices[0])
             self.ctx.emit(
                 "wrong", gid=self.group.number, op=label, dtype=dtype, numel=result.numel(), wrong=len(indices),
                 index=index, root=root if op in ("broadcast", "reduce") else -1,
                 expected=json_number(expected[index]), got=json_number(result[index]), offset=self.offset,
             )  # fmt: skip
+
+    def source_of(self, op: str, root: int, index: int, numel: int) -> int:
+        """The rank that should have sent this element of the result; -1 where it comes from several."""
+        ranks = self.group.ranks
+        if op in ("all_gather", "all_to_all"):
+            return ranks[index * self.size // numel]
+        if op == "send_recv":
+            return ranks[self.group_rank - 1]
+        return root if op == "broadcast" else -1
+
+    def count_wrong(self, op: str, label: str, dtype: str, numel: int, source: int) -> None:
+        """Counts a wrong result, by collective and by source; keeps which call it was, for a second round."""
+        self.wrong_counts[op] = self.wrong_counts.get(op, 0) + 1
+        if source >= 0:
+            self.wrong_sources[source] = self.wrong_sources.get(source, 0) + 1
+        self.ctx.wrong_calls[op, label.partition(" ")[2] or "sum", dtype, numel] = None
+        self.ctx.wrong_results += 1
 
     def report(self, with_speed: bool) -> None:
         """Emits what was compared and, if asked, how long it took."""

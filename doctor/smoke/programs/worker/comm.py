@@ -37,22 +37,27 @@ class TracedComm:
         self.rank, self.size, self.recorder, self.events = rank, world_size, recorder, events
         self.timeout, self.synchronize = timeout, synchronize
         self.store: Any = None
-        self.agreements = 0
+        self.agreements = self.collections = 0
         self.world = ProcessGroup(0, "world", list(range(world_size)), None)
         self.groups = {tuple(self.world.ranks): self.world}
         self.gather_into = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
         self.scatter_from = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
 
-    def group(self, name: str, ranks: Sequence[int]) -> ProcessGroup:
-        """The group of these ranks. Every rank of the world calls this in the same order, member or not."""
+    def group(self, name: str, ranks: Sequence[int], together: bool = False) -> ProcessGroup:
+        """The group of these ranks. Every rank of the world calls this in the same order, member or not.
+
+        ``together``: all ranks of the world form it. Without that torch (2.1 to 2.15) names a group by its members and
+        the number of groups that they have, so that all members must be in equally many.
+        """
         key = tuple(ranks)
         if key not in self.groups:
             group = self.groups[key] = ProcessGroup(len(self.groups), name, list(ranks), None)
+            alone = self.forms_alone() and not together
             if self.rank == ranks[0]:
                 self.events.emit("group", gid=group.number, name=name, ranks=list(ranks))
-            if self.forms_alone() and self.rank in ranks:
+            if alone and self.rank in ranks:
                 self.run_traced("barrier", None, group, lambda: self.form(group, use_local_synchronization=True))
-            elif not self.forms_alone():
+            elif not alone:
                 self.run_traced("barrier", None, self.world, lambda: self.form(group))
         return self.groups[key]
 
@@ -122,23 +127,58 @@ class TracedComm:
         self.run_traced("all_to_all", tensor, group, lambda: dist.all_to_all_single(out, tensor, group=group.handle))
 
     def agree(self, value: float) -> float:
-        """Rank 0's value, on every rank: through the store, as a collective that is wrong must not part the ranks.
+        """Rank 0's value, on every rank. Without a store each rank keeps its own value."""
+        return float(self.share(repr(float(value))))
 
-        Recorded as a broadcast, which it is. Without a store each rank keeps its own value.
+    def share(self, text: str) -> str:
+        """Rank 0's text, on every rank: through the store, as a collective that is wrong must not part the ranks.
+
+        Recorded as a broadcast, which it is. Without a store each rank keeps its own text.
         """
-        agreed = [value]
+        shared = [text]
 
         def exchange() -> None:
             key = f"agreement {self.agreements}"
             if self.rank == 0:
-                self.store.set(key, repr(float(value)))
+                self.store.set(key, text)
             else:
-                agreed[0] = float(self.store.get(key).decode())
+                shared[0] = self.store.get(key).decode()
 
         if self.store is not None and self.size > 1:
             self.agreements += 1
             self.run_traced("broadcast", None, self.world, exchange, 0)
-        return agreed[0]
+        return shared[0]
+
+    def collect(self, text: str, ranks: Sequence[int]) -> list[str]:
+        """On rank 0 the texts of these ranks, each with this text of its own; on others an empty list.
+
+        Through the store, like `share`. Every rank of the world calls this.
+        """
+        if self.store is None or self.size == 1:
+            return [text]
+        key = f"collection {self.collections} of rank "
+        self.collections += 1
+        if self.rank in ranks:
+            self.store.set(f"{key}{self.rank}", text)
+        texts: list[str] = []
+
+        def gather() -> None:
+            texts.extend(self.store.get(f"{key}{rank}").decode() for rank in ranks)
+
+        if self.rank == 0:
+            self.run_traced("gather", None, self.world, gather, 0)
+        else:
+            self.run_traced("gather", None, self.world, lambda: None, 0)
+        return texts
+
+    def sum_over_ranks(self, number: int) -> int:
+        """The sum of all ranks' numbers, on every rank: through the store, like `share`."""
+        if self.store is None or self.size == 1:
+            return number
+        key = f"sum {self.agreements}"
+        self.store.add(key, number)
+        self.barrier()
+        return int(self.agree(self.store.add(key, 0) if self.rank == 0 else 0))
 
     def barrier(self, group: ProcessGroup | None = None) -> None:
         group = group or self.world

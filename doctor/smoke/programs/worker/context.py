@@ -29,6 +29,10 @@ class RankContext:
         self.reference: list[dict[str, torch.Tensor]] = []
         """The gradient of each step of the reference run, by parameter."""
         self.hosts = [placement["host"] for placement in plan["places"]]
+        self.compared_results = self.wrong_results = 0
+        """Results of collectives, and those of them that were wrong on this rank."""
+        self.wrong_calls: dict[tuple[str, str, str, int], None] = {}
+        """Of wrong results: operation, reduction, dtype, elements."""
 
     @property
     def is_first(self) -> bool:

@@ -9,6 +9,7 @@ from doctor.smoke.programs.worker.collective_test import CollectiveTest
 from doctor.smoke.programs.worker.context import STAGE_FUNCTIONS, RankContext
 from doctor.smoke.programs.worker.libraries import torch
 from doctor.smoke.programs.worker.partitions import partition_groups
+from doctor.smoke.programs.worker.second_round import run_second_round
 
 MOVING_OPS = ("broadcast", "all_gather", "all_to_all")
 REDUCING_OPS = ("all_reduce", "reduce", "reduce_scatter")
@@ -107,6 +108,7 @@ def stage_collectives(ctx: RankContext) -> None:
             check_every_op(test)
             time_ops(test, nbytes, 3 if elapsed < allowed / 20 else 1, ("all_reduce",))
         test.report(with_speed=reports)
+    run_second_round(ctx)
 
 
 STAGE_FUNCTIONS["collectives"] = stage_collectives

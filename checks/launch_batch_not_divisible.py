@@ -1,0 +1,159 @@
+from collections.abc import Iterator
+
+from doctor import ERROR, Finding, check
+from doctor.job.training import NotDecided, NotGiven, TrainingLaunch, View, apply_rules
+
+
+@check(severity=ERROR, area="launch")
+def launch_batch_not_divisible(training: TrainingLaunch) -> Iterator[Finding]:
+    """The global batch is the micro batch times the data parallel ranks times the accumulation steps.
+
+    ## Why it matters
+    Frameworks derive the missing one of the three from the others, and stop on every rank where that leaves a
+    remainder. After a change of the number of ranks the global batch is what no longer fits.
+
+    ## What to do
+    Change {where}: with another number of ranks choose another accumulation, so that the global batch stays, or accept
+    another batch and scale the learning rate with it.
+
+    ## Source
+    Megatron-LM num_microbatches_calculator.py, "global batch size is not divisible by micro batch size times data
+    parallel size" (https://github.com/NVIDIA/Megatron-LM/blob/main/megatron/core/num_microbatches_calculator.py);
+    DeepSpeed runtime/config.py, "train_batch_size is not equal to micro_batch_per_gpu * gradient_acc_step * world_size"
+    (https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/config.py); Transformers
+    integrations/deepspeed.py, "config values that mismatch TrainingArguments values"
+    (https://github.com/huggingface/transformers/blob/main/src/transformers/integrations/deepspeed.py); MindSpore,
+    TransformerOpParallelConfig, micro_batch_num
+    (https://www.mindspore.cn/docs/en/r1.9/api_python/transformer/mindspore.nn.transformer.TransformerOpParallelConfig.html).
+    """
+    yield from apply_rules(training, _megatron, _interleaved, _deepspeed, _trainer, _micro_batches)
+
+
+def _data_ranks(view: View) -> int:
+    divisor = view.number("tensor", 1) * view.number("pipeline", 1) * view.number("context", 1)
+    world = view.number("world_size")
+    if world % divisor:
+        raise NotGiven("data")  # another check's finding
+    return world // divisor
+
+
+def _megatron(view: View) -> Iterator[Finding]:
+    if view.framework not in ("megatron", "nemo") or view.has("ramp"):
+        raise NotGiven("batch")
+    batch, micro = view.number("batch"), view.number("micro_batch")
+    ranks = _data_ranks(view)
+    if batch % (micro * ranks):
+        yield Finding(
+            "the global batch at {where} is no multiple of {step}, a micro batch on each data parallel rank",
+            where=view.place("batch"),
+            step=micro * ranks,
+            observed=f"{view.listed('batch', 'micro_batch')}, {ranks} data parallel ranks",
+            expected=f"a multiple of {micro * ranks}",
+        )
+
+
+def _interleaved(view: View) -> Iterator[Finding]:
+    if view.framework != "megatron" or view.has("ramp"):
+        raise NotGiven("batch")
+    if not view.has("virtual_layers", "virtual_stages") or view.number("pipeline", 1) < 2:
+        raise NotGiven("virtual_layers")
+    batch, micro, ranks, stages = (
+        view.number("batch"),
+        view.number("micro_batch"),
+        _data_ranks(view),
+        view.number("pipeline"),
+    )
+    count = batch // (micro * ranks)
+    if batch % (micro * ranks) == 0 and count < stages:
+        yield Finding(
+            "the interleaved schedule at {where} has fewer micro batches than pipeline stages",
+            where=view.place("batch"),
+            observed=f"{count} micro batches: {view.listed('batch', 'micro_batch')}, {ranks} data parallel ranks",
+            expected=f"at least {stages}",
+        )
+
+
+def _deepspeed(view: View) -> Iterator[Finding]:
+    if view.framework != "deepspeed" or view.flag("elastic"):
+        raise NotGiven("batch")
+    batch, world = view.number("batch"), view.number("world_size")
+    micro = view.number("micro_batch") if view.has("micro_batch") else 0
+    steps = view.number("accumulation") if view.has("accumulation") else 0
+    world, least = _of_model_parallel(view, world)
+    divisors = [world // parts for parts in range(1, world + 1) if world % parts == 0] if least else [world]
+    fitting = [ranks for ranks in divisors if _fits(batch, micro, steps, ranks)]
+    if fitting and fitting[0] != world:
+        raise NotDecided(
+            f"{view.listed('batch')}: fits {fitting[0]} data parallel ranks, and the model parallelism is unread"
+        )
+    if not fitting:
+        product = f"{micro or 'micro batch'} x {steps or 'steps'} x {world} ranks"
+        yield Finding(
+            "the train_batch_size at {where} is not {product}",
+            where=view.place("batch"),
+            product=product,
+            observed=view.listed("batch", "micro_batch", "accumulation", "world_size"),
+            expected=f"{micro * steps * world}"
+            if micro and steps
+            else f"a multiple of {(micro or steps or 1) * world}",
+        )
+
+
+def _fits(batch: int, micro: int, steps: int, ranks: int) -> bool:
+    if micro and steps:
+        return batch == micro * steps * ranks
+    return batch % ((micro or steps or 1) * ranks) == 0
+
+
+def _of_model_parallel(view: View, world: int) -> tuple[int, bool]:
+    """Data parallel ranks, and whether the program may divide them further."""
+    for other in view.job.configurations:
+        if other.framework == "megatron":
+            return _data_ranks(View(view.job, other)), False
+    parts = view.number("context", 1) * view.number("tensor", 1)
+    if parts > 1:
+        return (world // parts if world % parts == 0 else world), False
+    scripts = view.job.scripts
+    plain = bool(scripts) and not any(script.has("pipeline") or script.opaque for script in scripts)
+    trainer = any(other.framework == "transformers" for other in view.job.configurations)
+    return world, not (plain or trainer)
+
+
+def _trainer(view: View) -> Iterator[Finding]:
+    """Transformers compares its arguments with the DeepSpeed configuration that they name."""
+    if view.framework != "deepspeed":
+        raise NotGiven("micro_batch")
+    trainers = [other for other in view.job.configurations if other.framework == "transformers"]
+    if not trainers:
+        raise NotGiven("micro_batch")
+    argument_view = View(view.job, trainers[0])
+    for name, default in (("micro_batch", 8), ("accumulation", 1)):
+        if not view.has(name):
+            continue
+        of_file, of_line = view.number(name), argument_view.number(name, default)
+        if of_file != of_line:
+            yield Finding(
+                "{option} at {where} is {number}, and the program's argument {argument}",
+                option=view.need(name).option,
+                where=view.place(name),
+                number=of_file,
+                argument=of_line,
+                observed=view.listed(name),
+                expected=argument_view.listed(name) or f"{of_line}, the default of Transformers",
+            )
+
+
+def _micro_batches(view: View) -> Iterator[Finding]:
+    if view.framework != "mindformers" or view.number("pipeline", 1) < 2:
+        raise NotGiven("micro_batches")
+    if view.text("run_mode") in ("predict", "eval", "export"):
+        raise NotGiven("micro_batches")
+    count, stages = view.number("micro_batches", 1), view.number("pipeline")
+    if count < stages:
+        yield Finding(
+            "the micro_batch_num at {where} is below the {stages} pipeline stages",
+            where=view.place("micro_batches", "pipeline"),
+            stages=stages,
+            observed=count,
+            expected=f"at least {stages}",
+        )

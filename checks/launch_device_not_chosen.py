@@ -1,0 +1,44 @@
+from collections.abc import Iterator
+
+from doctor import ERROR, Finding, check
+from doctor.job.training import NotDecided, NotGiven, TrainingJob, TrainingLaunch, TrainingScript, apply_to_scripts
+
+
+@check(severity=ERROR, area="launch")
+def launch_device_not_chosen(training: TrainingLaunch) -> Iterator[Finding]:
+    """A program with several ranks on a host gives each rank its own device.
+
+    ## Why it matters
+    torchrun does not choose a device: without `set_device(local_rank)` all ranks of a host use device 0. NCCL stops
+    with "Duplicate GPU detected", HCCL with EI0001 or out of memory.
+
+    ## What to do
+    Before {where}: `torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))`, with torch_npu `torch.npu.set_device`.
+
+    ## Source
+    PyTorch, DistributedDataParallel, "ensuring that each process exclusively works on a single GPU"
+    (https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html).
+    """
+    yield from apply_to_scripts(training, _own_device)
+
+
+def _own_device(job: TrainingJob, script: TrainingScript) -> Iterator[Finding]:
+    marks = [mark for mark in script.all("init") if mark.text in ("nccl", "hccl", "cuda:nccl", "npu:hccl")]
+    if not marks or not script.has("ddp"):
+        raise NotGiven("init")
+    if script.has("device"):
+        return
+    ranks = job.launch.get("ranks_per_node")
+    if ranks is None:
+        raise NotGiven("ranks_per_node")
+    if script.opaque or not isinstance(ranks.value, int):
+        reason = f"the device may be chosen in {script.opaque}" if script.opaque else str(ranks)
+        raise NotDecided(f"{reason} ({marks[0].where})")
+    if ranks.value > 1:
+        yield Finding(
+            "all {ranks} ranks of a host use device 0: nothing chooses a device before {where}",
+            ranks=ranks.value,
+            where=marks[0].where,
+            observed="no set_device, and LOCAL_RANK is not used",
+            expected="set_device with the local rank",
+        )

@@ -1,0 +1,44 @@
+from collections.abc import Iterator
+
+from doctor import ERROR, Finding, check
+from doctor.job.training import NotDecided, NotGiven, TrainingJob, TrainingLaunch, TrainingScript, apply_to_scripts
+
+
+@check(severity=ERROR, area="launch")
+def launch_rank_is_local(training: TrainingLaunch) -> Iterator[Finding]:
+    """On several hosts, init_process_group gets the global rank, not the local one.
+
+    ## Why it matters
+    The local rank starts at 0 on every host. With it as the rank, two processes are rank 0, others are missing, and
+    all wait for the rendezvous until it times out. On one host both are the same, and nobody notices.
+
+    ## What to do
+    At {where}: leave rank and world_size out, so that RANK and WORLD_SIZE of the launcher count, or pass
+    `int(os.environ["RANK"])`.
+
+    ## Source
+    PyTorch, init_process_group, and torchrun, environment variables
+    (https://docs.pytorch.org/docs/stable/elastic/run.html#environment-variables).
+    """
+    yield from apply_to_scripts(training, _global_rank)
+
+
+def _global_rank(job: TrainingJob, script: TrainingScript) -> Iterator[Finding]:
+    marks = script.all("local_rank_as_rank")
+    if not marks:
+        if script.has("init"):
+            return
+        raise NotGiven("init")
+    nodes = job.launch.get("nodes")
+    if nodes is None:
+        raise NotGiven("nodes")
+    if not isinstance(nodes.value, int):
+        raise NotDecided(f"{nodes}, and {marks[0].where} passes the local rank")
+    if nodes.value > 1:
+        yield Finding(
+            "init_process_group at {where} gets the local rank on {nodes} hosts",
+            where=marks[0].where,
+            nodes=nodes.value,
+            observed=f"rank={marks[0].text}",
+            expected="the global rank, RANK",
+        )

@@ -1,0 +1,112 @@
+from collections.abc import Iterator
+
+from doctor import ERROR, Finding, check
+from doctor.job.training import NotDecided, NotGiven, TrainingLaunch, View, apply_rules
+
+
+@check(severity=ERROR, area="launch")
+def launch_ranks_not_divisible(training: TrainingLaunch) -> Iterator[Finding]:
+    """The sizes of the parallel groups fit the number of ranks that the launch starts.
+
+    ## Why it matters
+    Every framework divides the ranks of the job into groups for tensor, pipeline, context and expert parallelism, and
+    the rest is data parallel. Where the number of ranks is no multiple of their product, it stops at the start with an
+    assertion on every rank. MindFormers and Accelerate demand that the product is the number of ranks itself.
+
+    ## What to do
+    Change {where}: choose sizes whose product divides the ranks, or start another number of ranks.
+
+    ## Source
+    Megatron-LM arguments.py, "world size is not divisible by total_model_size"
+    (https://github.com/NVIDIA/Megatron-LM/blob/main/megatron/training/arguments.py) and parallel_state.py for experts;
+    MindFormers check_rules.py, "should be equal to device_num"
+    (https://gitee.com/mindspore/mindformers/blob/dev/mindformers/tools/check_rules.py); Accelerate
+    parallelism_config.py, "does not match num_processes"
+    (https://github.com/huggingface/accelerate/blob/main/src/accelerate/parallelism_config.py).
+    """
+    yield from apply_rules(training, _total, _experts, _shards)
+
+
+def _sizes(view: View) -> tuple[str, ...]:
+    if view.framework == "mindformers":
+        return ("data", "tensor", "pipeline", "context")
+    if view.framework == "accelerate":
+        # The sequence of Ulysses uses ranks of the data parallel group in some versions: with it, nothing is claimed.
+        return ("replicate", "shard", "tensor", "pipeline", "context")
+    return ("tensor", "pipeline", "context") if view.framework in ("megatron", "nemo") else ()
+
+
+def _total(view: View) -> Iterator[Finding]:
+    names = _sizes(view)
+    if not names or (view.framework == "mindformers" and not _uses_parallel(view)):
+        raise NotGiven("sizes")
+    if not any(view.has(name) for name in names):
+        raise NotGiven("sizes")
+    if view.framework == "accelerate" and view.has("sequence_size"):
+        raise NotGiven("sizes")
+    product = 1
+    for name in names:
+        product *= view.number(name, 1)
+    world = view.number("world_size")
+    exact = view.framework == "mindformers" or (view.framework == "accelerate" and view.has("shard", "replicate"))
+    if product != world if exact else world % product:
+        yield Finding(
+            "the parallel sizes at {where} do not fit {ranks} ranks",
+            where=view.place(*names),
+            ranks=world,
+            observed=f"a product of {product}: {view.listed(*names)}",
+            expected=f"{'exactly' if exact else 'a divisor of'} {world}, from {view.listed('world_size')}",
+        )
+
+
+def _uses_parallel(view: View) -> bool:
+    """MindFormers compares the sizes in the mode semi_auto_parallel (1) only."""
+    setting = view.given("use_parallel")
+    mode = view.given("parallel_mode")
+    return (setting is None or setting.value is not False) and (mode is None or mode.value in (1, "semi_auto_parallel"))
+
+
+def _experts(view: View) -> Iterator[Finding]:
+    if view.framework not in ("megatron", "nemo") or view.number("expert", 1) == 1:
+        raise NotGiven("expert")
+    if view.flag("extended_experts"):
+        raise NotGiven("expert")
+    tensor = view.number("expert_tensor", view.number("tensor", 1))
+    product = tensor * view.number("expert") * view.number("pipeline", 1)
+    world = view.number("world_size")
+    if view.has("expert_tensor") or view.number("context", 1) == 1:
+        if world % product:
+            yield Finding(
+                "the groups of experts at {where} do not fit {ranks} ranks",
+                where=view.place("expert"),
+                ranks=world,
+                observed=f"a product of {product}: {view.listed('expert_tensor', 'expert', 'pipeline')}",
+                expected=f"a divisor of {world}, from {view.listed('world_size')}",
+            )
+    elif world % product:
+        raise NotDecided(f"{view.listed('expert', 'context')}: versions count experts and context differently")
+
+
+def _shards(view: View) -> Iterator[Finding]:
+    if view.framework not in ("fsdp", "deepspeed"):
+        raise NotGiven("sizes")
+    world = view.number("world_size")
+    if view.framework == "fsdp":
+        product = view.number("shard") * view.number("replicate")
+        for name in ("tensor", "pipeline", "context"):
+            product *= view.number(name, 1)
+        names: tuple[str, ...] = ("shard", "replicate", "tensor", "pipeline", "context")
+        wrong = product != world
+    else:
+        names = ("mics",) if view.has("mics") and view.need("mics").value != -1 else ("hpz",)
+        product = view.number(names[0])
+        wrong = bool(world % product)
+    if wrong:
+        yield Finding(
+            "the groups that share one copy of the model at {where} do not fit {ranks} ranks",
+            where=view.place(*names),
+            ranks=world,
+            observed=f"a product of {product}: {view.listed(*names)}",
+            expected=f"{'exactly' if view.framework == 'fsdp' else 'a divisor of'} {world}, "
+            f"from {view.listed('world_size')}",
+        )

@@ -1,0 +1,95 @@
+from collections.abc import Iterator
+
+from doctor import ERROR, Finding, check
+from doctor.job.training import NotGiven, TrainingLaunch, View, apply_rules
+
+SHARDING = ("full_shard", "shard_grad_op", "no_shard", "hybrid_shard", "hybrid_shard_zero2", "_hybrid_shard_zero2")
+
+
+@check(severity=ERROR, area="launch")
+def launch_settings_contradict(training: TrainingLaunch) -> Iterator[Finding]:
+    """The settings of a configuration do not exclude each other.
+
+    ## Why it matters
+    fp16 and bf16 together, a key that stands twice in a DeepSpeed configuration, ZeRO with a stage that does not
+    exist, an unknown sharding strategy of FSDP, an interleaved schedule without a pipeline: the framework stops at the
+    start, on every rank.
+
+    ## What to do
+    Change {where}: keep one of the two.
+
+    ## Source
+    DeepSpeed runtime/config.py, "bfloat16 and fp16 modes cannot be simultaneously enabled", and config_utils.py,
+    "Duplicate keys" (https://github.com/deepspeedai/DeepSpeed/tree/master/deepspeed/runtime); Megatron-LM arguments.py,
+    "assert not args.bf16" and "When interleaved schedule is used"
+    (https://github.com/NVIDIA/Megatron-LM/blob/main/megatron/training/arguments.py); PyTorch, ShardingStrategy
+    (https://docs.pytorch.org/docs/stable/fsdp.html#torch.distributed.fsdp.ShardingStrategy).
+    """
+    yield from apply_rules(training, _precision, _repeated, _stage, _sharding, _schedule, _file)
+
+
+def _precision(view: View) -> Iterator[Finding]:
+    if view.framework not in ("megatron", "deepspeed", "transformers"):
+        raise NotGiven("precision")
+    if view.flag("fp16") and view.flag("bf16"):
+        yield Finding(
+            "{where} sets fp16 and bf16",
+            where=view.place("fp16"),
+            observed=view.listed("fp16", "bf16"),
+            expected="one of them",
+        )
+
+
+def _repeated(view: View) -> Iterator[Finding]:
+    if view.framework != "deepspeed":
+        raise NotGiven("repeated")
+    setting = view.given("repeated")
+    if setting is not None:
+        yield Finding(
+            "{where} has the key {key} twice",
+            where=setting.where,
+            key=setting.option,
+            observed=setting.option,
+            expected="each key once",
+        )
+
+
+def _stage(view: View) -> Iterator[Finding]:
+    stage = view.need("zero_stage")
+    if stage.value not in (0, 1, 2, 3):
+        yield Finding(
+            "{where} names no stage of ZeRO", where=stage.where, observed=stage.value, expected="0, 1, 2 or 3"
+        )
+
+
+def _sharding(view: View) -> Iterator[Finding]:
+    strategy = view.need("sharding")
+    if str(strategy.value).lower() not in (*SHARDING, "1", "2", "3", "4", "5"):
+        yield Finding(
+            "{where} names no sharding strategy of FSDP",
+            where=strategy.where,
+            observed=strategy.value,
+            expected=", ".join(SHARDING[:5]).upper(),
+        )
+
+
+def _schedule(view: View) -> Iterator[Finding]:
+    if view.framework != "megatron" or not view.has("virtual_layers", "virtual_stages"):
+        raise NotGiven("virtual_layers")
+    if view.has("virtual_stages") and view.number("virtual_stages") == 1:
+        return
+    if view.number("pipeline", 1) < 2:
+        yield Finding(
+            "{where} sets an interleaved schedule without a pipeline",
+            where=view.place("virtual_layers", "virtual_stages"),
+            observed=view.listed("virtual_layers", "virtual_stages", "pipeline"),
+            expected="--pipeline-model-parallel-size of at least 2",
+        )
+
+
+def _file(view: View) -> Iterator[Finding]:
+    """A configuration that the launch line names and that cannot be read here is not decided."""
+    if view.framework != "unreadable":
+        raise NotGiven("file")
+    view.need("file")
+    yield from ()

@@ -1,0 +1,38 @@
+from collections.abc import Iterator
+
+from doctor import WARNING, Finding, check
+from doctor.facts.npu_health import JOB_LEVELS, REMEDIES, NpuHealth
+
+
+@check(severity=WARNING, area="devices")
+def npu_health_warning(health: NpuHealth) -> Iterator[Finding]:
+    """No NPU reports a fault code.
+
+    ## Why it matters
+    A code with which the NPU continues to work is the first sign of one with which it does not; some codes stand for an
+    NPU that works slower than its peers, which slows the whole synchronous job.
+
+    ## What to do
+    Read the text of the code on {host}: `npu-smi info -t health -i {card} -c {chip}`. Note it, and compare after the
+    next restart; report a code that returns to the vendor.
+
+    ## Source
+    `npu-smi info -t health` (npu_info_print.c of github.com/hicann/driver). The codes with which the vendor's scheduler
+    lets jobs start are the levels NotHandle, RestartRequest, RestartBusiness and SubHealth of faultCode.json of
+    github.com/Ascend/mind-cluster; npu-unhealthy reports all others.
+    """
+    for report in health.chips:
+        tolerated = report.health in ("OK", "Warning") and report.levels <= JOB_LEVELS
+        if not report.codes or not tolerated:
+            continue
+        worst = max(report.levels, key=list(REMEDIES).index)
+        yield Finding(
+            "NPU card {card} chip {chip} reports fault {observed} ({text}): {remedy}; expected {expected}",
+            card=report.npu,
+            chip=report.chip,
+            health=report.health,
+            text=report.text or "no text",
+            remedy=REMEDIES[worst],
+            observed=list(report.codes[:8]),
+            expected="no code",
+        )

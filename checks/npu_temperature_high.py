@@ -1,0 +1,47 @@
+import statistics
+from collections.abc import Iterator
+
+from doctor import WARNING, Finding, PerHost, Skip, check
+from doctor.facts.npu_table import NpuTable
+
+HOT = 75
+"""Degrees Celsius; idle NPUs show 26 to 58 in published tables, NPUs at work up to 70."""
+ABOVE_MEDIAN = 20
+
+
+@check(severity=WARNING, area="devices")
+def npu_temperature_high(tables: PerHost[NpuTable]) -> Iterator[Finding]:
+    """No NPU is far hotter than the others of its type.
+
+    ## Why it matters
+    A hot NPU lowers its clock, and every step of a synchronous job waits for it. A blocked air duct, a dead fan or a
+    cooling plate without flow shows before the job starts.
+
+    ## What to do
+    `npu-smi info -t temp -i {card} -c {chip}` on {host}; check fans, air ducts and the flow of the coolant there.
+
+    ## Source
+    Temp(C) of `npu-smi info`, compared with the median of the fleet's NPUs of the same name.
+    """
+    values: dict[str, list[int]] = {}
+    for table in tables.values():
+        for state in table.npus:
+            if state.temperature is not None:
+                values.setdefault(state.name, []).append(state.temperature)
+    if not any(len(heats) > 1 for heats in values.values()):
+        raise Skip("a single NPU cannot be compared")
+    for host, table in tables.items():
+        for state in table.npus:
+            median = statistics.median(values.get(state.name, [0]))
+            heat = state.temperature
+            if heat is not None and heat >= HOT and heat >= median + ABOVE_MEDIAN:
+                yield Finding(
+                    "NPU {npu} has {observed} C; the median of {count} NPUs is {expected} C",
+                    hosts=[host],
+                    npu=state.device,
+                    card=state.npu,
+                    chip=state.chip,
+                    count=len(values[state.name]),
+                    observed=heat,
+                    expected=int(median),
+                )

@@ -1,0 +1,105 @@
+"""`doctor diagnose`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from doctor.cli.shared_options import expand_option_groups
+from doctor.engine.errors import InputError, require_one_of
+
+if TYPE_CHECKING:
+    from doctor.diagnose.cause import Diagnosis
+    from doctor.diagnose.signature import Signature
+
+FORMATS = ("human", "plain", "json", "jsonl", "md")
+
+
+@expand_option_groups
+def command(
+    *,
+    paths: Annotated[
+        list[str], typer.Argument(metavar="PATH...", help="Log files, folders, patterns or archives; -: stdin.")
+    ],
+    signatures: Annotated[
+        list[Path], typer.Option("--signatures", metavar="DIR", help="Also use the signatures in DIR; repeatable.")
+    ] = [],  # noqa: B006 - typer's way
+    output_format: Annotated[str, typer.Option("--format", "-f", metavar="FORMAT", help=", ".join(FORMATS))] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout, as -f json.")] = False,
+    redact: Annotated[bool, typer.Option("--redact", help="Replace hosts, addresses and users by pseudonyms.")] = False,
+    color: Annotated[str, typer.Option(metavar="auto|always|never", help="Colour.")] = "auto",
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show all causes, files and waiting ranks.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an internal error.")] = False,
+) -> None:
+    """Name the rank and the cause from the logs of a job that failed.
+
+    Reads the logs of all ranks at once: CANN plog, MindSpore, torch and torchrun, NCCL, gloo, Slurm, mpirun, the
+    kernel log, Python tracebacks; also .gz, .bz2, .xz, .tar and .zip. The more ranks' logs, the surer the verdict.
+
+    Exit codes: 10 a cause was found; 12 the logs do not show the cause; 0 the run ended well; 78 nothing to read.
+    """
+    require_one_of("-f", output_format, ("", *FORMATS))
+    require_one_of("--color", color, ("auto", "always", "never"))
+    from doctor.diagnose.run import diagnose_logs, exit_code
+    from doctor.diagnose.signature import SignatureError
+    from doctor.session.console import write
+
+    try:
+        diagnosis, catalog = diagnose_logs(paths, signatures)
+    except SignatureError as error:
+        raise InputError(str(error)) from None
+    code = exit_code(diagnosis)
+    name = "json" if as_json else output_format or ("human" if sys.stdout.isatty() else "plain")
+    text = _rendered(name, diagnosis, catalog, code, color, verbose)
+    if redact:
+        from doctor.session.redact import text_redactor
+
+        text = text_redactor(_hosts(diagnosis))(text)
+    write(text)
+    raise typer.Exit(code)
+
+
+def _rendered(
+    name: str, diagnosis: Diagnosis, catalog: Mapping[str, Signature], code: int, color: str, verbose: bool
+) -> str:
+    playbooks = _playbooks_by_check()
+    if name in ("json", "jsonl"):
+        from doctor.diagnose.render.document import document, render_json
+
+        if name == "json":
+            return render_json(diagnosis, catalog, playbooks, code)
+        import json
+
+        return json.dumps(document(diagnosis, catalog, playbooks, code), ensure_ascii=False) + "\n"
+    if name == "md":
+        from doctor.diagnose.render.markdown import render_markdown
+
+        return render_markdown(diagnosis, catalog, playbooks, code)
+    from doctor.diagnose.render.text import render_text
+    from doctor.report.layout.terminal import detect_terminal
+
+    terminal = detect_terminal(sys.stdout, color, os.environ)
+    bold = terminal.colour and name == "human"
+    return render_text(diagnosis, catalog, playbooks, terminal.width, bold=bold, verbose=verbose)
+
+
+def _playbooks_by_check() -> dict[str, tuple[str, ...]]:
+    from doctor.remedy.catalog import load_playbooks
+
+    names: dict[str, tuple[str, ...]] = {}
+    for playbook in load_playbooks():
+        for check in playbook.treats:
+            names[check] = (*names.get(check, ()), playbook.name)
+    return names
+
+
+def _hosts(diagnosis: Diagnosis) -> set[str]:
+    culprits = [culprit for cause in diagnosis.causes for culprit in cause.culprits]
+    culprits += [culprit for item in diagnosis.waiting for culprit in item.culprits]
+    named = {culprit.host for culprit in culprits if culprit.host}
+    return named | {summary.host for summary in diagnosis.files if summary.host}

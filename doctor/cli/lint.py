@@ -1,0 +1,69 @@
+"""`doctor lint`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from doctor.cli.host_options import ProductOption, validate_product
+from doctor.cli.output_options import OutputOptions
+from doctor.cli.selection import ChecksOption, IgnoreOption, SelectOption
+from doctor.cli.shared_options import expand_option_groups
+from doctor.engine.errors import UsageError
+from doctor.session.finish import load_saved_run, replay_and_report, save_and_report, start_events, validate_output
+from doctor.session.select_checks import choose_checks, load_catalog
+
+
+@expand_option_groups
+def command(
+    *,
+    files: Annotated[
+        list[str] | None, typer.Argument(metavar="[FILES] [-- COMMAND]", help="Job scripts, configurations, programs.")
+    ] = None,
+    nodes: Annotated[int, typer.Option("--nodes", metavar="N", min=0, max=100000, help="Hosts of the job.")] = 0,
+    ranks_per_host: Annotated[int, typer.Option(metavar="N", min=0, max=100000, help="Ranks of the job per host.")] = 0,
+    product: ProductOption = "",
+    select: SelectOption = [],  # noqa: B006 - typer's way
+    ignore: IgnoreOption = [],  # noqa: B006
+    checks: ChecksOption = [],  # noqa: B006
+    output: OutputOptions,
+) -> None:
+    """Check a launch and its configuration; connect to no host and run nothing.
+
+    FILES are job scripts, Python programs, and configurations in JSON or YAML; COMMAND is a launch line, such as
+    `torchrun --nnodes 2 train.py`. Files that a launch line names are read too. A value that only a run would show is
+    not guessed: the rule that needs it is unknown, "not decided". --nodes and --ranks-per-host decide what a script
+    takes from the scheduler.
+
+    Exit codes: 0 healthy, 10 failed, 11 warnings (--strict), 12 unknown, 2 usage, 70 a bug of doctor, 78 unreadable
+    input, 130 and 143 interrupted.
+    """
+    validate_product(product)
+    validate_output(output, checks)
+    catalog = load_catalog(checks)
+    selected = choose_checks(catalog, select or ["launch"], ignore)
+    if output.from_file:
+        raise typer.Exit(replay_and_report(load_saved_run(output.from_file), selected, catalog, output))
+    paths, launch_line = _split(files or [])
+    if not paths and not launch_line:
+        raise UsageError("nothing to check; expected files, or a launch line after --")
+    from doctor.engine.job_input import LaunchOptions
+    from doctor.environment.inventory import Inventory
+    from doctor.session.examine import ExamineOptions, examine
+    from doctor.session.training_files import read_training
+
+    counts = {name: number for name, number in (("nodes", nodes), ("ranks_per_node", ranks_per_host)) if number}
+    training = read_training(paths, launch_line, os.environ, counts)
+    inventory = Inventory((), "no host was checked")
+    events = start_events(output, (), selected, inventory.source)
+    options = ExamineOptions(launch=LaunchOptions(product=product), training=training)
+    raise typer.Exit(save_and_report(examine(inventory, selected, options, {}), catalog, output, events))
+
+
+def _split(words: list[str]) -> tuple[list[str], list[str]]:
+    """Files, and the words after ``--``, which the parser hands over as one list."""
+    after = len(sys.argv) - 1 - sys.argv.index("--") if "--" in sys.argv else 0
+    return words[: len(words) - after], words[len(words) - after :]

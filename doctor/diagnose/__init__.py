@@ -1,0 +1,1 @@
+"""Reads the logs of a finished job, and names the rank, the cause and the fix."""

@@ -1,0 +1,404 @@
+"""The processes of a job, put together from the events of all files: the input of the rules."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from doctor.diagnose.events import Event, FileReading, FileSummary
+from doctor.diagnose.read.file_names import NameHints, read_name
+from doctor.diagnose.signature import Role, Signature
+
+CONNECT_TIMEOUT_S = 120.0
+"""Seconds. HCCL's default for HCCL_CONNECT_TIMEOUT; it really waits 20 s longer."""
+EXEC_TIMEOUT_S = 1836.0
+"""Seconds. HCCL's default for HCCL_EXEC_TIMEOUT on A2 and A3."""
+ABOUT_OTHERS = frozenset(
+    {
+        "torchrun-failed-worker",
+        "torchrun-root-cause-block",
+        "slurm-task-ended",
+        "slurm-task-exited",
+        "slurm-node-failure",
+        "mpi-rank-killed",
+        "spawned-process-killed",
+        "ompi-job-terminated",
+        "ms-node-timed-out",
+        "ms-msrun-worker-exit",
+    }
+)
+"""Signatures that a launcher or scheduler prints of a rank that is not the printing process."""
+
+
+class Process(msgspec.Struct):
+    """One process of the job, as its logs show it; None and empty are not known."""
+
+    rank: int | None = None
+    local_rank: int | None = None
+    folder: str = ""
+    """The folder of one launcher's output, where its file names show local ranks."""
+    device: int | None = None
+    host: str = ""
+    pid: str = ""
+    address: str = ""
+    """Of its device, or of its socket."""
+    log: str = ""
+    """The name of one of its files."""
+    files: set[int] = set()
+    events: list[Event] = []
+    """By time where all have one, else by file and line."""
+    group_ranks: dict[str, int] = {}
+    """The rank in each communicator."""
+    group_sizes: dict[str, int] = {}
+    listeners: dict[str, int] = {}
+    """Addresses on which devices of its host listen, with the device."""
+    last_time: float | None = None
+    """The last time that any of its files shows."""
+
+    @property
+    def name(self) -> str:
+        """As a report shows it: ``rank 3 (host n1, device 3)``."""
+        place = [f"host {self.host}" if self.host else "", f"device {self.device}" if self.device is not None else ""]
+        if self.rank is None and self.pid:
+            place.append(f"pid {self.pid}")
+        place_text = ", ".join(word for word in place if word)
+        head = f"rank {self.rank}" if self.rank is not None else "a process of unknown rank"
+        return f"{head} ({place_text})" if place_text else head
+
+
+class Case(msgspec.Struct):
+    """All that the rules look at."""
+
+    signatures: Mapping[str, Signature]
+    files: Sequence[FileSummary]
+    processes: list[Process]
+    reports: list[Event]
+    """What launchers and schedulers say of ranks."""
+    world_size: int | None = None
+    timeouts: dict[str, float] = {}
+    """Seconds, by variable: those that the logs show."""
+    host_aliases: dict[str, str] = {}
+    """The name of a host in file names, by its address in lines."""
+    clocks_comparable: bool = True
+    """False where the clocks of hosts differ by more than the gaps that the rules compare."""
+
+    def role(self, event: Event) -> Role:
+        """The role of the event's signature."""
+        return self.signatures[event.signature].role
+
+    def with_role(self, process: Process, *roles: Role) -> list[Event]:
+        """The events of a process with one of these roles, in order."""
+        return [event for event in process.events if self.role(event) in roles]
+
+    @property
+    def connect_timeout(self) -> float:
+        """Seconds that HCCL waits for a connection: the setting and 20 s."""
+        return self.timeouts.get("HCCL_CONNECT_TIMEOUT", CONNECT_TIMEOUT_S) + 20
+
+    @property
+    def exec_timeout(self) -> float:
+        """Seconds that HCCL waits in a collective."""
+        return self.timeouts.get("HCCL_EXEC_TIMEOUT", EXEC_TIMEOUT_S)
+
+    def process_of_rank(self, rank: int) -> Process | None:
+        """The process with this rank in the world."""
+        return next((process for process in self.processes if process.rank == rank), None)
+
+    def process_at(self, host: str, device: int | None) -> Process | None:
+        """The process on this device of this host; where the host is in no log, None."""
+        host = self.host_aliases.get(host, host)
+        return next(
+            (item for item in self.processes if item.host == host and (device is None or item.device == device)), None
+        )
+
+
+def build_case(readings: Sequence[FileReading], signatures: Mapping[str, Signature]) -> Case:
+    """Puts the events of all files together. The order of the files makes no difference."""
+    processes: list[Process] = []
+    reports: list[Event] = []
+    for index, reading in enumerate(readings):
+        hints = read_name(reading.summary.name)
+        _copy_hints(reading.summary, hints)
+        events, about_others = _newest_attempt(reading.events)
+        reports += about_others
+        processes += _processes_of_file(index, reading, events, hints)
+    _place_by_folder(processes)
+    aliases = _host_aliases(readings)
+    for process in processes:
+        process.host = aliases.get(process.host, process.host)
+    processes = _merge(processes)
+    for process in processes:
+        _identify(process)
+    processes = _merge(processes)
+    for process in processes:
+        process.events.sort(key=_order)
+    _place_local_ranks(processes, reports)
+    processes.sort(key=lambda item: (item.rank is None, item.rank or 0, item.host, item.device or 0, item.pid))
+    every = [event for process in processes for event in process.events]
+    case = Case(
+        signatures=signatures,
+        files=[reading.summary for reading in readings],
+        processes=processes,
+        reports=sorted(reports, key=_order),
+        world_size=_world_size(processes, every),
+        timeouts=_timeouts(every),
+        host_aliases=aliases,
+    )
+    case.clocks_comparable = _clocks_comparable(case)
+    return case
+
+
+def _host_aliases(readings: Sequence[FileReading]) -> dict[str, str]:
+    """Hosts that lines name by address and file names by name, as far as the one always stands for the other."""
+    pairs = {
+        (event.host, reading.summary.host)
+        for reading in readings
+        for event in reading.events
+        if _is_scoped(event) and event.host and reading.summary.host
+    }
+    addresses, names = Counter(address for address, _ in pairs), Counter(name for _, name in pairs)
+    return {address: name for address, name in pairs if addresses[address] == names[name] == 1}
+
+
+def _order(event: Event) -> tuple[float, int, int]:
+    return (event.time if event.time is not None else float("inf"), event.file, event.line)
+
+
+def _copy_hints(summary: FileSummary, hints: NameHints) -> None:
+    summary.rank, summary.device, summary.host, summary.pid = hints.rank, hints.device, hints.host, hints.pid
+    summary.is_launcher = hints.launcher
+
+
+def _newest_attempt(events: list[Event]) -> tuple[list[Event], list[Event]]:
+    """The events after the last restart in the file; those about other ranks apart."""
+    restarts = [event.line for event in events if event.signature == "worker-group-restarted"]
+    newest = [event for event in events if not restarts or event.line > restarts[-1]]
+    about_others = [event for event in newest if _is_about_others(event)]
+    return [event for event in newest if not _is_about_others(event)], about_others
+
+
+def _is_about_others(event: Event) -> bool:
+    """A launcher's line about a rank; torchrun repeats exit codes and signals in words of its own."""
+    agent = event.signature in _OF_AGENT and any(
+        word in event.text for word in ("exitcode", "received by PID", "closing")
+    )
+    return agent or event.signature in ABOUT_OTHERS
+
+
+_OF_AGENT = frozenset({"torchrun-sigkill", "torch-signal-segv", "torchrun-sigterm"})
+
+
+def _processes_of_file(index: int, reading: FileReading, events: list[Event], hints: NameHints) -> list[Process]:
+    """The processes whose events one file holds: told apart by rank, else by process id."""
+    if len({event.pid for event in events} - {""}) <= 1 and len({event.rank for event in events} - {None}) <= 1:
+        rank = next((event.rank for event in events if event.rank is not None and not _is_scoped(event)), None)
+        return [_process(index, reading.summary, hints, ("file", index) if rank is None else ("rank", rank), events)]
+    rank_of_pid = {event.pid: event.rank for event in events if event.pid and event.rank is not None}
+    last_spawned: int | None = None
+    streams: dict[tuple[str, object], list[Event]] = defaultdict(list)
+    for event in events:
+        if event.signature == "spawned-process-failed":
+            last_spawned = event.rank
+            continue
+        rank = event.rank if event.rank is not None else rank_of_pid.get(event.pid)
+        if rank is None and last_spawned is not None and not event.pid:
+            rank = last_spawned
+        if rank is not None and not _is_scoped(event):
+            streams["rank", rank].append(event)
+        elif event.pid:
+            streams["pid", event.pid].append(event)
+        else:
+            streams["file", index].append(event)
+    if not streams and not hints.launcher:
+        streams["file", index] = []
+    return [_process(index, reading.summary, hints, key, matches) for key, matches in streams.items()]
+
+
+_GROUP_SCOPED = frozenset({"hccl-setup-agent", "hccl-communicator", "hccl-communicator-ready", "late-rank-entry"})
+"""Signatures whose rank is the rank in a communicator, which need not be the world."""
+
+
+def _is_scoped(event: Event) -> bool:
+    return event.signature in _GROUP_SCOPED
+
+
+def _process(
+    index: int, summary: FileSummary, hints: NameHints, key: tuple[str, object], events: list[Event]
+) -> Process:
+    kind, value = key
+    alone = kind == "file"
+    rank = value if kind == "rank" else hints.rank
+    return Process(
+        rank=rank if isinstance(rank, int) else None,
+        device=next((event.device for event in events if event.device is not None), hints.device),
+        host=next((event.host for event in events if event.host), hints.host),
+        pid=str(value)
+        if kind == "pid"
+        else next((event.pid for event in events if event.pid), hints.pid if alone else ""),
+        local_rank=hints.local_rank,
+        folder=summary.name.partition("attempt_")[0] if hints.local_rank is not None else "",
+        log=summary.name,
+        files={index},
+        events=list(events),
+        last_time=summary.last_time,
+        group_ranks={},
+        group_sizes={},
+        listeners={},
+    )
+
+
+def _identify(process: Process) -> None:
+    """Rank, device and address, from the lines with which the library names them."""
+    for event in process.events:
+        values = event.values
+        if "listener" in values:
+            process.listeners[values["listener"]] = int(values["listener_device"])
+        if event.signature not in _GROUP_SCOPED:
+            continue
+        group, size = values.get("group", ""), values.get("world_size", "")
+        if event.rank is not None and size.isdecimal():
+            process.group_ranks[group] = event.rank
+            process.group_sizes[group] = int(size)
+        if values.get("address"):
+            process.address = values["address"]
+        if event.device is not None and process.device is None:
+            process.device = event.device
+    if process.group_sizes and process.rank is None:
+        largest = max(process.group_sizes, key=lambda group: (process.group_sizes[group], group))
+        process.rank = process.group_ranks[largest]
+
+
+def _merge(processes: list[Process]) -> list[Process]:
+    """Joins what several files show of one process: the same rank, or the same process id on one host."""
+    merged = _merge_by(processes, lambda item: ("pid", item.host, item.pid) if item.pid else None)
+    merged = _merge_by(merged, lambda item: ("rank", item.rank) if item.rank is not None else None)
+    return _merge_by(
+        merged, lambda item: ("device", item.host, item.device) if item.host and item.device is not None else None
+    )
+
+
+def _merge_by(processes: list[Process], key_of: object) -> list[Process]:
+    assert callable(key_of)
+    groups: dict[object, list[Process]] = defaultdict(list)
+    alone: list[Process] = []
+    for process in processes:
+        key = key_of(process)
+        if key is None:
+            alone.append(process)
+        else:
+            groups[key].append(process)
+    for members in groups.values():
+        ranks = {member.rank for member in members if member.rank is not None}
+        devices = {member.device for member in members if member.device is not None}
+        if len(ranks) > 1 or (len(devices) > 1 and not ranks):
+            alone += members
+        else:
+            alone.append(_joined(members))
+    return alone
+
+
+def _joined(members: list[Process]) -> Process:
+    first = members[0]
+    for other in members[1:]:
+        first.rank = first.rank if first.rank is not None else other.rank
+        first.device = first.device if first.device is not None else other.device
+        first.host, first.pid = first.host or other.host, first.pid or other.pid
+        first.address = first.address or other.address
+        first.files |= other.files
+        first.events += other.events
+        first.group_ranks.update(other.group_ranks)
+        first.group_sizes.update(other.group_sizes)
+        first.listeners.update(other.listeners)
+        times = [time for time in (first.last_time, other.last_time) if time is not None]
+        first.last_time = max(times, default=None)
+    return first
+
+
+def _place_local_ranks(processes: list[Process], reports: list[Event]) -> None:
+    """Gives processes that only their pid tells apart the rank that the launcher's report shows for it."""
+    rank_of_pid: dict[str, int] = {}
+    for block in failure_blocks(reports):
+        if block.rank is not None and block.pid:
+            rank_of_pid[block.pid] = block.rank
+    for process in processes:
+        if process.rank is None and process.pid in rank_of_pid:
+            process.rank = rank_of_pid[process.pid]
+
+
+def _place_by_folder(processes: list[Process]) -> None:
+    """Gives processes of which only the local rank is known their rank: each host's ranks are consecutive."""
+    folders = {process.folder for process in processes if process.folder}
+    for folder in folders:
+        members = [process for process in processes if process.folder == folder]
+        offsets = {item.rank - (item.local_rank or 0) for item in members if item.rank is not None}
+        if len(offsets) == 1 or (not offsets and len(folders) == 1):
+            first = offsets.pop() if offsets else 0
+            for process in members:
+                process.rank = first + (process.local_rank or 0)
+
+
+class FailureBlock(msgspec.Struct):
+    """One worker in torchrun's list of failures."""
+
+    event: Event
+    rank: int | None = None
+    local_rank: int | None = None
+    host: str = ""
+    exit_code: int | None = None
+    pid: str = ""
+
+
+def failure_blocks(reports: Iterable[Event]) -> list[FailureBlock]:
+    """The workers that torchrun lists as failed: consecutive lines of one file make one block."""
+    blocks: list[FailureBlock] = []
+    lines = sorted((e for e in reports if e.signature == "torchrun-failed-worker"), key=lambda e: (e.file, e.line))
+    for event in lines:
+        values = event.values
+        starts = "time" in values or ("exit_code" in values and "local_rank" in values)
+        last = blocks[-1] if blocks else None
+        if starts or last is None or last.event.file != event.file or event.line - last.event.line > 8:
+            last = FailureBlock(event)
+            blocks.append(last)
+        last.rank = event.rank if event.rank is not None else last.rank
+        last.local_rank = event.local_rank if event.local_rank is not None else last.local_rank
+        last.host = event.host or last.host
+        last.pid = event.pid or last.pid
+        code = values.get("exit_code", "")
+        if code.lstrip("-").isdecimal():
+            last.exit_code, last.event = int(code), event if not starts else last.event
+    return blocks
+
+
+def _world_size(processes: list[Process], events: Iterable[Event]) -> int | None:
+    sizes = [size for process in processes for size in process.group_sizes.values()]
+    sizes += [int(event.values["world_size"]) for event in events if event.values.get("world_size", "").isdecimal()]
+    return max((size for size in sizes if 0 < size < 1_000_000), default=None)
+
+
+def _timeouts(events: Iterable[Event]) -> dict[str, float]:
+    """The timeouts that most processes show."""
+    place_text: dict[str, Counter[float]] = defaultdict(Counter)
+    for event in events:
+        variable, seconds = event.values.get("variable", ""), event.values.get("timeout_s", "")
+        if variable and seconds.isdecimal():
+            place_text[variable][float(seconds)] += 1
+    return {variable: counts.most_common(1)[0][0] for variable, counts in place_text.items()}
+
+
+def _clocks_comparable(case: Case) -> bool:
+    """Whether hosts agree on the time of an event that is the same for all: a communicator that is established."""
+    times: dict[tuple[str, str], float] = {}
+    for process in case.processes:
+        for event in process.events:
+            if event.signature == "hccl-communicator-ready" and event.time is not None:
+                times[event.values.get("group", ""), process.host] = event.time
+    by_group: dict[str, list[float]] = defaultdict(list)
+    for (group, _), time in times.items():
+        by_group[group].append(time)
+    return all(max(matches) - min(matches) < MAX_CLOCK_SKEW_S for matches in by_group.values())
+
+
+MAX_CLOCK_SKEW_S = 60.0
+"""Seconds between the same event on two hosts above which times of different hosts are not compared."""

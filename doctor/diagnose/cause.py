@@ -1,0 +1,105 @@
+"""What a diagnosis says: causes, the ranks that waited for them, and what is missing where nothing can be decided."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+import msgspec
+
+from doctor.diagnose.case import Process
+from doctor.diagnose.events import Event, FileSummary
+
+Confidence = Literal["certain", "likely", "possible"]
+"""``certain``: a library or launcher names the rank, or the fault stands in its own log. ``likely``: the other ranks'
+logs point at it. ``possible``: the best of several explanations."""
+MAX_EVIDENCE = 4
+
+
+class Culprit(msgspec.Struct, frozen=True):
+    """A rank, device or host that a rule names; None and empty are not known."""
+
+    rank: int | None = None
+    host: str = ""
+    device: int | None = None
+    log: str = ""
+    """A log of the process, where neither rank nor place is known."""
+
+    @property
+    def name(self) -> str:
+        """``rank 3 (host n1, device 3)``; the process's log where nothing else is known."""
+        place = ", ".join(
+            word
+            for word in (
+                f"host {self.host}" if self.host else "",
+                f"device {self.device}" if self.device is not None else "",
+            )
+            if word
+        )
+        if self.rank is None:
+            return place or (f"the process of {self.log}" if self.log else "a process of unknown rank")
+        return f"rank {self.rank} ({place})" if place else f"rank {self.rank}"
+
+
+def culprit_of(process: Process) -> Culprit:
+    """The process as a culprit."""
+    has_place = process.rank is not None or process.host or process.device is not None
+    return Culprit(process.rank, process.host, process.device, "" if has_place else process.log)
+
+
+class Cause(msgspec.Struct, frozen=True):
+    """One cause, with the lines that prove it."""
+
+    signature: str
+    rule: str
+    """The rule that names the culprits, such as ``local fault`` or ``behind in sequence``."""
+    confidence: Confidence
+    culprits: tuple[Culprit, ...]
+    """Empty where the cause lies with the job as a whole, such as a deadlock."""
+    summary: str
+    """One sentence."""
+    evidence: tuple[Event, ...]
+
+
+class Undecidable(msgspec.Struct, frozen=True):
+    """No rule names a cause."""
+
+    reason: str
+    needed: tuple[str, ...]
+    """Logs or settings that would decide."""
+
+
+class Waiting(msgspec.Struct, frozen=True):
+    """Ranks that reported the same consequence."""
+
+    signature: str
+    culprits: tuple[Culprit, ...]
+    first: Event
+
+
+class Diagnosis(msgspec.Struct, frozen=True):
+    """The verdict over all files."""
+
+    causes: tuple[Cause, ...]
+    """The earliest first."""
+    waiting: tuple[Waiting, ...]
+    undecidable: Undecidable | None
+    files: tuple[FileSummary, ...]
+    world_size: int | None
+    processes: int
+    clocks_comparable: bool
+    ended_well: bool
+    """A line shows that the run ended well, and none shows a failure."""
+
+    @property
+    def failed(self) -> bool:
+        """The logs show a failure."""
+        return bool(self.causes or self.waiting or self.undecidable)
+
+
+def first_evidence(events: Iterable[Event]) -> tuple[Event, ...]:
+    """The events that a report quotes: at most `MAX_EVIDENCE`, no line twice, the earliest first."""
+    chosen: dict[tuple[int, int], Event] = {}
+    for event in events:
+        chosen.setdefault((event.file, event.line), event)
+    return tuple(list(chosen.values())[:MAX_EVIDENCE])

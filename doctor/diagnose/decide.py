@@ -1,0 +1,176 @@
+"""The verdict: the rules in their order, over the processes of one job. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from doctor.diagnose.case import Case, build_case
+from doctor.diagnose.cause import Cause, Culprit, Diagnosis, Undecidable, Waiting, culprit_of
+from doctor.diagnose.events import Event, FileReading
+from doctor.diagnose.rules.local_fault import first_fault, local_faults
+from doctor.diagnose.rules.named import exited_silently, named_by_launcher, named_by_library, processes_of
+from doctor.diagnose.rules.wait_chain import wait_chain
+from doctor.diagnose.rules.waiting import (
+    common_target,
+    divergence,
+    gave_up_last,
+    lateness,
+    silence,
+    silent_server,
+)
+from doctor.diagnose.signature import Signature
+
+_RULES: tuple[Callable[[Case], list[Cause] | Undecidable], ...] = (
+    silence,
+    divergence,
+    lateness,
+    wait_chain,
+    gave_up_last,
+    common_target,
+    silent_server,
+)
+"""Over ranks that only waited; the first that names a cause counts."""
+_FAILED_ROLES = ("root", "victim", "ambiguous", "link", "wrapper")
+
+
+def diagnose(readings: Sequence[FileReading], signatures: Mapping[str, Signature]) -> Diagnosis:
+    """Names the cause of what the logs show. The order of the files makes no difference."""
+    ordered = sorted(readings, key=lambda reading: reading.summary.name)
+    renumbered = [_renumbered(index, reading) for index, reading in enumerate(ordered)]
+    case = build_case(renumbered, signatures)
+    causes, undecidable = _decide(case)
+    waiting = _waiting(case, causes)
+    failed = bool(causes or waiting or undecidable)
+    return Diagnosis(
+        causes=tuple(causes),
+        waiting=tuple(waiting),
+        undecidable=undecidable,
+        files=tuple(reading.summary for reading in renumbered),
+        world_size=case.world_size,
+        processes=len(case.processes),
+        clocks_comparable=case.clocks_comparable,
+        ended_well=not failed and any(event.signature == "run-ended-well" for event in _every_event(case)),
+    )
+
+
+def _renumbered(index: int, reading: FileReading) -> FileReading:
+    import msgspec
+
+    events = [msgspec.structs.replace(event, file=index) for event in reading.events]
+    return FileReading(reading.summary, events)
+
+
+def _every_event(case: Case) -> list[Event]:
+    return [event for process in case.processes for event in process.events]
+
+
+def _decide(case: Case) -> tuple[list[Cause], Undecidable | None]:
+    named = named_by_library(case)
+    faults = local_faults(case)
+    launched = named_by_launcher(case) or ([] if faults else exited_silently(case))
+    if named and not _outranked(case, named, faults):
+        return [_with_local_fault(case, cause) for cause in named], None
+    if faults or launched:
+        return _joined(case, launched, faults), None
+    undecidable: Undecidable | None = None
+    for rule in _RULES:
+        verdicts = rule(case)
+        if isinstance(verdicts, Undecidable):
+            undecidable = undecidable or verdicts
+        elif verdicts and undecidable is None:
+            return verdicts, None
+    if undecidable:
+        return [], undecidable
+    if any(case.role(event) in _FAILED_ROLES for event in _every_event(case)) or _failed_reports(case):
+        return [], _not_decided(case)
+    return [], None
+
+
+def _failed_reports(case: Case) -> bool:
+    return any(case.role(event) in _FAILED_ROLES for event in case.reports)
+
+
+def _outranked(case: Case, named: list[Cause], faults: list[Cause]) -> bool:
+    """A fault of another rank before the library named this one: the named rank may be its victim."""
+    culprits = [culprit for cause in named for culprit in cause.culprits]
+    times = [event.time for cause in named for event in cause.evidence if event.time is not None]
+    for fault in faults:
+        event = fault.evidence[0]
+        is_culprit = all(culprit in culprits for culprit in fault.culprits)
+        same = any(fault.signature == cause.signature for cause in named)
+        if (
+            fault.signature not in _WEAK
+            and not is_culprit
+            and not same
+            and (not times or event.time is None or event.time <= min(times))
+        ):
+            return True
+    return False
+
+
+_WEAK = frozenset({"program-failed", "python-exception", "ei9999-inner", "npu-507011"})
+
+
+def _with_local_fault(case: Case, cause: Cause) -> Cause:
+    """The named rank's own fault, where its log shows one, says what happened there."""
+    import msgspec
+
+    for process in processes_of(case, cause):
+        fault = first_fault(case, process)
+        if fault and len(cause.culprits) == 1:
+            title = case.signatures[fault.event.signature].title
+            return msgspec.structs.replace(
+                cause,
+                signature=fault.event.signature,
+                summary=f"{cause.summary}; its own log shows: {title}",
+                evidence=(fault.event, *cause.evidence)[:4],
+            )
+    return cause
+
+
+def _joined(case: Case, launched: list[Cause], faults: list[Cause]) -> list[Cause]:
+    """What the launcher reports of a rank and what the rank itself reports are one cause."""
+    is_culprit: set[int] = {culprit.rank for cause in faults for culprit in cause.culprits if culprit.rank is not None}
+    result = list(faults)
+    for cause in launched:
+        rank = cause.culprits[0].rank
+        if rank is not None and rank in is_culprit:
+            continue
+        generic = [fault for fault in result if fault.signature in _WEAK]
+        for fault in generic:
+            result.remove(fault)
+        result.insert(0, cause)
+    explained = {name for cause in result for name in case.signatures[cause.signature].explains}
+    kept = [cause for cause in result if cause.signature not in explained]
+    return kept or result
+
+
+def _not_decided(case: Case) -> Undecidable:
+    needed = []
+    logged_ranks = {process.rank for process in case.processes if process.rank is not None}
+    if case.world_size and len(logged_ranks) < case.world_size:
+        absent = [str(rank) for rank in range(min(case.world_size, 100_000)) if rank not in logged_ranks]
+        listed = ", ".join(absent[:8]) + (f" and {len(absent) - 8} more" if len(absent) > 8 else "")
+        needed.append(f"the logs of ranks {listed}")
+    elif not case.world_size:
+        needed.append("the logs of all other ranks")
+    if any("hccl" in case.signatures[event.signature].components for event in _every_event(case)):
+        needed.append("HCCL_DFS_CONFIG=cluster_heartbeat:on,stuck_detection:on in the next run (CANN 8.2 on)")
+    elif any("torch" in case.signatures[event.signature].components for event in _every_event(case)):
+        needed.append("TORCH_NCCL_TRACE_BUFFER_SIZE=2000 and TORCH_NCCL_DUMP_ON_TIMEOUT=1 in the next run")
+    return Undecidable("the logs show who waited, and not for whom", tuple(needed))
+
+
+def _waiting(case: Case, causes: list[Cause]) -> list[Waiting]:
+    """The ranks that only report a consequence, by signature; the culprits are not among them."""
+    culprits = {culprit for cause in causes for culprit in cause.culprits}
+    groups: dict[str, list[tuple[Event, Culprit]]] = {}
+    for process in case.processes:
+        culprit = culprit_of(process)
+        events = case.with_role(process, "victim", "ambiguous", "link", "wrapper")
+        if events and culprit not in culprits:
+            groups.setdefault(events[0].signature, []).append((events[0], culprit))
+    waiting = [
+        Waiting(signature, tuple(culprit for _, culprit in rows), rows[0][0]) for signature, rows in groups.items()
+    ]
+    return sorted(waiting, key=lambda item: (-len(item.culprits), item.signature))

@@ -1,0 +1,59 @@
+"""What is read from log files: events, the files they come from, and the processes that wrote them."""
+
+from __future__ import annotations
+
+import msgspec
+
+MAX_TEXT = 400
+"""Characters of a line that are kept as evidence."""
+
+
+class Event(msgspec.Struct, frozen=True):
+    """A line that matched a signature."""
+
+    signature: str
+    file: int
+    """Index into the files of the diagnosis."""
+    line: int
+    """Line number in the file, from 1."""
+    text: str
+    """The line, printable, at most `MAX_TEXT` characters."""
+    values: dict[str, str]
+    """Named groups of the pattern; `doctor.diagnose.signature.Signature` lists the names with a meaning."""
+    time: float | None = None
+    """Seconds since 1970, read as if the host's local time were UTC; None where the line shows no time."""
+    inferred_time: bool = False
+    """True where the time is that of an earlier line of the same file."""
+    pid: str = ""
+    rank: int | None = None
+    """The rank in the world, where the line itself shows it."""
+    local_rank: int | None = None
+    device: int | None = None
+    host: str = ""
+
+
+class FileSummary(msgspec.Struct):
+    """One file as it was read."""
+
+    name: str
+    """As shown: the path as named, with ``!member`` for a member of an archive."""
+    bytes: int = 0
+    lines: int = 0
+    first_time: float | None = None
+    last_time: float | None = None
+    notes: list[str] = []
+    """What could not be read as it stands: bytes that are not text, long lines, truncation."""
+    rank: int | None = None
+    device: int | None = None
+    host: str = ""
+    pid: str = ""
+    """Rank, device, host and process id that the file's own name shows."""
+    is_launcher: bool = False
+    """The output of a launcher or scheduler: it holds the lines of several ranks."""
+
+
+class FileReading(msgspec.Struct):
+    """A file's summary and its events, in the order of lines."""
+
+    summary: FileSummary
+    events: list[Event]

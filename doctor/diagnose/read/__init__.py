@@ -1,0 +1,1 @@
+"""Files to events: open, split into lines, match signatures."""

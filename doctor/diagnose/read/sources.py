@@ -1,0 +1,190 @@
+"""Files, folders, globs and archives, as named streams of bytes. Archives are read in place, nothing is unpacked."""
+
+from __future__ import annotations
+
+import bz2
+import glob
+import gzip
+import lzma
+import os
+import stat
+import sys
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import IO
+
+import msgspec
+
+from doctor.engine.errors import InputError
+from doctor.engine.sanitize import printable
+
+BLOCK = 1 << 20
+"""Bytes read at once."""
+MAX_FILES = 200_000
+MAX_MEMBER_BYTES = 64 << 30
+"""Bytes of one compressed file or member after decompression; what is beyond is not read, and noted."""
+MAX_MEMBERS = 50_000
+_SKIPPED_SUFFIXES = frozenset(
+    f".{suffix}"
+    for suffix in (
+        *("py", "pyc", "so", "a", "o", "whl", "pt", "pth", "ckpt", "safetensors", "bin", "npy", "npz", "h5"),
+        *("onnx", "om", "png", "jpg", "pdf", "pickle", "pkl"),
+    )
+)
+"""Names in a folder that hold no log."""
+_ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".txz")
+_OPENERS: dict[str, Callable[[IO[bytes]], IO[bytes]]] = {
+    ".gz": lambda file: gzip.GzipFile(fileobj=file),  # type: ignore[dict-item,return-value]
+    ".bz2": bz2.BZ2File,
+    ".xz": lzma.LZMAFile,
+}
+UNREADABLE = (OSError, EOFError, zlib.error, lzma.LZMAError, tarfile.TarError, zipfile.BadZipFile, RuntimeError)
+"""What opening or reading a damaged or encrypted archive raises."""
+
+
+class Source(msgspec.Struct, frozen=True):
+    """A file or archive to read; an archive holds several logs."""
+
+    path: str
+    """``-`` for standard input."""
+    size: int = 0
+    modified: float = 0.0
+
+
+def find_sources(arguments: Iterable[str]) -> list[Source]:
+    """The files that the arguments name, each once, by name. Folders are searched; a pattern may match several.
+
+    Raises: InputError (exit code 78) for what does not exist, cannot be opened, or is no file or folder.
+    """
+    sources: dict[tuple[int, int], Source] = {}
+    for argument in arguments:
+        if argument == "-":
+            sources[(-1, -1)] = Source("-")
+            continue
+        for path in _expand(argument):
+            for file in _files_of(path):
+                status = os.stat(file)
+                sources.setdefault((status.st_dev, status.st_ino), Source(file, status.st_size, status.st_mtime))
+                if len(sources) > MAX_FILES:
+                    raise InputError(
+                        f"{printable(argument)}: more than {MAX_FILES} files; expected the logs of one job"
+                    )
+    return sorted(sources.values(), key=lambda source: source.path)
+
+
+def _expand(argument: str) -> list[str]:
+    if os.path.exists(argument):
+        return [argument]
+    matches = sorted(glob.glob(os.path.expanduser(argument), recursive=True))
+    if not matches:
+        raise InputError(f"{printable(argument)}: does not exist; expected log files, folders or patterns")
+    return matches
+
+
+def _files_of(path: str) -> Iterator[str]:
+    """The file itself, or the regular files below a folder. Raises: InputError."""
+    try:
+        mode = os.stat(path).st_mode
+        if stat.S_ISDIR(mode):
+            os.listdir(path)
+    except OSError as error:
+        raise InputError(f"{printable(path)}: {error.strerror}; expected readable logs") from None
+    if stat.S_ISREG(mode):
+        yield path
+    elif stat.S_ISDIR(mode):
+        for folder, folders, names in os.walk(path):
+            folders[:] = sorted(name for name in folders if name not in (".git", "__pycache__"))
+            for name in sorted(names):
+                file = os.path.join(folder, name)
+                if os.path.splitext(name)[1] not in _SKIPPED_SUFFIXES and _is_regular(file):
+                    yield file
+    else:
+        raise InputError(f"{printable(path)}: is not a regular file; expected log files or folders")
+
+
+def _is_regular(path: str) -> bool:
+    try:
+        return stat.S_ISREG(os.stat(path).st_mode)
+    except OSError:
+        return False
+
+
+Stream = tuple[str, Iterator[bytes], list[str]]
+"""Shown name, blocks of bytes, and notes that are filled while the blocks are read."""
+
+
+def streams(source: Source) -> Iterator[Stream]:
+    """The logs of one source. Damage ends a stream early and is noted, it raises nothing."""
+    if source.path == "-":
+        yield "-", *_noted(sys.stdin.buffer)
+        return
+    name = source.path
+    try:
+        handle = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    except OSError as error:
+        yield name, iter(()), [f"cannot be opened: {error.strerror}"]
+        return
+    with os.fdopen(handle, "rb") as file:
+        lower = name.lower()
+        if lower.endswith(_ARCHIVES):
+            yield from _tar_members(name, file)
+        elif lower.endswith(".zip"):
+            yield from _zip_members(name, file)
+        else:
+            yield name, *_noted(_opened(lower, file))
+
+
+def _tar_members(name: str, file: IO[bytes]) -> Iterator[Stream]:
+    try:
+        with tarfile.open(fileobj=file, mode="r:*") as archive:
+            for number, member in enumerate(archive):
+                if number >= MAX_MEMBERS:
+                    yield name, iter(()), [f"more than {MAX_MEMBERS} members: the rest was not read"]
+                    return
+                content = archive.extractfile(member) if member.isreg() else None
+                if content and os.path.splitext(member.name)[1] not in _SKIPPED_SUFFIXES:
+                    yield f"{name}!{member.name}", *_noted(_opened(member.name, content))
+    except UNREADABLE as error:
+        yield name, iter(()), [f"the archive is damaged: {printable(str(error))}"]
+
+
+def _zip_members(name: str, file: IO[bytes]) -> Iterator[Stream]:
+    try:
+        with zipfile.ZipFile(file) as archive:
+            for number, member in enumerate(archive.infolist()):
+                if number >= MAX_MEMBERS:
+                    yield name, iter(()), [f"more than {MAX_MEMBERS} members: the rest was not read"]
+                    return
+                if member.is_dir() or os.path.splitext(member.filename)[1] in _SKIPPED_SUFFIXES:
+                    continue
+                with archive.open(member) as content:
+                    yield f"{name}!{member.filename}", *_noted(_opened(member.filename, content))
+    except UNREADABLE as error:
+        yield name, iter(()), [f"the archive is damaged: {printable(str(error))}"]
+
+
+def _opened(name: str, content: IO[bytes]) -> IO[bytes]:
+    """What decompresses the content, where its name shows that it is compressed."""
+    opener = _OPENERS.get(Path(name.lower()).suffix)
+    return opener(content) if opener else content
+
+
+def _noted(file: IO[bytes]) -> tuple[Iterator[bytes], list[str]]:
+    notes: list[str] = []
+    return _blocks(file, notes), notes
+
+
+def _blocks(file: IO[bytes], notes: list[str]) -> Iterator[bytes]:
+    total = 0
+    try:
+        while block := file.read(BLOCK):
+            total += len(block)
+            if total > MAX_MEMBER_BYTES:
+                notes.append(f"is larger than {MAX_MEMBER_BYTES >> 30} GiB: the rest was not read")
+                return
+            yield block
+    except UNREADABLE as error:
+        notes.append(f"could be read only in part: {printable(str(error) or type(error).__name__)}")

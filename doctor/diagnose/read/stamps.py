@@ -1,0 +1,130 @@
+"""The head of a log line: its time, and what it shows of the process that wrote it.
+
+Formats, with their sources:
+
+- CANN plog and MindSpore: ``[ERROR] HCCL(123,python):2025-10-24-22:03:14.946.261 [file.cc:908]``
+- torch_npu: ``[ERROR] 2025-10-24-22:03:14 (PID:123, Device:0, RankID:3) ERR02200``
+- c10d (glog): ``[rank3]:[E1120 12:00:00.123456789 file.cpp:1]``; the day has two digits, the month one or two
+- torchrun's agent (glog): ``E1120 12:00:00.123000 4711 torch/distributed/elastic/...``
+- NCCL: ``host:pid:tid [device] NCCL INFO ...``, in new versions with ``[2026-11-20 12:00:00]`` before it
+- ISO 8601, Python's logging, syslog, ``dmesg -T``; ``srun --label``, ``mpirun --tag-output``, ``[default3]:``
+"""
+
+from __future__ import annotations
+
+import calendar
+import re
+from functools import lru_cache
+
+import msgspec
+
+_PLOG = re.compile(
+    r"\[(?:DEBUG|INFO|WARNING|ERROR|CRITICAL|EXCEPTION|EVENT|TRACE)\] ?[A-Z_0-9]{1,20}"
+    r"\((?P<pid>\d{1,10})[,:][^)]{0,80}\): ?"
+    r"(?P<time>\d{4}-\d\d-\d\d[- ]\d\d:\d\d:\d\d\.\d{3}\.\d{3})"
+)
+_TORCH_NPU = re.compile(
+    r"\[ERROR\] (?P<time>\d{4}-\d\d-\d\d-\d\d:\d\d:\d\d) "
+    r"\(PID:(?P<pid>\d{1,10}), Device:(?P<device>-?\d{1,5}), RankID:(?P<rank>-?\d{1,7})\)"
+)
+_C10D = re.compile(
+    r"\[[IWEF](?P<month>\d{1,2})(?P<day>\d\d) (?P<clock>\d\d:\d\d:\d\d\.\d{1,9}) [\w.]{1,80}\.(?:cpp|ts|hpp|h):\d"
+)
+_GLOG = re.compile(
+    r"(?<![\w\[])[IWEF](?P<month>\d\d)(?P<day>\d\d) (?P<clock>\d\d:\d\d:\d\d\.\d{1,9}) (?P<pid>\d{1,10}) [\w/.-]{1,200}\.py:\d"  # noqa: E501
+)
+_NCCL = re.compile(
+    r"(?:\[(?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)\] )?(?<![\w.-])(?P<host>[A-Za-z][\w.-]{0,79}):(?P<pid>\d{1,10}):"
+    r"\d{1,10} "
+    r"\[(?P<device>\d{1,3})\] (?:[\w/.]{1,100}:\d{1,6} )?NCCL "
+)
+_ISO = re.compile(r"(?P<time>\d{4}-\d\d-\d\d[T _-]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?)")
+_SYSLOG = re.compile(
+    r"(?P<month>Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) {1,2}(?P<day>\d{1,2}) (?P<clock>\d\d:\d\d:\d\d)"
+    r"(?: (?P<year>\d{4}))?"
+)
+_RANK = re.compile(
+    r"^\s{0,8}(?:\[(?P<label>\d{1,6})\]:? |(?P<srun>\d{1,6}): )|\[rank ?(?P<rank>\d{1,6})\]|\[Rank (?P<upper>\d{1,6})\]"
+    r"|^\[(?:[\w.-]{1,80}@)?\d{1,10},(?P<mpi>\d{1,6})\](?:<std(?:out|err)>:)?"
+)
+_LOCAL_RANK = re.compile(r"^\[(?:default|[a-z_]{1,20})(?P<local>\d{1,4})\]:")
+_MONTH_NAMES = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_MONTHS = {name: number for number, name in enumerate(_MONTH_NAMES, 1)}
+
+
+class Stamp(msgspec.Struct, frozen=True):
+    """What the head of a line shows; None or empty for what it does not."""
+
+    time: float | None = None
+    pid: str = ""
+    rank: int | None = None
+    local_rank: int | None = None
+    device: int | None = None
+    host: str = ""
+
+
+def read_stamp(text: str, year: int) -> Stamp:
+    """The head of one line. ``year`` is taken where the line shows none.
+
+    >>> read_stamp("[rank3]:[E1120 12:00:00.5 ProcessGroupNCCL.cpp:1] ...", 2026).rank
+    3
+    """
+    head = text[:400]
+    rank = _first_number(_RANK.search(head))
+    local = _LOCAL_RANK.search(head)
+    local_rank = int(local["local"]) if local else None
+    for pattern in (_PLOG, _TORCH_NPU, _C10D, _GLOG, _NCCL, _ISO, _SYSLOG):
+        match = pattern.search(head)
+        if match:
+            break
+    else:
+        return Stamp(rank=rank, local_rank=local_rank)
+    fields = match.groupdict()
+    shown_rank = int(fields["rank"]) if fields.get("rank") else -1
+    device = int(fields["device"]) if fields.get("device") else -1
+    return Stamp(
+        time=_time(fields, year),
+        pid=fields.get("pid") or "",
+        rank=rank if rank is not None else shown_rank if shown_rank >= 0 else None,
+        local_rank=local_rank,
+        device=device if device >= 0 else None,
+        host=fields.get("host") or "",
+    )
+
+
+def _first_number(match: re.Match[str] | None) -> int | None:
+    if not match:
+        return None
+    return next((int(number) for number in match.groups() if number is not None), None)
+
+
+def _time(fields: dict[str, str | None], year: int) -> float | None:
+    written = fields.get("time")
+    if written:
+        return _parse_date(written)
+    clock, day = fields.get("clock"), fields.get("day")
+    if not clock or not day:
+        return None
+    month = fields["month"] or ""
+    number = _MONTHS.get(month) or int(month)
+    return _parse_date(f"{int(fields.get('year') or year):04}-{number:02}-{int(day):02} {clock}")
+
+
+@lru_cache(maxsize=4096)
+def _day_start(year: int, month: int, day: int) -> float | None:
+    try:
+        if not (1970 <= year <= 2999 and 1 <= month <= 12 and 1 <= day <= calendar.monthrange(year, month)[1]):
+            return None
+    except ValueError:
+        return None
+    return float(calendar.timegm((year, month, day, 0, 0, 0)))
+
+
+def _parse_date(written: str) -> float | None:
+    """Seconds since 1970 of ``2025-10-24-22:03:14.946.261`` and its like; None for no date of a calendar."""
+    start = _day_start(int(written[0:4]), int(written[5:7]), int(written[8:10]))
+    hour, minute, second = int(written[11:13]), int(written[14:16]), int(written[17:19])
+    if start is None or hour > 23 or minute > 59 or second > 60:
+        return None
+    fraction = "".join(letter for letter in written[20:] if letter.isdigit())
+    return start + hour * 3600 + minute * 60 + second + (float("0." + fraction) if fraction else 0.0)

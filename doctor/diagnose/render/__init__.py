@@ -1,0 +1,1 @@
+"""A diagnosis as text: for a terminal, as Markdown, as JSON."""

@@ -1,0 +1,122 @@
+"""A diagnosis as one JSON document, ``doctor.diagnosis/1``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from typing import Any
+
+from doctor.diagnose.cause import Cause, Culprit, Diagnosis, Waiting
+from doctor.diagnose.events import Event
+from doctor.diagnose.signature import Signature
+
+SCHEMA = "doctor.diagnosis/1"
+
+
+def document(
+    diagnosis: Diagnosis, signatures: Mapping[str, Signature], playbooks: Mapping[str, tuple[str, ...]], code: int
+) -> dict[str, Any]:
+    """The document. ``playbooks`` are those for each check."""
+    undecidable = diagnosis.undecidable
+    return {
+        "schema": SCHEMA,
+        "verdict": verdict(diagnosis),
+        "exit_code": code,
+        "causes": [_cause(diagnosis, signatures, playbooks, cause) for cause in diagnosis.causes],
+        "waiting": [_waiting(diagnosis, signatures, item) for item in diagnosis.waiting],
+        "undecidable": {"reason": undecidable.reason, "missing": list(undecidable.needed)} if undecidable else None,
+        "world_size": diagnosis.world_size,
+        "processes": diagnosis.processes,
+        "clocks_comparable": diagnosis.clocks_comparable,
+        "files": [
+            {
+                "name": summary.name,
+                "bytes": summary.bytes,
+                "lines": summary.lines,
+                "first_time": format_time(summary.first_time),
+                "last_time": format_time(summary.last_time),
+                "notes": summary.notes,
+            }
+            for summary in diagnosis.files
+        ],
+    }
+
+
+def render_json(
+    diagnosis: Diagnosis, signatures: Mapping[str, Signature], playbooks: Mapping[str, tuple[str, ...]], code: int
+) -> str:
+    """The document as text."""
+    return json.dumps(document(diagnosis, signatures, playbooks, code), indent=2, ensure_ascii=False) + "\n"
+
+
+def verdict(diagnosis: Diagnosis) -> str:
+    """``found``, ``undecidable``, ``ended-well`` or ``no-failure``; the last shows no failure and no good end."""
+    if diagnosis.causes:
+        return "found"
+    if diagnosis.failed:
+        return "undecidable"
+    return "ended-well" if diagnosis.ended_well else "no-failure"
+
+
+def playbook_names(signature: Signature, playbooks: Mapping[str, tuple[str, ...]]) -> list[str]:
+    """The signature's own playbooks, then those that treat its checks."""
+    names = [*signature.playbooks, *(name for check in signature.checks for name in playbooks.get(check, ()))]
+    return list(dict.fromkeys(names))
+
+
+def _cause(
+    diagnosis: Diagnosis, signatures: Mapping[str, Signature], playbooks: Mapping[str, tuple[str, ...]], cause: Cause
+) -> dict[str, Any]:
+    signature = signatures[cause.signature]
+    return {
+        "signature": cause.signature,
+        "title": signature.title,
+        "codes": list(signature.codes),
+        "summary": cause.summary,
+        "rule": cause.rule,
+        "confidence": cause.confidence,
+        **_places(cause.culprits),
+        "evidence": [_evidence(diagnosis, event) for event in cause.evidence],
+        "explains": list(signature.explains),
+        "likely_causes": list(signature.causes),
+        "confirm": list(signature.confirm),
+        "fix": list(signature.fix),
+        "playbooks": playbook_names(signature, playbooks),
+        "checks": list(signature.checks),
+    }
+
+
+def _waiting(diagnosis: Diagnosis, signatures: Mapping[str, Signature], item: Waiting) -> dict[str, Any]:
+    return {
+        "signature": item.signature,
+        "title": signatures[item.signature].title,
+        **_places(item.culprits),
+        "first": _evidence(diagnosis, item.first),
+    }
+
+
+def _places(culprits: tuple[Culprit, ...]) -> dict[str, Any]:
+    return {
+        "ranks": sorted({culprit.rank for culprit in culprits if culprit.rank is not None}),
+        "hosts": sorted({culprit.host for culprit in culprits if culprit.host}),
+        "devices": sorted({culprit.device for culprit in culprits if culprit.device is not None}),
+        "count": len(culprits),
+    }
+
+
+def _evidence(diagnosis: Diagnosis, event: Event) -> dict[str, Any]:
+    return {
+        "file": diagnosis.files[event.file].name,
+        "line": event.line,
+        "time": format_time(event.time),
+        "text": event.text,
+    }
+
+
+def format_time(time: float | None) -> str | None:
+    """``2025-10-24 22:03:14.946``; None where the time is not known."""
+    if time is None:
+        return None
+    moment = datetime.fromtimestamp(time, timezone.utc)
+    return f"{moment:%Y-%m-%d %H:%M:%S}.{moment.microsecond // 1000:03}"

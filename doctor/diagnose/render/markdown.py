@@ -1,0 +1,49 @@
+"""A diagnosis as Markdown, for an issue or a chat."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from doctor.diagnose.cause import Diagnosis
+from doctor.diagnose.render.document import document
+from doctor.diagnose.signature import Signature
+
+
+def render_markdown(
+    diagnosis: Diagnosis, signatures: Mapping[str, Signature], playbooks: Mapping[str, tuple[str, ...]], code: int
+) -> str:
+    """Headings for the causes; log lines as code, so that nothing in them is markup."""
+    data = document(diagnosis, signatures, playbooks, code)
+    lines = [f"# Diagnosis: {data['verdict']}", ""]
+    for cause in data["causes"]:
+        lines += [f"## {_escaped(cause['summary'])}", "", f"{_escaped(cause['title'])} (`{cause['signature']}`),"]
+        lines += [f"by the rule *{cause['rule']}*, {cause['confidence']}.", ""]
+        lines += [
+            f"- {_code(item['file'] + ':' + str(item['line']))} {_code(item['text'])}" for item in cause["evidence"]
+        ]
+        for heading, key in (("Likely causes", "likely_causes"), ("Confirm", "confirm"), ("Fix", "fix")):
+            if cause[key]:
+                lines += ["", f"{heading}:", "", *(f"- {_escaped(item)}" for item in cause[key])]
+        lines.append("")
+    if data["undecidable"]:
+        lines += [_escaped(data["undecidable"]["reason"]) + ".", ""]
+        lines += [f"- would decide: {_escaped(item)}" for item in data["undecidable"]["missing"]]
+        lines.append("")
+    if data["waiting"]:
+        lines += ["Ranks that only waited:", ""]
+        lines += [f"- {_escaped(item['title'])}: {item['count']}" for item in data["waiting"]]
+        lines.append("")
+    lines.append(f"{len(data['files'])} files, {data['processes']} processes.")
+    return "\n".join(lines) + "\n"
+
+
+def _escaped(text: str) -> str:
+    return re.sub(r"([\\`*_{}\[\]<>#|&])", r"\\\1", text)
+
+
+def _code(text: str) -> str:
+    """A code span, with more backticks around it than the text has in a row."""
+    fence = "`" * (max((len(run) for run in re.findall(r"`+", text)), default=0) + 1)
+    space = " " if text.startswith("`") or text.endswith("`") else ""
+    return f"{fence}{space}{text}{space}{fence}"

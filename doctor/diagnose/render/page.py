@@ -1,0 +1,85 @@
+"""The page of a signature for `doctor explain`, and the list of all for `doctor list --signatures`. Pure."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Mapping
+
+from doctor.diagnose.signature import Signature
+
+_ROLES = {
+    "root": "the fault is on the rank or host that prints it",
+    "victim": "the printing rank waited for another one, or lost it",
+    "ambiguous": "either; the logs of other ranks decide",
+    "link": "the fault is between the printing rank and the named peer",
+    "wrapper": "text around another error",
+    "evidence": "names a rank, a device or a setting; no fault",
+    "benign": "noise; never a cause",
+}
+
+
+def find_signatures(signatures: Mapping[str, Signature], name: str) -> list[Signature]:
+    """The signature with this id, or all that have this error code; letter case does not matter."""
+    by_id = signatures.get(name.lower())
+    if by_id:
+        return [by_id]
+    return [signature for signature in signatures.values() if name.upper() in signature.codes]
+
+
+def signature_page(signature: Signature, playbooks: Iterable[str], width: int) -> str:
+    """The page; lines have at most ``width`` columns, except patterns and commands."""
+    heading = f"{signature.id}: {signature.title}"
+    lines = [heading, "=" * min(len(heading), width), ""]
+    if signature.codes:
+        lines += [f"Codes: {', '.join(signature.codes)}"]
+    lines += _fold(f"Printed by: {', '.join(signature.components) or 'any'}; phase {signature.phase}.", width)
+    lines += _fold(f"Role: {signature.role}: {_ROLES[signature.role]}.", width)
+    if signature.note:
+        lines += ["", *_fold(signature.note, width)]
+    for title, items in (
+        ("Likely causes", signature.causes),
+        ("Confirm", signature.confirm),
+        ("Fix", signature.fix),
+        ("Follows from it", signature.explains),
+        ("Checks before the next job", signature.checks),
+        ("Playbooks", tuple(playbooks)),
+        ("Patterns", signature.patterns),
+        ("Example", tuple(sample.text.split("\n")[0][:300] for sample in signature.samples[:1])),
+        ("Sources", signature.sources),
+    ):
+        if items:
+            lines += ["", title, "-" * len(title), *(line for item in items for line in _item(item, title, width))]
+    return "\n".join(lines) + "\n"
+
+
+def signature_list(signatures: Iterable[Signature], terms: Iterable[str], width: int) -> str:
+    """One line for each signature that has all words; empty where there is none."""
+    search_words = [word.lower() for word in terms]
+    rows = [
+        (signature.id, ",".join(signature.codes), signature.title)
+        for signature in signatures
+        if all(word in _search_text(signature) for word in search_words)
+    ]
+    columns = max((len(row[0]) for row in rows), default=0)
+    lines = []
+    for name, codes, title in sorted(rows):
+        line = f"{name:<{columns}}  {title}" + (f" ({codes})" if codes else "")
+        lines.append(line if not width or len(line) <= width else line[: width - 3] + "...")
+    return "".join(line + "\n" for line in lines)
+
+
+def _search_text(signature: Signature) -> str:
+    terms = (signature.id, signature.title, signature.note, *signature.codes, *signature.components, *signature.causes)
+    return " ".join(terms).lower()
+
+
+def _item(item: str, title: str, width: int) -> list[str]:
+    if title in ("Patterns", "Example", "Confirm"):
+        return [f"  {item}"]
+    return textwrap.wrap(
+        item, width, initial_indent="- ", subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+    )
+
+
+def _fold(text: str, width: int) -> list[str]:
+    return textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)

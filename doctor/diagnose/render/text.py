@@ -1,0 +1,168 @@
+"""A diagnosis for people: the sentence that is read out first, then the proof."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping
+
+from doctor.diagnose.cause import Cause, Culprit, Diagnosis, Waiting
+from doctor.diagnose.events import Event
+from doctor.diagnose.render.document import format_time, playbook_names, verdict
+from doctor.diagnose.rules.named import count_ranks
+from doctor.diagnose.signature import Signature
+from doctor.engine.sanitize import count_noun
+
+MAX_ITEMS = 3
+"""Likely causes, commands and fixes of a cause without ``--verbose``."""
+MAX_WAITING = 6
+_LABEL = 10
+"""Columns of a label such as ``proof``."""
+
+
+def render_text(
+    diagnosis: Diagnosis,
+    signatures: Mapping[str, Signature],
+    playbooks: Mapping[str, tuple[str, ...]],
+    width: int,
+    *,
+    bold: bool = False,
+    verbose: bool = False,
+) -> str:
+    """The report, in lines of at most ``width`` columns where words allow; 0: lines are not folded."""
+    headline = _headline(diagnosis)
+    lines = [*_folded(headline, width, "")]
+    if bold and lines:
+        lines = [f"\x1b[1m{line}\x1b[0m" for line in lines]
+    for number, cause in enumerate(diagnosis.causes, 1):
+        lines += ["", *_cause_lines(diagnosis, signatures, playbooks, cause, number, width, verbose)]
+    if diagnosis.waiting:
+        lines += ["", *_waiting_lines(diagnosis, signatures, width, verbose)]
+    if diagnosis.undecidable:
+        lines.append("")
+        for item in diagnosis.undecidable.needed:
+            lines += _labelled("decides", [item], width)
+    lines += ["", *_file_lines(diagnosis, width, verbose)]
+    return "\n".join(lines) + "\n"
+
+
+def _headline(diagnosis: Diagnosis) -> str:
+    if diagnosis.causes:
+        first = diagnosis.causes[0]
+        doubt = {"certain": "", "likely": "Most likely: ", "possible": "Possibly: "}[first.confidence]
+        more = len(diagnosis.causes) - 1
+        rest = f" ({count_noun(more, 'further cause')} below)" if more else ""
+        return f"{doubt}{first.summary}.{rest}"
+    if diagnosis.undecidable:
+        return f"Undecidable: {diagnosis.undecidable.reason}."
+    files = count_noun(len(diagnosis.files), "file")
+    if verdict(diagnosis) == "ended-well":
+        return f"No failure: the run ended well ({files})."
+    if diagnosis.failed:
+        return f"Undecidable: the logs show errors without a cause ({files})."
+    return f"No failure in {files}, and no line shows that the run ended well: a rank that was killed writes nothing."
+
+
+def _cause_lines(
+    diagnosis: Diagnosis,
+    signatures: Mapping[str, Signature],
+    playbooks: Mapping[str, tuple[str, ...]],
+    cause: Cause,
+    number: int,
+    width: int,
+    verbose: bool,
+) -> Iterator[str]:
+    signature = signatures[cause.signature]
+    code = f", {signature.codes[0]}" if signature.codes else ""
+    heading = f"cause {number}" if len(diagnosis.causes) > 1 else "cause"
+    yield from _labelled(heading, [f"{signature.title} ({signature.id}{code})"], width)
+    yield from _labelled("who", [_names(cause.culprits, verbose)], width)
+    yield from _labelled("rule", [f"{cause.rule}; {cause.confidence}"], width)
+    yield from _labelled("proof", [_quoted(diagnosis, event) for event in cause.evidence], width)
+    limit = 100 if verbose else MAX_ITEMS
+    yield from _labelled("why", signature.causes[:limit], width)
+    yield from _labelled("confirm", signature.confirm[:limit], width)
+    yield from _labelled("fix", signature.fix[:limit], width)
+    names = playbook_names(signature, playbooks)
+    if names:
+        yield from _labelled("playbooks", [", ".join(names[:limit]) + " (doctor explain NAME)"], width)
+    if signature.checks:
+        yield from _labelled("before", [f"doctor check --select {','.join(signature.checks[:4])}"], width)
+
+
+def _names(culprits: tuple[Culprit, ...], verbose: bool) -> str:
+    limit = 100 if verbose else 8
+    names = [culprit.name for culprit in culprits[:limit]]
+    more = len(culprits) - len(names)
+    return ", ".join(names) + (f" and {more} more" if more else "")
+
+
+def _quoted(diagnosis: Diagnosis, event: Event) -> str:
+    time = format_time(event.time)
+    stamp = f" {time[11:]}" if time and not event.inferred_time else ""
+    return f"{diagnosis.files[event.file].name}:{event.line}{stamp}: {event.text}"
+
+
+def _waiting_lines(
+    diagnosis: Diagnosis, signatures: Mapping[str, Signature], width: int, verbose: bool
+) -> Iterator[str]:
+    total = sum(len(item.culprits) for item in diagnosis.waiting)
+    listed = diagnosis.waiting if verbose else diagnosis.waiting[:MAX_WAITING]
+    rows = [f"{_who(item)}: {signatures[item.signature].title}" for item in listed]
+    if len(diagnosis.waiting) > len(listed):
+        rows.append(f"and {len(diagnosis.waiting) - len(listed)} kinds more")
+    yield from _labelled("waited" if diagnosis.causes else f"{total} report", rows, width)
+
+
+def _who(item: Waiting) -> str:
+    ranks = [culprit.rank for culprit in item.culprits if culprit.rank is not None]
+    if len(ranks) == len(item.culprits):
+        return count_ranks(ranks)
+    return item.culprits[0].name if len(item.culprits) == 1 else f"{len(item.culprits)} processes"
+
+
+def _file_lines(diagnosis: Diagnosis, width: int, verbose: bool) -> Iterator[str]:
+    size = sum(summary.bytes for summary in diagnosis.files)
+    world = f" of {diagnosis.world_size} ranks" if diagnosis.world_size else ""
+    lines = sum(summary.lines for summary in diagnosis.files)
+    text = f"{count_noun(len(diagnosis.files), 'file')}, {count_noun(lines, 'line')}, {_size(size)}; "
+    text += f"{count_noun(diagnosis.processes, 'process').replace('processs', 'processes')}{world}"
+    yield from _labelled("read", [text], width)
+    if not diagnosis.clocks_comparable:
+        yield from _labelled("clocks", ["differ between hosts: times of different hosts were not compared"], width)
+    noted = [summary for summary in diagnosis.files if summary.notes]
+    limit = len(noted) if verbose else 4
+    for summary in noted[:limit]:
+        yield from _labelled("note", [f"{summary.name}: {'; '.join(summary.notes)}"], width)
+    if len(noted) > limit:
+        yield from _labelled("note", [f"{len(noted) - limit} more files have notes (--verbose)"], width)
+
+
+def _size(size: int) -> str:
+    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if size >= scale:
+            return f"{size / scale:.1f} {unit}"
+    return f"{size} bytes"
+
+
+def _labelled(label: str, items: Iterable[str], width: int) -> Iterator[str]:
+    """The items, the first beside the label, all indented alike."""
+    for item in items:
+        indent = " " * (_LABEL + 2)
+        folded = _folded(item, width, indent)
+        first = f"  {label:<{_LABEL}}{folded[0].lstrip() if folded else ''}"
+        yield first.rstrip()
+        yield from folded[1:]
+        label = ""
+
+
+def _folded(text: str, width: int, indent: str) -> list[str]:
+    if not width:
+        return [indent + text]
+    return textwrap.wrap(
+        text,
+        max(width, 40),
+        initial_indent=indent,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )

@@ -1,0 +1,121 @@
+"""Rule "local fault": a rank that reports a fault of its own outranks all that only waited."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from doctor.diagnose.case import Case, Process
+from doctor.diagnose.cause import Cause, culprit_of, first_evidence
+from doctor.diagnose.events import Event
+from doctor.diagnose.rules.named import count_ranks
+
+_GRACE_S = 2.0
+"""Seconds. A process prints what follows from an error within this time; the order of such lines shows nothing."""
+_GENERIC = frozenset({"program-failed", "python-exception", "ei9999-inner", "npu-507011", "torchrun-sigkill"})
+"""Signatures that say less than another of the same process."""
+
+
+class Fault(msgspec.Struct, frozen=True):
+    """The fault of one process: the signature that explains its other ones."""
+
+    process: Process
+    event: Event
+
+
+def local_faults(case: Case) -> list[Cause]:
+    """One cause for each fault that no other explains, the earliest first."""
+    faults = [fault for process in case.processes if (fault := first_fault(case, process))]
+    faults = _unexplained(case, faults)
+    groups: dict[str, list[Fault]] = {}
+    for fault in faults:
+        groups.setdefault(fault.event.signature, []).append(fault)
+    causes = [_cause(case, signature, members) for signature, members in groups.items()]
+    return sorted(causes, key=lambda cause: _time(cause.evidence[0]))
+
+
+def first_fault(case: Case, process: Process) -> Fault | None:
+    """The first fault of the process itself; None for a process that waited for others before it had one."""
+    waited = next((event for event in process.events if case.role(event) in ("victim", "link")), None)
+    faults = [
+        event
+        for event in process.events
+        if case.role(event) == "root"
+        and not case.signatures[event.signature].aftermath
+        and not (waited and _is_after(event, waited))
+    ]
+    faults = _corrected(faults, process.events)
+    if any(case.role(event) in ("victim", "ambiguous", "link", "wrapper") for event in process.events):
+        # An exception of unknown kind beside a known error of communication is that error's own exception.
+        faults = [event for event in faults if event.signature != "program-failed"]
+    if not faults:
+        return None
+    explained = {name for event in faults for name in case.signatures[event.signature].explains}
+    first = [event for event in faults if event.signature not in explained] or faults
+    telling = [event for event in first if event.signature not in _GENERIC]
+    generic_first = _time(first[0]) + 60 < _time(telling[0]) if telling else True
+    return Fault(process, first[0] if generic_first else telling[0])
+
+
+def _is_after(event: Event, waited: Event) -> bool:
+    """Whether a fault follows the process's own waiting error, and so is what the error led to."""
+    if event.time is not None and waited.time is not None and not event.inferred_time and not waited.inferred_time:
+        return event.time > waited.time + _GRACE_S
+    return event.file == waited.file and event.line > waited.line
+
+
+def _corrected(faults: list[Event], events: list[Event]) -> list[Event]:
+    """Without what HCCL itself reports wrongly: a port "in use" while the network port is down (hcclRet 19)."""
+    if any(event.signature == "ej0002-nic-down" for event in events):
+        return [event for event in faults if event.signature != "ei0019-npu-port-bind"]
+    return faults
+
+
+def _unexplained(case: Case, faults: list[Fault]) -> list[Fault]:
+    """Without those that follow from an earlier fault of another process."""
+
+    def follows(fault: Fault, other: Fault) -> bool:
+        explained = fault.event.signature in case.signatures[other.event.signature].explains
+        later = not case.clocks_comparable or _time(other.event) <= _time(fault.event) + _GRACE_S
+        return explained and later
+
+    kept = [fault for fault in faults if not any(follows(fault, other) for other in faults if other is not fault)]
+    return _without_generic(kept or faults)
+
+
+def _without_generic(faults: list[Fault]) -> list[Fault]:
+    """An exception of unknown kind, later than a telling fault elsewhere, most likely follows from it."""
+    telling = [fault for fault in faults if fault.event.signature not in _GENERIC]
+    if not telling:
+        first = min(_time(fault.event) for fault in faults) if faults else 0.0
+        return [fault for fault in faults if _time(fault.event) <= first + 1.0 or _same(fault, faults[0])]
+    first = min(_time(fault.event) for fault in telling)
+    return [fault for fault in faults if fault.event.signature not in _GENERIC or _time(fault.event) < first - _GRACE_S]
+
+
+def _same(fault: Fault, other: Fault) -> bool:
+    return fault.event.signature == other.event.signature and fault.event.values == other.event.values
+
+
+def _cause(case: Case, signature: str, faults: list[Fault]) -> Cause:
+    faults = sorted(faults, key=lambda fault: _time(fault.event))
+    culprits = tuple(culprit_of(fault.process) for fault in faults)
+    ranks = [culprit.rank for culprit in culprits if culprit.rank is not None]
+    title = case.signatures[signature].title
+    if len(culprits) == 1:
+        who = culprits[0].name
+    elif len(ranks) == len(culprits):
+        who = count_ranks(ranks)
+    else:
+        who = f"{len(culprits)} processes"
+    events = first_evidence(event for fault in faults for event in _evidence(fault, signature))
+    return Cause(signature, "local fault", "certain", culprits, f"{who}: {title}", events)
+
+
+def _evidence(fault: Fault, signature: str) -> Iterable[Event]:
+    return [fault.event, *(event for event in fault.process.events if event.signature == signature)][:3]
+
+
+def _time(event: Event) -> float:
+    return event.time if event.time is not None else float("inf")

@@ -1,0 +1,304 @@
+"""Rule "named": the library or the launcher itself names the culprit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from doctor.diagnose.case import Case, FailureBlock, Process, failure_blocks
+from doctor.diagnose.cause import Cause, Culprit, culprit_of, first_evidence
+from doctor.diagnose.events import Event
+
+_CONDITIONS = ("ERROR CQE", "STUCK", "LOST")
+"""HCCL's heartbeat conditions, the one that outranks the others first."""
+_FATAL_SIGNALS = {-9: "SIGKILL", -11: "SIGSEGV", -7: "SIGBUS", -4: "SIGILL", -8: "SIGFPE"}
+
+
+def named_by_launcher(case: Case) -> list[Cause]:
+    """A launcher or scheduler reports a rank that a signal ended. SIGTERM is how launchers end the innocent."""
+    causes = [cause for event in case.reports for cause in _reported(case, event)]
+    for block in failure_blocks(case.reports):
+        if block.exit_code in _FATAL_SIGNALS:
+            causes.append(_from_block(case, block))
+    return _unique(causes)
+
+
+def exited_silently(case: Case) -> list[Cause]:
+    """A rank that its launcher saw end with an exit code, and that reports no error itself, while others do."""
+    codes: dict[int, tuple[str, Event, str]] = {}
+    for block in failure_blocks(case.reports):
+        if block.rank is not None and block.exit_code and block.exit_code > 0:
+            codes[block.rank] = (str(block.exit_code), block.event, block.host)
+    for event in case.reports:
+        if event.signature == "slurm-task-exited" and event.values.get("exit_code"):
+            for rank in rank_list(event.values.get("ended_ranks", "")):
+                codes.setdefault(rank, (event.values["exit_code"], event, event.values.get("task_host", "")))
+    silent = {}
+    for rank, grouped in codes.items():
+        process = case.process_of_rank(rank)
+        if process is None or not any(case.role(event) not in ("evidence", "benign") for event in process.events):
+            silent[rank] = grouped
+    if not silent or (len(silent) == len(codes) and len(codes) > 1):
+        return []
+    causes = []
+    for rank, (code, event, host) in sorted(silent.items()):
+        culprit = _culprit(case, rank, host)
+        summary = f"{culprit.name} ended with exit code {code} and reports no error"
+        causes.append(Cause("worker-exited", "named by the launcher", "likely", (culprit,), summary, (event,)))
+    return causes
+
+
+def _reported(case: Case, event: Event) -> Iterator[Cause]:
+    if event.signature in ("mpi-rank-killed", "spawned-process-killed"):
+        number = event.values.get("signal", "")
+        if number in ("15", "SIGTERM") or event.values.get("exit_code") == "0":
+            return
+        rank = int(event.values["culprit_rank"])
+        ended = f"signal {number}" if number else f"exit code {event.values.get('exit_code')}"
+        culprit = _culprit(case, rank, event.values.get("culprit_host", ""))
+        yield _launcher_cause(case, event, culprit, f"{culprit.name} was ended by {ended}")
+    elif event.signature == "slurm-task-ended":
+        for rank in rank_list(event.values.get("culprit_ranks", "")):
+            culprit = _culprit(case, rank, event.values.get("culprit_host", ""))
+            yield _launcher_cause(case, event, culprit, f"{culprit.name} ended: {event.values['condition']}")
+    elif event.signature == "slurm-node-failure":
+        host = event.values.get("culprit_host") or event.values.get("step_host", "")
+        yield _launcher_cause(case, event, Culprit(host=host), f"Slurm lost host {host} during the job")
+
+
+def _launcher_cause(case: Case, event: Event, culprit: Culprit, summary: str) -> Cause:
+    return Cause(event.signature, "named by the launcher", "certain", (culprit,), summary, (event,))
+
+
+def _from_block(case: Case, block: FailureBlock) -> Cause:
+    signal = _FATAL_SIGNALS[block.exit_code or 0]
+    process = next((item for item in case.processes if block.pid and item.pid == block.pid), None)
+    rank = block.rank if block.rank is not None else process.rank if process else None
+    culprit = Culprit(rank, block.host or (process.host if process else ""), process.device if process else None)
+    if rank is None and block.local_rank is not None:
+        return Cause(
+            _signature_of_signal(block.exit_code or 0),
+            "named by the launcher",
+            "certain",
+            (culprit,),
+            f"the worker with local rank {block.local_rank} and pid {block.pid} was ended by {signal}",
+            (block.event,),
+        )
+    return Cause(
+        _signature_of_signal(block.exit_code or 0),
+        "named by the launcher",
+        "certain",
+        (culprit,),
+        f"{culprit.name} was ended by {signal}",
+        (block.event,),
+    )
+
+
+def _signature_of_signal(code: int) -> str:
+    return "torchrun-sigkill" if code == -9 else "torch-signal-segv"
+
+
+def _culprit(case: Case, rank: int, host: str = "") -> Culprit:
+    process = case.process_of_rank(rank)
+    return Culprit(rank, host or (process.host if process else ""), process.device if process else None)
+
+
+def _unique(causes: Iterable[Cause]) -> list[Cause]:
+    """One cause for each rank: a block with the rank outranks a line with only the local rank."""
+    chosen: dict[object, Cause] = {}
+    for cause in sorted(causes, key=lambda item: item.culprits[0].rank is None):
+        culprit = cause.culprits[0]
+        if culprit.rank is None and not culprit.host and chosen:
+            continue
+        chosen.setdefault((culprit.rank, culprit.host if culprit.rank is None else ""), cause)
+    return list(chosen.values())
+
+
+def named_by_library(case: Case) -> list[Cause]:
+    """HCCL's heartbeat, HCCL's root-info server, monitoredBarrier and their like name the rank."""
+    return _heartbeat(case) or _missing_ranks(case) or _pairs(case) or _connect_probe(case)
+
+
+def _heartbeat(case: Case) -> list[Cause]:
+    """The condition that outranks the others; of two devices that report each other as lost, none."""
+    by_place: dict[tuple[str, int | None], list[Event]] = {}
+    observers: dict[tuple[str, int | None], set[tuple[str, int | None]]] = {}
+    for process in case.processes:
+        for event in process.events:
+            device = event.values.get("culprit_device", "")
+            if event.signature != "hccl-heartbeat-exception" or not device.isdecimal():
+                continue
+            place = (event.values.get("culprit_host", ""), int(device))
+            by_place.setdefault(place, []).append(event)
+            observers.setdefault(place, set()).add(_observer(event))
+    if not by_place:
+        return []
+    mutual = [
+        place
+        for place in by_place
+        if any(observer in by_place and place in observers[observer] for observer in observers[place])
+    ]
+    if len(mutual) == len(by_place) and len(by_place) == 2:
+        culprits = tuple(_place(case, place) for place in sorted(by_place, key=str))
+        events = first_evidence(event for place in by_place for event in by_place[place])
+        names = " and ".join(culprit.name for culprit in culprits)
+        summary = f"{names} report each other as lost: the network between them failed"
+        return [Cause("hccl-heartbeat-exception", "named by HCCL", "likely", culprits, summary, events)]
+    best = min(by_place, key=lambda place: (_priority(by_place[place]), _first_time(by_place[place]), str(place)))
+    culprit, condition = _place(case, best), _condition(by_place[best])
+    summary = f"HCCL's heartbeat names {culprit.name}: {condition}"
+    return [
+        Cause(
+            "hccl-heartbeat-exception", "named by HCCL", "certain", (culprit,), summary, first_evidence(by_place[best])
+        )
+    ]
+
+
+def _observer(event: Event) -> tuple[str, int | None]:
+    host, _, device = event.values.get("discoverer", "").partition("/")
+    if device.isdecimal():
+        return host, int(device)
+    return event.host, event.device
+
+
+def _condition(events: list[Event]) -> str:
+    claim = {
+        "ERROR CQE": "error CQE (retransmission exhausted)",
+        "STUCK": "stuck",
+        "LOST": "lost (ended, or its network)",
+    }
+    return claim[_CONDITIONS[_priority(events)]]
+
+
+def _priority(events: list[Event]) -> int:
+    text = " ".join(event.values.get("condition", "") + event.text for event in events).upper()
+    return next((number for number, word in enumerate(_CONDITIONS) if word in text), len(_CONDITIONS) - 1)
+
+
+def _first_time(events: list[Event]) -> float:
+    return min((event.time for event in events if event.time is not None), default=float("inf"))
+
+
+def _place(case: Case, place: tuple[str, int | None]) -> Culprit:
+    host, device = place
+    process = case.process_at(host, device)
+    if process is None and (not host or "*" in host):
+        process = next((item for item in case.processes if item.device == device), None)
+    return culprit_of(process) if process else Culprit(None, host, device)
+
+
+_RANK_LISTS = ("ei0015-rootinfo-missing-ranks", "torch-monitored-barrier")
+
+
+def _missing_ranks(case: Case) -> list[Cause]:
+    """Ranks that never connected, as the server of HCCL or the barrier lists them."""
+    for signature in _RANK_LISTS:
+        events = _events(case, signature)
+        ranks = sorted({rank for event in events for rank in rank_list(event.values.get("culprit_ranks", ""))})
+        if not ranks:
+            ranks = _complement(case, events)
+        if ranks:
+            culprits = tuple(_culprit(case, rank) for rank in ranks)
+            verb = "did not reach the barrier" if "barrier" in signature else "never connected to the root-info server"
+            summary = f"{count_ranks(ranks)} {verb}"
+            return [Cause(signature, "named by the library", "certain", culprits, summary, first_evidence(events))]
+    return []
+
+
+def _complement(case: Case, events: list[Event]) -> list[int]:
+    connected = [event for event in events if event.values.get("connected_ranks")]
+    if not connected or not case.world_size:
+        return []
+    text = " ".join(event.values["connected_ranks"] for event in connected)
+    present = {
+        int(word) for word in text.replace("[", " ").replace("]", " ").replace(",", " ").split() if word.isdecimal()
+    }
+    return sorted(set(range(min(case.world_size, 100_000))) - present)
+
+
+_PAIRS = {
+    "nccl-version-mismatch": "NCCL's versions differ between",
+    "nccl-duplicate-gpu": "two ranks use one GPU:",
+}
+
+
+def _pairs(case: Case) -> list[Cause]:
+    for signature, claim in _PAIRS.items():
+        for event in _events(case, signature):
+            ranks = [int(event.values[name]) for name in ("culprit_rank", "culprit_rank_b") if name in event.values]
+            if ranks:
+                summary = f"{claim} {count_ranks(ranks)}"
+                culprits = tuple(_culprit(case, rank) for rank in ranks)
+                return [Cause(signature, "named by the library", "certain", culprits, summary, (event,))]
+    return _tls(case)
+
+
+def _tls(case: Case) -> list[Cause]:
+    """The shorter of HCCL's two lists of devices, with TLS on and off."""
+    for event in _events(case, "ei0016-tls"):
+        on = [word for word in event.values.get("tls_on", "").split(",") if "/" in word]
+        off = [word for word in event.values.get("tls_off", "").split(",") if "/" in word]
+        if not on and not off:
+            continue
+        fewer = min((on, off), key=len) if len(on) != len(off) else on + off
+        culprits = []
+        for word in sorted(set(fewer or on + off)):
+            host, _, device = word.strip(" []").partition("/")
+            culprits.append(_place(case, (host, int(device) if device.isdecimal() else None)))
+        summary = f"the TLS switch of {', '.join(culprit.name for culprit in culprits[:4])} differs from the others"
+        confidence = "certain" if len(on) != len(off) else "possible"
+        return [Cause("ei0016-tls", "named by HCCL", confidence, tuple(culprits), summary, (event,))]  # type: ignore[arg-type]
+    return []
+
+
+def _connect_probe(case: Case) -> list[Cause]:
+    """HCCL's probe after a timed-out link: the destination that most failing pairs share."""
+    targets: dict[tuple[str, int | None], list[Event]] = {}
+    for event in _events(case, "hccl-connect-detect"):
+        device = event.values.get("culprit_device", "")
+        if device.isdecimal():
+            targets.setdefault((event.values.get("culprit_host", ""), int(device)), []).append(event)
+    if not targets:
+        return []
+    most = max(len(events) for events in targets.values())
+    chosen = sorted((place for place, events in targets.items() if len(events) == most), key=str)
+    culprits = tuple(_place(case, place) for place in chosen)
+    summary = f"HCCL's connection probe cannot reach {', '.join(culprit.name for culprit in culprits[:4])}"
+    events = first_evidence(event for place in chosen for event in targets[place])
+    confidence = "likely" if len(chosen) == 1 else "possible"
+    return [Cause("hccl-connect-detect", "named by HCCL", confidence, culprits, summary, events)]  # type: ignore[arg-type]
+
+
+def _events(case: Case, signature: str) -> list[Event]:
+    return [event for process in case.processes for event in process.events if event.signature == signature]
+
+
+def processes_of(case: Case, cause: Cause) -> list[Process]:
+    """The processes in the logs that a cause names."""
+    ranks = {culprit.rank for culprit in cause.culprits if culprit.rank is not None}
+    places = {(culprit.host, culprit.device) for culprit in cause.culprits if culprit.rank is None}
+    return [item for item in case.processes if item.rank in ranks or (item.host, item.device) in places]
+
+
+def rank_list(text: str) -> list[int]:
+    """The ranks of ``1,3,5-7``; at most 100,000.
+
+    >>> rank_list("1, 3-5")
+    [1, 3, 4, 5]
+    """
+    ranks: set[int] = set()
+    for word in text.replace(" ", ",").split(","):
+        first, sign, last = word.partition("-")
+        if first.isdecimal() and len(first) < 7:
+            end = int(last) if sign and last.isdecimal() and len(last) < 7 else int(first)
+            ranks.update(range(int(first), min(end, int(first) + 100_000) + 1))
+    return sorted(ranks)
+
+
+def count_ranks(ranks: Iterable[int]) -> str:
+    """``rank 3``; ``ranks 1, 3 and 7``; ``ranks 1, 3, 5 and 9 more``."""
+    ordered = sorted(set(ranks))
+    if len(ordered) == 1:
+        return f"rank {ordered[0]}"
+    if len(ordered) <= 8:
+        return f"ranks {', '.join(map(str, ordered[:-1]))} and {ordered[-1]}"
+    return f"ranks {', '.join(map(str, ordered[:6]))} and {len(ordered) - 6} more"

@@ -1,0 +1,224 @@
+"""Signatures: what a line of a log means. Data in ``doctor/diagnose/signatures/*.toml``, and in a site's own folder."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from doctor.config import toml_compat
+from doctor.engine.bounded_read import read_bounded
+from doctor.hosts.nodeset import printable_excerpt
+
+Role = Literal["root", "victim", "ambiguous", "link", "wrapper", "evidence", "benign"]
+"""What the line says of the rank that printed it.
+
+- ``root``: the fault is on this rank or its host; ``victim``: this rank waited for another, or lost it.
+- ``link``: the fault is between this rank and the named peer; ``ambiguous``: either, other logs decide.
+- ``wrapper``: text around another error; ``evidence``: progress or names; ``benign``: noise.
+"""
+Phase = Literal["init", "connect", "compile", "data", "exec", "exit"]
+
+FOLDER = Path(__file__).with_name("signatures")
+MAX_BYTES = 1 << 20
+"""Bytes of one file of signatures."""
+MIN_LITERAL = 3
+"""Characters. A pattern must contain a literal of this length, with which lines are chosen before it is tried."""
+
+
+class SignatureError(Exception):
+    """One line: the file, the signature, what is wrong, and what was expected."""
+
+
+class Sample(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A line that the signature matches."""
+
+    text: str
+    verbatim: bool = False
+    """True for a line of a public log; False where values were filled in around a literal message."""
+
+
+class Signature(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
+    r"""One kind of log line.
+
+    Named groups of ``patterns`` become the values of an event. These names have a meaning for the rules:
+
+    - of the printing rank: ``rank``, ``local_rank``, ``group_rank``, ``device``, ``host``, ``address``, ``pid``,
+      ``world_size``, ``group``, ``exit_code``
+    - of the operation: ``op``, ``tag``, ``seq``, ``count``, ``timeout_s``, ``timeout_ms``, ``enqueued``, ``completed``
+    - of the rank that it waits for: ``peer_rank``, ``peer_group_rank``, ``peer_host``, ``peer_device``,
+      ``peer_address``, ``peer_endpoint`` (``address<port>`` or ``host/device``), ``peer_port``
+    - of the culprit, where the library itself names it: ``culprit_rank``, ``culprit_ranks`` (comma-separated),
+      ``culprit_host``, ``culprit_device``
+    """
+
+    id: str
+    title: str
+    role: Role
+    phase: Phase
+    patterns: tuple[str, ...]
+    """Python regular expressions, searched in one line of at most 4,096 characters."""
+    components: tuple[str, ...] = ()
+    codes: tuple[str, ...] = ()
+    """Error codes of the vendor, such as EI0002."""
+    explains: tuple[str, ...] = ()
+    """Signatures that follow from this one, on this or on other ranks."""
+    causes: tuple[str, ...] = ()
+    """Likely causes, the likeliest first."""
+    confirm: tuple[str, ...] = ()
+    """Commands or observations that confirm a cause."""
+    fix: tuple[str, ...] = ()
+    checks: tuple[str, ...] = ()
+    """Checks of `doctor check` that find the cause before a job."""
+    playbooks: tuple[str, ...] = ()
+    note: str = ""
+    sources: tuple[str, ...] = ()
+    """URLs, or a repository and a file, of the vendor's text."""
+    samples: tuple[Sample, ...] = ()
+    aftermath: bool = False
+    """Printed while a process ends after another error: never the first cause in its process."""
+
+    @cached_property
+    def compiled(self) -> tuple[Pattern, ...]:
+        """Each pattern with the literal that selects lines for it. Raises: SignatureError."""
+        return tuple(Pattern(re.compile(text), longest_literal(text)) for text in self.patterns)
+
+
+class Pattern(msgspec.Struct, frozen=True):
+    """A compiled pattern, and text that every line it matches contains."""
+
+    regex: re.Pattern[str]
+    literal: str
+
+
+class _SignatureFile(msgspec.Struct, forbid_unknown_fields=True):
+    signature: list[Signature]
+
+
+def load_signatures(folders: Sequence[Path] = ()) -> dict[str, Signature]:
+    """All signatures by id: the bundled ones, then those of ``folders``.
+
+    Raises: SignatureError for a file that cannot be read, a rule that is broken, or an id that exists twice.
+    """
+    loaded: dict[str, Signature] = {}
+    for path in (path for folder in (FOLDER, *folders) for path in _signature_files(folder)):
+        for signature in _read(path):
+            if signature.id in loaded:
+                raise SignatureError(f"{_name(path)}: {signature.id!r} exists twice; expected an id of its own")
+            loaded[signature.id] = signature
+    for signature in loaded.values():
+        absent = next((name for name in signature.explains if name not in loaded), "")
+        if absent:
+            raise SignatureError(f"{signature.id}: explains {printable_excerpt(absent)!r}; expected a signature's id")
+    return loaded
+
+
+def _signature_files(folder: Path) -> list[Path]:
+    try:
+        names = os.listdir(folder)
+    except OSError as error:
+        raise SignatureError(f"{_name(folder)}: {error.strerror}; expected a folder with signatures") from None
+    return [folder / name for name in sorted(names) if name.endswith(".toml") and not name.startswith(".")]
+
+
+def _read(path: Path) -> Iterable[Signature]:
+    try:
+        data = toml_compat.loads(read_bounded(path, MAX_BYTES).decode())
+        signatures = msgspec.convert(data, _SignatureFile).signature
+    except OSError as error:
+        raise SignatureError(f"{_name(path)}: {error.strerror}; expected a readable file of signatures") from None
+    except (ValueError, msgspec.ValidationError, RecursionError) as error:
+        raise SignatureError(f"{_name(path)}: {printable_excerpt(str(error), 200)}; expected signatures") from None
+    for signature in signatures:
+        _validate(path, signature)
+    return signatures
+
+
+def _validate(path: Path, signature: Signature) -> None:
+    where = f"{_name(path)}: {printable_excerpt(signature.id)}"
+    if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", signature.id):
+        raise SignatureError(f"{where}: expected an id of lower-case words joined by hyphens")
+    for text in signature.patterns:
+        try:
+            re.compile(text)
+        except re.error as error:
+            raise SignatureError(
+                f"{where}: {error}; expected a regular expression: {printable_excerpt(text)}"
+            ) from None
+        if len(longest_literal(text)) < MIN_LITERAL:
+            raise SignatureError(f"{where}: expected {MIN_LITERAL} literal characters in {printable_excerpt(text)}")
+    if not signature.patterns:
+        raise SignatureError(f"{where}: expected at least one pattern")
+
+
+def longest_literal(pattern: str) -> str:
+    r"""The longest text that each match of ``pattern`` contains; empty where there is none.
+
+    Groups and classes are not looked into, and a top-level ``|`` leaves nothing that is certain.
+
+    >>> longest_literal(r"Timed out waiting (?P<ms>\d+)ms for")
+    'Timed out waiting '
+    """
+    runs: list[str] = [""]
+    index = 0
+    while index < len(pattern):
+        letter = pattern[index]
+        if letter == "|":
+            return ""
+        if letter == "\\" and pattern[index + 1 : index + 2] and not pattern[index + 1].isalnum():
+            letter, width, literal = pattern[index + 1], 2, True
+        elif letter == "(":
+            width, literal = _group_width(pattern, index), False
+        elif letter == "[":
+            width, literal = _class_width(pattern, index), False
+        else:
+            width = 2 if letter == "\\" else 1
+            literal = letter not in "\\.^$*+?{}()[]"
+        repeat = _repeat_width(pattern, index + width)
+        if literal and not repeat:
+            runs[-1] += letter
+        else:
+            runs.append("")
+        index += width + repeat
+    return max(runs, key=len)
+
+
+def _group_width(pattern: str, start: int) -> int:
+    depth = 0
+    index = start
+    while index < len(pattern):
+        letter = pattern[index]
+        if letter == "\\":
+            index += 2
+            continue
+        if letter == "[":
+            index += _class_width(pattern, index)
+            continue
+        depth += (letter == "(") - (letter == ")")
+        index += 1
+        if not depth:
+            break
+    return index - start
+
+
+def _class_width(pattern: str, start: int) -> int:
+    index = start + 1 + (pattern[start + 1 : start + 2] == "^")
+    index += pattern[index : index + 1] == "]"
+    while index < len(pattern) and pattern[index] != "]":
+        index += 2 if pattern[index] == "\\" else 1
+    return index + 1 - start
+
+
+def _repeat_width(pattern: str, start: int) -> int:
+    """The width of a repetition at ``start``: ``*``, ``+?``, ``{2,3}``; 0 where there is none."""
+    loaded = re.match(r"(?:[*+?]|\{[\d,]*\})\??", pattern[start : start + 20])
+    return loaded.end() if loaded else 0
+
+
+def _name(path: Path) -> str:
+    return printable_excerpt(str(path), 200)

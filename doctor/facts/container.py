@@ -1,0 +1,293 @@
+"""The container that a process runs in, if in any, and what it was given: devices, mounts, limits, rights."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Literal
+
+import msgspec
+
+from doctor.engine.fact import Fact, ProbeAnswer, ask
+
+Engine = Literal["", "docker", "podman", "kubernetes", "apptainer", "enroot", "lxc", "systemd-nspawn", "containerd"]
+
+INITIAL_NAMESPACES = {"cgroup": 4026531835, "pid": 4026531836, "user": 4026531837, "uts": 4026531838, "ipc": 4026531839}
+"""Inode numbers of the kernel's first namespaces (Linux, ``include/uapi/linux/nsfs.h`` and ``proc_ns.h``)."""
+
+CAP_IPC_LOCK = 14
+CAP_SYS_PTRACE = 19
+CAP_SYS_NICE = 23
+
+FIRST_VIRTUAL_NPU = 100
+"""Device files of virtual NPUs are numbered from here: ``/dev/vdavinci100`` on the host (MindCluster, vNPU guide)."""
+
+
+def describe_container(arguments: dict[str, Any]) -> dict[str, Any]:  # noqa: C901, PLR0915 - sent as one function
+    """Runs on the host: marks of a container engine, and the devices, mounts, namespaces, rights and limits here."""
+    import glob
+    import os
+    import pwd
+
+    def read(path: str, most: int = 65536) -> str:
+        try:
+            with open(path, "rb") as file:
+                return file.read(most).decode("utf-8", "replace")
+        except OSError:
+            return ""
+
+    kept = "container|ASCEND_VISIBLE_DEVICES|NVIDIA_VISIBLE_DEVICES|KUBERNETES_SERVICE_HOST"
+    kept += "|APPTAINER_CONTAINER|SINGULARITY_CONTAINER"
+    first = dict(pair.split("=", 1) for pair in read("/proc/1/environ", 1 << 20).split("\0") if "=" in pair)
+    variables = dict(first, **os.environ)
+    namespaces = {}
+    for name in ("cgroup", "ipc", "mnt", "pid", "user", "uts"):
+        if os.path.exists("/proc/self/ns/" + name):
+            namespaces[name] = os.stat("/proc/self/ns/" + name).st_ino
+    root_type = ""
+    sources: list = []  # type: ignore[type-arg]
+    read_only: list = []  # type: ignore[type-arg]
+    for line in read("/proc/self/mountinfo", 1 << 20).splitlines():
+        fields = line.split(" ")
+        if len(fields) < 10 or "-" not in fields:
+            continue
+        point, end = fields[4], fields.index("-")
+        if point == "/":
+            root_type = fields[end + 1]
+            sources.append(fields[-1][:1000])
+        if point in ("/etc/hosts", "/etc/hostname", "/etc/resolv.conf", "/etc/passwd", "/dev/termination-log"):
+            sources.append(fields[3][:300])
+        if point in ("/", "/sys", "/proc/sys", "/dev/shm") and "ro" in fields[5].split(","):
+            read_only.append(point)
+    status = dict(line.split(":", 1) for line in read("/proc/self/status").splitlines() if ":" in line)
+    limits = {}
+    groups = [line.split(":", 2) for line in read("/proc/self/cgroup").splitlines() if line.count(":") > 1]
+    for controller, files in (("pids", ("pids.max",)), ("memory", ("memory.max", "memory.limit_in_bytes"))):
+        texts = []
+        for _, names, path in groups:
+            if names and controller not in names.split(","):
+                continue
+            base, parts = "/sys/fs/cgroup/" + (controller if names else ""), path.strip("/").split("/")
+            for depth in range(len(parts) + 1):
+                folder = os.path.join(base, *parts[:depth])
+                texts += [read(os.path.join(folder, name), 64).strip() for name in files]
+        numbers = [int(text) for text in texts if text.isdigit() and int(text) < 1 << 60]
+        limits[controller] = min(numbers) if numbers else None
+    libraries = ["/usr/local/Ascend/driver/lib64/driver", "/usr/local/Ascend/driver/lib64", "/usr/lib64"]
+    libraries += ["/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/local/nvidia/lib64"]
+    libraries += variables.get("LD_LIBRARY_PATH", "").split(":")
+    loader = read("/etc/ld.so.cache", 1 << 22)
+    libraries_present = [
+        name
+        for name in ("libascend_hal.so", "libcuda.so.1")
+        if name in loader or any(folder and os.path.exists(os.path.join(folder, name)) for folder in libraries)
+    ]
+    patterns = ("davinci[0-9]*", "davinci_manager", "devmm_svm", "hisi_hdc", "nvidia[0-9]*", "nvidiactl", "nvidia-uvm")
+    paths = [path for pattern in patterns for path in glob.glob("/dev/" + pattern)] + glob.glob(
+        "/dev/infiniband/uverbs*"
+    )
+    marks = ["/.dockerenv", "/run/.containerenv", "/.singularity.d", "/var/run/secrets/kubernetes.io"]
+    try:
+        named = bool(pwd.getpwuid(os.geteuid()))
+    except KeyError:
+        named = False
+    return {
+        "marks": [path for path in marks if os.path.exists(path)],
+        "variables": {name: variables[name][:1000] for name in kept.split("|") if variables.get(name)},
+        "cgroup": read("/proc/1/cgroup", 4096),
+        "root": root_type,
+        "sources": sources[:16],
+        "namespaces": namespaces,
+        "read_only": sorted(set(read_only)),
+        "network_cards": len(glob.glob("/sys/class/net/*/device")),
+        "devices": sorted(path[len("/dev/") :] for path in paths)[:512],
+        "files": [path for path in ("/etc/hccn.conf", "/etc/ascend_install.info") if os.path.isfile(path)],
+        "libraries": libraries_present,
+        "capabilities": int(status.get("CapEff", "0").strip() or "0", 16),
+        "limits": limits,
+        "uid": os.geteuid(),
+        "named_user": named,
+    }
+
+
+class _Answer(msgspec.Struct, frozen=True):
+    """What `describe_container` returns."""
+
+    marks: list[str]
+    variables: dict[str, str]
+    cgroup: str
+    root: str
+    sources: list[str]
+    namespaces: dict[str, int]
+    read_only: tuple[str, ...]
+    network_cards: int
+    devices: tuple[str, ...]
+    files: tuple[str, ...]
+    libraries: tuple[str, ...]
+    capabilities: int
+    limits: dict[str, int | None]
+    uid: int
+    named_user: bool
+
+
+class ContainerView(Fact, frozen=True):
+    """What both sides of a container have in common; no fact of its own."""
+
+    engine: Engine
+    """Empty where the process runs in no container."""
+    mount_namespace: int
+    """Inode number; 0 where it cannot be read."""
+    namespaces: dict[str, Literal["host", "private"]]
+    """By name: cgroup, ipc, pid, user and uts."""
+    read_only: tuple[str, ...]
+    """Which of /, /sys, /proc/sys and /dev/shm are mounted read-only."""
+    network_cards: int
+    """Network interfaces with a device behind them: a container with a network of its own has none."""
+    devices: tuple[str, ...]
+    """Accelerators and RDMA adapters under /dev, such as ``davinci0``, ``nvidia-uvm`` and ``infiniband/uverbs0``."""
+    files: tuple[str, ...]
+    """Which of /etc/hccn.conf and /etc/ascend_install.info are there."""
+    libraries: tuple[str, ...]
+    """Which of the drivers' libraries, libascend_hal.so and libcuda.so.1, are found."""
+    capabilities: int
+    """The effective ones, as a bit mask."""
+    memory_limit: int | None
+    """Bytes that the control group may use; None for no limit."""
+    pids_limit: int | None
+    """Processes and threads that the control group may have; None for no limit."""
+    uid: int
+    named_user: bool
+    """The user has an entry in the password database."""
+    visible_npus: str = ""
+    """ASCEND_VISIBLE_DEVICES of the container."""
+
+    @classmethod
+    def read(cls, answer: ProbeAnswer) -> ContainerView:
+        data = msgspec.convert(answer.json(), _Answer)
+        engine = _engine(data)
+        return cls(
+            engine=engine,
+            mount_namespace=data.namespaces.get("mnt", 0),
+            namespaces={
+                name: "host" if data.namespaces[name] == number else "private"
+                for name, number in INITIAL_NAMESPACES.items()
+                if name in data.namespaces
+            },
+            read_only=data.read_only,
+            network_cards=data.network_cards,
+            devices=data.devices,
+            files=data.files,
+            libraries=data.libraries,
+            capabilities=data.capabilities,
+            memory_limit=data.limits.get("memory"),
+            pids_limit=data.limits.get("pids"),
+            uid=data.uid,
+            named_user=data.named_user,
+            visible_npus=data.variables.get("ASCEND_VISIBLE_DEVICES", ""),
+        )
+
+    @property
+    def has_own_network(self) -> bool:
+        """It is a container whose network is not that of its host."""
+        return bool(self.engine) and not self.network_cards
+
+    @property
+    def npus(self) -> tuple[int, ...]:
+        """Numbers of the NPUs' device files."""
+        return self.numbers("davinci")
+
+    @property
+    def gpus(self) -> tuple[int, ...]:
+        """Numbers of the GPUs' device files."""
+        return self.numbers("nvidia")
+
+    def numbers(self, prefix: str) -> tuple[int, ...]:
+        """The numbers of the devices that are called so."""
+        texts = [name.removeprefix(prefix) for name in self.devices if name.startswith(prefix)]
+        return tuple(sorted(int(text) for text in texts if re.fullmatch(r"[0-9]{1,6}", text, re.ASCII)))
+
+    def has_capability(self, number: int) -> bool:
+        """Whether a process has the right, by its number in capabilities(7)."""
+        return bool(self.capabilities >> number & 1)
+
+    @property
+    def expected_npus(self) -> tuple[int, ...]:
+        """NPUs that ASCEND_VISIBLE_DEVICES names, virtual ones included; empty where it names none by number."""
+        return parse_visible(self.visible_npus)
+
+
+class JobContainer(ContainerView, frozen=True):
+    """The container where the job runs, that of ``--within`` if given; without an engine it is the host itself.
+
+    Raw output, as JSON::
+
+        {"marks": ["/.dockerenv"], "variables": {"ASCEND_VISIBLE_DEVICES": "0-1"}, "cgroup": "0::/", "root": "overlay",
+         "sources": ["rw,lowerdir=/var/lib/docker/overlay2/l/A"], "namespaces": {"mnt": 4026532261, "pid": 4026532264},
+         "read_only": ["/proc/sys"], "network_cards": 0, "files": [],
+         "devices": ["davinci0", "davinci1", "davinci_manager"],
+         "libraries": ["libascend_hal.so"], "capabilities": 2147747323, "limits": {"pids": 4096, "memory": null},
+         "uid": 0, "named_user": true}
+    """
+
+    probe = ask(describe_container, job=True)
+
+
+class HostContainer(ContainerView, frozen=True):
+    """The same where the other facts are read: on the host, or in the container that the SSH server runs in.
+
+    Raw output, as JSON::
+
+        {"marks": [], "variables": {}, "cgroup": "0::/init.scope", "root": "ext4", "sources": [],
+         "namespaces": {"mnt": 4026531841, "pid": 4026531836}, "read_only": [], "network_cards": 2,
+         "devices": ["davinci0"],
+         "files": ["/etc/hccn.conf"], "libraries": ["libascend_hal.so"], "capabilities": 2199023255551,
+         "limits": {"pids": null, "memory": null}, "uid": 0, "named_user": true}
+    """
+
+    probe = ask(describe_container)
+
+
+def is_within(job: ContainerView, host: ContainerView | None) -> bool:
+    """The job runs in a container, and ``host`` was read outside of it."""
+    return host is not None and bool(job.engine) and job.mount_namespace != host.mount_namespace
+
+
+def _engine(data: _Answer) -> Engine:
+    """Which engine the marks are of. A mark that an image left on a machine, such as /.dockerenv, is none by itself."""
+    sources, variables = " ".join(data.sources), data.variables
+    isolated = data.root == "overlay" or any(
+        data.namespaces.get(name, number) != number for name, number in INITIAL_NAMESPACES.items()
+    )
+    rules: tuple[tuple[Engine, bool], ...] = (
+        ("apptainer", bool({"APPTAINER_CONTAINER", "SINGULARITY_CONTAINER"} & set(variables))),
+        ("apptainer", "/.singularity.d" in data.marks),
+        ("enroot", "enroot" in sources),
+        ("kubernetes", "KUBERNETES_SERVICE_HOST" in variables or "/var/run/secrets/kubernetes.io" in data.marks),
+        ("kubernetes", "kubepods" in data.cgroup or "/kubelet/pods/" in sources or "/pods/" in sources),
+        ("podman", "libpod" in data.cgroup or variables.get("container") == "podman"),
+        ("podman", "/run/.containerenv" in data.marks and isolated),
+        ("docker", "docker" in data.cgroup or variables.get("container") == "docker" or "/docker/" in sources),
+        ("docker", "/.dockerenv" in data.marks and isolated),
+        ("containerd", "containerd" in data.cgroup or "crio" in data.cgroup or "/containerd/" in sources),
+        ("lxc", "/lxc" in data.cgroup or variables.get("container") == "lxc"),
+        ("systemd-nspawn", variables.get("container") == "systemd-nspawn"),
+    )
+    return next((engine for engine, fits in rules if fits), "")
+
+
+def parse_visible(text: str) -> tuple[int, ...]:
+    """The numbers in ASCEND_VISIBLE_DEVICES; empty for another form, such as ``all`` or none.
+
+    >>> parse_visible("0-2,5"), parse_visible("Ascend910-0,Ascend910-3"), parse_visible("all")
+    ((0, 1, 2, 5), (0, 3), ())
+    """
+    numbers: set[int] = set()
+    for item in filter(None, map(str.strip, text.split(","))):
+        span = re.fullmatch(r"([0-9]{1,4})-([0-9]{1,4})", item, re.ASCII)
+        single = re.fullmatch(r"(?:Ascend\w+-|npu)?([0-9]{1,4})", item, re.ASCII)
+        if span and int(span[1]) <= int(span[2]):
+            numbers.update(range(int(span[1]), int(span[2]) + 1))
+        elif single:
+            numbers.add(int(single[1]))
+        else:
+            return ()
+    return tuple(sorted(numbers))

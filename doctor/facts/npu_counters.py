@@ -1,0 +1,134 @@
+"""What every NPU card counts and is rated for: PCIe errors, clock rates, whether driver and firmware fit."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import TypeVar
+
+from doctor.engine.fact import Fact, ProbeAnswer, Unreadable
+from doctor.facts.npu_smi import card_answers, labelled_values, per_card_probe
+
+V = TypeVar("V")
+PCIE_COUNTERS = ("TX Error Count", "RX Error Count", "Lcrc Error Count", "Ecrc Error Count")
+"""Of ``npu-smi info -t pcie-err``; its Retry Count is no error."""
+
+
+def _read_cards(answer: ProbeAnswer, parse: Callable[[str], V | None]) -> tuple[dict[int, V], dict[str, str]]:
+    """What ``parse`` makes of each card's text, and why the rest is unread. Raises: Absent, Unreadable."""
+    values: dict[int, V] = {}
+    unread: dict[str, str] = {}
+    for card in card_answers(answer):
+        value = None if card.problem else parse(card.text)
+        if value is None:
+            unread[f"NPU card {card.card}"] = card.problem or "not understood"
+        else:
+            values[card.card] = value
+    if not values:
+        raise Unreadable(next(iter(unread.values())))
+    return values, unread
+
+
+class NpuPcieErrors(Fact, frozen=True):
+    """The PCIe errors that each NPU card has counted (``npu-smi info -t pcie-err``).
+
+    Raw output, from npu-smi::
+
+        -- 0 --
+                NPU ID                         : 0
+                Chip Count                     : 1
+
+                TX Error Count                 : 0
+                RX Error Count                 : 0
+                Lcrc Error Count               : 0
+                Ecrc Error Count               : 0
+                Retry Count                    : 0
+                Chip ID                        : 0
+        -- exit 0 --
+    """
+
+    probe = per_card_probe("pcie-err")
+
+    by_card: dict[int, dict[str, int]]
+    """Counts by name, summed over the chips of a card."""
+
+    @classmethod
+    def read(cls, answer: ProbeAnswer) -> NpuPcieErrors:
+        by_card, unread = _read_cards(answer, _parse_pcie_errors)
+        return cls(by_card=by_card, unread=unread)
+
+
+def _parse_pcie_errors(text: str) -> dict[str, int] | None:
+    counts: dict[str, int] = {}
+    for label, value in labelled_values(text):
+        if label in PCIE_COUNTERS and re.fullmatch("[0-9]{1,12}", value):
+            counts[label] = counts.get(label, 0) + int(value)
+    return counts or None
+
+
+class NpuFrequencies(Fact, frozen=True):
+    """The rated clock of each NPU card's AI cores, in MHz (``npu-smi info -t common``).
+
+    Raw output, from npu-smi::
+
+        -- 1 --
+                NPU ID                         : 1
+                Chip Count                     : 1
+
+                Chip ID                        : 0
+                Aicore Usage Rate(%)           : 0
+                Aicore Freq(MHZ)               : 1800
+                Aicore curFreq(MHZ)            : 800
+                Temperature(C)                 : 46
+                NPU Real-time Power(W)         : 93.4
+        -- exit 0 --
+    """
+
+    probe = per_card_probe("common")
+
+    by_card: dict[int, int]
+
+    @classmethod
+    def read(cls, answer: ProbeAnswer) -> NpuFrequencies:
+        by_card, unread = _read_cards(answer, _parse_frequency)
+        return cls(by_card=by_card, unread=unread)
+
+
+def _parse_frequency(text: str) -> int | None:
+    """The lowest of the card's chips; an idle core runs at a lower clock than the rated one (curFreq)."""
+    values = [
+        int(value)
+        for label, value in labelled_values(text)
+        if label.lower() == "aicore freq(mhz)" and re.fullmatch("[0-9]{1,6}", value)
+    ]
+    return min(values) if values else None
+
+
+class NpuCompatibility(Fact, frozen=True):
+    """Whether npu-smi calls driver and firmware of each NPU card compatible (``npu-smi info -t board``).
+
+    Raw output, from npu-smi::
+
+        -- 0 --
+                NPU ID                         : 0
+                Software Version               : 23.0.5
+                Firmware Version               : 7.1.0.7.220
+                Compatibility                  : OK
+        -- exit 0 --
+    """
+
+    probe = per_card_probe("board")
+
+    by_card: dict[int, str]
+    """OK, NOK, UNKNOWN or NOT SUPPORT."""
+    firmware: dict[int, str]
+    """Firmware version by card, where it is stated."""
+
+    @classmethod
+    def read(cls, answer: ProbeAnswer) -> NpuCompatibility:
+        boards, unread = _read_cards(answer, lambda text: dict(labelled_values(text)) or None)
+        states = {card: board["Compatibility"] for card, board in boards.items() if "Compatibility" in board}
+        firmware = {card: board["Firmware Version"] for card, board in boards.items() if "Firmware Version" in board}
+        if not states:
+            raise Unreadable("npu-smi info -t board: it states no compatibility")
+        return cls(by_card=states, firmware=firmware, unread=unread)

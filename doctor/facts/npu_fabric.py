@@ -1,0 +1,108 @@
+"""How the NPUs of a host are connected to each other: the relations that npu-smi reports, and the health of HCCS."""
+
+from __future__ import annotations
+
+import re
+
+from doctor.engine.fact import Absent, Fact, ProbeAnswer, Unreadable, run
+from doctor.engine.sanitize import strip_control_chars
+from doctor.facts.npu_smi import UNSUPPORTED_PATTERN, labelled_values, read_npu_smi_text, strip_escapes
+
+RELATIONS = frozenset({"X", "SYS", "PHB", "HCCS", "PXB", "PIX", "SIO", "HCCS_SW", "UB", "NA"})
+"""Of ``npu-smi info -t topo`` (print_npu_topo_info in npu_info_print_ext.c of github.com/hicann/driver)."""
+
+
+class NpuTopology(Fact, frozen=True):
+    """The relation of every pair of NPUs of a host (``npu-smi info -t topo``).
+
+    Raw output, from npu-smi::
+
+                   NPU0       NPU1       CPU Affinity
+        NPU0       X          HCCS       144-167
+        NPU1       HCCS       X          144-167
+
+        Legend:
+
+          X    = Self
+          HCCS = Connection traversing HCCS.
+    """
+
+    probe = run("npu-smi info -t topo", requires="npu-smi", root=True, lane="npu-smi", timeout=20)
+
+    relations: dict[str, str]
+    """By pair, lower number first: ``0-1`` is HCCS."""
+
+    @classmethod
+    def read(cls, answer: ProbeAnswer) -> NpuTopology:
+        output = answer[""]
+        if output.ended == "exited" and re.search(UNSUPPORTED_PATTERN, f"{output.out}\n{output.err}", re.I):
+            raise Absent("npu-smi shows no topology on this product, or in this container")
+        header: list[int] = []
+        relations: dict[str, str] = {}
+        for line in strip_escapes(read_npu_smi_text(output)).splitlines():
+            cells = line.split()
+            numbers = [int(cell) for cell in re.findall(r"(?:NPU|Phy-ID)([0-9]{1,4})\b", line)]
+            if not header and len(numbers) > 1:
+                header = numbers
+            elif header and len(numbers) == 1 and cells and set(cells[1 : len(header) + 1]) <= RELATIONS:
+                row = dict(zip(header, cells[1 : len(header) + 1], strict=False))
+                for other, relation in row.items():
+                    if numbers[0] < other:
+                        relations[f"{numbers[0]}-{other}"] = relation
+        if not relations:
+            raise Unreadable("npu-smi info -t topo: no relation of two NPUs")
+        return cls(relations=relations)
+
+
+_HCCS_SCRIPT = """table=$(npu-smi info -m </dev/null 2>&1) || { code=$?; printf '%s\\n' "$table"; exit $code; }
+printf '%s\\n' "$table" | tr -d '\\r' | while read -r card chip rest; do
+  case "$card$chip" in '' | *[!0-9]*) continue ;; esac
+  case "$rest" in *Mcu*) continue ;; esac
+  echo "-- $card $chip --"
+  timeout 5 npu-smi info -t hccs -i "$card" -c "$chip" </dev/null 2>&1
+done
+"""
+
+
+class NpuHccs(Fact, frozen=True):
+    """The health of every NPU chip's HCCS links (``npu-smi info -t hccs``).
+
+    Raw output, from npu-smi::
+
+        -- 0 0 --
+                hccs health status             : OK
+                hccs tx packets                : [1993002168   1434439505   1588783520]
+                hccs retry count               : [0            0            0]
+                hccs error count               : [0            0            0]
+    """
+
+    probe = run(_HCCS_SCRIPT, requires="npu-smi", root=True, lane="npu-smi", timeout=60, repeats=True)
+
+    health: dict[str, str]
+    """By card and chip, ``0-0``: OK or NOK."""
+    errors: dict[str, int]
+    """CRC errors by card and chip, summed over the links."""
+
+    @classmethod
+    def read(cls, answer: ProbeAnswer) -> NpuHccs:
+        pieces = re.split(r"^-- (\d{1,9}) (\d{1,4}) --[ \t\r]*$", read_npu_smi_text(answer[""]), flags=re.M)
+        health: dict[str, str] = {}
+        errors: dict[str, int] = {}
+        unread: dict[str, str] = {}
+        unsupported = 0
+        for card, chip, text in zip(pieces[1::3], pieces[2::3], pieces[3::3], strict=True):
+            values = dict(labelled_values(text))
+            state = values.get("hccs health status", "")
+            if state in ("OK", "NOK"):
+                health[f"{card}-{chip}"] = state
+                counts = re.findall(r"[0-9]{1,20}", values.get("hccs error count", ""))
+                errors[f"{card}-{chip}"] = sum(map(int, counts))
+            elif re.search(UNSUPPORTED_PATTERN, text, re.I):
+                unsupported += 1
+            else:
+                unread[f"NPU card {card} chip {chip}"] = strip_control_chars(text.strip() or "no answer in 5 s", 120)
+        if unsupported and not (health or unread):
+            raise Absent("npu-smi reports no HCCS links on this product, or in this container")
+        if not health:
+            raise Unreadable(next(iter(unread.values()), "npu-smi info -m: it lists no chip"))
+        return cls(health=health, errors=errors, unread=unread)

@@ -1,0 +1,131 @@
+"""The text of npu-smi: why it did not start, tables by the names of their columns, and ``label : value`` lines."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Literal
+
+import msgspec
+
+from doctor.engine.fact import Absent, Output, Probe, ProbeAnswer, Unreadable, run, unusable_reason
+from doctor.engine.sanitize import strip_control_chars
+
+UNSUPPORTED_PATTERN = (
+    r"not support|cannot be executed on a VM|not found\. *$|Error parameter of -t|Invalid parameter of -t"
+)
+"""The tool's answers where the product, the driver or the container has no such query."""
+
+
+class StartFailure(msgspec.Struct, frozen=True):
+    """Why npu-smi did not start."""
+
+    kind: Literal["driver", "busy", "library"]
+    """driver: DCMI could not be initialised (-8005). busy: the device is in use (-8020). library: cannot be loaded."""
+    message: str
+
+
+def find_start_failure(output: Output) -> StartFailure | None:
+    """The known errors of npu-smi before it reads any card."""
+    text = f"{output.out}\n{output.err}"
+    kinds: tuple[tuple[str, Literal["driver", "busy", "library"]], ...] = (
+        (r"dcmi mod(?:ule|el) initialized? failed.*-8020.*", "busy"),
+        (r"dcmi mod(?:ule|el) initialized? failed.*", "driver"),
+        (r"(?:npu-smi: )?error while loading shared libraries.*", "library"),
+    )
+    for pattern, kind in kinds:
+        match = re.search(pattern, text)
+        if match:
+            return StartFailure(kind, match.group(0).strip())
+    return None
+
+
+def read_npu_smi_text(output: Output) -> str:
+    """What npu-smi printed. Raises: Absent, Unreadable with the check that tells why it did not start."""
+    if output.ended == "absent":
+        raise Absent(output.err or "npu-smi is not installed")
+    failure = find_start_failure(output)
+    if failure:
+        raise Unreadable(f"npu-smi does not start: {failure.message}", "npu-driver-not-loaded")
+    why = unusable_reason(output)
+    if why:
+        raise Unreadable(f"npu-smi: {why}")
+    return output.out
+
+
+_CARDS_SCRIPT = """cards=$(npu-smi info -l </dev/null 2>&1) || { code=$?; printf '%s\\n' "$cards"; exit $code; }
+printf '%s\\n' "$cards" | grep 'NPU ID' | tr -cd '0-9\\n' | while read -r card; do
+  echo "-- $card --"
+  timeout SECONDS npu-smi info -t QUERY -i "$card" </dev/null 2>&1
+  echo "-- exit $? --"
+done
+"""
+"""Cards are those of ``npu-smi info -l``: their numbers are neither those of the device files nor without gaps."""
+
+CALL_SECONDS = 5
+"""For one query of one card."""
+
+
+class CardAnswer(msgspec.Struct, frozen=True):
+    """What npu-smi printed for one card."""
+
+    card: int
+    text: str
+    code: int | None
+    """Exit status; None where the output was cut before it."""
+
+    @property
+    def problem(self) -> str:
+        """Why there is no answer, or empty."""
+        if self.code == 0 and self.text.strip():
+            return ""
+        if self.code in (None, 124):
+            return f"npu-smi: no answer in {CALL_SECONDS} s"
+        return strip_control_chars(self.text.strip().partition("\n")[0] or "npu-smi printed nothing", 120)
+
+
+def per_card_probe(query: str) -> Probe:
+    """``npu-smi info -t QUERY`` for every card that npu-smi lists."""
+    script = _CARDS_SCRIPT.replace("QUERY", query).replace("SECONDS", str(CALL_SECONDS))
+    return run(script, requires="npu-smi", root=True, lane="npu-smi", timeout=60, repeats=True)
+
+
+def card_answers(answer: ProbeAnswer) -> list[CardAnswer]:
+    """The output for each card. Raises: Absent where the product has no such query, Unreadable."""
+    pieces = re.split(r"^-- (\d{1,9}) --[ \t\r]*\n", read_npu_smi_text(answer[""]), flags=re.M)
+    answers = []
+    for number, piece in zip(pieces[1::2], pieces[2::2], strict=True):
+        text, _, ended = piece.rpartition("-- exit ")
+        code = re.match(r"(\d{1,3}) --", ended)
+        answers.append(CardAnswer(int(number), text if code else piece, int(code[1]) if code else None))
+    if not answers:
+        raise Unreadable("npu-smi info -l: it lists no card")
+    if all(re.search(UNSUPPORTED_PATTERN, card.text, re.M | re.I) for card in answers):
+        raise Absent(f"npu-smi has no such query here: {answers[0].problem}")
+    return answers
+
+
+def table_rows(text: str) -> Iterator[list[str]]:
+    """The rows of a table drawn with ``|``, as cells without the spaces around them."""
+    for line in text.splitlines():
+        bare = strip_escapes(line).strip().lstrip("> ")
+        if bare.startswith("|"):
+            yield [cell.strip() for cell in bare[1:].removesuffix("|").split("|")]
+
+
+def strip_escapes(text: str) -> str:
+    """The text without terminal escape sequences and control characters."""
+    return re.sub(r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f]", "", text)
+
+
+def labelled_values(text: str) -> Iterator[tuple[str, str]]:
+    """``label : value`` lines, in order; the label ends at the first colon."""
+    for line in text.splitlines():
+        label, colon, value = strip_escapes(line).partition(":")
+        if colon and label.strip():
+            yield " ".join(label.split()), value.strip()
+
+
+def row_excerpt(cells: list[str]) -> str:
+    """A row that is not understood, short enough for a message."""
+    return strip_control_chars(f"not understood: {' | '.join(cells)[:120]}")

@@ -1,0 +1,94 @@
+"""The file from which HCCL of the 950 family learns the addresses of a host's NPUs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from doctor.engine.fact import Absent, Fact, ProbeAnswer, Unreadable, ask
+from doctor.engine.sanitize import strip_control_chars
+
+ROOT_INFO = "/etc/hccl_rootinfo.json"
+
+
+def read_root_info(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Runs on the host: the file's counts and devices, and whether its topology file exists."""
+    import json
+    import os
+
+    path = "/etc/hccl_rootinfo.json"
+    if not os.path.isfile(path):
+        return {"there": False}
+    try:
+        with open(path, errors="replace") as file:
+            tree = json.loads(file.read(1 << 24))
+    except OSError as error:
+        return {"there": True, "refused": error.strerror or "not readable"}
+    except ValueError as error:
+        return {"there": True, "problem": "not JSON: " + str(error)[:100]}
+    if not isinstance(tree, dict):
+        return {"there": True, "problem": "not an object"}
+    ranks = tree.get("rank_list")
+    ranks = ranks if isinstance(ranks, list) else None
+    count, topology = tree.get("rank_count"), tree.get("topo_file_path")
+    devices = [rank.get("device_id") for rank in ranks or [] if isinstance(rank, dict)]
+    return {
+        "there": True,
+        "count": int(str(count)) if str(count).isdigit() else None,
+        "listed": None if ranks is None else len(ranks),
+        "devices": [int(str(device)) for device in devices if str(device).isdigit()],
+        "topology": topology[:500] if isinstance(topology, str) else "",
+        "topology_exists": isinstance(topology, str) and os.path.isfile(topology),
+    }
+
+
+class _Answer(msgspec.Struct, frozen=True):
+    there: bool
+    refused: str = ""
+    problem: str = ""
+    count: int | None = None
+    listed: int | None = None
+    devices: tuple[int, ...] = ()
+    topology: str = ""
+    topology_exists: bool = False
+
+
+class HcclRootInfo(Fact, frozen=True):
+    """What /etc/hccl_rootinfo.json states, and whether the topology file that it names exists.
+
+    Raw output, as JSON::
+
+        {"there": true, "count": 2, "listed": 2, "devices": [0, 1],
+         "topology": "/usr/local/Ascend/driver/topo/950/atlas_850_1.json", "topology_exists": true}
+    """
+
+    probe = ask(read_root_info, job=True)
+
+    problem: str
+    """Why it is not JSON; empty when it is."""
+    count: int | None
+    """Its rank_count."""
+    listed: int | None
+    """Entries of its rank_list; None when it has none."""
+    devices: tuple[int, ...]
+    """Their device_id."""
+    topology: str
+    """Its topo_file_path; empty when it has none."""
+    topology_exists: bool
+
+    @classmethod
+    def read(cls, answer: ProbeAnswer) -> HcclRootInfo:
+        data = msgspec.convert(answer.json(), _Answer)
+        if not data.there:
+            raise Absent(f"there is no {ROOT_INFO}")
+        if data.refused:
+            raise Unreadable(f"{ROOT_INFO}: {strip_control_chars(data.refused, 80)}")
+        return cls(
+            problem=strip_control_chars(data.problem, 120),
+            count=data.count,
+            listed=data.listed,
+            devices=data.devices,
+            topology=strip_control_chars(data.topology),
+            topology_exists=data.topology_exists,
+        )

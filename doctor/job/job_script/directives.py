@@ -1,0 +1,248 @@
+"""The lines of a job script that a batch scheduler reads: ``#SBATCH``, ``#PBS``, ``#BSUB``, ``#DSUB``, ``#$``. Pure.
+
+Sources: Slurm, sbatch(1) (https://slurm.schedmd.com/sbatch.html); PBS Professional, qsub(1B), "select"; IBM Spectrum
+LSF, bsub (https://www.ibm.com/docs/en/spectrum-lsf/10.1.0?topic=bsub-options); Huawei Donau Scheduler user guide, dsub;
+Grid Engine, qsub(1), "-pe".
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from doctor.engine.sanitize import printable
+from doctor.job.launch_line.options import Options, OptionTable, option_table, split_options
+from doctor.job.launch_line.srun import TABLE as OF_SRUN
+from doctor.job.launch_line.srun import node_range
+from doctor.job.shell.word import literal_words
+
+_MOST = 256
+_LONGEST = 4096
+
+
+class Directive(msgspec.Struct, frozen=True):
+    """One line for a scheduler."""
+
+    scheduler: str
+    """``slurm``, ``pbs``, ``lsf``, ``donau``, ``grid-engine``."""
+    text: str
+    line: int
+
+
+class Resources(msgspec.Struct, frozen=True, kw_only=True):
+    """What the directives request. None: they do not say it, or not in a form that is read here."""
+
+    scheduler: str = ""
+    nodes: int | None = None
+    max_nodes: int | None = None
+    ranks: int | None = None
+    ranks_per_node: int | None = None
+    devices_per_node: int | None = None
+    time_limit_s: int | None = None
+    options: dict[str, tuple[str, ...]] = {}
+    """Slurm's, by long name."""
+    unresolved: dict[str, str] = {}
+
+
+_MARKS = {"#SBATCH": "slurm", "#PBS": "pbs", "#BSUB": "lsf", "#DSUB": "donau", "#$": "grid-engine"}
+_PBS = option_table("l q N A o e j m M W J S P r k p a C h u v", "V I X z f", abbreviates=False)
+_LSF = option_table(
+    "n R W q J o e P m M app b c E G g i k L oo eo R sp t T u U w wt x gpu",
+    "I K N B r H x",
+    joins_letters=False,
+    abbreviates=False,
+)
+_DONAU = option_table(
+    "n N R A q o e oo eo T pn nn nnl rpn cpu name s pm X eo aa mpi mpiexec",
+    "I K",
+    joins_letters=False,
+    abbreviates=False,
+)
+_GRID_ENGINE = option_table(
+    "l q N o e j S P A m M t r p R v binding w wd hold-jid",
+    "V cwd b notify",
+    "pe",
+    joins_letters=False,
+    abbreviates=False,
+)
+
+
+def read_directives(lines: Iterable[str]) -> list[Directive]:
+    """The directives before the first command of a script, at most 256."""
+    listed: list[Directive] = []
+    for number, line in enumerate(lines, 1):
+        text = line.strip()
+        if text and not text.startswith("#"):
+            break
+        mark = next((mark for mark in _MARKS if re.match(re.escape(mark) + r"\s+\S", text)), "")
+        if mark and len(listed) < _MOST:
+            listed.append(Directive(_MARKS[mark], printable(text[len(mark) :].strip(), _LONGEST), number))
+    return listed
+
+
+def resources(directives: Iterable[Directive]) -> Resources:
+    """What the directives of the first scheduler request."""
+    listed = list(directives)
+    if not listed:
+        return Resources()
+    scheduler = listed[0].scheduler
+    texts = [directive.text for directive in listed if directive.scheduler == scheduler]
+    return {"slurm": _slurm, "pbs": _pbs, "lsf": _lsf, "donau": _donau, "grid-engine": _grid_engine}[scheduler](texts)
+
+
+def _options(texts: Iterable[str], table: OptionTable) -> Options:
+    tokens: list[str] = []
+    unreadable: list[str] = []
+    for text in texts:
+        try:
+            tokens += shlex.split(text, comments=True)
+        except ValueError:
+            unreadable.append(text)
+    options = split_options("", literal_words(tokens), table)
+    if unreadable:
+        options.unresolved["options"] = f"{unreadable[0]}: a quote without its end"
+    return options
+
+
+def _slurm(texts: list[str]) -> Resources:
+    options = _options(texts, OF_SRUN)
+    least, most = node_range(options)
+    gpus = options.text("gpus-per-node") or _gres(options.text("gres"))
+    return Resources(
+        scheduler="slurm",
+        nodes=least,
+        max_nodes=most,
+        ranks=options.number("ntasks", least=1),
+        ranks_per_node=options.number("ntasks-per-node", least=1, most=65536),
+        devices_per_node=_last_number(gpus),
+        time_limit_s=slurm_seconds(options.text("time")),
+        options=options.as_texts(),
+        unresolved=options.unresolved,
+    )
+
+
+def _gres(text: str) -> str:
+    """``gpu:a100:8`` of ``gpu:a100:8,shard:1``; also ``npu:8``."""
+    return next((part for part in text.split(",") if re.match(r"(gpu|npu|ascend)[:=]", part, re.IGNORECASE)), "")
+
+
+def _last_number(text: str) -> int | None:
+    match = re.search(r"(?:^|[:=])([0-9]{1,5})(?:\(|$)", text, re.ASCII)
+    return int(match[1]) if match else None
+
+
+def slurm_seconds(text: str) -> int | None:
+    """``90`` minutes, ``1:30:00``, ``2-12``, ``2-12:30``: seconds; None for what is none of them, and for no limit.
+
+    >>> slurm_seconds("90"), slurm_seconds("1:30:00"), slurm_seconds("2-12"), slurm_seconds("30:30")
+    (5400, 5400, 216000, 1830)
+    """
+    match = re.fullmatch(r"(?:([0-9]{1,5})-)?([0-9]{1,7})(?::([0-9]{1,7}))?(?::([0-9]{1,7}))?", text, re.ASCII)
+    if not match:
+        return None
+    days, first, second, third = (int(group) if group else None for group in match.groups())
+    if days is not None:
+        return days * 86400 + (first or 0) * 3600 + (second or 0) * 60 + (third or 0)
+    if third is not None:
+        return (first or 0) * 3600 + (second or 0) * 60 + third
+    return (first or 0) * 60 + (second or 0)
+
+
+def _clock_seconds(text: str) -> int | None:
+    """``1:30:00`` of PBS and Grid Engine, whose plain numbers are seconds."""
+    parts = text.split(":")
+    if not 0 < len(parts) <= 4 or not all(re.fullmatch(r"[0-9]{1,7}", part, re.ASCII) for part in parts):
+        return None
+    factors = (1, 60, 3600, 86400)
+    return sum(int(part) * factor for part, factor in zip(reversed(parts), factors, strict=False))
+
+
+def _pbs(texts: list[str]) -> Resources:
+    options = _options(texts, _PBS)
+    limits = ",".join(word.text for word in options.texts("l"))
+    nodes = per_node = devices = None
+    match = re.search(r"(?:^|,)(?:select|nodes)=([^,]{1,2000})", limits)
+    if match:
+        chunks = match[1].split("+")
+        counts = [re.match(r"([0-9]{1,6})(?::|$)", chunk) for chunk in chunks]
+        nodes = sum(int(count[1]) if count else 1 for count in counts)
+        per_chunk = {_resource(chunk, "mpiprocs", "ppn") for chunk in chunks}
+        per_node = per_chunk.pop() if len(per_chunk) == 1 else None
+        devices = _resource(chunks[0], "ngpus", "gpus", "nnpus")
+    wall = re.search(r"(?:^|,)walltime=([0-9:]{1,20})", limits)
+    return Resources(
+        scheduler="pbs",
+        nodes=nodes,
+        max_nodes=nodes,
+        ranks_per_node=per_node,
+        devices_per_node=devices,
+        time_limit_s=_clock_seconds(wall[1]) if wall else None,
+        unresolved=options.unresolved,
+    )
+
+
+def _resource(chunk: str, *names: str) -> int | None:
+    matches = (re.search(rf":{name}=([0-9]{{1,5}})(?::|$)", chunk, re.ASCII) for name in names)
+    return next((int(match[1]) for match in matches if match), None)
+
+
+def _lsf(texts: list[str]) -> Resources:
+    options = _options(texts, _LSF)
+    ranks = options.number("n", least=1)
+    requirement = " ".join(word.text for word in options.texts("R"))
+    match = re.search(r"ptile=([0-9]{1,5})", requirement)
+    per_node = int(match[1]) if match else None
+    nodes = ranks // per_node if ranks and per_node and ranks % per_node == 0 else None
+    wall = re.fullmatch(r"(?:([0-9]{1,6}):)?([0-9]{1,7})(?:/.*)?", options.text("W"), re.ASCII)
+    return Resources(
+        scheduler="lsf",
+        nodes=nodes,
+        max_nodes=nodes,
+        ranks=ranks,
+        ranks_per_node=per_node,
+        time_limit_s=(int(wall[1] or 0) * 60 + int(wall[2])) * 60 if wall else None,
+        unresolved=options.unresolved,
+    )
+
+
+def _donau(texts: list[str]) -> Resources:
+    options = _options(texts, _DONAU)
+    nodes = options.number("N", least=1) or options.number("nn", least=1)
+    return Resources(
+        scheduler="donau",
+        nodes=nodes,
+        max_nodes=nodes,
+        ranks_per_node=options.number("rpn", "pn", least=1, most=65536),
+        time_limit_s=options.number("T", least=1, most=2**30),
+        unresolved=options.unresolved,
+    )
+
+
+def _grid_engine(texts: list[str]) -> Resources:
+    options = _options(texts, _GRID_ENGINE)
+    limits = ",".join(word.text for word in options.texts("l"))
+    wall = re.search(r"(?:^|,)h_rt=([0-9:]{1,20})", limits)
+    return Resources(
+        scheduler="grid-engine", time_limit_s=_clock_seconds(wall[1]) if wall else None, unresolved=options.unresolved
+    )
+
+
+def variables_of(requested: Resources) -> Mapping[str, str]:
+    """What the scheduler sets as it follows from the directives. Source: sbatch(1), "OUTPUT ENVIRONMENT VARIABLES"."""
+    if requested.scheduler != "slurm":
+        return {}
+    environ: dict[str, str] = {}
+    if requested.nodes is not None and requested.nodes == requested.max_nodes:
+        environ["SLURM_NNODES"] = environ["SLURM_JOB_NUM_NODES"] = str(requested.nodes)
+    if requested.ranks_per_node is not None:
+        environ["SLURM_NTASKS_PER_NODE"] = str(requested.ranks_per_node)
+    if requested.ranks is not None:
+        environ["SLURM_NTASKS"] = environ["SLURM_NPROCS"] = str(requested.ranks)
+    if cpus := next(reversed(requested.options.get("cpus-per-task", ())), ""):
+        environ["SLURM_CPUS_PER_TASK"] = cpus
+    if gpus := next(reversed(requested.options.get("gpus-per-node", ())), ""):
+        environ["SLURM_GPUS_PER_NODE"] = gpus
+    return environ

@@ -1,0 +1,146 @@
+"""What a launch line says, as values."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class NotALaunchLine(ValueError):
+    """Words that start no program: what is wrong."""
+
+
+class OptionProblem(msgspec.Struct, frozen=True, order=True):
+    """An option that its launcher refuses, or that is not one of its options."""
+
+    launcher: str
+    option: str
+    value: str
+    expected: str
+
+
+class LaunchCall(msgspec.Struct, frozen=True, kw_only=True):
+    """One launcher of a line. None and empty: the option is not given; see `unresolved` for what cannot be read."""
+
+    launcher: str
+    """``torchrun``, ``openmpi``, ``hydra``, ``srun``, ``msrun``, ``accelerate``, ``deepspeed``, ``ssh``."""
+    command: str
+    """As it stands in the line, such as ``python -m torch.distributed.run``."""
+    nodes: int | None = None
+    """Hosts; of an elastic launch the least."""
+    max_nodes: int | None = None
+    """Hosts at most; equal to ``nodes`` unless the launch is elastic."""
+    ranks: int | None = None
+    """Processes that the launcher starts on all hosts."""
+    ranks_per_node: int | None = None
+    """Processes that the launcher starts on each host."""
+    ranks_by_devices: str = ""
+    """The word that makes the number of ranks that of the devices: ``gpu``, ``auto``, ``cpu``."""
+    node_rank: int | None = None
+    master_addr: str = ""
+    master_port: int | None = None
+    rdzv_backend: str = ""
+    rdzv_endpoint: str = ""
+    standalone: bool = False
+    """One host, with a port that the launcher chooses."""
+    hosts: tuple[str, ...] = ()
+    """Named in the line; node sets such as ``n[1-4]`` as they stand."""
+    hostfile: str = ""
+    environ: dict[str, str] = {}
+    """Variables that the launcher gives its processes."""
+    passed: tuple[str, ...] = ()
+    """Names of the caller's variables that the launcher passes on."""
+    options: dict[str, tuple[str, ...]] = {}
+    """All options: name without dashes, with ``-`` for ``_``, and their values in order; a flag has none."""
+    unresolved: dict[str, str] = {}
+    """By option, also ``NAME=`` of a variable: source text that only a shell or a host can resolve."""
+    problems: tuple[OptionProblem, ...] = ()
+
+    def option(self, name: str) -> str:
+        """The last value of an option; empty where it is not given or is a flag."""
+        return next(reversed(self.options.get(name, ())), "")
+
+
+class LaunchLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A command line that starts a program, through launchers or not."""
+
+    text: str
+    """For people: at most 400 characters."""
+    launchers: tuple[LaunchCall, ...] = ()
+    """Outer to inner."""
+    wrappers: tuple[str, ...] = ()
+    """Other commands around the program, outer to inner: ``env``, ``numactl``, ``docker run``."""
+    container: str = ""
+    """Image or name of the container in which the program runs."""
+    environ: dict[str, str] = {}
+    """Variables that the line itself, or the script before it, sets for the program."""
+    removed: frozenset[str] = frozenset()
+    """Variables that the line or the script removes."""
+    inherits_environment: bool = True
+    """False: the program has only ``environ`` (``env -i``, a container, ``srun --export=NONE``)."""
+    passed: tuple[str, ...] = ()
+    """Where it does not inherit: names that it gets from the caller nevertheless."""
+    program: str = ""
+    """The script, module or file that every rank runs; empty where the line does not say it."""
+    interpreter: str = ""
+    """``python3``; empty for a program that is run itself."""
+    is_module: bool = False
+    arguments: tuple[str, ...] = ()
+    """Of the program; an unresolved word as its source text."""
+    unresolved_arguments: frozenset[int] = frozenset()
+    """Positions in ``arguments`` whose text is not exact."""
+    unresolved: dict[str, str] = {}
+    """What of the line cannot be read, by option or ``NAME=`` or ``program``: the source text or the reason."""
+    problems: tuple[OptionProblem, ...] = ()
+    line: int = 0
+    """In the script, from 1; 0: not of a script."""
+    conditional: bool = False
+    """In a branch, a loop or a function of the script."""
+
+    @property
+    def innermost(self) -> LaunchCall | None:
+        """The launcher that gives ranks their numbers."""
+        return self.launchers[-1] if self.launchers else None
+
+    @property
+    def nodes(self) -> int | None:
+        """Hosts of the job, by the innermost launcher that says it; of an elastic launch the least.
+
+        A plain program, and a launcher that starts ranks on its own host, say 1.
+        """
+        for call in reversed(self.launchers):
+            if call.nodes is not None:
+                return call.nodes
+            if _says(call, "nnodes", "nodes", "num-nodes", "num-machines"):
+                return None
+        return None if self.launchers else 1
+
+    @property
+    def ranks_per_node(self) -> int | None:
+        """Ranks on each host; None where the line does not say it or the hosts' devices decide."""
+        call = self.innermost
+        if call is None:
+            return 1
+        if call.ranks_per_node is None and call.ranks is not None and self.nodes and call.ranks % self.nodes == 0:
+            return call.ranks // self.nodes
+        return call.ranks_per_node
+
+    @property
+    def world_size(self) -> int | None:
+        """Ranks of the job; None where the line does not say it."""
+        call = self.innermost
+        if call is None:
+            return 1
+        if call.ranks is not None:
+            return call.ranks
+        if call.max_nodes != call.nodes or self.nodes is None or self.ranks_per_node is None:
+            return None
+        return self.nodes * self.ranks_per_node
+
+    @property
+    def starts_ranks(self) -> bool:
+        """Whether a launcher is in the line."""
+        return bool(self.launchers)
+
+
+def _says(call: LaunchCall, *options: str) -> bool:
+    return any(option in call.unresolved for option in options)

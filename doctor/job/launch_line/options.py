@@ -1,0 +1,234 @@
+"""Options of a launcher, taken from the words that follow it. Pure, and linear in their number."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from doctor.engine.sanitize import printable
+from doctor.job.launch_line.model import OptionProblem
+from doctor.job.shell.word import Word
+
+_MOST_VALUES = 1024
+
+
+class OptionTable(NamedTuple):
+    """Which options a command has, and how many words each takes. Names without dashes, with ``-`` for ``_``."""
+
+    values: frozenset[str]
+    """Followed by one word, or joined by ``=``."""
+    flags: frozenset[str] = frozenset()
+    """Without a value; one joined by ``=`` is accepted."""
+    pairs: frozenset[str] = frozenset()
+    """Followed by two words."""
+    aliases: Mapping[str, str] = {}
+    """Another spelling of a name, such as the letter of a short option."""
+    abbreviates: bool = True
+    """The beginning of a long name stands for it, where it is that of one name only."""
+    joins_letters: bool = True
+    """``-N4`` is ``-N 4``, ``-ul`` is ``-u -l``; False: ``-np`` is one name, as of mpirun."""
+    last: frozenset[str] = frozenset()
+    """Options after which no other is read: ``-c`` and ``-m`` of an interpreter."""
+    assignments_first: bool = False
+    """``NAME=value`` among the options sets a variable, as for ``env``."""
+
+    def canonical(self, name: str) -> str:
+        """The name in ``options``; empty for one that the command does not have."""
+        name = name if len(name) == 1 else name.replace("_", "-")
+        name = self.aliases.get(name, name)
+        if name in self.values or name in self.flags or name in self.pairs:
+            return name
+        if not self.abbreviates or len(name) < 2:
+            return ""
+        every = [long for group in (self.values, self.flags, self.pairs) for long in group if long.startswith(name)]
+        return every[0] if len(every) == 1 else ""
+
+
+def option_table(
+    values: str,
+    flags: str = "",
+    pairs: str = "",
+    *,
+    abbreviates: bool = True,
+    joins_letters: bool = True,
+    assignments_first: bool = False,
+    last: frozenset[str] = frozenset(),
+) -> OptionTable:
+    """A table from names with spaces between; ``N/nodes`` is an alias and its name."""
+    aliases: dict[str, str] = {}
+    groups = []
+    for text in (values, flags, pairs):
+        names = set()
+        for entry in text.split():
+            *short, long = entry.split("/")
+            aliases.update(dict.fromkeys(short, long))
+            names.add(long)
+        groups.append(frozenset(names))
+    option_values, option_flags, option_pairs = groups
+    return OptionTable(
+        option_values, option_flags, option_pairs, aliases, abbreviates, joins_letters, last, assignments_first
+    )
+
+
+class Options:
+    """The options of one command, and the words after them."""
+
+    def __init__(self, command: str) -> None:
+        self.command = command
+        self.by_name: dict[str, list[tuple[Word, ...]]] = {}
+        self.rest: tuple[Word, ...] = ()
+        self.unresolved: dict[str, str] = {}
+        self.problems: list[OptionProblem] = []
+        self.assignments: list[Word] = []
+        self.unrecognised = ""
+        """The first option that the command does not have."""
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.by_name
+
+    def word(self, *names: str) -> Word | None:
+        """The last value of the first of these options that is given; None without one."""
+        for name in names:
+            if self.by_name.get(name) and self.by_name[name][-1]:
+                return self.by_name[name][-1][0]
+        return None
+
+    @property
+    def is_complete(self) -> bool:
+        """False where options are not read, so that what is not given may be given after all."""
+        return "options" not in self.unresolved
+
+    def text(self, *names: str) -> str:
+        """A value as text; empty where it is not given, and where it is unresolved, which is noted."""
+        word = self.word(*names)
+        if word is None:
+            return ""
+        if word.unresolved:
+            self.unresolved[next(name for name in names if name in self.by_name)] = word.unresolved
+            return ""
+        return word.text
+
+    def number(self, *names: str, least: int = 0, most: int = 9_999_999) -> int | None:
+        """A whole number; None where it is not given, unresolved, or refused, which is noted."""
+        text = self.text(*names)
+        if not text:
+            return None
+        value = int(text) if re.fullmatch(r"\+?[0-9]{1,9}", text, re.ASCII) else -1
+        if least <= value <= most:
+            return value
+        self.refuse(names, f"a whole number from {least} to {most}")
+        return None
+
+    def texts(self, *names: str) -> list[Word]:
+        """All values of these options, in order."""
+        return [word for name in names for values in self.by_name.get(name, ()) for word in values[:1]]
+
+    def refuse(self, names: Iterable[str], expected: str) -> None:
+        """Notes a value that the launcher refuses."""
+        name = next((name for name in names if name in self.by_name), "")
+        word = self.word(name)
+        self.problems.append(
+            OptionProblem(self.command, _dashed(name), printable(word.text, 80) if word else "", expected)
+        )
+
+    def as_texts(self) -> dict[str, tuple[str, ...]]:
+        """For `LaunchCall.options`."""
+        return {
+            name: tuple(printable(word.text, 4096) for values in by_name for word in values)
+            for name, by_name in self.by_name.items()
+        }
+
+
+def _dashed(name: str) -> str:
+    return f"--{name}" if len(name) > 1 else f"-{name}"
+
+
+def split_options(command: str, argv: tuple[Word, ...], table: OptionTable) -> Options:
+    """The options before the first word that is none. What is not one of the table's is noted.
+
+    An unresolved word in the place of an option may be several options: it is noted, and taken for no program.
+    """
+    result = Options(command)
+    position = 0
+    while position < len(argv):
+        word = argv[position]
+        text = word.text
+        if text == "--" and not word.unresolved:
+            position += 1
+            break
+        if word.may_be_several and not text.startswith("-"):
+            result.unresolved[f"options {len(result.unresolved)}" if result.unresolved else "options"] = word.unresolved
+            position += 1
+            continue
+        if table.assignments_first and re.match(r"[A-Za-z_][A-Za-z0-9_]*=", text, re.ASCII):
+            result.assignments.append(word)
+            position += 1
+            continue
+        if not text.startswith("-") or text == "-":
+            break
+        position += _take(result, argv, position, table)
+        if table.last & result.by_name.keys():
+            break
+    result.rest = argv[position:]
+    return result
+
+
+def _take(result: Options, argv: tuple[Word, ...], position: int, table: OptionTable) -> int:
+    """Notes the option at a position. Returns how many words it is."""
+    word = argv[position]
+    is_long = word.text.startswith("--")
+    body = word.text[2:] if is_long else word.text[1:]
+    if not is_long and table.joins_letters and not table.aliases.get(body.partition("=")[0].replace("_", "-")):
+        return _take_letters(result, argv, position, table)
+    spelled, equals, value = body.partition("=")
+    name = table.canonical(spelled)
+    if not name:
+        return _unrecognised(result, argv, position)
+    if equals:
+        _add(result, name, (word._replace(text=value),) if name not in table.flags else ())
+        return 1
+    count = 2 if name in table.pairs else 1 if name in table.values else 0
+    taken = argv[position + 1 : position + 1 + count]
+    if len(taken) < count:
+        result.problems.append(OptionProblem(result.command, _dashed(name), "", "a value after it"))
+    _add(result, name, taken)
+    return 1 + len(taken)
+
+
+def _take_letters(result: Options, argv: tuple[Word, ...], position: int, table: OptionTable) -> int:
+    word = argv[position]
+    for index, letter in enumerate(word.text[1:], 1):
+        name = table.canonical(letter)
+        if name in table.values:
+            joined = word.text[index + 1 :]
+            if joined:
+                _add(result, name, (word._replace(text=joined.removeprefix("=")),))
+                return 1
+            taken = argv[position + 1 : position + 2]
+            if not taken:
+                result.problems.append(OptionProblem(result.command, f"-{letter}", "", "a value after it"))
+            _add(result, name, taken)
+            return 1 + len(taken)
+        if not name:
+            return _unrecognised(result, argv, position)
+        _add(result, name, ())
+    return 1
+
+
+def _unrecognised(result: Options, argv: tuple[Word, ...], position: int) -> int:
+    """Notes an option that is not in the table. Where the next word may be its value, nothing after it is read."""
+    text = argv[position].text
+    result.unrecognised = result.unrecognised or text
+    result.unresolved.setdefault("options", f"{printable(text, 80)} is not among the options that doctor reads")
+    following = argv[position + 1].text if position + 1 < len(argv) else "-"
+    if "=" in text or following.startswith("-"):
+        return 1
+    result.unresolved.setdefault("program", f"stands after {printable(text, 80)}, which doctor does not read")
+    return len(argv) - position
+
+
+def _add(result: Options, name: str, values: tuple[Word, ...]) -> None:
+    by_name = result.by_name.setdefault(name, [])
+    if len(by_name) < _MOST_VALUES:
+        by_name.append(values)

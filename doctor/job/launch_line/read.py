@@ -1,0 +1,317 @@
+"""Reads a launch line: launcher by launcher, from outside to inside, to the program. Pure, bounded, and never run."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from doctor.engine.sanitize import printable
+from doctor.job.launch_line import accelerate, deepspeed, hydra, msrun, openmpi, srun, torchrun
+from doctor.job.launch_line.launcher import ReadCall, Started
+from doctor.job.launch_line.model import LaunchCall, LaunchLine, NotALaunchLine, OptionProblem
+from doctor.job.launch_line.options import option_table, split_options
+from doctor.job.launch_line.wrappers import Unwrapped, unwrap
+from doctor.job.shell.evaluate import ShellCommand, evaluate
+from doctor.job.shell.word import Word, literal_words
+
+MAX_WORDS = 8192
+MAX_CHARACTERS = 1 << 20
+_DEEPEST = 24
+_LONGEST_TEXT = 400
+
+_MODULES = (torchrun, openmpi, hydra, srun, msrun, accelerate, deepspeed)
+_BY_NAME: dict[str, ReadCall] = {name: module.read for module in _MODULES for name in module.NAMES}
+_BY_MODULE: dict[str, ReadCall] = {
+    name: module.read for module in (torchrun, msrun, accelerate, deepspeed) for name in module.MODULES
+}
+_SUBCOMMANDS = {"accelerate": "launch", "accelerate.commands.accelerate_cli": "launch"}
+_PYTHON = re.compile(r"(python|pypy)[0-9.]*")
+_PYTHON_OPTIONS = option_table(
+    "c m W X check-hash-based-pycs",
+    "b B d E h i I O P q R s S t u v V x help version",
+    abbreviates=False,
+    last=frozenset("cm"),
+)
+_SHELLS = ("sh", "bash", "dash", "zsh", "ksh")
+_SHELL_OPTIONS = option_table(
+    "o O rcfile init-file", "c e f h i k l m n p r s t u v x B C D E H P T norc noprofile login", abbreviates=False
+)
+
+
+def read_launch_line(
+    argv: Sequence[str | Word], environ: Mapping[str, str] | None = None, *, text: str = ""
+) -> LaunchLine:
+    """The launch line of these words, as a program would get them after ``--``.
+
+    ``environ``: the environment of the line, where launchers have defaults in variables, and ``bash -c`` reads others.
+    ``text``: how the line is shown; its words, without one. Raises: NotALaunchLine.
+
+    >>> line = read_launch_line("srun -N4 torchrun --nnodes 4 --nproc-per-node=8 train.py --lr 1".split())
+    >>> [call.launcher for call in line.launchers], line.world_size, line.program, line.arguments
+    (['srun', 'torchrun'], 32, 'train.py', ('--lr', '1'))
+    """
+    literal = literal_words(argv)
+    if not literal:
+        raise NotALaunchLine("no words; expected a command such as torchrun --nnodes 2 train.py")
+    if len(literal) > MAX_WORDS or sum(len(word.text) for word in literal) > MAX_CHARACTERS:
+        raise NotALaunchLine(f"more than {MAX_WORDS} words or {MAX_CHARACTERS >> 20} MiB")
+    reader = _Reader(environ or {})
+    reader.read(literal)
+    return reader.line(text or " ".join(word.text if word.unresolved else shlex.quote(word.text) for word in literal))
+
+
+class _Reader:
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self.outside = environ
+        self.launchers: list[LaunchCall] = []
+        self.wrappers: list[str] = []
+        self.fields: dict[str, Any] = {}
+        self.environ: dict[str, str] = {}
+        self.removed: set[str] = set()
+        self.passed: tuple[str, ...] = ()
+        self.inherits = True
+        self.unresolved: dict[str, str] = {}
+
+    def line(self, text: str) -> LaunchLine:
+        problems: list[OptionProblem] = [problem for call in self.launchers for problem in call.problems]
+        for call in self.launchers:
+            for option, source in call.unresolved.items():
+                if option.endswith("="):
+                    continue
+                if option == "program":
+                    self.unresolved["program"] = source
+                    continue
+                self.unresolved.setdefault(f"{call.launcher} {option}", source)
+        return LaunchLine(
+            text=printable(text, _LONGEST_TEXT),
+            launchers=tuple(self.launchers),
+            wrappers=tuple(printable(wrapper, 80) for wrapper in self.wrappers),
+            environ=self.environ,
+            removed=frozenset(self.removed - self.environ.keys()),
+            inherits_environment=self.inherits,
+            passed=self.passed,
+            unresolved=self.unresolved,
+            problems=tuple(problems),
+            **self.fields,
+        )
+
+    def read(self, argv: tuple[Word, ...], depth: int = 0) -> None:
+        """Follows the chain to the program. Fills the fields."""
+        python = is_module = False
+        while True:
+            depth += 1
+            argv = self._assignments(argv)
+            if not argv or depth > _DEEPEST:
+                self.unresolved.setdefault(
+                    "program", "none is named" if not argv else "too many commands in one another"
+                )
+                return
+            if argv[0].unresolved:
+                self.unresolved.setdefault("program", argv[0].unresolved)
+                return
+            name = argv[0].text.rpartition("/")[2]
+            started = None if python else self._launcher(name, argv)
+            if started:
+                self._enter(started)
+                argv, python, is_module = started.argv, started.runs_python, started.is_module
+                if python and (not argv or argv[0].text.rpartition("/")[2] in _BY_NAME):
+                    python = False
+                continue
+            if not python and _PYTHON.fullmatch(name):
+                inner = self._python(argv)
+                if inner is None:
+                    return
+                self._enter(inner)
+                argv, python, is_module = inner.argv, inner.runs_python, inner.is_module
+                continue
+            unwrapped = None if python else unwrap(name, argv[1:])
+            if unwrapped:
+                argv = self._unwrap(unwrapped, depth)
+                if not argv:
+                    return
+                continue
+            if not python and name in _SHELLS and self._shell(argv, depth):
+                return
+            self._program(argv, "python3" if python else "", is_module)
+            return
+
+    def _assignments(self, argv: tuple[Word, ...]) -> tuple[Word, ...]:
+        position = 0
+        while position < len(argv) and re.match(r"[A-Za-z_][A-Za-z0-9_]*=", argv[position].text, re.ASCII):
+            word = argv[position]
+            name, _, value = word.text.partition("=")
+            self._set(
+                {} if word.unresolved else {name: value}, {f"{name}=": word.unresolved} if word.unresolved else {}
+            )
+            position += 1
+        return argv[position:]
+
+    def _set(self, environ: Mapping[str, str], unresolved: Mapping[str, str]) -> None:
+        self.environ.update(environ)
+        for key, source in unresolved.items():
+            self.unresolved[key] = source
+            self.environ.pop(key.removesuffix("="), None)
+        for name in environ:
+            self.unresolved.pop(f"{name}=", None)
+
+    def _restrict(self, inherits: bool, passed: tuple[str, ...]) -> None:
+        """Only what is set from here on, and the names that are passed, reaches the program."""
+        if inherits:
+            return
+        passed = tuple(name for name in passed if self.inherits or name in self.passed or name in self.environ)
+        self.passed = tuple(name for name in passed if name not in self.environ)
+        self.environ = {name: value for name, value in self.environ.items() if name in passed}
+        self.unresolved = {
+            key: source for key, source in self.unresolved.items() if not key.endswith("=") or key[:-1] in passed
+        }
+        self.inherits = False
+
+    def _launcher(self, name: str, argv: tuple[Word, ...]) -> Started | None:
+        read = _BY_NAME.get(name)
+        if read is None:
+            return None
+        rest = argv[1:]
+        if name in _SUBCOMMANDS:
+            if not rest or rest[0].text != _SUBCOMMANDS[name]:
+                return None
+            rest = rest[1:]
+        environ = {**(self.outside if self.inherits else {}), **self.environ}
+        if read is openmpi.read and name in ("mpirun", "mpiexec") and hydra.is_present(rest, environ):
+            read = hydra.read
+        return read(name, rest, environ)
+
+    def _enter(self, started: Started) -> None:
+        call = started.call
+        if call.launcher:
+            self.launchers.append(call)
+        self._restrict(started.inherits_environment, call.passed)
+        self._set(call.environ, {key: text for key, text in call.unresolved.items() if key.endswith("=")})
+
+    def _python(self, argv: tuple[Word, ...]) -> Started | None:
+        """What an interpreter runs; None where there is nothing to follow, which is noted."""
+        interpreter = argv[0].text
+        options = split_options("python", argv[1:], _PYTHON_OPTIONS)
+        self.fields["interpreter"] = interpreter
+        none = LaunchCall(launcher="", command=interpreter)
+        module = options.word("m")
+        if module is not None:
+            if module.unresolved:
+                self.unresolved.setdefault("program", module.unresolved)
+                return None
+            read = _BY_MODULE.get(module.text)
+            if read:
+                self.fields.pop("interpreter", None)
+                rest = options.rest
+                if module.text in _SUBCOMMANDS and rest and rest[0].text == _SUBCOMMANDS[module.text]:
+                    rest = rest[1:]
+                environ = {**(self.outside if self.inherits else {}), **self.environ}
+                return read(f"{interpreter} -m {module.text}", rest, environ)
+            return Started(none, (module, *options.rest), runs_python=True, is_module=True)
+        if "c" in options:
+            self.unresolved.setdefault("program", "Python text after -c")
+            self.fields["program"] = "-c"
+            return None
+        if not options.rest:
+            self.unresolved.setdefault("program", next(iter(options.unresolved.values()), "none is named"))
+            return None
+        return Started(none, options.rest, runs_python=True)
+
+    def _unwrap(self, unwrapped: Unwrapped, depth: int) -> tuple[Word, ...]:
+        self.wrappers.append(unwrapped.label)
+        self.removed |= unwrapped.removed
+        for name in unwrapped.removed:
+            self.environ.pop(name, None)
+        self._restrict(unwrapped.inherits_environment, unwrapped.passed)
+        self._set(unwrapped.environ, unwrapped.unresolved)
+        if unwrapped.container:
+            self.fields["container"] = printable(unwrapped.container, 200)
+        if unwrapped.is_shell_text:
+            call = LaunchCall(launcher="ssh", command=unwrapped.label, hosts=unwrapped.hosts)
+            self.launchers.append(call)
+            self._shell_text(unwrapped.argv, depth)
+            return ()
+        if not unwrapped.argv:
+            self.unresolved.setdefault("program", "none is named")
+        return unwrapped.argv
+
+    def _shell(self, argv: tuple[Word, ...], depth: int) -> bool:
+        """Follows ``bash -c TEXT``. False for ``bash SCRIPT``, whose script is the program."""
+        options = split_options("bash", argv[1:], _SHELL_OPTIONS)
+        if "c" not in options:
+            if options.rest:
+                self._program(options.rest, argv[0].text, False)
+            else:
+                self.unresolved.setdefault("program", "none is named")
+            return True
+        self.wrappers.append(f"{argv[0].text} -c")
+        self._shell_text(options.rest[:1], depth)
+        return True
+
+    def _shell_text(self, argv: tuple[Word, ...], depth: int) -> None:
+        """Follows the command of a shell text that starts ranks, else its last one."""
+        unresolved = next((word.unresolved for word in argv if word.unresolved), "")
+        if unresolved:
+            self.unresolved.setdefault("program", unresolved)
+            return
+        environ = {**(self.outside if self.inherits else {}), **self.environ}
+        shell = evaluate(" ".join(word.text for word in argv), environ)
+        for part in shell.unread:
+            self.unresolved.setdefault(f"line {part.line} of {self.wrappers[-1]}"[:80], f"{part.text}: {part.reason}")
+        command = _command_with_launcher(shell.commands)
+        if command is None:
+            self.unresolved.setdefault("program", "no command in the text")
+            return
+        self._set(command.environ, {f"{name}=": source for name, source in command.unresolved.items()})
+        self.removed |= command.unset
+        if command.conditional:
+            self.unresolved.setdefault("condition", "the command stands in a branch or a loop")
+        self.read(command.argv, depth)
+
+    def _program(self, argv: tuple[Word, ...], interpreter: str, is_module: bool) -> None:
+        if argv[0].unresolved or not argv[0].text:
+            self.unresolved.setdefault("program", argv[0].unresolved or "an empty word")
+        self.fields["program"] = argv[0].text
+        if interpreter:
+            self.fields.setdefault("interpreter", interpreter)
+        self.fields["is_module"] = is_module
+        self.fields["arguments"] = tuple(word.text for word in argv[1:])
+        self.fields["unresolved_arguments"] = frozenset(
+            position for position, word in enumerate(argv[1:]) if word.unresolved
+        )
+
+
+def _command_with_launcher(commands: Sequence[ShellCommand]) -> ShellCommand | None:
+    for command in commands:
+        if starts_ranks(command.argv):
+            return command
+    return commands[-1] if commands else None
+
+
+def starts_ranks(argv: Sequence[Word]) -> bool:
+    """Whether a launcher, or a Python program, is among the first words of a command; quick, for choosing."""
+    names = [word.text.rpartition("/")[2] for word in argv[:64] if not word.unresolved]
+    return any(
+        name in _BY_NAME or name in _BY_MODULE or _PYTHON.fullmatch(name) or name.endswith(".py") for name in names
+    )
+
+
+def with_script(line: LaunchLine, command: ShellCommand) -> LaunchLine:
+    """The line as a command of a script: with what the script exports before it."""
+    environ = {**command.environ, **line.environ} if line.inherits_environment else line.environ
+    if not line.inherits_environment:
+        environ = {**{name: command.environ[name] for name in line.passed if name in command.environ}, **environ}
+    unresolved = {f"{name}=": source for name, source in command.unresolved.items() if name not in line.environ}
+    if not line.inherits_environment:
+        unresolved = {key: source for key, source in unresolved.items() if key[:-1] in line.passed}
+    return msgspec.structs.replace(
+        line,
+        environ={name: value for name, value in environ.items() if name not in line.removed},
+        removed=line.removed | command.unset,
+        unresolved={**unresolved, **line.unresolved},
+        line=command.line,
+        conditional=command.conditional,
+    )

@@ -1,0 +1,372 @@
+"""The simple commands of shell text, in order, each with the environment that it would have. Nothing is run. Pure.
+
+What a branch or a loop assigns is unresolved after it, and what a loop assigns also inside of it. A function's body
+counts as a branch. Text that is sourced or evaluated is not followed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from itertools import islice
+
+import msgspec
+
+from doctor.job.shell.tokens import Part, Token, UnreadableShell, tokenize
+from doctor.job.shell.variables import MAX_ELEMENTS, ShellVariables
+from doctor.job.shell.word import UnreadText, Word, unread
+
+_MOST_COMMANDS = 2000
+_MOST_EXPORTED = 512
+_MOST_UNREAD = 64
+_DEEPEST = 32
+_ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?)=", re.ASCII)
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+_OPENING = {"if": "fi", "for": "done", "while": "done", "until": "done", "select": "done", "case": "esac", "{": "}"}
+_BRANCH = ("elif", "else")
+_PREFIXES = ("then", "do", "!", "time")
+_DECLARATIONS = ("export", "declare", "typeset", "readonly", "local")
+_TESTS = ("[", "[[", "test", "((", "grep", "command", "which", "type", "false")
+_LOOPS = ("for", "while", "until", "select")
+
+
+class ShellCommand(msgspec.Struct, frozen=True):
+    """One simple command."""
+
+    argv: tuple[Word, ...]
+    line: int
+    environ: Mapping[str, str]
+    """What the text exports before it, and the assignments before its first word."""
+    unresolved: Mapping[str, str]
+    """The same for what is not resolved: the source text by name."""
+    unset: frozenset[str]
+    """Variables that the text removes."""
+    conditional: bool
+    """In a branch, a loop or a function: it may run never, or more than once."""
+
+
+class ShellText(msgspec.Struct, frozen=True):
+    """A text's commands, and what was not followed."""
+
+    commands: tuple[ShellCommand, ...]
+    unread: tuple[UnreadText, ...] = ()
+
+
+class _Block:
+    def __init__(self, keyword: str, line: int, certain: bool) -> None:
+        self.keyword = keyword
+        self.line = line
+        self.certain = certain
+        self.assigned: set[str] = set()
+        self.recent: set[str] = set()
+        """Those of the branch that is read now."""
+        self.in_pattern = keyword == "case"
+
+
+def evaluate(text: str, environ: Mapping[str, str] | None = None) -> ShellText:
+    r"""The commands of shell text. ``environ``: what is inherited. Never raises.
+
+    >>> [command] = evaluate("A=2\nexport B=$((A * 4))\ntorchrun --nnodes $B $(pwd)").commands
+    >>> [word.text for word in command.argv], dict(command.environ), command.argv[3].unresolved
+    (['torchrun', '--nnodes', '8', '$(pwd)'], {'B': '8'}, '$(pwd)')
+    """
+    try:
+        tokens = tokenize(text)
+    except UnreadableShell as error:
+        lines = text.splitlines()[error.line - 1 : error.line]
+        return ShellText((), (unread(lines[0] if lines else "", error.reason, error.line),))
+    first = _Evaluation(tokens, environ or {}, {})
+    first.run()
+    second = _Evaluation(tokens, environ or {}, first.assigned_in_loops)
+    second.run()
+    return ShellText(tuple(second.commands), tuple(second.unread))
+
+
+class _Evaluation:
+    def __init__(self, tokens: list[Token], environ: Mapping[str, str], loops: Mapping[int, set[str]]) -> None:
+        self.tokens = tokens
+        self.variables = ShellVariables(environ)
+        self.loops = loops
+        self.assigned_in_loops: dict[int, set[str]] = {}
+        """Names by the number of the loop, in the order of the text."""
+        self.loop_count = 0
+        self.commands: list[ShellCommand] = []
+        self.unread: list[UnreadText] = []
+        self.blocks: list[_Block] = []
+        self.loop_numbers: list[int] = []
+        self.export_all = False
+        self.after = ""
+        """The operator before this command, where it makes the command conditional."""
+        self.last_is_test = False
+
+    def run(self) -> None:
+        for command, operator in self._simple_commands():
+            line = command[0].line if command else 0
+            if len(self.commands) >= _MOST_COMMANDS:
+                self._note("...", f"more than {_MOST_COMMANDS} commands", line)
+                return
+            if len(self.blocks) > _DEEPEST:
+                self._note("...", f"blocks nested deeper than {_DEEPEST}", line)
+                return
+            if command:
+                self._command(command)
+            self.after = {"||": "||", "&&": "&&" if self.last_is_test else self.after}.get(operator, "")
+
+    def _simple_commands(self) -> Iterator[tuple[list[Token], str]]:
+        command: list[Token] = []
+        for token in self.tokens:
+            if not token.operator:
+                command.append(token)
+                continue
+            if token.operator in ("(", ")"):
+                command = self._paren(token, command)
+                if command:
+                    yield command, ";"
+                if token.operator == ")" and self._in_case():
+                    self.blocks[-1].in_pattern = False
+            elif not (self._in_case() and self.blocks[-1].in_pattern and command and command[0].keyword != "esac"):
+                yield command, token.operator
+            if token.operator == ";;" and self._in_case():
+                self._branch()
+                self.blocks[-1].in_pattern = True
+            command = []
+        yield command, ";"
+
+    def _in_case(self) -> bool:
+        return bool(self.blocks) and self.blocks[-1].keyword == "case"
+
+    def _paren(self, token: Token, command: list[Token]) -> list[Token]:
+        """What of the words before a parenthesis is a command."""
+        if self._in_case() and self.blocks[-1].in_pattern:
+            return []
+        if token.operator == "(":
+            is_function = len(command) == 1 or (len(command) == 2 and command[0].keyword == "function")
+            self._open("function(" if is_function else "(", token.line, certain=not is_function)
+            return [] if is_function else command
+        if self.blocks and self.blocks[-1].keyword in ("(", "function("):
+            is_function = self.blocks[-1].keyword == "function("
+            self._close()
+            self.function_follows = is_function
+        return command
+
+    function_follows = False
+
+    def _open(self, keyword: str, line: int, certain: bool) -> None:
+        if keyword == "{" and self.function_follows:
+            certain = False
+        self.function_follows = False
+        self.blocks.append(_Block(keyword, line, certain))
+        if keyword in _LOOPS:
+            number = self.loop_count
+            self.loop_count += 1
+            self.loop_numbers.append(number)
+            for name in self.loops.get(number, ()):
+                self.variables.forget(name, f"set in a loop in line {line}")
+
+    def _branch(self) -> None:
+        """After one branch of several: its assignments are not those of the next."""
+        block = self.blocks[-1]
+        for name in block.recent:
+            self.variables.forget(name, f"set in a branch in line {block.line}")
+        block.recent = set()
+
+    def _close(self) -> None:
+        block = self.blocks.pop()
+        if block.keyword in _LOOPS and self.loop_numbers:
+            self.assigned_in_loops[self.loop_numbers.pop()] = set(block.assigned)
+        if not block.certain:
+            for name in block.assigned:
+                self.variables.forget(name, f"set in a branch in line {block.line}")
+        if self.blocks:
+            self.blocks[-1].assigned |= block.assigned
+            self.blocks[-1].recent |= block.assigned
+
+    def _command(self, command: list[Token]) -> None:
+        command = self._keywords(command)
+        if not command:
+            return
+        self.last_is_test = command[0].keyword in _TESTS or command[0].parts[:1] == () or _is_arithmetic(command[0])
+        assignments: list[Token] = []
+        while command and _assigned_name(command[0]):
+            assignments.append(command.pop(0))
+        if not command:
+            for token in assignments:
+                self._assign(token)
+            return
+        expanded: list[Word] = []
+        for token in command:
+            if token.elements is None:
+                expanded += self.variables.expand(token.parts)
+            if len(expanded) > 4 * MAX_ELEMENTS:
+                self._note(command[0].keyword, f"more than {4 * MAX_ELEMENTS} words", command[0].line)
+                return
+        name = expanded[0].text if expanded else ""
+        if name in _DECLARATIONS:
+            self._declare(name, command[1:])
+        elif not self._builtin(name, expanded, command[0].line):
+            self._add(expanded, assignments, command[0].line)
+
+    def _keywords(self, command: list[Token]) -> list[Token]:
+        while command:
+            keyword, line = command[0].keyword, command[0].line
+            if keyword in _PREFIXES:
+                pass
+            elif keyword in _OPENING:
+                self._open(keyword, line, certain=keyword == "{")
+                if keyword in ("for", "select"):
+                    if len(command) > 1 and _NAME.fullmatch(command[1].keyword):
+                        self._forget(command[1].keyword, f"set by a loop in line {line}")
+                    return []
+                if keyword == "case":
+                    return []
+            elif keyword in _OPENING.values():
+                self._end(keyword)
+                return []
+            elif keyword in _BRANCH:
+                if self.blocks:
+                    self._branch()
+            elif keyword == "function":
+                self._open("function(", line, certain=False)
+                self._close()
+                self.function_follows = True
+                command = command[1:]
+            elif self.function_follows and keyword != "{":
+                self.function_follows = False
+                return command
+            else:
+                return command
+            command = command[1:]
+        return command
+
+    def _end(self, keyword: str) -> None:
+        if self.blocks and _OPENING.get(self.blocks[-1].keyword) == keyword:
+            self._close()
+
+    def _is_conditional(self) -> bool:
+        return bool(self.after) or any(not block.certain for block in self.blocks)
+
+    def _assign(self, token: Token) -> None:
+        match = _ASSIGNMENT.match(token.parts[0].text)
+        if match is None:
+            return
+        name, adds = match[1], bool(match[2])
+        rest = (token.parts[0]._replace(text=token.parts[0].text[match.end() :]), *token.parts[1:])
+        value: Word | tuple[Word, ...]
+        if token.elements is not None:
+            value = tuple(word for parts in token.elements for word in self.variables.expand(parts))[:MAX_ELEMENTS]
+            before = self.variables.values.get(name, ())
+            if adds:
+                value = ((before,) if isinstance(before, Word) else before)[:MAX_ELEMENTS] + value
+        else:
+            value = self.variables.single(rest)
+            if adds:
+                addition = (Part("variable", name, quoted=True, source=f"${name}"), *rest)
+                value = self.variables.single(addition)
+            array = self.variables.values.get(name)
+            if array is not None and not isinstance(array, Word):
+                value = (value, *array[1:])  # the first element
+        self._set(name, value)
+
+    def _set(self, name: str, value: Word | tuple[Word, ...]) -> None:
+        self.variables.assign(name, value)
+        if self.export_all:
+            self.variables.exported.add(name)
+        self._mark(name)
+        if self.after:
+            self.variables.forget(name, "set on a condition")
+
+    def _forget(self, name: str, reason: str) -> None:
+        self.variables.forget(name, reason)
+        self._mark(name)
+
+    def _mark(self, name: str) -> None:
+        if self.blocks:
+            self.blocks[-1].assigned.add(name)
+            self.blocks[-1].recent.add(name)
+
+    def _declare(self, command: str, arguments: list[Token]) -> None:
+        flags = "".join(token.keyword for token in arguments if token.keyword.startswith("-"))
+        exports = (command == "export" and "n" not in flags) or "x" in flags
+        for token in arguments:
+            name = _assigned_name(token)
+            if name:
+                self._assign(token)
+            elif _NAME.fullmatch(token.keyword):
+                name = token.keyword
+            if name and exports:
+                self.variables.exported.add(name)
+            elif name and command == "export":
+                self.variables.exported.discard(name)
+
+    def _builtin(self, name: str, argv: list[Word], line: int) -> bool:
+        """Whether the command changes nothing but the shell itself."""
+        arguments = [word.text for word in argv[1:]]
+        if name == "unset":
+            for variable in arguments:
+                if not variable.startswith("-"):
+                    if self._is_conditional():
+                        self._forget(variable, "unset on a condition")
+                    else:
+                        self.variables.remove(variable)
+                        self._mark(variable)
+        elif name in ("read", "mapfile", "readarray", "getopts"):
+            for variable in filter(_NAME.fullmatch, arguments):
+                self._forget(variable, f"set by {name} in line {line}")
+        elif name == "set":
+            self.export_all |= "-a" in arguments or "allexport" in arguments
+        elif name in ("source", ".", "eval"):
+            self._note(" ".join([name, *arguments]), "is not followed", line)
+        elif name == "let" or name.startswith("(("):
+            for variable in re.findall(_NAME, " ".join([name, *arguments]))[:MAX_ELEMENTS]:
+                self._forget(variable, f"set in line {line}")
+        elif name not in _IGNORED:
+            return False
+        return True
+
+    def _add(self, argv: list[Word], assignments: list[Token], line: int) -> None:
+        exported: dict[str, Word] = {}
+        if len(self.variables.exported) > _MOST_EXPORTED:
+            self._note("...", f"more than {_MOST_EXPORTED} exported variables", line)
+        for name in sorted(islice(self.variables.exported, _MOST_EXPORTED)):
+            value = self.variables.values.get(name)
+            if isinstance(value, Word):
+                exported[name] = value
+        for token in assignments:
+            name = _assigned_name(token)
+            match = _ASSIGNMENT.match(token.parts[0].text)
+            if match and token.elements is None:
+                first = token.parts[0]._replace(text=token.parts[0].text[match.end() :])
+                exported[name] = self.variables.single((first, *token.parts[1:]))
+        self.commands.append(
+            ShellCommand(
+                argv=tuple(argv),
+                line=line,
+                environ={name: word.text for name, word in exported.items() if not word.unresolved},
+                unresolved={name: word.unresolved for name, word in exported.items() if word.unresolved},
+                unset=frozenset(self.variables.unset - exported.keys()),
+                conditional=self._is_conditional(),
+            )
+        )
+
+    def _note(self, text: str, reason: str, line: int) -> None:
+        if len(self.unread) < _MOST_UNREAD:
+            self.unread.append(unread(text, reason, line))
+
+
+_SILENT = """
+: true false [ [[ test echo printf cd pushd popd shift trap ulimit umask wait return exit sleep mkdir rm cat
+"""
+_IGNORED = frozenset(_SILENT.split())
+"""Commands that start nothing and change no variable."""
+
+
+def _is_arithmetic(token: Token) -> bool:
+    return len(token.parts) == 1 and token.parts[0].kind == "unresolved" and token.parts[0].text.startswith("((")
+
+
+def _assigned_name(token: Token) -> str:
+    """The variable that a word assigns, or the empty string."""
+    if not token.parts or token.parts[0].kind != "text" or token.parts[0].quoted:
+        return ""
+    match = _ASSIGNMENT.match(token.parts[0].text)
+    return match[1] if match else ""

@@ -1,0 +1,49 @@
+"""A word of a command line, resolved or not. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from doctor.engine.sanitize import printable
+
+
+class Word(NamedTuple):
+    """One word as the program receives it."""
+
+    text: str
+    """Where ``unresolved`` is set, the source text."""
+    unresolved: str = ""
+    """The part that only a shell can compute, such as ``$(hostname)``; empty: the text is exact."""
+    may_be_several: bool = False
+    """An unresolved part outside of quotes: none, one or several words."""
+
+    def after(self, separator: str) -> Word:
+        """What follows the first separator, with the same unresolved part."""
+        return self._replace(text=self.text.partition(separator)[2])
+
+
+class UnreadText(msgspec.Struct, frozen=True):
+    """A part of a script or a line that was not followed."""
+
+    text: str
+    """At most 120 characters."""
+    reason: str
+    line: int = 0
+    """From 1; 0: not of a file."""
+
+
+def unread(text: str, reason: str, line: int = 0) -> UnreadText:
+    """With the text cut and made printable."""
+    return UnreadText(printable(text, 120), reason, line)
+
+
+def literal_words(argv: Sequence[str | Word]) -> tuple[Word, ...]:
+    """Each as a `Word`.
+
+    >>> literal_words(["torchrun", Word("$X", "$X")])[0]
+    Word(text='torchrun', unresolved='', may_be_several=False)
+    """
+    return tuple(word if isinstance(word, Word) else Word(word) for word in argv)

@@ -1,0 +1,246 @@
+"""Puts launch lines, configurations and programs together: which are used with which."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from doctor.engine.sanitize import printable
+from doctor.job.launch_line import LaunchCall, LaunchLine
+from doctor.job.training.configurations import Arguments, of_arguments, of_tree, overridden, scalar
+from doctor.job.training.model import Configuration, Setting, TrainingJob, TrainingLaunch, TrainingScript
+from doctor.job.training.python_code import read_python
+from doctor.job.training.tree import UnreadableFile, read_json, read_yaml
+
+ReadFile = Callable[[str], "str | None"]
+"""The text of a file that a launch line names, by its path as written; None where it cannot be read here."""
+
+_CONFIG_OPTIONS = (
+    "deepspeed",
+    "deepspeed-config",
+    "deepspeed-config-file",
+    "config",
+    "config-file",
+    "cfg",
+    "yaml-config",
+)
+_COUNT_OPTIONS = [
+    "nnodes",
+    "nproc-per-node",
+    "nodes",
+    "ntasks",
+    "ntasks-per-node",
+    "np",
+    "npernode",
+    "worker-num",
+    "local-worker-num",
+    "num-processes",
+    "num-machines",
+    "num-nodes",
+    "num-gpus",
+    "ppn",
+    "include",
+]
+_VISIBLE = ("ASCEND_RT_VISIBLE_DEVICES", "ASCEND_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
+
+
+class LaunchText(NamedTuple):
+    """A launch line, and the script that it stands in."""
+
+    line: LaunchLine
+    path: str = ""
+    """Empty: of the command line."""
+    text: str = ""
+    """Of the script, to find the line of an option."""
+
+    @property
+    def where(self) -> str:
+        """File and line."""
+        return f"{self.path}:{self.line.line}" if self.path else "command line"
+
+    def place(self, option: str) -> str:
+        """Where an option is written: the only line of the script that has it; else the launch line."""
+        name = option.lstrip("-").replace("-", "[-_]")
+        pattern = re.compile(rf"(?<![\w-])-{{1,2}}{name}(?![\w-])") if re.fullmatch(r"[\w\[\]-]{1,80}", name) else None
+        lines = [number for number, line in enumerate(self.text.split("\n"), 1) if pattern and pattern.search(line)]
+        return f"{self.path}:{lines[0]}" if self.path and len(lines) == 1 else self.where
+
+
+class GivenFiles(NamedTuple):
+    """Files that the user names beside launch lines."""
+
+    configurations: tuple[Configuration, ...] = ()
+    scripts: tuple[TrainingScript, ...] = ()
+
+
+def assemble(
+    lines: Sequence[LaunchText], given: GivenFiles, read_file: ReadFile, counts: dict[str, Setting] | None = None
+) -> TrainingLaunch:
+    """One job for each launch line; without one, one job of the files. ``counts``: what the user says of the launch."""
+    counts = counts or {}
+    jobs = [_job(line, given, read_file, counts) for line in lines]
+    if not jobs:
+        launch = {**_launch_of_accelerate(given.configurations, {}), **counts}
+        _multiply(launch)
+        jobs = [TrainingJob(launch, given.configurations, given.scripts)]
+    return TrainingLaunch(tuple(jobs))
+
+
+def read_configuration(text: str, path: str) -> tuple[Configuration, ...]:
+    """The configurations of a JSON or YAML file. Raises: UnreadableFile."""
+    tree = read_json(text) if path.endswith(".json") else read_yaml(text)
+    return of_tree(tree, path)
+
+
+def _job(entry: LaunchText, given: GivenFiles, read_file: ReadFile, counts: dict[str, Setting]) -> TrainingJob:
+    line = entry.line
+    arguments = Arguments(line.arguments, line.unresolved_arguments, entry.where)
+    for option, setting in arguments.options.items():
+        arguments.options[option] = Setting(setting.option, setting.value, entry.place(option), setting.undecided)
+    found = [*of_arguments(arguments), *given.configurations]
+    scripts = list(given.scripts)
+    for path in _named(arguments, line):
+        found += _read_named(path, entry, read_file, {c.where for c in found})
+    found = [overridden(one, {**arguments.overrides, **_mindformers_options(arguments)}) for one in found]
+    if line.program.endswith(".py") and not any(script.path == line.program for script in scripts):
+        scripts += _read_program(line.program, read_file)
+    launch = _launch(entry)
+    launch.update(_launch_of_accelerate(found, launch))
+    launch.update(counts)
+    _multiply(launch)
+    return TrainingJob(launch, tuple(found), tuple(scripts))
+
+
+def _mindformers_options(arguments: Arguments) -> dict[str, Setting]:
+    known = {"use-parallel": "use_parallel", "run-mode": "run_mode"}
+    return {known[option]: setting for option, setting in arguments.options.items() if option in known}
+
+
+def _named(arguments: Arguments, line: LaunchLine) -> list[str]:
+    """Paths of configurations that the launch line names, each once."""
+    paths = [arguments.text(option) for option in _CONFIG_OPTIONS]
+    paths += [arguments.text("config-path") + "/" + name for name in [arguments.text("config-name")] if name]
+    for call in line.launchers:
+        paths += [call.option(option) for option in ("config-file", "deepspeed-config-file")]
+    paths += [word for word in arguments.plain if word.endswith((".json", ".yaml", ".yml"))]
+    return [
+        path for path in dict.fromkeys(path.lstrip("/") if path.startswith("//") else path for path in paths) if path
+    ]
+
+
+def _read_named(path: str, entry: LaunchText, read_file: ReadFile, seen: set[str]) -> list[Configuration]:
+    names = [path] if path.endswith((".json", ".yaml", ".yml")) else [f"{path}.yaml", path]
+    for name in names:
+        if name in seen:
+            return []
+        text = read_file(name)
+        if text is None:
+            continue
+        try:
+            return list(read_configuration(text, name))
+        except UnreadableFile as why:
+            return [Configuration("unreadable", name, {"file": Setting(name, None, name, str(why))})]
+    if not path.endswith((".json", ".yaml", ".yml")):
+        return []
+    reason = f"{printable(path, 120)} cannot be read here"
+    return [Configuration("unreadable", entry.where, {"file": Setting(path, None, entry.where, reason)})]
+
+
+def _read_program(path: str, read_file: ReadFile) -> list[TrainingScript]:
+    text = read_file(path)
+    if text is None:
+        return []
+    try:
+        return [read_python(text, path)]
+    except UnreadableFile:
+        return []
+
+
+def _launch(entry: LaunchText) -> dict[str, Setting]:
+    """Counts of the launch line. A plain program says nothing: it may start ranks itself."""
+    line, call = entry.line, entry.line.innermost
+    settings: dict[str, Setting] = {}
+    for variable in _VISIBLE:
+        if variable in line.environ:
+            settings["visible"] = Setting(variable, printable(line.environ[variable], 200), entry.where)
+            break
+    if call is None or call.launcher == "ssh":
+        return settings
+    settings["launcher"] = Setting("launcher", call.launcher, entry.where)
+    reason = _reason(call, line)
+    for name, value, options in (
+        ("nodes", line.nodes, ("nnodes", "nodes", "num-nodes", "num-machines")),
+        (
+            "ranks_per_node",
+            line.ranks_per_node,
+            ("nproc-per-node", "ntasks-per-node", "npernode", "local-worker-num", "num-gpus"),
+        ),
+        ("world_size", line.world_size, ("worker-num", "num-processes", "np", "ntasks", "nproc-per-node", "num-gpus")),
+    ):
+        option = next((option for option in options if option in call.options or option in call.unresolved), "")
+        label = f"--{option}" if option and name != "world_size" else name.replace("_", " ")
+        place = entry.place(option) if option else entry.where
+        if value is not None:
+            settings[name] = Setting(label, value, place)
+        elif name != "world_size" or reason:
+            settings[name] = Setting(label, None, place, reason or "the launch line does not say it")
+    settings.setdefault(
+        "world_size", Setting("world size", None, entry.where, reason or "the launch line does not say it")
+    )
+    if call.launcher == "msrun":
+        _add_msrun(call, entry, settings)
+    return settings
+
+
+def _reason(call: LaunchCall, line: LaunchLine) -> str:
+    for option in _COUNT_OPTIONS:
+        if option in call.unresolved:
+            return f"--{option} {call.unresolved[option]}"
+    if call.ranks_by_devices:
+        return f"as many ranks as devices ({call.ranks_by_devices})"
+    if call.max_nodes != call.nodes and call.nodes is not None:
+        return f"an elastic launch of {call.nodes} to {call.max_nodes} hosts"
+    return next(iter(call.unresolved.values()), "") or next(iter(line.unresolved.values()), "")
+
+
+def _add_msrun(call: LaunchCall, entry: LaunchText, settings: dict[str, Setting]) -> None:
+    for name, option in (("workers", "worker-num"), ("local_workers", "local-worker-num")):
+        text = call.option(option)
+        if text and option not in call.unresolved:
+            settings[name] = Setting(f"--{option.replace('-', '_')}", scalar(text), entry.place(option))
+    if "join" in call.unresolved:
+        settings["joined"] = Setting("--join", None, entry.place("join"), call.unresolved["join"])
+    else:
+        joined = call.option("join").lower() in ("true", "1", "yes")
+        settings["joined"] = Setting("--join", joined, entry.place("join"))
+
+
+def _launch_of_accelerate(found: Sequence[Configuration], launch: dict[str, Setting]) -> dict[str, Setting]:
+    """Of ``accelerate launch``: what its options leave open, its configuration file decides."""
+    launcher = launch.get("launcher")
+    if launcher is not None and launcher.value != "accelerate":
+        return {}
+    settings: dict[str, Setting] = {}
+    for configuration in found:
+        if configuration.framework != "accelerate":
+            continue
+        for name, key in (("world_size", "ranks"), ("nodes", "machines")):
+            value = configuration.settings.get(key)
+            if value is not None and (name not in launch or launch[name].value is None):
+                settings[name] = value
+        settings.setdefault("launcher", Setting("launcher", "accelerate", configuration.where))
+    merged = {**launch, **settings}
+    ranks, nodes = (merged[name].value if name in merged else None for name in ("world_size", "nodes"))
+    if isinstance(ranks, int) and isinstance(nodes, int) and nodes > 0 and ranks % nodes == 0:
+        settings["ranks_per_node"] = Setting("processes on each machine", ranks // nodes, merged["world_size"].where)
+    return settings
+
+
+def _multiply(launch: dict[str, Setting]) -> None:
+    """The world size from hosts and ranks on each, where it is not known otherwise."""
+    nodes, ranks, world = (launch.get(name) for name in ("nodes", "ranks_per_node", "world_size"))
+    if nodes is None or ranks is None or (world is not None and world.value is not None):
+        return
+    if isinstance(nodes.value, int) and isinstance(ranks.value, int):
+        launch["world_size"] = Setting("world size", nodes.value * ranks.value, nodes.where)

@@ -1,0 +1,172 @@
+"""Configurations out of the values of a file, or the arguments of a program."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from doctor.engine.sanitize import printable
+from doctor.job.training import names
+from doctor.job.training.model import Configuration, Setting
+from doctor.job.training.tree import Leaf, Tree
+
+_NUMBER = re.compile(r"[+-]?[0-9]{1,15}")
+_MEGATRON_OPTIONS = {**names.MEGATRON, **names.MEGATRON_FLAGS}
+
+
+def scalar(text: str) -> int | float | bool | str:
+    """A value of a command line or a variable.
+
+    >>> scalar("16"), scalar("1e-4"), scalar("True"), scalar("ring")
+    (16, 0.0001, True, 'ring')
+    """
+    if _NUMBER.fullmatch(text):
+        return int(text)
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    if re.fullmatch(r"[+-]?[0-9]{0,15}\.?[0-9]{0,15}([eE][+-]?[0-9]{1,3})?", text) and any(
+        c.isdigit() for c in text[:17]
+    ):
+        try:
+            return float(text)
+        except ValueError:
+            return printable(text, 200)
+    return printable(text, 200)
+
+
+def of_tree(tree: Tree, path: str) -> tuple[Configuration, ...]:
+    """The configurations that a JSON or YAML file holds, by the keys that only one framework has; none: ()."""
+    found = [_select(tree, path, framework, table) for framework, table in _frameworks(tree)]
+    return tuple(configuration for configuration in found if configuration is not None)
+
+
+def _frameworks(tree: Tree) -> Iterator[tuple[str, Mapping[str, str]]]:
+    sections = tree.sections
+    if (
+        "train_batch_size" in tree.leaves
+        or "train_micro_batch_size_per_gpu" in tree.leaves
+        or "zero_optimization" in sections
+    ):
+        yield "deepspeed", names.DEEPSPEED
+    if "parallel_config" in sections or "runner_config" in sections:
+        yield "mindformers", names.MINDFORMERS
+    elif "distributed_type" in tree.leaves or "compute_environment" in tree.leaves:
+        yield "accelerate", names.ACCELERATE
+    elif "trainer" in sections:
+        model = any(path.startswith("model.") and path in names.NEMO for path in tree.leaves)
+        yield ("nemo", names.NEMO) if model else ("lightning", names.LIGHTNING)
+    else:
+        keys = {path.rpartition(".")[2] for path in tree.leaves}
+        if keys & names.FSDP.keys():
+            yield "fsdp", names.FSDP
+
+
+def _select(tree: Tree, path: str, framework: str, table: Mapping[str, str]) -> Configuration | None:
+    settings: dict[str, Setting] = {}
+    for leaf in tree.leaves.values():
+        name = table.get(leaf.path.rpartition(".")[2] if framework == "fsdp" else leaf.path)
+        if name and (setting := _setting(leaf, path, framework)):
+            settings[name] = setting
+    for leaf in tree.repeated:
+        settings.setdefault("repeated", Setting(leaf.path, leaf.path, f"{path}:{leaf.line}"))
+    return Configuration(framework, path, settings) if settings else None
+
+
+def _setting(leaf: Leaf, path: str, framework: str) -> Setting | None:
+    """None where the value is null, or ``auto``, which the framework derives itself."""
+    value = leaf.value
+    if isinstance(value, str):
+        value = scalar(value)
+    if leaf.undecided:
+        return Setting(leaf.path, None, f"{path}:{leaf.line}", printable(leaf.undecided, 120))
+    if value is None or (value == "auto" and framework in ("deepspeed", "lightning", "nemo")):
+        return None
+    return Setting(leaf.path, value, f"{path}:{leaf.line}")
+
+
+class Arguments:
+    """The arguments of a program, as argparse of Megatron-LM and Transformers takes them."""
+
+    def __init__(self, words: Sequence[str], unresolved: frozenset[int], where: str) -> None:
+        self.where = where
+        self.options: dict[str, Setting] = {}
+        self.overrides: dict[str, Setting] = {}
+        self.plain: list[str] = []
+        self.incomplete = ""
+        self._read(words, unresolved)
+
+    def _read(self, words: Sequence[str], unresolved: frozenset[int]) -> None:
+        position = 0
+        while position < len(words):
+            word, inexact = words[position], position in unresolved
+            position += 1
+            if inexact and not word.startswith("--") and "=" not in word:
+                self.incomplete = self.incomplete or printable(word, 80)
+            elif word.startswith("--") and len(word) > 2:
+                option, equals, value = word.partition("=")
+                inexact = inexact and bool(equals)
+                if not equals and position < len(words) and not _is_option(words[position]):
+                    value, inexact, equals = words[position], position in unresolved, "="
+                    position += 1
+                self._add(option, value, bool(equals), inexact)
+            elif re.match(r"\+{0,2}[A-Za-z_][\w.@/]*=", word):
+                name, _, value = word.partition("=")
+                name = name.lstrip("+")
+                self.overrides[name] = self._setting(name, value, True, inexact)
+            elif not inexact:
+                self.plain.append(word)
+
+    def _add(self, option: str, value: str, has_value: bool, inexact: bool) -> None:
+        name = option[2:].replace("_", "-")
+        self.options[name] = self._setting(printable(option, 80), value, has_value, inexact)
+
+    def _setting(self, option: str, value: str, has_value: bool, inexact: bool) -> Setting:
+        if inexact:
+            return Setting(option, None, self.where, printable(value, 120))
+        return Setting(option, scalar(value) if has_value else True, self.where)
+
+    def text(self, *options: str) -> str:
+        """The decided value of the first of the options that has one."""
+        for option in options:
+            setting = self.options.get(option)
+            if setting is not None and isinstance(setting.value, str):
+                return setting.value
+        return ""
+
+
+def _is_option(word: str) -> bool:
+    return word.startswith("--") or bool(re.fullmatch(r"-[A-Za-z]", word))
+
+
+def of_arguments(arguments: Arguments) -> tuple[Configuration, ...]:
+    """Megatron-LM's settings, or those of Transformers' Trainer; none of them: ()."""
+    if arguments.options.keys() & names.MEGATRON_MARKS:
+        return (_from_options(arguments, "megatron", _MEGATRON_OPTIONS),)
+    if "per-device-train-batch-size" in arguments.options:
+        return (_from_options(arguments, "transformers", names.TRANSFORMERS),)
+    return ()
+
+
+def _from_options(arguments: Arguments, framework: str, table: Mapping[str, str]) -> Configuration:
+    settings = {}
+    for option, setting in arguments.options.items():
+        if name := table.get(option):
+            settings[name] = setting
+    return Configuration(framework, arguments.where, settings, arguments.incomplete)
+
+
+def overridden(configuration: Configuration, overrides: Mapping[str, Setting]) -> Configuration:
+    """With Hydra's ``key=value`` and MindFormers' options of the command line instead of the file's values."""
+    tables = {
+        "mindformers": names.MINDFORMERS,
+        "lightning": names.LIGHTNING,
+        "nemo": names.NEMO,
+        "fsdp": names.FSDP,
+    }
+    table = tables.get(configuration.framework, {})
+    changed = dict(configuration.settings)
+    for key, setting in overrides.items():
+        name = table.get(key.rpartition(".")[2] if configuration.framework == "fsdp" else key)
+        if name:
+            changed[name] = setting
+    return Configuration(configuration.framework, configuration.where, changed, configuration.incomplete)

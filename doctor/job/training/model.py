@@ -1,0 +1,81 @@
+"""What files and launch lines say about a training, as values."""
+
+from __future__ import annotations
+
+import msgspec
+
+Scalar = int | float | bool | str
+
+
+class Setting(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One value, and the place that gives it."""
+
+    option: str
+    """As it is written there: ``--tensor-model-parallel-size``, ``parallel_config.model_parallel``."""
+    value: Scalar | None = None
+    """None: it is given, and what it is cannot be decided."""
+    where: str = ""
+    """File and line: ``train.sh:12``; ``command line``."""
+    undecided: str = ""
+    """Why there is no value: the source text or the reason."""
+
+    def __str__(self) -> str:
+        text = f"{self.option} {self.value}" if self.value is not None else self.undecided
+        named = text if self.value is not None or text.startswith("--") else f"{self.option} {text}"
+        return f"{named} ({self.where})"
+
+
+class Configuration(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The settings that one file, or the arguments of one program, give to a framework."""
+
+    framework: str
+    """``megatron``, ``transformers``, ``deepspeed``, ``mindformers``, ``accelerate``, ``lightning``, ``nemo``,
+    ``fsdp``."""
+    where: str
+    settings: dict[str, Setting] = {}
+    """By the names of `doctor.job.training.names`."""
+    incomplete: str = ""
+    """A part that may hold further settings and cannot be read, such as ``$EXTRA_ARGS``; empty: there is none."""
+
+
+class CodeMark(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One place in a program that a rule is about."""
+
+    kind: str
+    """One of the kinds of `doctor.job.training.python_code`."""
+    where: str
+    text: str = ""
+    """The value or source text that matters."""
+    undecided: str = ""
+
+
+class TrainingScript(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a Python program does, as far as its text shows."""
+
+    path: str
+    marks: tuple[CodeMark, ...] = ()
+    opaque: str = ""
+    """A module of the user's own that the program imports: what it does elsewhere is not known."""
+
+    def all(self, kind: str) -> tuple[CodeMark, ...]:
+        """The marks of a kind, in the order of the text."""
+        return tuple(mark for mark in self.marks if mark.kind == kind)
+
+    def has(self, *kinds: str) -> bool:
+        """Whether there is a mark of one of the kinds."""
+        return any(mark.kind in kinds for mark in self.marks)
+
+
+class TrainingJob(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One launch, with the configurations and programs that it uses."""
+
+    launch: dict[str, Setting] = {}
+    """``launcher``, ``world_size``, ``nodes``, ``ranks_per_node``, ``visible``, ``joined`` and the counts of msrun."""
+    configurations: tuple[Configuration, ...] = ()
+    scripts: tuple[TrainingScript, ...] = ()
+
+
+class TrainingLaunch(msgspec.Struct, frozen=True, omit_defaults=True):
+    """All launches of the files and lines that were given."""
+
+    jobs: tuple[TrainingJob, ...] = ()

@@ -1,0 +1,424 @@
+"""What a Python training program does, read from its syntax tree. It is never imported or run.
+
+The kinds of `CodeMark`:
+
+- ``init``: a call of ``init_process_group``; its text is the backend
+- ``local_rank_as_rank``: its ``rank`` is the local rank
+- ``ddp``: the model is wrapped for data parallel training
+- ``device``: the process chooses its device: ``set_device``, or anything that uses LOCAL_RANK
+- ``sampler``: a ``DistributedSampler`` that shuffles; ``sharding``: any other division of the data among ranks
+- ``loader``: a ``DataLoader``
+- ``set_epoch``, ``seed``: such a call
+- ``pipeline``: pipeline or model parallel classes of DeepSpeed
+- ``reduce``: a reduction of a tensor whose type the text shows; its text is the type
+- ``mode``, ``parallel_mode``, ``gradients_mean``, ``broadcast``, ``device_num``, ``stages``: MindSpore's settings
+- ``dataset``: a dataset of MindSpore without ``num_shards``; ``strategy``: of ``shard``; its text are the numbers
+- ``scale``: a number of devices that is written as a constant and scales a batch size or a learning rate
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+import warnings
+from collections.abc import Iterator
+
+from doctor.engine.sanitize import printable
+from doctor.job.training.model import CodeMark, TrainingScript
+from doctor.job.training.tree import UnreadableFile
+
+MAX_CHARS = 1 << 20
+"""Characters of a program."""
+_MAX_NODES = 200_000
+_MAX_NESTING = 200
+
+_FRAMEWORKS = frozenset(
+    [
+        "torch",
+        "torch_npu",
+        "torchvision",
+        "torchaudio",
+        "torchdata",
+        "torchtext",
+        "numpy",
+        "transformers",
+        "accelerate",
+        "datasets",
+        "deepspeed",
+        "apex",
+        "lightning",
+        "pytorch_lightning",
+        "mindspore",
+        "mindformers",
+        "megatron",
+        "mindspeed",
+        "timm",
+        "tqdm",
+        "tokenizers",
+        "peft",
+        "safetensors",
+        "yaml",
+        "PIL",
+        "cv2",
+        "scipy",
+        "sklearn",
+        "pandas",
+        "matplotlib",
+        "tensorboard",
+        "tensorboardX",
+        "wandb",
+        "hydra",
+        "omegaconf",
+        "einops",
+        "sentencepiece",
+        "webdataset",
+        "msgspec",
+        "psutil",
+        "packaging",
+        "__future__",
+    ]
+)
+_REDUCTIONS = frozenset(("all_reduce", "reduce", "reduce_scatter", "reduce_scatter_tensor"))
+_MAKERS = frozenset(("tensor", "zeros", "ones", "empty", "full", "rand", "randn", "arange", "zeros_like", "ones_like"))
+_CASTS = {"double": "float64", "bool": "bool", "byte": "uint8", "short": "int16"}
+_SHARDING = frozenset(
+    [
+        "num_replicas",
+        "split_dataset_by_node",
+        "split_by_node",
+        "shard",
+        "DistributedBatchSampler",
+        "IterableDataset",
+        "Subset",
+        "StatefulDistributedSampler",
+        "DistributedLengthGroupedSampler",
+        "batch_sampler",
+    ]
+)
+_DEVICES = frozenset(
+    [
+        "set_device",
+        "set_compile_mode",
+        "local_rank",
+        "LOCAL_RANK",
+        "device_ids",
+        "device_id",
+        "CUDA_VISIBLE_DEVICES",
+        "ASCEND_RT_VISIBLE_DEVICES",
+        "get_node_local_rank",
+        "OMPI_COMM_WORLD_LOCAL_RANK",
+        "SLURM_LOCALID",
+        "device_count",
+    ]
+)
+_COUNTS = frozenset(
+    [
+        "world_size",
+        "num_gpus",
+        "n_gpus",
+        "ngpus",
+        "num_npus",
+        "n_npus",
+        "num_devices",
+        "n_devices",
+        "device_num",
+        "rank_size",
+        "num_cards",
+        "n_cards",
+        "gpus",
+        "npus",
+    ]
+)
+_SCALED = ("lr", "learning_rate", "batch_size", "train_batch_size", "global_batch_size", "batch")
+
+
+def read_python(text: str, path: str) -> TrainingScript:
+    """The marks of a program. Raises: UnreadableFile."""
+    if len(text) > MAX_CHARS:
+        raise UnreadableFile(f"has {len(text)} characters; expected at most {MAX_CHARS}")
+    _require_flat(text)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(text)
+        return _Reader(path).read(tree)
+    except SyntaxError as error:
+        raise UnreadableFile(f"line {error.lineno}: {printable(error.msg, 100)}") from None
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise UnreadableFile(f"no usable Python: {printable(str(error), 80) or 'it is nested too deep'}") from None
+
+
+def _require_flat(text: str) -> None:
+    """A parser of C goes as deep as its input: what no program has is refused before. Raises: UnreadableFile."""
+    depth = 0
+    for number, line in enumerate(text.split("\n"), 1):
+        if len(line) > 20_000:
+            raise UnreadableFile(f"line {number} has {len(line)} characters; expected at most 20000")
+        if not line or line[0] == "#":
+            continue
+        depth = max(0, depth + line.count("(") + line.count("[") + line.count("{"))
+        depth = max(0, depth - line.count(")") - line.count("]") - line.count("}"))
+        if depth > _MAX_NESTING * 10:
+            raise UnreadableFile(f"line {number}: nested more than {_MAX_NESTING * 10} levels deep")
+
+
+class _Reader:
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.marks: list[CodeMark] = []
+        self.opaque = ""
+        self.values: dict[str, ast.expr] = {}
+        """The expression of each name that is assigned once."""
+        self.assigned: dict[str, int] = {}
+
+    def read(self, tree: ast.Module) -> TrainingScript:
+        nodes: list[ast.AST] = []
+        for node in ast.walk(tree):
+            nodes.append(node)
+            if len(nodes) > _MAX_NODES:
+                raise UnreadableFile(f"has more than {_MAX_NODES} parts")
+        for node in nodes:
+            self._learn(node)
+        for node in nodes:
+            if isinstance(node, ast.Call):
+                self._call(node)
+            elif isinstance(node, (ast.Name, ast.Attribute, ast.Constant, ast.keyword)):
+                self._word(node)
+            elif isinstance(node, ast.BinOp):
+                self._scale(node)
+        self.marks.sort(key=lambda mark: int(mark.where.rpartition(":")[2]))
+        return TrainingScript(self.path, tuple(dict.fromkeys(self.marks)), self.opaque)
+
+    def _mark(self, kind: str, node: ast.AST, text: str = "", undecided: str = "") -> None:
+        line = getattr(node, "lineno", 0)
+        self.marks.append(CodeMark(kind, f"{self.path}:{line}", printable(text, 120), printable(undecided, 120)))
+
+    def _learn(self, node: ast.AST) -> None:
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            self._import(node)
+        elif isinstance(node, ast.Assign):
+            for target in node.targets:
+                self._target(target, node.value)
+        elif isinstance(node, ast.AnnAssign):
+            self._target(node.target, node.value)
+        elif isinstance(node, (ast.AugAssign, ast.For, ast.NamedExpr)):
+            self._target(node.target, None)
+        elif isinstance(node, ast.arg):
+            self._assign(node.arg, None)
+            if node.arg == "local_rank":
+                self._mark("device", node, node.arg)
+        elif isinstance(node, ast.JoinedStr) and node.values:
+            first = node.values[0]
+            text = first.value if isinstance(first, ast.Constant) and isinstance(first.value, str) else ""
+            if text.startswith(("cuda:", "npu:")):
+                self._mark("device", node, "a device by number")
+
+    def _import(self, node: ast.Import | ast.ImportFrom) -> None:
+        if isinstance(node, ast.Import):
+            modules, relative = [alias.name for alias in node.names], False
+        else:
+            modules, relative = [node.module or "."], node.level > 0
+        for module in modules:
+            top = module.partition(".")[0]
+            if relative or (top not in _FRAMEWORKS and top not in sys.stdlib_module_names):
+                self.opaque = self.opaque or printable(("." if relative else "") + module, 80)
+
+    def _target(self, target: ast.expr, value: ast.expr | None) -> None:
+        if isinstance(target, ast.Name):
+            self._assign(target.id, value)
+        elif isinstance(target, (ast.Tuple, ast.List)):
+            for part in ast.walk(target):
+                if isinstance(part, ast.Name):
+                    self._assign(part.id, None)
+
+    def _assign(self, name: str, value: ast.expr | None) -> None:
+        self.assigned[name] = self.assigned.get(name, 0) + 1
+        if value is None or self.assigned[name] > 1:
+            self.values.pop(name, None)
+        else:
+            self.values[name] = value
+
+    def _resolve(self, node: ast.expr | None) -> ast.expr | None:
+        """What a name stands for, where it is assigned once."""
+        for _ in range(8):
+            if not isinstance(node, ast.Name) or node.id not in self.values:
+                break
+            node = self.values[node.id]
+        return node
+
+    def _word(self, node: ast.AST) -> None:
+        word = ""
+        if isinstance(node, ast.Name):
+            word = node.id
+        elif isinstance(node, ast.Attribute):
+            word = node.attr
+        elif isinstance(node, ast.keyword):
+            word = node.arg or ""
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            word = node.value.lstrip("-").replace("-", "_")
+        if word in _DEVICES or word.lower() == "local_rank":
+            self._mark("device", node, word)
+        elif word in _SHARDING:
+            self._mark("sharding", node, word)
+        elif word in ("PipelineModule", "PipeModelDataParallelTopology", "mpu"):
+            self._mark("pipeline", node, word)
+
+    def _call(self, node: ast.Call) -> None:
+        name = _name(node.func)
+        keywords = {keyword.arg: keyword.value for keyword in node.keywords if keyword.arg}
+        if name == "init_process_group":
+            self._init(node, keywords)
+        elif name in ("DistributedDataParallel", "DDP"):
+            self._mark("ddp", node)
+        elif name == "DistributedSampler":
+            shuffle = keywords.get("shuffle")
+            shuffles = not (isinstance(shuffle, ast.Constant) and shuffle.value is False)
+            self._mark("sampler" if shuffles else "sharding", node)
+        elif name == "DataLoader":
+            self._mark("loader", node)
+            if "sampler" in keywords:
+                self._mark("sharding", node, "sampler")
+        elif name == "set_epoch":
+            self._mark("set_epoch", node)
+        elif (name in ("cuda", "npu") and node.args) or (name == "device" and len(node.args) == 2):
+            self._mark("device", node, name)
+        elif name == "to" and node.args and _name(node.args[0]) in ("rank", "gpu", "dev_id"):
+            self._mark("device", node, _name(node.args[0]))
+        elif name in ("set_seed", "manual_seed", "seed"):
+            self._mark("seed", node)
+        elif name in _REDUCTIONS:
+            self._reduction(node, keywords)
+        else:
+            self._mindspore(node, name, keywords)
+
+    def _init(self, node: ast.Call, keywords: dict[str, ast.expr]) -> None:
+        backend = keywords.get("backend", node.args[0] if node.args else None)
+        value = self._resolve(backend)
+        text = value.value if isinstance(value, ast.Constant) and isinstance(value.value, str) else ""
+        self._mark("init", node, text, "" if text or backend is None else _source(backend))
+        rank = keywords.get("rank")
+        if rank is not None and _is_local_rank(self._resolve(rank), rank):
+            self._mark("local_rank_as_rank", node, _source(rank))
+
+    def _reduction(self, node: ast.Call, keywords: dict[str, ast.expr]) -> None:
+        tensor = keywords.get("tensor") or keywords.get("output") or (node.args[0] if node.args else None)
+        kind = _tensor_type(self._resolve(tensor))
+        if kind:
+            self._mark("reduce", node, kind)
+
+    def _mindspore(self, node: ast.Call, name: str, keywords: dict[str, ast.expr]) -> None:
+        if name == "set_context" and "mode" in keywords:
+            self._mark("mode", node, *self._constant(keywords["mode"]))
+        elif name == "set_auto_parallel_context":
+            known = {"parameter_broadcast": "broadcast", "pipeline_stages": "stages"}
+            for key in ("parallel_mode", "gradients_mean", "parameter_broadcast", "device_num", "pipeline_stages"):
+                if key in keywords:
+                    self._mark(known.get(key, key), node, *self._constant(keywords[key]))
+            if any(keyword.arg is None for keyword in node.keywords):
+                self._mark("settings", node, "", "keywords from a variable")
+        elif name == "shard" and node.args:
+            self._strategy(node)
+        elif name.endswith("Dataset") and self._is_mindspore_dataset(node.func):
+            if "num_shards" in keywords or any(keyword.arg is None for keyword in node.keywords):
+                self._mark("sharding", node, "num_shards")
+            else:
+                self._mark("dataset", node, name)
+
+    def _is_mindspore_dataset(self, function: ast.expr) -> bool:
+        """``ds.MnistDataset``, with ``ds`` as ``mindspore.dataset`` is usually called."""
+        return isinstance(function, ast.Attribute) and _name(function.value) in ("ds", "dataset", "de", "msds")
+
+    def _constant(self, node: ast.expr) -> tuple[str, str]:
+        """Value and, where it has none, source text."""
+        value = self._resolve(node)
+        if isinstance(value, ast.Constant) and isinstance(value.value, (str, int, float)):
+            return str(value.value), ""
+        if isinstance(value, ast.Attribute) and value.attr.isupper():
+            return value.attr, ""
+        return "", _source(node)
+
+    def _strategy(self, node: ast.Call) -> None:
+        try:
+            value = ast.literal_eval(node.args[0])
+        except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+            return
+        numbers = list(_numbers(value))
+        if isinstance(value, tuple) and numbers:
+            self._mark("strategy", node, " ".join(map(str, numbers)))
+
+    def _scale(self, node: ast.BinOp) -> None:
+        """``lr * num_gpus`` and ``batch_size // world_size`` with a constant count."""
+        if not isinstance(node.op, (ast.Mult, ast.FloorDiv, ast.Div)):
+            return
+        for count, scaled in ((node.right, node.left), (node.left, node.right)):
+            if not (isinstance(count, ast.Name) and count.id.lower() in _COUNTS):
+                continue
+            value = self._resolve(count)
+            other = _name(scaled).lower()
+            if (
+                any(other == word or other.endswith("_" + word) for word in _SCALED)
+                and (number := _count(value))
+                and value
+            ):
+                self._mark("scale", value, f"{count.id} {number}")
+
+
+def _count(node: ast.expr | None) -> int:
+    """A constant number of devices above 1; else 0."""
+    number = node.value if isinstance(node, ast.Constant) else 0
+    return number if isinstance(number, int) and not isinstance(number, bool) and number > 1 else 0
+
+
+def _numbers(value: object, depth: int = 0) -> Iterator[int]:
+    if isinstance(value, int) and not isinstance(value, bool):
+        yield value
+    elif isinstance(value, tuple) and depth < 4:
+        for part in value:
+            yield from _numbers(part, depth + 1)
+
+
+def _name(node: ast.expr) -> str:
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _is_local_rank(value: ast.expr | None, written: ast.expr) -> bool:
+    """``local_rank``, ``args.local_rank``, ``int(os.environ["LOCAL_RANK"])``; not ``rank * n + local_rank``."""
+    for node in (written, value):
+        if node is not None and _name(node).lower() == "local_rank":
+            return True
+    if isinstance(value, ast.Call) and _name(value.func) == "int" and len(value.args) == 1:
+        value = value.args[0]
+    if isinstance(value, ast.Subscript):
+        return isinstance(value.slice, ast.Constant) and value.slice.value == "LOCAL_RANK"
+    if isinstance(value, ast.Call) and _name(value.func) in ("getenv", "get") and value.args:
+        return isinstance(value.args[0], ast.Constant) and value.args[0].value == "LOCAL_RANK"
+    return False
+
+
+def _tensor_type(node: ast.expr | None) -> str:
+    """The type of a tensor that is made in the expression; empty where the text does not show it."""
+    for _ in range(8):
+        if not isinstance(node, ast.Call):
+            return ""
+        function = node.func
+        name = _name(function)
+        for keyword in node.keywords:
+            if keyword.arg == "dtype":
+                return _name(keyword.value)
+        if name in _CASTS:
+            return _CASTS[name]
+        if name == "to" and node.args and isinstance(node.args[0], ast.Attribute):
+            return _name(node.args[0]) if _name(node.args[0].value) == "torch" else ""
+        if name in _MAKERS or not isinstance(function, ast.Attribute):
+            return ""
+        node = function.value
+    return ""
+
+
+def _source(node: ast.expr) -> str:
+    try:
+        return printable(ast.unparse(node), 120)
+    except (RecursionError, ValueError):
+        return "an expression"

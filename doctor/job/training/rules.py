@@ -1,0 +1,146 @@
+"""How a check applies its rules to each launch: what is not given is left out, what is not decided is listed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from doctor.engine.check import Skip
+from doctor.engine.fact import Unreadable
+from doctor.engine.result import Finding
+from doctor.job.training.model import Configuration, Setting, TrainingJob, TrainingLaunch, TrainingScript
+
+_MOST_REASONS = 6
+
+
+class NotGiven(Exception):
+    """A rule needs a setting that nothing gives: it does not apply."""
+
+
+class NotDecided(Exception):
+    """A rule needs a value that only a run would show: which, where and why."""
+
+
+class View:
+    """The settings of one configuration, and of the launch that uses it."""
+
+    def __init__(self, job: TrainingJob, configuration: Configuration) -> None:
+        self.job = job
+        self.framework = configuration.framework
+        self.where = configuration.where
+        self._configuration = configuration
+        self._settings = {**job.launch, **configuration.settings}
+
+    def given(self, name: str) -> Setting | None:
+        """The setting, decided; None where it is not given. Raises: NotDecided."""
+        setting = self._settings.get(name)
+        if setting is None:
+            if self._configuration.incomplete and name not in _OF_LAUNCH:
+                raise NotDecided(f"{self._configuration.incomplete} ({self.where})")
+            return None
+        if setting.value is None:
+            raise NotDecided(str(setting))
+        return setting
+
+    def need(self, name: str) -> Setting:
+        """The setting. Raises: NotGiven, NotDecided."""
+        setting = self.given(name)
+        if setting is None:
+            raise NotGiven(name)
+        return setting
+
+    def has(self, *names: str) -> bool:
+        """Whether one of them is given, decided or not."""
+        return any(name in self._settings for name in names)
+
+    def number(self, name: str, default: int | None = None) -> int:
+        """A whole number of at least 1. Raises: NotGiven without a default, NotDecided."""
+        setting = self.given(name)
+        if setting is None:
+            if default is None:
+                raise NotGiven(name)
+            return default
+        if isinstance(setting.value, int) and not isinstance(setting.value, bool) and setting.value > 0:
+            return setting.value
+        raise NotDecided(f"{setting}, no positive whole number")
+
+    def flag(self, name: str) -> bool:
+        """Whether it is given and true. Raises: NotDecided."""
+        setting = self.given(name)
+        return setting is not None and setting.value is True
+
+    def text(self, name: str) -> str:
+        """In lower case; empty where it is not given. Raises: NotDecided."""
+        setting = self.given(name)
+        return "" if setting is None else str(setting.value).lower()
+
+    def place(self, *names: str) -> str:
+        """Where the first of these settings is given; else the configuration."""
+        return next((self._settings[name].where for name in names if name in self._settings), self.where)
+
+    def listed(self, *names: str) -> str:
+        """Those of the settings that are given, for people."""
+        return ", ".join(str(self._settings[name]) for name in names if name in self._settings)
+
+
+_OF_LAUNCH = frozenset(("launcher", "world_size", "nodes", "ranks_per_node", "visible", "joined"))
+
+Rule = Callable[[View], Iterator[Finding]]
+ScriptRule = Callable[[TrainingJob, TrainingScript], Iterator[Finding]]
+
+
+class _Reasons:
+    def __init__(self) -> None:
+        self.undecided: dict[str, None] = {}
+        self.applied = False
+
+    def run(self, rule: Callable[[], Iterator[Finding]], seen: set[Finding]) -> Iterator[Finding]:
+        try:
+            for finding in rule():
+                self.applied = True
+                if finding not in seen:
+                    seen.add(finding)
+                    yield finding
+            self.applied = True
+        except NotGiven:
+            pass
+        except NotDecided as why:
+            self.undecided[str(why)] = None
+
+    def finish(self, skipped: str) -> None:
+        """Raises: Unreadable with what was not decided; Skip where no rule applied."""
+        if self.undecided:
+            reasons = list(self.undecided)
+            more = f"; and {len(reasons) - _MOST_REASONS} more" if len(reasons) > _MOST_REASONS else ""
+            raise Unreadable(f"not decided: {'; '.join(reasons[:_MOST_REASONS])}{more}")
+        if not self.applied:
+            raise Skip(skipped)
+
+
+def apply_rules(training: TrainingLaunch, *rules: Rule, frameworks: tuple[str, ...] = ()) -> Iterator[Finding]:
+    """The findings of all rules on each configuration; a launch without one counts as an empty one.
+
+    Raises: Unreadable with what was not decided, Skip where no rule applies.
+    """
+    reasons, seen = _Reasons(), set[Finding]()
+    for job in training.jobs:
+        where = next((setting.where for setting in job.launch.values()), "")
+        for configuration in job.configurations or (Configuration("", where),):
+            if frameworks and configuration.framework not in frameworks:
+                continue
+            view = View(job, configuration)
+            for rule in rules:
+                yield from reasons.run(lambda rule=rule, view=view: rule(view), seen)  # type: ignore[misc]
+    reasons.finish("no launch or configuration that was read gives what this rule compares")
+
+
+def apply_to_scripts(training: TrainingLaunch, *rules: ScriptRule) -> Iterator[Finding]:
+    """The findings of all rules on each Python program.
+
+    Raises: Unreadable with what was not decided, Skip where no rule applies.
+    """
+    reasons, seen = _Reasons(), set[Finding]()
+    for job in training.jobs:
+        for script in job.scripts:
+            for rule in rules:
+                yield from reasons.run(lambda r=rule, j=job, s=script: r(j, s), seen)  # type: ignore[misc]
+    reasons.finish("no Python program that was read does what this rule is about")

@@ -1,0 +1,227 @@
+"""JSON and YAML as flat settings with lines. Bounded: size, depth, aliases. No tag of YAML makes an object."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from doctor.engine.sanitize import printable
+
+if TYPE_CHECKING:
+    from doctor.job.training.model import Scalar
+
+MAX_CHARS = 512 << 10
+"""Characters of a configuration: those in use have less than 50,000."""
+MAX_LEAVES = 20_000
+"""Values, with each alias of YAML counted where it is used."""
+_MAX_DEPTH = 64
+_LONGEST = 200
+
+
+class UnreadableFile(ValueError):
+    """A file that is not what it has to be: the line, the reason."""
+
+
+class Leaf(NamedTuple):
+    """One value of a tree."""
+
+    path: str
+    """Keys with dots between: ``zero_optimization.stage``; of a list, its positions."""
+    value: Scalar | None
+    """None for null, and for what is undecided."""
+    line: int
+    undecided: str = ""
+
+
+class Tree(NamedTuple):
+    """The values of a file, by path; of a repeated key the last."""
+
+    leaves: dict[str, Leaf]
+    repeated: tuple[Leaf, ...] = ()
+    """Keys that an object of JSON has twice."""
+    sections: frozenset[str] = frozenset()
+    """Paths of all objects and lists."""
+
+    def value(self, path: str) -> Scalar | None:
+        """The value at a path; None where there is none."""
+        leaf = self.leaves.get(path)
+        return leaf.value if leaf else None
+
+
+def read_json(text: str) -> Tree:
+    """The values of a JSON object. Raises: UnreadableFile."""
+    _require_size(text)
+    text = text.removeprefix("\ufeff")
+    repeated: list[str] = []
+
+    def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
+        members = dict(items)
+        if len(members) < len(items):
+            names = [name for name, _ in items]
+            repeated.extend(dict.fromkeys(name for name in names if names.count(name) > 1))
+        return members
+
+    try:
+        tree = json.loads(text, object_pairs_hook=pairs)
+    except json.JSONDecodeError as error:
+        raise UnreadableFile(f"line {error.lineno}: {error.msg}") from None
+    except (ValueError, RecursionError) as error:
+        raise UnreadableFile(f"no usable JSON: {printable(str(error), 80)}") from None
+    if not isinstance(tree, dict):
+        raise UnreadableFile("expected a JSON object at the top")
+    lines = _KeyLines(text)
+    leaves: dict[str, Leaf] = {}
+    sections: set[str] = set()
+    for leaf in _json_leaves(tree, "", 0, lines, sections):
+        leaves[leaf.path] = leaf
+        if len(leaves) > MAX_LEAVES:
+            raise UnreadableFile(f"has more than {MAX_LEAVES} values")
+    twice = tuple(Leaf(printable(name, 80), None, lines.last(name)) for name in repeated[:8])
+    return Tree(leaves, twice, frozenset(sections))
+
+
+class _KeyLines:
+    """The line of a key: of the first one after the key before it, in the order of the text."""
+
+    def __init__(self, text: str) -> None:
+        self._places: dict[str, list[int]] = {}
+        line, end = 1, 0
+        for match in re.finditer(r'"((?:[^"\\\n]|\\.)*)"\s*:', text):
+            line += text.count("\n", end, match.start())
+            end = match.start()
+            self._places.setdefault(match[1], []).append(line)
+        self._next: dict[str, int] = {}
+
+    def take(self, key: str) -> int:
+        places = self._places.get(key, [])
+        position = self._next.get(key, 0)
+        self._next[key] = position + 1
+        return places[min(position, len(places) - 1)] if places else 0
+
+    def last(self, key: str) -> int:
+        return self._places.get(key, [0])[-1]
+
+
+def _json_leaves(
+    node: Any, path: str, depth: int, lines: _KeyLines, sections: set[str], line: int = 0
+) -> Iterator[Leaf]:
+    if depth > _MAX_DEPTH:
+        raise UnreadableFile(f"is nested more than {_MAX_DEPTH} levels deep")
+    if isinstance(node, dict):
+        sections.add(path)
+        for key, value in node.items():
+            yield from _json_leaves(value, _join(path, key), depth + 1, lines, sections, lines.take(key))
+    elif isinstance(node, list):
+        sections.add(path)
+        for number, value in enumerate(node):
+            yield from _json_leaves(value, _join(path, str(number)), depth + 1, lines, sections, line)
+    else:
+        yield Leaf(path, _scalar(node), line)
+
+
+def _join(path: str, key: str) -> str:
+    key = printable(str(key), 80)
+    return f"{path}.{key}" if path else key
+
+
+def _scalar(value: Any) -> Scalar | None:
+    if isinstance(value, str):
+        return printable(value, _LONGEST)
+    return value if isinstance(value, (bool, int, float)) else None
+
+
+def read_yaml(text: str) -> Tree:
+    """The values of the first document, with references ``${a.b}`` of OmegaConf replaced. Raises: UnreadableFile."""
+    _require_size(text)
+    import yaml
+
+    try:
+        loader = yaml.SafeLoader(text)
+        try:
+            root = loader.get_node() if loader.check_node() else None
+            walk = _YamlWalk(loader)
+            if root is not None:
+                walk.visit(root, "", 0)
+        finally:
+            loader.dispose()
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f"line {mark.line + 1}: " if mark else ""
+        reason = getattr(error, "problem", None) or str(error)
+        raise UnreadableFile(f"{line}{printable(str(reason), 160)}") from None
+    except (ValueError, RecursionError, OverflowError) as error:
+        if isinstance(error, UnreadableFile):
+            raise
+        raise UnreadableFile(f"no usable YAML: {printable(str(error), 80)}") from None
+    if "" not in walk.sections:
+        raise UnreadableFile("expected keys and values at the top")
+    return Tree(
+        {path: _referenced(leaf, walk.leaves) for path, leaf in walk.leaves.items()}, (), frozenset(walk.sections)
+    )
+
+
+class _YamlWalk:
+    """Values of nodes. Every use of an alias counts, so that a tree of aliases ends at the limit."""
+
+    def __init__(self, loader: Any) -> None:
+        self.loader = loader
+        self.leaves: dict[str, Leaf] = {}
+        self.sections: set[str] = set()
+        self.nodes = 0
+
+    def visit(self, node: Any, path: str, depth: int) -> None:
+        self.nodes += 1
+        if self.nodes > MAX_LEAVES:
+            raise UnreadableFile(f"has more than {MAX_LEAVES} values, aliases included")
+        if depth > _MAX_DEPTH:
+            raise UnreadableFile(f"is nested more than {_MAX_DEPTH} levels deep")
+        kind = type(node).__name__
+        if kind == "MappingNode":
+            self.sections.add(path)
+            # What ``<<`` brings in comes first, so that the mapping's own keys win.
+            for key, value in sorted(node.value, key=lambda pair: pair[0].value != "<<"):
+                if key.value == "<<":
+                    for part in value.value if type(value).__name__ == "SequenceNode" else [value]:
+                        self.visit(part, path, depth + 1)
+                elif isinstance(key.value, str):
+                    self.visit(value, _join(path, key.value), depth + 1)
+        elif kind == "SequenceNode":
+            self.sections.add(path)
+            for number, value in enumerate(node.value):
+                self.visit(value, _join(path, str(number)), depth + 1)
+        else:
+            self.leaves[path] = self._leaf(node, path)
+
+    def _leaf(self, node: Any, path: str) -> Leaf:
+        line, text = node.start_mark.line + 1, printable(node.value, _LONGEST)
+        if not node.tag.startswith("tag:yaml.org,2002:"):
+            return Leaf(path, None, line, f"{printable(node.tag, 60)} {text}")
+        try:
+            return Leaf(path, _scalar(self.loader.construct_object(node)), line)
+        except (ValueError, OverflowError):
+            return Leaf(path, text, line)
+
+
+_REFERENCE = re.compile(r"\$\{([A-Za-z0-9_.]{1,200})\}")
+
+
+def _referenced(leaf: Leaf, leaves: dict[str, Leaf]) -> Leaf:
+    """With the value that ``${a.b}`` refers to; any other text with ``${`` is undecided."""
+    seen, value = set[str](), leaf.value
+    while isinstance(value, str) and "${" in value:
+        match = _REFERENCE.fullmatch(value)
+        target = leaves.get(match[1]) if match else None
+        if target is None or target.path in seen:
+            return leaf._replace(value=None, undecided=str(leaf.value))
+        seen.add(target.path)
+        value = target.value
+    return leaf._replace(value=value)
+
+
+def _require_size(text: str) -> None:
+    if len(text) > MAX_CHARS:
+        raise UnreadableFile(f"has {len(text)} characters; expected at most {MAX_CHARS}")
+    if "\0" in text:
+        raise UnreadableFile("holds a NUL character")

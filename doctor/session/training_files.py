@@ -1,0 +1,110 @@
+"""Reads the files of a training that a command line names, and those that its launch lines name. Runs nothing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+
+from doctor.engine.bounded_read import read_bounded
+from doctor.engine.errors import InputError
+from doctor.engine.sanitize import printable
+from doctor.job.job_script import NotAJobScript, read_job_script
+from doctor.job.launch_line import NotALaunchLine, read_launch_line
+from doctor.job.training import Configuration, Setting, TrainingLaunch, TrainingScript
+from doctor.job.training.assemble import GivenFiles, LaunchText, assemble, read_configuration
+from doctor.job.training.python_code import read_python
+from doctor.job.training.tree import UnreadableFile
+
+MAX_BYTES = 1 << 20
+"""Bytes of a script, a program or a configuration."""
+MAX_FILES = 64
+"""Files of a command line, and files that launch lines name."""
+
+_CONFIGURATIONS = (".json", ".yaml", ".yml")
+
+
+def read_training(
+    paths: Sequence[str], command: Sequence[str], environ: Mapping[str, str], counts: Mapping[str, int] = {}
+) -> TrainingLaunch:
+    """The launches of the files and of the command. ``counts``: ``nodes`` and ``ranks_per_node``, as the user says.
+
+    Raises: InputError for a file or a command that cannot be read as what it has to be.
+    """
+    if len(paths) > MAX_FILES:
+        raise InputError(f"{len(paths)} files; expected at most {MAX_FILES}")
+    lines: list[LaunchText] = []
+    configurations: list[Configuration] = []
+    scripts: list[TrainingScript] = []
+    for path in dict.fromkeys(paths):
+        text, name = _read(path), printable(path, 200)
+        try:
+            if path.endswith(_CONFIGURATIONS):
+                configurations += _configurations(text, name)
+            elif _is_python(path, text):
+                scripts.append(read_python(text, name))
+            else:
+                lines += _launch_lines(text, name, environ)
+        except (UnreadableFile, NotAJobScript) as why:
+            raise InputError(f"{name}: {why}") from None
+    if command:
+        try:
+            lines.append(LaunchText(read_launch_line(command, environ)))
+        except NotALaunchLine as why:
+            raise InputError(f"the command after --: {why}") from None
+    said = {name: Setting(f"--{name.replace('_', '-')}", number, "command line") for name, number in counts.items()}
+    folders = ["", *dict.fromkeys(os.path.dirname(path) for path in paths)]
+    return assemble(lines, GivenFiles(tuple(configurations), tuple(scripts)), _NamedFiles(folders).read, said)
+
+
+def _read(path: str) -> str:
+    try:
+        return read_bounded(path, MAX_BYTES).decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
+    except UnicodeDecodeError:
+        reason = "is no text in UTF-8"
+    except (OSError, ValueError) as error:
+        reason = printable(getattr(error, "strerror", None) or str(error))
+    raise InputError(f"{printable(path, 200)}: {reason}; expected a job script, a configuration or a program")
+
+
+def _is_python(path: str, text: str) -> bool:
+    return path.endswith(".py") or (text.startswith("#!") and "python" in text.split("\n", 1)[0])
+
+
+def _configurations(text: str, name: str) -> tuple[Configuration, ...]:
+    found = read_configuration(text, name)
+    if not found:
+        raise InputError(
+            f"{name}: no setting of a known framework; expected a configuration of DeepSpeed, MindFormers, Accelerate, "
+            "Lightning, NeMo or FSDP"
+        )
+    return found
+
+
+def _launch_lines(text: str, name: str, environ: Mapping[str, str]) -> list[LaunchText]:
+    script = read_job_script(text, environ)
+    if not script.launch_lines:
+        raise InputError(f"{name}: starts no training; expected a line with torchrun, msrun, srun, ... or python")
+    return [LaunchText(line, name, text) for line in script.launch_lines]
+
+
+class _NamedFiles:
+    """Files that launch lines name: relative to the working folder, else to the folder of a file that was given."""
+
+    def __init__(self, folders: Sequence[str]) -> None:
+        self.folders = folders
+        self.texts: dict[str, str | None] = {}
+
+    def read(self, path: str) -> str | None:
+        """The text; None for what is not here, is too large or is no text."""
+        if path not in self.texts and len(self.texts) < MAX_FILES:
+            self.texts[path] = next((text for text in map(self._try, self._candidates(path)) if text is not None), None)
+        return self.texts.get(path)
+
+    def _candidates(self, path: str) -> list[str]:
+        return [path] if os.path.isabs(path) else [os.path.join(folder, path) for folder in self.folders]
+
+    def _try(self, path: str) -> str | None:
+        try:
+            return read_bounded(path, MAX_BYTES).decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
+        except (OSError, ValueError):
+            return None

@@ -1,0 +1,18 @@
+"""What device-pfc-differs finds."""
+
+from __future__ import annotations
+
+from doctor.facts.hccn import DevicePfc
+from tests.checks.devices import fleet, of
+
+look = of("device_pfc_differs")
+
+
+def test_ports_alike() -> None:
+    assert look(fleet(DevicePfc(by_npu={0: "00001000", 1: "00001000"}))) == []
+
+
+def test_a_port_without_a_lossless_priority() -> None:
+    (found,) = look(fleet(DevicePfc(by_npu={0: "00001000", 1: "00001000"}), DevicePfc(by_npu={0: "00000000"})))
+    assert str(found) == "priorities 00000000 are lossless on NPU 0; 2 of 3 NPUs have 00001000"
+    assert found.values["expected_bits"] == "0,0,0,0,1,0,0,0"

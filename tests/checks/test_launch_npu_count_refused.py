@@ -1,0 +1,26 @@
+"""launch-npu-count-refused."""
+
+from __future__ import annotations
+
+from doctor.engine.result import Status
+from tests.checks.launches import UNDECIDED, judged
+from tests.checks.tables import said
+
+NAME = "launch-npu-count-refused"
+
+
+def test_counts_of_a1() -> None:
+    assert judged(NAME, "", {"ranks_per_node": 4}, "A1").status is Status.PASSED
+    assert said(judged(NAME, "", {"ranks_per_node": 6}, "A1")) == [
+        (
+            "6 ranks on each host at run.sh:2 form no group on this product | observed --ranks_per_node 6 (run.sh:2) | "
+            "expected 1, 2, 4 or 8"
+        )
+    ]
+    assert judged(NAME, "", {"ranks_per_node": 6}, "A2").status is Status.SKIPPED
+
+
+def test_without_a_product_only_npus_are_in_doubt() -> None:
+    assert judged(NAME, "", {"ranks_per_node": 6}).status is Status.SKIPPED
+    assert judged(NAME, "", {"ranks_per_node": 6, "launcher": "msrun"}).status is Status.UNKNOWN
+    assert judged(NAME, "", {"ranks_per_node": UNDECIDED}, "A1").status is Status.UNKNOWN

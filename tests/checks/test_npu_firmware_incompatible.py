@@ -1,0 +1,20 @@
+"""What npu-firmware-incompatible finds."""
+
+from __future__ import annotations
+
+import pytest
+
+from doctor.facts.npu_counters import NpuCompatibility
+from tests.checks.devices import of
+
+look = of("npu_firmware_incompatible")
+
+
+@pytest.mark.parametrize("state", ["OK", "UNKNOWN", "NOT SUPPORT"])
+def test_what_is_no_contradiction(state: str) -> None:
+    assert look(NpuCompatibility(by_card={0: state}, firmware={})) == []
+
+
+def test_firmware_that_does_not_fit() -> None:
+    (found,) = look(NpuCompatibility(by_card={0: "OK", 2: "NOK"}, firmware={2: "7.1.0.7.220"}))
+    assert str(found) == "the firmware 7.1.0.7.220 of NPU card 2 is not compatible with the driver"

@@ -1,0 +1,24 @@
+"""What npu-health-warning finds."""
+
+from __future__ import annotations
+
+from doctor.facts.npu_health import ChipHealth
+from tests.checks.devices import health, of
+
+look = of("npu_health_warning")
+
+
+def test_no_code() -> None:
+    assert look(health()) == []
+
+
+def test_a_code_with_which_jobs_start() -> None:
+    (found,) = look(health(ChipHealth(2, 1, "Warning", ("80E20207",), "sub-health")))
+    assert str(found) == (
+        "NPU card 2 chip 1 reports fault 80E20207 (sub-health): the NPU works, slower; keep synchronous jobs off it; "
+        "expected no code"
+    )
+
+
+def test_other_faults_are_left_to_npu_unhealthy() -> None:
+    assert look(health(ChipHealth(2, 0, "Alarm", ("80E01805",)), ChipHealth(3, 0, "Warning", ("80E18402",)))) == []

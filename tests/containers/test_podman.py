@@ -1,0 +1,96 @@
+"""Real containers: what they were given is the norm, and what they lack is found exactly where the job dies of it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.containers.podman import Podman, unavailable
+
+pytestmark = [pytest.mark.hosts, pytest.mark.skipif(bool(unavailable()), reason=unavailable() or "it is there")]
+JOB = Path(__file__).with_name("loader_job.py")
+NPU = [f"--device=/dev/null:/dev/{name}" for name in ("davinci4", "davinci_manager", "devmm_svm", "hisi_hdc")]
+USER = "import getpass; getpass.getuser()"
+
+
+@pytest.fixture(scope="module")
+def podman(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Podman]:
+    return Podman(tmp_path_factory.mktemp("podman"))
+
+
+def check(podman: Podman, *options: str) -> tuple[int, dict[str, Any]]:
+    """Exit code and report of `doctor check` in a container."""
+    done = podman.run(options, [sys.executable, "-m", "doctor", "check", "--scope", "local", "--json"])
+    assert done.stdout, done.stderr
+    return done.returncode, json.loads(done.stdout)
+
+
+def errors(report: dict[str, Any]) -> dict[str, list[str]]:
+    """The messages of the errors, by check."""
+    return {
+        outcome["check"]: messages
+        for outcome in report["outcomes"]
+        if (messages := [finding["message"] for finding in outcome["findings"] if finding["severity"] == "error"])
+    }
+
+
+def unknown(report: dict[str, Any]) -> list[str]:
+    return [outcome["check"] for outcome in report["outcomes"] if outcome["unknown"]]
+
+
+def test_a_container_with_room_is_healthy(podman: Podman) -> None:
+    """Without an administrator's rights, /proc/sys read-only, a network of its own: nothing is unknown of it."""
+    code, report = check(podman, "--shm-size=1g")
+    assert (errors(report), unknown(report), code) == ({}, [], 0)
+
+
+def test_the_default_of_dev_shm_and_a_part_of_the_npus(podman: Podman) -> None:
+    """NPU 4 alone is no fault; that its driver's library was not mounted is."""
+    code, report = check(podman, *NPU)
+    found = errors(report)
+    assert code == 10
+    assert found["shm-docker-default"] == [
+        "/dev/shm holds 62.5 MiB, the default of a container; expected --shm-size or --ipc=host"
+    ]
+    assert found["container-devices-missing"] == ["the container has NPUs, but not libascend_hal.so of their driver"]
+    assert set(found) == {"shm-docker-default", "container-devices-missing"}
+
+
+@pytest.mark.full
+def test_the_job_dies_where_dev_shm_is_small_and_lives_where_not(podman: Podman) -> None:
+    for options, lives in (((), False), (("--shm-size=48m",), False), (("--shm-size=1g",), True)):
+        done = podman.run(options, [sys.executable, str(JOB)])
+        assert ("the job lives" in done.stdout) is lives, done.stderr[-500:]
+        code, report = check(podman, *options)
+        assert (code == 0, bool(errors(report))) == (lives, not lives)
+
+
+@pytest.mark.full
+def test_a_user_without_a_name(podman: Podman) -> None:
+    for options, lives in ((("--user=0",), True), (("--user=54321",), False)):
+        done = podman.run(options, ["/usr/bin/python3", "-I", "-c", USER])
+        assert (done.returncode == 0) is lives, done.stderr
+        if lives:
+            assert check(podman, "--shm-size=1g", *options)[0] == 0
+    named = podman.run(["--user=54321", "--env=USER=worker"], ["/usr/bin/python3", "-I", "-c", USER])
+    assert named.returncode == 0
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("missing", ["davinci_manager", "devmm_svm", "hisi_hdc"])
+def test_each_file_of_the_driver(podman: Podman, missing: str) -> None:
+    code, report = check(podman, "--shm-size=1g", *(option for option in NPU if not option.endswith(missing)))
+    assert f"the container has NPU 4, but not /dev/{missing}" in errors(report)["container-devices-missing"]
+    assert code == 10
+
+
+@pytest.mark.full
+def test_the_runtime_that_did_not_read_its_variable(podman: Podman) -> None:
+    _, report = check(podman, "--shm-size=1g", "--env=ASCEND_VISIBLE_DEVICES=4-5", *NPU)
+    text = "ASCEND_VISIBLE_DEVICES names NPU 5, and the container has no device file of it"
+    assert text in errors(report)["container-devices-missing"]

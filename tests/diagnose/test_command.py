@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import json
+from importlib.resources import files
+from pathlib import Path
+
+import jsonschema
+import pytest
+from typer.testing import CliRunner
+
+from doctor.cli.app import application
+
+LOGS = Path(__file__).with_name("logs")
+SCHEMA = json.loads(files("doctor.report").joinpath("schema/doctor.diagnosis.1.json").read_text("utf-8"))
+
+
+def run(*words: str, text: bytes | None = None):
+    return CliRunner().invoke(application(["diagnose"]), ["diagnose", *words], input=text)
+
+
+@pytest.mark.parametrize("name", ["hccl_ei0015", "afd_socket_p2p", "afd_notify_deadlock", "ms_hbm", "hccl_ei0013"])
+def test_the_json_document_obeys_its_published_schema(name: str) -> None:
+    result = run(*(str(path) for path in sorted(LOGS.glob(f"{name}*.log"))), "--json")
+    document = json.loads(result.stdout)
+    jsonschema.validate(document, SCHEMA)
+    assert document["exit_code"] == result.exit_code
+
+
+def test_the_first_line_names_the_rank_and_each_proof_its_file_and_line() -> None:
+    result = run(str(LOGS / "afd_notify_chain_to_local.dev*.log"))
+    assert result.exit_code == 10
+    assert "rank 2" in result.stdout.splitlines()[0]
+    assert "afd_notify_chain_to_local.dev2.log:5" in result.stdout
+
+
+def test_a_log_cannot_write_escapes_or_markup_into_the_report(tmp_path: Path) -> None:
+    evil = b"ValueError: \x1b]0;owned\x07\x1b[2J [link](http://x) `code` <b>\xe2\x80\xae\n"
+    (tmp_path / "rank_0.log").write_bytes(evil)
+    for form in ("human", "plain", "md", "json"):
+        text = run(str(tmp_path), "-f", form, "--color", "never").stdout
+        assert "\x1b" not in text and "\x07" not in text and "\u202e" not in text
+    assert "](http" not in run(str(tmp_path), "-f", "md").stdout.replace("`", "").split("ValueError")[0]
+
+
+def test_standard_input_is_read() -> None:
+    result = run("-", text=b"[rank2]: ValueError: bad batch\n")
+    assert result.exit_code == 10 and "rank 2" in result.stdout
+
+
+@pytest.mark.parametrize("words", [["-f", "xml", "."], ["--color", "red", "."]])
+def test_a_bad_option_is_a_usage_error(words: list[str]) -> None:
+    assert getattr(run(*words).exception, "exit_code", run(*words).exit_code) == 2
+
+
+def test_a_missing_path_is_an_input_error() -> None:
+    assert getattr(run("/no/such/logs").exception, "exit_code", 0) == 78
+
+
+def test_pseudonyms_replace_hosts_and_addresses() -> None:
+    text = run(str(LOGS / "hccl_heartbeat_lost.log"), "--redact").stdout
+    plain = run(str(LOGS / "afd_notify_chain_to_local.dev*.log"), "--redact").stdout
+    assert "10.136.181.175" not in plain and "HCCL" in text
+
+
+def test_list_and_explain_show_signatures() -> None:
+    runner = CliRunner()
+    listed = runner.invoke(application(["list"]), ["list", "--signatures", "EI0015"])
+    assert "ei0015-rootinfo-missing-ranks" in listed.stdout
+    assert runner.invoke(application(["list"]), ["list", "--signatures", "nosuchword"]).exit_code == 1
+    page = runner.invoke(application(["explain"]), ["explain", "EI0015"]).stdout
+    assert "Fix\n---" in page

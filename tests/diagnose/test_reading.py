@@ -1,0 +1,180 @@
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+import os
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from doctor.diagnose.decide import diagnose
+from doctor.diagnose.read.file_names import read_name
+from doctor.diagnose.read.matcher import Matcher
+from doctor.diagnose.read.readings import read_all
+from doctor.diagnose.read.scan import scan
+from doctor.diagnose.read.sources import find_sources
+from doctor.diagnose.read.stamps import read_stamp
+from doctor.diagnose.signature import load_signatures
+from doctor.engine.errors import InputError
+
+SIGNATURES = load_signatures()
+MATCHER = Matcher(SIGNATURES.values())
+KILLED = b"[rank1]: RuntimeError: Timed out waiting 6000ms for recv operation to complete\n"
+LOG = b"step 1\nstep 2\n" + KILLED
+
+
+def events_of(*paths: Path) -> list[tuple[str, int]]:
+    readings = read_all(find_sources([str(path) for path in paths]), SIGNATURES)
+    return [(event.signature, event.line) for reading in readings for event in reading.events]
+
+
+@pytest.mark.parametrize(
+    ("name", "pack"),
+    [("a.log", bytes), ("a.log.gz", gzip.compress), ("a.log.bz2", bz2.compress), ("a.log.xz", lzma.compress)],
+)
+def test_a_compressed_file_is_read_like_a_plain_one(tmp_path: Path, name: str, pack) -> None:
+    (tmp_path / name).write_bytes(pack(LOG))
+    assert events_of(tmp_path) == [("gloo-timeout", 3)]
+
+
+@pytest.mark.parametrize("kind", ["tar", "tar.gz", "tgz"])
+def test_the_members_of_a_tar_file_are_read_in_place(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / f"logs.{kind}"
+    with tarfile.open(path, "w:gz" if "gz" in kind else "w") as archive:
+        for number in range(2):
+            member = tarfile.TarInfo(f"node{number}/rank_{number}.log")
+            member.size = len(LOG)
+            archive.addfile(member, io.BytesIO(LOG))
+    assert events_of(path) == [("gloo-timeout", 3)] * 2
+    assert os.listdir(tmp_path) == [path.name]
+
+
+def test_the_members_of_a_zip_file_are_read_in_place(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "logs.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("rank_0.log", LOG)
+        archive.writestr("rank_1.log.gz", gzip.compress(LOG))
+    assert events_of(tmp_path) == [("gloo-timeout", 3)] * 2
+
+
+@pytest.mark.parametrize("name", ["a.log.gz", "a.tar.gz", "a.zip", "a.tar"])
+def test_a_damaged_archive_is_noted_and_the_rest_is_read(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(gzip.compress(os.urandom(5000))[:2000])
+    (tmp_path / "b.log").write_bytes(LOG)
+    readings = read_all(find_sources([str(tmp_path)]), SIGNATURES)
+    assert [event.signature for reading in readings for event in reading.events] == ["gloo-timeout"]
+    assert any(reading.summary.notes for reading in readings if reading.summary.name.endswith(name))
+
+
+def test_a_file_that_is_named_twice_is_read_once(tmp_path: Path) -> None:
+    (tmp_path / "a.log").write_bytes(LOG)
+    (tmp_path / "b.log").symlink_to("a.log")
+    assert events_of(tmp_path, tmp_path / "a.log", tmp_path / "b.log") == [("gloo-timeout", 3)]
+
+
+def test_what_is_no_file_is_refused_in_one_line(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "missing", tmp_path / "pipe"):
+        with pytest.raises(InputError, match=path.name):
+            find_sources([str(path)])
+    assert events_of(tmp_path) == []
+
+
+def test_programs_weights_and_other_binary_files_of_a_folder_are_not_read(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_bytes(LOG)
+    (tmp_path / "model.ckpt").write_bytes(LOG)
+    (tmp_path / "core.1234").write_bytes(b"\x7fELF" + bytes(4000) + LOG)
+    assert events_of(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"\xff\xfe broken " + KILLED,
+        "错误: ".encode("gb18030") + KILLED,
+        b"x" * 1_000_000 + b"\n" + KILLED,
+        b"45%|####      | 450/1000\r" + KILLED,
+        b"\x00" * 100 + b"\n" + KILLED,
+        b"loss=0.2500" + KILLED,
+        b"\x1b[31m" + KILLED,
+    ],
+)
+def test_lines_that_are_no_clean_text_hide_nothing(line: bytes) -> None:
+    reading = scan("a.log", [line], MATCHER, file=0, year=2026)
+    assert [event.signature for event in reading.events] == ["gloo-timeout"]
+    assert all(event.text.isprintable() for event in reading.events)
+
+
+@given(cut=st.integers(0, len(LOG)))
+def test_where_a_file_is_cut_into_blocks_makes_no_difference(cut: int) -> None:
+    whole = scan("a.log", [LOG], MATCHER, file=0, year=2026)
+    parts = scan("a.log", [LOG[:cut], LOG[cut:]], MATCHER, file=0, year=2026)
+    assert parts.events == whole.events
+
+
+@given(data=st.binary(max_size=3000))
+def test_arbitrary_bytes_are_read_without_an_error(data: bytes) -> None:
+    diagnose([scan("a.log", [data], MATCHER, file=0, year=2026)], SIGNATURES)
+
+
+LINES = [sample.text.encode() for signature in SIGNATURES.values() for sample in signature.samples]
+
+
+@given(chosen=st.lists(st.sampled_from(LINES), max_size=12), files=st.integers(1, 4), data=st.data())
+def test_any_mixture_of_lines_in_any_files_is_diagnosed_without_an_error(chosen, files, data) -> None:
+    parts = [b"\n".join(chosen[number::files]) for number in range(files)]
+    readings = [scan(f"rank_{n}.log", [part], MATCHER, file=n, year=2026) for n, part in enumerate(parts)]
+    first = diagnose(readings, SIGNATURES)
+    again = [scan(f"rank_{n}.log", [part], MATCHER, file=n, year=2026) for n, part in enumerate(parts)]
+    assert diagnose(data.draw(st.permutations(again)), SIGNATURES) == first
+
+
+def test_a_flood_of_one_line_is_counted_and_not_kept() -> None:
+    reading = scan("a.log", [KILLED * 20_000], MATCHER, file=0, year=2026)
+    assert len(reading.events) < 100
+    assert any("repeated" in note for note in reading.summary.notes)
+
+
+@pytest.mark.parametrize(
+    ("line", "rank", "pid", "time"),
+    [
+        ("[rank3]:[E1120 12:00:00.500000 ProcessGroupNCCL.cpp:1] x", 3, "", "11-20 12:00:00"),
+        ("[rank12]:[E513 09:08:07.1 ProcessGroupNCCL.cpp:1] x", 12, "", "05-13 09:08:07"),
+        ("E1120 12:00:00.123000 4711 torch/distributed/elastic/x.py:1] y", None, "4711", "11-20 12:00:00"),
+        ("[ERROR] HCCL(77,python):2026-11-20-12:00:00.001.002 [a.cc:1]", None, "77", "11-20 12:00:00"),
+        ("[CRITICAL] DEVICE(77,fffd6,python):2026-11-20-12:00:00.001.002 [a.cc:1]", None, "77", "11-20 12:00:00"),
+        ("[ERROR] 2026-11-20-12:00:00 (PID:77, Device:0, RankID:5) ERR02200", 5, "77", "11-20 12:00:00"),
+        ("n1:77:78 [0] NCCL INFO x", None, "77", None),
+        ("[1,7]<stderr>:x", 7, "", None),
+        ("3: x", 3, "", None),
+        ("Nov 20 12:00:00 n1 kernel: x", None, "", "11-20 12:00:00"),
+        ("2026-13-45 99:99:99 x", None, "", None),
+    ],
+)
+def test_the_head_of_a_line(line: str, rank: int | None, pid: str, time: str | None) -> None:
+    from datetime import datetime, timezone
+
+    stamp = read_stamp(line, 2026)
+    shown = None if stamp.time is None else f"{datetime.fromtimestamp(stamp.time, timezone.utc):%m-%d %H:%M:%S}"
+    assert (stamp.rank, stamp.pid, shown) == (rank, pid, time)
+
+
+@pytest.mark.parametrize(
+    ("name", "rank", "local_rank", "host", "device"),
+    [
+        ("logs/node003/worker_12.log", 12, None, "node003", None),
+        ("logs/abc/attempt_0/3/stderr.log", None, 3, "", None),
+        ("worker-1/ascend/log/debug/device-3/device-9_2025.log", None, None, "worker-1", 3),
+        ("rank_7.log", 7, None, "", None),
+        ("10.0.0.7/plog/plog-1234_20251024220314.log", None, None, "10.0.0.7", None),
+        ("train.log", None, None, "", None),
+    ],
+)
+def test_what_a_file_name_shows(name: str, rank, local_rank, host: str, device) -> None:
+    hints = read_name(name)
+    assert (hints.rank, hints.local_rank, hints.host, hints.device) == (rank, local_rank, host, device)

@@ -1,0 +1,150 @@
+"""Each rule on small logs, and each rule's innocent."""
+
+from __future__ import annotations
+
+from doctor.diagnose.cause import Diagnosis
+from doctor.diagnose.decide import diagnose
+from doctor.diagnose.read.matcher import Matcher
+from doctor.diagnose.read.scan import scan
+from doctor.diagnose.run import exit_code
+from doctor.diagnose.signature import load_signatures
+
+SIGNATURES = load_signatures()
+MATCHER = Matcher(SIGNATURES.values())
+TIMED_OUT = "RuntimeError: Timed out waiting 6000ms for recv operation to complete"
+CLOSED = (
+    "RuntimeError: Connection closed by peer [127.0.0.1]:5000. This is typically caused by a remote worker crashing"
+)
+
+
+def logs(**texts: str) -> Diagnosis:
+    """A diagnosis of logs by name; ``rank_1`` is the file rank_1.log."""
+    readings = [
+        scan(f"{name}.log", [text.encode()], MATCHER, file=number, year=2026)
+        for number, (name, text) in enumerate(texts.items())
+    ]
+    return diagnose(readings, SIGNATURES)
+
+
+def named(diagnosis: Diagnosis) -> list[tuple[str, str, list[int | None]]]:
+    return [(cause.signature, cause.rule, [c.rank for c in cause.culprits]) for cause in diagnosis.causes]
+
+
+def test_a_ranks_own_fault_outranks_those_that_waited() -> None:
+    found = logs(rank_0=TIMED_OUT, rank_1="OSError: [Errno 28] No space left on device", rank_2=CLOSED)
+    assert named(found) == [("disk-full", "local fault", [1])]
+    assert sorted(c.rank or 0 for item in found.waiting for c in item.culprits) == [0, 2]
+
+
+def test_an_exception_that_follows_a_communication_error_is_no_fault_of_its_own() -> None:
+    found = logs(rank_0=TIMED_OUT + "\nOSError: cannot save the checkpoint", rank_1=TIMED_OUT, rank_2="step 4")
+    assert named(found) == [("rank-silent", "silence", [2])]
+
+
+def test_the_silent_rank_among_ranks_that_wait_is_named() -> None:
+    assert named(logs(rank_0=CLOSED, rank_1="step 3", rank_2=CLOSED)) == [("rank-silent", "silence", [1])]
+
+
+def test_when_most_ranks_are_silent_none_is_named() -> None:
+    found = logs(rank_0=CLOSED, rank_1="step 3", rank_2="step 3", rank_3="step 3")
+    assert not found.causes and found.undecidable and exit_code(found) == 12
+
+
+def test_the_rank_that_gave_up_last_is_named() -> None:
+    assert named(logs(rank_0=TIMED_OUT, rank_1=TIMED_OUT, rank_2=CLOSED)) == [("gloo-conn-closed", "gave up last", [2])]
+
+
+def test_all_ranks_timed_out_alike_names_nobody() -> None:
+    found = logs(rank_0=TIMED_OUT, rank_1=TIMED_OUT, rank_2=TIMED_OUT)
+    assert not found.causes and found.undecidable
+
+
+WATCHDOG = (
+    "[rank{0}]:[E1120 12:00:0{0}.5 ProcessGroupNCCL.cpp:616] [Rank {0}] Watchdog caught collective operation timeout: "
+    "WorkNCCL(SeqNum={1}, OpType={2}, NumelIn={3}, NumelOut={3}, Timeout(ms)=600000) ran for 600029 milliseconds"
+)
+
+
+def test_the_rank_behind_in_sequence_is_named() -> None:
+    texts = {f"rank_{rank}": WATCHDOG.format(rank, 40 if rank == 2 else 41, "ALLREDUCE", 8) for rank in range(4)}
+    assert named(logs(**texts)) == [("nccl-watchdog-timeout", "behind in sequence", [2])]
+
+
+def test_the_rank_in_another_collective_is_named() -> None:
+    texts = {f"rank_{r}": WATCHDOG.format(r, 41, "BROADCAST" if r == 1 else "ALLREDUCE", 8) for r in range(4)}
+    assert named(logs(**texts)) == [("nccl-watchdog-timeout", "minority", [1])]
+
+
+def test_a_majority_behind_is_not_named() -> None:
+    texts = {f"rank_{rank}": WATCHDOG.format(rank, 41 if rank == 2 else 40, "ALLREDUCE", 8) for rank in range(4)}
+    assert not logs(**texts).causes
+
+
+def test_two_ranks_in_different_collectives_are_undecidable() -> None:
+    found = logs(rank_0=WATCHDOG.format(0, 9, "ALLREDUCE", 8), rank_1=WATCHDOG.format(1, 9, "BROADCAST", 8))
+    assert not found.causes and found.undecidable and "no majority" in found.undecidable.reason
+
+
+def test_a_port_in_use_beside_a_network_port_that_is_down_is_the_port_down() -> None:
+    text = (
+        "[ERROR] HCCL(1,python):2026-11-20-12:00:00.000.001 [a.cc:1]"
+        "ra rdma init failed, devid[3] ip[1.2.3.4] return[19]\n"
+        "[ERROR] HCCL(1,python):2026-11-20-12:00:00.000.900 [a.cc:2]socket type[0], listen on ip[1.2.3.4] "
+        "and specific port[16666] fail\n"
+    )
+    assert [cause.signature for cause in logs(rank_3=text).causes] == ["ej0002-nic-down"]
+
+
+def test_noise_at_error_level_is_no_failure() -> None:
+    text = (
+        "[ERROR] ASCENDCL(1,python):2026-11-20-12:00:00.001 "
+        "acltdtSendTensor: [Push][Data]failed to send, tdt result = -1"
+    )
+    found = logs(rank_0=text)
+    assert not found.failed and exit_code(found) == 12
+
+
+def test_a_run_that_ended_well_is_exit_0_and_a_log_that_just_ends_is_not() -> None:
+    assert exit_code(logs(rank_0="step 1\ntraining finished")) == 0
+    assert exit_code(logs(rank_0="step 1\nstep 2")) == 12
+    assert exit_code(logs(rank_0="")) == 78
+
+
+def test_what_stands_before_a_restart_belongs_to_an_earlier_attempt() -> None:
+    text = (
+        "[rank0]: ValueError: bad batch\n"
+        "E1120 12:00:00.1 77 torch/distributed/elastic/agent/server/api.py:1] "
+        "2/3 attempts left; will restart worker group\n"
+        "training finished\n"
+    )
+    assert exit_code(logs(train=text)) == 0
+
+
+def test_a_deadlock_of_three_names_nobody() -> None:
+    line = (
+        "[ERROR] HCCL(7{0},python3):2024-04-08-02:55:04.900.605 [a.cc:4]Task run failed, base information is "
+        "streamID:[3], taskID[7], taskType[Notify Wait], tag[AllReduce_g].\n"
+        "[ERROR] HCCL(7{0},python3):2024-04-08-02:55:04.900.606 [a.cc:5]Task run failed, para information is "
+        "notify id:[0x1], stage:[ffffffff], remote rank:[{1}].\n"
+    )
+    found = logs(**{f"rank_{rank}": line.format(rank, (rank + 1) % 3) for rank in range(3)})
+    assert not found.causes and found.undecidable and "deadlock" in found.undecidable.reason
+
+
+SLURM = "srun: error: n2: task 5: Out Of Memory\nslurmstepd: error: Detected 1 oom_kill event in StepId=7.0"
+
+
+def test_slurm_names_the_task_that_ran_out_of_memory() -> None:
+    found = logs(slurm=SLURM, rank_0=CLOSED, rank_1=CLOSED)
+    assert 5 in [rank for _, _, ranks in named(found) for rank in ranks]
+
+
+def test_a_job_that_a_person_cancelled_accuses_no_rank() -> None:
+    text = "slurmstepd: error: *** JOB 77 ON n1 CANCELLED AT 2026-11-20T12:00:00 ***"
+    assert [cause.signature for cause in logs(slurm=text).causes] == ["slurm-cancelled"]
+
+
+def test_mpirun_names_the_rank_that_a_signal_ended() -> None:
+    text = "mpirun noticed that process rank 2 with PID 99 on node n3 exited on signal 9 (Killed)."
+    (cause,) = logs(mpirun=text, rank_0=CLOSED).causes
+    assert [(culprit.rank, culprit.host) for culprit in cause.culprits] == [(2, "n3")]

@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+
+import pytest
+
+from doctor.diagnose.read.matcher import MAX_LINE, Matcher
+from doctor.diagnose.signature import SignatureError, load_signatures, longest_literal
+from doctor.remedy.catalog import check_files_by_name, load_playbooks
+
+SIGNATURES = load_signatures()
+MATCHER = Matcher(SIGNATURES.values())
+CHECKS = set(check_files_by_name())
+PLAYBOOKS = {playbook.name for playbook in load_playbooks()}
+
+
+@pytest.mark.parametrize("signature", SIGNATURES.values(), ids=lambda signature: signature.id)
+def test_each_sample_is_matched_and_selected_by_its_shape(signature) -> None:
+    for sample in signature.samples:
+        for line in sample.text.split("\n"):
+            if any(re.search(pattern, line) for pattern in signature.patterns):
+                break
+        else:
+            raise AssertionError(sample.text)
+        data = line.encode()
+        found = MATCHER.candidates(data) + MATCHER.numbered(data, MATCHER.number_heads(data))
+        assert signature.id in {candidate.id for candidate, _ in found}
+
+
+@pytest.mark.parametrize("signature", SIGNATURES.values(), ids=lambda signature: signature.id)
+def test_each_signature_names_checks_and_playbooks_that_exist(signature) -> None:
+    assert set(signature.checks) <= CHECKS
+    assert set(signature.playbooks) <= PLAYBOOKS
+
+
+def test_a_signature_that_is_a_fault_says_what_to_do_and_where_it_is_from() -> None:
+    for signature in SIGNATURES.values():
+        assert signature.sources, signature.id
+        if signature.role in ("root", "ambiguous", "link"):
+            assert signature.fix, signature.id
+
+
+def test_the_longest_literal_of_each_pattern_is_in_each_line_that_it_matches() -> None:
+    for signature in SIGNATURES.values():
+        for sample in signature.samples:
+            for pattern in signature.compiled:
+                for line in sample.text.split("\n"):
+                    if pattern.regex.search(line):
+                        assert pattern.literal in line
+
+
+@pytest.mark.parametrize(
+    ("pattern", "literal"),
+    [
+        (r"a+bcd", "bcd"),
+        (r"\[rank\] \d+ gone", "[rank] "),
+        (r"abc|defg", ""),
+        (r"(?:abcdef)xy", "xy"),
+        (r"[abc]{3}hello?", "hell"),
+        (r"x\.y\\z", "x.y\\z"),
+        (r"one(?P<a>[)(]+)three", "three"),
+    ],
+)
+def test_the_longest_literal(pattern: str, literal: str) -> None:
+    assert longest_literal(pattern) == literal
+
+
+def test_no_line_costs_a_pattern_more_than_a_fraction_of_a_second() -> None:
+    for signature in SIGNATURES.values():
+        for pattern in signature.compiled:
+            head = pattern.literal
+            worst = [
+                (head + " " * MAX_LINE)[:MAX_LINE],
+                (head * MAX_LINE)[:MAX_LINE],
+                (head + "[1" * MAX_LINE)[:MAX_LINE],
+                (head + "1" * MAX_LINE)[:MAX_LINE],
+                ("a: " * MAX_LINE)[: MAX_LINE - len(head)] + head,
+            ]
+            start = time.process_time()
+            for line in worst:
+                pattern.regex.search(line)
+            assert time.process_time() - start < 1.0, (signature.id, pattern.regex.pattern)
+
+
+VALID = """
+[[signature]]
+id = "site-switch-down"
+title = "The site's switch is down"
+role = "root"
+phase = "exec"
+patterns = ['SWITCH DOWN on (?P<culprit_host>\\w+)']
+sources = ["site"]
+"""
+
+
+def test_a_sites_signatures_are_loaded_beside_the_bundled_ones(tmp_path: Path) -> None:
+    (tmp_path / "site.toml").write_text(VALID)
+    assert "site-switch-down" in load_signatures([tmp_path])
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (VALID.replace("site-switch-down", "gloo-timeout"), "exists twice"),
+        (VALID.replace("site-switch-down", "Site Switch"), "lower-case"),
+        (VALID.replace("SWITCH DOWN on (?P", "SWITCH DOWN on ((?P"), "regular expression"),
+        (VALID.replace("SWITCH DOWN on (?P<culprit_host>\\w+)", ".*"), "literal"),
+        (VALID.replace('role = "root"', 'role = "guilty"'), "Invalid enum value"),
+        (VALID + "colour = 'red'\n", "unknown field"),
+        (VALID + 'explains = ["no-such-signature"]\n', "no-such-signature"),
+        ("not toml", "expected signatures"),
+    ],
+)
+def test_a_bad_signature_is_refused_with_its_file(tmp_path: Path, text: str, words: str) -> None:
+    (tmp_path / "site.toml").write_text(text)
+    with pytest.raises(SignatureError, match=words):
+        load_signatures([tmp_path])

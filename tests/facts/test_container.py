@@ -1,0 +1,117 @@
+"""The container in which a process runs, by its marks, and what it was given."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+
+from doctor.engine.fact import Unreadable
+from doctor.facts.container import (
+    CAP_IPC_LOCK,
+    INITIAL_NAMESPACES,
+    HostContainer,
+    JobContainer,
+    describe_container,
+    is_within,
+    parse_visible,
+)
+from tests.facts.answers import answered
+from tests.facts.garbage import JSON, runs_on_python_3_6
+
+PRIVATE = {**INITIAL_NAMESPACES, "mnt": 4026532261, "pid": 4026532264, "uts": 4026532262}
+HOST = {**INITIAL_NAMESPACES, "mnt": 4026531841}
+
+
+def answer(**more: Any) -> dict[str, Any]:
+    return {
+        "marks": [],
+        "variables": {},
+        "cgroup": "0::/\n",
+        "root": "overlay",
+        "sources": [],
+        "namespaces": PRIVATE,
+        "read_only": [],
+        "network_cards": 0,
+        "devices": [],
+        "files": [],
+        "libraries": [],
+        "capabilities": 0x800405FB,
+        "limits": {"pids": None, "memory": None},
+        "uid": 0,
+        "named_user": True,
+        **more,
+    }
+
+
+@pytest.mark.parametrize(
+    ("engine", "marks"),
+    [
+        ("", {}),
+        ("docker", {"marks": ["/.dockerenv"]}),
+        ("docker", {"sources": ["/var/lib/docker/containers/ab/hosts"]}),
+        ("docker", {"cgroup": "12:pids:/docker/ab\n", "root": "btrfs", "namespaces": HOST}),
+        ("podman", {"marks": ["/run/.containerenv"]}),
+        ("podman", {"cgroup": "0::/machine.slice/libpod-ab.scope\n"}),
+        ("kubernetes", {"variables": {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, "marks": ["/.dockerenv"]}),
+        ("kubernetes", {"cgroup": "11:cpu:/kubepods/burstable/pod1\n"}),
+        ("kubernetes", {"sources": ["/var/lib/kubelet/pods/1/etc-hosts"]}),
+        ("containerd", {"sources": ["rw,lowerdir=/run/containerd/io.containerd.snapshotter.v1.overlayfs/1/fs"]}),
+        ("apptainer", {"variables": {"SINGULARITY_CONTAINER": "/a.sif"}, "namespaces": HOST}),
+        ("enroot", {"sources": ["/run/enroot/user-0/passwd"], "namespaces": HOST}),
+        ("lxc", {"variables": {"container": "lxc"}}),
+        ("systemd-nspawn", {"variables": {"container": "systemd-nspawn"}}),
+    ],
+)
+def test_the_engine(engine: str, marks: dict[str, Any]) -> None:
+    found = answered(JobContainer, answer(**marks))
+    assert isinstance(found, JobContainer)
+    assert found.engine == engine
+
+
+def test_a_mark_that_an_image_left_on_a_machine_is_none() -> None:
+    found = answered(HostContainer, answer(marks=["/.dockerenv", "/run/.containerenv"], root="ext4", namespaces=HOST))
+    assert found.engine == ""
+
+
+def test_what_is_private() -> None:
+    found = answered(JobContainer, answer())
+    assert (found.namespaces["pid"], found.namespaces["ipc"]) == ("private", "host")
+    assert not found.has_capability(CAP_IPC_LOCK)
+    assert found.has_capability(0)
+
+
+def test_the_devices_by_number() -> None:
+    found = answered(JobContainer, answer(devices=["davinci10", "davinci9", "davinci_manager", "nvidia0", "nvidiactl"]))
+    assert (found.npus, found.gpus) == ((9, 10), (0,))
+
+
+def test_inside_and_outside() -> None:
+    host = answered(HostContainer, answer(namespaces=HOST, root="ext4"))
+    inside = answered(JobContainer, answer(marks=["/.dockerenv"]))
+    assert is_within(inside, host)
+    assert not is_within(inside, answered(HostContainer, answer(marks=["/.dockerenv"])))
+    assert not is_within(inside, None)
+
+
+def test_the_variable_of_the_ascend_runtime() -> None:
+    assert parse_visible("0-1, 3,100") == (0, 1, 3, 100)
+    for text in ("", "all", "None", "0-", "3-1", "0,x", "99999"):
+        assert parse_visible(text) == ()
+
+
+def test_this_machine() -> None:
+    for kind in (JobContainer, HostContainer):
+        found = answered(kind, describe_container({}))
+        assert isinstance(found, kind)
+        assert found.mount_namespace
+
+
+@given(JSON)
+def test_anything_else(value: object) -> None:
+    assert isinstance(answered(JobContainer, value), Unreadable)
+
+
+def test_the_source_that_is_sent() -> None:
+    assert runs_on_python_3_6(describe_container)

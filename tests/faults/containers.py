@@ -1,0 +1,48 @@
+"""What a container lacks. The test hosts become one by podman's mark, or show one in a mount namespace to --within."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tests.faults import Prepared, Row
+
+CONTAINER = "mount -t tmpfs none /run && : >/run/.containerenv"
+EVERY = (0, 1, 2, 3)
+
+
+def within(lacks: str) -> Callable[[Any, Path, bool], Prepared]:
+    """A container without something: a shell command that takes it away in a mount namespace of its own."""
+
+    def prepare(fleet: Any, folder: Path, healthy: bool) -> Prepared:
+        script = CONTAINER if healthy else f"{CONTAINER} && {lacks}"
+        return Prepared(["--within", f"unshare -m sh -c '{script} && exec \"$@\"' sh"])
+
+    return prepare
+
+
+ROWS: list[Row] = [
+    Row(
+        "container-devices-missing",
+        "rm /dev/hisi_hdc; : >/run/.containerenv",
+        values={"missing": ["/dev/hisi_hdc"]},
+        healthy_first=False,
+        apart=("*",),
+    ),
+    Row(
+        "container-devices-missing",
+        prepare=within("mknod -m 666 /run/null c 1 3 && mount -t tmpfs none /dev && cp -a /run/null /dev/null"),
+        fault="",
+        blamed=EVERY,
+        values={"count": 8},
+    ),
+    Row(
+        "container-hccn-conf-missing",
+        prepare=within("mount --bind /dev/null /etc/hccn.conf"),
+        fault="",
+        blamed=EVERY,
+        values={"path": "/etc/hccn.conf"},
+    ),
+    Row("container-user-unnamed", "", prepare=within('exec setpriv --reuid 54321 --clear-groups "$@"'), blamed=EVERY),
+]

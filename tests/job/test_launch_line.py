@@ -1,0 +1,161 @@
+"""Launch lines of every launcher, as words and as typed values."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+import pytest
+
+from doctor.job.launch_line import LaunchLine, NotALaunchLine, read_launch_line
+from doctor.job.shell import Word
+
+
+def line(text: str, environ: dict[str, str] | None = None) -> LaunchLine:
+    return read_launch_line(shlex.split(text), environ)
+
+
+ROWS: list[tuple[str, list[str], int | None, int | None, int | None, str, tuple[str, ...]]] = [
+    # text, launchers, nodes, ranks per node, world size, program, arguments
+    ("torchrun train.py", ["torchrun"], 1, 1, 1, "train.py", ()),
+    ("torchrun --nnodes 4 --nproc_per_node=8 train.py --lr 1", ["torchrun"], 4, 8, 32, "train.py", ("--lr", "1")),
+    ("torchrun --nnodes=2:4 --nproc-per-node 8 train.py", ["torchrun"], 2, 8, None, "train.py", ()),
+    ("torchrun --standalone --nnodes 7 --nproc-per-node 2 -m pkg.train", ["torchrun"], 1, 2, 2, "pkg.train", ()),
+    ("torchrun --nproc-per-node gpu train.py", ["torchrun"], 1, None, None, "train.py", ()),
+    ("torchrun --nproc 4 train.py", ["torchrun"], 1, 4, 4, "train.py", ()),
+    ("python3.11 -m torch.distributed.run --nnodes 2 t.py -m x", ["torchrun"], 2, 1, 2, "t.py", ("-m", "x")),
+    ("python -u -m torch.distributed.launch --use_env --nproc_per_node 2 t.py", ["torchrun"], 1, 2, 2, "t.py", ()),
+    ("srun -N4 --ntasks-per-node=2 python3 -u train.py", ["srun"], 4, 2, 8, "train.py", ()),
+    ("srun -N 4 train", ["srun"], 4, 1, 4, "train", ()),
+    ("srun -n8 -u ./a.out -N 3", ["srun"], None, None, 8, "./a.out", ("-N", "3")),
+    ("srun -N2-4 a", ["srun"], 2, None, None, "a", ()),
+    ("srun -N 2 torchrun --nnodes 2 --nproc-per-node 8 t.py", ["srun", "torchrun"], 2, 8, 16, "t.py", ()),
+    ("mpirun -np 16 -H a:8,b:8 --mca btl tcp,self python3 t.py", ["openmpi"], 2, 8, 16, "t.py", ()),
+    ("mpirun --map-by ppr:4:node -np 8 --hostfile h t", ["openmpi"], None, 4, 8, "t", ()),
+    ("/usr/bin/mpiexec -n 8 -ppn 4 -hosts a,b -genv X 5 ./a.out", ["hydra"], 2, 4, 8, "./a.out", ()),
+    ("mpirun -np 2 a : -np 4 b", ["openmpi"], None, None, None, "a", ()),
+    ("msrun --worker_num=16 --local_worker_num=8 --join=True t.py --c y", ["msrun"], 2, 8, 16, "t.py", ("--c", "y")),
+    ("msrun t.py", ["msrun"], 1, 8, 8, "t.py", ()),
+    ("accelerate launch --num_processes 16 --num_machines 2 t.py", ["accelerate"], 2, 8, 16, "t.py", ()),
+    ("accelerate launch --config_file c.yaml t.py", ["accelerate"], None, None, None, "t.py", ()),
+    ("deepspeed --include a:0,1@b:0,1 t.py --deepspeed x", ["deepspeed"], 2, 2, 4, "t.py", ("--deepspeed", "x")),
+    ("deepspeed --num_gpus 8 t.py", ["deepspeed"], None, 8, None, "t.py", ()),
+    ("python train.py --nnodes 3", [], 1, 1, 1, "train.py", ("--nnodes", "3")),
+    ("./train", [], 1, 1, 1, "./train", ()),
+    ("bash -c 'cd x && torchrun --nnodes 2 t.py'", ["torchrun"], 2, 1, 2, "t.py", ()),
+    ("bash run.sh 1", [], 1, 1, 1, "run.sh", ("1",)),
+    ("nohup timeout -k 5 30m numactl -N 0 torchrun t.py", ["torchrun"], 1, 1, 1, "t.py", ()),
+    ("docker run --rm -it -v a:b img:1 torchrun --nproc-per-node 8 t.py", ["torchrun"], 1, 8, 8, "t.py", ()),
+    ("apptainer exec --nv -B /d i.sif bash -c 'torchrun t.py'", ["torchrun"], 1, 1, 1, "t.py", ()),
+    ("kubectl exec -it pod -c main -- torchrun t.py", ["torchrun"], 1, 1, 1, "t.py", ()),
+    ("ssh -p 22 root@n2 'cd /w; torchrun --nnodes 2 t.py'", ["ssh", "torchrun"], 2, 1, 2, "t.py", ()),
+    ("conda run -n e torchrun t.py", ["torchrun"], 1, 1, 1, "t.py", ()),
+    ("nice -5 sudo -E torchrun t.py", ["torchrun"], 1, 1, 1, "t.py", ()),
+    ("torchrun --no-python ./run.sh a", ["torchrun"], 1, 1, 1, "./run.sh", ("a",)),
+]
+
+
+@pytest.mark.parametrize(("text", "launchers", "nodes", "per_node", "world", "program", "arguments"), ROWS)
+def test_launch_lines(
+    text: str,
+    launchers: list[str],
+    nodes: int | None,
+    per_node: int | None,
+    world: int | None,
+    program: str,
+    arguments: tuple[str, ...],
+) -> None:
+    result = line(text)
+    assert [call.launcher for call in result.launchers] == launchers
+    assert (result.nodes, result.ranks_per_node, result.world_size) == (nodes, per_node, world)
+    assert (result.program, result.arguments) == (program, arguments)
+    assert not result.problems
+
+
+VARIABLES: list[tuple[str, dict[str, str], tuple[str, ...], bool]] = [
+    ("A=1 B='x y' torchrun t.py", {"A": "1", "B": "x y"}, (), True),
+    ("env -u C A=1 torchrun t.py", {"A": "1"}, (), True),
+    ("A=1 env -i B=2 torchrun t.py", {"B": "2"}, (), False),
+    ("srun --export=ALL,A=1 torchrun t.py", {"A": "1"}, (), True),
+    ("srun --export=NONE torchrun t.py", {}, (), False),
+    ("B=1 srun --export=B,C torchrun t.py", {"B": "1"}, ("C",), False),
+    ("mpirun -x A=1 -x B --mca btl tcp t", {"A": "1", "OMPI_MCA_btl": "tcp"}, (), True),
+    ("mpiexec.hydra -genv A 1 t", {"A": "1"}, (), True),
+    ("docker run -e A=1 --env B img torchrun t.py", {"A": "1"}, ("B",), False),
+    ("A=0 docker run -e B img env C=2 torchrun t.py", {"C": "2"}, ("B",), False),
+    ("bash -c 'export A=1; B=2; C=3 torchrun t.py'", {"A": "1", "C": "3"}, (), True),
+]
+
+
+@pytest.mark.parametrize(("text", "environ", "passed", "inherits"), VARIABLES)
+def test_variables_of_the_program(text: str, environ: dict[str, str], passed: tuple[str, ...], inherits: bool) -> None:
+    result = line(text)
+    assert (result.environ, result.passed, result.inherits_environment) == (environ, passed, inherits)
+
+
+def test_removed_variables() -> None:
+    assert line("env -u C -u D D=1 torchrun t.py").removed == {"C"}
+
+
+def test_rendezvous() -> None:
+    call = line("torchrun --node_rank 1 --master_addr n1 --master-port=29501 t.py").launchers[0]
+    assert (call.node_rank, call.master_addr, call.master_port) == (1, "n1", 29501)
+    call = line("torchrun --rdzv-backend=c10d --rdzv_endpoint n1:29400 --rdzv-id 7 t.py").launchers[0]
+    assert (call.rdzv_backend, call.rdzv_endpoint, call.option("rdzv-id")) == ("c10d", "n1:29400", "7")
+
+
+def test_torchrun_takes_its_defaults_from_variables() -> None:
+    result = line("torchrun --nproc-per-node 2 t.py", {"PET_NNODES": "3", "PET_NPROC_PER_NODE": "8"})
+    assert (result.nodes, result.ranks_per_node) == (3, 2)
+
+
+def test_intel_mpi_is_found_by_its_environment() -> None:
+    assert line("mpirun -np 2 a", {"I_MPI_ROOT": "/opt/intel"}).launchers[0].launcher == "hydra"
+    assert line("mpirun -np 2 a").launchers[0].launcher == "openmpi"
+
+
+def test_hosts_of_the_line() -> None:
+    assert line("mpirun -H a:8,b:8,a t").launchers[0].hosts == ("a", "b")
+    assert line("srun -w n[1-2],m3 t").launchers[0].hosts == ("n[1-2]", "m3")
+    assert line("ssh me@h torchrun t.py").launchers[0].hosts == ("h",)
+
+
+UNRESOLVED: list[tuple[list[str | Word], dict[str, Any]]] = [
+    (["torchrun", "--nnodes", Word("$N", "$N"), "t.py"], {"nodes": None, "ranks_per_node": 1, "program": "t.py"}),
+    (["torchrun", Word("$ARGS", "$ARGS", True), "t.py"], {"nodes": None, "ranks_per_node": None, "world_size": None}),
+    (["torchrun", "--bogus", "4", "t.py"], {"nodes": None, "world_size": None, "program": ""}),
+    (["torchrun", "--bogus=4", "--nnodes", "2", "t.py"], {"nodes": 2, "world_size": None, "program": "t.py"}),
+    ([Word("$LAUNCHER", "$LAUNCHER", True), "t.py"], {"program": ""}),
+    (["srun", "-N", "2", "--multi-prog", "conf"], {"nodes": 2, "program": ""}),
+    (["python", "-c", "import x"], {"program": "-c"}),
+    (["bash", "-c", Word("$X", "$X")], {"program": ""}),
+    (["torchrun"], {"program": ""}),
+]
+
+
+@pytest.mark.parametrize(("parts", "values"), UNRESOLVED)
+def test_what_is_not_certain_is_not_guessed(parts: list[str | Word], values: dict[str, Any]) -> None:
+    result = read_launch_line(parts)
+    assert {name: getattr(result, name) for name in values} == values
+    assert result.unresolved
+
+
+REFUSED = ["--nnodes x", "--nnodes 4:2", "--nnodes 0", "--nproc-per-node many", "--node-rank -1", "--master-port 70000"]
+
+
+@pytest.mark.parametrize("option", REFUSED)
+def test_values_that_the_launcher_refuses(option: str) -> None:
+    [problem] = line(f"torchrun {option} t.py").problems
+    assert problem.launcher == "torchrun"
+    assert problem.option == option.split(maxsplit=1)[0]
+    assert problem.expected
+
+
+@pytest.mark.parametrize("argv", [[], ["x"] * 10_000, ["x" * 2_000_000]])
+def test_what_is_no_launch_line(argv: list[str]) -> None:
+    with pytest.raises(NotALaunchLine):
+        read_launch_line(argv)
+
+
+def test_commands_in_one_another_are_bounded() -> None:
+    assert "program" in read_launch_line(["env"] * 5000).unresolved

@@ -1,0 +1,314 @@
+"""The mutation suite: launches and configurations of the documented forms, and one thing wrong in each second one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.lint import configurations as c
+from tests.lint import programs as p
+
+
+@dataclass(frozen=True)
+class Case:
+    """Files, the one that is named, and the check that finds something: exactly it."""
+
+    name: str
+    files: Mapping[str, str]
+    finds: str = ""
+    """Empty: sound."""
+    named: tuple[str, ...] = ("run.sh",)
+    product: str = "A2"
+    command: str = ""
+    place: str = ""
+    """What the finding gives as its place, where the case is about that."""
+    undecided: bool = False
+    """Something is not decided, and nothing is found."""
+    counts: Mapping[str, int] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+RANKS, CONTRADICT, MODEL = "launch-ranks-not-divisible", "launch-ranks-contradict", "launch-model-not-divisible"
+BATCH, SPAN, A1 = "launch-batch-not-divisible", "launch-tensor-group-spans-hosts", "launch-npu-count-refused"
+MODE, SUMMED, BROADCAST = "launch-parallel-mode-refused", "launch-gradients-summed", "launch-parameters-not-broadcast"
+SHARDED, EPOCH, LOCAL = "launch-data-not-sharded", "launch-epoch-not-set", "launch-rank-is-local"
+DEVICE, JOIN, TYPE = "launch-device-not-chosen", "launch-workers-not-joined", "launch-type-not-reduced"
+SCALE, SETTINGS = "launch-scale-outdated", "launch-settings-contradict"
+
+
+def megatron(
+    name: str, finds: str = "", nodes: object = 2, ranks: object = 8, style: str = "array", **changes: object
+) -> Case:
+    options = {key.replace("_", "-"): value for key, value in changes.items()}
+    return Case(f"megatron: {name}", {"run.sh": c.megatron(options, nodes, ranks, style)}, finds)
+
+
+MEGATRON = [
+    megatron("3D parallel, options in an array"),
+    megatron("options in a string", style="string"),
+    megatron("options in the line", style="line"),
+    megatron("one host", nodes=1, pipeline_model_parallel_size=1),
+    megatron("query groups", group_query_attention=None, num_query_groups=8),
+    megatron("query groups without the switch", num_query_groups=3),
+    megatron("sequence parallel", sequence_parallel=None),
+    megatron("context parallel", context_parallel_size=2, global_batch_size=32),
+    megatron("Ulysses of MindSpeed", context_parallel_size=2, context_parallel_algo="ulysses_cp_algo", seq_length=4098),
+    megatron("experts", num_experts=8, expert_model_parallel_size=2),
+    megatron("experts with their own tensor size", num_experts=8, expert_model_parallel_size=8, expert_tensor_parallel_size=1),
+    megatron("interleaved schedule", num_layers_per_virtual_pipeline_stage=4, tensor_model_parallel_size=2, pipeline_model_parallel_size=4),
+    megatron("uneven first stage", num_layers=31, decoder_first_pipeline_num_layers=15),
+    megatron("a batch that grows", global_batch_size=63, rampup_batch_size="16 16 1000"),
+    megatron("three hosts", nodes=3, global_batch_size=96),
+    megatron("heads of their own size", hidden_size=3000, kv_channels=128),
+    Case("megatron: sizes in variables", {"run.sh": c.megatron_variables()}),
+    megatron("tensor size 3", RANKS, tensor_model_parallel_size=3, num_attention_heads=33, hidden_size=4224),
+    megatron("pipeline of 5", RANKS, pipeline_model_parallel_size=5, num_layers=30),
+    megatron("context of 3", RANKS, context_parallel_size=3, seq_length=4098),
+    megatron("too few ranks", RANKS, nodes=1, ranks=6, style="string"),
+    megatron("experts in groups of 3", RANKS, num_experts=9, expert_model_parallel_size=3),
+    megatron("experts with tensor size 1 in groups of 16", RANKS, num_experts=16, expert_model_parallel_size=16, expert_tensor_parallel_size=1),
+    megatron("30 heads", MODEL, num_attention_heads=30, hidden_size=3840),
+    megatron("6 query groups", MODEL, group_query_attention=None, num_query_groups=6),
+    megatron("31 layers", MODEL, num_layers=31),
+    megatron("hidden size 4100", MODEL, hidden_size=4100),
+    megatron("7 experts", MODEL, num_experts=7, expert_model_parallel_size=2),
+    megatron("sequence of 4098", MODEL, sequence_parallel=None, seq_length=4098),
+    megatron("sequence of 4098 in context parallelism", MODEL, context_parallel_size=2, seq_length=4098, global_batch_size=32),
+    megatron("3 layers of a virtual stage", MODEL, num_layers_per_virtual_pipeline_stage=3),
+    megatron("batch of 63", BATCH, global_batch_size=63, style="line"),
+    megatron("micro batch of 3", BATCH, micro_batch_size=3),
+    megatron("from two hosts to three", BATCH, nodes=3),
+    megatron("interleaved with too few micro batches", BATCH, global_batch_size=4, num_layers_per_virtual_pipeline_stage=4, tensor_model_parallel_size=2, pipeline_model_parallel_size=4),
+    megatron("fp16 and bf16", SETTINGS, fp16=None),
+    megatron("interleaved without a pipeline", SETTINGS, pipeline_model_parallel_size=1, num_layers_per_virtual_pipeline_stage=4),
+    megatron("tensor size 16", SPAN, tensor_model_parallel_size=16, pipeline_model_parallel_size=1),
+    Case("megatron: pipeline of 3 in variables", {"run.sh": c.megatron_variables(pipeline=3)}, RANKS),
+    Case("megatron: bf16 on A1", {"run.sh": c.megatron()}, TYPE, product="A1"),
+    Case("megatron: fp16 on A1", {"run.sh": c.megatron({"bf16": False, "fp16": None})}, product="A1"),
+    Case("megatron: 6 NPUs on A1", {"run.sh": c.megatron({"tensor-model-parallel-size": 2, "global-batch-size": 60, "bf16": False}, ranks=6)}, A1, product="A1"),
+    Case("megatron: hosts from the scheduler", {"run.sh": c.megatron(nodes="$NNODES")}, undecided=True),
+    Case("megatron: hosts from an option", {"run.sh": c.megatron(nodes="$NNODES")}, counts={"nodes": 2}),
+    Case("megatron: options that nobody sees", {"run.sh": c.megatron({}, style="line").replace("--bf16", '"$@"')}, undecided=True),
+    Case("megatron: on the command line", {}, named=(), command="torchrun --nproc-per-node 8 pretrain_gpt.py --tensor-model-parallel-size 8 --num-attention-heads 64 --micro-batch-size 1"),
+    Case("megatron: wrong on the command line", {}, MODEL, named=(), command="torchrun --nproc-per-node 8 pretrain_gpt.py --tensor-model-parallel-size 8 --num-attention-heads 60 --micro-batch-size 1", place="command line"),
+]  # fmt: skip
+
+
+def deepspeed(
+    name: str, finds: str = "", program: str = "", *, undecided: bool = False, nodes: int = 2, **changes: object
+) -> Case:
+    files = {
+        "run.sh": c.deepspeed_run(nodes),
+        "ds.json": c.deepspeed(dict(changes)),
+        "train.py": program or p.deepspeed_program(),
+    }
+    return Case(f"deepspeed: {name}", files, finds, undecided=undecided)
+
+
+TRAINER = "--per_device_train_batch_size 4 --gradient_accumulation_steps 4 --bf16 True"
+AUTO = {"train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto"}
+DEEPSPEED = [
+    deepspeed("all three sizes"),
+    deepspeed("two sizes", gradient_accumulation_steps=None),
+    deepspeed("batch alone", train_micro_batch_size_per_gpu=None, gradient_accumulation_steps=None),
+    deepspeed("micro batch alone", train_batch_size=None),
+    deepspeed("one host", nodes=1, gradient_accumulation_steps=8),
+    deepspeed("ZeRO 3", zero_optimization={"stage": 3, "stage3_max_live_parameters": 1e9}),
+    deepspeed("parameters in groups", zero_optimization={"stage": 3, "zero_hpz_partition_size": 8}),
+    deepspeed("elastic", elasticity={"enabled": True, "max_train_batch_size": 2000}, train_batch_size=77),
+    deepspeed("fp16 on, bf16 off", bf16={"enabled": False}, fp16={"enabled": True, "loss_scale": 0}),
+    deepspeed("a pipeline that divides the ranks", "", p.deepspeed_program("model = PipelineModule(layers, num_stages=4)", "from deepspeed.pipe import PipelineModule"), undecided=True, train_batch_size=64),
+    Case("transformers: derived sizes", {"run.sh": c.trainer_run(TRAINER), "ds.json": c.deepspeed(AUTO)}),
+    Case("transformers: the same sizes", {"run.sh": c.trainer_run(TRAINER), "ds.json": c.deepspeed()}),
+    Case("deepspeed: configuration alone", {"ds.json": c.deepspeed()}, named=("ds.json",)),
+    deepspeed("batch of 250", BATCH, train_batch_size=250),
+    deepspeed("accumulation of 2", BATCH, gradient_accumulation_steps=2),
+    deepspeed("from two hosts to one", BATCH, nodes=1),
+    deepspeed("batch alone, not divisible", BATCH, train_batch_size=100, train_micro_batch_size_per_gpu=None, gradient_accumulation_steps=None),
+    deepspeed("two sizes, not divisible", BATCH, gradient_accumulation_steps=None, train_batch_size=200),
+    deepspeed("a pipeline, and no number of ranks fits", BATCH, p.deepspeed_program("model = PipelineModule(layers, num_stages=4)", "from deepspeed.pipe import PipelineModule"), train_batch_size=250),
+    deepspeed("fp16 and bf16", SETTINGS, fp16={"enabled": True}),
+    deepspeed("stage 4", SETTINGS, zero_optimization={"stage": 4}),
+    deepspeed("parameters in groups of 5", RANKS, zero_optimization={"stage": 3, "zero_hpz_partition_size": 5}),
+    Case("deepspeed: a key twice", {"ds.json": '{"train_micro_batch_size_per_gpu": 4,\n "zero_optimization": {"stage": 1},\n "zero_optimization": {"stage": 2}}'}, SETTINGS, named=("ds.json",), place="ds.json:3"),
+    Case("transformers: micro batches differ", {"run.sh": c.trainer_run(TRAINER.replace("size 4", "size 8")), "ds.json": c.deepspeed()}, BATCH),
+    Case("transformers: accumulation differs", {"run.sh": c.trainer_run(TRAINER.replace("steps 4", "steps 1")), "ds.json": c.deepspeed({"train_batch_size": "auto"})}, BATCH, place="ds.json:4"),
+    Case("transformers: fp16 and bf16", {"run.sh": c.trainer_run(TRAINER + " --fp16 True"), "ds.json": c.deepspeed(AUTO)}, SETTINGS),
+    Case("deepspeed: a configuration that is not here", {"run.sh": c.deepspeed_run(), "train.py": p.deepspeed_program()}, undecided=True),
+]  # fmt: skip
+
+
+def mindformers(
+    name: str,
+    finds: str = "",
+    workers: int = 16,
+    local: int = 8,
+    product: str = "A2",
+    join: str = "--join=True",
+    **changes: Any,
+) -> Case:
+    files = {"run.sh": c.msrun(workers, local, join), "train.yaml": c.mindformers(**changes)}
+    return Case(f"mindformers: {name}", files, finds, product=product)
+
+
+MINDFORMERS = [
+    mindformers("3D parallel"),
+    mindformers("one host", workers=8, data=1),
+    mindformers("context parallel", data=1, context=2),
+    mindformers("data parallel mode", mode=0, data=16, tensor=1, pipeline=1),
+    mindformers("more stages than micro batches, without a pipeline", data=4, pipeline=1, micro=1),
+    mindformers("layers that are not divided evenly", layers=33),
+    mindformers("recomputation and experts", more="recompute_config:\n  recompute: True\nmoe_config:\n  expert_num: 8"),
+    mindformers("merged section", more="common: &common\n  warmup: 100\nlr_schedule:\n  <<: *common\n  type: CosineWithWarmUpLR"),
+    Case("mindformers: one NPU", {"run.sh": "python run_mindformer.py --config train.yaml --use_parallel False\n", "train.yaml": c.mindformers()}),
+    mindformers("product of 8 on 16", RANKS, data=1),
+    mindformers("product of 32 on 16", RANKS, data=4),
+    mindformers("context forgotten in the product", RANKS, context=2),
+    mindformers("12 workers on three hosts", RANKS, workers=12, local=4),
+    mindformers("30 heads", MODEL, heads=30, hidden=3840, groups="null"),
+    mindformers("hidden size 4100", MODEL, hidden=4100),
+    mindformers("6 groups", MODEL, groups=6),
+    mindformers("fewer layers than stages", MODEL, data=1, pipeline=4, layers=3),
+    mindformers("one micro batch in a pipeline", BATCH, micro=1),
+    mindformers("workers that nobody starts", CONTRADICT, workers=16, local=12, data=16, tensor=1, pipeline=1),
+    mindformers("6 NPUs of each host on A1", A1, workers=12, local=6, product="A1", data=3, tensor=2),
+    mindformers("not joined", JOIN, join=""),
+    mindformers("joined is False", JOIN, join="--join=False"),
+    mindformers("model parallel over hosts", SPAN, data=1, tensor=16, pipeline=1),
+]  # fmt: skip
+
+
+def accelerate(name: str, finds: str = "", options: str = "", **changes: Any) -> Case:
+    files = {"run.sh": c.accelerate_run(options), "acc.yaml": c.accelerate(**changes)}
+    return Case(f"accelerate: {name}", files, finds)
+
+
+FSDP1 = "fsdp_config:\n  fsdp_version: 1\n  fsdp_sharding_strategy: {}\n  fsdp_use_orig_params: true\n"
+SIZES = "parallelism_config:\n  parallelism_config_dp_replicate_size: {}\n  parallelism_config_dp_shard_size: {}\n  parallelism_config_tp_size: {}\n"
+MEGATRON_LM = "megatron_lm_config:\n  megatron_lm_tp_degree: {}\n  megatron_lm_pp_degree: {}\n"
+OTHERS = [
+    accelerate("FSDP", more=FSDP1.format("FULL_SHARD")),
+    accelerate("FSDP by number", more=FSDP1.format(1)),
+    accelerate("three dimensions", more=SIZES.format(2, 4, 2)),
+    accelerate("Megatron-LM", kind="MEGATRON_LM", more=MEGATRON_LM.format(4, 2)),
+    accelerate("options over the file", options="--num_processes 8 --num_machines 1", more=SIZES.format(1, 8, 1)),
+    Case("accelerate: configuration alone", {"acc.yaml": c.accelerate()}, named=("acc.yaml",)),
+    accelerate("unknown strategy", SETTINGS, more=FSDP1.format("FULL_SHARDING")),
+    accelerate("three dimensions of 8", RANKS, more=SIZES.format(1, 4, 2)),
+    accelerate("Megatron-LM with 3 stages", RANKS, kind="MEGATRON_LM", more=MEGATRON_LM.format(4, 3)),
+    accelerate("processes of one machine", CONTRADICT, ranks=7),
+    accelerate("options make it wrong", RANKS, options="--num_processes 8 --num_machines 1", more=SIZES.format(2, 8, 1)),
+    Case("accelerate: wrong configuration alone", {"acc.yaml": c.accelerate(ranks=9)}, CONTRADICT, named=("acc.yaml",), place="acc.yaml:9"),
+    Case("lightning: torchrun", {"run.sh": c.torchrun(2, after="--config-name exp"), "exp.yaml": c.lightning()}, named=("run.sh", "exp.yaml")),
+    Case("lightning: its own launcher", {"run.sh": "python train.py --config-name exp trainer.devices=4\n", "exp.yaml": c.lightning()}, named=("run.sh", "exp.yaml")),
+    Case("lightning: overridden", {"run.sh": c.torchrun(1, 4, after="trainer.devices=4 trainer.num_nodes=1"), "exp.yaml": c.lightning()}, named=("run.sh", "exp.yaml")),
+    Case("lightning: all devices", {"run.sh": c.torchrun(2), "exp.yaml": c.lightning(-1)}, named=("run.sh", "exp.yaml")),
+    Case("lightning: devices differ", {"run.sh": c.torchrun(2, 4), "exp.yaml": c.lightning()}, CONTRADICT, named=("run.sh", "exp.yaml")),
+    Case("lightning: hosts differ", {"run.sh": c.torchrun(4), "exp.yaml": c.lightning()}, CONTRADICT, named=("run.sh", "exp.yaml"), place="exp.yaml:9"),
+    Case("lightning: an override differs", {"run.sh": c.torchrun(2, after="trainer.num_nodes=1"), "exp.yaml": c.lightning()}, CONTRADICT, named=("run.sh", "exp.yaml")),
+    Case("lightning: an unknown reference", {"run.sh": c.torchrun(2), "exp.yaml": c.lightning().replace("${cluster.gpus}", "${oc.env:GPUS}")}, named=("run.sh", "exp.yaml"), undecided=True),
+    Case("nemo: 3D parallel", {"run.sh": c.torchrun(2), "gpt.yaml": c.nemo()}, named=("run.sh", "gpt.yaml")),
+    Case("nemo: batch of 30", {"run.sh": c.torchrun(2), "gpt.yaml": c.nemo(batch=30)}, BATCH, named=("run.sh", "gpt.yaml")),
+    Case("nemo: pipeline of 3", {"run.sh": c.torchrun(2), "gpt.yaml": c.nemo(pipeline=3)}, RANKS, named=("run.sh", "gpt.yaml")),
+    Case("nemo: 18 heads", {"run.sh": c.torchrun(2), "gpt.yaml": c.nemo(heads=18).replace("2048\n  num_a", "2304\n  num_a")}, MODEL, named=("run.sh", "gpt.yaml")),
+    Case("fsdp: hybrid shards", {"run.sh": c.torchrun(2), "fsdp.yaml": c.fsdp()}, named=("run.sh", "fsdp.yaml")),
+    Case("fsdp: groups of 4", {"run.sh": c.torchrun(2), "fsdp.yaml": c.fsdp(4, 4)}, named=("run.sh", "fsdp.yaml")),
+    Case("fsdp: groups for 8 ranks", {"run.sh": c.torchrun(2), "fsdp.yaml": c.fsdp(4, 2)}, RANKS, named=("run.sh", "fsdp.yaml")),
+    Case("fsdp: unknown strategy", {"fsdp.yaml": c.fsdp(strategy="HYBRID")}, SETTINGS, named=("fsdp.yaml",), place="fsdp.yaml:2"),
+]  # fmt: skip
+
+
+def torch(
+    name: str, finds: str = "", nodes: int = 1, ranks: int = 8, *, undecided: bool = False, **changes: Any
+) -> Case:
+    files = {"run.sh": c.torchrun(nodes, ranks), "train.py": p.torch_ddp(**changes)}
+    return Case(f"torch: {name}", files, finds, undecided=undecided)
+
+
+def npu(name: str, finds: str = "", product: str = "A2", ranks: int = 8, before: str = "", **changes: str) -> Case:
+    return Case(
+        f"npu: {name}",
+        {"run.sh": c.torchrun(1, ranks, before=before), "train.py": p.torch_npu(**changes)},
+        finds,
+        product=product,
+    )
+
+
+ALONE: dict[str, Any] = {"epoch": "", "sampler": ""}
+TORCH = [
+    torch("one host"),
+    torch("four hosts", nodes=4),
+    torch("local rank as rank on one host", init='dist.init_process_group("nccl", rank=local_rank, world_size=8)'),
+    torch("global rank", nodes=2, init='dist.init_process_group("nccl", rank=int(os.environ["RANK"]), world_size=16)'),
+    torch("computed rank", nodes=2, init='dist.init_process_group("nccl", rank=node * 8 + local_rank, world_size=16)', local_rank='local_rank = int(os.environ["LOCAL_RANK"]); node = int(os.environ["GROUP_RANK"])'),
+    torch("no shuffle", sampler="sampler = DistributedSampler(dataset, shuffle=False)", epoch=""),
+    torch("device by rank", device='torch.cuda.set_device(dist.get_rank() % 8)', local_rank="pass"),
+    torch("device by name", device='device = torch.device(f"cuda:{dist.get_rank() % 8}")', local_rank="pass"),
+    torch("one rank on each host", ranks=1, nodes=2, device="pass", local_rank="pass"),
+    torch("gloo", backend="gloo", device="pass", local_rank="pass"),
+    torch("batches by rank", loader="DataLoader(dataset, batch_sampler=batches_of(dist.get_rank()))", **ALONE),
+    torch("reduced in float64 by NCCL", within="total = torch.zeros(1, dtype=torch.float64).cuda(); dist.all_reduce(total)"),
+    torch("scaled by this launch", before="num_gpus = 8; learning_rate = 0.1; learning_rate = learning_rate * num_gpus"),
+    torch("scaled by the world size", ranks=2, before="world_size = dist.get_world_size(); batch_size = 256; batch_size = batch_size // world_size"),
+    torch("data elsewhere", undecided=True, imports="from my_data import make_loader", loader="DataLoader(dataset)", **ALONE),
+    torch("local rank as rank", LOCAL, nodes=2, init='dist.init_process_group("nccl", rank=local_rank, world_size=16)'),
+    torch("argument as rank", LOCAL, nodes=2, init='dist.init_process_group("nccl", rank=args.local_rank, world_size=16)', imports="from argparse import Namespace; args = Namespace(local_rank=0)"),
+    torch("variable as rank", LOCAL, nodes=4, init='dist.init_process_group("nccl", rank=int(os.environ["LOCAL_RANK"]), world_size=32)'),
+    torch("no epoch", EPOCH, epoch=""),
+    torch("no epoch on two hosts", EPOCH, nodes=2, epoch="", sampler="sampler = DistributedSampler(dataset, shuffle=True)"),
+    torch("no sampler", SHARDED, loader="DataLoader(dataset, batch_size=32, shuffle=True)", **ALONE),
+    torch("no sampler on two hosts", SHARDED, nodes=2, loader="DataLoader(dataset, batch_size=32)", **ALONE),
+    torch("no device", DEVICE, device="pass", local_rank="pass"),
+    torch("no device, two ranks", DEVICE, ranks=2, nodes=2, device='device = "cuda"', local_rank="pass"),
+    torch("written for 8, started on 2", SCALE, ranks=2, before="num_gpus = 8; base_lr = 0.1; base_lr = base_lr * num_gpus"),
+    torch("batch divided by 8, started on 2", SCALE, ranks=2, before="world_size = 8; batch_size = 256; batch_size = batch_size // world_size"),
+    npu("HCCL"),
+    npu("reduced in float32", within="total = torch.zeros(1, dtype=torch.float32).npu(); dist.all_reduce(total)"),
+    npu("bfloat16 on A2", within="total = torch.zeros(1, dtype=torch.bfloat16).npu(); dist.all_reduce(total)"),
+    npu("float64 gathered", within="total = torch.zeros(1, dtype=torch.float64).npu(); dist.broadcast(total, 0)"),
+    npu("4 NPUs of one ring on A1", product="A1", ranks=4, before="export ASCEND_RT_VISIBLE_DEVICES=4,5,6,7"),
+    npu("6 NPUs on A2", ranks=6),
+    npu("reduced in float64", TYPE, within="total = torch.zeros(1, dtype=torch.float64).npu(); dist.all_reduce(total)"),
+    npu("reduced as bool", TYPE, within="flag = torch.ones(1).bool(); dist.all_reduce(flag)"),
+    npu("reduced as double", TYPE, within="dist.reduce(torch.tensor(3.0).double().npu(), 0)"),
+    npu("bfloat16 on A1", TYPE, product="A1", within="total = torch.zeros(1, dtype=torch.bfloat16).npu(); dist.all_reduce(total)"),
+    npu("4 NPUs of both rings on A1", A1, product="A1", ranks=4, before="export ASCEND_RT_VISIBLE_DEVICES=2,3,4,5"),
+    npu("6 NPUs on A1", A1, product="A1", ranks=6),
+    npu("no device", DEVICE, device="pass", local_rank="pass"),
+]  # fmt: skip
+
+
+def mindspore(name: str, finds: str = "", workers: int = 8, *, undecided: bool = False, **changes: str) -> Case:
+    files = {"run.sh": c.msrun_program(workers), "train.py": p.mindspore_program(**changes)}
+    return Case(f"mindspore: {name}", files, finds, undecided=undecided)
+
+
+SEMI = 'parallel_mode="semi_auto_parallel"'
+MINDSPORE = [
+    mindspore("data parallel"),
+    mindspore("data parallel in PyNative mode", mode="ms.PYNATIVE_MODE"),
+    mindspore("semi-automatic", parallel=SEMI, network="self.multiply = ops.MatMul().shard(((2, 4), (4, 1)))"),
+    mindspore("semi-automatic with a pipeline", parallel=SEMI + ", pipeline_stages=2", network="self.multiply = ops.MatMul().shard(((4, 1), (1, 1)))"),
+    mindspore("strategy of 6 on 12", workers=12, parallel=SEMI, network="self.multiply = ops.MatMul().shard(((6, 1), (1, 2)))"),
+    mindspore("broadcast without a seed", parallel="parallel_mode=ms.ParallelMode.DATA_PARALLEL, gradients_mean=True, parameter_broadcast=True", seed=""),
+    mindspore("the sum is meant", parallel="parallel_mode=ms.ParallelMode.DATA_PARALLEL, gradients_mean=False"),
+    mindspore("number of devices", parallel="parallel_mode=ms.ParallelMode.DATA_PARALLEL, gradients_mean=True, device_num=8"),
+    mindspore("settings elsewhere", undecided=True, imports="from settings import prepare", parallel='parallel_mode="data_parallel"'),
+    mindspore("PyNative with semi-automatic", MODE, mode="ms.PYNATIVE_MODE", parallel=SEMI),
+    mindspore("PyNative by number with automatic", MODE, mode="1", parallel='parallel_mode="auto_parallel"'),
+    mindspore("unknown mode", MODE, parallel='parallel_mode="model_parallel"'),
+    mindspore("strategy of 3", MODE, parallel=SEMI, network="self.multiply = ops.MatMul().shard(((3, 1), (1, 2)))"),
+    mindspore("strategy of 16 on 8", MODE, parallel=SEMI, network="self.multiply = ops.MatMul().shard(((16, 1), (1, 1)))"),
+    mindspore("pipeline of 3", MODE, parallel=SEMI + ", pipeline_stages=3"),
+    mindspore("number of devices of another launch", MODE, workers=2, parallel="parallel_mode=ms.ParallelMode.DATA_PARALLEL, gradients_mean=True, device_num=8"),
+    mindspore("gradients summed", SUMMED, parallel='parallel_mode="data_parallel"'),
+    mindspore("gradients summed in PyNative mode", SUMMED, mode="ms.PYNATIVE_MODE", parallel="parallel_mode=ms.ParallelMode.DATA_PARALLEL"),
+    mindspore("no seed", BROADCAST, seed=""),
+    mindspore("broadcast off", BROADCAST, seed="", parallel="parallel_mode=ms.ParallelMode.DATA_PARALLEL, gradients_mean=True, parameter_broadcast=False"),
+    mindspore("no shards", SHARDED, shards=""),
+]  # fmt: skip
+
+CASES = [*MEGATRON, *DEEPSPEED, *MINDFORMERS, *OTHERS, *TORCH, *MINDSPORE]

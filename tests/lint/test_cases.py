@@ -1,0 +1,49 @@
+"""Each broken launch gives exactly its finding, and each sound one none."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from doctor.engine.result import Outcome
+from tests.lint.cases import CASES, Case
+from tests.lint.evaluate import CHECKS, outcomes_of
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_a_case_gives_exactly_its_finding(case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    outcomes = outcomes_of(case, tmp_path)
+    assert {name: outcome.crashed for name, outcome in outcomes.items() if outcome.crashed} == {}
+    found = {name: outcome for name, outcome in outcomes.items() if outcome.findings}
+    assert sorted(found) == ([case.finds] if case.finds else []), _texts(found)
+    assert len([finding for outcome in found.values() for finding in outcome.findings]) == bool(case.finds), _texts(
+        found
+    )
+    unknown = {name: outcome.unknown for name, outcome in outcomes.items() if outcome.unknown}
+    assert bool(unknown) == case.undecided, unknown
+    for reasons in unknown.values():
+        assert reasons[""].text.startswith("not decided: ")
+    for outcome in found.values():
+        for finding in outcome.findings:
+            where = str(finding.values["where"])
+            assert where == case.place if case.place else where.rpartition(":")[2].isdigit() or not case.named, where
+            assert "observed" in finding.values and "expected" in finding.values
+
+
+def _texts(found: dict[str, Outcome]) -> list[str]:
+    return [f"{name}: {finding} {finding.values}" for name, outcome in found.items() for finding in outcome.findings]
+
+
+def test_half_of_the_suite_is_sound_and_each_check_has_a_fault() -> None:
+    broken = Counter(case.finds for case in CASES if case.finds)
+    sound = sum(not case.finds for case in CASES)
+    assert set(broken) == {check.name for check in CHECKS}
+    assert len(CASES) >= 150
+    assert 0.4 < sound / len(CASES) < 0.6
+
+
+def test_names_of_cases_are_unique() -> None:
+    assert max(Counter(str(case) for case in CASES).values()) == 1

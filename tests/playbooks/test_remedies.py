@@ -236,8 +236,9 @@ def test_the_rules_that_were_there_stay_and_in_their_order(courses: Callable[[st
         assert [line for line in rules if line not in left] == []
 
 
-def test_the_ports_are_opened_to_the_hosts_of_the_fleet_alone(courses: Callable[[str], Course]) -> None:
-    course = courses("cpu")
+@pytest.mark.parametrize("kind", ["cpu"])
+def test_the_ports_are_opened_to_the_hosts_of_the_fleet_alone(courses: Callable[[str], Course], kind: str) -> None:
+    course = courses(kind)
     for host in course.hosts:
         added = [line for line in course.during[host] if line not in course.before[host] and "dport" in line]
         assert added

@@ -22,13 +22,16 @@ from doctor.diagnose.read.readings import read_source
 from doctor.diagnose.read.sources import find_sources
 from doctor.diagnose.signature import load_signatures
 
+HEAD = "{pid},python3):2025-06-19-09:26:{s}.{ms}.{us} "
 TEMPLATES = (
-    "[INFO] RUNTIME({pid},python3):2025-06-19-09:26:{s}.{ms}.{us} [stream.cc:{n}] [{tid}] StreamSetup:stream id={n}, sq={n}",
-    "[INFO] HCCL({pid},python3):2025-06-19-09:26:{s}.{ms}.{us} [op_base.cc:{n}] [{tid}]Entry-HcclAllReduce: "
-    "tag[AllReduce_10.1.2.3%eth0_60000_0_17], sendBuf[0x{hex}], recvBuf[0x{hex}], count[{n}], dataType[fp16], op[sum]",
-    "[DEBUG] GE({pid},python3):2025-06-19-09:26:{s}.{ms}.{us} [graph.cc:{n}]{tid} ExecuteAsync: graph {n} queued, input 0x{hex}",
-    "[INFO] ASCENDCL({pid},python3):2025-06-19-09:26:{s}.{ms}.{us} [memory.cpp:{n}]{tid} aclrtMalloc: size {n}, address 0x{hex}",
-    "[EVENT] PROFILING({pid},python3):2025-06-19-09:26:{s}.{ms}.{us} [msprof.cpp:{n}] [{tid}] step {n} took {us} us",
+    f"[INFO] RUNTIME({HEAD}[stream.cc:{{n}}] [{{tid}}] StreamSetup:stream id={{n}}, sq={{n}}",
+    (
+        f"[INFO] HCCL({HEAD}[op_base.cc:{{n}}] [{{tid}}]Entry-HcclAllReduce: tag[AllReduce_10.1.2.3%eth0_60000_0_17], "
+        "sendBuf[0x{hex}], recvBuf[0x{hex}], count[{n}], dataType[fp16], op[sum]"
+    ),
+    f"[DEBUG] GE({HEAD}[graph.cc:{{n}}]{{tid}} ExecuteAsync: graph {{n}} queued, input 0x{{hex}}",
+    f"[INFO] ASCENDCL({HEAD}[memory.cpp:{{n}}]{{tid}} aclrtMalloc: size {{n}}, address 0x{{hex}}",
+    f"[EVENT] PROFILING({HEAD}[msprof.cpp:{{n}}] [{{tid}}] step {{n}} took {{us}} us",
 )
 ERROR = (
     "[ERROR] HCCL({pid},python3):2025-06-19-09:28:34.062.662 [hccl_socket_manager.cc:778] [116451][Wait][LinkEstablish]"

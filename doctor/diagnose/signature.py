@@ -80,6 +80,8 @@ class Signature(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=Tr
     sources: tuple[str, ...] = ()
     """URLs, or a repository and a file, of the vendor's text."""
     samples: tuple[Sample, ...] = ()
+    quiet: bool = False
+    """Also looked for in lines that CANN and MindSpore print at INFO, DEBUG, EVENT or TRACE level."""
     aftermath: bool = False
     """Printed while a process ends after another error: never the first cause in its process."""
 

@@ -36,6 +36,9 @@ class Matcher:
                 self._numbers.setdefault(literal[:_NUMBER_HEAD], []).append((literal, self._patterns[index]))
             else:
                 self._reduced.setdefault(reduced, []).append(index)
+        quiet = {pattern.literal.encode() for signature, pattern in self._patterns if signature.quiet}
+        self.quiet_literals = sorted(quiet)
+        """Literals of the signatures that also stand in lines at INFO level."""
         self._grams = _covering_grams(self._reduced)
         self._shapes: dict[bytes, tuple[Candidate, ...]] = {}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from doctor.diagnose.events import MAX_TEXT, Event, FileReading, FileSummary
 from doctor.diagnose.read.matcher import MAX_LINE, Candidate, Matcher
@@ -21,6 +22,9 @@ _TRACEBACK_LINES = 400
 _EXCEPTION = re.compile(
     r"^(?:\[(?:rank|default)?\d+\]:?)?\s?(?P<exception>[A-Za-z_][\w.]{0,120})(?:: (?P<message>.*))?$"
 )
+_QUIET_HEADS = (b"[INFO]", b"[DEBUG]", b"[EVENT]", b"[TRACE]")
+"""How lines of CANN and MindSpore begin that report no error."""
+_LOUD = re.compile(rb"\n(?!\[(?:INFO|DEBUG|EVENT|TRACE)\])")
 _PREFIX = re.compile(r"^(?:\[[\w@,.-]{1,80}\](?:<std(?:out|err)>)?:? ?|\d{1,6}: )")
 _WRAPPERS = frozenset(
     {
@@ -57,11 +61,12 @@ class _Scanner:
         self.last_block_lines: list[bytes] = []
 
     def read(self, blocks: Iterable[bytes]) -> FileReading:
-        for lines, block in _split(blocks, self.summary):
-            self._read_lines(lines, block)
-            self.summary.lines += len(lines)
-            self.last_block_lines = lines or self.last_block_lines
-        self.summary.last_time = self._nearest_time(self.last_block_lines, len(self.last_block_lines) - 1)
+        tail = b""
+        for data in _whole_lines(blocks, self.summary):
+            self._read_block(data)
+            self.summary.lines += data.count(b"\n")
+            tail = data
+        self.summary.last_time = self._nearest_time(tail, len(tail))
         self._note_counts()
         return FileReading(self.summary, self.events)
 
@@ -74,12 +79,16 @@ class _Scanner:
             if count:
                 self.summary.notes.append(f"{count} {note}")
 
-    def _read_lines(self, lines: list[bytes], block: bytes) -> None:
+    def _read_block(self, data: bytes) -> None:
+        """Reads the lines of a block, each of which ends with a newline, that can be an event."""
         if self.summary.first_time is None:
-            self.summary.first_time = self._first_time(lines)
-        heads = self.matcher.number_heads(block)
+            self.summary.first_time = self._first_time(data)
+        heads = self.matcher.number_heads(data)
         candidates = self.matcher.candidates
-        for index, line in enumerate(lines):
+        number, counted = self.summary.lines, 0
+        for start in _line_starts(data, self.matcher.quiet_literals):
+            end = data.index(b"\n", start)
+            line = data[start:end]
             if len(line) > MAX_LINE:
                 self.long_lines += 1
                 line = line[:MAX_LINE]
@@ -89,23 +98,23 @@ class _Scanner:
                     selected += self.matcher.numbered(line, heads)
                     break
             if selected or self.tracebacks:
-                self._read_line(lines, index, line, selected)
+                number += data.count(b"\n", counted, start)
+                counted = start
+                self._read_line(_Line(data, start, end, number + 1), line, selected)
 
-    def _read_line(self, lines: list[bytes], index: int, line: bytes, selected: tuple[Candidate, ...]) -> None:
+    def _read_line(self, place: _Line, line: bytes, selected: tuple[Candidate, ...]) -> None:
         text = self._decode(line)
         matched = dict(_matches(text, selected))
         opened = matched.pop(TRACEBACK, None)
         if self.tracebacks:
-            self._continue_traceback(lines, index, text, matched)
+            self._continue_traceback(text, matched)
         if opened is not None:
             prefix = _prefix(text)
             self.tracebacks[prefix] = _TRACEBACK_LINES
         for signature, values in matched.items():
-            self._add(signature, values, text, lines, index)
+            self._add(signature, values, text, place)
 
-    def _continue_traceback(
-        self, lines: list[bytes], index: int, text: str, matched: dict[str, dict[str, str]]
-    ) -> None:
+    def _continue_traceback(self, text: str, matched: dict[str, dict[str, str]]) -> None:
         """Finds the exception's line of an open traceback: the first that is neither indented nor empty."""
         prefix = _prefix(text)
         if prefix not in self.tracebacks:
@@ -127,7 +136,7 @@ class _Scanner:
                 return
             matched[TRACEBACK] = values
 
-    def _add(self, signature: str, values: dict[str, str], text: str, lines: list[bytes], index: int) -> None:
+    def _add(self, signature: str, values: dict[str, str], text: str, place: _Line) -> None:
         stamp = read_stamp(text, self.year)
         key = (signature, stamp.pid, stamp.rank)
         self.repeats[key] = self.repeats.get(key, 0) + 1
@@ -136,12 +145,12 @@ class _Scanner:
         time = stamp.time
         inferred = time is None
         if inferred:
-            time = self._nearest_time(lines, index)
+            time = self._nearest_time(place.data, place.end)
         self.events.append(
             Event(
                 signature=signature,
                 file=self.file,
-                line=self.summary.lines + index + 1,
+                line=place.number,
                 text=strip_control_chars(text, MAX_TEXT),
                 values={name: strip_control_chars(value, 200) for name, value in values.items()},
                 time=time,
@@ -154,17 +163,19 @@ class _Scanner:
             )
         )
 
-    def _nearest_time(self, lines: list[bytes], index: int) -> float | None:
-        """The time of the nearest line at or before ``index`` that shows one."""
-        for line in reversed(lines[max(0, index - _LOOK_BACK) : index + 1]):
+    def _nearest_time(self, data: bytes, end: int) -> float | None:
+        """The time of the last line before ``end`` that shows one."""
+        lines = data[max(0, end - _LOOK_BACK * 200) : end].split(b"\n")
+        for line in reversed(lines[-_LOOK_BACK:]):
             if line:
                 time = read_stamp(line[:400].decode("utf-8", "replace"), self.year).time
                 if time is not None:
                     return time
         return None
 
-    def _first_time(self, lines: list[bytes]) -> float | None:
-        stamps = (read_stamp(line[:400].decode("utf-8", "replace"), self.year).time for line in lines[:_LOOK_BACK])
+    def _first_time(self, data: bytes) -> float | None:
+        lines = data[: _LOOK_BACK * 200].split(b"\n")[:_LOOK_BACK]
+        stamps = (read_stamp(line[:400].decode("utf-8", "replace"), self.year).time for line in lines)
         return next((time for time in stamps if time is not None), None)
 
     def _decode(self, line: bytes) -> str:
@@ -204,17 +215,43 @@ def _prefix(text: str) -> str:
     return selected[0] if selected else ""
 
 
-def _split(blocks: Iterable[bytes], summary: FileSummary) -> Iterator[tuple[list[bytes], bytes]]:
-    """Whole lines of each block; the rest of a line that is longer than `MAX_LINE` is dropped."""
+class _Line(NamedTuple):
+    """Where a line stands in its block."""
+
+    data: bytes
+    start: int
+    end: int
+    number: int
+
+
+def _line_starts(data: bytes, quiet_literals: Iterable[bytes]) -> Iterable[int]:
+    """Where lines begin that can be an event: those that are not at INFO level, and those with a quiet literal."""
+    starts = [match.end() for match in _LOUD.finditer(data)]
+    if starts and starts[-1] == len(data):
+        starts.pop()
+    if not data.startswith(_QUIET_HEADS):
+        starts.insert(0, 0)
+    quiet = set()
+    for literal in quiet_literals:
+        at = data.find(literal)
+        while at >= 0:
+            quiet.add(data.rfind(b"\n", 0, at) + 1)
+            at = data.find(literal, data.index(b"\n", at))
+    return sorted(quiet.union(starts)) if quiet else starts
+
+
+def _whole_lines(blocks: Iterable[bytes], summary: FileSummary) -> Iterator[bytes]:
+    """The blocks, cut after their last newline. The rest of a line that is longer than `MAX_LINE` is dropped."""
     rest = b""
     for block in blocks:
         summary.bytes += len(block)
-        data = rest + block
-        lines = data.split(b"\n")
-        rest = lines.pop()
+        end = block.rfind(b"\n") + 1
+        if end:
+            yield rest + block[:end]
+            rest = block[end:]
+        else:
+            rest += block
         if len(rest) > 4 * MAX_LINE:
             rest = rest[: MAX_LINE + 1]
-        if lines:
-            yield lines, data
     if rest:
-        yield [rest], rest
+        yield rest + b"\n"

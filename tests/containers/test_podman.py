@@ -72,12 +72,12 @@ def test_the_job_dies_where_dev_shm_is_small_and_lives_where_not(podman: Podman)
 
 @pytest.mark.full
 def test_a_user_without_a_name(podman: Podman) -> None:
-    for options, lives in ((("--user=0",), True), (("--user=54321",), False)):
+    for options, lives in ((("--user=0",), True), (("--user=54321", "--passwd=false"), False)):
         done = podman.run(options, ["/usr/bin/python3", "-I", "-c", USER])
         assert (done.returncode == 0) is lives, done.stderr
         if lives:
             assert check(podman, "--shm-size=1g", *options)[0] == 0
-    named = podman.run(["--user=54321", "--env=USER=worker"], ["/usr/bin/python3", "-I", "-c", USER])
+    named = podman.run(["--user=54321", "--passwd=false", "--env=USER=worker"], ["/usr/bin/python3", "-I", "-c", USER])
     assert named.returncode == 0
 
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import shlex
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -94,3 +97,24 @@ def test_the_runtime_that_did_not_read_its_variable(podman: Podman) -> None:
     _, report = check(podman, "--shm-size=1g", "--env=ASCEND_VISIBLE_DEVICES=4-5", *NPU)
     text = "ASCEND_VISIBLE_DEVICES names NPU 5, and the container has no device file of it"
     assert text in errors(report)["container-devices-missing"]
+
+
+@pytest.mark.full
+def test_from_the_host_with_within(podman: Podman) -> None:
+    """The words of `--within` enter a container that runs: its /dev/shm and devices are judged, not the machine's."""
+    name = f"doctor-{os.getpid()}"
+    started = podman.run([*NPU[:3], "--detach", "--name", name], ["sleep", "170"])
+    assert started.returncode == 0, started.stderr
+    try:
+        within = shlex.join(podman.argv("exec", "-i", name))
+        done = subprocess.run(
+            [sys.executable, "-m", "doctor", "check", "--scope", "local", "--within", within, "--json"],
+            capture_output=True,
+            text=True,
+            timeout=100,
+        )
+        found = errors(json.loads(done.stdout))
+    finally:
+        subprocess.run(podman.argv("kill", name), capture_output=True, timeout=60)
+    assert "/dev/shm holds 62.5 MiB" in found["shm-docker-default"][0]
+    assert "the container has NPU 4, but not /dev/hisi_hdc" in found["container-devices-missing"]

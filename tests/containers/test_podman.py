@@ -74,6 +74,15 @@ def test_the_job_dies_where_dev_shm_is_small_and_lives_where_not(podman: Podman)
 
 
 @pytest.mark.full
+def test_the_gate_of_a_job_in_a_container(podman: Podman) -> None:
+    """HOME is read-only, as an image may be: the job lives, and preflight lets it start."""
+    gate = [sys.executable, "-m", "doctor", "preflight", "--tier", "quick", "--budget", "60s"]
+    for options, code in ((["--shm-size=1g"], 0), ([], 10)):
+        done = podman.run([*options, "--read-only", "--read-only-tmpfs=false"], gate)
+        assert done.returncode == code, done.stdout + done.stderr
+
+
+@pytest.mark.full
 def test_a_user_without_a_name(podman: Podman) -> None:
     for options, lives in ((("--user=0",), True), (("--user=54321", "--passwd=false"), False)):
         done = podman.run(options, ["/usr/bin/python3", "-I", "-c", USER])

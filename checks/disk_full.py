@@ -1,6 +1,7 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, check
+from doctor.facts.container import JobContainer
 from doctor.facts.disk import DiskSpace
 from doctor.facts.memory import GIB, format_bytes
 
@@ -9,7 +10,7 @@ MIN_FREE_FILES, MIN_FREE_FILES_SHARE = 10_000, 0.01
 
 
 @check(severity=ERROR, area="memory")
-def disk_full(disks: DiskSpace) -> Iterator[Finding]:
+def disk_full(disks: DiskSpace, view: JobContainer | None) -> Iterator[Finding]:
     """The file systems that a job writes to are writable and have free space.
 
     ## Why it matters
@@ -24,12 +25,15 @@ def disk_full(disks: DiskSpace) -> Iterator[Finding]:
     ## Source
     The limits are ours: less than 1 GiB that is also less than 5 %, or fewer than 10000 files that are also less than 1
     %. Checked are /, /tmp, /var/log, the home folder, the Ascend log folder and TMPDIR. Within a job, its own TMPDIR,
-    HOME and working folder are checked as well on every host, also for being writable.
+    HOME and working folder are checked as well on every host, also for being writable. In a container, whose image may
+    be read-only by design, such a folder is a warning: a job of Gloo with loader workers runs without it (measured).
     """
+    in_container = bool(view and view.engine)
     for disk in disks.file_systems:
         if disk.read_only:
             if disk.job_folder:
-                yield Finding("{path}: is on a read-only file system; expected a writable one", path=disk.job_folder)
+                template = "{path}: is on a read-only file system; expected a writable one"
+                yield Finding(template, path=disk.job_folder).as_warning(in_container)
             continue
         if disk.free < min(MIN_FREE_BYTES, MIN_FREE_SHARE * disk.size):
             expected = format_bytes(int(min(MIN_FREE_BYTES, MIN_FREE_SHARE * disk.size)))

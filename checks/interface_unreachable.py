@@ -29,7 +29,7 @@ def interface_unreachable(
     ## What to do
     Name the interface that leads to the other hosts, on all of them: `export {setting}=NIC`, on {host} {expected}.
     Where {library} has followed the host's own name, give the name its real address in /etc/hosts instead: see `doctor
-    explain host-name-is-loopback`.
+    explain host-name-is-loopback`. A container has the host's interfaces with `--network host`, a pod with hostNetwork.
 
     ## Source
     PyTorch, `ProcessGroupGloo.cpp` (without GLOO_SOCKET_IFNAME: the address of the own host name, else 127.0.0.1); NCCL

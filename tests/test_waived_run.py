@@ -64,7 +64,7 @@ def test_a_waived_fault_is_0_and_says_so_on_stdout(run: Run, waiver: Path) -> No
     lines = done.stdout.splitlines()
     assert "waived  our-rule on localhost (1/1): it always says no (until 2999-12-31)" in lines
     assert f"note    settings: {waiver}: 1 waiver" in lines
-    assert lines[-1].startswith("HEALTHY: 2 checks on 1 host; 1 check waived")
+    assert lines[-1].startswith("HEALTHY: 2 checks passed on 1 host; 1 check waived")
 
 
 def test_the_variable_and_the_folder_serve_as_well(run: Run, waiver: Path) -> None:

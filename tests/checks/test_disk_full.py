@@ -2,6 +2,7 @@ import pytest
 
 from doctor.facts.disk import DiskSpace, FileSystem
 from doctor.facts.memory import GIB, MIB
+from tests.checks.containers import container
 from tests.checks.looked import judged, said
 
 
@@ -28,6 +29,8 @@ def test_a_folder_of_the_job_that_is_read_only() -> None:
     home = DiskSpace(file_systems=(FileSystem("/", GIB, GIB, 0, 0, True, "/home/me"),))
     outcome = judged("disk-full", {"a": [home]})
     assert said(outcome) == [("a", "/home/me: is on a read-only file system; expected a writable one")]
+    assert outcome.found_severity.value == "error"
+    assert judged("disk-full", {"a": [home, container()]}).found_severity.value == "warning"
 
 
 def test_no_room() -> None:

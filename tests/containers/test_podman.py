@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import shlex
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -71,13 +74,22 @@ def test_the_job_dies_where_dev_shm_is_small_and_lives_where_not(podman: Podman)
 
 
 @pytest.mark.full
+def test_the_gate_of_a_job_in_a_container(podman: Podman) -> None:
+    """HOME is read-only, as an image may be: the job lives, and preflight lets it start."""
+    gate = [sys.executable, "-m", "doctor", "preflight", "--tier", "quick", "--budget", "60s"]
+    for options, code in ((["--shm-size=1g"], 0), ([], 10)):
+        done = podman.run([*options, "--read-only", "--read-only-tmpfs=false"], gate)
+        assert done.returncode == code, done.stdout + done.stderr
+
+
+@pytest.mark.full
 def test_a_user_without_a_name(podman: Podman) -> None:
-    for options, lives in ((("--user=0",), True), (("--user=54321",), False)):
+    for options, lives in ((("--user=0",), True), (("--user=54321", "--passwd=false"), False)):
         done = podman.run(options, ["/usr/bin/python3", "-I", "-c", USER])
         assert (done.returncode == 0) is lives, done.stderr
         if lives:
             assert check(podman, "--shm-size=1g", *options)[0] == 0
-    named = podman.run(["--user=54321", "--env=USER=worker"], ["/usr/bin/python3", "-I", "-c", USER])
+    named = podman.run(["--user=54321", "--passwd=false", "--env=USER=worker"], ["/usr/bin/python3", "-I", "-c", USER])
     assert named.returncode == 0
 
 
@@ -94,3 +106,24 @@ def test_the_runtime_that_did_not_read_its_variable(podman: Podman) -> None:
     _, report = check(podman, "--shm-size=1g", "--env=ASCEND_VISIBLE_DEVICES=4-5", *NPU)
     text = "ASCEND_VISIBLE_DEVICES names NPU 5, and the container has no device file of it"
     assert text in errors(report)["container-devices-missing"]
+
+
+@pytest.mark.full
+def test_from_the_host_with_within(podman: Podman) -> None:
+    """The words of `--within` enter a container that runs: its /dev/shm and devices are judged, not the machine's."""
+    name = f"doctor-{os.getpid()}"
+    started = podman.run([*NPU[:3], "--detach", "--name", name], ["sleep", "170"])
+    assert started.returncode == 0, started.stderr
+    try:
+        within = shlex.join(podman.argv("exec", "-i", name))
+        done = subprocess.run(
+            [sys.executable, "-m", "doctor", "check", "--scope", "local", "--within", within, "--json"],
+            capture_output=True,
+            text=True,
+            timeout=100,
+        )
+        found = errors(json.loads(done.stdout))
+    finally:
+        subprocess.run(podman.argv("kill", name), capture_output=True, timeout=60)
+    assert "/dev/shm holds 62.5 MiB" in found["shm-docker-default"][0]
+    assert "the container has NPU 4, but not /dev/hisi_hdc" in found["container-devices-missing"]

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from doctor.environment.inventory import HostSelection, Inventory, InventoryError, resolve_hosts
 from doctor.environment.text_files import read_text_file
+from doctor.session.select_hosts import select_inventory
 from tests.checks.tables import a2, a3, lab, legacy
 
 
@@ -399,3 +400,26 @@ def test_a_node_set_is_its_text_with_each_number(text: str, hosts: list[str]) ->
 
 def resolved(text: str) -> Inventory:
     return resolve_hosts(HostSelection(hosts=text), {}, str)
+
+
+@pytest.mark.parametrize(
+    ("environ", "scope", "words"),
+    [
+        ({}, "auto", ""),
+        ({"LSB_JOBID": "1", "LSB_BATCH_JID": "1"}, "auto", "LSF job 1 does not list them"),
+        ({"LSB_JOBID": "1", "LSB_BATCH_JID": "1"}, "local", ""),
+        ({"LSB_JOBID": "1", "DOCTOR_HOSTS": "a,b"}, "auto", ""),
+        ({"WORLD_SIZE": "16", "MASTER_ADDR": "10.0.0.1"}, "auto", "the names of the job's hosts are unknown"),
+    ],
+)
+def test_hosts_that_nothing_lists(
+    environ: dict[str, str], scope: str, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`check` and `smoke` know why there may be more hosts, unless this one is enough."""
+    for name in tuple(os.environ):
+        monkeypatch.delenv(name)
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    found = select_inventory(HostSelection(), scope).hosts_unknown
+    assert words in found
+    assert bool(words) == bool(found)

@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 
 from doctor.engine.exit_code import Exit, Verdict, exit_code, verdict
 from doctor.engine.result import Finding, Outcome, Reason, Report, Waived
+from doctor.preflight.bad_hosts import FailureRules, bad_hosts
+from doctor.report.formats.oneline import line
+from doctor.report.layout.host_health import classify_hosts
 from tests.report import reports as made
 from tests.report.strategies import reports
 
@@ -106,3 +110,30 @@ def test_healthy_only_when_all_that_applies_was_seen_and_nothing_found(report: R
 def test_no_option_makes_an_error_healthy(report: Report) -> None:
     if exit_code(report) == Exit.FAILED:
         assert exit_code(report, on_unknown="ok") == Exit.FAILED
+
+
+def test_a_finding_may_be_milder_than_its_check() -> None:
+    milder = FOUND.as_warning()
+    assert verdict(made.report(one(ERROR_CHECK, milder))) is Verdict.WARNINGS
+    assert exit_code(made.report(one(ERROR_CHECK, milder))) == 0
+    assert exit_code(made.report(one(ERROR_CHECK, milder)), strict=True) == 11
+    assert verdict(made.report(one(ERROR_CHECK, milder, FOUND))) is Verdict.FAILED
+    assert (milder == FOUND, milder == FOUND.as_warning(), FOUND.as_warning(False) == FOUND) == (False, True, True)
+    assert Finding("x").as_warning().with_host("a").is_warning
+
+
+def test_a_milder_finding_makes_no_host_bad() -> None:
+    both = made.report(
+        one(ERROR_CHECK, Finding("x", hosts=("node001",)), Finding("y", hosts=("node002",)).as_warning())
+    )
+    assert bad_hosts(both) == {"node001": [ERROR_CHECK]}
+    assert set(bad_hosts(both, FailureRules(strict=True))) == {"node001", "node002"}
+    assert classify_hosts(both).bad == ("node001",)
+
+
+def test_a_job_whose_hosts_are_not_all_known_is_not_healthy() -> None:
+    part = msgspec.structs.replace(healthy, hosts_unknown="LSF job 1 does not list them")
+    assert verdict(part) is Verdict.UNKNOWN
+    assert [exit_code(part, on_unknown=forgiving) for forgiving in ("fail", "warn", "ok")] == [12, 12, 12]  # type: ignore[arg-type]
+    assert "why=hosts-unknown" in line(part, 12)
+    assert exit_code(msgspec.structs.replace(error, hosts_unknown="x")) == 10

@@ -65,8 +65,8 @@ def test_the_stack_is_the_guilty_ranks_and_bounded() -> None:
 
 
 def test_what_was_not_reached_is_said() -> None:
-    assert under("not finished", made.smoke_hang()) == ["training, learning, loader, pace, teardown"]
-    assert under("not finished", made.smoke_fine()) == []
+    assert under("unfinished", made.smoke_hang()) == ["training, learning, loader, pace, teardown"]
+    assert under("unfinished", made.smoke_fine()) == []
 
 
 def test_only_the_largest_message_of_each_collective_unless_all_is_asked_for() -> None:

@@ -30,7 +30,7 @@ def smoke_lines(summary: SmokeSummary, full: bool) -> Details:
         line for failure in summary.failures[: None if full else 1] for line in _failure_lines(failure, summary, full)
     ]
     if summary.unfinished_stages:
-        lines.append(("not finished", ", ".join(summary.unfinished_stages)))
+        lines.append(("unfinished", ", ".join(summary.unfinished_stages)))
     lines.append(("ran", _ran(summary)))
     lines += label_lines("ranks", _environment_lines(summary))
     if summary.stages:

@@ -23,6 +23,7 @@ from doctor.cli.host_options import (
     validate_connection,
     validate_product,
 )
+from doctor.cli.launch_source import SourceOptions
 from doctor.cli.output_options import OutputOptions
 from doctor.cli.selection import ChecksOption, IgnoreOption, SelectOption
 from doctor.cli.shared_options import expand_option_groups
@@ -53,6 +54,7 @@ def command(
     ignore: IgnoreOption = [],  # noqa: B006
     checks: ChecksOption = [],  # noqa: B006
     job: JobOptions,
+    source: SourceOptions,
     product: ProductOption = "",
     within: WithinOption = "",
     sudo: SudoOption = False,
@@ -84,16 +86,19 @@ def command(
     from doctor.collect.node import host_name, this_host_only
     from doctor.session.examine import ExamineOptions, examine
 
+    job_environment = source.read()
+    environ = job_environment.environ
     named = expected_inventory(fleet)
     me = host_name(name, named, os.environ)
     options = ExamineOptions(
         sudo=sudo,
-        within=within,
+        within=job_environment.within(within, is_local=True),
         timeout=timeout,
         budget=budget,
-        launch=job.launch(product),
+        launch=job_environment.complete(job.launch(product)),
     )
-    examination = examine(this_host_only(me, named), selected, options, os.environ, rank_table=fleet.rank_table or "")
+    host = job_environment.annotate(this_host_only(me, named))
+    examination = examine(host, selected, options, environ, rank_table=fleet.rank_table or "")
     if out is None:
         raise typer.Exit(save_and_report(examination, catalog, output))
     _write_record(examination, me, out, bits)

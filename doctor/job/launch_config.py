@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -59,6 +59,16 @@ class LaunchConfig(msgspec.Struct, frozen=True):
     env: dict[str, str] = {}
     """The variables that matter to the job and are set; never one that looks like a secret."""
     problems: tuple[EnvSetting, ...] = ()
+    read_from: str = ""
+    """Where the settings were read, as in `LaunchOptions`; empty: in the shell that runs doctor."""
+    launch_line: str = ""
+    launchers: tuple[str, ...] = ()
+    nodes: int | None = None
+    max_nodes: int | None = None
+    outer_nodes: int | None = None
+    refused: tuple[tuple[str, str, str, str], ...] = ()
+    unresolved: dict[str, str] = {}
+    time_limit_s: float | None = None
     env_by_host: dict[str, dict[str, str]] = {}
     """`JOB_WIDE` and `INTERFACE_VARIABLES` of `doctor.job.variables` in each host's own environment, where
     `doctor merge` joins hosts' files."""
@@ -74,6 +84,13 @@ class LaunchConfig(msgspec.Struct, frozen=True):
         """MASTER_ADDR on a host; of a host whose own environment is known, its own."""
         own = self.env_by_host.get(host, {})
         return own.get("MASTER_ADDR") or own.get("MS_SCHED_HOST") or self.master_addr
+
+    def unresolved_master(self) -> str:
+        """Why it is not known where the ranks meet: only a shell computes it. Empty: it is known, or not given."""
+        name = next((name for name in ("MASTER_ADDR", "MS_SCHED_HOST") if name in self.unresolved), "")
+        return (
+            f"{name} is {self.unresolved[name]}, which only a shell computes" if name and not self.master_addr else ""
+        )
 
     @classmethod
     def from_options(cls, options: LaunchOptions) -> LaunchConfig:
@@ -98,8 +115,12 @@ class LaunchConfig(msgspec.Struct, frozen=True):
         python: str = "",
         product: str = "",
         by_host: dict[str, dict[str, str]] | None = None,
+        **line: Any,
     ) -> LaunchConfig:
-        """Options win over variables. Never raises: what cannot be used is kept in ``problems``."""
+        """Options win over variables. ``line``: the fields of `LaunchOptions` about the launch line.
+
+        Never raises: what cannot be used is kept in ``problems``.
+        """
         env = relevant(environ)
         family, problems = _parse_product(product)
         kind = _detect_framework(framework, env)
@@ -122,6 +143,7 @@ class LaunchConfig(msgspec.Struct, frozen=True):
             env=env,
             problems=tuple(sorted(problems)),
             env_by_host=by_host or {},
+            **line,
         )
 
 

@@ -70,15 +70,15 @@ def take_launch_line(argv: Sequence[str]) -> list[str]:
     Raises: UsageError for ``--`` with nothing after it.
     """
     _argv.clear()
-    own = list(argv)
-    command = next((word for word in own if not word.startswith("-")), "")
-    if command not in COMMANDS or "--" not in own:
-        return own
-    position = own.index("--")
-    if position + 1 == len(own):
+    before = list(argv)
+    command = next((word for word in before if not word.startswith("-")), "")
+    if command not in COMMANDS or "--" not in before:
+        return before
+    position = before.index("--")
+    if position + 1 == len(before):
         raise UsageError("-- with nothing after it: expected a launch line, such as torchrun --nnodes 2 train.py")
-    _argv.extend(own[position + 1 :])
-    return own[:position]
+    _argv.extend(before[position + 1 :])
+    return before[:position]
 
 
 def with_hosts_of_line(selection: HostSelection, source: JobEnvironment) -> HostSelection:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from msgspec.structs import replace
 
 from doctor.cli.expected_hosts import ExpectedHostOptions, expected_inventory
 from doctor.cli.host_options import (
@@ -28,6 +29,7 @@ from doctor.cli.output_options import OutputOptions
 from doctor.cli.selection import ChecksOption, IgnoreOption, SelectOption
 from doctor.cli.shared_options import expand_option_groups
 from doctor.engine.errors import CommandError, UsageError
+from doctor.job.variables import of_one_host
 from doctor.session.finish import save_and_report, validate_output
 from doctor.session.select_checks import choose_checks, load_catalog
 
@@ -88,6 +90,7 @@ def command(
 
     job_environment = source.read()
     environ = job_environment.environ
+    launch = job_environment.complete(job.launch(product))
     named = expected_inventory(fleet)
     me = host_name(name, named, os.environ)
     options = ExamineOptions(
@@ -95,7 +98,7 @@ def command(
         within=job_environment.within(within, is_local=True),
         timeout=timeout,
         budget=budget,
-        launch=job_environment.complete(job.launch(product)),
+        launch=replace(launch, environ=of_one_host(environ)),
     )
     host = job_environment.annotate(this_host_only(me, named))
     examination = examine(host, selected, options, environ, rank_table=fleet.rank_table or "")

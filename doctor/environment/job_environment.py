@@ -61,9 +61,9 @@ class JobEnvironment(msgspec.Struct, frozen=True, kw_only=True):
         calls = self.line.launchers if self.line else ()
         return next((call.hostfile for call in calls if call.hostfile), "")
 
-    def within(self, given: str, is_local: bool) -> str:
+    def within(self, option: str, is_local: bool) -> str:
         """The command that enters the job's container or namespaces, where it is this host alone that is checked."""
-        return given or (shlex.join(self.enter) if is_local else "")
+        return option or (shlex.join(self.enter) if is_local else "")
 
     def annotate(self, inventory: Inventory) -> Inventory:
         """The hosts, with what is not known of the environment as notes of the run."""
@@ -133,11 +133,11 @@ def of_job_script(path: str, environ: Mapping[str, str]) -> JobEnvironment:
             f"--job-script {name}: no launch line was found; expected torchrun, srun, mpirun, msrun, deepspeed, "
             "accelerate or python3 with a program"
         )
-    made = _with_line(script.job_line, environ, f"the job script {name}, line {script.job_line.line}")
+    source = _with_line(script.job_line, environ, f"the job script {name}, line {script.job_line.line}")
     notes = [f"{name}, line {part.line}: {part.text} {part.reason}" for part in script.unread[:8]]
     if script.job_line.conditional:
         notes.append(f"{name}, line {script.job_line.line}: the launch line stands in a branch or a loop")
-    return msgspec.structs.replace(made, time_limit_s=script.resources.time_limit_s, notes=(*made.notes, *notes))
+    return msgspec.structs.replace(source, time_limit_s=script.resources.time_limit_s, notes=(*source.notes, *notes))
 
 
 def of_file(path: str, caller: Mapping[str, str]) -> JobEnvironment:
@@ -162,21 +162,21 @@ def of_process(pid: int, caller: Mapping[str, str], proc: Path = Path("/proc")) 
     environ = parse_environment(raw.decode("utf-8", "replace"), f"--like {pid}")
     label = f"process {pid}"
     enter, notes = _namespaces(folder, proc / "self", pid)
-    made = JobEnvironment(label=label, environ={**_callers(caller), **environ})
+    source = JobEnvironment(label=label, environ={**_callers(caller), **environ})
     try:
         line = read_launch_line(argv[:-1] if argv[-1:] == [""] else argv, environ)
     except NotALaunchLine:
         line = None
     if line and line.launchers:
-        made = _with_line(line, made.environ, f"{label}, {line.launchers[0].launcher}")
-    return msgspec.structs.replace(made, enter=enter, notes=(*made.notes, *notes))
+        source = _with_line(line, source.environ, f"{label}, {line.launchers[0].launcher}")
+    return msgspec.structs.replace(source, enter=enter, notes=(*source.notes, *notes))
 
 
-def _namespaces(folder: Path, own: Path, pid: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _namespaces(folder: Path, caller: Path, pid: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The command that enters the namespaces of a process that are not those of doctor, and notes."""
     flags = {"net": "-n", "mnt": "-m", "ipc": "-i", "uts": "-u"}
     try:
-        other = [name for name in _NAMESPACES if os.readlink(folder / "ns" / name) != os.readlink(own / "ns" / name)]
+        other = [name for name in _NAMESPACES if os.readlink(folder / "ns" / name) != os.readlink(caller / "ns" / name)]
     except OSError:
         return (), (f"the namespaces of process {pid} cannot be read: its network and mounts may be others",)
     if not other:

@@ -12,8 +12,7 @@ from doctor.engine.job_input import LaunchOptions
 from doctor.engine.sanitize import printable
 from doctor.job.env_vars import EnvSetting, invalid_settings, port_ranges
 from doctor.job.variables import (
-    INTERFACE_VARIABLES,
-    JOB_WIDE,
+    BY_HOST,
     MINDSPORE_PORT,
     TABLE_VARIABLES,
     TORCH_PORT,
@@ -25,7 +24,7 @@ HCCL_BASE_PORT = 60000
 HCCL_PORTS = 32
 """HCCL takes as many host ports, from the base."""
 
-_BY_HOST = frozenset((*JOB_WIDE, *INTERFACE_VARIABLES))
+_BY_HOST = frozenset(BY_HOST)
 
 Product = Literal["A1", "A2", "A3"]
 
@@ -70,8 +69,7 @@ class LaunchConfig(msgspec.Struct, frozen=True):
     unresolved: dict[str, str] = {}
     time_limit_s: float | None = None
     env_by_host: dict[str, dict[str, str]] = {}
-    """`JOB_WIDE` and `INTERFACE_VARIABLES` of `doctor.job.variables` in each host's own environment, where
-    `doctor merge` joins hosts' files."""
+    """`BY_HOST` of `doctor.job.variables` in each host's own environment, where `doctor merge` joins hosts' files."""
 
     def environ_of(self, host: str) -> dict[str, str]:
         """The variables that the job has on a host: the host's own where they are known, else the caller's."""
@@ -130,7 +128,7 @@ class LaunchConfig(msgspec.Struct, frozen=True):
         variable = next((n for n in TABLE_VARIABLES if not rank_table and env.get(n)), "")
         return cls(
             framework=kind,
-            master_addr=master_addr or env.get("MASTER_ADDR") or env.get("MS_SCHED_HOST", ""),
+            master_addr=master_addr or env.get("MASTER_ADDR") or env.get("MS_SCHED_HOST") or _comm_id(env)[0],
             master_port=master_port or _master_port(kind, env),
             world_size=world_size or _world_size(env),
             ranks_per_host=ranks_per_host,
@@ -165,7 +163,15 @@ def _detect_framework(word: str, env: Mapping[str, str]) -> Literal["torch", "mi
 def _master_port(kind: str, env: Mapping[str, str]) -> int:
     if kind == "mindspore":
         return _parse_number(env.get("MS_SCHED_PORT", ""), 1024, 65535) or MINDSPORE_PORT
-    return _parse_number(env.get("MASTER_PORT", ""), 1, 65535) or TORCH_PORT
+    return _parse_number(env.get("MASTER_PORT", ""), 1, 65535) or _comm_id(env)[1] or TORCH_PORT
+
+
+def _comm_id(env: Mapping[str, str]) -> tuple[str, int]:
+    """NCCL_COMM_ID, by which ranks of NCCL meet where no MASTER_ADDR is set; empty and 0 where it does not count."""
+    match = re.fullmatch(r"(?:\[([^\]]+)\]|([^:\[\]]+)):([0-9]{1,5})", env.get("NCCL_COMM_ID", ""), re.ASCII)
+    if not match or "MASTER_ADDR" in env or "MS_SCHED_HOST" in env:
+        return "", 0
+    return match[1] or match[2], _parse_number(match[3], 1, 65535)
 
 
 def _world_size(env: Mapping[str, str]) -> int | None:

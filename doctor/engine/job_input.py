@@ -48,6 +48,10 @@ class LaunchOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     time_limit_s: Seconds | None = None
     """The scheduler's time limit for the job."""
 
+    def of_one_host(self) -> LaunchOptions:
+        """The same where one host of the job is checked by itself: the job's number of hosts cannot be compared."""
+        return msgspec.structs.replace(self, nodes=None, max_nodes=None, outer_nodes=None)
+
 
 class ProbeInputs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The values that probes on the hosts receive; an ``ask`` function gets them as a dict."""

@@ -10,6 +10,7 @@ from typing import Annotated
 import msgspec
 
 Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
+Seconds = Annotated[float, msgspec.Meta(ge=0)]
 RankCount = Annotated[int, msgspec.Meta(ge=0, le=9_999_999)]
 
 
@@ -30,6 +31,26 @@ class LaunchOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     product: str = ""
     by_host: dict[str, dict[str, str]] = {}
     """Each host's own environment variables, where `doctor merge` joins hosts' files."""
+    read_from: str = ""
+    """Where ``environ`` was read: ``the launch line``, ``process 4711``; empty: in the shell that runs doctor."""
+    launch_line: str = ""
+    launchers: tuple[str, ...] = ()
+    """Of the launch line, outer to inner."""
+    nodes: RankCount | None = None
+    """Hosts that the launch line is for; of an elastic launch the least."""
+    max_nodes: RankCount | None = None
+    outer_nodes: RankCount | None = None
+    """Hosts on which an outer launcher starts the one that numbers the ranks."""
+    refused: tuple[tuple[str, str, str, str], ...] = ()
+    """Options of the launch line that their launcher refuses: launcher, option, value, what was expected."""
+    unresolved: dict[str, str] = {}
+    """Variables that the job has with a value that only a shell can compute: the source text by name."""
+    time_limit_s: Seconds | None = None
+    """The scheduler's time limit for the job."""
+
+    def of_one_host(self) -> LaunchOptions:
+        """The same where one host of the job is checked by itself: the job's number of hosts cannot be compared."""
+        return msgspec.structs.replace(self, nodes=None, max_nodes=None, outer_nodes=None)
 
 
 class ProbeInputs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

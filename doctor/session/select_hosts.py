@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -14,8 +15,10 @@ if TYPE_CHECKING:
     from doctor.environment.inventory import Inventory
 
 
-def select_inventory(selection: HostSelection, scope: str = "local") -> Inventory:
-    """The hosts that the options name, else the environment. Raises: CommandError.
+def select_inventory(
+    selection: HostSelection, scope: str = "local", environ: Mapping[str, str] | None = None
+) -> Inventory:
+    """The hosts that the options name, else the environment: this shell's, or ``environ``. Raises: CommandError.
 
     ``scope``: ``auto`` notes why the job may have more hosts than the environment lists; ``local``: these are enough.
 
@@ -26,15 +29,16 @@ def select_inventory(selection: HostSelection, scope: str = "local") -> Inventor
     from doctor.environment.text_files import read_text_file
     from doctor.session.named_files import require_rank_table
 
+    environ = os.environ if environ is None else environ
     require_rank_table(selection.rank_table)
     if selection.nodes and selection.hosts:
         raise UsageError("HOSTS and --hosts are both given: expected one of them")
     try:
-        inventory = resolve_hosts(selection, os.environ, read_text_file)
+        inventory = resolve_hosts(selection, environ, read_text_file)
     except InventoryError as error:
         raise InputError(str(error)) from None
     if scope == "local" or selection.names_hosts:
         return inventory
     from doctor.environment.job_context import detect
 
-    return msgspec.structs.replace(inventory, hosts_unknown=detect(os.environ, read_text_file).hosts_unknown)
+    return msgspec.structs.replace(inventory, hosts_unknown=detect(environ, read_text_file).hosts_unknown)

@@ -23,8 +23,10 @@ def select_inventory(selection: HostSelection) -> Inventory:
     from doctor.session.named_files import require_rank_table
 
     require_rank_table(selection.rank_table)
-    if selection.nodes and selection.hosts:
-        raise UsageError("HOSTS and --hosts are both given: expected one of them")
+    named = {"HOSTS": selection.nodes, "--hosts": selection.hosts, "--hostfile": selection.hostfile}
+    given = [option for option, value in named.items() if value]
+    if len(given) > 1:
+        raise UsageError(f"{given[0]} and {given[1]} are both given: expected one of them")
     try:
         return resolve_hosts(selection, os.environ, read_text_file)
     except InventoryError as error:

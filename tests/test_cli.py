@@ -96,6 +96,12 @@ class TestExitCodes:
             ("check", "--transport", "telnet"),
             ("check", "a", "--hosts", "b"),
             ("check", "--timeout", "soon"),
+            ("check", "--timeout", "nan"),
+            ("check", "--budget", "nan"),
+            ("check", "--connect-timeout", "inf"),
+            ("smoke", "--budget", "nan"),
+            ("check", "n1", "--hostfile", "hosts"),
+            ("check", "--hosts", "n1", "--hostfile", "hosts"),
             ("check", "--within", "docker exec 'x"),
             ("check", "--smoke", "--no-hosts", "--rank-table", "/etc/hostname"),
             ("no-such-command",),
@@ -296,6 +302,19 @@ def test_explain_shows_every_command_that_runs_on_the_hosts(site: Any) -> None:
     folder = site("echo yes | tr a-z A-Z")[1]
     page = doctor("explain", "our-rule", "--checks", folder).stdout.decode()
     assert "echo yes | tr a-z A-Z" in page
+
+
+def test_a_signal_after_the_line_of_a_preflight_changes_no_exit_code() -> None:
+    """The interpreter takes its handlers down some time before the process is gone."""
+    program = """
+import atexit, os, signal, sys
+sys.argv[1:] = ["preflight", "--help"]
+atexit.register(os.kill, os.getpid(), signal.SIGTERM)
+from doctor.cli.main import main
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, timeout=60, capture_output=True)
+    assert done.returncode == 0
 
 
 def test_a_signal_ends_it_even_where_something_hangs() -> None:

@@ -59,6 +59,7 @@ COMMANDS = {
     "settings": ["check", "--config", "FILE"],
     "report": ["report", "FILE"],
     "expected hosts": ["merge", "DIR", "--hostfile", "FILE"],
+    "baseline": ["smoke", "no-such-host", "--baseline", "FILE"],
     "subset": ["rank-table", "--hostfile", "FILE"],
 }
 

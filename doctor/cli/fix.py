@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -59,6 +58,7 @@ def command(
     70 a bug of doctor, 78 nothing to check or unreadable input, 130 and 143 interrupted.
     """
     _validate_options(names, action, connection, product, display)
+    _validate_hosts(names, where, action, from_file)
     from doctor.cli import fix_apply, fix_undo
 
     if action.list_plans:
@@ -66,7 +66,8 @@ def command(
     if action.undo:
         raise typer.Exit(fix_undo.undo(action, connection, display))
     if _is_plan_id(names):
-        raise typer.Exit(fix_apply.show_or_apply_saved(names[0], action, connection, display))
+        saved = fix_apply.SavedPlan(names[0], where.exclude)
+        raise typer.Exit(fix_apply.show_or_apply_saved(saved, action, connection, display))
     run = _load_run(from_file) if from_file else None
     context = _plan_context(run, HostOptions(None, *where), job, product, connection)
     from msgspec.structs import replace
@@ -98,10 +99,24 @@ def _validate_options(
         raise UsageError("--apply, --undo and --list exclude each other; expected one of them")
     if names and (action.undo or action.list_plans):
         raise UsageError("--undo and --list take no NAME")
-    if (action.apply or action.undo) and not action.yes and not sys.stdin.isatty():
-        raise UsageError("no terminal for the confirmation; expected --yes")
     if len(names) > 1 and any(_is_plan_id([name]) for name in names):
         raise UsageError("a saved plan takes no further NAME; expected the plan alone")
+
+
+def _validate_hosts(names: list[str], where: FixHostOptions, action: FixAction, from_file: Path | None) -> None:
+    """Raises: UsageError for hosts where a saved plan has them: an option that would be ignored may be relied on."""
+    plan = "--list" if action.list_plans else "--undo" if action.undo else names[0] if _is_plan_id(names) else ""
+    if not plan:
+        return
+    given: dict[str, object] = {"--hosts": where.hosts, "--hostfile": where.hostfile, "--rank-table": where.rank_table}
+    given["--from"] = from_file
+    if plan.startswith("--"):
+        given["--exclude"] = where.exclude
+    named = [option for option, value in given.items() if value is not None]
+    if named and plan.startswith("--"):
+        raise UsageError(f"{plan} takes no {named[0]}")
+    if named:
+        raise UsageError(f"the plan {plan} has its hosts and takes no {named[0]}; --exclude leaves hosts out")
 
 
 def _is_plan_id(names: list[str]) -> bool:

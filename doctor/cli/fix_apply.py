@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -14,11 +14,12 @@ from doctor.cli.fix_plans import (
     connection_of_plan,
     hold_plan_lock,
     plan_transport,
+    require_answer,
     with_store_errors,
     write_json,
 )
 from doctor.cli.host_options import ConnectionOptions, ssh_options
-from doctor.engine.errors import CommandError, UsageError
+from doctor.engine.errors import CommandError, InputError, UsageError
 from doctor.fix import render_plan, render_progress, store
 from doctor.fix.build_plan import FixContext, PlannedFix, changed_hosts, make_plan
 from doctor.fix.context import PlanContext
@@ -26,7 +27,9 @@ from doctor.fix.journal import Journal
 from doctor.fix.plan import FixPlan
 from doctor.fix.resolve_names import UnknownName, checks_to_run
 from doctor.fix.rollout import apply
+from doctor.hosts.nodeset import InventoryError, canonical_host, expand_nodeset
 from doctor.report.layout.formatting import clean, count_noun
+from doctor.report.layout.host_names import Fleet
 from doctor.session.console import write
 from doctor.session.policy import apply_policy, validate_settings
 from doctor.session.select_checks import load_catalog, load_playbook_catalog
@@ -43,6 +46,8 @@ def plan_and_apply(
 ) -> int:
     """Makes a plan and, with --apply, applies it. Returns the exit code. Raises: CommandError."""
     fix_context = _make_fix_context(context, connection)
+    if action.apply:
+        require_answer(action.yes)
     planned = _make_plan(fix_context, run)
     plan_folder = with_store_errors(lambda: store.save(planned.plan, os.environ))
     if not (display.as_json and action.apply):
@@ -57,24 +62,53 @@ def plan_and_apply(
     return _apply_locked(fix_context, planned, plan_folder, action, display)
 
 
-def show_or_apply_saved(name: str, action: FixAction, connection: ConnectionOptions, display: DisplayOptions) -> int:
+class SavedPlan(NamedTuple):
+    """A plan by its id, and the hosts that are left out of it now, as a node set."""
+
+    name: str
+    exclude: str | None = None
+
+
+def show_or_apply_saved(
+    saved: SavedPlan, action: FixAction, connection: ConnectionOptions, display: DisplayOptions
+) -> int:
     """Shows a saved plan, or applies it. Returns the exit code. Raises: CommandError."""
-    plan_folder = with_store_errors(lambda: store.find(name, os.environ))
+    plan_folder = with_store_errors(lambda: store.find(saved.name, os.environ))
     plan = with_store_errors(lambda: store.load(plan_folder))
     if not action.apply:
+        if saved.exclude is not None:
+            raise UsageError("--exclude is for --apply; a saved plan is shown as it is")
         _show_plan(plan, display)
         return 0
+    plan, excluded = _without(plan, saved.exclude)
+    require_answer(action.yes)
     _require_not_applied(plan, Journal(plan_folder))
     if not plan.plans_to_apply:
-        raise CommandError(f"{name} has no step to apply", 10)
+        rest = " on the hosts that are left" if excluded else ""
+        raise CommandError(f"{saved.name} has no step to apply{rest}", 10)
     if not action.yes:
         _show_plan(plan, display)
         confirm(f"Apply this to {count_noun(len(plan.plans_to_apply), 'host')}?")
     connection = connection_of_plan(plan.context, connection)
     fix_context = _make_fix_context(plan.context, connection)
-    return _apply_locked(
-        fix_context, _require_unchanged(plan, _make_plan(fix_context, None)), plan_folder, action, display
-    )
+    planned = _require_unchanged(plan, _make_plan(fix_context, None))
+    return _apply_locked(fix_context, planned, plan_folder, action, display, excluded)
+
+
+def _without(plan: FixPlan, exclude: str | None) -> tuple[FixPlan, tuple[str, ...]]:
+    """A plan without some of its hosts, and which these are. Raises: CommandError for one that it does not have."""
+    if exclude is None:
+        return plan, ()
+    try:
+        excluded = {canonical_host(host) for host in expand_nodeset(exclude, "--exclude", groups=True)}
+    except InventoryError as error:
+        raise InputError(str(error)) from None
+    unknown = sorted(excluded - set(map(canonical_host, plan.hosts)))
+    if unknown:
+        raise UsageError(f"--exclude {clean(exclude, 100)!r}: {clean(unknown[0], 100)} is no host of {plan.id}")
+    left = tuple(host_plan for host_plan in plan.host_plans if canonical_host(host_plan.host) not in excluded)
+    omitted = tuple(host_plan.host for host_plan in plan.plans_to_apply if canonical_host(host_plan.host) in excluded)
+    return msgspec.structs.replace(plan, host_plans=left), omitted
 
 
 def _make_fix_context(context: PlanContext, connection: ConnectionOptions) -> FixContext:
@@ -129,12 +163,14 @@ def _make_plan(fix_context: FixContext, run: Run | None) -> PlannedFix:
 
 def _require_unchanged(plan: FixPlan, now: PlannedFix) -> PlannedFix:
     """The same plan, with the data to apply it. Raises: CommandError when a host has changed since."""
-    differences = changed_hosts(plan, now.plan)
+    differences = changed_hosts(plan, now)
     if differences:
         lines = [f"{clean(host, 100)}: {clean(why)}" for host, why in list(differences.items())[:8]]
         more = f"; {len(differences) - 8} more" if len(differences) > 8 else ""
+        some = len(differences) < len(plan.plans_to_apply)
+        option = f", or --exclude {Fleet(plan.hosts).fold(list(differences))} for the other hosts" if some else ""
         raise CommandError(
-            f"hosts changed since the plan: {'; '.join(lines)}{more}; nothing was applied, expected a new plan",
+            f"hosts changed since the plan: {'; '.join(lines)}{more}; nothing was applied, expected a new plan{option}",
             10,
         )
     planned = {host_plan.host for host_plan in plan.plans_to_apply}
@@ -142,14 +178,24 @@ def _require_unchanged(plan: FixPlan, now: PlannedFix) -> PlannedFix:
 
 
 def _apply_locked(
-    fix_context: FixContext, planned: PlannedFix, plan_folder: Path, action: FixAction, display: DisplayOptions
+    fix_context: FixContext,
+    planned: PlannedFix,
+    plan_folder: Path,
+    action: FixAction,
+    display: DisplayOptions,
+    excluded: tuple[str, ...] = (),
 ) -> int:
     with hold_plan_lock(plan_folder):
-        return _apply_plan(fix_context, planned, Journal(plan_folder), action, display)
+        return _apply_plan(fix_context, planned, Journal(plan_folder), action, display, excluded)
 
 
 def _apply_plan(
-    fix_context: FixContext, planned: PlannedFix, journal: Journal, action: FixAction, display: DisplayOptions
+    fix_context: FixContext,
+    planned: PlannedFix,
+    journal: Journal,
+    action: FixAction,
+    display: DisplayOptions,
+    excluded: tuple[str, ...],
 ) -> int:
     _require_not_applied(planned.plan, journal)
     with_store_errors(lambda: journal.record_start("apply"))
@@ -160,6 +206,7 @@ def _apply_plan(
 
     with plan_transport(fix_context.plan_context, fix_context.options.transport, fix_context.options.ssh) as transport:
         result = apply(fix_context, planned, transport, journal, action.force, action.batch, print_progress)
+    result = msgspec.structs.replace(result, excluded_hosts=excluded)
     # What the plan leaves alone is not mended by what it does.
     code = result.code or planned.plan.code
     journal.record_finish(code)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from doctor.cli.host_options import ConnectionOptions
-from doctor.engine.errors import CommandError, InputError
+from doctor.engine.errors import CommandError, InputError, UsageError
 from doctor.fix import store
 from doctor.fix.context import PlanContext
 from doctor.session.console import write
@@ -57,6 +57,12 @@ def with_store_errors(work: Callable[[], Result]) -> Result:
         raise InputError(str(error)) from None
     except OSError as error:
         raise InputError(f"the journal cannot be written: {error.strerror}; nothing was changed") from None
+
+
+def require_answer(yes: bool) -> None:
+    """Raises: UsageError, where a confirmation is needed and nobody can be asked."""
+    if not yes and not sys.stdin.isatty():
+        raise UsageError("no terminal for the confirmation; expected --yes")
 
 
 def confirm(question: str) -> None:

@@ -11,6 +11,7 @@ from doctor.cli.fix_plans import (
     connection_of_plan,
     hold_plan_lock,
     plan_transport,
+    require_answer,
     with_store_errors,
     write_json,
 )
@@ -33,6 +34,7 @@ def undo(action: FixAction, connection: ConnectionOptions, display: DisplayOptio
     """Undoes an applied plan. Returns the exit code: 10 when a step could not be undone. Raises: CommandError."""
     plan_folder = with_store_errors(lambda: store.find(action.undo, os.environ))
     plan = with_store_errors(lambda: store.load(plan_folder))
+    require_answer(action.yes)
     with hold_plan_lock(plan_folder):
         return _undo_plan(plan, Journal(plan_folder), action, connection, display)
 

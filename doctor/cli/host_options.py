@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
@@ -26,8 +27,21 @@ ExcludeOption = Annotated[str | None, typer.Option("--exclude", "-x", metavar="N
 ProductOption = Annotated[str, typer.Option(metavar="A1|A2|A3", help="NPU family, if no host reports it.")]
 
 SudoOption = Annotated[bool, typer.Option("--sudo", help="Use sudo -n for facts that need root.")]
-TimeoutOption = Annotated[float, typer.Option(metavar="S", min=1, help="Timeout per host, in seconds.")]
-BudgetOption = Annotated[float, typer.Option(metavar="S", min=0, help="Time limit of the run, in seconds; 0: none.")]
+
+
+def require_finite(seconds: float) -> float:
+    """Of an option with a time. Raises: BadParameter for ``nan`` and ``inf``, which pass every limit."""
+    if not math.isfinite(seconds):
+        raise typer.BadParameter(f"{seconds} is no time in seconds; expected a number")
+    return seconds
+
+
+TimeoutOption = Annotated[
+    float, typer.Option(metavar="S", min=1, callback=require_finite, help="Timeout per host, in seconds.")
+]
+BudgetOption = Annotated[
+    float, typer.Option(metavar="S", min=0, callback=require_finite, help="Time limit of the run, in seconds; 0: none.")
+]
 WorkersOption = Annotated[int, typer.Option(metavar="N", min=0, help="Hosts in parallel; 0: automatic.")]
 WithinOption = Annotated[str, typer.Option(metavar="WORDS", help='Check inside the container: "docker exec -i NAME".')]
 ScopeOption = Annotated[
@@ -80,7 +94,10 @@ class ConnectionOptions(NamedTuple):
     ask_pass: Annotated[bool, typer.Option("--ask-pass", help="Ask for the SSH password.")] = False
     accept_new: Annotated[bool, typer.Option("--accept-new", help="Accept and store unknown host keys.")] = False
     connect_timeout: Annotated[
-        float, typer.Option(metavar="S", min=0, help="Connection timeout in seconds; 0: that of ssh.")
+        float,
+        typer.Option(
+            metavar="S", min=0, callback=require_finite, help="Connection timeout in seconds; 0: that of ssh."
+        ),
     ] = 0
 
 

@@ -46,6 +46,7 @@ def main() -> None:
     try:
         run_guarded(_command)
     finally:
+        interrupts.hold(sys.argv[1:])
         # A process that ends looks for garbage first, in all that it ever loaded, for as long as it took to begin.
         gc.freeze()
 

@@ -57,11 +57,9 @@ def command(
     loaded = _read(file, catalog, output)
     code = report_exit_code(loaded.report, output)
     if diff is None:
-        write_report(loaded.report, catalog, code, output, aliases=loaded.aliases)
-        raise typer.Exit(code)
+        raise typer.Exit(write_report(loaded.report, catalog, code, output, aliases=loaded.aliases))
     old = _read(diff, catalog, output)
-    _write_difference(old, loaded, code, output)
-    raise typer.Exit(code)
+    raise typer.Exit(_write_difference(old, loaded, code, output))
 
 
 class _LoadedReport(NamedTuple):
@@ -154,11 +152,12 @@ def _first_round(facts: Iterable[type[Fact]]) -> Iterator[type[Fact]]:
             yield fact
 
 
-def _write_difference(old: _LoadedReport, new: _LoadedReport, code: int, output: OutputOptions) -> None:
-    """Writes the difference in every requested format."""
+def _write_difference(old: _LoadedReport, new: _LoadedReport, code: int, output: OutputOptions) -> int:
+    """Writes the difference in every requested format. Returns the exit code, as `write_report` does."""
     from doctor.config.atomic_write import write_atomic
+    from doctor.engine.exit_code import Exit
     from doctor.report.diff.compare import compare
-    from doctor.session.output_files import print_warning, requested_targets
+    from doctor.session.output_files import print_stderr, print_warning, requested_targets
 
     before, now = old.report, new.report
     if output.redact:
@@ -170,15 +169,20 @@ def _write_difference(old: _LoadedReport, new: _LoadedReport, code: int, output:
     targets = requested_targets(output.formats, output.as_json)
     for target in targets:
         if target.path:
+            text = _renderer(target.name)(difference, code)
             try:
-                write_atomic(target.path, _renderer(target.name)(difference, code).encode("utf-8", "backslashreplace"))
+                write_atomic(target.path, text.encode("utf-8", "backslashreplace"))
             except OSError as error:
-                print_warning(f"-f {target.name}={target.path}: {error.strerror or error}; it was not written")
+                reason = error.strerror or error
+                print_warning(f"-f {target.name}={target.path}: {reason}; it was not written, and follows here")
+                print_stderr(text)
+                code = code or int(Exit.NOTHING)
     name = next(
         (stdout_target.name for stdout_target in targets if not stdout_target.path), "" if output.quiet else "plain"
     )
     if name:
         write(_renderer(name)(difference, code))
+    return code
 
 
 def _renderer(name: str) -> Callable[[ReportDifference, int], str]:

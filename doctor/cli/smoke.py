@@ -17,6 +17,7 @@ from doctor.cli.host_options import (
     HostOptions,
     JobOptions,
     ScopeOption,
+    require_finite,
     ssh_options,
     validate_connection,
 )
@@ -63,9 +64,10 @@ class TrainingOptions(NamedTuple):
     baseline: Annotated[Path | None, typer.Option(metavar="FILE", help="Compare speeds with this file.")] = None
     save_baseline: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the speeds of this run.")] = None
     env: Annotated[str, typer.Option(metavar="job|clean", help="Variables of the job in force, or none.")] = "job"
-    budget: Annotated[float, typer.Option(metavar="SECONDS", min=1, help="Time limit of all stages, in seconds.")] = (
-        120.0
-    )
+    budget: Annotated[
+        float,
+        typer.Option(metavar="SECONDS", min=1, callback=require_finite, help="Time limit of all stages, in seconds."),
+    ] = 120.0
 
 
 @expand_option_groups
@@ -225,8 +227,10 @@ def _baseline(path: Path | None) -> Baseline | None:
 
     try:
         return read_baseline(path) if path else None
-    except (OSError, ValueError) as error:
-        raise InputError(f"--baseline {path}: {getattr(error, 'strerror', None) or error}") from None
+    except OSError as error:
+        raise InputError(f"--baseline {path}: {error.strerror}; expected a file of --save-baseline") from None
+    except ValueError as error:
+        raise InputError(f"--baseline {path}: {error}") from None
 
 
 def _save_baseline(path: Path, summary: SmokeSummary | None) -> None:

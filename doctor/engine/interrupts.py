@@ -52,6 +52,16 @@ def ignore() -> None:
     _handle(lambda number: None)
 
 
+def hold(argv: list[str]) -> None:
+    """Of a preflight that has printed its line: keeps signals from it while the interpreter ends.
+
+    The interpreter takes its handlers down some time before the process is gone, and a signal would then replace the
+    exit code that the line says.
+    """
+    if argv[:1] == ["preflight"]:
+        signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+
+
 def process_age() -> float:
     """Seconds since this process was started, the time before its first line of Python included."""
     try:

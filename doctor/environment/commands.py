@@ -7,6 +7,7 @@ import shutil
 import subprocess
 from collections.abc import Callable, Sequence
 
+from doctor.engine.bounded_run import TooMuchOutput, run_bounded
 from doctor.engine.sanitize import printable
 
 RunCommand = Callable[[Sequence[str]], str]
@@ -27,20 +28,12 @@ def run_command(argv: Sequence[str]) -> str:
         raise OSError(f"{argv[0]} is not installed")
     command = " ".join(argv)
     try:
-        done = subprocess.run(
-            [program, *argv[1:]],
-            env={**os.environ, **_ENVIRON},
-            cwd="/",
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=TIME_LIMIT,
-            check=False,
-        )
+        done = run_bounded([program, *argv[1:]], TIME_LIMIT, MAX_OUTPUT, {**os.environ, **_ENVIRON})
     except subprocess.TimeoutExpired:
         raise OSError(f"{command} does not end") from None
+    except TooMuchOutput:
+        raise OSError(f"{command} prints more than {MAX_OUTPUT >> 20} MiB") from None
     if done.returncode:
         lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
         raise OSError(f"{command} fails: {printable(lines[-1] if lines else f'exit code {done.returncode}', 120)}")
-    if len(done.stdout) > MAX_OUTPUT:
-        raise OSError(f"{command} prints more than {MAX_OUTPUT >> 20} MiB")
     return done.stdout.decode("utf-8", "replace")

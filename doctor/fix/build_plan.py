@@ -123,13 +123,15 @@ def _assemble_plan(
     )
 
 
-def changed_hosts(saved: FixPlan, now: FixPlan) -> dict[str, str]:
-    """Hosts whose state differs from the plan, with the reason."""
-    present = {plan.host: plan for plan in now.host_plans}
+def changed_hosts(saved: FixPlan, now: PlannedFix) -> dict[str, str]:
+    """Hosts that were not reached now, or whose state differs from the plan, with the reason."""
+    present = {plan.host: plan for plan in now.plan.host_plans}
     differences = {}
     for old in saved.plans_to_apply:
-        new = present.get(old.host)
-        if new is None:
+        new, record = present.get(old.host), now.run.hosts.get(old.host)
+        if record is not None and record.visit.failure:
+            differences[old.host] = f"not reached: {record.visit.text}"
+        elif new is None:
             differences[old.host] = "the planned findings no longer exist"
         elif new.failure:
             differences[old.host] = new.failure

@@ -18,12 +18,14 @@ from typing import Literal, TypeVar
 
 import msgspec
 
+from doctor.engine.bounded_read import read_bounded
 from doctor.engine.decoding import prepare_decoding
 from doctor.engine.record import redact
 from doctor.engine.sanitize import printable
 from doctor.fix.file_edits import FileState
 
 JOURNAL_FILE, UNDO_FILE, AFTER_FILE = "journal.jsonl", "undo.jsonl", "after.jsonl"
+MAX_JOURNAL_BYTES = 1 << 30
 MAX_OUTPUT_CHARS = 2000
 """Characters kept of a command's output."""
 
@@ -197,8 +199,9 @@ def _sync_folder(folder: Path) -> None:
 
 
 def _read_lines(path: Path, kind: type[Line]) -> list[Line]:
+    """Raises: OSError for what is no regular file, or too long."""
     try:
-        data = path.read_bytes()
+        data = read_bounded(path, MAX_JOURNAL_BYTES)
     except FileNotFoundError:
         return []
     entries: list[Line] = []

@@ -69,10 +69,12 @@ def result_text(result: RolloutResult, plan: FixPlan) -> str:
     lines = []
     if result.pending_hosts:
         lines.append(f"not started: {fleet.where(list(result.pending_hosts))}")
+    if result.excluded_hosts:
+        lines.append(f"excluded, and not changed: {fleet.where(list(result.excluded_hosts))}; they need a new plan")
     if touched:
         lines.append(f"To undo it: doctor fix --undo {result.id}")
     word = {0: "FIXED", 12: "UNKNOWN", 10: "NOT FIXED"}.get(result.code, "INTERRUPTED")
-    total = len(plan.plans_to_apply)
+    total = len(plan.plans_to_apply) + len(result.excluded_hosts)
     rest = "; some findings are not part of this plan" if not result.code and plan.code else ""
     lines.append(f"{word}: {len(proven)} of {count_noun(total, 'host')} verified, {len(touched)} changed{rest}")
     return "\n".join(lines)

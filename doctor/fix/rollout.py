@@ -26,10 +26,12 @@ class RolloutResult(msgspec.Struct, frozen=True):
     pending_hosts: tuple[str, ...]
     stopped: int = 0
     """The exit code of the interrupt that ended it."""
+    excluded_hosts: tuple[str, ...] = ()
+    """Hosts of the plan that were left out."""
 
     @property
     def code(self) -> int:
-        """0 when all planned fixes are verified, 12 when the rest is unknown, else 10."""
+        """0 when the fixes of all hosts of the plan are verified, 12 when the rest is unknown, else 10."""
         if self.stopped:
             return self.stopped
         if self.pending_hosts or any(host_result.state != "applied" for host_result in self.host_results):
@@ -39,7 +41,7 @@ class RolloutResult(msgspec.Struct, frozen=True):
             )
             return 12 if unknown and not red else 10
         states = {verification.state for verification in self.verifications}
-        return 10 if states & {"red", "new", "waits"} else 12 if "unknown" in states else 0
+        return 10 if self.excluded_hosts or states & {"red", "new", "waits"} else 12 if "unknown" in states else 0
 
 
 Tell = Callable[[HostResult | Verification], None]

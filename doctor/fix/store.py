@@ -15,9 +15,12 @@ import msgspec
 
 from doctor.config.atomic_write import write_atomic
 from doctor.config.paths import state_folder
+from doctor.engine.bounded_read import read_bounded
 from doctor.fix.plan import SCHEMA, FixPlan
 from doctor.hosts.nodeset import printable_excerpt
 
+MAX_PLAN_BYTES = 1 << 30
+"""A plan for thousands of hosts has the files of all of them."""
 PLAN_ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}")
 
 
@@ -57,7 +60,10 @@ def find(name: str, environ: Mapping[str, str]) -> Path:
     """The folder of the plan with this id. Raises: NoPlan."""
     plan_folder = folder(environ) / name
     if not PLAN_ID.fullmatch(name) or not plan_folder.is_dir():
-        raise PlanStoreError(f"no plan is named {printable_excerpt(name)!r}; `doctor fix --list` lists them")
+        raise PlanStoreError(
+            f"no plan is named {printable_excerpt(name)!r} in {printable_excerpt(str(plan_folder.parent), 200)}; "
+            "plans stay with the machine and user that made them, and `doctor fix --list` lists those of this one"
+        )
     require_private(plan_folder)
     return plan_folder
 
@@ -88,7 +94,7 @@ def load(plan_folder: Path) -> FixPlan:
     """Raises: NoPlan."""
     path = plan_folder / "plan.json"
     try:
-        plan = msgspec.json.decode(path.read_bytes(), type=FixPlan)
+        plan = msgspec.json.decode(read_bounded(path, MAX_PLAN_BYTES), type=FixPlan)
     except OSError as error:
         raise PlanStoreError(f"{printable_excerpt(str(path), 200)}: {error.strerror}") from None
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:

@@ -124,10 +124,10 @@ def save_and_report(
     aliases = [record.visit.name for record in examination.run.hosts.values()] if output.redact else []
     if not saved and code == Exit.HEALTHY:
         code = Exit.NOTHING
-    write_report(report, catalog, int(code), output, events, aliases)
+    code = write_report(report, catalog, int(code), output, events, aliases)
     if examination.closing is not None:
         examination.closing.join(CLOSING_SECONDS)
-    return int(code)
+    return code
 
 
 def report_exit_code(report: Report, output: ReportOptions) -> int:
@@ -161,8 +161,15 @@ def write_report(
     output: ReportOptions,
     events: EventStreams | None = None,
     aliases: Sequence[str] = (),
-) -> None:
-    """The report in every requested format: files first, then stdout."""
+) -> int:
+    """The report in every requested format: files first, then stdout.
+
+    Returns the exit code: ``code``, or 78 where it would be 0 and a file that was asked for could not be written.
+    """
+    import msgspec
+
+    from doctor.engine.exit_code import Exit
+
     if output.redact:
         from doctor.session.redact import with_pseudonyms
 
@@ -172,14 +179,18 @@ def write_report(
         events.finish(report, code)
     checks_by_name = {check.name: check for check in catalog}
     rest = [target for target in targets if target.name != "jsonl" or events is None]
-    if rest:
+    incomplete = bool(events and events.failures)
+    if any(target.path for target in rest):
         from doctor.report.formats.registry import RenderContext
 
-        write_files(
-            rest,
-            report,
-            RenderContext(code, checks_by_name, verbose=output.verbose, fixable_checks=_fixable_checks(report)),
-        )
+        context = RenderContext(code, checks_by_name, verbose=output.verbose, fixable_checks=_fixable_checks(report))
+        failed = write_files(rest, report, context)
+        incomplete |= bool(failed)
+        if failed and code == Exit.HEALTHY:  # the files that were written say the same
+            written = [target for target in rest if target not in failed]
+            write_files(written, report, msgspec.structs.replace(context, code=int(Exit.NOTHING)))
+    if incomplete and code == Exit.HEALTHY:
+        code = int(Exit.NOTHING)
     if any(not target.path for target in targets) or not output.quiet:
         _print(
             report,
@@ -189,6 +200,7 @@ def write_report(
             next((target.name for target in targets if not target.path), ""),
             events,
         )
+    return code
 
 
 def _print(

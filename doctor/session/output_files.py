@@ -65,24 +65,34 @@ def write_output(path: str, data: bytes, mode: int = 0o600) -> None:
         write_atomic(path, data, mode)
 
 
-def write_files(targets: Sequence[FormatTarget], report: Report, context: RenderContext) -> None:
-    """Writes each format's file atomically. A failure is reported, and does not change the verdict."""
+def write_files(targets: Sequence[FormatTarget], report: Report, context: RenderContext) -> list[FormatTarget]:
+    """Writes each format's file atomically. Returns those that could not be written: their reports go to stderr."""
     from doctor.config.atomic_write import write_atomic
     from doctor.report.formats.registry import render_bytes, renderer
 
+    failed = []
     for target in targets:
         if target.path:
+            data = render_bytes(target.name, report, context)
             try:
-                mode = renderer(target.name).file_mode
-                write_atomic(target.path, render_bytes(target.name, report, context), mode)
+                write_atomic(target.path, data, renderer(target.name).file_mode)
             except OSError as error:
-                print_warning(f"-f {target.name}={target.path}: {error.strerror or error}; it was not written")
+                failed.append(target)
+                reason = error.strerror or error
+                print_warning(f"-f {target.name}={target.path}: {reason}; it was not written, and follows here")
+                print_stderr(data.decode("utf-8", "replace"))
+    return failed
+
+
+def print_stderr(text: str) -> None:
+    """Text on stderr, whether or not anybody reads it."""
+    with suppress(OSError, ValueError):
+        print(text.rstrip("\n"), file=sys.stderr, flush=True)
 
 
 def print_warning(text: str) -> None:
     """One line on stderr, whether or not anybody reads it."""
-    with suppress(OSError, ValueError):
-        print(f"doctor: {text}", file=sys.stderr, flush=True)
+    print_stderr(f"doctor: {text}")
 
 
 def combine_callbacks(*calls: Callable[..., None]) -> Callable[..., None]:
@@ -98,8 +108,10 @@ def combine_callbacks(*calls: Callable[..., None]) -> Callable[..., None]:
 class EventStreams:
     """The event streams of one run: as many as were requested, often none."""
 
-    def __init__(self, streams: Sequence[EventStream] = ()) -> None:
+    def __init__(self, streams: Sequence[EventStream] = (), failures: Sequence[OSError] = ()) -> None:
         self.streams = streams
+        self.failures = failures
+        """Why files of events are incomplete or absent."""
 
     def host(self, host: str, record: HostRecord) -> None:
         """The ``progress`` of `doctor.session.examine.examine`."""
@@ -131,21 +143,23 @@ def open_event_streams(
     from doctor.session.redact import text_redactor
 
     redact_text = text_redactor(hosts) if redact else str
-    writers = [_line_writer(target.path) if target.path else write for target in jsonl_targets]
+    failures: list[OSError] = []
+    writers = [_line_writer(target.path, failures) if target.path else write for target in jsonl_targets]
     streams = [EventStream(writer, redact=redact_text) for writer in writers if writer]
     for stream in streams:
         stream.start(hosts, checks, source)
-    return EventStreams(streams)
+    return EventStreams(streams, failures)
 
 
-def _line_writer(path: str) -> Callable[[str], None] | None:
-    """Writes to a file line by line; a write error is reported once."""
+def _line_writer(path: str, failures: list[OSError]) -> Callable[[str], None] | None:
+    """Writes to a file line by line; a write error is reported once, and added to ``failures``."""
     from doctor.config.atomic_write import GrowingFile
 
     try:
         file = GrowingFile(path)
     except OSError as error:
         print_warning(f"-f jsonl={path}: {error.strerror}; it was not written")
+        failures.append(error)
         return None
     broken: list[OSError] = []
 
@@ -156,6 +170,7 @@ def _line_writer(path: str) -> Callable[[str], None] | None:
             file.write(text.encode("ascii", "backslashreplace"))
         except OSError as error:
             broken.append(error)
+            failures.append(error)
             print_warning(f"-f jsonl={path}: {error.strerror}; the file is incomplete")
 
     return put

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import select
 from pathlib import Path
 
 import pytest
@@ -36,7 +39,10 @@ def test_what_a_command_prints(program: Path) -> None:
         ("echo first >&2; printf 'no \\033[31mbroker' >&2; exit 3", r"fails: no \\x1b\[31mbroker"),
         ("exit 3", "fails: exit code 3"),
         ("head -c 100 /dev/zero", "prints more than"),
+        ("exec cat /dev/zero", "prints more than"),
+        ("while :; do echo error >&2; done", "prints more than"),
         ("exec sleep 60", "does not end"),
+        ("exec >&- 2>&-; exec sleep 60", "does not end"),
     ],
 )
 def test_a_command_that_fails(program: Path, monkeypatch: pytest.MonkeyPatch, text: str, reason: str) -> None:
@@ -46,6 +52,16 @@ def test_a_command_that_fails(program: Path, monkeypatch: pytest.MonkeyPatch, te
     install(program, text)
     with pytest.raises(OSError, match=f"^flux hostlist {reason}"):
         run_command(("flux", "hostlist"))
+
+
+def test_what_a_command_leaves_behind_is_ended_and_not_waited_for(program: Path, tmp_path: Path) -> None:
+    """A process in the background keeps the pipes open."""
+    install(program, f"sleep 600 & echo $! >{tmp_path}/pid; echo n1")
+    assert run_command(("flux", "hostlist")) == "n1\n"
+    with contextlib.suppress(ProcessLookupError):  # it has gone already
+        ended = os.pidfd_open(int((tmp_path / "pid").read_text()))
+        assert select.select([ended], [], [], 30)[0]
+        os.close(ended)
 
 
 def test_a_command_that_is_absent(program: Path) -> None:

@@ -11,7 +11,7 @@ from doctor.cli.app import application
 from doctor.engine.errors import CommandError
 from doctor.fix import store
 from doctor.fix.journal import Journal, UndoStep
-from doctor.fix.plan import SCHEMA, FixPlan
+from doctor.fix.plan import SCHEMA, FixPlan, HostPlan, StepPreview
 
 ID = "20261120-101502-beef"
 
@@ -40,8 +40,18 @@ def fix(*words: str) -> int:
         (["--list", "--apply"], 2, "exclude each other"),
         (["--undo", ID, "x"], 2, "take no NAME"),
         ([ID, "listen-queue-short"], 2, "a saved plan takes no further NAME"),
-        (["--apply"], 2, "no terminal for the confirmation; expected --yes"),
-        (["--undo", ID], 2, "no terminal for the confirmation; expected --yes"),
+        (["listen-queue-short", "--apply"], 2, "no terminal for the confirmation; expected --yes"),
+        (["--apply", "listen-queue-shrot"], 2, "did you mean listen-queue-short?"),
+        (["--apply", ID], 78, "plans stay with the machine and user that made them"),
+        (["--undo", ID], 78, "no plan is named"),
+        (
+            [ID, "--apply", "-w", "a1"],
+            2,
+            f"the plan {ID} has its hosts and takes no --hosts; --exclude leaves hosts out",
+        ),
+        ([ID, "--from", "run.json"], 2, "takes no --from"),
+        (["--undo", ID, "--exclude", "a1"], 2, "--undo takes no --exclude"),
+        (["--list", "-w", "a1"], 2, "--list takes no --hosts"),
         (["--transport", "slurm"], 2, "cannot change hosts"),
         (["--color", "red"], 2, "--color 'red'"),
         (["--undo", ID, "--changed", "perhaps"], 2, "--changed 'perhaps'"),
@@ -104,6 +114,27 @@ def test_a_saved_plan_is_shown_and_one_without_anything_is_not_applied(state: Pa
     assert fix(ID) == 0
     with pytest.raises(CommandError, match="no step to apply"):
         application(["fix"])(["fix", ID, "--apply", "--yes"])
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["--apply"], 2, "no terminal for the confirmation; expected --yes"),
+        (["--exclude", "a1"], 2, "--exclude is for --apply"),
+        (["--apply", "--yes", "--exclude", "a1,a9"], 2, f"--exclude 'a1,a9': a9 is no host of {ID}"),
+        (["--apply", "--yes", "--exclude", "a[1-"], 78, "--exclude"),
+        (["--apply", "--yes", "--exclude", "A1,a2"], 10, "no step to apply on the hosts that are left"),
+    ],
+)
+def test_hosts_are_left_out_of_a_saved_plan_by_name(state: Path, words: list[str], code: int, said: str) -> None:
+    step = StepPreview("queues", "Set it", "run", run="true")
+    plans = tuple(HostPlan(host, (), (step,)) for host in ("a1", "a2"))
+    store.save(
+        FixPlan(SCHEMA, ID, "", "1", "a test", ("a1", "a2"), (), (), plans), {"XDG_STATE_HOME": str(state.parents[1])}
+    )
+    with pytest.raises(CommandError) as refused:
+        application(["fix"])(["fix", ID, *words])
+    assert (refused.value.exit_code, said in str(refused.value)) == (code, True), refused.value
 
 
 def test_a_plan_that_cannot_be_saved_is_one_line(state: Path) -> None:

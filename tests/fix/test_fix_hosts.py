@@ -254,6 +254,25 @@ def test_what_has_changed_since_the_plan_is_not_touched(site: Site) -> None:
     assert [site.sees(host) for host in site.hosts] == was, one
 
 
+def test_a_saved_plan_goes_on_without_a_host_that_is_down(site: Site) -> None:
+    one, two, three = site.hosts
+    site.fix("queues", "-w", ",".join(site.hosts))
+    (plan,) = site.ids()
+    site.fleet.enter(two, "nft 'add table inet down; add chain inet down in { type filter hook input priority 0; }'")
+    site.fleet.enter(two, "nft 'add rule inet down in tcp dport 22 reject with tcp reset'")
+    said = site.fix(plan, "--apply", "--yes", code=10)
+    assert f"{two}: not reached: " in said
+    assert f"expected a new plan, or --exclude {two} for the other hosts" in said
+    assert [site.queue(host) for host in site.hosts] == [128] * 3
+    said = site.fix(plan, "--apply", "--yes", "--exclude", two, code=10)
+    assert f"excluded, and not changed: {two}" in said
+    assert "NOT FIXED: 2 of 3 hosts verified, 2 changed" in said
+    assert [site.queue(host) for host in site.hosts] == [4096, 128, 4096]
+    assert "on 2 of 3 hosts" in site.fix("--list")
+    assert "UNDONE" in site.fix("--undo", plan, "--yes")
+    assert [site.queue(host) for host in (one, three)] == [128, 128]
+
+
 def test_from_a_saved_run_and_with_a_terminal_to_ask_on(site: Site) -> None:
     """It says what the answer is for, looks again after it, and knows later how the host was reached."""
     host, run = site.hosts[0], site.folder / "run.json"

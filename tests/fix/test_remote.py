@@ -145,6 +145,24 @@ def test_what_is_no_plain_file_is_not_touched(hand: RemoteExecutor, path: str) -
     assert hand.call("peek", path=path)["trouble"]
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root sets flags of files")
+@pytest.mark.parametrize(("flag", "name"), [("i", "immutable (chattr +i)"), ("a", "append-only (chattr +a)")])
+def test_what_a_flag_keeps_as_it_is_is_known_before_the_first_step(
+    hand: RemoteExecutor, tmp_path: Path, flag: str, name: str
+) -> None:
+    file, folder = tmp_path / "file", tmp_path / "folder"
+    file.write_text("as it is")
+    folder.mkdir()
+    for path in (file, folder):
+        if subprocess.run(["chattr", f"+{flag}", path], capture_output=True).returncode:
+            pytest.skip("the file system of the test has no such flags")
+    try:
+        assert hand.call("peek", path=str(file))["trouble"] == f"is {name}"
+        assert hand.call("peek", path=str(folder / "new"))["trouble"] == f"{folder} is {name}"
+    finally:
+        subprocess.run(["chattr", f"-{flag}", file, folder], check=True)
+
+
 def test_a_large_file_is_not_touched(hand: RemoteExecutor, tmp_path: Path) -> None:
     (tmp_path / "large").write_bytes(b"x" * (LARGEST_FILE + 1))
     assert "longer than" in hand.call("peek", path=str(tmp_path / "large"))["trouble"]

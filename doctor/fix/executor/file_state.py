@@ -1,14 +1,18 @@
 """The state of a path on the host."""
 
 import base64
+import fcntl
 import glob
 import hashlib
 import os
 import re
 import stat
+import struct
 
 LARGEST_FILE = 1 << 20  # bytes
 MOST_FILES = 64  # that one pattern may match
+GET_FLAGS = 0x80086601 if struct.calcsize("l") == 8 else 0x80046601  # FS_IOC_GETFLAGS of linux/fs.h
+FLAGS = {0x10: "immutable (chattr +i)", 0x20: "append-only (chattr +a)"}  # FS_IMMUTABLE_FL, FS_APPEND_FL
 
 
 def peek(request):
@@ -57,7 +61,23 @@ def state_of(path):
             data = file.read(LARGEST_FILE + 1)
     except OSError as error:
         return dict(state, kind="other", trouble=error.strerror)
+    state["trouble"] = state["trouble"] or locked_by_flag(real)
     return dict(state, kind="file", xattrs=attributes(real), **file_fields(data, status))
+
+
+def locked_by_flag(path):
+    """Which flag of the file system keeps even root from replacing a file or folder; empty where there is none."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    except OSError:
+        return ""
+    try:
+        flags = struct.unpack("i", fcntl.ioctl(fd, GET_FLAGS, bytes(8))[:4])[0]
+    except OSError:  # a file system without flags
+        return ""
+    finally:
+        os.close(fd)
+    return " and ".join(["is " + name for flag, name in sorted(FLAGS.items()) if flags & flag])
 
 
 def attributes(path):
@@ -99,6 +119,9 @@ def not_writable(folder):
     status = os.stat(folder)
     if os.statvfs(folder).f_flag & os.ST_RDONLY:
         return "the file system is read-only"
+    flag = locked_by_flag(folder)
+    if flag:
+        return folder + " " + flag
     if not os.access(folder, os.W_OK | os.X_OK):
         return "permission denied"
     if os.geteuid() == 0 and status.st_mode & stat.S_IWOTH:

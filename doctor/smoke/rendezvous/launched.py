@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from doctor.engine.bounded_read import read_bounded_text
+from doctor.engine.bounded_run import run_bounded
 from doctor.engine.exit_code import Exit
 from doctor.environment.job_context import JobContext
 from doctor.job import NotARankTable, read_rank_table
@@ -150,12 +151,10 @@ def _resolves(name: str) -> bool:
 
 def _slurm_address(node: str) -> str:
     try:
-        done = subprocess.run(
-            ["scontrol", "show", "node", node], capture_output=True, text=True, errors="replace", timeout=10
-        )
+        done = run_bounded(["scontrol", "show", "node", node], 10.0, 1 << 20)
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    match = re.search(r"\bNodeAddr=(\S+)", done.stdout)
+    match = re.search(r"\bNodeAddr=(\S+)", done.stdout.decode("utf-8", "replace"))
     return match[1] if match else ""
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from doctor.config.atomic_write import write_atomic
+from doctor.engine.bounded_read import read_bounded
 from doctor.engine.smoke_summary import CollectiveSpeed, SmokeSummary
 from doctor.smoke.model import Baseline
 
@@ -35,10 +36,7 @@ def save_baseline(path: Path, summary: SmokeSummary) -> None:
 
 def read_baseline(path: Path) -> Baseline:
     """Raises: ValueError, which says what is wrong with the file; OSError."""
-    with path.open("rb") as file:
-        data = file.read(MAX_FILE + 1)
-    if len(data) > MAX_FILE:
-        raise ValueError(f"more than {MAX_FILE} bytes; expected a file of --save-baseline")
+    data = read_bounded(path, MAX_FILE)
     try:
         baseline = msgspec.json.decode(data, type=Baseline)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:

@@ -11,6 +11,7 @@ import socket
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 
+from doctor.engine.bounded_run import run_bounded
 from doctor.engine.sanitize import strip_control_chars
 from doctor.transport import TransportError
 from doctor.transport.launcher.launcher import LauncherLines, LaunchReader, TaskOutput, carrier_command
@@ -179,10 +180,14 @@ def _is_step_variable(name: str) -> bool:
     return name.startswith(("SLURM_STEP_", "SLURM_JOB_CPUS")) or (head in ("SLURM", "SRUN") and rest in _STEP_VARIABLES)
 
 
+MAX_QUERY_BYTES = 16 << 20
+"""Bytes of an answer of Slurm; a line for each node."""
+
+
 def _query(argv: list[str], environ: Mapping[str, str]) -> str:
     """What a short question is answered; nothing where it is not."""
     try:
-        done = subprocess.run(argv, env=dict(environ), capture_output=True, timeout=10, check=False)
+        done = run_bounded(argv, 10.0, MAX_QUERY_BYTES, environ)
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout.decode("utf-8", "replace")

@@ -82,6 +82,8 @@ class KernelLog(Fact, frozen=True):
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> KernelLog:
+        if "" in answer and answer[""].ended == "absent":
+            raise Absent("the kernel log is not visible here, as in a container")
         data = answer.json()
         error = data.get("error") if isinstance(data, dict) else None
         if error in (errno.ENOENT, errno.ENXIO, errno.ENODEV):

@@ -220,6 +220,8 @@ class RdmaPorts(Fact, frozen=True):
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> RdmaPorts:
+        if "" in answer and answer[""].ended == "absent":
+            raise Absent("the host has no RDMA adapter")
         devices = msgspec.convert(answer.json(), tuple[RdmaDevice, ...])
         if not devices:
             raise Absent("the host has no RDMA adapter")

@@ -279,6 +279,13 @@ ROWS: list[Row] = [
         observed="never",
     ),
     Row(
+        "host-snapshot-differs",
+        "echo 77 >/run/swappiness; mount --bind /run/swappiness /proc/sys/vm/swappiness",
+        fleet="gpu",
+        values={"category": "sysctl", "count": 1},
+        options=("--compare", "all"),
+    ),
+    Row(
         "torch-cuda-too-new",
         packages("torch-2.9.0", "nvidia_cuda_runtime-13.0.48", remove="torch*"),
         fleet="gpu",

@@ -5,7 +5,7 @@ from doctor.facts.kernel_log import DAY, KernelLog, format_age
 
 ERRORS = {
     "uncorrected memory": r"mce: Uncorrected hardware memory error|EDAC \S+: [1-9][0-9]* UE |[Hh]ardware memory error",
-    "a machine check": r"mce: \[Hardware Error\]: (CPU [0-9]+: Machine Check|Machine check events logged)",
+    "a machine check": r"\[Hardware Error\]: (CPU [0-9]+: Machine Check Exception|Uncorrected,|System Fatal)",
     "a fatal error reported by the firmware": r"\[Hardware Error\]: event severity: (fatal|recoverable)",
     "an uncorrected PCIe error": r"AER: (Multiple )?Uncorrect\w+ .*error|severity=Uncorrect\w+",
 }

@@ -91,7 +91,7 @@ class GpuCards(Fact, frozen=True):
          "switches": 4, "peermem": true, "machine": "Supermicro SYS-821GE-TNHR", "redirecting": ["0000:15:01.0"]}
     """
 
-    probe = ask(detect_gpus)
+    probe = ask(detect_gpus, root=True)
 
     pci: int
     driver: str
@@ -184,7 +184,7 @@ class GpuInventory(Fact, frozen=True):
 
 
 def _read_table(text: str) -> GpuInventory:
-    """The rows of ``--query-gpu``, which releases before 0.3 used. Raises: Unreadable."""
+    """The rows of ``--query-gpu``, which older saved runs hold. Raises: Unreadable."""
     gpus: list[Gpu] = []
     unread: dict[str, str] = {}
     for row in csv.reader(text.splitlines(), skipinitialspace=True):
@@ -265,7 +265,7 @@ def _failure(answer: ProbeAnswer) -> NvidiaSmi:
     text = " / ".join(lines[:2])[:300] or f"exit status {output.code}"
     lost = tuple(short_bus(match[1]) for match in _HANDLE.finditer(printed))
     if has_report:
-        report = _safe_report(output.out)
+        report = _safe_report(output.out) if LOST.search(output.out) else None
         lost += tuple(name.partition("(")[2].rstrip(")") for name in report.unread) if report else ()
         return NvidiaSmi(kind="lost" if lost else "", text=text if lost else "", lost=lost)
     return NvidiaSmi(kind=_failure_kind(output, printed, bool(lost)), text=text, lost=lost)
@@ -294,6 +294,22 @@ def _failure_kind(output: Output, printed: str, has_lost: bool) -> FailureKind:
     return "" if output.code == 0 and _TABLE_ROW.search(printed) else "other"
 
 
+def _tool_text(answer: ProbeAnswer) -> str:
+    """What nvidia-smi printed. Raises: Absent, Unreadable with the check that reports its failure as a whole."""
+    output = answer.get("")
+    if output is None or output.ended in ("absent", "error") or output.cut:
+        return answer.text()
+    if output.ended == "timeout":
+        raise Unreadable(f"nvidia-smi: no answer in {output.seconds:.0f} s", "gpu-tool-fails")
+    printed = f"{output.out}\n{output.err}"
+    kind = _failure_kind(output, printed, bool(_HANDLE.search(printed)))
+    if kind == "no-devices":
+        raise Absent("nvidia-smi lists no GPU")
+    if kind in _ROOT_CAUSES:
+        raise Unreadable(f"nvidia-smi: {printed.strip().partition(chr(10))[0][:200]}", _ROOT_CAUSES[kind])
+    return answer.text(codes=(0, 3, 255))
+
+
 class NvLinks(Fact, frozen=True):
     """The NVLinks of each GPU: how many are active, how many are not.
 
@@ -313,7 +329,7 @@ class NvLinks(Fact, frozen=True):
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> NvLinks:
-        text = answer.text(codes=(0, 3, 255))
+        text = _tool_text(answer)
         active: dict[int, int] = {}
         inactive: dict[int, list[int]] = {}
         gpu = -1
@@ -348,7 +364,7 @@ class GpuTopology(Fact, frozen=True):
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> GpuTopology:
-        text = re.sub(r"\x1b\[[0-9;]*m", "", answer.text(codes=(0, 3, 255)))
+        text = re.sub(r"\x1b\[[0-9;]*m", "", _tool_text(answer))
         rows = [line.split() for line in text.splitlines()]
         header = next((row for row in rows if row and row[0] == "GPU0" and "X" not in row[1:2]), None)
         if header is None:

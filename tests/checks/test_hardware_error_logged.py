@@ -13,6 +13,9 @@ from tests.checks.looked import judged, said
     [
         "pcieport 0000:00:01.0: AER: Corrected error received: 0000:01:00.0",
         "{1}[Hardware Error]: event severity: corrected",
+        "mce: [Hardware Error]: Machine check events logged",
+        "mce: [Hardware Error]: CPU 0: Machine Check: 0 Bank 8: 8c00004000010090",
+        "[Hardware Error]: Corrected error, no action required.",
         "EDAC MC0: 1 CE memory read error on CPU_SrcID#0_MC#0_Chan#1_DIMM#0",
     ],
 )
@@ -25,7 +28,8 @@ def test_what_was_corrected_is_no_finding(message: str) -> None:
     [
         ("mce: Uncorrected hardware memory error in user-access at 3f8000", "uncorrected memory"),
         ("EDAC MC1: 1 UE memory read error on CPU_SrcID#1_MC#0_Chan#0_DIMM#0", "uncorrected memory"),
-        ("mce: [Hardware Error]: CPU 12: Machine Check: 0 Bank 5: bea0000000000108", "a machine check"),
+        ("mce: [Hardware Error]: CPU 12: Machine Check Exception: 5 Bank 5: bea0000000000108", "a machine check"),
+        ("[Hardware Error]: Uncorrected, software restartable error.", "a machine check"),
         ("{2}[Hardware Error]: event severity: fatal", "a fatal error reported by the firmware"),
         (
             "pcieport 0005:00:00.0: AER: Uncorrectable (Fatal) error received: 0005:01:00.0",

@@ -370,3 +370,17 @@ def test_real_xids(message: str, expected: tuple[str, int, str] | None) -> None:
 
 def test_there_are_many_transcripts() -> None:
     assert len(REPORTS) + len(ELEMENTS) + len(FAILURES) + len(NVLINKS) + len(TOPOLOGIES) + len(XIDS) >= 40
+
+
+@pytest.mark.parametrize("fact", [NvLinks, GpuTopology])
+def test_a_failure_of_the_whole_tool_names_the_check_that_reports_it(fact: Any) -> None:
+    for _, text, code, (kind, _) in FAILURES:
+        why = said(fact, one=Output(out=text, code=code))
+        causes = {"lost": "gpu-lost", "mismatch": "gpu-driver-mismatch", "driver": "gpu-driver-not-loaded"}
+        assert isinstance(why, Absent), text
+        if kind in causes:
+            assert isinstance(why, Unreadable)
+            assert why.root_cause == causes[kind]
+    hang = said(fact, one=Output(ended="timeout", seconds=30))
+    assert isinstance(hang, Unreadable)
+    assert hang.root_cause == "gpu-tool-fails"

@@ -17,6 +17,7 @@ import pytest
 from tests import scheduling
 from tests.file_times import FileTimes
 from tests.hosts.fleet import Fleet, Overrides, merge, sweep, unavailable
+from tests.hosts.gpu import gpu_fleet
 from tests.hosts.npu import Family, npu_fleet
 
 hypothesis.settings.register_profile("doctor", deadline=None)  # a loaded machine is no fault of the code
@@ -114,3 +115,9 @@ def fleet_a2(make_fleet: Callable[..., Fleet]) -> Fleet:
 def fleet_a3(make_fleet: Callable[..., Fleet]) -> Fleet:
     """Four healthy hosts of one super pod, with 16 Ascend 910C dies each and no device addresses."""
     return make_fleet(4, prepared("A3"), shm="4g")
+
+
+@pytest.fixture(scope="session")
+def fleet_gpu(make_fleet: Callable[..., Fleet]) -> Fleet:
+    """Four healthy hosts with 4 NVIDIA H100 GPUs and two RoCE adapters each."""
+    return make_fleet(4, {name: merge(PREPARED, own) for name, own in gpu_fleet(4).items()}, shm="4g")

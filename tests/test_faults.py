@@ -17,11 +17,12 @@ import pytest
 
 from doctor.engine.catalog import load_checks
 from tests.faults import Prepared, Row
+from tests.hosts.gpu import CAN_LOCK_ALL
 from tests.smoke.proofs import TESTS, proven
 
 TABLES = sorted(path.stem for path in Path(__file__).with_name("faults").glob("[a-z]*.py"))
 ROWS: list[Row] = [row for name in TABLES for row in importlib.import_module(f"tests.faults.{name}").ROWS]
-KINDS = ("cpu", "a1", "a2", "a3")
+KINDS = ("cpu", "a1", "a2", "a3", "gpu")
 CATALOGUE = {one.name: one for one in load_checks()}
 SMOKE = {name for name, one in CATALOGUE.items() if one.area == "smoke"}
 LAUNCH = {name for name, one in CATALOGUE.items() if one.area == "launch"}
@@ -100,6 +101,11 @@ def is_part(wanted: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
     return all(values.get(name) == value for name, value in wanted.items())
 
 
+def of_machine(outcome: dict[str, Any]) -> bool:
+    """A finding that is true of the machine itself, which hides it from no test host."""
+    return outcome["check"] == "locked-memory-limit-low" and not CAN_LOCK_ALL
+
+
 def outcome(report: dict[str, Any], name: str) -> dict[str, Any]:
     return next(one for one in report["outcomes"] if one["check"] == name)
 
@@ -131,7 +137,9 @@ def test_a_healthy_fleet_is_silent(kind: str, fleet: Any) -> None:
     if kind not in HEALTHY:
         HEALTHY[kind] = check(fleet)
     code, report = HEALTHY[kind]
-    assert [(one["check"], one["findings"]) for one in report["outcomes"] if one["findings"]] == []
+    assert [
+        (one["check"], one["findings"]) for one in report["outcomes"] if one["findings"] and not of_machine(one)
+    ] == []
     assert [(one["check"], one["unknown"]) for one in report["outcomes"] if one["unknown"]] == []
     assert [(one["check"], one["crashed"]) for one in report["outcomes"] if one["crashed"]] == []
     assert code == 0
@@ -161,7 +169,7 @@ def test_the_fault_is_found(fleet: Any, row: Row, tmp_path: Path) -> None:
     assert code == (10 if any(finding["severity"] == "error" for finding in findings) else 0)
 
 
-MOST = 8
+MOST = 12
 """Faults in one batch."""
 
 
@@ -242,7 +250,7 @@ def test_faults_are_found_together(fleet: Any, batch: list[Row]) -> None:
         found_by(fleet, row, report, blamed[row.check])
     for other in report["outcomes"]:
         assert not other["crashed"], other
-        for finding in other["findings"]:
+        for finding in other["findings"] if not of_machine(other) else ():
             assert other["check"] in blamed, finding
             assert not blamed[other["check"]] or set(finding["hosts"]) <= blamed[other["check"]], finding
     findings = [finding for other in report["outcomes"] for finding in other["findings"]]

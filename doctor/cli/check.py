@@ -24,6 +24,7 @@ from doctor.cli.launch_source import SourceOptions, job_of_launch, with_hosts_of
 from doctor.cli.output_options import OutputOptions
 from doctor.cli.selection import ChecksOption, IgnoreOption, SelectOption
 from doctor.cli.shared_options import expand_option_groups
+from doctor.engine.catalog import ON_REQUEST
 from doctor.engine.errors import InputError, UsageError, require_one_of
 from doctor.job.variables import communication
 from doctor.session.finish import load_saved_run, replay_and_report, save_and_report, start_events, validate_output
@@ -32,6 +33,8 @@ from doctor.session.select_checks import choose_checks, load_catalog
 from doctor.session.select_hosts import select_inventory
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from doctor.engine.check import Check
     from doctor.environment.inventory import Inventory
 
@@ -44,6 +47,10 @@ def command(
     no_hosts: Annotated[
         bool, typer.Option("--no-hosts", help="Check only the rank table; connect to no host.")
     ] = False,
+    compare: Annotated[
+        str,
+        typer.Option("--compare", metavar="all", help="Also compare sysctls, packages, environment and firmware."),
+    ] = "",
     smoke: Annotated[bool, typer.Option("--smoke", help="Also run the training test of `doctor smoke`.")] = False,
     select: SelectOption = [],  # noqa: B006 - typer's way
     ignore: IgnoreOption = [],  # noqa: B006
@@ -69,14 +76,17 @@ def command(
     validate_connection(connection)
     validate_output(output, checks)
     require_one_of("--scope", scope, SCOPES)
+    if compare not in ("", "all"):
+        raise UsageError(f"--compare {compare!r}: expected all")
     if smoke and no_hosts:
         raise UsageError("--smoke needs hosts to train on; expected it without --no-hosts")
     catalog = load_catalog(checks)
     if output.from_file:
         run = load_saved_run(output.from_file)
-        selected = _choose_with_smoke(catalog, select, ignore, smoke or bool(run.smoke))
+        requested = tuple(name for name in ON_REQUEST if compare or name in run.checks)
+        selected = _choose_with_smoke(catalog, select, ignore, smoke or bool(run.smoke), requested)
         raise typer.Exit(replay_and_report(run, selected, catalog, output))
-    selected = _choose_with_smoke(catalog, select, ignore, smoke)
+    selected = _choose_with_smoke(catalog, select, ignore, smoke, ON_REQUEST if compare else ())
     job_environment = source.read()
     environ = job_environment.environ
     if no_hosts:
@@ -118,11 +128,18 @@ def command(
     raise typer.Exit(save_and_report(examination, catalog, output, events))
 
 
-def _choose_with_smoke(catalog: list[Check], select: list[str], ignore: list[str], smoke: bool) -> list[Check]:
-    """With a smoke run always with its checks; without one, only those selected. Raises: CommandError."""
+def _choose_with_smoke(
+    catalog: list[Check], select: list[str], ignore: list[str], smoke: bool, requested: Sequence[str] = ()
+) -> list[Check]:
+    """With a smoke run always with its checks; without one, only those selected. ``requested``: names of checks that
+    run beside them. Raises: CommandError.
+    """
     if smoke:
-        return choose_checks(catalog, [*select, "smoke"] if select else [], ignore, roots=True)
-    return choose_checks(catalog, select, ignore if select else [*ignore, "smoke"], roots=True)
+        selected = choose_checks(catalog, [*select, "smoke"] if select else [], ignore, roots=True)
+    else:
+        selected = choose_checks(catalog, select, ignore if select else [*ignore, "smoke"], roots=True)
+    names = {check.name for check in selected}
+    return [check for check in catalog if check.name in names or check.name in requested]
 
 
 def _empty_inventory(hosts: HostOptions) -> Inventory:

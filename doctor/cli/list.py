@@ -51,7 +51,9 @@ def command(
     if folders:
         raise UsageError(f"{folders[0]}: unexpected; expected --playbooks before a folder")
     with load_errors_as_input_errors(checks):
-        entries = choose_checks([read_list_entry(path) for path, _ in check_files(checks)], select, ignore)
+        entries = choose_checks(
+            [read_list_entry(path) for path, _ in check_files(checks)], select, ignore, listing=True
+        )
         if search_words:
             names = {entry.name for entry in entries}
             texts = [read_search_text(path) for path, _ in check_files(checks)]
@@ -91,7 +93,7 @@ def _list_playbooks(
 
     with load_errors_as_input_errors(checks):
         entries = [read_list_entry(path) for path, _ in check_files(checks)]
-    names = {entry.name for entry in choose_checks(entries, select, ignore)}
+    names = {entry.name for entry in choose_checks(entries, select, ignore, listing=True)}
     playbooks = [playbook for playbook in load_playbook_catalog(folders, checks) if names.intersection(playbook.treats)]
     if words:
         playbooks = search(

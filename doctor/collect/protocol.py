@@ -64,7 +64,7 @@ class RequestTemplate:
 def _probes_by_prefix(options: CollectOptions) -> list[tuple[list[str], dict[str, Any]]]:
     """The probes by command prefix, those without a prefix first."""
     parts: dict[tuple[str, ...], dict[str, Any]] = {(): {}}
-    for fact in sorted(set(options.facts), key=lambda fact: fact.__name__):
+    for fact in sorted({fact.shares or fact for fact in options.facts}, key=lambda fact: fact.__name__):
         probe = fact.probe
         if probe.kind in ("visit", "smoke"):
             continue

@@ -70,10 +70,16 @@ def iter_checks(extra: Sequence[Path] = ()) -> Iterator[Check]:
         yield check
 
 
+ON_REQUEST = ("host-snapshot-differs",)
+"""Checks that read much of every host, and run only when they are named."""
+
+
 def select_checks(
-    all_checks: Iterable[HasAreaT], select: Sequence[str] = (), ignore: Sequence[str] = ()
+    all_checks: Iterable[HasAreaT], select: Sequence[str] = (), ignore: Sequence[str] = (), listing: bool = False
 ) -> list[HasAreaT]:
     """The checks to run: names or areas of ``select`` (all when empty), less those of ``ignore``.
+
+    Those of `ON_REQUEST` are among them only when named, or with ``listing``.
 
     Raises: LookupError with one line that names the unknown name and the nearest known one.
     """
@@ -85,7 +91,13 @@ def select_checks(
     def matches(check: HasArea, names: Sequence[str]) -> bool:
         return check.name in names or check.area in names
 
-    return [check for check in everything if (not select or matches(check, select)) and not matches(check, ignore)]
+    return [
+        check
+        for check in everything
+        if (not select or matches(check, select))
+        and not matches(check, ignore)
+        and (listing or check.name in select or check.name not in ON_REQUEST)
+    ]
 
 
 ROOT_CAUSE_CHECKS = ("host-unreachable", "python3-missing")

@@ -34,7 +34,7 @@ class FactCache:
 
     def _read(self, host: str, fact: type[Fact]) -> Fact | Absent:
         record = self.records[host]
-        outputs = record.outputs.get(fact.__name__)
+        outputs = record.outputs.get(fact.output_name())
         if outputs is None and fact.needs and not record.visit.failure and fact.probe.kind not in ("visit", "smoke"):
             return _not_planned_reason(fact, (self.get(host, need) for need in fact.needs))
         if not outputs or record.visit.failure or not fact.is_shared or fact.probe.kind in ("visit", "smoke"):
@@ -62,7 +62,7 @@ def _answer(name: str, output: Output) -> tuple[object, ...]:
 
 def read_fact(record: HostRecord, fact: type[Fact]) -> Fact | Absent:
     """One fact out of one host's record: its value, `Absent`, or `Unreadable`."""
-    answer = ProbeAnswer(record.outputs.get(fact.__name__, {}), _probe_label(fact), record.visit)
+    answer = ProbeAnswer(record.outputs.get(fact.output_name(), {}), _probe_label(fact), record.visit)
     try:
         if fact.probe.kind != "visit":
             _require_answer(record, fact)
@@ -84,7 +84,7 @@ def _printable(why: Absent) -> Absent:
 def _require_answer(record: HostRecord, fact: type[Fact]) -> None:
     if record.visit.failure:
         raise not_reached(record.visit.failure, record.visit.text)
-    if fact.__name__ not in record.outputs:
+    if fact.output_name() not in record.outputs:
         if fact.probe.kind == "smoke":
             raise Absent("no smoke run; run doctor smoke for one")
         if fact.needs:

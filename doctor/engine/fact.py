@@ -87,7 +87,7 @@ class Probe(msgspec.Struct, frozen=True):
     function: Callable[[dict[str, Any]], Any] | None = None
     """ask: what is sent as source."""
     requires: str = ""
-    """The tool that must be found on the host, else the fact is Absent."""
+    """The tool, or for ask the path, that must be found on the host, else the fact is Absent."""
     each: str = ""
     """A glob; the command runs once a match, ``$1`` being the number that ends its name."""
     root: bool = False
@@ -132,13 +132,19 @@ def read(*paths: str, root: bool = False, job: bool = False, limit: int = 65536)
 
 
 def ask(
-    function: Callable[[dict[str, Any]], Any], *, root: bool = False, job: bool = False, timeout: float = 10.0
+    function: Callable[[dict[str, Any]], Any],
+    *,
+    requires: str = "",
+    root: bool = False,
+    job: bool = False,
+    timeout: float = 10.0,
 ) -> Probe:
     """A Python function, sent to the host as source: standard library of 3.6 only, imports inside.
 
-    It gets the run's given values (a dict) and returns something that JSON can hold.
+    It gets the run's given values (a dict) and returns something that JSON can hold. Where the path ``requires`` does
+    not exist, no process is started for it.
     """
-    return Probe("ask", function=function, root=root, job=job, timeout=timeout, limit=1 << 20)
+    return Probe("ask", function=function, requires=requires, root=root, job=job, timeout=timeout, limit=1 << 20)
 
 
 def visit() -> Probe:
@@ -237,6 +243,8 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True):
     probe: ClassVar[Probe]
     needs: ClassVar[tuple[type[Fact], ...]] = ()
     """Facts of the first round that `plan` needs: this fact is collected in a second round."""
+    shares: ClassVar[type[Fact] | None] = None
+    """The fact whose outputs this one is read from too: its probe runs once for both."""
     is_shared: ClassVar[bool] = True
     """Hosts that answered alike have one object in common. False where a host is recognised by its object."""
     not_planned_reason: ClassVar[str] = "no other host to test against"
@@ -244,6 +252,11 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True):
 
     unread: dict[str, str] = {}
     """Parts of the fact that could not be read (``"NPU 3"``) and why: every check that uses it reports them unknown."""
+
+    @classmethod
+    def output_name(cls) -> str:
+        """The name under which a host's record has the outputs."""
+        return (cls.shares or cls).__name__
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> Fact:

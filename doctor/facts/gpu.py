@@ -1,21 +1,35 @@
-"""NVIDIA GPUs. The words of nvidia-smi are taken from its public manual, not from a GPU."""
+"""NVIDIA GPUs: the PCI bus, what nvidia-smi reports or how it fails, NVLinks, topology, fabric manager."""
 
 from __future__ import annotations
 
 import csv
 import re
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
-from doctor.engine.fact import Absent, Fact, ProbeAnswer, Unreadable, ask, run
+from doctor.engine.fact import Absent, Fact, Output, ProbeAnswer, Unreadable, ask, run, unusable_reason
+from doctor.facts.gpu_report import LOST, Gpu, GpuProcess, GpuReport, parse_report, short_bus
+
+__all__ = [
+    "FabricManager",
+    "Gpu",
+    "GpuCards",
+    "GpuInventory",
+    "GpuProcess",
+    "GpuTopology",
+    "NvLinks",
+    "NvidiaSmi",
+    "detect_gpus",
+]
 
 
-def detect_gpus(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Runs on the host: the number of NVIDIA GPUs on the PCI bus, the driver, and whether nvidia-smi is there."""
+def detect_gpus(arguments: dict[str, Any]) -> dict[str, Any]:  # noqa: C901 - sent as one function
+    """Runs on the host: NVIDIA GPUs and switches on the PCI bus, the driver, and what direct transfers need."""
     import glob
     import os
     import shutil
+    import struct
 
     def read(path: str) -> str:
         try:
@@ -24,13 +38,48 @@ def detect_gpus(arguments: dict[str, Any]) -> dict[str, Any]:
         except (OSError, UnicodeDecodeError):
             return ""
 
-    pci = 0
+    def redirects(path: str) -> bool:
+        """The access control services of a bridge send requests between its devices upwards (PCIe, capability 0x0d)."""
+        with open(path, "rb") as file:
+            config = file.read(4096)
+        if len(config) < 260:
+            raise PermissionError(path)
+        place, steps = 256, 0
+        while place and steps < 64:
+            (header,) = struct.unpack_from("<I", config, place)
+            if header & 0xFFFF == 0x0D:
+                return bool(struct.unpack_from("<H", config, place + 6)[0] & 0x1C)
+            place, steps = header >> 20, steps + 1
+            if place > len(config) - 8:
+                break
+        return False
+
+    pci = switches = 0
     for path in glob.glob("/sys/bus/pci/devices/*/vendor"):
-        kind = read(path[:-6] + "class")
-        pci += read(path) == "0x10de" and kind.startswith("0x03")
+        if read(path) == "0x10de":
+            kind = read(path[:-6] + "class")
+            pci += kind.startswith("0x03")
+            switches += kind.startswith("0x0680")
     path = os.environ.get("PATH", "") + ":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin"
     driver = read("/proc/driver/nvidia/version").split("\n")[0]
-    return {"pci": pci, "driver": driver, "tool": bool(shutil.which("nvidia-smi", path=path))}
+    answer: dict[str, Any] = {"pci": pci, "driver": driver, "switches": switches}
+    answer["tool"] = bool(shutil.which("nvidia-smi", path=path))
+    if not pci:
+        return answer
+    answer["peermem"] = any(os.path.isdir("/sys/module/" + name) for name in ("nvidia_peermem", "nv_peer_mem"))
+    answer["machine"] = read("/sys/class/dmi/id/sys_vendor") + " " + read("/sys/class/dmi/id/product_name")
+    redirecting: list[str] = []
+    for path in sorted(glob.glob("/sys/bus/pci/devices/*/class")):
+        if read(path).startswith("0x0604"):
+            try:
+                if redirects(path[:-5] + "config"):
+                    redirecting.append(path.split("/")[-2])
+            except PermissionError:
+                return answer
+            except (OSError, struct.error):
+                pass
+    answer["redirecting"] = redirecting
+    return answer
 
 
 class GpuCards(Fact, frozen=True):
@@ -38,16 +87,36 @@ class GpuCards(Fact, frozen=True):
 
     Raw output, as JSON::
 
-        {"pci": 8, "driver": "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.129.03", "tool": true}
+        {"pci": 8, "driver": "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.129.03", "tool": true,
+         "switches": 4, "peermem": true, "machine": "Supermicro SYS-821GE-TNHR", "redirecting": ["0000:15:01.0"]}
     """
 
-    probe = ask(detect_gpus)
+    probe = ask(detect_gpus, root=True)
 
     pci: int
     driver: str
     """First line of ``/proc/driver/nvidia/version``; empty when the module is not loaded."""
     tool: bool
     """nvidia-smi is installed."""
+    switches: int = 0
+    """NVSwitches on the PCI bus (bridges of vendor 10de)."""
+    peermem: bool | None = None
+    """nvidia_peermem (or nv_peer_mem before it) is loaded; None if unknown."""
+    machine: str = ""
+    """Vendor and product of the machine, as its firmware has them."""
+    redirecting: tuple[str, ...] | None = None
+    """PCI bridges whose access control services redirect; None if unknown, as for an ordinary user."""
+
+    @property
+    def is_open_driver(self) -> bool:
+        """The open kernel modules, which export memory as dma-buf."""
+        return "open kernel module" in self.driver.lower()
+
+    @property
+    def driver_version(self) -> str:
+        """The version of the loaded module; empty where none is loaded."""
+        match = re.search(r"\b([0-9]{3,4}(?:\.[0-9]+)+)\b", self.driver)
+        return match[1] if match else ""
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> GpuCards:
@@ -57,55 +126,306 @@ class GpuCards(Fact, frozen=True):
         return cards
 
 
-class Gpu(msgspec.Struct, frozen=True):
-    """One GPU as nvidia-smi lists it."""
-
-    index: int
-    name: str
-    uuid: str
-    driver: str
-    memory: int
-    """MiB."""
-    ecc_errors: int | None
-    """Uncorrected since the driver was loaded; None for a GPU without ECC, or with it turned off."""
-
-
-_FIELDS = "index,name,uuid,driver_version,memory.total,ecc.errors.uncorrected.volatile.total"
+_REPORT = """report=$(nvidia-smi -q -x)
+code=$?
+printf '%s\\n' "$report" | grep -v 'supported_graphics_clock\\|supported_mem_clock\\|<value>'
+exit $code"""
+"""The lists of clocks, half of the report, are left out."""
+_HANDLE = re.compile(
+    r"Unable to determine the device handle for GPU ?(?:[0-9]+: )?([0-9A-Fa-f:.]+?):? *(?:: (.*))?$", re.M
+)
+_TABLE_ROW = re.compile(r"^[0-9]+, ", re.M)
 
 
 class GpuInventory(Fact, frozen=True):
-    """Every GPU that nvidia-smi lists, with its driver version and ECC errors.
+    """Every GPU that nvidia-smi lists, and its state.
 
     Raw output, from nvidia-smi::
 
-        0, NVIDIA A100-SXM4-80GB, GPU-aa, 535.129.03, 81920, 0
-        1, NVIDIA A100-SXM4-80GB, GPU-bb, 535.129.03, 81920, 3
+        <?xml version="1.0" ?>
+        <!DOCTYPE nvidia_smi_log SYSTEM "nvsmi_device_v12.dtd">
+        <nvidia_smi_log>
+            <driver_version>535.54.03</driver_version>
+            <cuda_version>12.2</cuda_version>
+            <gpu id="00000000:01:00.0">
+                <product_name>NVIDIA A100-SXM4-80GB</product_name>
+                <uuid>GPU-513536b6-7d19-9063-b049-1e69664bb298</uuid>
+                <persistence_mode>Disabled</persistence_mode>
+                <fb_memory_usage><total>81920 MiB</total></fb_memory_usage>
+                <ecc_errors><volatile><dram_uncorrectable>0</dram_uncorrectable></volatile></ecc_errors>
+            </gpu>
+        </nvidia_smi_log>
+
+    A saved run of an older release holds the table of ``nvidia-smi --query-gpu`` in its place.
     """
 
-    probe = run(f"nvidia-smi --query-gpu={_FIELDS} --format=csv,noheader,nounits", requires="nvidia-smi", timeout=30)
+    probe = run(_REPORT, requires="nvidia-smi", timeout=30, limit=1 << 20)
 
     gpus: tuple[Gpu, ...]
+    cuda: str = ""
+    """The newest CUDA version that the driver supports; empty if unknown."""
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> GpuInventory:
-        gpus: list[Gpu] = []
-        unread: dict[str, str] = {}
-        for row in csv.reader(answer.text().splitlines(), skipinitialspace=True):
-            if len(row) == 6 and row[0].isdecimal() and (gpu := _parse_gpu(row)):
-                gpus.append(gpu)
-            elif row and row[0].isdecimal():
-                unread[f"GPU {row[0]}"] = f"not understood: {', '.join(row)[:120]}"
-            elif "no devices were found" not in " ".join(row).lower():
-                raise Unreadable(f"nvidia-smi: not understood: {', '.join(row)[:120]}")
-        if not gpus and not unread and "no devices" not in answer.text().lower():
+        failure = _failure(answer)
+        if failure.kind == "no-devices":
+            return cls(gpus=())
+        text = answer[""].out if "" in answer else ""
+        if "<nvidia_smi_log" not in text:
+            if failure.kind and not _TABLE_ROW.search(text):
+                raise Unreadable(f"nvidia-smi: {failure.text}", _ROOT_CAUSES.get(failure.kind, ""))
+            return _read_table(text)
+        report = parse_report(text)
+        if not report.gpus and not report.unread:
             raise Unreadable("nvidia-smi: it listed no GPU")
-        return cls(gpus=tuple(gpus), unread=unread)
+        unlisted = (bus for bus in failure.lost if not any(bus in name for name in report.unread))
+        unread = {**report.unread, **{f"GPU at {bus}": "nvidia-smi has no handle for it" for bus in unlisted}}
+        return cls(gpus=report.gpus, cuda=report.cuda, unread=unread)
 
 
-def _parse_gpu(row: list[str]) -> Gpu | None:
+def _read_table(text: str) -> GpuInventory:
+    """The rows of ``--query-gpu``, which older saved runs hold. Raises: Unreadable."""
+    gpus: list[Gpu] = []
+    unread: dict[str, str] = {}
+    for row in csv.reader(text.splitlines(), skipinitialspace=True):
+        if len(row) == 6 and row[0].isdecimal() and (gpu := _parse_row(row)):
+            gpus.append(gpu)
+        elif row and row[0].isdecimal():
+            unread[f"GPU {row[0]}"] = f"not understood: {', '.join(row)[:120]}"
+        elif "no devices were found" not in " ".join(row).lower():
+            raise Unreadable(f"nvidia-smi: not understood: {', '.join(row)[:120]}")
+    if not gpus and not unread and "no devices" not in text.lower():
+        raise Unreadable("nvidia-smi: it listed no GPU")
+    return GpuInventory(gpus=tuple(gpus), unread=unread)
+
+
+def _parse_row(row: list[str]) -> Gpu | None:
     index, name, uuid, driver, memory, errors = row
+    if not (index.isascii() and index.isdecimal()):
+        return None
     is_readable = re.fullmatch(r"\d+(\.\d+)+", driver) and memory.isdecimal()
     none = errors in ("N/A", "[N/A]", "[Not Supported]")
     if not is_readable or not (none or errors.isdecimal()):
         return None
     return Gpu(int(index), name, uuid, driver, int(memory), None if none else int(errors))
+
+
+FailureKind = Literal["", "no-devices", "lost", "mismatch", "driver", "hang", "denied", "other"]
+_ROOT_CAUSES = {
+    "lost": "gpu-lost",
+    "mismatch": "gpu-driver-mismatch",
+    "hang": "gpu-tool-fails",
+    "denied": "gpu-tool-fails",
+    "driver": "gpu-driver-not-loaded",
+}
+
+
+class NvidiaSmi(Fact, frozen=True):
+    """How nvidia-smi ended: with a report, or with one of its known failures.
+
+    Raw output, from nvidia-smi::
+
+        Failed to initialize NVML: Driver/library version mismatch
+        NVML library version: 550.144
+    """
+
+    probe = GpuInventory.probe
+    shares = GpuInventory
+
+    kind: FailureKind
+    """Empty: it answered."""
+    text: str = ""
+    """Its first two lines, or how long it did not answer."""
+    lost: tuple[str, ...] = ()
+    """PCI addresses of the GPUs that the driver has lost."""
+
+    @classmethod
+    def read(cls, answer: ProbeAnswer) -> NvidiaSmi:
+        if "" in answer and answer[""].ended == "absent":
+            raise Absent(answer[""].err or "nvidia-smi is not installed")
+        if "" not in answer or answer[""].ended == "error":
+            raise Unreadable(f"nvidia-smi: {unusable_reason(answer['']) if '' in answer else 'was not run'}")
+        return _failure(answer)
+
+
+def _failure(answer: ProbeAnswer) -> NvidiaSmi:
+    """What kind of failure an output is. Raises: Absent, Unreadable."""
+    if "" not in answer:
+        answer.text()
+    output = answer[""]
+    if output.ended in ("absent", "error"):
+        answer.text()
+    if output.ended == "timeout":
+        return NvidiaSmi(kind="hang", text=f"no answer in {output.seconds:.0f} s")
+    if output.cut:
+        raise Unreadable("nvidia-smi: output exceeds the limit")
+    has_report = "<nvidia_smi_log" in output.out
+    printed = f"{output.out.partition('<?xml')[0] if has_report else output.out}\n{output.err}"
+    lines = [line.strip() for line in printed.splitlines() if line.strip()]
+    text = " / ".join(lines[:2])[:300] or f"exit status {output.code}"
+    lost = tuple(short_bus(match[1]) for match in _HANDLE.finditer(printed))
+    if has_report:
+        report = _safe_report(output.out) if LOST.search(output.out) else None
+        lost += tuple(name.partition("(")[2].rstrip(")") for name in report.unread) if report else ()
+        return NvidiaSmi(kind="lost" if lost else "", text=text if lost else "", lost=lost)
+    return NvidiaSmi(kind=_failure_kind(output, printed, bool(lost)), text=text, lost=lost)
+
+
+def _safe_report(text: str) -> GpuReport | None:
+    try:
+        return parse_report(text)
+    except Unreadable:
+        return None
+
+
+def _failure_kind(output: Output, printed: str, has_lost: bool) -> FailureKind:
+    """The failure by its text, then by the exit status (manual of nvidia-smi, return value)."""
+    lowered = printed.lower()
+    if has_lost or LOST.search(printed) or output.code == 15:
+        return "lost"
+    if "driver/library version mismatch" in lowered:
+        return "mismatch"
+    if "couldn't communicate with the nvidia driver" in lowered or output.code == 9:
+        return "driver"
+    if "no devices were found" in lowered:
+        return "no-devices"
+    if "insufficient permissions" in lowered or output.code == 4:
+        return "denied"
+    return "" if output.code == 0 and _TABLE_ROW.search(printed) else "other"
+
+
+def _tool_text(answer: ProbeAnswer) -> str:
+    """What nvidia-smi printed. Raises: Absent, Unreadable with the check that reports its failure as a whole."""
+    output = answer.get("")
+    if output is None or output.ended in ("absent", "error") or output.cut:
+        return answer.text()
+    if output.ended == "timeout":
+        raise Unreadable(f"nvidia-smi: no answer in {output.seconds:.0f} s", "gpu-tool-fails")
+    printed = f"{output.out}\n{output.err}"
+    kind = _failure_kind(output, printed, bool(_HANDLE.search(printed)))
+    if kind == "no-devices":
+        raise Absent("nvidia-smi lists no GPU")
+    if kind in _ROOT_CAUSES:
+        raise Unreadable(f"nvidia-smi: {printed.strip().partition(chr(10))[0][:200]}", _ROOT_CAUSES[kind])
+    return answer.text(codes=(0, 3, 255))
+
+
+class NvLinks(Fact, frozen=True):
+    """The NVLinks of each GPU: how many are active, how many are not.
+
+    Raw output, from nvidia-smi nvlink -s::
+
+        GPU 3: Tesla V100-SXM2-32GB (UUID: GPU-5269b708-678a-b1a8-60f0-c90406537486)
+             Link 0: 25.781 GB/s
+             Link 3: <inactive>
+    """
+
+    probe = run("nvidia-smi nvlink -s", requires="nvidia-smi", timeout=30)
+
+    active: dict[int, int]
+    """By GPU number."""
+    inactive: dict[int, tuple[int, ...]]
+    """Numbers of the links that are down, by GPU number; only GPUs that have such."""
+
+    @classmethod
+    def read(cls, answer: ProbeAnswer) -> NvLinks:
+        text = _tool_text(answer)
+        active: dict[int, int] = {}
+        inactive: dict[int, list[int]] = {}
+        gpu = -1
+        for line in text.splitlines():
+            if match := re.match(r"GPU ([0-9]{1,3}): ", line):
+                gpu = int(match[1])
+                active[gpu] = 0
+            elif gpu >= 0 and re.match(r"\s+Link [0-9]+: [0-9.]+ GB/s", line):
+                active[gpu] += 1
+            elif gpu >= 0 and (match := re.match(r"\s+Link ([0-9]{1,3}): <?inactive>?", line, re.I)):
+                inactive.setdefault(gpu, []).append(int(match[1]))
+        if not any(active.values()) and not inactive:
+            raise Absent("the GPUs have no NVLink")
+        return cls(active=active, inactive={gpu: tuple(links) for gpu, links in inactive.items()})
+
+
+class GpuTopology(Fact, frozen=True):
+    """How the GPUs, and the network adapters, of a host are connected.
+
+    Raw output, from nvidia-smi topo -m::
+
+                GPU0    GPU1    NIC0    CPU Affinity    NUMA Affinity
+        GPU0     X      NV12    PXB     48-63           3
+        GPU1    NV12     X      SYS     48-63           3
+        NIC0    PXB     SYS      X
+    """
+
+    probe = run("nvidia-smi topo -m", requires="nvidia-smi", timeout=30)
+
+    links: tuple[tuple[str, ...], ...]
+    """One row for each device: its name, then its connection to each device in their order."""
+
+    @classmethod
+    def read(cls, answer: ProbeAnswer) -> GpuTopology:
+        text = re.sub(r"\x1b\[[0-9;]*m", "", _tool_text(answer))
+        rows = [line.split() for line in text.splitlines()]
+        header = next((row for row in rows if row and row[0] == "GPU0" and "X" not in row[1:2]), None)
+        if header is None:
+            raise Absent("nvidia-smi shows no topology")
+        devices = [name for name in header if re.fullmatch(r"(GPU|NIC|mlx[45]_|mlx5_bond_|bnxt_re)[0-9]+", name)]
+        links = []
+        for row in rows:
+            if row and row[0] in devices and len(row) > len(devices) and "X" in row[1 : len(devices) + 1]:
+                links.append(tuple(row[: len(devices) + 1]))
+        if not links:
+            raise Unreadable("nvidia-smi topo -m: no row that fits its header")
+        return cls(links=tuple(links))
+
+
+_FABRIC = """echo "switches $(ls /proc/driver/nvidia-nvswitch/devices 2>/dev/null | wc -l)"
+echo "init $(cat /proc/1/comm 2>/dev/null)"
+grep -qsx nv-fabricmanage /proc/[0-9]*/comm && echo "process yes"
+command -v nv-fabricmanager >/dev/null && echo "version $(nv-fabricmanager --version 2>&1 | head -1)"
+systemctl show nvidia-fabricmanager -p LoadState -p ActiveState 2>/dev/null
+exit 0"""
+
+
+class FabricManager(Fact, frozen=True):
+    """NVIDIA's fabric manager, which a host with NVSwitches needs.
+
+    Raw output, from the host::
+
+        switches 6
+        init systemd
+        process yes
+        version Fabric Manager version is : 535.129.03
+        LoadState=loaded
+        ActiveState=active
+    """
+
+    probe = run(_FABRIC, requires="nvidia-smi", timeout=20)
+
+    switches: int
+    """NVSwitches that their driver lists."""
+    version: str
+    """Empty if it is not installed, or does not report its version."""
+    is_installed: bool
+    is_running: bool
+    state: str
+    """Of its service, as systemd has it; empty without systemd."""
+
+    @classmethod
+    def read(cls, answer: ProbeAnswer) -> FabricManager:
+        text = answer.text()
+        fields = dict(re.findall(r"^(switches|init|process|version|LoadState|ActiveState)[ =](.*)$", text, re.M))
+        switches = fields.get("switches", "").strip()
+        if not switches.isdecimal():
+            raise Unreadable("fabric manager: no number of NVSwitches")
+        match = re.search(r"\b([0-9]{3,4}(?:\.[0-9]+)+)\b", fields.get("version", ""))
+        running = "process" in fields or fields.get("ActiveState") == "active"
+        if not running and fields.get("init", "") not in ("systemd", "init") and "version" not in fields:
+            raise Absent("in a container that does not see the host's services")
+        return cls(
+            switches=int(switches),
+            version=match[1] if match else "",
+            is_installed="version" in fields or fields.get("LoadState") == "loaded",
+            is_running=running,
+            state=fields.get("ActiveState", ""),
+        )

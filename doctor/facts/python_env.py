@@ -43,6 +43,7 @@ class JobPython(Fact, frozen=True):
 
 def list_packages(arguments: dict[str, Any]) -> dict[str, Any]:
     """Runs on the host: the versions of the packages that the job's interpreter finds."""
+    import glob
     import json
     import os
     import shutil
@@ -55,7 +56,8 @@ def list_packages(arguments: dict[str, Any]) -> dict[str, Any]:
         return {"asked": requested, "path": ""}
     program = """
 import importlib.util, json, os, re, sys
-form = r"(torch|torch[-_]npu|mindspore|numpy)-([^-]+)(?:-[^-]+)?[.](?:dist|egg)-info$"
+cuda = "nvidia[-_](?:nccl|cuda[-_]runtime)(?:[-_]cu[0-9]+)?"
+form = r"(torch|torch[-_]npu|mindspore|numpy|" + cuda + ")-([^-]+)(?:-[^-]+)?[.](?:dist|egg)-info$"
 found = {}
 for folder in sys.path[1:]:
     here = {}
@@ -70,11 +72,12 @@ torch = importlib.util.find_spec("torch") is not None
 print("doctor " + json.dumps({"version": version, "packages": found, "torch": torch}))
 """
     done = subprocess.run([python, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=18)  # noqa: UP022
+    compat = glob.glob("/usr/local/cuda*/compat/libcuda.so*") or "compat" in os.environ.get("LD_LIBRARY_PATH", "")
     answers = [line for line in done.stdout.decode("utf-8", "replace").splitlines() if line.startswith("doctor ")]
     if done.returncode or not answers:
         error_lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
         return {"asked": requested, "path": python, "error": error_lines[-1] if error_lines else "it printed nothing"}
-    return dict(json.loads(answers[-1][7:]), asked=requested, path=python)
+    return dict(json.loads(answers[-1][7:]), asked=requested, path=python, compat=bool(compat))
 
 
 class PythonEnv(Fact, frozen=True):
@@ -92,14 +95,35 @@ class PythonEnv(Fact, frozen=True):
     version: str
     """Such as 3.10.12."""
     packages: dict[str, str]
-    """Versions of torch, torch_npu, mindspore and numpy, those that are installed."""
+    """Versions of torch, torch_npu, mindspore, numpy, and NVIDIA's packages of NCCL and the CUDA runtime."""
     finds_torch: bool
     """``import torch`` would find something, installed as a distribution or not."""
+    has_cuda_compat: bool = False
+    """NVIDIA's package cuda-compat lets an older driver run programs of a newer CUDA."""
 
     @property
     def minor_version(self) -> str:
         """Major and minor version, such as 3.10."""
         return ".".join(self.version.split(".")[:2])
+
+    @property
+    def cuda_version(self) -> str:
+        """The CUDA version that torch was built for, such as 12.4; empty without CUDA, or if unknown."""
+        torch = self.packages.get("torch", "")
+        local = re.search(r"\+cu([0-9]{2})([0-9])$", torch)
+        if not torch or "+" in torch:
+            return f"{local[1]}.{local[2]}" if local else ""
+        runtime = self._nvidia("nvidia_cuda_runtime")[1]
+        return ".".join(runtime.split(".")[:2])
+
+    @property
+    def nccl(self) -> tuple[str, str] | None:
+        """Name and version of the package with NCCL."""
+        package = self._nvidia("nvidia_nccl")
+        return package if package[1] else None
+
+    def _nvidia(self, start: str) -> tuple[str, str]:
+        return next(((name, text) for name, text in self.packages.items() if name.startswith(start)), ("", ""))
 
     @classmethod
     def read(cls, answer: ProbeAnswer) -> PythonEnv:
@@ -114,7 +138,15 @@ class PythonEnv(Fact, frozen=True):
         packages = {name: versions[0] for name, versions in sorted(versions_by_package.items()) if len(versions) == 1}
         version = msgspec.convert(data["version"], str)
         finds = msgspec.convert(data["torch"], bool)
-        return cls(path=data["path"], version=version, packages=packages, finds_torch=finds, unread=unread)
+        compat = msgspec.convert(data.get("compat", False), bool)
+        return cls(
+            path=data["path"],
+            version=version,
+            packages=packages,
+            finds_torch=finds,
+            has_cuda_compat=compat,
+            unread=unread,
+        )
 
 
 def _require_interpreter(data: dict[str, Any]) -> None:

@@ -55,11 +55,15 @@ def load_catalog(folders: Sequence[Path]) -> list[Check]:
 
 
 def choose_checks(
-    catalog: Sequence[HasAreaT], select: Sequence[str], ignore: Sequence[str] = (), roots: bool = False
+    catalog: Sequence[HasAreaT],
+    select: Sequence[str],
+    ignore: Sequence[str] = (),
+    roots: bool = False,
+    listing: bool = False,
 ) -> list[HasAreaT]:
     """Those of ``catalog`` that the words choose, with the root cause checks if ``roots``. Raises: CommandError."""
     try:
-        selected = select_checks(catalog, select, ignore)
+        selected = select_checks(catalog, select, ignore, listing)
     except LookupError as error:
         raise UsageError(str(error.args[0])) from None
     if not selected:

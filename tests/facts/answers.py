@@ -16,7 +16,7 @@ def said(fact: type[Fact], **outputs: Output) -> Any:
 
 
 def learned(fact: type[Fact], outputs: dict[str, Output]) -> Any:
-    return read_fact(HostRecord(Visit(), {fact.__name__: outputs}), fact)
+    return read_fact(HostRecord(Visit(), {fact.output_name(): outputs}), fact)
 
 
 def answered(fact: type[Fact], value: Any) -> Any:

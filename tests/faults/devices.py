@@ -1,8 +1,4 @@
-"""NPUs and GPUs that are missing, ill, held by somebody, or out of reach.
-
-The hosts have no hardware: NPUs are emulated (`tests.hosts`), GPUs are a PCI bus made of files and an nvidia-smi that
-prints the lines that its manual describes.
-"""
+"""NPUs that are missing, ill, held by somebody, or out of reach; they are emulated (`tests.hosts`)."""
 
 from __future__ import annotations
 
@@ -14,36 +10,12 @@ from tests.faults import Prepared, Row
 NPU = "/run/npu"
 PCI = "/sys/bus/pci/devices"
 
-GPUS = f"""
-mount -t tmpfs none {PCI}
-mount -t tmpfs none /proc/driver
-mkdir -p /run/gpu /proc/driver/nvidia
-echo 'NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15' >/proc/driver/nvidia/version
-for n in 0 1 2 3; do
-    mkdir {PCI}/0000:0$n:00.0
-    echo 0x10de >{PCI}/0000:0$n:00.0/vendor
-    echo 0x030200 >{PCI}/0000:0$n:00.0/class
-    echo "$n, NVIDIA H100 80GB HBM3, GPU-$n, 550.54.15, 81559, 0" >/run/gpu/$n
-done
-"""
-
-
-def gpus(fleet: Any, folder: Any, healthy: bool) -> Prepared:
-    """Gives every host four GPUs."""
-    for host in fleet.hosts:
-        fleet.change(host, setup=GPUS, path={"nvidia-smi": "#!/bin/sh\ncat /run/gpu/*\n"})
-    return Prepared([])
-
 
 def ordinary_user(fleet: Any, folder: Any, healthy: bool) -> Prepared:
     """Logs in as a user who is a member of the driver's group on every host."""
     for host in fleet.hosts:
         fleet.change(host, users={"ann": {"groups": ["HwHiAiUser"]}})
     return Prepared(["--user", "ann"])
-
-
-def gpu_row(check: str, fault: str, **values: Any) -> Row:
-    return Row(check, fault, fleet="cpu", values=values, prepare=gpus)
 
 
 GONE = ("device-ip-conflict", "shm-too-small", "listen-queue-short")
@@ -138,12 +110,4 @@ ROWS: list[Row] = [
         observed="A1",
         expected="A2",
     ),
-    gpu_row("gpu-count-differs", "rm /run/gpu/3", observed=3, expected=4, count=3, total=4),
-    gpu_row("gpu-missing", "rm /run/gpu/3", observed=3, expected=4),
-    gpu_row(
-        "gpu-driver-differs", "sed -i s/550.54.15/535.129.03/ /run/gpu/*", observed="535.129.03", expected="550.54.15"
-    ),
-    gpu_row("gpu-ecc-errors", "sed -i 's/ 0$/ 7/' /run/gpu/2", gpu=2, observed=7),
-    gpu_row("gpu-tools-missing", "rm /usr/local/sbin/nvidia-smi", gpus=4),
-    gpu_row("gpu-driver-not-loaded", "rm -r /proc/driver/nvidia", gpus=4),
 ]

@@ -46,15 +46,18 @@ RUN: dict[str, tuple[str, ...]] = {
 NOT_RUN = {
     "devices: the playbooks run such commands on emulated ones (tests/playbooks/test_remedies.py)": """
         hccn_tool npu-smi ascend-dmi nvidia-smi dcgmi modprobe lsmod dkms for -link msnpureport -lldp -ip -optical
-        -gateway -net_health -netdetect enable ldconfig printenv""",
+        -gateway -net_health -netdetect enable ldconfig printenv rmmod -mig setpci nv-fabricmanager
+        ethtool rdma ibstat mlxlink mlxconfig mlnx_qos cma_roce_tos""",
     "containers: there is none on a test host": """
         docker --net --add-host --shm-size --ipc --pids --device kubectl "default medium: nsenter -v useradd""",
     "software, and the job's own programs and settings": """
         pip python apt yum dnf rpm conda ./ bash source torchrun mpirun srun msrun hccl_tools doctor git chmod make
         uname export unset ulimit set MASTER_ HCCL NCCL GLOO ASCEND torch os. dist. model -- PYTORCH DDP {python}""",
-    "would change this machine's clock or services": "chronyc systemctl timedatectl hwclock hostnamectl reboot",
+    "would change this machine's clock, services, mounts or frequency": """
+        umount cpupower tuned-adm chronyc systemctl timedatectl hwclock hostnamectl reboot""",
     "reads only, or leaves the choice to the reader": """
-        ss ps du find fuser ls getent ipcs ssh ip ping dmesg grep cat df lspci journalctl id getfacl free top lsof""",
+        ss ps du find fuser ls getent ipcs ssh ip ping dmesg grep cat df lspci journalctl id getfacl free top lsof
+        smartctl ras-mc-ctl""",
     "a text in a file or in a message, and no command": """
         "rank_id": "status": "version": Compatibility Two""",
     "limits: root of a container may not raise them; the filters of the playbooks are tested": "* USER LimitMEMLOCK",

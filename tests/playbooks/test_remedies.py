@@ -24,7 +24,7 @@ import pytest
 from doctor.remedy.catalog import load_playbooks
 from doctor.remedy.playbook import Playbook
 from tests.conftest import PREPARED
-from tests.faults.devices import gpus
+from tests.faults.gpus import element
 from tests.faults.versions import SITE, job, renamed
 from tests.hosts.fleet import Fleet, merge
 from tests.hosts.npu import npu_fleet
@@ -330,10 +330,57 @@ esac
 """
 
 
-def test_the_gpu_driver_is_loaded(fleet_cpu: Fleet, tmp_path: Path) -> None:
-    gpus(fleet_cpu, tmp_path, True)
-    fleet_cpu.change(fleet_cpu.hosts[1], path={"modprobe": MODPROBE}, setup="rm -r /proc/driver/nvidia")
-    proven(fleet_cpu, "load-gpu-driver", "gpu-driver-not-loaded", state="ls /proc/driver")
+def test_the_gpu_driver_is_loaded(fleet_gpu: Fleet) -> None:
+    with fleet_gpu.broken(fleet_gpu.hosts[1], path={"modprobe": MODPROBE}, setup="rm -r /proc/driver/nvidia"):
+        proven(fleet_gpu, "load-gpu-driver", "gpu-driver-not-loaded", state="ls /proc/driver")
+
+
+PEERMEM = """\
+#!/bin/sh
+case $* in
+nvidia-peermem) mount -t tmpfs none /sys/module; mkdir /sys/module/nvidia_peermem ;;
+'-r nvidia-peermem') umount /sys/module ;;
+*) exit 1 ;;
+esac
+"""
+GPU_FAULTS = {
+    "gpu-persistence-off": ("switch-persistence-on", element(1, "persistence_mode", "Enabled", "Disabled")),
+    "fabric-manager-not-running": (
+        "start-fabric-manager",
+        "echo inactive >/run/fabric; sed -i 's|<state>Completed|<state>N/A|' /run/gpu/[0-9].xml",
+    ),
+    "gpu-direct-rdma-off": ("load-peer-memory", "sed -i s/Open// /proc/driver/nvidia/version"),
+    "cpu-governor-slow": (
+        "set-cpu-governor",
+        "echo powersave >/sys/devices/system/cpu/cpufreq/policy0/scaling_governor",
+    ),
+    "numa-balancing-on": ("switch-numa-balancing-off", "echo 1 >/proc/sys/kernel/numa_balancing"),
+}
+"""By check: the playbook, and the fault."""
+GPU_STATE = """\
+ls -d /sys/module/nvidia_peermem 2>/dev/null || echo no module
+cat /sys/devices/system/cpu/cpufreq/policy0/scaling_governor /proc/sys/kernel/numa_balancing /run/fabric
+grep -c persistence_mode.Disabled /run/gpu/*.xml
+grep -rs . /etc/tmpfiles.d /etc/modules-load.d /etc/sysctl.d || true
+"""
+
+
+def test_hosts_with_gpus_are_set_up_and_back_again(fleet_gpu: Fleet) -> None:
+    """All faults at once: the playbooks fix them without touching one another's, and the undo leaves all as it was."""
+    host = fleet_gpu.hosts[1]
+    words = [word for name in GPU_FAULTS for word in ("--select", name)]
+    with fleet_gpu.broken(host, "\n".join(fault for _, fault in GPU_FAULTS.values()), path={"modprobe": PEERMEM}):
+        driver = Driver(fleet_gpu, host)
+        before = driver.sh(GPU_STATE)[1]
+        report = check(fleet_gpu, {}, *words)
+        assert {row[0] for row in said(report)} == set(GPU_FAULTS)
+        for outcome in report["outcomes"]:
+            if outcome["findings"]:
+                values = [{**one["values"], "host": host} for one in outcome["findings"]]
+                driver.apply(BOOKS[GPU_FAULTS[outcome["check"]][0]], values)
+        assert said(check(fleet_gpu, {}, *words)) == []
+        assert driver.undo() == []
+        assert driver.sh(GPU_STATE)[1] == before
 
 
 PIP = """\
@@ -393,6 +440,7 @@ def test_error_correction_is_switched_on_where_the_npu_decides(fleet_a1: Fleet) 
 
 
 ALONE = {"switch-firewall-off", "let-user-open-npus", "load-gpu-driver", "install-older-numpy", "switch-fec-on"}
+ALONE |= {playbook for playbook, _ in GPU_FAULTS.values()}
 
 
 def test_every_playbook_that_changes_something_is_tried_here() -> None:

@@ -56,6 +56,10 @@ class Collector:
                 self.outputs[name][path] = read_file(path, probe.get("limit", 65536))
 
     def plan_ask(self, name, probe):
+        path = probe.get("requires")
+        if path and not os.path.exists(path):
+            self.outputs[name][""] = {"ended": "absent", "err": path + " does not exist"}
+            return
         self.waiting.append(Job(name, "", probe))
 
     def plan_run(self, name, probe):

@@ -1,0 +1,39 @@
+from collections.abc import Iterator
+
+from doctor import WARNING, Finding, Skip, check
+from doctor.facts.gpu import GpuCards
+from doctor.facts.host_settings import HostSettings
+from doctor.facts.limits import RdmaAdapters
+from doctor.facts.npu import NpuInventory
+
+
+@check(severity=WARNING, area="kernel")
+def cpu_governor_slow(
+    settings: HostSettings, npus: NpuInventory | None, gpus: GpuCards | None, adapters: RdmaAdapters | None
+) -> Iterator[Finding]:
+    """The processors of hosts with accelerators run at their full frequency.
+
+    ## Why it matters
+    A processor that first has to raise its frequency starts kernels and answers the network later: the ranks of that
+    host are stragglers, and the speed varies from step to step.
+
+    ## What to do
+    On {host}: `cpupower frequency-set -g performance`, or `tuned-adm profile throughput-performance`.
+
+    ## Source
+    Linux, CPU Performance Scaling; NVIDIA, DGX Best Practices and the tuning guides of AMD and Mellanox: governor
+    performance. The governors are those of every tenth CPU. Laptops, virtual machines that set no frequency, and hosts
+    without accelerator and RDMA adapter are left out.
+    """
+    if not (npus or (gpus and gpus.pci) or adapters) or settings.is_portable:
+        raise Skip("no accelerator and no RDMA adapter, or a laptop")
+    if not settings.governors:
+        raise Skip("the kernel sets no frequency, as in a virtual machine")
+    slow = [governor for governor in settings.governors if governor != "performance"]
+    if slow:
+        yield Finding(
+            "the CPU frequency governor is {observed} ({driver}); expected {expected}",
+            observed=slow,
+            driver=settings.frequency_driver or "driver not known",
+            expected="performance",
+        )

@@ -1,0 +1,36 @@
+from collections.abc import Iterator
+
+from doctor import ERROR, Finding, Skip, check
+from doctor.facts.gpu import FabricManager, GpuCards, GpuInventory
+
+
+@check(severity=ERROR, area="links")
+def fabric_manager_not_running(
+    manager: FabricManager, cards: GpuCards, inventory: GpuInventory | None
+) -> Iterator[Finding]:
+    """The fabric manager runs on every host with NVSwitches.
+
+    ## Why it matters
+    It sets up the NVSwitches. Without it CUDA fails with `cudaErrorSystemNotReady` (802, system not yet initialized),
+    although nvidia-smi lists all GPUs.
+
+    ## What to do
+    On {host}: `systemctl enable --now nvidia-fabricmanager`. If it is not installed: the package
+    nvidia-fabricmanager-BRANCH, of exactly the driver's version. If it ends: `journalctl -u nvidia-fabricmanager`.
+
+    ## Source
+    NVIDIA Fabric Manager User Guide. NVSwitches: /proc/driver/nvidia-nvswitch/devices, or bridges of vendor 10de on the
+    PCI bus. Where all GPUs report the fabric state Completed, a fabric manager elsewhere has set them up.
+    """
+    switches = manager.switches or cards.switches
+    if not switches:
+        raise Skip("the host has no NVSwitch")
+    registered = [gpu.fabric_state == "Completed" for gpu in inventory.gpus] if inventory else []
+    if not manager.is_running and not (registered and all(registered)):
+        yield Finding(
+            "the fabric manager is {observed}, on a host with {switches} NVSwitches",
+            observed="not running" if manager.is_installed else "not installed",
+            state=manager.state or "unknown",
+            switches=switches,
+            expected="running",
+        )

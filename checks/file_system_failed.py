@@ -1,0 +1,35 @@
+from collections.abc import Iterator
+
+from doctor import WARNING, Finding, check
+from doctor.facts.kernel_log import DAY, KernelLog, format_age
+
+FAILED = (
+    r"\(([\w/.:-]{1,60})\).*([Rr]emounting filesystem read-only|Log I/O [Ee]rror|has been shut down|shut down due to)"
+)
+
+
+@check(severity=WARNING, area="memory")
+def file_system_failed(log: KernelLog) -> Iterator[Finding]:
+    """No file system was made read-only or shut down after errors in the last 24 hours.
+
+    ## Why it matters
+    Nothing can be written there until the host is repaired: logs, checkpoints and temporary files fail, and the disk
+    beneath has errors.
+
+    ## What to do
+    On {host}: `dmesg | grep -iE 'ext4|xfs|i/o error|nvme'`, then `smartctl -a` of the disk. Restart the host, let fsck
+    or xfs_repair run, and have the disk replaced when the errors return.
+
+    ## Source
+    Messages of the kernel: fs/ext4/super.c "Remounting filesystem read-only", fs/xfs/xfs_fsops.c "Log I/O Error
+    Detected" and "Filesystem has been shut down".
+    """
+    failures = log.matching(FAILED, DAY)
+    for device in dict.fromkeys(match[1] for _, match in failures):
+        line, match = next((line, match) for line, match in failures if match[1] == device)
+        yield Finding(
+            "the file system on {device} failed {age}: {text}",
+            device=device,
+            age=format_age(line.age),
+            text=match.string[:160],
+        )

@@ -1,0 +1,33 @@
+from collections.abc import Iterator
+
+from doctor import WARNING, Finding, Skip, check
+from doctor.facts.gpu import GpuCards
+from doctor.facts.rdma import RdmaPorts
+
+
+@check(severity=WARNING, area="devices")
+def gpu_direct_rdma_off(cards: GpuCards, adapters: RdmaPorts) -> Iterator[Finding]:
+    """Network adapters can read and write the memory of the GPUs.
+
+    ## Why it matters
+    Without it every message goes through the host's memory: NCCL reaches a fraction of the network's bandwidth, and
+    loads the processors.
+
+    ## What to do
+    On {host}: `modprobe nvidia-peermem`, and a file in /etc/modules-load.d with that name; or install the open kernel
+    modules of the driver, which need no such module (dma-buf).
+
+    ## Source
+    NVIDIA, GPUDirect RDMA: nvidia-peermem, or dma-buf with the open kernel modules and Linux 5.12; NCCL User Guide,
+    NCCL_NET_GDR_LEVEL and NCCL_DMABUF_ENABLE. Adapters of other vendors than NVIDIA are left out.
+    """
+    if not any(device.type.startswith("MT") for device in adapters.devices):
+        raise Skip("no RDMA adapter of NVIDIA")
+    if not cards.pci or not cards.driver or cards.peermem is None:
+        raise Skip("no GPU with a loaded driver")
+    if not cards.peermem and not cards.is_open_driver:
+        yield Finding(
+            "nvidia-peermem is not loaded, and the driver does not export memory as dma-buf",
+            observed="neither",
+            expected="one of both",
+        )

@@ -1,0 +1,41 @@
+from collections.abc import Iterator
+
+from doctor import WARNING, Finding, PerHost, check
+from doctor.engine.majority import differing
+from doctor.facts.gpu import GpuInventory
+
+
+@check(severity=WARNING, area="devices")
+def gpu_mig_differs(inventory: PerHost[GpuInventory]) -> Iterator[Finding]:
+    """All GPUs of all hosts are in the same MIG mode, and none is to change at the next reset.
+
+    ## Why it matters
+    With MIG a GPU is divided, and its parts cannot reach each other: NCCL fails between them, and a job that expects
+    whole GPUs finds none.
+
+    ## What to do
+    On {host}: `nvidia-smi -i N -mig 0` for each GPU, or `-mig 1` where the job wants parts; then reset the GPU.
+
+    ## Source
+    `mig_mode` of `nvidia-smi -q -x`; MIG User Guide: no NCCL and no peer access between instances.
+    """
+    modes: dict[str, str] = {}
+    for host, host_gpus in inventory.items():
+        for gpu in host_gpus.gpus:
+            if gpu.mig and gpu.mig_pending and gpu.mig != gpu.mig_pending:
+                yield Finding(
+                    "MIG is {observed} on GPU {gpu}, and will be {expected} after its reset",
+                    hosts=[host],
+                    gpu=gpu.index,
+                    observed=gpu.mig,
+                    expected=gpu.mig_pending,
+                )
+        own = sorted({gpu.mig for gpu in host_gpus.gpus if gpu.mig})
+        if own:
+            modes[host] = own[0] if len(own) == 1 else "not the same on all GPUs"
+    if len(modes) > 1:
+        yield from differing(modes, "MIG is {observed}; on {count} of {total} hosts it is {expected}")
+    else:
+        for host, mode in modes.items():
+            if mode not in ("Enabled", "Disabled"):
+                yield Finding("MIG is {observed}", hosts=[host], observed=mode, expected="one mode")

@@ -1,0 +1,31 @@
+from collections.abc import Iterator
+
+from doctor import WARNING, Finding, PerHost, check
+from doctor.engine.majority import differing
+from doctor.facts.gpu import GpuInventory
+
+
+@check(severity=WARNING, area="devices")
+def gpu_power_limit_differs(inventory: PerHost[GpuInventory]) -> Iterator[Finding]:
+    """GPUs of one product have the same power limit on all hosts.
+
+    ## Why it matters
+    A GPU with less power computes more slowly, and all ranks wait for the slowest.
+
+    ## What to do
+    On {host}: `nvidia-smi -pl WATTS`, with the limit of the other hosts; it is lost at a restart, and without
+    persistence mode earlier.
+
+    ## Source
+    `current_power_limit` of `nvidia-smi -q -x`; the majority is the norm, so that a limit that a site has chosen for
+    all hosts is no finding.
+    """
+    for product in sorted({gpu.name for host_gpus in inventory.values() for gpu in host_gpus.gpus}):
+        limits = {
+            host: " and ".join(f"{watts:g} W" for watts in sorted(own))
+            for host, host_gpus in inventory.items()
+            if (own := {gpu.power_limit for gpu in host_gpus.gpus if gpu.name == product and gpu.power_limit})
+        }
+        if len(limits) > 1:
+            template = "the power limit of its {product} is {observed}; {count} of {total} hosts have {expected}"
+            yield from differing(limits, template, product=product)

@@ -1,0 +1,27 @@
+from collections.abc import Iterator
+
+from doctor import WARNING, Finding, PerHost, check
+from doctor.engine.majority import differing
+from doctor.facts.gpu import GpuInventory
+
+
+@check(severity=WARNING, area="devices")
+def gpu_product_mixed(inventory: PerHost[GpuInventory]) -> Iterator[Finding]:
+    """All hosts have GPUs of one product.
+
+    ## Why it matters
+    The faster GPUs wait for the slower ones in every step, the smallest memory decides what fits, and kernels may
+    choose different algorithms, so that results differ.
+
+    ## What to do
+    Start the job on hosts of one product: exclude {host}.
+
+    ## Source
+    `product_name` of `nvidia-smi -q -x`; the majority is the norm.
+    """
+    products = {
+        host: " and ".join(sorted({gpu.name for gpu in host_gpus.gpus}))
+        for host, host_gpus in inventory.items()
+        if host_gpus.gpus
+    }
+    yield from differing(products, "its GPUs are {observed}; {count} of {total} hosts have {expected}")

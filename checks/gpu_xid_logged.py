@@ -1,0 +1,35 @@
+from collections.abc import Iterator
+
+from doctor import WARNING, Finding, check
+from doctor.facts.kernel_log import KernelLog, format_age
+from doctor.facts.xid import xid_events
+
+
+@check(severity=WARNING, area="devices")
+def gpu_xid_logged(log: KernelLog) -> Iterator[Finding]:
+    """The kernel log reports no fault of a GPU or NVSwitch.
+
+    ## Why it matters
+    The driver reports faults of the hardware as Xid, those of NVSwitches as SXid. A GPU that had one is likely to have
+    it again in the job; some stay until the GPU is reset.
+
+    ## What to do
+    On {host}, for the GPU at {device}: {action}. Then `dmesg | grep -i xid`; if it comes back, have the GPU examined.
+
+    ## Source
+    NVIDIA, Analyzing Xid Errors with the Xid Catalog, immediate action; Fabric Manager User Guide, appendix D. Reported
+    are those of the last seven days since the host was started. Codes that NVIDIA attributes to the program that ran
+    (13, 31, 43, 45 and others) and SXids that are not fatal are left out.
+    """
+    for event in xid_events(log):
+        yield Finding(
+            "{kind} {code} ({meaning}) on {device}, {count} times, last {age}: {text}",
+            kind=event.kind,
+            code=event.code,
+            meaning=event.meaning,
+            device=event.device,
+            count=event.count,
+            age=format_age(event.age),
+            text=event.text,
+            action=event.action,
+        )

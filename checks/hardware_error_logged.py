@@ -1,0 +1,40 @@
+from collections.abc import Iterator
+
+from doctor import WARNING, Finding, check
+from doctor.facts.kernel_log import DAY, KernelLog, format_age
+
+ERRORS = {
+    "uncorrected memory": r"mce: Uncorrected hardware memory error|EDAC \S+: [1-9][0-9]* UE |[Hh]ardware memory error",
+    "a machine check": r"\[Hardware Error\]: (CPU [0-9]+: Machine Check Exception|Uncorrected,|System Fatal)",
+    "a fatal error reported by the firmware": r"\[Hardware Error\]: event severity: (fatal|recoverable)",
+    "an uncorrected PCIe error": r"AER: (Multiple )?Uncorrect\w+ .*error|severity=Uncorrect\w+",
+}
+"""Messages of arch/x86/kernel/cpu/mce, drivers/edac, drivers/firmware/efi/cper.c and drivers/pci/pcie/aer.c."""
+
+
+@check(severity=WARNING, area="devices")
+def hardware_error_logged(log: KernelLog) -> Iterator[Finding]:
+    """The kernel has reported no error of processor, memory or PCIe that was not corrected, in the last 24 hours.
+
+    ## Why it matters
+    Hardware that fails ends a rank, or the host, and does so again: most hosts that die in a job had such messages
+    before.
+
+    ## What to do
+    On {host}: `dmesg | grep -iE 'hardware error|mce|edac|aer'`, `ras-mc-ctl --summary`, and the event log of the
+    management controller: `ipmitool sel list`. Exclude the host, and have the part replaced.
+
+    ## Source
+    Messages of the kernel's machine check, EDAC, APEI and AER drivers. Errors that were corrected are no finding.
+    """
+    for kind, pattern in ERRORS.items():
+        errors = log.matching(pattern, DAY)
+        if errors:
+            line, match = errors[0]
+            yield Finding(
+                "the kernel reported {kind}, {count} times in 24 hours, last {age}: {text}",
+                kind=kind,
+                count=len(errors),
+                age=format_age(line.age),
+                text=match.string[:160],
+            )

@@ -1,0 +1,55 @@
+from collections.abc import Iterator
+
+from doctor import WARNING, Finding, PerHost, Skip, check
+from doctor.engine.majority import differing
+from doctor.facts.host_settings import HostSettings
+
+NAMES = {
+    "kernel": "the kernel",
+    "governor": "the CPU frequency governor",
+    "huge_pages": "transparent huge pages",
+    "reserved_huge_pages": "vm.nr_hugepages",
+    "numa_balancing": "kernel.numa_balancing",
+    "numa_nodes": "the number of NUMA nodes",
+    "clock_source": "the clock source",
+    "swap": "swap",
+    "command_line": "tuning words of the kernel's command line",
+}
+
+
+@check(severity=WARNING, area="kernel")
+def host_settings_differ(settings: PerHost[HostSettings]) -> Iterator[Finding]:
+    """All hosts have the same kernel, and the same settings of it that change performance.
+
+    ## Why it matters
+    A host that differs is often the slow one, and what fails on it alone is hard to trace. Every rank waits for the
+    slowest host.
+
+    ## What to do
+    On {host}, set {setting} as on the other hosts. Kernel: install it and restart; huge pages, NUMA balancing and
+    governor: tuned, or a file in /etc/sysctl.d; NUMA nodes and clock source: the firmware; swap: /etc/fstab; command
+    line: /etc/default/grub.
+
+    ## Source
+    The hosts are compared with each other; the majority is the norm. Of the kernel's command line only words that tune
+    it are compared, such as iommu, isolcpus and mitigations.
+    """
+    if len(settings) < 2:
+        raise Skip("a single host cannot be compared")
+    for setting, name in NAMES.items():
+        values = {host: _value(own, setting) for host, own in settings.items()}
+        shown = {host: value for host, value in values.items() if value}
+        if len(shown) > 1:
+            yield from differing(shown, "{setting}: {observed}; {count} of {total} hosts have {expected}", setting=name)
+
+
+def _value(settings: HostSettings, name: str) -> str:
+    """A setting as text; empty where the host does not show it."""
+    if name == "governor":
+        return " and ".join(settings.governors)
+    if name == "swap":
+        return "on" if settings.swap_devices else "off"
+    if name == "command_line":
+        return " ".join(settings.command_line) or "none"
+    value = getattr(settings, name)
+    return "" if value is None or value == "" or (name == "numa_nodes" and not value) else str(value)

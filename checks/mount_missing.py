@@ -1,0 +1,37 @@
+from collections.abc import Iterator
+
+from doctor import WARNING, Finding, PerHost, Skip, check
+from doctor.facts.mounts import MountTable
+
+
+@check(severity=WARNING, area="memory")
+def mount_missing(mounts: PerHost[MountTable]) -> Iterator[Finding]:
+    """Every host has the network file systems that most hosts have mounted.
+
+    ## Why it matters
+    On the host without it, the job finds no data and no programs, or writes its checkpoints to the local disk.
+
+    ## What to do
+    On {host}: `mount {target}` if /etc/fstab has it, else mount {source} there as on the other hosts.
+
+    ## Source
+    /proc/self/mounts of all hosts. A mount that more than half of them have, and at least two, is expected on all.
+    Mounts of containers' runtimes and of users' sessions lie in other folders on each host, and so are no finding.
+    """
+    if len(mounts) < 3:
+        raise Skip("fewer than three hosts cannot be compared")
+    targets = {host: {mount.target: mount for mount in own.mounts} for host, own in mounts.items()}
+    for target in sorted({target for own in targets.values() for target in own}):
+        having = [host for host, own in targets.items() if target in own]
+        if len(having) < 2 or len(having) <= len(targets) / 2 or len(having) == len(targets):
+            continue
+        mount = targets[having[0]][target]
+        yield Finding(
+            "{target} ({kind}) is not mounted; {count} of {total} hosts have it from {source}",
+            hosts=[host for host in targets if host not in having],
+            target=target,
+            kind=mount.kind,
+            source=mount.source,
+            count=len(having),
+            total=len(targets),
+        )

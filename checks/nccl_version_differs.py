@@ -1,0 +1,27 @@
+from collections.abc import Iterator
+
+from doctor import ERROR, Finding, PerHost, check
+from doctor.engine.majority import differing
+from doctor.facts.python_env import PythonEnv
+
+
+@check(severity=ERROR, area="versions")
+def nccl_version_differs(python: PerHost[PythonEnv]) -> Iterator[Finding]:
+    """All hosts have the same version of NCCL.
+
+    ## Why it matters
+    NCCL refuses to start with ranks of another version: `Mismatched NCCL version detected` (ncclInvalidUsage).
+
+    ## What to do
+    Install the job's packages anew on {host}, in the versions of the other hosts: `pip install {package}=={expected}`.
+
+    ## Source
+    NCCL, src/init.cc, which compares the versions of all ranks. The version is that of the package nvidia-nccl for the
+    job's interpreter; one that is built into torch, or set by LD_PRELOAD, is not read.
+    """
+    found = {host: own.nccl for host, own in python.items() if own.nccl}
+    if found:
+        versions = {host: version for host, (_, version) in found.items()}
+        package = next(name for name, _ in found.values())
+        template = "NCCL {observed}; {count} of {total} hosts have {expected}"
+        yield from differing(versions, template, package=package.replace("_", "-"))

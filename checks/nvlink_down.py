@@ -1,0 +1,39 @@
+from collections import Counter
+from collections.abc import Iterator
+
+from doctor import WARNING, Finding, PerHost, check
+from doctor.facts.gpu import GpuCards, NvLinks
+
+
+@check(severity=WARNING, area="links")
+def nvlink_down(links: PerHost[NvLinks], cards: PerHost[GpuCards]) -> Iterator[Finding]:
+    """Every GPU has as many active NVLinks as its peers.
+
+    ## Why it matters
+    NCCL sends less through the GPU with fewer links, or takes PCIe: collectives are several times slower on that host,
+    and the job is as slow as that host.
+
+    ## What to do
+    On {host}: `nvidia-smi nvlink -s -i {gpu}`, `nvidia-smi nvlink -e -i {gpu}` and `dmesg | grep -iE 'xid|nvlink'`.
+    Drain the host and restart it; if the links stay down, have the GPU or its baseboard replaced.
+
+    ## Source
+    `nvidia-smi nvlink -s`. The norm is the same GPU on most of the other hosts; behind NVSwitches, where all GPUs are
+    alike, the GPU with the most links. A GPU that has no bridge on any host has no finding.
+    """
+    for host, own in links.items():
+        has_switch = host in cards and cards[host].switches > 0
+        for gpu, count in own.active.items():
+            others = [other.active[gpu] for name, other in links.items() if name != host and gpu in other.active]
+            common = Counter(others).most_common(1)
+            norm = common[0][0] if common and common[0][1] > len(others) / 2 and len(others) > 1 else 0
+            expected = max(norm, max(own.active.values()) if has_switch else 0)
+            if count < expected:
+                yield Finding(
+                    "GPU {gpu} has {observed} active NVLinks; its peers have {expected}",
+                    hosts=[host],
+                    gpu=gpu,
+                    observed=count,
+                    expected=expected,
+                    down=own.inactive.get(gpu, ()),
+                )

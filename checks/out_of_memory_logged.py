@@ -1,0 +1,35 @@
+from collections.abc import Iterator
+
+from doctor import WARNING, Finding, check
+from doctor.facts.kernel_log import DAY, KernelLog, format_age
+
+KILLED = r"(Memory cgroup out of memory|Out of memory)[^:]*: Killed process ([0-9]+) \(([^)]*)\)"
+
+
+@check(severity=WARNING, area="memory")
+def out_of_memory_logged(log: KernelLog) -> Iterator[Finding]:
+    """The kernel has ended no process for want of memory in the last 24 hours.
+
+    ## Why it matters
+    A rank that the kernel ends leaves no message: all others wait for it. Where it happened to the last job, it is
+    likely to happen to the next one.
+
+    ## What to do
+    On {host}: `dmesg | grep -iE 'out of memory|oom-kill'`. Memory cgroup: raise the limit of the container or the Slurm
+    job. Else start fewer data loader workers, or find what fills the memory.
+
+    ## Source
+    Messages of the kernel, mm/oom_kill.c: "Out of memory: Killed process" and "Memory cgroup out of memory: Killed
+    process".
+    """
+    kills = log.matching(KILLED, DAY)
+    if kills:
+        line, match = kills[0]
+        yield Finding(
+            "the kernel ended {count} processes for want of memory in 24 hours, last {name} ({pid}) {age}",
+            count=len(kills),
+            name=match[3],
+            pid=int(match[2][:9]),
+            age=format_age(line.age),
+            limit="of a cgroup" if match[1].startswith("Memory cgroup") else "of the host",
+        )

@@ -1,0 +1,42 @@
+from collections.abc import Iterator
+
+from doctor import WARNING, Finding, Skip, check
+from doctor.engine.fact import Unreadable
+from doctor.facts.gpu import GpuCards
+from doctor.facts.limits import RdmaAdapters
+
+VIRTUAL = ("qemu", "kvm", "vmware", "virtual machine", "virtualbox", "xen", "google compute engine", "openstack")
+SHOWN = 6
+
+
+@check(severity=WARNING, area="devices")
+def pcie_acs_redirects(cards: GpuCards, adapters: RdmaAdapters | None) -> Iterator[Finding]:
+    """PCIe switches let GPUs and network adapters reach each other directly.
+
+    ## Why it matters
+    With access control services (ACS) on, every transfer between two devices goes up to the processor and back: NCCL
+    and GPUDirect RDMA are much slower, or hang.
+
+    ## What to do
+    On {host}: switch ACS off in the firmware (often together with the IOMMU, or VT-d). Until then, for each bridge:
+    `setpci -s {bridge} ECAP_ACS+0x6.w=0000`, at each start.
+
+    ## Source
+    NCCL User Guide, Troubleshooting, PCI Access Control Services: "ACS redirects PCI point-to-point traffic to the CPU
+    root complex"; `lspci -vvv | grep ACSCtl`. Read are the bits for requests, completions and upstream forwarding. In
+    a virtual machine ACS is needed, and belongs to its host.
+    """
+    if cards.pci < 2 and not adapters:
+        raise Skip("one GPU, and no RDMA adapter")
+    machine = cards.machine.lower()
+    if any(word in machine for word in VIRTUAL) or ("amazon ec2" in machine and "metal" not in machine):
+        raise Skip("a virtual machine: ACS belongs to its host")
+    if cards.redirecting is None:
+        raise Unreadable("only root can read the settings of PCIe bridges: use --sudo")
+    if cards.redirecting:
+        yield Finding(
+            "ACS redirects transfers on {count} PCIe bridges: {observed}; expected none",
+            count=len(cards.redirecting),
+            observed=[*cards.redirecting[:SHOWN], *(["..."] if len(cards.redirecting) > SHOWN else [])],
+            bridge=cards.redirecting[0],
+        )

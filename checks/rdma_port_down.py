@@ -1,0 +1,42 @@
+from collections.abc import Iterator
+
+from doctor import WARNING, Finding, PerHost, check
+from doctor.facts.rdma import RdmaPorts, chosen_ports
+from doctor.job import LaunchConfig
+
+
+@check(severity=WARNING, area="links")
+def rdma_port_down(adapters: PerHost[RdmaPorts], launch: LaunchConfig) -> Iterator[Finding]:
+    """Every RDMA port that the job uses is active.
+
+    ## Why it matters
+    A port that is down is left out by NCCL: the host has fewer rails than the others, so that the job is slower, or
+    ranks find no partner on the same rail.
+
+    ## What to do
+    On {host}: `ibstat` or `rdma link show`. Polling: no signal, check the cable, the transceiver and the switch port.
+    Disabled: switched off here, `ip link set dev NAME up`. INIT with a link: no subnet manager has configured it.
+
+    ## Source
+    `state` and `phys_state` of /sys/class/infiniband/NAME/ports (Linux ABI, sysfs-class-infiniband). A port counts when
+    NCCL_IB_HCA names it exactly, when it has a link, or when it is active on most hosts; others are unused.
+    """
+    for host, own in adapters.items():
+        setting = launch.environ_of(host).get("NCCL_IB_HCA", "")
+        named = chosen_ports(setting, own.ports)[0] if setting.lstrip().startswith("=") else ()
+        for name, port in own.ports.items():
+            if port.is_active:
+                continue
+            others = [
+                other.ports[name].is_active for peer, other in adapters.items() if peer != host and name in other.ports
+            ]
+            usual = len(others) > 1 and sum(others) > len(others) / 2
+            if port.has_link or name in named or usual:
+                yield Finding(
+                    "the RDMA port {port} is {observed} ({physical}); expected {expected}",
+                    hosts=[host],
+                    port=name,
+                    observed=port.state.partition(": ")[2] or port.state or "in an unknown state",
+                    physical=port.physical.partition(": ")[2] or port.physical or "no physical state",
+                    expected="ACTIVE",
+                )

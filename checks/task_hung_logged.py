@@ -1,0 +1,32 @@
+from collections.abc import Iterator
+
+from doctor import WARNING, Finding, check
+from doctor.facts.kernel_log import DAY, KernelLog, format_age
+
+HUNG = r"INFO: task (\S{1,40}):([0-9]{1,9}) blocked for more than ([0-9]+) seconds|soft lockup - CPU#([0-9]+)"
+
+
+@check(severity=WARNING, area="kernel")
+def task_hung_logged(log: KernelLog) -> Iterator[Finding]:
+    """The kernel has reported no process that hangs inside of it in the last 24 hours.
+
+    ## Why it matters
+    Such a process waits for a disk, a network file system or a device driver that does not answer, and cannot be ended.
+    A job that touches the same hangs as well.
+
+    ## What to do
+    On {host}: `dmesg | grep -A 25 'blocked for more than'` has the functions in which it hangs: nfs and rpc stand for a
+    file server, nvidia for a GPU, jbd2 and xfs for a disk. Restart the host when it does not end.
+
+    ## Source
+    Linux, kernel/hung_task.c and kernel/watchdog.c: "INFO: task ... blocked for more than 120 seconds", "soft lockup".
+    """
+    hung = log.matching(HUNG, DAY)
+    if hung:
+        line, match = hung[0]
+        yield Finding(
+            "the kernel reported {count} hangs in 24 hours, last {observed} {age}",
+            count=len(hung),
+            observed=f"process {match[2]} ({match[1]})" if match[1] else f"a locked CPU {match[4]}",
+            age=format_age(line.age),
+        )

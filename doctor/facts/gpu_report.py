@@ -1,0 +1,244 @@
+"""The report of ``nvidia-smi -q -x``: one `Gpu` for each GPU. Elements are found by name; what is missing is None.
+
+The elements are those of nvsmi_device_v1.dtd to v13.dtd, whose names differ by driver.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from doctor.engine.fact import Unreadable
+
+if TYPE_CHECKING:
+    from xml.etree.ElementTree import Element
+
+MAX_GPUS = 256
+MAX_PROCESSES = 256
+"""Processes of one GPU."""
+LOST = re.compile(r"GPU is lost|fallen off the bus", re.I)
+_NOTHING = re.compile(
+    r"\[?(n/?a|not supported|not available|none|unknown error|err!|requested functionality.*)\]?", re.I
+)
+_DATA_CENTER = re.compile(
+    r"\b(P100|V100S?|T4|A10G?|A16|A30X?|A40|A100X?|A800|L4|L20|L40S?|H20|H800|G?H[12]00|G?B[123]00)\b"
+)
+_THROTTLES = ("hw_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown", "sw_thermal_slowdown")
+
+
+class GpuProcess(msgspec.Struct, frozen=True):
+    """A process that nvidia-smi lists on a GPU."""
+
+    pid: int
+    kind: str
+    """C: compute; G: graphics; C+G: both; M+C: an MPS client."""
+    name: str
+    mebibytes: int | None
+
+
+class Gpu(msgspec.Struct, frozen=True):
+    """One GPU as nvidia-smi lists it. None: the GPU has no such value, or the driver does not report it."""
+
+    index: int
+    name: str
+    uuid: str
+    driver: str
+    memory: int | None
+    """MiB. None for a GPU that shares the host's memory, such as the GB10."""
+    ecc_errors: int | None
+    """Uncorrected since the driver was loaded; None for a GPU without ECC, or with it turned off."""
+    bus: str = ""
+    """PCI address, as 0000:3b:00.0."""
+    persistence: bool | None = None
+    mig: str = ""
+    """Enabled, Disabled, or empty for a GPU without MIG."""
+    mig_pending: str = ""
+    """The MIG mode after the next reset."""
+    compute_mode: str = ""
+    recovery_action: str = ""
+    """What the driver recommends, such as GPU Reset; empty for nothing."""
+    reset_required: bool = False
+    row_remap_failed: bool = False
+    row_remap_pending: bool = False
+    page_retirement_pending: bool = False
+    pcie_width: int | None = None
+    """Lanes now; on an idle GPU as well."""
+    pcie_width_max: int | None = None
+    pcie_generation_max: int | None = None
+    """The highest that the GPU and its slot can have together."""
+    throttles: tuple[str, ...] = ()
+    """Reasons for lower clocks that are no choice of an operator: hw_slowdown, sw_thermal_slowdown, ..."""
+    temperature: int | None = None
+    """Degrees Celsius."""
+    temperature_limit: int | None = None
+    """The clocks are lowered from here on."""
+    power_limit: float | None = None
+    """Watts."""
+    power_limit_default: float | None = None
+    fabric_state: str = ""
+    fabric_status: str = ""
+    processes: tuple[GpuProcess, ...] = ()
+    vbios: str = ""
+
+    @property
+    def is_data_center(self) -> bool:
+        """A product for servers, not for desktops and laptops."""
+        return bool(_DATA_CENTER.search(self.name))
+
+
+class GpuReport(msgspec.Struct, frozen=True):
+    """What one call of nvidia-smi reports."""
+
+    driver: str
+    cuda: str
+    """The newest CUDA version that the driver supports; empty where it is not reported."""
+    gpus: tuple[Gpu, ...]
+    unread: dict[str, str]
+    """GPUs that are listed, and whose values cannot be read."""
+
+
+def short_bus(text: str) -> str:
+    """A PCI address with a domain of four digits, in lower case.
+
+    >>> short_bus("00000000:3B:00.0")
+    '0000:3b:00.0'
+    """
+    domain, colon, rest = text.strip().lower().partition(":")
+    return f"{domain[-4:]}{colon}{rest}"
+
+
+def parse_report(text: str) -> GpuReport:
+    """The report in the output, whatever stands before and after it. Raises: Unreadable."""
+    from xml.etree import ElementTree
+
+    begin, end = text.find("<nvidia_smi_log"), text.rfind("</nvidia_smi_log>")
+    if begin < 0 or end < begin:
+        raise Unreadable("nvidia-smi -q -x: the report is incomplete")
+    body = text[begin : end + len("</nvidia_smi_log>")]
+    if "<!" in body.replace("<!--", ""):
+        raise Unreadable("nvidia-smi -q -x: a declaration inside of the report")
+    try:
+        root = ElementTree.fromstring(body)
+    except (ElementTree.ParseError, ValueError) as error:
+        raise Unreadable(f"nvidia-smi -q -x: not XML: {error}") from None
+    driver = _text(root, "driver_version")
+    gpus: list[Gpu] = []
+    unread: dict[str, str] = {}
+    for index, element in enumerate(root.findall("gpu")[:MAX_GPUS]):
+        bus = short_bus(element.get("id", ""))
+        if any(LOST.search(value) for value in element.itertext()):
+            unread[f"GPU {index} ({bus})"] = "GPU is lost"
+        else:
+            gpus.append(_gpu(index, bus, driver, element))
+    return GpuReport(driver, _text(root, "cuda_version"), tuple(gpus), unread)
+
+
+def _gpu(index: int, bus: str, driver: str, element: Element) -> Gpu:
+    reset = element.find("gpu_reset_status")
+    link = element.find("pci/pci_gpu_link_info")
+    rows = element.find("remapped_rows")
+    pages = element.find("retired_pages")
+    temperature, power = element.find("temperature"), _first(element, ("gpu_power_readings", "power_readings"))
+    return Gpu(
+        index,
+        _text(element, "product_name"),
+        _text(element, "uuid"),
+        driver,
+        _number(element, "fb_memory_usage/total"),
+        _uncorrected(element.find("ecc_errors/volatile")),
+        bus=bus,
+        persistence=_switch(element, "persistence_mode"),
+        mig=_text(element, "mig_mode/current_mig"),
+        mig_pending=_text(element, "mig_mode/pending_mig"),
+        compute_mode=_text(element, "compute_mode"),
+        recovery_action=_text(element, "gpu_recovery_action"),
+        reset_required=_yes(reset, "reset_required"),
+        row_remap_failed=_yes(rows, "remapped_row_failure"),
+        row_remap_pending=_yes(rows, "remapped_row_pending"),
+        page_retirement_pending=_yes(pages, "pending_retirement") or _yes(pages, "pending_blacklist"),
+        pcie_width=_number(link, "link_widths/current_link_width"),
+        pcie_width_max=_number(link, "link_widths/max_link_width"),
+        pcie_generation_max=_number(link, "pcie_gen/max_link_gen"),
+        throttles=_active_throttles(element),
+        temperature=_number(temperature, "gpu_temp"),
+        temperature_limit=_temperature_limit(temperature),
+        power_limit=_watts(power, ("current_power_limit", "power_limit", "enforced_power_limit")),
+        power_limit_default=_watts(power, ("default_power_limit",)),
+        fabric_state=_text(element, "fabric/state"),
+        fabric_status=_text(element, "fabric/status"),
+        processes=_processes(element),
+        vbios=_text(element, "vbios_version"),
+    )
+
+
+def _first(element: Element, names: Iterable[str]) -> Element | None:
+    return next((child for name in names if (child := element.find(name)) is not None), None)
+
+
+def _text(element: Element | None, path: str) -> str:
+    """An element's text; empty where there is none, or where it says that there is no value."""
+    text = "" if element is None else (element.findtext(path) or "").strip()
+    return "" if _NOTHING.fullmatch(text) else text[:120]
+
+
+def _number(element: Element | None, path: str) -> int | None:
+    """The number that an element begins with: ``81559 MiB``, ``16x``, ``-5 C``."""
+    match = re.match(r"(-?[0-9]{1,9})(\.[0-9]+)?\s*([A-Za-z%/]*)$", _text(element, path))
+    return int(match[1]) if match else None
+
+
+def _watts(element: Element | None, names: Iterable[str]) -> float | None:
+    for name in names:
+        match = re.match(r"([0-9]{1,6}(?:\.[0-9]{1,6})?) W$", _text(element, name))
+        if match:
+            return float(match[1])
+    return None
+
+
+def _yes(element: Element | None, path: str) -> bool:
+    return _text(element, path) == "Yes"
+
+
+def _switch(element: Element, path: str) -> bool | None:
+    return {"Enabled": True, "Disabled": False}.get(_text(element, path))
+
+
+def _uncorrected(counts: Element | None) -> int | None:
+    """Uncorrected errors, of memory and of caches; the names are of the generations before and since Ampere."""
+    if counts is None:
+        return None
+    total = _number(counts, "double_bit/total")
+    if total is not None:
+        return total
+    fields = ("sram_uncorrectable", "sram_uncorrectable_parity", "sram_uncorrectable_secded", "dram_uncorrectable")
+    numbers = [number for name in fields if (number := _number(counts, name)) is not None]
+    return sum(numbers) if numbers else None
+
+
+def _active_throttles(element: Element) -> tuple[str, ...]:
+    reasons = _first(element, ("clocks_event_reasons", "clocks_throttle_reasons"))
+    prefixes = ("clocks_event_reason_", "clocks_throttle_reason_")
+    return tuple(name for name in _THROTTLES if any(_text(reasons, f"{start}{name}") == "Active" for start in prefixes))
+
+
+def _temperature_limit(element: Element | None) -> int | None:
+    """Where the GPU slows itself down. Since Hopper it is reported as a distance from the temperature now."""
+    limit = _number(element, "gpu_temp_slow_threshold")
+    if limit is not None:
+        return limit
+    now, left = _number(element, "gpu_temp"), _number(element, "gpu_temp_tlimit")
+    slow = _number(element, "gpu_temp_slow_tlimit_threshold")
+    return None if now is None or left is None or slow is None else now + left - slow
+
+
+def _processes(element: Element) -> tuple[GpuProcess, ...]:
+    processes = []
+    for info in element.findall("processes/process_info")[:MAX_PROCESSES]:
+        pid = _number(info, "pid")
+        if pid is not None:
+            name = _text(info, "process_name")
+            processes.append(GpuProcess(pid, _text(info, "type"), name, _number(info, "used_memory")))
+    return tuple(processes)

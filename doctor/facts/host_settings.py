@@ -1,0 +1,172 @@
+"""Settings of a host that change how fast it is: clock frequency, memory pages, clock source, swap, kernel."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from doctor.engine.fact import Absent, Fact, ProbeAnswer, Unreadable, read
+
+_GOVERNORS = "/sys/devices/system/cpu/cpufreq/policy*0/scaling_governor"
+_DRIVER = "/sys/devices/system/cpu/cpu0/cpufreq/scaling_driver"
+_PAGES = "/sys/kernel/mm/transparent_hugepage/enabled"
+_BALANCING = "/proc/sys/kernel/numa_balancing"
+_NODES = "/sys/devices/system/node/possible"
+_CLOCK = "/sys/devices/system/clocksource/clocksource0/current_clocksource"
+_CLOCKS = "/sys/devices/system/clocksource/clocksource0/available_clocksource"
+_SWAPS = "/proc/swaps"
+_COMMAND_LINE = "/proc/cmdline"
+_KERNEL = "/proc/sys/kernel/osrelease"
+_HUGE_PAGES = "/proc/sys/vm/nr_hugepages"
+_CHASSIS = "/sys/class/dmi/id/chassis_type"
+PORTABLE = frozenset(("8", "9", "10", "11", "14", "30", "31", "32"))
+"""Types of chassis that run on a battery: laptops, tablets (SMBIOS 3.7, table 17)."""
+_TUNING_WORD = re.compile(
+    r"(iommu|intel_iommu|amd_iommu|pci|isolcpus|nohz_full|mitigations|(default_)?hugepages(z)?|transparent_hugepage"
+    r"|numa_balancing|clocksource|tsc|(processor|intel_idle)\.max_cstate|intel_pstate|idle|nosmt)(=|$)"
+)
+"""Words of the kernel's command line that change performance, and not those that name this host's disks."""
+
+
+class HostSettings(Fact, frozen=True):
+    """What a host's kernel is set to. A file that the kernel does not have gives an empty value.
+
+    Raw output, from ``/sys/devices/system/cpu/cpufreq/policy0/scaling_governor``::
+
+        performance
+
+    Raw output, from ``/sys/kernel/mm/transparent_hugepage/enabled``::
+
+        always [madvise] never
+
+    Raw output, from ``/sys/devices/system/clocksource/clocksource0/current_clocksource``::
+
+        tsc
+
+    Raw output, from ``/proc/sys/kernel/osrelease``::
+
+        5.15.0-1053-nvidia
+
+    Raw output, from ``/proc/swaps``::
+
+        Filename				Type		Size		Used		Priority
+    """
+
+    probe = read(
+        _GOVERNORS,
+        _DRIVER,
+        _PAGES,
+        _BALANCING,
+        _NODES,
+        _CLOCK,
+        _CLOCKS,
+        _SWAPS,
+        _COMMAND_LINE,
+        _KERNEL,
+        _HUGE_PAGES,
+        _CHASSIS,
+    )
+
+    governors: tuple[str, ...]
+    """Of every tenth CPU, each once, sorted; empty where the kernel sets no frequency, as in a virtual machine."""
+    frequency_driver: str
+    huge_pages: str
+    """Transparent huge pages: always, madvise or never."""
+    reserved_huge_pages: int | None
+    numa_balancing: int | None
+    numa_nodes: int
+    clock_source: str
+    clock_sources: tuple[str, ...]
+    swap_devices: tuple[str, ...]
+    command_line: tuple[str, ...]
+    """Only words that change performance."""
+    kernel: str
+    is_portable: bool
+    """A laptop or tablet."""
+
+    @classmethod
+    def read(cls, answer: ProbeAnswer) -> HostSettings:
+        kernel = _line(answer, _KERNEL)
+        if not kernel:
+            raise Unreadable(f"{_KERNEL}: no version") if _KERNEL in answer else Absent("no Linux kernel settings")
+        governors = {_line(answer, path) for path in answer if path.endswith("/scaling_governor")}
+        swaps = [line.split() for line in _lines(answer, _SWAPS)[1:]]
+        chosen = re.search(r"\[(\w+)\]", _line(answer, _PAGES))
+        command_line = _line(answer, _COMMAND_LINE).split()
+        return cls(
+            governors=tuple(sorted(governors - {""})),
+            frequency_driver=_line(answer, _DRIVER),
+            huge_pages=chosen[1] if chosen else "",
+            reserved_huge_pages=_number(_line(answer, _HUGE_PAGES)),
+            numa_balancing=_number(_line(answer, _BALANCING)),
+            numa_nodes=_count(_line(answer, _NODES)),
+            clock_source=_line(answer, _CLOCK),
+            clock_sources=tuple(_line(answer, _CLOCKS).split()),
+            swap_devices=tuple(words[0] for words in swaps if words),
+            command_line=tuple(sorted(word for word in command_line if _TUNING_WORD.match(word))),
+            kernel=kernel,
+            is_portable=_line(answer, _CHASSIS) in PORTABLE,
+        )
+
+
+def _lines(answer: ProbeAnswer, path: str) -> list[str]:
+    output = answer.get(path)
+    return output.out.splitlines() if output is not None and output.ended == "exited" else []
+
+
+def _line(answer: ProbeAnswer, path: str) -> str:
+    """The first line of a file; empty where there is none."""
+    lines = _lines(answer, path)
+    return lines[0].strip() if lines else ""
+
+
+def _number(text: str) -> int | None:
+    return int(text) if re.fullmatch(r"[0-9]{1,18}", text, re.ASCII) else None
+
+
+def _count(text: str) -> int:
+    """How many numbers a list such as ``0-1,4`` has."""
+    total = 0
+    for part in text.split(","):
+        ends = re.fullmatch(r"([0-9]{1,5})(?:-([0-9]{1,5}))?", part, re.ASCII)
+        if ends:
+            total += int(ends[2] or ends[1]) - int(ends[1]) + 1
+    return total
+
+
+class NetworkCard(msgspec.Struct, frozen=True):
+    """The link of one network card."""
+
+    megabits: int
+    duplex: str
+
+
+class NetworkCards(Fact, frozen=True):
+    """The speeds of the host's physical network cards that have a link.
+
+    Raw output, from ``/sys/class/net/ens1f0np0/device/net/ens1f0np0/speed``::
+
+        100000
+
+    Raw output, from ``/sys/class/net/ens1f0np0/device/net/ens1f0np0/duplex``::
+
+        full
+    """
+
+    probe = read("/sys/class/net/*/device/net/*/speed", "/sys/class/net/*/device/net/*/duplex")
+
+    cards: dict[str, NetworkCard]
+    """By interface."""
+
+    @classmethod
+    def read(cls, answer: ProbeAnswer) -> NetworkCards:
+        cards = {}
+        for path in answer:
+            speed = _number(_line(answer, path)) if path.endswith("/speed") else None
+            if speed and path.split("/")[4] == path.split("/")[7]:
+                duplex = _line(answer, path[: -len("speed")] + "duplex")
+                cards[path.split("/")[4]] = NetworkCard(speed, duplex)
+        if not cards:
+            raise Absent("no physical network card with a link")
+        return cls(cards=cards)

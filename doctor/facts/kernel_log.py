@@ -1,0 +1,117 @@
+"""The kernel's log since the host was started: only lines that report a fault, with their age."""
+
+from __future__ import annotations
+
+import errno
+import re
+from typing import Any
+
+import msgspec
+
+from doctor.engine.fact import Absent, Fact, ProbeAnswer, Unreadable, ask
+
+HOUR = 3600
+DAY = 24 * HOUR
+
+
+def read_kernel_log(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Runs on the host: the records of /dev/kmsg that report a fault, each with its age in seconds; the last 400."""
+    import errno
+    import os
+    import re
+    import time
+
+    words = ["Xid", "Killed process", "blocked for more than", "soft lockup", "Hardware Error", "Uncorrect", " UE "]
+    words += ["Fatal", "ilesystem read-only", "Log I/O", "shut down due to", "Link down", "Link is Down", "Link Down"]
+    words += ["not responding"]
+    try:
+        log = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK)
+    except OSError as error:
+        return {"error": error.errno, "text": error.strerror}
+    with open("/proc/uptime") as file:
+        uptime = float(file.read().split()[0])
+    pieces = []
+    size = 0
+    end = time.time() + 5
+    while size < 1 << 25 and time.time() < end:
+        try:
+            piece = os.read(log, 65536)
+        except OSError as error:
+            if error.errno == errno.EPIPE:
+                continue
+            if error.errno == errno.EAGAIN:
+                break
+            return {"error": error.errno, "text": error.strerror}
+        if not piece:
+            break
+        pieces.append(piece)
+        size += len(piece)
+    data = b"".join(pieces)
+    present = [word for word in words if word.encode() in data]
+    lines = []
+    if present:
+        record = re.compile(r"\d+,\d+,(\d+),[^;]*;(.*)")
+        for line in data.decode("utf-8", "replace").splitlines():
+            match = record.match(line)
+            if match and any(word in line for word in present):
+                lines.append([round(max(0.0, uptime - int(match.group(1)) / 1e6), 1), match.group(2)[:300]])
+    return {"uptime": uptime, "lines": lines[-400:]}
+
+
+class LogLine(msgspec.Struct, frozen=True, array_like=True):
+    """One line of the log."""
+
+    age: float
+    """Seconds before the log was read."""
+    text: str
+
+
+class KernelLog(Fact, frozen=True):
+    """Lines of the kernel's log that report a fault, the oldest first; at most the last 400.
+
+    Raw output, as JSON::
+
+        {"uptime": 93212.55, "lines": [[200.9, "NVRM: Xid (PCI:0000:9b:00): 119, pid=2024380, name=python, Timeout"]]}
+    """
+
+    probe = ask(read_kernel_log, requires="/dev/kmsg", root=True)
+
+    uptime: float
+    """Seconds since the host was started."""
+    lines: tuple[LogLine, ...]
+
+    @classmethod
+    def read(cls, answer: ProbeAnswer) -> KernelLog:
+        if "" in answer and answer[""].ended == "absent":
+            raise Absent("the kernel log is not visible here, as in a container")
+        data = answer.json()
+        error = data.get("error") if isinstance(data, dict) else None
+        if error in (errno.ENOENT, errno.ENXIO, errno.ENODEV):
+            raise Absent("the kernel log is not visible here, as in a container")
+        if error in (errno.EPERM, errno.EACCES):
+            raise Unreadable("only root may read the kernel log (kernel.dmesg_restrict): use --sudo")
+        if error:
+            raise Unreadable(f"/dev/kmsg: {data.get('text')}")
+        return msgspec.convert(data, cls)
+
+    def matching(self, pattern: str, within: float = DAY) -> list[tuple[LogLine, re.Match[str]]]:
+        """Lines of the last ``within`` seconds that a regular expression finds, the newest first."""
+        compiled = re.compile(pattern)
+        return [
+            (line, match)
+            for line in reversed(self.lines)
+            if line.age <= within and (match := compiled.search(line.text))
+        ]
+
+
+def format_age(seconds: float) -> str:
+    """How long ago something was.
+
+    >>> format_age(45), format_age(300), format_age(7300), format_age(200000)
+    ('45 s ago', '5 min ago', '2 h ago', '2 days ago')
+    """
+    if seconds < 90:
+        return f"{seconds:.0f} s ago"
+    if seconds < 90 * 60:
+        return f"{seconds / 60:.0f} min ago"
+    return f"{seconds / HOUR:.0f} h ago" if seconds < 2 * DAY else f"{seconds / DAY:.0f} days ago"

@@ -1,0 +1,115 @@
+"""Network file systems that a host has mounted, and whether they answer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from doctor.engine.fact import Fact, PerHost, ProbeAnswer, ask, read
+
+_FUSE = ("glusterfs", "juicefs", "ceph-fuse", "sshfs", "curvefs")
+KINDS = frozenset(
+    (
+        *("nfs", "nfs4", "lustre", "gpfs", "ceph", "beegfs", "cifs", "smb3", "wekafs", "dpc"),
+        *(f"fuse.{name}" for name in _FUSE),
+    )
+)
+"""Types of file systems that need a server."""
+MAX_MOUNTS = 64
+
+
+class Mount(msgspec.Struct, frozen=True):
+    """One mounted network file system."""
+
+    target: str
+    source: str
+    kind: str
+
+
+class MountTable(Fact, frozen=True):
+    """The network file systems that the job's processes see.
+
+    Raw output, from ``/proc/self/mounts``::
+
+        nas1:/export/data /data nfs4 rw,relatime,vers=4.2,hard,proto=tcp 0 0
+        /dev/sda1 / ext4 rw,relatime 0 0
+    """
+
+    probe = read("/proc/self/mounts", job=True, limit=1 << 20)
+
+    mounts: tuple[Mount, ...]
+
+    @classmethod
+    def read(cls, answer: ProbeAnswer) -> MountTable:
+        rows = [line.split() for line in answer.text("/proc/self/mounts").splitlines()]
+        mounts = [Mount(_unescape(row[1]), row[0], row[2]) for row in rows if len(row) > 3 and row[2] in KINDS]
+        return cls(mounts=tuple(mounts[:MAX_MOUNTS]))
+
+
+def _unescape(path: str) -> str:
+    """A path of the table; blanks in it are octal numbers."""
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), path)
+
+
+def try_mounts(arguments: dict[str, Any]) -> list[list[str]]:
+    """Runs on the host: what becomes of statfs on each path, tried in a process of its own that has five seconds."""
+    import os
+    import select
+    import time
+
+    mounts = [[path, "no answer"] for path in arguments[arguments["asked"]]]
+    waiting = {}
+    for mount in mounts:
+        reader, writer = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            os.close(1)
+            os.close(reader)
+            try:
+                os.statvfs(mount[0])
+                text = "ok"
+            except OSError as error:
+                text = error.strerror or "error"
+            os.write(writer, text.encode("utf-8", "replace"))
+            os._exit(0)
+        os.close(writer)
+        waiting[reader] = mount
+    end = time.time() + 5
+    while waiting and time.time() < end:
+        for reader in select.select(list(waiting), [], [], max(0, end - time.time()))[0]:
+            text = os.read(reader, 200).decode("utf-8", "replace")
+            waiting.pop(reader)[1] = text or "no answer"
+            os.close(reader)
+    return mounts
+
+
+class MountAnswers(Fact, frozen=True):
+    """What each network file system answers.
+
+    Raw output, as JSON::
+
+        [["/data", "ok"], ["/home", "no answer"]]
+    """
+
+    probe = ask(try_mounts, job=True, timeout=15)
+    needs = (MountTable,)
+    not_planned_reason = "no network file system is mounted"
+
+    states: dict[str, str]
+    """By path: ok, no answer (in 5 s), or the error of statfs, such as Stale file handle."""
+
+    @classmethod
+    def plan(cls, fleet_facts: Mapping[type[Fact], PerHost[Any]]) -> dict[str, Any]:
+        """Only where something is mounted."""
+        return {
+            host: [mount.target for mount in table.mounts]
+            for host, table in fleet_facts[MountTable].items()
+            if table.mounts
+        }
+
+    @classmethod
+    def read(cls, answer: ProbeAnswer) -> MountAnswers:
+        return cls(states=dict(msgspec.convert(answer.json(), list[tuple[str, str]])))

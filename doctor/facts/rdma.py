@@ -1,0 +1,253 @@
+"""RDMA network adapters (InfiniBand and RoCE): their ports, addresses (GIDs), counters and quality of service."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+
+from doctor.engine.fact import Absent, Fact, ProbeAnswer, ask
+
+ERROR_COUNTERS = (
+    "symbol_error",
+    "link_error_recovery",
+    "link_downed",
+    "port_rcv_errors",
+    "local_link_integrity_errors",
+    "excessive_buffer_overrun_errors",
+    "packet_seq_err",
+    "out_of_sequence",
+    "local_ack_timeout_err",
+    "rnr_nak_retry_err",
+    "rx_icrc_encapsulated",
+)
+"""Counters that stand still on a sound network."""
+ROCE_V2 = "RoCE v2"
+
+
+def read_rdma(arguments: dict[str, Any]) -> list[dict[str, Any]]:  # noqa: C901 - sent as one function
+    """Runs on the host: every adapter and port of /sys/class/infiniband; counters are read twice, a second apart."""
+    import os
+    import time
+
+    top = "/sys/class/infiniband"
+    names = sorted(os.listdir(top))[:128] if os.path.isdir(top) else []
+
+    def read(*path: str) -> str:
+        try:
+            with open(os.path.join(*path)) as file:
+                return file.read(4096).strip()
+        except (OSError, UnicodeDecodeError):
+            return ""
+
+    def entries(*path: str) -> list[str]:
+        try:
+            return sorted(os.listdir(os.path.join(*path)), key=lambda name: (len(name), name))
+        except OSError:
+            return []
+
+    def counters(port: str) -> dict[str, int]:
+        values = {}
+        for folder in ("counters", "hw_counters"):
+            for name in entries(port, folder):
+                if name in counter_names:
+                    text = read(port, folder, name)
+                    if text.isdigit():
+                        values[name] = int(text)
+        return values
+
+    def addresses(port: str, ethernet: bool) -> list[list[object]]:
+        table = []
+        for index in entries(port, "gids")[: 256 if ethernet else 8]:
+            address = read(port, "gids", index)
+            if address.replace(":", "").strip("0"):
+                attributes = os.path.join(port, "gid_attrs")
+                table.append([int(index), address, read(attributes, "types", index), read(attributes, "ndevs", index)])
+        return table
+
+    def quality(device: str, interface: str) -> dict[str, str]:
+        net = "/sys/class/net/" + interface
+        values = {
+            "trust": read(net, "qos", "trust"),
+            "traffic class": read(top, device, "tc", "1", "traffic_class"),
+        }
+        for role in ("roce_np", "roce_rp"):
+            enabled = [read(net, "ecn", role, "enable", priority) for priority in "01234567"]
+            if any(enabled):
+                values["ECN " + role] = "".join(enabled)
+        return {name: value for name, value in values.items() if value}
+
+    counter_names = [
+        "symbol_error",
+        "link_error_recovery",
+        "link_downed",
+        "port_rcv_errors",
+        "local_link_integrity_errors",
+    ]
+    counter_names += ["excessive_buffer_overrun_errors", "packet_seq_err", "out_of_sequence", "local_ack_timeout_err"]
+    counter_names += ["rnr_nak_retry_err", "rx_icrc_encapsulated"]
+    adapters = []
+    active = []
+    for name in names:
+        ports = []
+        for number in entries(top, name, "ports"):
+            port = os.path.join(top, name, "ports", number)
+            ethernet = read(port, "link_layer") == "Ethernet"
+            table = addresses(port, ethernet)
+            interface = next((str(row[3]) for row in table if row[3]), "")
+            values: dict[str, Any] = {
+                "number": int(number) if number.isdigit() else 0,
+                "state": read(port, "state"),
+                "physical": read(port, "phys_state"),
+                "rate": read(port, "rate"),
+                "layer": read(port, "link_layer"),
+                "gids": table,
+                "interface": interface,
+                "mtu": read("/sys/class/net", interface, "mtu") if interface else "",
+                "quality": quality(name, interface) if interface else {},
+                "before": {},
+                "after": {},
+            }
+            if "ACTIVE" in values["state"]:
+                values["before"] = counters(port)
+                active.append((port, values))
+            ports.append(values)
+        device = {
+            "name": name,
+            "type": read(top, name, "hca_type"),
+            "board": read(top, name, "board_id"),
+            "firmware": read(top, name, "fw_ver"),
+            "ports": ports,
+        }
+        adapters.append(device)
+    if active:
+        time.sleep(1)
+    for port, values in active:
+        values["after"] = counters(port)
+    return adapters
+
+
+class Gid(msgspec.Struct, frozen=True, array_like=True):
+    """One address of a port."""
+
+    index: int
+    address: str
+    kind: str
+    """``RoCE v2``, ``IB/RoCE v1``; empty where its interface is in another network namespace."""
+    interface: str
+
+    @property
+    def is_ipv4(self) -> bool:
+        return self.address.startswith("0000:0000:0000:0000:0000:ffff:")
+
+
+class RdmaPort(msgspec.Struct, frozen=True):
+    """One port of an adapter, as the kernel shows it."""
+
+    number: int
+    state: str
+    """``4: ACTIVE``, ``1: DOWN``, ``2: INIT``."""
+    physical: str
+    """``5: LinkUp``, ``2: Polling``, ``3: Disabled``."""
+    rate: str
+    """``400 Gb/sec (4X NDR)``."""
+    layer: str
+    """InfiniBand or Ethernet."""
+    gids: tuple[Gid, ...] = ()
+    interface: str = ""
+    mtu: str = ""
+    quality: dict[str, str] = {}
+    before: dict[str, int] = {}
+    after: dict[str, int] = {}
+    """The counters one second later."""
+
+    @property
+    def is_active(self) -> bool:
+        return "ACTIVE" in self.state
+
+    @property
+    def has_link(self) -> bool:
+        """A cable carries a signal, whatever the port's logical state."""
+        return "LinkUp" in self.physical
+
+    @property
+    def gigabits(self) -> float | None:
+        match = re.match(r"([0-9.]+) Gb/sec", self.rate)
+        return float(match[1]) if match and match[1].count(".") < 2 else None
+
+    @property
+    def growth(self) -> dict[str, int]:
+        """Errors in the second between the two reads."""
+        return {
+            name: self.after[name] - self.before[name]
+            for name in ERROR_COUNTERS
+            if name in self.before and self.after.get(name, 0) > self.before[name]
+        }
+
+
+class RdmaDevice(msgspec.Struct, frozen=True):
+    """One adapter."""
+
+    name: str
+    type: str
+    board: str
+    firmware: str
+    ports: tuple[RdmaPort, ...]
+
+
+class RdmaPorts(Fact, frozen=True):
+    """The RDMA adapters that the job sees, with the state of their ports.
+
+    Raw output, as JSON::
+
+        [{"name": "mlx5_0", "type": "MT4129", "board": "MT_0000000838", "firmware": "28.39.1002", "ports": [
+            {"number": 1, "state": "4: ACTIVE", "physical": "5: LinkUp", "rate": "400 Gb/sec (4X NDR)",
+             "layer": "InfiniBand", "gids": [[0, "fe80:0000:0000:0000:9c63:c003:00aa:a7f6", "IB/RoCE v1", ""]],
+             "interface": "", "mtu": "", "quality": {}, "before": {"symbol_error": 0}, "after": {"symbol_error": 0}}]}]
+    """
+
+    probe = ask(read_rdma, requires="/sys/class/infiniband", job=True, timeout=20)
+
+    devices: tuple[RdmaDevice, ...]
+
+    @property
+    def ports(self) -> dict[str, RdmaPort]:
+        """By adapter and port number, as ``mlx5_0:1``."""
+        return {f"{device.name}:{port.number}": port for device in self.devices for port in device.ports}
+
+    @classmethod
+    def read(cls, answer: ProbeAnswer) -> RdmaPorts:
+        if "" in answer and answer[""].ended == "absent":
+            raise Absent("the host has no RDMA adapter")
+        devices = msgspec.convert(answer.json(), tuple[RdmaDevice, ...])
+        if not devices:
+            raise Absent("the host has no RDMA adapter")
+        return cls(devices=devices)
+
+
+def chosen_ports(setting: str, ports: dict[str, RdmaPort]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Ports that a value of NCCL_IB_HCA chooses, and names in it that fit none.
+
+    ``mlx5`` is a prefix, ``=mlx5_0:1,mlx5_1`` are exact names, ``^mlx5_3`` and ``^=mlx5_3:1`` exclude.
+    """
+    text = setting.strip()
+    excludes = text.startswith("^")
+    text = text.removeprefix("^")
+    exact = text.startswith("=")
+    names = [name.strip() for name in text.removeprefix("=").split(",") if name.strip()]
+    fitting: set[str] = set()
+    unmatched: list[str] = []
+    for name in names:
+        device, _, number = name.partition(":")
+        matches = {
+            port
+            for port in ports
+            if (port.partition(":")[0] == device if exact else port.startswith(device))
+            and (not number or port.partition(":")[2] == number)
+        }
+        if not matches:
+            unmatched.append(name)
+        fitting |= matches
+    chosen = set(ports) - fitting if excludes else fitting
+    return tuple(port for port in ports if port in chosen), () if excludes else tuple(unmatched)

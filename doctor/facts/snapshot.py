@@ -1,0 +1,92 @@
+"""Everything that hosts of one kind have alike: sysctls, packages, environment, firmware, kernel modules."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from doctor.engine.fact import Fact, ProbeAnswer, ask
+
+CATEGORIES = ("sysctl", "packages", "environment", "firmware", "modules")
+
+
+def read_snapshot(arguments: dict[str, Any]) -> dict[str, dict[str, str]]:  # noqa: C901 - sent as one function
+    """Runs on the host: by category, values by name; what changes by itself or names the host is left out."""
+    import glob
+    import os
+    import re
+    import subprocess
+
+    def read(path: str) -> str:
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        except OSError:
+            return ""
+        try:
+            return " ".join(os.read(fd, 4096).decode("utf-8", "replace").split())[:200]
+        except OSError:
+            return ""
+        finally:
+            os.close(fd)
+
+    changing = re.compile(
+        "fs/(dentry|inode|file-nr|aio-nr|quota|binfmt)|kernel/(random|ns_last|pty/nr|hostname|domainname|keys|sched_domain"
+        "|perf_event_max|tainted|bootloader)|net/ipv[46]/(conf|neigh)/(?!all|default)|count$|/stat_|flush|sunrpc"
+        "|net/mptcp|key$|secret|nf_log"
+    )
+    sysctl: dict[str, str] = {}
+    for folder, _, names in os.walk("/proc/sys"):
+        for name in names:
+            path = os.path.join(folder, name)
+            if len(sysctl) < 4000 and not changing.search(path):
+                sysctl[path[10:].replace("/", ".")] = read(path)
+    packages: dict[str, str] = {}
+    form = ["-f", "${Package} ${Version}\\n"]
+    for command in (["dpkg-query", "-W", *form], ["rpm", "-qa", "--qf", "%{NAME} %{VERSION}-%{RELEASE}\\n"]):
+        try:
+            done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=25)  # noqa: UP022
+        except (OSError, subprocess.TimeoutExpired):
+            continue
+        for line in done.stdout.decode("utf-8", "replace").splitlines()[:8000]:
+            name, _, version = line.partition(" ")
+            if version.strip():
+                packages[name] = version.strip()[:100]
+    shown = re.compile(
+        "(NCCL|HCCL|GLOO|UCX|CUDA|ASCEND|TORCH|OMP|MKL|OMPI_MCA|PYTORCH)_|LD_LIBRARY_PATH$|LD_PRELOAD$|PYTHONPATH$"
+    )
+    hidden = re.compile("PASS|SECRET|TOKEN|CREDENTIAL|KEY")
+    environment = {
+        name: value[:400]
+        for name, value in sorted(os.environ.items())[:1000]
+        if shown.match(name) and not hidden.search(name)
+    }
+    firmware = {name: read("/sys/class/dmi/id/" + name) for name in ("product_name", "bios_version", "bios_date")}
+    for path in sorted(glob.glob("/sys/class/infiniband/*/fw_ver") + glob.glob("/sys/class/nvme/*/firmware_rev"))[:256]:
+        firmware[" ".join(path.split("/")[3:5])] = read(path)
+    modules: dict[str, str] = {}
+    for path in sorted(glob.glob("/sys/module/*/version"))[:1000]:
+        modules[path.split("/")[3]] = read(path)
+    found = {"sysctl": sysctl, "packages": packages, "environment": environment}
+    found.update(firmware={name: value for name, value in firmware.items() if value}, modules=modules)
+    return found
+
+
+class HostSnapshot(Fact, frozen=True):
+    """All settings and versions of a host that can be compared with those of other hosts.
+
+    Raw output, as JSON::
+
+        {"sysctl": {"vm.swappiness": "60"}, "packages": {"rdma-core": "39.0-1"}, "environment": {"NCCL_DEBUG": "WARN"},
+         "firmware": {"bios_version": "2.1"}, "modules": {"mlx5_core": "24.10-1.1.4"}}
+    """
+
+    probe = ask(read_snapshot, timeout=50)
+
+    values: dict[str, dict[str, str]]
+    """By category, then by name."""
+
+    @classmethod
+    def read(cls, answer: ProbeAnswer) -> HostSnapshot:
+        values = msgspec.convert(answer.json(), dict[str, dict[str, str]])
+        return cls(values={category: values.get(category, {}) for category in CATEGORIES})

@@ -1,0 +1,83 @@
+"""NVIDIA's Xid and SXid messages in the kernel log: what they mean, and what NVIDIA recommends.
+
+Source: the Xid catalog of the driver r580, https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html
+(column "Resolution Bucket, Immediate Action"), and the fabric manager's guide, appendix D, for SXids. Codes that NVIDIA
+attributes to the program that ran (13, 31, 32, 43, 45, 69 and others: restart the application, or ignore) are no
+fault of the host, and are left out.
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from doctor.facts.gpu_report import short_bus
+from doctor.facts.kernel_log import DAY, KernelLog
+
+RESET = "drain the host and reset the GPU"
+RESTART = "restart the host"
+SUPPORT = "have the GPU examined by the vendor"
+CATALOG: dict[int, tuple[str, str]] = {
+    46: ("the GPU stopped processing", RESET),
+    48: ("a memory error that could not be corrected", RESET),
+    54: ("auxiliary power is not connected", "check the power cables of the GPU"),
+    62: ("the GPU's internal controller halted", RESET),
+    64: ("a damaged memory row could not be replaced", RESET),
+    74: ("an NVLink error", RESET),
+    79: ("the GPU has fallen off the bus", RESTART),
+    92: ("many corrected memory errors", SUPPORT),
+    94: ("a memory error that ended one program", "restart the job, and reset the GPU when it is idle"),
+    95: ("a memory error that affects all programs", RESET),
+    109: ("a context switch timed out", RESET),
+    110: ("a security fault", RESET),
+    119: ("the GPU's system processor (GSP) did not answer", RESET),
+    120: ("an error of the GPU's system processor (GSP)", RESET),
+    136: ("an NVLink could not be trained", RESET),
+    140: ("memory errors that could not be corrected", RESET),
+    143: ("the GPU could not be initialised", RESET),
+    151: ("a key rotation failed", RESTART),
+    155: ("an NVLink error", RESET),
+    156: ("a part of the GPU was retired", RESET),
+    158: ("a fatal timeout of the GPU", RESET),
+    **dict.fromkeys(range(144, 151), ("an NVLink error", RESET)),
+}
+_XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9A-Fa-f:.]{7,16})\): ([0-9]{1,4}),?(.*)")
+_SXID = re.compile(r"nvidia-nvswitch[0-9]*: SXid \((?:PCI:)?([0-9A-Fa-f:.]{7,16})\): ([0-9]{1,6}), Fatal,(.*)")
+
+
+class XidEvent(msgspec.Struct, frozen=True):
+    """All messages of one code about one GPU or NVSwitch."""
+
+    device: str
+    """PCI address."""
+    kind: str
+    """Xid or SXid."""
+    code: int
+    count: int
+    age: float
+    """Seconds since the newest of them."""
+    meaning: str
+    action: str
+    text: str
+    """The end of the newest message."""
+
+
+def xid_events(log: KernelLog, within: float = 7 * DAY) -> list[XidEvent]:
+    """Messages that report a fault of a GPU, NVSwitch or link, the newest first."""
+    events: dict[tuple[str, str, int], XidEvent] = {}
+    for line, match in log.matching(r"Xid \(", within):
+        xid, switch = _XID.search(match.string), _SXID.search(match.string)
+        message = xid or switch
+        if not message:
+            continue
+        code = int(message[2])
+        if xid and code not in CATALOG:
+            continue
+        meaning, action = CATALOG[code] if xid else ("a fatal error of an NVSwitch", RESTART)
+        key = (short_bus(message[1]), "Xid" if xid else "SXid", code)
+        newest = events.get(key)
+        count = newest.count + 1 if newest else 1
+        age, text = (newest.age, newest.text) if newest else (line.age, message[3].strip()[:160])
+        events[key] = XidEvent(*key, count, age, meaning, action, text)
+    return list(events.values())

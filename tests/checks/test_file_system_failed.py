@@ -1,0 +1,28 @@
+"""What file-system-failed finds."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.checks.gpu_hosts import log
+from tests.checks.looked import judged, said
+
+
+def test_an_empty_log() -> None:
+    assert (
+        said(judged("file-system-failed", {"w1": [log("EXT4-fs (sda1): mounted filesystem with ordered data")]})) == []
+    )
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "EXT4-fs (dm-0): Remounting filesystem read-only",
+        "XFS (dm-0): Log I/O Error Detected.  Shutting down filesystem",
+        "XFS (dm-0): Filesystem has been shut down due to log error (0x2).",
+    ],
+)
+def test_failures(message: str) -> None:
+    assert said(judged("file-system-failed", {"w1": [log(message)]})) == [
+        ("w1", f"the file system on dm-0 failed 60 s ago: {message}")
+    ]

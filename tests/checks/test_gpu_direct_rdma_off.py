@@ -1,0 +1,23 @@
+"""What gpu-direct-rdma-off finds."""
+
+from __future__ import annotations
+
+from tests.checks.gpu_hosts import OPEN, cards, rdma
+from tests.checks.looked import judged, said, skipped
+
+
+def test_the_module_or_the_open_driver() -> None:
+    assert said(judged("gpu-direct-rdma-off", {"w1": [cards(), rdma()]})) == []
+    assert said(judged("gpu-direct-rdma-off", {"w1": [cards(driver=OPEN, peermem=False), rdma()]})) == []
+
+
+def test_neither() -> None:
+    assert said(judged("gpu-direct-rdma-off", {"w1": [cards(peermem=False), rdma()]})) == [
+        ("w1", "nvidia-peermem is not loaded, and the driver does not export memory as dma-buf")
+    ]
+
+
+def test_adapters_of_others_and_hosts_without_driver_are_left_out() -> None:
+    assert skipped(judged("gpu-direct-rdma-off", {"w1": [cards(peermem=False), rdma(type="EFA")]}))
+    assert skipped(judged("gpu-direct-rdma-off", {"w1": [cards(peermem=None), rdma()]}))
+    assert skipped(judged("gpu-direct-rdma-off", {"w1": [cards(driver="", peermem=False), rdma()]}))

@@ -1,0 +1,26 @@
+"""What gpu-reset-needed finds."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.checks.gpu_hosts import gpu, gpus
+from tests.checks.looked import judged, said
+
+
+def test_gpus_that_wait_for_nothing() -> None:
+    assert said(judged("gpu-reset-needed", {"w1": [gpus()]})) == []
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "text"),
+    [
+        ("row_remap_pending", True, "a memory row is to be replaced"),
+        ("page_retirement_pending", True, "a memory page is to be retired"),
+        ("reset_required", True, "the driver requires a reset"),
+        ("recovery_action", "Drain and Reset", "the driver recommends: Drain and Reset"),
+    ],
+)
+def test_each_reason(field: str, value: object, text: str) -> None:
+    found = said(judged("gpu-reset-needed", {"w1": [gpus(gpu(2, **{field: value}))]}))
+    assert found == [("w1", f"GPU 2 waits for a reset: {text}")]

@@ -1,0 +1,15 @@
+"""What gpu-row-remap-failed finds."""
+
+from __future__ import annotations
+
+from tests.checks.gpu_hosts import gpu, gpus
+from tests.checks.looked import judged, said
+
+
+def test_gpus_that_replaced_their_rows() -> None:
+    assert said(judged("gpu-row-remap-failed", {"w1": [gpus(gpu(0, row_remap_pending=True))]})) == []
+
+
+def test_a_failure() -> None:
+    ((host, text),) = said(judged("gpu-row-remap-failed", {"w1": [gpus(gpu(0), gpu(1, row_remap_failed=True))]}))
+    assert (host, text) == ("w1", "GPU 1 (NVIDIA H100 80GB HBM3) has damaged memory that it cannot replace")

@@ -1,0 +1,22 @@
+"""What mount-missing finds."""
+
+from __future__ import annotations
+
+from doctor.facts.mounts import Mount, MountTable
+from tests.checks.looked import fleet, judged, said, skipped
+
+DATA = MountTable(mounts=(Mount("/data", "nas1:/data", "nfs4"),))
+NONE = MountTable(mounts=())
+OWN = MountTable(mounts=(*DATA.mounts, Mount("/scratch", "nas2:/s", "nfs4")))
+
+
+def test_equal_hosts_small_fleets_and_mounts_of_few() -> None:
+    assert said(judged("mount-missing", fleet(3, DATA))) == []
+    assert skipped(judged("mount-missing", {"w1": [DATA], "w2": [NONE]}))
+    assert said(judged("mount-missing", {**fleet(3, DATA), "w4": [OWN]})) == []
+
+
+def test_the_hosts_without_it() -> None:
+    assert said(judged("mount-missing", {**fleet(3, DATA), "w4": [NONE]})) == [
+        ("w4", "/data (nfs4) is not mounted; 3 of 4 hosts have it from nas1:/data")
+    ]

@@ -1,0 +1,25 @@
+"""What task-hung-logged finds."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.checks.gpu_hosts import log
+from tests.checks.looked import judged, said
+
+
+def test_an_empty_log() -> None:
+    assert said(judged("task-hung-logged", {"w1": [log()]})) == []
+
+
+@pytest.mark.parametrize(
+    ("message", "shown"),
+    [
+        ("INFO: task jfsmount:136986 blocked for more than 120 seconds.", "process 136986 (jfsmount)"),
+        ("watchdog: BUG: soft lockup - CPU#18 stuck for 27s! [python3:2254956]", "a locked CPU 18"),
+    ],
+)
+def test_hangs(message: str, shown: str) -> None:
+    assert said(judged("task-hung-logged", {"w1": [log(message, age=300)]})) == [
+        ("w1", f"the kernel reported 1 hangs in 24 hours, last {shown} 5 min ago")
+    ]

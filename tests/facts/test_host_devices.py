@@ -1,0 +1,212 @@
+"""RDMA adapters, the kernel's log, host settings, mounts and snapshots: what is read, and what is made of noise."""
+
+from __future__ import annotations
+
+import errno
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+
+from doctor.collect.protocol import function_source
+from doctor.engine.fact import Absent, Fact, Output, Unreadable
+from doctor.facts.gpu import GpuCards, GpuInventory, GpuTopology, NvidiaSmi, NvLinks, detect_gpus
+from doctor.facts.host_settings import HostSettings, NetworkCards
+from doctor.facts.kernel_log import KernelLog, format_age, read_kernel_log
+from doctor.facts.mounts import MountAnswers, MountTable, try_mounts
+from doctor.facts.rdma import RdmaPorts, chosen_ports, read_rdma
+from doctor.facts.snapshot import HostSnapshot, read_snapshot
+from tests.checks.gpu_hosts import port, rdma
+from tests.facts.answers import answered, learned, said
+from tests.facts.garbage import ANYTHING, JSON, runs_on_python_3_6
+
+
+@pytest.mark.parametrize("function", [detect_gpus, read_kernel_log, read_rdma, read_snapshot, try_mounts])
+def test_what_is_sent_runs_on_old_interpreters(function: Callable[..., Any]) -> None:
+    assert runs_on_python_3_6(function)
+
+
+def test_it_answers_on_this_machine() -> None:
+    """Whatever the machine has: an answer that its fact reads, or the reason why there is none."""
+    for fact in (KernelLog, RdmaPorts, HostSnapshot, GpuCards):
+        assert fact.probe.function is not None
+        namespace: dict[str, Any] = {}
+        exec(function_source(fact.probe.function), namespace)
+        value = answered(fact, namespace[fact.probe.function.__name__]({}))
+        assert isinstance(value, (fact, Absent)), value
+
+
+@given(JSON)
+@settings(max_examples=40)
+def test_any_other_answer_is_unreadable(value: Any) -> None:
+    for fact in (KernelLog, RdmaPorts, MountAnswers, HostSnapshot, GpuCards):
+        assert isinstance(answered(fact, value), (fact, Absent))
+
+
+@given(ANYTHING)
+@settings(max_examples=60)
+def test_noise_is_never_a_healthy_gpu(noise: str) -> None:
+    inventory = said(GpuInventory, one=Output(out=noise))
+    assert isinstance(inventory, Absent) or not inventory.gpus
+    for fact in (NvLinks, GpuTopology):
+        assert isinstance(said(fact, one=Output(out=noise)), Absent)
+    assert said(NvidiaSmi, one=Output(out=noise)).kind
+
+
+@pytest.mark.parametrize("fact", [RdmaPorts, KernelLog])
+def test_a_host_without_the_path_has_none(fact: type[Fact]) -> None:
+    why = said(fact, one=Output(ended="absent", err="does not exist"))
+    assert type(why) is Absent
+
+
+def test_who_may_not_read_the_log_does_not_know_it() -> None:
+    why = answered(KernelLog, {"error": errno.EPERM, "text": "Operation not permitted"})
+    assert isinstance(why, Unreadable)
+    assert "--sudo" in str(why)
+    assert type(answered(KernelLog, {"error": errno.ENOENT, "text": "No such file"})) is Absent
+    assert isinstance(answered(KernelLog, {"error": errno.EIO, "text": "Input/output error"}), Unreadable)
+
+
+def test_the_log_is_filtered_on_the_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Records have the form of Documentation/ABI/testing/dev-kmsg; lines that continue one begin with a blank."""
+    uptime = float(Path("/proc/uptime").read_text().split()[0])
+    at = int((uptime - 1) * 1e6)
+    log = tmp_path / "kmsg"
+    log.write_text(
+        "6,1,0,-;Linux version 5.15.0-1053-nvidia\n SUBSYSTEM=cpu\n"
+        f"3,2,{at},-,caller=T1;NVRM: Xid (PCI:0000:9b:00): 79, GPU has fallen off the bus.\n"
+        f"6,3,{at},-;mlx5_core 0000:3b:00.0 eth1: Link up\n"
+    )
+    source = function_source(read_kernel_log).replace("/dev/kmsg", str(log))
+    namespace: dict[str, Any] = {}
+    exec(source, namespace)
+    found = answered(KernelLog, namespace["read_kernel_log"]({}))
+    ((age, text),) = [(line.age, line.text) for line in found.lines]
+    assert 0.5 < age < 60
+    assert text == "NVRM: Xid (PCI:0000:9b:00): 79, GPU has fallen off the bus."
+
+
+def test_ages() -> None:
+    assert [format_age(seconds) for seconds in (0, 89, 91, 5400, 86400, 200000)] == [
+        "0 s ago",
+        "89 s ago",
+        "2 min ago",
+        "2 h ago",
+        "24 h ago",
+        "2 days ago",
+    ]
+
+
+def test_a_real_port() -> None:
+    """An H100 host: https://github.com/leptonai/gpud, infiniband/class/testdata/sys-class-infiniband-h100.0."""
+    ports = {"number": 1, "state": "4: ACTIVE", "physical": "5: LinkUp", "rate": "400 Gb/sec (4X NDR)"}
+    device = {"name": "mlx5_0", "type": "MT4129", "board": "MT_0000000838", "firmware": "28.41.1000"}
+    value = answered(RdmaPorts, [{**device, "ports": [{**ports, "layer": "InfiniBand"}]}])
+    own = value.ports["mlx5_0:1"]
+    assert (own.is_active, own.has_link, own.gigabits, own.growth) == (True, True, 400.0, {})
+
+
+def test_the_tree_of_sysfs_is_read(tmp_path: Path) -> None:
+    folder = tmp_path / "mlx5_0/ports/1"
+    files = {
+        "state": "4: ACTIVE",
+        "phys_state": "5: LinkUp",
+        "rate": "200 Gb/sec (4X HDR)",
+        "link_layer": "Ethernet",
+        "gids/0": "0000:0000:0000:0000:0000:0000:0000:0000",
+        "gids/3": "0000:0000:0000:0000:0000:ffff:0a60:0001",
+        "gid_attrs/types/3": "RoCE v2",
+        "gid_attrs/ndevs/3": "none0",
+        "counters/symbol_error": "3",
+        "hw_counters/out_of_sequence": "12",
+        "counters/port_xmit_data": "999",
+    }
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text + "\n")
+    (tmp_path / "mlx5_0/fw_ver").write_text("20.35.1012\n")
+    source = function_source(read_rdma).replace("/sys/class/infiniband", str(tmp_path)).replace("sleep(1)", "sleep(0)")
+    namespace: dict[str, Any] = {}
+    exec(source, namespace)
+    value = answered(RdmaPorts, namespace["read_rdma"]({}))
+    own = value.ports["mlx5_0:1"]
+    assert [(gid.index, gid.kind, gid.is_ipv4) for gid in own.gids] == [(3, "RoCE v2", True)]
+    assert own.before == own.after == {"symbol_error": 3, "out_of_sequence": 12}
+    assert own.interface == "none0"
+
+
+@pytest.mark.parametrize(
+    ("setting", "chosen", "missing"),
+    [
+        ("mlx5", ("mlx5_0:1", "mlx5_1:1"), ()),
+        ("=mlx5_1", ("mlx5_1:1",), ()),
+        ("=mlx5_1:1,mlx5_0", ("mlx5_0:1", "mlx5_1:1"), ()),
+        ("^mlx5_1", ("mlx5_0:1",), ()),
+        ("^=mlx5_0:1", ("mlx5_1:1",), ()),
+        ("=mlx5", (), ("mlx5",)),
+        ("hfi1", (), ("hfi1",)),
+    ],
+)
+def test_the_choice_of_nccl(setting: str, chosen: tuple[str, ...], missing: tuple[str, ...]) -> None:
+    """NCCL User Guide, NCCL_IB_HCA."""
+    assert chosen_ports(setting, rdma(port(), port()).ports) == (chosen, missing)
+
+
+SETTINGS = {
+    "/sys/devices/system/cpu/cpufreq/policy0/scaling_governor": "performance\n",
+    "/sys/devices/system/cpu/cpufreq/policy10/scaling_governor": "powersave\n",
+    "/sys/kernel/mm/transparent_hugepage/enabled": "always [madvise] never\n",
+    "/proc/sys/kernel/numa_balancing": "1\n",
+    "/sys/devices/system/node/possible": "0-1,4\n",
+    "/sys/devices/system/clocksource/clocksource0/current_clocksource": "tsc\n",
+    "/sys/devices/system/clocksource/clocksource0/available_clocksource": "tsc hpet acpi_pm \n",
+    "/proc/swaps": "Filename\tType\tSize\tUsed\tPriority\n/dev/sda2 partition 2097148 0 -2\n",
+    "/proc/cmdline": "BOOT_IMAGE=/vmlinuz root=UUID=x ro iommu=pt pci=realloc=off quiet\n",
+    "/proc/sys/kernel/osrelease": "5.15.0-1053-nvidia\n",
+    "/sys/class/dmi/id/chassis_type": "23\n",
+}
+
+
+def test_host_settings() -> None:
+    value = learned(HostSettings, {path: Output(out=text) for path, text in SETTINGS.items()})
+    assert value.governors == ("performance", "powersave")
+    assert (value.huge_pages, value.numa_nodes, value.numa_balancing) == ("madvise", 3, 1)
+    assert value.command_line == ("iommu=pt", "pci=realloc=off")
+    assert value.swap_devices == ("/dev/sda2",)
+    assert value.is_portable is False
+
+
+def test_a_host_that_shows_nothing_but_its_kernel() -> None:
+    bare = {"/proc/sys/kernel/osrelease": Output(out="6.8.0\n"), "/proc/swaps": Output(ended="absent")}
+    value = learned(HostSettings, bare)
+    assert (value.governors, value.clock_source, value.numa_nodes, value.numa_balancing) == ((), "", 0, None)
+    assert isinstance(learned(HostSettings, {"/proc/sys/kernel/osrelease": Output(out="")}), Unreadable)
+
+
+def test_network_cards() -> None:
+    base = "/sys/class/net/{0}/device/net/{0}/{1}"
+    outputs = {
+        base.format("ens1", "speed"): Output(out="100000\n"),
+        base.format("ens1", "duplex"): Output(out="full\n"),
+        base.format("ens2", "speed"): Output(ended="error", err="Invalid argument"),
+        base.format("ens3", "speed"): Output(out="-1\n"),
+    }
+    assert list(learned(NetworkCards, outputs).cards) == ["ens1"]
+    assert isinstance(learned(NetworkCards, {}), Absent)
+
+
+def test_the_table_of_mounts() -> None:
+    text = "nas1:/a /my\\040data nfs4 rw 0 0\n/dev/sda1 / ext4 rw 0 0\nbad\nx /run/user/1 fuse.portal rw 0 0\n"
+    table = learned(MountTable, {"/proc/self/mounts": Output(out=text)})
+    assert [(mount.target, mount.source, mount.kind) for mount in table.mounts] == [("/my data", "nas1:/a", "nfs4")]
+
+
+def test_each_mount_is_tried(tmp_path: Path) -> None:
+    namespace: dict[str, Any] = {}
+    exec(function_source(try_mounts), namespace)
+    given_paths = {"asked": "MountAnswers", "MountAnswers": [str(tmp_path), str(tmp_path / "gone")]}
+    states = answered(MountAnswers, json.loads(json.dumps(namespace["try_mounts"](given_paths)))).states
+    assert states == {str(tmp_path): "ok", str(tmp_path / "gone"): "No such file or directory"}

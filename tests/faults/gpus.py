@@ -1,0 +1,302 @@
+"""NVIDIA GPUs, RDMA adapters, and hosts with them: emulated (`tests.hosts.gpu`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tests.faults import Prepared, Row
+
+PCI = "/sys/bus/pci/devices"
+RDMA = "/sys/class/infiniband"
+GROWING = f"""
+file={RDMA}/mlx5_0/ports/1/counters/symbol_error
+setsid sh -c "n=1; while sleep 0.2; do n=\\$((n + 1)); echo \\$n >/run/count; cat /run/count >$file; done" \\
+    </dev/null >/dev/null 2>&1 &
+"""
+MOUNT = """
+mkdir -p /data; test -e /dev/fuse || mknod /dev/fuse c 10 229
+setsid python3 -c "
+import ctypes, os, time
+file = os.open('/dev/fuse', os.O_RDWR)
+options = 'fd=%d,rootmode=40000,user_id={user},group_id=0' % file
+libc = ctypes.CDLL(None, use_errno=True)
+failed = libc.mount(b'nas1:/data', b'/data', b'fuse.sshfs', 0, options.encode())
+open('/run/mounted', 'w').write(str(ctypes.get_errno() if failed else 0))
+time.sleep(300)
+" </dev/null >/dev/null 2>&1 &
+until test -s /run/mounted; do sleep 0.05; done
+test "$(cat /run/mounted)" = 0
+"""
+"""A file system that no process serves: statfs of its own user waits for ever, of any other is answered at once."""
+PYTHON = "/opt/job/bin/python"
+SITE = "/opt/job/site"
+ACS = f"""
+d={PCI}/0000:15:01.0; mkdir $d; echo 0x8086 >$d/vendor; echo 0x060400 >$d/class
+head -c 256 /dev/zero >$d/config
+printf '\\015\\000\\001\\000\\000\\000\\035\\000' >>$d/config
+"""
+"""A bridge whose first extended capability is ACS, with SrcValid, ReqRedir, CmpltRedir and UpstreamFwd on."""
+GPU = "/run/gpu"
+NVIDIA_SMI = "/usr/local/sbin/nvidia-smi"
+
+
+def gpu_row(check: str, fault: str, host: int = 1, also: Sequence[str] = (), **values: Any) -> Row:
+    """A fault of one of the four hosts with GPUs."""
+    return Row(check, fault, fleet="gpu", host=host, also=also, values=values)
+
+
+def failing(check: str, text: str, code: int, **values: Any) -> Row:
+    """A row in which nvidia-smi fails as a whole: what else is read from it is unknown."""
+    script = f"printf '%s\\n' \"{text}\" >{GPU}/says; echo {code} >{GPU}/code"
+    return Row(check, script, fleet="gpu", values=values, prepare=nothing, healthy_first=False)
+
+
+def nothing(fleet: Any, folder: Any, healthy: bool) -> Prepared:
+    """No preparation: the row runs alone, for its fault hides others."""
+    return Prepared([])
+
+
+def element(number: int, name: str, before: str, after: str) -> str:
+    """Changes one element of a GPU's report."""
+    return f"sed -i 's|<{name}>{before}</{name}>|<{name}>{after}</{name}>|' {GPU}/{number}.xml"
+
+
+def logged(*messages: str, ago: int = 60) -> str:
+    """Puts messages into the kernel's log, as old as that."""
+    lines = "; ".join(f'echo "4,2,$at,-;{message}"' for message in messages)
+    return (
+        f"at=$(awk '{{printf \"%d\", ($1 > {ago} ? $1 - {ago} : 1) * 1000000}}' /proc/uptime)\n"
+        f"{{ {lines}; }} >>/dev/kmsg"
+    )
+
+
+def process(number: int, pid: int, kind: str, name: str) -> str:
+    """Puts a process on a GPU."""
+    info = (
+        f"<process_info><pid>{pid}</pid><type>{kind}</type><process_name>{name}</process_name>"
+        f"<used_memory>1024 MiB</used_memory></process_info>"
+    )
+    return f"sed -i 's|<processes>|<processes>{info}|' {GPU}/{number}.xml"
+
+
+def shown(text: str, path: str) -> str:
+    """Shows a text in place of a file of /sys, to this host alone."""
+    return f"echo '{text}' >/run/shown; cp /run/shown /run/shown.$$; mount --bind /run/shown.$$ {path}"
+
+
+def packages(*names: str, remove: str = "") -> str:
+    """Leaves what pip leaves of packages, for the job's interpreter."""
+    gone = f"rm -r {SITE}/{remove}; " if remove else ""
+    return gone + "; ".join(f"mkdir -p {SITE}/{name}.dist-info" for name in names)
+
+
+def job(fleet: Any, folder: Any, healthy: bool) -> Prepared:
+    """Gives every host an interpreter of the job, with the packages of torch and NCCL by name."""
+    script = f'#!/bin/sh\nPYTHONPATH={SITE} exec python3 "$@"\n'
+    for host in fleet.hosts:
+        fleet.change(
+            host,
+            files={PYTHON: {"text": script, "mode": "755"}},
+            setup=packages("nvidia_nccl_cu12-2.27.5", "torch-2.6.0+cu124"),
+        )
+    return Prepared(["--python", PYTHON])
+
+
+def mounted(fleet: Any, folder: Any, healthy: bool) -> Prepared:
+    """Mounts a network file system that answers, on every host."""
+    for host in fleet.hosts:
+        fleet.enter(host, f"grep -q ' /data ' /proc/mounts || {{ {MOUNT.format(user=4711)} }}")
+    return Prepared([])
+
+
+ROWS: list[Row] = [
+    gpu_row("gpu-count-differs", f"rm {GPU}/3.xml; rm -r {PCI}/0000:03:00.0", observed=3, expected=4, count=3, total=4),
+    gpu_row("gpu-missing", f"rm {GPU}/3.xml", host=2, also=("gpu-count-differs",), observed=3, expected=4),
+    gpu_row(
+        "gpu-driver-differs",
+        f"sed -i s/550.54.15/535.129.03/ {GPU}/head",
+        host=3,
+        observed="535.129.03",
+        expected="550.54.15",
+    ),
+    gpu_row("gpu-ecc-errors", element(2, "dram_uncorrectable", "0", "7"), gpu=2, observed=7),
+    Row("gpu-tools-missing", f"rm {NVIDIA_SMI}", fleet="gpu", values={"gpus": 4}, prepare=nothing),
+    Row("gpu-driver-not-loaded", "umount /proc/driver", fleet="gpu", values={"gpus": 4}, prepare=nothing),
+    failing(
+        "gpu-lost",
+        "Unable to determine the device handle for GPU 0000:02:00.0: GPU is lost.  Reboot the system to recover this "
+        "GPU",
+        15,
+        gpus=["the GPU at 0000:02:00.0"],
+    ),
+    failing(
+        "gpu-driver-mismatch",
+        "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 550.144",
+        18,
+        observed="550.54.15",
+    ),
+    failing("gpu-tool-fails", "Failed to initialize NVML: Unknown Error", 255, gpus=4),
+    gpu_row("gpu-row-remap-failed", element(0, "remapped_row_failure", "No", "Yes"), gpu=0),
+    gpu_row("gpu-reset-needed", element(1, "remapped_row_pending", "No", "Yes"), gpu=1),
+    gpu_row(
+        "gpu-clocks-throttled",
+        element(3, "clocks_event_reason_hw_power_brake_slowdown", "Not Active", "Active"),
+        host=0,
+        gpu=3,
+    ),
+    gpu_row("gpu-too-hot", element(2, "gpu_temp_tlimit", "56 C", "0 C"), host=0, gpu=2, observed=31, expected=33),
+    gpu_row("gpu-persistence-off", element(1, "persistence_mode", "Enabled", "Disabled"), host=0, gpus=[1]),
+    gpu_row("gpu-mig-differs", element(0, "current_mig", "Disabled", "Enabled"), host=0),
+    gpu_row("gpu-power-limit-differs", element(0, "current_power_limit", "700.00 W", "500.00 W"), host=3),
+    gpu_row("gpu-product-mixed", f"sed -i s/H100/A100/ {GPU}/*.xml", host=2, also=("gpu-power-limit-differs",)),
+    gpu_row("gpu-busy", process(2, 4242, "C", "python"), host=3, gpu=2, pid=4242, megabytes=1024),
+    gpu_row("gpu-compute-prohibited", element(1, "compute_mode", "Default", "Prohibited"), host=3, gpu=1),
+    gpu_row(
+        "gpu-xid-logged",
+        logged("NVRM: Xid (PCI:0000:02:00): 79, pid=1122, GPU has fallen off the bus."),
+        code=79,
+        device="0000:02:00",
+        action="restart the host",
+    ),
+    gpu_row("gpu-direct-rdma-off", "sed -i s/Open// /proc/driver/nvidia/version", host=2),
+    gpu_row("pcie-acs-redirects", ACS, host=3, bridge="0000:15:01.0"),
+    gpu_row(
+        "hardware-error-logged",
+        logged("mce: Uncorrected hardware memory error in user-access at 3f8000"),
+        host=2,
+        kind="uncorrected memory",
+    ),
+    gpu_row("gpu-pcie-width-low", element(3, "current_link_width", "16x", "8x"), gpu=3, observed=8, expected=16),
+    gpu_row(
+        "gpu-fabric-not-ready", element(1, "state", "Completed", "In Progress"), host=2, gpu=1, observed="In Progress"
+    ),
+    gpu_row(
+        "fabric-manager-not-running",
+        f"echo inactive >/run/fabric; sed -i 's|<state>Completed|<state>N/A|' {GPU}/[0-9].xml",
+        host=3,
+        observed="not running",
+        switches=1,
+    ),
+    gpu_row(
+        "fabric-manager-version-differs",
+        "sed -i s/550.54.15/550.90.07/ /usr/local/sbin/nv-fabricmanager",
+        host=2,
+        observed="550.90.07",
+        expected="550.54.15",
+    ),
+    gpu_row(
+        "nvlink-down",
+        f"sed -i 's/Link 5: .*/Link 5: <inactive>/' {GPU}/links1",
+        host=2,
+        gpu=1,
+        observed=17,
+        expected=18,
+    ),
+    gpu_row("gpu-topology-differs", f"sed -i 's/PIX/SYS/g' {GPU}/topology", differences=2),
+    gpu_row(
+        "rdma-port-down",
+        f"cd {RDMA}/mlx5_1/ports/1; echo '1: DOWN' >state; echo '3: Disabled' >phys_state",
+        port="mlx5_1:1",
+        observed="DOWN",
+        physical="Disabled",
+    ),
+    gpu_row("rdma-port-slow", f"echo '100 Gb/sec (1X NDR)' >{RDMA}/mlx5_0/ports/1/rate", host=2, port="mlx5_0:1"),
+    gpu_row("rdma-devices-differ", f"rm -r {RDMA}/mlx5_1", host=0),
+    gpu_row("rdma-errors-growing", GROWING, host=3, port="mlx5_0:1"),
+    Row(
+        "nccl-ib-hca-missing",
+        f"mv {RDMA}/mlx5_1 {RDMA}/mlx5_7",
+        fleet="gpu",
+        values={"missing": ["mlx5_1"], "available": ["mlx5_0", "mlx5_7"]},
+        environ={"NCCL_IB_HCA": "=mlx5_0,mlx5_1"},
+    ),
+    Row(
+        "rdma-gid-wrong",
+        f"rm {RDMA}/mlx5_0/ports/1/gid_attrs/types/3",
+        fleet="gpu",
+        values={"port": "mlx5_0:1", "index": 3, "observed": "no address of this network namespace"},
+        environ={"NCCL_IB_GID_INDEX": "3"},
+    ),
+    gpu_row(
+        "rdma-firmware-differs",
+        f"echo 28.36.1010 >{RDMA}/mlx5_0/fw_ver",
+        host=3,
+        observed="28.36.1010 and 28.39.1002",
+    ),
+    gpu_row("rdma-settings-differ", "echo 1500 >/sys/class/net/eth100/mtu", host=3, setting="MTU", observed="1500"),
+    gpu_row("network-link-flapping", logged(*["mlx5_core 0000:3b:00.0 eth100: Link down"] * 3), host=0, observed=3),
+    gpu_row(
+        "network-card-slow",
+        "echo 1000 >/sys/class/net/eth100/device/net/eth100/speed",
+        host=3,
+        interface="eth100",
+        observed="1000 Mbit/s",
+    ),
+    gpu_row(
+        "out-of-memory-logged",
+        logged("Out of memory: Killed process 1234 (python) total-vm:1kB"),
+        host=3,
+        name="python",
+        pid=1234,
+    ),
+    gpu_row("file-system-failed", logged("EXT4-fs (sda1): Remounting filesystem read-only"), host=2, device="sda1"),
+    gpu_row(
+        "mount-not-answering", MOUNT.format(user=0), target="/data", kind="fuse.sshfs", observed="no answer in 5 s"
+    ),
+    Row("mount-missing", "umount /data", fleet="gpu", values={"target": "/data", "count": 3}, prepare=mounted),
+    gpu_row(
+        "task-hung-logged",
+        logged("INFO: task python:1234 blocked for more than 120 seconds."),
+        host=0,
+        observed="process 1234 (python)",
+    ),
+    gpu_row(
+        "cpu-governor-slow",
+        "echo powersave >/sys/devices/system/cpu/cpufreq/policy0/scaling_governor",
+        also=("host-settings-differ",),
+        observed=["powersave"],
+    ),
+    gpu_row(
+        "numa-balancing-on",
+        "echo 1 >/proc/sys/kernel/numa_balancing",
+        host=2,
+        also=("host-settings-differ",),
+        nodes=2,
+    ),
+    gpu_row(
+        "clock-source-slow",
+        shown("hpet", "/sys/devices/system/clocksource/clocksource0/current_clocksource"),
+        host=3,
+        also=("host-settings-differ",),
+        observed="hpet",
+    ),
+    gpu_row(
+        "host-settings-differ",
+        shown("always madvise [never]", "/sys/kernel/mm/transparent_hugepage/enabled"),
+        host=0,
+        setting="transparent huge pages",
+        observed="never",
+    ),
+    Row(
+        "host-snapshot-differs",
+        "echo 77 >/run/swappiness; mount --bind /run/swappiness /proc/sys/vm/swappiness",
+        fleet="gpu",
+        values={"category": "sysctl", "count": 1},
+        options=("--compare", "all"),
+    ),
+    Row(
+        "torch-cuda-too-new",
+        packages("torch-2.9.0", "nvidia_cuda_runtime-13.0.48", remove="torch*"),
+        fleet="gpu",
+        values={"observed": "13.0", "expected": "12.4"},
+        prepare=job,
+    ),
+    Row(
+        "nccl-version-differs",
+        packages("nvidia_nccl_cu12-2.21.5", remove="nvidia_nccl*"),
+        fleet="gpu",
+        values={"observed": "2.21.5", "expected": "2.27.5"},
+        prepare=job,
+    ),
+]

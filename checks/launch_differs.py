@@ -4,16 +4,17 @@ from collections.abc import Iterator, Mapping
 from doctor import ERROR, Finding, Skip, check
 from doctor.facts.names import is_address, normalize_host
 from doctor.job import LaunchConfig
-from doctor.job.variables import JOB_WIDE
+from doctor.job.variables import EQUAL_EVERYWHERE, JOB_WIDE
 
 
 @check(severity=ERROR, area="ranks")
 def launch_differs(launch: LaunchConfig) -> Iterator[Finding]:
-    """All hosts have the same rendezvous address and the same number of ranks.
+    """All hosts have the same rendezvous address, number of ranks, and settings that ranks must share.
 
     ## Why it matters
     Ranks with another MASTER_ADDR or MASTER_PORT wait for a store that no rank opens; with another WORLD_SIZE the store
-    waits for ranks that do not exist. Either way the job hangs at its start until a timeout of minutes.
+    waits for ranks that do not exist. Ranks with another NCCL_ALGO, NCCL_PROTO or HCCL_OP_EXPANSION_MODE run another
+    algorithm, and each waits for a message that no other sends. Either way the job hangs until a timeout of minutes.
 
     ## What to do
     Set {variable} once, where the job is launched, and pass it on to all hosts: a line in one host's ~/.bashrc, or an
@@ -21,13 +22,15 @@ def launch_differs(launch: LaunchConfig) -> Iterator[Finding]:
 
     ## Source
     PyTorch, environment variable initialization (MASTER_ADDR, MASTER_PORT, WORLD_SIZE); MindSpore documentation,
-    dynamic cluster (MS_SCHED_HOST, MS_SCHED_PORT, MS_WORKER_NUM). Only `doctor merge` knows what each host was told:
+    dynamic cluster (MS_SCHED_HOST, MS_SCHED_PORT, MS_WORKER_NUM); NCCL documentation, environment variables
+    (NCCL_ALGO and NCCL_PROTO must be equal on all ranks), and its issue 969; HCCL documentation, the variables of
+    algorithm, expansion and transport. Only `doctor merge` knows what each host was told:
     SSH does not see a job's environment. The master itself may be told localhost, as the PyTorch operator of
     Kubernetes does.
     """
     if not launch.env_by_host:
         raise Skip("only `doctor node` sees each host's own environment")
-    for variable in JOB_WIDE:
+    for variable in (*JOB_WIDE, *EQUAL_EVERYWHERE):
         hosts_by_value: dict[str, list[str]] = defaultdict(list)
         for host, environ in launch.env_by_host.items():
             hosts_by_value[_normalized(environ.get(variable, ""))].append(host)

@@ -1,6 +1,7 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, Skip, check
+from doctor.engine.fact import Unreadable
 from doctor.facts.interfaces import Interfaces
 from doctor.facts.master_address import MasterMeaning, master_meanings
 from doctor.facts.names import HostNames
@@ -20,16 +21,19 @@ def master_address_wrong(
 
     ## What to do
     Set it to an address of the host with rank 0 that the others reach, on all hosts: `export MASTER_ADDR=ADDRESS`, here
-    perhaps {expected}. Where it is a name, `getent hosts {master}` must print the same address on {host} as on all
+    perhaps {expected}. torchrun takes it from `--master-addr` or `--rdzv-endpoint`, and ignores the variable; without
+    them it is 127.0.0.1. Where it is a name, `getent hosts {master}` must print the same address on {host} as on all
     others: correct the line in /etc/hosts.
 
     ## Source
     PyTorch, environment variable initialization (MASTER_ADDR: "address of rank 0 node"), and torchrun's
-    `--master-addr` and `--rdzv-endpoint`; for MindSpore it is MS_SCHED_HOST. The host of rank 0 itself may resolve the
-    name to loopback, or have localhost as its own value. This verdict can be wrong where only a part of the job's hosts
-    was given and the master is none of them, and where the address belongs to a proxy in front of rank 0; names of
-    Kubernetes services (`.svc`) are not judged.
+    `--master-addr` and `--rdzv-endpoint`; for MindSpore it is MS_SCHED_HOST, for NCCL alone NCCL_COMM_ID. The host of
+    rank 0 itself may resolve the name to loopback, or have localhost as its own value. This verdict can be wrong where
+    only a part of the job's hosts was given and the master is none of them, and where the address belongs to a proxy in
+    front of rank 0; names of Kubernetes services (`.svc`) are not judged.
     """
+    if reason := launch.unresolved_master():
+        raise Unreadable(f"{reason}; --master-addr gives it")
     if not launch.master_addr:
         raise Skip("MASTER_ADDR is not given")
     if len(interfaces) < 2:

@@ -18,6 +18,7 @@ from doctor.cli.host_options import (
     validate_connection,
     validate_product,
 )
+from doctor.cli.launch_source import SourceOptions, job_of_launch, with_hosts_of_line
 from doctor.cli.output_options import OutputOptions
 from doctor.cli.selection import ChecksOption, IgnoreOption, SelectOption
 from doctor.cli.shared_options import expand_option_groups
@@ -45,6 +46,7 @@ def command(
     ignore: IgnoreOption = [],  # noqa: B006
     checks: ChecksOption = [],  # noqa: B006
     job: JobOptions,
+    source: SourceOptions,
     product: ProductOption = "",
     connection: ConnectionOptions,
     visit: VisitOptions,
@@ -54,6 +56,8 @@ def command(
 
     Hosts come from the first of: HOSTS, --hostfile, --rank-table, DOCTOR_HOSTS, DOCTOR_HOSTFILE, SLURM_JOB_NODELIST,
     RANK_TABLE_FILE; else this host alone.
+
+    `doctor check HOSTS -- torchrun --nnodes 2 train.py` checks for the environment that this launch line gives the job.
 
     Exit codes: 0 healthy, 10 failed, 11 warnings (--strict), 12 unknown, 2 usage, 70 a bug of doctor, 78 nothing to
     check or unreadable input, 130 and 143 interrupted.
@@ -69,21 +73,29 @@ def command(
         selected = _choose_with_smoke(catalog, select, ignore, smoke or bool(run.smoke))
         raise typer.Exit(replay_and_report(run, selected, catalog, output))
     selected = _choose_with_smoke(catalog, select, ignore, smoke)
-    fleet = _empty_inventory(hosts) if no_hosts else select_inventory(hosts.selection)
+    job_environment = source.read()
+    environ = job_environment.environ
+    if no_hosts:
+        fleet = _empty_inventory(hosts)
+    else:
+        fleet = select_inventory(with_hosts_of_line(hosts.selection, job_environment), environ)
     from doctor.report.layout.progress_line import ProgressLine
     from doctor.session.examine import ExamineOptions, examine
+    from doctor.session.training_files import training_of_line
     from doctor.smoke.plan import SmokeOptions
 
+    launch = job_environment.complete(job.launch(product))
     options = ExamineOptions(
         transport=connection.transport,
         ssh=ssh_options(connection),
         sudo=visit.sudo,
-        within=connection.within,
+        within=job_environment.within(connection.within, fleet.local),
         timeout=visit.timeout,
         budget=visit.budget,
         workers=visit.workers,
-        launch=job.launch(product),
-        smoke=SmokeOptions(**job._asdict(), variables=communication(os.environ)) if smoke else None,
+        launch=launch,
+        smoke=SmokeOptions(**job_of_launch(launch)._asdict(), variables=communication(environ)) if smoke else None,
+        training=training_of_line(job_environment.line, source.job_script),
     )
     progress, events = (
         ProgressLine(len(fleet.hosts), sys.stderr),
@@ -91,10 +103,10 @@ def command(
     )
     try:
         examination = examine(
-            fleet,
+            job_environment.annotate(fleet),
             selected,
             options,
-            os.environ,
+            environ,
             rank_table=hosts.rank_table or "",
             progress=combine_callbacks(progress.step, events.host),
             stage=combine_callbacks(progress.stage, events.stage),

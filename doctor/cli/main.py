@@ -57,10 +57,12 @@ def _command() -> None:
         complete.run()
     elif not run_fast_path(sys.argv[1:]):
         from doctor.cli.app import COMPLETION_OPTIONS, application
+        from doctor.cli.launch_source import take_launch_line
 
+        argv = take_launch_line(sys.argv[1:])
         # A completion script is for the command `doctor`, also when `python -m doctor` prints it.
-        prog_name = "doctor" if set(COMPLETION_OPTIONS).intersection(sys.argv[1:]) else None
-        application(sys.argv[1:])(prog_name=prog_name)
+        prog_name = "doctor" if set(COMPLETION_OPTIONS).intersection(argv) else None
+        application(argv)(argv, prog_name=prog_name)
 
 
 def run_guarded(run: Callable[[], None]) -> None:

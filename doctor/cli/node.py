@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from msgspec.structs import replace
 
 from doctor.cli.expected_hosts import ExpectedHostOptions, expected_inventory
 from doctor.cli.host_options import (
@@ -23,10 +24,12 @@ from doctor.cli.host_options import (
     validate_connection,
     validate_product,
 )
+from doctor.cli.launch_source import SourceOptions
 from doctor.cli.output_options import OutputOptions
 from doctor.cli.selection import ChecksOption, IgnoreOption, SelectOption
 from doctor.cli.shared_options import expand_option_groups
 from doctor.engine.errors import CommandError, UsageError
+from doctor.job.variables import of_one_host
 from doctor.session.finish import save_and_report, validate_output
 from doctor.session.select_checks import choose_checks, load_catalog
 
@@ -53,6 +56,7 @@ def command(
     ignore: IgnoreOption = [],  # noqa: B006
     checks: ChecksOption = [],  # noqa: B006
     job: JobOptions,
+    source: SourceOptions,
     product: ProductOption = "",
     within: WithinOption = "",
     sudo: SudoOption = False,
@@ -84,16 +88,20 @@ def command(
     from doctor.collect.node import host_name, this_host_only
     from doctor.session.examine import ExamineOptions, examine
 
+    job_environment = source.read()
+    environ = job_environment.environ
+    launch = job_environment.complete(job.launch(product))
     named = expected_inventory(fleet)
     me = host_name(name, named, os.environ)
     options = ExamineOptions(
         sudo=sudo,
-        within=within,
+        within=job_environment.within(within, is_local=True),
         timeout=timeout,
         budget=budget,
-        launch=job.launch(product),
+        launch=replace(launch, environ=of_one_host(environ)),
     )
-    examination = examine(this_host_only(me, named), selected, options, os.environ, rank_table=fleet.rank_table or "")
+    host = job_environment.annotate(this_host_only(me, named))
+    examination = examine(host, selected, options, environ, rank_table=fleet.rank_table or "")
     if out is None:
         raise typer.Exit(save_and_report(examination, catalog, output))
     _write_record(examination, me, out, bits)

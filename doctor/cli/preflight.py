@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
+import msgspec
 import typer
 
 from doctor.cli.host_options import (
@@ -17,6 +18,7 @@ from doctor.cli.host_options import (
     validate_connection,
     validate_product,
 )
+from doctor.cli.launch_source import SourceOptions, with_hosts_of_line
 from doctor.cli.selection import ChecksOption, IgnoreOption, SelectOption
 from doctor.cli.shared_options import expand_option_groups
 from doctor.engine.errors import UsageError, require_one_of
@@ -83,6 +85,7 @@ def command(
     ignore: IgnoreOption = [],  # noqa: B006
     checks: ChecksOption = [],  # noqa: B006
     job: JobOptions,
+    source: SourceOptions,
     product: ProductOption = "",
     connection: ConnectionOptions,
     sudo: SudoOption = False,
@@ -100,6 +103,11 @@ def command(
     validate_product(product)
     settings = JobSettings(product=product, **job._asdict())
     options = _preflight_options(hosts, bounds, spares, settings, connection, reporting, select, ignore, checks, sudo)
+    read = source.read()
+    if read.label:
+        selection = with_hosts_of_line(options.hosts, read)
+        within = read.within(options.within, is_local=options.scope == "local")
+        options = msgspec.structs.replace(options, source=read, hosts=selection, within=within)
     raise typer.Exit(run_preflight(options))
 
 

@@ -18,6 +18,7 @@ from doctor.cli.host_options import (
     ssh_options,
     validate_connection,
 )
+from doctor.cli.launch_source import SourceOptions, job_of_launch, with_hosts_of_line
 from doctor.cli.output_options import OutputOptions
 from doctor.cli.selection import ChecksOption, IgnoreOption, SelectOption
 from doctor.cli.shared_options import device_numbers, expand_option_groups
@@ -29,7 +30,7 @@ from doctor.session.select_checks import choose_checks, load_catalog
 from doctor.session.select_hosts import select_inventory
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from doctor.engine.check import Check
     from doctor.engine.smoke_summary import SmokeSummary
@@ -71,6 +72,7 @@ def command(
     hosts: HostOptions,
     training: TrainingOptions,
     job: JobOptions,
+    source: SourceOptions,
     connection: ConnectionOptions,
     select: SelectOption = [],  # noqa: B006 - typer's way
     ignore: IgnoreOption = [],  # noqa: B006
@@ -82,17 +84,22 @@ def command(
     Without hosts: 4 ranks on the CPUs of this machine. Hosts come from the same sources as in `doctor check`. Every
     host needs torch for the job's interpreter (--python). The run leaves no process and no file on the hosts.
 
+    `doctor smoke HOSTS -- torchrun --nnodes 2 train.py` runs in the environment that this launch line gives the job.
+
     Exit codes: as `doctor check`.
     """
     validate_connection(connection)
     validate_output(output, checks)
-    smoke_options = parse_smoke_options(training, job)
+    job_environment = source.read()
+    environ, launch = job_environment.environ, job_environment.complete(job.launch())
+    smoke_options = parse_smoke_options(training, job_of_launch(launch), environ)
     smoke_checks_only = not (select or ignore or checks or connection.within or output.from_file)
     catalog = [] if smoke_checks_only else load_catalog(checks)
     selected = [] if smoke_checks_only else choose_checks(catalog, select or ["smoke"], ignore, roots=True)
     if output.from_file:
         raise typer.Exit(replay_and_report(load_saved_run(output.from_file), selected, catalog, output))
-    fleet, ssh = select_inventory(hosts.selection), ssh_options(connection)
+    selection, ssh = with_hosts_of_line(hosts.selection, job_environment), ssh_options(connection)
+    fleet = job_environment.annotate(select_inventory(selection, environ))
     from doctor.transport.open import open_transport
 
     # With the run's own checks alone, the hosts' agents start while the rest is loaded.
@@ -106,7 +113,7 @@ def command(
     from doctor.session.examine import ExamineOptions, examine, examine_smoke
 
     options = ExamineOptions(
-        transport=connection.transport, ssh=ssh, within=connection.within, launch=job.launch(), smoke=smoke_options
+        transport=connection.transport, ssh=ssh, within=connection.within, launch=launch, smoke=smoke_options
     )
     progress, loader = ProgressLine(len(fleet.hosts), sys.stderr), IncrementalLoader()
     events = start_events(output, fleet.hosts, selected, fleet.source)
@@ -119,7 +126,7 @@ def command(
                 transport,
                 loader.smoke_checks,
                 options,
-                os.environ,
+                environ,
                 rank_table=table,
                 progress=combine_callbacks(progress.step, events.host),
                 stage=combine_callbacks(progress.stage, events.stage),
@@ -130,7 +137,7 @@ def command(
                 fleet,
                 selected,
                 options,
-                os.environ,
+                environ,
                 rank_table=table,
                 progress=combine_callbacks(progress.step, events.host),
                 stage=combine_callbacks(progress.stage, events.stage),
@@ -174,8 +181,10 @@ class IncrementalLoader:
         return choose_checks(self.catalog, ["smoke"], roots=True)
 
 
-def parse_smoke_options(training: TrainingOptions, job: JobOptions) -> SmokeOptions:
-    """The options of the command line as a `SmokeOptions`. Raises: CommandError."""
+def parse_smoke_options(
+    training: TrainingOptions, job: JobOptions, environ: Mapping[str, str] | None = None
+) -> SmokeOptions:
+    """The options of the command line as a `SmokeOptions`; ``environ``: the job's. Raises: CommandError."""
     from doctor.smoke.plan import SmokeOptions, read_layout
 
     require_one_of("--backend", training.backend, BACKENDS)
@@ -202,7 +211,7 @@ def parse_smoke_options(training: TrainingOptions, job: JobOptions) -> SmokeOpti
         baseline=_baseline(training.baseline),
         soak=_seconds(training.soak),
         environment=training.env,  # type: ignore[arg-type]
-        variables=communication(os.environ) if training.env == "job" else {},
+        variables=communication(os.environ if environ is None else environ) if training.env == "job" else {},
     )
 
 

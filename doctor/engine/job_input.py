@@ -30,6 +30,22 @@ class LaunchOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     product: str = ""
     by_host: dict[str, dict[str, str]] = {}
     """Each host's own environment variables, where `doctor merge` joins hosts' files."""
+    read_from: str = ""
+    """Where ``environ`` was read: ``the launch line``, ``process 4711``; empty: in the shell that runs doctor."""
+    launch_line: str = ""
+    launchers: tuple[str, ...] = ()
+    """Of the launch line, outer to inner."""
+    nodes: RankCount | None = None
+    """Hosts that the launch line is for; of an elastic launch the least."""
+    max_nodes: RankCount | None = None
+    outer_nodes: RankCount | None = None
+    """Hosts on which an outer launcher starts the one that numbers the ranks."""
+    refused: tuple[tuple[str, str, str, str], ...] = ()
+    """Options of the launch line that their launcher refuses: launcher, option, value, what was expected."""
+    unresolved: dict[str, str] = {}
+    """Variables that the job has with a value that only a shell can compute: the source text by name."""
+    time_limit_s: float | None = None
+    """The scheduler's time limit for the job."""
 
 
 class ProbeInputs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

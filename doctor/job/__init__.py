@@ -1,5 +1,6 @@
 """The job's intended settings: its rank table and its launch settings. Reads no host."""
 
+from doctor.job.documented_variables import misspelt
 from doctor.job.env_vars import EnvSetting, invalid_settings
 from doctor.job.host_matching import match_servers, product_family
 from doctor.job.launch_config import LaunchConfig, PortRange
@@ -31,6 +32,7 @@ __all__ = [
     "invalid_settings",
     "limit_items",
     "match_servers",
+    "misspelt",
     "parse_address",
     "product_family",
     "read_rank_table",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -12,8 +12,7 @@ from doctor.engine.job_input import LaunchOptions
 from doctor.engine.sanitize import printable
 from doctor.job.env_vars import EnvSetting, invalid_settings, port_ranges
 from doctor.job.variables import (
-    INTERFACE_VARIABLES,
-    JOB_WIDE,
+    BY_HOST,
     MINDSPORE_PORT,
     TABLE_VARIABLES,
     TORCH_PORT,
@@ -25,7 +24,7 @@ HCCL_BASE_PORT = 60000
 HCCL_PORTS = 32
 """HCCL takes as many host ports, from the base."""
 
-_BY_HOST = frozenset((*JOB_WIDE, *INTERFACE_VARIABLES))
+_BY_HOST = frozenset(BY_HOST)
 
 Product = Literal["A1", "A2", "A3"]
 
@@ -59,9 +58,18 @@ class LaunchConfig(msgspec.Struct, frozen=True):
     env: dict[str, str] = {}
     """The variables that matter to the job and are set; never one that looks like a secret."""
     problems: tuple[EnvSetting, ...] = ()
+    read_from: str = ""
+    """Where the settings were read, as in `LaunchOptions`; empty: in the shell that runs doctor."""
+    launch_line: str = ""
+    launchers: tuple[str, ...] = ()
+    nodes: int | None = None
+    max_nodes: int | None = None
+    outer_nodes: int | None = None
+    refused: tuple[tuple[str, str, str, str], ...] = ()
+    unresolved: dict[str, str] = {}
+    time_limit_s: float | None = None
     env_by_host: dict[str, dict[str, str]] = {}
-    """`JOB_WIDE` and `INTERFACE_VARIABLES` of `doctor.job.variables` in each host's own environment, where
-    `doctor merge` joins hosts' files."""
+    """`BY_HOST` of `doctor.job.variables` in each host's own environment, where `doctor merge` joins hosts' files."""
 
     def environ_of(self, host: str) -> dict[str, str]:
         """The variables that the job has on a host: the host's own where they are known, else the caller's."""
@@ -74,6 +82,13 @@ class LaunchConfig(msgspec.Struct, frozen=True):
         """MASTER_ADDR on a host; of a host whose own environment is known, its own."""
         own = self.env_by_host.get(host, {})
         return own.get("MASTER_ADDR") or own.get("MS_SCHED_HOST") or self.master_addr
+
+    def unresolved_master(self) -> str:
+        """Why it is not known where the ranks meet: only a shell computes it. Empty: it is known, or not given."""
+        name = next((name for name in ("MASTER_ADDR", "MS_SCHED_HOST") if name in self.unresolved), "")
+        return (
+            f"{name} is {self.unresolved[name]}, which only a shell computes" if name and not self.master_addr else ""
+        )
 
     @classmethod
     def from_options(cls, options: LaunchOptions) -> LaunchConfig:
@@ -98,8 +113,12 @@ class LaunchConfig(msgspec.Struct, frozen=True):
         python: str = "",
         product: str = "",
         by_host: dict[str, dict[str, str]] | None = None,
+        **line: Any,
     ) -> LaunchConfig:
-        """Options win over variables. Never raises: what cannot be used is kept in ``problems``."""
+        """Options win over variables. ``line``: the fields of `LaunchOptions` about the launch line.
+
+        Never raises: what cannot be used is kept in ``problems``.
+        """
         env = relevant(environ)
         family, problems = _parse_product(product)
         kind = _detect_framework(framework, env)
@@ -109,7 +128,7 @@ class LaunchConfig(msgspec.Struct, frozen=True):
         variable = next((n for n in TABLE_VARIABLES if not rank_table and env.get(n)), "")
         return cls(
             framework=kind,
-            master_addr=master_addr or env.get("MASTER_ADDR") or env.get("MS_SCHED_HOST", ""),
+            master_addr=master_addr or env.get("MASTER_ADDR") or env.get("MS_SCHED_HOST") or _comm_id(env)[0],
             master_port=master_port or _master_port(kind, env),
             world_size=world_size or _world_size(env),
             ranks_per_host=ranks_per_host,
@@ -122,6 +141,7 @@ class LaunchConfig(msgspec.Struct, frozen=True):
             env=env,
             problems=tuple(sorted(problems)),
             env_by_host=by_host or {},
+            **line,
         )
 
 
@@ -143,7 +163,15 @@ def _detect_framework(word: str, env: Mapping[str, str]) -> Literal["torch", "mi
 def _master_port(kind: str, env: Mapping[str, str]) -> int:
     if kind == "mindspore":
         return _parse_number(env.get("MS_SCHED_PORT", ""), 1024, 65535) or MINDSPORE_PORT
-    return _parse_number(env.get("MASTER_PORT", ""), 1, 65535) or TORCH_PORT
+    return _parse_number(env.get("MASTER_PORT", ""), 1, 65535) or _comm_id(env)[1] or TORCH_PORT
+
+
+def _comm_id(env: Mapping[str, str]) -> tuple[str, int]:
+    """NCCL_COMM_ID, by which ranks of NCCL meet where no MASTER_ADDR is set; empty and 0 where it does not count."""
+    match = re.fullmatch(r"(?:\[([^\]]+)\]|([^:\[\]]+)):([0-9]{1,5})", env.get("NCCL_COMM_ID", ""), re.ASCII)
+    if not match or "MASTER_ADDR" in env or "MS_SCHED_HOST" in env:
+        return "", 0
+    return match[1] or match[2], _parse_number(match[3], 1, 65535)
 
 
 def _world_size(env: Mapping[str, str]) -> int | None:

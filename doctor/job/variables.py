@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 
 from doctor.engine.sanitize import printable
+from doctor.job.documented_variables import intended_name
 
 TORCH_PORT = 29500
 """PyTorch's MASTER_PORT where nothing sets it."""
@@ -46,8 +47,53 @@ INTERFACE_VARIABLES = (
 )
 """Which network interface each communication library takes; each host may have its own value."""
 
-_NAMES = frozenset((*JOB_WIDE, *TABLE_VARIABLES, *INTERFACE_VARIABLES, AGENT_STORE))
-_FAMILIES = re.compile(r"(HCCL|NCCL|TORCH_HCCL|TORCH_NCCL|MS|MASTER|ASCEND)_[A-Z0-9_]+")
+RANK_NUMBERS = ("RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK", "GROUP_RANK")
+"""Which rank, or which host, a process is: another value on each host."""
+
+VISIBLE_DEVICES = ("ASCEND_RT_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
+"""The devices of a host that its processes may use."""
+
+EQUAL_EVERYWHERE = (
+    "NCCL_ALGO",
+    "NCCL_PROTO",
+    "NCCL_NTHREADS",
+    "NCCL_BUFFSIZE",
+    "NCCL_LL_BUFFSIZE",
+    "NCCL_LL128_BUFFSIZE",
+    "NCCL_P2P_NET_CHUNKSIZE",
+    "NCCL_NET",
+    "NCCL_NET_PLUGIN",
+    "NCCL_IB_DISABLE",
+    "NCCL_SOCKET_FAMILY",
+    "NCCL_COLLNET_ENABLE",
+    "NCCL_NVLS_ENABLE",
+    "NCCL_COMM_ID",
+    "HCCL_ALGO",
+    "HCCL_BUFFSIZE",
+    "HCCL_DETERMINISTIC",
+    "HCCL_INTER_HCCS_DISABLE",
+    "HCCL_INTRA_PCIE_ENABLE",
+    "HCCL_INTRA_ROCE_ENABLE",
+    "HCCL_NPU_SOCKET_PORT_RANGE",
+    "HCCL_OP_EXPANSION_MODE",
+    "HCCL_RDMA_SL",
+    "HCCL_RDMA_TC",
+    "HCCL_SOCKET_FAMILY",
+    "HCCL_WHITELIST_DISABLE",
+    "GLOO_DEVICE_TRANSPORT",
+    "TORCH_DISTRIBUTED_DEBUG",
+    "MS_ENABLE_LCCL",
+    "MS_ENABLE_RECOVERY",
+)
+"""Settings by which ranks agree on algorithm, transport and message sizes: where they differ, ranks wait for ever."""
+
+BY_HOST = (*JOB_WIDE, *INTERFACE_VARIABLES, *VISIBLE_DEVICES, *EQUAL_EVERYWHERE)
+"""What each host's own environment may have with another value."""
+
+_NAMES = frozenset((*BY_HOST, *TABLE_VARIABLES, AGENT_STORE))
+_FAMILIES = re.compile(
+    r"(HCCL|NCCL|GLOO|TP|TORCH_HCCL|TORCH_NCCL|TORCH_GLOO|TORCH_FR|TORCH_DISTRIBUTED|MS|MASTER|ASCEND|OMP)_[A-Z0-9_]+"
+)
 _COMMUNICATION = re.compile(r"(NCCL|GLOO|HCCL|TP|TORCH_NCCL|TORCH_HCCL|TORCH_DISTRIBUTED|TORCH_GLOO)_[A-Z0-9_]+")
 _SECRET = re.compile(r"PASS|SECRET|TOKEN|CREDENTIAL|(^|_)(API)?KEY(_|$)")
 
@@ -62,6 +108,16 @@ def relevant(environ: Mapping[str, str]) -> dict[str, str]:
     return {name: printable(environ[name], 4096) for name in names}
 
 
+def of_one_host(environ: Mapping[str, str]) -> dict[str, str]:
+    """`relevant`, and the numbers of the rank or the host that this process is.
+
+    >>> of_one_host({"RANK": "3", "WORLD_SIZE": "8", "HOME": "/root"})
+    {'WORLD_SIZE': '8', 'RANK': '3'}
+    """
+    numbers = {name: printable(environ[name], 40) for name in RANK_NUMBERS if environ.get(name)}
+    return {**relevant(environ), **numbers}
+
+
 def communication(environ: Mapping[str, str]) -> dict[str, str]:
     """The variables by which a job sets how its ranks communicate, each bounded. An empty value counts as unset.
 
@@ -73,4 +129,6 @@ def communication(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _describes_job(name: str) -> bool:
-    return bool(name in _NAMES or _FAMILIES.fullmatch(name)) and not _SECRET.search(name)
+    if _SECRET.search(name):
+        return False
+    return bool(name in _NAMES or _FAMILIES.fullmatch(name) or intended_name(name))

@@ -15,13 +15,14 @@ from doctor.job.variables import communication
 from doctor.preflight.tiers import checks_of_tier
 
 if TYPE_CHECKING:
+    from doctor.engine.job_input import LaunchOptions
     from doctor.environment.inventory import Inventory
     from doctor.environment.job_context import JobContext
     from doctor.environment.scope import Scope
     from doctor.preflight.deadline import TimeBudget
     from doctor.preflight.gathered import Gathered, GatherProgress
     from doctor.preflight.host_leader import LeaderVerdict
-    from doctor.preflight.options import JobSettings, PreflightOptions
+    from doctor.preflight.options import PreflightOptions
     from doctor.session.examine import ExamineOptions
     from doctor.smoke.plan import SmokeOptions
 
@@ -235,6 +236,8 @@ def _examine(
         options.redact,
     )
     heartbeat.expect(len(inventory.hosts))
+    if options.source:
+        inventory = options.source.annotate(inventory)
     examination = examine(
         inventory,
         checks,
@@ -262,18 +265,23 @@ def _examine_options(options: PreflightOptions, gathered: Gathered, budget: Time
         budget=seconds,
         evaluation=EvaluationLimit(budget.evaluation_end),
         gates_job=options.exit_code_policy.profile == "job",
-        launch=options.job.launch,
-        smoke=_smoke_options(options.job) if gathered.tier == "smoke" else None,
+        launch=_launch(options),
+        smoke=_smoke_options(options) if gathered.tier == "smoke" else None,
     )
 
 
-def _smoke_options(job: JobSettings) -> SmokeOptions:
+def _launch(options: PreflightOptions) -> LaunchOptions:
+    return options.source.complete(options.job.launch) if options.source else options.job.launch
+
+
+def _smoke_options(options: PreflightOptions) -> SmokeOptions:
     from doctor.smoke.plan import SmokeOptions
 
+    launch = _launch(options)
     return SmokeOptions(
-        python=job.python,
-        ranks_per_host=job.ranks_per_host,
-        master_addr=job.master_addr,
-        master_port=job.master_port,
-        variables=communication(os.environ),
+        python=launch.python,
+        ranks_per_host=launch.ranks_per_host if isinstance(launch.ranks_per_host, int) else 0,
+        master_addr=launch.master_addr,
+        master_port=launch.master_port or 0,
+        variables=communication(options.source.environ if options.source else os.environ),
     )

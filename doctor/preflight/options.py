@@ -15,6 +15,7 @@ from doctor.transport.options import SshOptions as SshOptions
 
 if TYPE_CHECKING:
     from doctor.environment.host_selection import HostSelection
+    from doctor.environment.job_environment import JobEnvironment
     from doctor.environment.scope import RequestedScope
 
 
@@ -52,6 +53,8 @@ class PreflightOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds from the start of the process."""
     scope: RequestedScope = "auto"
     job: JobSettings = JobSettings()
+    source: JobEnvironment | None = None
+    """Where the job's environment was read; None: this process's is the job's."""
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     checks: tuple[Path, ...] = ()

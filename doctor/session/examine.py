@@ -217,7 +217,7 @@ class _JobInput:
         self.inventory = inventory
         self.launch = msgspec.structs.replace(
             options.launch,
-            environ=options.launch.environ or relevant(environ),
+            environ=options.launch.environ if options.launch.read_from else options.launch.environ or relevant(environ),
             rank_table=options.launch.rank_table or rank_table,
             ranks_per_host=options.launch.ranks_per_host or dict(inventory.slots) or None,
         )
@@ -229,6 +229,10 @@ class _JobInput:
             self.table,
             job_folders(environ) if options.gates_job or batch_allocation(environ) else (),
         )
+
+    def _environment(self) -> str:
+        """Whose environment was checked, for the head of the report; empty: this shell's."""
+        return f"; environment: of {self.launch.read_from}" if self.launch.read_from else ""
 
     def run(
         self,
@@ -244,7 +248,7 @@ class _JobInput:
             notes.append("interrupted: the report covers only what was read until then")
         return Run(
             SCHEMA,
-            self.inventory.source,
+            f"{self.inventory.source}{self._environment()}",
             started,
             round(time.monotonic() - clock, 3),
             records,

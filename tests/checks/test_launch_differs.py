@@ -54,3 +54,8 @@ def test_the_master_alone_may_look_for_itself() -> None:
     here = {**JOB, "MASTER_ADDR": "localhost"}
     assert judged(w1=here, w2=JOB, w3=JOB).findings == ()
     assert [one.hosts for one in judged(w1=here, w2=here, w3=JOB).findings] == [("w3",)]
+
+
+def test_settings_that_ranks_must_share() -> None:
+    outcome = judged(w1={"NCCL_ALGO": "Ring"}, w2={"NCCL_ALGO": "Ring"}, w3={"NCCL_ALGO": "Tree"})
+    assert [one.hosts for one in outcome.findings] == [("w3",)]

@@ -47,3 +47,27 @@ def test_healthy() -> None:
     )
     assert judged(HCCL_CONNECT_TIMEOUT="300", HCCL_EXEC_TIMEOUT="0").status is Status.PASSED
     assert judged().status is Status.SKIPPED
+
+
+TIMES: list[tuple[dict[str, str], str, float | None, str]] = [
+    ({"HCCL_EXEC_TIMEOUT": "60"}, "A1", None, "rounded down to 0"),
+    ({"HCCL_EXEC_TIMEOUT": "68"}, "A1", None, ""),
+    ({"HCCL_EXEC_TIMEOUT": "60"}, "A2", None, ""),
+    (
+        {"TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC": "60000", "TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC": "30"},
+        "",
+        None,
+        "flight recorder",
+    ),
+    ({"TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC": "60000"}, "", None, ""),
+    ({"HCCL_CONNECT_TIMEOUT": "590"}, "A2", 600.0, "time limit ends before HCCL_CONNECT_TIMEOUT"),
+    ({"HCCL_CONNECT_TIMEOUT": "300"}, "A2", 600.0, ""),
+]
+
+
+@pytest.mark.parametrize(("environ", "product", "limit", "message"), TIMES)
+def test_the_order_of_timeouts(environ: dict[str, str], product: str, limit: float | None, message: str) -> None:
+    launch = LaunchConfig.from_environment(environ, product=product, time_limit_s=limit)
+    texts = said(evaluate_check(check(NAME), (), FactCache({}), {LaunchConfig: launch}))
+    assert bool(texts) == bool(message)
+    assert all(message in text for text in texts)

@@ -169,15 +169,36 @@ def setting(check: str, healthy: Mapping[str, str], spoilt: Mapping[str, str], *
     return Row(check, "", prepare=choose, **{"blamed": (), **more})
 
 
+def line(check: str, healthy: str, spoilt: str) -> Row:
+    """A row about the launch line."""
+
+    def choose(fleet: Any, folder: Path, is_healthy: bool) -> Prepared:
+        return Prepared(["--hosts", ",".join(fleet.hosts), "--", *(healthy if is_healthy else spoilt).split()])
+
+    return Row(check, "", prepare=choose, blamed=())
+
+
+def told_ranks(fleet: Any, folder: Path, healthy: bool) -> Prepared:
+    """Node files of hosts of which two have the same RANK."""
+    by_host = {host: {"RANK": str(number)} for number, host in enumerate(fleet.hosts)}
+    if not healthy:
+        by_host[fleet.hosts[1]]["RANK"] = "0"
+    return saved(fleet, by_host, folder / f"ranks-{healthy}.json")
+
+
 def told(fleet: Any, folder: Path, healthy: bool) -> Prepared:
     """A run as `doctor merge --save` keeps it; tests/test_node.py makes one of what real hosts were told."""
     by_host = {host: {"MASTER_ADDR": fleet.hosts[0], "WORLD_SIZE": "32"} for host in fleet.hosts}
     by_host[fleet.hosts[1]]["MASTER_ADDR"] = fleet.hosts[0 if healthy else 3]
+    return saved(fleet, by_host, folder / f"told-{healthy}.json")
+
+
+def saved(fleet: Any, by_host: dict[str, dict[str, str]], path: Path) -> Prepared:
+    """A saved run with each host's own environment."""
     hosts = {host: HostRecord(Visit(local=True)) for host in fleet.hosts}
     run = Run(
         SCHEMA, "4 hosts, by node files", "2026-01-01T00:00:00Z", 1.0, hosts, launch=LaunchOptions(by_host=by_host)
     )
-    path = folder / f"told-{healthy}.json"
     path.write_bytes(msgspec.json.encode(run))
     return Prepared(["--from", str(path)])
 
@@ -259,6 +280,22 @@ ROWS = [
         "rank-table-world-size-differs", "", blamed=(), values={"observed": 64, "expected": 32}, prepare=with_world_size
     ),
     Row("launch-differs", "", fleet="cpu", prepare=told, values={"variable": "MASTER_ADDR", "observed": "sb0004"}),
+    Row("rank-numbers-wrong", "", fleet="cpu", prepare=told_ranks, blamed=[0, 1], values={"variable": "RANK"}),
+    line("launch-size-wrong", "torchrun --nnodes 4 --nproc-per-node 8 t.py", "torchrun --nnodes 5 t.py"),
+    line("launch-option-refused", "torchrun --nnodes 4 t.py", "torchrun --nnodes four t.py"),
+    setting(
+        "launch-variable-misspelt",
+        {"HCCL_CONNECT_TIMEOUT": "300"},
+        {"HCCL_CONECT_TIMEOUT": "300"},
+        values={"variable": "HCCL_CONECT_TIMEOUT", "expected": "HCCL_CONNECT_TIMEOUT"},
+    ),
+    setting(
+        "visible-devices-wrong",
+        {"ASCEND_RT_VISIBLE_DEVICES": "0,1"},
+        {"ASCEND_RT_VISIBLE_DEVICES": "0,9"},
+        blamed=[0, 1, 2, 3],
+        values={"absent": [9]},
+    ),
     setting(
         "launch-settings-invalid",
         {"HCCL_CONNECT_TIMEOUT": "300"},

@@ -104,17 +104,7 @@ def test_exit_codes(tmp_path: Path) -> None:
 
 
 def test_the_words_after_two_dashes_are_a_launch_line(tmp_path: Path) -> None:
-    launch = [
-        "torchrun",
-        "--nnodes",
-        "$N",
-        "--nproc-per-node",
-        "8",
-        "train.py",
-        "--micro-batch-size",
-        "1",
-        "--tensor-model-parallel-size",
-        "3",
-    ]
+    program = ["train.py", "--micro-batch-size", "1", "--tensor-model-parallel-size", "3"]
+    launch = ["torchrun", "--nnodes", "$N", "--nproc-per-node", "8", *program]
     done = lint(tmp_path, "--nodes", "2", "--", *launch)
     assert done.returncode == 10 and "do not fit 16 ranks" in done.stdout

@@ -24,7 +24,7 @@ from doctor.engine.sanitize import count_noun
 from doctor.facts.names import HostNames
 from doctor.facts.network import HostAddresses
 from doctor.hosts.nodeset import InventoryError, canonical_host, validate_host
-from doctor.job.variables import INTERFACE_VARIABLES, JOB_WIDE
+from doctor.job.variables import BY_HOST, JOB_WIDE, RANK_NUMBERS
 
 if TYPE_CHECKING:
     from doctor.environment.inventory import Inventory
@@ -147,7 +147,7 @@ def _launch(used: Mapping[str, NodeFileRecord], fleet: Inventory | None) -> Laun
     if not used:
         return LaunchOptions()
     environs = {host: look.run.launch.environ for host, look in used.items()}
-    by_host = _select(environs, (*JOB_WIDE, *INTERFACE_VARIABLES))
+    by_host = _select(environs, (*BY_HOST, *RANK_NUMBERS))
     job_wide = _select(environs, JOB_WIDE)
     usual = Counter(map(str, job_wide.values())).most_common(1)[0][0]
     launch = next(used[host].run.launch for host, variables in job_wide.items() if str(variables) == usual)

@@ -127,6 +127,8 @@ class _Reader:
                     return
                 self._enter(inner)
                 argv, python, is_module = inner.argv, inner.runs_python, inner.is_module
+                if argv and not is_module and argv[0].text.rpartition("/")[2] in _BY_NAME:
+                    python = False  # the launcher's own script, as in /proc
                 continue
             unwrapped = None if python else unwrap(name, argv[1:])
             if unwrapped:

@@ -71,7 +71,7 @@ _SSH = option_table(
     "B b c D E e F I i J L l m O o p Q R S W w", "4 6 A a C f G g K k M N n q s T t V v X x Y y", abbreviates=False
 )
 
-_PLAIN = {
+_COMMANDS = {
     "nohup": Wrapper(option_table("")),
     "setsid": Wrapper(option_table("", "c/ctty f/fork w/wait")),
     "exec": Wrapper(option_table("a", "c l")),
@@ -169,7 +169,7 @@ def unwrap(name: str, argv: tuple[Word, ...]) -> Unwrapped | None:
     """What a command runs; None where it is no wrapper. ``words``: those after its name."""
     if name == "env":
         return _unwrap_env(argv)
-    wrapper = _PLAIN.get(name)
+    wrapper = _COMMANDS.get(name)
     if wrapper and wrapper.subcommands:
         subcommand = argv[0].text if argv else ""
         if name in _EXEC and subcommand == "exec":

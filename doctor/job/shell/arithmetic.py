@@ -39,16 +39,16 @@ def _value(node: ast.expr) -> int:
     return number
 
 
-def _binary(operator: ast.operator, left: int, right: int) -> int:
+def _binary(operator: ast.operator, first: int, second: int) -> int:
     match operator:
         case ast.Add():
-            return left + right
+            return first + second
         case ast.Sub():
-            return left - right
+            return first - second
         case ast.Mult():
-            return left * right
+            return first * second
         case ast.Div():  # the shell rounds towards zero
-            return abs(left) // abs(right) * (1 if (left < 0) == (right < 0) else -1)
+            return abs(first) // abs(second) * (1 if (first < 0) == (second < 0) else -1)
         case ast.Mod():
-            return abs(left) % abs(right) * (1 if left >= 0 else -1)
+            return abs(first) % abs(second) * (1 if first >= 0 else -1)
     raise ValueError("not an operator of the shell")

@@ -61,7 +61,7 @@ class UnreadableShell(ValueError):
 
 _OPERATORS = ("&&", "||", ";;", ";", "&", "|", "(", ")")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
-_PLAIN = re.compile(r"[^\s\\'\"$`;&|()<>#]+")
+_UNQUOTED = re.compile(r"[^\s\\'\"$`;&|()<>#]+")
 _QUOTED_PLAIN = re.compile(r"[^\\\"$`]+")
 _PARAMETER = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\[[@*]\])?(?:(:?[-=])(.*))?", re.ASCII | re.DOTALL)
 _REDIRECTION = re.compile(r"&>>?|[0-9]*(?:<<<|<<-?|<>|>>|>\||[<>]&|[<>])")
@@ -219,7 +219,7 @@ class _Scanner:
             elif not to_the_end and (letter.isspace() or letter in ";&|()<>"):
                 break
             else:
-                match = _PLAIN.match(text, self.position)
+                match = _UNQUOTED.match(text, self.position)
                 end = match.end() if match else self.position + 1
                 parts.append(_brace_aware(text[self.position : end]))
                 self.position = end

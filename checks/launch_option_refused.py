@@ -1,0 +1,31 @@
+from collections.abc import Iterator
+
+from doctor import ERROR, Finding, Skip, check
+from doctor.job import LaunchConfig
+
+
+@check(severity=ERROR, area="ranks")
+def launch_option_refused(launch: LaunchConfig) -> Iterator[Finding]:
+    """Every option of the launch line has a value that its launcher accepts.
+
+    ## Why it matters
+    A launcher that refuses an option ends at once on this host. Where every host has its own line, or a value comes
+    from a variable, the launchers of the other hosts start, and wait for this one until their timeout.
+
+    ## What to do
+    Correct {option} of {launcher}: {expected}.
+
+    ## Source
+    PyTorch, torchrun; Slurm, srun(1); Open MPI, mpirun(1); MindSpore, msrun; DeepSpeed and Accelerate, their launchers:
+    the types and ranges of the options.
+    """
+    if not launch.launch_line:
+        raise Skip("no launch line was given: doctor check HOSTS -- COMMAND")
+    for launcher, option, value, expected in launch.refused:
+        yield Finding(
+            "{launcher} refuses {option} {observed}",
+            launcher=launcher,
+            option=option,
+            observed=value or "without a value",
+            expected=expected,
+        )

@@ -1,0 +1,76 @@
+from collections.abc import Iterator
+
+from doctor import ERROR, Finding, PerHost, Skip, check
+from doctor.facts.gpu import GpuCards
+from doctor.facts.npu import NpuInventory
+from doctor.facts.visit import Reachability
+from doctor.job import LaunchConfig
+
+
+@check(severity=ERROR, area="ranks")
+def launch_size_wrong(
+    fleet: PerHost[Reachability],
+    npus: PerHost[NpuInventory] | None,
+    gpus: PerHost[GpuCards] | None,
+    launch: LaunchConfig,
+) -> Iterator[Finding]:
+    """The launch line starts the job on hosts that exist, and no more ranks on a host than it has devices.
+
+    ## Why it matters
+    A job that expects more hosts than start it waits for the others until its timeout, minutes later, and ends. A rank
+    whose LOCAL_RANK is no device's number ends with "invalid device ordinal", or shares a device with another rank.
+
+    ## What to do
+    In the launch line, {launch}: give {option} the value that fits, or add the hosts that are not there. Of an elastic
+    launch (`--nnodes 2:4`) the least number counts.
+
+    ## Source
+    PyTorch, torchrun: "--nnodes" and "--nproc-per-node"; MindSpore, msrun: "--worker_num" and "--local_worker_num";
+    Slurm, srun(1): "--nodes". A rank for each device is the rule of `torch.cuda.set_device(LOCAL_RANK)` and of msrun. A
+    job that trains on the CPUs of hosts with accelerators may start more ranks. More hosts than the launch line uses
+    are spares, and no finding.
+    """
+    if not launch.launch_line:
+        raise Skip("no launch line was given: doctor check HOSTS -- COMMAND")
+    hosts = len(fleet)
+    if launch.nodes is not None and launch.nodes > hosts:
+        yield Finding(
+            "the launch line is for {observed}, and there are {expected}",
+            launch=launch.launch_line,
+            option="the number of hosts",
+            observed=_count(launch.nodes, "host"),
+            expected=_count(hosts, "host"),
+        )
+    least, most = launch.nodes or 0, launch.max_nodes or 0
+    if launch.outer_nodes and least > 1 and not least <= launch.outer_nodes <= most:
+        yield Finding(
+            "{outer} starts {inner} on {expected}, and {inner} is for {observed}",
+            launch=launch.launch_line,
+            outer=launch.launchers[0],
+            inner=launch.launchers[-1],
+            option="the number of hosts",
+            observed=_count(least, "host"),
+            expected=_count(launch.outer_nodes, "host"),
+        )
+    if isinstance(launch.ranks_per_host, int) and launch.launchers:
+        for host in fleet:
+            devices = _devices(host, npus, gpus)
+            if 0 < devices < launch.ranks_per_host:
+                yield Finding(
+                    "the launch line starts {observed} on a host with {expected}",
+                    hosts=(host,),
+                    launch=launch.launch_line,
+                    option="the number of ranks on a host",
+                    observed=_count(launch.ranks_per_host, "rank"),
+                    expected=_count(devices, "device"),
+                )
+
+
+def _devices(host: str, npus: PerHost[NpuInventory] | None, gpus: PerHost[GpuCards] | None) -> int:
+    if npus and host in npus:
+        return len(npus[host].devices)
+    return gpus[host].pci if gpus and host in gpus else 0
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

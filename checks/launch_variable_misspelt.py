@@ -1,0 +1,36 @@
+from collections.abc import Iterator
+
+from doctor import WARNING, Finding, check
+from doctor.job import LaunchConfig, misspelt
+
+
+@check(severity=WARNING, area="ranks")
+def launch_variable_misspelt(launch: LaunchConfig) -> Iterator[Finding]:
+    """No variable of the job has a name that is one letter away from one that a library reads.
+
+    ## Why it matters
+    A library ignores a name that it does not read, without a word: the job runs with the default, and the setting seems
+    to have no effect. With NCCL_SOCKET_IFNAM the job may take a network interface that leads nowhere.
+
+    ## What to do
+    Write {expected} instead of {variable} where the job is launched. If the name is meant as it is, accept the finding:
+    `doctor explain waivers`.
+
+    ## Source
+    The names are those of NCCL, HCCL, Gloo, PyTorch, torch_npu, MindSpore and OpenMP, of their sources and documents.
+    One letter too many, too few or different, or two letters exchanged, is taken for a slip, unless the right name is
+    set, too.
+    """
+    environs = {"": launch.env, **launch.env_by_host}
+    hosts_by_name: dict[tuple[str, str], list[str]] = {}
+    for host, environ in environs.items():
+        for name, intended in misspelt(environ).items():
+            hosts_by_name.setdefault((name, intended), []).extend([host] if host else [])
+    for (name, intended), hosts in sorted(hosts_by_name.items()):
+        yield Finding(
+            "{variable} is read by no library; {expected} is",
+            hosts=hosts,
+            variable=name,
+            observed=name,
+            expected=intended,
+        )

@@ -1,0 +1,84 @@
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+
+from doctor import ERROR, Finding, Skip, check
+from doctor.job import LaunchConfig
+
+LARGEST = 9_999_999
+
+
+@check(severity=ERROR, area="ranks")
+def rank_numbers_wrong(launch: LaunchConfig) -> Iterator[Finding]:
+    """No two hosts have the same rank, and every rank is below the number of ranks.
+
+    ## Why it matters
+    Two processes that take themselves for the same rank make the store wait for a rank that does not exist: all others
+    hang until the timeout of minutes. A rank that is not below WORLD_SIZE ends at once.
+
+    ## What to do
+    {variable} must differ on every host: `export NODE_RANK=...` or `--node-rank` by hand is easily copied. Take it from
+    the scheduler, such as SLURM_NODEID or SLURM_PROCID, or let the launcher count: `torchrun --rdzv-backend c10d`.
+
+    ## Source
+    PyTorch, environment variable initialization (RANK: from 0 to WORLD_SIZE - 1, another one for each process) and
+    torchrun (`--node-rank`). Each host's own values are known where `doctor node` runs on every host in the job's
+    environment, and `doctor merge` joins them.
+    """
+    by_host = launch.env_by_host
+    if not by_host:
+        raise Skip("only `doctor node` sees each host's own environment")
+    if not any(name in environ for environ in by_host.values() for name in ("RANK", "NODE_RANK", "GROUP_RANK")):
+        raise Skip("no host has a RANK or NODE_RANK in its environment")
+    for variable in ("RANK", "NODE_RANK", "GROUP_RANK"):
+        hosts_by_value: dict[int, list[str]] = defaultdict(list)
+        for host, environ in by_host.items():
+            number = _number(environ.get(variable, ""))
+            if number is not None:
+                hosts_by_value[number].append(host)
+        for number, hosts in sorted(hosts_by_value.items()):
+            if len(hosts) > 1:
+                yield Finding(
+                    "{variable} is {observed} on each of them",
+                    hosts=hosts,
+                    variable=variable,
+                    observed=number,
+                    expected="another number on every host",
+                )
+    yield from _out_of_range(by_host)
+    yield from _wrong_total(by_host)
+
+
+def _out_of_range(by_host: Mapping[str, Mapping[str, str]]) -> Iterator[Finding]:
+    for host, environ in by_host.items():
+        rank, size = _number(environ.get("RANK", "")), _number(environ.get("WORLD_SIZE", ""))
+        if rank is not None and size is not None and rank >= size:
+            yield Finding(
+                "RANK is {observed} of {size} ranks",
+                hosts=(host,),
+                variable="RANK",
+                size=size,
+                observed=rank,
+                expected=f"from 0 to {size - 1}" if size else "a WORLD_SIZE of at least 1",
+            )
+
+
+def _wrong_total(by_host: Mapping[str, Mapping[str, str]]) -> Iterator[Finding]:
+    """WORLD_SIZE is the sum of the hosts' LOCAL_WORLD_SIZE, where every host has both."""
+    local = [_number(environ.get("LOCAL_WORLD_SIZE", "")) for environ in by_host.values()]
+    sizes = {_number(environ.get("WORLD_SIZE", "")) for environ in by_host.values()}
+    size = next(iter(sizes)) if len(sizes) == 1 else None
+    if size is None or None in local:
+        return
+    total = sum(number for number in local if number is not None)
+    if total != size:
+        yield Finding(
+            "WORLD_SIZE is {observed}, and the hosts' LOCAL_WORLD_SIZE are {expected} in all",
+            variable="WORLD_SIZE",
+            observed=size,
+            expected=total,
+        )
+
+
+def _number(text: str) -> int | None:
+    number = int(text) if text.isascii() and text.isdecimal() and len(text) < 9 else -1
+    return number if 0 <= number <= LARGEST else None

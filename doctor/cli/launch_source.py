@@ -1,0 +1,90 @@
+"""Where a command reads the job's environment: options, and the launch line after ``--``."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+from doctor.engine.errors import UsageError
+
+if TYPE_CHECKING:
+    from doctor.cli.host_options import JobOptions
+    from doctor.engine.job_input import LaunchOptions
+    from doctor.environment.host_selection import HostSelection
+    from doctor.environment.job_environment import JobEnvironment
+
+COMMANDS = ("check", "smoke", "preflight", "node")
+"""The commands that take a launch line."""
+
+_argv: list[str] = []
+"""The words after ``--`` of this process."""
+
+
+class SourceOptions(NamedTuple):
+    """The job's environment, where it is not that of the calling shell."""
+
+    like: Annotated[int, typer.Option("--like", metavar="PID", min=0, help="Environment of a running process.")] = 0
+    env_file: Annotated[str, typer.Option("--env-file", metavar="FILE", help="Environment as `env` printed it.")] = ""
+    job_script: Annotated[
+        str, typer.Option("--job-script", metavar="FILE", help="Environment of a job script; it is not run.")
+    ] = ""
+
+    def read(self) -> JobEnvironment:
+        """The environment that the options, else the words after ``--``, name. Raises: CommandError."""
+        from doctor.environment import job_environment
+
+        sources = {
+            "--like": self.like,
+            "--env-file": self.env_file,
+            "--job-script": self.job_script,
+            "a launch line after --": _argv,
+        }
+        named = [name for name, value in sources.items() if value]
+        if len(named) > 1:
+            raise UsageError(f"{' and '.join(named)} are both given: expected one of them")
+        if self.like:
+            return job_environment.of_process(self.like, os.environ)
+        if self.env_file:
+            return job_environment.of_file(self.env_file, os.environ)
+        if self.job_script:
+            return job_environment.of_job_script(self.job_script, os.environ)
+        if _argv:
+            return job_environment.of_launch_line(_argv, os.environ)
+        return job_environment.of_this_shell(os.environ)
+
+
+def job_of_launch(launch: LaunchOptions) -> JobOptions:
+    """The options of the job with what the launch line says."""
+    from doctor.cli.host_options import JobOptions
+
+    ranks = launch.ranks_per_host if isinstance(launch.ranks_per_host, int) else 0
+    return JobOptions(launch.python, ranks, launch.master_addr, launch.master_port or 0)
+
+
+def take_launch_line(argv: Sequence[str]) -> list[str]:
+    """The command line before ``--``; keeps the words after it for `SourceOptions.read`.
+
+    Raises: UsageError for ``--`` with nothing after it.
+    """
+    _argv.clear()
+    before = list(argv)
+    command = next((word for word in before if not word.startswith("-")), "")
+    if command not in COMMANDS or "--" not in before:
+        return before
+    position = before.index("--")
+    if position + 1 == len(before):
+        raise UsageError("-- with nothing after it: expected a launch line, such as torchrun --nnodes 2 train.py")
+    _argv.extend(before[position + 1 :])
+    return before[:position]
+
+
+def with_hosts_of_line(selection: HostSelection, source: JobEnvironment) -> HostSelection:
+    """The hosts that the launch line names, where no option names any."""
+    from msgspec.structs import replace
+
+    if selection.names_hosts or not (source.hosts or source.hostfile):
+        return selection
+    return replace(selection, hosts=source.hosts) if source.hosts else replace(selection, hostfile=source.hostfile)

@@ -1,0 +1,338 @@
+"""The environment that a job will have: of this shell, a launch line, a job script, a file, or a running process."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from doctor.engine.bounded_read import read_bounded_text
+from doctor.engine.errors import InputError
+from doctor.engine.job_input import LaunchOptions
+from doctor.engine.sanitize import printable
+from doctor.environment.inventory import Inventory
+from doctor.environment.variables import RANK_VARIABLES
+from doctor.job.job_script import NotAJobScript, read_job_script
+from doctor.job.launch_line import LaunchCall, LaunchLine, NotALaunchLine, read_launch_line
+from doctor.job.variables import (
+    AGENT_STORE,
+    JOB_WIDE,
+    MINDSPORE_PORT,
+    RENDEZVOUS_PORT,
+    TORCH_PORT,
+    relevant,
+)
+
+MAX_FILE = 16 << 20
+_NAMESPACES = ("net", "mnt", "ipc", "uts")
+_ASSIGNMENT = re.compile(r"(?:declare -x |export )?([A-Za-z_][A-Za-z0-9_.()%]*)=(.*)", re.ASCII | re.DOTALL)
+_SETS_RANKS = ("torchrun", "msrun", "accelerate", "deepspeed")
+_FROM_CALLER = ("DOCTOR_HOSTS", "DOCTOR_HOSTFILE")
+
+
+class JobEnvironment(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the job's settings were read, and what they are."""
+
+    label: str = ""
+    """``the launch line``, ``process 4711``, ``the file env.txt``; empty: this shell."""
+    environ: Mapping[str, str]
+    line: LaunchLine | None = None
+    unresolved: Mapping[str, str] = {}
+    """Variables that the job has with a value that only a shell or a host can compute: the source text by name."""
+    time_limit_s: float | None = None
+    """Of the job script's directives."""
+    enter: tuple[str, ...] = ()
+    """Command prefix that enters the process's namespaces on this host; empty where they are those of doctor."""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def hosts(self) -> str:
+        """The hosts that the launch line names, with commas between."""
+        calls = self.line.launchers if self.line else ()
+        return next((",".join(call.hosts) for call in calls if call.hosts), "")
+
+    @property
+    def hostfile(self) -> str:
+        """The hostfile that the launch line names."""
+        calls = self.line.launchers if self.line else ()
+        return next((call.hostfile for call in calls if call.hostfile), "")
+
+    def within(self, option: str, is_local: bool) -> str:
+        """The command that enters the job's container or namespaces, where it is this host alone that is checked."""
+        return option or (shlex.join(self.enter) if is_local else "")
+
+    def annotate(self, inventory: Inventory) -> Inventory:
+        """The hosts, with what is not known of the environment as notes of the run."""
+        notes = list(self.notes)
+        if self.enter and not inventory.local:
+            notes.append("the process's namespaces are entered where it is this host alone that is checked: not here")
+        return msgspec.structs.replace(inventory, notes=(*inventory.notes, *notes)) if notes else inventory
+
+    def complete(self, options: LaunchOptions) -> LaunchOptions:
+        """The options with what the environment and the launch line say; what is given as an option wins."""
+        if not self.label:
+            return options
+        line = self.line
+        if line is None:
+            return msgspec.structs.replace(options, environ=relevant(self.environ), read_from=self.label)
+        call = line.innermost
+        address, port = _master(call) if call else ("", None)
+        environ = dict(self.environ)
+        if address and not options.master_addr:
+            environ.pop("MASTER_ADDR", None)
+        return msgspec.structs.replace(
+            options,
+            environ=relevant(environ),
+            read_from=self.label,
+            framework=options.framework or _framework(call),
+            master_addr=options.master_addr or address,
+            master_port=options.master_port or port,
+            world_size=options.world_size or line.world_size,
+            ranks_per_host=options.ranks_per_host or (line.ranks_per_node if call else None),
+            launch_line=line.text,
+            launchers=tuple(call.launcher for call in line.launchers),
+            nodes=line.nodes,
+            max_nodes=_most_nodes(line),
+            outer_nodes=_outer_nodes(line),
+            refused=tuple(
+                (problem.launcher, problem.option, problem.value, problem.expected) for problem in line.problems
+            ),
+            unresolved={name: printable(text, 200) for name, text in sorted(self.unresolved.items())[:256]},
+            time_limit_s=self.time_limit_s,
+        )
+
+
+def of_this_shell(environ: Mapping[str, str]) -> JobEnvironment:
+    """The environment of the calling shell."""
+    return JobEnvironment(environ=environ)
+
+
+def of_launch_line(argv: Sequence[str], environ: Mapping[str, str]) -> JobEnvironment:
+    """The environment of the program that a launch line starts from this shell. Raises: InputError."""
+    try:
+        line = read_launch_line(argv, environ)
+    except NotALaunchLine as error:
+        raise InputError(f"the launch line after --: {error}") from None
+    return _with_line(line, environ, "the launch line")
+
+
+def of_job_script(path: str, environ: Mapping[str, str]) -> JobEnvironment:
+    """The environment of the last launch line of a job script. Raises: InputError."""
+    name = printable(path, 200)
+    text = _read(path, "--job-script", "a job script")
+    try:
+        script = read_job_script(text, environ)
+    except NotAJobScript as error:
+        raise InputError(f"--job-script {name}: {error}") from None
+    if script.job_line is None:
+        raise InputError(
+            f"--job-script {name}: no launch line was found; expected torchrun, srun, mpirun, msrun, deepspeed, "
+            "accelerate or python3 with a program"
+        )
+    source = _with_line(script.job_line, environ, f"the job script {name}, line {script.job_line.line}")
+    notes = [f"{name}, line {part.line}: {part.text} {part.reason}" for part in script.unread[:8]]
+    if script.job_line.conditional:
+        notes.append(f"{name}, line {script.job_line.line}: the launch line stands in a branch or a loop")
+    return msgspec.structs.replace(source, time_limit_s=script.resources.time_limit_s, notes=(*source.notes, *notes))
+
+
+def of_file(path: str, caller: Mapping[str, str]) -> JobEnvironment:
+    """A saved environment: the output of ``env``, ``env -0`` or ``export -p``, or JSON. Raises: InputError."""
+    name = printable(path, 200)
+    environ = parse_environment(_read(path, "--env-file", "a saved environment"), f"--env-file {name}")
+    return JobEnvironment(label=f"the file {name}", environ={**_callers(caller), **environ})
+
+
+def of_process(pid: int, caller: Mapping[str, str], proc: Path = Path("/proc")) -> JobEnvironment:
+    """The environment, launch line and namespaces of a running process. Raises: InputError."""
+    folder = proc / str(pid)
+    if not folder.is_dir():
+        raise InputError(f"--like {pid}: there is no such process on this host")
+    try:
+        raw = (folder / "environ").read_bytes()[:MAX_FILE]
+        argv = [word.decode("utf-8", "replace") for word in (folder / "cmdline").read_bytes()[: 1 << 20].split(b"\0")]
+    except PermissionError:
+        raise InputError(f"--like {pid}: the process is of another user; expected its user, or root") from None
+    except OSError as error:
+        raise InputError(f"--like {pid}: {error.strerror or error}") from None
+    environ = parse_environment(raw.decode("utf-8", "replace"), f"--like {pid}")
+    label = f"process {pid}"
+    enter, notes = _namespaces(folder, proc / "self", pid)
+    source = JobEnvironment(label=label, environ={**_callers(caller), **environ})
+    try:
+        line = read_launch_line(argv[:-1] if argv[-1:] == [""] else argv, environ)
+    except NotALaunchLine:
+        line = None
+    if line and line.launchers:
+        source = _with_line(line, source.environ, f"{label}, {line.launchers[0].launcher}")
+    return msgspec.structs.replace(source, enter=enter, notes=(*source.notes, *notes))
+
+
+def _namespaces(folder: Path, caller: Path, pid: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The command that enters the namespaces of a process that are not those of doctor, and notes."""
+    flags = {"net": "-n", "mnt": "-m", "ipc": "-i", "uts": "-u"}
+    try:
+        other = [name for name in _NAMESPACES if os.readlink(folder / "ns" / name) != os.readlink(caller / "ns" / name)]
+    except OSError:
+        return (), (f"the namespaces of process {pid} cannot be read: its network and mounts may be others",)
+    if not other:
+        return (), ()
+    if os.geteuid():
+        listed = ", ".join(other)
+        return (), (f"process {pid} is in other namespaces ({listed}), which only root may enter: not checked in them",)
+    return ("nsenter", "-t", str(pid), *(flags[name] for name in other), "--"), ()
+
+
+def parse_environment(text: str, place: str) -> dict[str, str]:
+    r"""Variables of saved text, by name. ``place``: for the error. Raises: InputError.
+
+    >>> parse_environment("A=1\nB=x\ny\n", "f"), parse_environment('{"A": "1"}', "f")
+    ({'A': '1', 'B': 'x\ny'}, {'A': '1'})
+    """
+    if text.lstrip()[:1] == "{":
+        return _parse_json(text, place)
+    if "\0" in text:
+        pairs = [entry.partition("=") for entry in text.split("\0")]
+        return {name: value for name, equals, value in pairs if name and equals}
+    environ: dict[str, str] = {}
+    values: list[str] = []
+    name = ""
+    for number, line in enumerate(text.splitlines(), 1):
+        match = _ASSIGNMENT.fullmatch(line)
+        if match:
+            if name:
+                environ[name] = "\n".join(values)
+            name, values = match[1], [_unquoted(match[2]) if line.startswith(("declare", "export")) else match[2]]
+        elif name:
+            values.append(line)
+        elif line.strip() and not line.startswith("#"):
+            raise InputError(
+                f"{place}, line {number}: {printable(line, 60)!r}; expected NAME=value, as `env` prints it"
+            )
+    if name:
+        environ[name] = "\n".join(values)
+    if not environ:
+        raise InputError(f"{place}: no variable in it; expected NAME=value lines, as `env` prints them")
+    return environ
+
+
+def _unquoted(value: str) -> str:
+    try:
+        return "".join(shlex.split(value)[:1])
+    except ValueError:
+        return value
+
+
+class _Record(msgspec.Struct):
+    """What of a file of `doctor node` counts here."""
+
+    launch: LaunchOptions
+
+
+def _parse_json(text: str, place: str) -> dict[str, str]:
+    """An object of names and texts, or a record of `doctor node`."""
+    try:
+        return msgspec.json.decode(text, type=dict[str, str])
+    except msgspec.DecodeError:
+        pass
+    try:
+        return dict(msgspec.json.decode(text, type=_Record).launch.environ)
+    except (msgspec.DecodeError, RecursionError):
+        raise InputError(
+            f'{place}: expected JSON such as {{"NAME": "value"}}, or a file of doctor node or --save'
+        ) from None
+
+
+def _read(path: str, option: str, expected: str) -> str:
+    try:
+        return read_bounded_text(path, MAX_FILE)
+    except UnicodeDecodeError:
+        reason = "is not UTF-8 text"
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+    raise InputError(f"{option} {printable(path, 200)}: {reason}; expected {expected} that can be read")
+
+
+def _callers(environ: Mapping[str, str]) -> dict[str, str]:
+    """What the user tells doctor itself."""
+    return {name: environ[name] for name in _FROM_CALLER if name in environ}
+
+
+def _with_line(line: LaunchLine, outside: Mapping[str, str], label: str) -> JobEnvironment:
+    """The environment of the program of a line that starts from the environment ``outside``."""
+    inherited = {name: outside[name] for name in outside if line.inherits_environment or name in line.passed}
+    environ = {name: value for name, value in {**inherited, **line.environ}.items() if name not in line.removed}
+    unresolved = {key[:-1]: text for key, text in line.unresolved.items() if key.endswith("=")}
+    call = line.innermost
+    if call and call.launcher in _SETS_RANKS:
+        for name in (*RANK_VARIABLES, *JOB_WIDE, AGENT_STORE):
+            environ.pop(name, None)
+            unresolved.pop(name, None)
+        for option in ("master-addr", "rdzv-endpoint", "main-process-ip"):
+            if option in call.unresolved:
+                unresolved["MASTER_ADDR"] = f"{option} {call.unresolved[option]}"
+    for name in unresolved:
+        environ.pop(name, None)
+    scheduler = {name: value for name, value in outside.items() if name in _FROM_CALLER or "HOST" in name}
+    notes = [f"not known: {key} ({text})" for key, text in line.unresolved.items() if not key.endswith("=")]
+    notes += [f"not known: the value of {name} ({text})" for name, text in unresolved.items()]
+    return JobEnvironment(
+        label=label,
+        environ={**{name: value for name, value in scheduler.items() if name in _FROM_CALLER}, **environ},
+        line=line,
+        unresolved=unresolved,
+        notes=tuple(printable(note, 300) for note in notes[:16]),
+    )
+
+
+def _master(call: LaunchCall) -> tuple[str, int | None]:
+    """Where the ranks of a launch meet; empty where the line does not say it."""
+    if call.launcher == "torchrun":
+        return _torchrun_master(call)
+    if call.launcher == "msrun":
+        address = "" if "master-addr" in call.unresolved else call.master_addr or "127.0.0.1"
+        return address, call.master_port or MINDSPORE_PORT
+    if call.launcher in ("deepspeed", "accelerate"):
+        return call.master_addr, call.master_port or TORCH_PORT
+    return "", None
+
+
+def _torchrun_master(call: LaunchCall) -> tuple[str, int | None]:
+    """Source: PyTorch, torch/distributed/run.py, ``get_rdzv_endpoint``: it ignores the variable MASTER_ADDR."""
+    if call.standalone or "rdzv-endpoint" in call.unresolved:
+        return "", None
+    dynamic = call.rdzv_backend not in ("", "static")
+    if call.rdzv_endpoint or dynamic:
+        host, port = _split_endpoint(call.rdzv_endpoint)
+        return host or "localhost", port or (RENDEZVOUS_PORT if dynamic else TORCH_PORT)
+    if "master-addr" in call.unresolved:
+        return "", call.master_port or TORCH_PORT
+    return call.master_addr or "127.0.0.1", call.master_port or TORCH_PORT
+
+
+def _split_endpoint(text: str) -> tuple[str, int | None]:
+    """``host:port``, ``host``, ``[::1]:port``."""
+    match = re.fullmatch(r"(?:\[([^\]]*)\]|([^:]*))(?::([0-9]{1,5}))?", text, re.ASCII)
+    if not match:
+        return text, None
+    return match[1] or match[2] or "", int(match[3]) if match[3] and int(match[3]) < 65536 else None
+
+
+def _framework(call: LaunchCall | None) -> str:
+    if call is None or call.launcher not in _SETS_RANKS:
+        return ""
+    return "mindspore" if call.launcher == "msrun" else "torch"
+
+
+def _most_nodes(line: LaunchLine) -> int | None:
+    call = line.innermost
+    return call.max_nodes if call and call.max_nodes is not None else line.nodes
+
+
+def _outer_nodes(line: LaunchLine) -> int | None:
+    """Hosts of the launcher around the one that gives ranks their numbers."""
+    return next((call.nodes for call in reversed(line.launchers[:-1]) if call.nodes is not None), None)

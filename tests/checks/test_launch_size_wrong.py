@@ -1,0 +1,35 @@
+"""launch-size-wrong."""
+
+from __future__ import annotations
+
+import pytest
+
+from doctor.engine.result import Status
+from doctor.job import LaunchConfig
+from tests.checks.launch_lines import config, judged
+from tests.checks.tables import said
+
+SIZES: list[tuple[str, int, int, list[str]]] = [
+    ("torchrun --nnodes 2 --nproc-per-node 8 t.py", 2, 8, []),
+    ("torchrun --nnodes 2:4 --nproc-per-node 8 t.py", 2, 8, []),
+    ("torchrun --nnodes 2 --nproc-per-node 8 t.py", 4, 8, []),
+    ("torchrun --nnodes $N t.py", 2, 8, []),
+    ("srun -N 2 torchrun --nnodes 2 t.py", 2, 0, []),
+    ("python train.py", 2, 8, []),
+    ("torchrun --nnodes 4 t.py", 3, 0, ["the launch line is for 4 hosts, and there are 3 hosts"]),
+    ("mpirun -H a,b,c t", 2, 0, ["the launch line is for 3 hosts, and there are 2 hosts"]),
+    ("msrun --worker_num 16 t.py", 1, 8, ["the launch line is for 2 hosts, and there are 1 host"]),
+    ("srun -N 2 torchrun --nnodes 4 t.py", 4, 0, ["srun starts torchrun on 2 hosts, and torchrun is for 4 hosts"]),
+    ("torchrun --nnodes 1 --nproc-per-node 9 t.py", 1, 8, ["the launch line starts 9 ranks on a host with 8 devices"]),
+]
+
+
+@pytest.mark.parametrize(("line", "hosts", "devices", "messages"), SIZES)
+def test_the_size_of_the_launch(line: str, hosts: int, devices: int, messages: list[str]) -> None:
+    outcome = judged("launch-size-wrong", config(line), hosts, devices)
+    assert [text.partition(" | ")[0] for text in said(outcome)] == messages
+    assert outcome.status is (Status.FAILED if messages else Status.PASSED)
+
+
+def test_without_a_launch_line_there_is_nothing_to_judge() -> None:
+    assert judged("launch-size-wrong", LaunchConfig()).status is Status.SKIPPED

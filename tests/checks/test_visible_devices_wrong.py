@@ -1,0 +1,32 @@
+"""visible-devices-wrong."""
+
+from __future__ import annotations
+
+import pytest
+
+from doctor.engine.result import Status
+from doctor.job import LaunchConfig
+from tests.checks.launch_lines import config, judged
+from tests.checks.tables import said
+
+DEVICES: list[tuple[str, str, str]] = [
+    ("0,1,2,3", "torchrun --nproc-per-node 4 t.py", ""),
+    ("0,1", "", ""),
+    ("0,8", "", "names device 8"),
+    ("0,1,1", "", "names a device twice"),
+    ("0,1", "torchrun --nproc-per-node 4 t.py", "names 2 devices for 4 ranks"),
+]
+
+
+@pytest.mark.parametrize(("value", "line", "message"), DEVICES)
+def test_visible_devices(value: str, line: str, message: str) -> None:
+    environ = {"ASCEND_RT_VISIBLE_DEVICES": value}
+    launch = config(line, environ) if line else LaunchConfig.from_environment(environ)
+    outcome = judged("visible-devices-wrong", launch, 1, 8)
+    assert outcome.status is (Status.FAILED if message else Status.PASSED)
+    assert all(message in text for text in said(outcome))
+
+
+def test_devices_by_name_are_not_judged() -> None:
+    launch = LaunchConfig.from_environment({"CUDA_VISIBLE_DEVICES": "GPU-8f2c"})
+    assert judged("visible-devices-wrong", launch, 1, 8).status is Status.SKIPPED

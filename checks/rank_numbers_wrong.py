@@ -27,8 +27,9 @@ def rank_numbers_wrong(launch: LaunchConfig) -> Iterator[Finding]:
     by_host = launch.env_by_host
     if not by_host:
         raise Skip("only `doctor node` sees each host's own environment")
-    if not any(name in environ for environ in by_host.values() for name in ("RANK", "NODE_RANK", "GROUP_RANK")):
-        raise Skip("no host has a RANK or NODE_RANK in its environment")
+    names = ("RANK", "NODE_RANK", "GROUP_RANK", "LOCAL_WORLD_SIZE")
+    if not any(name in environ for environ in by_host.values() for name in names):
+        raise Skip("no host has a RANK, NODE_RANK or LOCAL_WORLD_SIZE in its environment")
     for variable in ("RANK", "NODE_RANK", "GROUP_RANK"):
         hosts_by_value: dict[int, list[str]] = defaultdict(list)
         for host, environ in by_host.items():

@@ -56,6 +56,15 @@ def valid_run() -> dict[str, Any]:
             python="python3",
             product="A2",
             by_host={"w1": {"MASTER_ADDR": "w1"}, "w2": {}},
+            read_from="the launch line",
+            launch_line="torchrun --nnodes 2 t.py",
+            launchers=("torchrun",),
+            nodes=2,
+            max_nodes=2,
+            outer_nodes=2,
+            refused=(("torchrun", "--tee", "x", "a number"),),
+            unresolved={"NCCL_DEBUG": "$(x)"},
+            time_limit_s=600.0,
         ),
         SavedRankTable("/t", json.dumps(tables.a2(2, 2)), link_target="/shared/t"),
         ("a note",),
@@ -79,7 +88,18 @@ FIELDS = [
     *((section, name) for section, kind in SECTIONS.items() for name in kind.__struct_fields__),
 ]
 OPTIONAL = [path for path in FIELDS if path[0] not in REQUIRED]
-NULLABLE = [("launch", "master_port"), ("launch", "world_size"), ("launch", "ranks_per_host")]
+NULLABLE = [
+    ("launch", name)
+    for name in (
+        "master_port",
+        "world_size",
+        "ranks_per_host",
+        "nodes",
+        "max_nodes",
+        "outer_nodes",
+        "time_limit_s",
+    )
+]
 
 
 def changed(path: tuple[str, ...], change: Callable[[dict[str, Any], str], object]) -> bytes:

@@ -98,7 +98,7 @@ def command(
         within=job_environment.within(within, is_local=True),
         timeout=timeout,
         budget=budget,
-        launch=replace(launch, environ=of_one_host(environ)),
+        launch=replace(launch.of_one_host(), environ=of_one_host(environ)),
     )
     host = job_environment.annotate(this_host_only(me, named))
     examination = examine(host, selected, options, environ, rank_table=fleet.rank_table or "")

@@ -10,6 +10,7 @@ from typing import Annotated
 import msgspec
 
 Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
+Seconds = Annotated[float, msgspec.Meta(ge=0)]
 RankCount = Annotated[int, msgspec.Meta(ge=0, le=9_999_999)]
 
 
@@ -44,8 +45,12 @@ class LaunchOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     """Options of the launch line that their launcher refuses: launcher, option, value, what was expected."""
     unresolved: dict[str, str] = {}
     """Variables that the job has with a value that only a shell can compute: the source text by name."""
-    time_limit_s: float | None = None
+    time_limit_s: Seconds | None = None
     """The scheduler's time limit for the job."""
+
+    def of_one_host(self) -> LaunchOptions:
+        """The same where one host of the job is checked by itself: the job's number of hosts cannot be compared."""
+        return msgspec.structs.replace(self, nodes=None, max_nodes=None, outer_nodes=None)
 
 
 class ProbeInputs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -241,7 +241,7 @@ def _examine(
     examination = examine(
         inventory,
         checks,
-        _examine_options(options, progress.gathered, budget),
+        _of_scope(_examine_options(options, progress.gathered, budget), inventory),
         environ,
         rank_table=options.hosts.rank_table or mounted_rank_table,
         progress=combine_callbacks(progress.keep_record, heartbeat.step, progress.events.host),
@@ -268,6 +268,13 @@ def _examine_options(options: PreflightOptions, gathered: Gathered, budget: Time
         launch=_launch(options),
         smoke=_smoke_options(options) if gathered.tier == "smoke" else None,
     )
+
+
+def _of_scope(options: ExamineOptions, inventory: Inventory) -> ExamineOptions:
+    """Where each host of the job checks itself, its number of hosts is no matter of one."""
+    if not inventory.source.startswith("this host alone ("):
+        return options
+    return msgspec.structs.replace(options, launch=options.launch.of_one_host())
 
 
 def _launch(options: PreflightOptions) -> LaunchOptions:

@@ -128,9 +128,12 @@ def test_arbitrary_saved_text(text: str) -> None:
 
 
 def test_a_running_process() -> None:
-    code = "import sys; sys.stdin.read()"
+    code = "import sys; print(flush=True); sys.stdin.read()"
     environ = {"PATH": os.environ["PATH"], "GLOO_SOCKET_IFNAME": "eno7"}
-    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, env=environ) as process:
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, "-c", code], stdin=pipe, stdout=pipe, env=environ) as process:
+        assert process.stdout
+        process.stdout.readline()
         made = of_process(process.pid, {"DOCTOR_HOSTS": "n1"})
         process.communicate(b"")
     assert made.environ["GLOO_SOCKET_IFNAME"] == "eno7"

@@ -25,8 +25,8 @@ from datetime import timedelta
 torch.set_num_threads(1)
 
 def rank(job):
-    os.environ.update(job["environ"])
     os.environ.update(RANK=str(job["rank"]), WORLD_SIZE=str(job["world"]))
+    os.environ.update(job["environ"])
     dist.init_process_group(job["backend"], timeout=timedelta(seconds=job["seconds"]))
     value = torch.ones(70000)
     dist.all_reduce(value)

@@ -71,6 +71,7 @@ def valid_run() -> dict[str, Any]:
         "1.0",
         msgspec.to_builtins(ran(4, 2, Failure("blocked", culprit_ranks=(1,), waiting_ranks=(0, 2, 3))), str_keys=True),
         ("rank-blocked", "host-unreachable"),
+        training={"jobs": [{"launch": {"nodes": {"option": "--nnodes", "value": 2}}}]},
     )
     document: dict[str, Any] = json.loads(msgspec.json.encode(run))
     return document

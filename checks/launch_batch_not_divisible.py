@@ -4,7 +4,7 @@ from doctor import ERROR, Finding, check
 from doctor.job.training import NotDecided, NotGiven, TrainingLaunch, View, apply_rules
 
 
-@check(severity=ERROR, area="launch")
+@check(severity=ERROR, area="training")
 def launch_batch_not_divisible(training: TrainingLaunch) -> Iterator[Finding]:
     """The global batch is the micro batch times the data parallel ranks times the accumulation steps.
 

@@ -4,7 +4,7 @@ from doctor import WARNING, Finding, check
 from doctor.job.training import NotDecided, NotGiven, TrainingJob, TrainingLaunch, TrainingScript, apply_to_scripts
 
 
-@check(severity=WARNING, area="launch")
+@check(severity=WARNING, area="training")
 def launch_data_not_sharded(training: TrainingLaunch) -> Iterator[Finding]:
     """Each data parallel rank reads its own part of the data.
 

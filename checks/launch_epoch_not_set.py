@@ -4,7 +4,7 @@ from doctor import WARNING, Finding, check
 from doctor.job.training import NotDecided, NotGiven, TrainingJob, TrainingLaunch, TrainingScript, apply_to_scripts
 
 
-@check(severity=WARNING, area="launch")
+@check(severity=WARNING, area="training")
 def launch_epoch_not_set(training: TrainingLaunch) -> Iterator[Finding]:
     """A DistributedSampler that shuffles gets the number of each epoch.
 

@@ -4,7 +4,7 @@ from doctor import ERROR, Finding, check
 from doctor.job.training import NotGiven, Rule, TrainingLaunch, View, apply_rules
 
 
-@check(severity=ERROR, area="launch")
+@check(severity=ERROR, area="training")
 def launch_model_not_divisible(training: TrainingLaunch) -> Iterator[Finding]:
     """Heads, hidden size, layers, sequence and experts can be divided among the parallel groups.
 

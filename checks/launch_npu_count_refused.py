@@ -7,7 +7,7 @@ from doctor.job import LaunchConfig, product_family
 from doctor.job.training import NotDecided, NotGiven, Rule, TrainingLaunch, View, apply_rules
 
 
-@check(severity=ERROR, area="launch")
+@check(severity=ERROR, area="training")
 def launch_npu_count_refused(
     training: TrainingLaunch, launch: LaunchConfig, products: PerHost[NpuProduct] | None
 ) -> Iterator[Finding]:

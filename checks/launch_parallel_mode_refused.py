@@ -14,7 +14,7 @@ MODES = ("stand_alone", "data_parallel", "hybrid_parallel", "semi_auto_parallel"
 SHARDED = ("semi_auto_parallel", "auto_parallel")
 
 
-@check(severity=ERROR, area="launch")
+@check(severity=ERROR, area="training")
 def launch_parallel_mode_refused(training: TrainingLaunch) -> Iterator[Finding]:
     """MindSpore's parallel mode exists, fits its execution mode, and its strategies fit the number of devices.
 

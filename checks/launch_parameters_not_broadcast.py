@@ -4,7 +4,7 @@ from doctor import WARNING, Finding, check
 from doctor.job.training import NotDecided, NotGiven, TrainingJob, TrainingLaunch, TrainingScript, apply_to_scripts
 
 
-@check(severity=WARNING, area="launch")
+@check(severity=WARNING, area="training")
 def launch_parameters_not_broadcast(training: TrainingLaunch) -> Iterator[Finding]:
     """With MindSpore's data_parallel mode, all ranks start from the same parameters.
 

@@ -4,7 +4,7 @@ from doctor import ERROR, Finding, check
 from doctor.job.training import NotDecided, NotGiven, TrainingJob, TrainingLaunch, TrainingScript, apply_to_scripts
 
 
-@check(severity=ERROR, area="launch")
+@check(severity=ERROR, area="training")
 def launch_rank_is_local(training: TrainingLaunch) -> Iterator[Finding]:
     """On several hosts, init_process_group gets the global rank, not the local one.
 

@@ -4,7 +4,7 @@ from doctor import ERROR, Finding, check
 from doctor.job.training import NotGiven, TrainingLaunch, View, apply_rules
 
 
-@check(severity=ERROR, area="launch")
+@check(severity=ERROR, area="training")
 def launch_ranks_contradict(training: TrainingLaunch) -> Iterator[Finding]:
     """The launcher and the configuration name the same hosts and the same ranks on each.
 

@@ -4,7 +4,7 @@ from doctor import ERROR, Finding, check
 from doctor.job.training import NotDecided, NotGiven, TrainingLaunch, View, apply_rules
 
 
-@check(severity=ERROR, area="launch")
+@check(severity=ERROR, area="training")
 def launch_ranks_not_divisible(training: TrainingLaunch) -> Iterator[Finding]:
     """The sizes of the parallel groups fit the number of ranks that the launch starts.
 
@@ -61,8 +61,8 @@ def _total(view: View) -> Iterator[Finding]:
 
 def _uses_parallel(view: View) -> bool:
     """MindFormers compares the sizes in the mode semi_auto_parallel (1) only."""
-    setting = view.given("use_parallel")
-    mode = view.given("parallel_mode")
+    setting = view.decided("use_parallel")
+    mode = view.decided("parallel_mode")
     return (setting is None or setting.value is not False) and (mode is None or mode.value in (1, "semi_auto_parallel"))
 
 

@@ -4,7 +4,7 @@ from doctor import WARNING, Finding, check
 from doctor.job.training import NotDecided, NotGiven, TrainingJob, TrainingLaunch, TrainingScript, apply_to_scripts
 
 
-@check(severity=WARNING, area="launch")
+@check(severity=WARNING, area="training")
 def launch_scale_outdated(training: TrainingLaunch) -> Iterator[Finding]:
     """A batch size or learning rate that is scaled by a number of devices is scaled by that of this launch.
 

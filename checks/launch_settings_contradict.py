@@ -6,7 +6,7 @@ from doctor.job.training import NotGiven, TrainingLaunch, View, apply_rules
 SHARDING = ("full_shard", "shard_grad_op", "no_shard", "hybrid_shard", "hybrid_shard_zero2", "_hybrid_shard_zero2")
 
 
-@check(severity=ERROR, area="launch")
+@check(severity=ERROR, area="training")
 def launch_settings_contradict(training: TrainingLaunch) -> Iterator[Finding]:
     """The settings of a configuration do not exclude each other.
 
@@ -43,7 +43,7 @@ def _precision(view: View) -> Iterator[Finding]:
 def _repeated(view: View) -> Iterator[Finding]:
     if view.framework != "deepspeed":
         raise NotGiven("repeated")
-    setting = view.given("repeated")
+    setting = view.decided("repeated")
     if setting is not None:
         yield Finding(
             "{where} has the key {key} twice",

@@ -4,7 +4,7 @@ from doctor import WARNING, Finding, check
 from doctor.job.training import NotGiven, TrainingLaunch, View, apply_rules
 
 
-@check(severity=WARNING, area="launch")
+@check(severity=WARNING, area="training")
 def launch_tensor_group_spans_hosts(training: TrainingLaunch) -> Iterator[Finding]:
     """A group of tensor parallel ranks lies within one host.
 

@@ -25,7 +25,7 @@ SYNONYMS = {
 }
 
 
-@check(severity=ERROR, area="launch")
+@check(severity=ERROR, area="training")
 def launch_type_not_reduced(
     training: TrainingLaunch, launch: LaunchConfig, products: PerHost[NpuProduct] | None
 ) -> Iterator[Finding]:

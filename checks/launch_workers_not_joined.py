@@ -4,7 +4,7 @@ from doctor import WARNING, Finding, check
 from doctor.job.training import NotGiven, TrainingLaunch, View, apply_rules
 
 
-@check(severity=WARNING, area="launch")
+@check(severity=WARNING, area="training")
 def launch_workers_not_joined(training: TrainingLaunch) -> Iterator[Finding]:
     """msrun waits for its workers.
 

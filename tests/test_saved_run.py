@@ -72,6 +72,7 @@ def valid_run() -> dict[str, Any]:
         msgspec.to_builtins(ran(4, 2, Failure("blocked", culprit_ranks=(1,), waiting_ranks=(0, 2, 3))), str_keys=True),
         ("rank-blocked", "host-unreachable"),
         "the job has 4 hosts or more",
+        training={"jobs": [{"launch": {"nodes": {"option": "--nnodes", "value": 2}}}]},
     )
     document: dict[str, Any] = json.loads(msgspec.json.encode(run))
     return document

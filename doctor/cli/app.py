@@ -12,7 +12,7 @@ COMMANDS = {
     "check": "Check hosts over SSH and report what is wrong.",
     "smoke": "Train a tiny model on the hosts and name the rank that fails.",
     "preflight": "Gate a job: one line, one exit code, bounded time.",
-    "lint": "Check a launch script and its configuration.",
+    "lint": "Check a launch and its configuration; run nothing.",
     "node": "Check this host alone, or write its record for doctor merge.",
     "merge": "Evaluate the records that doctor node wrote on each host.",
     "rank-table": "Generate a validated rank table from live hosts.",

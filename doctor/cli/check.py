@@ -95,6 +95,7 @@ def command(
         fleet = select_inventory(with_hosts_of_line(hosts.selection, job_environment), scope, environ)
     from doctor.report.layout.progress_line import ProgressLine
     from doctor.session.examine import ExamineOptions, examine
+    from doctor.session.training_files import training_of_line
     from doctor.smoke.plan import SmokeOptions
 
     launch = job_environment.complete(job.launch(product))
@@ -108,6 +109,7 @@ def command(
         workers=visit.workers,
         launch=launch,
         smoke=SmokeOptions(**job_of_launch(launch)._asdict(), variables=communication(environ)) if smoke else None,
+        training=training_of_line(job_environment.line, source.job_script),
     )
     progress, events = (
         ProgressLine(len(fleet.hosts), sys.stderr),

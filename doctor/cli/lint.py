@@ -31,7 +31,9 @@ def command(
     checks: ChecksOption = [],  # noqa: B006
     output: OutputOptions,
 ) -> None:
-    """Check a launch and its configuration; connect to no host and run nothing.
+    """Check a launch and its configuration; run nothing.
+
+    No host is connected to.
 
     FILES are job scripts, Python programs, and configurations in JSON or YAML; COMMAND is a launch line, such as
     `torchrun --nnodes 2 train.py`. Files that a launch line names are read too. A value that only a run would show is
@@ -44,7 +46,7 @@ def command(
     validate_product(product)
     validate_output(output, checks)
     catalog = load_catalog(checks)
-    selected = choose_checks(catalog, select or ["launch"], ignore)
+    selected = choose_checks(catalog, select or ["training"], ignore)
     if output.from_file:
         raise typer.Exit(replay_and_report(load_saved_run(output.from_file), selected, catalog, output))
     paths, launch_line = _split(files or [])
@@ -63,7 +65,7 @@ def command(
     raise typer.Exit(save_and_report(examine(inventory, selected, options, {}), catalog, output, events))
 
 
-def _split(words: list[str]) -> tuple[list[str], list[str]]:
+def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
     """Files, and the words after ``--``, which the parser hands over as one list."""
     after = len(sys.argv) - 1 - sys.argv.index("--") if "--" in sys.argv else 0
-    return words[: len(words) - after], words[len(words) - after :]
+    return arguments[: len(arguments) - after], arguments[len(arguments) - after :]

@@ -27,7 +27,7 @@ AREAS = (
     "links",
     "versions",
     "ranks",
-    "launch",
+    "training",
     "smoke",
     "site",
 )

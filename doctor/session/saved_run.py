@@ -24,8 +24,9 @@ def load(data: bytes, name: str) -> Run:
         try:
             msgspec.convert(run.training, TrainingLaunch)
         except (msgspec.ValidationError, RecursionError) as error:
-            message = strip_control_chars(str(error).replace("`$", "`$.training"), 300)
-            raise BadRun(f"{name}: not a saved run: {message}") from None
+            message = str(error).replace("`$", "`$.training")
+            field = "" if "$.training" in message else " - at `$.training`"
+            raise BadRun(f"{name}: not a saved run: {strip_control_chars(message, 300)}{field}") from None
     if not run.smoke:
         return run
     try:

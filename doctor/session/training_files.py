@@ -9,7 +9,7 @@ from doctor.engine.bounded_read import read_bounded
 from doctor.engine.errors import InputError
 from doctor.engine.sanitize import printable
 from doctor.job.job_script import NotAJobScript, read_job_script
-from doctor.job.launch_line import NotALaunchLine, read_launch_line
+from doctor.job.launch_line import LaunchLine, NotALaunchLine, read_launch_line
 from doctor.job.training import Configuration, Setting, TrainingLaunch, TrainingScript
 from doctor.job.training.assemble import GivenFiles, LaunchText, assemble, read_configuration
 from doctor.job.training.python_code import read_python
@@ -51,9 +51,17 @@ def read_training(
             lines.append(LaunchText(read_launch_line(command, environ)))
         except NotALaunchLine as why:
             raise InputError(f"the command after --: {why}") from None
-    said = {name: Setting(f"--{name.replace('_', '-')}", number, "command line") for name, number in counts.items()}
+    settings = {name: Setting(f"--{name.replace('_', '-')}", number, "command line") for name, number in counts.items()}
     folders = ["", *dict.fromkeys(os.path.dirname(path) for path in paths)]
-    return assemble(lines, GivenFiles(tuple(configurations), tuple(scripts)), _NamedFiles(folders).read, said)
+    return assemble(lines, GivenFiles(tuple(configurations), tuple(scripts)), _NamedFiles(folders).read, settings)
+
+
+def training_of_line(line: LaunchLine | None, script: str = "") -> TrainingLaunch | None:
+    """The training that a launch line starts, with the files that it names; ``script``: where it stands."""
+    if line is None:
+        return None
+    folders = ["", *([os.path.dirname(script)] if script else [])]
+    return assemble([LaunchText(line, printable(script, 200))], GivenFiles(), _NamedFiles(folders).read)
 
 
 def _read(path: str) -> str:
@@ -71,13 +79,13 @@ def _is_python(path: str, text: str) -> bool:
 
 
 def _configurations(text: str, name: str) -> tuple[Configuration, ...]:
-    found = read_configuration(text, name)
-    if not found:
+    configurations = read_configuration(text, name)
+    if not configurations:
         raise InputError(
             f"{name}: no setting of a known framework; expected a configuration of DeepSpeed, MindFormers, Accelerate, "
             "Lightning, NeMo or FSDP"
         )
-    return found
+    return configurations
 
 
 def _launch_lines(text: str, name: str, environ: Mapping[str, str]) -> list[LaunchText]:

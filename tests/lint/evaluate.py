@@ -12,7 +12,7 @@ from doctor.session.examine import ExamineOptions, examine
 from doctor.session.training_files import read_training
 from tests.lint.cases import Case
 
-CHECKS = [check for check in load_checks() if check.area == "launch"]
+CHECKS = [check for check in load_checks() if check.area == "training"]
 
 
 def report_of(case: Case, folder: Path) -> Report:

@@ -75,15 +75,15 @@ class GivenFiles(NamedTuple):
 
 
 def assemble(
-    lines: Sequence[LaunchText], given: GivenFiles, read_file: ReadFile, counts: dict[str, Setting] | None = None
+    lines: Sequence[LaunchText], files: GivenFiles, read_file: ReadFile, counts: dict[str, Setting] | None = None
 ) -> TrainingLaunch:
     """One job for each launch line; without one, one job of the files. ``counts``: what the user says of the launch."""
     counts = counts or {}
-    jobs = [_job(line, given, read_file, counts) for line in lines]
+    jobs = [_job(line, files, read_file, counts) for line in lines]
     if not jobs:
-        launch = {**_launch_of_accelerate(given.configurations, {}), **counts}
+        launch = {**_launch_of_accelerate(files.configurations, {}), **counts}
         _multiply(launch)
-        jobs = [TrainingJob(launch, given.configurations, given.scripts)]
+        jobs = [TrainingJob(launch, files.configurations, files.scripts)]
     return TrainingLaunch(tuple(jobs))
 
 
@@ -93,28 +93,34 @@ def read_configuration(text: str, path: str) -> tuple[Configuration, ...]:
     return of_tree(tree, path)
 
 
-def _job(entry: LaunchText, given: GivenFiles, read_file: ReadFile, counts: dict[str, Setting]) -> TrainingJob:
+def _job(entry: LaunchText, files: GivenFiles, read_file: ReadFile, counts: dict[str, Setting]) -> TrainingJob:
     line = entry.line
     arguments = Arguments(line.arguments, line.unresolved_arguments, entry.where)
     for option, setting in arguments.options.items():
         arguments.options[option] = Setting(setting.option, setting.value, entry.place(option), setting.undecided)
-    found = [*of_arguments(arguments), *given.configurations]
-    scripts = list(given.scripts)
+    used = [*of_arguments(arguments), *files.configurations]
+    scripts = list(files.scripts)
     for path in _named(arguments, line):
-        found += _read_named(path, entry, read_file, {c.where for c in found})
-    found = [overridden(one, {**arguments.overrides, **_mindformers_options(arguments)}) for one in found]
+        used += _read_named(path, entry, read_file, {c.where for c in used})
+    used = [
+        overridden(configuration, {**arguments.overrides, **_mindformers_options(arguments)}) for configuration in used
+    ]
     if line.program.endswith(".py") and not any(script.path == line.program for script in scripts):
         scripts += _read_program(line.program, read_file)
     launch = _launch(entry)
-    launch.update(_launch_of_accelerate(found, launch))
+    launch.update(_launch_of_accelerate(used, launch))
     launch.update(counts)
     _multiply(launch)
-    return TrainingJob(launch, tuple(found), tuple(scripts))
+    return TrainingJob(launch, tuple(used), tuple(scripts))
 
 
 def _mindformers_options(arguments: Arguments) -> dict[str, Setting]:
-    known = {"use-parallel": "use_parallel", "run-mode": "run_mode"}
-    return {known[option]: setting for option, setting in arguments.options.items() if option in known}
+    settings_by_option = {"use-parallel": "use_parallel", "run-mode": "run_mode"}
+    return {
+        settings_by_option[option]: setting
+        for option, setting in arguments.options.items()
+        if option in settings_by_option
+    }
 
 
 def _named(arguments: Arguments, line: LaunchLine) -> list[str]:
@@ -123,7 +129,7 @@ def _named(arguments: Arguments, line: LaunchLine) -> list[str]:
     paths += [arguments.text("config-path") + "/" + name for name in [arguments.text("config-name")] if name]
     for call in line.launchers:
         paths += [call.option(option) for option in ("config-file", "deepspeed-config-file")]
-    paths += [word for word in arguments.plain if word.endswith((".json", ".yaml", ".yml"))]
+    paths += [word for word in arguments.positional if word.endswith((".json", ".yaml", ".yml"))]
     return [
         path for path in dict.fromkeys(path.lstrip("/") if path.startswith("//") else path for path in paths) if path
     ]
@@ -216,13 +222,13 @@ def _add_msrun(call: LaunchCall, entry: LaunchText, settings: dict[str, Setting]
         settings["joined"] = Setting("--join", joined, entry.place("join"))
 
 
-def _launch_of_accelerate(found: Sequence[Configuration], launch: dict[str, Setting]) -> dict[str, Setting]:
+def _launch_of_accelerate(used: Sequence[Configuration], launch: dict[str, Setting]) -> dict[str, Setting]:
     """Of ``accelerate launch``: what its options leave open, its configuration file decides."""
     launcher = launch.get("launcher")
     if launcher is not None and launcher.value != "accelerate":
         return {}
     settings: dict[str, Setting] = {}
-    for configuration in found:
+    for configuration in used:
         if configuration.framework != "accelerate":
             continue
         for name, key in (("world_size", "ranks"), ("nodes", "machines")):
@@ -238,7 +244,7 @@ def _launch_of_accelerate(found: Sequence[Configuration], launch: dict[str, Sett
 
 
 def _multiply(launch: dict[str, Setting]) -> None:
-    """The world size from hosts and ranks on each, where it is not known otherwise."""
+    """The world size from hosts and ranks on each, where nothing else gives it."""
     nodes, ranks, world = (launch.get(name) for name in ("nodes", "ranks_per_node", "world_size"))
     if nodes is None or ranks is None or (world is not None and world.value is not None):
         return

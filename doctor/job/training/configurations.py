@@ -36,8 +36,8 @@ def scalar(text: str) -> int | float | bool | str:
 
 def of_tree(tree: Tree, path: str) -> tuple[Configuration, ...]:
     """The configurations that a JSON or YAML file holds, by the keys that only one framework has; none: ()."""
-    found = [_select(tree, path, framework, table) for framework, table in _frameworks(tree)]
-    return tuple(configuration for configuration in found if configuration is not None)
+    configurations = [_select(tree, path, framework, table) for framework, table in _frameworks(tree)]
+    return tuple(configuration for configuration in configurations if configuration is not None)
 
 
 def _frameworks(tree: Tree) -> Iterator[tuple[str, Mapping[str, str]]]:
@@ -87,26 +87,26 @@ def _setting(leaf: Leaf, path: str, framework: str) -> Setting | None:
 class Arguments:
     """The arguments of a program, as argparse of Megatron-LM and Transformers takes them."""
 
-    def __init__(self, words: Sequence[str], unresolved: frozenset[int], where: str) -> None:
+    def __init__(self, arguments: Sequence[str], unresolved: frozenset[int], where: str) -> None:
         self.where = where
         self.options: dict[str, Setting] = {}
         self.overrides: dict[str, Setting] = {}
-        self.plain: list[str] = []
+        self.positional: list[str] = []
         self.incomplete = ""
-        self._read(words, unresolved)
+        self._read(arguments, unresolved)
 
-    def _read(self, words: Sequence[str], unresolved: frozenset[int]) -> None:
+    def _read(self, arguments: Sequence[str], unresolved: frozenset[int]) -> None:
         position = 0
-        while position < len(words):
-            word, inexact = words[position], position in unresolved
+        while position < len(arguments):
+            word, inexact = arguments[position], position in unresolved
             position += 1
             if inexact and not word.startswith("--") and "=" not in word:
                 self.incomplete = self.incomplete or printable(word, 80)
             elif word.startswith("--") and len(word) > 2:
                 option, equals, value = word.partition("=")
                 inexact = inexact and bool(equals)
-                if not equals and position < len(words) and not _is_option(words[position]):
-                    value, inexact, equals = words[position], position in unresolved, "="
+                if not equals and position < len(arguments) and not _is_option(arguments[position]):
+                    value, inexact, equals = arguments[position], position in unresolved, "="
                     position += 1
                 self._add(option, value, bool(equals), inexact)
             elif re.match(r"\+{0,2}[A-Za-z_][\w.@/]*=", word):
@@ -114,7 +114,7 @@ class Arguments:
                 name = name.lstrip("+")
                 self.overrides[name] = self._setting(name, value, True, inexact)
             elif not inexact:
-                self.plain.append(word)
+                self.positional.append(word)
 
     def _add(self, option: str, value: str, has_value: bool, inexact: bool) -> None:
         name = option[2:].replace("_", "-")

@@ -7,7 +7,7 @@ import msgspec
 Scalar = int | float | bool | str
 
 
-class Setting(msgspec.Struct, frozen=True, omit_defaults=True):
+class Setting(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """One value, and the place that gives it."""
 
     option: str
@@ -25,7 +25,7 @@ class Setting(msgspec.Struct, frozen=True, omit_defaults=True):
         return f"{named} ({self.where})"
 
 
-class Configuration(msgspec.Struct, frozen=True, omit_defaults=True):
+class Configuration(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """The settings that one file, or the arguments of one program, give to a framework."""
 
     framework: str
@@ -38,7 +38,7 @@ class Configuration(msgspec.Struct, frozen=True, omit_defaults=True):
     """A part that may hold further settings and cannot be read, such as ``$EXTRA_ARGS``; empty: there is none."""
 
 
-class CodeMark(msgspec.Struct, frozen=True, omit_defaults=True):
+class CodeMark(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """One place in a program that a rule is about."""
 
     kind: str
@@ -49,7 +49,7 @@ class CodeMark(msgspec.Struct, frozen=True, omit_defaults=True):
     undecided: str = ""
 
 
-class TrainingScript(msgspec.Struct, frozen=True, omit_defaults=True):
+class TrainingScript(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """What a Python program does, as far as its text shows."""
 
     path: str
@@ -66,7 +66,7 @@ class TrainingScript(msgspec.Struct, frozen=True, omit_defaults=True):
         return any(mark.kind in kinds for mark in self.marks)
 
 
-class TrainingJob(msgspec.Struct, frozen=True, omit_defaults=True):
+class TrainingJob(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """One launch, with the configurations and programs that it uses."""
 
     launch: dict[str, Setting] = {}
@@ -75,7 +75,7 @@ class TrainingJob(msgspec.Struct, frozen=True, omit_defaults=True):
     scripts: tuple[TrainingScript, ...] = ()
 
 
-class TrainingLaunch(msgspec.Struct, frozen=True, omit_defaults=True):
+class TrainingLaunch(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """All launches of the files and lines that were given."""
 
     jobs: tuple[TrainingJob, ...] = ()

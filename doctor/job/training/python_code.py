@@ -310,10 +310,10 @@ class _Reader:
         if name == "set_context" and "mode" in keywords:
             self._mark("mode", node, *self._constant(keywords["mode"]))
         elif name == "set_auto_parallel_context":
-            known = {"parameter_broadcast": "broadcast", "pipeline_stages": "stages"}
+            kinds = {"parameter_broadcast": "broadcast", "pipeline_stages": "stages"}
             for key in ("parallel_mode", "gradients_mean", "parameter_broadcast", "device_num", "pipeline_stages"):
                 if key in keywords:
-                    self._mark(known.get(key, key), node, *self._constant(keywords[key]))
+                    self._mark(kinds.get(key, key), node, *self._constant(keywords[key]))
             if any(keyword.arg is None for keyword in node.keywords):
                 self._mark("settings", node, "", "keywords from a variable")
         elif name == "shard" and node.args:

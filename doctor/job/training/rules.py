@@ -30,7 +30,7 @@ class View:
         self._configuration = configuration
         self._settings = {**job.launch, **configuration.settings}
 
-    def given(self, name: str) -> Setting | None:
+    def decided(self, name: str) -> Setting | None:
         """The setting, decided; None where it is not given. Raises: NotDecided."""
         setting = self._settings.get(name)
         if setting is None:
@@ -43,7 +43,7 @@ class View:
 
     def need(self, name: str) -> Setting:
         """The setting. Raises: NotGiven, NotDecided."""
-        setting = self.given(name)
+        setting = self.decided(name)
         if setting is None:
             raise NotGiven(name)
         return setting
@@ -54,7 +54,7 @@ class View:
 
     def number(self, name: str, default: int | None = None) -> int:
         """A whole number of at least 1. Raises: NotGiven without a default, NotDecided."""
-        setting = self.given(name)
+        setting = self.decided(name)
         if setting is None:
             if default is None:
                 raise NotGiven(name)
@@ -65,12 +65,12 @@ class View:
 
     def flag(self, name: str) -> bool:
         """Whether it is given and true. Raises: NotDecided."""
-        setting = self.given(name)
+        setting = self.decided(name)
         return setting is not None and setting.value is True
 
     def text(self, name: str) -> str:
         """In lower case; empty where it is not given. Raises: NotDecided."""
-        setting = self.given(name)
+        setting = self.decided(name)
         return "" if setting is None else str(setting.value).lower()
 
     def place(self, *names: str) -> str:
@@ -93,12 +93,12 @@ class _Reasons:
         self.undecided: dict[str, None] = {}
         self.applied = False
 
-    def run(self, rule: Callable[[], Iterator[Finding]], seen: set[Finding]) -> Iterator[Finding]:
+    def run(self, rule: Callable[[], Iterator[Finding]], reported: set[Finding]) -> Iterator[Finding]:
         try:
             for finding in rule():
                 self.applied = True
-                if finding not in seen:
-                    seen.add(finding)
+                if finding not in reported:
+                    reported.add(finding)
                     yield finding
             self.applied = True
         except NotGiven:
@@ -121,7 +121,7 @@ def apply_rules(training: TrainingLaunch, *rules: Rule, frameworks: tuple[str, .
 
     Raises: Unreadable with what was not decided, Skip where no rule applies.
     """
-    reasons, seen = _Reasons(), set[Finding]()
+    reasons, reported = _Reasons(), set[Finding]()
     for job in training.jobs:
         where = next((setting.where for setting in job.launch.values()), "")
         for configuration in job.configurations or (Configuration("", where),):
@@ -129,7 +129,7 @@ def apply_rules(training: TrainingLaunch, *rules: Rule, frameworks: tuple[str, .
                 continue
             view = View(job, configuration)
             for rule in rules:
-                yield from reasons.run(lambda rule=rule, view=view: rule(view), seen)  # type: ignore[misc]
+                yield from reasons.run(lambda rule=rule, view=view: rule(view), reported)  # type: ignore[misc]
     reasons.finish("no launch or configuration that was read gives what this rule compares")
 
 
@@ -138,9 +138,9 @@ def apply_to_scripts(training: TrainingLaunch, *rules: ScriptRule) -> Iterator[F
 
     Raises: Unreadable with what was not decided, Skip where no rule applies.
     """
-    reasons, seen = _Reasons(), set[Finding]()
+    reasons, reported = _Reasons(), set[Finding]()
     for job in training.jobs:
         for script in job.scripts:
             for rule in rules:
-                yield from reasons.run(lambda r=rule, j=job, s=script: r(j, s), seen)  # type: ignore[misc]
+                yield from reasons.run(lambda r=rule, j=job, s=script: r(j, s), reported)  # type: ignore[misc]
     reasons.finish("no Python program that was read does what this rule is about")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,6 +19,8 @@ MAX_LEAVES = 20_000
 """Values, with each alias of YAML counted where it is used."""
 _MAX_DEPTH = 64
 _LONGEST = 200
+_LONGEST_NUMBER = 40
+_PLAIN = ("str", "int", "float", "bool", "null")
 
 
 class UnreadableFile(ValueError):
@@ -59,8 +62,8 @@ def read_json(text: str) -> Tree:
     def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
         members = dict(items)
         if len(members) < len(items):
-            names = [name for name, _ in items]
-            repeated.extend(dict.fromkeys(name for name in names if names.count(name) > 1))
+            times = Counter(name for name, _ in items)
+            repeated.extend(name for name, number in times.items() if number > 1)
         return members
 
     try:
@@ -196,11 +199,14 @@ class _YamlWalk:
 
     def _leaf(self, node: Any, path: str) -> Leaf:
         line, text = node.start_mark.line + 1, printable(node.value, _LONGEST)
-        if not node.tag.startswith("tag:yaml.org,2002:"):
+        kind = node.tag.removeprefix("tag:yaml.org,2002:")
+        if kind == node.tag or kind not in _PLAIN:
             return Leaf(path, None, line, f"{printable(node.tag, 60)} {text}")
+        if kind == "str" or len(node.value) > _LONGEST_NUMBER:
+            return Leaf(path, text, line)
         try:
             return Leaf(path, _scalar(self.loader.construct_object(node)), line)
-        except (ValueError, OverflowError):
+        except (ValueError, OverflowError, KeyError):
             return Leaf(path, text, line)
 
 

@@ -1,0 +1,110 @@
+"""Files that want to exhaust the reader, and the command's exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from doctor.engine.errors import InputError
+from doctor.job.training.python_code import read_python
+from doctor.job.training.tree import UnreadableFile, read_json, read_yaml
+from doctor.session.training_files import read_training
+from tests.lint.configurations import megatron
+
+ALIASES = "a0: &a0 [x]\n" + "".join(f"a{n + 1}: &a{n + 1} [{','.join([f'*a{n}'] * 9)}]\n" for n in range(12))
+MERGES = "a0: &a0 {k: v}\n" + "".join(f"a{n + 1}: &a{n + 1}\n  <<: [{','.join([f'*a{n}'] * 9)}]\n" for n in range(12))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [ALIASES, MERGES, "a: &a [*a]\n", "a: &a\n  <<: *a\n", "a: " + "{b: " * 5000, "a: \0", "a: [1\nb: 2"],
+    ids=["aliases", "merges", "cycle", "cycle of merges", "deep", "NUL", "syntax"],
+)
+def test_yaml_that_is_refused(text: str) -> None:
+    with pytest.raises(UnreadableFile):
+        read_yaml(text)
+
+
+def test_yaml_makes_no_objects() -> None:
+    leaf = read_yaml("a: !!python/object/apply:os.system ['id']\nb: !env HOME\n").leaves["b"]
+    assert leaf.value is None and leaf.undecided == "!env HOME"
+
+
+@pytest.mark.parametrize("text", ["[" * 100000, '{"a":' * 50000, "[1]", '{"a": 1', ""])
+def test_json_that_is_refused(text: str) -> None:
+    with pytest.raises(UnreadableFile):
+        read_json(text)
+
+
+def test_json_with_many_repeated_keys_takes_linear_time() -> None:
+    text = "{" + ",".join(f'"a{n}":1,"a{n}":2' for n in range(15000)) + "}"
+    assert len(read_json(text).leaves) == 15000
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x=" + "-" * 9000 + "1",
+        "x=a" + ".b" * 9000,
+        "x=" + "(" * 1500,
+        "def f(:",
+        "x=1\0",
+        "x=(1\n" + "+1\n" * 20000 + ")",
+    ],
+    ids=["unary", "attributes", "parentheses", "syntax", "NUL", "sum"],
+)
+def test_python_that_is_refused(text: str) -> None:
+    with pytest.raises(UnreadableFile):
+        read_python(text, "a.py")
+
+
+def test_files_that_are_no_files(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.sh")
+    (tmp_path / "large.sh").write_bytes(b"#" * (10 << 20))
+    (tmp_path / "binary.sh").write_bytes(b"\xff\xfe\x00")
+    (tmp_path / "empty.sh").write_text("")
+    (tmp_path / "other.yaml").write_text("a: 1\n")
+    for name, reason in {
+        "pipe.sh": "is not a regular file",
+        "large.sh": "is larger than 1 MiB",
+        "binary.sh": "no text in UTF-8",
+        "empty.sh": "starts no training",
+        "other.yaml": "no setting of a known framework",
+        "absent.sh": "No such file",
+    }.items():
+        with pytest.raises(InputError, match=reason) as caught:
+            read_training([str(tmp_path / name)], [], {})
+        assert name in str(caught.value) and str(caught.value).isprintable()
+
+
+def lint(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    argv = [sys.executable, "-m", "doctor", "lint", *words]
+    return subprocess.run(argv, cwd=folder, env=environ, capture_output=True, text=True, timeout=110)
+
+
+def test_exit_codes(tmp_path: Path) -> None:
+    (tmp_path / "sound.sh").write_text(megatron())
+    (tmp_path / "broken.sh").write_text(megatron({"num-layers": 31}))
+    assert lint(tmp_path, "sound.sh").returncode == 0
+    done = lint(tmp_path, "broken.sh", "--json", "--save", "run.json")
+    report = json.loads(done.stdout)
+    failed = [outcome for outcome in report["outcomes"] if outcome["status"] == "failed"]
+    assert done.returncode == 10 and [outcome["check"] for outcome in failed] == ["launch-model-not-divisible"]
+    assert failed[0]["findings"][0]["values"]["where"] == "broken.sh:6"
+    assert lint(tmp_path, "--from", "run.json").returncode == 10
+    assert lint(tmp_path, "absent.sh").returncode == 78
+    done = lint(tmp_path)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+
+
+def test_the_words_after_two_dashes_are_a_launch_line(tmp_path: Path) -> None:
+    program = ["train.py", "--micro-batch-size", "1", "--tensor-model-parallel-size", "3"]
+    launch = ["torchrun", "--nnodes", "$N", "--nproc-per-node", "8", *program]
+    done = lint(tmp_path, "--nodes", "2", "--", *launch)
+    assert done.returncode == 10 and "do not fit 16 ranks" in done.stdout

@@ -1,16 +1,19 @@
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from doctor import WARNING, Finding, PerHost, Skip, check
-from doctor.facts.smoke import SmokeCollectives
+from doctor.facts.smoke import SmokeCollectives, SmokePairs
 from doctor.smoke.model import SmokeRun
 from doctor.smoke.results.figures import collective_speeds
 from doctor.smoke.speed.baseline import SLOWER, slower_than
+from doctor.smoke.speed.line_rates import expected_rate, fastest_rate
 from doctor.smoke.speed.rank_speeds import megabytes
 
 
 @check(severity=WARNING, area="smoke")
-def smoke_fleet_slow(run: SmokeRun, collectives: PerHost[SmokeCollectives]) -> Iterator[Finding]:
-    """The fleet's collectives are as fast as in the run that was saved as baseline.
+def smoke_fleet_slow(
+    run: SmokeRun, collectives: PerHost[SmokeCollectives], pairs: PerHost[SmokePairs] | None
+) -> Iterator[Finding]:
+    """The fleet as a whole is as fast as its network cards allow, and as in the run that was saved as baseline.
 
     ## Why it matters
     Hosts are otherwise compared with each other, so that a fleet which is slow as a whole looks healthy: a switch that
@@ -22,13 +25,21 @@ def smoke_fleet_slow(run: SmokeRun, collectives: PerHost[SmokeCollectives]) -> I
     on the same switches. If the new speed is as it should be: `doctor smoke --save-baseline FILE`.
 
     ## Source
-    Bus bandwidth as nccl-tests define it, of each collective from 64 KB on, against the file of `--baseline`. There is
-    no absolute expectation. A warning from 1.5 times as long on, for at least half of what both runs measured. This
-    verdict can be wrong where the hosts were busier than in the baseline run: the report shows what kept ranks from
-    running.
+    Bus bandwidth as nccl-tests define it, of each collective from 64 KB on, against the file of `--baseline`: a warning
+    from 1.5 times as long on, for at least half of what both runs measured. And over TCP the quickest exchange of any
+    two hosts, against a quarter of the speed that the kernel reports for the slowest network card that has an address
+    (/sys/class/net/NIC/speed: https://www.kernel.org/doc/Documentation/ABI/testing/sysfs-class-net), and at most
+    100 MB/s, as one connection is bound by a CPU. Interfaces without hardware report no real speed: where one of them
+    is up and has an address, nothing is expected; nor of RDMA, HCCS and PCIe, whose way is not known here. This verdict
+    can be wrong where the hosts were busy: the report shows what kept ranks from running; and where a slower network
+    between the switches is meant to be.
     """
+    limited = list(below_line_rate(run, pairs or {}))
+    yield from limited
     if run.baseline is None:
-        raise Skip("no --baseline was given")
+        if not limited and not expected_of(run):
+            raise Skip("no --baseline was given, and the speed of the hosts' network is not known")
+        return
     if (run.baseline.backend, run.baseline.ranks) != (run.plan.backend, run.plan.world):
         raise Skip(
             f"the baseline is of {run.baseline.ranks} ranks with {run.baseline.backend}, "
@@ -40,7 +51,6 @@ def smoke_fleet_slow(run: SmokeRun, collectives: PerHost[SmokeCollectives]) -> I
     if not slow or 2 * len(slow) < compared:
         return
     worst, ratio = slow[0]
-    pressed = " ".join(text for texts in run.pressure.values() for text in texts[:1])
     yield Finding(
         "{count} of {compared} collectives are more than {limit} times as slow as in the baseline: {op} of {size} runs "
         "at {observed}/s, expected {expected}/s{pressure}",
@@ -53,5 +63,36 @@ def smoke_fleet_slow(run: SmokeRun, collectives: PerHost[SmokeCollectives]) -> I
         expected=megabytes(round(worst.busbw * ratio)),
         ratio=round(ratio, 2),
         baseline="the baseline",
-        pressure=f". {pressed}" if pressed else "",
+        pressure=pressure_text(run),
     )
+
+
+def expected_of(run: SmokeRun) -> float:
+    """Bytes a second that any two hosts of the run should exchange; 0 where the speed of one is not known."""
+    hosts = {place.host for place in run.plan.places}
+    if len(hosts) < 2 or not hosts <= set(run.line_speeds):
+        return 0.0
+    return expected_rate(run.plan.backend, min(run.line_speeds[host] for host in hosts))
+
+
+def below_line_rate(run: SmokeRun, pairs: Mapping[str, SmokePairs]) -> Iterator[Finding]:
+    """A finding if not even the quickest exchange comes near what the network cards allow."""
+    expected = expected_of(run)
+    rate = fastest_rate(exchange for fact in pairs.values() for exchange in fact.pairs)
+    if 0 < rate < expected:
+        line = min(run.line_speeds.values())
+        yield Finding(
+            "the quickest exchange of any two hosts runs at {observed}/s each way, expected {expected}/s at least: the "
+            "slowest network card has {line} Mb/s{pressure}",
+            observed=megabytes(round(rate)),
+            expected=megabytes(round(expected)),
+            line=line,
+            baseline="the installation",
+            pressure=pressure_text(run),
+        )
+
+
+def pressure_text(run: SmokeRun) -> str:
+    """What kept ranks from running, as the end of a sentence; the empty string where nothing did."""
+    texts = " ".join(text for texts in run.pressure.values() for text in texts[:1])
+    return f". {texts}" if texts else ""

@@ -72,6 +72,8 @@ class AgentHello(msgspec.Struct, frozen=True):
     cpus: int
     addresses: dict[str, list[str]]
     """By interface."""
+    speeds: dict[str, int] = {}
+    """Mb/s by interface, of those that are up; 0 for not known."""
     port: int = 0
     """Where the ranks can meet; 0 on hosts that were not asked."""
     port_error: str = ""

@@ -29,7 +29,7 @@ def test_a_wrong_sum_on_one_rank() -> None:
     assert finding.hosts == ("w2",)
     assert str(finding) == (
         "the fault lies with rank 2: all_reduce (1021 x float32, group world) returned 23.0 at element 17 on rank 2, "
-        "expected 22.0 (a single element: a flipped bit); wrong elements in total: 2, in all_reduce"
+        "expected 22.0, a single element: a flipped bit; wrong elements in total: 2, in all_reduce"
     )
     assert "ECC" in page(NAME, finding)
 

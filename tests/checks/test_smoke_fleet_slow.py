@@ -6,10 +6,13 @@ import pytest
 
 from doctor.engine.result import Outcome
 from doctor.engine.smoke_summary import SmokeSummary
+from doctor.facts.smoke import PairTimes
 from doctor.smoke.model import Baseline
+from doctor.smoke.programs.agent.network import interface_speeds
 from doctor.smoke.results.figures import collective_speeds
 from doctor.smoke.speed.baseline import read_baseline, save_baseline
-from tests.checks.smoke import collectives, judged, page, ran
+from doctor.smoke.speed.line_rates import expected_rate, slowest_line
+from tests.checks.smoke import collectives, judged, page, pairs, ran
 
 NAME = "smoke_fleet_slow"
 
@@ -49,3 +52,52 @@ def test_a_baseline_is_read_as_it_was_saved(tmp_path: Path) -> None:
         (tmp_path / "bad").write_text(text)
         with pytest.raises(ValueError, match="expected a file of --save-baseline"):
             read_baseline(tmp_path / "bad")
+
+
+def exchanged(megabytes_a_second: float, nbytes: int = 1 << 20) -> Outcome:
+    """Two hosts with cards of 10 and 25 Gb/s, whose quickest exchange runs at this rate."""
+    run = ran(4, 2, line_speeds={"w1": 10_000, "w2": 25_000}, pressure={"w1": ("w1: steal.",)})
+    seconds = nbytes / megabytes_a_second / 1e6
+    times = [PairTimes(rank, 2 - rank, 0, nbytes, (3 * seconds, seconds)) for rank in (0, 2)]
+    return judged(NAME, run, collectives(run), pairs(run, times))
+
+
+def test_no_pair_comes_near_what_the_cards_allow() -> None:
+    [finding] = exchanged(12).findings
+    assert finding.hosts == ()
+    assert str(finding).startswith("the quickest exchange of any two hosts runs at 12 MB/s each way, expected 100 MB/s")
+    assert str(finding).endswith("the slowest network card has 10000 Mb/s. w1: steal.")
+    assert "ethtool" in page(NAME, finding)
+
+
+def test_a_network_of_usual_speed_and_small_messages_are_no_reason() -> None:
+    assert not exchanged(110).findings and exchanged(110).complete
+    assert not exchanged(1, nbytes=4096).findings
+
+
+@pytest.mark.parametrize("speeds", [{}, {"w1": 10_000}])
+def test_nothing_is_expected_where_the_speed_of_a_host_is_not_known(speeds: dict[str, int]) -> None:
+    run = ran(4, 2, line_speeds=speeds)
+    assert judged(NAME, run, collectives(run), pairs(run, [PairTimes(0, 2, 0, 1 << 20, (9.0,))])).skipped
+
+
+def test_floors_by_link() -> None:
+    assert expected_rate("gloo", 1000) == 31.25e6
+    assert expected_rate("gloo", 100_000) == 100e6
+    assert expected_rate("nccl", 100_000) == expected_rate("gloo", 0) == expected_rate("gloo", -1) == 0
+
+
+def test_an_interface_without_known_speed_leaves_the_host_unknown() -> None:
+    addresses = {"eth0": ["10.0.0.1"], "eth1": ["10.1.0.1"], "docker0": ["172.17.0.1"], "eth2": []}
+    assert slowest_line({"eth0": 25_000, "eth1": 10_000, "eth2": 0}, addresses) == 10_000
+    assert slowest_line({"eth0": 25_000, "docker0": 0}, addresses) == 0
+    assert slowest_line({}, addresses) == 0
+
+
+def test_virtual_interfaces_of_this_machine_have_no_speed() -> None:
+    """lo is left out, and what has no hardware is unknown, whatever its driver claims."""
+    speeds = interface_speeds()
+    assert "lo" not in speeds
+    for name, speed in speeds.items():
+        assert speed >= 0
+        assert (Path("/sys/class/net") / name / "device").exists() or speed == 0

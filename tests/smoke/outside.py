@@ -144,6 +144,17 @@ def trials(count: int, seed: int, only: tuple[str, ...] = (), sizes: tuple[int, 
         yield Trial(case, hosts, ranks, rng.randrange(hosts), rng.randrange(ranks), call)
 
 
+def random_layouts(world: int, rng: Random) -> list[str]:
+    """Options for one to three layouts that the world's size allows."""
+    shapes = [(world // (tp * pp), tp, pp) for tp in (1, 2, 4, 8) for pp in (1, 2) if world % (tp * pp) == 0]
+    words = []
+    for _ in range(rng.randint(1, 3)):
+        dp, tp, pp = rng.choice(shapes)
+        extras = rng.choice(["", ",acc=2", ",recompute=1"] + [",zero=1"] * (tp == pp == 1))
+        words += ["--layout", f"dp={dp},tp={tp},pp={pp}{extras}"]
+    return [*words, "--seed", str(rng.randrange(1, 10_000))]
+
+
 def prepare(fleet: Fleet, trial: Trial) -> str:
     """Puts the interpreter's wrapper on every host, and the fault on the guilty one; its name."""
     hosts, case = fleet.hosts[: trial.hosts], trial.case
@@ -237,7 +248,9 @@ def main() -> int:
         for number, trial in enumerate(trials(asked.count, asked.seed, only)):
             if number < asked.first:
                 continue
-            results.append(carry_out(fleet, trial))
+            rng = Random(asked.seed * 10_000 + number)
+            words = random_layouts(trial.hosts * trial.ranks, rng) if trial.case.name == "clean" else []
+            results.append(carry_out(fleet, trial, *words))
             one = results[-1]
             where = f"{trial.hosts}x{trial.ranks}, host {trial.guilty + 1}, rank {trial.local}, call {trial.call}"
             text = f"{number:3} {one.verdict:10} {trial.case.name} ({where})"

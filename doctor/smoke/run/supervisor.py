@@ -19,7 +19,7 @@ from doctor.smoke.model import Failure, FailureKind, SmokePlan, SmokeRun, Snapsh
 from doctor.smoke.plan import SmokeOptions
 from doctor.smoke.protocol import AgentMessage, GroupFormed, InvalidMessage, Prepare, Start, Stay, parse_event
 from doctor.smoke.results import to_facts as records
-from doctor.smoke.run import programs
+from doctor.smoke.run import programs, visit
 from doctor.smoke.run.bootstrap import prepare_request
 from doctor.smoke.run.channels import TICK, AgentEndpoint, Connect
 from doctor.smoke.run.connect import AgentSession, start_agents
@@ -27,7 +27,6 @@ from doctor.smoke.run.diagnose import add_evidence, describe_pressure
 from doctor.smoke.run.progress import StageProgress
 from doctor.smoke.run.result import SmokeResult as SmokeResult
 from doctor.smoke.run.silence import SilenceWatch
-from doctor.smoke.run.visit import answered_visit, failed_visit, host_addresses, leftover_notes, unanswered_visit
 from doctor.transport import RemoteSession, Transport
 
 HELLO_TIMEOUT = 30.0
@@ -289,7 +288,7 @@ class _Supervisor:
         )
         ranks = {name: self.ranks_of(name) for name in self.endpoints}
         self.silence = SilenceWatch(self.channels, ranks, self.detector.members, self.local)
-        self.addresses = AddressOwners(host_addresses(self.channels, self.endpoints))
+        self.addresses = AddressOwners(visit.host_addresses(self.channels, self.endpoints))
         first = next(name for name in self.endpoints if 0 in self.ranks_of(name))
         hello = self.channels.hellos[first]
         if hello.port_error:
@@ -418,10 +417,11 @@ class _Supervisor:
             reached=progress.reached,
             groups=progress.groups,
             pressure=self.pressure,
+            line_speeds=visit.line_speeds(self.channels, self.endpoints),
             baseline=self.options.baseline,
             seconds=round(time.monotonic() - self.began, 3),
             import_seconds=max(progress.imports.values(), default=0.0),
-            notes=tuple(dict.fromkeys([*self.notes, *leftover_notes(self.channels)])),
+            notes=tuple(dict.fromkeys([*self.notes, *visit.leftover_notes(self.channels)])),
         )
         host_records = {host: self.record(run, progress, host) for host in self.hosts}
         return SmokeResult(run, {**host_records, **self.skipped_hosts}, variables=variables)
@@ -439,10 +439,10 @@ class _Supervisor:
         """How a host was reached, without its output."""
         hello, channels = self.channels.hellos.get(name), self.channels
         if hello:
-            return HostRecord(answered_visit(hello, self.started, channels.hello_times[name], self.local))
+            return HostRecord(visit.answered_visit(hello, self.started, channels.hello_times[name], self.local))
         noise, lost = channels.output_before_hello.get(name, ""), channels.lost_agents.get(name)
         if self.skip_unreachable:
-            return HostRecord(failed_visit(lost, noise, VISIT_TIMEOUT, self.local))
+            return HostRecord(visit.failed_visit(lost, noise, VISIT_TIMEOUT, self.local))
         culprits = {rank for failure in self.failures for rank in failure.culprit_ranks}
         blamed = not self.plan or not self.failures or bool(culprits & set(self.ranks_of(name)))
-        return HostRecord(unanswered_visit(lost, noise, blamed, self.local))
+        return HostRecord(visit.unanswered_visit(lost, noise, blamed, self.local))

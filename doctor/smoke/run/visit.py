@@ -8,6 +8,7 @@ from doctor.engine.fact import Visit
 from doctor.engine.sanitize import strip_control_chars
 from doctor.smoke.protocol import AgentHello
 from doctor.smoke.run.channels import AgentEndpoint, AgentLost, Channels
+from doctor.smoke.speed.line_rates import slowest_line
 from doctor.transport import CommandResult
 from doctor.transport.messages import format_seconds
 
@@ -57,6 +58,15 @@ def host_addresses(channels: Channels, endpoints: Mapping[str, AgentEndpoint]) -
         if name in endpoints:
             addresses[endpoints[name].host] += [ip for interface in hello.addresses.values() for ip in interface]
     return addresses
+
+
+def line_speeds(channels: Channels, endpoints: Mapping[str, AgentEndpoint]) -> dict[str, int]:
+    """By host: Mb/s of its slowest interface; without those where it is not known."""
+    return {
+        endpoints[name].host: speed
+        for name, hello in channels.hellos.items()
+        if name in endpoints and (speed := slowest_line(hello.speeds, hello.addresses))
+    }
 
 
 def leftover_notes(channels: Channels) -> list[str]:

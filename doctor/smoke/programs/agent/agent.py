@@ -13,7 +13,13 @@ from doctor.remote.runtime.signals import on_termination
 from doctor.smoke.programs.agent.cleanup import Descendants
 from doctor.smoke.programs.agent.controller import ControllerLine
 from doctor.smoke.programs.agent.interpreters import interpreter_argv, job_variables, rank_environment, unnamed_file
-from doctor.smoke.programs.agent.network import interface_addresses, listen_on, probe_connections, tcp_sockets
+from doctor.smoke.programs.agent.network import (
+    interface_addresses,
+    interface_speeds,
+    listen_on,
+    probe_connections,
+    tcp_sockets,
+)
 from doctor.smoke.programs.agent.procfs import accelerators
 from doctor.smoke.programs.agent.rank_monitor import RankMonitor
 from doctor.smoke.programs.agent.rank_watcher import RankWatcher
@@ -96,6 +102,7 @@ class Agent:
                 "python": "%d.%d.%d" % sys.version_info[:3],
                 "cpus": len(os.sched_getaffinity(0)),
                 "addresses": interface_addresses(),
+                "speeds": interface_speeds(),
                 "port": port if listen and not problem else 0,
                 "port_error": problem,
                 "server": server[2] if len(server) == 4 else "",

@@ -122,6 +122,21 @@ def interface_addresses():
     return addresses
 
 
+def interface_speeds():
+    """Mb/s by interface, of those that are up; 0 where it is not known. Those without hardware claim any speed: 0, too.
+
+    Loopback is left out. `speed` of a link without hardware, such as veth, is a constant of its driver.
+    """
+    speeds = {}
+    for _, name in socket.if_nameindex():
+        folder = "/sys/class/net/%s" % name
+        if name != "lo" and read_text(folder + "/operstate", 32).strip() != "down":
+            speed = read_text(folder + "/speed", 32).strip()
+            hardware = os.path.exists(folder + "/device")
+            speeds[name] = int(speed) if hardware and speed.isdigit() and len(speed) < 9 else 0
+    return speeds
+
+
 def interface_to(target, port):
     """The interface whose address this host would speak to the target from; empty when that cannot be found."""
     try:

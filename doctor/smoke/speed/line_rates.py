@@ -1,0 +1,56 @@
+"""What a link of known speed carries at least: a floor, far below what it should carry. Pure.
+
+| link | backend | floor | source |
+|---|---|---|---|
+| Ethernet, speed of sysfs (Mb/s) | gloo: TCP | 25 % of the line rate, at most 100 MB/s | below |
+| InfiniBand, RoCE, HCCS, PCIe | NCCL, HCCL | none | below |
+
+Ethernet: the kernel's `speed` is the line rate (https://www.kernel.org/doc/Documentation/ABI/testing/sysfs-class-net);
+TCP carries 94 % of it at an MTU of 1500 (1448 of 1538 bytes on the wire: RFC 894, RFC 9293, IEEE 802.3). A quarter of
+that is a link which is shared, or whose hosts are busy. One connection of gloo is bound by a CPU, not by a fast line:
+so no more than 100 MB/s is expected of any, which a line of 1 Gb/s nearly carries: a faster one below it does not do
+what it is there for. The others: the ways that NCCL and HCCL take are not known here, and messages of the size of the
+pairs stage tell latency, not rate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from doctor.facts.smoke import PairTimes
+
+LINE_SHARE = 0.25
+TCP_FLOOR = 100e6
+"""Bytes a second of one connection, whatever the line."""
+LEAST_BYTES = 1 << 20
+"""Of a message: a smaller one tells latency."""
+
+
+def expected_rate(backend: str, megabits: int) -> float:
+    """Bytes a second that two hosts exchange at least, each way; 0 where nothing can be expected."""
+    if backend != "gloo" or megabits <= 0:
+        return 0.0
+    return min(LINE_SHARE * megabits * 1e6 / 8, TCP_FLOOR)
+
+
+def fastest_rate(exchanges: Iterable[PairTimes]) -> float:
+    """Bytes a second, each way, of the quickest exchange of any pair; 0 where none was large enough."""
+    return max(
+        (
+            exchange.bytes / seconds
+            for exchange in exchanges
+            if exchange.bytes >= LEAST_BYTES
+            for seconds in exchange.seconds
+            if seconds > 0
+        ),
+        default=0.0,
+    )
+
+
+def slowest_line(interfaces: Mapping[str, int], addresses: Mapping[str, Sequence[str]]) -> int:
+    """Mb/s of the slowest interface of a host that has an address; 0 where that of any such is not known.
+
+    ``interfaces``: Mb/s by name, 0 for not known; loopback and those that are down are left out.
+    """
+    speeds = [speed for name, speed in interfaces.items() if addresses.get(name)]
+    return min(speeds) if speeds and min(speeds) > 0 else 0

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from doctor.engine.fact import Absent, Fact, Output, Unreadable
-from doctor.facts.hccn import DevicePfc, PortCounters, PortGrowth
+from doctor.facts.hccn import DevicePfc, DeviceTrafficClasses, PortCounters, PortGrowth
 from doctor.facts.npu_counters import NpuCompatibility, NpuFrequencies, NpuPcieErrors
 from doctor.facts.npu_fabric import NpuHccs, NpuTopology
 from doctor.facts.npu_health import LEVEL_OF_CODE, REMEDIES, NpuHealth
@@ -103,6 +103,15 @@ def test_lossless_priorities() -> None:
     text = "PFC configuration:\npriority   0 1 2 3 4 5 6 7\nenabled    0 0 0 0 1 0 0 0\n"
     assert learned(DevicePfc, {"0": Output(out=text)}).by_npu == {0: "00001000"}
     assert isinstance(learned(DevicePfc, {"0": Output(out=text[:-4])}), Unreadable)
+
+
+def test_traffic_classes() -> None:
+    rows = "".join(f"{n:4d}{4 if n == 33 else 0:8d}\n" for n in range(64))
+    assert learned(DeviceTrafficClasses, {"0": Output(out="dscp      tc\n" + rows)}).by_npu == {
+        0: "0-32:0 33-33:4 34-63:0"
+    }
+    for text in ("dscp      tc\n" + rows[:-13], rows, "dscp      tc\n"):
+        assert isinstance(learned(DeviceTrafficClasses, {"0": Output(out=text)}), Unreadable)
 
 
 def test_the_file_of_the_950_family(tmp_path: Any) -> None:

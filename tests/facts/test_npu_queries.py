@@ -45,6 +45,8 @@ def test_pcie_errors_are_summed_over_the_chips() -> None:
 @pytest.mark.parametrize("fact", [NpuPcieErrors, NpuFrequencies, NpuCompatibility, NpuHealth])
 def test_a_query_that_the_product_does_not_have(fact: type[Fact]) -> None:
     assert type(said(fact, one=cards("This device does not support querying it.\n", code=217))) is Absent
+    usage = "Error parameter of -c\nUsage: npu-smi info <watch|proc|-h|-m|-l|-t type> [Options...]\n"
+    assert type(said(fact, one=cards(usage, usage, code=215))) is Absent
     assert type(said(fact, one=cards("This command cannot be executed on a VM or container.\n", code=1))) is Absent
 
 
@@ -95,6 +97,8 @@ def test_counters_between_two_reads() -> None:
     assert grown(STAT.replace(":7", ":9").replace(":4", ":5").replace("122404", "9")).by_npu == {
         0: PortGrowth({"roce_rx_err_pkt_num": 2}, {"mac_rx_pfc_pkt_num": 1})
     }
+    busy = grown(STAT.replace(":4", ":5").replace("122404", "122409"))
+    assert busy.by_npu == {0: PortGrowth({}, {})}  # a pause under load is normal
     assert grown(STAT.replace(":7", ":0")).by_npu == {0: PortGrowth({}, {})}  # cleared in between
     assert isinstance(learned(PortCounters, {"0": Output(out=STAT)}), Unreadable)
 

@@ -18,11 +18,11 @@ def container_devices_missing(container: JobContainer, place: HostContainer | No
     Start the container of {host} again, with {remedy}. Nothing is to be installed or restarted on the host.
 
     ## Source
-    vllm-ascend, quick start, and Huawei, Ascend Docker Runtime (devices and folders that a container needs; the runtime
-    reads ASCEND_VISIBLE_DEVICES, https://www.hiascend.com/document/detail/en/mindcluster/730/clustersched/schedulingug/
-    dlruntime_ug_004.html); NVIDIA Container Toolkit (nvidiactl, nvidia-uvm, libcuda.so.1). Part of a host's devices is
-    no fault, nor are virtual NPUs. With `--within` the container is compared with its host. The libraries are searched
-    in the loader's cache, in LD_LIBRARY_PATH and in the usual folders; the verdict can be wrong for others.
+    vllm-ascend, quick start (docs.vllm.ai/projects/ascend), and Huawei, MindCluster documentation, "Usage on the Docker
+    Client" (devices and folders that a container needs; the runtime reads ASCEND_VISIBLE_DEVICES); NVIDIA Container
+    Toolkit (nvidiactl, nvidia-uvm, libcuda.so.1). Part of a host's devices is no fault, nor are virtual NPUs. With
+    `--within` the container is compared with its host. The libraries are searched in the loader's cache, in
+    LD_LIBRARY_PATH and in the usual folders; the verdict can be wrong for others.
     """
     if not container.engine:
         raise Skip("the job does not run in a container")

@@ -74,11 +74,14 @@ class PortCounters(Fact, frozen=True):
 
 
 def _counters(text: str) -> dict[str, int]:
-    return {name: int(number) for name, number in re.findall(r"^\s*(\w+)\s*:\s*([0-9]{1,20})\s*$", text, re.M)}
+    return {
+        name: int(number)
+        for name, number in re.findall(r"^[ \t]*(\w{1,60})[ \t]*:[ \t]*([0-9]{1,20})[ \t\r]*$", text, re.M)
+    }
 
 
 def _parse_pfc(text: str) -> str:
-    (enabled,) = re.findall(r"^\s*enabled\s+((?:[01]\s*){8})$", text, re.M)
+    (enabled,) = re.findall(r"^[ \t]*enabled[ \t]+((?:[01][ \t]?){8})[ \t\r]*$", text, re.M)
     return "".join(enabled.split())
 
 

@@ -1,10 +1,10 @@
 from collections.abc import Iterator
 
-from doctor import ERROR, Finding, check
+from doctor import WARNING, Finding, check
 from doctor.facts.npu_counters import NpuCompatibility
 
 
-@check(severity=ERROR, area="versions")
+@check(severity=WARNING, area="versions")
 def npu_firmware_incompatible(boards: NpuCompatibility) -> Iterator[Finding]:
     """npu-smi calls the firmware of every NPU card compatible with the driver.
 

@@ -38,6 +38,13 @@ ALONE = [
 """The checks that judge the file alone."""
 
 
+@pytest.mark.parametrize("name", HEALTHY)
+def test_a_sound_table_needs_no_product(name: str) -> None:
+    """`doctor check --rank-table FILE --no-hosts` has nothing that it does not know."""
+    outcomes = {stem: judged(stem.replace("_", "-"), HEALTHY[name][0]) for stem in ALONE}
+    assert {stem: outcome.status for stem, outcome in outcomes.items() if outcome.unknown or outcome.findings} == {}
+
+
 # Reading
 
 

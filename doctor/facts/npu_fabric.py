@@ -59,7 +59,7 @@ printf '%s\\n' "$table" | tr -d '\\r' | while read -r card chip rest; do
   case "$card$chip" in '' | *[!0-9]*) continue ;; esac
   case "$rest" in *Mcu*) continue ;; esac
   echo "-- $card $chip --"
-  timeout 5 npu-smi info -t hccs -i "$card" -c "$chip" </dev/null 2>&1
+  timeout 5 npu-smi info -t hccs -i "$card" -c "$chip" </dev/null 2>&1 || true
 done
 """
 

@@ -56,11 +56,18 @@ def read_npu_smi_text(output: Output) -> str:
 _CARDS_SCRIPT = """cards=$(npu-smi info -l </dev/null 2>&1) || { code=$?; printf '%s\\n' "$cards"; exit $code; }
 printf '%s\\n' "$cards" | grep 'NPU ID' | tr -cd '0-9\\n' | while read -r card; do
   echo "-- $card --"
-  timeout SECONDS npu-smi info -t QUERY -i "$card" </dev/null 2>&1
-  echo "-- exit $? --"
+  text=$(timeout SECONDS npu-smi info -t QUERY -i "$card" </dev/null 2>&1)
+  code=$?
+  case $text in *"chip id"*)
+    text=$(timeout SECONDS npu-smi info -t QUERY -i "$card" -c 0 </dev/null 2>&1)
+    code=$? ;;
+  esac
+  printf '%s\\n' "$text"
+  echo "-- exit $code --"
 done
 """
-"""Cards are those of ``npu-smi info -l``: their numbers are neither those of the device files nor without gaps."""
+"""Cards are those of ``npu-smi info -l``: their numbers are neither those of the device files nor without gaps. Older
+tools want a chip (``Must input parameter of chip id.``): the first one is read."""
 
 CALL_SECONDS = 5
 """For one query of one card."""
@@ -100,9 +107,15 @@ def card_answers(answer: ProbeAnswer) -> list[CardAnswer]:
         answers.append(CardAnswer(int(number), text if code else piece, int(code[1]) if code else None))
     if not answers:
         raise Unreadable("npu-smi info -l: it lists no card")
-    if all(re.search(UNSUPPORTED_PATTERN, card.text, re.M | re.I) for card in answers):
+    if all(_is_unsupported(card.text) for card in answers):
         raise Absent(f"npu-smi has no such query here: {answers[0].problem}")
     return answers
+
+
+def _is_unsupported(text: str) -> bool:
+    """The tool has no such query: it says so, or prints its usage for a card that it knows."""
+    usage = "Usage: npu-smi" in text and "Invalid card id" not in text
+    return usage or bool(re.search(UNSUPPORTED_PATTERN, text, re.M | re.I))
 
 
 def table_rows(text: str) -> Iterator[list[str]]:

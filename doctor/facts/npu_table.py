@@ -10,7 +10,7 @@ from doctor.engine.fact import Fact, ProbeAnswer, Unreadable, run
 from doctor.facts.npu_smi import read_npu_smi_text, row_excerpt, table_rows
 
 NO_VALUES = "every value is 0: the card does not answer npu-smi"
-_NUMERIC_COLUMN = re.compile(r"[A-Za-z][\w -]*\([^)]*\)")
+_NUMERIC_COLUMN = re.compile(r"\b[A-Za-z][\w -]{0,30}\([^)]{0,20}\)")
 _PAIR_OR_WORD = re.compile(r"(?:\d{1,12}|NA)\s*/\s*(?:\d{1,12}|NA)|\S+")
 _BUS = re.compile(r"[0-9A-Fa-f]{2,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f]|NA|-?")
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from doctor.engine.fact import Absent, Fact, Output, Unreadable
-from doctor.facts.hccn import DevicePfc, PortCounters, PortGrowth
+from doctor.facts.hccn import DevicePfc, DeviceTrafficClasses, PortCounters, PortGrowth
 from doctor.facts.npu_counters import NpuCompatibility, NpuFrequencies, NpuPcieErrors
 from doctor.facts.npu_fabric import NpuHccs, NpuTopology
 from doctor.facts.npu_health import LEVEL_OF_CODE, REMEDIES, NpuHealth
@@ -45,6 +45,8 @@ def test_pcie_errors_are_summed_over_the_chips() -> None:
 @pytest.mark.parametrize("fact", [NpuPcieErrors, NpuFrequencies, NpuCompatibility, NpuHealth])
 def test_a_query_that_the_product_does_not_have(fact: type[Fact]) -> None:
     assert type(said(fact, one=cards("This device does not support querying it.\n", code=217))) is Absent
+    usage = "Error parameter of -c\nUsage: npu-smi info <watch|proc|-h|-m|-l|-t type> [Options...]\n"
+    assert type(said(fact, one=cards(usage, usage, code=215))) is Absent
     assert type(said(fact, one=cards("This command cannot be executed on a VM or container.\n", code=1))) is Absent
 
 
@@ -95,6 +97,8 @@ def test_counters_between_two_reads() -> None:
     assert grown(STAT.replace(":7", ":9").replace(":4", ":5").replace("122404", "9")).by_npu == {
         0: PortGrowth({"roce_rx_err_pkt_num": 2}, {"mac_rx_pfc_pkt_num": 1})
     }
+    busy = grown(STAT.replace(":4", ":5").replace("122404", "122409"))
+    assert busy.by_npu == {0: PortGrowth({}, {})}  # a pause under load is normal
     assert grown(STAT.replace(":7", ":0")).by_npu == {0: PortGrowth({}, {})}  # cleared in between
     assert isinstance(learned(PortCounters, {"0": Output(out=STAT)}), Unreadable)
 
@@ -103,6 +107,15 @@ def test_lossless_priorities() -> None:
     text = "PFC configuration:\npriority   0 1 2 3 4 5 6 7\nenabled    0 0 0 0 1 0 0 0\n"
     assert learned(DevicePfc, {"0": Output(out=text)}).by_npu == {0: "00001000"}
     assert isinstance(learned(DevicePfc, {"0": Output(out=text[:-4])}), Unreadable)
+
+
+def test_traffic_classes() -> None:
+    rows = "".join(f"{n:4d}{4 if n == 33 else 0:8d}\n" for n in range(64))
+    assert learned(DeviceTrafficClasses, {"0": Output(out="dscp      tc\n" + rows)}).by_npu == {
+        0: "0-32:0 33-33:4 34-63:0"
+    }
+    for text in ("dscp      tc\n" + rows[:-13], rows, "dscp      tc\n"):
+        assert isinstance(learned(DeviceTrafficClasses, {"0": Output(out=text)}), Unreadable)
 
 
 def test_the_file_of_the_950_family(tmp_path: Any) -> None:

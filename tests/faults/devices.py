@@ -61,8 +61,13 @@ ROWS: list[Row] = [
         codes=["80E18402"],
         remedy="take the NPU out of service and report it to the vendor",
     ),
-    npu_row("npu-unhealthy", f"touch {NPU}/4/silent", npu=4, observed='Failed to query "health" result.'),
-    npu_row("npu-unhealthy", f"touch {NPU}/3/unshown", npu=3, observed="not in the table"),
+    Row(
+        "npu-unhealthy",
+        f"touch {NPU}/4/silent",
+        values={"npu": 4, "observed": 'Failed to query "health" result.'},
+        apart=("*",),
+    ),
+    Row("npu-unhealthy", f"touch {NPU}/3/unshown", values={"npu": 3, "observed": "not in the table"}, apart=("*",)),
     npu_row(
         "npu-health-warning",
         f"echo Warning >{NPU}/2/health; echo 80E20207 >{NPU}/2/health_codes",

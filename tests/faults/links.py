@@ -102,6 +102,13 @@ ROWS: list[Row] = [
         values={"npu": 3},
     ),
     npu_row(
+        "device-traffic-class-differs",
+        "another traffic class",
+        3,
+        "echo 0 >dscp",
+        values={"npus": [3], "observed": "0-63:0"},
+    ),
+    npu_row(
         "device-pfc-differs",
         "no lossless priority",
         3,

@@ -213,6 +213,7 @@ ROWS = [
         "rank-table-form-invalid",
         lambda _: {"version": "2.0", "rank_count": 2, "rank_list": [{"rank_id": 0, "local_id": 0, "device_id": 0}]},
         says="the 2.0 table breaks a rule of its form at",
+        healthy_first=False,
     ),
     table("rank-table-version-unknown", top(version="3.0"), says="version 3.0"),
     table("rank-table-not-completed", top(status="initializing"), values={"observed": "initializing"}),

@@ -15,7 +15,7 @@ from doctor.facts.hccn.neighbour import Neighbour, Neighbours
 from doctor.facts.hccn.optics import OpticalModule, OpticalReading, Optics
 from doctor.facts.hccn.super_pod import SuperDevice, SuperDevices, SuperPodId
 from doctor.facts.hccn.tls import TlsSwitches
-from doctor.facts.hccn.traffic import DevicePfc, PortCounters, PortGrowth
+from doctor.facts.hccn.traffic import DevicePfc, DeviceTrafficClasses, PortCounters, PortGrowth
 
 __all__ = [
     "Address",
@@ -28,6 +28,7 @@ __all__ = [
     "DeviceMtu",
     "DevicePfc",
     "DeviceSpeed",
+    "DeviceTrafficClasses",
     "HccnConf",
     "Interface",
     "LinkHistory",

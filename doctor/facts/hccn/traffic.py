@@ -22,6 +22,8 @@ ERROR_COUNTERS = (
 PAUSE_COUNTERS = ("mac_tx_mac_pause_num", "mac_rx_mac_pause_num", "mac_tx_pfc_pkt_num", "mac_rx_pfc_pkt_num")
 
 _SECOND_READ = "-- again --"
+TRAFFIC_COUNTERS = ("roce_rx_all_pkt_num", "roce_tx_all_pkt_num")
+DSCP_COUNT = 64
 READ_SECONDS = 0.3
 """Between the two reads; the calls themselves take some 0.2 s on a real host."""
 
@@ -31,6 +33,7 @@ class PortGrowth(msgspec.Struct, frozen=True):
 
     errors: dict[str, int]
     pauses: dict[str, int]
+    """Only of a port without traffic: under load a pause is normal."""
 
 
 def _parse_growth(text: str) -> PortGrowth:
@@ -44,7 +47,7 @@ def _parse_growth(text: str) -> PortGrowth:
         grown = {name: after.get(name, 0) - before[name] for name in names if name in before}
         return {name: number for name, number in grown.items() if number > 0}
 
-    return PortGrowth(growth(ERROR_COUNTERS), growth(PAUSE_COUNTERS))
+    return PortGrowth(growth(ERROR_COUNTERS), {} if growth(TRAFFIC_COUNTERS) else growth(PAUSE_COUNTERS))
 
 
 class PortCounters(Fact, frozen=True):
@@ -71,11 +74,14 @@ class PortCounters(Fact, frozen=True):
 
 
 def _counters(text: str) -> dict[str, int]:
-    return {name: int(number) for name, number in re.findall(r"^\s*(\w+)\s*:\s*([0-9]{1,20})\s*$", text, re.M)}
+    return {
+        name: int(number)
+        for name, number in re.findall(r"^[ \t]*(\w{1,60})[ \t]*:[ \t]*([0-9]{1,20})[ \t\r]*$", text, re.M)
+    }
 
 
 def _parse_pfc(text: str) -> str:
-    (enabled,) = re.findall(r"^\s*enabled\s+((?:[01]\s*){8})$", text, re.M)
+    (enabled,) = re.findall(r"^[ \t]*enabled[ \t]+((?:[01][ \t]?){8})[ \t\r]*$", text, re.M)
     return "".join(enabled.split())
 
 
@@ -94,3 +100,95 @@ class DevicePfc(Fact, frozen=True):
     by_npu: dict[int, str]
 
     read = per_npu(_parse_pfc)
+
+
+def _parse_dscp(text: str) -> str:
+    """Raises: ValueError where a line is not a number and its class, or not all 64 are there."""
+    rows = [line.split() for line in text.splitlines() if line.strip()]
+    if [word.lower() for word in rows[0]] != ["dscp", "tc"]:
+        raise ValueError("no table")
+    classes = {int(dscp): int(traffic_class) for dscp, traffic_class in rows[1:]}
+    if sorted(classes) != list(range(DSCP_COUNT)):
+        raise ValueError("not all values")
+    starts = [dscp for dscp in range(DSCP_COUNT) if dscp == 0 or classes[dscp] != classes[dscp - 1]]
+    ends = [*(start - 1 for start in starts[1:]), DSCP_COUNT - 1]
+    return " ".join(f"{first}-{last}:{classes[first]}" for first, last in zip(starts, ends, strict=True))
+
+
+class DeviceTrafficClasses(Fact, frozen=True):
+    """Which traffic class every NPU's network port gives to each DSCP, as ``0-7:0 8-15:1``.
+
+    Raw output, for NPU 0::
+
+        dscp      tc
+           0       0
+           1       0
+           2       0
+           3       0
+           4       0
+           5       0
+           6       0
+           7       0
+           8       1
+           9       1
+          10       1
+          11       1
+          12       1
+          13       1
+          14       1
+          15       1
+          16       2
+          17       2
+          18       2
+          19       2
+          20       2
+          21       2
+          22       2
+          23       2
+          24       3
+          25       3
+          26       3
+          27       3
+          28       3
+          29       3
+          30       3
+          31       3
+          32       4
+          33       4
+          34       4
+          35       4
+          36       4
+          37       4
+          38       4
+          39       4
+          40       5
+          41       5
+          42       5
+          43       5
+          44       5
+          45       5
+          46       5
+          47       5
+          48       6
+          49       6
+          50       6
+          51       6
+          52       6
+          53       6
+          54       6
+          55       6
+          56       7
+          57       7
+          58       7
+          59       7
+          60       7
+          61       7
+          62       7
+          63       7
+    """
+
+    probe = hccn_probe("-dscp_to_tc -g")
+
+    by_npu: dict[int, str]
+
+    read = per_npu(_parse_dscp)

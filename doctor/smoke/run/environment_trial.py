@@ -45,6 +45,9 @@ def explain_by_environment(result: SmokeResult, options: SmokeOptions, repeat: R
     try:
         if fails(()):
             trial = EnvironmentTrial(passes=False, runs=tried)
+        elif not fails(names):
+            # With all variables in force it passes as well: what failed does not come back, and no variable brought it.
+            return result
         else:
             culprits = _smallest(names, fails, lambda: tried < MAX_RUNS)
             values, hosts = _where(culprits, result, options)

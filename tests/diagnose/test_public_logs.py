@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from doctor.diagnose.decide import diagnose
@@ -122,6 +124,13 @@ def test_a_small_number() -> None:
     assert [small_number(word) for word in ("7", "-9", "--9", "", "9" * 30, "x")] == [7, -9, None, None, None, None]
 
 
-def test_an_archive_in_an_archive_and_bytes_that_are_no_text_end_without_a_cause() -> None:
+def test_empty_lines_cost_next_to_nothing_and_count() -> None:
+    start = time.process_time()
+    found = scan("x.log", [b"\n" * (1 << 20)] * 4 + [b"ValueError: bad batch\n"], MATCHER, file=0, year=2026)
+    assert [event.line for event in found.events] == [(4 << 20) + 1]
+    assert time.process_time() - start < 2.0
+
+
+def test_bytes_that_are_no_text_end_without_a_cause() -> None:
     noise = bytes(range(256)) * 4000
     assert not diagnose([scan("x.log", [noise], MATCHER, file=0, year=2026)], SIGNATURES).causes

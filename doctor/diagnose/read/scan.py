@@ -24,7 +24,7 @@ _EXCEPTION = re.compile(
 )
 _QUIET_HEADS = (b"[INFO]", b"[DEBUG]", b"[EVENT]", b"[TRACE]")
 """How lines of CANN and MindSpore begin that report no error."""
-_LOUD = re.compile(rb"\n(?!\[(?:INFO|DEBUG|EVENT|TRACE)\])")
+_LOUD = re.compile(rb"\n(?!\n|\[(?:INFO|DEBUG|EVENT|TRACE)\])")
 _PREFIX = re.compile(
     r"^(?:\[[\w@,.-]{1,80}\](?:<std(?:out|err)>)?:? ?|\d{1,6}: )?"
     r"(?:\([\w .,=:<>-]{1,80}\) )?"

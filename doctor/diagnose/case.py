@@ -124,6 +124,7 @@ def build_case(readings: Sequence[FileReading], signatures: Mapping[str, Signatu
         events, about_others = _newest_attempt(reading.events)
         reports += about_others
         processes += _processes_of_file(index, reading, events, hints)
+    _note_other_jobs([reading.summary for reading in readings])
     _place_by_folder(processes)
     aliases = _host_aliases(readings)
     for process in processes:
@@ -148,6 +149,25 @@ def build_case(readings: Sequence[FileReading], signatures: Mapping[str, Signatu
     )
     case.clocks_comparable = _clocks_comparable(case)
     return case
+
+
+def _note_other_jobs(summaries: Sequence[FileSummary]) -> None:
+    """A note at each file that begins long after another of the same rank in another folder ended."""
+    ends: dict[int, list[tuple[str, float]]] = defaultdict(list)
+    for summary in summaries:
+        if summary.rank is not None and summary.last_time is not None:
+            ends[summary.rank].append((summary.name.rpartition("/")[0], summary.last_time))
+    for summary in summaries:
+        folder, start = summary.name.rpartition("/")[0], summary.first_time
+        if summary.rank is None or start is None or _OTHER_JOB in summary.notes:
+            continue
+        if any(other != folder and end + OTHER_JOB_S < start for other, end in ends[summary.rank][:100]):
+            summary.notes.append(_OTHER_JOB)
+
+
+OTHER_JOB_S = 600.0
+"""Seconds between the end of a file and the beginning of another of the same rank above which these are two jobs."""
+_OTHER_JOB = "begins long after another file of the same rank ended: give the logs of one job only"
 
 
 def _host_aliases(readings: Sequence[FileReading]) -> dict[str, str]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from doctor.diagnose.events import Event, FileReading, FileSummary
+from doctor.diagnose.events import Event, FileReading, FileSummary, small_number
 from doctor.diagnose.read.file_names import NameHints, read_name
 from doctor.diagnose.signature import Role, Signature
 
@@ -124,6 +124,7 @@ def build_case(readings: Sequence[FileReading], signatures: Mapping[str, Signatu
         events, about_others = _newest_attempt(reading.events)
         reports += about_others
         processes += _processes_of_file(index, reading, events, hints)
+    _note_other_jobs([reading.summary for reading in readings])
     _place_by_folder(processes)
     aliases = _host_aliases(readings)
     for process in processes:
@@ -148,6 +149,25 @@ def build_case(readings: Sequence[FileReading], signatures: Mapping[str, Signatu
     )
     case.clocks_comparable = _clocks_comparable(case)
     return case
+
+
+def _note_other_jobs(summaries: Sequence[FileSummary]) -> None:
+    """A note at each file that begins long after another of the same rank in another folder ended."""
+    ends: dict[int, list[tuple[str, float]]] = defaultdict(list)
+    for summary in summaries:
+        if summary.rank is not None and summary.last_time is not None:
+            ends[summary.rank].append((summary.name.rpartition("/")[0], summary.last_time))
+    for summary in summaries:
+        folder, start = summary.name.rpartition("/")[0], summary.first_time
+        if summary.rank is None or start is None or _OTHER_JOB in summary.notes:
+            continue
+        if any(other != folder and end + OTHER_JOB_S < start for other, end in ends[summary.rank][:100]):
+            summary.notes.append(_OTHER_JOB)
+
+
+OTHER_JOB_S = 600.0
+"""Seconds between the end of a file and the beginning of another of the same rank above which these are two jobs."""
+_OTHER_JOB = "begins long after another file of the same rank ended: give the logs of one job only"
 
 
 def _host_aliases(readings: Sequence[FileReading]) -> dict[str, str]:
@@ -254,13 +274,13 @@ def _identify(process: Process) -> None:
     for event in process.events:
         values = event.values
         if "listener" in values:
-            process.listeners[values["listener"]] = int(values["listener_device"])
+            process.listeners[values["listener"]] = small_number(values["listener_device"]) or 0
         if event.signature not in _GROUP_SCOPED:
             continue
         group, size = values.get("group", ""), values.get("world_size", "")
-        if event.rank is not None and size.isdecimal():
+        if event.rank is not None and small_number(size) is not None:
             process.group_ranks[group] = event.rank
-            process.group_sizes[group] = int(size)
+            process.group_sizes[group] = small_number(size) or 0
         if values.get("address"):
             process.address = values["address"]
         if event.device is not None and process.device is None:
@@ -366,14 +386,14 @@ def failure_blocks(reports: Iterable[Event]) -> list[FailureBlock]:
         last.host = event.host or last.host
         last.pid = event.pid or last.pid
         code = values.get("exit_code", "")
-        if code.lstrip("-").isdecimal():
-            last.exit_code, last.event = int(code), event if not starts else last.event
+        if small_number(code) is not None:
+            last.exit_code, last.event = small_number(code), event if not starts else last.event
     return blocks
 
 
 def _world_size(processes: list[Process], events: Iterable[Event]) -> int | None:
     sizes = [size for process in processes for size in process.group_sizes.values()]
-    sizes += [int(event.values["world_size"]) for event in events if event.values.get("world_size", "").isdecimal()]
+    sizes += [small_number(event.values.get("world_size", "")) or 0 for event in events]
     return max((size for size in sizes if 0 < size < 1_000_000), default=None)
 
 

@@ -57,3 +57,15 @@ class FileReading(msgspec.Struct):
 
     summary: FileSummary
     events: list[Event]
+
+
+def small_number(text: str, limit: int = 1_000_000_000) -> int | None:
+    """A number of a log, which may have any length and any digits; None where it is no number or above ``limit``.
+
+    >>> small_number("12"), small_number("9" * 4000), small_number("--1")
+    (12, None, None)
+    """
+    sign, digits = (-1, text[1:]) if text.startswith("-") else (1, text)
+    if not digits.isdecimal() or len(digits) > 18 or int(digits) > limit:
+        return None
+    return sign * int(digits)

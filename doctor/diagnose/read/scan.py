@@ -24,8 +24,17 @@ _EXCEPTION = re.compile(
 )
 _QUIET_HEADS = (b"[INFO]", b"[DEBUG]", b"[EVENT]", b"[TRACE]")
 """How lines of CANN and MindSpore begin that report no error."""
-_LOUD = re.compile(rb"\n(?!\[(?:INFO|DEBUG|EVENT|TRACE)\])")
-_PREFIX = re.compile(r"^(?:\[[\w@,.-]{1,80}\](?:<std(?:out|err)>)?:? ?|\d{1,6}: )")
+_LOUD = re.compile(rb"\n(?!\n|\[(?:INFO|DEBUG|EVENT|TRACE)\])")
+_PREFIX = re.compile(
+    r"^(?:\[[\w@,.-]{1,80}\](?:<std(?:out|err)>)?:? ?|\d{1,6}: )?"
+    r"(?:\([\w .,=:<>-]{1,80}\) )?"
+    r"(?:(?:ERROR|CRITICAL) \d\d-\d\d (?P<clock>\d\d:\d\d:\d\d) \[[\w./-]{1,80}:\d{1,6}\] ?)?"
+)
+"""Labels of ranks and actors, and the head that vLLM prints before each line of a traceback."""
+_ESCAPES = re.compile(rb"\x1b\[[0-9;]{0,20}[A-Za-z]")
+"""Colors of a terminal, as ray prints them around the labels of its actors."""
+_WORLD_RANK = re.compile(r"\[rank(\d{1,6})\]:")
+"""torch's label of the rank in the world; a rank further on in the line is that of a process group."""
 _WRAPPERS = frozenset(
     {
         "SystemExit",
@@ -89,6 +98,8 @@ class _Scanner:
         for start in _line_starts(data, self.matcher.quiet_literals):
             end = data.index(b"\n", start)
             line = data[start:end]
+            if b"\x1b" in line:
+                line = _ESCAPES.sub(b"", line)
             if len(line) > MAX_LINE:
                 self.long_lines += 1
                 line = line[:MAX_LINE]
@@ -109,27 +120,27 @@ class _Scanner:
         if self.tracebacks:
             self._continue_traceback(text, matched)
         if opened is not None:
-            prefix = _prefix(text)
-            self.tracebacks[prefix] = _TRACEBACK_LINES
+            self.tracebacks[_stream(_prefix(text))] = _TRACEBACK_LINES
         for signature, values in matched.items():
             self._add(signature, values, text, place)
 
     def _continue_traceback(self, text: str, matched: dict[str, dict[str, str]]) -> None:
         """Finds the exception's line of an open traceback: the first that is neither indented nor empty."""
         prefix = _prefix(text)
-        if prefix not in self.tracebacks:
+        stream = _stream(prefix)
+        if stream not in self.tracebacks:
             return
-        self.tracebacks[prefix] -= 1
+        self.tracebacks[stream] -= 1
         rest = text[len(prefix) :]
-        if self.tracebacks[prefix] <= 0:
-            del self.tracebacks[prefix]
+        if self.tracebacks[stream] <= 0:
+            del self.tracebacks[stream]
             return
         if not rest.strip() or rest.startswith((" ", "\t", "Traceback (most recent")):
             return
         exception = _EXCEPTION.match(rest)
         if not exception:
             return
-        del self.tracebacks[prefix]
+        del self.tracebacks[stream]
         if not matched:
             values = {key: value for key, value in exception.groupdict().items() if value}
             if values.get("exception", "").rpartition(".")[2] in _WRAPPERS:
@@ -144,6 +155,7 @@ class _Scanner:
             return
         time = stamp.time
         inferred = time is None
+        world = _WORLD_RANK.search(text[:MAX_TEXT])
         if inferred:
             time = self._nearest_time(place.data, place.end)
         self.events.append(
@@ -156,7 +168,7 @@ class _Scanner:
                 time=time,
                 inferred_time=inferred,
                 pid=values.get("pid") or stamp.pid,
-                rank=_number(values, "rank", stamp.rank),
+                rank=int(world[1]) if world else _number(values, "rank", stamp.rank),
                 local_rank=_number(values, "local_rank", stamp.local_rank),
                 device=_number(values, "device", stamp.device),
                 host=values.get("host") or stamp.host,
@@ -213,6 +225,12 @@ def _prefix(text: str) -> str:
     """The label of a rank before the line, with which launchers tell the output of ranks apart."""
     selected = _PREFIX.match(text)
     return selected[0] if selected else ""
+
+
+def _stream(prefix: str) -> str:
+    """What stays the same in the prefix of all lines of one traceback."""
+    selected = _PREFIX.match(prefix)
+    return prefix.replace(selected["clock"], "", 1) if selected and selected["clock"] else prefix
 
 
 class _Line(NamedTuple):

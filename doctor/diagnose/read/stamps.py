@@ -7,6 +7,7 @@ Formats, with their sources:
 - c10d (glog): ``[rank3]:[E1120 12:00:00.123456789 file.cpp:1]``; the day has two digits, the month one or two
 - torchrun's agent (glog): ``E1120 12:00:00.123000 4711 torch/distributed/elastic/...``
 - NCCL: ``host:pid:tid [device] NCCL INFO ...``, in new versions with ``[2026-11-20 12:00:00]`` before it
+- vLLM: ``ERROR 03-29 12:59:53 [core.py:1099]``; ray puts ``(RayWorkerWrapper pid=858)`` before a line of an actor
 - ISO 8601, Python's logging, syslog, ``dmesg -T``; ``srun --label``, ``mpirun --tag-output``, ``[default3]:``
 """
 
@@ -38,6 +39,11 @@ _NCCL = re.compile(
     r"\d{1,10} "
     r"\[(?P<device>\d{1,3})\] (?:[\w/.]{1,100}:\d{1,6} )?NCCL "
 )
+_VLLM = re.compile(
+    r"(?<![\w-])(?:ERROR|CRITICAL|WARNING|INFO|DEBUG) (?P<month>\d\d)-(?P<day>\d\d) (?P<clock>\d\d:\d\d:\d\d) "
+    r"\[?[\w./-]{1,80}:\d"
+)
+_ACTOR = re.compile(r"^\((?:[\w.:<> -]{1,60} )?(?:rank=\d{1,6} )?pid=(?P<pid>\d{1,10})(?:, ip=[\d.]{1,40})?\) ")
 _ISO = re.compile(r"(?P<time>\d{4}-\d\d-\d\d[T _-]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?)")
 _SYSLOG = re.compile(
     r"(?P<month>Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) {1,2}(?P<day>\d{1,2}) (?P<clock>\d\d:\d\d:\d\d)"
@@ -71,20 +77,20 @@ def read_stamp(text: str, year: int) -> Stamp:
     """
     head = text[:400]
     rank = _first_number(_RANK.search(head))
-    local = _LOCAL_RANK.search(head)
+    local, actor = _LOCAL_RANK.search(head), _ACTOR.match(head)
     local_rank = int(local["local"]) if local else None
-    for pattern in (_PLOG, _TORCH_NPU, _C10D, _GLOG, _NCCL, _ISO, _SYSLOG):
+    for pattern in (_PLOG, _TORCH_NPU, _C10D, _GLOG, _NCCL, _VLLM, _ISO, _SYSLOG):
         match = pattern.search(head)
         if match:
             break
     else:
-        return Stamp(rank=rank, local_rank=local_rank)
+        return Stamp(pid=actor["pid"] if actor else "", rank=rank, local_rank=local_rank)
     fields = match.groupdict()
     shown_rank = int(fields["rank"]) if fields.get("rank") else -1
     device = int(fields["device"]) if fields.get("device") else -1
     return Stamp(
         time=_time(fields, year),
-        pid=fields.get("pid") or "",
+        pid=fields.get("pid") or (actor["pid"] if actor else ""),
         rank=rank if rank is not None else shown_rank if shown_rank >= 0 else None,
         local_rank=local_rank,
         device=device if device >= 0 else None,

@@ -16,6 +16,8 @@ _GRACE_S = 2.0
 _GENERIC = frozenset({"program-failed", "python-exception", "ei9999-inner", "npu-507011", "torchrun-sigkill"})
 """Signatures that say less than another of the same process."""
 
+_LOOPBACK = "nccl-loopback-iface"
+
 
 class Fault(msgspec.Struct, frozen=True):
     """The fault of one process: the signature that explains its other ones."""
@@ -41,7 +43,7 @@ def first_fault(case: Case, process: Process) -> Fault | None:
     faults = [
         event
         for event in process.events
-        if case.role(event) == "root"
+        if (case.role(event) == "root" or (event.signature == _LOOPBACK and _is_fault(case)))
         and not case.signatures[event.signature].aftermath
         and not (waited and _is_after(event, waited))
     ]
@@ -56,6 +58,13 @@ def first_fault(case: Case, process: Process) -> Fault | None:
     telling = [event for event in first if event.signature not in _GENERIC]
     generic_first = _time(first[0]) + 60 < _time(telling[0]) if telling else True
     return Fault(process, first[0] if generic_first else telling[0])
+
+
+def _is_fault(case: Case) -> bool:
+    """NCCL on the loopback interface is right on one host; it fails between hosts."""
+    events = [event for process in case.processes for event in process.events]
+    hosts = {event.host for event in events if event.signature == _LOOPBACK and event.host}
+    return len(hosts) > 1 and any(event.signature in case.signatures[_LOOPBACK].explains for event in events)
 
 
 def _is_after(event: Event, waited: Event) -> bool:

@@ -6,10 +6,12 @@ from collections.abc import Iterable, Iterator
 
 from doctor.diagnose.case import Case, FailureBlock, Process, failure_blocks
 from doctor.diagnose.cause import Cause, Culprit, culprit_of, first_evidence
-from doctor.diagnose.events import Event
+from doctor.diagnose.events import Event, small_number
 
 _CONDITIONS = ("ERROR CQE", "STUCK", "LOST")
 """HCCL's heartbeat conditions, the one that outranks the others first."""
+_MANY_RANKS = 1000
+"""Ranks that one line says ended alike: then the fault is not one of theirs."""
 _FATAL_SIGNALS = {-9: "SIGKILL", -11: "SIGSEGV", -7: "SIGBUS", -4: "SIGILL", -8: "SIGFPE"}
 
 
@@ -52,17 +54,37 @@ def _reported(case: Case, event: Event) -> Iterator[Cause]:
         number = event.values.get("signal", "")
         if number in ("15", "SIGTERM") or event.values.get("exit_code") == "0":
             return
-        rank = int(event.values["culprit_rank"])
+        rank = small_number(event.values["culprit_rank"])
+        if rank is None:
+            return
         ended = f"signal {number}" if number else f"exit code {event.values.get('exit_code')}"
         culprit = _culprit(case, rank, event.values.get("culprit_host", ""))
         yield _launcher_cause(case, event, culprit, f"{culprit.name} was ended by {ended}")
     elif event.signature == "slurm-task-ended":
-        for rank in rank_list(event.values.get("culprit_ranks", "")):
-            culprit = _culprit(case, rank, event.values.get("culprit_host", ""))
+        if event.values["condition"] == "Killed" and _ended_by_launcher(case, event):
+            return
+        ranks, host = rank_list(event.values.get("culprit_ranks", "")), event.values.get("culprit_host", "")
+        if len(ranks) > _MANY_RANKS:
+            return
+        for rank in ranks:
+            culprit = _culprit(case, rank, host)
             yield _launcher_cause(case, event, culprit, f"{culprit.name} ended: {event.values['condition']}")
     elif event.signature == "slurm-node-failure":
         host = event.values.get("culprit_host") or event.values.get("step_host", "")
         yield _launcher_cause(case, event, Culprit(host=host), f"Slurm lost host {host} during the job")
+
+
+def _ended_by_launcher(case: Case, event: Event) -> bool:
+    """Slurm ends all other tasks with SIGKILL once one has ended badly, or the job was cancelled: they are innocent."""
+    others = [item for item in case.reports if item is not event]
+    first = [
+        item
+        for item in others
+        if (item.signature == "slurm-task-ended" and item.values.get("condition") != "Killed")
+        or (item.signature == "slurm-task-exited" and item.values.get("exit_code", "0") != "0")
+    ]
+    cancelled = ("slurm-cancelled", "slurm-time-limit")
+    return bool(first) or any(item.signature in cancelled for process in case.processes for item in process.events)
 
 
 def _launcher_cause(case: Case, event: Event, culprit: Culprit, summary: str) -> Cause:
@@ -224,7 +246,8 @@ _PAIRS = {
 def _pairs(case: Case) -> list[Cause]:
     for signature, claim in _PAIRS.items():
         for event in _events(case, signature):
-            ranks = [int(event.values[name]) for name in ("culprit_rank", "culprit_rank_b") if name in event.values]
+            numbers = (small_number(event.values.get(name, "")) for name in ("culprit_rank", "culprit_rank_b"))
+            ranks = [rank for rank in numbers if rank is not None]
             if ranks:
                 summary = f"{claim} {count_ranks(ranks)}"
                 culprits = tuple(_culprit(case, rank) for rank in ranks)

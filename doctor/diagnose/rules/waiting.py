@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 
 from doctor.diagnose.case import Case, Process
 from doctor.diagnose.cause import Cause, Culprit, Undecidable, culprit_of, first_evidence
-from doctor.diagnose.events import Event
+from doctor.diagnose.events import Event, small_number
 from doctor.diagnose.rules.named import count_ranks
 
 MAX_RANKS = 100_000
@@ -79,16 +79,30 @@ def _operations(case: Case) -> dict[str, list[_Operation]]:
                 continue
             current = groups[group].setdefault(number, _Operation(process, event))
             for name in ("completed", "seq"):
-                if values.get(name, "").lstrip("-").isdecimal() and current.seq is None:
-                    current.seq = int(values[name]) + (name == "completed")
+                position = small_number(values.get(name, ""), 1 << 58)
+                if position is not None and current.seq is None:
+                    current.seq = position + (name == "completed")
             current.op = current.op or values.get("op", "") or (tag.partition("_")[0] if tag else "")
             current.count = current.count or values.get("count", "")
     return _joined_groups(groups)
 
 
 def _joined_groups(groups: dict[str, dict[int, _Operation]]) -> dict[str, list[_Operation]]:
-    """Operations whose lines show no communicator belong to the only one there is."""
+    """Operations whose lines show no communicator belong to the only one of their process, or the only one there is."""
+    for number, operation in list(groups.get("", {}).items()):
+        of_process = [name for name in groups if name and number in groups[name]]
+        if len(of_process) == 1:
+            target = groups[of_process[0]][number]
+            target.op, target.count = target.op or operation.op, target.count or operation.count
+            target.seq = target.seq if target.seq is not None else operation.seq
+        if of_process:
+            del groups[""][number]
+    if not groups.get("", {}):
+        groups.pop("", None)
     names = [name for name in groups if name]
+    if len(names) > 1:
+        # Numbers of different communicators cannot be compared, and these lines show none.
+        groups.pop("", None)
     if len(names) == 1 and "" in groups:
         for number, operation in groups.pop("").items():
             target = groups[names[0]].setdefault(number, operation)
@@ -163,10 +177,11 @@ def _late_report(case: Case) -> list[Cause]:
 def _timeout_of(case: Case, event: Event) -> float | None:
     """Seconds that the waiting rank waited: from the line, else the setting that governs it."""
     values = event.values
-    if values.get("timeout_s", "").isdecimal():
-        return float(values["timeout_s"])
-    if values.get("timeout_ms", "").isdecimal():
-        return int(values["timeout_ms"]) / 1000
+    seconds, milliseconds = (small_number(values.get(name, ""), 1 << 58) for name in ("timeout_s", "timeout_ms"))
+    if seconds is not None:
+        return float(seconds)
+    if milliseconds is not None:
+        return milliseconds / 1000
     phase = case.signatures[event.signature].phase
     if event.signature.startswith(("ei0002", "hccl-task")):
         return case.timeouts.get("HCCL_EXEC_TIMEOUT", 300.0)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from doctor.diagnose.events import Event, FileReading, FileSummary, small_number
-from doctor.diagnose.read.file_names import NameHints, read_name
+from doctor.diagnose.read.file_names import NameHints, read_names
 from doctor.diagnose.signature import Role, Signature
 
 CONNECT_TIMEOUT_S = 120.0
@@ -118,8 +118,8 @@ def build_case(readings: Sequence[FileReading], signatures: Mapping[str, Signatu
     """Puts the events of all files together. The order of the files makes no difference."""
     processes: list[Process] = []
     reports: list[Event] = []
-    for index, reading in enumerate(readings):
-        hints = read_name(reading.summary.name)
+    names = read_names([reading.summary.name for reading in readings])
+    for index, (reading, hints) in enumerate(zip(readings, names, strict=True)):
         _copy_hints(reading.summary, hints)
         events, about_others = _newest_attempt(reading.events)
         reports += about_others
@@ -258,7 +258,7 @@ def _process(
         if kind == "pid"
         else next((event.pid for event in events if event.pid), hints.pid if alone else ""),
         local_rank=hints.local_rank,
-        folder=summary.name.partition("attempt_")[0] if hints.local_rank is not None else "",
+        folder=hints.folder,
         log=summary.name,
         files={index},
         events=list(events),

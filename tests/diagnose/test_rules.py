@@ -148,3 +148,16 @@ def test_mpirun_names_the_rank_that_a_signal_ended() -> None:
     text = "mpirun noticed that process rank 2 with PID 99 on node n3 exited on signal 9 (Killed)."
     (cause,) = logs(mpirun=text, rank_0=CLOSED).causes
     assert [(culprit.rank, culprit.host) for culprit in cause.culprits] == [(2, "n3")]
+
+
+def test_files_of_several_hosts_with_the_same_ranks_have_ranks_within_their_host() -> None:
+    names = {
+        "node0/rank_0": CLOSED,
+        "node0/rank_1": CLOSED,
+        "node1/rank_0": "ValueError: bad batch",
+        "node1/rank_1": CLOSED,
+    }
+    (cause,) = logs(**names).causes
+    assert [(culprit.rank, culprit.host) for culprit in cause.culprits] == [(None, "node1")]
+    labelled = {name: f"[rank{number}]: {text}" for number, (name, text) in enumerate(names.items())}
+    assert named(logs(**labelled)) == [("python-exception", "local fault", [2])]

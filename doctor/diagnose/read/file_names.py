@@ -8,6 +8,8 @@ what people write (``rank_3.log``, ``node003/train.log``).
 from __future__ import annotations
 
 import re
+from collections import defaultdict
+from collections.abc import Sequence
 
 import msgspec
 
@@ -30,7 +32,8 @@ class NameHints(msgspec.Struct, frozen=True):
     device: int | None = None
     host: str = ""
     pid: str = ""
-    attempt: int | None = None
+    folder: str = ""
+    """The folder within which a local rank is a rank's own."""
     launcher: bool = False
 
 
@@ -52,6 +55,27 @@ def read_name(name: str) -> NameHints:
         device=int(device[0]) if device else None,
         host=host[-1]["host"] if host else "",
         pid=next((group for group in pid.groups() if group), "") if pid else "",
-        attempt=int(torchrun[1]) if torchrun else None,
+        folder=name.partition("attempt_")[0] if torchrun else "",
         launcher=bool(_LAUNCHER.search(path)),
     )
+
+
+def read_names(names: Sequence[str]) -> list[NameHints]:
+    """Hints from all paths of a job: a rank that files of several hosts have is a rank within its host.
+
+    >>> [hints.local_rank for hints in read_names(["node0/rank_0.log", "node1/rank_0.log"])]
+    [0, 0]
+    """
+    all_hints = [read_name(name) for name in names]
+    hosts: dict[int, set[str]] = defaultdict(set)
+    for hints in all_hints:
+        if hints.rank is not None and hints.host:
+            hosts[hints.rank].add(hints.host)
+    if all(len(members) == 1 for members in hosts.values()):
+        return all_hints
+    return [
+        msgspec.structs.replace(hints, rank=None, local_rank=hints.rank, folder=hints.host)
+        if hints.rank is not None and hints.host
+        else hints
+        for hints in all_hints
+    ]

@@ -337,3 +337,30 @@ cli.run_guarded(run)
 """
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, timeout=30, capture_output=True)
     assert done.returncode == 143
+
+
+@pytest.mark.parametrize("how", ["finalizer", "weak reference"])
+def test_a_signal_that_comes_where_no_exception_can_be_raised_is_not_lost(how: str) -> None:
+    """Python prints and forgets an exception in a finalizer or in the callback of a weak reference."""
+    program = f"""
+import os, signal, time, weakref
+from doctor.cli import main as cli
+from doctor.engine import interrupts
+interrupts.raise_on_stop()
+def strike():
+    os.kill(os.getpid(), signal.SIGTERM)
+    for _ in range(1000):
+        pass
+class Held:
+    def __del__(self):
+        if {how!r} == "finalizer":
+            strike()
+def run():
+    held = Held()
+    weakref.finalize(held, strike if {how!r} == "weak reference" else int)
+    del held
+    signal.pause()
+cli.run_guarded(run)
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, timeout=60, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (143, "")

@@ -90,6 +90,7 @@ def uses_of(path: Path) -> Iterator[Use]:
             with suppress(Exception):  # An expression that is made while the program runs.
                 pattern = names.value(node.args[0])
                 flags = re.compile(pattern, flags_of(node, names)).flags & ~re.UNICODE
+                pattern = pattern.pattern if isinstance(pattern, re.Pattern) else pattern
                 yield from (Use(f"{path.relative_to(ROOT)}:{node.lineno}", pattern, flags, method) for method in used)
 
 

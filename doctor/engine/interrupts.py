@@ -14,6 +14,7 @@ import time
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import FrameType
 
 STOP_SIGNALS = (
     signal.SIGHUP,
@@ -27,6 +28,8 @@ STOP_SIGNALS = (
 """SIGPIPE is not among them: Python ignores it, and a reader that has gone changes no exit code."""
 SHUTDOWN_SECONDS = 20
 """Seconds from a signal to a forced exit: the signal may have interrupted code that holds a lock."""
+RETRY_SECONDS = 0.01
+"""Seconds until a signal that came where no exception can be raised is handled."""
 OTHER_RANKS = ("SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "RANK", "RANK_ID", "LOCAL_RANK")
 """Variables that are not 0 in a process whose report another process may write."""
 
@@ -74,11 +77,40 @@ def process_age() -> float:
 
 def _handle(handler: Callable[[int], None]) -> None:
     """Python's own functions, which a program that is started later does not inherit, as it would SIG_IGN."""
+
+    def receive(number: int, frame: FrameType | None) -> None:
+        if _swallows_exceptions(frame):
+            signal.signal(signal.SIGALRM, lambda _, later: receive(number, later))
+            signal.setitimer(signal.ITIMER_REAL, RETRY_SECONDS)
+        else:
+            handler(number)
+
     for number in STOP_SIGNALS:
         try:
-            signal.signal(number, lambda received, frame: handler(received))
+            signal.signal(number, receive)
         except ValueError:  # not the main thread, in tests
             return
+
+
+def _swallows_exceptions(frame: FrameType | None) -> bool:
+    """Whether the interpreter is in a function out of which it lets no exception: a finalizer, a weak reference's."""
+    while frame is not None:
+        code = frame.f_code
+        if code.co_name == "__del__" or (code.co_name, os.path.basename(code.co_filename)) in _CALLBACKS:
+            return True
+        frame = frame.f_back
+    return False
+
+
+_CALLBACKS = frozenset(
+    {
+        ("cb", "<frozen importlib._bootstrap>"),
+        ("remove", "weakref.py"),
+        ("_remove", "_weakrefset.py"),
+        ("__call__", "weakref.py"),
+    }
+)
+"""Functions of the standard library that run when a weak reference dies, with their files."""
 
 
 def _stop(number: int) -> None:

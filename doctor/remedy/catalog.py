@@ -37,7 +37,8 @@ def _playbook_files(folder: Path) -> list[Path]:
         names = os.listdir(folder)
     except OSError as error:
         raise PlaybookError(f"{file_name(folder)}: {error.strerror}; expected a folder with playbooks") from None
-    return [folder / name for name in sorted(names) if name.endswith(".toml") and not name.startswith(".")]
+    books = [name.removesuffix(".toml") for name in names if name.endswith(".toml") and not name.startswith(".")]
+    return [folder / f"{name}.toml" for name in sorted(books)]
 
 
 def check_files_by_name(folders: Sequence[Path] = ()) -> dict[str, Path]:

@@ -7,6 +7,7 @@ import os
 import shlex
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,8 +23,10 @@ USER = "import getpass; getpass.getuser()"
 
 
 @pytest.fixture(scope="module")
-def podman(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Podman]:
-    return Podman(tmp_path_factory.mktemp("podman"))
+def podman() -> Iterator[Podman]:
+    # podman refuses a folder whose path has more than 50 characters.
+    with tempfile.TemporaryDirectory(prefix="p", dir="/tmp", ignore_cleanup_errors=True) as folder:
+        yield Podman(Path(folder))
 
 
 def check(podman: Podman, *options: str) -> tuple[int, dict[str, Any]]:

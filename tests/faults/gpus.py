@@ -43,7 +43,9 @@ NVIDIA_SMI = "/usr/local/sbin/nvidia-smi"
 
 def gpu_row(check: str, fault: str, host: int = 1, also: Sequence[str] = (), **values: Any) -> Row:
     """A fault of one of the four hosts with GPUs."""
-    return Row(check, fault, fleet="gpu", host=host, also=also, values=values)
+    # Two hosts that lack a GPU leave no majority of the number of GPUs.
+    apart = ("gpu-missing",) if check == "gpu-count-differs" else ()
+    return Row(check, fault, fleet="gpu", host=host, also=also, values=values, apart=apart)
 
 
 def failing(check: str, text: str, code: int, **values: Any) -> Row:

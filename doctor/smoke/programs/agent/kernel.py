@@ -101,7 +101,7 @@ def is_frozen(pid, state):
     return bool("" in folders and re.search(r"^frozen 1$", read_text(folders[""] + "/cgroup.events"), re.M))
 
 
-class KernelLog:
+class KernelMessages:
     """The kernel's messages from now on, where we may read them."""
 
     def __init__(self):

@@ -8,7 +8,7 @@ import time
 from doctor.remote.runtime.lines import LineBuffer
 from doctor.smoke.programs.agent.controller import BACKLOG
 from doctor.smoke.programs.agent.interpreters import start_interpreter, widen_pipe
-from doctor.smoke.programs.agent.kernel import KernelLog, Limits
+from doctor.smoke.programs.agent.kernel import KernelMessages, Limits
 from doctor.smoke.programs.agent.network import tcp_bytes, tcp_sockets
 from doctor.smoke.programs.agent.pressure import Pressure
 from doctor.smoke.programs.agent.rank_monitor import SEND
@@ -52,7 +52,7 @@ class RankWatcher:
 
     def open_pipes(self, ranks):
         """What ranks write to: the pipe of their events, and rank -> the pipe of its stdout and stderr."""
-        self.log = KernelLog()
+        self.log = KernelMessages()
         self.limits = Limits(os.getpid())
         self.events, events = os.pipe()
         widen_pipe(self.events)

@@ -46,7 +46,7 @@ def repeat_calls(test: CollectiveTest, number: int, wrong_calls: list[WrongCall]
         test.run(op, getattr(torch, dtype), nbytes=4 * numel, root=root, reduction=reduction)
 
 
-class SecondRound:
+class GroupRepetition:
     """Tests groups of the world's ranks with the same collectives, as often as the first wrong results make necessary.
 
     Every rank of the world takes part in every decision: rank 0 makes it, and the others get it through the store.
@@ -156,5 +156,5 @@ def run_second_round(ctx: RankContext, seconds: float = SECOND_ROUND_SECONDS) ->
     ranks_of_host: dict[str, list[int]] = {}
     for rank, host in enumerate(ctx.hosts):
         ranks_of_host.setdefault(host, []).append(rank)
-    second = SecondRound(ctx, agreed, seconds)
+    second = GroupRepetition(ctx, agreed, seconds)
     second.emit(isolate([tuple(ranks) for ranks in ranks_of_host.values()], second.test_groups))

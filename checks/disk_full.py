@@ -20,16 +20,22 @@ def disk_full(disks: DiskSpace, view: JobContainer | None) -> Iterator[Finding]:
     ## What to do
     Find what fills it on {host}: `du -xh -d1 {path} | sort -h | tail`, or for files `du -x --inodes -d1 {path}`. Old
     Ascend logs: `find ~/ascend/log -mtime +7 -delete`. Send new ones elsewhere: `export ASCEND_PROCESS_LOG_PATH=...`.
-    For a read-only one: `findmnt -T {path}`; an error of the disk (`dmesg | grep -i remount`) makes it so, too.
+    For a read-only one: `findmnt -T {path}`; an error of the disk (`dmesg | grep -i remount`) makes it so, too. For a
+    TMPDIR that does not exist: `mkdir -p {path}` on {host}, or a TMPDIR that every host has.
 
     ## Source
     The limits are ours: less than 1 GiB that is also less than 5 %, or fewer than 10000 files that are also less than 1
     %. Checked are /, /tmp, /var/log, the home folder, the Ascend log folder and TMPDIR. Within a job, its own TMPDIR,
     HOME and working folder are checked as well on every host, also for being writable. In a container, whose image may
     be read-only by design, such a folder is a warning: a job of Gloo with loader workers runs without it (measured).
+    A TMPDIR that does not exist is a warning: Python takes /tmp instead
+    (https://docs.python.org/3/library/tempfile.html#tempfile.gettempdir), while mktemp(1) fails.
     """
     in_container = bool(view and view.engine)
     for disk in disks.file_systems:
+        if disk.missing_folder:
+            template = "{path}: is the job's TMPDIR, and no such folder exists; expected one on every host"
+            yield Finding(template, path=disk.missing_folder).as_warning()
         if disk.read_only:
             if disk.job_folder:
                 template = "{path}: is on a read-only file system; expected a writable one"

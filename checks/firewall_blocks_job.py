@@ -20,10 +20,11 @@ from doctor.facts.ports import Listeners, ReservedPorts
 from doctor.facts.visit import Reachability
 from doctor.job import LaunchConfig
 
+ONE_HOST = "only one host: nothing crosses the network"
 NOT_AGREED = ": no address of its peers is confirmed by SSH, by another host or by its network"
 
 
-@check(severity=ERROR, area="firewall")
+@check(severity=ERROR, area="firewall", single_host=ONE_HOST)
 def firewall_blocks_job(
     rules: FirewallRules,
     host_addresses: HostAddresses,
@@ -57,7 +58,7 @@ def firewall_blocks_job(
     taken. eBPF programs, the network's own firewalls and security groups are not covered.
     """
     if len(addresses) < 2:
-        raise Skip("only one host: nothing crosses the network")
+        raise Skip(ONE_HOST)
     master = find_master(launch.master_addr, names, host_addresses, addresses)
     ports = job_ports(launch, reserved, listeners, npus is not None)
     blocks = find_blocks(rules, find_routes(host_addresses, addresses, master), ports, master.host)

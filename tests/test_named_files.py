@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -17,6 +18,10 @@ import pytest
 
 from doctor.config.atomic_write import GrowingFile, write_atomic
 from doctor.engine.bounded_read import read_bounded, read_bounded_text
+from doctor.engine.errors import InputError
+from doctor.session.named_files import require_connection_files, require_rank_table
+from doctor.transport.options import SshOptions
+from doctor.transport.ssh.config_syntax import syntax_error
 
 ROOT = Path(__file__).parents[1]
 CLEAN = {key: value for key, value in os.environ.items() if not key.startswith(("DOCTOR_", "SLURM_", "RANK_"))}
@@ -77,6 +82,41 @@ def test_a_file_that_cannot_be_read_to_its_end_is_one_line(
     assert re.search(rf"^doctor: .*{KINDS[kind]}.*; expected ", err), err
 
 
+@pytest.mark.skipif(not shutil.which("ssh"), reason="ssh reads the file")
+@pytest.mark.parametrize(
+    ("command", "line", "reason"),
+    [
+        ("check", "Nonsense yes", "line 2: Bad configuration option: nonsense"),
+        ("rank-table", "Port many", "line 2: Bad port 'many'."),
+        ("preflight --hosts", "Port many", "line 2: Bad port 'many'."),
+    ],
+)
+def test_an_ssh_configuration_that_ssh_rejects_is_one_line(
+    command: str, line: str, reason: str, tmp_path: Path
+) -> None:
+    """The caller's mistake, and no fault of the hosts, none of which can be reached with it."""
+    (tmp_path / "config").write_text(f"Host another\n  {line}\n")
+    code, err = run_here([*command.split(), "no-such-host", "-F", str(tmp_path / "config")], tmp_path)
+    assert (code, err.count("\n")) == (78, 1), err
+    assert f"-F {tmp_path}/config: {reason}; expected a configuration file that ssh accepts" in err
+
+
+def test_an_ssh_configuration_with_a_match_runs_nothing_before_a_visit(tmp_path: Path) -> None:
+    (tmp_path / "config").write_text(f"Match exec 'touch {tmp_path}/ran'\n  Nonsense yes\n")
+    assert syntax_error(str(tmp_path / "config")) == ""
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("parent", ["absent", "file"])
+def test_a_rank_table_that_cannot_be_written_is_one_line_before_any_host_is_visited(
+    parent: str, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("")
+    code, err = run_here(["rank-table", "no-such-host", "--out", str(tmp_path / parent / "table.json")], tmp_path)
+    assert (code, err.count("\n")) == (78, 1), err
+    assert re.search(r"--out .*/table.json: .*; expected a file that can be written", err)
+
+
 def run_here(argv: list[str], home: Path) -> tuple[int, str]:
     """Exit code and stderr of a command, which has a few seconds and 3 GiB of memory."""
     limits = "import resource; resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30));"
@@ -94,6 +134,16 @@ def test_text_is_read_as_it_always_was(tmp_path: Path) -> None:
     assert read_bounded("/proc/self/status").startswith(b"Name:")
     with pytest.raises(OSError, match="larger than 0 KiB"):
         read_bounded("/proc/self/status", 10)
+
+
+def test_a_file_is_opened_at_the_start_and_read_by_what_needs_it_alone(tmp_path: Path) -> None:
+    """The memory of a process is a regular file of which the first byte cannot be read."""
+    with pytest.raises(OSError, match="Input/output error"):
+        read_bounded("/proc/self/mem")
+    require_rank_table("/proc/self/mem")
+    require_connection_files(SshOptions(identity=("/proc/self/mem",)))
+    with pytest.raises(InputError, match=r"--rank-table .*: Is a directory; expected a rank table"):
+        require_rank_table(str(tmp_path))
 
 
 class TestLinksOfOthers:

@@ -20,6 +20,7 @@ from doctor.cli.host_options import (
 from doctor.cli.shared_options import device_numbers, expand_option_groups
 from doctor.engine.errors import CommandError
 from doctor.session.console import write
+from doctor.session.named_files import require_writable
 from doctor.session.select_hosts import select_inventory
 
 if TYPE_CHECKING:
@@ -53,12 +54,14 @@ def command(
     must have the same NPUs; --devices chooses among them.
 
     Exit codes: 0 written; 10 not written: an NPU has no device IP, or the table would fail a rank table check; 12 not
-    written: a host or an NPU could not be read, or the file was not writable; 2 usage, 70 a bug of doctor, 78 no hosts,
-    130 and 143 interrupted.
+    written: a host or an NPU could not be read; 2 usage, 70 a bug of doctor, 78 no hosts, or a file that cannot be
+    written, 130 and 143 interrupted.
     """
     validate_product(product)
     validate_connection(connection)
     chosen = device_numbers(devices)
+    if out:
+        require_writable("--out", out)
     fleet, ssh = select_inventory(hosts.selection), ssh_options(connection)
     from doctor.collect.fanout import TimeLimits
     from doctor.transport.options import workers as usual

@@ -5,7 +5,9 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import BinaryIO
 
 MAX_BYTES = 64 << 20
 """Bytes of a file where its kind has no limit of its own."""
@@ -19,6 +21,23 @@ def read_bounded(
     Raises: OSError, with what is wrong as its ``strerror``, for what cannot be opened, is no
     regular file (a pipe may never end), or holds more than ``limit`` bytes; whatever ``check`` raises.
     """
+    with _open_bounded(path, limit, check) as file:
+        data = file.read(limit + 1)
+    if len(data) > limit:
+        raise _too_large(path, limit)
+    return data
+
+
+def require_bounded(path: str | os.PathLike[str], limit: int = MAX_BYTES) -> None:
+    """Opens the file as `read_bounded` does, and reads nothing of it. Raises: OSError, as there."""
+    with _open_bounded(path, limit):
+        pass
+
+
+@contextmanager
+def _open_bounded(
+    path: str | os.PathLike[str], limit: int, check: Callable[[os.stat_result], None] | None = None
+) -> Iterator[BinaryIO]:
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     with os.fdopen(handle, "rb") as file:
         status = os.fstat(handle)
@@ -26,10 +45,13 @@ def read_bounded(
             raise OSError(errno.EINVAL, "is not a regular file", os.fspath(path))
         if check:
             check(status)
-        data = b"" if status.st_size > limit else file.read(limit + 1)
-    if len(data) > limit or status.st_size > limit:
-        raise OSError(errno.EFBIG, f"is larger than {_size(limit)}", os.fspath(path))
-    return data
+        if status.st_size > limit:
+            raise _too_large(path, limit)
+        yield file
+
+
+def _too_large(path: str | os.PathLike[str], limit: int) -> OSError:
+    return OSError(errno.EFBIG, f"is larger than {_size(limit)}", os.fspath(path))
 
 
 def read_bounded_text(path: str | os.PathLike[str], limit: int = MAX_BYTES, errors: str = "strict") -> str:

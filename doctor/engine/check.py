@@ -26,11 +26,14 @@ class BadCheck(Exception):
     """A check file that breaks the rules: what, where, what was expected."""
 
 
-def check(*, severity: Severity, area: str = "site") -> Callable[[Function], Function]:
-    """Makes a function a check. Its first docstring line is the healthy claim."""
+def check(*, severity: Severity, area: str = "site", single_host: str = "") -> Callable[[Function], Function]:
+    """Makes a function a check. Its first docstring line is the healthy claim.
+
+    ``single_host``: why it does not apply to a run of one host, where it is skipped whether or not facts can be read.
+    """
 
     def mark(function: Function) -> Function:
-        function.__dict__["doctor"] = (severity, area)
+        function.__dict__["doctor"] = (severity, area, single_host)
         return function
 
     return mark
@@ -58,7 +61,7 @@ class Check:
         self.function = function
         self.path = path
         self.name = function.__name__.replace("_", "-")
-        self.severity, self.area = function.__dict__["doctor"]
+        self.severity, self.area, self.single_host = function.__dict__["doctor"]
 
     def __repr__(self) -> str:
         return f"<check {self.name}>"

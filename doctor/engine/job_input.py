@@ -66,6 +66,8 @@ class ProbeInputs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """Absolute path of the rank table."""
     folders: tuple[str, ...] = ()
     """Folders that the job writes to, as its environment has them: TMPDIR, HOME, the working folder."""
+    temporary_folder: str = ""
+    """The job's TMPDIR, which is one of them: absolute; empty where none is set."""
     job: str = ""
     """The Slurm job, and its restart count, that `doctor node` ran in."""
 

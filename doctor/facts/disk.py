@@ -11,6 +11,7 @@ def list_file_systems(arguments: dict) -> list:  # type: ignore[type-arg]
     """Runs on the host: size and free room, in bytes and in files, of the file systems that a job writes to.
 
     ``folders`` are the job's own; a mount may be read-only where the same file system is not elsewhere.
+    ``temporary_folder`` is one of them that must be there.
     """
     import os
 
@@ -21,6 +22,7 @@ def list_file_systems(arguments: dict) -> list:  # type: ignore[type-arg]
     by_mount: dict = {}  # type: ignore[type-arg]
     for path in usual + [folder for folder in arguments.get("folders", ()) if folder not in own] + own:
         job_folder = path if path in own else ""
+        missing_folder = path if path == arguments.get("temporary_folder") and path not in own else ""
         while not os.path.isdir(path) and path != "/":
             path = os.path.dirname(path) or "/"
         room = os.statvfs(path)
@@ -35,8 +37,10 @@ def list_file_systems(arguments: dict) -> list:  # type: ignore[type-arg]
                 "files_free": room.f_favail,
                 "read_only": read_only,
                 "job_folder": "",
+                "missing_folder": "",
             },
         )
+        mount["missing_folder"] = mount["missing_folder"] or missing_folder
         mount["job_folder"] = mount["job_folder"] or job_folder
     return list(by_mount.values())
 
@@ -55,6 +59,8 @@ class FileSystem(msgspec.Struct, frozen=True):
     read_only: bool
     job_folder: str = ""
     """A folder on it that the job itself names: TMPDIR, HOME or its working folder."""
+    missing_folder: str = ""
+    """The job's TMPDIR, if it is not there and would lie on this file system."""
 
 
 class DiskSpace(Fact, frozen=True):

@@ -227,7 +227,7 @@ class _JobInput:
             inventory.fleet or inventory.hosts,
             _intent(self.launch, self.table),
             self.table,
-            job_folders(environ) if options.gates_job or batch_allocation(environ) else (),
+            environ if options.gates_job or batch_allocation(environ) else {},
         )
 
     def _environment(self) -> str:
@@ -339,18 +339,24 @@ def _intent(
     return intent
 
 
+def temporary_folder(environ: Mapping[str, str]) -> str:
+    """The job's TMPDIR, where it is an absolute path."""
+    path = environ.get("TMPDIR", "")
+    return path if os.path.isabs(path) else ""
+
+
 def job_folders(environ: Mapping[str, str]) -> tuple[str, ...]:
     """The folders that a job which starts here writes to."""
-    folders = [environ.get("TMPDIR", ""), environ.get("HOME", "")]
+    folders = [temporary_folder(environ), environ.get("HOME", "")]
     with suppress(OSError):
         folders.append(str(Path.cwd()))
     return tuple(dict.fromkeys(folder for folder in folders if os.path.isabs(folder)))
 
 
 def _probe_inputs(
-    hosts: Sequence[str], intent: Intent, table: SavedRankTable, folders: tuple[str, ...] = ()
+    hosts: Sequence[str], intent: Intent, table: SavedRankTable, job_environ: Mapping[str, str]
 ) -> ProbeInputs:
-    """Inputs of the probes on the hosts."""
+    """Inputs of the probes on the hosts. ``job_environ``: empty where no job starts here."""
     launch = intent[LaunchConfig]
     assert isinstance(launch, LaunchConfig)
     path = table.path
@@ -358,7 +364,8 @@ def _probe_inputs(
         hosts=tuple(hosts),
         python=launch.python,
         master_addr=launch.master_addr,
-        folders=folders,
+        folders=job_folders(job_environ) if job_environ else (),
+        temporary_folder=temporary_folder(job_environ),
         ports=(
             launch.master_port,
             *(port for span in launch.hccl_ports for port in range(span.first, span.last + 1)),

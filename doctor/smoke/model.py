@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Literal
 
 import msgspec
@@ -51,7 +52,7 @@ class RankPlacement(msgspec.Struct, frozen=True, omit_defaults=True):
     """Number of its NPU or GPU on the host; -1 for a CPU."""
 
 
-class SmokePlan(msgspec.Struct, frozen=True, omit_defaults=True):
+class SmokePlan(msgspec.Struct, frozen=True, omit_defaults=True, dict=True):
     """All settings for agents and workers. It is sent to them as JSON, and stored in the saved run."""
 
     backend: Backend
@@ -88,6 +89,14 @@ class SmokePlan(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def world(self) -> int:
         return len(self.places)
+
+    @cached_property
+    def ranks_by_host(self) -> dict[str, tuple[int, ...]]:
+        """The ranks of each host, both in plan order. It is computed once: a large run reads it for every message."""
+        ranks: dict[str, list[int]] = {}
+        for place in self.places:
+            ranks.setdefault(place.host, []).append(place.rank)
+        return {host: tuple(numbers) for host, numbers in ranks.items()}
 
     def host_of(self, rank: int) -> str:
         return self.places[rank].host

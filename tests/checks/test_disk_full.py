@@ -33,6 +33,14 @@ def test_a_folder_of_the_job_that_is_read_only() -> None:
     assert judged("disk-full", {"a": [home, container()]}).found_severity.value == "warning"
 
 
+def test_a_temporary_folder_of_the_job_that_is_not_there() -> None:
+    room = DiskSpace(file_systems=(FileSystem("/", GIB, GIB, 0, 0, False, missing_folder="/scratch/7"),))
+    outcome = judged("disk-full", {"a": [room]})
+    text = "/scratch/7: is the job's TMPDIR, and no such folder exists; expected one on every host"
+    assert said(outcome) == [("a", text)]
+    assert outcome.found_severity.value == "warning"
+
+
 def test_no_room() -> None:
     outcome = judged("disk-full", {"a": [disk(1000 * GIB, 200 * MIB)]})
     assert said(outcome) == [("a", "/tmp: 200 MiB of 1000 GiB are free; expected at least 1 GiB")]

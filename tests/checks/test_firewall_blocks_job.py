@@ -7,12 +7,16 @@ from typing import Any
 
 import pytest
 
-from doctor.engine.fact import Fact
+from doctor.engine.evaluate import FactCache, evaluate_check
+from doctor.engine.fact import Fact, Output, Visit
+from doctor.engine.record import HostRecord
 from doctor.engine.result import Outcome, Status
+from doctor.facts.firewall import FirewallRules
 from doctor.facts.names import HostNames, NameResolution
 from doctor.facts.network import HostAddresses, InterfaceAddress
 from doctor.facts.ports import Listeners, ListeningSocket
-from tests.checks.looked import advice, job, judged, said
+from doctor.job import LaunchConfig
+from tests.checks.looked import advice, check, job, judged, said
 from tests.checks.npus import npus
 from tests.checks.ports import reserved
 from tests.facts.firewall_hosts import brought, rules, saved
@@ -263,6 +267,21 @@ def test_one_host() -> None:
         Status.SKIPPED,
         ["only one host: nothing crosses the network"],
     )
+
+
+def test_one_host_whose_rules_only_root_may_read() -> None:
+    """A check of one's own machine, not as root: nothing crosses the network, so that nothing remains unknown."""
+    refused = {"outputs": {}, "tables": [], "legacy": {}, "bridges": [], "error": "x", "refused": True, "local": []}
+    outputs = {FirewallRules.output_name(): {"": Output(out=json.dumps(refused))}}
+
+    def outcome(*names: str) -> Outcome:
+        visit = Visit(sent=0.0, received=0.0, began=0.0, ended=0.0, python="3.9.2", uid=1000, name="w1", local=True)
+        records = FactCache({name: HostRecord(visit, outputs) for name in names})
+        return evaluate_check(check("firewall-blocks-job"), names, records, {LaunchConfig: job()})
+
+    assert outcome("w1").skipped == {"w1": "only one host: nothing crosses the network"}
+    assert not outcome("w1").unknown
+    assert outcome("w1", "w2").unknown["w2"].text
 
 
 # ---- what to do

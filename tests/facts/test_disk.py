@@ -37,6 +37,12 @@ def test_the_jobs_own_folders_are_named_where_they_are_there(tmp_path: Path) -> 
     assert len({(one["path"], one["read_only"]) for one in listed}) == len(listed)
 
 
+def test_the_jobs_temporary_folder_is_named_where_it_is_not_there(tmp_path: Path) -> None:
+    for path, missing in ((tmp_path, []), (tmp_path / "absent" / "x", [str(tmp_path / "absent" / "x")])):
+        listed = list_file_systems({"folders": [str(path), "/no/such"], "temporary_folder": str(path)})
+        assert [one["missing_folder"] for one in listed if one["missing_folder"]] == missing
+
+
 @pytest.mark.parametrize("seen", [[], [{**ONE, "free": 101}], [{**ONE, "free": -1}]])
 def test_malformed_output_is_unreadable(seen: object) -> None:
     assert isinstance(answered(DiskSpace, seen), Unreadable)

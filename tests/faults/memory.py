@@ -52,4 +52,13 @@ ROWS = [
         fleet="cpu",
         values={"path": "/tmp", "observed": 0, "size": 100},
     ),
+    Row(
+        "disk-full",
+        "rmdir /run/doctor-scratch 2>/dev/null || true",
+        fleet="cpu",
+        environ={"TMPDIR": "/run/doctor-scratch", "SLURM_JOB_ID": "7"},
+        blamed=(0, 1, 2, 3),
+        values={"path": "/run/doctor-scratch"},
+        healthy_first=False,
+    ),
 ]

@@ -5,10 +5,12 @@ What the ranks say is the worker's own as far as one process can compute it: see
 
 from __future__ import annotations
 
+import cProfile
 import math
+import pstats
 import time
 import tracemalloc
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from random import Random
 from typing import Any
@@ -19,13 +21,16 @@ import pytest
 from doctor.engine.result import Finding
 from doctor.facts.smoke import CollectiveWrong, LoaderResult, PairTimes, ReferenceRun, TrainingStep
 from doctor.facts.smoke.events import RankEvent
+from doctor.smoke import plan as planning
 from doctor.smoke.hang.detector import Detector
-from doctor.smoke.model import Layout, SmokeRun
+from doctor.smoke.model import Layout, RankPlacement, SmokeRun
+from doctor.smoke.plan import build_plan
 from doctor.smoke.protocol import parse_event
 from tests.checks import smoke as judge
 from tests.checks.trained import TRAINED
 from tests.smoke import simulation
 from tests.smoke.ranks import Ranks, worker
+from tests.smoke.replay import replay
 from tests.smoke.scaled import events_of, run_of
 from tests.smoke.simulation import Simulation, faulty, fleet
 
@@ -296,3 +301,63 @@ def test_time_and_memory_of_the_judge_are_linear() -> None:
     assert large[0] < 2 * small[0] + 0.002
     assert large[1] < 2 * small[1]
     assert math.isfinite(large[0])
+
+
+def calls(world: int) -> float:
+    """Function calls per rank of what the judge does with a healthy training: a measure without any noise."""
+    run, events = trained(world)
+    profile = cProfile.Profile()
+    with profile:
+        facts = judge.training(run, events)
+        for name in TRAINED:
+            judge.judged(name, run, facts)
+    total: int = pstats.Stats(profile).total_calls  # type: ignore[attr-defined]
+    return total / world
+
+
+def test_the_judge_makes_no_more_calls_for_a_rank_of_a_larger_world() -> None:
+    calls(64)
+    assert calls(256) < 1.2 * calls(64)
+
+
+class CountedPlaces(tuple[RankPlacement, ...]):
+    """The places of a plan, and how often somebody has gone through all of them."""
+
+    __slots__ = ()
+    walks = 0
+
+    def __iter__(self) -> Iterator[RankPlacement]:
+        CountedPlaces.walks += 1
+        return super().__iter__()
+
+
+def test_the_supervisor_goes_through_the_plan_as_often_for_many_hosts_as_for_few(monkeypatch: Any) -> None:
+    """For each order, message or record of a host it would be hosts times ranks: 4,096 ranks took minutes."""
+
+    def counted(*settings: Any) -> Any:
+        plan = build_plan(*settings)
+        return msgspec.structs.replace(plan, places=CountedPlaces(plan.places))
+
+    monkeypatch.setattr(planning, "build_plan", counted)
+    walks = []
+    for world in (16, 128):
+        CountedPlaces.walks = 0
+        assert replay(world).run.ended == "complete"
+        walks.append(CountedPlaces.walks)
+    assert walks[0] == walks[1] < 20
+
+
+@FULL
+def test_the_time_of_the_supervisor_is_linear_to_4096_ranks() -> None:
+    def seconds(world: int) -> float:
+        started = time.process_time()
+        assert replay(world).run.ended == "complete"
+        return (time.process_time() - started) / world
+
+    seconds(256)
+    assert seconds(4096) < 2 * seconds(256) + 0.002
+
+
+@FULL
+def test_the_time_of_the_judge_is_linear_to_4096_ranks() -> None:
+    assert calls(4096) < 1.2 * calls(256)

@@ -89,7 +89,7 @@ class FailureBuilder:
         return Failure(
             kind=kind,
             culprit_ranks=blamed,
-            waiting_ranks=tuple(rank for rank in waiting if rank not in blamed),
+            waiting_ranks=tuple(sorted({*waiting}.difference(blamed))),
             stage=position.stage,
             step=position.step,
             group=self.group_name(collective.group) if collective.op else "",

@@ -37,7 +37,7 @@ class MismatchRule:
         if len(deviating) != 1 and self._may_learn_more(state, state.now - self._since):
             return None
         culprits, why = blame(state, calls, deviating)
-        others = [rank for rank in sorted(calls) if rank not in culprits]
+        others = sorted(calls.keys() - set(culprits))
         kind: FailureKind = "left" if sorted(culprits) == state.ranks_ahead(calls) else "mismatch"
         sides = {rank: state.describe_call(call) for rank, call in sorted(calls.items())}
         return state.build_failure(kind, culprits, about=calls[(others or culprits)[0]], sides=sides, evidence=(why,))
@@ -66,7 +66,7 @@ def blame(state: RunState, calls: Mapping[int, Collective], deviating: Sequence[
         sides.setdefault(form(call), []).append(rank)
     largest = max(sides.values(), key=len)
     if len(largest) * 2 > len(calls):
-        return [rank for rank in calls if rank not in largest], MAJORITY
+        return sorted(calls.keys() - set(largest)), MAJORITY
     return blame_without_majority(state, list(calls))
 
 

@@ -86,7 +86,7 @@ class RunState:
     def isolated_ranks(self, ranks: Iterable[int]) -> list[int]:
         """Those of disputing ranks that nobody outside of the dispute acts like, if it acts like others of them."""
         disputed = [rank for rank in sorted(ranks) if rank in self.traces]
-        outside = [trace for rank, trace in self.traces.items() if rank not in disputed]
+        outside = [self.traces[rank] for rank in self.traces.keys() - set(disputed)]
         isolated = [
             rank
             for rank in disputed

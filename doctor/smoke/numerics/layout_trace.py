@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping
+from functools import cached_property
 from typing import Any, TypeVar
 
 import msgspec
@@ -17,7 +18,7 @@ BEFORE_FIRST_STEP = -1
 """The step of what is wrong before the first step."""
 
 
-class LayoutTrace(msgspec.Struct, frozen=True):
+class LayoutTrace(msgspec.Struct, frozen=True, dict=True):
     """Every event of one layout, by rank. A rank without events is not in it. Made by `build_trace`."""
 
     plan: SmokePlan
@@ -37,9 +38,9 @@ class LayoutTrace(msgspec.Struct, frozen=True):
     def layout(self) -> Layout:
         return self.plan.layouts[self.number]
 
-    @property
+    @cached_property
     def hosts(self) -> dict[int, str]:
-        """By rank."""
+        """By rank. It is computed once: every group of ranks reads it in every step."""
         return {rank: self.plan.host_of(rank) for rank in self.ranks}
 
     @property

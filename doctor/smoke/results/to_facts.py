@@ -20,7 +20,7 @@ def fact_outputs(
     run: SmokeRun, host: str, events: Sequence[RankEvent], elsewhere: Collection[type[RankEvent]] = ()
 ) -> dict[str, dict[str, Output]]:
     """One output a fact class, for one host of the run. ``elsewhere``: the types of the events of all hosts."""
-    host_ranks = {place.rank for place in run.plan.places if place.host == host}
+    host_ranks = set(run.plan.ranks_by_host.get(host, ()))
     by_fact: dict[str, dict[str, Output]] = {}
     for fact in STAGE_FACTS:
         stage = fact.stage
@@ -48,7 +48,7 @@ def fact_outputs(
 
 
 def _one_host_of_cpus(plan: SmokePlan) -> bool:
-    return plan.backend == "gloo" and len({place.host for place in plan.places}) == 1
+    return plan.backend == "gloo" and len(plan.ranks_by_host) == 1
 
 
 def unreached_reason(run: SmokeRun, stage: str) -> tuple[str, str]:

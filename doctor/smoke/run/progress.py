@@ -49,11 +49,12 @@ class StageProgress:
     def __init__(self, plan: SmokePlan, began: float, cpus: Mapping[str, int] = {}) -> None:
         """``cpus``: CPUs of each host that its ranks may use."""
         self.plan, self.began = plan, began
-        self.events: dict[str, list[RankEvent]] = {place.host: [] for place in plan.places}
-        self.ranks = {host: tuple(p.rank for p in plan.places if p.host == host) for host in self.events}
+        self.ranks = plan.ranks_by_host
+        self.events: dict[str, list[RankEvent]] = {host: [] for host in self.ranks}
         loads = [len(ranks) / max(1, cpus.get(host, len(ranks))) for host, ranks in self.ranks.items()]
         self.join_limit = round(JOIN + CONNECTION * plan.world * max(loads, default=0.0), 1)
         """Seconds from the last import until every rank has joined."""
+        self._parent_keys = {host: -1 - number for number, host in enumerate(self.ranks)}
         self.imports: dict[str, float] = {}
         """Seconds that the import took, the slowest of each host."""
         self._loaded: set[int] = set()
@@ -137,7 +138,7 @@ class StageProgress:
             self.parent_exits.setdefault(host, ParentExit("dead" if started else "not-started", text, now))
 
     def _key(self, host: str, rank: int) -> int:
-        return rank if rank >= 0 else -1 - list(self.ranks).index(host)
+        return rank if rank >= 0 else self._parent_keys[host]
 
     def keys(self, ranks: Iterable[int]) -> list[int]:
         """The keys of `errors`, `stacks` and `kernel_logs` that concern these ranks: theirs, then their parents'."""
@@ -223,7 +224,7 @@ class StageProgress:
         certain: bool = False,
     ) -> Failure:
         culprits = tuple(sorted(ranks))
-        waiting_ranks = tuple(rank for rank in range(self.plan.world) if rank not in culprits)
+        waiting_ranks = tuple(sorted(set(range(self.plan.world)).difference(culprits)))
         certainty = "certain" if certain else "timeout"
         return Failure(kind, culprits, waiting_ranks, (), certainty, stage, text=text, limit=limit)  # type: ignore[arg-type]
 

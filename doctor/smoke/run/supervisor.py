@@ -289,7 +289,7 @@ class _Supervisor:
         ranks = {name: self.ranks_of(name) for name in self.endpoints}
         self.silence = SilenceWatch(self.channels, ranks, self.detector.members, self.local)
         self.addresses = AddressOwners(visit.host_addresses(self.channels, self.endpoints))
-        first = next(name for name in self.endpoints if 0 in self.ranks_of(name))
+        first = next(name for name in self.endpoints if 0 in ranks[name])
         hello = self.channels.hellos[first]
         if hello.port_error:
             text = f"the rendezvous port cannot be opened: {hello.port_error}"
@@ -301,25 +301,27 @@ class _Supervisor:
             master_port=hello.port or self.plan.master_port,
             master_addr=self.plan.master_addr or self.endpoints[first].address,
         )
+        order = self.start_order()
         for name in self.endpoints:
-            self.channels.send(name, self.start_order(name, hosts_store=name == first))
+            self.channels.send(name, msgspec.structs.replace(order, mine=ranks[name], hosts_store=name == first))
             self.channels.silent_seconds[name] = 0.0  # agents that wait for their orders send nothing
 
     def ranks_of(self, name: str) -> tuple[int, ...]:
         assert self.plan
         endpoint = self.endpoints[name]
-        return endpoint.ranks or tuple(place.rank for place in self.plan.places if place.host == endpoint.host)
+        return endpoint.ranks or self.plan.ranks_by_host.get(endpoint.host, ())
 
-    def start_order(self, name: str, hosts_store: bool) -> Start:
+    def start_order(self) -> Start:
+        """What all agents are sent, without what is one agent's: its ranks, and whether they meet on its host."""
         assert self.plan
         adopted = any(endpoint.ranks for endpoint in self.endpoints.values())
         return Start(
             plan=planning.plan_as_dict(self.plan),
-            mine=self.ranks_of(name),
+            mine=(),
             worker="" if adopted else programs.program(self.plan.stages),
             master=(self.plan.master_addr, self.plan.master_port),
             python=self.plan.python or self.python,
-            hosts_store=hosts_store,
+            hosts_store=False,
             start="exec" if adopted or self.plan.backend == "hccl" else "fork",
             seconds=self.plan.budget + AGENT_MARGIN,
         )
@@ -362,7 +364,7 @@ class _Supervisor:
         """A trouble of whole agents, in this stage or the one that is under way."""
         assert self.plan
         culprits = tuple(rank for name in names for rank in self.ranks_of(name))
-        waiting_ranks = tuple(place.rank for place in self.plan.places if place.rank not in culprits)
+        waiting_ranks = tuple(sorted({place.rank for place in self.plan.places}.difference(culprits)))
         certainty: Literal["timeout", "certain"] = "timeout" if limit else "certain"
         stage = stage or (self.progress.stage if self.progress else "start")
         return Failure(kind, culprits, waiting_ranks, (), certainty, stage, text=text, limit=limit, seconds=limit)
@@ -423,11 +425,11 @@ class _Supervisor:
             import_seconds=max(progress.imports.values(), default=0.0),
             notes=tuple(dict.fromkeys([*self.notes, *visit.leftover_notes(self.channels)])),
         )
-        host_records = {host: self.record(run, progress, host) for host in self.hosts}
+        names = {endpoint.host: name for name, endpoint in reversed(self.endpoints.items())}
+        host_records = {host: self.record(run, progress, host, names[host]) for host in self.hosts}
         return SmokeResult(run, {**host_records, **self.skipped_hosts}, variables=variables)
 
-    def record(self, run: SmokeRun, progress: StageProgress, host: str) -> HostRecord:
-        name = next(name for name, endpoint in self.endpoints.items() if endpoint.host == host)
+    def record(self, run: SmokeRun, progress: StageProgress, host: str, name: str) -> HostRecord:
         visited = self.visit_record(name)
         if visited.visit.failure:
             return visited

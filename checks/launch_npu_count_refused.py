@@ -21,9 +21,9 @@ def launch_npu_count_refused(
     Change {where}: start 1, 2, 4 or 8 ranks on each host; give two or four ranks the NPUs 0 to 3, or 4 to 7.
 
     ## Source
-    HCCL documentation, cluster sizes of the Atlas training products
-    (https://www.hiascend.com/document/detail/en/canncommercial/850/API/hcclapiref/hcclcpp_07_0001.html); MindSpore
-    models, hccl_tools.py.
+    CANN documentation, precautions of distributed training for the Atlas Training Series
+    (https://www.hiascend.com/document/detail/en/TensorFlowCommercial/800/migration/tfmigr1/tfmigr1_000028.html);
+    MindSpore models, hccl_tools.py.
     """
     try:
         family = product_family(launch, products)
@@ -36,13 +36,18 @@ def launch_npu_count_refused(
         """Without a product, what A1 would refuse is not decided for NPUs, and does not apply to other devices."""
 
         def rule_of_product(view: View) -> Iterator[Finding]:
-            for finding in rule(view):
-                if family:
-                    yield finding
-                elif _uses_npus(view):
-                    raise NotDecided(f"{finding.values['observed']}: depends on the product; name it with --product")
-                else:
-                    raise NotGiven("product")
+            try:
+                refused = list(rule(view))
+            except NotDecided:
+                if not family and not _uses_npus(view):
+                    raise NotGiven("product") from None
+                raise
+            if family:
+                yield from refused
+            elif refused and _uses_npus(view):
+                raise NotDecided(f"{refused[0].values['observed']}: depends on the product; name it with --product")
+            elif refused:
+                raise NotGiven("product")
 
         return rule_of_product
 

@@ -40,7 +40,7 @@ def launch_type_not_reduced(
 
     ## Source
     HCCL, HcclAllReduce, dataType
-    (https://www.hiascend.com/document/detail/en/canncommercial/850/API/hcclapiref/hcclcpp_07_0021.html).
+    (https://www.hiascend.com/document/detail/en/canncommercial/850/API/hcclapiref/hcclcpp_07_0020.html).
     """
 
     def family(where: str) -> str:

@@ -23,4 +23,6 @@ def test_counts_of_a1() -> None:
 def test_without_a_product_only_npus_are_in_doubt() -> None:
     assert judged(NAME, "", {"ranks_per_node": 6}).status is Status.SKIPPED
     assert judged(NAME, "", {"ranks_per_node": 6, "launcher": "msrun"}).status is Status.UNKNOWN
+    assert judged(NAME, "", {"ranks_per_node": UNDECIDED}).status is Status.SKIPPED, "of GPUs, say"
+    assert judged(NAME, "", {"ranks_per_node": UNDECIDED, "launcher": "msrun"}).status is Status.UNKNOWN
     assert judged(NAME, "", {"ranks_per_node": UNDECIDED}, "A1").status is Status.UNKNOWN

@@ -140,6 +140,17 @@ def test_what_is_not_certain_is_not_guessed(parts: list[str | Word], values: dic
     assert result.unresolved
 
 
+def test_what_an_outer_shell_leaves_open_is_open_in_the_inner_one() -> None:
+    def inner(text: str) -> LaunchLine:
+        return read_launch_line(["srun", "bash", "-c", Word(text, "$N")])
+
+    result = inner("cd /w; torchrun --nnodes $N --nproc-per-node 4 t.py --a 1")
+    assert (result.nodes, result.ranks_per_node, result.program, result.arguments) == (None, 4, "t.py", ("--a", "1"))
+    assert result.unresolved == {"torchrun nnodes": "$N"}
+    for text in ("torchrun --nnodes '$N' t.py", "torchrun --nnodes \\$N t.py", "N=3; torchrun --nnodes ${N} t.py"):
+        assert (inner(text).launchers[-1].launcher, inner(text).program) == ("srun", ""), text
+
+
 REFUSED = ["--nnodes x", "--nnodes 4:2", "--nnodes 0", "--nproc-per-node many", "--node-rank -1", "--master-port 70000"]
 
 

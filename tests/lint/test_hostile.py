@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from doctor.engine.errors import InputError
+from doctor.job.training.configurations import Arguments, of_arguments
 from doctor.job.training.python_code import read_python
 from doctor.job.training.tree import UnreadableFile, read_json, read_yaml
 from doctor.session.training_files import read_training
@@ -108,3 +109,16 @@ def test_the_words_after_two_dashes_are_a_launch_line(tmp_path: Path) -> None:
     launch = ["torchrun", "--nnodes", "$N", "--nproc-per-node", "8", *program]
     done = lint(tmp_path, "--nodes", "2", "--", *launch)
     assert done.returncode == 10 and "do not fit 16 ranks" in done.stdout
+
+
+def test_a_switch_takes_no_unresolved_word_as_its_value() -> None:
+    arguments = Arguments(("--sequence-parallel", "$MORE", "--bf16", "$BF"), frozenset((1, 3)), "run.sh:1")
+    assert arguments.options["sequence-parallel"].value is True
+    assert arguments.options["bf16"].value is None
+    assert arguments.incomplete == "$MORE"
+
+
+def test_a_pattern_of_layers_replaces_their_division_by_stages() -> None:
+    options = ("--num-layers", "10", "--pipeline-model-parallel-size", "4", "--hybrid-layer-pattern", "M*M-M*M-M*")
+    [configuration] = of_arguments(Arguments(options, frozenset(), "run.sh:1"))
+    assert "uneven_layers" in configuration.settings

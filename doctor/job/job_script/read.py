@@ -75,7 +75,8 @@ def read_job_script(text: str, environ: Mapping[str, str] | None = None) -> JobS
 
 
 def _launch_line(command: ShellCommand, inherited: Mapping[str, str]) -> LaunchLine | None:
-    environ = {name: value for name, value in inherited.items() if name not in command.unset}
+    changed = command.unset | command.unresolved.keys()
+    environ = {name: value for name, value in inherited.items() if name not in changed}
     try:
         line = read_launch_line(command.argv, {**environ, **command.environ})
     except NotALaunchLine:

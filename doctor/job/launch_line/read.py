@@ -256,11 +256,12 @@ class _Reader:
     def _shell_text(self, argv: tuple[Word, ...], depth: int) -> None:
         """Follows the command of a shell text that starts ranks, else its last one."""
         unresolved = next((word.unresolved for word in argv if word.unresolved), "")
-        if unresolved:
+        text = " ".join(word.text for word in argv)
+        if unresolved and not _reads_alike(text):
             self.unresolved.setdefault("program", unresolved)
             return
         environ = {**(self.outside if self.inherits else {}), **self.environ}
-        shell = evaluate(" ".join(word.text for word in argv), environ)
+        shell = evaluate(text, environ)
         for part in shell.unread:
             self.unresolved.setdefault(f"line {part.line} of {self.wrappers[-1]}"[:80], f"{part.text}: {part.reason}")
         command = _command_with_launcher(shell.commands)
@@ -284,6 +285,16 @@ class _Reader:
         self.fields["unresolved_arguments"] = frozenset(
             position for position, word in enumerate(argv[1:]) if word.unresolved
         )
+
+
+def _reads_alike(text: str) -> bool:
+    """Whether what the outer shell leaves unresolved in the text of an inner one is unresolved there too.
+
+    Not so behind a quote or a backslash, which would make text of ``$X``, nor where the inner text sets ``X``.
+    """
+    if "'" in text or "\\" in text:
+        return False
+    return not any(f"{name}=" in text for name in set(re.findall(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)", text, re.ASCII)))
 
 
 def _command_with_launcher(commands: Sequence[ShellCommand]) -> ShellCommand | None:

@@ -207,7 +207,8 @@ def _reason(call: LaunchCall, line: LaunchLine) -> str:
         return f"as many ranks as devices ({call.ranks_by_devices})"
     if call.max_nodes != call.nodes and call.nodes is not None:
         return f"an elastic launch of {call.nodes} to {call.max_nodes} hosts"
-    return next(iter(call.unresolved.values()), "") or next(iter(line.unresolved.values()), "")
+    unresolved = {**line.unresolved, **call.unresolved}
+    return next((source for name, source in unresolved.items() if not name.endswith("=")), "")
 
 
 def _add_msrun(call: LaunchCall, entry: LaunchText, settings: dict[str, Setting]) -> None:

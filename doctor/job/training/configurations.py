@@ -105,7 +105,8 @@ class Arguments:
             elif word.startswith("--") and len(word) > 2:
                 option, equals, value = word.partition("=")
                 inexact = inexact and bool(equals)
-                if not equals and position < len(arguments) and not _is_option(arguments[position]):
+                is_flag = position in unresolved and option[2:].replace("_", "-") in names.MEGATRON_SWITCHES
+                if not equals and position < len(arguments) and not is_flag and not _is_option(arguments[position]):
                     value, inexact, equals = arguments[position], position in unresolved, "="
                     position += 1
                 self._add(option, value, bool(equals), inexact)

@@ -36,6 +36,7 @@ MEGATRON = {
     "noop-layers": "uneven_layers",
     "rampup-batch-size": "ramp",
     "hybrid-override-pattern": "uneven_layers",
+    "hybrid-layer-pattern": "uneven_layers",
     "encoder-num-layers": "uneven_layers",
     "context-parallel-algo": "context_algorithm",
     "cp-comm-type": "context_algorithm",
@@ -55,6 +56,9 @@ MEGATRON_FLAGS = {
     "multi-latent-attention": "latent",
     "moe-tp-extend-ep": "extended_experts",
 }
+
+MEGATRON_SWITCHES = MEGATRON_FLAGS.keys() - {"bf16", "fp16"}
+"""Without a value in every framework: Transformers also takes ``--bf16 True``."""
 
 MEGATRON_MARKS = frozenset(
     ("tensor-model-parallel-size", "pipeline-model-parallel-size", "micro-batch-size", "num-attention-heads")

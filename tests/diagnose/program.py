@@ -12,7 +12,7 @@ from importlib import import_module
 import torch
 import torch.distributed as dist
 
-TIMEOUT_S = 6
+TIMEOUT_S = 10
 STEPS = 12
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.diagnose.campaign import FAULTS, Trial
 
-SAMPLE = (FAULTS.index("kill"), FAULTS.index("sleep"))
+SAMPLE = (FAULTS.index("kill"), FAULTS.index("exit"))
 
 
 @pytest.mark.parametrize("seed", SAMPLE, ids=lambda seed: FAULTS[seed])

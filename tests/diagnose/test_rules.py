@@ -161,3 +161,23 @@ def test_files_of_several_hosts_with_the_same_ranks_have_ranks_within_their_host
     assert [(culprit.rank, culprit.host) for culprit in cause.culprits] == [(None, "node1")]
     labelled = {name: f"[rank{number}]: {text}" for number, (name, text) in enumerate(names.items())}
     assert named(logs(**labelled)) == [("python-exception", "local fault", [2])]
+
+
+BLOCK = "\n".join(
+    f"[{rank}]:\n  time      : 2026-11-20_12:00:00\n  host      : n1\n  rank      : {rank} (local_rank: {rank})\n"
+    f"  exitcode  : {'1' if rank else '-15'} (pid: 7{rank})\n  error_file: <N/A>"
+    for rank in range(4)
+)
+
+
+def test_a_rank_that_only_the_launcher_reports_is_silent_and_the_last_to_report_is_not_blamed() -> None:
+    """Rank 0 hangs; torchrun ends it with SIGTERM after the others failed, and it writes nothing."""
+    others = [f"[rank1]: {TIMED_OUT}", f"[rank2]: {TIMED_OUT}", f"[rank3]: {CLOSED}"]
+    found = logs(train="\n".join([*others, BLOCK]))
+    assert named(found) == [("rank-silent", "silence", [0])]
+
+
+def test_of_two_silent_ranks_none_is_blamed() -> None:
+    ended = BLOCK.replace("1 (pid: 72)", "-15 (pid: 72)")
+    found = logs(train="\n".join([f"[rank1]: {TIMED_OUT}", f"[rank3]: {CLOSED}", ended]))
+    assert not found.causes and found.undecidable

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 
-from doctor.diagnose.case import Case, Process
+from doctor.diagnose.case import Case, Process, failure_blocks
 from doctor.diagnose.cause import Cause, Culprit, Undecidable, culprit_of, first_evidence
 from doctor.diagnose.events import Event, small_number
 from doctor.diagnose.rules.named import count_ranks
@@ -26,6 +26,10 @@ def silence(case: Case) -> list[Cause]:
     quiet = [item for item in case.processes if item.rank is not None and not waiting_events(case, item)]
     suspects = {item.rank: culprit_of(item) for item in quiet}
     logged = {item.rank for item in case.processes if item.rank is not None}
+    for block in failure_blocks(case.reports):
+        if block.rank is not None and block.rank not in logged:
+            suspects[block.rank] = Culprit(block.rank, block.host)
+    logged.update(rank for rank in suspects if rank is not None)
     if case.world_size:
         for rank in range(min(case.world_size, MAX_RANKS)):
             if rank not in logged:
@@ -226,7 +230,7 @@ def gave_up_last(case: Case) -> list[Cause]:
             timed_out.append(process)
         elif names & {"gloo-conn-closed", "gloo-read-error"}:
             closed.append(process)
-    if len(closed) != 1 or not timed_out or closed[0].rank is None:
+    if len(closed) != 1 or not timed_out or closed[0].rank is None or len(_ranks(case)) > len(timed_out) + 1:
         return []
     culprit = culprit_of(closed[0])
     events = first_evidence(
@@ -234,6 +238,12 @@ def gave_up_last(case: Case) -> list[Cause]:
     )
     summary = f"{culprit.name} came back last and found its peers gone; the other {len(timed_out)} had timed out on it"
     return [Cause("gloo-conn-closed", "gave up last", "likely", (culprit,), summary, events)]
+
+
+def _ranks(case: Case) -> set[int]:
+    """The ranks of the job, as far as logs, the launcher's report or the size of the world show them."""
+    ranks = {process.rank for process in case.processes} | {block.rank for block in failure_blocks(case.reports)}
+    return {rank for rank in ranks if rank is not None} | set(range(min(case.world_size or 0, MAX_RANKS)))
 
 
 def silent_server(case: Case) -> list[Cause]:

@@ -53,7 +53,7 @@ NOT_RUN = {
     "software, and the job's own programs and settings": """
         pip python apt yum dnf rpm conda ./ bash source torchrun mpirun srun msrun hccl_tools doctor git chmod make
         uname export unset ulimit set MASTER_ HCCL NCCL GLOO ASCEND torch os. dist. model -- PYTORCH DDP {python}
-        DataLoader( num_shards= set_auto_parallel_context( mindspore.set_seed int(os""",
+        mkdir DataLoader( num_shards= set_auto_parallel_context( mindspore.set_seed int(os""",
     "would change this machine's clock, services, mounts or frequency": """
         umount cpupower tuned-adm chronyc systemctl timedatectl hwclock hostnamectl reboot""",
     "reads only, or leaves the choice to the reader": """

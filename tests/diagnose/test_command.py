@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import io
 import json
+import os
+import tarfile
 from importlib.resources import files
 from pathlib import Path
 
@@ -69,3 +72,17 @@ def test_list_and_explain_show_signatures() -> None:
     assert runner.invoke(application(["list"]), ["list", "--signatures", "nosuchword"]).exit_code == 1
     page = runner.invoke(application(["explain"]), ["explain", "EI0015"]).stdout
     assert "Fix\n---" in page
+
+
+def test_the_names_in_an_archive_cannot_write_escapes_into_the_report(tmp_path: Path) -> None:
+    path = tmp_path / "logs.tar"
+    data = b"[rank1]: ValueError: bad batch\n"
+    with tarfile.open(path, "w") as archive:
+        member = tarfile.TarInfo("node1/\x1b[31mred\x1b]0;owned\x07.log")
+        member.size = len(data)
+        archive.addfile(member, io.BytesIO(data))
+    os.symlink(path, os.fsencode(tmp_path) + b"/\xff\x1b[2J.tar")
+    for form in ("human", "plain", "md", "json", "jsonl"):
+        for name in os.listdir(tmp_path):
+            text = run(str(tmp_path / name), "-f", form, "--color", "never").stdout
+            assert "red" in text and "\x1b" not in text and "\x07" not in text

@@ -11,11 +11,14 @@ from doctor.diagnose.read.matcher import Matcher
 from doctor.diagnose.read.scan import scan
 from doctor.diagnose.read.sources import Source, streams
 from doctor.diagnose.signature import Signature
+from doctor.engine.sanitize import printable
 
 PARALLEL_BYTES = 64 << 20
 """Bytes in all above which several processes read."""
 MAX_EVENTS = 400_000
 """Events of all files together; of the files after that, only summaries are kept."""
+MAX_NAME = 1000
+"""Characters of a shown path. Whoever packs an archive chooses the names in it."""
 _PROBE = 4096
 """Bytes by which text is told from binary data."""
 
@@ -61,7 +64,8 @@ def _read_in_worker(source: Source) -> list[FileReading]:
 def read_source(source: Source, matcher: Matcher) -> Iterator[FileReading]:
     """The logs of one source: itself, or the members of an archive."""
     year = time.gmtime(source.modified or time.time()).tm_year
-    for name, blocks, notes in streams(source):
+    for path, blocks, notes in streams(source):
+        name = printable(path, MAX_NAME)
         first = next(blocks, b"")
         if _is_binary(first):
             yield FileReading(FileSummary(name=name, bytes=len(first), notes=["is no text: it was not read"]), [])

@@ -188,7 +188,6 @@ def _order(event: Event) -> tuple[float, int, int]:
 
 def _copy_hints(summary: FileSummary, hints: NameHints) -> None:
     summary.rank, summary.device, summary.host, summary.pid = hints.rank, hints.device, hints.host, hints.pid
-    summary.is_launcher = hints.launcher
 
 
 def _newest_attempt(events: list[Event]) -> tuple[list[Event], list[Event]]:

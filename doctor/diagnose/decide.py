@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+import msgspec
+
 from doctor.diagnose.case import Case, build_case
 from doctor.diagnose.cause import Cause, Culprit, Diagnosis, Undecidable, Waiting, culprit_of
 from doctor.diagnose.events import Event, FileReading
-from doctor.diagnose.rules.local_fault import first_fault, local_faults
+from doctor.diagnose.rules.local_fault import UNSPECIFIC, first_fault, local_faults
 from doctor.diagnose.rules.named import exited_silently, named_by_launcher, named_by_library, processes_of
 from doctor.diagnose.rules.wait_chain import wait_chain
 from doctor.diagnose.rules.waiting import (
@@ -54,8 +56,6 @@ def diagnose(readings: Sequence[FileReading], signatures: Mapping[str, Signature
 
 
 def _renumbered(index: int, reading: FileReading) -> FileReading:
-    import msgspec
-
     events = [msgspec.structs.replace(event, file=index) for event in reading.events]
     return FileReading(reading.summary, events)
 
@@ -99,7 +99,7 @@ def _outranked(case: Case, named: list[Cause], faults: list[Cause]) -> bool:
         is_culprit = all(culprit in culprits for culprit in fault.culprits)
         same = any(fault.signature == cause.signature for cause in named)
         if (
-            fault.signature not in _WEAK
+            fault.signature not in UNSPECIFIC
             and not is_culprit
             and not same
             and (not times or event.time is None or event.time <= min(times))
@@ -108,13 +108,8 @@ def _outranked(case: Case, named: list[Cause], faults: list[Cause]) -> bool:
     return False
 
 
-_WEAK = frozenset({"program-failed", "python-exception", "ei9999-inner", "npu-507011"})
-
-
 def _with_local_fault(case: Case, cause: Cause) -> Cause:
     """The named rank's own fault, where its log shows one, says what happened there."""
-    import msgspec
-
     for process in processes_of(case, cause):
         fault = first_fault(case, process)
         if fault and len(cause.culprits) == 1:
@@ -136,7 +131,7 @@ def _joined(case: Case, launched: list[Cause], faults: list[Cause]) -> list[Caus
         rank = cause.culprits[0].rank
         if rank is not None and rank in is_culprit:
             continue
-        generic = [fault for fault in result if fault.signature in _WEAK]
+        generic = [fault for fault in result if fault.signature in UNSPECIFIC]
         for fault in generic:
             result.remove(fault)
         result.insert(0, cause)

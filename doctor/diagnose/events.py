@@ -48,8 +48,6 @@ class FileSummary(msgspec.Struct):
     host: str = ""
     pid: str = ""
     """Rank, device, host and process id that the file's own name shows."""
-    is_launcher: bool = False
-    """The output of a launcher or scheduler: it holds the lines of several ranks."""
 
 
 class FileReading(msgspec.Struct):

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from doctor.diagnose.cause import Diagnosis
 from doctor.diagnose.render.document import document
 from doctor.diagnose.signature import Signature
+from doctor.report.formats.markdown import code_span
 
 
 def render_markdown(
@@ -20,7 +21,8 @@ def render_markdown(
         lines += [f"## {_escaped(cause['summary'])}", "", f"{_escaped(cause['title'])} (`{cause['signature']}`),"]
         lines += [f"by the rule *{cause['rule']}*, {cause['confidence']}.", ""]
         lines += [
-            f"- {_code(item['file'] + ':' + str(item['line']))} {_code(item['text'])}" for item in cause["evidence"]
+            f"- {code_span(item['file'] + ':' + str(item['line']), 1100)} {code_span(item['text'])}"
+            for item in cause["evidence"]
         ]
         for heading, key in (("Likely causes", "likely_causes"), ("Confirm", "confirm"), ("Fix", "fix")):
             if cause[key]:
@@ -40,10 +42,3 @@ def render_markdown(
 
 def _escaped(text: str) -> str:
     return re.sub(r"([\\`*_{}\[\]<>#|&])", r"\\\1", text)
-
-
-def _code(text: str) -> str:
-    """A code span, with more backticks around it than the text has in a row."""
-    fence = "`" * (max((len(run) for run in re.findall(r"`+", text)), default=0) + 1)
-    space = " " if text.startswith("`") or text.endswith("`") else ""
-    return f"{fence}{space}{text}{space}{fence}"

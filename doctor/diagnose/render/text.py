@@ -125,7 +125,7 @@ def _file_lines(diagnosis: Diagnosis, width: int, verbose: bool) -> Iterator[str
     world = f" of {diagnosis.world_size} ranks" if diagnosis.world_size else ""
     lines = sum(summary.lines for summary in diagnosis.files)
     text = f"{count_noun(len(diagnosis.files), 'file')}, {count_noun(lines, 'line')}, {_size(size)}; "
-    text += f"{count_noun(diagnosis.processes, 'process').replace('processs', 'processes')}{world}"
+    text += f"{diagnosis.processes} process{'' if diagnosis.processes == 1 else 'es'}{world}"
     yield from _labelled("read", [text], width)
     if not diagnosis.clocks_comparable:
         yield from _labelled("clocks", ["differ between hosts: times of different hosts were not compared"], width)

@@ -13,7 +13,9 @@ from doctor.diagnose.rules.named import count_ranks
 
 _GRACE_S = 2.0
 """Seconds. A process prints what follows from an error within this time; the order of such lines shows nothing."""
-_GENERIC = frozenset({"program-failed", "python-exception", "ei9999-inner", "npu-507011", "torchrun-sigkill"})
+UNSPECIFIC = frozenset({"program-failed", "python-exception", "ei9999-inner", "npu-507011"})
+"""Signatures that report a failure without what failed: any other signature of the process says more."""
+_GENERIC = UNSPECIFIC | {"torchrun-sigkill"}
 """Signatures that say less than another of the same process."""
 
 _LOOPBACK = "nccl-loopback-iface"

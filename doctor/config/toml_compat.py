@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from pathlib import Path
 from typing import Any
 
 if sys.version_info >= (3, 11):
@@ -15,3 +17,9 @@ def loads(text: str) -> dict[str, Any]:
     """Raises: ValueError for invalid TOML; RecursionError for too deep nesting."""
     document: dict[str, Any] = tomllib.loads(text)
     return document
+
+
+def toml_files(folder: Path) -> list[Path]:
+    """The TOML files of a folder, by name, without hidden ones. Raises: OSError for one that cannot be listed."""
+    names = [name.removesuffix(".toml") for name in os.listdir(folder) if name.endswith(".toml")]
+    return [folder / f"{name}.toml" for name in sorted(names) if not name.startswith(".")]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Sequence
 from functools import cached_property
@@ -122,10 +121,9 @@ def load_signatures(folders: Sequence[Path] = ()) -> dict[str, Signature]:
 
 def _signature_files(folder: Path) -> list[Path]:
     try:
-        names = os.listdir(folder)
+        return toml_compat.toml_files(folder)
     except OSError as error:
         raise SignatureError(f"{_name(folder)}: {error.strerror}; expected a folder with signatures") from None
-    return [folder / name for name in sorted(names) if name.endswith(".toml") and not name.startswith(".")]
 
 
 def _read(path: Path) -> Iterable[Signature]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from doctor.config.toml_compat import toml_files
 from doctor.engine.catalog import bundled_folder, check_files
 from doctor.remedy.parse import PlaybookError as PlaybookError
 from doctor.remedy.parse import file_name
@@ -34,11 +34,9 @@ def load_playbooks(folders: Sequence[Path] = (), checks: Sequence[Path] = ()) ->
 def _playbook_files(folder: Path) -> list[Path]:
     """The playbooks of a folder; one that cannot be listed is an error, not an empty one."""
     try:
-        names = os.listdir(folder)
+        return toml_files(folder)
     except OSError as error:
         raise PlaybookError(f"{file_name(folder)}: {error.strerror}; expected a folder with playbooks") from None
-    books = [name.removesuffix(".toml") for name in names if name.endswith(".toml") and not name.startswith(".")]
-    return [folder / f"{name}.toml" for name in sorted(books)]
 
 
 def check_files_by_name(folders: Sequence[Path] = ()) -> dict[str, Path]:

@@ -86,3 +86,12 @@ def test_the_names_in_an_archive_cannot_write_escapes_into_the_report(tmp_path: 
         for name in os.listdir(tmp_path):
             text = run(str(tmp_path / name), "-f", form, "--color", "never").stdout
             assert "red" in text and "\x1b" not in text and "\x07" not in text
+
+
+def test_the_command_that_a_report_prints_for_the_next_job_is_accepted() -> None:
+    text = run(str(LOGS / "afd_socket_p2p_chain*.log"), "-f", "plain").stdout
+    (line,) = [line for line in text.splitlines() if "doctor check " in line]
+    words = line.partition("doctor check ")[2].split()
+    assert len(words) > 2
+    result = CliRunner().invoke(application(["check"]), ["check", *words, "--no-hosts"])
+    assert getattr(result.exception, "exit_code", result.exit_code) != 2, result.exception

@@ -86,7 +86,9 @@ def _cause_lines(
     if names:
         yield from _labelled("playbooks", [", ".join(names[:limit]) + " (doctor explain NAME)"], width)
     if signature.checks:
-        yield from _labelled("before", [f"doctor check --select {','.join(signature.checks[:4])}"], width)
+        yield from _labelled(
+            "before", ["doctor check" + "".join(f" --select {name}" for name in signature.checks[:4])], width
+        )
 
 
 def _names(culprits: tuple[Culprit, ...], verbose: bool) -> str:

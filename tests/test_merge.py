@@ -27,7 +27,7 @@ from doctor.collect.protocol import unique_facts
 from doctor.engine.catalog import load_checks
 from doctor.engine.fact import Output
 from doctor.engine.job_input import LaunchOptions, ProbeInputs, SavedRankTable
-from doctor.engine.record import HostRecord, Run
+from doctor.engine.record import BadRun, HostRecord, Run, load_run
 from doctor.engine.result import Outcome, Report, Status
 from doctor.environment.inventory import Inventory
 from doctor.job import LaunchConfig
@@ -217,6 +217,8 @@ class TestFilesThatCannotBeUsed:
                 "not written by doctor node on the host itself",
             ),
             (b"\x1b[31mred\n", "not a saved run"),
+            (changed(started="{" * 5000), "Invalid isoformat string"),
+            (changed(version="9" * 5000), "written by version 999"),
         ],
     )
     def test_make_their_host_unknown_and_say_why(self, tmp_path: Path, data: bytes, said: str) -> None:
@@ -226,6 +228,13 @@ class TestFilesThatCannotBeUsed:
         assert why(run, "a").startswith(f"{tmp_path}/a.json: ") and said in why(run, "a")
         assert why(run, "a").isprintable() and len(why(run, "a")) < 400
         assert why(run, "b") == "" and run.notes == ()
+
+    @pytest.mark.parametrize("field", ["started", "version"])
+    def test_do_not_decide_how_long_an_error_is(self, field: str) -> None:
+        run = load_run(changed(**{field: "\x1b[31m" + "9" * 5000}), "a")
+        with pytest.raises(BadRun) as error:
+            parse_node_record(run, "a")
+        assert len(str(error.value)) < 400 and str(error.value).isprintable()
 
     def test_are_links_pipes_folders_and_what_is_too_large(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

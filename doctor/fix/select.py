@@ -155,7 +155,8 @@ def _not_evaluated(report: Report) -> Iterator[Untreated]:
 def ready_steps(treatments: Iterable[Treatment], host: str) -> list[ReadyStep]:
     """The steps of one host in order: playbook by playbook, and of each every step for all findings before the next.
 
-    The same command twice is made once. Raises: Unfillable, for what `choose_playbooks` left out.
+    The same command twice is made once; but each playbook keeps the files that it changes itself, so that an undo
+    knows what its steps left. Raises: Unfillable, for what `choose_playbooks` left out.
     """
     steps: list[ReadyStep] = []
     by_playbook: dict[str, list[Treatment]] = {}
@@ -167,7 +168,10 @@ def ready_steps(treatments: Iterable[Treatment], host: str) -> list[ReadyStep]:
             for treatment in members:
                 values = placeholder_values(treatment.finding, host)
                 ready_step = ReadyStep(playbook, step, fill_step(step, values), treatment.named)
-                if not any(same_action(ready_step, other) for other in steps):
+                own = step.keep
+                if not any(
+                    same_action(ready_step, other) and not (own and other.playbook is not playbook) for other in steps
+                ):
                     steps.append(ready_step)
     return steps
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Literal
 
 import msgspec
@@ -130,17 +131,40 @@ class _HostUndo:
                 if state:
                     remote.call("forget", token=step.token)
         self.after = self.journal.states_after()
-        for step in self.undos:
-            if step.root == root and step.kept is not None:
-                self._kept_at_start[step.number] = peek_many(remote, step.file)
-                try:
-                    for path, (old, new, start_state) in self._kept_versions(step).items():
-                        if not _content_same(start_state, new) and not _content_same(start_state, old):
-                            self._changed.add(step.number)
-                        self._decide(path, old, new, start_state)
-                except _ChangedSince as error:
-                    self._refused[step.number] = error
+        self._read_kept_files(remote, root)
         self._prepared.add(root)
+
+    def _read_kept_files(self, remote: RemoteExecutor, root: bool) -> None:
+        """Reads the kept files as each step will find them: as now, or as the undo of later steps leaves them."""
+        restored: dict[str, FileState] = {}
+        """By real path, what the steps that are undone first will restore."""
+        keeps = any(step.root == root and step.kept is not None for step in self.undos)
+        for step in reversed(self.undos):
+            if not keeps or step.root != root:
+                continue
+            with suppress(_ChangedSince):
+                if step.kept is not None:
+                    self._read_kept(remote, step, restored)
+                elif step.file and step.old and step.new:
+                    now = msgspec.convert(remote.call("peek", path=step.file), FileState)
+                    now = restored.get(now.real, now)
+                    restored[step.file] = self._decide(step.file, step.old, step.new, now)
+
+    def _read_kept(self, remote: RemoteExecutor, step: UndoStep, restored: dict[str, FileState]) -> None:
+        """Raises: ConnectionLost; RequestRejected."""
+        now = peek_many(remote, step.file)
+        now |= {path: FileState(path) for path in (step.kept or {}) if path not in now}
+        self._kept_at_start[step.number] = {path: restored.get(state.real, state) for path, state in now.items()}
+        targets: dict[str, FileState] = {}
+        try:
+            for path, (old, new, start_state) in self._kept_versions(step).items():
+                if not _content_same(start_state, new) and not _content_same(start_state, old):
+                    self._changed.add(step.number)
+                targets[start_state.real] = self._decide(path, old, new, start_state)
+        except _ChangedSince as error:
+            self._refused[step.number] = error
+        else:
+            restored.update(targets)
 
     def _keepers(self, step: UndoStep) -> dict[str, int]:
         """The steps that keep the files which this step may change, by their pattern."""

@@ -89,6 +89,49 @@ def test_an_undo_is_exact_for_every_kind_of_step(site: Site) -> None:
     assert "Nothing to undo" in site.fix("--undo", plan, "--yes")
 
 
+SECOND = (
+    HEAD
+    + """
+[[step]]
+say = "Save the tool's file"
+file = "/etc/tool.conf"
+keep = true
+
+[[step]]
+say = "Set the tool's mode"
+before = "grep -c '^mode' /etc/tool.conf || true"
+run = 'echo "mode $host" >>/etc/tool.conf'
+undo = 'echo "mode none" >>/etc/tool.conf'
+
+[[step]]
+say = "Write the tool's zone"
+file = "/etc/zones/old.xml"
+line = "three"
+"""
+)
+
+
+@pytest.mark.parametrize("order", [("every", "second"), ("second", "every")], ids="-".join)
+def test_an_undo_is_exact_where_two_playbooks_change_one_file(site: Site, order: tuple[str, str]) -> None:
+    (site.books / "second.toml").write_text(SECOND)
+    was, host = see(site), site.hosts[0]
+    site.fix(*order, "-w", host, "--apply", "--yes")
+    assert "mode" in site.fleet.read(host, "/etc/tool.conf") and "doctor 1" in site.fleet.read(host, "/etc/tool.conf")
+    site.fix("--undo", site.ids()[-1], "--yes")
+    assert see(site) == was
+
+
+def test_a_line_added_since_to_a_file_of_two_playbooks_is_never_lost(site: Site) -> None:
+    (site.books / "second.toml").write_text(SECOND)
+    host = site.hosts[0]
+    site.fix("every", "second", "-w", host, "--apply", "--yes")
+    site.fleet.enter(host, "echo mine >>/etc/tool.conf")
+    site.fix("--undo", site.ids()[-1], "--yes", code=10)
+    assert "mine" in site.fleet.read(host, "/etc/tool.conf")
+    site.fix("--undo", site.ids()[-1], "--yes", "--changed", "merge")
+    assert site.fleet.read(host, "/etc/tool.conf") == "kept\nmine\n"
+
+
 CHANGES = {
     "a value": ("sysctl -qw net.core.somaxconn=32768", "sysctl -n net.core.somaxconn", "32768", "Set it now"),
     "a line of a file": ("echo 10.5.5.5 mine >>/etc/names", "grep mine /etc/names", "10.5.5.5 mine", "Write names"),

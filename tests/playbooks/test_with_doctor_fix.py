@@ -1,4 +1,4 @@
-"""`doctor fix` with our own playbooks, on hosts with many faults at once: planned, mended, proven, taken back."""
+"""`doctor fix` with our own playbooks, on hosts with many faults at once: planned, applied, verified, undone."""
 
 from __future__ import annotations
 
@@ -7,55 +7,84 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import PREPARED
 from tests.hosts.fleet import Fleet
-from tests.playbooks.cases import CASES
-from tests.playbooks.test_remedies import ENVIRON, ROOT, looked, put_in
+from tests.hosts.npu import npu_fleet
+from tests.hosts.testbed import merge
+from tests.playbooks.cases import CASES, Case
+from tests.playbooks.test_remedies import ENVIRON, LOGIN, ROOT, looked, put_in
 
 pytestmark = pytest.mark.hosts
 # Limits need root that may raise them, which root of some containers may not; the clock's stand-in hides other facts.
-NAMES = {"raise-listen-queues", "reserve-job-ports", "keep-kernel-settings", "raise-conntrack-limit", "enlarge-shm"}
-NAMES |= {"write-host-names", "correct-host-name", "name-own-address", "open-job-ports"}
-MINE = [one for one in CASES if one.fleet == "cpu" and one.playbook in NAMES]
+CPU_NAMES = {"raise-listen-queues", "reserve-job-ports", "keep-kernel-settings", "raise-conntrack-limit", "enlarge-shm"}
+CPU_NAMES |= {"write-host-names", "correct-host-name", "name-own-address", "open-job-ports"}
+# Those of NPUs that the undo restores to the last file.
+NPU_NAMES = {"correct-device-netmask", "correct-detect-address", "write-hccn-conf"}
+NPU_NAMES |= {"align-tls-switch", "switch-tls-off", "take-link-up"}
 Fix = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
-@pytest.fixture(scope="module")
-def fleet(make_fleet: Callable[..., Fleet]) -> Iterator[Fleet]:
-    made = make_fleet(4, {"*": PREPARED}, shm="4g")
+@dataclass(frozen=True)
+class Faulty:
+    """A fleet of one kind with the faults of its playbooks."""
+
+    kind: str
+    fleet: Fleet
+    names: set[str]
+
+
+def cases(kind: str, names: set[str]) -> list[Case]:
+    return [one for one in CASES if one.fleet == kind and one.playbook in names]
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(("cpu", CPU_NAMES), id="cpu"),
+        pytest.param(("a2", NPU_NAMES), id="a2", marks=pytest.mark.full),
+    ],
+)
+def faulty(make_fleet: Callable[..., Fleet], request: pytest.FixtureRequest) -> Iterator[Faulty]:
+    kind, names = request.param
+    npus = npu_fleet("A2", 4) if kind == "a2" else {}
+    hosts = [f"sb{number:04d}" for number in range(1, 5)]
+    made = make_fleet(4, {name: merge(PREPARED, LOGIN, npus.get(name, {})) for name in hosts}, shm="4g")
     with ExitStack() as stack:
-        put_in(made, MINE, stack)
-        yield made
+        put_in(made, cases(kind, names), stack)
+        yield Faulty(kind, made, names)
     made.down()
 
 
 @pytest.fixture
-def fix(fleet: Fleet, tmp_path: Path) -> Fix:
+def fix(faulty: Faulty, tmp_path: Path) -> Fix:
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM", "HCCL", "RANK"))}
-    environ = {**clean, **ENVIRON["cpu"], "XDG_STATE_HOME": str(tmp_path)}
+    environ = {**clean, **ENVIRON[faulty.kind], "XDG_STATE_HOME": str(tmp_path)}
 
     def run(*words: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "doctor", "fix", *words, "-F", str(fleet.ssh_config)]
-        return fleet.run(command, env=environ, cwd=ROOT, timeout=200)
+        command = [sys.executable, "-m", "doctor", "fix", *words, "-F", str(faulty.fleet.ssh_config)]
+        return faulty.fleet.run(command, env=environ, cwd=ROOT, timeout=200)
 
     return run
 
 
-def test_all_faults_are_mended_proven_and_taken_back(fleet: Fleet, fix: Fix) -> None:
-    hosts = ["-w", ",".join(fleet.hosts)]
+def test_all_faults_are_fixed_verified_and_undone(faulty: Faulty, fix: Fix) -> None:
+    fleet = faulty.fleet
+    hosts = ["-w", ",".join(fleet.hosts), *(sorted(faulty.names) if faulty.kind == "a2" else ())]
     before = looked(fleet)
     planned = fix(*hosts)
     assert planned.returncode == 0, planned.stdout + planned.stderr
-    assert all(f"  {name}: " in planned.stdout for name in NAMES)
+    assert all(f"  {name}: " in planned.stdout for name in faulty.names)
     assert looked(fleet) == before  # a plan changes nothing
     applied = fix(*hosts, "--apply", "--yes", "--force")
     assert applied.returncode == 0, applied.stdout + applied.stderr
-    assert "FIXED: 4 of 4 hosts verified" in applied.stdout
-    assert "sb0004: Check that /etc/nftables.conf loads" in applied.stdout
+    if faulty.kind == "cpu":
+        assert "FIXED: 4 of 4 hosts verified" in applied.stdout
+        assert "sb0004: Check that /etc/nftables.conf loads" in applied.stdout
     assert looked(fleet) != before
     name = applied.stdout.partition("--undo ")[2].split()[0]
     undone = fix("--undo", name, "--yes")

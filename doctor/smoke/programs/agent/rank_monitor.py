@@ -30,7 +30,9 @@ class RankMonitor:
         self.state, self.waits_for = "R", ""
         self.observed_at = 0.0
         self.effective = self.cpu = 0.0
-        self.cgroups, self.oom_count, self.cgroups_read_at = {}, 0, 0.0
+        # A rank begins in the agent's control groups, and may be killed for memory before it is first observed.
+        self.cgroups, self.cgroups_read_at = cgroup_folders(os.getpid()), 0.0
+        self.oom_count = oom_kills(self.cgroups)
         self.limits = None
         self.dead = self.error = ""
         self.ended = self.secondary = self.oom = False

@@ -317,6 +317,29 @@ main()
     assert done.returncode == 0
 
 
+@pytest.mark.parametrize("moment", ["Deadline", "PreflightReporter"])
+def test_a_signal_while_a_preflight_prepares_itself_leaves_its_line(moment: str) -> None:
+    program = f"""
+import os, signal, sys
+from doctor.engine import interrupts
+sys.argv[1:] = ["preflight", "--scope", "local"]
+interrupts.install(sys.argv[1:])
+from doctor.preflight import run
+made = run.{moment}
+def strike(*arguments):
+    try:
+        return made(*arguments)
+    finally:
+        os.kill(os.getpid(), signal.SIGINT)
+run.{moment} = strike
+from doctor.cli.main import main
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, timeout=60, capture_output=True, text=True)
+    assert done.returncode == 130
+    assert re.fullmatch(r"doctor preflight: UNKNOWN nodes=0/0 why=interrupted exit=130 t=\S+s\n", done.stdout)
+
+
 def test_a_signal_ends_it_even_where_something_hangs() -> None:
     """A signal can fall between two moments that belong together, and leave a lock locked for ever."""
     program = """

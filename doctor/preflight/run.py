@@ -59,9 +59,10 @@ class PreflightRun:
 
     def run(self) -> int:
         """Gathers, decides, reports. Returns the exit code."""
-        interrupts.raise_on_stop()
         deadline = Deadline(self.budget.report_end, self.finish_at_deadline, self.budget.end, self.finish_without_files)
         try:
+            # Only here: until a signal's exception is caught, the handler that prints the line by itself stays.
+            interrupts.raise_on_stop()
             self._run(self._gather_and_report)
         except (KeyboardInterrupt, SystemExit) as stop:
             self._run(partial(self._finish_interrupted, stop))

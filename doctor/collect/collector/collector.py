@@ -182,6 +182,7 @@ def command_environment(job_input):
 def main(request, program):
     """Runs the requested probes, writes one framed record to stdout and exits with 0."""
     began = time.time()
+    os.chdir("/")  # where all that it starts runs
     request = json.loads(request.decode("ascii"))
     collector = Collector(program, request)
     on_termination(collector.quit)

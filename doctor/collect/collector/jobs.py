@@ -5,7 +5,7 @@ import os
 import time
 
 from doctor.remote.runtime.framing import split_frame
-from doctor.remote.runtime.processes import ended, exit_code, fork_with_pipes, signal_group
+from doctor.remote.runtime.processes import ended, exit_code, fork_with_pipes, signal_group, spawn_with_pipes
 from doctor.remote.runtime.streams import BoundedOutput
 
 GRACE = 0.25  # seconds for output to end after the command itself has
@@ -33,9 +33,10 @@ class Job:
     def start(self, job_input, environ):
         self.began = time.time()
         self.deadline = self.began + self.probe.get("timeout", 10)
-        self.pid, self.stdin_fd, out, err = fork_with_pipes(
-            lambda: self.run_child(job_input, environ), 127 if self.argv else 1
-        )
+        if self.argv:
+            self.pid, self.stdin_fd, out, err = spawn_with_pipes(self.argv, environ)
+        else:
+            self.pid, self.stdin_fd, out, err = fork_with_pipes(lambda: self.answer(job_input, environ), 1)
         self.readers = {out: "out", err: "err"}
         limit = self.probe.get("limit", 65536)
         self.streams = {"out": BoundedOutput(limit), "err": BoundedOutput(limit)}
@@ -43,10 +44,8 @@ class Job:
         if not self.stdin_data:
             self.close_stdin()
 
-    def run_child(self, job_input, environ):
-        os.chdir("/")
-        if self.argv:
-            os.execvpe(self.argv[0], self.argv, environ)
+    def answer(self, job_input, environ):
+        """In the child: answers the question on stdout."""
         os.environ.update(environ)
         namespace, question = {}, dict(job_input)
         question["asked"] = self.name

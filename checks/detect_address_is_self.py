@@ -26,4 +26,5 @@ def detect_address_is_self(detect: DetectAddresses, addresses: DeviceAddresses) 
                 "the detect address of NPU {npu} is its own address, {observed}; expected another",
                 npu=npu,
                 observed=watched,
+                settings=["netdetect"],
             )

@@ -27,4 +27,5 @@ def detect_address_unset(detect: DetectAddresses, addresses: DeviceAddresses) ->
             "no detect address on NPU {npus}; expected the gateway or another NPU",
             npu=npus[0],
             npus=npus,
+            settings=["netdetect"],
         )

@@ -36,6 +36,7 @@ def device_ip_conflict(addresses: PerHost[DeviceAddresses]) -> Iterator[Finding]
                 ip=ip,
                 npu=claims[-1][1],
                 owners=format_npus(claims),
+                settings=["address", "netmask"],
                 observed=len(claims),
                 expected=1,
             )

@@ -39,6 +39,7 @@ def device_ip_unset(
                 hosts=[host],
                 npu=host_addresses.unset[0],
                 npus=list(host_addresses.unset),
+                settings=["address", "netmask"],
                 total=len(host_addresses.by_npu) + len(host_addresses.unset),
             )
     require_port_use(

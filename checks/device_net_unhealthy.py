@@ -8,9 +8,16 @@ from doctor.facts.visit import Reachability
 from doctor.job import LaunchConfig
 
 HEALTHY_STATES = ("Success", "Init")
+CAUSES = {
+    "device-ip-unset": ("npu",),
+    "device-link-down": ("npu",),
+    "device-ip-families-mixed": ("npu",),
+    "device-ip-segment-wrong": ("npu",),
+    "gateway-outside-segment": ("npu",),
+}
 
 
-@check(severity=ERROR, area="links")
+@check(severity=ERROR, area="links", follows_from=CAUSES)
 def device_net_unhealthy(
     health: PerHost[DeviceHealth],
     links: PerHost[DeviceLinks] | None,

@@ -50,6 +50,7 @@ def device_netmask_differs(addresses: PerHost[DeviceAddresses]) -> Iterator[Find
                 hosts=[host],
                 npu=npus[0],
                 npus=npus,
+                settings=["netmask"],
                 segment=home,
                 observed=observed,
                 expected=expected,

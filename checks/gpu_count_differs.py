@@ -4,8 +4,12 @@ from doctor import ERROR, Finding, PerHost, check
 from doctor.engine.majority import differing
 from doctor.facts.gpu import GpuInventory
 
+CAUSES = {
+    "gpu-missing": ("expected",),
+}
 
-@check(severity=ERROR, area="devices")
+
+@check(severity=ERROR, area="devices", follows_from=CAUSES)
 def gpu_count_differs(inventory: PerHost[GpuInventory]) -> Iterator[Finding]:
     """All hosts have the same number of GPUs.
 

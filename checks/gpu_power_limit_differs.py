@@ -4,8 +4,12 @@ from doctor import WARNING, Finding, PerHost, check
 from doctor.engine.majority import differing
 from doctor.facts.gpu import GpuInventory
 
+CAUSES = {
+    "gpu-product-mixed": ("product=observed",),
+}
 
-@check(severity=WARNING, area="devices")
+
+@check(severity=WARNING, area="devices", follows_from=CAUSES)
 def gpu_power_limit_differs(inventory: PerHost[GpuInventory]) -> Iterator[Finding]:
     """GPUs of one product have the same power limit on all hosts.
 

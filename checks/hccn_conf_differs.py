@@ -6,9 +6,19 @@ from doctor.facts.hccn import DetectAddresses, DeviceAddresses, DeviceGateways, 
 
 KEYS = ("address", "netmask", "gateway", "netdetect")
 UNSET_ADDRESS = "0.0.0.0"
+CAUSES = {
+    "device-ip-unset": ("npu", "observed=settings"),
+    "device-ip-conflict": ("address=ip", "observed=settings"),
+    "device-ip-refused": ("npu", "observed=settings"),
+    "device-ip-segment-wrong": ("npu", "observed=settings"),
+    "device-netmask-differs": ("npu", "observed=settings"),
+    "gateway-outside-segment": ("npu", "observed=settings"),
+    "detect-address-unset": ("npu", "observed=settings"),
+    "detect-address-is-self": ("npu", "observed=settings"),
+}
 
 
-@check(severity=WARNING, area="addresses")
+@check(severity=WARNING, area="addresses", follows_from=CAUSES)
 def hccn_conf_differs(
     conf: HccnConf | None,
     addresses: DeviceAddresses,
@@ -54,6 +64,7 @@ def hccn_conf_differs(
                 "NPU {npu} uses {observed}; /etc/hccn.conf has {expected}",
                 npu=npu,
                 npus=[npu],
+                address=live.get((npu, "address"), ""),
                 observed=observed,
                 expected=expected,
             )

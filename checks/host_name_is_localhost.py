@@ -29,5 +29,6 @@ def host_name_is_localhost(names: HostNames, fleet: PerHost[Reachability]) -> It
         yield Finding(
             "the host is called {observed}",
             observed=names.own,
+            addresses=list(names.own_resolution.addresses),
             expected="a name of its own",
         )

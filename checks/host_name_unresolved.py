@@ -7,8 +7,12 @@ from doctor.facts.network import HostAddresses
 from doctor.facts.visit import Reachability
 from doctor.job import limit_items
 
+CAUSES = {
+    "master-address-unresolved": ("names=name",),
+}
 
-@check(severity=WARNING, area="connectivity")
+
+@check(severity=WARNING, area="connectivity", follows_from=CAUSES)
 def host_name_unresolved(
     names: PerHost[HostNames], addresses: PerHost[HostAddresses] | None, fleet: PerHost[Reachability]
 ) -> Iterator[Finding]:

@@ -15,9 +15,14 @@ NAMES = {
     "swap": "swap",
     "command_line": "tuning words of the kernel's command line",
 }
+CAUSES = {
+    "clock-source-slow": ("setting",),
+    "cpu-governor-slow": ("setting",),
+    "numa-balancing-on": ("setting",),
+}
 
 
-@check(severity=WARNING, area="kernel")
+@check(severity=WARNING, area="kernel", follows_from=CAUSES)
 def host_settings_differ(settings: PerHost[HostSettings]) -> Iterator[Finding]:
     """All hosts have the same kernel, and the same settings of it that change performance.
 

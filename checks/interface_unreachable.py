@@ -10,8 +10,13 @@ from doctor.facts.socket_choice import SocketChoice
 from doctor.facts.socket_peers import FleetSockets, decided_by_rank_table, unreachable
 from doctor.job import LaunchConfig
 
+CAUSES = {
+    "host-name-is-loopback": ("address",),
+    "host-name-is-localhost": ("address",),
+}
 
-@check(severity=ERROR, area="connectivity")
+
+@check(severity=ERROR, area="connectivity", follows_from=CAUSES)
 def interface_unreachable(
     interfaces: PerHost[Interfaces],
     names: PerHost[HostNames],

@@ -34,6 +34,7 @@ def npu_missing(inventory: NpuInventory, chips: NpuChips | None, place: HostCont
         yield Finding(
             "NPU {npus} is on the PCI bus but has no device file: the driver did not accept it",
             npus=gap,
+            devices=inventory.pci_count,
             observed=f"{len(devices)} device files",
             expected=f"{inventory.pci_count} device files",
         )
@@ -42,6 +43,7 @@ def npu_missing(inventory: NpuInventory, chips: NpuChips | None, place: HostCont
             "NPU {npus} has no device file, and the PCI bus shows {on_bus} NPUs: the card has dropped out",
             npus=gap,
             on_bus=inventory.pci_count,
+            devices=last,
             observed=f"{len(devices)} device files",
             expected=f"{last} device files",
         )

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from doctor.engine.consequences import Relations
 from doctor.engine.fact import Fact, PerHost
 from doctor.engine.result import Finding, Severity
 
@@ -26,14 +27,18 @@ class BadCheck(Exception):
     """A check file that breaks the rules: what, where, what was expected."""
 
 
-def check(*, severity: Severity, area: str = "site", single_host: str = "") -> Callable[[Function], Function]:
+def check(
+    *, severity: Severity, area: str = "site", single_host: str = "", follows_from: Relations | None = None
+) -> Callable[[Function], Function]:
     """Makes a function a check. Its first docstring line is the healthy claim.
 
     ``single_host``: why it does not apply to a run of one host, where it is skipped whether or not facts can be read.
+    ``follows_from``: checks that may hold the cause of its findings, with the values that must agree; such a finding is
+    shown under its cause: ``{"device-link-down": ("npu",)}`` (`doctor.engine.consequences`).
     """
 
     def mark(function: Function) -> Function:
-        function.__dict__["doctor"] = (severity, area, single_host)
+        function.__dict__["doctor"] = (severity, area, single_host, dict(follows_from or {}))
         return function
 
     return mark
@@ -61,7 +66,7 @@ class Check:
         self.function = function
         self.path = path
         self.name = function.__name__.replace("_", "-")
-        self.severity, self.area, self.single_host = function.__dict__["doctor"]
+        self.severity, self.area, self.single_host, self.follows_from = function.__dict__["doctor"]
 
     def __repr__(self) -> str:
         return f"<check {self.name}>"

@@ -44,13 +44,15 @@ class Finding:
     '10.0.0.1 belongs to a and b'
     """
 
-    __slots__ = ("hosts", "is_warning", "template", "values")
+    __slots__ = ("follows_from", "hosts", "is_warning", "template", "values")
 
     def __init__(self, template: str, /, *, hosts: Sequence[str] = (), **values: Any) -> None:
         self.template = template
         self.hosts = tuple(hosts)
         self.is_warning = False
         """Its severity is WARNING, whatever the check's."""
+        self.follows_from = ""
+        """The check whose finding is its cause, as `doctor.engine.consequences` fills it in; empty: none."""
         self.values: dict[str, Any] = values
 
     def with_host(self, host: str) -> Finding:
@@ -62,13 +64,22 @@ class Finding:
         finding = Finding(self.template, hosts=self.hosts)
         finding.values.update(self.values)
         finding.is_warning = milder
+        finding.follows_from = self.follows_from
+        return finding
+
+    def following(self, cause: str) -> Finding:
+        """The same finding as a consequence of one of the check ``cause``; of none where it is empty."""
+        if cause == self.follows_from:
+            return self
+        finding = self.as_warning(self.is_warning)
+        finding.follows_from = cause
         return finding
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Finding):
             return NotImplemented
-        mine, others = (self.template, self.hosts, self.is_warning), (other.template, other.hosts, other.is_warning)
-        return mine == others and self.values == other.values
+        names = ("template", "hosts", "is_warning", "follows_from", "values")
+        return all(getattr(self, name) == getattr(other, name) for name in names)
 
     def __hash__(self) -> int:
         return hash((self.template, self.hosts, repr(self.values)))

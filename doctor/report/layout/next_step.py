@@ -24,9 +24,7 @@ def advice(report: Report, pages: Mapping[str, Check], limit: int = 5) -> list[s
     causes first; where there are none, warnings; else what is unknown, and why.
     """
     folded = fold(report, BRIEF_LEVEL.max_chars)
-    failures = [failure for area in folded.areas for failure in area.failures]
-    failures = [failure for failure in failures if failure.is_error] or failures
-    failures.sort(key=lambda failure: -len(failure.consequences))
+    failures = [failure for failure in folded.failures if failure.is_error] or folded.failures
     lines = [
         _failure(failure_entry(failure, pages.get(failure.outcome.check), BRIEF_LEVEL, folded.fleet))
         for failure in failures

@@ -16,7 +16,7 @@ def device_ip_conflict(addresses: PerHost[DeviceAddresses]) -> Iterator[Finding]
     so nothing else notices two hosts with the same addresses.
 
     ## What to do
-    Give one of them a free address: `hccn_tool -i {npu} -ip -s address A netmask M`.
+    Give one of them a free address: `hccn_tool -i {npu} -ip -s address ADDRESS netmask NETMASK`.
 
     ## Source
     The driver's public source: hccn_tool refuses an address that another NPU of the same host has, and compares

@@ -29,8 +29,8 @@ def device_ip_refused(
     their traffic, or is refused when /etc/hccn.conf is applied at the next start: then the NPU has no address.
 
     ## What to do
-    Choose another address: `hccn_tool -i {npu} -ip -s address A netmask M`. 10.0.0.0/8 and 172.16.0.0/12 are free
-    on every product.
+    Choose another address: `hccn_tool -i {npu} -ip -s address ADDRESS netmask NETMASK`. 10.0.0.0/8 and 172.16.0.0/12
+    are free on every product.
 
     ## Source
     The driver's public source, where hccn_tool sets an address: 192.168.1.0/24 on every product, 192.168.2.0/24 on

@@ -39,8 +39,8 @@ def device_ip_segment_wrong(
     links and times out minutes later, and only on the ranks that talk to that NPU.
 
     ## What to do
-    Give NPU {npu} of {host} an address in {expected}: `hccn_tool -i {npu} -ip -s address A netmask M`; or give it a
-    gateway: `hccn_tool -i {npu} -gateway -s gateway G`.
+    Give NPU {npu} of {host} an address in {expected}: `hccn_tool -i {npu} -ip -s address ADDRESS netmask NETMASK`; or
+    give it a gateway: `hccn_tool -i {npu} -gateway -s gateway GATEWAY`.
 
     ## Source
     The vendor's configuration guides. A1 in SMP mode: NPUs 0/4, 1/5, 2/6 and 3/7 share a segment, 0 to 3 each have

@@ -25,7 +25,7 @@ def gateway_outside_segment(
     detect address.
 
     ## What to do
-    `hccn_tool -i {npu} -gateway -s gateway G` with a gateway inside {segment}.
+    On {host}: `hccn_tool -i {npu} -gateway -s gateway {gateway}`, a gateway inside {segment}.
 
     ## Source
     hccn_tool refuses such a gateway when it is set (driver source), yet not one from DHCP, nor an address that is

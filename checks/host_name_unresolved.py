@@ -24,8 +24,8 @@ def host_name_unresolved(
     timeout.
 
     ## What to do
-    Add the missing lines to /etc/hosts on {host}, the same as on the other hosts, or fix its name server: `getent hosts
-    {first}` must print an address. In a container: `--net=host`, or `--add-host NAME:ADDRESS`.
+    On {host}: `echo {hosts_entry} >> /etc/hosts`, and a line for each other such name, or fix its name server:
+    `getent hosts {first}` must print an address. In a container: `--net=host`, or `--add-host NAME:ADDRESS`.
 
     ## Source
     PyTorch `dynamic_rendezvous.py` (the agent of rank 0 publishes its own host name as MASTER_ADDR); MindSpore
@@ -45,6 +45,7 @@ def host_name_unresolved(
             if name in resolvable_names and not meaning.addresses
         }
         if lost:
+            lines = hosts_file_lines(lost, names, addresses or {}, fleet)
             name_list = limit_items(sorted(lost), 4)
             yield Finding(
                 "cannot resolve {names}: {reason}",
@@ -55,5 +56,6 @@ def host_name_unresolved(
                 reason=lost[min(lost)].error,
                 observed=f"{len(lost)} of {len(host_names.names)} names without an address",
                 expected="an address for every name",
-                lines=hosts_file_lines(lost, names, addresses or {}, fleet),
+                lines=lines,
+                hosts_entry=lines[0] if lines else None,
             )

@@ -3,7 +3,7 @@ from collections.abc import Iterator
 
 from doctor import WARNING, Finding, PerHost, Skip, check
 from doctor.facts.gpu import GpuCards
-from doctor.facts.interfaces import Interfaces, usable_names
+from doctor.facts.interfaces import Interfaces, only_usable, usable_names
 from doctor.facts.names import HostNames
 from doctor.facts.npu import NpuInventory
 from doctor.facts.socket_peers import FleetSockets, unreachable, unused_names
@@ -28,7 +28,7 @@ def interface_doubtful(
     next installation of a container engine.
 
     ## What to do
-    Name the network interface on all hosts: `export {setting}=NIC`, here {expected}. `ip -br address` on {host} lists
+    Name the network interface on all hosts: `export {setting}={nic}`, here {expected}. `ip -br address` on {host} lists
     the interfaces; `ip route get ADDRESS` shows the one that leads to another host. A container has the host's
     interfaces with `--network host`, a pod with hostNetwork.
 
@@ -67,4 +67,5 @@ def interface_doubtful(
             setting=setting,
             observed=observed,
             expected=usable_names(interfaces[hosts[0]]),
+            nic=only.label if (only := only_usable(interfaces[hosts[0]])) else None,
         )

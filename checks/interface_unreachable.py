@@ -3,7 +3,7 @@ from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, Skip, check
 from doctor.facts.gpu import GpuCards
-from doctor.facts.interfaces import Interfaces, usable_addresses
+from doctor.facts.interfaces import Interfaces, only_usable, usable_addresses
 from doctor.facts.names import HostNames
 from doctor.facts.npu import NpuInventory
 from doctor.facts.socket_choice import SocketChoice
@@ -32,7 +32,7 @@ def interface_unreachable(
     remote=[172.17.0.1]", or the job waits at its start until a timeout of minutes.
 
     ## What to do
-    Name the interface that leads to the other hosts, on all of them: `export {setting}=NIC`, on {host} {expected}.
+    Name the interface that leads to the other hosts, on all of them: `export {setting}={nic}`, on {host} {expected}.
     Where {library} has followed the host's own name, give the name its real address in /etc/hosts instead: see `doctor
     explain host-name-is-loopback`. A container has the host's interfaces with `--network host`, a pod with hostNetwork.
 
@@ -65,4 +65,5 @@ def interface_unreachable(
                 reason=reason,
                 observed=choice.address,
                 expected=usable_addresses(interfaces[hosts[0]]),
+                nic=only.label if (only := only_usable(interfaces[hosts[0]])) else None,
             )

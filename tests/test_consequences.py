@@ -92,8 +92,8 @@ def test_a_waived_cause_explains_nothing() -> None:
 
 def test_declared_relations_name_checks_and_have_no_circle() -> None:
     above = {name: tuple(check.follows_from) for name, check in CHECKS.items()}
-    for name in above:
-        reached, todo = set(), list(above[name])
+    for name, declared in above.items():
+        reached, todo = set(), list(declared)
         while todo:
             cause = todo.pop()
             assert cause in CHECKS, f"{name} follows from {cause}, which is no check"

@@ -18,7 +18,7 @@ from doctor.report.layout.terminal import Terminal
 from tests.report import reports as made
 from tests.report.strategies import reports
 
-WORDS = ("ok", "FAIL", "warn", "crash", "unknown", "skip", "waived", "note", "from", "first")
+WORDS = ("ok", "FAIL", "warn", "crash", "unknown", "skip", "waived", "note", "from", "first", "yours", "fix")
 VERDICTS = ("HEALTHY: ", "FAILED: ", "WARNINGS: ", "UNKNOWN: ", "NOTHING: ")
 Render = Callable[..., str]
 
@@ -79,7 +79,7 @@ def test_no_encoding_of_stdout_is_too_small(name: str, encoding: str) -> None:
 def test_signs_of_ascii_have_words_beside_them() -> None:
     said = terminal(made.unknown(), unicode=False)
     assert said.isascii()
-    assert "x FAIL     link-down" in said
+    assert "x FAIL link-down" in said
     assert "? unknown  " in said
 
 
@@ -128,7 +128,7 @@ def test_plain_lines_can_be_grepped_by_status_name_and_host() -> None:
 
 def test_plain_colour_is_on_the_status_alone() -> None:
     said = plain.render(made.folded(), made.CHECKS, terminal=Terminal(colour=True)).splitlines()
-    assert said[2].startswith("\x1b[33mwarn   \x1b[0m ip-forward-off on ")
+    assert any(line.startswith("\x1b[33mwarn   \x1b[0m ip-forward-off on ") for line in said)
 
 
 def test_a_warning_that_fails_the_run() -> None:
@@ -188,14 +188,15 @@ def test_hosts_that_need_another_remedy_have_their_own() -> None:
 
 def test_a_remedy_that_differs_by_the_host_alone_is_said_once() -> None:
     said = lines(unreachable(["Start sshd."] * 3))
-    assert "          Try it by hand: `ssh -v node001 true`." in said
-    assert "          This is for node001; likewise for the other 2 hosts." in said
+    assert (
+        "          Try it by hand: `ssh -v node001 true`. This is for node001; likewise for the other 2 hosts." in said
+    )
     assert not any("node002 true" in line for line in said)
 
 
 def test_hosts_that_need_another_remedy_in_groups_say_for_whom_each_is() -> None:
     said = lines(unreachable(["Start sshd.", "Start sshd.", "Mend the route."]))
-    assert said.count("          This is for node001; likewise for the other host.") == 1
+    assert sum("This is for node001; likewise for the other host." in line for line in said) == 1
     assert not any("This is for node003" in line for line in said)
 
 

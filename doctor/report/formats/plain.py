@@ -54,7 +54,7 @@ def render(
             for entry in section.entries:
                 lines += _entry(entry, terminal.colour, brief)
     lines += [] if brief else _smoke(page.smoke)
-    lines += _summary_lines(page.summary, terminal.colour)
+    lines += _summary_lines(page.summary, terminal.colour, brief)
     text = "\n".join(lines) + "\n"
     return text if terminal.unicode else text.replace("…", "...")
 
@@ -81,12 +81,14 @@ def _smoke(smoke: Details) -> Iterator[str]:
         yield f"smoke   {label}: {text}" if label else f"          {text}"
 
 
-def _summary_lines(summary: SummaryLines, colour: bool) -> Iterator[str]:
+def _summary_lines(summary: SummaryLines, colour: bool, brief: bool) -> Iterator[str]:
     for note in summary.notes:
         yield f"note    {note}"
     yield f"from    {summary.source}"
     if summary.first_step:
         yield f"first   {summary.first_step}"
+    if summary.unfilled and not brief:
+        yield f"yours   in the commands above, fill in: {', '.join(summary.unfilled)}"
     if summary.fix_command:
         yield f"fix     {summary.fix_command}"
     yield _painted(summary.status_word, summary.verdict, colour)

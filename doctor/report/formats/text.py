@@ -87,20 +87,22 @@ class _TextLayout:
             yield Text()
             following = sum(len(entry.following) for entry in findings)
             self.max_rows = max(MIN_ROWS, min(self.max_rows, (PAGE_ROWS - len(findings) - following) // len(findings)))
-        spaced = False
+        spaced, shown = False, ""
         for section in page.sections:
             # Lines that stand for many checks stand together; all else has air around it.
             is_block = section.title == "findings" or self.shows_title(section)
             if is_block and spaced:
                 yield Text()
-            yield from self.section(section)
+            lines = list(self.section(section))
+            shown += "\n".join(line.plain for line in lines) if is_block else ""
+            yield from lines
             if is_block:
                 yield Text()
             spaced = not is_block
-        if spaced:
+        if spaced and not findings:
             yield Text()
         yield from self.smoke(page.smoke)
-        yield from self.summary(page.summary, bool(findings))
+        yield from self.summary(page.summary, bool(findings), [mark for mark in page.summary.unfilled if mark in shown])
 
     def brief(self, page: ReportPage) -> Iterator[Text]:
         """The table, and what is unknown; the last lines."""
@@ -250,12 +252,14 @@ class _TextLayout:
                 body.highlight_regex(r"`[^`]*`", "cyan")
             yield Text.assemble((head if not number else " " * indent, head_style), body)
 
-    def summary(self, summary: SummaryLines, has_findings: bool) -> Iterator[Text]:
+    def summary(self, summary: SummaryLines, has_findings: bool, unfilled: Sequence[str] = ()) -> Iterator[Text]:
         for note in summary.notes:
             yield from self.hanging_lines("Note: ", note)
         yield from self.hanging_lines("", summary.source, style="dim")
+        if unfilled:
+            yield from self.hanging_lines("", f"Fill in yourself: {', '.join(unfilled)}")
         if summary.fix_command:
-            yield from self.hanging_lines("", f"To fix it: {summary.fix_command} (shows a plan, changes nothing)")
+            yield from self.hanging_lines("", f"To fix it (a plan; changes nothing): {summary.fix_command}")
         if has_findings and not self.verbose:
             yield from self.hanging_lines("", "More on each: doctor explain CHECK; -v shows all", style="dim")
         style = STYLES[summary.status_word]

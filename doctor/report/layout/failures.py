@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from doctor.engine.result import Severity
 from doctor.engine.shell_quote import placeholder_names
-from doctor.report.layout.advice import fill_advice, standalone_placeholders
+from doctor.report.layout.advice import fill_advice, mark_personal_words, mark_unknown, marks, standalone_placeholders
 from doctor.report.layout.fold import CheckFailure, FollowingFailure
 from doctor.report.layout.formatting import clean, count_noun, sentences, unwrap_lines
 from doctor.report.layout.group_findings import FindingGroup, alike, without_host_name
@@ -77,6 +77,7 @@ class _FailureEntryBuilder:
             (*map(self.part, self.listed_groups), *self.unlisted_groups(self.groups[len(self.listed_groups) :])),
             self.fleet.where(self.own_hosts, failure.outcome.evaluated_hosts),
             tuple(details),
+            unfilled=marks(self.template(failure.groups[0])),
             following=tuple(line for other in failure.following for line in self.following(other)),
             hosts=self.fleet.fold(self.own_hosts) if self.own_hosts else "",
         )
@@ -130,10 +131,20 @@ class _FailureEntryBuilder:
         return list(self.fleet.format_values(values).items())
 
     def filled_fix(self, group: FindingGroup) -> list[str]:
-        values = self.fleet.format_values(group.example.values, MAX_COMMAND_CHARS)
+        known = {name: value for name, value in group.example.values.items() if value is not None}
+        values = self.fleet.format_values(known, MAX_COMMAND_CHARS)
         if group.hosts:
             values.setdefault("host", clean(group.hosts[0], 100))
-        return [line for line in (fill_advice(block, values) for block in unwrap_lines(self.fix)) if line.strip()]
+        return [
+            line
+            for line in (fill_advice(block, values) for block in unwrap_lines(self.template(group)))
+            if line.strip()
+        ]
+
+    def template(self, group: FindingGroup) -> str:
+        """The page's fix, with what only the reader knows marked."""
+        unknown = [name for name, value in group.example.values.items() if value is None or value == ""]
+        return mark_unknown(mark_personal_words(self.fix), unknown)
 
     def fix_lines(self, group: FindingGroup, hosts: int, differ: bool) -> list[tuple[str, str]]:
         """What to do about a group's first finding; and that it goes likewise for the others, of ``hosts`` in all."""

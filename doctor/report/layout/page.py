@@ -43,8 +43,10 @@ def build_page(
     """The report in words; ``code`` is the exit code that it comes with."""
     folded = fold(report, scope.max_chars)
     builder = _PageBuilder(checks, scope, folded)
+    findings = builder.findings()
+    unfilled = [mark for entry in findings for mark in entry.unfilled]
     sections = [
-        ReportSection("findings", builder.findings()),
+        ReportSection("findings", findings),
         ReportSection("unknown", builder.gaps("unknown", folded.unknown, scope.max_groups)),
         *builder.healthy_sections(folded.areas),
         ReportSection("waived", tuple(map(builder.waived, folded.waived))),
@@ -52,7 +54,9 @@ def build_page(
     ]
     smoke = smoke_lines(report.smoke, scope.lists_every_check) if report.smoke else ()
     return ReportPage(
-        tuple(section for section in sections if section.entries), summary_lines(report, folded, code, fixable), smoke
+        tuple(section for section in sections if section.entries),
+        summary_lines(report, folded, code, fixable, unfilled),
+        smoke,
     )
 
 

@@ -35,6 +35,8 @@ class ReportEntry(msgspec.Struct, frozen=True):
     """Findings of other checks that follow from this one, each with its check and hosts as the label."""
     hosts: str = ""
     """The hosts without their share of the fleet."""
+    unfilled: tuple[str, ...] = ()
+    """Values in the commands of the fix that only the reader knows: ``<address>``."""
 
 
 class ReportSection(msgspec.Struct, frozen=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 import msgspec
 
@@ -34,15 +34,21 @@ class SummaryLines(msgspec.Struct, frozen=True):
     """What to fix first; empty when there is no choice."""
     fix_command: str
     """The command that plans the automatic fixes; empty if there are none."""
+    unfilled: tuple[str, ...]
+    """The values in the commands that only the reader knows, as they are marked."""
     status_word: str
     """The status whose sign and colour the verdict has."""
     verdict: str
 
 
 def summary_lines(
-    report: Report, folded: FoldedReport, code: int | None = None, fixable: Collection[str] = ()
+    report: Report,
+    folded: FoldedReport,
+    code: int | None = None,
+    fixable: Collection[str] = (),
+    unfilled: Iterable[str] = (),
 ) -> SummaryLines:
-    """The end of the report; ``fixable`` are the checks that have a playbook."""
+    """The end of the report; ``fixable`` are the checks that have a playbook, ``unfilled`` marks in commands."""
     word = verdict(report, code)
     when = [format_time(report.started)] if report.started else []
     source = ", ".join([clean(report.source) or "hosts of unknown origin", *when, duration(report.seconds)])
@@ -52,6 +58,7 @@ def summary_lines(
         source,
         _start(folded),
         fix_command(report, folded, fixable),
+        tuple(dict.fromkeys(unfilled)),
         _STATUS_WORDS[word],
         f"{word.name}: {_verdict_text(word, folded, report)}",
     )

@@ -15,14 +15,35 @@ if TYPE_CHECKING:
 
 
 def explanation(name: str) -> str | None:
-    """The page of a built-in check or of a topic. None for any other name: the complete command line answers it."""
+    """The page of a built-in check, playbook or topic, or of what an error code or a line of a log means.
+
+    None for any other name: the complete command line answers it.
+    """
     path = bundled_folder("checks") / f"{name.replace('-', '_')}.py"
     if name.replace("-", "").isalnum() and path.is_file():
         return check_page(name, path)
     from doctor.report.explain.topics import render, topics
 
     topic = topics().get(name)
-    return render(topic.read_text("utf-8"), topic_width()) if topic else None
+    if topic:
+        return render(topic.read_text("utf-8"), topic_width())
+    playbook = bundled_folder("playbooks") / f"{name}.toml"
+    if name.replace("-", "").isalnum() and playbook.is_file():
+        from doctor.report.explain.playbooks import playbook_page
+
+        return playbook_page(built_in_playbook(playbook), page_width())
+    return _signature_pages(name)
+
+
+def _signature_pages(name: str) -> str | None:
+    """The pages of the log signatures that a code or a pasted line leads to; None where there is none for certain."""
+    from doctor.diagnose.lookup import find
+
+    if not any(match.is_exact for match in find(name)):
+        return None
+    from doctor.cli.explain_search import explain_text
+
+    return explain_text(name)
 
 
 def check_page(name: str, path: Path) -> str:

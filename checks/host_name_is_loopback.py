@@ -7,8 +7,10 @@ from doctor.facts.names import HostNames
 from doctor.facts.network import HostAddresses
 from doctor.facts.visit import Reachability
 
+ONE_HOST = "only one host: its loopback address is enough"
 
-@check(severity=WARNING, area="connectivity")
+
+@check(severity=WARNING, area="connectivity", single_host=ONE_HOST)
 def host_name_is_loopback(
     names: HostNames,
     others: PerHost[HostNames],
@@ -33,7 +35,7 @@ def host_name_is_loopback(
     `gethostbyname(gethostname())`.
     """
     if len(fleet) < 2:
-        raise Skip("only one host: its loopback address is enough")
+        raise Skip(ONE_HOST)
     if is_localhost(names.own):
         raise Skip(f"the host is called {names.own}: host-name-is-localhost reports it")
     meaning = names.own_resolution

@@ -10,9 +10,10 @@ from doctor.job import limit_items
 CAUSES = {
     "master-address-unresolved": ("names=name",),
 }
+ONE_HOST = "only one host: it resolves no other name"
 
 
-@check(severity=WARNING, area="connectivity", follows_from=CAUSES)
+@check(severity=WARNING, area="connectivity", single_host=ONE_HOST, follows_from=CAUSES)
 def host_name_unresolved(
     names: PerHost[HostNames], addresses: PerHost[HostAddresses] | None, fleet: PerHost[Reachability]
 ) -> Iterator[Finding]:
@@ -33,7 +34,7 @@ def host_name_unresolved(
     all can resolve, and that none calls itself, is taken for an alias of the SSH configuration and not judged.
     """
     if len(names) < 2:
-        raise Skip("only one host: it resolves no other name")
+        raise Skip(ONE_HOST)
     resolvable_names = {
         name for host_names in names.values() for name, meaning in host_names.names.items() if meaning.addresses
     }

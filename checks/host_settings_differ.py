@@ -20,9 +20,10 @@ CAUSES = {
     "cpu-governor-slow": ("setting",),
     "numa-balancing-on": ("setting",),
 }
+ONE_HOST = "only one host: nothing to compare"
 
 
-@check(severity=WARNING, area="kernel", follows_from=CAUSES)
+@check(severity=WARNING, area="kernel", single_host=ONE_HOST, follows_from=CAUSES)
 def host_settings_differ(settings: PerHost[HostSettings]) -> Iterator[Finding]:
     """All hosts have the same kernel, and the same settings of it that change performance.
 
@@ -40,7 +41,7 @@ def host_settings_differ(settings: PerHost[HostSettings]) -> Iterator[Finding]:
     it are compared, such as iommu, isolcpus and mitigations.
     """
     if len(settings) < 2:
-        raise Skip("a single host cannot be compared")
+        raise Skip(ONE_HOST)
     for setting, name in NAMES.items():
         values = {host: _value(own, setting) for host, own in settings.items()}
         shown = {host: value for host, value in values.items() if value}

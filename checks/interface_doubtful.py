@@ -10,8 +10,10 @@ from doctor.facts.socket_peers import FleetSockets, unreachable, unused_names
 from doctor.job import LaunchConfig
 from doctor.job.variables import HCCL_ADDRESS
 
+ONE_HOST = "only one host: any interface of its own will do"
 
-@check(severity=WARNING, area="connectivity")
+
+@check(severity=WARNING, area="connectivity", single_host=ONE_HOST)
 def interface_doubtful(
     interfaces: PerHost[Interfaces],
     names: PerHost[HostNames],
@@ -40,7 +42,7 @@ def interface_doubtful(
     the hosts, as some Kubernetes networks do.
     """
     if len(interfaces) < 2:
-        raise Skip("only one host: any interface of its own will do")
+        raise Skip(ONE_HOST)
     fleet = FleetSockets(interfaces, names, launch, npus or {}, gpus or {})
     found: dict[tuple[str, str, str, str], list[str]] = defaultdict(list)
     for choices in fleet.choices():

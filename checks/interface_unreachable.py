@@ -14,9 +14,10 @@ CAUSES = {
     "host-name-is-loopback": ("address",),
     "host-name-is-localhost": ("address",),
 }
+ONE_HOST = "only one host: any address of its own will do"
 
 
-@check(severity=ERROR, area="connectivity", follows_from=CAUSES)
+@check(severity=ERROR, area="connectivity", single_host=ONE_HOST, follows_from=CAUSES)
 def interface_unreachable(
     interfaces: PerHost[Interfaces],
     names: PerHost[HostNames],
@@ -46,7 +47,7 @@ def interface_unreachable(
     variables anew, or where policy routing (`ip rule`) leads to the other hosts; with such rules it is unknown.
     """
     if len(interfaces) < 2:
-        raise Skip("only one host: any address of its own will do")
+        raise Skip(ONE_HOST)
     fleet = FleetSockets(interfaces, names, launch, npus or {}, gpus or {})
     for choices in fleet.choices():
         judged = {host: one for host, one in choices.items() if not decided_by_rank_table(one, launch)}

@@ -7,8 +7,10 @@ from doctor.facts.master_address import MasterMeaning, master_meanings
 from doctor.facts.names import HostNames
 from doctor.job import LaunchConfig
 
+ONE_HOST = "only one host: the master is the host itself"
 
-@check(severity=ERROR, area="connectivity")
+
+@check(severity=ERROR, area="connectivity", single_host=ONE_HOST)
 def master_address_wrong(
     names: PerHost[HostNames], interfaces: PerHost[Interfaces], launch: LaunchConfig
 ) -> Iterator[Finding]:
@@ -37,7 +39,7 @@ def master_address_wrong(
     if not launch.master_addr:
         raise Skip("MASTER_ADDR is not given")
     if len(interfaces) < 2:
-        raise Skip("only one host: the master is the host itself")
+        raise Skip(ONE_HOST)
     if ".svc" in launch.master_addr:
         raise Skip("MASTER_ADDR is a service of Kubernetes")
     for (reason, master), hosts in MasterMeaning.wrong(master_meanings(names, interfaces, launch)).items():

@@ -47,7 +47,9 @@ def test_words_lead_to_a_ranked_list() -> None:
     assert explain_text("CUDA out of memory").splitlines()[1].split()[0] in ("cuda-oom", "nccl-cuda-oom")
 
 
-@pytest.mark.parametrize("text", ["", "   ", "zzzqqq", "79", "((((", "\x1b[31m\x07", "a" * 100_000, "(" * 5000, "\n" * 99])
+@pytest.mark.parametrize(
+    "text", ["", "   ", "zzzqqq", "79", "((((", "\x1b[31m\x07", "a" * 100_000, "(" * 5000, "\n" * 99]
+)
 def test_what_leads_nowhere_says_nothing(text: str) -> None:
     assert explain_text(text) == ""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -99,11 +100,30 @@ class _PlaceholderKeeper(dict[str, str]):
         return "{" + name + "}"
 
 
+_NOUNS = (
+    *("byte", "bit", "call", "check", "collective", "device", "device file", "error", "file", "GPU", "host", "inode"),
+    *("layer", "line", "link", "lane", "message", "name", "NPU", "NVSwitch", "object", "packet", "peer", "port"),
+    *("process", "rank", "sample", "second", "segment", "stage", "step", "time", "value", "worker"),
+)
+_PLURALS = {f"{noun}{'es' if noun.endswith(('s', 'ch')) else 's'}": noun for noun in _NOUNS} | {"entries": "entry"}
+_ONE_OF_MANY = re.compile(rf"\{{(\w+)\}} ((?:[a-z]+ )?)({'|'.join(_PLURALS)})\b")
+
+
+def _singular(match: re.Match[str], texts: Mapping[str, str]) -> str:
+    """``{count} processes``, or ``{count} process`` where the count is 1."""
+    name, between, plural = match.groups()
+    return f"{{{name}}} {between}{_PLURALS[plural]}" if texts.get(name) == "1" else match[0]
+
+
 def fill_template(template: str, values: Mapping[str, Any]) -> str:
-    """``template`` with ``{name}`` replaced by the formatted values."""
+    """``template`` with ``{name}`` replaced by the formatted values; after a 1 a noun is in the singular.
+
+    >>> fill_template("{count} processes on {total} hosts", {"count": 1, "total": 2})
+    '1 process on 2 hosts'
+    """
     texts = _PlaceholderKeeper({name: format_value(value) for name, value in values.items()})
     try:
-        return template.format_map(texts)
+        return _ONE_OF_MANY.sub(lambda match: _singular(match, texts), template).format_map(texts)
     except (ValueError, IndexError, AttributeError, KeyError):
         return template
 

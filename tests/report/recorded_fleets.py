@@ -127,7 +127,7 @@ def record(name: str) -> bytes:
         done = fleet.run(argv, env={**clean, **environ}, cwd=ROOT, timeout=600)
     if done.returncode not in (0, 10, 11, 12):
         raise SystemExit(f"{name}: exit code {done.returncode}: {done.stderr}")
-    return json.dumps(json.loads(done.stdout), ensure_ascii=True, sort_keys=True, indent=1).encode() + b"\n"
+    return json.dumps(json.loads(done.stdout), sort_keys=True, separators=(",", ":")).encode() + b"\n"
 
 
 if __name__ == "__main__":

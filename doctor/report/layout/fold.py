@@ -128,9 +128,7 @@ def _area(
     following: _Following,
 ) -> Area:
     failures = [
-        _failure(outcome, own, causes, fleet, following)
-        for outcome in outcomes
-        if (own := following.own[outcome.check])
+        _failure(outcome, own, causes, fleet, following) for outcome in outcomes if (own := following.own[id(outcome)])
     ]
     clear = [outcome for outcome in outcomes if outcome.complete and not outcome.waived]
     healthy = [outcome for outcome in clear if standings[outcome.check] in ("passed", "hidden")]
@@ -162,7 +160,8 @@ class _Following:
 
     def __init__(self, outcomes: Sequence[Outcome], fleet: Fleet) -> None:
         self.fleet = fleet
-        self.own: dict[str, list[Finding]] = {}
+        self.own: dict[int, list[Finding]] = {}
+        """By the identity of the outcome."""
         self._by_cause: dict[str, list[tuple[Outcome, list[Finding]]]] = {}
         roots = {
             outcome.check: {
@@ -176,7 +175,7 @@ class _Following:
                 blamed = roots.get(finding.follows_from, set()) if finding.follows_from != outcome.check else set()
                 explained = blamed and ("" in blamed or blamed.issuperset(finding.hosts or ("",)))
                 by_cause.setdefault(finding.follows_from if explained else "", []).append(finding)
-            self.own[outcome.check] = by_cause.pop("", [])
+            self.own[id(outcome)] = by_cause.pop("", [])
             for cause, findings in by_cause.items():
                 self._by_cause.setdefault(cause, []).append((outcome, findings))
 

@@ -3,8 +3,10 @@ from collections.abc import Iterator
 from doctor import WARNING, Finding, Skip, check
 from doctor.facts.hccn import DetectAddresses, DeviceAddresses, DeviceGateways
 
+ADVISORY = ("gateways",)
 
-@check(severity=WARNING, area="addresses")
+
+@check(severity=WARNING, area="addresses", advisory=ADVISORY)
 def detect_address_unset(
     detect: DetectAddresses, addresses: DeviceAddresses, gateways: DeviceGateways | None
 ) -> Iterator[Finding]:

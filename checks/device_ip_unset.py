@@ -8,8 +8,10 @@ from doctor.facts.npu import NpuProduct
 from doctor.facts.visit import Reachability
 from doctor.job import LaunchConfig
 
+ADVISORY = ("conf",)
 
-@check(severity=ERROR, area="addresses")
+
+@check(severity=ERROR, area="addresses", advisory=ADVISORY)
 def device_ip_unset(
     addresses: PerHost[DeviceAddresses],
     products: PerHost[NpuProduct],

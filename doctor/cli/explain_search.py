@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from doctor.cli.fast_explain import built_in_playbook, page_width
+from doctor.cli.explain_sources import built_in_playbook, page_width
 from doctor.engine.catalog import bundled_folder
 
 if TYPE_CHECKING:

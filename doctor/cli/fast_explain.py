@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from doctor.cli.explain_sources import built_in_playbook as built_in_playbook
+from doctor.cli.explain_sources import page_width as page_width
+from doctor.cli.explain_sources import topic_width as topic_width
 from doctor.engine.catalog import bundled_folder
-from doctor.report.layout.columns import terminal_columns
-
-if TYPE_CHECKING:
-    from doctor.remedy.playbook import Playbook
 
 
 def explanation(name: str) -> str | None:
@@ -56,23 +52,3 @@ def check_page(name: str, path: Path) -> str:
     playbooks = [built_in_playbook(file) for file in files]
     remedies = [playbook for playbook in playbooks if name in playbook.treats]
     return check_page(load_check(path), remedies, read_examples().get(name), page_width())
-
-
-def built_in_playbook(path: Path) -> Playbook:
-    """One of our own playbooks. They are valid, so that the rules for playbooks need not be loaded."""
-    from doctor.config.toml_compat import loads
-    from doctor.remedy.playbook import Playbook, PlaybookStep
-
-    table = loads(path.read_text("utf-8"))
-    steps = tuple(PlaybookStep(number, **step) for number, step in enumerate(table.pop("step"), 1))
-    return Playbook(path.stem.replace("_", "-"), str(path), treats=tuple(table.pop("treats")), steps=steps, **table)
-
-
-def topic_width() -> int:
-    """Columns of the terminal; 80 in a pipe."""
-    return terminal_columns(sys.stdout, os.environ) or 80
-
-
-def page_width() -> int:
-    """Columns of the terminal; 100 in a pipe."""
-    return terminal_columns(sys.stdout, os.environ) or 100

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from doctor.diagnose.signature import Signature
 
 MAX_PAGES = 2
-"""Pages that are shown where several match; the others are listed."""
+"""Pages that are displayed where several match; the others are listed."""
 MAX_ROWS = 8
 _XID = re.compile(r"(?:\bS?Xid\b[^0-9]{0,4}|NVRM: Xid \([^)]{1,40}\): )([0-9]{1,4})\b", re.IGNORECASE)
 
@@ -36,11 +36,13 @@ def explain_text(text: str) -> str:
     rows = _rows(text, matches)
     if not exact:
         return _xid_page(text) or (f"Pages on these words; `doctor explain NAME` shows one:\n{rows}" if rows else "")
-    shown = _by_title(exact)[:MAX_PAGES]
-    pages = [_xid_page(text), *map(_page, shown)]
-    others = [signature for signature in exact if signature not in shown]
+    displayed = _by_title(exact)[:MAX_PAGES]
+    pages = [_xid_page(text), *map(_page, displayed)]
+    others = [signature for signature in exact if signature not in displayed]
     if others:
-        pages.append("See also\n" + "".join(f"  {one.id}: {one.title}\n" for one in others[:MAX_ROWS]))
+        pages.append(
+            "See also\n" + "".join(f"  {signature.id}: {signature.title}\n" for signature in others[:MAX_ROWS])
+        )
     return "\n\n".join(page for page in pages if page)
 
 

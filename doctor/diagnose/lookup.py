@@ -45,7 +45,11 @@ def find(text: str) -> list[SignatureMatch]:
     text = text.strip()[:MAX_TEXT_CHARS]
     blocks = list(signature_blocks())
     named = [block for block in blocks if f'"{text.upper()}"' in block or f'"{text.lower()}"' in block]
-    by_name = [one for one in map(_parsed, named) if text.upper() in one.codes or text.lower() == one.id]
+    by_name = [
+        signature
+        for signature in map(_parsed, named)
+        if text.upper() in signature.codes or text.lower() == signature.id
+    ]
     if by_name or not text:
         return [SignatureMatch(signature, True) for signature in by_name]
     weights = word_weights(text, blocks)
@@ -93,9 +97,9 @@ def _place(signature: Signature, lines: Collection[str]) -> tuple[bool, int, int
 
 def word_weights(text: str, documents: Collection[str]) -> dict[str, float]:
     """The words of ``text`` by how much they tell: those that few documents contain more, unknown ones nothing."""
-    words = dict.fromkeys(re.findall(r"[a-z0-9_]{3,}", text.lower()[:MAX_TEXT_CHARS]))
+    tokens = dict.fromkeys(re.findall(r"[a-z0-9_]{3,}", text.lower()[:MAX_TEXT_CHARS]))
     lowered = [document.lower() for document in documents]
-    counts = {word: sum(word in document for document in lowered) for word in list(words)[:200]}
+    counts = {word: sum(word in document for document in lowered) for word in list(tokens)[:200]}
     return {word: math.log(1 + len(lowered) / count) for word, count in counts.items() if count}
 
 

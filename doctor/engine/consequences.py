@@ -64,11 +64,11 @@ class _Linker:
             if not by_host:
                 continue
             of_job = self.explaining(by_host.get("", ()), finding, names) if names else None
-            found = [
+            explanations = [
                 of_job or self.explaining(by_host.get(host, ()), finding, names) for host in finding.hosts or ("",)
             ]
-            if all(found) and found[0] is not None:
-                yield cause, found[0]
+            if all(explanations) and explanations[0] is not None:
+                yield cause, explanations[0]
 
     def explaining(self, candidates: Iterable[Finding], finding: Finding, names: Sequence[str]) -> Finding | None:
         return next((candidate for candidate in candidates if self.agree(candidate, finding, names)), None)
@@ -76,9 +76,9 @@ class _Linker:
     def agree(self, cause: Finding, finding: Finding, names: Sequence[str]) -> bool:
         """Every named value of ``finding`` is among those of ``cause``."""
         for name in names:
-            own, _, others = name.partition("=")
-            values = self.values(finding, own)
-            if not values or not values <= self.values(cause, others or own):
+            name_here, _, others = name.partition("=")
+            values = self.values(finding, name_here)
+            if not values or not values <= self.values(cause, others or name_here):
                 return False
         return True
 

@@ -87,14 +87,14 @@ class _TextLayout:
             yield Text()
             following = sum(len(entry.following) for entry in findings)
             self.max_rows = max(MIN_ROWS, min(self.max_rows, (PAGE_ROWS - len(findings) - following) // len(findings)))
-        spaced, shown = False, ""
+        spaced, displayed = False, ""
         for section in page.sections:
             # Lines that stand for many checks stand together; all else has air around it.
             is_block = section.title == "findings" or self.shows_title(section)
             if is_block and spaced:
                 yield Text()
             lines = list(self.section(section))
-            shown += "\n".join(line.plain for line in lines) if is_block else ""
+            displayed += "\n".join(line.plain for line in lines) if is_block else ""
             yield from lines
             if is_block:
                 yield Text()
@@ -102,15 +102,17 @@ class _TextLayout:
         if spaced and not findings:
             yield Text()
         yield from self.smoke(page.smoke)
-        yield from self.summary(page.summary, bool(findings), [mark for mark in page.summary.unfilled if mark in shown])
+        yield from self.summary(
+            page.summary, bool(findings), [mark for mark in page.summary.unfilled if mark in displayed]
+        )
 
     def brief(self, page: ReportPage) -> Iterator[Text]:
         """The table, and what is unknown; the last lines."""
-        shown = [section for section in page.sections if section.title in ("findings", "unknown")]
-        if shown:
-            yield from self.table([entry for section in shown for entry in section.entries])
+        visible = [section for section in page.sections if section.title in ("findings", "unknown")]
+        if visible:
+            yield from self.table([entry for section in visible for entry in section.entries])
             yield Text()
-        yield from self.summary(page.summary, bool(shown))
+        yield from self.summary(page.summary, bool(visible))
 
     def table(self, entries: Sequence[ReportEntry]) -> Iterator[Text]:
         """One line for each entry: sign, check, hosts, message."""
@@ -214,8 +216,8 @@ class _TextLayout:
 
     def fix_lines(self, parts: Sequence[tuple[str, str]], count: int) -> list[Text]:
         """The first ``count`` sentences of the fix."""
-        shown = _joined(parts[:count], "" if count >= len(parts) else "(...)")
-        return [line for label, text in shown for line in self.detail(label, text, DETAIL_CELLS)]
+        details = _joined(parts[:count], "" if count >= len(parts) else "(...)")
+        return [line for label, text in details for line in self.detail(label, text, DETAIL_CELLS)]
 
     def part(self, part: ReportPart, several: bool) -> Iterator[Text]:
         several = several and bool(part.hosts)

@@ -131,8 +131,8 @@ class _FailureEntryBuilder:
         return list(self.fleet.format_values(values).items())
 
     def filled_fix(self, group: FindingGroup) -> list[str]:
-        known = {name: value for name, value in group.example.values.items() if value is not None}
-        values = self.fleet.format_values(known, MAX_COMMAND_CHARS)
+        filled_values = {name: value for name, value in group.example.values.items() if value is not None}
+        values = self.fleet.format_values(filled_values, MAX_COMMAND_CHARS)
         if group.hosts:
             values.setdefault("host", clean(group.hosts[0], 100))
         return [

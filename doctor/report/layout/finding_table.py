@@ -51,5 +51,5 @@ def _hosts(entry: ReportEntry) -> str:
 
 
 def _padded(text: str, width: int) -> str:
-    shown = cut(text, width)
-    return shown + " " * (width - display_width(shown))
+    cut_text = cut(text, width)
+    return cut_text + " " * (width - display_width(cut_text))

@@ -37,8 +37,10 @@ class CheckFailure(msgspec.Struct, frozen=True):
     @property
     def is_error(self) -> bool:
         """One of its findings, or of those that follow from them, is an error."""
-        own = self.outcome.severity is Severity.ERROR and not all(group.finding.is_warning for group in self.groups)
-        return own or any(other.is_error for other in self.following)
+        is_own_error = self.outcome.severity is Severity.ERROR and not all(
+            group.finding.is_warning for group in self.groups
+        )
+        return is_own_error or any(other.is_error for other in self.following)
 
 
 class Gap(msgspec.Struct, frozen=True):
@@ -128,7 +130,9 @@ def _area(
     following: _Following,
 ) -> Area:
     failures = [
-        _failure(outcome, own, causes, fleet, following) for outcome in outcomes if (own := following.own[id(outcome)])
+        _failure(outcome, independent, causes, fleet, following)
+        for outcome in outcomes
+        if (independent := following.independent[id(outcome)])
     ]
     clear = [outcome for outcome in outcomes if outcome.complete and not outcome.waived]
     healthy = [outcome for outcome in clear if standings[outcome.check] in ("passed", "hidden")]
@@ -142,14 +146,14 @@ def _area(
 
 
 def _failure(
-    outcome: Outcome, own: Sequence[Finding], causes: RootCauses, fleet: Fleet, following: _Following
+    outcome: Outcome, independent: Sequence[Finding], causes: RootCauses, fleet: Fleet, following: _Following
 ) -> CheckFailure:
     """A check's findings that follow from no other; with those of other checks that follow from it."""
     others = following.of(outcome.check)
-    named = [host for finding in own for host in finding.hosts]
+    named = [host for finding in independent for host in finding.hosts]
     hosts = fleet.ordered((*named, *(host for other in others for host in other.hosts)))
     blocked = {check for name in (outcome.check, *(other.check for other in others)) for check in causes.blocked(name)}
-    return CheckFailure(outcome, grouped(own, fleet), hosts, tuple(sorted(blocked)), others)
+    return CheckFailure(outcome, grouped(independent, fleet), hosts, tuple(sorted(blocked)), others)
 
 
 class _Following:
@@ -160,7 +164,7 @@ class _Following:
 
     def __init__(self, outcomes: Sequence[Outcome], fleet: Fleet) -> None:
         self.fleet = fleet
-        self.own: dict[int, list[Finding]] = {}
+        self.independent: dict[int, list[Finding]] = {}
         """By the identity of the outcome."""
         self._by_cause: dict[str, list[tuple[Outcome, list[Finding]]]] = {}
         roots = {
@@ -175,7 +179,7 @@ class _Following:
                 blamed = roots.get(finding.follows_from, set()) if finding.follows_from != outcome.check else set()
                 explained = blamed and ("" in blamed or blamed.issuperset(finding.hosts or ("",)))
                 by_cause.setdefault(finding.follows_from if explained else "", []).append(finding)
-            self.own[id(outcome)] = by_cause.pop("", [])
+            self.independent[id(outcome)] = by_cause.pop("", [])
             for cause, findings in by_cause.items():
                 self._by_cause.setdefault(cause, []).append((outcome, findings))
 

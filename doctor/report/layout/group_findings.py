@@ -62,8 +62,8 @@ def alike(groups: Sequence[FindingGroup], fleet: Fleet, labels: Sequence[str]) -
         finding = group.finding
         bare = Finding(finding.template, hosts=finding.hosts)
         bare.values.update(without_host_name(finding))
-        shown = fleet.format_values({label: bare.values[label] for label in labels if label in bare.values})
-        key = (fleet.message(bare, MAX_KEY_CHARS), str(finding.is_warning), *shown.values())
+        label_texts = fleet.format_values({label: bare.values[label] for label in labels if label in bare.values})
+        key = (fleet.message(bare, MAX_KEY_CHARS), str(finding.is_warning), *label_texts.values())
         same.setdefault(key, []).append(group)
     return tuple(members[0] if len(members) == 1 else _merged(members, fleet) for members in same.values())
 

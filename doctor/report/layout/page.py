@@ -96,9 +96,9 @@ class _PageBuilder:
         if not self.scope.shortens or len(folded.skipped) < 2 or not evaluated:
             return self.gaps("skip", folded.skipped, self.scope.max_skip_reasons)
         names = {name for gap in folded.skipped for name in gap.checks}
-        whole, partly = len(names - evaluated), len(names & evaluated)
-        texts = [f"{count_noun(whole, 'check')} {'does' if whole == 1 else 'do'} not apply"] if whole else []
-        texts += [f"{partly if whole else count_noun(partly, 'check')} not to every host"] if partly else []
+        nowhere, partly = len(names - evaluated), len(names & evaluated)
+        texts = [f"{count_noun(nowhere, 'check')} {'does' if nowhere == 1 else 'do'} not apply"] if nowhere else []
+        texts += [f"{partly if nowhere else count_noun(partly, 'check')} not to every host"] if partly else []
         return (ReportEntry("skip", "", (ReportPart(f"{', '.join(texts)} ({self.scope.rest_hint})"),)),)
 
     def healthy(self, area: Area) -> list[ReportEntry]:

@@ -4,8 +4,10 @@ from doctor import ERROR, Finding, PerHost, check
 from doctor.engine.majority import differing
 from doctor.facts.versions import CannVersion
 
+ONE_HOST = "only one host: nothing to compare"
 
-@check(severity=ERROR, area="versions")
+
+@check(severity=ERROR, area="versions", single_host=ONE_HOST)
 def cann_version_differs(cann: PerHost[CannVersion]) -> Iterator[Finding]:
     """All hosts run the job with the same version of CANN.
 

@@ -29,5 +29,6 @@ def clock_source_slow(settings: HostSettings) -> Iterator[Finding]:
             "the kernel's clock source is {observed}; available are {available}",
             observed=settings.clock_source,
             available=list(settings.clock_sources),
+            setting="the clock source",
             expected="tsc",
         )

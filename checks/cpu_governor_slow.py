@@ -35,5 +35,6 @@ def cpu_governor_slow(
             "the CPU frequency governor is {observed} ({driver}); expected {expected}",
             observed=slow,
             driver=settings.frequency_driver or "driver not known",
+            setting="the CPU frequency governor",
             expected="performance",
         )

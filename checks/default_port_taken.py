@@ -39,7 +39,7 @@ def default_port_taken(listeners: Listeners, npus: NpuInventory | None, launch: 
                 "port {port}, a default of job launchers, is taken by {owner}",
                 port=port,
                 owner=holders[0].owner,
-                pid=holders[0].pid or "PID",
+                pid=holders[0].pid or None,
                 setting=setting,
                 observed=f"{holders[0].owner} listens",
                 expected="a free port",

@@ -1,18 +1,23 @@
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, Skip, check
-from doctor.facts.hccn import DetectAddresses, DeviceAddresses
+from doctor.facts.hccn import DetectAddresses, DeviceAddresses, DeviceGateways
+
+ADVISORY = ("gateways",)
 
 
-@check(severity=WARNING, area="addresses")
-def detect_address_is_self(detect: DetectAddresses, addresses: DeviceAddresses) -> Iterator[Finding]:
+@check(severity=WARNING, area="addresses", advisory=ADVISORY)
+def detect_address_is_self(
+    detect: DetectAddresses, addresses: DeviceAddresses, gateways: DeviceGateways | None
+) -> Iterator[Finding]:
     """No NPU has its own address as its detect address.
 
     ## Why it matters
     An NPU reaches itself without a cable: its net health is `Success` whatever happens to the network.
 
     ## What to do
-    `hccn_tool -i {npu} -netdetect -s address A`, where A is the gateway of the NPU's segment, or another NPU in it.
+    On {host}: `hccn_tool -i {npu} -netdetect -s address {gateway}`: the gateway of the NPU's segment, or another NPU
+    in it.
 
     ## Source
     The vendor's configuration guide: the detect address is that of the peer's port or of the gateway.
@@ -26,4 +31,6 @@ def detect_address_is_self(detect: DetectAddresses, addresses: DeviceAddresses) 
                 "the detect address of NPU {npu} is its own address, {observed}; expected another",
                 npu=npu,
                 observed=watched,
+                settings=["netdetect"],
+                gateway=gateways.by_npu.get(npu) if gateways else None,
             )

@@ -1,11 +1,15 @@
 from collections.abc import Iterator
 
 from doctor import WARNING, Finding, Skip, check
-from doctor.facts.hccn import DetectAddresses, DeviceAddresses
+from doctor.facts.hccn import DetectAddresses, DeviceAddresses, DeviceGateways
+
+ADVISORY = ("gateways",)
 
 
-@check(severity=WARNING, area="addresses")
-def detect_address_unset(detect: DetectAddresses, addresses: DeviceAddresses) -> Iterator[Finding]:
+@check(severity=WARNING, area="addresses", advisory=ADVISORY)
+def detect_address_unset(
+    detect: DetectAddresses, addresses: DeviceAddresses, gateways: DeviceGateways | None
+) -> Iterator[Finding]:
     """Every NPU with a device IP has a detect address.
 
     ## Why it matters
@@ -14,7 +18,8 @@ def detect_address_unset(detect: DetectAddresses, addresses: DeviceAddresses) ->
     NPU loses the network.
 
     ## What to do
-    `hccn_tool -i {npu} -netdetect -s address A`, where A is the gateway of the NPU's segment, or another NPU in it.
+    On {host}: `hccn_tool -i {npu} -netdetect -s address {gateway}`: the gateway of the NPU's segment, or another NPU
+    in it.
 
     ## Source
     HCCL's documents ask for address, netmask and detect address of every NPU; a tool without one shows 0.0.0.0.
@@ -27,4 +32,6 @@ def detect_address_unset(detect: DetectAddresses, addresses: DeviceAddresses) ->
             "no detect address on NPU {npus}; expected the gateway or another NPU",
             npu=npus[0],
             npus=npus,
+            settings=["netdetect"],
+            gateway=gateways.by_npu.get(npus[0]) if gateways else None,
         )

@@ -1,13 +1,16 @@
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from doctor import ERROR, Finding, PerHost, Skip, check
-from doctor.facts.hccn import DeviceAddresses
+from doctor.facts.hccn import DeviceAddresses, HccnConf
 from doctor.facts.hccn.fleet import Npu, flatten_by_npu, format_npus
+from doctor.facts.hccn.remedy import configured_address
+
+ADVISORY = ("conf",)
 
 
-@check(severity=ERROR, area="addresses")
-def device_ip_conflict(addresses: PerHost[DeviceAddresses]) -> Iterator[Finding]:
+@check(severity=ERROR, area="addresses", advisory=ADVISORY)
+def device_ip_conflict(addresses: PerHost[DeviceAddresses], conf: PerHost[HccnConf] | None) -> Iterator[Finding]:
     """Every NPU in the fleet has a unique device IP.
 
     ## Why it matters
@@ -16,7 +19,8 @@ def device_ip_conflict(addresses: PerHost[DeviceAddresses]) -> Iterator[Finding]
     so nothing else notices two hosts with the same addresses.
 
     ## What to do
-    Give one of them a free address: `hccn_tool -i {npu} -ip -s address A netmask M`.
+    Give one of them another address, on {owner}: `hccn_tool -i {npu} -ip -s address {address} netmask {netmask}`, with
+    the one that /etc/hccn.conf has for it, else a free one of your plan.
 
     ## Source
     The driver's public source: hccn_tool refuses an address that another NPU of the same host has, and compares
@@ -30,12 +34,26 @@ def device_ip_conflict(addresses: PerHost[DeviceAddresses]) -> Iterator[Finding]
         owners[interface.ip].append(host_npu)
     for ip, claims in sorted(owners.items(), key=str):
         if len(claims) > 1:
+            owner, npu, address, netmask = _likely_wrong(claims, addresses, conf or {}, str(ip))
             yield Finding(
                 "{ip} is the device IP of {owners}; expected one NPU",
                 hosts=list(dict.fromkeys(host for host, _ in claims)),
                 ip=ip,
-                npu=claims[-1][1],
+                npu=npu,
+                owner=owner,
+                address=address,
+                netmask=netmask,
                 owners=format_npus(claims),
+                settings=["address", "netmask"],
                 observed=len(claims),
                 expected=1,
             )
+
+
+def _likely_wrong(
+    claims: list[Npu], addresses: Mapping[str, DeviceAddresses], conf: Mapping[str, HccnConf], ip: str
+) -> tuple[str, int, object, object]:
+    """The NPU whose own file has another address, else the last; with that address and its netmask."""
+    found = [(host, npu, *configured_address(conf.get(host), npu, addresses[host])) for host, npu in claims]
+    host, npu, address, netmask = next((one for one in found if one[2] and str(one[2]) != ip), found[-1])
+    return host, npu, None if str(address) == ip else address, netmask

@@ -14,8 +14,9 @@ def device_ip_families_mixed(addresses: PerHost[DeviceAddresses]) -> Iterator[Fi
     (EI0014) when two ranks differ.
 
     ## What to do
-    Give NPU {npu} of {host} an address of the same family as the others: `hccn_tool -i {npu} -ip -s address A netmask
-    M`, or for IPv6 `hccn_tool -i {npu} -ip -inet6 -s ipv6_address A prefix_length N`.
+    Give NPU {npu} of {host} an address of the same family as the others:
+    `hccn_tool -i {npu} -ip -s address ADDRESS netmask NETMASK`, or for IPv6
+    `hccn_tool -i {npu} -ip -inet6 -s ipv6_address ADDRESS prefix_length N`.
 
     ## Source
     HCCL's check of the rank table: one IP family for all ranks.

@@ -15,6 +15,7 @@ SMP_SEGMENTS = ("192.168.3.0/24", "192.168.4.0/24", "192.168.5.0/24")
 SUPER_POD_SEGMENT = "192.0.0.0/8"
 SERVER_INDEX_LIMIT = 48
 """Server indices of a super pod are below this."""
+ADDRESS_SETTINGS = ["address", "netmask"]
 
 
 @check(severity=ERROR, area="addresses")
@@ -28,8 +29,8 @@ def device_ip_refused(
     their traffic, or is refused when /etc/hccn.conf is applied at the next start: then the NPU has no address.
 
     ## What to do
-    Choose another address: `hccn_tool -i {npu} -ip -s address A netmask M`. 10.0.0.0/8 and 172.16.0.0/12 are free
-    on every product.
+    Choose another address: `hccn_tool -i {npu} -ip -s address ADDRESS netmask NETMASK`. 10.0.0.0/8 and 172.16.0.0/12
+    are free on every product.
 
     ## Source
     The driver's public source, where hccn_tool sets an address: 192.168.1.0/24 on every product, 192.168.2.0/24 on
@@ -53,7 +54,7 @@ def device_ip_refused(
                 template = (
                     "NPU {npu} has the device IP {observed}, which is not a host address in {segment}; expected one"
                 )
-                yield Finding(template, npu=npu, observed=interface.ip, segment=net)
+                yield Finding(template, npu=npu, observed=interface.ip, segment=net, settings=ADDRESS_SETTINGS)
     for npu, ip in sorted(wished.items()):
         live = addresses.by_npu.get(npu)
         if live is None or live.ip != ip:
@@ -64,7 +65,7 @@ def _reserved_segment_findings(npu: int, ip: IPv4Address, closed: list[str], rol
     segment = next((network for network in closed if ip in IPv4Network(network)), "")
     if segment:
         template = "NPU {npu} has {observed} as its {what}; expected one outside {segment}, which the driver reserves"
-        yield Finding(template, npu=npu, observed=ip, what=role, segment=segment)
+        yield Finding(template, npu=npu, observed=ip, what=role, segment=segment, settings=ADDRESS_SETTINGS)
 
 
 def _address(settings: Mapping[str, str]) -> IPv4Address | None:

@@ -18,9 +18,12 @@ from doctor.facts.visit import Reachability
 from doctor.job import LaunchConfig
 
 Network = IPv4Network | IPv6Network
+CAUSES = {
+    "device-ip-refused": ("npu",),
+}
 
 
-@check(severity=ERROR, area="addresses")
+@check(severity=ERROR, area="addresses", follows_from=CAUSES)
 def device_ip_segment_wrong(
     addresses: PerHost[DeviceAddresses],
     products: PerHost[NpuProduct],
@@ -36,8 +39,8 @@ def device_ip_segment_wrong(
     links and times out minutes later, and only on the ranks that talk to that NPU.
 
     ## What to do
-    Give NPU {npu} of {host} an address in {expected}: `hccn_tool -i {npu} -ip -s address A netmask M`; or give it a
-    gateway: `hccn_tool -i {npu} -gateway -s gateway G`.
+    Give NPU {npu} of {host} an address in {expected}: `hccn_tool -i {npu} -ip -s address ADDRESS netmask NETMASK`; or
+    give it a gateway: `hccn_tool -i {npu} -gateway -s gateway GATEWAY`.
 
     ## Source
     The vendor's configuration guides. A1 in SMP mode: NPUs 0/4, 1/5, 2/6 and 3/7 share a segment, 0 to 3 each have
@@ -113,6 +116,7 @@ def _outside_findings(stray: Mapping[Npu, Network], plan: Mapping[int, Network],
             hosts=[host],
             npu=npus[0],
             npus=npus,
+            settings=["address", "netmask"],
             observed=observed,
             expected=expected,
         )
@@ -128,6 +132,7 @@ def _shared_findings(networks: Mapping[Npu, Network], plan: Mapping[int, Network
                 hosts=list(dict.fromkeys(host for (host, npu), at in networks.items() if npu in npus and at == net)),
                 npu=place,
                 npus=npus,
+                settings=["address", "netmask"],
                 twin=twin,
                 far_twin=twin + 4,
                 observed=net,

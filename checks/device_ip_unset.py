@@ -1,19 +1,23 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, check
-from doctor.facts.hccn import DeviceAddresses, SuperPodId
+from doctor.facts.hccn import DeviceAddresses, HccnConf, SuperPodId
 from doctor.facts.hccn.fleet import address_use, require_port_use
+from doctor.facts.hccn.remedy import configured_address
 from doctor.facts.npu import NpuProduct
 from doctor.facts.visit import Reachability
 from doctor.job import LaunchConfig
 
+ADVISORY = ("conf",)
 
-@check(severity=ERROR, area="addresses")
+
+@check(severity=ERROR, area="addresses", advisory=ADVISORY)
 def device_ip_unset(
     addresses: PerHost[DeviceAddresses],
     products: PerHost[NpuProduct],
     pods: PerHost[SuperPodId] | None,
     reach: PerHost[Reachability],
+    conf: PerHost[HccnConf] | None,
     launch: LaunchConfig,
 ) -> Iterator[Finding]:
     """Every NPU whose network port the job uses has a device IP.
@@ -23,8 +27,8 @@ def device_ip_unset(
     (EI0006, EI0009) or waits until its timeout.
 
     ## What to do
-    `hccn_tool -i {npu} -ip -s address A netmask M` for each of them, with addresses of your plan; the tool also
-    writes /etc/hccn.conf, so that they survive a restart.
+    On {host}, for NPU {npus}: `hccn_tool -i {npu} -ip -s address {address} netmask {netmask}`, with the address that
+    /etc/hccn.conf has for it, else one of your plan. The tool also writes that file, so that it survives a restart.
 
     ## Source
     HCCL's rank table documents: device_ip is needed on A1 always; on A2 with more than one host; on A3 with more
@@ -34,11 +38,16 @@ def device_ip_unset(
     use = address_use(addresses, launch, products, reach, pods)
     for host, host_addresses in addresses.items():
         if host_addresses.unset and use.get(host):
+            first = host_addresses.unset[0]
+            address, netmask = configured_address(conf.get(host) if conf else None, first, host_addresses)
             yield Finding(
                 "no device IP on NPU {npus}; expected one on each of the host's {total} NPUs",
                 hosts=[host],
-                npu=host_addresses.unset[0],
+                npu=first,
                 npus=list(host_addresses.unset),
+                settings=["address", "netmask"],
+                address=address,
+                netmask=netmask,
                 total=len(host_addresses.by_npu) + len(host_addresses.unset),
             )
     require_port_use(

@@ -8,9 +8,16 @@ from doctor.facts.visit import Reachability
 from doctor.job import LaunchConfig
 
 HEALTHY_STATES = ("Success", "Init")
+CAUSES = {
+    "device-ip-unset": ("npu",),
+    "device-link-down": ("npu",),
+    "device-ip-families-mixed": ("npu",),
+    "device-ip-segment-wrong": ("npu",),
+    "gateway-outside-segment": ("npu",),
+}
 
 
-@check(severity=ERROR, area="links")
+@check(severity=ERROR, area="links", follows_from=CAUSES)
 def device_net_unhealthy(
     health: PerHost[DeviceHealth],
     links: PerHost[DeviceLinks] | None,
@@ -27,8 +34,8 @@ def device_net_unhealthy(
     fail too.
 
     ## What to do
-    `hccn_tool -i {npu} -netdetect -g` shows what it pings, `hccn_tool -i {npu} -ping -g address A` repeats the ping
-    by hand. Check `-ip -g`, `-gateway -g`, `-lldp -g` of that NPU, then the VLAN of its switch port. `hccn_tool -i
+    `hccn_tool -i {npu} -netdetect -g` shows what it pings, `hccn_tool -i {npu} -ping -g address {address}` repeats the
+    ping by hand. Check `-ip -g`, `-gateway -g`, `-lldp -g` of that NPU, then the VLAN of its switch port. `hccn_tool -i
     {npu} -cfg recovery` sets the NPU up again from /etc/hccn.conf; run it only while no job runs. After a change the
     net health takes some seconds to follow.
 
@@ -49,6 +56,7 @@ def device_net_unhealthy(
                 hosts=[host],
                 npu=npu,
                 watched=watched or "unknown",
+                address=watched,
                 observed=health[host].by_npu[npu],
                 expected="Success",
             )

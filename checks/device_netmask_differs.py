@@ -19,8 +19,8 @@ def device_netmask_differs(addresses: PerHost[DeviceAddresses]) -> Iterator[Find
     connect, and HCCL hangs.
 
     ## What to do
-    `hccn_tool -i {npu} -ip -s address A netmask M` with the address that the NPU has and the netmask of the others,
-    of prefix length {expected}.
+    On {host}: `hccn_tool -i {npu} -ip -s address {address} netmask {netmask}`: the address that the NPU has, and the
+    netmask of the others.
 
     ## Source
     How IP routing works; only segments that overlap are compared, so plans with several segments may mix masks.
@@ -50,7 +50,9 @@ def device_netmask_differs(addresses: PerHost[DeviceAddresses]) -> Iterator[Find
                 hosts=[host],
                 npu=npus[0],
                 npus=npus,
+                settings=["netmask"],
                 segment=home,
+                address=interfaces[host, npus[0]].ip,
                 observed=observed,
                 expected=expected,
                 netmask=str(ip_network((home.network_address, expected), strict=False).netmask),

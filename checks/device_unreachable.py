@@ -5,8 +5,14 @@ from doctor.engine.pairwise_blame import partners, suspects
 from doctor.facts.hccn import DeviceAddresses
 from doctor.facts.hccn.pings import DevicePings
 
+CAUSES = {
+    "device-link-down": ("npu",),
+    "device-ip-families-mixed": ("npu",),
+    "device-ip-segment-wrong": ("npu",),
+}
 
-@check(severity=ERROR, area="links")
+
+@check(severity=ERROR, area="links", follows_from=CAUSES)
 def device_unreachable(pings: PerHost[DevicePings], addresses: PerHost[DeviceAddresses]) -> Iterator[Finding]:
     """Every NPU reaches the same NPU of other hosts over the device network.
 

@@ -4,8 +4,10 @@ from doctor import WARNING, Finding, PerHost, check
 from doctor.engine.majority import differing
 from doctor.facts.versions import NpuVersions
 
+ONE_HOST = "only one host: nothing to compare"
 
-@check(severity=WARNING, area="versions")
+
+@check(severity=WARNING, area="versions", single_host=ONE_HOST)
 def firmware_version_differs(versions: PerHost[NpuVersions]) -> Iterator[Finding]:
     """All hosts have the same version of the NPU firmware.
 

@@ -5,8 +5,15 @@ from doctor import WARNING, Finding, Skip, check
 from doctor.facts.hccn import DeviceAddresses, DeviceGateways
 from doctor.facts.npu import NpuProduct
 
+CAUSES = {
+    "device-ip-families-mixed": ("npu",),
+    "device-ip-refused": ("npu",),
+    "device-ip-segment-wrong": ("npu",),
+    "device-netmask-differs": ("npu",),
+}
 
-@check(severity=WARNING, area="addresses")
+
+@check(severity=WARNING, area="addresses", follows_from=CAUSES)
 def gateway_outside_segment(
     gateways: DeviceGateways, addresses: DeviceAddresses, product: NpuProduct
 ) -> Iterator[Finding]:
@@ -18,7 +25,7 @@ def gateway_outside_segment(
     detect address.
 
     ## What to do
-    `hccn_tool -i {npu} -gateway -s gateway G` with a gateway inside {segment}.
+    On {host}: `hccn_tool -i {npu} -gateway -s gateway {gateway}`, a gateway inside {segment}.
 
     ## Source
     hccn_tool refuses such a gateway when it is set (driver source), yet not one from DHCP, nor an address that is
@@ -34,4 +41,6 @@ def gateway_outside_segment(
             template = "NPU {npu} has the gateway {observed}, outside its segment {segment}; expected one inside"
             inside = Counter(str(candidate) for candidate in gateways.by_npu.values() if candidate in nearest_segment)
             likely = inside.most_common(1)[0][0] if inside else ""
-            yield Finding(template, npu=npu, observed=gateway, segment=nearest_segment, gateway=likely)
+            yield Finding(
+                template, npu=npu, observed=gateway, segment=nearest_segment, gateway=likely, settings=["gateway"]
+            )

@@ -4,8 +4,13 @@ from doctor import ERROR, Finding, PerHost, check
 from doctor.engine.majority import differing
 from doctor.facts.gpu import GpuInventory
 
+CAUSES = {
+    "gpu-missing": ("expected",),
+}
+ONE_HOST = "only one host: nothing to compare"
 
-@check(severity=ERROR, area="devices")
+
+@check(severity=ERROR, area="devices", single_host=ONE_HOST, follows_from=CAUSES)
 def gpu_count_differs(inventory: PerHost[GpuInventory]) -> Iterator[Finding]:
     """All hosts have the same number of GPUs.
 

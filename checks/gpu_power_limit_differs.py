@@ -4,8 +4,13 @@ from doctor import WARNING, Finding, PerHost, check
 from doctor.engine.majority import differing
 from doctor.facts.gpu import GpuInventory
 
+CAUSES = {
+    "gpu-product-mixed": ("product=observed",),
+}
+ONE_HOST = "only one host: nothing to compare"
 
-@check(severity=WARNING, area="devices")
+
+@check(severity=WARNING, area="devices", single_host=ONE_HOST, follows_from=CAUSES)
 def gpu_power_limit_differs(inventory: PerHost[GpuInventory]) -> Iterator[Finding]:
     """GPUs of one product have the same power limit on all hosts.
 

@@ -4,8 +4,10 @@ from doctor import WARNING, Finding, PerHost, check
 from doctor.engine.majority import differing
 from doctor.facts.gpu import GpuInventory
 
+ONE_HOST = "only one host: nothing to compare"
 
-@check(severity=WARNING, area="devices")
+
+@check(severity=WARNING, area="devices", single_host=ONE_HOST)
 def gpu_product_mixed(inventory: PerHost[GpuInventory]) -> Iterator[Finding]:
     """All hosts have GPUs of one product.
 

@@ -35,7 +35,7 @@ def hccl_port_taken(listeners: Listeners, npus: NpuInventory, launch: LaunchConf
             ports=format_ports(single_port_ranges(taken)),
             port=first.port,
             owner=first.owner,
-            pid=first.pid or "PID",
+            pid=first.pid or None,
             user=first.user,
             observed=f"{len(taken)} of {len(hccl_ports)} ports taken",
             expected=f"{format_ports(launch.hccl_ports)} free",

@@ -1,4 +1,4 @@
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from doctor import WARNING, Finding, Skip, check
 from doctor.facts.container import HostContainer
@@ -6,9 +6,19 @@ from doctor.facts.hccn import DetectAddresses, DeviceAddresses, DeviceGateways, 
 
 KEYS = ("address", "netmask", "gateway", "netdetect")
 UNSET_ADDRESS = "0.0.0.0"
+CAUSES = {
+    "device-ip-unset": ("npu", "observed=settings"),
+    "device-ip-conflict": ("address=ip", "observed=settings"),
+    "device-ip-refused": ("npu", "observed=settings"),
+    "device-ip-segment-wrong": ("npu", "observed=settings"),
+    "device-netmask-differs": ("npu", "observed=settings"),
+    "gateway-outside-segment": ("npu", "observed=settings"),
+    "detect-address-unset": ("npu", "observed=settings"),
+    "detect-address-is-self": ("npu", "observed=settings"),
+}
 
 
-@check(severity=WARNING, area="addresses")
+@check(severity=WARNING, area="addresses", follows_from=CAUSES)
 def hccn_conf_differs(
     conf: HccnConf | None,
     addresses: DeviceAddresses,
@@ -23,9 +33,9 @@ def hccn_conf_differs(
     the job works until a restart and then does not: the NPU comes up with another address, or none.
 
     ## What to do
-    Set them again with hccn_tool, which writes both: `hccn_tool -i {npu} -ip -s address A netmask M`, `-gateway -s
-    gateway G`, `-netdetect -s address D`. If the file is right and the NPU wrong: `hccn_tool -i {npu} -cfg recovery`,
-    while no job runs.
+    If the file is right, on {host}: `hccn_tool -i {npu} -cfg recovery`, while no job runs.
+    {keep}
+    hccn_tool writes the NPU and the file.
 
     ## Source
     The driver's public source (cfg.c and the recovery code): hccn_tool's set commands write the file, recovery reads
@@ -40,7 +50,7 @@ def hccn_conf_differs(
         raise Skip("the container was not given /etc/hccn.conf, which is a file of its host")
     if conf is None:
         template = "/etc/hccn.conf does not exist: NPU {npus} will lose its settings at the next start of the host"
-        yield Finding(template, npu=held[0], npus=held)
+        yield Finding(template, npu=held[0], npus=held, keep=_keep_command(held[0], KEYS, live))
         return
     for npu in sorted({npu for npu, _ in live}):
         in_use = {
@@ -54,9 +64,24 @@ def hccn_conf_differs(
                 "NPU {npu} uses {observed}; /etc/hccn.conf has {expected}",
                 npu=npu,
                 npus=[npu],
+                address=live.get((npu, "address"), ""),
+                keep=_keep_command(npu, apart, live),
                 observed=observed,
                 expected=expected,
             )
+
+
+def _keep_command(npu: int, keys: Iterable[str], live: Mapping[tuple[int, str], str]) -> str:
+    """The commands that write what the NPU uses now, in words; empty where it uses nothing."""
+    values = {key: live.get((npu, key), "") for key in KEYS}
+    commands = {
+        "address": f"-ip -s address {values['address']} netmask {values['netmask']}",
+        "gateway": f"-gateway -s gateway {values['gateway']}",
+        "netdetect": f"-netdetect -s address {values['netdetect']}",
+    }
+    wanted = dict.fromkeys("address" if key == "netmask" else key for key in keys)
+    shown = [f"`hccn_tool -i {npu} {commands[key]}`" for key in wanted if values[key]]
+    return f"If the NPU is right: {', '.join(shown)}." if shown else ""
 
 
 def _live_settings(

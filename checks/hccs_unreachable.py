@@ -5,8 +5,12 @@ from doctor.engine.pairwise_blame import partners, suspects
 from doctor.facts.hccn import SuperPodId, VnicAddresses
 from doctor.facts.hccn.hccs import HccsPings
 
+CAUSES = {
+    "vnic-link-down": ("npu",),
+}
 
-@check(severity=ERROR, area="links")
+
+@check(severity=ERROR, area="links", follows_from=CAUSES)
 def hccs_unreachable(
     pings: PerHost[HccsPings], vnics: PerHost[VnicAddresses], pods: PerHost[SuperPodId]
 ) -> Iterator[Finding]:

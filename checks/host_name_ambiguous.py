@@ -7,8 +7,10 @@ from doctor.facts.names import HostNames
 from doctor.facts.network import HostAddresses
 from doctor.facts.visit import Reachability
 
+ONE_HOST = "only one host: nothing to compare"
 
-@check(severity=WARNING, area="connectivity")
+
+@check(severity=WARNING, area="connectivity", single_host=ONE_HOST)
 def host_name_ambiguous(
     names: PerHost[HostNames], addresses: PerHost[HostAddresses] | None, fleet: PerHost[Reachability]
 ) -> Iterator[Finding]:
@@ -27,7 +29,7 @@ def host_name_ambiguous(
     when they have no address in common. Loopback addresses are left to host-name-is-loopback.
     """
     if len(names) < 2:
-        raise Skip("only one host: nothing to compare")
+        raise Skip(ONE_HOST)
     meanings: dict[str, dict[str, frozenset[str]]] = defaultdict(dict)
     address_sets: dict[tuple[str, ...], frozenset[str]] = {}
     for host, host_names in names.items():

@@ -5,8 +5,10 @@ from doctor.engine.addresses import is_localhost
 from doctor.facts.names import HostNames
 from doctor.facts.visit import Reachability
 
+ONE_HOST = "only one host: no other host resolves its name"
 
-@check(severity=WARNING, area="connectivity")
+
+@check(severity=WARNING, area="connectivity", single_host=ONE_HOST)
 def host_name_is_localhost(names: HostNames, fleet: PerHost[Reachability]) -> Iterator[Finding]:
     """Every host has a name of its own, not localhost.
 
@@ -24,10 +26,11 @@ def host_name_is_localhost(names: HostNames, fleet: PerHost[Reachability]) -> It
     /etc/hostname nor DHCP gives a name (hostname(5)).
     """
     if len(fleet) < 2:
-        raise Skip("only one host: no other host resolves its name")
+        raise Skip(ONE_HOST)
     if is_localhost(names.own):
         yield Finding(
             "the host is called {observed}",
             observed=names.own,
+            addresses=list(names.own_resolution.addresses),
             expected="a name of its own",
         )

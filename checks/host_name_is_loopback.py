@@ -7,8 +7,10 @@ from doctor.facts.names import HostNames
 from doctor.facts.network import HostAddresses
 from doctor.facts.visit import Reachability
 
+ONE_HOST = "only one host: its loopback address is enough"
 
-@check(severity=WARNING, area="connectivity")
+
+@check(severity=WARNING, area="connectivity", single_host=ONE_HOST)
 def host_name_is_loopback(
     names: HostNames,
     others: PerHost[HostNames],
@@ -23,9 +25,9 @@ def host_name_is_loopback(
     `hccl_tools.py` gets a loopback server_id; a launcher that asks for rank 0 by name waits on the wrong address.
 
     ## What to do
-    On {host}, take the name out of the line of {address} in /etc/hosts and give it a line with the host's real address:
+    On {host}:
     `sed -i.bak -E '/^(127\.|::1)/s/[[:space:]]{name}([[:space:]]|$)/\1/g' /etc/hosts`, then
-    `echo "ADDRESS {name}" >> /etc/hosts`. Until then: `export GLOO_SOCKET_IFNAME=NIC`.
+    `echo {hosts_entry} >> /etc/hosts`. Until then, in the job: `export GLOO_SOCKET_IFNAME=NIC`.
 
     ## Source
     Debian and its children write the line `127.0.1.1 NAME` at installation (Debian Reference, "The hostname
@@ -33,11 +35,12 @@ def host_name_is_loopback(
     `gethostbyname(gethostname())`.
     """
     if len(fleet) < 2:
-        raise Skip("only one host: its loopback address is enough")
+        raise Skip(ONE_HOST)
     if is_localhost(names.own):
         raise Skip(f"the host is called {names.own}: host-name-is-localhost reports it")
     meaning = names.own_resolution
     if meaning.is_loopback:
+        lines = hosts_file_lines([names.own], others, addresses or {}, fleet)
         address = next(candidate for candidate in meaning.addresses if candidate not in meaning.non_loopback)
         yield Finding(
             "its own name {name} resolves to {address}",
@@ -45,5 +48,6 @@ def host_name_is_loopback(
             address=address,
             observed=f"{names.own} is {', '.join(meaning.addresses)}",
             expected="an address that other hosts reach",
-            lines=hosts_file_lines([names.own], others, addresses or {}, fleet),
+            lines=lines,
+            hosts_entry=lines[0] if lines else None,
         )

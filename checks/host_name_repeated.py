@@ -4,8 +4,10 @@ from collections.abc import Iterator
 from doctor import ERROR, Finding, PerHost, Skip, check
 from doctor.facts.names import HostNames
 
+ONE_HOST = "only one host: nothing to compare"
 
-@check(severity=ERROR, area="connectivity")
+
+@check(severity=ERROR, area="connectivity", single_host=ONE_HOST)
 def host_name_repeated(names: PerHost[HostNames]) -> Iterator[Finding]:
     """Every host has a unique host name.
 
@@ -22,7 +24,7 @@ def host_name_repeated(names: PerHost[HostNames]) -> Iterator[Finding]:
     MindSpore documentation, msrun ("host names must differ on all nodes"), and its FAQ on distributed configuration.
     """
     if len(names) < 2:
-        raise Skip("only one host: nothing to compare")
+        raise Skip(ONE_HOST)
     called = defaultdict(list)
     for host, host_names in names.items():
         called[host_names.own.lower()].append(host)

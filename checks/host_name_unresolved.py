@@ -7,8 +7,13 @@ from doctor.facts.network import HostAddresses
 from doctor.facts.visit import Reachability
 from doctor.job import limit_items
 
+CAUSES = {
+    "master-address-unresolved": ("names=name",),
+}
+ONE_HOST = "only one host: it resolves no other name"
 
-@check(severity=WARNING, area="connectivity")
+
+@check(severity=WARNING, area="connectivity", single_host=ONE_HOST, follows_from=CAUSES)
 def host_name_unresolved(
     names: PerHost[HostNames], addresses: PerHost[HostAddresses] | None, fleet: PerHost[Reachability]
 ) -> Iterator[Finding]:
@@ -20,8 +25,8 @@ def host_name_unresolved(
     timeout.
 
     ## What to do
-    Add the missing lines to /etc/hosts on {host}, the same as on the other hosts, or fix its name server: `getent hosts
-    {first}` must print an address. In a container: `--net=host`, or `--add-host NAME:ADDRESS`.
+    On {host}: `echo {hosts_entry} >> /etc/hosts`, and a line for each other such name, or fix its name server:
+    `getent hosts {first}` must print an address. In a container: `--net=host`, or `--add-host NAME:ADDRESS`.
 
     ## Source
     PyTorch `dynamic_rendezvous.py` (the agent of rank 0 publishes its own host name as MASTER_ADDR); MindSpore
@@ -29,7 +34,7 @@ def host_name_unresolved(
     all can resolve, and that none calls itself, is taken for an alias of the SSH configuration and not judged.
     """
     if len(names) < 2:
-        raise Skip("only one host: it resolves no other name")
+        raise Skip(ONE_HOST)
     resolvable_names = {
         name for host_names in names.values() for name, meaning in host_names.names.items() if meaning.addresses
     }
@@ -41,6 +46,7 @@ def host_name_unresolved(
             if name in resolvable_names and not meaning.addresses
         }
         if lost:
+            lines = hosts_file_lines(lost, names, addresses or {}, fleet)
             name_list = limit_items(sorted(lost), 4)
             yield Finding(
                 "cannot resolve {names}: {reason}",
@@ -51,5 +57,6 @@ def host_name_unresolved(
                 reason=lost[min(lost)].error,
                 observed=f"{len(lost)} of {len(host_names.names)} names without an address",
                 expected="an address for every name",
-                lines=hosts_file_lines(lost, names, addresses or {}, fleet),
+                lines=lines,
+                hosts_entry=lines[0] if lines else None,
             )

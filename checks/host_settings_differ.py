@@ -15,9 +15,15 @@ NAMES = {
     "swap": "swap",
     "command_line": "tuning words of the kernel's command line",
 }
+CAUSES = {
+    "clock-source-slow": ("setting",),
+    "cpu-governor-slow": ("setting",),
+    "numa-balancing-on": ("setting",),
+}
+ONE_HOST = "only one host: nothing to compare"
 
 
-@check(severity=WARNING, area="kernel")
+@check(severity=WARNING, area="kernel", single_host=ONE_HOST, follows_from=CAUSES)
 def host_settings_differ(settings: PerHost[HostSettings]) -> Iterator[Finding]:
     """All hosts have the same kernel, and the same settings of it that change performance.
 
@@ -35,7 +41,7 @@ def host_settings_differ(settings: PerHost[HostSettings]) -> Iterator[Finding]:
     it are compared, such as iommu, isolcpus and mitigations.
     """
     if len(settings) < 2:
-        raise Skip("a single host cannot be compared")
+        raise Skip(ONE_HOST)
     for setting, name in NAMES.items():
         values = {host: _value(own, setting) for host, own in settings.items()}
         shown = {host: value for host, value in values.items() if value}

@@ -3,15 +3,17 @@ from collections.abc import Iterator
 
 from doctor import WARNING, Finding, PerHost, Skip, check
 from doctor.facts.gpu import GpuCards
-from doctor.facts.interfaces import Interfaces, usable_names
+from doctor.facts.interfaces import Interfaces, only_usable, usable_names
 from doctor.facts.names import HostNames
 from doctor.facts.npu import NpuInventory
 from doctor.facts.socket_peers import FleetSockets, unreachable, unused_names
 from doctor.job import LaunchConfig
 from doctor.job.variables import HCCL_ADDRESS
 
+ONE_HOST = "only one host: any interface of its own will do"
 
-@check(severity=WARNING, area="connectivity")
+
+@check(severity=WARNING, area="connectivity", single_host=ONE_HOST)
 def interface_doubtful(
     interfaces: PerHost[Interfaces],
     names: PerHost[HostNames],
@@ -28,7 +30,7 @@ def interface_doubtful(
     next installation of a container engine.
 
     ## What to do
-    Name the network interface on all hosts: `export {setting}=NIC`, here {expected}. `ip -br address` on {host} lists
+    Name the network interface on all hosts: `export {setting}={nic}`, here {expected}. `ip -br address` on {host} lists
     the interfaces; `ip route get ADDRESS` shows the one that leads to another host. A container has the host's
     interfaces with `--network host`, a pod with hostNetwork.
 
@@ -40,7 +42,7 @@ def interface_doubtful(
     the hosts, as some Kubernetes networks do.
     """
     if len(interfaces) < 2:
-        raise Skip("only one host: any interface of its own will do")
+        raise Skip(ONE_HOST)
     fleet = FleetSockets(interfaces, names, launch, npus or {}, gpus or {})
     found: dict[tuple[str, str, str, str], list[str]] = defaultdict(list)
     for choices in fleet.choices():
@@ -67,4 +69,5 @@ def interface_doubtful(
             setting=setting,
             observed=observed,
             expected=usable_names(interfaces[hosts[0]]),
+            nic=only.label if (only := only_usable(interfaces[hosts[0]])) else None,
         )

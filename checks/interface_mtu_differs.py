@@ -5,8 +5,10 @@ from doctor import WARNING, Finding, PerHost, Skip, check
 from doctor.engine.majority import differing
 from doctor.facts.interfaces import Interfaces
 
+ONE_HOST = "only one host: nothing to compare"
 
-@check(severity=WARNING, area="connectivity")
+
+@check(severity=WARNING, area="connectivity", single_host=ONE_HOST)
 def interface_mtu_differs(interfaces: PerHost[Interfaces]) -> Iterator[Finding]:
     """The interfaces of all hosts in one network have the same MTU.
 
@@ -25,7 +27,7 @@ def interface_mtu_differs(interfaces: PerHost[Interfaces]) -> Iterator[Finding]:
     carry the larger frames; to RDMA and UDP it does.
     """
     if len(interfaces) < 2:
-        raise Skip("only one host: nothing to compare")
+        raise Skip(ONE_HOST)
     by_network: dict[str, dict[str, tuple[str, int]]] = defaultdict(dict)
     for host, own in interfaces.items():
         for address in own.addresses:

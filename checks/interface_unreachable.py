@@ -3,15 +3,21 @@ from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, Skip, check
 from doctor.facts.gpu import GpuCards
-from doctor.facts.interfaces import Interfaces, usable_addresses
+from doctor.facts.interfaces import Interfaces, only_usable, usable_addresses
 from doctor.facts.names import HostNames
 from doctor.facts.npu import NpuInventory
 from doctor.facts.socket_choice import SocketChoice
 from doctor.facts.socket_peers import FleetSockets, decided_by_rank_table, unreachable
 from doctor.job import LaunchConfig
 
+CAUSES = {
+    "host-name-is-loopback": ("address",),
+    "host-name-is-localhost": ("address",),
+}
+ONE_HOST = "only one host: any address of its own will do"
 
-@check(severity=ERROR, area="connectivity")
+
+@check(severity=ERROR, area="connectivity", single_host=ONE_HOST, follows_from=CAUSES)
 def interface_unreachable(
     interfaces: PerHost[Interfaces],
     names: PerHost[HostNames],
@@ -27,7 +33,7 @@ def interface_unreachable(
     remote=[172.17.0.1]", or the job waits at its start until a timeout of minutes.
 
     ## What to do
-    Name the interface that leads to the other hosts, on all of them: `export {setting}=NIC`, on {host} {expected}.
+    Name the interface that leads to the other hosts, on all of them: `export {setting}={nic}`, on {host} {expected}.
     Where {library} has followed the host's own name, give the name its real address in /etc/hosts instead: see `doctor
     explain host-name-is-loopback`. A container has the host's interfaces with `--network host`, a pod with hostNetwork.
 
@@ -41,7 +47,7 @@ def interface_unreachable(
     variables anew, or where policy routing (`ip rule`) leads to the other hosts; with such rules it is unknown.
     """
     if len(interfaces) < 2:
-        raise Skip("only one host: any address of its own will do")
+        raise Skip(ONE_HOST)
     fleet = FleetSockets(interfaces, names, launch, npus or {}, gpus or {})
     for choices in fleet.choices():
         judged = {host: one for host, one in choices.items() if not decided_by_rank_table(one, launch)}
@@ -60,4 +66,5 @@ def interface_unreachable(
                 reason=reason,
                 observed=choice.address,
                 expected=usable_addresses(interfaces[hosts[0]]),
+                nic=only.label if (only := only_usable(interfaces[hosts[0]])) else None,
             )

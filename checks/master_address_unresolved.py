@@ -23,8 +23,8 @@ def master_address_unresolved(
     once ("host not found: Name or service not known"), and those of the other hosts wait for them.
 
     ## What to do
-    On {host}: `echo "ADDRESS {name}" >> /etc/hosts`, or use an address instead of the name:
-    `export MASTER_ADDR=ADDRESS`. `getent hosts {name}` must print the same address on every host.
+    On {host}: `echo {hosts_entry} >> /etc/hosts`, or use an address instead of the name:
+    `export MASTER_ADDR={address}`. `getent hosts {name}` must print the same address on every host.
 
     ## Source
     PyTorch, environment variable initialization (MASTER_ADDR "must be set", an address or a host name that resolves);
@@ -38,11 +38,14 @@ def master_address_unresolved(
         raise Skip(f"{launch.master_addr} was not looked up")
     meaning = names.names[launch.master_addr]
     if not meaning.addresses:
+        lines = hosts_file_lines([launch.master_addr], others, addresses or {}, fleet)
         yield Finding(
             "MASTER_ADDR {name} does not resolve: {reason}",
             name=launch.master_addr,
             reason=meaning.error,
             observed=meaning.error,
             expected="an address",
-            lines=hosts_file_lines([launch.master_addr], others, addresses or {}, fleet),
+            lines=lines,
+            hosts_entry=lines[0] if lines else None,
+            address=lines[0].split()[0] if lines else None,
         )

@@ -2,13 +2,15 @@ from collections.abc import Iterator
 
 from doctor import ERROR, Finding, PerHost, Skip, check
 from doctor.engine.fact import Unreadable
-from doctor.facts.interfaces import Interfaces
+from doctor.facts.interfaces import Interfaces, only_usable, usable_addresses
 from doctor.facts.master_address import MasterMeaning, master_meanings
 from doctor.facts.names import HostNames
 from doctor.job import LaunchConfig
 
+ONE_HOST = "only one host: the master is the host itself"
 
-@check(severity=ERROR, area="connectivity")
+
+@check(severity=ERROR, area="connectivity", single_host=ONE_HOST)
 def master_address_wrong(
     names: PerHost[HostNames], interfaces: PerHost[Interfaces], launch: LaunchConfig
 ) -> Iterator[Finding]:
@@ -20,8 +22,8 @@ def master_address_wrong(
     1/4 clients joined", or "The client socket has timed out".
 
     ## What to do
-    Set it to an address of the host with rank 0 that the others reach, on all hosts: `export MASTER_ADDR=ADDRESS`, here
-    perhaps {expected}. torchrun takes it from `--master-addr` or `--rdzv-endpoint`, and ignores the variable; without
+    Set it to an address of the host with rank 0 that the others reach, on all hosts: `export MASTER_ADDR={address}`, if
+    that is {expected}. torchrun takes it from `--master-addr` or `--rdzv-endpoint`, and ignores the variable; without
     them it is 127.0.0.1. Where it is a name, `getent hosts {master}` must print the same address on {host} as on all
     others: correct the line in /etc/hosts.
 
@@ -37,7 +39,7 @@ def master_address_wrong(
     if not launch.master_addr:
         raise Skip("MASTER_ADDR is not given")
     if len(interfaces) < 2:
-        raise Skip("only one host: the master is the host itself")
+        raise Skip(ONE_HOST)
     if ".svc" in launch.master_addr:
         raise Skip("MASTER_ADDR is a service of Kubernetes")
     for (reason, master), hosts in MasterMeaning.wrong(master_meanings(names, interfaces, launch)).items():
@@ -48,11 +50,10 @@ def master_address_wrong(
             reason=reason,
             observed=master,
             expected=_example(interfaces),
+            address=only.address if (only := only_usable(next(iter(interfaces.values())))) else None,
         )
 
 
 def _example(interfaces: PerHost[Interfaces]) -> str:
-    from doctor.facts.interfaces import usable_addresses
-
     first = next(iter(interfaces))
     return f"{usable_addresses(interfaces[first])} of {first}"

@@ -14,8 +14,8 @@ def master_port_taken(
     """MASTER_PORT is free on the host of MASTER_ADDR.
 
     ## Why it matters
-    Rank 0 listens there. If another program does already, rank 0 ends with "Address already in use"; if that program is
-    the store of another run, the ranks join the wrong job or wait for ever.
+    Rank 0 listens there, and ends with "Address already in use" if another program does already. If that program is the
+    store of another run, the ranks join the wrong job or wait for ever.
 
     ## What to do
     Find the process on {host}: `ss -tlnp "sport = :{port}"`. End a leftover process of your own (`kill {pid}`), or
@@ -38,7 +38,7 @@ def master_port_taken(
             "MASTER_PORT {port} is taken by {owner}",
             port=first.port,
             owner=first.owner,
-            pid=first.pid or "PID",
+            pid=first.pid or None,
             user=first.user,
             observed=f"{first.owner} listens",
             expected="a free port",

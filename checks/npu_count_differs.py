@@ -4,8 +4,12 @@ from doctor import ERROR, Finding, PerHost, check
 from doctor.engine.majority import differing
 from doctor.facts.npu import NpuInventory
 
+CAUSES = {
+    "npu-missing": ("expected=devices",),
+}
 
-@check(severity=ERROR, area="devices")
+
+@check(severity=ERROR, area="devices", follows_from=CAUSES)
 def npu_count_differs(inventory: PerHost[NpuInventory]) -> Iterator[Finding]:
     """All hosts have the same number of NPUs.
 

@@ -1,6 +1,7 @@
 from collections.abc import Iterator
 
 from doctor import ERROR, Finding, check
+from doctor.engine.sanitize import count_noun
 from doctor.facts.container import FIRST_VIRTUAL_NPU, HostContainer
 from doctor.facts.npu import NpuChips, NpuInventory
 
@@ -34,24 +35,26 @@ def npu_missing(inventory: NpuInventory, chips: NpuChips | None, place: HostCont
         yield Finding(
             "NPU {npus} is on the PCI bus but has no device file: the driver did not accept it",
             npus=gap,
-            observed=f"{len(devices)} device files",
-            expected=f"{inventory.pci_count} device files",
+            devices=inventory.pci_count,
+            observed=count_noun(len(devices), "device file"),
+            expected=count_noun(inventory.pci_count, "device file"),
         )
     elif gap:
         yield Finding(
             "NPU {npus} has no device file, and the PCI bus shows {on_bus} NPUs: the card has dropped out",
             npus=gap,
             on_bus=inventory.pci_count,
-            observed=f"{len(devices)} device files",
-            expected=f"{last} device files",
+            devices=last,
+            observed=count_noun(len(devices), "device file"),
+            expected=count_noun(last, "device file"),
         )
     unlisted = _unlisted(devices, chips) if chips else []
     if chips and unlisted:
         yield Finding(
             "NPU {npus} has a device file, but npu-smi does not list it",
             npus=unlisted,
-            observed=f"{len(chips.chips)} NPUs listed",
-            expected=f"{len(devices)} NPUs listed",
+            observed=f"{count_noun(len(chips.chips), 'NPU')} listed",
+            expected=f"{count_noun(len(devices), 'NPU')} listed",
         )
 
 
@@ -75,6 +78,6 @@ def _in_container(devices: tuple[int, ...], chips: NpuChips | None) -> Iterator[
     yield Finding(
         "NPU {npus} was given to the container, but npu-smi does not list it",
         npus=unlisted,
-        observed=f"{len(chips.chips)} NPUs listed",
-        expected=f"{len(devices)} NPUs listed",
+        observed=f"{count_noun(len(chips.chips), 'NPU')} listed",
+        expected=f"{count_noun(len(devices), 'NPU')} listed",
     )

@@ -5,8 +5,10 @@ from doctor.engine.majority import differing
 from doctor.facts.npu import NpuProduct
 from doctor.facts.npu_fabric import NpuTopology
 
+ONE_HOST = "only one host: nothing to compare"
 
-@check(severity=WARNING, area="devices")
+
+@check(severity=WARNING, area="devices", single_host=ONE_HOST)
 def npu_topology_differs(topologies: PerHost[NpuTopology], products: PerHost[NpuProduct] | None) -> Iterator[Finding]:
     """On all hosts of one product each pair of NPUs is connected in the same way.
 

@@ -33,5 +33,6 @@ def numa_balancing_on(
             "kernel.numa_balancing is {observed}, on a host with {nodes} NUMA nodes; expected {expected}",
             observed=settings.numa_balancing,
             nodes=settings.numa_nodes,
+            setting="kernel.numa_balancing",
             expected=0,
         )

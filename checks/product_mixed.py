@@ -4,8 +4,10 @@ from doctor import ERROR, Finding, PerHost, check
 from doctor.engine.majority import differing
 from doctor.facts.npu import NpuProduct
 
+ONE_HOST = "only one host: nothing to compare"
 
-@check(severity=ERROR, area="devices")
+
+@check(severity=ERROR, area="devices", single_host=ONE_HOST)
 def product_mixed(products: PerHost[NpuProduct]) -> Iterator[Finding]:
     """All hosts have NPUs of one family.
 

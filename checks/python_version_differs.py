@@ -4,8 +4,10 @@ from doctor import WARNING, Finding, PerHost, check
 from doctor.engine.majority import differing
 from doctor.facts.python_env import PythonEnv
 
+ONE_HOST = "only one host: nothing to compare"
 
-@check(severity=WARNING, area="versions")
+
+@check(severity=WARNING, area="versions", single_host=ONE_HOST)
 def python_version_differs(python: PerHost[PythonEnv]) -> Iterator[Finding]:
     """The job's interpreter has the same Python version on all hosts.
 

@@ -4,8 +4,10 @@ from doctor import WARNING, Finding, PerHost, check
 from doctor.engine.majority import differing
 from doctor.facts.rdma import RdmaPorts
 
+ONE_HOST = "only one host: nothing to compare"
 
-@check(severity=WARNING, area="links")
+
+@check(severity=WARNING, area="links", single_host=ONE_HOST)
 def rdma_devices_differ(adapters: PerHost[RdmaPorts]) -> Iterator[Finding]:
     """All hosts have the same RDMA adapters under the same names, with the same link layer.
 

@@ -4,8 +4,10 @@ from doctor import WARNING, Finding, PerHost, check
 from doctor.engine.majority import differing
 from doctor.facts.rdma import RdmaPorts
 
+ONE_HOST = "only one host: nothing to compare"
 
-@check(severity=WARNING, area="versions")
+
+@check(severity=WARNING, area="versions", single_host=ONE_HOST)
 def rdma_firmware_differs(adapters: PerHost[RdmaPorts]) -> Iterator[Finding]:
     """RDMA adapters of one kind have the same firmware on all hosts.
 

@@ -4,8 +4,10 @@ from doctor import WARNING, Finding, PerHost, check
 from doctor.engine.majority import differing
 from doctor.facts.rdma import RdmaPorts
 
+ONE_HOST = "only one host: nothing to compare"
 
-@check(severity=WARNING, area="links")
+
+@check(severity=WARNING, area="links", single_host=ONE_HOST)
 def rdma_settings_differ(adapters: PerHost[RdmaPorts]) -> Iterator[Finding]:
     """All hosts have the same MTU and quality of service on their RoCE ports.
 
@@ -37,5 +39,5 @@ def rdma_settings_differ(adapters: PerHost[RdmaPorts]) -> Iterator[Finding]:
                     "{setting} of {port} is {observed}; {count} of {total} hosts have {expected}",
                     setting=setting,
                     port=name,
-                    interface=next(port.interface for port in ports.values()) or "NAME",
+                    interface=next(port.interface for port in ports.values()) or None,
                 )

@@ -5,8 +5,10 @@ from doctor.facts.smoke import SmokeStart
 from doctor.smoke.model import SmokeRun
 from doctor.smoke.results.environments import lacking_numpy
 
+ONE_HOST = "only one host: nothing to compare"
 
-@check(severity=ERROR, area="smoke")
+
+@check(severity=ERROR, area="smoke", single_host=ONE_HOST)
 def smoke_numpy_missing(run: SmokeRun, started: PerHost[SmokeStart]) -> Iterator[Finding]:
     """The interpreters of all ranks have NumPy, or none has.
 
@@ -24,7 +26,7 @@ def smoke_numpy_missing(run: SmokeRun, started: PerHost[SmokeStart]) -> Iterator
     is installed but broken cannot be distinguished from a missing one.
     """
     if len(started) < 2:
-        raise Skip("a single host cannot be compared")
+        raise Skip(ONE_HOST)
     hosts = lacking_numpy(started)
     if hosts:
         yield Finding(

@@ -5,8 +5,10 @@ from doctor.engine.majority import differing
 from doctor.facts.smoke import SmokeStart
 from doctor.smoke.results.environments import NOT_INSTALLED, versions_by_host
 
+ONE_HOST = "only one host: nothing to compare"
 
-@check(severity=WARNING, area="smoke")
+
+@check(severity=WARNING, area="smoke", single_host=ONE_HOST)
 def smoke_version_differs(started: PerHost[SmokeStart]) -> Iterator[Finding]:
     """The interpreters of all ranks have the same versions of torch, NumPy and Python.
 
@@ -28,7 +30,7 @@ def smoke_version_differs(started: PerHost[SmokeStart]) -> Iterator[Finding]:
     names the versions; where numbers differ, the checks of the training are.
     """
     if len(started) < 2:
-        raise Skip("a single host cannot be compared")
+        raise Skip(ONE_HOST)
     for package, hosts in versions_by_host(started).items():
         known = {host: version for host, version in hosts.items() if NOT_INSTALLED not in version}
         if len(known) > 1:

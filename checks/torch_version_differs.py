@@ -4,8 +4,10 @@ from doctor import ERROR, Finding, PerHost, Skip, check
 from doctor.engine.majority import differing
 from doctor.facts.python_env import PythonEnv
 
+ONE_HOST = "only one host: nothing to compare"
 
-@check(severity=ERROR, area="versions")
+
+@check(severity=ERROR, area="versions", single_host=ONE_HOST)
 def torch_version_differs(python: PerHost[PythonEnv]) -> Iterator[Finding]:
     """All hosts have the same versions of torch, torch_npu and MindSpore.
 

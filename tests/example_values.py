@@ -19,7 +19,7 @@ from doctor.engine.check import Check
 from doctor.engine.result import Finding, format_value
 from doctor.engine.sanitize import strip_control_chars
 from doctor.engine.shell_quote import placeholder_names
-from doctor.report.explain.examples import EXAMPLES_FILE, ExampleFinding, read_examples
+from doctor.report.explain.examples import EXAMPLES, EXAMPLES_FILE, ExampleFinding, read_examples
 
 CHECK_TESTS = Path(__file__).with_name("checks")
 CHECKS = str(bundled_folder("checks"))
@@ -59,11 +59,15 @@ def example(check: Check, findings: list[Finding]) -> ExampleFinding:
 
     def filled(finding: Finding) -> int:
         names = needed_names(check, finding.template)
-        return sum(_readable(value) not in ("", "none") for name, value in finding.values.items() if name in names)
+        return sum(
+            _readable(value) not in ("", "none", "None") for name, value in finding.values.items() if name in names
+        )
 
     best = max(findings, key=filled)
     names = needed_names(check, best.template) - {"host"}
-    values = {name: _readable(best.values[name]) for name in sorted(names.intersection(best.values))}
+    known = {name: value for name, value in best.values.items() if value is not None}
+    values = {name: _readable(known.get(name, EXAMPLES.get(name, f"<{name}>"))) for name in names & set(best.values)}
+    values = dict(sorted(values.items()))
     return ExampleFinding(best.template, values)
 
 

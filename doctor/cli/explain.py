@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -17,19 +19,23 @@ from doctor.session.console import write
 from doctor.session.select_checks import load_errors_as_input_errors, load_playbook_catalog
 
 if TYPE_CHECKING:
-    from doctor.remedy.playbook import Playbook
+    pass
 
 TOPICS = topics()
-NAME_HELP = "A check, a playbook, a log signature or its code, as `doctor list` names them; or a topic."
+NAME_HELP = "A check, a playbook or a topic; an error code, such as EI0006 or Xid 79; or lines of a log."
 TOPIC_LINES = "\b\nTopics:\n" + "".join(f"  {name:<12} {title(path)}\n" for name, path in TOPICS.items())
 
 
 def command(
-    name: Annotated[str, typer.Argument(metavar="NAME", help=NAME_HELP)],
+    name: Annotated[list[str], typer.Argument(metavar="NAME...", help=NAME_HELP)],
     checks: ChecksOption = [],  # noqa: B006
     playbooks: PlaybooksOption = [],  # noqa: B006
 ) -> None:
-    """Explain a check, a playbook or a topic."""
+    """Explain a check, a playbook, a topic, an error code or a line of a log."""
+    _explain(" ".join(name).strip(), checks, playbooks)
+
+
+def _explain(name: str, checks: Sequence[Path], playbooks: Sequence[Path]) -> None:
     with load_errors_as_input_errors(checks):
         paths = {path.stem.replace("_", "-"): path for path, _ in check_files(checks)}
         if name in TOPICS and name not in paths:
@@ -49,25 +55,17 @@ def command(
             from doctor.report.explain.playbooks import playbook_page
 
             return write(playbook_page(playbook, page_width()))
-    page = _signature_pages(name, remedies)
-    if page:
-        return write(page)
-    raise _unknown_name(name, (*paths, *(playbook.name for playbook in remedies)))
+    error = _unknown_name(name, (*paths, *(playbook.name for playbook in remedies)))
+    is_misspelt = re.fullmatch(r"[a-z]+(-[a-z]+)*", name) and ("did you mean" in str(error) or name in AREAS)
+    if name and not is_misspelt:
+        from doctor.cli.explain_search import explain_text
+
+        if page := explain_text(name):
+            return write(page)
+    raise error
 
 
 command.__doc__ = f"{command.__doc__}\n\n{TOPIC_LINES}"
-
-
-def _signature_pages(name: str, remedies: Iterable[Playbook]) -> str:
-    """The pages of the log signatures with this id or error code; empty where there is none."""
-    from doctor.diagnose.render.page import find_signatures, signature_page
-    from doctor.diagnose.signature import load_signatures
-
-    pages = []
-    for signature in find_signatures(load_signatures(), name):
-        books = [book.name for book in remedies if set(book.treats) & set(signature.checks)]
-        pages.append(signature_page(signature, dict.fromkeys([*signature.playbooks, *books]), page_width() or 100))
-    return "\n\n".join(pages)
 
 
 def _unknown_name(name: str, names: Iterable[str]) -> CommandError:

@@ -2,27 +2,44 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from doctor.cli.explain_sources import built_in_playbook as built_in_playbook
+from doctor.cli.explain_sources import page_width as page_width
+from doctor.cli.explain_sources import topic_width as topic_width
 from doctor.engine.catalog import bundled_folder
-from doctor.report.layout.columns import terminal_columns
-
-if TYPE_CHECKING:
-    from doctor.remedy.playbook import Playbook
 
 
 def explanation(name: str) -> str | None:
-    """The page of a built-in check or of a topic. None for any other name: the complete command line answers it."""
+    """The page of a built-in check, playbook or topic, or of what an error code or a line of a log means.
+
+    None for any other name: the complete command line answers it.
+    """
     path = bundled_folder("checks") / f"{name.replace('-', '_')}.py"
     if name.replace("-", "").isalnum() and path.is_file():
         return check_page(name, path)
     from doctor.report.explain.topics import render, topics
 
     topic = topics().get(name)
-    return render(topic.read_text("utf-8"), topic_width()) if topic else None
+    if topic:
+        return render(topic.read_text("utf-8"), topic_width())
+    playbook = bundled_folder("playbooks") / f"{name}.toml"
+    if name.replace("-", "").isalnum() and playbook.is_file():
+        from doctor.report.explain.playbooks import playbook_page
+
+        return playbook_page(built_in_playbook(playbook), page_width())
+    return _signature_pages(name)
+
+
+def _signature_pages(name: str) -> str | None:
+    """The pages of the log signatures that a code or a pasted line leads to; None where there is none for certain."""
+    from doctor.diagnose.lookup import find
+
+    if not any(match.is_exact for match in find(name)):
+        return None
+    from doctor.cli.explain_search import explain_text
+
+    return explain_text(name)
 
 
 def check_page(name: str, path: Path) -> str:
@@ -35,23 +52,3 @@ def check_page(name: str, path: Path) -> str:
     playbooks = [built_in_playbook(file) for file in files]
     remedies = [playbook for playbook in playbooks if name in playbook.treats]
     return check_page(load_check(path), remedies, read_examples().get(name), page_width())
-
-
-def built_in_playbook(path: Path) -> Playbook:
-    """One of our own playbooks. They are valid, so that the rules for playbooks need not be loaded."""
-    from doctor.config.toml_compat import loads
-    from doctor.remedy.playbook import Playbook, PlaybookStep
-
-    table = loads(path.read_text("utf-8"))
-    steps = tuple(PlaybookStep(number, **step) for number, step in enumerate(table.pop("step"), 1))
-    return Playbook(path.stem.replace("_", "-"), str(path), treats=tuple(table.pop("treats")), steps=steps, **table)
-
-
-def topic_width() -> int:
-    """Columns of the terminal; 80 in a pipe."""
-    return terminal_columns(sys.stdout, os.environ) or 80
-
-
-def page_width() -> int:
-    """Columns of the terminal; 100 in a pipe."""
-    return terminal_columns(sys.stdout, os.environ) or 100

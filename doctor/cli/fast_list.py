@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from doctor.cli.search import SearchText
 
 _DECLARATION = re.compile(
-    r'^@check\(severity=(?P<severity>ERROR|WARNING), area="(?P<area>[a-z]+)"(?:, single_host=[A-Z_]+)?\)\n'
+    r'^@check\(severity=(?P<severity>ERROR|WARNING), area="(?P<area>[a-z]+)"'
+    r"(?:, (?:single_host|follows_from|advisory)=[A-Z_]+)*\)\n"
     r"def (?P<name>[a-z_0-9]+)\((?:[^()]|\([^()]*\))*\) -> Iterator\[Finding\]:\n"
     r'    r?"""(?P<claim>[^\n"]+?)\.?(?:"""|\n)',
     re.M,

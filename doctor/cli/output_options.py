@@ -29,4 +29,5 @@ class OutputOptions(NamedTuple):
     on_unknown: Annotated[str, typer.Option(metavar="fail|warn|ok", help="How to treat unknown results.")] = "fail"
     color: Annotated[str, typer.Option(metavar="auto|always|never", help="Colour.")] = "auto"
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show every check, host and reason.")] = False
+    brief: Annotated[bool, typer.Option("--brief", help="Show the findings in one line each.")] = False
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an internal error.")] = False

@@ -6,12 +6,13 @@ import inspect
 import re
 import types
 import typing
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import Any, TypeVar
 
 import msgspec
 
+from doctor.engine.consequences import Relations
 from doctor.engine.fact import Fact, PerHost
 from doctor.engine.result import Finding, Severity
 
@@ -26,14 +27,24 @@ class BadCheck(Exception):
     """A check file that breaks the rules: what, where, what was expected."""
 
 
-def check(*, severity: Severity, area: str = "site", single_host: str = "") -> Callable[[Function], Function]:
+def check(
+    *,
+    severity: Severity,
+    area: str = "site",
+    single_host: str = "",
+    follows_from: Relations | None = None,
+    advisory: Sequence[str] = (),
+) -> Callable[[Function], Function]:
     """Makes a function a check. Its first docstring line is the healthy claim.
 
     ``single_host``: why it does not apply to a run of one host, where it is skipped whether or not facts can be read.
+    ``follows_from``: checks that may hold the cause of its findings, with the values that must agree; such a finding is
+    shown under its cause: ``{"device-link-down": ("npu",)}`` (`doctor.engine.consequences`).
+    ``advisory``: parameters that serve the fix alone; one that cannot be read is None, and nothing is unknown for it.
     """
 
     def mark(function: Function) -> Function:
-        function.__dict__["doctor"] = (severity, area, single_host)
+        function.__dict__["doctor"] = (severity, area, single_host, dict(follows_from or {}), tuple(advisory))
         return function
 
     return mark
@@ -48,6 +59,8 @@ class Need(msgspec.Struct, frozen=True):
     """A `PerHost`: the check is called once for the fleet."""
     optional: bool = False
     """``| None``: the parameter is None where the fact is absent."""
+    advisory: bool = False
+    """It serves the fix alone: the parameter is also None where the fact cannot be read."""
 
     @property
     def is_fact(self) -> bool:
@@ -61,7 +74,8 @@ class Check:
         self.function = function
         self.path = path
         self.name = function.__name__.replace("_", "-")
-        self.severity, self.area, self.single_host = function.__dict__["doctor"]
+        self.severity, self.area, self.single_host, self.follows_from, advisory = function.__dict__["doctor"]
+        self.advisory = frozenset(advisory)
 
     def __repr__(self) -> str:
         return f"<check {self.name}>"
@@ -110,4 +124,4 @@ class Check:
             (hint,) = typing.get_args(hint)
         if not isinstance(hint, type) or typing.get_origin(hint):  # Python 3.10 takes list[X] for a type
             raise BadCheck(f"{self.path}: {self.function.__name__}({name}): expected a fact, PerHost[fact] or intent")
-        return Need(name, hint, fleet, optional)
+        return Need(name, hint, fleet, optional, name in self.advisory)

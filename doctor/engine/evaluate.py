@@ -205,7 +205,8 @@ def _fleet_arguments(
             fact = fact_cache.get(host, need.type)
             if isinstance(fact, Fact):
                 values[host] = fact
-                outcome.note_unread(host, fact)
+                if not need.advisory:
+                    outcome.note_unread(host, fact)
             elif not _may_be_absent(need, fact):
                 outcome.mark_unavailable(host, fact)
         if not values and not need.optional:
@@ -215,7 +216,7 @@ def _fleet_arguments(
         complete = len(hosts) == len(fact_cache.records)
         fleet = fact_cache.fleet(need.type) if complete else PerHost(values)
         arguments[need.parameter] = fleet if values else None
-        if not check.per_host:
+        if not check.per_host and not need.advisory:
             evaluated = {*values, *outcome.evaluated_hosts}
             outcome.evaluated_hosts = [host for host in hosts if host in evaluated]
     return True
@@ -232,7 +233,8 @@ def _host_arguments(check: Check, host: str, fact_cache: FactCache, outcome: _Ou
             arguments[need.parameter] = None
         else:
             arguments[need.parameter] = fact
-            outcome.note_unread(host, fact)
+            if not need.advisory:
+                outcome.note_unread(host, fact)
     if unavailable:
         # Unknown wins over not applicable: one part that is not there must not hide another that did not answer.
         outcome.mark_unavailable(
@@ -243,4 +245,4 @@ def _host_arguments(check: Check, host: str, fact_cache: FactCache, outcome: _Ou
 
 
 def _may_be_absent(need: Need, why: Absent) -> bool:
-    return need.optional and not isinstance(why, Unreadable)
+    return need.optional and (need.advisory or not isinstance(why, Unreadable))

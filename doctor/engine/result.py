@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -44,13 +45,15 @@ class Finding:
     '10.0.0.1 belongs to a and b'
     """
 
-    __slots__ = ("hosts", "is_warning", "template", "values")
+    __slots__ = ("follows_from", "hosts", "is_warning", "template", "values")
 
     def __init__(self, template: str, /, *, hosts: Sequence[str] = (), **values: Any) -> None:
         self.template = template
         self.hosts = tuple(hosts)
         self.is_warning = False
         """Its severity is WARNING, whatever the check's."""
+        self.follows_from = ""
+        """The check whose finding is its cause, as `doctor.engine.consequences` fills it in; empty: none."""
         self.values: dict[str, Any] = values
 
     def with_host(self, host: str) -> Finding:
@@ -62,13 +65,22 @@ class Finding:
         finding = Finding(self.template, hosts=self.hosts)
         finding.values.update(self.values)
         finding.is_warning = milder
+        finding.follows_from = self.follows_from
+        return finding
+
+    def following(self, cause: str) -> Finding:
+        """The same finding as a consequence of one of the check ``cause``; of none where it is empty."""
+        if cause == self.follows_from:
+            return self
+        finding = self.as_warning(self.is_warning)
+        finding.follows_from = cause
         return finding
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Finding):
             return NotImplemented
-        mine, others = (self.template, self.hosts, self.is_warning), (other.template, other.hosts, other.is_warning)
-        return mine == others and self.values == other.values
+        names = ("template", "hosts", "is_warning", "follows_from", "values")
+        return all(getattr(self, name) == getattr(other, name) for name in names)
 
     def __hash__(self) -> int:
         return hash((self.template, self.hosts, repr(self.values)))
@@ -88,11 +100,30 @@ class _PlaceholderKeeper(dict[str, str]):
         return "{" + name + "}"
 
 
+_NOUNS = (
+    *("byte", "bit", "call", "check", "collective", "device", "device file", "error", "file", "GPU", "host", "inode"),
+    *("layer", "line", "link", "lane", "message", "name", "NPU", "NVSwitch", "object", "packet", "peer", "port"),
+    *("process", "rank", "sample", "second", "segment", "stage", "step", "time", "value", "worker"),
+)
+_PLURALS = {f"{noun}{'es' if noun.endswith(('s', 'ch')) else 's'}": noun for noun in _NOUNS} | {"entries": "entry"}
+_ONE_OF_MANY = re.compile(rf"\{{(\w+)\}} ((?:[a-z]+ )?)({'|'.join(_PLURALS)})\b")
+
+
+def _singular(match: re.Match[str], texts: Mapping[str, str]) -> str:
+    """``{count} processes``, or ``{count} process`` where the count is 1."""
+    name, between, plural = match.groups()
+    return f"{{{name}}} {between}{_PLURALS[plural]}" if texts.get(name) == "1" else match[0]
+
+
 def fill_template(template: str, values: Mapping[str, Any]) -> str:
-    """``template`` with ``{name}`` replaced by the formatted values."""
+    """``template`` with ``{name}`` replaced by the formatted values; after a 1 a noun is in the singular.
+
+    >>> fill_template("{count} processes on {total} hosts", {"count": 1, "total": 2})
+    '1 process on 2 hosts'
+    """
     texts = _PlaceholderKeeper({name: format_value(value) for name, value in values.items()})
     try:
-        return template.format_map(texts)
+        return _ONE_OF_MANY.sub(lambda match: _singular(match, texts), template).format_map(texts)
     except (ValueError, IndexError, AttributeError, KeyError):
         return template
 

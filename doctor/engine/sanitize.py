@@ -34,6 +34,6 @@ def printable(text: str, limit: int = 200) -> str:
     return escaped + "…" if len(text) > limit else escaped
 
 
-def count_noun(number: int, noun: str) -> str:
-    """``1 check``, ``2 checks``."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+def count_noun(number: int, noun: str, plural: str = "") -> str:
+    """``1 check``, ``2 checks``; ``plural`` is that of a noun that takes more than an s."""
+    return f"{number} {noun if number == 1 else plural or noun + 's'}"

@@ -248,3 +248,9 @@ def usable_addresses(interfaces: Interfaces) -> str:
     """The same with their addresses: ``eth0 (10.0.0.1)``."""
     texts = [f"{entry.label} ({entry.address})" for entry in _external(interfaces)]
     return " or ".join(texts[:4]) or "an interface with an address that the other hosts reach"
+
+
+def only_usable(interfaces: Interfaces) -> LinkAddress | None:
+    """The one address that other hosts may reach; None where there are several, or none."""
+    external = _external(interfaces)
+    return external[0] if len(external) == 1 else None

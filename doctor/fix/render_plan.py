@@ -76,7 +76,7 @@ class _PlanRenderer:
         diff_lines = step.diff if self.verbose else step.diff[:MAX_DIFF_LINES]
         yield from (f"       {self.painted(line)}" for line in diff_lines)
         if len(diff_lines) < len(step.diff):
-            yield f"       ({len(step.diff) - len(diff_lines)} more lines)"
+            yield f"       ({count_noun(len(step.diff) - len(diff_lines), 'more line')})"
 
     def short(self, line: str) -> str:
         """Without the middle of data that no reader reads, as the bytes of a file in base64."""

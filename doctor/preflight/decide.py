@@ -9,6 +9,7 @@ import msgspec
 
 from doctor.engine.exit_code import Exit
 from doctor.engine.result import Outcome, Reason, Report
+from doctor.engine.sanitize import count_noun
 
 if TYPE_CHECKING:
     from doctor.engine.check import Check
@@ -189,7 +190,7 @@ def _need_notes(selection: SpareSelection) -> list[str]:
     if selection.code != Exit.HEALTHY and selection.obstacles:
         return [f"--need {selection.need}: {line}" for line in selection.obstacles]
     out = "; ".join(f"{host} ({', '.join(checks)})" for host, checks in selection.excluded.items())
-    spare = f", {len(selection.spares)} healthy spares" if selection.spares else ""
+    spare = f", {count_noun(len(selection.spares), 'healthy spare')}" if selection.spares else ""
     outcome = "met" if selection.code == Exit.HEALTHY else "not met"
     return [f"--need {selection.need}: {outcome}{spare}{'; excluded: ' if out else ''}{out}"]
 

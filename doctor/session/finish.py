@@ -58,6 +58,8 @@ class ReportOptions(Protocol):
     def color(self) -> str: ...
     @property
     def verbose(self) -> bool: ...
+    @property
+    def brief(self) -> bool: ...
 
 
 def validate_output(output: ReportOptions, folders: Sequence[Path] = ()) -> None:
@@ -65,6 +67,8 @@ def validate_output(output: ReportOptions, folders: Sequence[Path] = ()) -> None
     require_one_of("--fail-on", output.fail_on, ("error", "warning"))
     require_one_of("--on-unknown", output.on_unknown, ("fail", "warn", "ok"))
     require_one_of("--color", output.color, ("auto", "always", "never"))
+    if output.brief and output.verbose:
+        raise UsageError("--brief and --verbose exclude each other; expected one of them")
     targets = requested_targets(output.formats, output.as_json)
     outputs = [("--save", str(output.save or "")), *((f"-f {target.name}", target.path) for target in targets)]
     if why := output_conflict(outputs):
@@ -183,7 +187,13 @@ def write_report(
     if any(target.path for target in rest):
         from doctor.report.formats.registry import RenderContext
 
-        context = RenderContext(code, checks_by_name, verbose=output.verbose, fixable_checks=_fixable_checks(report))
+        context = RenderContext(
+            code,
+            checks_by_name,
+            verbose=output.verbose,
+            brief=output.brief,
+            fixable_checks=_fixable_checks(report),
+        )
         failed = write_files(rest, report, context)
         incomplete |= bool(failed)
         if failed and code == Exit.HEALTHY:  # the files that were written say the same
@@ -220,19 +230,17 @@ def _print(
     from doctor.report.layout import terminal
 
     stdout_terminal, fixable = terminal.detect_terminal(sys.stdout, output.color, os.environ), _fixable_checks(report)
-    if not name and not stdout_terminal.tty:
-        from doctor.report.formats import plain
-
-        return write(
-            plain.render(
-                report, checks_by_name, terminal=stdout_terminal, verbose=output.verbose, code=code, fixable=fixable
-            )
-        )
     from doctor.report.formats.registry import RenderContext, render
 
-    return write(
-        render(name or "human", report, RenderContext(code, checks_by_name, stdout_terminal, output.verbose, fixable))
+    context = RenderContext(
+        code,
+        checks_by_name,
+        terminal=stdout_terminal,
+        verbose=output.verbose,
+        brief=output.brief,
+        fixable_checks=fixable,
     )
+    return write(render(name or ("human" if stdout_terminal.tty else "plain"), report, context))
 
 
 def _fixable_checks(report: Report) -> frozenset[str]:

@@ -27,10 +27,12 @@ def validate_settings(config: Path | None, folders: Sequence[Path] = ()) -> None
 
 
 def apply_policy(report: Report, config: Path | None, catalog: Sequence[HasArea]) -> Report:
-    """``report`` with what is waived and left out set apart. Raises: CommandError."""
+    """``report`` with what is waived and left out set apart, and findings under their causes. Raises: CommandError."""
     from doctor.config.waivers import ConfigError, apply_skips_and_waivers, today
+    from doctor.engine.consequences import with_consequences
 
     try:
-        return apply_skips_and_waivers(report, config, os.environ, [check.name for check in catalog], today())
+        report = apply_skips_and_waivers(report, config, os.environ, [check.name for check in catalog], today())
     except ConfigError as error:
         raise InputError(str(error)) from None
+    return with_consequences(report, catalog)

@@ -63,6 +63,10 @@ def skipped(outcome: Outcome) -> set[str]:
 def advice(name: str, outcome: Outcome) -> str:
     """What to do, with the values of the first finding."""
     from doctor.engine.result import fill_template
+    from doctor.report.layout.advice import mark_unknown
 
     finding = outcome.findings[0]
-    return fill_template(check(name).section("What to do"), {**finding.values, "host": finding.hosts[0]})
+    template = mark_unknown(
+        check(name).section("What to do"), {key for key, value in finding.values.items() if not value}
+    )
+    return fill_template(template, {**finding.values, "host": finding.hosts[0]})

@@ -22,4 +22,4 @@ def test_in_a_container_its_device_files_are_the_norm() -> None:
     cards = GpuCards(pci=8, driver="NVRM", tool=True)
     assert look(cards, gpus(2), place("nvidia0", "nvidia1", engine="docker")) == []
     (found,) = look(cards, gpus(1), place("nvidia0", "nvidia1", engine="docker"))
-    assert str(found) == "nvidia-smi lists 1 GPUs, but the container was given 2"
+    assert str(found) == "nvidia-smi lists 1 GPU, but the container was given 2"

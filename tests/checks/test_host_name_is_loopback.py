@@ -28,7 +28,7 @@ def test_a_name_with_two_lines_is_loopback_all_the_same() -> None:
 
 def test_the_advice_names_the_line_to_change() -> None:
     outcome = judged("host-name-is-loopback", {"a": WELL, "b": meaning("127.0.1.1")})
-    assert 'echo "ADDRESS n2" >> /etc/hosts' in advice("host-name-is-loopback", outcome)
+    assert "echo <hosts entry> >> /etc/hosts" in advice("host-name-is-loopback", outcome)
 
 
 def test_a_single_host_is_skipped() -> None:

@@ -74,6 +74,7 @@ ROWS = [
         RESTORE_HOSTS,
         fleet="cpu",
         values={"name": "sb0002", "address": "127.0.1.1"},
+        also=("interface-unreachable",),
     ),
     Row(
         "host-name-unresolved",
@@ -95,6 +96,7 @@ ROWS = [
         RESTORE_HOSTS,
         fleet="cpu",
         values={"name": "sb0004"},
+        also=("host-name-unresolved",),
         environ={"MASTER_ADDR": "sb0004"},
     ),
     Row(
@@ -103,6 +105,7 @@ ROWS = [
         'hostname "$(cat /etc/hostname)"',
         fleet="cpu",
         values={"observed": "localhost"},
+        also=("interface-unreachable",),
         apart=("host-name-repeated", "host-name-is-loopback", "host-name-unresolved", "host-name-ambiguous"),
     ),
     Row(

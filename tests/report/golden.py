@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from doctor.engine.catalog import load_checks
+from doctor.engine.check import Check
+from doctor.engine.exit_code import exit_code
 from doctor.engine.result import Report
-from doctor.report.formats import plain, text
+from doctor.remedy.fixable import fixable_checks
+from doctor.report.formats import oneline, plain, text
+from doctor.report.layout.next_step import advice
 from doctor.report.layout.terminal import Terminal
-from tests.report import reports
+from tests.report import recorded_fleets, reports
 
 FOLDER = Path(__file__).with_name("golden")
 Render = Callable[[Report], str]
@@ -42,11 +47,49 @@ MORE = {
 }
 
 
+def _pages() -> dict[str, Check]:
+    return {check.name: check for check in load_checks()}
+
+
+def _recorded(width: int = 0, **options: bool) -> Render:
+    """A recorded report with its real pages: in a terminal of ``width``, or in a pipe; no colour, as with NO_COLOR."""
+    look = Terminal(tty=bool(width), colour=options.pop("colour", False), width=width or 80)
+    show = text.render if width else plain.render
+    return lambda report: show(report, _pages(), terminal=look, fixable=fixable_checks(), code=_code(report), **options)
+
+
+def _code(report: Report) -> int:
+    return int(exit_code(report))
+
+
+def _preflight(report: Report) -> str:
+    """What `doctor preflight` prints in a job's log."""
+    line = oneline.line(report, _code(report), command="preflight")
+    return "\n".join([line, *(f"  {step}" for step in advice(report, _pages()))]) + "\n"
+
+
+RECORDED: dict[str, Render] = {
+    "tty80": _recorded(80),
+    "tty120": _recorded(120),
+    "colour80": _recorded(80, colour=True),
+    "brief80": _recorded(80, brief=True),
+    "plain": _recorded(),
+    "plain-brief": _recorded(brief=True),
+    "preflight": _preflight,
+}
+
+
 def files() -> Iterator[tuple[str, Callable[[], str]]]:
     """Every golden file's name, and what it should hold."""
     for name, make in reports.ALL.items():
         for variant, render in {**EVERY, **MORE.get(name, {})}.items():
             yield f"{name}.{variant}.txt", lambda render=render, make=make: render(make())  # type: ignore[misc]
+    for name in recorded_fleets.RECORDED:
+        for variant, render in RECORDED.items():
+            yield (
+                f"{name}.{variant}.txt",
+                lambda render=render, name=name: render(recorded_fleets.report(name)),  # type: ignore[misc]
+            )
 
 
 if __name__ == "__main__":

@@ -68,6 +68,7 @@ def test_what_it_says_of_a_finding() -> None:
         "template": "the driver is not the fleet's",
         "hosts": ["node003"],
         "severity": "error",
+        "follows_from": "",
         "values": {"observed": "23.0.1", "expected": "24.1.0"},
     }
     assert (document["verdict"], document["exit"]) == ("failed", 10)

@@ -31,7 +31,7 @@ def test_a_terminal_says_that_it_changes_nothing() -> None:
     report = made.folded()
     check = next(one.check for one in report.outcomes if one.findings)
     shown = text.render(report, made.PAGES, terminal=Terminal(tty=True, width=200), fixable=[check])
-    assert f"To fix it: doctor fix {check} -w " in shown
+    assert f"To fix it (a plan; changes nothing): doctor fix {check} -w " in shown
     assert "changes nothing" in shown
 
 

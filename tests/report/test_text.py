@@ -18,7 +18,7 @@ from doctor.report.layout.terminal import Terminal
 from tests.report import reports as made
 from tests.report.strategies import reports
 
-WORDS = ("ok", "FAIL", "warn", "crash", "unknown", "skip", "waived", "note", "from", "first")
+WORDS = ("ok", "FAIL", "warn", "crash", "unknown", "skip", "waived", "note", "from", "first", "yours", "fix")
 VERDICTS = ("HEALTHY: ", "FAILED: ", "WARNINGS: ", "UNKNOWN: ", "NOTHING: ")
 Render = Callable[..., str]
 
@@ -79,7 +79,7 @@ def test_no_encoding_of_stdout_is_too_small(name: str, encoding: str) -> None:
 def test_signs_of_ascii_have_words_beside_them() -> None:
     said = terminal(made.unknown(), unicode=False)
     assert said.isascii()
-    assert "x FAIL     link-down" in said
+    assert "x FAIL link-down" in said
     assert "? unknown  " in said
 
 
@@ -128,7 +128,7 @@ def test_plain_lines_can_be_grepped_by_status_name_and_host() -> None:
 
 def test_plain_colour_is_on_the_status_alone() -> None:
     said = plain.render(made.folded(), made.CHECKS, terminal=Terminal(colour=True)).splitlines()
-    assert said[2].startswith("\x1b[33mwarn   \x1b[0m ip-forward-off on ")
+    assert any(line.startswith("\x1b[33mwarn   \x1b[0m ip-forward-off on ") for line in said)
 
 
 def test_a_warning_that_fails_the_run() -> None:
@@ -188,14 +188,15 @@ def test_hosts_that_need_another_remedy_have_their_own() -> None:
 
 def test_a_remedy_that_differs_by_the_host_alone_is_said_once() -> None:
     said = lines(unreachable(["Start sshd."] * 3))
-    assert "          Try it by hand: `ssh -v node001 true`." in said
-    assert "          This is for node001; likewise for the other 2 hosts." in said
+    assert (
+        "          Try it by hand: `ssh -v node001 true`. This is for node001; likewise for the other 2 hosts." in said
+    )
     assert not any("node002 true" in line for line in said)
 
 
 def test_hosts_that_need_another_remedy_in_groups_say_for_whom_each_is() -> None:
     said = lines(unreachable(["Start sshd.", "Start sshd.", "Mend the route."]))
-    assert said.count("          This is for node001; likewise for the other host.") == 1
+    assert sum("This is for node001; likewise for the other host." in line for line in said) == 1
     assert not any("This is for node003" in line for line in said)
 
 
@@ -205,3 +206,64 @@ def test_a_skip_that_holds_for_every_host_names_none() -> None:
     assert "skip    link-down: there is no NPU" in lines(made.report(everywhere))
     somewhere = made.outcome("link-down", evaluated_hosts=made.HOSTS[1:], skipped={"node001": "there is no NPU"})
     assert "skip    link-down on node001 (1/64): there is no NPU" in lines(made.report(somewhere))
+
+
+def test_what_stops_the_job_comes_first() -> None:
+    warning = made.outcome("ip-forward-off", Finding("off", hosts=("node001",)))
+    error = made.outcome("link-down", Finding("down", hosts=("node002",)))
+    report = made.dead_host()
+    report = made.report(warning, error, *(one for one in report.outcomes if one.check == "host-unreachable"))
+    heads = [line for line in lines(report) if line.startswith(("FAIL ", "warn "))]
+    assert [line.split()[1] for line in heads] == ["host-unreachable", "link-down", "ip-forward-off"]
+    table = terminal(report).split("\n\n")[0].splitlines()
+    assert [line.split()[1] for line in table] == ["host-unreachable", "link-down", "ip-forward-off"]
+
+
+def following() -> Report:
+    """A link that is down, what follows from it, and a second fault of the same kind."""
+    down = made.outcome("link-down", Finding("the link of NPU {npu} is down", hosts=("node001",), npu=1))
+    blamed = Finding("the driver is lost", hosts=("node001",)).following("link-down")
+    apart = Finding("the driver is lost", hosts=("node002",))
+    return made.report(down, made.outcome("driver-differs", blamed, apart))
+
+
+def test_a_consequence_stands_below_its_cause_and_a_second_fault_on_its_own() -> None:
+    said = lines(following())
+    assert "        follows: driver-differs on node001: the driver is lost" in said
+    assert [line for line in said if line.startswith("FAIL    driver-differs")] == [
+        "FAIL    driver-differs on node002 (1/64): the driver is lost"
+    ]
+    assert said[-1] == "FAILED: 2 errors on 2 of 64 hosts (1 more follows from them)"
+    assert "    follows from it: driver-differs on node001: the driver is lost" in terminal(following()).splitlines()
+
+
+def test_a_report_that_names_a_cause_that_it_does_not_hold_hides_nothing() -> None:
+    strangers = [Finding("lost", hosts=("node001",)).following(cause) for cause in ("link-down", "driver-differs", "x")]
+    said = lines(made.report(made.outcome("link-down"), made.outcome("driver-differs", *strangers)))
+    assert any(line.startswith("FAIL    driver-differs on node001") for line in said)
+    assert not any("follows" in line for line in said)
+
+
+@pytest.mark.parametrize("width", [40, 80, 120])
+def test_a_finding_takes_eight_rows_at_most_and_no_command_is_cut(width: int) -> None:
+    advice = " ".join(f"Then run `command --number {number} --with some more words`." for number in range(20))
+    check = made.make(
+        "link-down", made.ERROR, "links", f"Up.\n\n## Why it matters\nBad. Very.\n\n## What to do\n{advice}"
+    )
+    report = made.report(made.outcome("link-down", Finding("down", hosts=("node001",), observed="a", expected="b")))
+    said = text.render(report, {"link-down": check}, terminal=Terminal(tty=True, width=width)).split("\n\n")[0]
+    assert sum(1 + (display_width(line) - 1) // width for line in said.splitlines()) <= 8
+    assert said.count("`") % 2 == 0
+    assert "(...)" in said
+    assert "Very" not in said
+
+
+def test_brief_is_one_line_a_finding_and_the_verdict() -> None:
+    for name in ("folded", "dead_host", "unknown", "crashed", "hostile", "healthy"):
+        report = made.ALL[name]()
+        piped = plain.render(report, made.CHECKS, brief=True).splitlines()
+        assert not any(line.startswith(" ") for line in piped)
+        shown = text.render(report, made.CHECKS, terminal=Terminal(tty=True, width=80), brief=True).splitlines()
+        table = shown[: shown.index("")] if "" in shown else []
+        assert all(display_width(line) <= 80 for line in table)
+        assert shown[-1].split()[-1] == piped[-1].split()[-1]

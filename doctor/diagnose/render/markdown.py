@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from doctor.diagnose.cause import Diagnosis
 from doctor.diagnose.render.document import document
 from doctor.diagnose.signature import Signature
+from doctor.engine.sanitize import count_noun
 from doctor.report.formats.markdown import code_span
 
 
@@ -36,7 +37,7 @@ def render_markdown(
         lines += ["Ranks that only waited:", ""]
         lines += [f"- {_escaped(item['title'])}: {item['count']}" for item in data["waiting"]]
         lines.append("")
-    lines.append(f"{len(data['files'])} files, {data['processes']} processes.")
+    lines.append(f"{count_noun(len(data['files']), 'file')}, {count_noun(data['processes'], 'process', 'processes')}.")
     return "\n".join(lines) + "\n"
 
 

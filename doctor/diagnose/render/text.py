@@ -111,7 +111,7 @@ def _waiting_lines(
     listed = diagnosis.waiting if verbose else diagnosis.waiting[:MAX_WAITING]
     rows = [f"{_who(item)}: {signatures[item.signature].title}" for item in listed]
     if len(diagnosis.waiting) > len(listed):
-        rows.append(f"and {len(diagnosis.waiting) - len(listed)} kinds more")
+        rows.append(f"and {count_noun(len(diagnosis.waiting) - len(listed), 'kind')} more")
     yield from _labelled("waited" if diagnosis.causes else f"{total} report", rows, width)
 
 

@@ -10,11 +10,10 @@ from doctor.diagnose.case import Case, Process
 from doctor.diagnose.cause import Cause, culprit_of, first_evidence
 from doctor.diagnose.events import Event
 from doctor.diagnose.rules.named import count_ranks
+from doctor.diagnose.rules.unspecific import UNSPECIFIC as UNSPECIFIC
 
 _GRACE_S = 2.0
 """Seconds. A process prints what follows from an error within this time; the order of such lines shows nothing."""
-UNSPECIFIC = frozenset({"program-failed", "python-exception", "ei9999-inner", "npu-507011"})
-"""Signatures that report a failure without what failed: any other signature of the process says more."""
 _GENERIC = UNSPECIFIC | {"torchrun-sigkill"}
 """Signatures that say less than another of the same process."""
 

@@ -17,6 +17,8 @@ from doctor.report.formats.json import SCHEMA
 
 Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*\Z", max_length=100)]
 
+OptionalName = Annotated[str, msgspec.Meta(pattern=r"^([A-Za-z0-9][A-Za-z0-9_.-]*)?\Z", max_length=100)]
+
 
 class BadReport(Exception):
     """A file that holds no report: what, where, what was expected."""
@@ -27,14 +29,15 @@ class _Finding(msgspec.Struct, frozen=True):
     hosts: tuple[str, ...]
     values: dict[str, Any]
     severity: Severity
+    follows_from: OptionalName = ""
 
     def to_finding(self) -> Finding:
         finding = Finding(self.template, hosts=self.hosts)
         finding.values.update(self.values)  # any name may be a value's, `hosts` too
-        return finding.as_warning(self.severity is Severity.WARNING)
+        return finding.as_warning(self.severity is Severity.WARNING).following(self.follows_from)
 
 
-class _Waived(_Finding, frozen=True):
+class _Waived(_Finding, frozen=True, kw_only=True):
     reason: str
     until: str
 

@@ -10,8 +10,9 @@ from doctor.engine.check import Check
 from doctor.engine.fact import Fact, Probe
 from doctor.engine.sanitize import strip_control_chars
 from doctor.remedy.playbook import Playbook
-from doctor.report.explain.examples import EXAMPLES, ExampleFinding, fill_placeholders, mark_personal_words
+from doctor.report.explain.examples import EXAMPLES, ExampleFinding, fill_placeholders
 from doctor.report.explain.playbooks import WIDTH, remedy_lines
+from doctor.report.layout.advice import mark_personal_words
 from doctor.report.layout.formatting import count_noun, unwrap_lines, wrapped
 
 MAX_LINE_CHARS = 4000

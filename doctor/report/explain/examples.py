@@ -27,6 +27,7 @@ EXAMPLES: Mapping[str, Any] = {
     "group": "HwHiAiUser",
     "host": "node001",
     "hosts": ["node001", "node002"],
+    "hosts_entry": "192.0.2.10 node001",
     "id": 0,
     "ip": "192.0.2.10",
     "key": "net.core.somaxconn",
@@ -34,6 +35,7 @@ EXAMPLES: Mapping[str, Any] = {
     "merged": "22,60000-60031",
     "name": "node001",
     "netmask": "255.255.255.0",
+    "nic": "eth0",
     "nft_table": "inet filter",
     "npu": 0,
     "npus": "0-7",
@@ -56,9 +58,6 @@ EXAMPLES: Mapping[str, Any] = {
 """Plausible values by name; any other is its own name in angle brackets."""
 
 _PLACEHOLDER = re.compile(r"\{([a-z_][a-z0-9_]*)\}")
-_COMMAND = re.compile(r"`[^`]*`")
-_PERSONAL_WORD = re.compile(r"\b(PID|NAME|ADDRESS|NIC|CARD|CHIP|ID|N)\b|(?<=\w=)\.\.\.")
-_PERSONAL_NAMES = {"NIC": "network interface", "N": "number", "...": "value"}
 
 
 class ExampleFinding(NamedTuple):
@@ -92,19 +91,6 @@ def fill_placeholders(text: str, values: Mapping[str, str]) -> str:
         return f"<{name.replace('_', ' ')}>" if example is None else _text(example)
 
     return _PLACEHOLDER.sub(value, text)
-
-
-def mark_personal_words(text: str) -> str:
-    """Values that only the reader has appear as ``<like this>`` in every command of ``text``.
-
-    >>> mark_personal_words("`kill PID`, then `export MASTER_PORT=...`; a PID is a number")
-    '`kill <pid>`, then `export MASTER_PORT=<value>`; a PID is a number'
-    """
-
-    def mark(match: re.Match[str]) -> str:
-        return f"<{_PERSONAL_NAMES.get(match[0], match[0].lower())}>"
-
-    return _COMMAND.sub(lambda command: _PERSONAL_WORD.sub(mark, command[0]), text)
 
 
 def _text(value: object) -> str:

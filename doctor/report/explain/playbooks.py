@@ -8,7 +8,8 @@ from typing import Any
 from doctor.engine.sanitize import printable, strip_control_chars
 from doctor.remedy.playbook import Playbook, PlaybookStep, fill_step, needed_values
 from doctor.remedy.template import TemplateError
-from doctor.report.explain.examples import EXAMPLES, mark_personal_words
+from doctor.report.explain.examples import EXAMPLES
+from doctor.report.layout.advice import mark_personal_words
 from doctor.report.layout.columns import columns_line
 from doctor.report.layout.formatting import wrapped
 

@@ -120,6 +120,7 @@ def _finding(outcome: Outcome, finding: Finding, fleet: Fleet) -> dict[str, Any]
     return {
         "message": clean(fill_template(template, fleet.format_values(values)), 2000),
         "severity": outcome.severity_of(finding).value,
+        "follows_from": _text(finding.follows_from),
         "template": template,
         "hosts": list(fleet.ordered(map(_text, finding.hosts))),
         "values": values,

@@ -33,8 +33,7 @@ def render(report: Report, pages: Mapping[str, Check], code: int) -> str:
     """The ticket; ``code`` is the exit code that it comes with."""
     folded = fold(report, SCOPE.max_chars)
     summary = summary_lines(report, folded, code)
-    failures = [failure for area in folded.areas for failure in area.failures]
-    failures.sort(key=lambda failure: (-len(failure.consequences), not failure.is_error))
+    failures = folded.failures
     lines = [f"# doctor: {summary.verdict}", "", _source_line(report, code), ""]
     lines += [*_table(report, folded, failures)]
     for check_failure in failures:
@@ -79,6 +78,9 @@ def _table(report: Report, folded: FoldedReport, failures: Sequence[CheckFailure
     for failure in failures:
         for host in failure.hosts:
             checks.setdefault(host, []).append(failure.outcome.check)
+        for other in failure.following:
+            for host in other.hosts:
+                checks.setdefault(host, []).append(other.check)
     unknown_checks = unknown_hosts(report)
     rows: dict[tuple[tuple[str, ...], int], list[str]] = {}
     for host in folded.fleet.ordered((*checks, *unknown_checks)):
@@ -112,6 +114,7 @@ def _evidence(entry: ReportEntry) -> Iterator[str]:
         yield f"{part.hosts}: {part.text}" if part.hosts else part.text
         yield from (f"    {label}: {text}" if label else f"      {text}" for label, text in part.details)
     yield from (f"{label}: {text}" for label, text in entry.details if label in ("observed", "expected", "blocked"))
+    yield from (f"follows from it: {name}: {text}" for name, text in entry.following)
 
 
 def _labelled(entry: ReportEntry, requested: str) -> Iterator[str]:

@@ -113,17 +113,15 @@ def verdict_word(report: Report, code: int, need: int = 0) -> str:
 def causes(report: Report, code: int | None = None) -> list[tuple[str, tuple[str, ...]]]:
     """The causes of the verdict with the hosts: errors by check, else what is unknown by reason, else warnings.
 
-    Those that explain most come first, then in the order in which a job meets them.
+    Those that explain most come first, then in the order in which a job meets them. What follows from another finding
+    is not named.
     """
-    failures = sorted(
-        (failure for area in fold(report).areas for failure in area.failures),
-        key=lambda candidate: -len(candidate.consequences),
-    )
+    failures = fold(report).failures
     selected = [failure for failure in failures if failure.is_error]
     if not selected and report.hosts_unknown:
         return [("hosts-unknown", ()), *_unknown_causes(report)]
     if not selected and verdict(report, code) is not Verdict.UNKNOWN:
-        selected = failures
+        selected = list(failures)
     return [(failure.outcome.check, failure.hosts) for failure in selected] or _unknown_causes(report)
 
 

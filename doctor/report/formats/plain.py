@@ -12,7 +12,7 @@ Every line of a status begins with its word, every detail with eight spaces, and
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from doctor.report.formats.renderer import RenderContext, Renderer
@@ -36,6 +36,7 @@ def render(
     *,
     terminal: Terminal = Terminal(),
     verbose: bool = False,
+    brief: bool = False,
     code: int | None = None,
     fixable: Collection[str] = (),
 ) -> str:
@@ -43,31 +44,34 @@ def render(
     page = build_page(
         report,
         checks,
-        DetailLevel(MAX_GROUPS, MAX_GROUPS, lists_every_check=verbose, names_checks=verbose),
+        DetailLevel(MAX_GROUPS, MAX_GROUPS, lists_every_check=verbose, names_checks=verbose, shortens=not verbose),
         code,
         fixable,
     )
     lines: list[str] = []
     for section in page.sections:
-        for entry in section.entries:
-            lines += _entry(entry, terminal.colour)
-    lines += _smoke(page.smoke)
-    lines += _summary_lines(page.summary, terminal.colour)
+        if not brief or section.title in ("findings", "unknown"):
+            for entry in section.entries:
+                lines += _entry(entry, terminal.colour, brief)
+    lines += [] if brief else _smoke(page.smoke)
+    lines += _summary_lines(page.summary, terminal.colour, brief)
     text = "\n".join(lines) + "\n"
     return text if terminal.unicode else text.replace("…", "...")
 
 
-def _entry(entry: ReportEntry, colour: bool) -> Iterator[str]:
+def _entry(entry: ReportEntry, colour: bool, brief: bool) -> Iterator[str]:
     word = _painted(entry.status_word, f"{entry.status_word:<7}", colour)
     for part in entry.parts:
         where = part.where or entry.where
         head = f"{entry.name}{' on ' if entry.name and where else ''}{where}"
         yield f"{word} {head}: {part.text}" if head else f"{word} {part.text}"
-        yield from _details(part.details)
-    yield from _details(entry.details)
+        yield from () if brief else _details(part.details)
+    if not brief:
+        yield from _details(entry.details)
+        yield from _details([("follows", f"{name}: {text}") for name, text in entry.following])
 
 
-def _details(details: Details) -> Iterator[str]:
+def _details(details: Iterable[tuple[str, str]]) -> Iterator[str]:
     for label, text in details:
         yield f"        {label}: {text}" if label else f"          {text}"
 
@@ -77,12 +81,14 @@ def _smoke(smoke: Details) -> Iterator[str]:
         yield f"smoke   {label}: {text}" if label else f"          {text}"
 
 
-def _summary_lines(summary: SummaryLines, colour: bool) -> Iterator[str]:
+def _summary_lines(summary: SummaryLines, colour: bool, brief: bool) -> Iterator[str]:
     for note in summary.notes:
         yield f"note    {note}"
     yield f"from    {summary.source}"
     if summary.first_step:
         yield f"first   {summary.first_step}"
+    if summary.unfilled and not brief:
+        yield f"yours   in the commands above, fill in: {', '.join(summary.unfilled)}"
     if summary.fix_command:
         yield f"fix     {summary.fix_command}"
     yield _painted(summary.status_word, summary.verdict, colour)
@@ -104,6 +110,7 @@ class PlainRenderer(Renderer):
             context.checks_by_name,
             terminal=context.terminal or Terminal(),
             verbose=context.verbose,
+            brief=context.brief,
             code=context.code,
             fixable=context.fixable_checks,
         )

@@ -23,6 +23,8 @@ class RenderContext(msgspec.Struct, frozen=True):
     terminal: Terminal | None = None
     """The terminal's width and abilities; None for a file."""
     verbose: bool = False
+    brief: bool = False
+    """The findings in one line each and the last lines, without details."""
     fixable_checks: Collection[str] = ()
     """The checks that a playbook can fix."""
     command: str = "check"

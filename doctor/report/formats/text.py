@@ -1,9 +1,9 @@
-"""The report for a terminal: grouped by area, folded, wrapped, with the verdict last."""
+"""The report for a terminal: a table of what was found, the details, what stops the job first; the verdict last."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -13,9 +13,10 @@ from rich.text import Text
 from doctor.engine.areas import AREAS
 from doctor.report.formats.renderer import RenderContext, Renderer
 from doctor.report.layout.failures import OBSERVED_EXPECTED
-from doctor.report.layout.formatting import STYLES, display_width, wrapped
+from doctor.report.layout.finding_table import cut, table_lines
+from doctor.report.layout.formatting import STYLES, display_width, sentences, wrapped
 from doctor.report.layout.page import ReportPage, build_page
-from doctor.report.layout.page_model import DetailLevel, Details, ReportEntry, ReportSection
+from doctor.report.layout.page_model import DetailLevel, Details, ReportEntry, ReportPart, ReportSection
 from doctor.report.layout.summary_lines import SummaryLines
 from doctor.report.layout.terminal import Terminal
 
@@ -25,9 +26,17 @@ if TYPE_CHECKING:
 
 MARGIN_CELLS = 11
 """Cells before the text: a sign and a status word."""
-LABEL_CELLS = 10
+DETAIL_CELLS = 4
+"""Cells before the details of a finding."""
+LABEL_CELLS = 5
+"""Cells of a detail's label; a longer one stands in its text."""
 AREA_CELLS = max(map(len, AREAS))
-BRIEF_LEVEL = DetailLevel(8, 4, lists_every_check=False, names_checks=False, max_chars=160)
+SHORT_LEVEL = DetailLevel(
+    3, 4, lists_every_check=False, names_checks=False, max_chars=160, shortens=True, joins=True, max_lines=8
+)
+PAGE_ROWS = 50
+"""Rows for the table and the details of all findings, as long as each has `MIN_ROWS`."""
+MIN_ROWS = 4
 FULL_LEVEL = DetailLevel(10_000, 10_000, lists_every_check=True, names_checks=True)
 
 
@@ -37,11 +46,15 @@ def render(
     *,
     terminal: Terminal = Terminal(tty=True),
     verbose: bool = False,
+    brief: bool = False,
     code: int | None = None,
     fixable: Collection[str] = (),
 ) -> str:
-    """The report for a terminal of ``terminal.width``; ``code`` is the exit code that it comes with."""
-    page = build_page(report, checks, FULL_LEVEL if verbose else BRIEF_LEVEL, code, fixable)
+    """The report for a terminal of ``terminal.width``; ``code`` is the exit code that it comes with.
+
+    ``brief``: the table of findings and the last lines, without the details.
+    """
+    page = build_page(report, checks, FULL_LEVEL if verbose else SHORT_LEVEL, code, fixable)
     sink = io.StringIO()
     console = Console(
         file=sink,
@@ -53,7 +66,8 @@ def render(
         markup=False,
         emoji=False,
     )
-    for line in _TextLayout(terminal, verbose).lines(page):
+    layout = _TextLayout(terminal, verbose)
+    for line in layout.brief(page) if brief else layout.lines(page):
         console.print(line, soft_wrap=True)
     text = sink.getvalue()
     return text if terminal.unicode else text.replace("…", "...")
@@ -64,22 +78,51 @@ class _TextLayout:
 
     def __init__(self, terminal: Terminal, verbose: bool) -> None:
         self.terminal, self.verbose = terminal, verbose
+        self.max_rows = SHORT_LEVEL.max_lines
 
     def lines(self, page: ReportPage) -> Iterator[Text]:
-        spaced = False
+        findings = [entry for section in page.sections if section.title == "findings" for entry in section.entries]
+        if len(findings) > 1:
+            yield from self.table(findings)
+            yield Text()
+            following = sum(len(entry.following) for entry in findings)
+            self.max_rows = max(MIN_ROWS, min(self.max_rows, (PAGE_ROWS - len(findings) - following) // len(findings)))
+        spaced, displayed = False, ""
         for section in page.sections:
-            block = list(self.section(section))
-            # Healthy areas are one line each and stand together; all else has air around it.
-            if section.title and spaced:
+            # Lines that stand for many checks stand together; all else has air around it.
+            is_block = section.title == "findings" or self.shows_title(section)
+            if is_block and spaced:
                 yield Text()
-            yield from block
-            if section.title:
+            lines = list(self.section(section))
+            displayed += "\n".join(line.plain for line in lines) if is_block else ""
+            yield from lines
+            if is_block:
                 yield Text()
-            spaced = not section.title
-        if spaced:
+            spaced = not is_block
+        if spaced and not findings:
             yield Text()
         yield from self.smoke(page.smoke)
-        yield from self.summary(page.summary)
+        yield from self.summary(
+            page.summary, bool(findings), [mark for mark in page.summary.unfilled if mark in displayed]
+        )
+
+    def brief(self, page: ReportPage) -> Iterator[Text]:
+        """The table, and what is unknown; the last lines."""
+        visible = [section for section in page.sections if section.title in ("findings", "unknown")]
+        if visible:
+            yield from self.table([entry for section in visible for entry in section.entries])
+            yield Text()
+        yield from self.summary(page.summary, bool(visible))
+
+    def table(self, entries: Sequence[ReportEntry]) -> Iterator[Text]:
+        """One line for each entry: sign, check, hosts, message."""
+        for entry, columns in zip(entries, table_lines(entries, self.terminal.width - 2), strict=True):
+            style = STYLES[entry.status_word]
+            sign = style.sign if self.terminal.unicode else style.ascii
+            yield Text.assemble((f"{sign} ", style.colour), columns)
+
+    def shows_title(self, section: ReportSection) -> bool:
+        return bool(section.title) and section.title != "findings" and (self.verbose or section.entries[0].is_claim)
 
     def smoke(self, smoke: Details) -> Iterator[Text]:
         if smoke:
@@ -90,7 +133,7 @@ class _TextLayout:
             yield Text()
 
     def section(self, section: ReportSection) -> Iterator[Text]:
-        if section.title:
+        if self.shows_title(section):
             yield Text(section.title, "bold")
         for entry in section.entries:
             yield from self.entry(entry)
@@ -98,12 +141,12 @@ class _TextLayout:
     def entry(self, entry: ReportEntry) -> Iterator[Text]:
         if entry.status_word in ("FAIL", "warn", "crash"):
             where = f" on {entry.where}" if entry.where else ""
-            yield from self.status_line(entry.status_word, f"{entry.name}{where}", "bold")
-            yield from self.parts(entry)
-        elif entry.is_claim:
+            yield from self.finding(entry, f"{entry.name}{where}")
+            return
+        if entry.is_claim:
             name = f" {entry.name}" if self.verbose else ""
             yield from self.status_line(entry.status_word, entry.parts[0].text + name)
-        elif entry.status_word == "ok":
+        elif entry.status_word == "ok" and entry.name:
             yield from self.status_line(entry.status_word, entry.parts[0].text, name=f"{entry.name:<{AREA_CELLS}} ")
         else:
             where = f" on {entry.where}" if entry.where else ""
@@ -112,17 +155,87 @@ class _TextLayout:
         for label, text in entry.details:
             yield from self.detail(label, text, MARGIN_CELLS)
 
-    def parts(self, entry: ReportEntry) -> Iterator[Text]:
-        for part in entry.parts:
-            several = len(entry.parts) > 1 and part.hosts
-            yield from self.hanging_lines(" " * MARGIN_CELLS, f"{part.hosts}: {part.text}" if several else part.text)
-            for label, text in part.details:
-                yield from self.detail(label, text, MARGIN_CELLS + 2 if several else MARGIN_CELLS)
+    def finding(self, entry: ReportEntry, title: str) -> Iterator[Text]:
+        """The messages and details of a finding; the fix as far as there is room, what follows in one line each."""
+        first, *others = entry.parts
+        parts = entry.parts if others and first.hosts else others
+        lines = list(self.finding_head(entry.status_word, title, "" if len(parts) > len(others) else first.text))
+        lines += [] if len(parts) > len(others) else self.part_details(first, DETAIL_CELLS)
+        lines += [line for part in parts for line in self.part(part, bool(others))]
+        yield from lines
+        yield from self.details(entry.details, self.max_rows - self.rows(lines))
+        for label, text in entry.following:
+            head = f"{' ' * DETAIL_CELLS}follows from it: "
+            line = f"{label}: {text}"
+            if self.verbose:
+                yield from self.hanging_lines(head, line, "dim")
+            else:
+                yield Text.assemble((head, "dim"), cut(line, self.terminal.width - len(head)))
+
+    def finding_head(self, word: str, title: str, text: str) -> Iterator[Text]:
+        """Status, check and hosts, and the message behind them."""
+        style = STYLES[word]
+        head = f"{style.sign if self.terminal.unicode else style.ascii} {word:<5}"
+        rows = wrapped(f"{title}: {text}" if text else title, self.terminal.width - display_width(head))
+        rows[1:] = wrapped(" ".join(rows[1:]), self.terminal.width - DETAIL_CELLS) if rows[1:] else []
+        bold = len(title) + 1
+        for number, row in enumerate(rows):
+            line = Text(row)
+            line.stylize("bold", 0, max(bold, 0))
+            line.highlight_regex(r"`[^`]*`", "cyan")
+            bold -= len(row) + 1
+            yield Text.assemble((head if not number else " " * DETAIL_CELLS, style.colour), line)
+
+    def rows(self, lines: Iterable[Text]) -> int:
+        """Rows of the terminal that lines take; a long command is folded by the terminal itself."""
+        return sum(1 + max(0, display_width(line.plain) - 1) // self.terminal.width for line in lines)
+
+    def details(self, details: Details, rows: int) -> Iterator[Text]:
+        """All details where they fit; else the first sentence of the fix, then why, the rest, and more of the fix."""
+        lines = [line for label, text in details for line in self.detail(label, text, DETAIL_CELLS)]
+        if self.verbose or self.rows(lines) <= rows:
+            yield from lines
+            return
+        number_before = len(_before_fix(details))
+        before = [(label, list(self.detail(label, text, DETAIL_CELLS))) for label, text in details[:number_before]]
+        parts = [sentence for label, text in details[number_before:] for sentence in _sentences(label, text)]
+        fix = self.fix_lines(parts, 1)
+        rows -= self.rows(fix)
+        kept = set()
+        for label, block in sorted(before, key=lambda item: item[0] != "why"):
+            if self.rows(block) <= rows:
+                rows -= self.rows(block)
+                kept.add(label)
+        for count in range(2, len(parts) + 1):
+            longer = self.fix_lines(parts, count)
+            if self.rows(longer) > rows + self.rows(fix):
+                break
+            rows, fix = rows + self.rows(fix) - self.rows(longer), longer
+        yield from (line for label, block in before if label in kept for line in block)
+        yield from fix
+
+    def fix_lines(self, parts: Sequence[tuple[str, str]], count: int) -> list[Text]:
+        """The first ``count`` sentences of the fix."""
+        details = _joined(parts[:count], "" if count >= len(parts) else "(...)")
+        return [line for label, text in details for line in self.detail(label, text, DETAIL_CELLS)]
+
+    def part(self, part: ReportPart, several: bool) -> Iterator[Text]:
+        several = several and bool(part.hosts)
+        yield from self.hanging_lines(" " * DETAIL_CELLS, f"{part.hosts}: {part.text}" if several else part.text)
+        yield from self.part_details(part, DETAIL_CELLS + 2 if several else DETAIL_CELLS)
+
+    def part_details(self, part: ReportPart, margin: int) -> Iterator[Text]:
+        for label, text in part.details:
+            yield from self.detail(label, text, margin)
 
     def detail(self, label: str, text: str, margin: int) -> Iterator[Text]:
-        style = "bold" if label == "fix" else "dim"
+        is_long = len(label) >= LABEL_CELLS
         yield from self.hanging_lines(
-            f"{' ' * margin}{label:<{LABEL_CELLS}}", text, style, commands=label not in OBSERVED_EXPECTED
+            " " * margin if is_long else f"{' ' * margin}{label:<{LABEL_CELLS}}",
+            f"{label} {text}" if is_long else text,
+            "bold" if label == "fix" else "dim",
+            commands=label not in OBSERVED_EXPECTED,
+            indent=margin if is_long else margin + LABEL_CELLS,
         )
 
     def status_line(self, word: str, text: str, style: str = "", name: str = "") -> Iterator[Text]:
@@ -131,27 +244,52 @@ class _TextLayout:
         yield from self.hanging_lines(head, text, status_style.colour, style)
 
     def hanging_lines(
-        self, head: str, text: str, head_style: str = "", style: str = "", commands: bool = False
+        self, head: str, text: str, head_style: str = "", style: str = "", commands: bool = False, indent: int = 0
     ) -> Iterator[Text]:
-        """``text`` beside ``head``, wrapped with a hanging indent."""
-        indent = display_width(head)
+        """``text`` beside ``head``, wrapped with a hanging indent: the width of the head, or ``indent`` cells."""
+        indent = indent or display_width(head)
         for number, line in enumerate(wrapped(text, self.terminal.width - indent)):
             body = Text(line, style)
             if commands:
                 body.highlight_regex(r"`[^`]*`", "cyan")
             yield Text.assemble((head if not number else " " * indent, head_style), body)
 
-    def summary(self, summary: SummaryLines) -> Iterator[Text]:
+    def summary(self, summary: SummaryLines, has_findings: bool, unfilled: Sequence[str] = ()) -> Iterator[Text]:
         for note in summary.notes:
             yield from self.hanging_lines("Note: ", note)
         yield from self.hanging_lines("", summary.source, style="dim")
-        if summary.first_step:
-            yield from self.hanging_lines("", summary.first_step)
+        if unfilled:
+            yield from self.hanging_lines("", f"Fill in yourself: {', '.join(unfilled)}")
         if summary.fix_command:
-            yield from self.hanging_lines("", f"To fix it: {summary.fix_command} (shows a plan, changes nothing)")
+            yield from self.hanging_lines("", f"To fix it (a plan; changes nothing): {summary.fix_command}")
+        if has_findings and not self.verbose:
+            yield from self.hanging_lines("", "More on each: doctor explain CHECK; -v shows all", style="dim")
         style = STYLES[summary.status_word]
         sign = style.sign if self.terminal.unicode else style.ascii
         yield from self.hanging_lines(f"{sign} ", summary.verdict, style.colour, style.colour)
+
+
+def _before_fix(details: Details) -> Details:
+    """The details above ``fix``."""
+    labels = [label for label, _ in details]
+    return details[: labels.index("fix")] if "fix" in labels else details
+
+
+def _sentences(label: str, text: str) -> Iterator[tuple[str, str]]:
+    """The sentences of one detail, the first of them under its label; an indented line is one."""
+    parts = [text] if text.startswith("  ") else sentences(text)
+    yield from ((label if not number else " ", part) for number, part in enumerate(parts))
+
+
+def _joined(parts: Iterable[tuple[str, str]], end: str) -> Details:
+    """Sentences under one label (those with the label of a space) as one line again, and ``end`` behind the last."""
+    lines: list[tuple[str, str]] = []
+    for label, text in parts:
+        if label == " ":
+            lines[-1] = (lines[-1][0], f"{lines[-1][1]} {text}")
+        else:
+            lines.append((label, text))
+    return (*lines[:-1], (lines[-1][0], f"{lines[-1][1]} {end}".rstrip())) if lines else ()
 
 
 class HumanRenderer(Renderer):
@@ -167,6 +305,7 @@ class HumanRenderer(Renderer):
             context.checks_by_name,
             terminal=terminal if terminal.width else msgspec.structs.replace(terminal, width=80),
             verbose=context.verbose,
+            brief=context.brief,
             code=context.code,
             fixable=context.fixable_checks,
         )

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from doctor.engine.shell_quote import PLACEHOLDER, open_quote, quote_value
+
+_COMMAND = re.compile(r"`[^`]*`")
+_PERSONAL_WORD = re.compile(
+    r"(?<![$\w{])(PID|NAME|ADDRESS|NETMASK|GATEWAY|NIC|CARD|CHIP|ID|N|WATTS|USER)\b|(?<=\w=)\.\.\."
+)
+_PERSONAL_NAMES = {"NIC": "network interface", "N": "number", "...": "value"}
+_MARK = re.compile(r"<[a-z][a-z ]{0,30}>")
 
 
 def standalone_placeholders(template: str) -> set[str]:
@@ -37,3 +44,34 @@ def _fill_command(part: str, values: Mapping[str, str]) -> str:
         return quote_value(values[match[1]], open_quote(part[1 : match.start()]))
 
     return PLACEHOLDER.sub(substitute, part)
+
+
+def mark_personal_words(text: str) -> str:
+    """Values that only the reader has appear as ``<like this>`` in every command of ``text``.
+
+    >>> mark_personal_words("`kill PID`, then `export MASTER_PORT=...`; a PID is a number")
+    '`kill <pid>`, then `export MASTER_PORT=<value>`; a PID is a number'
+    """
+
+    def mark(match: re.Match[str]) -> str:
+        return f"<{_PERSONAL_NAMES.get(match[0], match[0].lower())}>"
+
+    return _COMMAND.sub(lambda command: _PERSONAL_WORD.sub(mark, command[0]), text)
+
+
+def mark_unknown(template: str, names: Collection[str]) -> str:
+    """In commands, the placeholders whose values doctor does not know appear as ``<like this>``.
+
+    >>> mark_unknown("`kill {pid}` on {host}", {"pid"})
+    '`kill <pid>` on {host}'
+    """
+
+    def mark(match: re.Match[str]) -> str:
+        return f"<{match[1].replace('_', ' ')}>" if match[1] in names else match[0]
+
+    return _COMMAND.sub(lambda command: PLACEHOLDER.sub(mark, command[0]), template)
+
+
+def marks(template: str) -> tuple[str, ...]:
+    """What the reader must fill in: the marks in the commands of ``template``, each once."""
+    return tuple(dict.fromkeys(mark for command in _COMMAND.findall(template) for mark in _MARK.findall(command)))

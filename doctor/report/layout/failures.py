@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from doctor.engine.result import Severity
 from doctor.engine.shell_quote import placeholder_names
-from doctor.report.layout.advice import fill_advice, standalone_placeholders
-from doctor.report.layout.fold import CheckFailure
-from doctor.report.layout.formatting import clean, count_noun, unwrap_lines
-from doctor.report.layout.group_findings import FindingGroup, without_host_name
+from doctor.report.layout.advice import fill_advice, mark_personal_words, mark_unknown, marks, standalone_placeholders
+from doctor.report.layout.fold import CheckFailure, FollowingFailure
+from doctor.report.layout.formatting import clean, count_noun, sentences, unwrap_lines
+from doctor.report.layout.group_findings import FindingGroup, alike, without_host_name
 from doctor.report.layout.host_names import Fleet
 from doctor.report.layout.page_model import DetailLevel, ReportEntry, ReportPart, label_lines
 
@@ -30,7 +31,9 @@ def failure_entry(failure: CheckFailure, check: Check | None, scope: DetailLevel
 class _FailureEntryBuilder:
     def __init__(self, failure: CheckFailure, fix: str, scope: DetailLevel, fleet: Fleet) -> None:
         self.failure, self.fix, self.scope, self.fleet = failure, fix, scope, fleet
-        self.listed_groups = failure.groups[: scope.max_groups]
+        self.groups = alike(failure.groups, fleet, OBSERVED_EXPECTED) if scope.shortens else failure.groups
+        self.own_hosts = fleet.ordered(host for group in failure.groups for host in group.hosts)
+        self.listed_groups = self.groups[: scope.max_groups]
         self.fix_placeholders = placeholder_names(fix)
         several = len(self.listed_groups) > 1
         self.separate_fixes = several and (
@@ -38,11 +41,11 @@ class _FailureEntryBuilder:
             or self.values_differ(standalone_placeholders(fix))
         )
         """Each group has its own fix: with ``-v``, or when whole sentences of it differ."""
-        first = failure.groups[0].finding.values
+        first = self.groups[0].finding.values
         self.shared_labels = {
             label
             for label in OBSERVED_EXPECTED
-            if label in first and all(group.finding.values.get(label) == first[label] for group in failure.groups)
+            if label in first and all(group.finding.values.get(label) == first[label] for group in self.groups)
         }
         """Which of ``observed_expected`` and ``expected`` are the same in all groups."""
 
@@ -54,24 +57,56 @@ class _FailureEntryBuilder:
         return any(values.get(name) != first.get(name) for values in others for name in names)
 
     def entry(self, why: str) -> ReportEntry:
-        failure = self.failure
-        details = self.observed_expected(failure.groups[0], self.shared_labels)
-        details += label_lines("why", unwrap_lines(why))
+        failure, scope = self.failure, self.scope
+        details = self.observed_expected(self.groups[0], self.shared_labels)
+        if scope.joins and len(details) == 2:
+            details = [("observed", f"{details[0][1]}; expected {details[1][1]}")]
+        why_lines = unwrap_lines(why)
+        details += label_lines("why", sentences(why_lines[0])[:1] if scope.shortens and why_lines else why_lines)
         if not self.separate_fixes:
-            details += self.fix_lines(failure.groups[0], len(failure.hosts), self.values_differ(self.fix_placeholders))
-        details += self.consequences()
-        details.append(("more", f"doctor explain {failure.outcome.check}"))
+            several = self.values_differ(self.fix_placeholders)
+            fix = self.fix_lines(failure.groups[0], len(self.own_hosts), several)
+            details += [*self.blocked(), *fix] if scope.shortens else [*fix, *self.blocked()]
+        else:
+            details += self.blocked()
+        if not scope.shortens:
+            details.append(("more", f"doctor explain {failure.outcome.check}"))
         return ReportEntry(
             "FAIL" if failure.is_error else "warn",
             failure.outcome.check,
-            (*map(self.part, self.listed_groups), *self.unlisted_groups(failure.groups[len(self.listed_groups) :])),
-            self.fleet.where(failure.hosts, failure.outcome.evaluated_hosts),
+            (*map(self.part, self.listed_groups), *self.unlisted_groups(self.groups[len(self.listed_groups) :])),
+            self.fleet.where(self.own_hosts, failure.outcome.evaluated_hosts),
             tuple(details),
+            unfilled=marks(self.template(failure.groups[0])),
+            following=tuple(line for other in failure.following for line in self.following(other)),
+            hosts=self.fleet.fold(self.own_hosts) if self.own_hosts else "",
         )
 
+    def following(self, other: FollowingFailure) -> list[tuple[str, str]]:
+        """What another check found because of this one: its name and hosts, and what it says."""
+        groups = alike(other.groups, self.fleet, ()) if self.scope.shortens else other.groups
+        label = f"{other.check} on {self.fleet.fold(other.hosts)}" if other.hosts else other.check
+        if not self.scope.shortens:
+            return [
+                (
+                    f"{other.check} on {self.fleet.fold(group.hosts)}" if group.hosts else other.check,
+                    self.text_of(group),
+                )
+                for group in groups[: self.scope.max_groups]
+            ]
+        rest = count_noun(sum(group.count for group in groups[1:]), "more finding")
+        return [(label, f"{self.text_of(groups[0])}{f'; {rest}' if len(groups) > 1 else ''}")]
+
+    def text_of(self, group: FindingGroup) -> str:
+        """The message of a group, and for whom it stands."""
+        text = self.fleet.message(group.finding, MAX_MESSAGE_CHARS)
+        if group.is_example:
+            text += f" (likewise on {_others(len(group.hosts))})"
+        return text
+
     def part(self, group: FindingGroup) -> ReportPart:
-        message = self.fleet.message(group.finding, MAX_MESSAGE_CHARS)
-        if self.failure.is_error and group.finding.is_warning:
+        message = self.text_of(group)
+        if group.finding.is_warning and self.failure.outcome.found_severity is Severity.ERROR:
             message += " (a warning)"
         details = self.observed_expected(group, set(OBSERVED_EXPECTED) - self.shared_labels)
         details += self.fix_lines(group, len(group.hosts), False) if self.separate_fixes else []
@@ -96,26 +131,45 @@ class _FailureEntryBuilder:
         return list(self.fleet.format_values(values).items())
 
     def filled_fix(self, group: FindingGroup) -> list[str]:
-        values = self.fleet.format_values(group.example.values, MAX_COMMAND_CHARS)
+        filled_values = {name: value for name, value in group.example.values.items() if value is not None}
+        values = self.fleet.format_values(filled_values, MAX_COMMAND_CHARS)
         if group.hosts:
             values.setdefault("host", clean(group.hosts[0], 100))
-        return [line for line in (fill_advice(block, values) for block in unwrap_lines(self.fix)) if line.strip()]
+        return [
+            line
+            for line in (fill_advice(block, values) for block in unwrap_lines(self.template(group)))
+            if line.strip()
+        ]
+
+    def template(self, group: FindingGroup) -> str:
+        """The page's fix, with what only the reader knows marked."""
+        unknown = [name for name, value in group.example.values.items() if value is None or value == ""]
+        return mark_unknown(mark_personal_words(self.fix), unknown)
 
     def fix_lines(self, group: FindingGroup, hosts: int, differ: bool) -> list[tuple[str, str]]:
         """What to do about a group's first finding; and that it goes likewise for the others, of ``hosts`` in all."""
         lines = self.filled_fix(group)
         first = clean(group.hosts[0], 100) if group.hosts else ""
         if first and hosts > 1 and (differ or any(first in line for line in lines)):
-            others = "the other host" if hosts == 2 else f"the other {hosts - 1} hosts"
-            lines.append(f"This is for {first}; likewise for {others}.")
+            lines = self.with_note(lines, f"This is for {first}; likewise for {_others(hosts)}.")
         elif differ or (group.finding is not group.example and self.fix_placeholders):
-            lines.append("This is for the first finding; likewise for the rest.")
+            lines = self.with_note(lines, "This is for the first finding; likewise for the rest.")
         return label_lines("fix", lines) if self.fix else []
 
-    def consequences(self) -> list[tuple[str, str]]:
+    def with_note(self, lines: list[str], note: str) -> list[str]:
+        """The note on a line of its own; where lines are few, in the last one."""
+        if self.scope.shortens and lines and not lines[-1].startswith("  "):
+            return [*lines[:-1], f"{lines[-1]} {note}"]
+        return [*lines, note]
+
+    def blocked(self) -> list[tuple[str, str]]:
         failure = self.failure
         if not failure.consequences:
             return []
         place = "this host" if len(failure.hosts) == 1 else "these hosts" if failure.hosts else "their subject"
         text = f"{count_noun(len(failure.consequences), 'other check')} could not evaluate {place}"
         return [("blocked", f"{text}: {', '.join(failure.consequences)}" if self.scope.names_checks else text)]
+
+
+def _others(hosts: int) -> str:
+    return "the other host" if hosts == 2 else f"the other {hosts - 1} hosts"

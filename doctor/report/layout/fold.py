@@ -13,19 +13,34 @@ from doctor.report.layout.host_names import Fleet
 from doctor.report.layout.tally import Counts, RootCauses, counted, outcome_class
 
 
+class FollowingFailure(msgspec.Struct, frozen=True):
+    """The findings of one check that follow from those of another."""
+
+    check: str
+    groups: tuple[FindingGroup, ...]
+    hosts: tuple[str, ...]
+    is_error: bool
+
+
 class CheckFailure(msgspec.Struct, frozen=True):
-    """A check that found something."""
+    """A check that found something, with all that follows from it."""
 
     outcome: Outcome
     groups: tuple[FindingGroup, ...]
+    """The findings that follow from no other."""
     hosts: tuple[str, ...]
-    """All hosts of the findings."""
+    """All hosts of the findings, and of those that follow from them."""
     consequences: tuple[str, ...]
     """The checks that could not evaluate these hosts because of this finding."""
+    following: tuple[FollowingFailure, ...] = ()
 
     @property
     def is_error(self) -> bool:
-        return self.outcome.found_severity is Severity.ERROR
+        """One of its findings, or of those that follow from them, is an error."""
+        is_own_error = self.outcome.severity is Severity.ERROR and not all(
+            group.finding.is_warning for group in self.groups
+        )
+        return is_own_error or any(other.is_error for other in self.following)
 
 
 class Gap(msgspec.Struct, frozen=True):
@@ -67,10 +82,15 @@ class FoldedReport(msgspec.Struct, frozen=True):
     counts: Counts
 
     @property
-    def first_failure(self) -> CheckFailure | None:
-        """What to fix first: what blocks most checks, then errors, in the order in which a job meets them."""
+    def failures(self) -> tuple[CheckFailure, ...]:
+        """What stops the job first: errors that block other checks, errors, warnings; then as a job meets them."""
         failures = [failure for area in self.areas for failure in area.failures]
-        return min(failures, key=lambda candidate: (-len(candidate.consequences), not candidate.is_error), default=None)
+        return tuple(sorted(failures, key=lambda failure: (not failure.is_error, -len(failure.consequences))))
+
+    @property
+    def first_failure(self) -> CheckFailure | None:
+        """What to fix first."""
+        return next(iter(self.failures), None)
 
 
 def sort_by_area(outcomes: Iterable[Outcome]) -> list[Outcome]:
@@ -88,8 +108,9 @@ def fold(report: Report, max_chars: int = 0) -> FoldedReport:
     causes = RootCauses(outcomes)
     unexplained = {outcome.check: causes.unexplained(outcome) for outcome in outcomes}
     standings = {outcome.check: outcome_class(outcome, unexplained[outcome.check]) for outcome in outcomes}
+    following = _Following(outcomes, fleet)
     areas = [
-        _area(name, [outcome for outcome in outcomes if outcome.area == name], standings, causes, fleet)
+        _area(name, [outcome for outcome in outcomes if outcome.area == name], standings, causes, fleet, following)
         for name in dict.fromkeys(outcome.area for outcome in outcomes)
     ]
     unknown = _gaps(
@@ -101,9 +122,18 @@ def fold(report: Report, max_chars: int = 0) -> FoldedReport:
 
 
 def _area(
-    name: str, outcomes: Sequence[Outcome], standings: Mapping[str, str], causes: RootCauses, fleet: Fleet
+    name: str,
+    outcomes: Sequence[Outcome],
+    standings: Mapping[str, str],
+    causes: RootCauses,
+    fleet: Fleet,
+    following: _Following,
 ) -> Area:
-    failures = [_failure(outcome, causes, fleet) for outcome in outcomes if outcome.findings]
+    failures = [
+        _failure(outcome, independent, causes, fleet, following)
+        for outcome in outcomes
+        if (independent := following.independent[id(outcome)])
+    ]
     clear = [outcome for outcome in outcomes if outcome.complete and not outcome.waived]
     healthy = [outcome for outcome in clear if standings[outcome.check] in ("passed", "hidden")]
     return Area(
@@ -115,10 +145,56 @@ def _area(
     )
 
 
-def _failure(outcome: Outcome, causes: RootCauses, fleet: Fleet) -> CheckFailure:
-    hosts = fleet.ordered(host for finding in outcome.findings for host in finding.hosts)
-    consequences = tuple(sorted(causes.consequences.get(outcome.check, ())))
-    return CheckFailure(outcome, grouped(outcome.findings, fleet), hosts, consequences)
+def _failure(
+    outcome: Outcome, independent: Sequence[Finding], causes: RootCauses, fleet: Fleet, following: _Following
+) -> CheckFailure:
+    """A check's findings that follow from no other; with those of other checks that follow from it."""
+    others = following.of(outcome.check)
+    named = [host for finding in independent for host in finding.hosts]
+    hosts = fleet.ordered((*named, *(host for other in others for host in other.hosts)))
+    blocked = {check for name in (outcome.check, *(other.check for other in others)) for check in causes.blocked(name)}
+    return CheckFailure(outcome, grouped(independent, fleet), hosts, tuple(sorted(blocked)), others)
+
+
+class _Following:
+    """Which findings stand on their own, and which hang on those of another check.
+
+    A report that another program wrote is held to what it shows: a cause has a finding of its own on every host.
+    """
+
+    def __init__(self, outcomes: Sequence[Outcome], fleet: Fleet) -> None:
+        self.fleet = fleet
+        self.independent: dict[int, list[Finding]] = {}
+        """By the identity of the outcome."""
+        self._by_cause: dict[str, list[tuple[Outcome, list[Finding]]]] = {}
+        roots = {
+            outcome.check: {
+                host for finding in outcome.findings if not finding.follows_from for host in finding.hosts or ("",)
+            }
+            for outcome in outcomes
+        }
+        for outcome in outcomes:
+            by_cause: dict[str, list[Finding]] = {}
+            for finding in outcome.findings:
+                blamed = roots.get(finding.follows_from, set()) if finding.follows_from != outcome.check else set()
+                explained = blamed and ("" in blamed or blamed.issuperset(finding.hosts or ("",)))
+                by_cause.setdefault(finding.follows_from if explained else "", []).append(finding)
+            self.independent[id(outcome)] = by_cause.pop("", [])
+            for cause, findings in by_cause.items():
+                self._by_cause.setdefault(cause, []).append((outcome, findings))
+
+    def of(self, cause: str) -> tuple[FollowingFailure, ...]:
+        """What follows from the findings of ``cause``, errors first."""
+        failures = [
+            FollowingFailure(
+                outcome.check,
+                grouped(findings, self.fleet),
+                self.fleet.ordered(host for finding in findings for host in finding.hosts),
+                any(outcome.severity_of(finding) is Severity.ERROR for finding in findings),
+            )
+            for outcome, findings in self._by_cause.get(cause, ())
+        ]
+        return tuple(sorted(failures, key=lambda failure: not failure.is_error))
 
 
 def _waived_groups(outcome: Outcome, fleet: Fleet) -> Iterator[WaivedGroup]:

@@ -96,6 +96,24 @@ def _continues(before: str, line: str) -> bool:
     return not line.startswith("  ") or _ITEM.match(before) is not None
 
 
+_ABBREVIATION = re.compile(r"(?:\be\.g|\bi\.e|\bvs|\betc|\b[A-Z])\.$")
+
+
+def sentences(text: str) -> list[str]:
+    """The sentences of one paragraph; what stands between backquotes is never divided.
+
+    >>> sentences("Run `a. b`. Then wait 2.5 s (e.g. here). Done")
+    ['Run `a. b`.', 'Then wait 2.5 s (e.g. here).', 'Done']
+    """
+    parts: list[str] = []
+    start = 0
+    for match in re.finditer(r"`[^`]*`|[.!?]\)?(?=\s+(?:[A-Z0-9`\"/(]|$))", text):
+        if not match[0].startswith("`") and not _ABBREVIATION.search(text[start : match.start() + 1]):
+            parts.append(text[start : match.end()].strip())
+            start = match.end()
+    return [*parts, *([text[start:].strip()] if text[start:].strip() else [])]
+
+
 def display_width(text: str) -> int:
     """How wide a terminal shows ``text``."""
     if text.isascii():

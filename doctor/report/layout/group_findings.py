@@ -14,6 +14,8 @@ from doctor.report.layout.host_names import Fleet
 RANGE_NAMES = ("npu", "gpu", "device", "rank", "port")
 """Values that are written as a range when nothing else differs: ``NPU 0-7``."""
 
+MAX_KEY_CHARS = 2000
+
 
 class FindingGroup(msgspec.Struct, frozen=True):
     """Findings with one template and the same values."""
@@ -25,6 +27,8 @@ class FindingGroup(msgspec.Struct, frozen=True):
     hosts: tuple[str, ...]
     count: int
     """How many findings are in it."""
+    is_example: bool = False
+    """The text holds the first host's own name; that of the other hosts differs by theirs alone."""
 
 
 def grouped(findings: Sequence[Finding], fleet: Fleet) -> tuple[FindingGroup, ...]:
@@ -46,6 +50,29 @@ def grouped(findings: Sequence[Finding], fleet: Fleet) -> tuple[FindingGroup, ..
             ),
         )
     )
+
+
+def alike(groups: Sequence[FindingGroup], fleet: Fleet, labels: Sequence[str]) -> tuple[FindingGroup, ...]:
+    """Groups with the same text and the same values of ``labels`` joined, whatever else differs.
+
+    The name of a finding's one host is not what differs. Groups of an error and of a warning stay two.
+    """
+    same: dict[tuple[str, ...], list[FindingGroup]] = {}
+    for group in groups:
+        finding = group.finding
+        bare = Finding(finding.template, hosts=finding.hosts)
+        bare.values.update(without_host_name(finding))
+        label_texts = fleet.format_values({label: bare.values[label] for label in labels if label in bare.values})
+        key = (fleet.message(bare, MAX_KEY_CHARS), str(finding.is_warning), *label_texts.values())
+        same.setdefault(key, []).append(group)
+    return tuple(members[0] if len(members) == 1 else _merged(members, fleet) for members in same.values())
+
+
+def _merged(members: Sequence[FindingGroup], fleet: Fleet) -> FindingGroup:
+    first = members[0]
+    texts = {fleet.message(member.finding, MAX_KEY_CHARS) for member in members}
+    hosts = fleet.ordered(host for member in members for host in member.hosts)
+    return FindingGroup(first.finding, first.example, hosts, sum(member.count for member in members), len(texts) > 1)
 
 
 def without_host_name(finding: Finding) -> dict[str, Any]:

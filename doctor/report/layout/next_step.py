@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from doctor.report.layout.failures import failure_entry
 from doctor.report.layout.fold import FoldedReport, fold
-from doctor.report.layout.formatting import clean, count_noun
+from doctor.report.layout.formatting import clean, count_noun, sentences
 from doctor.report.layout.page_model import DetailLevel, ReportEntry
 
 if TYPE_CHECKING:
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 BRIEF_LEVEL = DetailLevel(1, 1, lists_every_check=False, names_checks=False, max_chars=80)
 MAX_LINE_CHARS = 400
-"""Characters of one line."""
+"""Characters of one line; a command is never cut, up to `MAX_COMMAND_LINE_CHARS`."""
+MAX_COMMAND_LINE_CHARS = 2000
 
 
 def advice(report: Report, pages: Mapping[str, Check], limit: int = 5) -> list[str]:
@@ -24,9 +25,7 @@ def advice(report: Report, pages: Mapping[str, Check], limit: int = 5) -> list[s
     causes first; where there are none, warnings; else what is unknown, and why.
     """
     folded = fold(report, BRIEF_LEVEL.max_chars)
-    failures = [failure for area in folded.areas for failure in area.failures]
-    failures = [failure for failure in failures if failure.is_error] or failures
-    failures.sort(key=lambda failure: -len(failure.consequences))
+    failures = [failure for failure in folded.failures if failure.is_error] or folded.failures
     lines = [
         _failure(failure_entry(failure, pages.get(failure.outcome.check), BRIEF_LEVEL, folded.fleet))
         for failure in failures
@@ -42,7 +41,15 @@ def _failure(entry: ReportEntry) -> str:
     where = entry.where
     summary = clean(entry.parts[0].text, MAX_LINE_CHARS // 2)
     head = f"{entry.status_word} {entry.name}{' on ' if where else ''}{where}: {summary}"
-    return clean(f"{head.rstrip('.')}. Fix: {fix}" if fix else head, MAX_LINE_CHARS)
+    if not fix:
+        return clean(head, MAX_LINE_CHARS)
+    first, *others = sentences(fix)
+    line = f"{head.rstrip('.')}. Fix: {first}"
+    for sentence in others:
+        if len(line) + len(sentence) >= MAX_LINE_CHARS:
+            break
+        line += f" {sentence}"
+    return clean(line, MAX_COMMAND_LINE_CHARS)
 
 
 def _unknown(folded: FoldedReport) -> list[str]:

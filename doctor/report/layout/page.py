@@ -43,38 +43,72 @@ def build_page(
     """The report in words; ``code`` is the exit code that it comes with."""
     folded = fold(report, scope.max_chars)
     builder = _PageBuilder(checks, scope, folded)
-    sections = [builder.area(area) for area in folded.areas]
-    sections.append(ReportSection("waived", tuple(map(builder.waived, folded.waived))))
-    sections.append(ReportSection("unknown", builder.gaps("unknown", folded.unknown, scope.max_groups)))
-    sections.append(ReportSection("not checked", builder.gaps("skip", folded.skipped, scope.max_skip_reasons)))
+    findings = builder.findings()
+    unfilled = [mark for entry in findings for mark in entry.unfilled]
+    sections = [
+        ReportSection("findings", findings),
+        ReportSection("unknown", builder.gaps("unknown", folded.unknown, scope.max_groups)),
+        *builder.healthy_sections(folded.areas),
+        ReportSection("waived", tuple(map(builder.waived, folded.waived))),
+        ReportSection("not checked", builder.skipped(folded, report.outcomes)),
+    ]
     smoke = smoke_lines(report.smoke, scope.lists_every_check) if report.smoke else ()
     return ReportPage(
-        tuple(section for section in sections if section.entries), summary_lines(report, folded, code, fixable), smoke
+        tuple(section for section in sections if section.entries),
+        summary_lines(report, folded, code, fixable, unfilled),
+        smoke,
     )
 
 
 class _PageBuilder:
     def __init__(self, checks: Mapping[str, Check], scope: DetailLevel, folded: FoldedReport) -> None:
-        self.checks, self.scope, self.fleet = checks, scope, folded.fleet
+        self.checks, self.scope, self.folded, self.fleet = checks, scope, folded, folded.fleet
         self.shows_claims = scope.lists_every_check or folded.counts.checks <= MAX_CLAIM_CHECKS
 
-    def area(self, area: Area) -> ReportSection:
+    def findings(self) -> tuple[ReportEntry, ...]:
+        """What failed, what stops the job first; then the checks that crashed."""
         entries = [
             failure_entry(failure, self.checks.get(failure.outcome.check), self.scope, self.fleet)
-            for failure in area.failures
+            for failure in self.folded.failures
         ]
-        entries += [entry for outcome in area.crashed for entry in self.crash(outcome)]
-        title = area.name if entries or self.shows_claims else ""
-        return ReportSection(title, (*entries, *self.healthy(area)))
+        return (
+            *entries,
+            *(entry for area in self.folded.areas for outcome in area.crashed for entry in self.crash(outcome)),
+        )
+
+    def healthy_sections(self, areas: Sequence[Area]) -> list[ReportSection]:
+        """One section an area; one line for all where there is more to read."""
+        if self.scope.shortens and not self.shows_claims and (self.folded.failures or self.folded.unknown):
+            healthy = [outcome for area in areas for outcome in area.healthy]
+            if not healthy:
+                return []
+            text = f"{count_noun(len(healthy), 'check')} passed {self.host_coverage(healthy)}"
+            return [ReportSection("", (ReportEntry("ok", "", (ReportPart(text),)),))]
+        return [ReportSection(area.name if self.shows_claims else "", tuple(self.healthy(area))) for area in areas]
+
+    def share(self, area: Area) -> str:
+        number = len(area.healthy)
+        return str(area.total) if number == area.total else f"{number} of {area.total}"
+
+    def skipped(self, folded: FoldedReport, outcomes: Sequence[Outcome]) -> tuple[ReportEntry, ...]:
+        """What does not apply, by reason; in one line where other checks were evaluated."""
+        evaluated = {outcome.check for outcome in outcomes if outcome.complete or outcome.findings or outcome.crashed}
+        if not self.scope.shortens or len(folded.skipped) < 2 or not evaluated:
+            return self.gaps("skip", folded.skipped, self.scope.max_skip_reasons)
+        names = {name for gap in folded.skipped for name in gap.checks}
+        nowhere, partly = len(names - evaluated), len(names & evaluated)
+        texts = [f"{count_noun(nowhere, 'check')} {'does' if nowhere == 1 else 'do'} not apply"] if nowhere else []
+        texts += [f"{partly if nowhere else count_noun(partly, 'check')} not to every host"] if partly else []
+        return (ReportEntry("skip", "", (ReportPart(f"{', '.join(texts)} ({self.scope.rest_hint})"),)),)
 
     def healthy(self, area: Area) -> list[ReportEntry]:
         if self.shows_claims:
             return [self.claim(outcome) for outcome in area.healthy]
         if not area.healthy:
             return []
-        number, total = len(area.healthy), count_noun(area.total, "check")
-        share = total if number == area.total else f"{number} of {total}"
-        return [ReportEntry("ok", area.name, (ReportPart(f"{share} {self.host_coverage(area.healthy)}"),))]
+        noun = "check" if area.total == 1 else "checks"
+        text = f"{self.share(area)} {noun} {self.host_coverage(area.healthy)}"
+        return [ReportEntry("ok", area.name, (ReportPart(text),))]
 
     def claim(self, outcome: Outcome) -> ReportEntry:
         text = f"{clean(outcome.claim)} ({self.fleet.coverage(outcome.evaluated_hosts)})"

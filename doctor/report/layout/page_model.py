@@ -31,6 +31,12 @@ class ReportEntry(msgspec.Struct, frozen=True):
     details: Details = ()
     is_claim: bool = False
     """The text is the healthy claim of the check ``name``."""
+    following: Details = ()
+    """Findings of other checks that follow from this one, each with its check and hosts as the label."""
+    hosts: str = ""
+    """The hosts without their share of the fleet."""
+    unfilled: tuple[str, ...] = ()
+    """Values in the commands of the fix that only the reader knows: ``<address>``."""
 
 
 class ReportSection(msgspec.Struct, frozen=True):
@@ -53,6 +59,12 @@ class DetailLevel(msgspec.Struct, frozen=True):
     """Checks that are counted are also named."""
     max_chars: int = 0
     """Characters of a host list; 0 is no limit."""
+    shortens: bool = False
+    """``why`` is one sentence, equal messages are one, passed and skipped checks are one line each."""
+    joins: bool = False
+    """``observed`` and ``expected`` are one line."""
+    max_lines: int = 0
+    """Lines of one finding without what follows from it; 0 is no limit."""
 
     @property
     def rest_hint(self) -> str:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 import msgspec
 
 from doctor.engine.exit_code import Verdict, verdict
 from doctor.engine.result import Report
 from doctor.report.layout.coverage import coverage
-from doctor.report.layout.fold import FoldedReport
+from doctor.report.layout.fold import CheckFailure, FoldedReport
 from doctor.report.layout.formatting import clean, count_noun, duration, format_time
 from doctor.report.layout.tally import Counts
 
@@ -34,15 +34,21 @@ class SummaryLines(msgspec.Struct, frozen=True):
     """What to fix first; empty when there is no choice."""
     fix_command: str
     """The command that plans the automatic fixes; empty if there are none."""
+    unfilled: tuple[str, ...]
+    """The values in the commands that only the reader knows, as they are marked."""
     status_word: str
     """The status whose sign and colour the verdict has."""
     verdict: str
 
 
 def summary_lines(
-    report: Report, folded: FoldedReport, code: int | None = None, fixable: Collection[str] = ()
+    report: Report,
+    folded: FoldedReport,
+    code: int | None = None,
+    fixable: Collection[str] = (),
+    unfilled: Iterable[str] = (),
 ) -> SummaryLines:
-    """The end of the report; ``fixable`` are the checks that have a playbook."""
+    """The end of the report; ``fixable`` are the checks that have a playbook, ``unfilled`` marks in commands."""
     word = verdict(report, code)
     when = [format_time(report.started)] if report.started else []
     source = ", ".join([clean(report.source) or "hosts of unknown origin", *when, duration(report.seconds)])
@@ -52,6 +58,7 @@ def summary_lines(
         source,
         _start(folded),
         fix_command(report, folded, fixable),
+        tuple(dict.fromkeys(unfilled)),
         _STATUS_WORDS[word],
         f"{word.name}: {_verdict_text(word, folded, report)}",
     )
@@ -59,7 +66,7 @@ def summary_lines(
 
 def _start(folded: FoldedReport) -> str:
     first = folded.first_failure
-    if first is None or sum(len(area.failures) for area in folded.areas) < 2:
+    if first is None or len(folded.failures) < 2:
         return ""
     where = folded.fleet.where(first.hosts, first.outcome.evaluated_hosts)
     return f"Start with {first.outcome.check}{' on ' + where if where else ''}"
@@ -67,8 +74,9 @@ def _start(folded: FoldedReport) -> str:
 
 def fix_command(report: Report, folded: FoldedReport, fixable: Collection[str]) -> str:
     """The command that plans fixes for the findings of ``fixable`` checks, or the empty string."""
-    failures = [failure for area in folded.areas for failure in area.failures if failure.outcome.check in fixable]
-    names = [shlex.quote(clean(failure.outcome.check, 100)) for failure in failures]
+    failures = [failure for failure in folded.failures if _is_fixable(failure, fixable)]
+    checks = dict.fromkeys(name for failure in failures for name in _checks(failure) if name in fixable)
+    names = [shlex.quote(clean(name, 100)) for name in checks]
     if not names:
         return ""
     command_words = ["doctor", "fix", *(names if len(names) <= MAX_NAMED_CHECKS else [])]
@@ -78,6 +86,14 @@ def fix_command(report: Report, folded: FoldedReport, fixable: Collection[str]) 
     if hosts and not report.source.startswith("this host alone"):
         command_words += ["-w", shlex.quote(clean(folded.fleet.fold(hosts), 2000))]
     return " ".join(command_words)
+
+
+def _checks(failure: CheckFailure) -> tuple[str, ...]:
+    return (failure.outcome.check, *(other.check for other in failure.following))
+
+
+def _is_fixable(failure: CheckFailure, fixable: Collection[str]) -> bool:
+    return any(name in fixable for name in _checks(failure))
 
 
 def _is_cut(report: Report) -> bool:
@@ -90,7 +106,7 @@ def _verdict_text(word: Verdict, folded: FoldedReport, report: Report) -> str:
         return (
             f"none of {count_noun(counts.skipped, 'check')} applies" if counts.checks else "there was no check to run"
         )
-    parts = [_findings_text(counts)] if counts.findings else []
+    parts = [_findings_text(folded)] if counts.findings else []
     waived = len({group.check for group in folded.waived})
     if not parts and word is Verdict.HEALTHY and (counts.passed or not waived):
         parts = [_passed(counts)]
@@ -119,8 +135,14 @@ def _passed(counts: Counts) -> str:
     return f"{count_noun(counts.passed, 'check')} passed {where}"
 
 
-def _findings_text(counts: Counts) -> str:
-    kinds = [count_noun(counts.errors, "error")] if counts.errors else []
-    kinds += [count_noun(counts.warnings, "warning")] if counts.warnings else []
+def _findings_text(folded: FoldedReport) -> str:
+    """The checks that found something, by severity; those that follow from another one apart."""
+    counts = folded.counts
+    errors = sum(failure.is_error for failure in folded.failures)
+    warnings = len(folded.failures) - errors
+    following = sum(len(failure.following) for failure in folded.failures)
+    kinds = [count_noun(errors, "error")] if errors else []
+    kinds += [count_noun(warnings, "warning")] if warnings else []
     where = f" on {counts.blamed} of {count_noun(counts.hosts, 'host')}" if counts.blamed else ""
-    return ", ".join(kinds) + where
+    more = f" ({following} more {'follows' if following == 1 else 'follow'} from them)" if following else ""
+    return ", ".join(kinds) + where + more

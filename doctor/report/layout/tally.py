@@ -68,6 +68,10 @@ class RootCauses:
                 remaining[host] = reason
         return remaining
 
+    def blocked(self, check: str) -> set[str]:
+        """The checks that a finding of this one kept from evaluating hosts, as far as `unexplained` has met them."""
+        return self.consequences.get(check, set())
+
     def root_cause(self, host: str, reason: Reason) -> str:
         visited: set[str] = set()
         name = reason.root_cause

@@ -77,7 +77,7 @@ class _ReportRedactor:
     def finding(self, finding: Finding) -> Finding:
         replaced = Finding(self.template(finding.template), hosts=self.hosts(finding.hosts))
         replaced.values.update({name: self.value(to_json_value(value)) for name, value in finding.values.items()})
-        return replaced.as_warning(finding.is_warning)
+        return replaced.as_warning(finding.is_warning).following(finding.follows_from)
 
     def value(self, value: Any) -> Any:
         if isinstance(value, str):

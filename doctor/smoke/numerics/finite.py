@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from doctor.engine.sanitize import count_noun
 from doctor.smoke.numerics.defect import Defect, format_ranges
 from doctor.smoke.numerics.layout_trace import LayoutTrace
 
@@ -25,7 +26,7 @@ def not_finite_defects(trace: LayoutTrace) -> Iterator[Defect]:
         template = "{who} turned finite numbers into NaN or Inf: the {what} of step {step}, before any reduction"
         if not sources:
             template = "the {what} of {who} are NaN or Inf after step {step}: all local gradients were finite before"
-        follow = f"; it spread from there to {len(rest)} other ranks" if rest else ""
+        follow = f"; it spread from there to {count_noun(len(rest), 'other rank')}" if rest else ""
         values = {"what": kind, "follow": follow, "victims": format_ranges(rest)}
         everybody = len(ranks) == trace.layout.world
         yield Defect(

@@ -1,0 +1,109 @@
+"""Findings hang on their cause where the relation that a check declares holds, and nowhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from doctor.engine.catalog import load_checks
+from doctor.engine.consequences import with_consequences
+from doctor.engine.result import ERROR, Finding, Outcome, Report, Waived
+from tests.test_faults import ROWS
+
+HOSTS = ("a", "b", "c")
+CHECKS = {check.name: check for check in load_checks()}
+
+
+def linked(
+    findings: Mapping[str, Sequence[Finding]], relations: Mapping[str, Mapping[str, Sequence[str]]]
+) -> dict[str, list[str]]:
+    """What each finding of each check follows from."""
+    outcomes = tuple(Outcome(name, ERROR, "links", name, tuple(found)) for name, found in findings.items())
+    checks = [SimpleNamespace(name=name, follows_from=relation) for name, relation in relations.items()]
+    report = with_consequences(Report("here", HOSTS, outcomes), checks)
+    return {outcome.check: [finding.follows_from for finding in outcome.findings] for outcome in report.outcomes}
+
+
+def on(*hosts: str, **values: Any) -> Finding:
+    return Finding("text", hosts=hosts, **values)
+
+
+BY_NPU = {"unreachable": {"link-down": ("npu",)}}
+
+
+def test_the_same_host_and_device_is_a_consequence() -> None:
+    found = {"link-down": [on("a", npu=1, npus=[1, 2])], "unreachable": [on("a", npu=1), on("a", npu=2)]}
+    assert linked(found, BY_NPU)["unreachable"] == ["link-down", "link-down"]
+
+
+@pytest.mark.parametrize(
+    "independent",
+    [on("b", npu=1), on("a", npu=3), on("a", npu=1, npus=[1, 3]), on("a", "b", npu=1), on("a"), on(npu=1)],
+    ids=["other host", "other device", "one device more", "one host more", "no device", "no host"],
+)
+def test_what_the_cause_does_not_explain_stands_on_its_own(independent: Finding) -> None:
+    found = {"link-down": [on("a", npu=1, npus=[1])], "unreachable": [on("a", npu=1), independent]}
+    assert linked(found, BY_NPU)["unreachable"] == ["link-down", ""]
+
+
+def test_causes_on_each_host_together_explain_a_finding_on_all_of_them() -> None:
+    relation = {"interface": {"loopback": ("address",)}}
+    causes = [on("a", address="127.0.1.1"), on("b", address="127.0.1.1")]
+    consequence = on("a", "b", address="127.0.1.1")
+    assert linked({"loopback": causes, "interface": [consequence]}, relation)["interface"] == ["loopback"]
+    assert linked({"loopback": causes[:1], "interface": [consequence]}, relation)["interface"] == [""]
+    other = on("a", "b", address="172.17.0.1")
+    assert linked({"loopback": causes, "interface": [other]}, relation)["interface"] == [""]
+
+
+def test_a_value_may_have_another_name_at_the_cause_and_keys_of_a_mapping_count() -> None:
+    relation = {"file": {"unset": ("npu", "observed=settings")}}
+    cause = on("a", npus=[3], settings=["address", "netmask"])
+    explained, more = on("a", npu=3, observed={"address": "x"}), on("a", npu=3, observed={"address": "x", "gateway": 1})
+    assert linked({"unset": [cause], "file": [explained, more]}, relation)["file"] == ["unset", ""]
+
+
+def test_a_cause_in_the_job_itself_explains_every_host_where_values_agree() -> None:
+    found = {"job": [on(port=5)], "taken": [on("a", port=5), on("b", port=6)]}
+    assert linked(found, {"taken": {"job": ("port",)}})["taken"] == ["job", ""]
+    assert linked(found, {"taken": {"job": ()}})["taken"] == ["", ""]
+
+
+def test_a_chain_hangs_on_its_first_cause_and_a_circle_on_none() -> None:
+    relations: dict[str, Mapping[str, Sequence[str]]] = {"second": {"first": ()}, "third": {"second": ()}}
+    found = {name: [on("a")] for name in ("first", "second", "third")}
+    assert linked(found, relations)["third"] == ["first"]
+    circle = linked(found, {**relations, "first": {"third": ()}})
+    assert circle == {"first": [""], "second": [""], "third": [""]}
+
+
+def test_a_waived_cause_explains_nothing() -> None:
+    waived = Outcome("link-down", ERROR, "links", "", waived=(Waived(on("a", npu=1), "known", "2099-01-01"),))
+    outcome = Outcome("unreachable", ERROR, "links", "", (on("a", npu=1),))
+    report = with_consequences(
+        Report("here", HOSTS, (waived, outcome)),
+        [SimpleNamespace(name="unreachable", follows_from=BY_NPU["unreachable"])],
+    )
+    assert report.outcomes[1].findings[0].follows_from == ""
+
+
+def test_declared_relations_name_checks_and_have_no_circle() -> None:
+    above = {name: tuple(check.follows_from) for name, check in CHECKS.items()}
+    for name, declared in above.items():
+        reached, todo = set(), list(declared)
+        while todo:
+            cause = todo.pop()
+            assert cause in CHECKS, f"{name} follows from {cause}, which is no check"
+            assert cause != name, f"{name} follows from itself"
+            todo += [further for further in above[cause] if further not in reached]
+            reached.add(cause)
+
+
+def test_every_declared_relation_is_seen_in_a_fault_of_a_real_host() -> None:
+    """A relation that no fault in a host has shown is a guess."""
+    seen = {(name, row.check) for row in ROWS for name in row.also}
+    declared = {(name, cause) for name, check in CHECKS.items() for cause in check.follows_from}
+    assert declared - seen == set()

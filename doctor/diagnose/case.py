@@ -83,6 +83,12 @@ class Case(msgspec.Struct):
     """The name of a host in file names, by its address in lines."""
     clocks_comparable: bool = True
     """False where the clocks of hosts differ by more than the gaps that the rules compare."""
+    unread: Sequence[str] = ()
+    """Logs that could not be read: that a rank has no log, or that a log shows no error, then means nothing."""
+
+    def is_incomplete(self, process: Process) -> bool:
+        """Some of the process's logs were not read."""
+        return any(self.files[index].incomplete for index in process.files)
 
     def role(self, event: Event) -> Role:
         """The role of the event's signature."""
@@ -114,17 +120,19 @@ class Case(msgspec.Struct):
         )
 
 
-def build_case(readings: Sequence[FileReading], signatures: Mapping[str, Signature]) -> Case:
+def build_case(
+    readings: Sequence[FileReading], signatures: Mapping[str, Signature], unread: Sequence[str] = ()
+) -> Case:
     """Puts the events of all files together. The order of the files makes no difference."""
     processes: list[Process] = []
     reports: list[Event] = []
-    names = read_names([reading.summary.name for reading in readings])
+    summaries = [reading.summary for reading in readings]
+    names = read_names([summary.name for summary in summaries], [summary.origin for summary in summaries])
     for index, (reading, hints) in enumerate(zip(readings, names, strict=True)):
         _copy_hints(reading.summary, hints)
         events, about_others = _newest_attempt(reading.events)
         reports += about_others
         processes += _processes_of_file(index, reading, events, hints)
-    _note_other_jobs([reading.summary for reading in readings])
     _place_by_folder(processes)
     aliases = _host_aliases(readings)
     for process in processes:
@@ -146,28 +154,10 @@ def build_case(readings: Sequence[FileReading], signatures: Mapping[str, Signatu
         world_size=_world_size(processes, every),
         timeouts=_timeouts(every),
         host_aliases=aliases,
+        unread=unread,
     )
     case.clocks_comparable = _clocks_comparable(case)
     return case
-
-
-def _note_other_jobs(summaries: Sequence[FileSummary]) -> None:
-    """A note at each file that begins long after another of the same rank in another folder ended."""
-    ends: dict[int, list[tuple[str, float]]] = defaultdict(list)
-    for summary in summaries:
-        if summary.rank is not None and summary.last_time is not None:
-            ends[summary.rank].append((summary.name.rpartition("/")[0], summary.last_time))
-    for summary in summaries:
-        folder, start = summary.name.rpartition("/")[0], summary.first_time
-        if summary.rank is None or start is None or _OTHER_JOB in summary.notes:
-            continue
-        if any(other != folder and end + OTHER_JOB_S < start for other, end in ends[summary.rank][:100]):
-            summary.notes.append(_OTHER_JOB)
-
-
-OTHER_JOB_S = 600.0
-"""Seconds between the end of a file and the beginning of another of the same rank above which these are two jobs."""
-_OTHER_JOB = "begins long after another file of the same rank ended: give the logs of one job only"
 
 
 def _host_aliases(readings: Sequence[FileReading]) -> dict[str, str]:

@@ -35,11 +35,16 @@ _RULES: tuple[Callable[[Case], list[Cause] | Undecidable], ...] = (
 _FAILED_ROLES = ("root", "victim", "ambiguous", "link", "wrapper")
 
 
-def diagnose(readings: Sequence[FileReading], signatures: Mapping[str, Signature]) -> Diagnosis:
-    """Names the cause of what the logs show. The order of the files makes no difference."""
+def diagnose(
+    readings: Sequence[FileReading], signatures: Mapping[str, Signature], unread: Sequence[str] = ()
+) -> Diagnosis:
+    """Names the cause of what the logs show. The order of the files makes no difference.
+
+    ``unread``: which logs could not be read, and why; no rank is named because its log is not there.
+    """
     ordered = sorted(readings, key=lambda reading: reading.summary.name)
     renumbered = [_renumbered(index, reading) for index, reading in enumerate(ordered)]
-    case = build_case(renumbered, signatures)
+    case = build_case(renumbered, signatures, unread)
     causes, undecidable = _decide(case)
     waiting = _waiting(case, causes)
     failed = bool(causes or waiting or undecidable)
@@ -78,12 +83,17 @@ def _decide(case: Case) -> tuple[list[Cause], Undecidable | None]:
         if isinstance(verdicts, Undecidable):
             undecidable = undecidable or verdicts
         elif verdicts and undecidable is None:
-            return verdicts, None
+            return [_doubted(case, cause) for cause in verdicts], None
     if undecidable:
         return [], undecidable
     if any(case.role(event) in _FAILED_ROLES for event in _every_event(case)) or _failed_reports(case):
         return [], _not_decided(case)
     return [], None
+
+
+def _doubted(case: Case, cause: Cause) -> Cause:
+    """Where some logs could not be read, what the others point at is the best of several explanations."""
+    return msgspec.structs.replace(cause, confidence="possible") if case.unread else cause
 
 
 def _failed_reports(case: Case) -> bool:
@@ -141,7 +151,7 @@ def _joined(case: Case, launched: list[Cause], faults: list[Cause]) -> list[Caus
 
 
 def _not_decided(case: Case) -> Undecidable:
-    needed = []
+    needed = list(case.unread[:8])
     logged_ranks = {process.rank for process in case.processes if process.rank is not None}
     if case.world_size and len(logged_ranks) < case.world_size:
         absent = [str(rank) for rank in range(min(case.world_size, 100_000)) if rank not in logged_ranks]

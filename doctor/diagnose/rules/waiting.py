@@ -26,7 +26,7 @@ def silence(case: Case) -> list[Cause] | Undecidable:
     quiet = [item for item in case.processes if item.rank is not None and not waiting_events(case, item)]
     suspects = {item.rank: culprit_of(item) for item in quiet}
     logged = {item.rank for item in case.processes if item.rank is not None}
-    for block in failure_blocks(case.reports):
+    for block in failure_blocks(case.reports, case.signatures):
         if block.rank is not None and block.rank not in logged:
             suspects[block.rank] = Culprit(block.rank, block.host)
     logged.update(rank for rank in suspects if rank is not None)
@@ -248,7 +248,9 @@ def gave_up_last(case: Case) -> list[Cause]:
 
 def _ranks(case: Case) -> set[int]:
     """The ranks of the job, as far as logs, the launcher's report or the size of the world show them."""
-    ranks = {process.rank for process in case.processes} | {block.rank for block in failure_blocks(case.reports)}
+    ranks = {process.rank for process in case.processes} | {
+        block.rank for block in failure_blocks(case.reports, case.signatures)
+    }
     return {rank for rank in ranks if rank is not None} | set(range(min(case.world_size or 0, MAX_RANKS)))
 
 

@@ -33,6 +33,10 @@ class _Log(msgspec.Struct):
     start: float | None
     end: float | None
     identities: frozenset[Identity]
+    process: tuple[str, str] | None
+    """Host and process id, where its name shows the latter."""
+    kind: str
+    """Its name without numbers."""
 
 
 def diagnose_jobs(
@@ -67,15 +71,17 @@ def separate_jobs(readings: Sequence[FileReading]) -> list[list[FileReading]]:
 def _log(reading: FileReading, hints: NameHints) -> _Log:
     summary = reading.summary
     ranks = {event.rank for event in reading.events if event.rank is not None} | {hints.rank} - {None}
+    kind = re.sub(r"\d+", "", summary.name.rpartition("/")[2])
     identities: set[Identity] = {("rank", rank) for rank in ranks}
     has_process = bool(ranks) or hints.local_rank is not None or hints.device is not None or bool(hints.pid)
     if hints.host and (has_process or hints.launcher):
         identities.add(("host", hints.host))
     if hints.local_rank is not None or hints.launcher:
-        identities.add(("file", (hints.host, hints.local_rank, re.sub(r"\d+", "", summary.name.rpartition("/")[2]))))
+        identities.add(("file", (hints.host, hints.local_rank, kind)))
     elif hints.pid:
         identities.add(("process", (hints.host, hints.pid, summary.name)))
-    return _Log(reading, hints, summary.first_time, summary.last_time, frozenset(identities))
+    process = (hints.host, hints.pid) if hints.pid else None
+    return _Log(reading, hints, summary.first_time, summary.last_time, frozenset(identities), process, kind)
 
 
 def _by_number(logs: Sequence[_Log]) -> Iterable[list[_Log]]:
@@ -102,11 +108,22 @@ def _by_time(logs: Sequence[_Log]) -> list[list[_Log]]:
             clusters.append([log])
     jobs: list[list[_Log]] = []
     for cluster in clusters:
-        if jobs and not _identities(jobs[-1]) & _identities(cluster):
+        if jobs and not _are_two_jobs(jobs[-1], cluster):
             jobs[-1] += cluster
         else:
             jobs.append(cluster)
     return jobs
+
+
+def _are_two_jobs(before: Sequence[_Log], after: Sequence[_Log]) -> bool:
+    """They have a rank, host or file in common, and not one process, of which a log of another kind lies in each."""
+    kinds: dict[tuple[str, str], set[str]] = {}
+    for log in before:
+        if log.process:
+            kinds.setdefault(log.process, set()).add(log.kind)
+    if any(log.process in kinds and log.kind not in kinds[log.process] for log in after if log.process):
+        return False
+    return bool(_identities(before) & _identities(after))
 
 
 def _add_to_jobs(reading: FileReading, groups: Sequence[Sequence[_Log]], jobs: list[list[FileReading]]) -> None:

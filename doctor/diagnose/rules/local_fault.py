@@ -123,6 +123,8 @@ def _cause(case: Case, signature: str, faults: list[Fault]) -> Cause:
     else:
         who = f"{len(culprits)} processes"
     events = first_evidence(event for fault in faults for event in _evidence(fault, signature))
+    if "ends-all" in case.signatures[signature].traits:
+        return Cause(signature, "local fault", "certain", (), title, events)
     return Cause(signature, "local fault", "certain", culprits, f"{who}: {title}", events)
 
 

@@ -167,7 +167,7 @@ def _not_decided(case: Case) -> Undecidable:
         needed.append("the logs of all other ranks")
     if any("hccl" in case.signatures[event.signature].components for event in _every_event(case)):
         needed.append(
-            "CANN 8.2 or later in the next run, and HCCL_DFS_CONFIG without cluster_heartbeat:off and stuck_detection:off"
+            "CANN 8.2 or later in the next run, HCCL_DFS_CONFIG without cluster_heartbeat:off and stuck_detection:off"
         )
     elif any("torch" in case.signatures[event.signature].components for event in _every_event(case)):
         needed.append("TORCH_NCCL_TRACE_BUFFER_SIZE=2000 and TORCH_NCCL_DUMP_ON_TIMEOUT=1 in the next run")

@@ -70,8 +70,13 @@ def _reported(case: Case, event: Event) -> Iterator[Cause]:
             culprit = _culprit(case, rank, host)
             yield _launcher_cause(case, event, culprit, f"{culprit.name} ended: {event.values['condition']}")
     elif event.signature == "slurm-node-failure":
-        host = event.values.get("culprit_host") or event.values.get("step_host", "")
-        yield _launcher_cause(case, event, Culprit(host=host), f"Slurm lost host {host} during the job")
+        # The host on which a step was cancelled for it is not the one that failed.
+        host = event.values.get("culprit_host", "")
+        if host:
+            yield _launcher_cause(case, event, Culprit(host=host), f"Slurm lost host {host} during the job")
+        elif not any(item.signature == event.signature and item.values.get("culprit_host") for item in case.reports):
+            summary = "Slurm lost a host of the job, which the logs do not name"
+            yield Cause(event.signature, "named by the launcher", "certain", (), summary, (event,))
 
 
 def _ended_by_launcher(case: Case, event: Event) -> bool:
@@ -127,8 +132,9 @@ def _culprit(case: Case, rank: int, host: str = "") -> Culprit:
 def _unique(causes: Iterable[Cause]) -> list[Cause]:
     """One cause for each rank: a block with the rank outranks a line with only the local rank."""
     chosen: dict[object, Cause] = {}
-    for cause in sorted(causes, key=lambda item: item.culprits[0].rank is None):
-        culprit = cause.culprits[0]
+    nobody = Culprit()
+    for cause in sorted(causes, key=lambda item: next(iter(item.culprits), nobody).rank is None):
+        culprit = next(iter(cause.culprits), nobody)
         if culprit.rank is None and not culprit.host and chosen:
             continue
         chosen.setdefault((culprit.rank, culprit.host if culprit.rank is None else ""), cause)

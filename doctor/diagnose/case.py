@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from doctor.diagnose.events import Event, FileReading, FileSummary, small_number
+from doctor.diagnose.origins import host_of, own_logs
 from doctor.diagnose.read.file_names import NameHints, read_names
 from doctor.diagnose.signature import Role, Signature, Trait
 
@@ -41,6 +42,10 @@ class Process(msgspec.Struct):
     """Addresses on which devices of its host listen, with the device."""
     last_time: float | None = None
     """The last time that any of its files shows."""
+    origin: str = ""
+    """The host on which its log was read; empty where that is not known."""
+    named_rank: int | None = None
+    """The rank in its log's name."""
 
     @property
     def name(self) -> str:
@@ -117,12 +122,15 @@ def build_case(
     reports: list[Event] = []
     summaries = [reading.summary for reading in readings]
     names = read_names([summary.name for summary in summaries], [summary.origin for summary in summaries])
+    own = own_logs(summaries, names)
     for index, (reading, hints) in enumerate(zip(readings, names, strict=True)):
         _copy_hints(reading.summary, hints)
+        hints = hints if index in own else msgspec.structs.replace(hints, host="")
         events, about_others = _newest_attempt(reading.events, signatures)
         reports += about_others
         processes += _processes_of_file(index, reading, events, hints, signatures)
     _place_by_folder(processes)
+    _drop_contradicted_ranks(processes)
     aliases = _host_aliases(readings, signatures)
     for process in processes:
         process.host = aliases.get(process.host, process.host)
@@ -147,6 +155,21 @@ def build_case(
     )
     case.clocks_comparable = _clocks_comparable(case)
     return case
+
+
+def _drop_contradicted_ranks(processes: list[Process]) -> None:
+    """A rank that lines give to processes of several hosts is not known of them; the name of a log outranks a line."""
+    by_rank: dict[int, list[Process]] = defaultdict(list)
+    for process in processes:
+        if process.rank is not None and process.origin:
+            by_rank[process.rank].append(process)
+    for rank, members in by_rank.items():
+        if len({process.origin for process in members}) < 2:
+            continue
+        named = {process.origin for process in members if process.named_rank == rank}
+        for process in members:
+            if named != {process.origin}:
+                process.rank = process.named_rank if process.named_rank != rank else None
 
 
 def _host_aliases(readings: Sequence[FileReading], signatures: Mapping[str, Signature]) -> dict[str, str]:
@@ -227,7 +250,7 @@ def _process(
     return Process(
         rank=rank if isinstance(rank, int) else None,
         device=next((event.device for event in events if event.device is not None), hints.device),
-        host=next((event.host for event in events if event.host), hints.host),
+        host=host_of(hints.host and summary.origin, hints, events),
         pid=str(value)
         if kind == "pid"
         else next((event.pid for event in events if event.pid), hints.pid if alone else ""),
@@ -237,6 +260,8 @@ def _process(
         files={index},
         events=list(events),
         last_time=summary.last_time,
+        origin=hints.host and summary.origin,
+        named_rank=hints.rank,
         group_ranks={},
         group_sizes={},
         listeners={},

@@ -80,7 +80,9 @@ def _expand(argument: str) -> list[str]:
         return [argument]
     matches = sorted(glob.glob(os.path.expanduser(argument), recursive=True))
     if not matches:
-        raise InputError(f"{printable(argument)}: does not exist; expected log files, folders or patterns")
+        raise InputError(
+            f"{printable(argument)}: does not exist; expected log files, folders or patterns, or --logs for those of hosts"
+        )
     return matches
 
 

@@ -94,12 +94,13 @@ def test_lines_keep_their_numbers_and_the_time_of_the_line_before(tmp_path: Path
 
 def test_lines_of_one_kind_and_all_lines_are_bounded_and_that_is_said(tmp_path: Path) -> None:
     alike = "".join(
-        f"2026-11-21 12:00:00 [rank{number}]: Timed out waiting {number}ms for recv operation\n"
+        f"2026-11-21 12:00:00 [rank{number}]: Timed out waiting {number}ms for recv operation to complete\n"
         for number in range(9000)
     )
     (tmp_path / "alike.log").write_text(alike)
     various = "".join(
-        f"{'xyz'[i % 3] * (i % 500)} Timed out waiting 1ms for recv operation {'q' * (i % 700)}\n" for i in range(9000)
+        f"{'xyz'[i % 3] * (i % 500)} Timed out waiting 1ms for recv operation to complete {'q' * (i % 700)}\n"
+        for i in range(9000)
     )
     (tmp_path / "various.log").write_text(various)
     logs = {Path(log.path).stem: log for log in ask(tmp_path, limit=1 << 18).files}
@@ -186,13 +187,7 @@ def test_nothing_is_left_running_when_the_controller_goes_away(tmp_path: Path) -
         f"ask(Path({str(tmp_path)!r}), timeout=60.0)"
     )
     child = subprocess.Popen([sys.executable, "-c", program], cwd=Path(__file__).parents[2])
-    pattern = [
-        "pgrep",
-        "-f",
-        "sys.version_info<.3,6.and sys.exit.repr.sys.version_info...;r=lambda",
-        "-P",
-        str(child.pid),
-    ]
+    pattern = ["pgrep", "-P", str(child.pid)]
     deadline = time.monotonic() + 60
     while not (pids := subprocess.run(pattern, capture_output=True, text=True).stdout.split()):
         assert time.monotonic() < deadline

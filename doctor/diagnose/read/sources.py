@@ -80,9 +80,8 @@ def _expand(argument: str) -> list[str]:
         return [argument]
     matches = sorted(glob.glob(os.path.expanduser(argument), recursive=True))
     if not matches:
-        raise InputError(
-            f"{printable(argument)}: does not exist; expected log files, folders or patterns, or --logs for those of hosts"
-        )
+        expected = "expected log files, folders or patterns, or --logs for those of hosts"
+        raise InputError(f"{printable(argument)}: does not exist; {expected}")
     return matches
 
 

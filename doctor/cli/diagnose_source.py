@@ -59,10 +59,10 @@ class LogSelection(NamedTuple):
     def validate(self, check: bool, save: Path | None) -> None:
         """Raises: UsageError for options that contradict each other."""
         ways = [("--from", self.from_file), ("--job", self.job), ("PATH or HOSTS", self.paths)]
-        given = [name for name, value in ways if value]
-        if len(given) > 1:
-            raise UsageError(f"{given[0]} and {given[1]} are both given: expected one of them")
-        if not given and not self.on_hosts:
+        present = [name for name, value in ways if value]
+        if len(present) > 1:
+            raise UsageError(f"{present[0]} and {present[1]} are both given: expected one of them")
+        if not present and not self.on_hosts:
             raise UsageError("no logs are named: expected PATH, HOSTS with --logs, --job slurm:ID or --from FILE")
         if self.from_file and (self.logs or self.since):
             raise UsageError("--from reads saved lines; expected it without --logs and --since")

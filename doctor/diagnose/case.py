@@ -122,10 +122,10 @@ def build_case(
     reports: list[Event] = []
     summaries = [reading.summary for reading in readings]
     names = read_names([summary.name for summary in summaries], [summary.origin for summary in summaries])
-    own = own_logs(summaries, names)
+    host_files = own_logs(summaries, names)
     for index, (reading, hints) in enumerate(zip(readings, names, strict=True)):
         _copy_hints(reading.summary, hints)
-        hints = hints if index in own else msgspec.structs.replace(hints, host="")
+        hints = hints if index in host_files else msgspec.structs.replace(hints, host="")
         events, about_others = _newest_attempt(reading.events, signatures)
         reports += about_others
         processes += _processes_of_file(index, reading, events, hints, signatures)

@@ -21,18 +21,18 @@ def own_logs(summaries: Sequence[FileSummary], names: Sequence[NameHints]) -> se
         if summary.origin:
             origins[summary.name.partition(":")[2]].add(summary.origin)
             origins[""].add(summary.origin)
-    own = set()
+    indexes = set()
     for index, (summary, hints) in enumerate(zip(summaries, names, strict=True)):
         named = hints.pid or not (hints.rank is hints.local_rank is hints.device is None)
         each = len(origins[summary.name.partition(":")[2]]) > 1 or len(origins[""]) == 1
         if not summary.origin or named or (each and not hints.launcher):
-            own.add(index)
-    return own
+            indexes.add(index)
+    return indexes
 
 
 def host_of(origin: str, hints: NameHints, events: list[Event]) -> str:
     """As lines show it; their addresses say less than the host on which the file was read."""
-    shown = next((event.host for event in events if event.host), "")
-    if origin and not re.search("[A-Za-z]", shown):
+    host = next((event.host for event in events if event.host), "")
+    if origin and not re.search("[A-Za-z]", host):
         return origin
-    return shown or hints.host
+    return host or hints.host

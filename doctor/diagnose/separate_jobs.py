@@ -88,8 +88,8 @@ def _by_number(logs: Sequence[_Log]) -> Iterable[list[_Log]]:
     """The logs by the number of a job in their names; those without one stand by themselves if only one is named."""
     numbered: dict[str, list[_Log]] = {}
     for log in logs:
-        found = _JOB_NUMBER.findall(log.reading.summary.name)
-        numbered.setdefault(found[-1] if found else "", []).append(log)
+        matches = _JOB_NUMBER.findall(log.reading.summary.name)
+        numbered.setdefault(matches[-1] if matches else "", []).append(log)
     unnumbered = numbered.pop("", [])
     if len(numbered) < 2:
         return [list(logs)]
@@ -131,10 +131,10 @@ def _add_to_jobs(reading: FileReading, groups: Sequence[Sequence[_Log]], jobs: l
     rest = list(reading.events)
     for group, job in zip(groups[1:], jobs[1:], strict=True):
         first, last = min(log.start or 0.0 for log in group) - GAP_S, _end(group) + GAP_S
-        own = [event for event in rest if event.time is not None and first <= event.time <= last]
-        if own:
-            job.append(FileReading(reading.summary, own))
-            rest = [event for event in rest if event not in own]
+        events_then = [event for event in rest if event.time is not None and first <= event.time <= last]
+        if events_then:
+            job.append(FileReading(reading.summary, events_then))
+            rest = [event for event in rest if event not in events_then]
     jobs[0].append(FileReading(reading.summary, rest))
 
 

@@ -78,11 +78,11 @@ def read_job(text: str, run: RunCommand = run_command) -> SlurmJob:
 def _ask_controller(job: SlurmJob, run: RunCommand) -> str:
     """Reads ``scontrol show job``. Returns why it does not know the job."""
     try:
-        shown = run(["scontrol", "show", "job", job.number])
+        output = run(["scontrol", "show", "job", job.number])
     except OSError as error:
         return _reason("scontrol", error)
-    job.texts[f"scontrol show job {job.number}"] = shown
-    for block in shown.split("\n\n"):
+    job.texts[f"scontrol show job {job.number}"] = output
+    for block in output.split("\n\n"):
         if not _HEAD.match(block.lstrip("\n").partition("\n")[0]):
             continue
         state = _STATE.search(block)
@@ -100,14 +100,14 @@ def _ask_accounting(job: SlurmJob, run: RunCommand) -> str:
     """Reads ``sacct``. Returns why it does not know the job."""
     argv = ["sacct", "--jobs", job.number, "--parsable2", "--duplicates", f"--format={_SACCT_FIELDS}"]
     try:
-        shown = run(argv)
+        output = run(argv)
     except OSError as error:
         return _reason("sacct", error)
-    rows = [line.split("|") for line in shown.splitlines()[1:]]
+    rows = [line.split("|") for line in output.splitlines()[1:]]
     rows = [row for row in rows if len(row) == _SACCT_FIELDS.count(",") + 1]
     if not rows:
         return f"sacct knows no job {job.number}"
-    job.texts[f"sacct --jobs {job.number}"] = shown
+    job.texts[f"sacct --jobs {job.number}"] = output
     of_job = [row for row in rows if "." not in row[0]] or rows
     job.state = job.state or of_job[-1][1].partition(" ")[0]
     if job.hosts:
@@ -157,8 +157,8 @@ def _add_script_outputs(job: SlurmJob, run: RunCommand) -> None:
             script = run(argv)
         if "#!" in script:
             break
-    shown = next((text for name, text in job.texts.items() if name.startswith("scontrol show job")), "")
-    folder = next((value for name, value in _FIELD.findall(shown) if name == "WorkDir"), "")
+    output = next((text for name, text in job.texts.items() if name.startswith("scontrol show job")), "")
+    folder = next((value for name, value in _FIELD.findall(output) if name == "WorkDir"), "")
     if not folder:
         rows = [
             line.split("|")
@@ -168,7 +168,7 @@ def _add_script_outputs(job: SlurmJob, run: RunCommand) -> None:
         ]
         folder = next((row[6] for row in rows if len(row) == 7 and row[6].startswith("/")), "")
     for pattern in script_outputs(script):
-        _add_output(job, pattern, folder, shown)
+        _add_output(job, pattern, folder, output)
 
 
 def script_outputs(script: str) -> list[str]:
@@ -182,14 +182,14 @@ def script_outputs(script: str) -> list[str]:
         if not re.match(r"\s*(?:exec |time )?srun\s|#SBATCH\s", line):
             continue
         try:
-            words = shlex.split(line.removeprefix("#SBATCH"), comments=not line.startswith("#"))
+            arguments = shlex.split(line.removeprefix("#SBATCH"), comments=not line.startswith("#"))
         except ValueError:
             continue
-        for index, word in enumerate(words):
+        for index, word in enumerate(arguments):
             option, sign, value = word.partition("=")
             if option not in _OUTPUT_OPTIONS:
                 continue
-            name = value if sign else (words[index + 1] if index + 1 < len(words) else "")
+            name = value if sign else (arguments[index + 1] if index + 1 < len(arguments) else "")
             name = name.replace("$SLURM_JOB_ID", "%j").replace("${SLURM_JOB_ID}", "%j")
             if name and "$" not in name and "`" not in name and name not in ("none", "all"):
                 names.append(name)
@@ -206,13 +206,13 @@ def _add_output(job: SlurmJob, pattern: str, folder: str, block: str) -> None:
         job.outputs.append(path)
 
 
-def output_glob(pattern: str, number: str, shown: str = "") -> str:
+def output_glob(pattern: str, number: str, output: str = "") -> str:
     r"""The pattern of files that a filename pattern of Slurm stands for; what is only known of a task becomes ``*``.
 
     >>> output_glob("log/%j-%2t-%N.out", "77")
     'log/77-*-*.out'
     """
-    head = _HEAD.match(shown.lstrip("\n").partition("\n")[0])
+    head = _HEAD.match(output.lstrip("\n").partition("\n")[0])
     array, _, task = number.partition("_")
     values = {
         "%": "%",
@@ -221,7 +221,7 @@ def output_glob(pattern: str, number: str, shown: str = "") -> str:
         "a": (head["task"] if head and head["task"] else task) or "*",
         "x": head["name"] if head else "*",
     }
-    user = _USER.search(shown)
+    user = _USER.search(output)
     values["u"] = user[1] if user else "*"
     values["J"] = f"{values['j']}*"
 

@@ -112,7 +112,7 @@ def _check(
     passed: list[str] = []
     rest: list[tuple[str, str]] = []
     for outcome in report.outcomes:
-        own = [finding for finding in outcome.findings if set(finding.hosts) & set(hosts) or not finding.hosts]
+        of_suspects = [finding for finding in outcome.findings if set(finding.hosts) & set(hosts) or not finding.hosts]
         findings += [
             CheckedFinding(
                 outcome.check,
@@ -120,9 +120,9 @@ def _check(
                 tuple(host for host in finding.hosts if host in hosts),
                 strip_control_chars(str(finding), 600),
             )
-            for finding in own
+            for finding in of_suspects
         ]
-        if own or outcome.check not in names:
+        if of_suspects or outcome.check not in names:
             continue
         reason = _why_not(outcome, hosts)
         if reason:

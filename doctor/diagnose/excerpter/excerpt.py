@@ -76,15 +76,15 @@ class LogReader:
 
     def blocks(self, file, path, size):
         """The bytes that were there when it was opened; of a compressed file those that it holds."""
-        source, left = file, size
+        source, remaining = file, size
         suffix = os.path.splitext(path)[1].lower()
         if suffix in COMPRESSED:
-            source, left = opened(suffix, file), 1 << 50
-        while left > 0:
-            block = source.read(min(BLOCK, left))
+            source, remaining = opened(suffix, file), 1 << 50
+        while remaining > 0:
+            block = source.read(min(BLOCK, remaining))
             if not block:
                 return
-            left -= len(block)
+            remaining -= len(block)
             yield block
 
     def read_blocks(self, blocks):
@@ -157,7 +157,7 @@ class LogReader:
         if self.alike:
             self.notes.append("%d lines like those that were sent were only counted" % self.alike)
         if self.excerpt.dropped:
-            self.notes.append("%d lines in the middle were left out: the limit of bytes" % self.excerpt.dropped)
+            self.notes.append("%d lines in the middle were remaining out: the limit of bytes" % self.excerpt.dropped)
         return {
             "path": self.path,
             "size": self.size,

@@ -35,15 +35,15 @@ class LogSearch:
         self.oldest = time.time() - request["age"] if request["age"] else 0
         self.files = {}
         self.unmatched = []
-        self.seen = 0
+        self.file_count = 0
 
     def search(self, patterns):
         """Raises: OSError never; what cannot be read is an omission."""
         for pattern in patterns:
-            before = self.seen
+            before = self.file_count
             for path in self.expanded(pattern):
                 self.add_named(path)
-            if self.seen == before and pattern not in self.unmatched:
+            if self.file_count == before and pattern not in self.unmatched:
                 self.unmatched.append(pattern)
 
     def newest_first(self):
@@ -76,7 +76,7 @@ class LogSearch:
 
     def walk(self, folder):
         """All below a folder; links within it are not followed, so that there is no end of them."""
-        self.seen += 1
+        self.file_count += 1
         for parent, folders, names in os.walk(folder, onerror=self.omit_folder):
             folders[:] = sorted(name for name in folders if name not in (".git", "__pycache__"))
             for name in names:
@@ -92,7 +92,7 @@ class LogSearch:
                     self.omit("a link", path)
                 else:
                     self.add(path, status)
-                if self.seen > MAX_SEEN:
+                if self.file_count > MAX_SEEN:
                     self.omit("more than %d files" % MAX_SEEN, path)
                     return
 
@@ -100,11 +100,11 @@ class LogSearch:
         self.omit(error.strerror, error.filename)
 
     def omit(self, reason, path):
-        self.seen += 1
+        self.file_count += 1
         self.omissions.add(reason, printable_path(path))
 
     def add(self, path, status):
-        self.seen += 1
+        self.file_count += 1
         if not stat.S_ISREG(status.st_mode):
             self.omissions.add("no regular file", printable_path(path))
         elif status.st_mtime < self.oldest:

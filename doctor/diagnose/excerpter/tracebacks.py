@@ -16,14 +16,14 @@ LABEL = re.compile(
 
 def label_of(text):
     """The label of a rank before the line, with which launchers tell the output of ranks apart."""
-    found = LABEL.match(text)
-    return found.group() if found else ""
+    match = LABEL.match(text)
+    return match.group() if match else ""
 
 
 def stream_of(label):
     """What stays the same in the label of all lines of one traceback."""
-    found = LABEL.match(label)
-    return label.replace(found.group("clock"), "", 1) if found and found.group("clock") else label
+    match = LABEL.match(label)
+    return label.replace(match.group("clock"), "", 1) if match and match.group("clock") else label
 
 
 class OpenTracebacks:

@@ -103,7 +103,7 @@ def ask_hosts(
 
 def _fixed_fields(request: LogRequest, signatures: Iterable[Signature]) -> dict[str, object]:
     """What is asked, the same of every host; noise is no use to any rule."""
-    wanted = [signature for signature in signatures if signature.role != "benign"]
+    useful = [signature for signature in signatures if signature.role != "benign"]
     return {
         "patterns": request.places,
         "age": request.since,
@@ -111,8 +111,8 @@ def _fixed_fields(request: LogRequest, signatures: Iterable[Signature]) -> dict[
         "bytes": request.limit,
         "sent": MAX_ANSWER,
         "skipped": sorted(request.skipped),
-        "literals": _literals(wanted),
-        "quiet": _literals(signature for signature in wanted if signature.quiet),
+        "literals": _literals(useful),
+        "quiet": _literals(signature for signature in useful if signature.quiet),
     }
 
 

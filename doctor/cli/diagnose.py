@@ -111,7 +111,7 @@ def command(
     if redact:
         from doctor.session.redact import text_redactor
 
-        text = text_redactor(_hosts(diagnosis))(text)
+        text = text_redactor(source.hosts | _hosts(diagnosis))(text)
     from doctor.session.console import write
 
     write(text)
@@ -155,5 +155,6 @@ def _playbooks_by_check() -> dict[str, tuple[str, ...]]:
 def _hosts(diagnosis: Diagnosis) -> set[str]:
     culprits = [culprit for cause in diagnosis.causes for culprit in cause.culprits]
     culprits += [culprit for item in diagnosis.waiting for culprit in item.culprits]
-    named = {culprit.host for culprit in culprits if culprit.host}
-    return named | {summary.host for summary in diagnosis.files if summary.host}
+    hosts = {culprit.host for culprit in culprits if culprit.host}
+    hosts |= {summary.host for summary in diagnosis.files if summary.host}
+    return hosts.union(*map(_hosts, diagnosis.earlier))

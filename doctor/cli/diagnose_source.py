@@ -99,6 +99,8 @@ class LogSource:
         self.selection, self.signatures, self.limit = selection, signatures, limit
         self.connection, self.visit = connection, visit
         self.inventory: Inventory | None = None
+        self.hosts: set[str] = set()
+        """All that were asked, or that belong to the job."""
 
     def diagnosis(self, save: Path | None) -> Diagnosis:
         """Raises: CommandError for what cannot be read at all."""
@@ -120,6 +122,7 @@ class LogSource:
                 raise InputError(f"--save {printable(str(save))}: {error.strerror}; the lines were not saved") from None
         if self.inventory is None and not selection.selection.names_hosts and record.job_hosts:
             self.inventory = Inventory(record.job_hosts, f"{count_hosts(len(record.job_hosts))} of {record.source}")
+        self.hosts = {*record.hosts, *record.job_hosts}
         return diagnose_record(record, self.signatures)
 
     def _of_files(self) -> Diagnosis:

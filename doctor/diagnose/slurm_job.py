@@ -174,7 +174,7 @@ def _add_script_outputs(job: SlurmJob, run: RunCommand) -> None:
 def script_outputs(script: str) -> list[str]:
     r"""The names that ``srun -o`` and ``#SBATCH -o`` lines give to output files; those of shell variables are left out.
 
-    >>> script_outputs("#!/bin/sh\\nsrun --output=log/%t.out -e log/%t.err python train.py")
+    >>> script_outputs("#!/bin/sh\nsrun --output=log/%t.out -e log/%t.err python train.py")
     ['log/%t.out', 'log/%t.err']
     """
     names: list[str] = []

@@ -114,22 +114,27 @@ class LogReader:
             for offset, line in enumerate(data.split(b"\n", EDGE_LINES)[: min(EDGE_LINES, data.count(b"\n"))]):
                 self.excerpt.add(self.lines + offset + 1, line)
         heads = self.index.number_heads(data)
+        candidates = self.index.candidates
         number, counted = self.lines, 0
         for start in line_starts(data, self.quiet):
-            end = data.index(b"\n", start)
-            line = data[start:end]
-            if self.is_chosen(line, heads):
+            line = data[start : data.index(b"\n", start)]
+            if b"\x1b" in line:
+                line = COLORS.sub(b"", line)
+            if len(line) > MAX_LINE:
+                line = line[:MAX_LINE]
+            literals = candidates(line)
+            for head in heads:
+                if head in line:
+                    literals += self.index.numbered(line, heads)
+                    break
+            if (literals or self.tracebacks) and self.is_chosen(line, literals):
                 number += data.count(b"\n", counted, start)
                 counted = start
                 self.keep(data, start, number + 1, line)
 
-    def is_chosen(self, line, heads):
-        line = (COLORS.sub(b"", line) if b"\x1b" in line else line)[:MAX_LINE]
-        candidates = self.index.candidates(line)
-        chosen = bool(candidates) and any(literal in line for literal in candidates)
-        chosen = chosen or bool(heads and self.index.numbered(line, heads))
-        if not chosen and not self.tracebacks:
-            return False
+    def is_chosen(self, line, literals):
+        """Whether the line is sent; `literals` are those of which its shape reminds."""
+        chosen = any(literal in line for literal in literals)
         if chosen:
             shape = line.translate(None, b"0123456789abcdef")
             self.shapes[shape] = self.shapes.get(shape, 0) + 1

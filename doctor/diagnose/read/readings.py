@@ -45,6 +45,7 @@ class _Count:
 
     def __init__(self, total: int, progress: Progress | None) -> None:
         self.total, self.read, self.progress = total, 0, progress
+        self.add(0)
 
     def add(self, count: int) -> None:
         self.read += count

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -20,6 +21,7 @@ from doctor.diagnose.fetch.collect import (
     parse_since,
     validate_places,
 )
+from doctor.diagnose.fetch.excerpt_reading import LOCAL
 from doctor.diagnose.fetch.saved_logs import SCHEMA, LogRecord, load_logs, save_logs
 from doctor.diagnose.run import diagnose_found, diagnose_record
 from doctor.diagnose.slurm_job import SlurmJob, read_job
@@ -120,7 +122,8 @@ class LogSource:
                 save_logs(save, record)
             except OSError as error:
                 raise InputError(f"--save {printable(str(save))}: {error.strerror}; the lines were not saved") from None
-        if self.inventory is None and not selection.selection.names_hosts and record.job_hosts:
+        local = record.job_hosts == (LOCAL,)
+        if self.inventory is None and not selection.selection.names_hosts and record.job_hosts and not local:
             self.inventory = Inventory(record.job_hosts, f"{count_hosts(len(record.job_hosts))} of {record.source}")
         self.hosts = {*record.hosts, *record.job_hosts}
         return diagnose_record(record, self.signatures)
@@ -167,7 +170,11 @@ class LogSource:
 
     def _ssh(self, inventory: Inventory) -> SshOptions:
         options = ssh_options(self.connection)
-        if inventory.local or self.connection.transport in ("slurm", "mpi") or "Slurm job" not in inventory.source:
+        if (
+            inventory.local
+            or self.connection.transport in ("slurm", "mpi")
+            or not re.search("Slurm job|SLURM_", inventory.source)
+        ):
             return options
         from doctor.transport.launcher.slurm import node_addresses
 
@@ -179,7 +186,7 @@ class LogSource:
         here = [pattern for pattern in job.outputs if glob.glob(pattern)]
         record = LogRecord(SCHEMA, source, "", tuple(job.outputs), 0.0, {}, job.texts, tuple(job.hosts), job.notes)
         if here:
-            local = self._collected(Inventory(("localhost",), source, local=True), tuple(here), 0.0)
+            local = self._collected(Inventory((LOCAL,), source, local=True), tuple(here), 0.0)
             record = msgspec.structs.replace(record, hosts=dict(local.hosts), started=local.started)
         places = validate_places(self.selection.logs) if self.selection.logs else ()
         if not here:
@@ -208,6 +215,8 @@ class LogSource:
         from doctor.session.select_checks import load_catalog
 
         if self.inventory is None:
+            if not self.selection.selection.names_hosts:
+                raise UsageError("--check needs the job's hosts, which these lines do not name: expected --hosts")
             self.inventory = select_inventory(self.selection.selection)
         inventory = self.inventory
         options = ExamineOptions(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import random
 import subprocess
 import sys
 import time
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ from doctor.diagnose.decide import diagnose
 from doctor.diagnose.excerpter.excerpt import EDGE_LINES, MAX_ALIKE
 from doctor.diagnose.fetch.ask_hosts import LogRequest, ask_hosts
 from doctor.diagnose.fetch.excerpt_reading import read_record, unread_logs
-from doctor.diagnose.fetch.saved_logs import SCHEMA, HostLogs, LogRecord, load_logs
+from doctor.diagnose.fetch.saved_logs import SCHEMA, HostLogs, LogExcerpt, LogRecord, load_logs
 from doctor.diagnose.run import diagnose_found
 from doctor.diagnose.signature import load_signatures
 from doctor.engine.errors import InputError
@@ -195,3 +197,29 @@ def test_nothing_is_left_running_when_the_controller_goes_away(tmp_path: Path) -
     child.wait()
     while any(Path(f"/proc/{pid}").exists() for pid in pids):
         assert time.monotonic() < deadline
+
+
+def excerpt(lines: int, inode: int = 7, path: str = "/share/rank_0.log", text: str = "step") -> LogExcerpt:
+    kept = [(number, f"{text} {number}") for number in range(1, lines + 1)]
+    return LogExcerpt(path, lines, 0.0, inode, 5, lines, lines, True, [], kept)
+
+
+def origins(**logs: LogExcerpt) -> list[tuple[str, int]]:
+    record = LogRecord(SCHEMA, "", "", (), 0.0, {host: HostLogs([log]) for host, log in logs.items()})
+    return [(reading.summary.origin, reading.summary.lines) for reading in read_record(record, SIGNATURES)]
+
+
+def test_a_log_on_a_shared_file_system_is_read_once_and_is_of_no_host() -> None:
+    assert origins(n1=excerpt(30), n2=excerpt(30)) == [("", 30)]
+    assert origins(n1=excerpt(30), n2=excerpt(40)) == [("", 40)], "it grew between the two visits"
+    assert origins(n1=excerpt(30), n2=excerpt(30, inode=8)) == [("n1", 30), ("n2", 30)]
+    assert origins(n1=excerpt(30), n2=excerpt(30, text="rank 1 step")) == [("n1", 30), ("n2", 30)]
+
+
+def test_a_host_that_sends_more_than_was_asked_for_is_cut_off() -> None:
+    from doctor.diagnose.fetch.ask_hosts import _parsed
+    from doctor.transport import CommandResult
+
+    bomb = base64.b64encode(zlib.compress(b"0" * (80 << 20)))
+    answer = _parsed(CommandResult(0, b"m " + bomb + b"\n", b"", 0.0, 0.0), "m", "")
+    assert not answer.files and answer.error == "its answer is damaged"

@@ -164,15 +164,3 @@ def test_compressed_and_chinese_logs_are_read_on_the_host(fleet: Fleet) -> None:
     assert answer.cause["ranks"] == [1]
     assert answer.cause["evidence"][0]["line"] == 42 and "批次错误" in answer.cause["evidence"][0]["text"]
     fleet.mend()
-
-
-def test_a_log_on_a_shared_file_system_is_of_no_single_host(fleet: Fleet, tmp_path: Path) -> None:
-    """One file, seen by all hosts: here the same inode, as a shared file system shows it."""
-    from doctor.diagnose.fetch.excerpt_reading import read_record
-    from doctor.diagnose.fetch.saved_logs import HostLogs, LogExcerpt, LogRecord
-    from doctor.diagnose.signature import load_signatures
-
-    log = LogExcerpt("/share/rank_0.log", 9, 0.0, 7, 5, 1, 9, True, [], [(1, "step 1")])
-    record = LogRecord("doctor.logs/1", "", "", (), 0.0, {"n1": HostLogs([log]), "n2": HostLogs([log])})
-    (reading,) = read_record(record, load_signatures())
-    assert (reading.summary.origin, reading.summary.name) == ("", "/share/rank_0.log")

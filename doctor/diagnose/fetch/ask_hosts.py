@@ -7,7 +7,7 @@ import itertools
 import json
 import time
 import zlib
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from functools import cache
 
@@ -29,8 +29,9 @@ MAX_ANSWER = 6 << 20
 """Bytes of one answer, compressed; a transport cuts one of 8 MiB off."""
 MAX_FILES = 4000
 """Logs of one host; those after that, the oldest, are not read."""
-MAX_INFLATED = 256 << 20
-"""Bytes of one log's excerpt. A host is not trusted to send what it was asked for."""
+INFLATED_FACTOR = 8
+"""Bytes of an answer as JSON, for each byte of lines that was asked for. A host is not trusted to keep to it."""
+MIN_INFLATED = 64 << 20
 _MAX_EXAMPLES = 3
 
 
@@ -83,7 +84,8 @@ def ask_hosts(
         seconds = min(request.timeout, deadline - time.monotonic())
         if seconds <= 0:
             return HostLogs(error=f"not asked: the time limit of {format_seconds(request.budget)} had passed")
-        return _visit(host, transport, _prepared(fixed, seconds, request), seconds)
+        room = INFLATED_FACTOR * request.limit + MIN_INFLATED
+        return _visit(host, transport, _prepared(fixed, seconds, request), seconds, room)
 
     answers: dict[str, HostLogs] = {}
     pool = ThreadPoolExecutor(max(1, workers))
@@ -127,19 +129,19 @@ def _prepared(fixed: str, seconds: float, request: LogRequest) -> Request:
     return Request(command, source() + text, marker)
 
 
-def _visit(host: str, transport: Transport, request: Request, seconds: float) -> HostLogs:
+def _visit(host: str, transport: Transport, request: Request, seconds: float, room: int) -> HostLogs:
     try:
-        return _parsed(transport.run(host, request.command, request.stdin, seconds), request.marker, "")
+        return _parsed(transport.run(host, request.command, request.stdin, seconds), request.marker, "", room)
     except TransportError as error:
         if error.partial_result is None:
             return HostLogs(error=strip_control_chars(error.text))
-        return _parsed(error.partial_result, request.marker, strip_control_chars(error.text))
+        return _parsed(error.partial_result, request.marker, strip_control_chars(error.text), room)
     except Exception as error:  # noqa: BLE001 - the rim: one host's surprise must not end the run
         return HostLogs(error=strip_control_chars(f"{type(error).__name__}: {error}"))
 
 
-def _parsed(result: CommandResult, marker: str, error: str) -> HostLogs:
-    """The answer, as far as it came. Each log is a line of its own: a host that is cut off loses only the rest."""
+def _parsed(result: CommandResult, marker: str, error: str, room: int = MIN_INFLATED) -> HostLogs:
+    """The answer, as far as it came, of at most ``room`` bytes. Each log is a line, so that a cut loses only the rest."""
     files: list[LogExcerpt] = []
     end: _EndReport | None = None
     prefix = marker.encode("ascii")
@@ -148,7 +150,8 @@ def _parsed(result: CommandResult, marker: str, error: str) -> HostLogs:
         if text is None:
             continue
         try:
-            data = _inflated(text)
+            data = _inflated(text, room)
+            room -= len(data)
             if b'"end": true' in data[:12]:
                 end = msgspec.json.decode(data, type=_EndReport)
             else:
@@ -165,9 +168,9 @@ def _parsed(result: CommandResult, marker: str, error: str) -> HostLogs:
     return HostLogs(files, omitted, [printable(place) for place in end.unmatched[:100]], error)
 
 
-def _inflated(text: bytes) -> bytes:
+def _inflated(text: bytes, room: int) -> bytes:
     inflater = zlib.decompressobj()
-    data = inflater.decompress(base64.b64decode(text, validate=True), MAX_INFLATED)
+    data = inflater.decompress(base64.b64decode(text, validate=True), max(room, 1))
     if inflater.unconsumed_tail or not inflater.eof:
         raise ValueError("larger than was asked for, or incomplete")
     return data
@@ -200,15 +203,23 @@ def decoded(line: bytes) -> str:
     return line.decode("utf-8", "replace")
 
 
-def shared_logs(answers: Mapping[str, HostLogs]) -> Collection[tuple[str, int, int, int]]:
-    """The files that several hosts have in common, as on a shared file system: they are of no one host."""
-    hosts: dict[tuple[str, int, int, int], int] = {}
-    for logs in answers.values():
-        for log in logs.files:
-            hosts[log_identity(log)] = hosts.get(log_identity(log), 0) + 1
-    return {identity for identity, count in hosts.items() if count > 1}
+LogIdentity = tuple[str, int, tuple[tuple[int, str], ...]]
+_COMPARED_LINES = 20
 
 
-def log_identity(log: LogExcerpt) -> tuple[str, int, int, int]:
-    """What two views of one file have in common."""
-    return log.path, log.inode, log.size, log.crc
+def log_identity(log: LogExcerpt) -> LogIdentity:
+    """What two views of one file have in common, even while it grows: path, inode, and its first lines."""
+    return log.path, log.inode, tuple(log.kept[:_COMPARED_LINES])
+
+
+def shared_logs(answers: Mapping[str, HostLogs]) -> dict[LogIdentity, LogExcerpt]:
+    """The files that several hosts have in common, as on a shared file system, each as it was read furthest."""
+    logs: dict[LogIdentity, list[LogExcerpt]] = {}
+    for answer in answers.values():
+        for log in answer.files:
+            logs.setdefault(log_identity(log), []).append(log)
+    return {
+        identity: max(views, key=lambda log: (log.complete, log.read))
+        for identity, views in logs.items()
+        if len(views) > 1
+    }

@@ -32,7 +32,10 @@ def read_record(record: LogRecord, signatures: Mapping[str, Signature]) -> list[
             if identity in done:
                 continue
             done.add(identity)
-            readings.append(_read_excerpt("" if identity in shared or host == LOCAL else host, log, matcher))
+            if identity in shared:
+                readings.append(_read_excerpt("", shared[identity], matcher))
+            else:
+                readings.append(_read_excerpt("" if host == LOCAL else host, log, matcher))
     year = time.gmtime().tm_year
     for name, text in record.texts.items():
         readings.append(scan(name, [text.encode()], matcher, file=0, year=year))

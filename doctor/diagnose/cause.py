@@ -92,8 +92,10 @@ class CheckedCause(msgspec.Struct, frozen=True):
     hosts: tuple[str, ...]
     findings: tuple[CheckedFinding, ...] = ()
     passed: tuple[str, ...] = ()
-    not_evaluated: tuple[tuple[str, str], ...] = ()
-    """Checks that were skipped or unknown, with the reason."""
+    unknown: tuple[tuple[str, str], ...] = ()
+    """Checks that could not be evaluated, with the reason."""
+    skipped: tuple[tuple[str, str], ...] = ()
+    """Checks that do not apply, with the reason."""
     reason: str = ""
     """Why nothing was checked."""
 

@@ -110,7 +110,8 @@ def _check(
         raise examination.stopped
     findings: list[CheckedFinding] = []
     passed: list[str] = []
-    rest: list[tuple[str, str]] = []
+    unknown: list[tuple[str, str]] = []
+    skipped: list[tuple[str, str]] = []
     for outcome in report.outcomes:
         of_suspects = [finding for finding in outcome.findings if set(finding.hosts) & set(hosts) or not finding.hosts]
         findings += [
@@ -124,23 +125,28 @@ def _check(
         ]
         if of_suspects or outcome.check not in names:
             continue
-        reason = _why_not(outcome, hosts)
+        reason, does_apply = _why_not(outcome, hosts)
         if reason:
-            rest.append((outcome.check, strip_control_chars(reason, 300)))
+            rows = unknown if does_apply else skipped
+            rows.append((outcome.check, strip_control_chars(reason, 300)))
         else:
             passed.append(outcome.check)
-    return CheckedCause(hosts, tuple(findings), tuple(passed), tuple(rest))
+    return CheckedCause(hosts, tuple(findings), tuple(passed), tuple(unknown), tuple(skipped))
 
 
-def _why_not(outcome: Outcome, hosts: Sequence[str]) -> str:
-    """Why a check without a finding says nothing of one of the hosts; empty where it passed on all of them."""
+def _why_not(outcome: Outcome, hosts: Sequence[str]) -> tuple[str, bool]:
+    """Why a check without a finding says nothing of one of the hosts, and whether it applies to it.
+
+    The reason is empty where it passed on all of them.
+    """
     for host in (*hosts, ""):
         if host in outcome.crashed:
-            return "the check crashed"
+            return "the check crashed", True
         if host in outcome.unknown:
-            return outcome.unknown[host].text
+            return outcome.unknown[host].text, True
+    for host in (*hosts, ""):
         if host in outcome.skipped:
-            return outcome.skipped[host]
+            return outcome.skipped[host], False
     if outcome.status is Status.PASSED or set(hosts) <= set(outcome.evaluated_hosts):
-        return ""
-    return "it did not evaluate the host"
+        return "", True
+    return "it did not evaluate the host", True

@@ -141,7 +141,7 @@ def _visit(host: str, transport: Transport, request: Request, seconds: float, ro
 
 
 def _parsed(result: CommandResult, marker: str, error: str, room: int = MIN_INFLATED) -> HostLogs:
-    """The answer, as far as it came, of at most ``room`` bytes. Each log is a line, so that a cut loses only the rest."""
+    """The answer, as far as it came, of at most ``room`` bytes. Each log is a line: a cut loses only the rest."""
     files: list[LogExcerpt] = []
     end: _EndReport | None = None
     prefix = marker.encode("ascii")

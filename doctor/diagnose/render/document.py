@@ -109,7 +109,8 @@ def _checked(diagnosis: Diagnosis, number: int) -> dict[str, Any] | None:
             for item in checked.findings
         ],
         "passed": list(checked.passed),
-        "not_evaluated": [{"check": check, "reason": reason} for check, reason in checked.not_evaluated],
+        "unknown": [{"check": check, "reason": reason} for check, reason in checked.unknown],
+        "skipped": [{"check": check, "reason": reason} for check, reason in checked.skipped],
         "reason": checked.reason,
     }
 
@@ -124,7 +125,10 @@ def checked_lines(checked: CheckedCause) -> list[str]:
     ]
     if checked.passed:
         lines.append(f"{', '.join(checked.passed)}: no finding on {hosts}")
-    return lines + [f"{check}: unknown: {reason}" for check, reason in checked.not_evaluated]
+    lines += [f"{check}: unknown: {reason}" for check, reason in checked.unknown]
+    if checked.skipped:
+        lines.append(f"{', '.join(check for check, _ in checked.skipped)}: skipped, they do not apply")
+    return lines
 
 
 def _waiting(diagnosis: Diagnosis, signatures: Mapping[str, Signature], item: Waiting) -> dict[str, Any]:

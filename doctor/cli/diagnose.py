@@ -10,6 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from doctor.cli.host_options import (
+    ConnectionOptions,
+    ExcludeOption,
+    HostfileOption,
+    RankTableOption,
+    VisitOptions,
+    validate_connection,
+)
 from doctor.cli.shared_options import expand_option_groups
 from doctor.engine.errors import InputError, require_one_of
 
@@ -24,11 +32,39 @@ FORMATS = ("human", "plain", "json", "jsonl", "md")
 def command(
     *,
     paths: Annotated[
-        list[str], typer.Argument(metavar="PATH...", help="Log files, folders, patterns or archives; -: stdin.")
-    ],
+        list[str],
+        typer.Argument(metavar="[PATH...|HOSTS]", help="Log files, folders, patterns or archives, -: stdin; or hosts."),
+    ] = [],  # noqa: B006 - typer's way
+    logs: Annotated[
+        list[str], typer.Option("--logs", metavar="PLACE", help="Files, folders or patterns on HOSTS; repeatable.")
+    ] = [],  # noqa: B006
+    since: Annotated[
+        str, typer.Option("--since", metavar="TIME", help="On HOSTS: only files written since 30m, 2h, 1d; or all.")
+    ] = "",
+    job: Annotated[str, typer.Option("--job", metavar="slurm:ID", help="The output files and hosts of this job.")] = "",
+    check: Annotated[
+        bool, typer.Option("--check", help="Then run the checks of each cause on the hosts that it names.")
+    ] = False,
+    hosts: Annotated[
+        str | None, typer.Option("--hosts", metavar="NODES", help="The job's hosts, for --check and --logs.")
+    ] = None,
+    hostfile: HostfileOption = None,
+    rank_table: RankTableOption = None,
+    exclude: ExcludeOption = None,
+    log_limit: Annotated[
+        int, typer.Option("--log-limit", metavar="MIB", min=1, max=64, help="Most MiB of lines from one host.")
+    ] = 16,
+    save: Annotated[
+        Path | None, typer.Option("--save", metavar="FILE", help="Save the lines that hosts sent, for --from.")
+    ] = None,
+    from_file: Annotated[
+        Path | None, typer.Option("--from", metavar="FILE", help="Diagnose saved lines again.")
+    ] = None,
     signatures: Annotated[
         list[Path], typer.Option("--signatures", metavar="DIR", help="Also use the signatures in DIR; repeatable.")
-    ] = [],  # noqa: B006 - typer's way
+    ] = [],  # noqa: B006
+    connection: ConnectionOptions,
+    visit: VisitOptions,
     output_format: Annotated[str, typer.Option("--format", "-f", metavar="FORMAT", help=", ".join(FORMATS))] = "",
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout, as -f json.")] = False,
     redact: Annotated[bool, typer.Option("--redact", help="Replace hosts, addresses and users by pseudonyms.")] = False,
@@ -41,25 +77,43 @@ def command(
     Reads the logs of all ranks at once: CANN plog, MindSpore, torch and torchrun, NCCL, gloo, Slurm, mpirun, the
     kernel log, Python tracebacks; also .gz, .bz2, .xz, .tar and .zip. The more ranks' logs, the surer the verdict.
 
-    Exit codes: 10 a cause was found; 12 the logs do not show the cause; 0 the run ended well; 78 nothing to read.
+    `doctor diagnose 'node[01-64]' --logs '~/ascend/log' --since 2h` reads them on the hosts; only the lines that
+    matter are sent. Without --logs, it looks where CANN, msrun and torchrun write by default.
+
+    Exit codes: 10 a cause was found; 12 the logs do not show the cause; 0 the run ended well; 78 nothing to read; 130
+    interrupted.
     """
     require_one_of("-f", output_format, ("", *FORMATS))
     require_one_of("--color", color, ("auto", "always", "never"))
-    from doctor.diagnose.run import diagnose_logs, exit_code
-    from doctor.diagnose.signature import SignatureError
-    from doctor.session.console import write
+    validate_connection(connection)
+    from doctor.diagnose.run import exit_code
+    from doctor.diagnose.signature import SignatureError, load_signatures
 
     try:
-        diagnosis, catalog = diagnose_logs(paths, signatures)
+        catalog = load_signatures(signatures)
     except SignatureError as error:
         raise InputError(str(error)) from None
+    from doctor.cli.diagnose_source import LogSelection, LogSource
+
+    selection = LogSelection(paths, logs, since, job, from_file, hosts, hostfile, rank_table, exclude)
+    selection.validate(check, save)
+    if save:
+        from doctor.session.named_files import require_writable
+
+        require_writable("--save", str(save))
+    source = LogSource(selection, catalog, connection, visit, log_limit << 20)
+    diagnosis = source.diagnosis(save)
+    if check:
+        diagnosis = source.checked(diagnosis)
     code = exit_code(diagnosis)
     name = "json" if as_json else output_format or ("human" if sys.stdout.isatty() else "plain")
     text = _rendered(name, diagnosis, catalog, code, color, verbose)
     if redact:
         from doctor.session.redact import text_redactor
 
-        text = text_redactor(_hosts(diagnosis))(text)
+        text = text_redactor(source.hosts | _hosts(diagnosis))(text)
+    from doctor.session.console import write
+
     write(text)
     raise typer.Exit(code)
 
@@ -101,5 +155,6 @@ def _playbooks_by_check() -> dict[str, tuple[str, ...]]:
 def _hosts(diagnosis: Diagnosis) -> set[str]:
     culprits = [culprit for cause in diagnosis.causes for culprit in cause.culprits]
     culprits += [culprit for item in diagnosis.waiting for culprit in item.culprits]
-    named = {culprit.host for culprit in culprits if culprit.host}
-    return named | {summary.host for summary in diagnosis.files if summary.host}
+    hosts = {culprit.host for culprit in culprits if culprit.host}
+    hosts |= {summary.host for summary in diagnosis.files if summary.host}
+    return hosts.union(*map(_hosts, diagnosis.earlier))

@@ -8,28 +8,14 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from doctor.diagnose.events import Event, FileReading, FileSummary, small_number
+from doctor.diagnose.origins import host_of, own_logs
 from doctor.diagnose.read.file_names import NameHints, read_names
-from doctor.diagnose.signature import Role, Signature
+from doctor.diagnose.signature import Role, Signature, Trait
 
 CONNECT_TIMEOUT_S = 120.0
 """Seconds. HCCL's default for HCCL_CONNECT_TIMEOUT; it really waits 20 s longer."""
 EXEC_TIMEOUT_S = 1836.0
 """Seconds. HCCL's default for HCCL_EXEC_TIMEOUT on A2 and A3."""
-ABOUT_OTHERS = frozenset(
-    {
-        "torchrun-failed-worker",
-        "torchrun-root-cause-block",
-        "slurm-task-ended",
-        "slurm-task-exited",
-        "slurm-node-failure",
-        "mpi-rank-killed",
-        "spawned-process-killed",
-        "ompi-job-terminated",
-        "ms-node-timed-out",
-        "ms-msrun-worker-exit",
-    }
-)
-"""Signatures that a launcher or scheduler prints of a rank that is not the printing process."""
 
 
 class Process(msgspec.Struct):
@@ -56,6 +42,10 @@ class Process(msgspec.Struct):
     """Addresses on which devices of its host listen, with the device."""
     last_time: float | None = None
     """The last time that any of its files shows."""
+    origin: str = ""
+    """The host on which its log was read; empty where that is not known."""
+    named_rank: int | None = None
+    """The rank in its log's name."""
 
     @property
     def name(self) -> str:
@@ -83,10 +73,20 @@ class Case(msgspec.Struct):
     """The name of a host in file names, by its address in lines."""
     clocks_comparable: bool = True
     """False where the clocks of hosts differ by more than the gaps that the rules compare."""
+    unread: Sequence[str] = ()
+    """Logs that could not be read: that a rank has no log, or that a log shows no error, then means nothing."""
+
+    def is_incomplete(self, process: Process) -> bool:
+        """Some of the process's logs were not read."""
+        return any(self.files[index].incomplete for index in process.files)
 
     def role(self, event: Event) -> Role:
         """The role of the event's signature."""
         return self.signatures[event.signature].role
+
+    def has_trait(self, event: Event, trait: Trait) -> bool:
+        """Whether the event's signature has a trait."""
+        return trait in self.signatures[event.signature].traits
 
     def with_role(self, process: Process, *roles: Role) -> list[Event]:
         """The events of a process with one of these roles, in order."""
@@ -114,28 +114,33 @@ class Case(msgspec.Struct):
         )
 
 
-def build_case(readings: Sequence[FileReading], signatures: Mapping[str, Signature]) -> Case:
+def build_case(
+    readings: Sequence[FileReading], signatures: Mapping[str, Signature], unread: Sequence[str] = ()
+) -> Case:
     """Puts the events of all files together. The order of the files makes no difference."""
     processes: list[Process] = []
     reports: list[Event] = []
-    names = read_names([reading.summary.name for reading in readings])
+    summaries = [reading.summary for reading in readings]
+    names = read_names([summary.name for summary in summaries], [summary.origin for summary in summaries])
+    host_files = own_logs(summaries, names)
     for index, (reading, hints) in enumerate(zip(readings, names, strict=True)):
         _copy_hints(reading.summary, hints)
-        events, about_others = _newest_attempt(reading.events)
+        hints = hints if index in host_files else msgspec.structs.replace(hints, host="")
+        events, about_others = _newest_attempt(reading.events, signatures)
         reports += about_others
-        processes += _processes_of_file(index, reading, events, hints)
-    _note_other_jobs([reading.summary for reading in readings])
+        processes += _processes_of_file(index, reading, events, hints, signatures)
     _place_by_folder(processes)
-    aliases = _host_aliases(readings)
+    _drop_contradicted_ranks(processes)
+    aliases = _host_aliases(readings, signatures)
     for process in processes:
         process.host = aliases.get(process.host, process.host)
     processes = _merge(processes)
     for process in processes:
-        _identify(process)
+        _identify(process, signatures)
     processes = _merge(processes)
     for process in processes:
         process.events.sort(key=_order)
-    _place_local_ranks(processes, reports)
+    _place_local_ranks(processes, reports, signatures)
     processes.sort(key=lambda item: (item.rank is None, item.rank or 0, item.host, item.device or 0, item.pid))
     every = [event for process in processes for event in process.events]
     case = Case(
@@ -146,37 +151,34 @@ def build_case(readings: Sequence[FileReading], signatures: Mapping[str, Signatu
         world_size=_world_size(processes, every),
         timeouts=_timeouts(every),
         host_aliases=aliases,
+        unread=unread,
     )
     case.clocks_comparable = _clocks_comparable(case)
     return case
 
 
-def _note_other_jobs(summaries: Sequence[FileSummary]) -> None:
-    """A note at each file that begins long after another of the same rank in another folder ended."""
-    ends: dict[int, list[tuple[str, float]]] = defaultdict(list)
-    for summary in summaries:
-        if summary.rank is not None and summary.last_time is not None:
-            ends[summary.rank].append((summary.name.rpartition("/")[0], summary.last_time))
-    for summary in summaries:
-        folder, start = summary.name.rpartition("/")[0], summary.first_time
-        if summary.rank is None or start is None or _OTHER_JOB in summary.notes:
+def _drop_contradicted_ranks(processes: list[Process]) -> None:
+    """A rank that lines give to processes of several hosts is not known of them; the name of a log outranks a line."""
+    by_rank: dict[int, list[Process]] = defaultdict(list)
+    for process in processes:
+        if process.rank is not None and process.origin:
+            by_rank[process.rank].append(process)
+    for rank, members in by_rank.items():
+        if len({process.origin for process in members}) < 2:
             continue
-        if any(other != folder and end + OTHER_JOB_S < start for other, end in ends[summary.rank][:100]):
-            summary.notes.append(_OTHER_JOB)
+        named = {process.origin for process in members if process.named_rank == rank}
+        for process in members:
+            if named != {process.origin}:
+                process.rank = process.named_rank if process.named_rank != rank else None
 
 
-OTHER_JOB_S = 600.0
-"""Seconds between the end of a file and the beginning of another of the same rank above which these are two jobs."""
-_OTHER_JOB = "begins long after another file of the same rank ended: give the logs of one job only"
-
-
-def _host_aliases(readings: Sequence[FileReading]) -> dict[str, str]:
+def _host_aliases(readings: Sequence[FileReading], signatures: Mapping[str, Signature]) -> dict[str, str]:
     """Hosts that lines name by address and file names by name, as far as the one always stands for the other."""
     pairs = {
         (event.host, reading.summary.host)
         for reading in readings
         for event in reading.events
-        if _is_scoped(event) and event.host and reading.summary.host
+        if _is_scoped(event, signatures) and event.host and reading.summary.host
     }
     addresses, names = Counter(address for address, _ in pairs), Counter(name for _, name in pairs)
     return {address: name for address, name in pairs if addresses[address] == names[name] == 1}
@@ -190,41 +192,40 @@ def _copy_hints(summary: FileSummary, hints: NameHints) -> None:
     summary.rank, summary.device, summary.host, summary.pid = hints.rank, hints.device, hints.host, hints.pid
 
 
-def _newest_attempt(events: list[Event]) -> tuple[list[Event], list[Event]]:
+def _newest_attempt(events: list[Event], signatures: Mapping[str, Signature]) -> tuple[list[Event], list[Event]]:
     """The events after the last restart in the file; those about other ranks apart."""
-    restarts = [event.line for event in events if event.signature == "worker-group-restarted"]
+    restarts = [event.line for event in events if "restart" in signatures[event.signature].traits]
     newest = [event for event in events if not restarts or event.line > restarts[-1]]
-    about_others = [event for event in newest if _is_about_others(event)]
-    return [event for event in newest if not _is_about_others(event)], about_others
+    about_others = [event for event in newest if _is_about_others(event, signatures)]
+    return [event for event in newest if not _is_about_others(event, signatures)], about_others
 
 
-def _is_about_others(event: Event) -> bool:
+def _is_about_others(event: Event, signatures: Mapping[str, Signature]) -> bool:
     """A launcher's line about a rank; torchrun repeats exit codes and signals in words of its own."""
-    agent = event.signature in _OF_AGENT and any(
-        word in event.text for word in ("exitcode", "received by PID", "closing")
-    )
-    return agent or event.signature in ABOUT_OTHERS
+    signature = signatures[event.signature]
+    return "about-others" in signature.traits or any(word in event.text for word in signature.about_others_if)
 
 
-_OF_AGENT = frozenset({"torchrun-sigkill", "torch-signal-segv", "torchrun-sigterm"})
-
-
-def _processes_of_file(index: int, reading: FileReading, events: list[Event], hints: NameHints) -> list[Process]:
+def _processes_of_file(
+    index: int, reading: FileReading, events: list[Event], hints: NameHints, signatures: Mapping[str, Signature]
+) -> list[Process]:
     """The processes whose events one file holds: told apart by rank, else by process id."""
     if len({event.pid for event in events} - {""}) <= 1 and len({event.rank for event in events} - {None}) <= 1:
-        rank = next((event.rank for event in events if event.rank is not None and not _is_scoped(event)), None)
+        rank = next(
+            (event.rank for event in events if event.rank is not None and not _is_scoped(event, signatures)), None
+        )
         return [_process(index, reading.summary, hints, ("file", index) if rank is None else ("rank", rank), events)]
     rank_of_pid = {event.pid: event.rank for event in events if event.pid and event.rank is not None}
     last_spawned: int | None = None
     streams: dict[tuple[str, object], list[Event]] = defaultdict(list)
     for event in events:
-        if event.signature == "spawned-process-failed":
+        if "rank-heading" in signatures[event.signature].traits:
             last_spawned = event.rank
             continue
         rank = event.rank if event.rank is not None else rank_of_pid.get(event.pid)
         if rank is None and last_spawned is not None and not event.pid:
             rank = last_spawned
-        if rank is not None and not _is_scoped(event):
+        if rank is not None and not _is_scoped(event, signatures):
             streams["rank", rank].append(event)
         elif event.pid:
             streams["pid", event.pid].append(event)
@@ -235,12 +236,9 @@ def _processes_of_file(index: int, reading: FileReading, events: list[Event], hi
     return [_process(index, reading.summary, hints, key, matches) for key, matches in streams.items()]
 
 
-_GROUP_SCOPED = frozenset({"hccl-setup-agent", "hccl-communicator", "hccl-communicator-ready", "late-rank-entry"})
-"""Signatures whose rank is the rank in a communicator, which need not be the world."""
-
-
-def _is_scoped(event: Event) -> bool:
-    return event.signature in _GROUP_SCOPED
+def _is_scoped(event: Event, signatures: Mapping[str, Signature]) -> bool:
+    """The event's rank is that in a communicator."""
+    return "group-rank" in signatures[event.signature].traits
 
 
 def _process(
@@ -252,7 +250,7 @@ def _process(
     return Process(
         rank=rank if isinstance(rank, int) else None,
         device=next((event.device for event in events if event.device is not None), hints.device),
-        host=next((event.host for event in events if event.host), hints.host),
+        host=host_of(hints.host and summary.origin, hints, events),
         pid=str(value)
         if kind == "pid"
         else next((event.pid for event in events if event.pid), hints.pid if alone else ""),
@@ -262,19 +260,21 @@ def _process(
         files={index},
         events=list(events),
         last_time=summary.last_time,
+        origin=hints.host and summary.origin,
+        named_rank=hints.rank,
         group_ranks={},
         group_sizes={},
         listeners={},
     )
 
 
-def _identify(process: Process) -> None:
+def _identify(process: Process, signatures: Mapping[str, Signature]) -> None:
     """Rank, device and address, from the lines with which the library names them."""
     for event in process.events:
         values = event.values
         if "listener" in values:
             process.listeners[values["listener"]] = small_number(values["listener_device"]) or 0
-        if event.signature not in _GROUP_SCOPED:
+        if not _is_scoped(event, signatures):
             continue
         group, size = values.get("group", ""), values.get("world_size", "")
         if event.rank is not None and small_number(size) is not None:
@@ -335,10 +335,10 @@ def _joined(members: list[Process]) -> Process:
     return first
 
 
-def _place_local_ranks(processes: list[Process], reports: list[Event]) -> None:
+def _place_local_ranks(processes: list[Process], reports: list[Event], signatures: Mapping[str, Signature]) -> None:
     """Gives processes that only their pid tells apart the rank that the launcher's report shows for it."""
     rank_of_pid: dict[str, int] = {}
-    for block in failure_blocks(reports):
+    for block in failure_blocks(reports, signatures):
         if block.rank is not None and block.pid:
             rank_of_pid[block.pid] = block.rank
     for process in processes:
@@ -369,10 +369,11 @@ class FailureBlock(msgspec.Struct):
     pid: str = ""
 
 
-def failure_blocks(reports: Iterable[Event]) -> list[FailureBlock]:
+def failure_blocks(reports: Iterable[Event], signatures: Mapping[str, Signature]) -> list[FailureBlock]:
     """The workers that torchrun lists as failed: consecutive lines of one file make one block."""
     blocks: list[FailureBlock] = []
-    lines = sorted((e for e in reports if e.signature == "torchrun-failed-worker"), key=lambda e: (e.file, e.line))
+    rows = (event for event in reports if "failure-row" in signatures[event.signature].traits)
+    lines = sorted(rows, key=lambda event: (event.file, event.line))
     for event in lines:
         values = event.values
         starts = "time" in values or ("exit_code" in values and "local_rank" in values)
@@ -411,7 +412,7 @@ def _clocks_comparable(case: Case) -> bool:
     times: dict[tuple[str, str], float] = {}
     for process in case.processes:
         for event in process.events:
-            if event.signature == "hccl-communicator-ready" and event.time is not None:
+            if case.has_trait(event, "same-moment") and event.time is not None:
                 times[event.values.get("group", ""), process.host] = event.time
     by_group: dict[str, list[float]] = defaultdict(list)
     for (group, _), time in times.items():

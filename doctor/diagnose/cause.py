@@ -77,6 +77,29 @@ class Waiting(msgspec.Struct, frozen=True):
     first: Event
 
 
+class CheckedFinding(msgspec.Struct, frozen=True):
+    """What a check finds on a suspect host now."""
+
+    check: str
+    severity: str
+    hosts: tuple[str, ...]
+    text: str
+
+
+class CheckedCause(msgspec.Struct, frozen=True):
+    """The checks of one cause on its suspect hosts."""
+
+    hosts: tuple[str, ...]
+    findings: tuple[CheckedFinding, ...] = ()
+    passed: tuple[str, ...] = ()
+    unknown: tuple[tuple[str, str], ...] = ()
+    """Checks that could not be evaluated, with the reason."""
+    skipped: tuple[tuple[str, str], ...] = ()
+    """Checks that do not apply, with the reason."""
+    reason: str = ""
+    """Why nothing was checked."""
+
+
 class Diagnosis(msgspec.Struct, frozen=True):
     """The verdict over all files."""
 
@@ -90,6 +113,16 @@ class Diagnosis(msgspec.Struct, frozen=True):
     clocks_comparable: bool
     ended_well: bool
     """A line shows that the run ended well, and none shows a failure."""
+    earlier: tuple[Diagnosis, ...] = ()
+    """Other jobs whose logs lie beside these, the newest first."""
+    source: str = ""
+    """Where the logs come from, in words; empty for files that lie here."""
+    notes: tuple[str, ...] = ()
+    """What a report says of where the logs come from."""
+    unread: tuple[str, ...] = ()
+    """Logs that could not be read, and why."""
+    checked: tuple[CheckedCause, ...] = ()
+    """What the hosts' state is now, for each of ``causes``; empty where nothing was checked."""
 
     @property
     def failed(self) -> bool:

@@ -9,8 +9,9 @@ import msgspec
 from doctor.diagnose.case import Case, build_case
 from doctor.diagnose.cause import Cause, Culprit, Diagnosis, Undecidable, Waiting, culprit_of
 from doctor.diagnose.events import Event, FileReading
-from doctor.diagnose.rules.local_fault import UNSPECIFIC, first_fault, local_faults
+from doctor.diagnose.rules.local_fault import first_fault, is_unspecific, local_faults
 from doctor.diagnose.rules.named import exited_silently, named_by_launcher, named_by_library, processes_of
+from doctor.diagnose.rules.scheduler import ended_from_outside, explains_all, named_by_scheduler
 from doctor.diagnose.rules.wait_chain import wait_chain
 from doctor.diagnose.rules.waiting import (
     common_target,
@@ -35,11 +36,16 @@ _RULES: tuple[Callable[[Case], list[Cause] | Undecidable], ...] = (
 _FAILED_ROLES = ("root", "victim", "ambiguous", "link", "wrapper")
 
 
-def diagnose(readings: Sequence[FileReading], signatures: Mapping[str, Signature]) -> Diagnosis:
-    """Names the cause of what the logs show. The order of the files makes no difference."""
+def diagnose(
+    readings: Sequence[FileReading], signatures: Mapping[str, Signature], unread: Sequence[str] = ()
+) -> Diagnosis:
+    """Names the cause of what the logs show. The order of the files makes no difference.
+
+    ``unread``: which logs could not be read, and why; no rank is named because its log is not there.
+    """
     ordered = sorted(readings, key=lambda reading: reading.summary.name)
     renumbered = [_renumbered(index, reading) for index, reading in enumerate(ordered)]
-    case = build_case(renumbered, signatures)
+    case = build_case(renumbered, signatures, unread)
     causes, undecidable = _decide(case)
     waiting = _waiting(case, causes)
     failed = bool(causes or waiting or undecidable)
@@ -51,7 +57,7 @@ def diagnose(readings: Sequence[FileReading], signatures: Mapping[str, Signature
         world_size=case.world_size,
         processes=len(case.processes),
         clocks_comparable=case.clocks_comparable,
-        ended_well=not failed and any(event.signature == "run-ended-well" for event in _every_event(case)),
+        ended_well=not failed and any(case.has_trait(event, "good-end") for event in _every_event(case)),
     )
 
 
@@ -70,20 +76,30 @@ def _decide(case: Case) -> tuple[list[Cause], Undecidable | None]:
     launched = named_by_launcher(case) or ([] if faults else exited_silently(case))
     if named and not _outranked(case, named, faults):
         return [_with_local_fault(case, cause) for cause in named], None
-    if faults or launched:
-        return _joined(case, launched, faults), None
+    scheduled, ended = named_by_scheduler(case), ended_from_outside(case)
+    if faults or launched or scheduled:
+        return _joined(case, [*launched, *scheduled], faults), None
+    if explains_all(case, ended):
+        return ended, None
     undecidable: Undecidable | None = None
     for rule in _RULES:
         verdicts = rule(case)
         if isinstance(verdicts, Undecidable):
             undecidable = undecidable or verdicts
         elif verdicts and undecidable is None:
-            return verdicts, None
+            return [_doubted(case, cause) for cause in verdicts], None
+    if ended:
+        return ended, None
     if undecidable:
         return [], undecidable
     if any(case.role(event) in _FAILED_ROLES for event in _every_event(case)) or _failed_reports(case):
         return [], _not_decided(case)
     return [], None
+
+
+def _doubted(case: Case, cause: Cause) -> Cause:
+    """Where some logs could not be read, what the others point at is the best of several explanations."""
+    return msgspec.structs.replace(cause, confidence="possible") if case.unread else cause
 
 
 def _failed_reports(case: Case) -> bool:
@@ -99,7 +115,7 @@ def _outranked(case: Case, named: list[Cause], faults: list[Cause]) -> bool:
         is_culprit = all(culprit in culprits for culprit in fault.culprits)
         same = any(fault.signature == cause.signature for cause in named)
         if (
-            fault.signature not in UNSPECIFIC
+            not is_unspecific(case, fault.signature)
             and not is_culprit
             and not same
             and (not times or event.time is None or event.time <= min(times))
@@ -128,10 +144,10 @@ def _joined(case: Case, launched: list[Cause], faults: list[Cause]) -> list[Caus
     is_culprit: set[int] = {culprit.rank for cause in faults for culprit in cause.culprits if culprit.rank is not None}
     result = list(faults)
     for cause in launched:
-        rank = cause.culprits[0].rank
+        rank = cause.culprits[0].rank if cause.culprits else None
         if rank is not None and rank in is_culprit:
             continue
-        generic = [fault for fault in result if fault.signature in UNSPECIFIC]
+        generic = [fault for fault in result if is_unspecific(case, fault.signature)]
         for fault in generic:
             result.remove(fault)
         result.insert(0, cause)
@@ -141,7 +157,7 @@ def _joined(case: Case, launched: list[Cause], faults: list[Cause]) -> list[Caus
 
 
 def _not_decided(case: Case) -> Undecidable:
-    needed = []
+    needed = list(case.unread[:8])
     logged_ranks = {process.rank for process in case.processes if process.rank is not None}
     if case.world_size and len(logged_ranks) < case.world_size:
         absent = [str(rank) for rank in range(min(case.world_size, 100_000)) if rank not in logged_ranks]
@@ -150,7 +166,9 @@ def _not_decided(case: Case) -> Undecidable:
     elif not case.world_size:
         needed.append("the logs of all other ranks")
     if any("hccl" in case.signatures[event.signature].components for event in _every_event(case)):
-        needed.append("HCCL_DFS_CONFIG=cluster_heartbeat:on,stuck_detection:on in the next run (CANN 8.2 on)")
+        needed.append(
+            "CANN 8.2 or later in the next run, HCCL_DFS_CONFIG without cluster_heartbeat:off and stuck_detection:off"
+        )
     elif any("torch" in case.signatures[event.signature].components for event in _every_event(case)):
         needed.append("TORCH_NCCL_TRACE_BUFFER_SIZE=2000 and TORCH_NCCL_DUMP_ON_TIMEOUT=1 in the next run")
     return Undecidable("the logs show who waited, and not for whom", tuple(needed))

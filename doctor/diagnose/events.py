@@ -48,6 +48,10 @@ class FileSummary(msgspec.Struct):
     host: str = ""
     pid: str = ""
     """Rank, device, host and process id that the file's own name shows."""
+    origin: str = ""
+    """The host that it was read on; empty where that is not known."""
+    incomplete: bool = False
+    """Some of it was not read: that it shows no error means nothing."""
 
 
 class FileReading(msgspec.Struct):

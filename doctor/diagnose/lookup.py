@@ -13,7 +13,6 @@ from collections.abc import Collection, Iterator, Mapping
 import msgspec
 
 from doctor.config import toml_compat
-from doctor.diagnose.rules.unspecific import UNSPECIFIC
 from doctor.diagnose.signature import FOLDER, Signature, longest_literal
 
 MAX_TEXT_CHARS = 4096
@@ -92,7 +91,7 @@ def _place(signature: Signature, lines: Collection[str]) -> tuple[bool, int, int
                 longest = max(longest, len(literal))
     if not longest:
         return None
-    return signature.id in UNSPECIFIC, _ROLES.index(signature.role), -longest, signature.id, signature
+    return "unspecific" in signature.traits, _ROLES.index(signature.role), -longest, signature.id, signature
 
 
 def word_weights(text: str, documents: Collection[str]) -> dict[str, float]:

@@ -1,14 +1,18 @@
-"""Logs to a diagnosis: the one function that the command calls."""
+"""Logs to a diagnosis: the functions that the command calls."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+import msgspec
+
 from doctor.diagnose.cause import Diagnosis
-from doctor.diagnose.decide import diagnose
+from doctor.diagnose.fetch.excerpt_reading import collection_notes, read_record, unread_logs
+from doctor.diagnose.fetch.saved_logs import LogRecord
 from doctor.diagnose.read.readings import read_all
 from doctor.diagnose.read.sources import find_sources
+from doctor.diagnose.separate_jobs import diagnose_jobs
 from doctor.diagnose.signature import Signature, load_signatures
 
 CAUSE_NAMED, UNDECIDED, NO_FAILURE, NOTHING = 10, 12, 0, 78
@@ -16,20 +20,42 @@ CAUSE_NAMED, UNDECIDED, NO_FAILURE, NOTHING = 10, 12, 0, 78
 
 
 def diagnose_logs(
-    paths: Sequence[str], signature_folders: Sequence[Path] = ()
+    paths: Sequence[str],
+    signature_folders: Sequence[Path] = (),
 ) -> tuple[Diagnosis, dict[str, Signature]]:
     """The diagnosis of the logs at these paths, with the signatures it refers to.
 
     Raises: InputError (exit code 78) for a path that does not exist; SignatureError for a site's bad signature.
     """
     signatures = load_signatures(signature_folders)
-    return diagnose(read_all(find_sources(paths), signatures), signatures), signatures
+    return diagnose_found(paths, signatures), signatures
+
+
+def diagnose_found(
+    paths: Sequence[str], signatures: Mapping[str, Signature], progress: Callable[[int, int], None] | None = None
+) -> Diagnosis:
+    """The diagnosis of the logs at these paths. ``progress`` is called with the bytes that were read and all bytes.
+
+    Raises: InputError (exit code 78) for a path that does not exist.
+    """
+    return diagnose_jobs(read_all(find_sources(paths), signatures, progress), signatures)
+
+
+def diagnose_record(record: LogRecord, signatures: Mapping[str, Signature]) -> Diagnosis:
+    """The diagnosis of logs that were collected from hosts."""
+    unread = unread_logs(record)
+    diagnosis = diagnose_jobs(read_record(record, signatures), signatures, unread)
+    notes = tuple(collection_notes(record))
+    return msgspec.structs.replace(diagnosis, source=record.source, notes=notes, unread=tuple(unread))
 
 
 def exit_code(diagnosis: Diagnosis) -> int:
-    """10: a cause was found. 12: a failure without a cause, or no end of the run. 0: it ended well. 78: no lines."""
-    if not any(summary.lines for summary in diagnosis.files):
-        return NOTHING
+    """10: a cause was found. 12: a failure without a cause, or no end of the run. 0: it ended well. 78: no lines.
+
+    Of several jobs in the logs, the newest counts.
+    """
     if diagnosis.causes:
         return CAUSE_NAMED
-    return NO_FAILURE if diagnosis.ended_well else UNDECIDED
+    if not any(summary.lines for summary in diagnosis.files):
+        return UNDECIDED if diagnosis.unread else NOTHING
+    return NO_FAILURE if diagnosis.ended_well and not diagnosis.unread else UNDECIDED

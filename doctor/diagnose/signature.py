@@ -22,6 +22,35 @@ Role = Literal["root", "victim", "ambiguous", "link", "wrapper", "evidence", "be
 - ``wrapper``: text around another error; ``evidence``: progress or names; ``benign``: noise.
 """
 Phase = Literal["init", "connect", "compile", "data", "exec", "exit"]
+Trait = Literal[
+    "about-others",
+    "between-hosts",
+    "ends-all",
+    "exception",
+    "failure-row",
+    "good-end",
+    "group-rank",
+    "less-specific",
+    "rank-heading",
+    "restart",
+    "same-moment",
+    "unspecific",
+]
+"""What the rules know of a line beside its role.
+
+- ``about-others``: a launcher or scheduler says it of a process that does not print it
+- ``between-hosts``: a fault only where several hosts print it, and something that it explains is there as well
+- ``ends-all``: all ranks were ended from outside; that a rank was killed then shows nothing
+- ``exception``: the exception of a traceback; beside a known error of communication it is that error's own
+- ``failure-row``: a row of a launcher's list of failed workers
+- ``good-end``: the run, or a rank of it, ended well
+- ``group-rank``: its ``rank`` is that in a communicator, which need not be the world
+- ``less-specific``: says less than another fault of the same process
+- ``rank-heading``: the lines behind it are those of ``rank``
+- ``restart``: what stands before it belongs to an earlier attempt
+- ``same-moment``: all ranks of a communicator print it at one moment, by which clocks are compared
+- ``unspecific``: reports a failure without what failed: any other fault, of whichever process, says more
+"""
 
 FOLDER = Path(__file__).with_name("signatures")
 MAX_BYTES = 1 << 20
@@ -81,8 +110,11 @@ class Signature(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=Tr
     samples: tuple[Sample, ...] = ()
     quiet: bool = False
     """Also looked for in lines that CANN and MindSpore print at INFO, DEBUG, EVENT or TRACE level."""
-    aftermath: bool = False
-    """Printed while a process ends after another error: never the first cause in its process."""
+    traits: tuple[Trait, ...] = ()
+    about_others_if: tuple[str, ...] = ()
+    """Texts: a line that contains one of them has the trait ``about-others``."""
+    wrong_beside: tuple[str, ...] = ()
+    """Signatures of the same process beside which this one is reported wrongly by the library."""
 
     @cached_property
     def compiled(self) -> tuple[Pattern, ...]:
@@ -113,9 +145,11 @@ def load_signatures(folders: Sequence[Path] = ()) -> dict[str, Signature]:
                 raise SignatureError(f"{_name(path)}: {signature.id!r} exists twice; expected an id of its own")
             loaded[signature.id] = signature
     for signature in loaded.values():
-        absent = next((name for name in signature.explains if name not in loaded), "")
-        if absent:
-            raise SignatureError(f"{signature.id}: explains {printable_excerpt(absent)!r}; expected a signature's id")
+        for field, names in (("explains", signature.explains), ("wrong_beside", signature.wrong_beside)):
+            absent = next((name for name in names if name not in loaded), "")
+            if absent:
+                problem = f"{field} {printable_excerpt(absent)!r}"
+                raise SignatureError(f"{signature.id}: {problem}; expected a signature's id")
     return loaded
 
 

@@ -25,10 +25,10 @@ def format_seconds(span: float) -> str:
 def format_size(count: int) -> str:
     """A number of bytes, short.
 
-    >>> format_size(8 << 20), format_size(4096), format_size(100)
-    ('8 MiB', '4 KiB', '100 bytes')
+    >>> format_size(9 << 30), format_size(8 << 20), format_size(4096), format_size(100)
+    ('9 GiB', '8 MiB', '4 KiB', '100 bytes')
     """
-    for unit, name in ((1 << 20, "MiB"), (1 << 10, "KiB")):
+    for unit, name in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
         if count >= unit:
             return f"{count / unit:.3g} {name}"
     return f"{count} bytes"

@@ -134,12 +134,3 @@ def test_empty_lines_cost_next_to_nothing_and_count() -> None:
 def test_bytes_that_are_no_text_end_without_a_cause() -> None:
     noise = bytes(range(256)) * 4000
     assert not diagnose([scan("x.log", [noise], MATCHER, file=0, year=2026)], SIGNATURES).causes
-
-
-def test_logs_of_two_jobs_in_one_folder_are_noted() -> None:
-    readings = [
-        scan(f"{job}/rank_0.log", [f"{day} 12:00:00 step 1\nstep 2\n".encode()], MATCHER, file=number, year=2026)
-        for number, (job, day) in enumerate((("a", "2026-11-20"), ("b", "2026-11-21")))
-    ]
-    notes = [summary.notes for summary in diagnose(readings, SIGNATURES).files]
-    assert not notes[0] and "one job" in notes[1][0]

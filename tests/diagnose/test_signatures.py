@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from doctor.diagnose.read.matcher import MAX_LINE, Matcher
+from doctor.diagnose.excerpter.line_choice import MAX_LINE
+from doctor.diagnose.read.matcher import Matcher
 from doctor.diagnose.signature import SignatureError, load_signatures, longest_literal
 from doctor.remedy.catalog import check_files_by_name, load_playbooks
 

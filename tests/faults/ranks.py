@@ -290,6 +290,12 @@ ROWS = [
     line("launch-size-wrong", "torchrun --nnodes 4 --nproc-per-node 8 t.py", "torchrun --nnodes 5 t.py"),
     line("launch-option-refused", "torchrun --nnodes 4 t.py", "torchrun --nnodes four t.py"),
     setting(
+        "hccl-dfs-config-unsuitable",
+        {"HCCL_DFS_CONFIG": "cluster_heartbeat:on"},
+        {"HCCL_DFS_CONFIG": "cluster_heartbeat:off"},
+        values={"item": "cluster_heartbeat"},
+    ),
+    setting(
         "launch-variable-misspelt",
         {"HCCL_CONNECT_TIMEOUT": "300"},
         {"HCCL_CONECT_TIMEOUT": "300"},

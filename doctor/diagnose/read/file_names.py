@@ -60,13 +60,18 @@ def read_name(name: str) -> NameHints:
     )
 
 
-def read_names(names: Sequence[str]) -> list[NameHints]:
+def read_names(names: Sequence[str], origins: Sequence[str] = ()) -> list[NameHints]:
     """Hints from all paths of a job: a rank that files of several hosts have is a rank within its host.
+
+    ``origins``: the host that each file was read on, as far as known; it outranks what the name shows.
 
     >>> [hints.local_rank for hints in read_names(["node0/rank_0.log", "node1/rank_0.log"])]
     [0, 0]
     """
     all_hints = [read_name(name) for name in names]
+    for index, origin in enumerate(origins):
+        if origin:
+            all_hints[index] = msgspec.structs.replace(all_hints[index], host=origin)
     hosts: dict[int, set[str]] = defaultdict(set)
     for hints in all_hints:
         if hints.rank is not None and hints.host:

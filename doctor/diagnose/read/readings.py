@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from doctor.diagnose.events import FileReading, FileSummary
+from doctor.diagnose.excerpter.line_choice import is_binary
 from doctor.diagnose.read.matcher import Matcher
 from doctor.diagnose.read.scan import scan
 from doctor.diagnose.read.sources import Source, streams
@@ -19,35 +20,61 @@ MAX_EVENTS = 400_000
 """Events of all files together; of the files after that, only summaries are kept."""
 MAX_NAME = 1000
 """Characters of a shown path. Whoever packs an archive chooses the names in it."""
-_PROBE = 4096
-"""Bytes by which text is told from binary data."""
-
 _matcher: Matcher | None = None
 """Of a worker process, made once."""
 
 
-def read_all(sources: Sequence[Source], signatures: Mapping[str, Signature]) -> list[FileReading]:
+Progress = Callable[[int, int], None]
+"""Called with the bytes that were read, and all bytes."""
+
+
+def read_all(
+    sources: Sequence[Source], signatures: Mapping[str, Signature], progress: Progress | None = None
+) -> list[FileReading]:
     """Every log of the sources. What cannot be read is noted at its file."""
+    count = _Count(sum(source.size for source in sources), progress)
     large = sum(source.size for source in sources) > PARALLEL_BYTES and len(sources) > 1
     workers = min(len(os.sched_getaffinity(0)), len(sources)) if large else 1
-    readings = _read_parallel(sources, signatures, workers) if workers > 1 else _read_serial(sources, signatures)
-    return _bounded(readings)
+    if workers > 1:
+        return _bounded(_read_parallel(sources, signatures, workers, count))
+    return _bounded(_read_serial(sources, signatures, count))
 
 
-def _read_serial(sources: Sequence[Source], signatures: Mapping[str, Signature]) -> Iterator[FileReading]:
+class _Count:
+    """Bytes that were read, and who wants to know."""
+
+    def __init__(self, total: int, progress: Progress | None) -> None:
+        self.total, self.read, self.progress = total, 0, progress
+        self.add(0)
+
+    def add(self, count: int) -> None:
+        self.read += count
+        if self.progress:
+            self.progress(self.read, self.total)
+
+    def counted(self, blocks: Iterable[bytes]) -> Iterator[bytes]:
+        for block in blocks:
+            self.add(len(block))
+            yield block
+
+
+def _read_serial(
+    sources: Sequence[Source], signatures: Mapping[str, Signature], count: _Count
+) -> Iterator[FileReading]:
     matcher = Matcher(signatures.values())
     for source in sources:
-        yield from read_source(source, matcher)
+        yield from read_source(source, matcher, count)
 
 
 def _read_parallel(
-    sources: Sequence[Source], signatures: Mapping[str, Signature], workers: int
+    sources: Sequence[Source], signatures: Mapping[str, Signature], workers: int, count: _Count
 ) -> Iterator[FileReading]:
     from concurrent.futures import ProcessPoolExecutor
 
     by_size = sorted(sources, key=lambda source: -source.size)
     with ProcessPoolExecutor(workers, initializer=_start_worker, initargs=(tuple(signatures.values()),)) as pool:
-        for readings in pool.map(_read_in_worker, by_size):
+        for source, readings in zip(by_size, pool.map(_read_in_worker, by_size), strict=True):
+            count.add(source.size)
             yield from readings
 
 
@@ -61,17 +88,19 @@ def _read_in_worker(source: Source) -> list[FileReading]:
     return list(read_source(source, _matcher))
 
 
-def read_source(source: Source, matcher: Matcher) -> Iterator[FileReading]:
+def read_source(source: Source, matcher: Matcher, count: _Count | None = None) -> Iterator[FileReading]:
     """The logs of one source: itself, or the members of an archive."""
     year = time.gmtime(source.modified or time.time()).tm_year
     for path, blocks, notes in streams(source):
         name = printable(path, MAX_NAME)
         first = next(blocks, b"")
-        if _is_binary(first):
+        if is_binary(first):  # type: ignore[no-untyped-call]
             yield FileReading(FileSummary(name=name, bytes=len(first), notes=["is no text: it was not read"]), [])
             continue
-        reading = scan(name, _chained(first, blocks), matcher, file=0, year=year)
+        chained = _chained(first, blocks)
+        reading = scan(name, count.counted(chained) if count else chained, matcher, file=0, year=year)
         reading.summary.notes += notes
+        reading.summary.incomplete = bool(notes)
         yield reading
 
 
@@ -79,12 +108,6 @@ def _chained(first: bytes, rest: Iterable[bytes]) -> Iterator[bytes]:
     if first:
         yield first
     yield from rest
-
-
-def _is_binary(block: bytes) -> bool:
-    """More than one byte in thirty is NUL; those at the beginning are what a truncated file keeps, and do not count."""
-    probe = block.lstrip(b"\0")[:_PROBE]
-    return probe.count(b"\0") * 30 > len(probe)
 
 
 def _bounded(readings: Iterable[FileReading]) -> list[FileReading]:

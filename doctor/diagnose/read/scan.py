@@ -7,7 +7,9 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from doctor.diagnose.events import MAX_TEXT, Event, FileReading, FileSummary
-from doctor.diagnose.read.matcher import MAX_LINE, Candidate, Matcher
+from doctor.diagnose.excerpter.line_choice import MAX_LINE, line_starts, whole_lines
+from doctor.diagnose.excerpter.tracebacks import OpenTracebacks
+from doctor.diagnose.read.matcher import Candidate, Matcher
 from doctor.diagnose.read.stamps import read_stamp
 from doctor.engine.sanitize import strip_control_chars
 
@@ -17,20 +19,6 @@ MAX_REPEATS = 60
 """Events of one signature and one process in one file; the later ones only count."""
 _LOOK_BACK = 200
 """Lines before an event in which its time is looked for."""
-_TRACEBACK_LINES = 400
-"""Lines of one traceback."""
-_EXCEPTION = re.compile(
-    r"^(?:\[(?:rank|default)?\d+\]:?)?\s?(?P<exception>[A-Za-z_][\w.]{0,120})(?:: (?P<message>.*))?$"
-)
-_QUIET_HEADS = (b"[INFO]", b"[DEBUG]", b"[EVENT]", b"[TRACE]")
-"""How lines of CANN and MindSpore begin that report no error."""
-_LOUD = re.compile(rb"\n(?!\n|\[(?:INFO|DEBUG|EVENT|TRACE)\])")
-_PREFIX = re.compile(
-    r"^(?:\[[\w@,.-]{1,80}\](?:<std(?:out|err)>)?:? ?|\d{1,6}: )?"
-    r"(?:\([\w .,=:<>-]{1,80}\) )?"
-    r"(?:(?:ERROR|CRITICAL) \d\d-\d\d (?P<clock>\d\d:\d\d:\d\d) \[[\w./-]{1,80}:\d{1,6}\] ?)?"
-)
-"""Labels of ranks and actors, and the head that vLLM prints before each line of a traceback."""
 _ESCAPES = re.compile(rb"\x1b\[[0-9;]{0,20}[A-Za-z]")
 """Colors of a terminal, as ray prints them around the labels of its actors."""
 _WORLD_RANK = re.compile(r"\[rank(\d{1,6})\]:")
@@ -64,20 +52,24 @@ class _Scanner:
         self.summary = FileSummary(name=name, notes=[])
         self.events: list[Event] = []
         self.repeats: dict[tuple[str, str, int | None], int] = {}
-        self.tracebacks: dict[str, int] = {}
-        """Lines left of the open traceback of each prefix, such as ``[rank3]:``."""
+        self.tracebacks = OpenTracebacks()  # type: ignore[no-untyped-call]
         self.long_lines = self.not_text = 0
         self.last_block_lines: list[bytes] = []
 
     def read(self, blocks: Iterable[bytes]) -> FileReading:
         tail = b""
-        for data in _whole_lines(blocks, self.summary):
+        for data in whole_lines(self._counted(blocks)):  # type: ignore[no-untyped-call]
             self._read_block(data)
             self.summary.lines += data.count(b"\n")
             tail = data
         self.summary.last_time = self._nearest_time(tail, len(tail))
         self._note_counts()
         return FileReading(self.summary, self.events)
+
+    def _counted(self, blocks: Iterable[bytes]) -> Iterator[bytes]:
+        for block in blocks:
+            self.summary.bytes += len(block)
+            yield block
 
     def _note_counts(self) -> None:
         for count, note in (
@@ -95,7 +87,7 @@ class _Scanner:
         heads = self.matcher.number_heads(data)
         candidates = self.matcher.candidates
         number, counted = self.summary.lines, 0
-        for start in _line_starts(data, self.matcher.quiet_literals):
+        for start in line_starts(data, self.matcher.quiet_literals):  # type: ignore[no-untyped-call]
             end = data.index(b"\n", start)
             line = data[start:end]
             if b"\x1b" in line:
@@ -120,27 +112,15 @@ class _Scanner:
         if self.tracebacks:
             self._continue_traceback(text, matched)
         if opened is not None:
-            self.tracebacks[_stream(_prefix(text))] = _TRACEBACK_LINES
+            self.tracebacks.open(text)  # type: ignore[no-untyped-call]
         for signature, values in matched.items():
             self._add(signature, values, text, place)
 
     def _continue_traceback(self, text: str, matched: dict[str, dict[str, str]]) -> None:
         """Finds the exception's line of an open traceback: the first that is neither indented nor empty."""
-        prefix = _prefix(text)
-        stream = _stream(prefix)
-        if stream not in self.tracebacks:
-            return
-        self.tracebacks[stream] -= 1
-        rest = text[len(prefix) :]
-        if self.tracebacks[stream] <= 0:
-            del self.tracebacks[stream]
-            return
-        if not rest.strip() or rest.startswith((" ", "\t", "Traceback (most recent")):
-            return
-        exception = _EXCEPTION.match(rest)
+        _, exception = self.tracebacks.read(text)  # type: ignore[no-untyped-call]
         if not exception:
             return
-        del self.tracebacks[stream]
         if not matched:
             values = {key: value for key, value in exception.groupdict().items() if value}
             if values.get("exception", "").rpartition(".")[2] in _WRAPPERS:
@@ -221,18 +201,6 @@ def _matches(text: str, candidates: tuple[Candidate, ...]) -> Iterator[tuple[str
     yield from values_by_id.items()
 
 
-def _prefix(text: str) -> str:
-    """The label of a rank before the line, with which launchers tell the output of ranks apart."""
-    selected = _PREFIX.match(text)
-    return selected[0] if selected else ""
-
-
-def _stream(prefix: str) -> str:
-    """What stays the same in the prefix of all lines of one traceback."""
-    selected = _PREFIX.match(prefix)
-    return prefix.replace(selected["clock"], "", 1) if selected and selected["clock"] else prefix
-
-
 class _Line(NamedTuple):
     """Where a line stands in its block."""
 
@@ -240,36 +208,3 @@ class _Line(NamedTuple):
     start: int
     end: int
     number: int
-
-
-def _line_starts(data: bytes, quiet_literals: Iterable[bytes]) -> Iterable[int]:
-    """Where lines begin that can be an event: those that are not at INFO level, and those with a quiet literal."""
-    starts = [match.end() for match in _LOUD.finditer(data)]
-    if starts and starts[-1] == len(data):
-        starts.pop()
-    if not data.startswith(_QUIET_HEADS):
-        starts.insert(0, 0)
-    quiet = set()
-    for literal in quiet_literals:
-        at = data.find(literal)
-        while at >= 0:
-            quiet.add(data.rfind(b"\n", 0, at) + 1)
-            at = data.find(literal, data.index(b"\n", at))
-    return sorted(quiet.union(starts)) if quiet else starts
-
-
-def _whole_lines(blocks: Iterable[bytes], summary: FileSummary) -> Iterator[bytes]:
-    """The blocks, cut after their last newline. The rest of a line that is longer than `MAX_LINE` is dropped."""
-    rest = b""
-    for block in blocks:
-        summary.bytes += len(block)
-        end = block.rfind(b"\n") + 1
-        if end:
-            yield rest + block[:end]
-            rest = block[end:]
-        else:
-            rest += block
-        if len(rest) > 4 * MAX_LINE:
-            rest = rest[: MAX_LINE + 1]
-    if rest:
-        yield rest + b"\n"

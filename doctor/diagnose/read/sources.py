@@ -27,7 +27,7 @@ MAX_FILES = 200_000
 MAX_MEMBER_BYTES = 64 << 30
 """Bytes of one compressed file or member after decompression; what is beyond is not read, and noted."""
 MAX_MEMBERS = 50_000
-_SKIPPED_SUFFIXES = frozenset(
+SKIPPED_SUFFIXES = frozenset(
     f".{suffix}"
     for suffix in (
         *("py", "pyc", "so", "a", "o", "whl", "pt", "pth", "ckpt", "safetensors", "bin", "npy", "npz", "h5"),
@@ -80,7 +80,8 @@ def _expand(argument: str) -> list[str]:
         return [argument]
     matches = sorted(glob.glob(os.path.expanduser(argument), recursive=True))
     if not matches:
-        raise InputError(f"{printable(argument)}: does not exist; expected log files, folders or patterns")
+        expected = "expected log files, folders or patterns, or --logs for those of hosts"
+        raise InputError(f"{printable(argument)}: does not exist; {expected}")
     return matches
 
 
@@ -99,7 +100,7 @@ def _files_of(path: str) -> Iterator[str]:
             folders[:] = sorted(name for name in folders if name not in (".git", "__pycache__"))
             for name in sorted(names):
                 file = os.path.join(folder, name)
-                if os.path.splitext(name)[1] not in _SKIPPED_SUFFIXES and _is_regular(file):
+                if os.path.splitext(name)[1] not in SKIPPED_SUFFIXES and _is_regular(file):
                     yield file
     else:
         raise InputError(f"{printable(path)}: is not a regular file; expected log files or folders")
@@ -145,7 +146,7 @@ def _tar_members(name: str, file: IO[bytes]) -> Iterator[Stream]:
                     yield name, iter(()), [f"more than {MAX_MEMBERS} members: the rest was not read"]
                     return
                 content = archive.extractfile(member) if member.isreg() else None
-                if content and os.path.splitext(member.name)[1] not in _SKIPPED_SUFFIXES:
+                if content and os.path.splitext(member.name)[1] not in SKIPPED_SUFFIXES:
                     yield f"{name}!{member.name}", *_noted(_opened(member.name, content))
     except UNREADABLE as error:
         yield name, iter(()), [f"the archive is damaged: {printable(str(error))}"]
@@ -158,7 +159,7 @@ def _zip_members(name: str, file: IO[bytes]) -> Iterator[Stream]:
                 if number >= MAX_MEMBERS:
                     yield name, iter(()), [f"more than {MAX_MEMBERS} members: the rest was not read"]
                     return
-                if member.is_dir() or os.path.splitext(member.filename)[1] in _SKIPPED_SUFFIXES:
+                if member.is_dir() or os.path.splitext(member.filename)[1] in SKIPPED_SUFFIXES:
                     continue
                 with archive.open(member) as content:
                     yield f"{name}!{member.filename}", *_noted(_opened(member.filename, content))

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from datetime import datetime, timezone
 from typing import Any
 
-from doctor.diagnose.cause import Cause, Culprit, Diagnosis, Waiting
+from doctor.diagnose.cause import Cause, CheckedCause, Culprit, Diagnosis, Waiting
 from doctor.diagnose.events import Event
 from doctor.diagnose.signature import Signature
+from doctor.engine.record import redact
 
 SCHEMA = "doctor.diagnosis/1"
 
@@ -23,7 +24,13 @@ def document(
         "schema": SCHEMA,
         "verdict": verdict(diagnosis),
         "exit_code": code,
-        "causes": [_cause(diagnosis, signatures, playbooks, cause) for cause in diagnosis.causes],
+        "source": diagnosis.source,
+        "notes": list(diagnosis.notes),
+        "unread": list(diagnosis.unread),
+        "causes": [
+            {**_cause(diagnosis, signatures, playbooks, cause), "checked": _checked(diagnosis, number)}
+            for number, cause in enumerate(diagnosis.causes)
+        ],
         "waiting": [_waiting(diagnosis, signatures, item) for item in diagnosis.waiting],
         "undecidable": {"reason": undecidable.reason, "missing": list(undecidable.needed)} if undecidable else None,
         "world_size": diagnosis.world_size,
@@ -37,9 +44,12 @@ def document(
                 "first_time": format_time(summary.first_time),
                 "last_time": format_time(summary.last_time),
                 "notes": summary.notes,
+                "host": summary.origin,
+                "complete": not summary.incomplete,
             }
             for summary in diagnosis.files
         ],
+        "earlier_jobs": [document(job, signatures, playbooks, code) for job in diagnosis.earlier],
     }
 
 
@@ -87,6 +97,40 @@ def _cause(
     }
 
 
+def _checked(diagnosis: Diagnosis, number: int) -> dict[str, Any] | None:
+    """What the checks of a cause find now; None where nothing was checked."""
+    checked = diagnosis.checked[number] if number < len(diagnosis.checked) else None
+    if checked is None:
+        return None
+    return {
+        "hosts": list(checked.hosts),
+        "findings": [
+            {"check": item.check, "severity": item.severity, "hosts": list(item.hosts), "text": item.text}
+            for item in checked.findings
+        ],
+        "passed": list(checked.passed),
+        "unknown": [{"check": check, "reason": reason} for check, reason in checked.unknown],
+        "skipped": [{"check": check, "reason": reason} for check, reason in checked.skipped],
+        "reason": checked.reason,
+    }
+
+
+def checked_lines(checked: CheckedCause) -> list[str]:
+    """What the checks of a cause find now, one sentence each: ``link-down on node7: NPU 4``."""
+    if checked.reason:
+        return [f"not checked: {checked.reason}"]
+    hosts = ", ".join(checked.hosts[:8]) + (f" and {len(checked.hosts) - 8} more" if len(checked.hosts) > 8 else "")
+    lines = [
+        f"{item.check} on {', '.join(item.hosts) or hosts} ({item.severity}): {item.text}" for item in checked.findings
+    ]
+    if checked.passed:
+        lines.append(f"{', '.join(checked.passed)}: no finding on {hosts}")
+    lines += [f"{check}: unknown: {reason}" for check, reason in checked.unknown]
+    if checked.skipped:
+        lines.append(f"{', '.join(check for check, _ in checked.skipped)}: skipped, they do not apply")
+    return lines
+
+
 def _waiting(diagnosis: Diagnosis, signatures: Mapping[str, Signature], item: Waiting) -> dict[str, Any]:
     return {
         "signature": item.signature,
@@ -110,7 +154,7 @@ def _evidence(diagnosis: Diagnosis, event: Event) -> dict[str, Any]:
         "file": diagnosis.files[event.file].name,
         "line": event.line,
         "time": format_time(event.time),
-        "text": event.text,
+        "text": redact(event.text),
     }
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 from doctor.diagnose.cause import Diagnosis
-from doctor.diagnose.render.document import document
+from doctor.diagnose.render.document import checked_lines, document
 from doctor.diagnose.signature import Signature
 from doctor.engine.sanitize import count_noun
 from doctor.report.formats.markdown import code_span
@@ -18,7 +18,7 @@ def render_markdown(
     """Headings for the causes; log lines as code, so that nothing in them is markup."""
     data = document(diagnosis, signatures, playbooks, code)
     lines = [f"# Diagnosis: {data['verdict']}", ""]
-    for cause in data["causes"]:
+    for number, cause in enumerate(data["causes"]):
         lines += [f"## {_escaped(cause['summary'])}", "", f"{_escaped(cause['title'])} (`{cause['signature']}`),"]
         lines += [f"by the rule *{cause['rule']}*, {cause['confidence']}.", ""]
         lines += [
@@ -28,6 +28,8 @@ def render_markdown(
         for heading, key in (("Likely causes", "likely_causes"), ("Confirm", "confirm"), ("Fix", "fix")):
             if cause[key]:
                 lines += ["", f"{heading}:", "", *(f"- {_escaped(item)}" for item in cause[key])]
+        if number < len(diagnosis.checked):
+            lines += ["", "Now:", "", *(f"- {_escaped(line)}" for line in checked_lines(diagnosis.checked[number]))]
         lines.append("")
     if data["undecidable"]:
         lines += [_escaped(data["undecidable"]["reason"]) + ".", ""]
@@ -38,7 +40,13 @@ def render_markdown(
         lines += [f"- {_escaped(item['title'])}: {item['count']}" for item in data["waiting"]]
         lines.append("")
     lines.append(f"{count_noun(len(data['files']), 'file')}, {count_noun(data['processes'], 'process', 'processes')}.")
-    return "\n".join(lines) + "\n"
+    for heading, key in (("Not read", "unread"), ("Notes", "notes")):
+        if data[key]:
+            lines += ["", f"{heading}:", "", *(f"- {_escaped(item)}" for item in data[key])]
+    text = "\n".join(lines) + "\n"
+    for job in diagnosis.earlier:
+        text += "\nAn earlier job:\n\n" + render_markdown(job, signatures, playbooks, code).replace("# D", "## D", 1)
+    return text
 
 
 def _escaped(text: str) -> str:

@@ -7,14 +7,18 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from doctor.diagnose.cause import Cause, Culprit, Diagnosis, Waiting
 from doctor.diagnose.events import Event
-from doctor.diagnose.render.document import format_time, playbook_names, verdict
+from doctor.diagnose.render.document import checked_lines, format_time, playbook_names, verdict
 from doctor.diagnose.rules.named import count_ranks
 from doctor.diagnose.signature import Signature
+from doctor.engine.record import redact
 from doctor.engine.sanitize import count_noun
+from doctor.transport.messages import format_size
 
 MAX_ITEMS = 3
 """Likely causes, commands and fixes of a cause without ``--verbose``."""
 MAX_WAITING = 6
+MAX_EARLIER = 3
+"""Earlier jobs that are shown without ``--verbose``."""
 _LABEL = 10
 """Columns of a label such as ``proof``."""
 
@@ -29,8 +33,32 @@ def render_text(
     verbose: bool = False,
 ) -> str:
     """The report, in lines of at most ``width`` columns where words allow; 0: lines are not folded."""
-    headline = _headline(diagnosis)
-    lines = [*_folded(headline, width, "")]
+    lines = _job_lines(diagnosis, signatures, playbooks, width, bold, verbose)
+    for job in diagnosis.earlier if verbose else diagnosis.earlier[:MAX_EARLIER]:
+        lines += ["", *_earlier_heading(job, width), *_job_lines(job, signatures, playbooks, width, bold, verbose)]
+    if len(diagnosis.earlier) > MAX_EARLIER and not verbose:
+        lines += ["", f"{len(diagnosis.earlier) - MAX_EARLIER} earlier jobs more (--verbose)"]
+    return "\n".join(lines) + "\n"
+
+
+def _earlier_heading(job: Diagnosis, width: int) -> list[str]:
+    """Of a job whose logs lie beside those of the newest."""
+    starts = [summary.first_time for summary in job.files if summary.first_time is not None]
+    ends = [summary.last_time for summary in job.files if summary.last_time is not None]
+    first, last = format_time(min(starts, default=None)), format_time(max(ends, default=None))
+    span = f", {first[:19]} to {last[:19]}" if first and last else ""
+    return _folded(f"An earlier job{span}:", width, "")
+
+
+def _job_lines(
+    diagnosis: Diagnosis,
+    signatures: Mapping[str, Signature],
+    playbooks: Mapping[str, tuple[str, ...]],
+    width: int,
+    bold: bool,
+    verbose: bool,
+) -> list[str]:
+    lines = [*_folded(_headline(diagnosis), width, "")]
     if bold and lines:
         lines = [f"\x1b[1m{line}\x1b[0m" for line in lines]
     for number, cause in enumerate(diagnosis.causes, 1):
@@ -41,8 +69,7 @@ def render_text(
         lines.append("")
         for item in diagnosis.undecidable.needed:
             lines += _labelled("decides", [item], width)
-    lines += ["", *_file_lines(diagnosis, width, verbose)]
-    return "\n".join(lines) + "\n"
+    return [*lines, "", *_file_lines(diagnosis, width, verbose)]
 
 
 def _headline(diagnosis: Diagnosis) -> str:
@@ -55,6 +82,10 @@ def _headline(diagnosis: Diagnosis) -> str:
     if diagnosis.undecidable:
         return f"Undecidable: {diagnosis.undecidable.reason}."
     files = count_noun(len(diagnosis.files), "file")
+    if diagnosis.unread and not any(summary.lines for summary in diagnosis.files):
+        return "Undecidable: no log could be read."
+    if not any(summary.lines for summary in diagnosis.files):
+        return f"No log to read: {files} without a line."
     if verdict(diagnosis) == "ended-well":
         return f"No failure: the run ended well ({files})."
     if diagnosis.failed:
@@ -85,7 +116,9 @@ def _cause_lines(
     names = playbook_names(signature, playbooks)
     if names:
         yield from _labelled("playbooks", [", ".join(names[:limit]) + " (doctor explain NAME)"], width)
-    if signature.checks:
+    if number <= len(diagnosis.checked):
+        yield from _labelled("now", checked_lines(diagnosis.checked[number - 1]), width)
+    elif signature.checks:
         yield from _labelled(
             "before", ["doctor check" + "".join(f" --select {name}" for name in signature.checks[:4])], width
         )
@@ -101,7 +134,7 @@ def _names(culprits: tuple[Culprit, ...], verbose: bool) -> str:
 def _quoted(diagnosis: Diagnosis, event: Event) -> str:
     time = format_time(event.time)
     stamp = f" {time[11:]}" if time and not event.inferred_time else ""
-    return f"{diagnosis.files[event.file].name}:{event.line}{stamp}: {event.text}"
+    return f"{diagnosis.files[event.file].name}:{event.line}{stamp}: {redact(event.text)}"
 
 
 def _waiting_lines(
@@ -126,9 +159,13 @@ def _file_lines(diagnosis: Diagnosis, width: int, verbose: bool) -> Iterator[str
     size = sum(summary.bytes for summary in diagnosis.files)
     world = f" of {diagnosis.world_size} ranks" if diagnosis.world_size else ""
     lines = sum(summary.lines for summary in diagnosis.files)
-    text = f"{count_noun(len(diagnosis.files), 'file')}, {count_noun(lines, 'line')}, {_size(size)}; "
+    text = f"{count_noun(len(diagnosis.files), 'file')}, {count_noun(lines, 'line')}, {format_size(size)}; "
     text += f"{diagnosis.processes} process{'' if diagnosis.processes == 1 else 'es'}{world}"
     yield from _labelled("read", [text], width)
+    if diagnosis.source:
+        yield from _labelled("from", [diagnosis.source], width)
+    yield from _labelled("unread", _limited(diagnosis.unread, verbose), width)
+    yield from _labelled("note", _limited(diagnosis.notes, verbose), width)
     if not diagnosis.clocks_comparable:
         yield from _labelled("clocks", ["differ between hosts: times of different hosts were not compared"], width)
     noted = [summary for summary in diagnosis.files if summary.notes]
@@ -139,11 +176,10 @@ def _file_lines(diagnosis: Diagnosis, width: int, verbose: bool) -> Iterator[str
         yield from _labelled("note", [f"{len(noted) - limit} more files have notes (--verbose)"], width)
 
 
-def _size(size: int) -> str:
-    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if size >= scale:
-            return f"{size / scale:.1f} {unit}"
-    return f"{size} bytes"
+def _limited(items: tuple[str, ...], verbose: bool) -> list[str]:
+    limit = len(items) if verbose else MAX_WAITING
+    more = len(items) - limit
+    return [*items[:limit], *([f"and {more} more (--verbose)"] if more > 0 else [])]
 
 
 def _labelled(label: str, items: Iterable[str], width: int) -> Iterator[str]:

@@ -10,14 +10,9 @@ from doctor.diagnose.case import Case, Process
 from doctor.diagnose.cause import Cause, culprit_of, first_evidence
 from doctor.diagnose.events import Event
 from doctor.diagnose.rules.named import count_ranks
-from doctor.diagnose.rules.unspecific import UNSPECIFIC as UNSPECIFIC
 
 _GRACE_S = 2.0
 """Seconds. A process prints what follows from an error within this time; the order of such lines shows nothing."""
-_GENERIC = UNSPECIFIC | {"torchrun-sigkill"}
-"""Signatures that say less than another of the same process."""
-
-_LOOPBACK = "nccl-loopback-iface"
 
 
 class Fault(msgspec.Struct, frozen=True):
@@ -44,28 +39,37 @@ def first_fault(case: Case, process: Process) -> Fault | None:
     faults = [
         event
         for event in process.events
-        if (case.role(event) == "root" or (event.signature == _LOOPBACK and _is_fault(case)))
-        and not case.signatures[event.signature].aftermath
+        if (case.role(event) == "root" or (case.has_trait(event, "between-hosts") and _is_fault(case, event)))
         and not (waited and _is_after(event, waited))
     ]
-    faults = _corrected(faults, process.events)
+    faults = _corrected(case, faults, process.events)
     if any(case.role(event) in ("victim", "ambiguous", "link", "wrapper") for event in process.events):
         # An exception of unknown kind beside a known error of communication is that error's own exception.
-        faults = [event for event in faults if event.signature != "program-failed"]
+        faults = [event for event in faults if not case.has_trait(event, "exception")]
     if not faults:
         return None
     explained = {name for event in faults for name in case.signatures[event.signature].explains}
     first = [event for event in faults if event.signature not in explained] or faults
-    telling = [event for event in first if event.signature not in _GENERIC]
+    telling = [event for event in first if not _is_generic(case, event)]
     generic_first = _time(first[0]) + 60 < _time(telling[0]) if telling else True
     return Fault(process, first[0] if generic_first else telling[0])
 
 
-def _is_fault(case: Case) -> bool:
-    """NCCL on the loopback interface is right on one host; it fails between hosts."""
+def is_unspecific(case: Case, signature: str) -> bool:
+    """Reports a failure without what failed."""
+    return "unspecific" in case.signatures[signature].traits
+
+
+def _is_generic(case: Case, event: Event) -> bool:
+    """Says less than another fault of the same process."""
+    return case.has_trait(event, "unspecific") or case.has_trait(event, "less-specific")
+
+
+def _is_fault(case: Case, setting: Event) -> bool:
+    """What is right on one host and fails between hosts, such as NCCL on the loopback interface."""
     events = [event for process in case.processes for event in process.events]
-    hosts = {event.host for event in events if event.signature == _LOOPBACK and event.host}
-    return len(hosts) > 1 and any(event.signature in case.signatures[_LOOPBACK].explains for event in events)
+    hosts = {event.host for event in events if event.signature == setting.signature and event.host}
+    return len(hosts) > 1 and any(event.signature in case.signatures[setting.signature].explains for event in events)
 
 
 def _is_after(event: Event, waited: Event) -> bool:
@@ -75,11 +79,10 @@ def _is_after(event: Event, waited: Event) -> bool:
     return event.file == waited.file and event.line > waited.line
 
 
-def _corrected(faults: list[Event], events: list[Event]) -> list[Event]:
-    """Without what HCCL itself reports wrongly: a port "in use" while the network port is down (hcclRet 19)."""
-    if any(event.signature == "ej0002-nic-down" for event in events):
-        return [event for event in faults if event.signature != "ei0019-npu-port-bind"]
-    return faults
+def _corrected(case: Case, faults: list[Event], events: list[Event]) -> list[Event]:
+    """Without what a library reports wrongly: HCCL's port "in use" while the network port is down (hcclRet 19)."""
+    present = {event.signature for event in events}
+    return [event for event in faults if present.isdisjoint(case.signatures[event.signature].wrong_beside)]
 
 
 def _unexplained(case: Case, faults: list[Fault]) -> list[Fault]:
@@ -91,17 +94,17 @@ def _unexplained(case: Case, faults: list[Fault]) -> list[Fault]:
         return explained and later
 
     kept = [fault for fault in faults if not any(follows(fault, other) for other in faults if other is not fault)]
-    return _without_generic(kept or faults)
+    return _without_generic(case, kept or faults)
 
 
-def _without_generic(faults: list[Fault]) -> list[Fault]:
+def _without_generic(case: Case, faults: list[Fault]) -> list[Fault]:
     """An exception of unknown kind, later than a telling fault elsewhere, most likely follows from it."""
-    telling = [fault for fault in faults if fault.event.signature not in _GENERIC]
+    telling = [fault for fault in faults if not _is_generic(case, fault.event)]
     if not telling:
         first = min(_time(fault.event) for fault in faults) if faults else 0.0
         return [fault for fault in faults if _time(fault.event) <= first + 1.0 or _same(fault, faults[0])]
     first = min(_time(fault.event) for fault in telling)
-    return [fault for fault in faults if fault.event.signature not in _GENERIC or _time(fault.event) < first - _GRACE_S]
+    return [fault for fault in faults if not _is_generic(case, fault.event) or _time(fault.event) < first - _GRACE_S]
 
 
 def _same(fault: Fault, other: Fault) -> bool:
@@ -120,6 +123,8 @@ def _cause(case: Case, signature: str, faults: list[Fault]) -> Cause:
     else:
         who = f"{len(culprits)} processes"
     events = first_evidence(event for fault in faults for event in _evidence(fault, signature))
+    if "ends-all" in case.signatures[signature].traits:
+        return Cause(signature, "local fault", "certain", (), title, events)
     return Cause(signature, "local fault", "certain", culprits, f"{who}: {title}", events)
 
 

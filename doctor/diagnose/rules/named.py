@@ -18,7 +18,7 @@ _FATAL_SIGNALS = {-9: "SIGKILL", -11: "SIGSEGV", -7: "SIGBUS", -4: "SIGILL", -8:
 def named_by_launcher(case: Case) -> list[Cause]:
     """A launcher or scheduler reports a rank that a signal ended. SIGTERM is how launchers end the innocent."""
     causes = [cause for event in case.reports for cause in _reported(case, event)]
-    for block in failure_blocks(case.reports):
+    for block in failure_blocks(case.reports, case.signatures):
         if block.exit_code in _FATAL_SIGNALS:
             causes.append(_from_block(case, block))
     return _unique(causes)
@@ -27,7 +27,7 @@ def named_by_launcher(case: Case) -> list[Cause]:
 def exited_silently(case: Case) -> list[Cause]:
     """A rank that its launcher saw end with an exit code, and that reports no error itself, while others do."""
     codes: dict[int, tuple[str, Event, str]] = {}
-    for block in failure_blocks(case.reports):
+    for block in failure_blocks(case.reports, case.signatures):
         if block.rank is not None and block.exit_code and block.exit_code > 0:
             codes[block.rank] = (str(block.exit_code), block.event, block.host)
     for event in case.reports:
@@ -70,8 +70,13 @@ def _reported(case: Case, event: Event) -> Iterator[Cause]:
             culprit = _culprit(case, rank, host)
             yield _launcher_cause(case, event, culprit, f"{culprit.name} ended: {event.values['condition']}")
     elif event.signature == "slurm-node-failure":
-        host = event.values.get("culprit_host") or event.values.get("step_host", "")
-        yield _launcher_cause(case, event, Culprit(host=host), f"Slurm lost host {host} during the job")
+        # The host on which a step was cancelled for it is not the one that failed.
+        host = event.values.get("culprit_host", "")
+        if host:
+            yield _launcher_cause(case, event, Culprit(host=host), f"Slurm lost host {host} during the job")
+        elif not any(item.signature == event.signature and item.values.get("culprit_host") for item in case.reports):
+            summary = "Slurm lost a host of the job, which the logs do not name"
+            yield Cause(event.signature, "named by the launcher", "certain", (), summary, (event,))
 
 
 def _ended_by_launcher(case: Case, event: Event) -> bool:
@@ -83,8 +88,8 @@ def _ended_by_launcher(case: Case, event: Event) -> bool:
         if (item.signature == "slurm-task-ended" and item.values.get("condition") != "Killed")
         or (item.signature == "slurm-task-exited" and item.values.get("exit_code", "0") != "0")
     ]
-    cancelled = ("slurm-cancelled", "slurm-time-limit")
-    return bool(first) or any(item.signature in cancelled for process in case.processes for item in process.events)
+    events = (item for process in case.processes for item in process.events)
+    return bool(first) or any(case.has_trait(item, "ends-all") for item in (*case.reports, *events))
 
 
 def _launcher_cause(case: Case, event: Event, culprit: Culprit, summary: str) -> Cause:
@@ -127,8 +132,9 @@ def _culprit(case: Case, rank: int, host: str = "") -> Culprit:
 def _unique(causes: Iterable[Cause]) -> list[Cause]:
     """One cause for each rank: a block with the rank outranks a line with only the local rank."""
     chosen: dict[object, Cause] = {}
-    for cause in sorted(causes, key=lambda item: item.culprits[0].rank is None):
-        culprit = cause.culprits[0]
+    nobody = Culprit()
+    for cause in sorted(causes, key=lambda item: next(iter(item.culprits), nobody).rank is None):
+        culprit = next(iter(cause.culprits), nobody)
         if culprit.rank is None and not culprit.host and chosen:
             continue
         chosen.setdefault((culprit.rank, culprit.host if culprit.rank is None else ""), cause)

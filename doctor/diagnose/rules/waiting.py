@@ -17,7 +17,7 @@ def waiting_events(case: Case, process: Process) -> list[Event]:
     return case.with_role(process, "victim", "ambiguous", "link")
 
 
-def silence(case: Case) -> list[Cause]:
+def silence(case: Case) -> list[Cause] | Undecidable:
     """Ranks without an error, or without any log, while the others wait; not when they are the larger part."""
     waiting = [item for item in case.processes if waiting_events(case, item)]
     ranks = {item.rank for item in waiting if item.rank is not None}
@@ -26,7 +26,7 @@ def silence(case: Case) -> list[Cause]:
     quiet = [item for item in case.processes if item.rank is not None and not waiting_events(case, item)]
     suspects = {item.rank: culprit_of(item) for item in quiet}
     logged = {item.rank for item in case.processes if item.rank is not None}
-    for block in failure_blocks(case.reports):
+    for block in failure_blocks(case.reports, case.signatures):
         if block.rank is not None and block.rank not in logged:
             suspects[block.rank] = Culprit(block.rank, block.host)
     logged.update(rank for rank in suspects if rank is not None)
@@ -36,6 +36,12 @@ def silence(case: Case) -> list[Cause]:
                 suspects.setdefault(rank, Culprit(rank))
     if not suspects or len(suspects) > max(1, len(waiting) // 2):
         return []
+    unread = {item.rank for item in quiet if case.is_incomplete(item)}
+    if case.unread:
+        unread |= suspects.keys() - {item.rank for item in case.processes}
+    if not_read := sorted(rank for rank in unread if rank is not None):
+        reason = f"{count_ranks(not_read)} may have reported an error in logs that could not be read"
+        return Undecidable(reason, tuple(case.unread[:8]) or ("the rest of the logs that were read only in part",))
     culprits = tuple(suspects[rank] for rank in sorted(suspects, key=lambda rank: rank or 0))
     named = [culprit.rank for culprit in culprits if culprit.rank is not None]
     without_log = [rank for rank in named if rank not in logged]
@@ -242,7 +248,9 @@ def gave_up_last(case: Case) -> list[Cause]:
 
 def _ranks(case: Case) -> set[int]:
     """The ranks of the job, as far as logs, the launcher's report or the size of the world show them."""
-    ranks = {process.rank for process in case.processes} | {block.rank for block in failure_blocks(case.reports)}
+    ranks = {process.rank for process in case.processes} | {
+        block.rank for block in failure_blocks(case.reports, case.signatures)
+    }
     return {rank for rank in ranks if rank is not None} | set(range(min(case.world_size or 0, MAX_RANKS)))
 
 
@@ -255,6 +263,8 @@ def silent_server(case: Case) -> list[Cause]:
     servers = {server: events for server, events in requests.items() if events}
     server = next(iter(servers), "")
     if len(servers) != 1 or not server or server in {item.host for item in case.processes if item.events}:
+        return []
+    if case.unread:
         return []
     culprit = Culprit(host=server)
     summary = f"the root-info server on {culprit.name} did not answer: its process or one of its ranks is missing"

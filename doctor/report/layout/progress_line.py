@@ -6,28 +6,35 @@ import time
 from typing import TYPE_CHECKING, TextIO
 
 from doctor.report.layout.formatting import clean
+from doctor.transport.messages import format_size
 
 if TYPE_CHECKING:
     from doctor.engine.record import HostRecord
 
 MIN_WRITE_SECONDS = 0.1
 """Seconds between two writes."""
+_BAR_WIDTH = 24
 
 
 class ProgressLine:
-    """Counts hosts as they answer. Writes nothing unless ``stream`` is a terminal."""
+    """Counts hosts as they answer, or bytes as they are read. Writes nothing unless ``stream`` is a terminal."""
 
-    def __init__(self, total: int, stream: TextIO | None) -> None:
+    def __init__(self, total: int, stream: TextIO | None, hosts: bool = True) -> None:
         self.total, self.stream = total, stream
         self.answered = self.unreachable = 0
         self.written = 0.0
         self.visible = False
         self.live = total > 0 and _is_terminal(stream)
-        self.write()
+        if hosts:
+            self.write()
 
     def step(self, host: str, record: HostRecord) -> None:
         """One more host is done."""
-        if record.visit.failure:
+        self.count(not record.visit.failure)
+
+    def count(self, answered: bool) -> None:
+        """One more host is done: it answered, or could not be reached."""
+        if not answered:
             self.unreachable += 1
         else:
             self.answered += 1
@@ -48,6 +55,17 @@ class ProgressLine:
             text = f"{clean(name, 40)} done after {seconds:.1f} s" if name else "starting"
             self.put(f"\rsmoke run: {text}\x1b[K")
             self.visible = True
+
+    def read(self, count: int, total: int) -> None:
+        """So many bytes of ``total`` were read; of compressed files it is more than there are."""
+        now = time.monotonic()
+        if not self.live or now - self.written < MIN_WRITE_SECONDS or not total:
+            return
+        self.written = now
+        share = min(count / total, 1.0)
+        bar = "#" * round(share * _BAR_WIDTH)
+        self.put(f"\r[{bar:<{_BAR_WIDTH}}] {share:4.0%} of {format_size(total)} read\x1b[K")
+        self.visible = True
 
     @property
     def done(self) -> int:

@@ -1,0 +1,238 @@
+"""Where `doctor diagnose` takes logs from: files that lie here, hosts, a job of Slurm, or a file of ``--save``."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from doctor.cli.host_options import ConnectionOptions, VisitOptions, ssh_options
+from doctor.diagnose.fetch.ask_hosts import LogRequest
+from doctor.diagnose.fetch.collect import (
+    DEFAULT_SINCE,
+    CollectionOptions,
+    collect_logs,
+    default_places,
+    parse_since,
+    validate_places,
+)
+from doctor.diagnose.fetch.excerpt_reading import LOCAL
+from doctor.diagnose.fetch.saved_logs import SCHEMA, LogRecord, load_logs, save_logs
+from doctor.diagnose.run import diagnose_found, diagnose_record
+from doctor.diagnose.slurm_job import SlurmJob, read_job
+from doctor.engine.errors import InputError, UsageError
+from doctor.engine.sanitize import printable
+from doctor.environment.host_selection import HostSelection
+from doctor.environment.inventory import Inventory, count_hosts
+from doctor.session.select_hosts import select_inventory
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from doctor.diagnose.cause import Diagnosis
+    from doctor.diagnose.signature import Signature
+    from doctor.transport.options import SshOptions
+
+
+class LogSelection(NamedTuple):
+    """What the command line says of the logs."""
+
+    paths: list[str]
+    logs: list[str]
+    since: str
+    job: str
+    from_file: Path | None
+    hosts: str | None
+    hostfile: str | None
+    rank_table: str | None
+    exclude: str | None
+
+    @property
+    def on_hosts(self) -> bool:
+        """The logs are those on hosts, and the argument names these."""
+        named = self.hosts or self.hostfile or self.rank_table
+        return not (self.from_file or self.job) and bool(self.logs or self.since or (named and not self.paths))
+
+    def validate(self, check: bool, save: Path | None) -> None:
+        """Raises: UsageError for options that contradict each other."""
+        ways = [("--from", self.from_file), ("--job", self.job), ("PATH or HOSTS", self.paths)]
+        present = [name for name, value in ways if value]
+        if len(present) > 1:
+            raise UsageError(f"{present[0]} and {present[1]} are both given: expected one of them")
+        if not present and not self.on_hosts:
+            raise UsageError("no logs are named: expected PATH, HOSTS with --logs, --job slurm:ID or --from FILE")
+        if self.from_file and (self.logs or self.since):
+            raise UsageError("--from reads saved lines; expected it without --logs and --since")
+        if self.job and self.since and not self.logs:
+            raise UsageError("--since is for --logs: expected --logs with it, as --job reads the job's own output")
+        if self.on_hosts and len(self.paths) > 1:
+            raise UsageError(
+                f"{printable(self.paths[1], 60)!r}: expected one list of hosts before --logs, such as node[01-16],gpu7"
+            )
+        if save and not (self.on_hosts or self.job):
+            raise UsageError("--save keeps the lines that hosts sent; expected it with --logs or --job")
+        if check and self.paths and not self.on_hosts and not self.selection.names_hosts:
+            raise UsageError("--check needs the job's hosts: expected --hosts, --hostfile or --rank-table")
+        parse_since(self.since or "all")
+
+    @property
+    def selection(self) -> HostSelection:
+        """The hosts that the options name."""
+        nodes = self.paths[0] if self.on_hosts and self.paths else None
+        return HostSelection(self.hosts, self.hostfile, self.rank_table, self.exclude, nodes)
+
+
+class LogSource:
+    """Reads the logs that a selection names; keeps what ``--check`` needs to know of the hosts."""
+
+    def __init__(
+        self,
+        selection: LogSelection,
+        signatures: Mapping[str, Signature],
+        connection: ConnectionOptions,
+        visit: VisitOptions,
+        limit: int,
+    ) -> None:
+        self.selection, self.signatures, self.limit = selection, signatures, limit
+        self.connection, self.visit = connection, visit
+        self.inventory: Inventory | None = None
+        self.hosts: set[str] = set()
+        """All that were asked, or that belong to the job."""
+
+    def diagnosis(self, save: Path | None) -> Diagnosis:
+        """Raises: CommandError for what cannot be read at all."""
+        selection = self.selection
+        if selection.from_file:
+            record = load_logs(selection.from_file)
+        elif selection.job:
+            record = self._job_record(read_job(selection.job))
+        elif selection.on_hosts:
+            self.inventory = select_inventory(selection.selection)
+            since = parse_since(selection.since) if selection.since else DEFAULT_SINCE
+            record = self._collected(self.inventory, self._places(), since)
+        else:
+            return self._of_files()
+        if save:
+            try:
+                save_logs(save, record)
+            except OSError as error:
+                raise InputError(f"--save {printable(str(save))}: {error.strerror}; the lines were not saved") from None
+        local = record.job_hosts == (LOCAL,)
+        if self.inventory is None and not selection.selection.names_hosts and record.job_hosts and not local:
+            self.inventory = Inventory(record.job_hosts, f"{count_hosts(len(record.job_hosts))} of {record.source}")
+        self.hosts = {*record.hosts, *record.job_hosts}
+        return diagnose_record(record, self.signatures)
+
+    def _of_files(self) -> Diagnosis:
+        from doctor.report.layout.progress_line import ProgressLine
+
+        progress = ProgressLine(1, sys.stderr, hosts=False)
+        try:
+            return diagnose_found(self.selection.paths, self.signatures, progress.read)
+        finally:
+            progress.close()
+
+    def _places(self) -> tuple[str, ...]:
+        if self.selection.logs:
+            return validate_places(self.selection.logs)
+        return default_places(os.environ, os.getcwd())
+
+    def _collected(self, inventory: Inventory, places: tuple[str, ...], since: float) -> LogRecord:
+        from doctor.collect.protocol import split_command
+        from doctor.report.layout.progress_line import ProgressLine
+
+        visit = self.visit
+        request = LogRequest(
+            places=places,
+            since=since,
+            limit=self.limit,
+            timeout=visit.timeout,
+            budget=visit.budget,
+            within=tuple(split_command(self.connection.within)),
+            sudo=visit.sudo,
+        )
+        options = CollectionOptions(
+            transport=self.connection.transport,
+            ssh=self._ssh(inventory),
+            request=request,
+            workers=visit.workers,
+        )
+        progress = ProgressLine(len(inventory.hosts), sys.stderr)
+        try:
+            return collect_logs(inventory, options, self.signatures, lambda host, answered: progress.count(answered))
+        finally:
+            progress.close()
+
+    def _ssh(self, inventory: Inventory) -> SshOptions:
+        options = ssh_options(self.connection)
+        if (
+            inventory.local
+            or self.connection.transport in ("slurm", "mpi")
+            or not re.search("Slurm job|SLURM_", inventory.source)
+        ):
+            return options
+        from doctor.transport.launcher.slurm import node_addresses
+
+        return msgspec.structs.replace(options, addresses=node_addresses(inventory.hosts))
+
+    def _job_record(self, job: SlurmJob) -> LogRecord:
+        """The job's output, read here where it lies here, else on its hosts; and what ``--logs`` names on its hosts."""
+        source = f"Slurm job {job.number}" + (f" ({job.state})" if job.state else "")
+        here = [pattern for pattern in job.outputs if glob.glob(pattern)]
+        record = LogRecord(SCHEMA, source, "", tuple(job.outputs), 0.0, {}, job.texts, tuple(job.hosts), job.notes)
+        if here:
+            local = self._collected(Inventory((LOCAL,), source, local=True), tuple(here), 0.0)
+            record = msgspec.structs.replace(record, hosts=dict(local.hosts), started=local.started)
+        places = validate_places(self.selection.logs) if self.selection.logs else ()
+        if not here:
+            places = (*job.outputs, *places)
+        if places and job.hosts:
+            inventory = Inventory(tuple(job.hosts), source)
+            since = parse_since(self.selection.since or "all")
+            remote = self._collected(inventory, places, since)
+            record = msgspec.structs.replace(
+                record,
+                hosts={**record.hosts, **remote.hosts},
+                started=remote.started,
+                places=(*here, *places),
+                since=since,
+            )
+        return record
+
+    def checked(self, diagnosis: Diagnosis) -> Diagnosis:
+        """With what the checks of the causes find now on the hosts that these name."""
+        if not diagnosis.causes:
+            return diagnosis
+        from doctor.diagnose.suspects import check_suspects
+        from doctor.engine.job_input import LaunchOptions
+        from doctor.report.layout.progress_line import ProgressLine
+        from doctor.session.examine import ExamineOptions
+        from doctor.session.select_checks import load_catalog
+
+        if self.inventory is None:
+            if not self.selection.selection.names_hosts:
+                raise UsageError("--check needs the job's hosts, which these lines do not name: expected --hosts")
+            self.inventory = select_inventory(self.selection.selection)
+        inventory = self.inventory
+        options = ExamineOptions(
+            transport=self.connection.transport,
+            ssh=self._ssh(inventory),
+            sudo=self.visit.sudo,
+            within=self.connection.within,
+            timeout=self.visit.timeout,
+            budget=self.visit.budget,
+            workers=self.visit.workers,
+            launch=LaunchOptions(),
+        )
+        progress = ProgressLine(len(inventory.hosts), sys.stderr, hosts=False)
+        try:
+            return check_suspects(
+                diagnosis, self.signatures, inventory, load_catalog(()), options, os.environ, progress.step
+            )
+        finally:
+            progress.close()

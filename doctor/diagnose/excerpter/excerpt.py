@@ -1,0 +1,192 @@
+"""The excerpt of one log: the lines that a diagnosis needs, with their numbers."""
+
+import os
+import re
+import stat
+import zlib
+from collections import deque
+
+from doctor.diagnose.excerpter.line_choice import MAX_LINE, is_binary, line_starts, whole_lines
+from doctor.diagnose.excerpter.tracebacks import TRACEBACK_HEAD, OpenTracebacks
+
+BLOCK = 1 << 20
+EDGE_LINES = 20  # first and last lines that are sent of each file
+MAX_ALIKE = 2000  # lines of one shape in one file
+LOOK_BACK = 200  # lines before a line without a time in which one is looked for
+CLOCK = re.compile(rb"\d\d:\d\d:\d\d")
+COLORS = re.compile(rb"\x1b\[[0-9;]{0,20}[A-Za-z]")
+COMPRESSED = (".gz", ".bz2", ".xz")
+
+
+class Excerpt:
+    """Lines of one log; of more than `limit` bytes the first three quarters and the last quarter stay."""
+
+    def __init__(self, limit):
+        self.limit = limit
+        self.head, self.tail = [], deque()
+        self.head_bytes = self.tail_bytes = self.dropped = 0
+
+    def add(self, number, line):
+        """Lines come in order; one that is there already is not added again."""
+        kept = self.tail or self.head
+        if kept and kept[-1][0] >= number:
+            return
+        line = line[: MAX_LINE + 1]
+        if not self.tail and self.head_bytes + len(line) <= self.limit * 3 // 4:
+            self.head.append((number, line))
+            self.head_bytes += len(line)
+            return
+        self.tail.append((number, line))
+        self.tail_bytes += len(line)
+        while self.tail_bytes > self.limit // 4 and len(self.tail) > 1:
+            self.tail_bytes -= len(self.tail.popleft()[1])
+            self.dropped += 1
+
+    def rows(self):
+        """Of [number, line], the line's bytes as Latin-1."""
+        return [[number, line.decode("latin-1")] for number, line in self.head + list(self.tail)]
+
+
+class LogReader:
+    """Reads logs by the literals of a request; `report` of one is what is sent of it."""
+
+    def __init__(self, index, quiet_literals, limit):
+        self.index, self.quiet, self.limit = index, quiet_literals, limit
+
+    def start(self, path, size, modified, inode):
+        self.excerpt, self.tracebacks = Excerpt(self.limit), OpenTracebacks()
+        self.shapes, self.alike = {}, 0
+        self.lines = self.bytes = self.crc = 0
+        self.path, self.size, self.modified, self.inode = path, size, modified, inode
+        self.notes, self.complete = [], False
+
+    def read(self, path, name):
+        """Reads it. Raises: OSError where it cannot be opened; what `SIGALRM` raises."""
+        flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+        with os.fdopen(os.open(path, flags), "rb") as file:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                raise OSError(0, "no regular file")
+            self.start(name, status.st_size, status.st_mtime, status.st_ino)
+            try:
+                self.read_blocks(self.blocks(file, path, status.st_size))
+                self.complete = True
+            except (EOFError, OSError, ImportError, ValueError, zlib.error) as error:
+                self.notes.append("could be read only in part: %s" % (str(error) or type(error).__name__))
+
+    def blocks(self, file, path, size):
+        """The bytes that were there when it was opened; of a compressed file those that it holds."""
+        source, remaining = file, size
+        suffix = os.path.splitext(path)[1].lower()
+        if suffix in COMPRESSED:
+            source, remaining = opened(suffix, file), 1 << 50
+        while remaining > 0:
+            block = source.read(min(BLOCK, remaining))
+            if not block:
+                return
+            remaining -= len(block)
+            yield block
+
+    def read_blocks(self, blocks):
+        first = next(blocks, b"")
+        if is_binary(first):
+            self.notes.append("is no text: it was not read")
+            return
+        data = b""
+        for data in whole_lines(self.counted(first, blocks)):
+            self.read_lines(data)
+            self.lines += data.count(b"\n")
+        last = data.split(b"\n")[:-1][-EDGE_LINES:]
+        for offset, line in enumerate(last):
+            self.excerpt.add(self.lines - len(last) + offset + 1, line)
+
+    def counted(self, first, blocks):
+        block = first
+        while block:
+            self.bytes += len(block)
+            self.crc = zlib.crc32(block, self.crc)
+            yield block
+            block = next(blocks, b"")
+
+    def read_lines(self, data):
+        """Chooses among the lines of a block, each of which ends with a newline."""
+        if self.lines < EDGE_LINES:
+            for offset, line in enumerate(data.split(b"\n", EDGE_LINES)[: min(EDGE_LINES, data.count(b"\n"))]):
+                self.excerpt.add(self.lines + offset + 1, line)
+        heads = self.index.number_heads(data)
+        candidates = self.index.candidates
+        number, counted = self.lines, 0
+        for start in line_starts(data, self.quiet):
+            line = data[start : data.index(b"\n", start)]
+            if b"\x1b" in line:
+                line = COLORS.sub(b"", line)
+            if len(line) > MAX_LINE:
+                line = line[:MAX_LINE]
+            literals = candidates(line)
+            for head in heads:
+                if head in line:
+                    literals += self.index.numbered(line, heads)
+                    break
+            if (literals or self.tracebacks) and self.is_chosen(line, literals):
+                number += data.count(b"\n", counted, start)
+                counted = start
+                self.keep(data, start, number + 1, line)
+
+    def is_chosen(self, line, literals):
+        """Whether the line is sent; `literals` are those of which its shape reminds."""
+        chosen = any(literal in line for literal in literals)
+        if chosen:
+            shape = line.translate(None, b"0123456789abcdef")
+            self.shapes[shape] = self.shapes.get(shape, 0) + 1
+            if self.shapes[shape] > MAX_ALIKE or len(self.shapes) > 1 << 16:
+                self.alike += 1
+                chosen = False
+        if self.tracebacks:
+            chosen = self.tracebacks.read(line.decode("utf-8", "replace"))[0] or chosen
+        if TRACEBACK_HEAD.encode() in line:
+            self.tracebacks.open(line.decode("utf-8", "replace"))
+        return chosen
+
+    def keep(self, data, start, number, line):
+        """The line, and before it the nearest line with a time where it shows none."""
+        if not CLOCK.search(line[:MAX_LINE]):
+            before = data[max(0, start - LOOK_BACK * 200) : start].split(b"\n")[:-1]
+            for offset, other in enumerate(reversed(before[-LOOK_BACK:])):
+                if CLOCK.search(other[:400]):
+                    self.excerpt.add(number - offset - 1, other)
+                    break
+        self.excerpt.add(number, line)
+
+    def report(self):
+        """What is sent of the log."""
+        if self.alike:
+            self.notes.append("%d lines like those that were sent were only counted" % self.alike)
+        if self.excerpt.dropped:
+            self.notes.append("%d lines in the middle were remaining out: the limit of bytes" % self.excerpt.dropped)
+        return {
+            "path": self.path,
+            "size": self.size,
+            "modified": self.modified,
+            "inode": self.inode,
+            "crc": self.crc,
+            "lines": self.lines,
+            "read": self.bytes,
+            "complete": self.complete and not self.excerpt.dropped,
+            "notes": self.notes,
+            "kept": self.excerpt.rows(),
+        }
+
+
+def opened(suffix, file):
+    """What decompresses a file. Raises: ImportError where this Python was built without it."""
+    if suffix == ".gz":
+        import gzip
+
+        return gzip.GzipFile(fileobj=file)
+    if suffix == ".bz2":
+        import bz2
+
+        return bz2.BZ2File(file)
+    import lzma
+
+    return lzma.LZMAFile(file)

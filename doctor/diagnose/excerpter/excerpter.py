@@ -1,0 +1,126 @@
+"""The excerpter's loop: finds the logs of a request, reads them in turn, and prints what a diagnosis needs of each."""
+
+import base64
+import json
+import os
+import select
+import signal
+import time
+import zlib
+
+from doctor.diagnose.excerpter.excerpt import LogReader
+from doctor.diagnose.excerpter.line_choice import ShapeIndex
+from doctor.diagnose.excerpter.log_search import LogSearch, Omissions, printable_path
+from doctor.remote.runtime.framing import marked_line
+from doctor.remote.runtime.signals import on_termination
+from doctor.remote.runtime.streams import write_all
+
+MIN_FILE_BYTES = 1 << 18  # of lines of one log, whatever the number of logs
+
+
+class TimeIsUp(Exception):
+    """The time that the controller gave has passed."""
+
+    pass
+
+
+class Excerpter:
+    """One request: `sent` counts the bytes that were printed."""
+
+    def __init__(self, request):
+        self.request = request
+        self.marker = request["marker"].encode("ascii")
+        self.omissions = Omissions()
+        self.sent = self.kept = self.files = 0
+        self.stopped = ""
+
+    def run(self):
+        began = time.time()
+        search = LogSearch(self.request, self.omissions)
+        current, waiting = None, []
+        try:
+            search.search(self.request["patterns"])
+            waiting = [path for path, _ in search.newest_first()]
+            for path in waiting[self.request["files"] :]:
+                self.omissions.add("more than %d files" % self.request["files"], printable_path(path))
+            del waiting[self.request["files"] :]
+            index = ShapeIndex([(word, word) for word in map(str.encode, self.request["literals"])])
+            quiet = [word.encode() for word in self.request["quiet"]]
+            limit = max(MIN_FILE_BYTES, self.request["bytes"] // max(1, len(waiting)))
+            current = LogReader(index, quiet, limit)
+            while waiting and self.has_room():
+                self.read(current, waiting.pop(0))
+        except TimeIsUp:
+            self.stopped = self.stopped or "the time limit"
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        for path in waiting:
+            self.omissions.add(self.stopped, printable_path(path))
+        self.send(
+            {
+                "end": True,
+                "files": self.files,
+                "stopped": self.stopped,
+                "unmatched": search.unmatched,
+                "omitted": self.omissions.rows(),
+                "began": began,
+                "ended": time.time(),
+                "name": os.uname()[1],
+            }
+        )
+
+    def has_room(self):
+        """Whether more may be sent; ends where nobody waits for it any more."""
+        if select.select([0], [], [], 0)[0] and not os.read(0, 4096):
+            os._exit(3)
+        if self.kept > self.request["bytes"] or self.sent > self.request["sent"]:
+            self.stopped = "the limit of bytes"
+        return not self.stopped
+
+    def read(self, reader, path):
+        name = printable_path(path)
+        reader.start(name, 0, 0, 0)
+        try:
+            reader.read(path, name)
+        except TimeIsUp:
+            self.stopped = "the time limit"
+            if not reader.bytes:
+                self.omissions.add(self.stopped, name)
+                return
+            reader.notes.append("was read up to byte %d of %d: the time limit" % (reader.bytes, reader.size))
+        except OSError as error:
+            self.omissions.add(error.strerror or str(error), name)
+            return
+        # An alarm that comes now waits: half a report is none.
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM])
+        self.kept += reader.excerpt.head_bytes + reader.excerpt.tail_bytes
+        self.files += 1
+        self.send(reader.report())
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGALRM])
+
+    def send(self, report):
+        data = base64.b64encode(zlib.compress(json.dumps(report).encode("ascii"), 6))
+        line = marked_line(self.marker, data)
+        self.sent += len(line)
+        write_all(1, line)
+
+
+def stop(*_):
+    """Nobody waits for it any more."""
+    os._exit(3)
+
+
+def time_is_up(*_):
+    """The handler of the alarm."""
+    raise TimeIsUp
+
+
+def main(request, program):
+    """Reads the logs that the request names; prints a line for each and one at the end, and exits with 0."""
+    request = json.loads(request.decode("ascii"))
+    on_termination(stop)
+    os.nice(10)
+    write_all(1, b"\n")
+    signal.signal(signal.SIGALRM, time_is_up)
+    signal.setitimer(signal.ITIMER_REAL, request["seconds"])
+    Excerpter(request).run()
+    os._exit(0)

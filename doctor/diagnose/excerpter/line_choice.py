@@ -1,0 +1,114 @@
+"""Chooses lines of a log quickly: nearly all lines of a log are of a few shapes that match no signature.
+
+The shape of a line is the line without digits and the letters a to f, so that numbers, addresses and times make no
+difference. Whether a shape can match a signature is decided once, and remembered.
+"""
+
+import re
+
+MAX_LINE = 4096  # bytes of a line that are looked at
+MAX_SHAPES = 1 << 16  # shapes that are remembered; after that, all are forgotten
+QUIET_HEADS = (b"[INFO]", b"[DEBUG]", b"[EVENT]", b"[TRACE]")  # how lines begin that report no error: CANN, MindSpore
+LOUD_LINE = re.compile(rb"\n(?!\n|\[(?:INFO|DEBUG|EVENT|TRACE)\])")
+DROPPED = b"0123456789abcdef"
+GRAM = 4
+NUMBER_HEAD = 3
+
+
+class ShapeIndex:
+    """Literals, each with a value that stands for it, arranged for choosing lines."""
+
+    def __init__(self, pairs):
+        self.values = [value for _, value in pairs]
+        self.reduced = {}
+        self.numbers = {}  # literals that are numbers, which a shape does not show, by their first digits
+        for index, (literal, value) in enumerate(pairs):
+            reduced = literal.translate(None, DROPPED)
+            if len(reduced) < 2:
+                self.numbers.setdefault(literal[:NUMBER_HEAD], []).append((literal, value))
+            else:
+                self.reduced.setdefault(reduced, []).append(index)
+        self.grams = covering_grams(self.reduced)
+        self.shapes = {}
+
+    def candidates(self, line):
+        """The values whose literals a line of this shape may contain; those of numbers are not among them."""
+        shape = line.translate(None, DROPPED)
+        cached = self.shapes.get(shape)
+        if cached is None:
+            if len(self.shapes) >= MAX_SHAPES:
+                self.shapes.clear()
+            cached = self.shapes[shape] = self.classify(shape)
+        return cached
+
+    def number_heads(self, block):
+        """The first digits of literals that are numbers, as far as they occur somewhere in a block of lines."""
+        return [head for head in self.numbers if head in block]
+
+    def numbered(self, line, heads):
+        """The values whose literal is a number that occurs in the line."""
+        pairs = (pair for head in heads if head in line for pair in self.numbers[head])
+        return tuple(value for literal, value in pairs if literal in line)
+
+    def classify(self, shape):
+        if not any(gram in shape for gram in self.grams):
+            return ()
+        matching = [index for literal, indexes in self.reduced.items() if literal in shape for index in indexes]
+        return tuple(self.values[index] for index in sorted(matching))
+
+
+def covering_grams(literals):
+    """Few short texts of which each literal contains at least one; greedy."""
+    uncovered = {}
+    for literal in literals:
+        uncovered[literal] = set(literal[at : at + GRAM] for at in range(max(1, len(literal) - GRAM + 1)))
+    counts = {}
+    for grams in uncovered.values():
+        for gram in grams:
+            counts[gram] = counts.get(gram, 0) + 1
+    chosen = []
+    while uncovered:
+        best = max(counts, key=lambda gram: (counts[gram], gram))
+        chosen.append(best)
+        for literal in [literal for literal, grams in uncovered.items() if best in grams]:
+            for gram in uncovered.pop(literal):
+                counts[gram] -= 1
+    return chosen
+
+
+def line_starts(data, quiet_literals):
+    """Where lines begin that can be an event: those that are not at INFO level, and those with a quiet literal."""
+    starts = [match.end() for match in LOUD_LINE.finditer(data)]
+    if starts and starts[-1] == len(data):
+        starts.pop()
+    if not data.startswith(QUIET_HEADS):
+        starts.insert(0, 0)
+    quiet = set()
+    for literal in quiet_literals:
+        at = data.find(literal)
+        while at >= 0:
+            quiet.add(data.rfind(b"\n", 0, at) + 1)
+            at = data.find(literal, data.index(b"\n", at))
+    return sorted(quiet.union(starts)) if quiet else starts
+
+
+def whole_lines(blocks):
+    """The blocks, cut after their last newline. The rest of a line that is longer than `MAX_LINE` is dropped."""
+    rest = b""
+    for block in blocks:
+        end = block.rfind(b"\n") + 1
+        if end:
+            yield rest + block[:end]
+            rest = block[end:]
+        else:
+            rest += block
+        if len(rest) > 4 * MAX_LINE:
+            rest = rest[: MAX_LINE + 1]
+    if rest:
+        yield rest + b"\n"
+
+
+def is_binary(block):
+    """More than one byte in thirty is NUL; those at the beginning are what a truncated file keeps, and do not count."""
+    probe = block.lstrip(b"\0")[:4096]
+    return probe.count(b"\0") * 30 > len(probe)

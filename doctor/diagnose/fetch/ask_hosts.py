@@ -1,0 +1,225 @@
+"""Asks hosts for their logs: one visit to each, all at once, each bounded in bytes and in time."""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import json
+import time
+import zlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from functools import cache
+
+import msgspec
+
+from doctor.diagnose.excerpter import MODULES
+from doctor.diagnose.fetch.saved_logs import HostLogs, LogExcerpt, Omission
+from doctor.diagnose.signature import Signature
+from doctor.engine.sanitize import printable, strip_control_chars
+from doctor.remote.assemble import assemble
+from doctor.remote.bootstrap import python_problem, stdin_command
+from doctor.remote.request import Request, marked_text, new_marker
+from doctor.transport import CommandResult, Transport, TransportError
+from doctor.transport.messages import format_seconds
+
+MARGIN = 2.0
+"""Seconds by which the program on a host ends before our own limit, so that what it has read arrives."""
+MAX_ANSWER = 6 << 20
+"""Bytes of one answer, compressed; a transport cuts one of 8 MiB off."""
+MAX_FILES = 4000
+"""Logs of one host; those after that, the oldest, are not read."""
+INFLATED_FACTOR = 8
+"""Bytes of an answer as JSON, for each byte of lines that was asked for. A host is not trusted to keep to it."""
+MIN_INFLATED = 64 << 20
+_MAX_EXAMPLES = 3
+
+
+class LogRequest(msgspec.Struct, frozen=True):
+    """What every host is asked."""
+
+    places: tuple[str, ...]
+    """Files, folders and patterns; ``~`` is the login user's home."""
+    since: float = 0.0
+    """Seconds; files that were last written before that are not read. 0: all are."""
+    limit: int = 16 << 20
+    """Bytes of lines from one host."""
+    timeout: float = 60.0
+    """Seconds for a host's answer, once connected."""
+    budget: float = 0.0
+    """Seconds for all hosts; 0 is none."""
+    skipped: frozenset[str] = frozenset()
+    """Suffixes of files that hold no log."""
+    within: tuple[str, ...] = ()
+    sudo: bool = False
+
+
+class _EndReport(msgspec.Struct, frozen=True):
+    end: bool
+    files: int
+    stopped: str
+    unmatched: list[str]
+    omitted: list[Omission]
+
+
+@cache
+def source() -> bytes:
+    """The excerpter's text."""
+    return assemble(*MODULES).encode("ascii")
+
+
+def ask_hosts(
+    hosts: Sequence[str],
+    transport: Transport,
+    request: LogRequest,
+    signatures: Mapping[str, Signature],
+    workers: int,
+    progress: Callable[[str, bool], None] = lambda host, answered: None,
+) -> dict[str, HostLogs]:
+    """The logs of each host; of one that cannot be read, why. An interrupt closes all connections."""
+    fixed = json.dumps(_fixed_fields(request, signatures.values()))[1:]
+    deadline = time.monotonic() + request.budget if request.budget else float("inf")
+
+    def visit(host: str) -> HostLogs:
+        seconds = min(request.timeout, deadline - time.monotonic())
+        if seconds <= 0:
+            return HostLogs(error=f"not asked: the time limit of {format_seconds(request.budget)} had passed")
+        room = INFLATED_FACTOR * request.limit + MIN_INFLATED
+        return _visit(host, transport, _prepared(fixed, seconds, request), seconds, room)
+
+    answers: dict[str, HostLogs] = {}
+    pool = ThreadPoolExecutor(max(1, workers))
+    try:
+        futures = {pool.submit(visit, host): host for host in hosts}
+        for future in as_completed(futures):
+            host = futures[future]
+            answers[host] = future.result()
+            progress(host, not answers[host].error)
+    except (KeyboardInterrupt, SystemExit):
+        pool.shutdown(wait=False, cancel_futures=True)
+        transport.close()
+        raise
+    pool.shutdown()
+    return {host: answers[host] for host in hosts}
+
+
+def _fixed_fields(request: LogRequest, signatures: Iterable[Signature]) -> dict[str, object]:
+    """What is asked, the same of every host; noise is no use to any rule."""
+    useful = [signature for signature in signatures if signature.role != "benign"]
+    return {
+        "patterns": request.places,
+        "age": request.since,
+        "files": MAX_FILES,
+        "bytes": request.limit,
+        "sent": MAX_ANSWER,
+        "skipped": sorted(request.skipped),
+        "literals": _literals(useful),
+        "quiet": _literals(signature for signature in useful if signature.quiet),
+    }
+
+
+def _literals(signatures: Iterable[Signature]) -> list[str]:
+    return sorted({pattern.literal for signature in signatures for pattern in signature.compiled})
+
+
+def _prepared(fixed: str, seconds: float, request: LogRequest) -> Request:
+    marker = new_marker()
+    text = f'{{"marker": "{marker}", "seconds": {max(seconds - MARGIN, 0.5)}, {fixed}'.encode("ascii")
+    command = stdin_command(source(), text, prefix=request.within, as_root=request.sudo)
+    return Request(command, source() + text, marker)
+
+
+def _visit(host: str, transport: Transport, request: Request, seconds: float, room: int) -> HostLogs:
+    try:
+        return _parsed(transport.run(host, request.command, request.stdin, seconds), request.marker, "", room)
+    except TransportError as error:
+        if error.partial_result is None:
+            return HostLogs(error=strip_control_chars(error.text))
+        return _parsed(error.partial_result, request.marker, strip_control_chars(error.text), room)
+    except Exception as error:  # noqa: BLE001 - the rim: one host's surprise must not end the run
+        return HostLogs(error=strip_control_chars(f"{type(error).__name__}: {error}"))
+
+
+def _parsed(result: CommandResult, marker: str, error: str, room: int = MIN_INFLATED) -> HostLogs:
+    """The answer, as far as it came, of at most ``room`` bytes. Each log is a line: a cut loses only the rest."""
+    files: list[LogExcerpt] = []
+    end: _EndReport | None = None
+    prefix = marker.encode("ascii")
+    for line in result.out.split(b"\n"):
+        text = marked_text(line, prefix)
+        if text is None:
+            continue
+        try:
+            data = _inflated(text, room)
+            room -= len(data)
+            if b'"end": true' in data[:12]:
+                end = msgspec.json.decode(data, type=_EndReport)
+            else:
+                files.append(_printable_log(msgspec.json.decode(data, type=LogExcerpt)))
+        except (ValueError, zlib.error, RecursionError):
+            error = error or "its answer is damaged"
+    if end is None:
+        error = error or python_problem(result.err.decode("utf-8", "replace")) or _no_end(result, bool(files))
+        return HostLogs(files, error=error)
+    omitted = [
+        Omission(printable(item.reason), item.count, [printable(path, 400) for path in item.examples[:_MAX_EXAMPLES]])
+        for item in end.omitted[:100]
+    ]
+    return HostLogs(files, omitted, [printable(place) for place in end.unmatched[:100]], error)
+
+
+def _inflated(text: bytes, room: int) -> bytes:
+    inflater = zlib.decompressobj()
+    data = inflater.decompress(base64.b64decode(text, validate=True), max(room, 1))
+    if inflater.unconsumed_tail or not inflater.eof:
+        raise ValueError("larger than was asked for, or incomplete")
+    return data
+
+
+def _no_end(result: CommandResult, begun: bool) -> str:
+    lines = strip_control_chars(result.err[-2000:].decode("utf-8", "replace").strip().rpartition("\n")[2])
+    if begun:
+        return "its answer is incomplete" + (f": {lines}" if lines else "")
+    return f"it did not read its logs (exit status {result.code})" + (f": {lines}" if lines else "")
+
+
+def _printable_log(log: LogExcerpt) -> LogExcerpt:
+    """The excerpt with lines as text, in the encoding that they are in, and with a name that can be shown."""
+    kept = [(number, decoded(line.encode("latin-1", "replace"))) for number, line in log.kept]
+    if any(later[0] <= earlier[0] for earlier, later in itertools.pairwise(kept)) or (kept and kept[0][0] < 1):
+        raise ValueError("line numbers do not rise")
+    return msgspec.structs.replace(
+        log, path=printable(log.path, 1000), notes=[printable(note) for note in log.notes[:20]], kept=kept
+    )
+
+
+def decoded(line: bytes) -> str:
+    """A line of a log as text: UTF-8, else GBK, else with what is neither replaced."""
+    for encoding in ("utf-8", "gb18030"):
+        try:
+            return line.decode(encoding)
+        except UnicodeDecodeError:
+            continue
+    return line.decode("utf-8", "replace")
+
+
+LogIdentity = tuple[str, int, tuple[tuple[int, str], ...]]
+_COMPARED_LINES = 20
+
+
+def log_identity(log: LogExcerpt) -> LogIdentity:
+    """What two views of one file have in common, even while it grows: path, inode, and its first lines."""
+    return log.path, log.inode, tuple(log.kept[:_COMPARED_LINES])
+
+
+def shared_logs(answers: Mapping[str, HostLogs]) -> dict[LogIdentity, LogExcerpt]:
+    """The files that several hosts have in common, as on a shared file system, each as it was read furthest."""
+    logs: dict[LogIdentity, list[LogExcerpt]] = {}
+    for answer in answers.values():
+        for log in answer.files:
+            logs.setdefault(log_identity(log), []).append(log)
+    return {
+        identity: max(views, key=lambda log: (log.complete, log.read))
+        for identity, views in logs.items()
+        if len(views) > 1
+    }

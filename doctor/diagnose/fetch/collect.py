@@ -1,0 +1,114 @@
+"""One collection: which places on which hosts, over which transport, made into a record."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from doctor.diagnose.fetch.ask_hosts import LogRequest, ask_hosts
+from doctor.diagnose.fetch.saved_logs import SCHEMA, HostLogs, LogRecord
+from doctor.diagnose.read.sources import SKIPPED_SUFFIXES
+from doctor.diagnose.signature import Signature
+from doctor.engine.errors import InputError, UsageError
+from doctor.engine.sanitize import printable
+from doctor.transport import TransportError
+from doctor.transport.open import open_transport
+from doctor.transport.options import SshOptions, workers
+
+if TYPE_CHECKING:
+    from doctor.environment.inventory import Inventory
+
+DEFAULT_SINCE = 86400.0
+"""Seconds of ``--since`` where it is not given."""
+_UNITS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
+MAX_PLACES = 100
+
+
+class CollectionOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How hosts are reached, and what they are asked for."""
+
+    transport: str = "ssh"
+    ssh: SshOptions = SshOptions()
+    request: LogRequest
+    workers: int = 0
+
+
+def parse_since(text: str) -> float:
+    """Seconds of ``90s``, ``30m``, ``2h``, ``1d``; ``all`` and ``0`` are 0. Raises: UsageError.
+
+    >>> parse_since("2h")
+    7200.0
+    """
+    if text in ("all", "0"):
+        return 0.0
+    match = re.fullmatch(r"(\d{1,6}(?:\.\d{1,3})?) ?(s|m|min|h|d)", text.strip(), re.ASCII)
+    if not match:
+        raise UsageError(f"--since {text!r}: expected a time such as 30m, 2h or 1d, or all")
+    return float(match[1]) * _UNITS[match[2]]
+
+
+def default_places(environ: Mapping[str, str], folder: str) -> tuple[str, ...]:
+    """Where frameworks write their logs if nobody says otherwise. ``folder`` is the one that the user works in.
+
+    Sources: CANN's environment variable reference (ASCEND_PROCESS_LOG_PATH, else ``$HOME/ascend/log``); MindSpore's
+    msrun (``--log_dir`` is the working folder) and MindSpore Transformers (``output/msrun_log``); torchrun, which makes
+    ``torchelastic_*`` in the temporary folder where ``--log-dir`` is not given
+    (torch/distributed/elastic/multiprocessing/api.py).
+    """
+    cann = environ.get("ASCEND_PROCESS_LOG_PATH", "")
+    places = [cann if os.path.isabs(cann) else "~/ascend/log"]
+    for start in dict.fromkeys((glob_quoted(folder), "~")):
+        places += [f"{start}/worker_*.log", f"{start}/scheduler.log"]
+        places += [f"{start}/msrun_log", f"{start}/output/msrun_log"]
+    places += [f"{glob_quoted(tempfile.gettempdir())}/torchelastic_*", "/tmp/torchelastic_*"]
+    return tuple(dict.fromkeys(places))
+
+
+def glob_quoted(path: str) -> str:
+    """A path of which a pattern may be made: what it contains names itself alone."""
+    return re.sub(r"([*?[])", r"[\1]", path)
+
+
+def validate_places(places: Sequence[str]) -> tuple[str, ...]:
+    """The places as given; a relative one is below the login user's home. Raises: UsageError."""
+    if len(places) > MAX_PLACES:
+        raise UsageError(f"--logs is given {len(places)} times; expected at most {MAX_PLACES}")
+    for place in places:
+        if not place or "\0" in place or len(place) > 4096 or not place.isprintable():
+            raise UsageError(f"--logs {printable(place, 80)!r}: expected a file, a folder or a pattern")
+    return tuple(place if place.startswith(("/", "~")) else f"~/{place}" for place in places)
+
+
+def collect_logs(
+    inventory: Inventory,
+    options: CollectionOptions,
+    signatures: Mapping[str, Signature],
+    progress: Callable[[str, bool], None] = lambda host, answered: None,
+) -> LogRecord:
+    """Asks all hosts. Raises: InputError where no host can be asked at all."""
+    request = msgspec.structs.replace(options.request, skipped=SKIPPED_SUFFIXES)
+    started = datetime.now(timezone.utc).isoformat(timespec="seconds").replace("+00:00", "Z")
+    try:
+        transport = open_transport(inventory.local, options.transport, options.ssh, inventory.hosts)
+    except TransportError as error:
+        raise InputError(error.text) from None
+    try:
+        hosts: dict[str, HostLogs] = ask_hosts(
+            inventory.hosts,
+            transport,
+            request,
+            signatures,
+            options.workers or workers(len(inventory.hosts)),
+            progress,
+        )
+    finally:
+        transport.close()
+    return LogRecord(
+        SCHEMA, inventory.source, started, request.places, request.since, hosts, job_hosts=tuple(inventory.hosts)
+    )

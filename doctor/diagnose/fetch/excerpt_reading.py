@@ -1,0 +1,94 @@
+"""Excerpts to events: as a log that lies here is read, with the line numbers of the log on its host."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+import msgspec
+
+from doctor.diagnose.events import FileReading
+from doctor.diagnose.fetch.ask_hosts import log_identity, shared_logs
+from doctor.diagnose.fetch.saved_logs import LogExcerpt, LogRecord
+from doctor.diagnose.read.matcher import Matcher
+from doctor.diagnose.read.scan import scan
+from doctor.diagnose.signature import Signature
+from doctor.engine.sanitize import count_noun
+
+OLDER = "older than asked for"
+"""The excerpter's reason for files that ``--since`` leaves out: they are not missed."""
+_HARMLESS = (OLDER, "a link", "no regular file")
+LOCAL = "localhost"
+
+
+def read_record(record: LogRecord, signatures: Mapping[str, Signature]) -> list[FileReading]:
+    """The readings of all logs, and of what the scheduler says. A file that several hosts share is read once."""
+    matcher = Matcher(signatures.values())
+    shared, done = shared_logs(record.hosts), set()
+    readings = []
+    for host, logs in record.hosts.items():
+        for log in logs.files:
+            identity = log_identity(log)
+            if identity in done:
+                continue
+            done.add(identity)
+            if identity in shared:
+                readings.append(_read_excerpt("", shared[identity], matcher))
+            else:
+                readings.append(_read_excerpt("" if host == LOCAL else host, log, matcher))
+    year = time.gmtime().tm_year
+    for name, text in record.texts.items():
+        readings.append(scan(name, [text.encode()], matcher, file=0, year=year))
+    return readings
+
+
+def _read_excerpt(host: str, log: LogExcerpt, matcher: Matcher) -> FileReading:
+    data = "".join(line.replace("\n", " ") + "\n" for _, line in log.kept).encode()
+    name = f"{host}:{log.path}" if host else log.path
+    year = time.gmtime(min(max(log.modified, 0.0), 32e9) or time.time()).tm_year
+    reading = scan(name, [data] if data else [], matcher, file=0, year=year)
+    summary = reading.summary
+    summary.bytes, summary.lines, summary.origin = log.read, log.lines, host
+    summary.incomplete = not log.complete
+    summary.notes += log.notes
+    events = [msgspec.structs.replace(event, line=log.kept[event.line - 1][0]) for event in reading.events]
+    return FileReading(summary, events)
+
+
+def unread_logs(record: LogRecord) -> list[str]:
+    """Logs that a diagnosis may lack, in words: of hosts that did not answer, and that could not be read."""
+    reasons = [f"the logs of {host}: {logs.error}" for host, logs in record.hosts.items() if logs.error]
+    for host, logs in record.hosts.items():
+        place = f" on {host}" if host != LOCAL else ""
+        for item in logs.omitted:
+            if item.reason not in _HARMLESS:
+                files = count_noun(item.count, "log")
+                reasons.append(f"{files}{place}: {item.reason} ({', '.join(item.examples[:2])})")
+    return reasons
+
+
+def collection_notes(record: LogRecord) -> list[str]:
+    """What a report says of the collection beside that: hosts without a log, files that were older or no logs."""
+    notes = list(record.notes)
+    for host, logs in record.hosts.items():
+        place = f"{host}: " if host != LOCAL else ""
+        if not logs.files and not logs.error:
+            older = sum(item.count for item in logs.omitted if item.reason == OLDER)
+            beside = f"; {count_noun(older, 'file')} older than asked for" if older else ""
+            notes.append(f"{place}no log at {', '.join(record.places)}{beside}")
+    count = sum(item.count for logs in record.hosts.values() for item in logs.omitted if item.reason == OLDER)
+    if count:
+        notes.append(f"{count_noun(count, 'file')} last written more than {describe_age(record.since)} ago: not read")
+    return notes
+
+
+def describe_age(seconds: float) -> str:
+    """``2 h``; the largest unit that leaves a whole number.
+
+    >>> describe_age(7200.0), describe_age(5400.0), describe_age(172800.0)
+    ('2 h', '90 min', '2 d')
+    """
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= size and seconds % size == 0:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"

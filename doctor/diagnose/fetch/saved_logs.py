@@ -1,0 +1,104 @@
+"""What was read of logs on hosts, and the file that ``--save`` writes and ``--from`` reads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from doctor.config.atomic_write import write_atomic
+from doctor.engine.bounded_read import read_bounded
+from doctor.engine.errors import InputError
+from doctor.engine.gc_pause import gc_paused
+from doctor.engine.record import redact
+from doctor.engine.sanitize import printable
+
+SCHEMA = "doctor.logs/1"
+MAX_SAVED_BYTES = 1 << 30
+
+
+class LogExcerpt(msgspec.Struct, frozen=True):
+    """The lines of one log that a diagnosis needs."""
+
+    path: str
+    size: int
+    """Bytes of the file, when it was opened."""
+    modified: float
+    """Seconds since 1970, by the clock of its host."""
+    inode: int
+    crc: int
+    """CRC-32 of all bytes that were read."""
+    lines: int
+    read: int
+    """Bytes that were read; of a compressed file those that it holds."""
+    complete: bool
+    notes: list[str]
+    kept: list[tuple[int, str]]
+    """Line numbers from 1 in rising order, and lines."""
+
+
+class Omission(msgspec.Struct, frozen=True, array_like=True):
+    """Files that were not read for one reason."""
+
+    reason: str
+    count: int
+    examples: list[str]
+
+
+class HostLogs(msgspec.Struct, frozen=True):
+    """The answer of one host."""
+
+    files: list[LogExcerpt] = []
+    omitted: list[Omission] = []
+    unmatched: list[str] = []
+    """Places that do not exist there."""
+    error: str = ""
+    """Why the host gave no answer, or not all of it; empty where it did."""
+
+
+class LogRecord(msgspec.Struct, frozen=True):
+    """One collection of logs."""
+
+    schema: str
+    source: str
+    """In words: where the hosts come from."""
+    started: str
+    places: tuple[str, ...]
+    since: float
+    """Seconds; files that were last written before that were not read. 0: all were."""
+    hosts: dict[str, HostLogs]
+    texts: dict[str, str] = {}
+    """What a scheduler says of the job, by the command that printed it."""
+    job_hosts: tuple[str, ...] = ()
+    """The hosts of the job: those that were asked, or that its scheduler lists."""
+    notes: list[str] = []
+
+
+def save_logs(path: Path, record: LogRecord) -> None:
+    """Writes it atomically, readable only by its owner, without what looks like a secret. Raises: OSError."""
+    hosts = {
+        host: msgspec.structs.replace(logs, files=list(map(_redacted, logs.files)))
+        for host, logs in record.hosts.items()
+    }
+    texts = {name: redact(text) for name, text in record.texts.items()}
+    write_atomic(path, msgspec.json.encode(msgspec.structs.replace(record, hosts=hosts, texts=texts)) + b"\n")
+
+
+def _redacted(log: LogExcerpt) -> LogExcerpt:
+    return msgspec.structs.replace(log, kept=[(number, redact(line)) for number, line in log.kept])
+
+
+def load_logs(path: Path) -> LogRecord:
+    """The record in a file. Raises: InputError (exit code 78) for what is none."""
+    name = printable(str(path))
+    try:
+        with gc_paused():
+            record = msgspec.json.decode(read_bounded(path, MAX_SAVED_BYTES), type=LogRecord)
+    except OSError as error:
+        raise InputError(f"--from {name}: {error.strerror}; expected a file of --save") from None
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        problem = printable(str(error), 200)
+        raise InputError(f"--from {name}: no logs saved by doctor diagnose --save: {problem}") from None
+    if record.schema != SCHEMA:
+        raise InputError(f"--from {name}: schema {printable(record.schema, 60)!r}; expected {SCHEMA!r}")
+    return record

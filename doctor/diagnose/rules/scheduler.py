@@ -1,0 +1,76 @@
+"""Rule "named by the scheduler": the state in which a scheduler says that the job ended."""
+
+from __future__ import annotations
+
+from doctor.diagnose.case import Case
+from doctor.diagnose.cause import Cause, Confidence, Culprit, first_evidence
+from doctor.diagnose.events import Event
+from doctor.hosts.nodeset import InventoryError, expand_nodeset
+
+RULE = "named by the scheduler"
+_MAX_NAMED = 16
+"""Hosts of one step above which a state that one of them caused names none."""
+
+
+def named_by_scheduler(case: Case) -> list[Cause]:
+    """A job that ran out of memory, or lost a node; with the host, where the scheduler shows which."""
+    causes = []
+    memory = _reports(case, "slurm-job-out-of-memory")
+    if memory:
+        hosts = sorted({host for event in memory for host in _only_host(event)})
+        culprits = tuple(Culprit(host=host) for host in hosts)
+        where = f"on host {', '.join(hosts[:4])}" if hosts else "on a host that it does not name"
+        summary = f"Slurm ended the job for memory {where}"
+        causes.append(Cause("slurm-job-out-of-memory", RULE, "certain", culprits, summary, first_evidence(memory)))
+    failed = _reports(case, "slurm-job-node-failed")
+    if failed:
+        down = _reports(case, "slurm-node-down")
+        hosts = sorted({event.values.get("culprit_host", "") for event in down} - {""})
+        confidence: Confidence = "certain"
+        if hosts:
+            # Which node is down is known of now alone; one that is up again is not among them.
+            confidence = "likely" if len(hosts) == 1 else "possible"
+            summary = f"Slurm lost a node of the job, and host {', '.join(hosts[:4])} is down now"
+        else:
+            summary = "Slurm lost a node of the job, and all of its nodes are up again"
+        culprits = tuple(Culprit(host=host) for host in hosts[:_MAX_NAMED])
+        causes.append(
+            Cause("slurm-job-node-failed", RULE, confidence, culprits, summary, first_evidence([*failed, *down]))
+        )
+    return causes
+
+
+def ended_from_outside(case: Case) -> list[Cause]:
+    """A job that its scheduler, or a person, ended: nobody is to blame, unless the logs show a fault before it."""
+    for signature, claim in (
+        ("slurm-job-timeout", "Slurm ended the job at its time limit"),
+        ("slurm-job-cancelled", "the job was cancelled"),
+    ):
+        events = _reports(case, signature)
+        if events:
+            user = next((event.values["canceller"] for event in events if event.values.get("canceller")), "")
+            summary = f"{claim} by the user with id {user}" if user else claim
+            return [Cause(signature, RULE, "certain", (), summary, first_evidence(events))]
+    return []
+
+
+def explains_all(case: Case, causes: list[Cause]) -> bool:
+    """Whether the logs show no error but what follows when all ranks are ended."""
+    explained = {name for cause in causes for name in case.signatures[cause.signature].explains}
+    events = (event for process in case.processes for event in process.events)
+    return bool(causes) and all(
+        event.signature in explained or case.role(event) in ("evidence", "benign", "wrapper") for event in events
+    )
+
+
+def _reports(case: Case, signature: str) -> list[Event]:
+    return [event for event in case.reports if event.signature == signature]
+
+
+def _only_host(event: Event) -> list[str]:
+    """The host of a step that ran on one host alone."""
+    try:
+        hosts = expand_nodeset(event.values.get("culprit_hosts", ""), "sacct")
+    except InventoryError:
+        return []
+    return hosts if len(hosts) == 1 else []

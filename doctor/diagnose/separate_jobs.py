@@ -1,0 +1,152 @@
+"""Tells the jobs apart whose logs lie together, and diagnoses each for itself.
+
+Two jobs are told apart by the number of a Slurm job in the names of files, or by time: all logs of the one had ended
+before any of the other began, and they have a rank, a host or the name of a file in common. The last matters: one job
+on hosts whose clocks differ by hours has nothing in common.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from doctor.diagnose.cause import Diagnosis
+from doctor.diagnose.decide import diagnose
+from doctor.diagnose.events import FileReading
+from doctor.diagnose.read.file_names import NameHints, read_names
+from doctor.diagnose.signature import Signature
+
+GAP_S = 600.0
+"""Seconds between the last line of one job and the first of another."""
+MAX_JOBS = 20
+"""Jobs that are diagnosed, the newest; the logs of older ones count as those of the oldest."""
+_JOB_NUMBER = re.compile(r"(?:^|[/!:])(?:slurm[-_]|job[-_]?)(\d{1,10})(?=[._/!-]|$)")
+
+Identity = tuple[str, object]
+
+
+class _Log(msgspec.Struct):
+    reading: FileReading
+    hints: NameHints
+    start: float | None
+    end: float | None
+    identities: frozenset[Identity]
+    process: tuple[str, str] | None
+    """Host and process id, where its name shows the latter."""
+    kind: str
+    """Its name without numbers."""
+
+
+def diagnose_jobs(
+    readings: Sequence[FileReading], signatures: Mapping[str, Signature], unread: Sequence[str] = ()
+) -> Diagnosis:
+    """The diagnosis of the newest job, with those of the earlier ones, the newest first."""
+    jobs = separate_jobs(readings)
+    diagnoses = [diagnose(job, signatures, unread) for job in jobs]
+    newest, *earlier = diagnoses or [diagnose((), signatures, unread)]
+    return msgspec.structs.replace(newest, earlier=tuple(earlier))
+
+
+def separate_jobs(readings: Sequence[FileReading]) -> list[list[FileReading]]:
+    """The logs of each job, the newest job first. Logs without a time or a process of a job count for the newest."""
+    summaries = [reading.summary for reading in readings]
+    names = read_names([summary.name for summary in summaries], [summary.origin for summary in summaries])
+    logs = [_log(reading, hints) for reading, hints in zip(readings, names, strict=True)]
+    placed = [log for log in logs if log.start is not None and log.identities]
+    groups = [group for numbered in _by_number(placed) for group in _by_time(numbered)]
+    if len(groups) < 2:
+        return [list(readings)] if readings else []
+    groups.sort(key=_end, reverse=True)
+    if len(groups) > MAX_JOBS:
+        groups[MAX_JOBS - 1 :] = [[log for group in groups[MAX_JOBS - 1 :] for log in group]]
+    jobs = [[log.reading for log in group] for group in groups]
+    for log in logs:
+        if log.start is None or not log.identities:
+            _add_to_jobs(log.reading, groups, jobs)
+    return jobs
+
+
+def _log(reading: FileReading, hints: NameHints) -> _Log:
+    summary = reading.summary
+    ranks = {event.rank for event in reading.events if event.rank is not None} | {hints.rank} - {None}
+    kind = re.sub(r"\d+", "", summary.name.rpartition("/")[2])
+    identities: set[Identity] = {("rank", rank) for rank in ranks}
+    has_process = bool(ranks) or hints.local_rank is not None or hints.device is not None or bool(hints.pid)
+    if hints.host and (has_process or hints.launcher):
+        identities.add(("host", hints.host))
+    if hints.local_rank is not None or hints.launcher:
+        identities.add(("file", (hints.host, hints.local_rank, kind)))
+    elif hints.pid:
+        identities.add(("process", (hints.host, hints.pid, summary.name)))
+    process = (hints.host, hints.pid) if hints.pid else None
+    return _Log(reading, hints, summary.first_time, summary.last_time, frozenset(identities), process, kind)
+
+
+def _by_number(logs: Sequence[_Log]) -> Iterable[list[_Log]]:
+    """The logs by the number of a job in their names; those without one stand by themselves if only one is named."""
+    numbered: dict[str, list[_Log]] = {}
+    for log in logs:
+        matches = _JOB_NUMBER.findall(log.reading.summary.name)
+        numbered.setdefault(matches[-1] if matches else "", []).append(log)
+    unnumbered = numbered.pop("", [])
+    if len(numbered) < 2:
+        return [list(logs)]
+    groups = list(numbered.values())
+    for log in unnumbered:
+        max(groups, key=lambda group: (_overlap(log, group), _end(group))).append(log)
+    return groups
+
+
+def _by_time(logs: Sequence[_Log]) -> list[list[_Log]]:
+    clusters: list[list[_Log]] = []
+    for log in sorted(logs, key=lambda item: (item.start or 0.0, item.reading.summary.name)):
+        if clusters and (log.start or 0.0) <= _end(clusters[-1]) + GAP_S:
+            clusters[-1].append(log)
+        else:
+            clusters.append([log])
+    jobs: list[list[_Log]] = []
+    for cluster in clusters:
+        if jobs and not _are_two_jobs(jobs[-1], cluster):
+            jobs[-1] += cluster
+        else:
+            jobs.append(cluster)
+    return jobs
+
+
+def _are_two_jobs(before: Sequence[_Log], after: Sequence[_Log]) -> bool:
+    """They have a rank, host or file in common, and not one process, of which a log of another kind lies in each."""
+    kinds: dict[tuple[str, str], set[str]] = {}
+    for log in before:
+        if log.process:
+            kinds.setdefault(log.process, set()).add(log.kind)
+    if any(log.process in kinds and log.kind not in kinds[log.process] for log in after if log.process):
+        return False
+    return bool(_identities(before) & _identities(after))
+
+
+def _add_to_jobs(reading: FileReading, groups: Sequence[Sequence[_Log]], jobs: list[list[FileReading]]) -> None:
+    """A log of a whole host, such as the kernel's: each job gets the events of its time, the newest all later ones."""
+    rest = list(reading.events)
+    for group, job in zip(groups[1:], jobs[1:], strict=True):
+        first, last = min(log.start or 0.0 for log in group) - GAP_S, _end(group) + GAP_S
+        events_then = [event for event in rest if event.time is not None and first <= event.time <= last]
+        if events_then:
+            job.append(FileReading(reading.summary, events_then))
+            rest = [event for event in rest if event not in events_then]
+    jobs[0].append(FileReading(reading.summary, rest))
+
+
+def _end(group: Sequence[_Log]) -> float:
+    return max(log.end if log.end is not None else (log.start or 0.0) for log in group)
+
+
+def _identities(group: Sequence[_Log]) -> set[Identity]:
+    return {identity for log in group for identity in log.identities}
+
+
+def _overlap(log: _Log, group: Sequence[_Log]) -> float:
+    start, end = log.start or 0.0, log.end or log.start or 0.0
+    first, last = min(item.start or 0.0 for item in group), _end(group)
+    return min(end, last) - max(start, first)

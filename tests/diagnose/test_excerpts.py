@@ -1,0 +1,225 @@
+"""What the program on a host sends is enough: the diagnosis of the lines that it chooses is that of the whole logs."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+import zlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from doctor.diagnose.cause import Diagnosis
+from doctor.diagnose.decide import diagnose
+from doctor.diagnose.excerpter.excerpt import EDGE_LINES, MAX_ALIKE
+from doctor.diagnose.fetch.ask_hosts import LogRequest, ask_hosts
+from doctor.diagnose.fetch.excerpt_reading import read_record, unread_logs
+from doctor.diagnose.fetch.saved_logs import SCHEMA, HostLogs, LogExcerpt, LogRecord, load_logs
+from doctor.diagnose.run import diagnose_found
+from doctor.diagnose.signature import load_signatures
+from doctor.engine.errors import InputError
+from doctor.transport.local import Local
+from tests.diagnose.test_cases import CASES, LOGS
+from tests.test_collector import PYTHONS
+
+SIGNATURES = load_signatures()
+
+
+def ask(folder: Path, **options: Any) -> HostLogs:
+    """The answer of this machine."""
+    request = LogRequest(places=(str(folder),), **{"timeout": 60.0, **options})
+    return ask_hosts(["localhost"], Local(), request, SIGNATURES, 1)["localhost"]
+
+
+def judged(logs: HostLogs) -> Diagnosis:
+    record = LogRecord(SCHEMA, "", "", (), 0.0, {"localhost": logs})
+    return diagnose(read_record(record, SIGNATURES), SIGNATURES, unread_logs(record))
+
+
+def found(diagnosis: Diagnosis) -> list[Any]:
+    return [
+        (
+            cause.signature,
+            cause.rule,
+            cause.culprits,
+            [(event.line, event.text, event.time) for event in cause.evidence],
+        )
+        for cause in diagnosis.causes
+    ]
+
+
+def noise(count: int, seed: int) -> list[str]:
+    draw = random.Random(seed)
+    kinds = [
+        "[INFO] HCCL(77,python):2026-11-21-12:00:{:02}.000.000 [a.cc:1] step {}",
+        "iteration {} loss 0.{}",
+        "  at {} {}",
+    ]
+    return [draw.choice(kinds).format(draw.randrange(60), draw.randrange(10**6)) for _ in range(count)]
+
+
+def test_every_known_case_is_judged_alike_from_the_lines_that_a_host_sends(tmp_path: Path) -> None:
+    for case in CASES:
+        folder = tmp_path / case["name"]
+        folder.mkdir()
+        for number, name in enumerate(case["files"]):
+            lines = (LOGS / name).read_bytes().split(b"\n")
+            filler = "\n".join(noise(300, number)).encode()
+            (folder / name).write_bytes(filler + b"\n" + b"\n".join(lines) + b"\n" + filler + b"\n")
+    logs = ask(tmp_path)
+    by_case: dict[str, HostLogs] = {}
+    for log in logs.files:
+        by_case.setdefault(Path(log.path).parent.name, HostLogs([])).files.append(log)
+    assert len(by_case) == len(CASES)
+    for name, answer in by_case.items():
+        assert found(judged(answer)) == found(diagnose_found([str(tmp_path / name)], SIGNATURES)), name
+    sent = sum(len(line) for log in logs.files for _, line in log.kept)
+    assert sent < sum(log.size for log in logs.files) / 3
+
+
+def test_lines_keep_their_numbers_and_the_time_of_the_line_before(tmp_path: Path) -> None:
+    lines = [*noise(500, 1), "2026-11-21 12:00:00 saving", "no clock here", "[rank1]: ValueError: bad", *noise(500, 2)]
+    lines.insert(0, "[rank1]: Traceback (most recent call last)")
+    (tmp_path / "a.log").write_text("\n".join(lines) + "\n")
+    (log,) = ask(tmp_path).files
+    numbers = [number for number, _ in log.kept]
+    assert log.lines == len(lines) and {502, 504} <= set(numbers)
+    assert numbers[:EDGE_LINES] == list(range(1, EDGE_LINES + 1)) and numbers[-1] == len(lines)
+    assert len(numbers) < 4 * EDGE_LINES
+
+
+def test_lines_of_one_kind_and_all_lines_are_bounded_and_that_is_said(tmp_path: Path) -> None:
+    alike = "".join(
+        f"2026-11-21 12:00:00 [rank{number}]: Timed out waiting {number}ms for recv operation to complete\n"
+        for number in range(9000)
+    )
+    (tmp_path / "alike.log").write_text(alike)
+    various = "".join(
+        f"{'xyz'[i % 3] * (i % 500)} Timed out waiting 1ms for recv operation to complete {'q' * (i % 700)}\n"
+        for i in range(9000)
+    )
+    (tmp_path / "various.log").write_text(various)
+    logs = {Path(log.path).stem: log for log in ask(tmp_path, limit=1 << 18).files}
+    assert MAX_ALIKE <= len(logs["alike"].kept) <= MAX_ALIKE + 2 * EDGE_LINES
+    assert any("were only counted" in note for note in logs["alike"].notes)
+    assert sum(len(line) for _, line in logs["various"].kept) <= 1 << 18
+    assert any("left out: the limit of bytes" in note for note in logs["various"].notes)
+    assert logs["various"].kept[-1][0] == 9000 and not logs["various"].complete
+
+
+def test_the_time_limit_ends_a_file_without_end_and_names_what_was_not_read(tmp_path: Path) -> None:
+    with open(tmp_path / "huge.log", "wb") as file:
+        file.truncate(1 << 42)
+    os.utime(tmp_path / "huge.log", (time.time() + 99, time.time() + 99))
+    (tmp_path / "older.log").write_text("[rank0]: ValueError: x\n")
+    answer = ask(tmp_path, timeout=4.0)
+    reasons = {item.reason: item.count for item in answer.omitted}
+    notes = [note for log in answer.files for note in log.notes]
+    assert "the time limit" in reasons or any("the time limit" in note or "no text" in note for note in notes)
+    assert not answer.error
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+def test_it_runs_by_every_python_that_hosts_may_have(tmp_path: Path, python: str) -> None:
+    from doctor.diagnose.fetch import ask_hosts as module
+    from doctor.transport import CommandResult
+
+    (tmp_path / "rank_1.log").write_text("[rank1]: ValueError: bad\n" * 3)
+    fields = json.dumps(module._fixed_fields(LogRequest(places=(str(tmp_path),)), SIGNATURES.values()))
+    request = json.dumps({"marker": "doctor-1", "seconds": 20, **json.loads(fields)})
+    text = module.source().decode() + f"\nmain({request!r}.encode(), b'')\n"
+    # Its stdin stays open: for the program, the end of it means that nobody waits.
+    with subprocess.Popen([python, "-I", "-S", "-c", text], stdin=-1, stdout=-1, stderr=-1) as child:
+        assert child.stdout and child.stderr
+        out, err = child.stdout.read(), child.stderr.read()
+    answer = module._parsed(CommandResult(0, out, err, 0.0, 0.0), "doctor-1", "")
+    assert not answer.error and len(answer.files[0].kept) == 3, err
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        b"",
+        b"Welcome!\n",
+        b"m notbase64!\n",
+        b"m " + b"A" * 5000 + b"\n",
+        b"m eJyrVkrNS1GyUjDUUVDKzCtJLUpMLlGyUjAw0FFQKi1OLYIIGgEVAABrlwsS\n",
+    ],
+)
+def test_an_answer_that_is_none_is_an_error_in_words(output: bytes) -> None:
+    from doctor.diagnose.fetch.ask_hosts import _parsed
+    from doctor.transport import CommandResult
+
+    answer = _parsed(CommandResult(1, output, b"\x1b[31msh: oops\n", 0.0, 0.0), "m", "")
+    assert answer.error and "\x1b" not in answer.error and not answer.files
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "no logs saved"),
+        ("{}", "no logs saved"),
+        ("[" * 100_000, "no logs saved"),
+        (
+            '{"schema": "x", "source": "", "started": "", "places": [], "since": 0, "hosts": {}}',
+            "expected 'doctor.logs/1'",
+        ),
+        ('{"schema": "doctor.logs/1", "hosts": {"n": {"files": [{"kept": "no"}]}}}', "no logs saved"),
+    ],
+)
+def test_a_file_that_holds_no_saved_lines_is_refused(tmp_path: Path, text: str, words: str) -> None:
+    path = tmp_path / "saved.json"
+    path.write_text(text)
+    with pytest.raises(InputError, match=words):
+        load_logs(path)
+
+
+def test_nothing_is_left_running_when_the_controller_goes_away(tmp_path: Path) -> None:
+    with open(tmp_path / "huge.log", "wb") as file:
+        file.write(b"x\n")
+        file.truncate(1 << 42)
+    program = (
+        "import sys; from pathlib import Path; from tests.diagnose.test_excerpts import ask; "
+        f"ask(Path({str(tmp_path)!r}), timeout=60.0)"
+    )
+    child = subprocess.Popen([sys.executable, "-c", program], cwd=Path(__file__).parents[2])
+    pattern = ["pgrep", "-P", str(child.pid)]
+    deadline = time.monotonic() + 60
+    while not (pids := subprocess.run(pattern, capture_output=True, text=True).stdout.split()):
+        assert time.monotonic() < deadline
+    child.kill()
+    child.wait()
+    while any(Path(f"/proc/{pid}").exists() for pid in pids):
+        assert time.monotonic() < deadline
+
+
+def excerpt(lines: int, inode: int = 7, path: str = "/share/rank_0.log", text: str = "step") -> LogExcerpt:
+    kept = [(number, f"{text} {number}") for number in range(1, lines + 1)]
+    return LogExcerpt(path, lines, 0.0, inode, 5, lines, lines, True, [], kept)
+
+
+def origins(**logs: LogExcerpt) -> list[tuple[str, int]]:
+    record = LogRecord(SCHEMA, "", "", (), 0.0, {host: HostLogs([log]) for host, log in logs.items()})
+    return [(reading.summary.origin, reading.summary.lines) for reading in read_record(record, SIGNATURES)]
+
+
+def test_a_log_on_a_shared_file_system_is_read_once_and_is_of_no_host() -> None:
+    assert origins(n1=excerpt(30), n2=excerpt(30)) == [("", 30)]
+    assert origins(n1=excerpt(30), n2=excerpt(40)) == [("", 40)], "it grew between the two visits"
+    assert origins(n1=excerpt(30), n2=excerpt(30, inode=8)) == [("n1", 30), ("n2", 30)]
+    assert origins(n1=excerpt(30), n2=excerpt(30, text="rank 1 step")) == [("n1", 30), ("n2", 30)]
+
+
+def test_a_host_that_sends_more_than_was_asked_for_is_cut_off() -> None:
+    from doctor.diagnose.fetch.ask_hosts import _parsed
+    from doctor.transport import CommandResult
+
+    bomb = base64.b64encode(zlib.compress(b"0" * (80 << 20)))
+    answer = _parsed(CommandResult(0, b"m " + bomb + b"\n", b"", 0.0, 0.0), "m", "")
+    assert not answer.files and answer.error == "its answer is damaged"

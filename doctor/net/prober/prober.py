@@ -101,13 +101,18 @@ class Prober:
                 result[4] = owners.get(result[1], {})
         self.controller.send(listening=results)
 
-    def connect(self, number, targets, seconds, total):
-        """Connects to each of [host, address, port, bulk]; not more at once than files may be open."""
-        self.connecting, self.connect_end = number, time.monotonic() + total
-        self.waiting = [
+    def connect(self, number, targets, seconds, total, last):
+        """Connects to each of [host, address, port, bulk]; not more at once than files may be open.
+
+        `last`: no order with more targets of this round follows, and the attempts begin.
+        """
+        self.waiting += [
             Attempt(self.loop, self.token, self.host, peer, address, port, seconds, bool(bulk), 0, self.on_attempt)
-            for peer, address, port, bulk in reversed(targets)
+            for peer, address, port, bulk in targets
         ]
+        if last:
+            self.waiting.reverse()
+            self.connecting, self.connect_end = number, time.monotonic() + total
 
     def go_on(self):
         if time.monotonic() > self.connect_end:

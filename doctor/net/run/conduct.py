@@ -1,0 +1,213 @@
+"""Conducts a network test: all hosts listen, then connect as the schedule says, then measure, then all is closed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from doctor.net.plan import NetOptions, NetPlan, services_of
+from doctor.net.run.sessions import AttemptReport, ListenerReport, ProberMessage, Probers
+from doctor.transport import Transport
+
+TARGETS_OF_MESSAGE = 1024
+START_SECONDS = 20.0
+LISTEN_SECONDS = 10.0
+MAX_CONFIRMATIONS = 256
+"""Failed attempts of one host that are made a second time."""
+FIRST, CONFIRMATION = 1, 2
+
+
+class HostResult:
+    """What one host has answered so far."""
+
+    def __init__(self) -> None:
+        self.hello: dict[str, Any] | None = None
+        self.listeners: dict[int, ListenerReport] = {}
+        """By place of the port."""
+        self.has_listened = False
+        self.attempts: dict[tuple[int, int], AttemptReport] = {}
+        """By target and place of the port: the last one made."""
+        self.confirmed: set[tuple[int, int]] = set()
+        self.done: set[int] = set()
+        self.arrived: set[tuple[str, int]] | None = None
+        self.speeds: dict[int, dict[str, Any]] = {}
+        self.faults: list[str] = []
+
+
+class NetTest(msgspec.Struct, frozen=True):
+    """A network test as it was conducted."""
+
+    plan: NetPlan
+    results: dict[str, HostResult]
+    lost: dict[str, str]
+    seconds: float
+    stopped: BaseException | None = None
+    notes: tuple[str, ...] = ()
+
+
+PhaseCallback = Callable[[str, float], None]
+
+
+class Conductor:
+    """Sends each phase's orders and takes in what comes back."""
+
+    def __init__(
+        self,
+        plan: NetPlan,
+        options: NetOptions,
+        transport: Transport,
+        *,
+        within: tuple[str, ...] = (),
+        python: str = "",
+        on_phase: PhaseCallback = lambda name, seconds: None,
+    ) -> None:
+        self.plan, self.options, self.on_phase = plan, options, on_phase
+        self.began = time.monotonic()
+        self.end = self.began + options.budget
+        self.results = {host: HostResult() for host in plan.hosts}
+        self.notes: list[str] = []
+        self._places: dict[tuple[int, str, int], int] = {}
+        """Of a port, by target, address and number."""
+        self.probers = Probers(plan.hosts, transport, options.budget, within, python)
+        self.probers.on_message = self._take
+
+    def run(self) -> NetTest:
+        """All phases; what interrupts them is in the result."""
+        stopped: BaseException | None = None
+        try:
+            self._start()
+            self._listen()
+            self._connect(FIRST, self._first_targets())
+            self._connect(CONFIRMATION, self._failed_targets())
+            self._ask_arrived()
+        except (KeyboardInterrupt, SystemExit) as stop:
+            stopped = stop
+        finally:
+            self.probers.close()
+        seconds = time.monotonic() - self.began
+        return NetTest(self.plan, self.results, dict(self.probers.lost), seconds, stopped, tuple(self.notes))
+
+    # -- what comes back
+
+    def _take(self, host: str, message: ProberMessage) -> None:
+        result = self.results[host]
+        if message.hello is not None:
+            result.hello = message.hello
+        if message.listening is not None and not result.has_listened:
+            self._take_listeners(host, message.listening)
+        for attempt in message.attempts or ():
+            place = self._places.get((attempt.peer, attempt.address, attempt.port))
+            if place is not None:
+                result.attempts[attempt.peer, place] = attempt
+                if message.round == CONFIRMATION:
+                    result.confirmed.add((attempt.peer, place))
+        if message.done is not None:
+            result.done.add(message.done)
+        if message.arrived is not None:
+            result.arrived = set(message.arrived)
+        if message.fault:
+            result.faults.append(message.fault)
+
+    def _take_listeners(self, host: str, reports: list[ListenerReport]) -> None:
+        result, number = self.results[host], self.plan.hosts.index(host)
+        endpoint = self.plan.endpoints[number]
+        for (place, _, _), report in zip(services_of(endpoint, self.plan.ports), reports, strict=False):
+            result.listeners[place] = report
+            if not report.problem and report.port:
+                address = endpoint.addresses[self.plan.ports[place].purpose]
+                self._places[number, address, report.port] = place
+        result.has_listened = True
+
+    # -- the phases
+
+    def _answering(self) -> list[str]:
+        return [host for host in self.plan.hosts if host not in self.probers.lost]
+
+    def _wait(self, ready: Callable[[HostResult], bool], seconds: float) -> None:
+        """Until every host that still answers is ready."""
+        deadline = min(time.monotonic() + seconds, self.end)
+        self.probers.wait(lambda: all(ready(self.results[host]) for host in self._answering()), deadline)
+
+    def _start(self) -> None:
+        self.on_phase("connect", 0.0)
+        self._wait(lambda result: result.hello is not None, START_SECONDS)
+
+    def _listen(self) -> None:
+        self.on_phase("listen", 0.0)
+        for host, endpoint in zip(self.plan.hosts, self.plan.endpoints, strict=True):
+            services = [(address, number) for _, address, number in services_of(endpoint, self.plan.ports)]
+            self.probers.send(host, {"do": "listen", "services": services})
+        self._wait(lambda result: result.has_listened, LISTEN_SECONDS)
+
+    def _first_targets(self) -> dict[str, list[tuple[int, str, int, bool]]]:
+        """For each host (target, address, port, whether full-size packets are tried), ports of one target together."""
+        by_host: dict[str, list[tuple[int, str, int, bool]]] = {}
+        for number, host in enumerate(self.plan.hosts):
+            targets = by_host[host] = []
+            for target in self.plan.targets[number]:
+                targets += self._listening_ports(target)
+        return by_host
+
+    def _listening_ports(self, target: int) -> list[tuple[int, str, int, bool]]:
+        """The last of a host's ports, the one that the kernel gave, is tried with full-size packets."""
+        listeners = self.results[self.plan.hosts[target]].listeners
+        open_ports = [(place, report) for place, report in sorted(listeners.items()) if not report.problem]
+        return [
+            (
+                target,
+                self.plan.endpoints[target].addresses[self.plan.ports[place].purpose],
+                report.port,
+                place == open_ports[-1][0],
+            )
+            for place, report in open_ports
+        ]
+
+    def _failed_targets(self) -> dict[str, list[tuple[int, str, int, bool]]]:
+        """The failed attempts once more: what was only late or lost by chance passes now."""
+        failed: dict[str, list[tuple[int, str, int, bool]]] = {}
+        for host, result in self.results.items():
+            again = []
+            for (target, place), attempt in sorted(result.attempts.items()):
+                if attempt.outcome not in ("open", "untried", "local"):
+                    bulk = place == max(self.results[self.plan.hosts[target]].listeners, default=-1)
+                    again.append((target, attempt.address, attempt.port, bulk))
+            if again:
+                failed[host] = again[:MAX_CONFIRMATIONS]
+        return failed
+
+    def _connect(self, number: int, targets: Mapping[str, list[tuple[int, str, int, bool]]]) -> None:
+        """Every host makes its attempts, at its own pace; all are over when the last has reported."""
+        if not targets:
+            return
+        self.on_phase("try", 0.0)
+        total = max(1.0, self.end - time.monotonic() - 3.0)
+        for host, own in targets.items():
+            for start in range(0, max(len(own), 1), TARGETS_OF_MESSAGE):
+                order = {
+                    "do": "connect",
+                    "number": number,
+                    "targets": own[start : start + TARGETS_OF_MESSAGE],
+                    "seconds": self.options.attempt_seconds,
+                    "total": total,
+                    "last": start + TARGETS_OF_MESSAGE >= len(own),
+                }
+                self.probers.send(host, order)
+        self._wait(lambda result: number in result.done, total + 2.0)
+
+    def _ask_arrived(self) -> None:
+        """Where attempts had no answer: whether their first packet arrived, and so in which direction packets are lost."""
+        dropped = {
+            self.plan.hosts[target]
+            for result in self.results.values()
+            for (target, _), attempt in result.attempts.items()
+            if attempt.outcome == "dropped"
+        }
+        for host in dropped:
+            self.probers.send(host, {"do": "arrived"})
+        if dropped:
+            deadline = min(time.monotonic() + 5.0, self.end)
+            waiting = [host for host in dropped if host not in self.probers.lost]
+            self.probers.wait(lambda: all(self.results[host].arrived is not None for host in waiting), deadline)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -17,6 +17,7 @@ from doctor.facts.npu import NpuInventory
 from doctor.facts.socket_peers import FleetSockets
 from doctor.job import LaunchConfig
 from doctor.net.matrix import MAX_PORTS, TestedPort
+from doctor.net.schedule import Schedule, full, quick
 
 INPUT_FACTS: tuple[type[Fact], ...] = (Interfaces, HostNames, NpuInventory, GpuCards)
 """Facts of the first round that the plan is made of."""
@@ -57,16 +58,24 @@ class NetPlan(msgspec.Struct, frozen=True):
 
     endpoints: tuple[HostEndpoint, ...]
     ports: tuple[TestedPort, ...]
-    targets: tuple[tuple[int, ...], ...]
-    """For each host, those that it connects to, in its order."""
+    schedule: Schedule
     left_out: dict[str, str]
     """Hosts that cannot take part, and why."""
-    coverage: str = ""
-    """What a quick schedule does not try, in words."""
 
     @property
     def hosts(self) -> tuple[str, ...]:
         return tuple(endpoint.host for endpoint in self.endpoints)
+
+    def targets(self, host: int) -> Iterator[tuple[int, list[int]]]:
+        """Whom a host connects to, in its order, and on which ports, by their places; only where one listens."""
+        for number, target in self.schedule.partners(host):
+            purposes = self.endpoints[target].addresses
+            places = [
+                place
+                for place in self.schedule.ports_of(host, target, number)
+                if self.ports[place].purpose in purposes
+            ]
+            yield target, places
 
 
 def plan_network_test(records: Mapping[str, HostRecord], launch: LaunchConfig, options: NetOptions) -> NetPlan:
@@ -104,9 +113,13 @@ def plan_network_test(records: Mapping[str, HostRecord], launch: LaunchConfig, o
             elif interfaces.holder(launch.master_of(host)):
                 by_purpose[rendezvous] = launch.master_of(host)
         endpoints.append(HostEndpoint(host, by_purpose, (rendezvous,)))
-    count = len(endpoints)
-    targets = tuple(tuple((host + step) % count for step in range(1, count)) for host in range(count))
-    return NetPlan(tuple(endpoints), ports, targets, left_out)
+    schedule = schedule_for(options.mode, len(endpoints), len(ports), options.seed)
+    return NetPlan(tuple(endpoints), ports, schedule, left_out)
+
+
+def schedule_for(mode: str, hosts: int, ports: int, seed: int) -> Schedule:
+    """The schedule of a test; the same for the same numbers."""
+    return full(hosts, ports, seed=seed) if mode == "full" else quick(hosts, ports, seed)
 
 
 def tested_ports(launch: LaunchConfig, *, npus: bool) -> tuple[TestedPort, ...]:

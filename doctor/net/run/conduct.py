@@ -147,14 +147,15 @@ class Conductor:
         by_host: dict[str, list[tuple[int, str, int, bool]]] = {}
         for number, host in enumerate(self.plan.hosts):
             targets = by_host[host] = []
-            for target in self.plan.targets[number]:
-                targets += self._listening_ports(target)
+            for target, places in self.plan.targets(number):
+                targets += self._listening_ports(target, places)
         return by_host
 
-    def _listening_ports(self, target: int) -> list[tuple[int, str, int, bool]]:
-        """The last of a host's ports, the one that the kernel gave, is tried with full-size packets."""
+    def _listening_ports(self, target: int, places: list[int]) -> list[tuple[int, str, int, bool]]:
+        """The last of a host's ports, mostly the one that the kernel gave, is tried with full-size packets."""
         listeners = self.results[self.plan.hosts[target]].listeners
-        open_ports = [(place, report) for place, report in sorted(listeners.items()) if not report.problem]
+        open_ports = [(place, listeners[place]) for place in places if place in listeners]
+        open_ports = [(place, report) for place, report in open_ports if not report.problem]
         return [
             (
                 target,

@@ -90,8 +90,8 @@ def _answer(host: str, test: NetTest) -> dict[str, Any]:
     rows = [["."] * len(plan.hosts) for _ in plan.ports]
     for row in rows:
         row[number] = "-"
-    for target in plan.targets[number]:
-        for place in test.results[plan.hosts[target]].listeners:
+    for target, places in plan.targets(number):
+        for place in places:
             rows[place][target] = "?"  # until it was tried
     details = []
     for (target, place), attempt in sorted(result.attempts.items()):
